@@ -1,0 +1,199 @@
+/*
+ * lockstep.h
+ *	  The one private header of the extension: what its modules offer each
+ *	  other, grouped by the file that has it.  Include after postgres.h.
+ *
+ * Data flows one way:
+ *
+ *	 heap.c -> capture.c -> relation.c, keyset.c, deparse.c -> xact.c -> link.c
+ *
+ * and the verdict comes back on link.c to xact.c, which alone takes the turn
+ * (turn.c).  All server-version differences are in compat.h.
+ */
+#ifndef LOCKSTEP_H
+#define LOCKSTEP_H
+
+#include "access/attnum.h"
+#include "executor/tuptable.h"
+#include "lib/stringinfo.h"
+#include "nodes/nodes.h"
+#include "nodes/lockoptions.h"
+#include "storage/proc.h"
+#include "utils/relcache.h"
+
+#include "../replicator/protocol.h"
+
+/* ---------- in lockstep.c: settings, start-up, which mode this session is in */
+
+typedef enum LsUnreplicated
+{
+	LS_UNREPLICATED_REFUSE,
+	LS_UNREPLICATED_ALLOW
+} LsUnreplicated;
+
+extern char *ls_node_name;		/* lockstep.node_name, "" = not a node */
+extern char *ls_replicator;		/* lockstep.replicator: host:port or /path/to/socket */
+extern char *ls_secret_file;	/* lockstep.secret_file */
+extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait */
+extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */
+extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local changes */
+extern int	ls_connect_timeout; /* lockstep.connect_timeout, ms */
+extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
+
+typedef enum LsMode
+{
+	LS_MODE_OFF,				/* not a node, a database without the extension,
+								 * lockstep.replicate = off, or the extension is
+								 * just being created: nothing is captured */
+	LS_MODE_ORIGIN,				/* changes are captured and forwarded */
+	LS_MODE_APPLY				/* a session of the replicator: executes forwarded
+								 * queries, forwards nothing */
+} LsMode;
+
+/* Mode of this session now.  Cheap: cached, refreshed by invalidation. */
+extern LsMode ls_mode(void);
+
+/* True while this node has a name, whatever the database: changes to shared
+ * catalogs from a database without the extension have to be refused. */
+extern bool ls_is_node(void);
+
+/* OIDs inside schema lockstep of this database; InvalidOid without the extension. */
+extern Oid	ls_schema_oid(void);
+extern Oid	ls_progress_relid(void);
+
+/* ---------- in patch.c: replace pointers in the server's read-only tables */
+
+/* Overwrite *slot (a pointer in a page that the server mapped read-only) with
+ * value; FATAL at preload when the page can't be made writable. */
+extern void ls_patch_pointer(void *slot, void *value, const char *what);
+
+/* ---------- in heap.c: interposition on the heap table access method */
+
+extern void heap_interpose(void);	/* _PG_init, postmaster only */
+
+/* ---------- in capture.c: what the session did, in order */
+
+extern void capture_init(void); /* hooks; _PG_init */
+
+/* From heap.c, after the change succeeded, only in LS_MODE_ORIGIN and only for
+ * replicated relations (relation_is_replicated). */
+extern void capture_insert(Relation rel, TupleTableSlot *slot);
+extern void capture_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+						   LockTupleMode lockmode, bool indexed_changed);
+extern void capture_delete(Relation rel, ItemPointer tid);
+extern void capture_row_locked(Relation rel);	/* explains WAL under an xid */
+
+/* Forward the pending run of inserts.  Called by xact.c at subtransaction
+ * borders and before the question. */
+extern void capture_flush(void);
+
+/* Forget the pending run: the (sub)transaction that made it is gone. */
+extern void capture_discard(void);
+
+/* ---------- in relation.c: what capture needs to know of a relation, cached */
+
+typedef struct LsRelation LsRelation;	/* see relation.h */
+
+extern bool relation_is_replicated(Relation rel);
+extern void relation_init(void);	/* _PG_init */
+
+/* ---------- in keyset.c: changed rows -> 64-bit keys */
+
+extern void keyset_at_xact_end(void);
+extern void keyset_at_subxact_abort(int nest_level);
+
+/* ---------- in sequence.c: nextval, setval and other functions refused as yet */
+
+extern void sequence_init(void);
+
+/* ---------- in witness.c: nothing escapes */
+
+/* ERROR 0A000 if the transaction has an effect that no forwarded query
+ * accounts for.  Called by xact.c in PRE_COMMIT, also for transactions that
+ * forwarded nothing.  Must be cheap for read-only ones. */
+extern void witness_check(void);
+extern void witness_at_xact_end(void);
+
+/* ---------- in xact.c: the transaction's queue and its end */
+
+extern void xact_init(void);	/* callbacks; _PG_init */
+
+/*
+ * Before the first effect of a transaction is forwarded (and by DDL before it
+ * does anything): the node must be writable, or ERROR 57P03 with a hint.
+ * Connects if there is no connection.  Cheap when repeated.
+ */
+extern void xact_writes(void);
+
+/*
+ * Append a query to the transaction's queue (copied; xcount is filled in
+ * here).  May send.  ERROR when the replicator is lost (57P03).
+ */
+extern void xact_forward(LsQuery *query);
+
+/*
+ * Ask for table locks, and the ddl lock if ddl, before a command that can't
+ * fail later; returns when they are granted and this node has applied what it
+ * must have.  Interruptible.  40P01 when the replicator finds a deadlock.
+ */
+extern void xact_lock_first(const LsKey *keys, int nkeys, bool ddl);
+
+extern uint64 xact_nstatements(void);	/* queries in the queue now */
+extern bool xact_has_ddl(void); /* a forwarded DDL is in the queue now */
+
+/* Queries of this transaction so far (the first LS_FORWARDED_KEPT bytes of
+ * them), as 'Q' messages one after the other; *truncated when there were more. */
+#define LS_FORWARDED_KEPT (256 * 1024)
+extern LsSlice xact_forwarded(bool *truncated);
+
+/* Called by apply.c: the seq at which the current apply transaction commits. */
+extern void xact_set_apply_seq(uint64 seq);
+
+/* ---------- in link.c: this backend's connection to the replicator */
+
+extern bool link_is_open(void);
+extern void link_open(void);	/* connect, authenticate; ERROR 57P03 or 08001 */
+extern void link_close(void);
+extern void link_send(const void *data, size_t len);	/* ERROR 08006 when lost */
+
+/* Next message, waiting interruptibly (CHECK_FOR_INTERRUPTS) unless held.
+ * timeout_ms < 0: for ever.  False on timeout.  ERROR 08006 when lost. */
+extern bool link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event);
+
+/* ---------- in turn.c: commit order on this node (shared memory) */
+
+extern void turn_shmem_request(void);
+extern void turn_shmem_startup(void);
+extern uint64 turn_boot_id(void);	/* random, per start of the postmaster */
+extern uint64 turn_applied(void);	/* highest turn passed: the node's S.  Lock-free */
+extern bool turn_is_open(void);
+extern uint64 turn_open(uint64 seq);	/* first: sets applied; later: returns it */
+
+typedef enum TurnClaim
+{
+	TURN_CLAIMED,
+	TURN_ALREADY_APPLIED
+} TurnClaim;
+
+extern TurnClaim turn_claim(uint64 seq);	/* waits for an earlier claimant's outcome */
+extern void turn_wait(uint64 seq);	/* until applied == seq - 1; interruptible */
+extern void turn_pass(uint64 seq);	/* committed */
+extern void turn_release(uint64 seq);	/* aborted: somebody else will apply it */
+extern void turn_wait_applied(uint64 seq);	/* until applied >= seq; interruptible */
+extern void progress_write(uint64 seq); /* the row of this backend's slot */
+
+/* ---------- in conflict.c: a local transaction in the way yields */
+
+extern void conflict_init(void);
+extern void conflict_shmem_request(void);
+extern void conflict_shmem_startup(void);
+extern bool conflict_is_doomed(void);	/* this transaction has to fail with 40001 */
+extern void conflict_report_doomed(void) pg_attribute_noreturn();
+extern void conflict_at_xact_end(void);
+
+/* ---------- in apply.c: when the session is the replicator */
+
+extern bool apply_session(void);
+extern void apply_init(void);
+
+#endif							/* LOCKSTEP_H */

@@ -1,0 +1,32 @@
+/*
+ * buffer.h
+ *	  A growing byte buffer with a read position.  Out of memory is fatal
+ *	  (xmalloc and friends log and exit: half a transaction is no transaction).
+ */
+#ifndef LOCKSTEP_BUFFER_H
+#define LOCKSTEP_BUFFER_H
+
+#include <stddef.h>
+#include <stdint.h>
+
+typedef struct Buffer
+{
+	uint8_t    *data;
+	size_t		len;			/* bytes in use */
+	size_t		pos;			/* of these already consumed */
+	size_t		cap;
+} Buffer;
+
+extern void *xmalloc(size_t n);
+extern void *xcalloc(size_t n, size_t size);
+extern void *xrealloc(void *p, size_t n);
+extern char *xstrdup(const char *s);
+extern char *xstrndup(const void *s, size_t n);
+extern char *xasprintf(const char *fmt,...) __attribute__((format(printf, 1, 2)));
+
+extern void buffer_reserve(Buffer *b, size_t more); /* room for more bytes after len */
+extern void buffer_append(Buffer *b, const void *data, size_t n);
+extern void buffer_consume(Buffer *b, size_t n);	/* advance pos; compacts when empty */
+extern void buffer_free(Buffer *b); /* and zero: may be used again */
+
+#endif

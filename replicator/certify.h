@@ -1,0 +1,114 @@
+/*
+ * certify.h
+ *	  Certification: may this transaction be reserved, and after which decided
+ *	  transactions must a peer run it?
+ *
+ * Pure: no mutex, no I/O, no clock; the caller is the only thread that touches
+ * a certifier.  It remembers, for each key and mode, the highest seq decided
+ * with it and the highest from any other origin than that one (two are enough:
+ * a transaction never conflicts with those of its own origin, whatever their
+ * number), the transactions that hold it reserved, and the locks asked first.
+ *
+ * The rules, for a transaction of origin o and its key (hash, mode, S):
+ *	 - a decided transaction of another origin with a conflicting mode and
+ *	   seq > S: conflict.  Of any origin with seq <= S, or of o: it becomes a
+ *	   dependency (run after it).
+ *	 - a reserved transaction with a conflicting mode: of another origin a
+ *	   conflict, of o a dependency on its ticket (PostgreSQL's own locks have
+ *	   ordered the two at the origin).
+ *	 - S < floor, the seq up to which keys have been forgotten: conflict.
+ *	 - a table key that another node holds, or waits for before us, as a lock
+ *	   asked first: LS_CERTIFY_WAIT, to be tried again when the lock goes.
+ */
+#ifndef LOCKSTEP_CERTIFY_H
+#define LOCKSTEP_CERTIFY_H
+
+#include "protocol.h"
+
+typedef struct Certifier Certifier;
+
+/* Origins are small numbers that the caller gives (index of the node), < 64. */
+typedef uint32_t OriginId;
+
+typedef enum CertifyResult
+{
+	CERTIFY_RESERVED,
+	CERTIFY_CONFLICT,
+	CERTIFY_WAIT
+} CertifyResult;
+
+typedef enum ConflictKind
+{
+	CONFLICT_DECIDED,			/* winner_seq is set */
+	CONFLICT_RESERVED,			/* winner_ticket is set */
+	CONFLICT_TOO_OLD			/* S below the floor */
+} ConflictKind;
+
+typedef struct Certificate
+{
+	/* CERTIFY_RESERVED */
+	uint64_t	depends_on;		/* highest seq to be applied before it runs */
+	const uint64_t *tickets;	/* reserved transactions of the same origin that
+								 * must be decided or gone before it runs;
+								 * valid until the next call */
+	size_t		ntickets;
+	/* CERTIFY_CONFLICT */
+	ConflictKind kind;
+	size_t		key_index;		/* which of the keys given */
+	OriginId	winner_origin;
+	uint64_t	winner_seq;
+	uint64_t	winner_ticket;
+	/* CERTIFY_WAIT */
+	uint64_t	lock_ticket;	/* the lock in the way */
+} Certificate;
+
+extern Certifier *certifier_create(uint64_t floor);
+extern void certifier_destroy(Certifier *c);
+
+/*
+ * Try to reserve.  keys: nkeys of them, any order, duplicates allowed.  ticket
+ * is greater than every earlier one.  On CERTIFY_RESERVED the keys are held
+ * until certifier_decide or certifier_release with that ticket.
+ */
+extern CertifyResult certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket,
+									   const LsKey *keys, size_t nkeys, Certificate *out);
+
+/* A reserved transaction got its seq: its keys become history. */
+extern void certifier_decide(Certifier *c, uint64_t ticket, uint64_t seq);
+
+/* A reserved transaction is gone without a seq. */
+extern void certifier_release(Certifier *c, uint64_t ticket);
+
+/* Learn a decided transaction from the journal (restart).  Returns depends_on. */
+extern uint64_t certifier_replay(Certifier *c, OriginId origin, uint64_t seq,
+								 const LsKey *keys, size_t nkeys);
+
+/* Forget everything decided at or below seq: keys with S < seq then conflict. */
+extern void certifier_forget(Certifier *c, uint64_t seq);
+extern uint64_t certifier_floor(const Certifier *c);
+extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for status */
+
+/*
+ * Locks asked first.  A lock is a ticket of its own with table keys (X) and
+ * perhaps the ddl lock; one per transaction may be extended by further calls
+ * with the same ticket.  Granted in the order asked: behind an earlier lock of
+ * another origin on a common key it waits, and also while a transaction of
+ * another origin that has a conflicting key is reserved.
+ */
+typedef enum LockResult
+{
+	LOCK_GRANTED,				/* *seq: the highest decided seq that touches its keys */
+	LOCK_WAITING,				/* ask certifier_lock_retry later */
+	LOCK_DEADLOCK				/* it would wait for itself: nothing was taken */
+} LockResult;
+
+extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
+								 const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq);
+
+/* Look at a waiting lock again (after a release or a decision). */
+extern LockResult certifier_lock_retry(Certifier *c, uint64_t ticket, uint64_t *seq);
+
+/* The asking transaction ended, or stopped waiting. */
+extern void certifier_unlock(Certifier *c, uint64_t ticket);
+
+#endif							/* LOCKSTEP_CERTIFY_H */

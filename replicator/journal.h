@@ -1,0 +1,101 @@
+/*
+ * journal.h
+ *	  The redo log of the cluster: every decided transaction, in seq order.
+ *
+ * A directory of segments named by the first seq they may hold
+ * (%016lx.journal).  A segment is a header and records; every record carries
+ * its length and a checksum of everything in it.  Only the last segment may end
+ * in a torn record: opening cuts it off there.  A bad record anywhere else is
+ * corruption and opening fails.
+ *
+ * Reading and encoding are pure functions over bytes (journal_encode,
+ * journal_decode); the rest does file I/O and belongs to one thread, but for
+ * JournalReader, which any thread may use on an open journal's directory.
+ *
+ * What a crash leaves, step by step: see journal.c.
+ */
+#ifndef LOCKSTEP_JOURNAL_H
+#define LOCKSTEP_JOURNAL_H
+
+#include "protocol.h"
+
+typedef enum RecordType
+{
+	RECORD_TRANSACTION = 't',
+	RECORD_DATABASE_ADDED = 'b',	/* text: the name.  Metadata records take no seq */
+	RECORD_DATABASE_DROPPED = 'B',
+	RECORD_FINGERPRINT = 'f'	/* text: what the nodes held at seq 0, see node.c */
+} RecordType;
+
+typedef struct JournalRecord
+{
+	RecordType	type;
+	uint64_t	seq;			/* of a transaction; else the last one before it */
+	LsIdentity	identity;		/* transaction only */
+	LsSlice		database;		/* transaction only */
+	uint64_t	depends_on;		/* transaction only: seq to apply before it */
+	uint64_t	time;			/* microseconds since 1970-01-01 UTC, when decided */
+	LsCommitWait wait;
+	LsSlice		queries;		/* transaction only: its 'Q' messages, headers
+								 * included, one after the other; ls_frame() */
+	LsSlice		text;			/* the other types */
+} JournalRecord;
+
+/* Bytes needed for the record (written if <= cap). */
+extern size_t journal_encode(uint8_t *buf, size_t cap, const JournalRecord *r);
+
+typedef enum JournalStatus
+{
+	JOURNAL_OK,
+	JOURNAL_END,				/* nothing (more) here */
+	JOURNAL_TORN,				/* the bytes end, or stop making sense, here */
+	JOURNAL_ERROR				/* errno or message: see journal_error() */
+} JournalStatus;
+
+/* Decode the record at the front of buf; slices point into buf. *used: its size. */
+extern JournalStatus journal_decode(const uint8_t *buf, size_t len, JournalRecord *r, size_t *used);
+
+typedef struct Journal Journal;
+
+/*
+ * Open (creating it when create is set and the directory is empty), lock the
+ * directory against a second replicator, cut a torn tail.  *cluster receives
+ * the cluster identity (random, 32 hex digits, made at creation).  NULL on
+ * failure: *error then says why (static or malloc'ed once, never freed).
+ */
+extern Journal *journal_open(const char *dir, bool create, size_t segment_size,
+							 char cluster[33], const char **error);
+extern void journal_close(Journal *j);
+extern uint64_t journal_first(const Journal *j);	/* lowest seq it can replay; 1 when new */
+extern uint64_t journal_last(const Journal *j);		/* highest seq, 0 when none */
+
+/*
+ * Append encoded records (one writev per call, in order), then make them
+ * durable.  After a failed append the file is cut back to the last durable
+ * record, so that a later try starts clean.
+ */
+extern JournalStatus journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq);
+extern JournalStatus journal_sync(Journal *j);
+extern const char *journal_error(const Journal *j); /* of the last JOURNAL_ERROR */
+
+/* Delete whole segments of which every transaction has seq < keep_from. */
+extern void journal_trim(Journal *j, uint64_t keep_from);
+
+/* Every metadata record that counts now is repeated at the head of each new
+ * segment, so that trimming never loses one; this sets what is repeated. */
+extern void journal_set_metadata(Journal *j, const LsSlice *records, size_t n);
+
+/*
+ * Read from seq on, metadata records included.  journal_read returns
+ * JOURNAL_OK and a record that stays valid until the next call, JOURNAL_END at
+ * the end of what is there (call again later: it may have grown), or TORN /
+ * ERROR.
+ */
+typedef struct JournalReader JournalReader;
+
+extern JournalReader *journal_reader_open(const char *dir, uint64_t from_seq, const char **error);
+extern JournalStatus journal_read(JournalReader *r, JournalRecord *record);
+extern const char *journal_reader_error(const JournalReader *r);
+extern void journal_reader_close(JournalReader *r);
+
+#endif							/* LOCKSTEP_JOURNAL_H */

@@ -1,0 +1,32 @@
+/*
+ * log.h
+ *	  The replicator's one way to speak: lines on stderr (or log_file), in
+ *	  PostgreSQL's look: time, pid, severity, context in brackets, message; then
+ *	  DETAIL and HINT lines.  Any thread may log.
+ */
+#ifndef LOCKSTEP_LOG_H
+#define LOCKSTEP_LOG_H
+
+#include <stdbool.h>
+
+typedef enum LogLevel
+{
+	LOG_DEBUG,
+	LOG_INFO,
+	LOG_NOTICE,					/* what an operator wants to see */
+	LOG_WARNING,
+	LOG_ERROR
+} LogLevel;
+
+extern void log_open(const char *path, LogLevel min);	/* path NULL or "": stderr */
+extern void log_reopen(void);	/* after rotation, on SIGHUP */
+
+/* context: for example "node n2" or "session n1/4711"; NULL for none. */
+extern void log_message(LogLevel level, const char *context, const char *fmt, ...)
+__attribute__((format(printf, 3, 4)));
+
+/* The same with detail and hint lines (either may be NULL). */
+extern void log_full(LogLevel level, const char *context, const char *message,
+					 const char *detail, const char *hint);
+
+#endif

@@ -1,0 +1,43 @@
+/*
+ * loop.h
+ *	  The event loop: one thread, epoll.  Owns nothing but the watches; every
+ *	  callback runs on the loop's thread.
+ */
+#ifndef LOCKSTEP_LOOP_H
+#define LOCKSTEP_LOOP_H
+
+#include <stdbool.h>
+#include <stdint.h>
+
+typedef struct Watch Watch;
+typedef void (*WatchCallback) (void *arg, uint32_t events); /* EPOLLIN ... */
+
+extern void loop_init(void);
+extern Watch *loop_watch(int fd, uint32_t events, WatchCallback callback, void *arg);
+extern void loop_change(Watch *w, uint32_t events); /* no system call if unchanged */
+extern void loop_unwatch(Watch *w); /* safe inside callbacks, also another's */
+
+/* One-shot timers in a heap; freed after firing or cancelling. */
+typedef struct Timer Timer;
+typedef void (*TimerCallback) (void *arg);
+
+extern Timer *loop_after(int ms, TimerCallback callback, void *arg);
+extern void loop_cancel(Timer *t);
+
+/* callback runs once, before the loop next waits (after all ready events): to
+ * do work once for many events.  Calling it again before then is ignored. */
+typedef struct Deferred
+{
+	void		(*callback) (void *arg);
+	void	   *arg;
+	bool		queued;
+	struct Deferred *next;
+} Deferred;
+
+extern void loop_defer(Deferred *d);
+
+extern uint64_t loop_now_us(void);	/* monotonic, of the current round */
+extern void loop_run(void);		/* until loop_stop() */
+extern void loop_stop(void);
+
+#endif

@@ -1,0 +1,90 @@
+/*
+ * node.h
+ *	  The nodes: their states, connections, what they have applied; and running
+ *	  transactions on them.  Belongs to the loop's thread.
+ *
+ *	 node.c      states and moves, control connection, joining, catchup, barrier
+ *	 dispatch.c  which transaction starts where and when: pure over structs,
+ *	             tested with fake nodes
+ *	 apply.c     one apply connection: libpq pipeline, results -> executed/applied
+ */
+#ifndef LOCKSTEP_NODE_H
+#define LOCKSTEP_NODE_H
+
+#include "config.h"
+#include "transaction.h"
+
+typedef enum NodeState
+{
+	NODE_JOINING,				/* configured, never reached, or being checked */
+	NODE_CATCHUP,				/* checked; is fed from the journal; refuses writes */
+	NODE_ONLINE,				/* executes every reserved transaction; takes writes */
+	NODE_DROPPED				/* out: refuses writes; tried again unless by command */
+} NodeState;
+
+typedef struct NodeStatus
+{
+	const char *name;
+	NodeState	state;
+	const char *reason;			/* why it is in this state, "" */
+	uint64_t	applied;
+	bool		administrative; /* dropped by command: stays so until attach */
+	int			connections;
+	uint64_t	boot;
+} NodeStatus;
+
+struct Journal;
+
+extern void nodes_init(const Config *config, const char *cluster, const char *journal_dir);
+extern void nodes_start(void);	/* begin connecting */
+extern int	nodes_count(void);
+extern int	node_find(LsSlice name);	/* index or -1 */
+extern const char *node_name(int node);
+extern NodeStatus node_status(int node);
+extern const char *node_state_name(NodeState s);
+extern uint64_t node_applied(int node);
+
+/* Somebody heard that the node has applied up to seq (sessions, apply results). */
+extern void node_heard_applied(int node, uint64_t seq);
+
+/* The lowest seq that some node which counts (not dropped) has applied. */
+extern uint64_t nodes_min_applied(void);
+
+/*
+ * tx is RESERVED: execute it on every online node but its origin; sets
+ * tx->executing.  Then sequencer_executed() or sequencer_execute_failed().  With no
+ * peer online sequencer_executed() comes at once.
+ */
+extern void nodes_execute(Transaction *tx);
+
+/*
+ * tx is DURABLE: every node that executed it commits it at tx->seq; nodes in
+ * catchup see it in the journal; in `ordered` mode peers execute it now.
+ * sequencer_applied() when every online peer has it.
+ */
+extern void nodes_commit(Transaction *tx);
+
+/* tx is ROLLED_BACK: take it back wherever it was given. */
+extern void nodes_rollback(Transaction *tx);
+
+/* The origin's backend is gone, or said that it could not commit: the origin
+ * gets the decided tx by apply. */
+extern void node_apply_at_origin(Transaction *tx);
+
+/* Commands.  false: *why says why not (static or per call buffer). */
+extern bool node_drop(int node, const char *reason, bool administrative);
+extern bool node_attach(int node, const char **why);
+
+/* Databases: replicated list; add and drop run on every online node, then
+ * done(arg, NULL or error). */
+typedef void (*NodeDone) (void *arg, const char *error);
+extern void nodes_set_databases(const char *const *names, int n);
+extern void nodes_database_add(const char *name, NodeDone done, void *arg);
+extern void nodes_database_drop(const char *name, NodeDone done, void *arg);
+extern const char *const *nodes_databases(int *n);
+
+/* In session.c: sessions of a node that is not online any more are ended with
+ * this error. */
+extern void sessions_end_of_node(int node, const char *sqlstate, const char *message, const char *hint);
+
+#endif

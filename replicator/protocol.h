@@ -1,0 +1,328 @@
+/*
+ * protocol.h
+ *	  The one definition of the wire format between a backend (extension/) and
+ *	  the replicator, compiled into both.
+ *
+ * A message is one printable type byte, a 4 byte big-endian payload length
+ * (the 5 header bytes not counted) and the payload: a sequence of fields, each
+ * a tag byte, a 4 byte big-endian length and that many bytes.  Integers inside
+ * a field are big-endian and have the width that the table below gives.  A
+ * decoder skips unknown lower-case tags (so that the format can grow) and
+ * refuses unknown upper-case ones (so that a change of meaning is noticed).  A
+ * field given twice is an error, but for those marked "repeated".
+ *
+ * Encoders write into the caller's buffer and return the number of bytes that
+ * the whole message takes, writing nothing if that is more than cap: call with
+ * cap 0 to learn the size.  Decoders never allocate, never read outside the
+ * payload, and hand out slices that point into it.  Neither does any I/O.
+ *
+ * Life of a connection (B backend, R replicator):
+ *
+ *	 B 'H' hello  ->            R: version, names and cluster id checked
+ *	   <- 'C' challenge         R's nonce
+ *	 B 'A' proof  ->            HMAC-SHA-256 over both nonces (see auth.h)
+ *	   <- 'W' welcome           R's own proof: authentication is mutual
+ *	 then, for each transaction that changes something:
+ *	 B 'L' lock   ->            only before DDL, TRUNCATE, LOCK TABLE
+ *	   <- 'l' granted
+ *	 B 'Q' query  ->            streamed, no answer
+ *	 B 'R' rollback-to ->       a subtransaction went away, no answer
+ *	 B 'P' ask    ->
+ *	   <- 'V' verdict           'c' committed at seq, or 'r' rolled back + error
+ *	   <- 'Y' applied           commit_wait = applied: every online peer has it
+ *	 B 'D' withdraw ->          instead of waiting any longer
+ *	   <- 'V' verdict           'w' withdrawn, or the decision that came first
+ *	 B 'F' confirm ->           local commit done up to seq (also a field of 'P')
+ *	 B 'Z' abandon ->           the transaction is rolled back, no answer
+ *	 at any time:
+ *	   <- 'E' error             then the replicator closes the connection
+ *
+ * Version history: 1 (2026-11) first version.
+ */
+#ifndef LOCKSTEP_PROTOCOL_H
+#define LOCKSTEP_PROTOCOL_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#define LS_PROTOCOL_VERSION 1
+#define LS_HEADER_SIZE 5
+#define LS_MAX_PAYLOAD (1u << 30)	/* after authentication */
+#define LS_MAX_HELLO 4096		/* before it */
+#define LS_MAX_NAME 63			/* node and database names, bytes */
+#define LS_NONCE_SIZE 32
+#define LS_PROOF_SIZE 32
+#define LS_SQLSTATE_SIZE 5
+#define LS_MAX_PARAMS 65535
+
+typedef enum LsMsgType
+{
+	LS_MSG_HELLO = 'H',
+	LS_MSG_CHALLENGE = 'C',
+	LS_MSG_PROOF = 'A',
+	LS_MSG_WELCOME = 'W',
+	LS_MSG_LOCK = 'L',
+	LS_MSG_GRANTED = 'l',
+	LS_MSG_QUERY = 'Q',
+	LS_MSG_ROLLBACK_TO = 'R',
+	LS_MSG_ASK = 'P',
+	LS_MSG_WITHDRAW = 'D',
+	LS_MSG_VERDICT = 'V',
+	LS_MSG_APPLIED = 'Y',
+	LS_MSG_CONFIRM = 'F',
+	LS_MSG_ABANDON = 'Z',
+	LS_MSG_ERROR = 'E'
+} LsMsgType;
+
+/* Bytes that somebody else owns. */
+typedef struct LsSlice
+{
+	const uint8_t *data;
+	size_t		len;
+} LsSlice;
+
+/*
+ * Keys.  A row key stands for one value of one index (or one row of a table
+ * without a key), a table key for a whole table, a database or "all DDL".
+ * Conflicts: see ls_modes_conflict().
+ */
+typedef enum LsKeyMode
+{
+	LS_ROW_SHARE = 's',			/* a foreign key's parent; an inserted keyless row */
+	LS_ROW_UPDATE = 'u',		/* updated, no column of a unique index changed */
+	LS_ROW_EXCLUSIVE = 'x',		/* inserted, deleted, key changed */
+	LS_TABLE_IS = 'i',			/* rows of it are referred to */
+	LS_TABLE_IX = 'I',			/* rows of it are written */
+	LS_TABLE_S = 'S',			/* read as a whole */
+	LS_TABLE_X = 'X'			/* DDL, TRUNCATE, escalation */
+} LsKeyMode;
+
+typedef struct LsKey
+{
+	uint64_t	hash;			/* of (database, table, index, values) */
+	uint64_t	seen;			/* S: the origin had applied up to here when the
+								 * fact behind the key became fixed */
+	LsKeyMode	mode;
+	LsSlice		name;			/* for people: schema.table and index; <= 255 bytes */
+} LsKey;
+
+/* Form of a forwarded query. */
+typedef enum LsForm
+{
+	LS_FORM_STATEMENT = 's',	/* as written by the user (parameters, settings) */
+	LS_FORM_ROW = 'r',			/* one changed row */
+	LS_FORM_COPY = 'c'			/* a run of inserted rows: text is COPY ... FROM
+								 * STDIN, one parameter, COPY text format */
+} LsForm;
+
+/* Why a query was forwarded, and in this form.  ls_reason_text() has words. */
+typedef enum LsReason
+{
+	LS_REASON_ROW_CHANGED = 'r',	/* rows are always exact */
+	LS_REASON_ROW_RUN = 'n',	/* consecutive inserts into one table */
+	LS_REASON_UTILITY = 'u',	/* utility command */
+	LS_REASON_SHIPPABLE = 's',	/* self-contained, deterministic DML */
+	LS_REASON_SELECT_WROTE = 'w'	/* a SELECT that wrote WAL */
+} LsReason;
+
+/* A transaction's name, unique for ever. */
+typedef struct LsIdentity
+{
+	LsSlice		node;			/* name of the origin */
+	uint64_t	boot;			/* random, per start of the server */
+	uint32_t	pid;
+	uint64_t	xcount;			/* counter of the session, from 1 */
+} LsIdentity;
+
+/* 'H' */
+typedef struct LsHello
+{
+	uint32_t	version;		/* 'V' u32 */
+	LsSlice		node;			/* 'N' text, 1..LS_MAX_NAME */
+	LsSlice		database;		/* 'D' text, 1..LS_MAX_NAME */
+	LsSlice		cluster;		/* 'C' text, identity of the cluster */
+	uint64_t	boot;			/* 'B' u64 */
+	uint32_t	pid;			/* 'P' u32, > 0 */
+	LsSlice		nonce;			/* 'R' LS_NONCE_SIZE bytes */
+	LsSlice		application;	/* 'a' text, optional: for status */
+} LsHello;
+
+/* 'C': 'V' u32 version, 'R' nonce */
+typedef struct LsChallenge
+{
+	uint32_t	version;
+	LsSlice		nonce;
+} LsChallenge;
+
+/* 'A' and 'W': 'A' proof of LS_PROOF_SIZE bytes */
+typedef struct LsProof
+{
+	LsSlice		proof;
+} LsProof;
+
+/* 'Q'.  Also, as they are, the statements of a journal record. */
+typedef struct LsQuery
+{
+	uint64_t	xcount;			/* 'X' u64 */
+	LsForm		form;			/* 'F' u8 */
+	LsReason	reason;			/* 'W' u8 */
+	LsSlice		text;			/* 'T' text, not empty */
+	LsSlice		settings;		/* 'G' optional: name NUL value NUL ... */
+	int64_t		rows;			/* 'N' i64: rows changed at the origin, -1 = any */
+	uint32_t	nparams;
+	LsSlice		params;			/* 'M' optional: per parameter i32 length (-1 =
+								 * NULL) and the text; ls_next_param() */
+	uint32_t	nkeys;
+	LsSlice		keys;			/* 'K' optional: per key u64 hash, u64 seen, u8
+								 * mode, u8 name length, name; ls_next_key() */
+	bool		ddl;			/* 'U' u8 0/1: changes the catalogs */
+} LsQuery;
+
+/* 'R': keep the first n statements of the transaction.  'X' u64, 'N' u64 */
+typedef struct LsRollbackTo
+{
+	uint64_t	xcount;
+	uint64_t	keep;
+} LsRollbackTo;
+
+/* 'L': 'X' u64, 'K' keys as in 'Q' (table keys only), 'U' u8 wants the ddl lock */
+typedef struct LsLock
+{
+	uint64_t	xcount;
+	uint32_t	nkeys;
+	LsSlice		keys;
+	bool		ddl;
+} LsLock;
+
+/* 'l': 'X' u64, 'S' u64: go on when this node has applied up to it */
+typedef struct LsGranted
+{
+	uint64_t	xcount;
+	uint64_t	seq;
+} LsGranted;
+
+typedef enum LsCommitWait
+{
+	LS_WAIT_ORDERED = 'o',
+	LS_WAIT_EXECUTED = 'e',
+	LS_WAIT_APPLIED = 'a'
+} LsCommitWait;
+
+/* 'P' */
+typedef struct LsAsk
+{
+	uint64_t	xcount;			/* 'X' u64 */
+	uint64_t	nstatements;	/* 'N' u64: must be what the replicator counted */
+	LsCommitWait wait;			/* 'W' u8 */
+	uint64_t	applied;		/* 'S' u64: highest turn passed on this node */
+	uint64_t	confirmed;		/* 'F' u64: this session's last local commit, 0 none */
+} LsAsk;
+
+typedef enum LsOutcome
+{
+	LS_OUTCOME_COMMITTED = 'c', /* decided: it has a seq */
+	LS_OUTCOME_ROLLED_BACK = 'r',	/* never decided: sqlstate, message ... say why */
+	LS_OUTCOME_WITHDRAWN = 'w'	/* never decided, as the backend wished */
+} LsOutcome;
+
+/* Error fields, of 'E' and inside 'V': 'q' sqlstate, 'm' message, 'd' detail, 'h' hint */
+typedef struct LsErrorFields
+{
+	LsSlice		sqlstate;		/* LS_SQLSTATE_SIZE bytes [0-9A-Z] */
+	LsSlice		message;
+	LsSlice		detail;			/* optional */
+	LsSlice		hint;			/* optional */
+} LsErrorFields;
+
+/* 'V': 'X' u64, 'O' u8, 'S' u64 (seq, committed only), error fields (rolled back only) */
+typedef struct LsVerdict
+{
+	uint64_t	xcount;
+	LsOutcome	outcome;
+	uint64_t	seq;
+	LsErrorFields error;
+} LsVerdict;
+
+/* 'D' withdraw, 'Z' abandon: 'X' u64.  'Y' applied: 'X' u64.  'F' confirm: 'X' u64 = seq */
+typedef struct LsNumber
+{
+	uint64_t	value;
+} LsNumber;
+
+/* Result of looking at the front of a receive buffer. */
+typedef enum LsFrame
+{
+	LS_FRAME_OK,
+	LS_FRAME_MORE,				/* not all of it has arrived */
+	LS_FRAME_BAD				/* unknown type or larger than max_payload */
+} LsFrame;
+
+/*
+ * Look at a buffer's front.  On LS_FRAME_OK *type and *payload are set and the
+ * message takes LS_HEADER_SIZE + payload->len bytes.
+ */
+extern LsFrame ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
+						LsMsgType *type, LsSlice *payload);
+
+/* Encoders: bytes needed; written only if <= cap. */
+extern size_t ls_put_hello(uint8_t *buf, size_t cap, const LsHello *m);
+extern size_t ls_put_challenge(uint8_t *buf, size_t cap, const LsChallenge *m);
+extern size_t ls_put_proof(uint8_t *buf, size_t cap, const LsProof *m);
+extern size_t ls_put_welcome(uint8_t *buf, size_t cap, const LsProof *m);
+extern size_t ls_put_query(uint8_t *buf, size_t cap, const LsQuery *m);
+extern size_t ls_put_rollback_to(uint8_t *buf, size_t cap, const LsRollbackTo *m);
+extern size_t ls_put_lock(uint8_t *buf, size_t cap, const LsLock *m);
+extern size_t ls_put_granted(uint8_t *buf, size_t cap, const LsGranted *m);
+extern size_t ls_put_ask(uint8_t *buf, size_t cap, const LsAsk *m);
+extern size_t ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m);
+extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
+
+/* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED or LS_MSG_CONFIRM */
+extern size_t ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value);
+
+/*
+ * Decoders: NULL, or a static sentence saying what is wrong with the payload.
+ * A missing mandatory field, a wrong width, a bad enum value, a malformed keys
+ * or params field (they are walked once here, so that iterating can't fail)
+ * are errors.
+ */
+extern const char *ls_get_hello(LsSlice payload, LsHello *m);
+extern const char *ls_get_challenge(LsSlice payload, LsChallenge *m);
+extern const char *ls_get_proof(LsSlice payload, LsProof *m);	/* 'A' and 'W' */
+extern const char *ls_get_query(LsSlice payload, LsQuery *m);
+extern const char *ls_get_rollback_to(LsSlice payload, LsRollbackTo *m);
+extern const char *ls_get_lock(LsSlice payload, LsLock *m);
+extern const char *ls_get_granted(LsSlice payload, LsGranted *m);
+extern const char *ls_get_ask(LsSlice payload, LsAsk *m);
+extern const char *ls_get_verdict(LsSlice payload, LsVerdict *m);
+extern const char *ls_get_error(LsSlice payload, LsErrorFields *m);
+extern const char *ls_get_number(LsSlice payload, LsNumber *m);
+
+/*
+ * Packed lists.  ls_put_key/param append one element (bytes needed, written
+ * only if <= cap); ls_next_* take one off the front of *rest and return false
+ * at the end.  A NULL parameter has data == NULL.
+ */
+extern size_t ls_put_key(uint8_t *buf, size_t cap, const LsKey *key);
+extern size_t ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len);	/* text NULL: NULL */
+extern bool ls_next_key(LsSlice *rest, LsKey *key);
+extern bool ls_next_param(LsSlice *rest, LsSlice *param);
+extern bool ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value);
+
+/* Do two modes of one key exclude each other?  Row and table modes never meet. */
+extern bool ls_modes_conflict(LsKeyMode a, LsKeyMode b);
+extern bool ls_mode_is_table(LsKeyMode mode);
+extern const char *ls_reason_text(LsReason reason);
+extern const char *ls_form_text(LsForm form);	/* "statement", "row", "copy" */
+
+/*
+ * What both sides sign in the handshake: writes the bytes for the proof of
+ * `role` ("backend" or "replicator") and returns their number, at most
+ * LS_SIGNED_MAX.  The proof is HMAC-SHA-256(secret, these bytes).
+ */
+#define LS_SIGNED_MAX 512
+extern size_t ls_signed_bytes(uint8_t *buf, size_t cap, const char *role,
+							  const LsHello *hello, LsSlice challenge_nonce);
+
+#endif							/* LOCKSTEP_PROTOCOL_H */

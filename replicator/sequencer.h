@@ -1,0 +1,63 @@
+/*
+ * sequencer.h
+ *	  The only place that orders: reserve, execute, decide, journal, verdict.
+ *	  Belongs to the loop's thread; the journal thread sees only encoded records.
+ */
+#ifndef LOCKSTEP_SEQUENCER_H
+#define LOCKSTEP_SEQUENCER_H
+
+#include "config.h"
+#include "transaction.h"
+
+struct Journal;
+
+/* Opens nothing: the journal is open; rebuilds the certifier from its end. */
+extern void sequencer_init(const Config *config, struct Journal *journal, const char *journal_dir);
+extern void sequencer_stop(void);	/* journal thread ends after what was queued */
+
+/* From sessions. */
+extern void sequencer_ask(Transaction *tx); /* TX_QUEUED, complete */
+extern bool sequencer_withdraw(Transaction *tx);	/* false: already decided */
+extern void sequencer_lock(Transaction *tx, const LsLock *lock);	/* session_granted() or session_verdict() later */
+extern void sequencer_gone(Transaction *tx);	/* the session ended: forget it if not decided */
+
+/* From nodes. */
+extern void sequencer_executed(Transaction *tx);	/* every node in tx->executing has */
+extern void sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error);
+extern void sequencer_applied(Transaction *tx);
+extern void sequencer_in_the_way(Transaction *tx, Transaction *higher); /* reserved tx loses to a higher rank */
+
+/* Every transaction that is reserved and not decided, in ticket order; NULL at
+ * the end (a node that goes online executes them too). */
+extern Transaction *sequencer_reserved(Transaction *previous);
+
+/* By identity: the live transaction of a backend, NULL if none (blockers). */
+extern Transaction *sequencer_find(int node, uint32_t pid);
+
+extern uint64_t sequencer_last_decided(void);
+extern uint64_t sequencer_last_durable(void);
+extern uint64_t sequencer_next_ticket(void);
+
+/* Metadata records: queued behind what is decided; done on the loop when durable. */
+extern void sequencer_journal_metadata(int record_type, const char *text, void (*done) (void *), void *arg);
+
+typedef struct SequencerStats
+{
+	uint64_t	committed;
+	uint64_t	conflicts;
+	uint64_t	peer_errors;
+	uint64_t	withdrawn;
+	uint64_t	reserved_now;
+	uint64_t	certifier_keys;
+	uint64_t	journal_first;
+	uint64_t	journal_syncs;
+} SequencerStats;
+
+extern SequencerStats sequencer_stats(void);
+
+/* In session.c, called by the sequencer. */
+extern void session_verdict(Transaction *tx, const LsVerdict *verdict);
+extern void session_granted(Transaction *tx, uint64_t seq);
+extern void session_applied(Transaction *tx);
+
+#endif
