@@ -32,22 +32,26 @@ typedef enum LsUnreplicated
 } LsUnreplicated;
 
 extern char *ls_node_name;		/* lockstep.node_name, "" = not a node */
-extern char *ls_replicator;		/* lockstep.replicator: host:port or /path/to/socket */
+extern char *ls_replicator;		/* lockstep.replicator: host:port or
+								 * /path/to/socket */
 extern char *ls_secret_file;	/* lockstep.secret_file */
 extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait */
 extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */
-extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local changes */
+extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local
+								 * changes */
 extern int	ls_connect_timeout; /* lockstep.connect_timeout, ms */
 extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
+extern int	ls_statement_rows;	/* lockstep.statement_rows, -1 = never */
 
 typedef enum LsMode
 {
-	LS_MODE_OFF,				/* not a node, a database without the extension,
-								 * lockstep.replicate = off, or the extension is
-								 * just being created: nothing is captured */
+	LS_MODE_OFF,				/* not a node, a database without the
+								 * extension, lockstep.replicate = off, or the
+								 * extension is just being created: nothing is
+								 * captured */
 	LS_MODE_ORIGIN,				/* changes are captured and forwarded */
-	LS_MODE_APPLY				/* a session of the replicator: executes forwarded
-								 * queries, forwards nothing */
+	LS_MODE_APPLY				/* a session of the replicator: executes
+								 * forwarded queries, forwards nothing */
 } LsMode;
 
 /* Mode of this session now.  Cheap: cached, refreshed by invalidation. */
@@ -61,6 +65,11 @@ extern bool ls_is_node(void);
 extern Oid	ls_schema_oid(void);
 extern Oid	ls_progress_relid(void);
 
+/* Mode of this session: see mode.c. */
+extern void mode_init(void);
+extern void mode_forget(void);	/* something it depends on has changed */
+extern void mode_at_xact_end(void);
+
 /* ---------- in patch.c: replace pointers in the server's read-only tables */
 
 /* Overwrite *slot (a pointer in a page that the server mapped read-only) with
@@ -71,20 +80,24 @@ extern void ls_patch_pointer(void *slot, void *value, const char *what);
 
 extern void heap_interpose(void);	/* _PG_init, postmaster only */
 
-/* ---------- in capture.c: what the session did, in order */
+/* ---------- in capture.c: which rows the transaction changed, in order */
 
-extern void capture_init(void); /* hooks; _PG_init */
+extern void capture_init(void); /* _PG_init */
 
 /* From heap.c, after the change succeeded, only in LS_MODE_ORIGIN and only for
  * replicated relations (relation_is_replicated). */
 extern void capture_insert(Relation rel, TupleTableSlot *slot);
-extern void capture_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
-						   LockTupleMode lockmode, bool indexed_changed);
+extern void capture_update(Relation rel, ItemPointer otid, TupleTableSlot *slot);
 extern void capture_delete(Relation rel, ItemPointer tid);
 extern void capture_row_locked(Relation rel);	/* explains WAL under an xid */
 
+/* For the witness: of this transaction, rolled-back subtransactions included
+ * (their WAL is there, too). */
+extern uint64 capture_rows_seen(void);	/* rows captured so far */
+extern bool capture_rows_were_locked(void); /* rows of replicated tables were */
+
 /* Forward the pending run of inserts.  Called by xact.c at subtransaction
- * borders and before the question. */
+ * borders and before the question, and by whoever forwards something else. */
 extern void capture_flush(void);
 
 /* Forget the pending run: the (sub)transaction that made it is gone. */
@@ -99,12 +112,64 @@ extern void relation_init(void);	/* _PG_init */
 
 /* ---------- in keyset.c: changed rows -> 64-bit keys */
 
+/* A table's key, the database's key (palloc'ed name).  Names as in the
+ * catalogs, not quoted; seen is turn_applied() now. */
+extern LsKey keyset_table_key(const char *schema, const char *table, LsKeyMode mode);
+extern LsKey keyset_database_key(LsKeyMode mode);
+
 extern void keyset_at_xact_end(void);
 extern void keyset_at_subxact_abort(int nest_level);
 
 /* ---------- in sequence.c: nextval, setval and other functions refused as yet */
 
 extern void sequence_init(void);
+
+/* ---------- in utility.c: utility commands */
+
+extern void utility_init(void); /* _PG_init */
+extern bool utility_is_running(void);	/* somewhere on the stack */
+extern bool utility_is_local(void); /* one that stays on this node is */
+
+/* Is what happens now part of a forwarded command, so that the other nodes do
+ * it by themselves (an extension's script)?  Then nothing is captured. */
+extern bool utility_is_replayed(void);
+
+/* ---------- in settings.c: what a forwarded statement depends on */
+
+/* Append name NUL value NUL ..., as in LsQuery.settings. */
+extern void settings_append(StringInfo out);
+
+/* ---------- in statement.c: a query in statement form */
+
+/* Append to LsQuery.keys, LsQuery.params. */
+extern void statement_pack_key(StringInfo out, const LsKey *key);
+extern void statement_pack_param(StringInfo out, const char *text, size_t len);
+
+struct QueryDesc;
+extern void statement_forward(struct QueryDesc *desc, LsReason reason, int64 rows,
+							  const LsKey *keys, int nkeys);
+
+/* ---------- in shippable.c: UPDATE and DELETE that travel as their text */
+
+extern void shippable_forget(void); /* before each ExecutorStart that isn't nested */
+extern void shippable_consider(struct QueryDesc *desc); /* before ExecutorStart */
+extern void shippable_start(struct QueryDesc *desc);	/* before ExecutorRun */
+extern void shippable_stop(void);	/* after it, failed or not */
+extern void shippable_forward(struct QueryDesc *desc);	/* after it */
+
+/* Rows of this table that change now need not be captured. */
+extern bool shippable_is_running(Oid relid);
+
+/* ---------- in select.c: SELECT that writes */
+
+extern void select_init(void);	/* _PG_init */
+
+/* ---------- in callwatch.c: functions that do what no other hook sees */
+
+extern void callwatch_init(void);	/* _PG_init */
+extern int	ls_event_trigger_depth; /* event triggers' functions running */
+extern bool callwatch_is_unexplained(void); /* some effect isn't accounted for */
+extern void callwatch_explained(void);	/* it is now: the SELECT was forwarded */
 
 /* ---------- in witness.c: nothing escapes */
 
@@ -113,6 +178,11 @@ extern void sequence_init(void);
  * forwarded nothing.  Must be cheap for read-only ones. */
 extern void witness_check(void);
 extern void witness_at_xact_end(void);
+
+/* A command that accounts for catalog changes and WAL: it was forwarded, or its
+ * effects stay on this node.  Number of them in this session. */
+extern void witness_note_command(void);
+extern uint64 witness_commands(void);
 
 /* ---------- in xact.c: the transaction's queue and its end */
 
@@ -149,25 +219,64 @@ extern LsSlice xact_forwarded(bool *truncated);
 /* Called by apply.c: the seq at which the current apply transaction commits. */
 extern void xact_set_apply_seq(uint64 seq);
 
+/* ---------- in commit.c: the end of a transaction */
+
+extern void commit_claim_for_apply(uint64 seq); /* LS001: already applied */
+extern void commit_confirm_at_exit(void);
+
 /* ---------- in link.c: this backend's connection to the replicator */
 
-extern bool link_is_open(void);
-extern void link_open(void);	/* connect, authenticate; ERROR 57P03 or 08001 */
-extern void link_close(void);
-extern void link_send(const void *data, size_t len);	/* ERROR 08006 when lost */
+typedef enum LinkResult
+{
+	LINK_MESSAGE,				/* *type and *payload are set */
+	LINK_NOTHING,				/* timeout, or the latch was set: look for
+								 * interrupts, then wait on */
+	LINK_LOST					/* closed; link_report_lost() says why */
+} LinkResult;
 
-/* Next message, waiting interruptibly (CHECK_FOR_INTERRUPTS) unless held.
- * timeout_ms < 0: for ever.  False on timeout.  ERROR 08006 when lost. */
-extern bool link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event);
+extern bool link_is_open(void);
+extern void link_open(void);	/* connect, authenticate; ERROR 57P03 ... */
+extern void link_close(void);
+
+/* Open and alive?  Discards what arrived late; closes it if it is dead. */
+extern bool link_is_alive(void);
+
+/* Send without waiting: what does not fit now is kept, and goes while
+ * link_drain or link_receive waits.  False when lost: then not all was sent. */
+extern bool link_send_later(const void *data, size_t len);
+
+/* Wait, interruptibly, until all is sent.  False when lost. */
+extern bool link_drain(void);
+
+/* Send at once or close: for the end of a transaction that failed. */
+extern void link_send_or_close(const void *data, size_t len);
+
+/* Next message.  Processes no interrupts.  timeout_ms < 0: for ever.  *payload
+ * is valid until the next call in here. */
+extern LinkResult link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event);
+
+/* ERROR with what the replicator said at last, or 57P03 and the cause. */
+extern void link_report_lost(void) pg_attribute_noreturn();
+extern const char *link_lost_message(void);
+
+/* The peer broke the protocol: log, close. */
+extern void link_protocol_violation(const char *what);
+
+/* ---------- in cluster.c: which cluster this database belongs to */
+
+extern char *cluster_identity(void);	/* "" if none; palloc'ed */
+extern void cluster_set_identity(const char *identity); /* once; ERROR 55000 */
 
 /* ---------- in turn.c: commit order on this node (shared memory) */
 
 extern void turn_shmem_request(void);
 extern void turn_shmem_startup(void);
 extern uint64 turn_boot_id(void);	/* random, per start of the postmaster */
-extern uint64 turn_applied(void);	/* highest turn passed: the node's S.  Lock-free */
+extern uint64 turn_applied(void);	/* highest turn passed: the node's S.
+									 * Lock-free */
 extern bool turn_is_open(void);
-extern uint64 turn_open(uint64 seq);	/* first: sets applied; later: returns it */
+extern uint64 turn_open(uint64 seq);	/* first: sets applied; later: returns
+										 * it */
 
 typedef enum TurnClaim
 {
@@ -175,23 +284,42 @@ typedef enum TurnClaim
 	TURN_ALREADY_APPLIED
 } TurnClaim;
 
-extern TurnClaim turn_claim(uint64 seq);	/* waits for an earlier claimant's outcome */
+extern TurnClaim turn_claim(uint64 seq);	/* waits for an earlier claimant's
+											 * outcome */
 extern void turn_wait(uint64 seq);	/* until applied == seq - 1; interruptible */
+extern bool turn_is_next(uint64 seq, long timeout_ms);	/* waits for the latch,
+														 * processes no
+														 * interrupts */
 extern void turn_pass(uint64 seq);	/* committed */
-extern void turn_release(uint64 seq);	/* aborted: somebody else will apply it */
-extern void turn_wait_applied(uint64 seq);	/* until applied >= seq; interruptible */
+extern void turn_release(uint64 seq);	/* aborted: somebody else will apply
+										 * it */
+extern void turn_wait_applied(uint64 seq);	/* until applied >= seq;
+											 * interruptible */
+
+/* ---------- in progress.c: how far this database has come */
+
 extern void progress_write(uint64 seq); /* the row of this backend's slot */
+extern uint64 progress_read(void);	/* highest seq, 0 if none */
 
 /* ---------- in conflict.c: a local transaction in the way yields */
 
 extern void conflict_init(void);
 extern void conflict_shmem_request(void);
 extern void conflict_shmem_startup(void);
-extern bool conflict_is_doomed(void);	/* this transaction has to fail with 40001 */
+extern bool conflict_is_doomed(void);	/* this transaction has to fail with
+										 * 40001 */
 extern void conflict_report_doomed(void) pg_attribute_noreturn();
 extern void conflict_at_xact_end(void);
+extern void conflict_note_writes(void); /* this transaction asked or forwarded */
+extern void conflict_note_apply(void);	/* this session is an apply session */
+extern bool conflict_yield(int pid, const char *detail);
+extern bool conflict_pid_writes(int pid, bool *is_apply);
 
 /* ---------- in apply.c: when the session is the replicator */
+
+/* SQLSTATEs that the replicator knows */
+#define LS_ERRCODE_ALREADY_APPLIED MAKE_SQLSTATE('L', 'S', '0', '0', '1')
+#define LS_ERRCODE_APPLY_ROLLBACK MAKE_SQLSTATE('L', 'S', '0', '0', '2')
 
 extern bool apply_session(void);
 extern void apply_init(void);

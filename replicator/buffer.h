@@ -24,9 +24,11 @@ extern char *xstrdup(const char *s);
 extern char *xstrndup(const void *s, size_t n);
 extern char *xasprintf(const char *fmt,...) __attribute__((format(printf, 1, 2)));
 
-extern void buffer_reserve(Buffer *b, size_t more); /* room for more bytes after len */
+extern void buffer_reserve(Buffer *b, size_t more); /* room for more bytes
+													 * after len */
 extern void buffer_append(Buffer *b, const void *data, size_t n);
-extern void buffer_consume(Buffer *b, size_t n);	/* advance pos; compacts when empty */
+extern void buffer_consume(Buffer *b, size_t n);	/* advance pos; compacts
+													 * when empty */
 extern void buffer_free(Buffer *b); /* and zero: may be used again */
 
 #endif

@@ -47,10 +47,11 @@ typedef enum ConflictKind
 typedef struct Certificate
 {
 	/* CERTIFY_RESERVED */
-	uint64_t	depends_on;		/* highest seq to be applied before it runs */
-	const uint64_t *tickets;	/* reserved transactions of the same origin that
-								 * must be decided or gone before it runs;
-								 * valid until the next call */
+	uint64_t	depends_on;		/* highest seq to be applied before it runs;
+								 * never below the floor */
+	const uint64_t *tickets;	/* reserved transactions of the same origin
+								 * that must be decided or gone before it
+								 * runs; valid until the next call */
 	size_t		ntickets;
 	/* CERTIFY_CONFLICT */
 	ConflictKind kind;
@@ -86,7 +87,8 @@ extern uint64_t certifier_replay(Certifier *c, OriginId origin, uint64_t seq,
 /* Forget everything decided at or below seq: keys with S < seq then conflict. */
 extern void certifier_forget(Certifier *c, uint64_t seq);
 extern uint64_t certifier_floor(const Certifier *c);
-extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for status */
+extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for
+													 * status */
 
 /*
  * Locks asked first.  A lock is a ticket of its own with table keys (X) and
@@ -97,9 +99,11 @@ extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for status
  */
 typedef enum LockResult
 {
-	LOCK_GRANTED,				/* *seq: the highest decided seq that touches its keys */
+	LOCK_GRANTED,				/* *seq: the highest decided seq that touches
+								 * its keys */
 	LOCK_WAITING,				/* ask certifier_lock_retry later */
-	LOCK_DEADLOCK				/* it would wait for itself: nothing was taken */
+	LOCK_DEADLOCK				/* it would wait for itself: nothing was taken
+								 * by this call, and nothing waits */
 } LockResult;
 
 extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
@@ -107,6 +111,14 @@ extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 
 /* Look at a waiting lock again (after a release or a decision). */
 extern LockResult certifier_lock_retry(Certifier *c, uint64_t ticket, uint64_t *seq);
+
+/*
+ * The transaction that asked for lock `ticket` got CERTIFY_WAIT because of lock
+ * `blocker` (Certificate.lock_ticket): remember that it waits for it, until the
+ * next call for this lock.  LOCK_WAITING, or LOCK_DEADLOCK: it must be rolled
+ * back.  blocker 0: it doesn't wait any more.
+ */
+extern LockResult certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t blocker);
 
 /* The asking transaction ended, or stopped waiting. */
 extern void certifier_unlock(Certifier *c, uint64_t ticket);

@@ -23,14 +23,16 @@ typedef struct NodeConfig
 
 typedef struct Config
 {
-	char	   *listen_addresses;	/* listen_addresses = '127.0.0.1' ('' = no TCP) */
+	char	   *listen_addresses;	/* listen_addresses = '127.0.0.1' ('' = no
+									 * TCP) */
 	int			port;			/* port = 6432 */
 	char	   *unix_socket;	/* unix_socket = '' path for backends */
 	char	   *admin_socket;	/* admin_socket = '/run/lockstep/admin.sock' */
 	char	   *secret_file;
 	char	   *journal_directory;
 	int64_t		journal_segment_size;	/* bytes, 16MB */
-	int64_t		journal_keep;	/* bytes of journal kept for dropped nodes, 1GB */
+	int64_t		journal_keep;	/* bytes of journal kept for dropped nodes,
+								 * 1GB */
 	char	   *pid_file;
 	char	   *log_file;
 	LogLevel	log_level;
@@ -42,7 +44,8 @@ typedef struct Config
 	int			max_sessions;	/* 10000 */
 	int64_t		max_transaction_size;	/* bytes queued for one, 1GB */
 	char	   *maintenance_database;	/* 'postgres' */
-	char	   *databases;		/* replicated when the journal is created, 'a, b' */
+	char	   *databases;		/* replicated when the journal is created, 'a,
+								 * b' */
 	int			nnodes;
 	NodeConfig	nodes[CONFIG_MAX_NODES];	/* node.NAME = 'conninfo' */
 } Config;
@@ -65,5 +68,10 @@ extern void config_describe(void);
 
 /* Value of the i-th setting as text ("" past the end gives NULL); for SHOW. */
 extern const char *config_show(const Config *c, int i, const char **value, const char **help);
+
+/* The items of a comma-separated value, blanks around them removed; *n = 0 and NULL if
+ * there are none.  For `databases` and `listen_addresses`. */
+extern char **config_list(const char *value, int *n);
+extern void config_list_free(char **items, int n);
 
 #endif

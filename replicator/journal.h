@@ -22,19 +22,23 @@
 typedef enum RecordType
 {
 	RECORD_TRANSACTION = 't',
-	RECORD_DATABASE_ADDED = 'b',	/* text: the name.  Metadata records take no seq */
+	RECORD_DATABASE_ADDED = 'b',	/* text: the name.  Metadata records take
+									 * no seq */
 	RECORD_DATABASE_DROPPED = 'B',
-	RECORD_FINGERPRINT = 'f'	/* text: what the nodes held at seq 0, see node.c */
+	RECORD_FINGERPRINT = 'f'	/* text: what the nodes held at seq 0, see
+								 * node.c */
 } RecordType;
 
 typedef struct JournalRecord
 {
 	RecordType	type;
-	uint64_t	seq;			/* of a transaction; else the last one before it */
+	uint64_t	seq;			/* of a transaction; else the last one before
+								 * it */
 	LsIdentity	identity;		/* transaction only */
 	LsSlice		database;		/* transaction only */
 	uint64_t	depends_on;		/* transaction only: seq to apply before it */
-	uint64_t	time;			/* microseconds since 1970-01-01 UTC, when decided */
+	uint64_t	time;			/* microseconds since 1970-01-01 UTC, when
+								 * decided */
 	LsCommitWait wait;
 	LsSlice		queries;		/* transaction only: its 'Q' messages, headers
 								 * included, one after the other; ls_frame() */
@@ -66,17 +70,22 @@ typedef struct Journal Journal;
 extern Journal *journal_open(const char *dir, bool create, size_t segment_size,
 							 char cluster[33], const char **error);
 extern void journal_close(Journal *j);
-extern uint64_t journal_first(const Journal *j);	/* lowest seq it can replay; 1 when new */
-extern uint64_t journal_last(const Journal *j);		/* highest seq, 0 when none */
+extern uint64_t journal_first(const Journal *j);	/* lowest seq it can
+													 * replay; 1 when new */
+extern uint64_t journal_last(const Journal *j); /* highest seq, 0 when none */
 
 /*
  * Append encoded records (one writev per call, in order), then make them
- * durable.  After a failed append the file is cut back to the last durable
- * record, so that a later try starts clean.
+ * durable.  Seqs have no gaps.  After a failed append the file is cut back to
+ * the last durable record, so that a later try starts clean.  After a failed
+ * sync nobody knows what is on disk: every later call fails, the process has to
+ * start again.
  */
 extern JournalStatus journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq);
 extern JournalStatus journal_sync(Journal *j);
-extern const char *journal_error(const Journal *j); /* of the last JOURNAL_ERROR */
+extern const char *journal_error(const Journal *j); /* of the last
+													 * JOURNAL_ERROR */
+extern bool journal_broken(const Journal *j);	/* trying again is of no use */
 
 /* Delete whole segments of which every transaction has seq < keep_from. */
 extern void journal_trim(Journal *j, uint64_t keep_from);
@@ -86,14 +95,18 @@ extern void journal_trim(Journal *j, uint64_t keep_from);
 extern void journal_set_metadata(Journal *j, const LsSlice *records, size_t n);
 
 /*
- * Read from seq on, metadata records included.  journal_read returns
- * JOURNAL_OK and a record that stays valid until the next call, JOURNAL_END at
- * the end of what is there (call again later: it may have grown), or TORN /
- * ERROR.
+ * Read from seq on, metadata records included: first those that are in the
+ * segment where seq is, from its beginning.  journal_read returns JOURNAL_OK
+ * and a record that stays valid until the next call, JOURNAL_END at the end of
+ * what is there (call again later: it may have grown), or TORN / ERROR.
+ *
+ * A record can be read before it is durable.  Whoever acts on it sets a limit:
+ * transactions with a higher seq, and what follows them, are not there yet.
  */
 typedef struct JournalReader JournalReader;
 
 extern JournalReader *journal_reader_open(const char *dir, uint64_t from_seq, const char **error);
+extern void journal_reader_limit(JournalReader *r, uint64_t last_seq);
 extern JournalStatus journal_read(JournalReader *r, JournalRecord *record);
 extern const char *journal_reader_error(const JournalReader *r);
 extern void journal_reader_close(JournalReader *r);

@@ -18,12 +18,14 @@ typedef enum LogLevel
 	LOG_ERROR
 } LogLevel;
 
-extern void log_open(const char *path, LogLevel min);	/* path NULL or "": stderr */
+/* path NULL or "": stderr.  false (and a line on stderr): the file can't be opened */
+extern bool log_open(const char *path, LogLevel min);
+extern void log_set_level(LogLevel min);
 extern void log_reopen(void);	/* after rotation, on SIGHUP */
 
 /* context: for example "node n2" or "session n1/4711"; NULL for none. */
-extern void log_message(LogLevel level, const char *context, const char *fmt, ...)
-__attribute__((format(printf, 3, 4)));
+extern void log_message(LogLevel level, const char *context, const char *fmt,...)
+			__attribute__((format(printf, 3, 4)));
 
 /* The same with detail and hint lines (either may be NULL). */
 extern void log_full(LogLevel level, const char *context, const char *message,

@@ -2,6 +2,10 @@
  * loop.h
  *	  The event loop: one thread, epoll.  Owns nothing but the watches; every
  *	  callback runs on the loop's thread.
+ *
+ * While a libpq connection is being made, PQconnectPoll() may close its socket
+ * and open another one under the same number: end the watch before each call
+ * and watch PQsocket() anew after it.
  */
 #ifndef LOCKSTEP_LOOP_H
 #define LOCKSTEP_LOOP_H
@@ -14,15 +18,18 @@ typedef void (*WatchCallback) (void *arg, uint32_t events); /* EPOLLIN ... */
 
 extern void loop_init(void);
 extern Watch *loop_watch(int fd, uint32_t events, WatchCallback callback, void *arg);
-extern void loop_change(Watch *w, uint32_t events); /* no system call if unchanged */
-extern void loop_unwatch(Watch *w); /* safe inside callbacks, also another's */
+extern void loop_change(Watch *w, uint32_t events); /* no system call if
+													 * unchanged */
+extern void loop_unwatch(Watch *w); /* safe inside callbacks, also another's;
+									 * NULL is ignored */
 
 /* One-shot timers in a heap; freed after firing or cancelling. */
 typedef struct Timer Timer;
 typedef void (*TimerCallback) (void *arg);
 
 extern Timer *loop_after(int ms, TimerCallback callback, void *arg);
-extern void loop_cancel(Timer *t);
+extern void loop_cancel(Timer *t);	/* also from its own callback; NULL is
+									 * ignored */
 
 /* callback runs once, before the loop next waits (after all ready events): to
  * do work once for many events.  Calling it again before then is ignored. */
@@ -35,6 +42,8 @@ typedef struct Deferred
 } Deferred;
 
 extern void loop_defer(Deferred *d);
+extern void loop_undefer(Deferred *d);	/* before its memory goes; harmless if
+										 * not queued */
 
 extern uint64_t loop_now_us(void);	/* monotonic, of the current round */
 extern void loop_run(void);		/* until loop_stop() */

@@ -3,7 +3,11 @@
  *	  The nodes: their states, connections, what they have applied; and running
  *	  transactions on them.  Belongs to the loop's thread.
  *
- *	 node.c      states and moves, control connection, joining, catchup, barrier
+ *	 node.c      states and moves; giving transactions to nodes
+ *	 attach.c    checks when a node comes, its connections
+ *	 catchup.c   feeding a node from the journal, the barrier
+ *	 yield.c     who is in the way of a transaction there
+ *	 databases.c adding and dropping replicated databases
  *	 dispatch.c  which transaction starts where and when: pure over structs,
  *	             tested with fake nodes
  *	 apply.c     one apply connection: libpq pipeline, results -> executed/applied
@@ -17,9 +21,12 @@
 typedef enum NodeState
 {
 	NODE_JOINING,				/* configured, never reached, or being checked */
-	NODE_CATCHUP,				/* checked; is fed from the journal; refuses writes */
-	NODE_ONLINE,				/* executes every reserved transaction; takes writes */
-	NODE_DROPPED				/* out: refuses writes; tried again unless by command */
+	NODE_CATCHUP,				/* checked; is fed from the journal; refuses
+								 * writes */
+	NODE_ONLINE,				/* executes every reserved transaction; takes
+								 * writes */
+	NODE_DROPPED				/* out: refuses writes; tried again unless by
+								 * command */
 } NodeState;
 
 typedef struct NodeStatus
@@ -71,11 +78,16 @@ extern void nodes_rollback(Transaction *tx);
  * gets the decided tx by apply. */
 extern void node_apply_at_origin(Transaction *tx);
 
+/* Reserved transactions may start that could not before (a ticket is over). */
+extern void nodes_look_again(void);
+
+extern void nodes_stop(void);	/* at the end: close all connections */
+
 /* Commands.  false: *why says why not (static or per call buffer). */
 extern bool node_drop(int node, const char *reason, bool administrative);
 extern bool node_attach(int node, const char **why);
 
-/* Databases: replicated list; add and drop run on every online node, then
+/* Databases: replicated ones; add and drop run on every online node, then
  * done(arg, NULL or error). */
 typedef void (*NodeDone) (void *arg, const char *error);
 extern void nodes_set_databases(const char *const *names, int n);

@@ -89,8 +89,10 @@ typedef struct LsSlice
  */
 typedef enum LsKeyMode
 {
-	LS_ROW_SHARE = 's',			/* a foreign key's parent; an inserted keyless row */
-	LS_ROW_UPDATE = 'u',		/* updated, no column of a unique index changed */
+	LS_ROW_SHARE = 's',			/* a foreign key's parent; an inserted keyless
+								 * row */
+	LS_ROW_UPDATE = 'u',		/* updated, no column of a unique index
+								 * changed */
 	LS_ROW_EXCLUSIVE = 'x',		/* inserted, deleted, key changed */
 	LS_TABLE_IS = 'i',			/* rows of it are referred to */
 	LS_TABLE_IX = 'I',			/* rows of it are written */
@@ -101,19 +103,21 @@ typedef enum LsKeyMode
 typedef struct LsKey
 {
 	uint64_t	hash;			/* of (database, table, index, values) */
-	uint64_t	seen;			/* S: the origin had applied up to here when the
-								 * fact behind the key became fixed */
+	uint64_t	seen;			/* S: the origin had applied up to here when
+								 * the fact behind the key became fixed */
 	LsKeyMode	mode;
-	LsSlice		name;			/* for people: schema.table and index; <= 255 bytes */
+	LsSlice		name;			/* for people: schema.table and index; <= 255
+								 * bytes */
 } LsKey;
 
 /* Form of a forwarded query. */
 typedef enum LsForm
 {
-	LS_FORM_STATEMENT = 's',	/* as written by the user (parameters, settings) */
+	LS_FORM_STATEMENT = 's',	/* as written by the user (parameters,
+								 * settings) */
 	LS_FORM_ROW = 'r',			/* one changed row */
-	LS_FORM_COPY = 'c'			/* a run of inserted rows: text is COPY ... FROM
-								 * STDIN, one parameter, COPY text format */
+	LS_FORM_COPY = 'c'			/* a run of inserted rows: text is COPY ...
+								 * FROM STDIN, one parameter, COPY text format */
 } LsForm;
 
 /* Why a query was forwarded, and in this form.  ls_reason_text() has words. */
@@ -169,13 +173,15 @@ typedef struct LsQuery
 	LsReason	reason;			/* 'W' u8 */
 	LsSlice		text;			/* 'T' text, not empty */
 	LsSlice		settings;		/* 'G' optional: name NUL value NUL ... */
-	int64_t		rows;			/* 'N' i64: rows changed at the origin, -1 = any */
+	int64_t		rows;			/* 'N' i64: rows changed at the origin, -1 =
+								 * any */
 	uint32_t	nparams;
-	LsSlice		params;			/* 'M' optional: per parameter i32 length (-1 =
-								 * NULL) and the text; ls_next_param() */
+	LsSlice		params;			/* 'M' optional: per parameter i32 length (-1
+								 * = NULL) and the text; ls_next_param() */
 	uint32_t	nkeys;
-	LsSlice		keys;			/* 'K' optional: per key u64 hash, u64 seen, u8
-								 * mode, u8 name length, name; ls_next_key() */
+	LsSlice		keys;			/* 'K' optional: per key u64 hash, u64 seen,
+								 * u8 mode, u8 name length, name;
+								 * ls_next_key() */
 	bool		ddl;			/* 'U' u8 0/1: changes the catalogs */
 } LsQuery;
 
@@ -213,16 +219,19 @@ typedef enum LsCommitWait
 typedef struct LsAsk
 {
 	uint64_t	xcount;			/* 'X' u64 */
-	uint64_t	nstatements;	/* 'N' u64: must be what the replicator counted */
+	uint64_t	nstatements;	/* 'N' u64: must be what the replicator
+								 * counted */
 	LsCommitWait wait;			/* 'W' u8 */
 	uint64_t	applied;		/* 'S' u64: highest turn passed on this node */
-	uint64_t	confirmed;		/* 'F' u64: this session's last local commit, 0 none */
+	uint64_t	confirmed;		/* 'F' u64: this session's last local commit,
+								 * 0 none */
 } LsAsk;
 
 typedef enum LsOutcome
 {
 	LS_OUTCOME_COMMITTED = 'c', /* decided: it has a seq */
-	LS_OUTCOME_ROLLED_BACK = 'r',	/* never decided: sqlstate, message ... say why */
+	LS_OUTCOME_ROLLED_BACK = 'r',	/* never decided: sqlstate, message ...
+									 * say why */
 	LS_OUTCOME_WITHDRAWN = 'w'	/* never decided, as the backend wished */
 } LsOutcome;
 
@@ -265,7 +274,10 @@ typedef enum LsFrame
 extern LsFrame ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 						LsMsgType *type, LsSlice *payload);
 
-/* Encoders: bytes needed; written only if <= cap. */
+/*
+ * Encoders: bytes needed; written only if <= cap.  SIZE_MAX when the message
+ * would be larger than LS_MAX_PAYLOAD.
+ */
 extern size_t ls_put_hello(uint8_t *buf, size_t cap, const LsHello *m);
 extern size_t ls_put_challenge(uint8_t *buf, size_t cap, const LsChallenge *m);
 extern size_t ls_put_proof(uint8_t *buf, size_t cap, const LsProof *m);
@@ -305,7 +317,7 @@ extern const char *ls_get_number(LsSlice payload, LsNumber *m);
  * at the end.  A NULL parameter has data == NULL.
  */
 extern size_t ls_put_key(uint8_t *buf, size_t cap, const LsKey *key);
-extern size_t ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len);	/* text NULL: NULL */
+extern size_t ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len); /* text NULL: NULL */
 extern bool ls_next_key(LsSlice *rest, LsKey *key);
 extern bool ls_next_param(LsSlice *rest, LsSlice *param);
 extern bool ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value);

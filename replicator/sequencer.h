@@ -13,23 +13,32 @@ struct Journal;
 
 /* Opens nothing: the journal is open; rebuilds the certifier from its end. */
 extern void sequencer_init(const Config *config, struct Journal *journal, const char *journal_dir);
-extern void sequencer_stop(void);	/* journal thread ends after what was queued */
+extern void sequencer_stop(void);	/* journal thread ends after what was
+									 * queued */
 
 /* From sessions. */
 extern void sequencer_ask(Transaction *tx); /* TX_QUEUED, complete */
 extern bool sequencer_withdraw(Transaction *tx);	/* false: already decided */
-extern void sequencer_lock(Transaction *tx, const LsLock *lock);	/* session_granted() or session_verdict() later */
-extern void sequencer_gone(Transaction *tx);	/* the session ended: forget it if not decided */
+extern void sequencer_lock(Transaction *tx, const LsLock *lock);	/* session_granted() or
+																	 * session_verdict()
+																	 * later */
+extern void sequencer_gone(Transaction *tx);	/* the session ended: forget
+												 * it if not decided */
 
 /* From nodes. */
-extern void sequencer_executed(Transaction *tx);	/* every node in tx->executing has */
+extern void sequencer_executed(Transaction *tx);	/* every node in
+													 * tx->executing has */
 extern void sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error);
 extern void sequencer_applied(Transaction *tx);
-extern void sequencer_in_the_way(Transaction *tx, Transaction *higher); /* reserved tx loses to a higher rank */
+extern void sequencer_in_the_way(Transaction *tx, Transaction *higher); /* reserved tx loses to
+																		 * a higher rank */
 
 /* Every transaction that is reserved and not decided, in ticket order; NULL at
  * the end (a node that goes online executes them too). */
 extern Transaction *sequencer_reserved(Transaction *previous);
+
+/* The same for those decided whose record is not durable yet, in seq order. */
+extern Transaction *sequencer_undurable(Transaction *previous);
 
 /* By identity: the live transaction of a backend, NULL if none (blockers). */
 extern Transaction *sequencer_find(int node, uint32_t pid);

@@ -37,7 +37,8 @@ typedef struct Transaction
 	size_t	   *offsets;		/* of each statement in queries */
 	size_t		nstatements;
 	size_t		offsets_cap;
-	bool		ddl;			/* a statement changes catalogs */
+	bool		ddl;			/* a statement changes catalogs; kept by tx_append() and
+								 * tx_rollback_to() */
 	LsCommitWait wait;
 	uint64_t	ticket;			/* 0 before RESERVED */
 	uint64_t	lock_ticket;	/* of locks asked first, 0 = none */
@@ -47,7 +48,11 @@ typedef struct Transaction
 	size_t		nafter_tickets;
 	uint64_t	executing;		/* bit per node: must execute it before it is decided */
 	uint64_t	applying;		/* bit per node: was given it and has not applied it */
-	struct Transaction *next;	/* list of the owner of the state */
+	bool		awaits_lock;	/* QUEUED, and a lock asked first is not granted yet */
+	uint64_t	oldest_seen;	/* lowest S of its keys so far, UINT64_MAX = none */
+	struct Work *works;			/* on nodes that were given it, see dispatch.h */
+	struct Transaction *prev;	/* list of the owner of the state */
+	struct Transaction *next;
 } Transaction;
 
 extern Transaction *tx_create(const LsIdentity *id, LsSlice database, uint32_t origin);
@@ -59,7 +64,8 @@ extern void tx_append(Transaction *tx, const uint8_t *message, size_t len);	/* a
 extern bool tx_rollback_to(Transaction *tx, uint64_t keep); /* false: keep > nstatements */
 extern LsSlice tx_statement(const Transaction *tx, size_t i);	/* payload of the i-th 'Q' */
 
-/* A decided transaction as the journal has it (catchup): state TX_DURABLE. */
+/* A decided transaction as the journal has it (catchup): state TX_DURABLE.  NULL
+ * when the record's queries are malformed. */
 struct JournalRecord;
 extern Transaction *tx_from_record(const struct JournalRecord *r, uint32_t origin);
 

@@ -1,0 +1,77 @@
+# lockstep: `make help` says what there is.
+#
+# The extension is built by PGXS (extension/Makefile), the daemon by
+# replicator/Makefile.  PGXS claims `make check` for itself and refuses it, which
+# is why it is not included here.
+
+PG_CONFIG ?= pg_config
+BINDIR := $(shell $(PG_CONFIG) --bindir)
+PKGLIBDIR := $(shell $(PG_CONFIG) --pkglibdir)
+export PG_CONFIG
+
+# Installing writes into the server's directories: sudo, if we may not.
+SUDO := $(shell test -w "$(PKGLIBDIR)" || echo sudo)
+
+all: extension replicator
+
+extension:
+	$(MAKE) -C extension all
+
+replicator:
+	$(MAKE) -C replicator all
+
+install: all
+	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C extension install
+	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C replicator install bindir=$(BINDIR)
+
+uninstall:
+	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C extension uninstall
+	$(if $(DESTDIR),,$(SUDO)) rm -f $(DESTDIR)$(BINDIR)/lockstep-replicator $(DESTDIR)$(BINDIR)/lockstepctl
+
+setup:
+	tests/setup
+
+# Every stage prints its time; the last line counts the tests.
+check:
+	tests/check lint unit fuzz regress tap
+
+check-lint check-unit check-fuzz check-regress check-tap:
+	tests/check $(@:check-%=%)
+
+# What takes too long for every time: the cluster tests with the daemon under
+# sanitizers, with three nodes, and more rounds of the random ones.
+check-long:
+	LOCKSTEP_LONG=1 tests/check unit fuzz tap sanitize
+
+check-sanitize:
+	tests/check sanitize
+
+bench:
+	tests/bench/run
+
+demo:
+	tests/demo
+
+demo-stop:
+	tests/demo stop
+
+clean:
+	$(MAKE) -C extension clean
+	$(MAKE) -C replicator clean
+	$(MAKE) -C tests/fault clean
+	rm -rf tests/results
+
+help:
+	@echo 'make                build the extension and the daemon'
+	@echo 'make setup          install the Debian packages that building and testing need'
+	@echo 'make install        install both (lockstep-replicator and lockstepctl in $(BINDIR))'
+	@echo 'make demo           two nodes, pgbench on both, compared afterwards; left running (NODES=3 for three)'
+	@echo 'make demo-stop      end it and remove its files'
+	@echo 'make check          every test, in stages: check-lint check-unit check-fuzz check-regress check-tap'
+	@echo 'make check-tap T=tests/tap/040_conflicts.pl    one file of the cluster tests'
+	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
+	@echo 'make check-long     what takes too long for make check'
+	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
+
+.PHONY: all extension replicator install uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
+	check-long check-sanitize bench demo demo-stop clean help

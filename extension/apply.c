@@ -1,0 +1,434 @@
+/*
+ * apply.c
+ *	  When the session is the replicator: it executes forwarded queries, forwards
+ *	  nothing, and commits at the seq it is told.
+ *
+ * An apply session runs with session_replication_role = replica, which keeps
+ * ordinary triggers and rules silent; their effects are among the forwarded
+ * queries.  Those declared ENABLE ALWAYS or ENABLE REPLICA would fire, so they
+ * are disabled here, in the executor's and the relation cache's copies of
+ * them, before they are looked at: in ExecutorStart for INSERT, UPDATE and
+ * DELETE, before COPY and TRUNCATE, and after parse analysis for rules.
+ *
+ * Rows are written with the rights of the table's owner, because the functions
+ * in index expressions, checks and generated columns are the owner's, and the
+ * session is a superuser's.
+ *
+ * The functions for the replicator (lockstepfuncs.c) may be called while
+ * another role is set, so their being callable is not a matter of grants: each
+ * has to be the whole text of a query that the client itself sent, in a session
+ * that a superuser made an apply session (apply_check_call).
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/heap.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_inherits.h"
+#include "commands/copy.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "parser/analyze.h"
+#include "parser/parse_node.h"
+#include "parser/parse_relation.h"
+#include "parser/parser.h"
+#include "parser/parsetree.h"
+#include "rewrite/prs2lock.h"
+#include "rewrite/rewriteDefine.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+
+#include "apply.h"
+
+static bool in_apply_session = false;
+
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
+
+bool
+apply_session(void)
+{
+	return in_apply_session;
+}
+
+/* ---------- starting, and who may call */
+
+static void
+set_session_option(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_SUSET, PGC_S_SESSION,
+							 GUC_ACTION_SET, true, 0, false);
+}
+
+/*
+ * Settings on which reading a value's text depends; the origin writes texts
+ * under the same ones (deparse.c).
+ */
+static const struct
+{
+	const char *name;
+	const char *value;
+}			value_settings[] = {
+	{"DateStyle", "ISO, YMD"},
+	{"IntervalStyle", "postgres"},
+	{"TimeZone", "UTC"},
+	{"bytea_output", "hex"},
+	{"extra_float_digits", "1"},
+	{"lc_monetary", "C"},
+	{"array_nulls", "on"},
+	{"xmloption", "content"},
+	{"quote_all_identifiers", "off"},
+};
+
+void
+apply_start(const char *cluster)
+{
+	const char *ours = cluster_identity();
+
+	if (!ls_is_node() || !OidIsValid(ls_progress_relid()))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this database is not part of a lockstep node"),
+				 errhint("Set lockstep.node_name and restart the server; CREATE EXTENSION lockstep in the database.")));
+	if (ours[0] != '\0' && strcmp(ours, cluster) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this database belongs to another cluster"),
+				 errdetail("It belongs to \"%s\", the replicator to \"%s\".", ours, cluster)));
+	set_session_option("session_replication_role", "replica");
+	set_session_option("client_encoding", GetDatabaseEncodingName());
+	for (int i = 0; i < lengthof(value_settings); i++)
+		set_session_option(value_settings[i].name, value_settings[i].value);
+	in_apply_session = true;
+	conflict_note_apply();
+	mode_forget();
+}
+
+/*
+ * Where the argument list that starts at p ends, NULL if there is more in it
+ * than constants and parameters.
+ */
+static const char *
+end_of_arguments(const char *p)
+{
+	bool		quoted = false;
+
+	for (; *p; p++)
+	{
+		if (*p == '\\')
+			return NULL;		/* whether it quotes depends */
+		if (*p == '\'')
+			quoted = !quoted;
+		else if (!quoted && *p == '(')
+			return NULL;
+		else if (!quoted && *p == ')')
+			return p + 1;
+	}
+	return NULL;
+}
+
+/*
+ * Is the client's own query nothing but a call of this function?  Then nobody
+ * else's code can be what calls it.
+ */
+static bool
+is_whole_query(const char *function)
+{
+	const char *p = debug_query_string;
+	size_t		len = strlen(function);
+
+	if (p == NULL || pg_strncasecmp(p, "SELECT lockstep.", 16) != 0)
+		return false;
+	p += 16;
+	if (strncmp(p, function, len) != 0 || p[len] != '(')
+		return false;
+	p = end_of_arguments(p + len + 1);
+	return p != NULL && strspn(p, "; \n") == strlen(p);
+}
+
+void
+apply_check_call(const char *function)
+{
+	if (in_apply_session && is_whole_query(function))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 errmsg("function lockstep.%s is for the replicator only", function)));
+}
+
+/* ---------- settings of one query */
+
+static int	settings_level = 0; /* GUC nesting level of them, 0 = none */
+static LocalTransactionId settings_lxid;
+
+/*
+ * Undo what the last call set.  At the end of the transaction that happens by
+ * itself, so a level of an earlier transaction counts for nothing.
+ */
+static void
+settings_undo(void)
+{
+	if (settings_level != 0 && settings_lxid == MyProc->lxid)
+		AtEOXact_GUC(true, settings_level);
+	settings_level = 0;
+}
+
+/* names and values alternate; n = 0: back to the session's own. */
+void
+apply_settings(char **values, int n)
+{
+	settings_undo();
+	if (n == 0)
+		return;
+	settings_level = NewGUCNestLevel();
+	settings_lxid = MyProc->lxid;
+	for (int i = 0; i + 1 < n; i += 2)
+		(void) set_config_option(values[i], values[i + 1],
+								 PGC_SUSET, PGC_S_SESSION,
+								 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/* ---------- silencing triggers and rules */
+
+static void
+disable_triggers(TriggerDesc *triggers)
+{
+	if (triggers == NULL)
+		return;
+	for (int i = 0; i < triggers->numtriggers; i++)
+		triggers->triggers[i].tgenabled = TRIGGER_DISABLED;
+}
+
+static void
+disable_rules(Relation rel)
+{
+	if (rel->rd_rules == NULL)
+		return;
+	for (int i = 0; i < rel->rd_rules->numLocks; i++)
+		if (rel->rd_rules->rules[i]->event != CMD_SELECT)
+			rel->rd_rules->rules[i]->enabled = RULE_DISABLED;
+}
+
+/* The rewriter comes next; it finds the rules of the target disabled. */
+static void
+post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
+{
+	if (in_apply_session && query->resultRelation != 0)
+	{
+		Relation	rel = table_open(rt_fetch(query->resultRelation, query->rtable)->relid, NoLock);
+
+		disable_rules(rel);
+		table_close(rel, NoLock);
+	}
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(pstate, query, jstate);
+}
+
+static void
+executor_start(QueryDesc *queryDesc, int eflags)
+{
+	ListCell   *lc;
+
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+	if (!in_apply_session)
+		return;
+	foreach(lc, queryDesc->estate->es_opened_result_relations)
+		disable_triggers(((ResultRelInfo *) lfirst(lc))->ri_TrigDesc);
+}
+
+/* ---------- the owner's rights */
+
+/*
+ * Rows are written as the owner, unless the query came with a role of its own.
+ * Permissions were checked in ExecutorStart.
+ */
+static Oid
+owner_to_become(QueryDesc *queryDesc)
+{
+	List	   *targets = queryDesc->estate->es_opened_result_relations;
+
+	if (targets == NIL || GetUserId() != GetSessionUserId())
+		return InvalidOid;
+	return ((ResultRelInfo *) linitial(targets))->ri_RelationDesc->rd_rel->relowner;
+}
+
+static void
+executor_run_anyhow(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
+{
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(queryDesc, direction, count, once);
+	else
+		standard_ExecutorRun(queryDesc, direction, count, once);
+}
+
+static void
+executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
+{
+	Oid			owner = in_apply_session ? owner_to_become(queryDesc) : InvalidOid;
+	Oid			save_user;
+	int			save_context;
+
+	if (!OidIsValid(owner))
+	{
+		executor_run_anyhow(queryDesc, direction, count, once);
+		return;
+	}
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(owner, save_context | SECURITY_LOCAL_USERID_CHANGE);
+	executor_run_anyhow(queryDesc, direction, count, once);
+	/* after an error the end of the transaction resets it */
+	SetUserIdAndSecContext(save_user, save_context);
+}
+
+/* ---------- COPY with the data in hand */
+
+static struct
+{
+	const char *data;
+	size_t		len;
+}			copy_source;
+
+static int
+copy_read(void *outbuf, int minread, int maxread)
+{
+	size_t		n = Min(copy_source.len, (size_t) maxread);
+
+	memcpy(outbuf, copy_source.data, n);
+	copy_source.data += n;
+	copy_source.len -= n;
+	return (int) n;
+}
+
+static CopyStmt *
+parse_copy(const char *command)
+{
+	List	   *parsed = raw_parser(command, RAW_PARSE_DEFAULT);
+	CopyStmt   *stmt = NULL;
+
+	if (list_length(parsed) == 1)
+		stmt = (CopyStmt *) linitial_node(RawStmt, parsed)->stmt;
+	if (stmt == NULL || !IsA(stmt, CopyStmt) || !stmt->is_from ||
+		stmt->relation == NULL || stmt->filename != NULL || stmt->whereClause != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("not a COPY ... FROM STDIN command: %s", command)));
+	return stmt;
+}
+
+uint64
+apply_copy(const char *command, const char *data, size_t len)
+{
+	CopyStmt   *stmt = parse_copy(command);
+	Relation	rel = table_openrv(stmt->relation, RowExclusiveLock);
+	ParseState *pstate = make_parsestate(NULL);
+	CopyFromState cstate;
+	uint64		rows;
+	Oid			save_user;
+	int			save_context;
+
+	disable_triggers(rel->trigdesc);
+	pstate->p_sourcetext = command;
+	(void) addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);
+	copy_source.data = data;
+	copy_source.len = len;
+
+	GetUserIdAndSecContext(&save_user, &save_context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner, save_context | SECURITY_LOCAL_USERID_CHANGE);
+	cstate = BeginCopyFrom(pstate, rel, NULL, NULL, false, copy_read,
+						   stmt->attlist, stmt->options);
+	rows = CopyFrom(cstate);
+	EndCopyFrom(cstate);
+	SetUserIdAndSecContext(save_user, save_context);
+
+	free_parsestate(pstate);
+	table_close(rel, NoLock);
+	return rows;
+}
+
+/* ---------- TRUNCATE */
+
+static void
+disable_triggers_of(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+
+	disable_triggers(rel->trigdesc);
+	table_close(rel, NoLock);
+}
+
+/*
+ * Take the locks that TRUNCATE will take, and disable the triggers of all that
+ * it will empty.
+ */
+static void
+prepare_truncate(TruncateStmt *stmt)
+{
+	List	   *relids = NIL;
+	List	   *more;
+	ListCell   *lc;
+
+	foreach(lc, stmt->relations)
+	{
+		RangeVar   *rv = lfirst(lc);
+		Oid			relid = RangeVarGetRelid(rv, AccessExclusiveLock, true);
+
+		if (!OidIsValid(relid))
+			continue;			/* TRUNCATE itself will complain */
+		relids = list_append_unique_oid(relids, relid);
+		if (rv->inh)
+			relids = list_concat_unique_oid(relids,
+											find_all_inheritors(relid, AccessExclusiveLock, NULL));
+	}
+	if (stmt->behavior == DROP_CASCADE)
+	{
+		while ((more = heap_truncate_find_FKs(relids)) != NIL)
+		{
+			foreach(lc, more)
+				LockRelationOid(lfirst_oid(lc), AccessExclusiveLock);
+			relids = list_concat_unique_oid(relids, more);
+		}
+	}
+	foreach(lc, relids)
+		disable_triggers_of(lfirst_oid(lc));
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (in_apply_session && IsA(pstmt->utilityStmt, TruncateStmt))
+		prepare_truncate((TruncateStmt *) pstmt->utilityStmt);
+	if (prev_ProcessUtility)
+		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+							queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+								queryEnv, dest, qc);
+}
+
+void
+apply_init(void)
+{
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = post_parse_analyze;
+}

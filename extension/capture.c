@@ -1,0 +1,507 @@
+/*
+ * capture.c
+ *	  Which rows the transaction changed, in order.
+ *
+ * heap.c calls in here after each successful change.  The change becomes a
+ * query in row form with its keys, and goes to the transaction's queue
+ * (xact_forward), with one exception: an insert waits, because the next change
+ * may well be another insert into the same relation.  Such a run travels as
+ * COPY.  At most one run is pending; anything else that is forwarded has to be
+ * preceded by capture_flush(), so that the queue has the order of the effects.
+ *
+ * The old image of an updated or deleted row is fetched from the heap by its
+ * TID, with SnapshotAny: it can't be pruned while our transaction runs, and its
+ * page was just looked at.
+ *
+ * All that is made for one row lives in row_context, which is reset for the
+ * next; the buffers are kept, unless they have grown large.  Making a row's
+ * text and keys calls functions of types and of index expressions.  None of
+ * them may change data, as their change would land in the middle of ours.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "storage/bufmgr.h"
+#include "utils/datum.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "deparse.h"
+#include "keyset.h"
+#include "lockstep.h"
+
+/* A run ends when its data or its keys have grown beyond this. */
+#define RUN_DATA_LIMIT (64 * 1024)
+#define RUN_KEYS_LIMIT (256 * 1024)
+
+/* Buffers beyond this are given back after use. */
+#define BUFFER_KEPT (1024 * 1024)
+
+static MemoryContext buffer_context = NULL;
+static MemoryContext row_context = NULL;
+
+static StringInfoData params;	/* of the query being made */
+static StringInfoData image;	/* of a row, when params don't hold it */
+static LsKeyBuffer keys;
+
+/*
+ * The pending run.  Of one row its parameters are kept, of more the lines of
+ * COPY.  Texts are copies: the relation's entry may be rebuilt.
+ */
+typedef struct PendingRun
+{
+	int64		nrows;			/* 0: none */
+	Oid			relid;
+	uint64		build;			/* of the relation's entry */
+	uint32		nparams;
+	StringInfoData insert_text;
+	StringInfoData copy_text;
+	StringInfoData params;
+	StringInfoData data;
+	LsKeyBuffer keys;
+} PendingRun;
+
+static PendingRun run;
+
+static bool capturing = false;
+static uint64 rows_seen = 0;
+static bool rows_locked = false;
+
+uint64
+capture_rows_seen(void)
+{
+	return rows_seen;
+}
+
+bool
+capture_rows_were_locked(void)
+{
+	return rows_locked;
+}
+
+void
+capture_row_locked(Relation rel)
+{
+	rows_locked = true;
+}
+
+/* ---------- buffers */
+
+static LsSlice
+slice_of(const StringInfo buffer)
+{
+	return make_slice(buffer->data, buffer->len);
+}
+
+static void
+make_buffers(void)
+{
+	MemoryContext old;
+
+	if (buffer_context == NULL)
+		buffer_context = AllocSetContextCreate(TopMemoryContext, "lockstep capture",
+											   ALLOCSET_DEFAULT_SIZES);
+	row_context = AllocSetContextCreate(buffer_context, "lockstep captured row",
+										ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(buffer_context);
+	initStringInfo(&params);
+	initStringInfo(&image);
+	initStringInfo(&keys.packed);
+	initStringInfo(&run.insert_text);
+	initStringInfo(&run.copy_text);
+	initStringInfo(&run.params);
+	initStringInfo(&run.data);
+	initStringInfo(&run.keys.packed);
+	run.nrows = 0;
+	MemoryContextSwitchTo(old);
+}
+
+/* With nothing pending: give large buffers back. */
+static void
+trim_buffers(void)
+{
+	if (params.maxlen <= BUFFER_KEPT && image.maxlen <= BUFFER_KEPT &&
+		keys.packed.maxlen <= BUFFER_KEPT && run.params.maxlen <= BUFFER_KEPT &&
+		run.data.maxlen <= BUFFER_KEPT && run.keys.packed.maxlen <= BUFFER_KEPT)
+		return;
+	MemoryContextReset(buffer_context);
+	row_context = NULL;
+}
+
+/* ---------- the pending run */
+
+void
+capture_discard(void)
+{
+	run.nrows = 0;
+}
+
+void
+capture_flush(void)
+{
+	LsQuery		query;
+
+	if (run.nrows == 0)
+		return;
+	memset(&query, 0, sizeof(query));
+	query.rows = run.nrows;
+	if (run.nrows == 1)
+	{
+		query.form = LS_FORM_ROW;
+		query.reason = LS_REASON_ROW_CHANGED;
+		query.text = slice_of(&run.insert_text);
+		query.nparams = run.nparams;
+		query.params = slice_of(&run.params);
+	}
+	else
+	{
+		resetStringInfo(&params);
+		deparse_text_param(run.data.data, run.data.len, &params);
+		query.form = LS_FORM_COPY;
+		query.reason = LS_REASON_ROW_RUN;
+		query.text = slice_of(&run.copy_text);
+		query.nparams = 1;
+		query.params = slice_of(&params);
+	}
+	query.nkeys = run.keys.nkeys;
+	query.keys = slice_of(&run.keys.packed);
+
+	run.nrows = 0;				/* an error must not forward it twice */
+	xact_forward(&query);
+	trim_buffers();
+}
+
+static void
+start_run(LsRelation *r)
+{
+	run.relid = r->relid;
+	run.build = r->build;
+	resetStringInfo(&run.insert_text);
+	appendStringInfoString(&run.insert_text, deparse_insert(r));
+	resetStringInfo(&run.copy_text);
+	appendStringInfoString(&run.copy_text, deparse_copy(r));
+	resetStringInfo(&run.params);
+	resetStringInfo(&run.data);
+	keyset_begin(&run.keys);
+}
+
+/* COPY would fire triggers that the apply session keeps from firing otherwise. */
+static bool
+run_may_grow(const LsRelation *r)
+{
+	return r->nsettable > 0 && !r->has_replica_trigger &&
+		run.data.len <= RUN_DATA_LIMIT && run.params.len <= RUN_DATA_LIMIT &&
+		run.keys.packed.len <= RUN_KEYS_LIMIT;
+}
+
+static bool
+continues_run(const LsRelation *r)
+{
+	return run.nrows > 0 && run.relid == r->relid && run.build == r->build;
+}
+
+/* ---------- one change */
+
+/*
+ * The image as it was.  The values point into the page, which stays pinned
+ * until the caller releases the buffer.
+ */
+static void
+fetch_old(Relation rel, LsRelation *r, ItemPointer tid, Buffer *buffer)
+{
+	HeapTupleData tuple;
+
+	tuple.t_self = *tid;
+	if (!heap_fetch(rel, SnapshotAny, &tuple, buffer, false))
+		elog(ERROR, "could not find the old version of a changed row of %s", r->name);
+	heap_deform_tuple(&tuple, r->desc, r->old_values, r->old_nulls);
+}
+
+/*
+ * Differs, as far as can be told without fetching toasted values: one that is
+ * carried over from the old row is the same pointer.
+ */
+static bool
+value_differs(const LsColumn *column, Datum a, Datum b)
+{
+	if (column->byval)
+		return a != b;
+	if (column->len == -1)
+	{
+		struct varlena *x = (struct varlena *) DatumGetPointer(a);
+		struct varlena *y = (struct varlena *) DatumGetPointer(b);
+
+		if (VARSIZE_ANY(x) == VARSIZE_ANY(y) && memcmp(x, y, VARSIZE_ANY(x)) == 0)
+			return false;
+		if (VARATT_IS_EXTERNAL(x) || VARATT_IS_EXTERNAL(y))
+			return true;
+	}
+	return !datum_image_eq(a, b, column->byval, column->len);
+}
+
+static void
+find_changed(LsRelation *r, const Datum *values, const bool *nulls)
+{
+	int			i;
+
+	memset(r->changed.words, 0, r->changed.nwords * sizeof(uint64));
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!r->columns[i].live)
+			continue;
+		if (nulls[i] != r->old_nulls[i] ||
+			(!nulls[i] && value_differs(&r->columns[i], values[i], r->old_values[i])))
+			column_set_add(&r->changed, i + 1);
+	}
+}
+
+/*
+ * What changed.  An update that changes nothing is forwarded all the same, as
+ * it counts as a change of the row: it sets a column to what it is.
+ */
+static void
+choose_assigned(LsRelation *r)
+{
+	LsColumnSet *set = &r->assigned;
+	int			i;
+
+	memcpy(set->words, r->changed.words, set->nwords * sizeof(uint64));
+	for (i = 0; i < set->nwords; i++)
+	{
+		if (set->words[i] != 0)
+			return;
+	}
+	if (r->nidentity > 0 && !r->columns[r->identity[0].attnum - 1].generated)
+	{
+		column_set_add(set, r->identity[0].attnum);
+		return;
+	}
+	for (i = 0; i < r->natts; i++)
+	{
+		if (r->columns[i].live && !r->columns[i].generated)
+		{
+			column_set_add(set, i + 1);
+			return;
+		}
+	}
+}
+
+static LsSlice
+make_image(LsRelation *r, const Datum *values, const bool *nulls)
+{
+	resetStringInfo(&image);
+	(void) deparse_identity(r, values, nulls, &image);
+	return slice_of(&image);
+}
+
+static void
+make_insert(LsRelation *r, TupleTableSlot *slot)
+{
+	LsRowChange change = {.relation = r};
+	StringInfo	out = run.nrows == 0 ? &run.params : &params;
+
+	slot_getallattrs(slot);
+	change.new_values = slot->tts_values;
+	change.new_nulls = slot->tts_isnull;
+	if (run.nrows == 0)
+		start_run(r);
+	else
+		resetStringInfo(&params);
+	run.nparams = deparse_settable(r, slot->tts_values, slot->tts_isnull, out);
+	if (r->nidentity == 0)
+		change.new_image = r->has_generated ?
+			make_image(r, slot->tts_values, slot->tts_isnull) : slice_of(out);
+	keyset_add(&run.keys, &change);
+
+	if (run.nrows == 1)
+	{
+		LsSlice		first = slice_of(&run.params);
+
+		deparse_copy_line(&first, &run.data);
+	}
+	if (run.nrows >= 1)
+	{
+		LsSlice		next = slice_of(out);
+
+		deparse_copy_line(&next, &run.data);
+	}
+	run.nrows++;
+}
+
+static void
+make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
+			LsQuery *query)
+{
+	LsRowChange change = {.relation = r};
+	Buffer		buffer;
+	int			image_at;
+
+	slot_getallattrs(slot);
+	fetch_old(rel, r, tid, &buffer);
+	find_changed(r, slot->tts_values, slot->tts_isnull);
+	change.old_values = r->old_values;
+	change.old_nulls = r->old_nulls;
+	change.new_values = slot->tts_values;
+	change.new_nulls = slot->tts_isnull;
+	change.changed = &r->changed;
+
+	choose_assigned(r);
+	query->text = slice_of_text(deparse_update(r, &r->assigned));
+	query->nparams = deparse_assigned(r, &r->assigned, slot->tts_values, slot->tts_isnull, &params);
+	image_at = params.len;
+	query->nparams += deparse_identity(r, r->old_values, r->old_nulls, &params);
+	if (r->nidentity == 0)
+	{
+		change.old_image = make_slice(params.data + image_at, params.len - image_at);
+		change.new_image = make_image(r, slot->tts_values, slot->tts_isnull);
+	}
+	keyset_add(&keys, &change);
+	ReleaseBuffer(buffer);
+}
+
+static void
+make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query)
+{
+	LsRowChange change = {.relation = r};
+	Buffer		buffer;
+
+	fetch_old(rel, r, tid, &buffer);
+	change.old_values = r->old_values;
+	change.old_nulls = r->old_nulls;
+	query->text = slice_of_text(deparse_delete(r));
+	query->nparams = deparse_identity(r, r->old_values, r->old_nulls, &params);
+	if (r->nidentity == 0)
+		change.old_image = slice_of(&params);
+	keyset_add(&keys, &change);
+	ReleaseBuffer(buffer);
+}
+
+static void
+refuse_replica_rule(const LsRelation *r)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change table %s on a node", r->name),
+			 errdetail("It has a rule that is enabled ALWAYS or REPLICA, which would act once more on the other nodes."),
+			 errhint("Use ALTER TABLE ... ENABLE RULE, or a trigger instead of the rule.")));
+}
+
+static void
+refuse_nested(const Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change table \"%s\" in a function that is called for the index or output of a row being replicated",
+					RelationGetRelationName(rel)),
+			 errdetail("Functions of index expressions and of data types must not change data.")));
+}
+
+/* tid: of the old version, or NULL.  slot: the new version, or NULL. */
+static void
+capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
+{
+	LsQuery		query;
+	LsTextSettings settings;
+	MemoryContext old;
+	LsRelation *r;
+
+	if (capturing)
+		refuse_nested(rel);
+	xact_writes();
+	rows_seen++;
+	r = relation_get(rel);
+	if (r->has_replica_rule)
+		refuse_replica_rule(r);
+	if (tid != NULL || !continues_run(r))
+		capture_flush();
+	if (row_context == NULL)
+		make_buffers();
+
+	memset(&query, 0, sizeof(query));
+	old = MemoryContextSwitchTo(row_context);
+	deparse_enter(r, &settings);
+	capturing = true;
+	PG_TRY();
+	{
+		if (tid == NULL)
+			make_insert(r, slot);
+		else
+		{
+			resetStringInfo(&params);
+			keyset_begin(&keys);
+			if (slot != NULL)
+				make_update(rel, r, tid, slot, &query);
+			else
+				make_delete(rel, r, tid, &query);
+		}
+	}
+	PG_FINALLY();
+	{
+		capturing = false;
+		deparse_leave(&settings);
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(row_context);
+
+	if (tid == NULL)
+	{
+		if (!run_may_grow(r))
+			capture_flush();
+		return;
+	}
+	query.form = LS_FORM_ROW;
+	query.reason = LS_REASON_ROW_CHANGED;
+	query.rows = 1;
+	query.params = slice_of(&params);
+	query.nkeys = keys.nkeys;
+	query.keys = slice_of(&keys.packed);
+	xact_forward(&query);
+	trim_buffers();
+}
+
+void
+capture_insert(Relation rel, TupleTableSlot *slot)
+{
+	capture_row(rel, NULL, slot);
+}
+
+void
+capture_update(Relation rel, ItemPointer otid, TupleTableSlot *slot)
+{
+	capture_row(rel, otid, slot);
+}
+
+void
+capture_delete(Relation rel, ItemPointer tid)
+{
+	capture_row(rel, tid, NULL);
+}
+
+/* ---------- start-up */
+
+static void
+on_xact_event(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_COMMIT:
+		case XACT_EVENT_ABORT:
+		case XACT_EVENT_PREPARE:
+			capture_discard();
+			rows_seen = 0;
+			rows_locked = false;
+			break;
+		default:
+			break;
+	}
+}
+
+void
+capture_init(void)
+{
+	RegisterXactCallback(on_xact_event, NULL);
+}

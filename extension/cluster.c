@@ -1,0 +1,82 @@
+/*
+ * cluster.c
+ *	  Which cluster this database belongs to: table lockstep.cluster, one row
+ *	  with the identity of the replicator's journal, or none.
+ *
+ * It is written once, by the replicator when the node joins, and is data like
+ * any other: a physical clone of a node belongs to the same cluster.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/tableam.h"
+#include "executor/tuptable.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "lockstep.h"
+
+static char *
+read_identity(Relation rel)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	char	   *result = NULL;
+	bool		isnull;
+
+	if (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		result = TextDatumGetCString(slot_getattr(slot, 1, &isnull));
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	ExecDropSingleTupleTableSlot(slot);
+	return result;
+}
+
+static Oid
+cluster_relid(void)
+{
+	Oid			schema = ls_schema_oid();
+
+	return OidIsValid(schema) ? get_relname_relid("cluster", schema) : InvalidOid;
+}
+
+char *
+cluster_identity(void)
+{
+	Oid			relid = cluster_relid();
+	Relation	rel;
+	char	   *result;
+
+	if (!OidIsValid(relid))
+		return pstrdup("");
+	rel = table_open(relid, AccessShareLock);
+	result = read_identity(rel);
+	table_close(rel, AccessShareLock);
+	return result != NULL ? result : pstrdup("");
+}
+
+void
+cluster_set_identity(const char *identity)
+{
+	Relation	rel = table_open(cluster_relid(), ShareRowExclusiveLock);
+	char	   *ours = read_identity(rel);
+	Datum		values[1];
+	bool		nulls[1] = {false};
+
+	if (ours != NULL && strcmp(ours, identity) != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this database belongs to another cluster"),
+				 errdetail("It belongs to \"%s\", not to \"%s\".", ours, identity)));
+	if (ours == NULL)
+	{
+		values[0] = CStringGetTextDatum(identity);
+		simple_heap_insert(rel, heap_form_tuple(RelationGetDescr(rel), values, nulls));
+	}
+	table_close(rel, NoLock);
+}

@@ -1,0 +1,603 @@
+/*
+ * commit.c
+ *	  The end of a transaction: the question, the verdict, the turn.
+ *
+ * In PRE_COMMIT, when deferred triggers have run and an ERROR still aborts
+ * cleanly:
+ *
+ *	  witness, serialization check
+ *		 | nothing forwarded: plain local commit
+ *	  ASK  (P and the rest of the queue, in one send)
+ *		 |
+ *	  wait for V ----- cancel, timeout, doomed: D (withdraw), wait on
+ *		 |  'r' rolled back  -> ERROR as it says
+ *		 |  'w' withdrawn    -> the ERROR that was asked for
+ *		 |  link lost		 -> ERROR 08007, the outcome is unknown
+ *		 | 'c' committed at seq
+ *	  claim the turn, write progress, wait for the turn
+ *		 |  can't		  -> ERROR 08007: the cluster has it, this node will
+ *		 |					 get it by apply
+ *	  the local commit (asynchronous), then in XACT_EVENT_COMMIT pass the turn,
+ *	  then, locks released, flush WAL and, commit_wait = applied, wait for Y.
+ *
+ * After the question only the replicator ends the transaction: nothing here
+ * may fail between ASK and V.  40001 and 57014 are only said when the answer
+ * is that it never will commit.  From claiming the turn to the commit,
+ * interrupts are held, for others wait behind us.
+ *
+ * The flush is outside the turn because thousands of commits a second could
+ * not each wait for the disk in turn; outside, they share flushes as ever.
+ *
+ * An apply session takes the second half of the same way: claim, progress,
+ * turn.  There an interrupt is an ordinary error.
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "replication/syncrep.h"
+#include "storage/predicate.h"
+#include "storage/proc.h"
+#include "storage/procsignal.h"
+#include "tcop/dest.h"
+#include "tcop/tcopprot.h"
+#include "utils/guc.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+#include "utils/timeout.h"
+#include "utils/timestamp.h"
+
+#include "xact_private.h"
+
+/* How long the answer to a withdrawal is waited for: a replicator that hangs
+ * must not keep a server from shutting down. */
+#define WITHDRAW_PATIENCE_MS 10000
+
+/* How long a cancelled backend goes on waiting for its turn: it is usually
+ * there at once, and 08007 is worse than a late success. */
+#define TURN_PATIENCE_MS 2000
+
+/* What remains to be done between the claim and the end of the commit. */
+static struct
+{
+	uint64		claimed;		/* seq, 0 = none */
+	bool		holding;		/* we hold interrupts */
+	bool		flush;			/* after the locks are released, flush */
+	int			sync_wish;		/* the session's synchronous_commit */
+	uint64		applied_xcount; /* then wait for Y of this transaction, 0 = no */
+}			ending;
+
+static uint64 confirmed = 0;	/* seq of this session's last local commit */
+static uint64 confirmed_told = 0;	/* of that, what the replicator was told */
+
+/* ---------- interrupts while none may be taken */
+
+static bool
+wants_out(void)
+{
+	return ProcDiePending || QueryCancelPending || ClientConnectionLost;
+}
+
+/* Interrupts that others wait for, and that can't fail. */
+static void
+absorb_harmless_interrupts(void)
+{
+	if (ProcSignalBarrierPending)
+		ProcessProcSignalBarrier();
+	if (LogMemoryContextPending)
+		ProcessLogMemoryContextInterrupt();
+}
+
+/*
+ * PostgreSQL stops statement_timeout before it commits.  Here COMMIT may wait
+ * for other nodes, so it gets the timeout once more.
+ */
+static bool
+arm_statement_timeout(void)
+{
+	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
+		return false;
+	enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+	return true;
+}
+
+static long
+ms_left(TimestampTz deadline)
+{
+	return Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline), 0);
+}
+
+/* ---------- the question and the verdict */
+
+static void
+report_outcome_unknown(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("the outcome of the transaction is unknown"),
+			 errdetail("Transaction: node %s, boot %016llx, process %d, number %llu. The connection to the replicator was lost while it waited for its verdict: %s",
+					   ls_node_name, (unsigned long long) turn_boot_id(), MyProcPid,
+					   (unsigned long long) ls_xact.xcount, link_lost_message()),
+			 errhint("It is committed on all nodes or on none. Look for its effects as soon as the replicator is back.")));
+}
+
+static LsCommitWait
+commit_wait_wish(void)
+{
+	return (LsCommitWait) ls_commit_wait;
+}
+
+/*
+ * The replicator may have gone while the client was thinking.  Nothing has been
+ * asked yet, so that is no unknown outcome.  A transaction of one statement has
+ * looked just now, in xact_writes.
+ */
+static void
+check_link_before_asking(void)
+{
+	if (GetCurrentTransactionStartTimestamp() == GetCurrentStatementStartTimestamp() &&
+		!ls_xact.told)
+		return;
+	if (!link_is_alive())
+		link_report_lost();
+}
+
+static void
+send_question(void)
+{
+	LsAsk		ask;
+	size_t		size;
+	StringInfo	queue = &ls_xact.queue;
+
+	memset(&ask, 0, sizeof(ask));
+	ask.xcount = ls_xact.xcount;
+	ask.nstatements = ls_xact.nstatements;
+	ask.wait = commit_wait_wish();
+	ask.applied = turn_applied();
+	ask.confirmed = confirmed;
+	confirmed_told = confirmed;
+
+	size = ls_put_ask(NULL, 0, &ask);
+	enlargeStringInfo(queue, size);
+	ls_put_ask((uint8_t *) queue->data + queue->len, size, &ask);
+	queue->len += size;
+
+	ls_xact.told = true;
+	if (!link_send_later(queue->data, queue->len))
+		link_report_lost();		/* the question did not get through */
+	resetStringInfo(queue);
+}
+
+/* A message while we wait.  True: it is our verdict. */
+static bool
+is_our_verdict(LsMsgType type, LsSlice payload, LsVerdict *verdict)
+{
+	const char *wrong;
+
+	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED)
+		return false;			/* late, of no interest any more */
+	if (type != LS_MSG_VERDICT)
+		wrong = "it sent something else than a verdict";
+	else
+		wrong = ls_get_verdict(payload, verdict);
+	if (wrong != NULL)
+	{
+		link_protocol_violation(wrong);
+		report_outcome_unknown();
+	}
+	return verdict->xcount == ls_xact.xcount;
+}
+
+static void
+send_withdrawal(void)
+{
+	uint8_t		message[64];
+	size_t		size = ls_put_number(message, sizeof(message), LS_MSG_WITHDRAW, ls_xact.xcount);
+
+	(void) link_send_later(message, size);
+}
+
+static void
+wait_for_verdict(LsVerdict *verdict)
+{
+	TimestampTz patience = 0;	/* set once we have withdrawn */
+	LsMsgType	type;
+	LsSlice		payload;
+
+	for (;;)
+	{
+		switch (link_receive(&type, &payload, patience ? ms_left(patience) : -1,
+							 PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				if (is_our_verdict(type, payload, verdict))
+					return;
+				break;
+			case LINK_LOST:
+				report_outcome_unknown();
+				break;
+			case LINK_NOTHING:
+				break;
+		}
+		absorb_harmless_interrupts();
+		if (patience == 0 && wants_out())
+		{
+			send_withdrawal();
+			patience = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), WITHDRAW_PATIENCE_MS);
+		}
+		else if (patience != 0 && ms_left(patience) == 0)
+		{
+			link_close();
+			report_outcome_unknown();
+		}
+	}
+}
+
+/* We got what we asked for: the error that made us ask for it. */
+static void
+report_withdrawn(void)
+{
+	if (conflict_is_doomed())
+	{
+		QueryCancelPending = false;
+		conflict_report_doomed();
+	}
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg("canceling statement due to user request")));
+}
+
+/* Returns the seq, or does not return. */
+static uint64
+ask(void)
+{
+	LsVerdict	verdict;
+	bool		armed;
+
+	check_link_before_asking();
+	send_question();
+	armed = arm_statement_timeout();
+	wait_for_verdict(&verdict);
+	if (armed)
+		disable_timeout(STATEMENT_TIMEOUT, true);
+
+	switch (verdict.outcome)
+	{
+		case LS_OUTCOME_COMMITTED:
+			break;
+		case LS_OUTCOME_WITHDRAWN:
+			ls_xact.told = false;
+			report_withdrawn();
+			break;
+		case LS_OUTCOME_ROLLED_BACK:
+			ls_xact.told = false;
+			xact_report_verdict(&verdict);
+			break;
+	}
+	return verdict.seq;
+}
+
+/* ---------- the turn */
+
+/* Everything up to the commit; whoever has the turn holds interrupts. */
+static void
+claim_and_write_progress(uint64 seq)
+{
+	ending.claimed = seq;
+	ending.sync_wish = synchronous_commit;
+	ending.flush = true;
+	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
+		(void) set_config_option("synchronous_commit", "off",
+								 PGC_USERSET, PGC_S_SESSION,
+								 GUC_ACTION_LOCAL, true, 0, false);
+	progress_write(seq);
+}
+
+static void
+hold_until_committed(void)
+{
+	HOLD_INTERRUPTS();
+	ending.holding = true;
+}
+
+/* The cluster has committed this transaction, this node could not. */
+static void
+report_not_here(uint64 seq, const char *why)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("the transaction is committed by the cluster, but not by this session"),
+			 errdetail("It is number %llu in the journal. %s",
+					   (unsigned long long) seq, why),
+			 errhint("Do not repeat it. The replicator applies it on this node.")));
+}
+
+/* Wait for the turn although somebody wants us to stop. */
+static void
+wait_for_turn_held(uint64 seq)
+{
+	TimestampTz patience = 0;
+
+	while (!turn_is_next(seq, patience ? ms_left(patience) : -1))
+	{
+		absorb_harmless_interrupts();
+		if (conflict_is_doomed())
+			report_not_here(seq, "It was in the way of a transaction that comes before it.");
+		if (ProcDiePending)
+			report_not_here(seq, "The connection was terminated by an administrator's command.");
+		if (patience == 0 && wants_out())
+			patience = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), TURN_PATIENCE_MS);
+		else if (patience != 0 && ms_left(patience) == 0)
+			report_not_here(seq, "It was canceled while it waited for its turn.");
+	}
+}
+
+static void
+take_turn_decided(uint64 seq)
+{
+	if (turn_claim(seq) == TURN_ALREADY_APPLIED)
+		report_not_here(seq, "The replicator has applied it on this node.");
+	hold_until_committed();
+	claim_and_write_progress(seq);
+	wait_for_turn_held(seq);
+}
+
+/* Errors on the way to the turn don't mean what their code says: the
+ * transaction is committed elsewhere. */
+static void
+take_turn_of_origin(uint64 seq)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		take_turn_decided(seq);
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		if (edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
+			PG_RE_THROW();
+		FlushErrorState();
+		report_not_here(seq, psprintf("This session failed to commit it: %s.", edata->message));
+	}
+	PG_END_TRY();
+	if (commit_wait_wish() == LS_WAIT_APPLIED)
+		ending.applied_xcount = ls_xact.xcount;
+}
+
+/*
+ * An apply session claims the seq that its transaction will commit at, if that
+ * is known before it runs: so that it does not run what is applied already, or
+ * is just being committed by its origin's backend.
+ */
+void
+commit_claim_for_apply(uint64 seq)
+{
+	if (ending.claimed == seq)
+		return;
+	if (turn_claim(seq) == TURN_ALREADY_APPLIED)
+		ereport(ERROR,
+				(errcode(LS_ERRCODE_ALREADY_APPLIED),
+				 errmsg("transaction %llu is already applied on this node",
+						(unsigned long long) seq)));
+	ending.claimed = seq;
+}
+
+static void
+take_turn_of_apply(uint64 seq)
+{
+	commit_claim_for_apply(seq);
+	claim_and_write_progress(seq);
+	turn_wait(seq);
+	hold_until_committed();
+}
+
+/* ---------- called at the end of a transaction, by xact.c */
+
+static void
+commit_before_apply(void)
+{
+	if (ls_xact.apply_seq != 0)
+		take_turn_of_apply(ls_xact.apply_seq);
+	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
+				 errmsg("an apply session can't commit a change that has no place in the journal")));
+}
+
+static void
+commit_before_origin(void)
+{
+	capture_flush();
+	witness_check();
+	if (ls_xact.nstatements == 0)
+		return;
+	xact_check_not_ended();
+	if (!OidIsValid(ls_progress_relid()))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot drop the extension lockstep in a transaction that changes something else")));
+	PreCommit_CheckForSerializationFailure();
+	take_turn_of_origin(ask());
+}
+
+void
+commit_before(void)
+{
+	if (IsParallelWorker())
+		return;
+	if (conflict_is_doomed())
+		conflict_report_doomed();
+	switch (ls_mode())
+	{
+		case LS_MODE_APPLY:
+			commit_before_apply();
+			break;
+		case LS_MODE_ORIGIN:
+			commit_before_origin();
+			break;
+		case LS_MODE_OFF:
+			/* lockstep.replicate may have been on in this transaction */
+			if (ls_xact.nstatements > 0)
+				commit_before_origin();
+			break;
+	}
+}
+
+/*
+ * The session ends: tell the last commit, or the replicator would apply it here
+ * once more, to be told that it is applied.
+ */
+void
+commit_confirm_at_exit(void)
+{
+	uint8_t		message[64];
+	size_t		size;
+
+	if (confirmed == confirmed_told)
+		return;
+	confirmed_told = confirmed;
+	size = ls_put_number(message, sizeof(message), LS_MSG_CONFIRM, confirmed);
+	link_send_or_close(message, size);
+}
+
+/* Let the replicator forget a transaction that it has heard of. */
+static void
+abandon(void)
+{
+	uint8_t		message[64];
+	size_t		size;
+
+	if (!ls_xact.told)
+		return;
+	ls_xact.told = false;
+	size = ls_put_number(message, sizeof(message), LS_MSG_ABANDON, ls_xact.xcount);
+	link_send_or_close(message, size);
+}
+
+void
+commit_done(void)
+{
+	if (ending.claimed == 0)
+	{
+		/* locks were asked for, or what was streamed was rolled back */
+		abandon();
+		return;
+	}
+	turn_pass(ending.claimed);
+	if (ls_xact.apply_seq == 0)
+		confirmed = ending.claimed;
+	ending.claimed = 0;
+	if (ending.holding)
+		RESUME_INTERRUPTS();
+	ending.holding = false;
+}
+
+/* An ERROR has let go of held interrupts already. */
+void
+commit_failed(void)
+{
+	if (ending.claimed != 0)
+		turn_release(ending.claimed);
+	memset(&ending, 0, sizeof(ending));
+	abandon();
+}
+
+/* ---------- after the locks have been released */
+
+/* As the commit itself would have done, had we left it synchronous. */
+static void
+flush_as_wished(void)
+{
+	if (ending.sync_wish == SYNCHRONOUS_COMMIT_OFF)
+		return;
+	XLogFlush(XactLastCommitEnd);
+	if (ending.sync_wish > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+	{
+		/* the setting itself comes back a little later, in AtEOXact_GUC */
+		synchronous_commit = ending.sync_wish;
+		assign_synchronous_commit(ending.sync_wish, NULL);
+		SyncRepWaitForLSN(XactLastCommitEnd, true);
+	}
+}
+
+/* Is waiting for "applied" to be given up?  As in SyncRepWaitForLSN. */
+static bool
+stop_waiting_for_applied(void)
+{
+	if (ProcDiePending)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("canceling the wait for other nodes and terminating connection due to administrator command"),
+				 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
+		whereToSendOutput = DestNone;
+		return true;
+	}
+	if (QueryCancelPending)
+	{
+		QueryCancelPending = false;
+		ereport(WARNING,
+				(errmsg("canceling the wait for other nodes due to user request"),
+				 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
+		return true;
+	}
+	return false;
+}
+
+static void
+wait_for_applied(uint64 xcount)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	LsNumber	number;
+
+	while (!stop_waiting_for_applied())
+	{
+		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				if (type == LS_MSG_APPLIED && ls_get_number(payload, &number) == NULL &&
+					number.value == xcount)
+					return;
+				break;
+			case LINK_LOST:
+				ereport(WARNING,
+						(errcode(ERRCODE_CONNECTION_FAILURE),
+						 errmsg("the connection to the replicator was lost while waiting for other nodes"),
+						 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
+				return;
+			case LINK_NOTHING:
+				break;
+		}
+		absorb_harmless_interrupts();
+	}
+}
+
+static void
+on_resource_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+{
+	uint64		xcount = ending.applied_xcount;
+
+	if (!ending.flush || !isTopLevel || !isCommit || phase != RESOURCE_RELEASE_AFTER_LOCKS)
+		return;
+	ending.flush = false;
+	ending.applied_xcount = 0;
+	flush_as_wished();
+	if (xcount != 0)
+		wait_for_applied(xcount);
+}
+
+void
+commit_init(void)
+{
+	RegisterResourceReleaseCallback(on_resource_release, NULL);
+}

@@ -1,0 +1,28 @@
+/*
+ * compat.h
+ *	  Differences between server versions, all of them, 15 to 18.
+ */
+#ifndef LOCKSTEP_COMPAT_H
+#define LOCKSTEP_COMPAT_H
+
+#if PG_VERSION_NUM < 150000
+#error "lockstep needs PostgreSQL 15 or later"
+#endif
+
+#include "access/tableam.h"
+
+/* 16 tells apart updates that concern summarizing indexes only. */
+#if PG_VERSION_NUM >= 160000
+typedef TU_UpdateIndexes LsUpdateIndexes;
+#else
+typedef bool LsUpdateIndexes;
+#endif
+
+/* 18 has generated columns that are not stored. */
+#if PG_VERSION_NUM >= 180000
+#define ls_column_is_virtual(att) ((att)->attgenerated == ATTRIBUTE_GENERATED_VIRTUAL)
+#else
+#define ls_column_is_virtual(att) false
+#endif
+
+#endif							/* LOCKSTEP_COMPAT_H */

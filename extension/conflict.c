@@ -1,0 +1,360 @@
+/*
+ * conflict.c
+ *	  A local transaction in the way of one that ranks higher gives way.
+ *
+ * Extension code does not run in a backend that waits for a lock or for its
+ * client, so somebody else acts: the replicator finds out who blocks its apply
+ * session (lockstep.blockers) and says lockstep.yield(pid).  That
+ *
+ *	 1. marks the victim's transaction as doomed, in shared memory;
+ *	 2. sends SIGINT: a running statement is cancelled, a backend that waits
+ *		for its verdict withdraws (xact.c);
+ *	 3. sends a relation cache invalidation and the signal to take it in: a
+ *		backend that is idle inside a transaction block calls our relcache
+ *		callback, which aborts the transaction, so that its locks go, and
+ *		opens an empty one in its place, which is doomed, too.
+ *
+ *		 running ----SIGINT----> 57014, told as 40001 ----> aborted
+ *		 asking -----SIGINT----> withdraw ------> 40001, or decided: commits
+ *		 idle ---invalidation--> fresh doomed block --next statement--> 40001
+ *
+ * 2 and 3 are always both sent, as the victim may change between running and
+ * idle.  A savepoint may survive the cancel, with the outer locks; the
+ * replicator then looks again and shoots again.
+ *
+ * The mark names the transaction by its local id (PGPROC.lxid), so it never
+ * meets a later one.  Locking: marks are written under the LWLock of tranche
+ * "LockstepConflict"; the owner reads its own mark without.  That the SIGINT
+ * meets no later transaction: conflict_yield holds the lock from the mark to
+ * the kill and looks at lxid in between; the victim, when its transaction has
+ * ended, looks at the mark, and if it is there, waits for the lock and then
+ * throws the cancel request away.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "executor/executor.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "storage/backendid.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/procsignal.h"
+#include "storage/shmem.h"
+#include "storage/sinval.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/backend_status.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+
+#include "lockstep.h"
+
+#define DETAIL_SIZE 512
+
+/* A relation that never exists: its invalidation means "look at your mark". */
+#define DUMMY_RELID ((Oid) 1)
+
+typedef struct Mark
+{
+	LocalTransactionId doomed;	/* lxid of the transaction to fail, or invalid */
+	LocalTransactionId writes;	/* lxid of a transaction that asked or
+								 * forwarded */
+	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
+	char		detail[DETAIL_SIZE];	/* why it is doomed */
+} Mark;
+
+static Mark *marks = NULL;		/* by pgprocno, MaxBackends of them */
+static LWLock *conflict_lock = NULL;
+
+/* The transaction block that was put in the place of an aborted one. */
+static bool in_doomed_block = false;
+static char doomed_detail[DETAIL_SIZE];
+
+static emit_log_hook_type prev_emit_log_hook = NULL;
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+void
+conflict_shmem_request(void)
+{
+	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(Mark)));
+	RequestNamedLWLockTranche("LockstepConflict", 1);
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+conflict_shmem_startup(void)
+{
+	bool		found;
+	Size		size = mul_size(MaxBackends, sizeof(Mark));
+
+	marks = ShmemInitStruct("lockstep conflict marks", size, &found);
+	conflict_lock = &(GetNamedLWLockTranche("LockstepConflict"))->lock;
+	if (!found)
+		memset(marks, 0, size);
+}
+
+static Mark *
+my_mark(void)
+{
+	return &marks[MyProc->pgprocno];
+}
+
+/* ---------- the victim */
+
+bool
+conflict_is_doomed(void)
+{
+	volatile Mark *mark;
+
+	if (in_doomed_block)
+		return true;
+	if (MyProc == NULL || MyProc->pgprocno >= MaxBackends)
+		return false;
+	mark = my_mark();
+	return LocalTransactionIdIsValid(mark->doomed) && mark->doomed == MyProc->lxid;
+}
+
+static const char *
+doomed_why(void)
+{
+	return in_doomed_block ? doomed_detail : my_mark()->detail;
+}
+
+void
+conflict_report_doomed(void)
+{
+	const char *detail = doomed_why();
+
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not go on with the transaction because it was in the way of another node's"),
+			 detail[0] ? errdetail_internal("%s", detail) : 0,
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/*
+ * Whatever error a doomed transaction meets (usually 57014, but also a
+ * savepoint that went with the transaction), the reason is this.
+ */
+static void
+tell_the_reason(ErrorData *edata)
+{
+	if (prev_emit_log_hook)
+		prev_emit_log_hook(edata);
+	if (edata->elevel != ERROR || !conflict_is_doomed() ||
+		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
+		return;
+	edata->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
+	edata->message = pstrdup("could not go on with the transaction because it was in the way of another node's");
+	edata->detail = doomed_why()[0] ? pstrdup(doomed_why()) : NULL;
+	edata->hint = pstrdup("The transaction might succeed if retried.");
+}
+
+/*
+ * Idle inside a transaction block, waiting for the next command?  The state
+ * shown in pg_stat_activity says so, if it is maintained; the other conditions
+ * hold between commands and never inside one (fastpath function calls have a
+ * snapshot, all others a query string).
+ */
+static bool
+idle_in_transaction_block(void)
+{
+	if (!IsUnderPostmaster || IsBackgroundWorker || MyBEEntry == NULL)
+		return false;
+	if (debug_query_string != NULL || ActiveSnapshotSet() || !IsTransactionBlock())
+		return false;
+	return !pgstat_track_activities ||
+		MyBEEntry->st_state == STATE_IDLEINTRANSACTION ||
+		MyBEEntry->st_state == STATE_IDLEINTRANSACTION_ABORTED;
+}
+
+/* End the transaction, keep the client's idea that it is inside a block. */
+static void
+abort_while_idle(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	strlcpy(doomed_detail, my_mark()->detail, sizeof(doomed_detail));
+	AbortOutOfAnyTransaction();
+	StartTransactionCommand();
+	BeginTransactionBlock();
+	CommitTransactionCommand();
+	in_doomed_block = true;
+	MemoryContextSwitchTo(context);
+}
+
+static void
+on_relcache_invalidation(Datum arg, Oid relid)
+{
+	if (likely(relid != DUMMY_RELID) || in_doomed_block)
+		return;
+	if (conflict_is_doomed() && idle_in_transaction_block())
+		abort_while_idle();
+}
+
+/* The SIGINT that belonged to a mark must not hit the next transaction. */
+static void
+discard_cancel(void)
+{
+	LWLockAcquire(conflict_lock, LW_EXCLUSIVE);
+	my_mark()->doomed = InvalidLocalTransactionId;
+	LWLockRelease(conflict_lock);
+
+	/* the kill is done: returning from any system call delivers it */
+	(void) getppid();
+	QueryCancelPending = false;
+}
+
+/* Called when lxid has been cleared already: see the file header. */
+void
+conflict_at_xact_end(void)
+{
+	volatile Mark *mark = my_mark();
+
+	in_doomed_block = false;
+	mark->writes = InvalidLocalTransactionId;
+	pg_memory_barrier();
+	if (LocalTransactionIdIsValid(mark->doomed))
+		discard_cancel();
+}
+
+void
+conflict_note_writes(void)
+{
+	my_mark()->writes = MyProc->lxid;
+}
+
+void
+conflict_note_apply(void)
+{
+	my_mark()->apply_pid = MyProcPid;
+}
+
+/* ---------- those who act on others */
+
+/*
+ * Let the transaction that process pid is in fail.  False: it is in none.
+ */
+bool
+conflict_yield(int pid, const char *detail)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	volatile LocalTransactionId *lxid;
+	LocalTransactionId victim;
+	Mark	   *mark;
+	bool		hit;
+
+	if (proc == NULL || pid == MyProcPid || proc->pgprocno >= MaxBackends)
+		return false;
+	mark = &marks[proc->pgprocno];
+	lxid = &proc->lxid;
+
+	LWLockAcquire(conflict_lock, LW_EXCLUSIVE);
+	victim = *lxid;
+	hit = LocalTransactionIdIsValid(victim) && proc->pid == pid;
+	if (hit)
+	{
+		size_t		len = pg_mbcliplen(detail, strlen(detail), DETAIL_SIZE - 1);
+
+		memcpy(mark->detail, detail, len);
+		mark->detail[len] = '\0';
+		mark->doomed = victim;
+		pg_memory_barrier();
+		hit = *lxid == victim;
+		if (hit)
+			(void) kill(pid, SIGINT);
+		else
+			mark->doomed = InvalidLocalTransactionId;
+	}
+	LWLockRelease(conflict_lock);
+
+	if (hit)
+	{
+		SharedInvalidationMessage message;
+
+		memset(&message, 0, sizeof(message));
+		message.rc.id = SHAREDINVALRELCACHE_ID;
+		message.rc.dbId = proc->databaseId;
+		message.rc.relId = DUMMY_RELID;
+		SendSharedInvalidMessages(&message, 1);
+		(void) SendProcSignal(pid, PROCSIG_CATCHUP_INTERRUPT, proc->backendId);
+	}
+	return hit;
+}
+
+/* Has the transaction of process pid changed anything, or will it? */
+bool
+conflict_pid_writes(int pid, bool *is_apply)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	Mark	   *mark;
+
+	*is_apply = false;
+	if (proc == NULL || proc->pgprocno >= MaxBackends)
+		return false;
+	mark = &marks[proc->pgprocno];
+	*is_apply = mark->apply_pid == pid;
+	return TransactionIdIsValid(proc->xid) ||
+		(LocalTransactionIdIsValid(mark->writes) && mark->writes == proc->lxid);
+}
+
+/* ---------- hooks: a doomed transaction does nothing more */
+
+static void
+executor_start(QueryDesc *queryDesc, int eflags)
+{
+	if (unlikely(conflict_is_doomed()))
+		conflict_report_doomed();
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+}
+
+/* ROLLBACK is what the client should do, and COMMIT is refused in PRE_COMMIT. */
+static bool
+ends_transaction(PlannedStmt *pstmt)
+{
+	TransactionStmt *stmt = (TransactionStmt *) pstmt->utilityStmt;
+
+	return IsA(stmt, TransactionStmt) &&
+		(stmt->kind == TRANS_STMT_ROLLBACK || stmt->kind == TRANS_STMT_COMMIT);
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (unlikely(conflict_is_doomed()) && !ends_transaction(pstmt))
+		conflict_report_doomed();
+	if (prev_ProcessUtility)
+		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+							queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+								queryEnv, dest, qc);
+}
+
+void
+conflict_init(void)
+{
+	prev_emit_log_hook = emit_log_hook;
+	emit_log_hook = tell_the_reason;
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
+}

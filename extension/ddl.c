@@ -1,0 +1,500 @@
+/*
+ * ddl.c
+ *	  What is done with a utility command: the table of all of them.
+ *
+ * A command that isn't in the table is refused.  For some kinds a function
+ * looks further, at the statement's own fields; it looks up nothing in the
+ * catalogs, as it is called for every utility command.
+ */
+#include "postgres.h"
+
+#include "commands/defrem.h"
+#include "nodes/parsenodes.h"
+#include "nodes/value.h"
+
+#include "ddl.h"
+
+typedef void (*DdlExamine) (Node *stmt, DdlPlan *plan);
+
+typedef struct DdlRule
+{
+	NodeTag		tag;
+	DdlAction	action;
+	bool		shared;
+	DdlExamine	examine;
+} DdlRule;
+
+static const char everywhere_hint[] = "Set lockstep.replicate to off and run it on every node.";
+static const char concurrently_hint[] = "Use the command without CONCURRENTLY.";
+
+bool
+ddl_is_lockstep(const char *name)
+{
+	return strcmp(name, "lockstep") == 0;
+}
+
+void
+ddl_refuse(DdlPlan *plan, const char *what, const char *detail, const char *hint)
+{
+	plan->action = DDL_REFUSE;
+	plan->what = what;
+	plan->detail = detail;
+	plan->hint = hint;
+}
+
+/* ---------- commands that need a second look */
+
+static void
+examine_transaction(Node *node, DdlPlan *plan)
+{
+	switch (((TransactionStmt *) node)->kind)
+	{
+		case TRANS_STMT_PREPARE:
+		case TRANS_STMT_COMMIT_PREPARED:
+		case TRANS_STMT_ROLLBACK_PREPARED:
+			ddl_refuse(plan, NULL, "Two-phase commit is not replicated.",
+					   "Use COMMIT: on a node it is atomic across all nodes.");
+			break;
+		default:
+			break;
+	}
+}
+
+static bool
+creates_table(Node *stmt)
+{
+	return stmt != NULL &&
+		(IsA(stmt, CreateTableAsStmt) || IsA(stmt, RefreshMatViewStmt));
+}
+
+/* EXPLAIN ANALYZE runs the command without its passing our hook again. */
+static void
+examine_explain(Node *node, DdlPlan *plan)
+{
+	ExplainStmt *stmt = (ExplainStmt *) node;
+	Query	   *query = castNode(Query, stmt->query);
+	bool		analyze = false;
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "analyze") == 0)
+			analyze = defGetBoolean(option);
+	}
+	if (analyze && query->commandType == CMD_UTILITY && creates_table(query->utilityStmt))
+		ddl_refuse(plan, "EXPLAIN ANALYZE of a command that creates a table",
+				   "The table would not be created on the other nodes.",
+				   "Use EXPLAIN ANALYZE with the query alone.");
+}
+
+static void
+examine_create_table_as(Node *node, DdlPlan *plan)
+{
+	CreateTableAsStmt *stmt = (CreateTableAsStmt *) node;
+
+	if (stmt->objtype == OBJECT_MATVIEW && !stmt->into->skipData)
+		ddl_refuse(plan, "CREATE MATERIALIZED VIEW ... WITH DATA",
+				   "Contents of materialized views are not replicated yet.",
+				   "Use a view, or a table that is filled by a query.");
+}
+
+static void
+examine_index(Node *node, DdlPlan *plan)
+{
+	if (((IndexStmt *) node)->concurrent)
+		ddl_refuse(plan, "CREATE INDEX CONCURRENTLY",
+				   "Commands that run outside of a transaction are not replicated yet.",
+				   concurrently_hint);
+}
+
+/* How rows are ordered is the node's own, the mark on the index is not. */
+static void
+examine_cluster(Node *node, DdlPlan *plan)
+{
+	if (((ClusterStmt *) node)->indexname != NULL)
+		ddl_refuse(plan, "CLUSTER ... USING",
+				   "It would mark the index as the one to cluster on, on this node only.",
+				   "Use ALTER TABLE ... CLUSTER ON, and then CLUSTER without USING.");
+}
+
+static void
+examine_drop(Node *node, DdlPlan *plan)
+{
+	DropStmt   *stmt = (DropStmt *) node;
+	ListCell   *lc;
+
+	if (stmt->concurrent)
+		ddl_refuse(plan, "DROP INDEX CONCURRENTLY",
+				   "Commands that run outside of a transaction are not replicated yet.",
+				   concurrently_hint);
+	if (stmt->removeType != OBJECT_EXTENSION)
+		return;
+	foreach(lc, stmt->objects)
+	{
+		if (!ddl_is_lockstep(strVal(lfirst(lc))))
+			continue;
+		if (list_length(stmt->objects) == 1)
+			plan->action = DDL_LOCAL;
+		else
+			ddl_refuse(plan, "DROP EXTENSION of lockstep together with others",
+					   "The extension lockstep is dropped on each node by itself.",
+					   "Drop them one by one.");
+	}
+}
+
+static void
+examine_create_extension(Node *node, DdlPlan *plan)
+{
+	if (ddl_is_lockstep(((CreateExtensionStmt *) node)->extname))
+		plan->action = DDL_LOCAL;
+}
+
+static void
+examine_alter_extension(Node *node, DdlPlan *plan)
+{
+	if (ddl_is_lockstep(((AlterExtensionStmt *) node)->extname))
+		plan->action = DDL_LOCAL;
+}
+
+static void
+examine_extension_contents(Node *node, DdlPlan *plan)
+{
+	if (ddl_is_lockstep(((AlterExtensionContentsStmt *) node)->extname))
+		ddl_refuse(plan, "ALTER EXTENSION ... ADD or DROP of lockstep",
+				   "What belongs to the extension lockstep is fixed.", NULL);
+}
+
+static void
+refuse_database(DdlPlan *plan, const char *what)
+{
+	ddl_refuse(plan, what,
+			   "The databases of a cluster are managed by its operator.",
+			   "Use lockstepctl database add, or lockstepctl database drop.");
+}
+
+static void
+refuse_tablespace(DdlPlan *plan, const char *what)
+{
+	ddl_refuse(plan, what,
+			   "Tablespaces are directories of each node's own.",
+			   "Set lockstep.replicate to off and run it on every node.");
+}
+
+static void
+examine_database(Node *node, DdlPlan *plan)
+{
+	refuse_database(plan, NULL);
+}
+
+static void
+examine_tablespace(Node *node, DdlPlan *plan)
+{
+	refuse_tablespace(plan, NULL);
+}
+
+static void
+examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
+{
+	switch (type)
+	{
+		case OBJECT_TABLESPACE:
+			refuse_tablespace(plan, NULL);
+			break;
+		case OBJECT_DATABASE:
+			if (may_change_database)
+				plan->shared = true;
+			else
+				refuse_database(plan, NULL);
+			break;
+		case OBJECT_ROLE:
+		case OBJECT_PARAMETER_ACL:
+			plan->shared = true;
+			break;
+		case OBJECT_FDW:
+		case OBJECT_FOREIGN_SERVER:
+		case OBJECT_FOREIGN_TABLE:
+		case OBJECT_USER_MAPPING:
+		case OBJECT_PUBLICATION:
+		case OBJECT_SUBSCRIPTION:
+			ddl_refuse(plan, NULL, "Objects of this kind are not replicated yet.", everywhere_hint);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+examine_rename(Node *node, DdlPlan *plan)
+{
+	examine_object_type(plan, ((RenameStmt *) node)->renameType, false);
+}
+
+static void
+examine_owner(Node *node, DdlPlan *plan)
+{
+	examine_object_type(plan, ((AlterOwnerStmt *) node)->objectType, false);
+}
+
+static void
+examine_comment(Node *node, DdlPlan *plan)
+{
+	examine_object_type(plan, ((CommentStmt *) node)->objtype, true);
+}
+
+static void
+examine_grant(Node *node, DdlPlan *plan)
+{
+	examine_object_type(plan, ((GrantStmt *) node)->objtype, true);
+}
+
+static void
+examine_alter_table(Node *node, DdlPlan *plan)
+{
+	AlterTableStmt *stmt = (AlterTableStmt *) node;
+	ListCell   *lc;
+
+	examine_object_type(plan, stmt->objtype, false);
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->subtype == AT_DetachPartitionFinalize ||
+			(cmd->subtype == AT_DetachPartition &&
+			 castNode(PartitionCmd, cmd->def)->concurrent))
+			ddl_refuse(plan, "ALTER TABLE ... DETACH PARTITION CONCURRENTLY",
+					   "Commands that run outside of a transaction are not replicated yet.",
+					   concurrently_hint);
+	}
+}
+
+static void
+examine_truncate(Node *node, DdlPlan *plan)
+{
+	plan->catalogs = false;
+	if (((TruncateStmt *) node)->restart_seqs)
+		ddl_refuse(plan, "TRUNCATE ... RESTART IDENTITY",
+				   "Values of sequences are not replicated yet.",
+				   "Use TRUNCATE without RESTART IDENTITY.");
+}
+
+static void
+examine_event_trigger(Node *node, DdlPlan *plan)
+{
+	char		enabled = ((AlterEventTrigStmt *) node)->tgenabled;
+
+	if (enabled == 'A' || enabled == 'R')
+		ddl_refuse(plan, "ALTER EVENT TRIGGER ... ENABLE REPLICA or ALWAYS",
+				   "It would fire once more when commands are applied on the other nodes.",
+				   "Use ENABLE: what the trigger does is replicated.");
+}
+
+/* SET ... FROM CURRENT stores a setting that other sessions don't have. */
+static void
+examine_stored_setting(VariableSetStmt *set, DdlPlan *plan)
+{
+	if (set != NULL && set->kind == VAR_SET_CURRENT)
+		ddl_refuse(plan, "SET ... FROM CURRENT",
+				   "The current value is this session's, and unknown on the other nodes.",
+				   "Write the value.");
+}
+
+static void
+examine_role_set(Node *node, DdlPlan *plan)
+{
+	examine_stored_setting(((AlterRoleSetStmt *) node)->setstmt, plan);
+}
+
+static void
+examine_database_set(Node *node, DdlPlan *plan)
+{
+	examine_stored_setting(((AlterDatabaseSetStmt *) node)->setstmt, plan);
+}
+
+static void
+examine_function_options(List *options, DdlPlan *plan)
+{
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "set") == 0)
+			examine_stored_setting(castNode(VariableSetStmt, option->arg), plan);
+	}
+}
+
+static void
+examine_create_function(Node *node, DdlPlan *plan)
+{
+	examine_function_options(((CreateFunctionStmt *) node)->options, plan);
+}
+
+static void
+examine_alter_function(Node *node, DdlPlan *plan)
+{
+	examine_function_options(((AlterFunctionStmt *) node)->actions, plan);
+}
+
+static void
+examine_notify(Node *node, DdlPlan *plan)
+{
+	ddl_refuse(plan, NULL, "Notifications would not reach the listeners of other nodes.",
+			   "LISTEN and NOTIFY are not replicated yet.");
+}
+
+static void
+examine_refresh(Node *node, DdlPlan *plan)
+{
+	ddl_refuse(plan, NULL, "Contents of materialized views are not replicated yet.",
+			   "Use a view, or a table that is filled by a query.");
+}
+
+/* ---------- the table */
+
+static const DdlRule rules[] = {
+	/* the most frequent ones first */
+	{T_TransactionStmt, DDL_PASS, false, examine_transaction},
+	{T_VariableSetStmt, DDL_PASS, false, NULL},
+	{T_CopyStmt, DDL_PASS, false, NULL},
+	{T_ExecuteStmt, DDL_PASS, false, NULL},
+	{T_CallStmt, DDL_PASS, false, NULL},
+	{T_DoStmt, DDL_PASS, false, NULL},
+	{T_FetchStmt, DDL_PASS, false, NULL},
+	{T_DeclareCursorStmt, DDL_PASS, false, NULL},
+	{T_ClosePortalStmt, DDL_PASS, false, NULL},
+	{T_PrepareStmt, DDL_PASS, false, NULL},
+	{T_DeallocateStmt, DDL_PASS, false, NULL},
+	{T_VariableShowStmt, DDL_PASS, false, NULL},
+	{T_ConstraintsSetStmt, DDL_PASS, false, NULL},
+	{T_ExplainStmt, DDL_PASS, false, examine_explain},
+	{T_ListenStmt, DDL_PASS, false, NULL},
+	{T_UnlistenStmt, DDL_PASS, false, NULL},
+	{T_LoadStmt, DDL_PASS, false, NULL},
+	{T_CheckPointStmt, DDL_PASS, false, NULL},
+	{T_AlterSystemStmt, DDL_PASS, false, NULL},
+
+	{T_LockStmt, DDL_LOCK, false, NULL},
+
+	/* of the node: how things are stored, not what they are */
+	{T_VacuumStmt, DDL_LOCAL, false, NULL},
+	{T_ClusterStmt, DDL_LOCAL, false, examine_cluster},
+	{T_ReindexStmt, DDL_LOCAL, false, NULL},
+	{T_DiscardStmt, DDL_LOCAL, false, NULL},
+	{T_AlterDatabaseRefreshCollStmt, DDL_LOCAL, false, NULL},
+	{T_AlterCollationStmt, DDL_LOCAL, false, NULL},
+
+	/* tables and what belongs to them */
+	{T_CreateStmt, DDL_FORWARD, false, NULL},
+	{T_AlterTableStmt, DDL_FORWARD, false, examine_alter_table},
+	{T_CreateTableAsStmt, DDL_FORWARD, false, examine_create_table_as},
+	{T_IndexStmt, DDL_FORWARD, false, examine_index},
+	{T_TruncateStmt, DDL_FORWARD, false, examine_truncate},
+	{T_ViewStmt, DDL_FORWARD, false, NULL},
+	{T_RuleStmt, DDL_FORWARD, false, NULL},
+	{T_CreateTrigStmt, DDL_FORWARD, false, NULL},
+	{T_CreatePolicyStmt, DDL_FORWARD, false, NULL},
+	{T_AlterPolicyStmt, DDL_FORWARD, false, NULL},
+	{T_CreateStatsStmt, DDL_FORWARD, false, NULL},
+	{T_AlterStatsStmt, DDL_FORWARD, false, NULL},
+	{T_CreateSeqStmt, DDL_FORWARD, false, NULL},
+	{T_AlterSeqStmt, DDL_FORWARD, false, NULL},
+
+	/* objects of any kind */
+	{T_DropStmt, DDL_FORWARD, false, examine_drop},
+	{T_RenameStmt, DDL_FORWARD, false, examine_rename},
+	{T_AlterObjectSchemaStmt, DDL_FORWARD, false, NULL},
+	{T_AlterObjectDependsStmt, DDL_FORWARD, false, NULL},
+	{T_AlterOwnerStmt, DDL_FORWARD, false, examine_owner},
+	{T_CommentStmt, DDL_FORWARD, false, examine_comment},
+	{T_GrantStmt, DDL_FORWARD, false, examine_grant},
+	{T_AlterDefaultPrivilegesStmt, DDL_FORWARD, false, NULL},
+	{T_ReassignOwnedStmt, DDL_FORWARD, true, NULL},
+	{T_DropOwnedStmt, DDL_FORWARD, true, NULL},
+
+	/* schemas, types, functions, operators */
+	{T_CreateSchemaStmt, DDL_FORWARD, false, NULL},
+	{T_CompositeTypeStmt, DDL_FORWARD, false, NULL},
+	{T_CreateEnumStmt, DDL_FORWARD, false, NULL},
+	{T_CreateRangeStmt, DDL_FORWARD, false, NULL},
+	{T_CreateDomainStmt, DDL_FORWARD, false, NULL},
+	{T_AlterEnumStmt, DDL_FORWARD, false, NULL},
+	{T_AlterDomainStmt, DDL_FORWARD, false, NULL},
+	{T_AlterTypeStmt, DDL_FORWARD, false, NULL},
+	{T_DefineStmt, DDL_FORWARD, false, NULL},
+	{T_CreateFunctionStmt, DDL_FORWARD, false, examine_create_function},
+	{T_AlterFunctionStmt, DDL_FORWARD, false, examine_alter_function},
+	{T_CreateCastStmt, DDL_FORWARD, false, NULL},
+	{T_CreateConversionStmt, DDL_FORWARD, false, NULL},
+	{T_CreateTransformStmt, DDL_FORWARD, false, NULL},
+	{T_CreateOpClassStmt, DDL_FORWARD, false, NULL},
+	{T_CreateOpFamilyStmt, DDL_FORWARD, false, NULL},
+	{T_AlterOpFamilyStmt, DDL_FORWARD, false, NULL},
+	{T_AlterOperatorStmt, DDL_FORWARD, false, NULL},
+	{T_AlterTSDictionaryStmt, DDL_FORWARD, false, NULL},
+	{T_AlterTSConfigurationStmt, DDL_FORWARD, false, NULL},
+	{T_CreatePLangStmt, DDL_FORWARD, false, NULL},
+	{T_CreateEventTrigStmt, DDL_FORWARD, false, NULL},
+	{T_AlterEventTrigStmt, DDL_FORWARD, false, examine_event_trigger},
+	{T_CreateExtensionStmt, DDL_FORWARD, false, examine_create_extension},
+	{T_AlterExtensionStmt, DDL_FORWARD, false, examine_alter_extension},
+	{T_AlterExtensionContentsStmt, DDL_FORWARD, false, examine_extension_contents},
+
+	/* roles */
+	{T_CreateRoleStmt, DDL_FORWARD, true, NULL},
+	{T_AlterRoleStmt, DDL_FORWARD, true, NULL},
+	{T_AlterRoleSetStmt, DDL_FORWARD, true, examine_role_set},
+	{T_AlterDatabaseSetStmt, DDL_FORWARD, true, examine_database_set},
+	{T_DropRoleStmt, DDL_FORWARD, true, NULL},
+	{T_GrantRoleStmt, DDL_FORWARD, true, NULL},
+
+	/* refused */
+	{T_CreatedbStmt, DDL_REFUSE, true, examine_database},
+	{T_AlterDatabaseStmt, DDL_REFUSE, true, examine_database},
+	{T_DropdbStmt, DDL_REFUSE, true, examine_database},
+	{T_CreateTableSpaceStmt, DDL_REFUSE, true, examine_tablespace},
+	{T_DropTableSpaceStmt, DDL_REFUSE, true, examine_tablespace},
+	{T_AlterTableSpaceOptionsStmt, DDL_REFUSE, true, examine_tablespace},
+	{T_AlterTableMoveAllStmt, DDL_REFUSE, false, examine_tablespace},
+	{T_NotifyStmt, DDL_REFUSE, false, examine_notify},
+	{T_RefreshMatViewStmt, DDL_REFUSE, false, examine_refresh},
+};
+
+static void
+refuse_unknown(DdlPlan *plan)
+{
+	ddl_refuse(plan, NULL, "This command is not replicated yet.", everywhere_hint);
+}
+
+static const DdlRule *
+rule_of(NodeTag tag)
+{
+	int			i;
+
+	for (i = 0; i < lengthof(rules); i++)
+	{
+		if (rules[i].tag == tag)
+			return &rules[i];
+	}
+	return NULL;
+}
+
+void
+ddl_plan(Node *stmt, DdlPlan *plan)
+{
+	const DdlRule *rule = rule_of(nodeTag(stmt));
+
+	memset(plan, 0, sizeof(*plan));
+	if (rule == NULL)
+	{
+		refuse_unknown(plan);
+		return;
+	}
+	plan->action = rule->action;
+	plan->shared = rule->shared;
+	plan->catalogs = rule->action == DDL_FORWARD;
+	if (rule->examine != NULL)
+		rule->examine(stmt, plan);
+}

@@ -1,0 +1,87 @@
+/*
+ * ddl.h
+ *	  What a utility command means for replication.  Private to utility.c,
+ *	  ddl.c, ddltargets.c, ddltext.c and ddlcheck.c.
+ *
+ * utility.c asks in this order: ddl_plan (what is to be done with commands of
+ * this kind), ddl_targets (which objects it names: temporary or not, and which
+ * table keys it needs), ddl_text (what is forwarded), and, once the locks are
+ * granted and nothing of it can change any more, ddl_check_repeatable (does it
+ * have the same result on every node).
+ */
+#ifndef LOCKSTEP_DDL_H
+#define LOCKSTEP_DDL_H
+
+#include "nodes/params.h"
+#include "nodes/plannodes.h"
+
+#include "lockstep.h"
+
+typedef enum DdlAction
+{
+	DDL_PASS,					/* changes nothing by itself: what it runs is
+								 * met by other hooks */
+	DDL_LOCAL,					/* runs on this node only, catalog changes and
+								 * WAL of it included */
+	DDL_LOCK,					/* asks for table locks, then runs here only */
+	DDL_FORWARD,				/* asks, is forwarded, runs */
+	DDL_REFUSE
+} DdlAction;
+
+typedef struct DdlPlan
+{
+	DdlAction	action;
+	bool		shared;			/* changes what all databases have in common */
+	bool		catalogs;		/* wants the ddl lock */
+	/* of a refusal; what: NULL = the command's name */
+	const char *what;
+	const char *detail;
+	const char *hint;
+} DdlPlan;
+
+/* ---------- in ddl.c */
+
+extern void ddl_plan(Node *stmt, DdlPlan *plan);
+extern void ddl_refuse(DdlPlan *plan, const char *what, const char *detail, const char *hint);
+
+/* Does a DropStmt or the like name lockstep itself? */
+extern bool ddl_is_lockstep(const char *name);
+
+/* ---------- in ddltargets.c */
+
+typedef struct DdlTargets
+{
+	int			nkeys;
+	int			maxkeys;
+	LsKey	   *keys;
+	bool		whole_database; /* X on the database: the tables can't be told */
+	int			ntemporary;
+	int			npermanent;
+	bool		reads_temporary;	/* its result depends on a temporary table */
+	bool		ours;			/* names something in lockstep's schema */
+} DdlTargets;
+
+/* Takes no locks: by the time they are granted the answer may be another. */
+extern void ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets);
+
+/* ---------- in ddltext.c */
+
+/*
+ * The text to forward, palloc'ed.  *pstmt may be replaced by a changed copy,
+ * which is then the command to run.  ERROR if there is no such text.
+ */
+extern char *ddl_text(PlannedStmt **pstmt, const char *source);
+
+/* The part of source that is this statement, palloc'ed. */
+extern char *ddl_statement_text(const char *source, int location, int len);
+
+/* True if text has a literal like 'now' or 'tomorrow', whose value depends on
+ * the time at which it is read. */
+extern bool ddl_text_has_time_literal(const char *text);
+
+/* ---------- in ddlcheck.c */
+
+/* ERROR 0A000 if the command may have another result on another node. */
+extern void ddl_check_repeatable(PlannedStmt *pstmt, const char *source, const char *text);
+
+#endif							/* LOCKSTEP_DDL_H */

@@ -1,0 +1,718 @@
+/*
+ * ddltargets.c
+ *	  Which objects a utility command names: are they temporary, and which
+ *	  table keys does the command need?
+ *
+ * A command on temporary objects only stays on this node; one on permanent
+ * objects needs X on the tables whose rows or whose writers it may concern, or
+ * on the database when they can't be told (DROP ... CASCADE, a function that
+ * expressions of tables use).  A command that no row depends on - a new type,
+ * a comment, a grant - needs none: the ddl lock and IX on the database keep it
+ * in order.
+ *
+ * Names are resolved as the command itself will do, without locks.  What is
+ * not found counts as permanent: the command will fail, or do nothing, in the
+ * same way everywhere.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/heap.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_type.h"
+#include "parser/analyze.h"
+#include "parser/parse_func.h"
+#include "parser/parse_relation.h"
+#include "parser/parse_type.h"
+#include "storage/lmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "ddl.h"
+
+/* ---------- keys */
+
+static void
+add_key(DdlTargets *t, LsKey key)
+{
+	int			i;
+
+	for (i = 0; i < t->nkeys; i++)
+	{
+		if (t->keys[i].hash == key.hash)
+			return;
+	}
+	if (t->nkeys == t->maxkeys)
+	{
+		t->maxkeys = Max(16, t->maxkeys * 2);
+		t->keys = t->keys == NULL ? palloc(t->maxkeys * sizeof(LsKey)) :
+			repalloc(t->keys, t->maxkeys * sizeof(LsKey));
+	}
+	t->keys[t->nkeys++] = key;
+}
+
+static void
+add_name(DdlTargets *t, Oid namespace, const char *name)
+{
+	char	   *schema = get_namespace_name(namespace);
+
+	if (schema != NULL)
+		add_key(t, keyset_table_key(schema, name, LS_TABLE_X));
+}
+
+/* The key of a relation; an index stands for its table. */
+static void
+add_relation(DdlTargets *t, Oid relid)
+{
+	char	   *name;
+
+	if (get_rel_relkind(relid) == RELKIND_INDEX ||
+		get_rel_relkind(relid) == RELKIND_PARTITIONED_INDEX)
+		relid = IndexGetRelation(relid, true);
+	name = get_rel_name(relid);
+	if (name != NULL)
+		add_name(t, get_rel_namespace(relid), name);
+}
+
+static void
+add_relations(DdlTargets *t, List *relids)
+{
+	ListCell   *lc;
+
+	foreach(lc, relids)
+		add_relation(t, lfirst_oid(lc));
+}
+
+/* ---------- what is temporary, what is ours */
+
+static void
+count_namespace(DdlTargets *t, Oid namespace)
+{
+	if (OidIsValid(namespace) && isAnyTempNamespace(namespace))
+		t->ntemporary++;
+	else
+		t->npermanent++;
+	if (OidIsValid(namespace) && namespace == ls_schema_oid())
+		t->ours = true;
+}
+
+static bool
+is_temporary(Oid relid)
+{
+	return OidIsValid(relid) && get_rel_persistence(relid) == RELPERSISTENCE_TEMP;
+}
+
+/* An existing relation that the command changes, InvalidOid if there is none. */
+static Oid
+target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
+{
+	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
+
+	count_namespace(t, OidIsValid(relid) ? get_rel_namespace(relid) : InvalidOid);
+	if (!OidIsValid(relid) || is_temporary(relid))
+		return relid;
+	add_relation(t, relid);
+	if (with_children && rv->inh)
+		add_relations(t, find_all_inheritors(relid, NoLock, NULL));
+	return relid;
+}
+
+/* An existing relation that is needed, but not changed in itself. */
+static void
+source_relation(DdlTargets *t, RangeVar *rv, bool with_key)
+{
+	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
+
+	if (is_temporary(relid))
+		t->reads_temporary = true;
+	else if (OidIsValid(relid) && with_key)
+		add_relation(t, relid);
+}
+
+/* A relation that the command creates. */
+static void
+target_new_relation(DdlTargets *t, RangeVar *rv)
+{
+	Oid			namespace;
+
+	if (rv->relpersistence == RELPERSISTENCE_TEMP)
+	{
+		t->ntemporary++;
+		return;
+	}
+	namespace = RangeVarGetCreationNamespace(rv);
+	count_namespace(t, namespace);
+	add_name(t, namespace, rv->relname);
+}
+
+/* A function, type ... that the command creates. */
+static void
+target_new_object(DdlTargets *t, List *names)
+{
+	char	   *name;
+
+	count_namespace(t, QualifiedNameGetCreationNamespace(names, &name));
+}
+
+static void
+target_type(DdlTargets *t, TypeName *name)
+{
+	Oid			type = LookupTypeNameOid(NULL, name, true);
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+
+	if (!HeapTupleIsValid(tuple))
+	{
+		count_namespace(t, InvalidOid);
+		return;
+	}
+	count_namespace(t, ((Form_pg_type) GETSTRUCT(tuple))->typnamespace);
+	ReleaseSysCache(tuple);
+}
+
+static void
+target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
+{
+	Oid			oid = LookupFuncWithArgs(type, function, true);
+
+	count_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
+}
+
+/* Named by a list of identifiers, of a kind that we don't look up. */
+static void
+target_name(DdlTargets *t, List *names)
+{
+	if (list_length(names) > 1 && IsA(linitial(names), String))
+		count_namespace(t, get_namespace_oid(strVal(linitial(names)), true));
+	else
+		count_namespace(t, InvalidOid);
+}
+
+static void
+target_schema(DdlTargets *t, const char *name)
+{
+	count_namespace(t, get_namespace_oid(name, true));
+}
+
+/* ---------- foreign keys */
+
+/* The tables at the other end of a table's foreign keys. */
+static void
+add_fk_neighbours(DdlTargets *t, Oid relid, bool parents, bool children)
+{
+	Relation	constraints = table_open(ConstraintRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(constraints, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_constraint c = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (c->contype != CONSTRAINT_FOREIGN)
+			continue;
+		if (parents && c->conrelid == relid)
+			add_relation(t, c->confrelid);
+		if (children && c->confrelid == relid)
+			add_relation(t, c->conrelid);
+	}
+	systable_endscan(scan);
+	table_close(constraints, AccessShareLock);
+}
+
+static void
+source_of_constraint(DdlTargets *t, Node *node)
+{
+	Constraint *constraint = (Constraint *) node;
+
+	if (IsA(node, Constraint) && constraint->contype == CONSTR_FOREIGN)
+		source_relation(t, constraint->pktable, true);
+}
+
+static void
+sources_of_column(DdlTargets *t, ColumnDef *column)
+{
+	ListCell   *lc;
+
+	foreach(lc, column->constraints)
+		source_of_constraint(t, lfirst(lc));
+}
+
+/* ---------- commands on tables */
+
+static void
+targets_of_create(DdlTargets *t, CreateStmt *stmt)
+{
+	ListCell   *lc;
+
+	target_new_relation(t, stmt->relation);
+	foreach(lc, stmt->inhRelations)
+		source_relation(t, lfirst_node(RangeVar, lc), true);
+	foreach(lc, stmt->tableElts)
+	{
+		Node	   *element = lfirst(lc);
+
+		if (IsA(element, ColumnDef))
+			sources_of_column(t, (ColumnDef *) element);
+		else if (IsA(element, TableLikeClause))
+			source_relation(t, ((TableLikeClause *) element)->relation, false);
+		else
+			source_of_constraint(t, element);
+	}
+	foreach(lc, stmt->constraints)
+		source_of_constraint(t, lfirst(lc));
+}
+
+static void
+targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
+{
+	if (cmd->behavior == DROP_CASCADE)
+		t->whole_database = true;
+	switch (cmd->subtype)
+	{
+		case AT_AddColumn:
+			sources_of_column(t, castNode(ColumnDef, cmd->def));
+			break;
+		case AT_AddConstraint:
+			source_of_constraint(t, cmd->def);
+			break;
+		case AT_AttachPartition:
+		case AT_DetachPartition:
+			source_relation(t, castNode(PartitionCmd, cmd->def)->name, true);
+			break;
+		case AT_AddInherit:
+		case AT_DropInherit:
+			source_relation(t, castNode(RangeVar, cmd->def), true);
+			break;
+		case AT_DropColumn:
+		case AT_DropConstraint:
+		case AT_AlterColumnType:
+			if (OidIsValid(relid))
+				add_fk_neighbours(t, relid, true, true);
+			break;
+		default:
+			break;
+	}
+}
+
+static void
+targets_of_alter_table(DdlTargets *t, AlterTableStmt *stmt)
+{
+	Oid			relid;
+	ListCell   *lc;
+
+	relid = target_relation(t, stmt->relation, true);
+	if (stmt->objtype == OBJECT_TYPE)
+		t->whole_database = true;
+	foreach(lc, stmt->cmds)
+		targets_of_alter_table_command(t, relid, lfirst_node(AlterTableCmd, lc));
+}
+
+/* TRUNCATE ... CASCADE reaches all tables that refer to these, and so on. */
+static void
+targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
+{
+	List	   *relids = NIL;
+	ListCell   *lc;
+
+	foreach(lc, stmt->relations)
+	{
+		RangeVar   *rv = lfirst_node(RangeVar, lc);
+		Oid			relid = target_relation(t, rv, true);
+
+		if (!OidIsValid(relid))
+			continue;
+		relids = list_concat_unique_oid(relids, rv->inh ?
+										find_all_inheritors(relid, NoLock, NULL) :
+										list_make1_oid(relid));
+	}
+	if (stmt->behavior == DROP_CASCADE)
+	{
+		List	   *more = relids;
+
+		while (more != NIL)
+		{
+			more = list_difference_oid(heap_truncate_find_FKs(relids), relids);
+			add_relations(t, more);
+			relids = list_concat_copy(relids, more);
+		}
+	}
+}
+
+static void
+targets_of_lock(DdlTargets *t, LockStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->relations)
+	{
+		Oid			relid = target_relation(t, lfirst_node(RangeVar, lc), true);
+
+		/* it locks the tables that the view reads, wherever they are */
+		if (OidIsValid(relid) && get_rel_relkind(relid) == RELKIND_VIEW)
+			t->whole_database = true;
+	}
+}
+
+static bool
+view_reads_temporary(ViewStmt *stmt, PlannedStmt *pstmt, const char *source)
+{
+	RawStmt    *raw;
+
+	if (!OidIsValid(LookupExplicitNamespace("pg_temp", true)))
+		return false;			/* there are none in this session */
+	raw = makeNode(RawStmt);
+	raw->stmt = copyObject(stmt->query);
+	raw->stmt_location = pstmt->stmt_location;
+	raw->stmt_len = pstmt->stmt_len;
+	return isQueryUsingTempRelation(parse_analyze_fixedparams(raw, source, NULL, 0, NULL));
+}
+
+/* A view that reads a temporary table is made temporary by the command. */
+static void
+targets_of_view(DdlTargets *t, ViewStmt *stmt, PlannedStmt *pstmt, const char *source)
+{
+	if (view_reads_temporary(stmt, pstmt, source))
+		t->ntemporary++;
+	else
+		target_new_relation(t, stmt->view);
+}
+
+static void
+targets_of_rename(DdlTargets *t, RenameStmt *stmt)
+{
+	Oid			relid;
+
+	switch (stmt->renameType)
+	{
+		case OBJECT_TABLE:
+		case OBJECT_VIEW:
+		case OBJECT_MATVIEW:
+		case OBJECT_SEQUENCE:
+		case OBJECT_INDEX:
+			relid = target_relation(t, stmt->relation, false);
+			if (OidIsValid(relid) && !is_temporary(relid))
+				add_name(t, get_rel_namespace(relid), stmt->newname);
+			break;
+		case OBJECT_COLUMN:
+		case OBJECT_TABCONSTRAINT:
+		case OBJECT_TRIGGER:
+		case OBJECT_RULE:
+		case OBJECT_POLICY:
+			(void) target_relation(t, stmt->relation, true);
+			break;
+		case OBJECT_SCHEMA:
+			target_schema(t, stmt->subname);
+			t->whole_database = true;
+			break;
+		case OBJECT_ROLE:
+			t->npermanent++;
+			break;
+		default:
+			if (stmt->object != NULL && IsA(stmt->object, List))
+				target_name(t, (List *) stmt->object);
+			else
+				t->npermanent++;
+			t->whole_database = true;
+			break;
+	}
+}
+
+static void
+targets_of_set_schema(DdlTargets *t, AlterObjectSchemaStmt *stmt)
+{
+	Oid			namespace = get_namespace_oid(stmt->newschema, true);
+
+	if (OidIsValid(namespace) && namespace == ls_schema_oid())
+		t->ours = true;
+	if (stmt->relation == NULL)
+	{
+		t->npermanent++;
+		t->whole_database = true;
+		return;
+	}
+	(void) target_relation(t, stmt->relation, false);
+	if (OidIsValid(namespace))
+		add_name(t, namespace, stmt->relation->relname);
+}
+
+/* ---------- DROP */
+
+static void
+target_of_drop(DdlTargets *t, ObjectType type, Node *object)
+{
+	List	   *names = IsA(object, List) ? (List *) object : NIL;
+	Oid			relid;
+
+	switch (type)
+	{
+		case OBJECT_TABLE:
+		case OBJECT_VIEW:
+		case OBJECT_MATVIEW:
+		case OBJECT_SEQUENCE:
+		case OBJECT_FOREIGN_TABLE:
+		case OBJECT_INDEX:
+			relid = target_relation(t, makeRangeVarFromNameList(names), true);
+			if (type == OBJECT_TABLE && OidIsValid(relid) && !is_temporary(relid))
+				add_fk_neighbours(t, relid, true, false);
+			break;
+		case OBJECT_TRIGGER:
+		case OBJECT_RULE:
+		case OBJECT_POLICY:
+			names = list_truncate(list_copy(names), list_length(names) - 1);
+			(void) target_relation(t, makeRangeVarFromNameList(names), true);
+			break;
+		case OBJECT_TYPE:
+		case OBJECT_DOMAIN:
+			target_type(t, castNode(TypeName, object));
+			t->whole_database = true;
+			break;
+		case OBJECT_FUNCTION:
+		case OBJECT_PROCEDURE:
+		case OBJECT_ROUTINE:
+		case OBJECT_AGGREGATE:
+			target_function(t, type, castNode(ObjectWithArgs, object));
+			t->whole_database = true;
+			break;
+		case OBJECT_SCHEMA:
+			target_schema(t, strVal(object));
+			break;
+		case OBJECT_EVENT_TRIGGER:
+		case OBJECT_STATISTIC_EXT:
+			t->npermanent++;
+			break;
+		default:
+			if (names != NIL)
+				target_name(t, names);
+			else
+				t->npermanent++;
+			t->whole_database = true;
+			break;
+	}
+}
+
+static void
+targets_of_drop(DdlTargets *t, DropStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->objects)
+		target_of_drop(t, stmt->removeType, lfirst(lc));
+	if (stmt->behavior == DROP_CASCADE)
+		t->whole_database = true;
+}
+
+/* ---------- commands that no row depends on */
+
+static void
+targets_of_comment(DdlTargets *t, CommentStmt *stmt)
+{
+	List	   *names = IsA(stmt->object, List) ? list_copy((List *) stmt->object) : NIL;
+	DdlTargets	keyless = {0};
+
+	switch (stmt->objtype)
+	{
+		case OBJECT_COLUMN:
+		case OBJECT_TABCONSTRAINT:
+		case OBJECT_TRIGGER:
+		case OBJECT_RULE:
+		case OBJECT_POLICY:
+			names = list_truncate(names, list_length(names) - 1);
+			/* FALLTHROUGH */
+		case OBJECT_TABLE:
+		case OBJECT_VIEW:
+		case OBJECT_MATVIEW:
+		case OBJECT_SEQUENCE:
+		case OBJECT_INDEX:
+			(void) target_relation(&keyless, makeRangeVarFromNameList(names), false);
+			t->ntemporary += keyless.ntemporary;
+			t->npermanent += keyless.npermanent;
+			break;
+		case OBJECT_TYPE:
+		case OBJECT_DOMAIN:
+			target_type(t, castNode(TypeName, stmt->object));
+			break;
+		case OBJECT_FUNCTION:
+		case OBJECT_PROCEDURE:
+		case OBJECT_ROUTINE:
+		case OBJECT_AGGREGATE:
+			target_function(t, stmt->objtype, castNode(ObjectWithArgs, stmt->object));
+			break;
+		default:
+			t->npermanent++;
+			break;
+	}
+}
+
+static void
+targets_of_grant(DdlTargets *t, GrantStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (stmt->targtype != ACL_TARGET_OBJECT ||
+		(stmt->objtype != OBJECT_TABLE && stmt->objtype != OBJECT_SEQUENCE))
+	{
+		t->npermanent++;
+		return;
+	}
+	foreach(lc, stmt->objects)
+	{
+		if (is_temporary(RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true)))
+			t->ntemporary++;
+		else
+			t->npermanent++;
+	}
+}
+
+static void
+targets_of_statistics(DdlTargets *t, CreateStatsStmt *stmt)
+{
+	Node	   *relation = linitial(stmt->relations);
+
+	if (IsA(relation, RangeVar))
+		(void) target_relation(t, (RangeVar *) relation, false);
+	else
+		t->npermanent++;
+}
+
+/* ---------- all */
+
+static void
+collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
+{
+	Node	   *stmt = pstmt->utilityStmt;
+
+	switch (nodeTag(stmt))
+	{
+		case T_CreateStmt:
+			targets_of_create(t, (CreateStmt *) stmt);
+			break;
+		case T_AlterTableStmt:
+			targets_of_alter_table(t, (AlterTableStmt *) stmt);
+			break;
+		case T_CreateTableAsStmt:
+			target_new_relation(t, ((CreateTableAsStmt *) stmt)->into->rel);
+			break;
+		case T_IndexStmt:
+			(void) target_relation(t, ((IndexStmt *) stmt)->relation, true);
+			break;
+		case T_TruncateStmt:
+			targets_of_truncate(t, (TruncateStmt *) stmt);
+			break;
+		case T_LockStmt:
+			targets_of_lock(t, (LockStmt *) stmt);
+			break;
+		case T_ViewStmt:
+			targets_of_view(t, (ViewStmt *) stmt, pstmt, source);
+			break;
+		case T_RuleStmt:
+			(void) target_relation(t, ((RuleStmt *) stmt)->relation, false);
+			break;
+		case T_CreateTrigStmt:
+			(void) target_relation(t, ((CreateTrigStmt *) stmt)->relation, true);
+			if (((CreateTrigStmt *) stmt)->constrrel != NULL)
+				source_relation(t, ((CreateTrigStmt *) stmt)->constrrel, true);
+			break;
+		case T_CreatePolicyStmt:
+			(void) target_relation(t, ((CreatePolicyStmt *) stmt)->table, false);
+			break;
+		case T_AlterPolicyStmt:
+			(void) target_relation(t, ((AlterPolicyStmt *) stmt)->table, false);
+			break;
+		case T_CreateSeqStmt:
+			target_new_relation(t, ((CreateSeqStmt *) stmt)->sequence);
+			break;
+		case T_AlterSeqStmt:
+			(void) target_relation(t, ((AlterSeqStmt *) stmt)->sequence, false);
+			break;
+		case T_CompositeTypeStmt:
+			target_new_relation(t, ((CompositeTypeStmt *) stmt)->typevar);
+			break;
+		case T_CreateStatsStmt:
+			targets_of_statistics(t, (CreateStatsStmt *) stmt);
+			break;
+		case T_RenameStmt:
+			targets_of_rename(t, (RenameStmt *) stmt);
+			break;
+		case T_AlterObjectSchemaStmt:
+			targets_of_set_schema(t, (AlterObjectSchemaStmt *) stmt);
+			break;
+		case T_DropStmt:
+			targets_of_drop(t, (DropStmt *) stmt);
+			break;
+		case T_CommentStmt:
+			targets_of_comment(t, (CommentStmt *) stmt);
+			break;
+		case T_GrantStmt:
+			targets_of_grant(t, (GrantStmt *) stmt);
+			break;
+		case T_CreateSchemaStmt:
+			t->npermanent++;
+			t->whole_database = ((CreateSchemaStmt *) stmt)->schemaElts != NIL;
+			break;
+		case T_CreateEnumStmt:
+			target_new_object(t, ((CreateEnumStmt *) stmt)->typeName);
+			break;
+		case T_CreateRangeStmt:
+			target_new_object(t, ((CreateRangeStmt *) stmt)->typeName);
+			break;
+		case T_CreateDomainStmt:
+			target_new_object(t, ((CreateDomainStmt *) stmt)->domainname);
+			break;
+		case T_DefineStmt:
+			target_new_object(t, ((DefineStmt *) stmt)->defnames);
+			t->whole_database = ((DefineStmt *) stmt)->replace;
+			break;
+		case T_CreateFunctionStmt:
+			target_new_object(t, ((CreateFunctionStmt *) stmt)->funcname);
+			t->whole_database = ((CreateFunctionStmt *) stmt)->replace;
+			break;
+		case T_AlterFunctionStmt:
+			target_function(t, ((AlterFunctionStmt *) stmt)->objtype,
+							((AlterFunctionStmt *) stmt)->func);
+			t->whole_database = true;
+			break;
+		case T_AlterEnumStmt:
+			target_name(t, ((AlterEnumStmt *) stmt)->typeName);
+			/* a new label is in no row yet; a renamed one may be on its way */
+			t->whole_database = ((AlterEnumStmt *) stmt)->oldVal != NULL;
+			break;
+		case T_AlterStatsStmt:
+		case T_AlterOwnerStmt:
+		case T_AlterObjectDependsStmt:
+		case T_AlterDefaultPrivilegesStmt:
+		case T_ReassignOwnedStmt:
+		case T_CreateEventTrigStmt:
+		case T_AlterEventTrigStmt:
+		case T_CreatePLangStmt:
+		case T_CreateRoleStmt:
+		case T_AlterRoleStmt:
+		case T_AlterRoleSetStmt:
+		case T_AlterDatabaseSetStmt:
+		case T_DropRoleStmt:
+		case T_GrantRoleStmt:
+			t->npermanent++;
+			break;
+		default:
+			t->npermanent++;
+			t->whole_database = true;
+			break;
+	}
+}
+
+void
+ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
+{
+	memset(targets, 0, sizeof(*targets));
+	collect(targets, pstmt, source);
+
+	/* X on the database is X on all of its tables */
+	if (targets->whole_database)
+		targets->nkeys = 0;
+	add_key(targets, keyset_database_key(targets->whole_database ? LS_TABLE_X : LS_TABLE_IX));
+}

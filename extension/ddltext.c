@@ -1,0 +1,457 @@
+/*
+ * ddltext.c
+ *	  The text of a utility command as it is forwarded.
+ *
+ * It is the command as the user wrote it, cut out of the string that it came
+ * in, but for
+ *	 - CREATE TABLE AS and SELECT INTO, which become a CREATE TABLE of the
+ *	   columns that the query yields: the rows travel as rows, so neither
+ *	   parameters, nor prepared statements, nor random() in the query matter;
+ *	 - passwords, which are made into verifiers here: the salt is random;
+ *	 - SESSION_USER as the name of a role, which is written out;
+ *	 - extensions, of which the version is named.
+ *
+ * The string may not contain the command at all, if C code made the statement
+ * up.  So the text is parsed once more and compared with the statement.
+ */
+#include "postgres.h"
+
+#include "access/tupdesc.h"
+#include "catalog/namespace.h"
+#include "commands/defrem.h"
+#include "commands/prepare.h"
+#include "commands/user.h"
+#include "common/keywords.h"
+#include "executor/executor.h"
+#include "executor/spi.h"
+#include "libpq/crypt.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "parser/gramparse.h"
+#include "parser/scansup.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/queryjumble.h"
+#include "utils/ruleutils.h"
+#include "utils/timestamp.h"
+
+#include "ddl.h"
+
+/* ---------- the statement in its string */
+
+char *
+ddl_statement_text(const char *source, int location, int len)
+{
+	const char *text = CleanQuerytext(source, &location, &len);
+
+	return pnstrdup(text, len);
+}
+
+/* Does the text say what the statement says? */
+static bool
+text_is_statement(const char *text, Node *stmt)
+{
+	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
+
+	return list_length(parsed) == 1 && equal(linitial_node(RawStmt, parsed)->stmt, stmt);
+}
+
+/* ---------- looking at literals */
+
+/* Calls found() for every string literal from *text on, until it returns true. */
+typedef bool (*FoundLiteral) (const char *value, int start, int end, void *arg);
+
+static bool
+for_each_literal(const char *text, FoundLiteral found, void *arg)
+{
+	core_yy_extra_type extra;
+	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
+	core_YYSTYPE value;
+	YYLTYPE		start;
+	int			token;
+	bool		done = false;
+
+	extra.escape_string_warning = false;
+	token = core_yylex(&value, &start, scanner);
+	while (token != 0 && !done)
+	{
+		char	   *literal = token == SCONST ? pstrdup(value.str) : NULL;
+		int			at = start;
+
+		token = core_yylex(&value, &start, scanner);
+		if (literal != NULL)
+			done = found(literal, at, token == 0 ? (int) strlen(text) : start, arg);
+	}
+	scanner_finish(scanner);
+	return done;
+}
+
+static bool
+is_time_literal(const char *value, int start, int end, void *arg)
+{
+	static const char *const words[] = {"now", "today", "tomorrow", "yesterday"};
+	int			i;
+
+	while (scanner_isspace(*value))
+		value++;
+	for (i = 0; i < lengthof(words); i++)
+	{
+		size_t		len = strlen(words[i]);
+
+		if (pg_strncasecmp(value, words[i], len) == 0 &&
+			(value[len] == '\0' || scanner_isspace(value[len])))
+			return true;
+	}
+	return false;
+}
+
+bool
+ddl_text_has_time_literal(const char *text)
+{
+	return for_each_literal(text, is_time_literal, NULL);
+}
+
+/* ---------- passwords */
+
+static DefElem *
+find_option(List *options, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, name) == 0)
+			return option;
+	}
+	return NULL;
+}
+
+/* What the server does itself, but it would be given the verifier only. */
+static void
+check_clear_password(const char *role, const char *password, List *options)
+{
+	DefElem    *valid_until = find_option(options, "validUntil");
+	Datum		until = (Datum) 0;
+
+	if (check_password_hook == NULL)
+		return;
+	if (valid_until != NULL)
+		until = DirectFunctionCall3(timestamptz_in, CStringGetDatum(strVal(valid_until->arg)),
+									ObjectIdGetDatum(InvalidOid), Int32GetDatum(-1));
+	check_password_hook(role, password, PASSWORD_TYPE_PLAINTEXT, until, valid_until == NULL);
+}
+
+typedef struct LiteralRange
+{
+	int			start;
+	int			end;
+} LiteralRange;
+
+static bool
+take_first_literal(const char *value, int start, int end, void *arg)
+{
+	LiteralRange *range = arg;
+
+	range->start = start;
+	range->end = end;
+	return true;
+}
+
+/* Replace the literal of the option, in the text and in the statement. */
+static char *
+replace_password(char *text, const char *role, List *options)
+{
+	DefElem    *option = find_option(options, "password");
+	const char *password = option != NULL && option->arg != NULL ? strVal(option->arg) : "";
+	DefElem    *reparsed;
+	Node	   *stmt;
+	LiteralRange range;
+	char	   *verifier;
+
+	if (password[0] == '\0' || get_password_type(password) != PASSWORD_TYPE_PLAINTEXT)
+		return text;
+	check_clear_password(role, password, options);
+	verifier = encrypt_password(Password_encryption, role, password);
+
+	/* where it is in the text: the statement's locations are the source's */
+	stmt = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_DEFAULT))->stmt;
+	reparsed = find_option(IsA(stmt, CreateRoleStmt) ? ((CreateRoleStmt *) stmt)->options :
+						   castNode(AlterRoleStmt, stmt)->options, "password");
+	if (!for_each_literal(text + reparsed->location, take_first_literal, &range))
+		elog(ERROR, "could not find the password in the command");
+	option->arg = (Node *) makeString(verifier);
+	return psprintf("%.*s%s %s", reparsed->location + range.start, text,
+					quote_literal_cstr(verifier), text + reparsed->location + range.end);
+}
+
+static char *
+text_of_create_role(PlannedStmt **pstmt, char *text)
+{
+	CreateRoleStmt *stmt;
+
+	*pstmt = copyObject(*pstmt);
+	stmt = castNode(CreateRoleStmt, (*pstmt)->utilityStmt);
+	return replace_password(text, stmt->role, stmt->options);
+}
+
+static char *
+text_of_alter_role(PlannedStmt **pstmt, char *text)
+{
+	AlterRoleStmt *stmt;
+
+	*pstmt = copyObject(*pstmt);
+	stmt = castNode(AlterRoleStmt, (*pstmt)->utilityStmt);
+	if (find_option(stmt->options, "password") == NULL)
+		return text;
+	return replace_password(text, get_rolespec_name(stmt->role), stmt->options);
+}
+
+/* ---------- SESSION_USER: on another node it is the replicator */
+
+static bool
+names_roles(Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_AlterOwnerStmt:
+		case T_AlterRoleStmt:
+		case T_AlterRoleSetStmt:
+		case T_GrantStmt:
+		case T_GrantRoleStmt:
+		case T_AlterDefaultPrivilegesStmt:
+		case T_ReassignOwnedStmt:
+		case T_DropOwnedStmt:
+			return true;
+		case T_CreateSchemaStmt:
+			return ((CreateSchemaStmt *) stmt)->schemaElts == NIL;
+		case T_AlterTableStmt:
+			{
+				AlterTableStmt *alter = (AlterTableStmt *) stmt;
+
+				return list_length(alter->cmds) == 1 &&
+					linitial_node(AlterTableCmd, alter->cmds)->subtype == AT_ChangeOwner;
+			}
+		default:
+			return false;
+	}
+}
+
+static char *
+write_out_session_user(char *text)
+{
+	core_yy_extra_type extra;
+	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
+	core_YYSTYPE value;
+	YYLTYPE		at;
+	int			copied = 0;
+	int			token;
+	StringInfoData out;
+
+	initStringInfo(&out);
+	extra.escape_string_warning = false;
+	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	{
+		if (token != SESSION_USER)
+			continue;
+		appendBinaryStringInfo(&out, text + copied, at - copied);
+		appendStringInfoString(&out, quote_identifier(GetUserNameFromId(GetSessionUserId(), false)));
+		copied = at + (int) strlen("session_user");
+	}
+	scanner_finish(scanner);
+	appendStringInfoString(&out, text + copied);
+	return out.data;
+}
+
+static void
+check_role(RoleSpec *role)
+{
+	if (role != NULL && role->roletype == ROLESPEC_SESSION_USER)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot replicate SESSION_USER in this command"),
+				 errdetail("On the other nodes it is another role."),
+				 errhint("Write the name of the role.")));
+}
+
+/* Where SESSION_USER may also be an expression it can't be replaced. */
+static void
+check_roles(Node *stmt)
+{
+	List	   *roles = NIL;
+	ListCell   *lc;
+
+	if (IsA(stmt, CreatePolicyStmt))
+		roles = ((CreatePolicyStmt *) stmt)->roles;
+	else if (IsA(stmt, AlterPolicyStmt))
+		roles = ((AlterPolicyStmt *) stmt)->roles;
+	else if (IsA(stmt, CreateSchemaStmt))
+		check_role(((CreateSchemaStmt *) stmt)->authrole);
+	else if (IsA(stmt, AlterTableStmt))
+	{
+		foreach(lc, ((AlterTableStmt *) stmt)->cmds)
+			check_role(lfirst_node(AlterTableCmd, lc)->newowner);
+	}
+	foreach(lc, roles)
+		check_role(lfirst_node(RoleSpec, lc));
+}
+
+/* ---------- extensions */
+
+static char *
+default_version(const char *extension)
+{
+	static const char query[] =
+	"SELECT default_version FROM pg_catalog.pg_available_extensions WHERE name OPERATOR(pg_catalog.=) $1";
+	Oid			types[1] = {NAMEOID};
+	Datum		values[1] = {CStringGetDatum(extension)};
+	MemoryContext caller = CurrentMemoryContext;
+	char	   *version = NULL;
+	NameData	name;
+
+	namestrcpy(&name, extension);
+	values[0] = NameGetDatum(&name);
+	SPI_connect();
+	if (SPI_execute_with_args(query, 1, types, values, NULL, true, 1) == SPI_OK_SELECT &&
+		SPI_processed == 1)
+	{
+		version = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+		if (version != NULL)
+			version = MemoryContextStrdup(caller, version);
+	}
+	SPI_finish();
+	return version;
+}
+
+/* Other nodes may have files of another version; they must not choose it. */
+static char *
+text_with_version(char *text, const char *extension, List *options, const char *keyword)
+{
+	char	   *version;
+
+	if (find_option(options, "new_version") != NULL)
+		return text;
+	version = default_version(extension);
+	return version == NULL ? text :
+		psprintf("%s\n%s %s", text, keyword, quote_literal_cstr(version));
+}
+
+/* ---------- CREATE TABLE AS */
+
+/* The columns of the query's result. */
+static TupleDesc
+result_of(Query *query)
+{
+	ExecuteStmt *execute;
+
+	if (query->commandType != CMD_UTILITY)
+		return ExecCleanTypeFromTL(query->targetList);
+	execute = castNode(ExecuteStmt, query->utilityStmt);
+	return FetchPreparedStatementResultDesc(FetchPreparedStatement(execute->name, true));
+}
+
+static void
+append_column(StringInfo text, Form_pg_attribute att, const char *name)
+{
+	appendStringInfo(text, "%s %s", quote_identifier(name),
+					 format_type_extended(att->atttypid, att->atttypmod,
+										  FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
+	if (OidIsValid(att->attcollation) && att->attcollation != get_typcollation(att->atttypid))
+		appendStringInfo(text, " COLLATE %s", generate_collation_name(att->attcollation));
+}
+
+static void
+append_storage_options(StringInfo text, List *options)
+{
+	const char *separator = " WITH (";
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		appendStringInfoString(text, separator);
+		if (option->defnamespace != NULL)
+			appendStringInfo(text, "%s.", quote_identifier(option->defnamespace));
+		appendStringInfoString(text, quote_identifier(option->defname));
+		if (option->arg != NULL)
+			appendStringInfo(text, " = %s", quote_literal_cstr(defGetString(option)));
+		separator = ", ";
+	}
+	if (options != NIL)
+		appendStringInfoChar(text, ')');
+}
+
+static char *
+text_of_create_table_as(CreateTableAsStmt *stmt)
+{
+	IntoClause *into = stmt->into;
+	TupleDesc	desc = result_of(castNode(Query, stmt->query));
+	char	   *schema = get_namespace_name(RangeVarGetCreationNamespace(into->rel));
+	ListCell   *alias = list_head(into->colNames);
+	StringInfoData text;
+	int			i;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "CREATE %sTABLE %s%s (",
+					 into->rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
+					 stmt->if_not_exists ? "IF NOT EXISTS " : "",
+					 quote_qualified_identifier(schema, into->rel->relname));
+	for (i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (i > 0)
+			appendStringInfoString(&text, ", ");
+		append_column(&text, att, alias != NULL ? strVal(lfirst(alias)) : NameStr(att->attname));
+		if (alias != NULL)
+			alias = lnext(into->colNames, alias);
+	}
+	appendStringInfoChar(&text, ')');
+	if (into->accessMethod != NULL)
+		appendStringInfo(&text, " USING %s", quote_identifier(into->accessMethod));
+	append_storage_options(&text, into->options);
+	if (into->tableSpaceName != NULL)
+		appendStringInfo(&text, " TABLESPACE %s", quote_identifier(into->tableSpaceName));
+	return text.data;
+}
+
+/* ---------- all */
+
+char *
+ddl_text(PlannedStmt **pstmt, const char *source)
+{
+	Node	   *stmt = (*pstmt)->utilityStmt;
+	char	   *text;
+
+	if (IsA(stmt, CreateTableAsStmt) && ((CreateTableAsStmt *) stmt)->objtype == OBJECT_TABLE)
+		return text_of_create_table_as((CreateTableAsStmt *) stmt);
+
+	text = ddl_statement_text(source, (*pstmt)->stmt_location, (*pstmt)->stmt_len);
+	if (!IsA(stmt, CreateTableAsStmt) && !text_is_statement(text, stmt))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot replicate a command that has no text"),
+				 errdetail("A C function made the command without saying how it is written.")));
+	if (names_roles(stmt))
+		text = write_out_session_user(text);
+	else
+		check_roles(stmt);
+	switch (nodeTag(stmt))
+	{
+		case T_CreateRoleStmt:
+			return text_of_create_role(pstmt, text);
+		case T_AlterRoleStmt:
+			return text_of_alter_role(pstmt, text);
+		case T_CreateExtensionStmt:
+			return text_with_version(text, ((CreateExtensionStmt *) stmt)->extname,
+									 ((CreateExtensionStmt *) stmt)->options, "VERSION");
+		case T_AlterExtensionStmt:
+			return text_with_version(text, ((AlterExtensionStmt *) stmt)->extname,
+									 ((AlterExtensionStmt *) stmt)->options, "TO");
+		default:
+			return text;
+	}
+}

@@ -1,0 +1,477 @@
+/*
+ * deparse.c
+ *	  Changed rows -> queries in row form.
+ *
+ * A query names its table with the schema, takes every value as a parameter,
+ * and finds its row by the identity: the columns of an index, compared by that
+ * index's own equality, or else the image of the whole row, of which one is
+ * taken.  It means the same in any session whose search_path is pg_catalog, so
+ * types and operators are qualified.  Its text depends on the relation and the
+ * set of columns only, is made once, and can be prepared by its receiver.
+ *
+ * Values are text from the types' output functions, exact and independent of
+ * the session's settings: see deparse_enter.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/bytea.h"
+#include "utils/float.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/pg_locale.h"
+#include "utils/typcache.h"
+
+#include "deparse.h"
+
+/* Texts kept for different sets of updated columns of one relation. */
+#define UPDATE_TEXTS_KEPT 64
+
+/* ---------- settings */
+
+static int
+attributes_need(Oid composite)
+{
+	TupleDesc	desc = lookup_rowtype_tupdesc(composite, -1);
+	int			needs = 0;
+	int			i;
+
+	for (i = 0; i < desc->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!att->attisdropped)
+			needs |= deparse_type_needs(att->atttypid);
+	}
+	ReleaseTupleDesc(desc);
+	return needs;
+}
+
+int
+deparse_type_needs(Oid type)
+{
+	Oid			element;
+
+	type = getBaseType(type);
+	element = get_element_type(type);
+	if (OidIsValid(element))
+		return deparse_type_needs(element);
+	switch (type)
+	{
+		case CASHOID:
+			return LS_NEEDS_LC_MONETARY;
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGTYPEOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+			return LS_NEEDS_SEARCH_PATH;
+	}
+	switch (get_typtype(type))
+	{
+		case TYPTYPE_COMPOSITE:
+			return attributes_need(type);
+		case TYPTYPE_RANGE:
+			return deparse_type_needs(get_range_subtype(type));
+		case TYPTYPE_MULTIRANGE:
+			return deparse_type_needs(get_multirange_range(type));
+		default:
+			return 0;
+	}
+}
+
+static void
+set_for_text(const char *name, const char *value)
+{
+	(void) set_config_option(name, value, PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+}
+
+/*
+ * The four settings that matter for common types are plain numbers, which the
+ * output functions read directly: they are changed behind the GUC machinery's
+ * back, as nothing but output functions runs until they are put back, and
+ * because a row must not cost a GUC nest level.
+ */
+void
+deparse_enter(const LsRelation *r, LsTextSettings *saved)
+{
+	saved->guc_nest_level = 0;
+	if (r->needs != 0)
+	{
+		saved->guc_nest_level = NewGUCNestLevel();
+		if ((r->needs & LS_NEEDS_LC_MONETARY) && strcmp(locale_monetary, "C") != 0)
+			set_for_text("lc_monetary", "C");
+		if (r->needs & LS_NEEDS_SEARCH_PATH)
+			set_for_text("search_path", "pg_catalog");
+	}
+
+	/* nothing below can fail: leave will be called */
+	saved->changed = extra_float_digits < 1 || DateStyle != USE_ISO_DATES ||
+		IntervalStyle != INTSTYLE_POSTGRES || bytea_output != BYTEA_OUTPUT_HEX;
+	if (saved->changed)
+	{
+		saved->float_digits = extra_float_digits;
+		saved->date_style = DateStyle;
+		saved->interval_style = IntervalStyle;
+		saved->bytea_style = bytea_output;
+		extra_float_digits = 1;
+		DateStyle = USE_ISO_DATES;
+		IntervalStyle = INTSTYLE_POSTGRES;
+		bytea_output = BYTEA_OUTPUT_HEX;
+	}
+}
+
+void
+deparse_leave(const LsTextSettings *saved)
+{
+	if (saved->changed)
+	{
+		extra_float_digits = saved->float_digits;
+		DateStyle = saved->date_style;
+		IntervalStyle = saved->interval_style;
+		bytea_output = saved->bytea_style;
+	}
+	if (saved->guc_nest_level > 0)
+		AtEOXact_GUC(true, saved->guc_nest_level);
+}
+
+/* ---------- texts */
+
+static bool
+settable(const LsColumn *column)
+{
+	return column->live && !column->generated;
+}
+
+static void
+append_settable_names(const LsRelation *r, StringInfo text)
+{
+	const char *separator = "";
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!settable(&r->columns[i]))
+			continue;
+		appendStringInfo(text, "%s%s", separator, r->columns[i].name);
+		separator = ", ";
+	}
+}
+
+static void
+start_text(LsRelation *r, StringInfo text)
+{
+	MemoryContext old = MemoryContextSwitchTo(r->context);
+
+	initStringInfo(text);
+	MemoryContextSwitchTo(old);
+}
+
+const char *
+deparse_insert(LsRelation *r)
+{
+	StringInfoData text;
+	int			i;
+
+	if (r->insert_text != NULL)
+		return r->insert_text;
+	start_text(r, &text);
+	appendStringInfo(&text, "INSERT INTO %s ", r->name);
+	if (r->nsettable == 0)
+		appendStringInfoString(&text, "DEFAULT VALUES");
+	else
+	{
+		appendStringInfoChar(&text, '(');
+		append_settable_names(r, &text);
+		appendStringInfoString(&text, ") OVERRIDING SYSTEM VALUE VALUES (");
+		for (i = 1; i <= r->nsettable; i++)
+			appendStringInfo(&text, i == 1 ? "$%d" : ", $%d", i);
+		appendStringInfoChar(&text, ')');
+	}
+	return r->insert_text = text.data;
+}
+
+const char *
+deparse_copy(LsRelation *r)
+{
+	StringInfoData text;
+
+	if (r->copy_text != NULL)
+		return r->copy_text;
+	start_text(r, &text);
+	appendStringInfo(&text, "COPY %s (", r->name);
+	append_settable_names(r, &text);
+	appendStringInfoString(&text, ") FROM STDIN");
+	return r->copy_text = text.data;
+}
+
+/* One row whose image is given; equal columns would not be enough (1.0, 1.00). */
+static void
+append_where_image(const LsRelation *r, int param, StringInfo text)
+{
+	const char *separator = "";
+	int			i;
+
+	appendStringInfo(text, " WHERE ctid OPERATOR(pg_catalog.=) (SELECT x.ctid FROM ONLY %s x"
+					 " WHERE x.* OPERATOR(pg_catalog.*=) ROW(", r->name);
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!r->columns[i].live)
+			continue;
+		appendStringInfo(text, "%s$%d::%s", separator, param++, r->columns[i].type);
+		separator = ", ";
+	}
+	appendStringInfo(text, ")::%s LIMIT 1)", r->name);
+}
+
+static void
+append_where_identity(const LsRelation *r, int param, StringInfo text)
+{
+	int			i;
+
+	if (r->nidentity == 0)
+	{
+		append_where_image(r, param, text);
+		return;
+	}
+	for (i = 0; i < r->nidentity; i++)
+	{
+		const LsColumn *column = &r->columns[r->identity[i].attnum - 1];
+
+		appendStringInfo(text, "%s%s %s $%d::%s", i == 0 ? " WHERE " : " AND ",
+						 column->name, r->identity[i].equals, param++, column->type);
+	}
+}
+
+const char *
+deparse_delete(LsRelation *r)
+{
+	StringInfoData text;
+
+	if (r->delete_text != NULL)
+		return r->delete_text;
+	start_text(r, &text);
+	appendStringInfo(&text, "DELETE FROM ONLY %s", r->name);
+	append_where_identity(r, 1, &text);
+	return r->delete_text = text.data;
+}
+
+/* A table of generated columns only: something has to be set. */
+static void
+append_set_default(const LsRelation *r, StringInfo text)
+{
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (r->columns[i].live)
+		{
+			appendStringInfo(text, "%s = DEFAULT", r->columns[i].name);
+			return;
+		}
+	}
+	elog(ERROR, "updated table %s has no column", r->name);
+}
+
+static char *
+make_update_text(LsRelation *r, const LsColumnSet *set)
+{
+	StringInfoData text;
+	int			param = 1;
+	int			i;
+
+	start_text(r, &text);
+	appendStringInfo(&text, "UPDATE ONLY %s SET ", r->name);
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!settable(&r->columns[i]) || !column_set_has(set, i + 1))
+			continue;
+		appendStringInfo(&text, "%s%s = $%d", param == 1 ? "" : ", ",
+						 r->columns[i].name, param);
+		param++;
+	}
+	if (param == 1)
+		append_set_default(r, &text);
+	append_where_identity(r, param, &text);
+	return text.data;
+}
+
+static void
+forget_update_texts(LsRelation *r)
+{
+	while (r->update_texts != NULL)
+	{
+		LsUpdateText *first = r->update_texts;
+
+		r->update_texts = first->next;
+		pfree(first->changed);
+		pfree(first->text);
+		pfree(first);
+	}
+	r->nupdate_texts = 0;
+}
+
+/* The one used last stands first. */
+const char *
+deparse_update(LsRelation *r, const LsColumnSet *set)
+{
+	Size		size = r->nwords * sizeof(uint64);
+	LsUpdateText **link;
+	LsUpdateText *found;
+
+	for (link = &r->update_texts; *link != NULL; link = &(*link)->next)
+	{
+		if (memcmp((*link)->changed, set->words, size) == 0)
+			break;
+	}
+	found = *link;
+	if (found != NULL)
+		*link = found->next;
+	else
+	{
+		if (r->nupdate_texts >= UPDATE_TEXTS_KEPT)
+			forget_update_texts(r);
+		found = MemoryContextAlloc(r->context, sizeof(LsUpdateText));
+		found->changed = MemoryContextAlloc(r->context, size);
+		memcpy(found->changed, set->words, size);
+		found->text = make_update_text(r, set);
+		r->nupdate_texts++;
+	}
+	found->next = r->update_texts;
+	r->update_texts = found;
+	return found->text;
+}
+
+/* ---------- values */
+
+void
+deparse_text_param(const char *text, size_t len, StringInfo out)
+{
+	size_t		size = ls_put_param(NULL, 0, text, len);
+
+	enlargeStringInfo(out, (int) Min(size, MaxAllocSize));
+	ls_put_param((uint8_t *) out->data + out->len, size, text, len);
+	out->len += (int) size;
+}
+
+static void
+append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *nulls,
+			 StringInfo out)
+{
+	char	   *text = nulls[attnum - 1] ? NULL :
+	OutputFunctionCall(&r->columns[attnum - 1].output, values[attnum - 1]);
+
+	deparse_text_param(text, text == NULL ? 0 : strlen(text), out);
+}
+
+uint32
+deparse_settable(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
+{
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (settable(&r->columns[i]))
+			append_value(r, i + 1, values, nulls, out);
+	}
+	return r->nsettable;
+}
+
+uint32
+deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datum *values,
+				 const bool *nulls, StringInfo out)
+{
+	uint32		n = 0;
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!settable(&r->columns[i]) || !column_set_has(set, i + 1))
+			continue;
+		append_value(r, i + 1, values, nulls, out);
+		n++;
+	}
+	return n;
+}
+
+uint32
+deparse_identity(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
+{
+	uint32		n = 0;
+	int			i;
+
+	for (i = 0; i < r->nidentity; i++)
+		append_value(r, r->identity[i].attnum, values, nulls, out);
+	if (r->nidentity > 0)
+		return r->nidentity;
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!r->columns[i].live)
+			continue;
+		append_value(r, i + 1, values, nulls, out);
+		n++;
+	}
+	return n;
+}
+
+/* COPY's special characters; the encoding is a server's, so bytes will do. */
+static void
+append_copy_value(const LsSlice *value, StringInfo out)
+{
+	size_t		i;
+
+	enlargeStringInfo(out, (int) Min(2 * value->len, MaxAllocSize));
+	for (i = 0; i < value->len; i++)
+	{
+		char		c = (char) value->data[i];
+
+		switch (c)
+		{
+			case '\\':
+				break;
+			case '\n':
+				c = 'n';
+				break;
+			case '\r':
+				c = 'r';
+				break;
+			case '\t':
+				c = 't';
+				break;
+			default:
+				out->data[out->len++] = c;
+				continue;
+		}
+		out->data[out->len++] = '\\';
+		out->data[out->len++] = c;
+	}
+}
+
+void
+deparse_copy_line(const LsSlice *params, StringInfo out)
+{
+	LsSlice		rest = *params;
+	LsSlice		value;
+	bool		first = true;
+
+	while (ls_next_param(&rest, &value))
+	{
+		if (!first)
+			appendStringInfoChar(out, '\t');
+		first = false;
+		if (value.data == NULL)
+			appendStringInfoString(out, "\\N");
+		else
+			append_copy_value(&value, out);
+	}
+	appendStringInfoChar(out, '\n');
+}

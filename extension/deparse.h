@@ -1,0 +1,52 @@
+/*
+ * deparse.h
+ *	  Changed rows -> queries in row form.  Private to capture.c and relation.c.
+ */
+#ifndef LOCKSTEP_DEPARSE_H
+#define LOCKSTEP_DEPARSE_H
+
+#include "relation.h"
+
+/*
+ * Between enter and leave the text of values depends on no setting of the
+ * session.  leave also after an error.
+ */
+typedef struct LsTextSettings
+{
+	bool		changed;
+	int			float_digits;
+	int			date_style;
+	int			interval_style;
+	int			bytea_style;
+	int			guc_nest_level; /* 0: none opened */
+} LsTextSettings;
+
+extern int	deparse_type_needs(Oid type);	/* LS_NEEDS_... */
+extern void deparse_enter(const LsRelation *r, LsTextSettings *saved);
+extern void deparse_leave(const LsTextSettings *saved);
+
+/* Texts of queries; they live as long as the relation's entry. */
+extern const char *deparse_insert(LsRelation *r);
+extern const char *deparse_copy(LsRelation *r);
+extern const char *deparse_delete(LsRelation *r);
+extern const char *deparse_update(LsRelation *r, const LsColumnSet *set);
+
+/*
+ * Append values as parameters, packed as in the protocol: of the columns that
+ * an INSERT names, of those in the set, of the identity (the row's image when
+ * there is none).  Each returns the number of parameters.
+ */
+extern uint32 deparse_settable(LsRelation *r, const Datum *values, const bool *nulls,
+							   StringInfo out);
+extern uint32 deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datum *values,
+							   const bool *nulls, StringInfo out);
+extern uint32 deparse_identity(LsRelation *r, const Datum *values, const bool *nulls,
+							   StringInfo out);
+
+/* Append a text of our own as a parameter. */
+extern void deparse_text_param(const char *text, size_t len, StringInfo out);
+
+/* One row, given as packed parameters, as a line of COPY's text format. */
+extern void deparse_copy_line(const LsSlice *params, StringInfo out);
+
+#endif							/* LOCKSTEP_DEPARSE_H */

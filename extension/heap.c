@@ -1,0 +1,176 @@
+/*
+ * heap.c
+ *	  Interposition on the heap table access method: which rows changed.
+ *
+ * Every change to a user table, whatever caused it, goes through the heap's
+ * TableAmRoutine; changes to catalogs by the server itself, toast tables,
+ * VACUUM FULL and CLUSTER don't.  heap_interpose() replaces the functions in
+ * that one table, in the postmaster, once: the address of the table stays, so
+ * nothing in relcache or catalogs knows of it.
+ *
+ * Each wrapper calls the heap's function first and captures when it succeeded.
+ * A speculative insert is captured when it is completed.  Called in a session
+ * that doesn't originate changes, or for a relation that isn't replicated, it
+ * costs one check.
+ *
+ * Catalogs meet a wrapper only when a superuser names them in a DML command.
+ * What that means on another node can't be told, so it is refused.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "utils/rel.h"
+
+#include "compat.h"
+#include "lockstep.h"
+
+static TableAmRoutine heap_original;
+
+static void
+refuse_catalog(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change system catalog \"%s\" directly on a node",
+					RelationGetRelationName(rel)),
+			 errdetail("The other nodes would not have the change."),
+			 errhint("Use the DDL command for it, or set lockstep.replicate to off and change every node.")));
+}
+
+/* Before a change: is it to be captured? */
+static inline bool
+to_be_captured(Relation rel)
+{
+	if (ls_mode() != LS_MODE_ORIGIN)
+		return false;
+	if (relation_is_replicated(rel))
+		return likely(!shippable_is_running(RelationGetRelid(rel)));
+	if (unlikely(RelationGetRelid(rel) < FirstNormalObjectId))
+		refuse_catalog(rel);
+	return false;
+}
+
+static void
+wrap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
+				  int options, BulkInsertState bistate)
+{
+	bool		captured = to_be_captured(rel);
+
+	heap_original.tuple_insert(rel, slot, cid, options, bistate);
+	if (captured)
+		capture_insert(rel, slot);
+}
+
+static void
+wrap_tuple_complete_speculative(Relation rel, TupleTableSlot *slot,
+								uint32 token, bool succeeded)
+{
+	bool		captured = to_be_captured(rel);
+
+	heap_original.tuple_complete_speculative(rel, slot, token, succeeded);
+	if (captured && succeeded)
+		capture_insert(rel, slot);
+}
+
+static void
+wrap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
+				  CommandId cid, int options, BulkInsertState bistate)
+{
+	bool		captured = to_be_captured(rel);
+	int			i;
+
+	heap_original.multi_insert(rel, slots, nslots, cid, options, bistate);
+	if (!captured)
+		return;
+	for (i = 0; i < nslots; i++)
+		capture_insert(rel, slots[i]);
+}
+
+static TM_Result
+wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
+				  Snapshot snapshot, Snapshot crosscheck, bool wait,
+				  TM_FailureData *tmfd, bool changing_part)
+{
+	bool		captured = to_be_captured(rel);
+	ItemPointerData old = *tid;
+	TM_Result	result;
+
+	result = heap_original.tuple_delete(rel, tid, cid, snapshot, crosscheck,
+										wait, tmfd, changing_part);
+	if (captured && result == TM_Ok)
+		capture_delete(rel, &old);
+	return result;
+}
+
+static TM_Result
+wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+				  CommandId cid, Snapshot snapshot, Snapshot crosscheck,
+				  bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
+				  LsUpdateIndexes *update_indexes)
+{
+	bool		captured = to_be_captured(rel);
+	ItemPointerData old = *otid;	/* may be the slot's, which changes */
+	TM_Result	result;
+
+	result = heap_original.tuple_update(rel, otid, slot, cid, snapshot, crosscheck,
+										wait, tmfd, lockmode, update_indexes);
+	if (captured && result == TM_Ok)
+		capture_update(rel, &old, slot);
+	return result;
+}
+
+static TM_Result
+wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
+				TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
+				LockWaitPolicy wait_policy, uint8 flags, TM_FailureData *tmfd)
+{
+	TM_Result	result;
+
+	result = heap_original.tuple_lock(rel, tid, snapshot, slot, cid, mode,
+									  wait_policy, flags, tmfd);
+	if (result == TM_Ok && ls_mode() == LS_MODE_ORIGIN && relation_is_replicated(rel))
+		capture_row_locked(rel);
+	return result;
+}
+
+static void
+check_routine(const TableAmRoutine *routine)
+{
+	if (routine == NULL || !IsA(routine, TableAmRoutine) ||
+		routine->tuple_insert == NULL ||
+		routine->tuple_insert_speculative == NULL ||
+		routine->tuple_complete_speculative == NULL ||
+		routine->multi_insert == NULL ||
+		routine->tuple_delete == NULL ||
+		routine->tuple_update == NULL ||
+		routine->tuple_lock == NULL)
+		ereport(FATAL,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the server's heap table access method does not look as lockstep expects"),
+				 errdetail("lockstep was built for PostgreSQL %s.", PG_VERSION)));
+}
+
+void
+heap_interpose(void)
+{
+	TableAmRoutine *routine = unconstify(TableAmRoutine *, GetHeapamTableAmRoutine());
+
+	check_routine(routine);
+	heap_original = *routine;
+
+	ls_patch_pointer(&routine->tuple_insert, wrap_tuple_insert,
+					 "the heap's tuple_insert");
+	ls_patch_pointer(&routine->tuple_complete_speculative, wrap_tuple_complete_speculative,
+					 "the heap's tuple_complete_speculative");
+	ls_patch_pointer(&routine->multi_insert, wrap_multi_insert,
+					 "the heap's multi_insert");
+	ls_patch_pointer(&routine->tuple_delete, wrap_tuple_delete,
+					 "the heap's tuple_delete");
+	ls_patch_pointer(&routine->tuple_update, wrap_tuple_update,
+					 "the heap's tuple_update");
+	ls_patch_pointer(&routine->tuple_lock, wrap_tuple_lock,
+					 "the heap's tuple_lock");
+}

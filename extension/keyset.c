@@ -1,0 +1,448 @@
+/*
+ * keyset.c
+ *	  Changed rows -> 64-bit keys.
+ *
+ * For every changed row:
+ *	 - each unique index that the row is in: exclusive for an insert or delete,
+ *	   and for both values of an update that touches the index;
+ *	 - the identity index of an update that does not touch it: "updated", so
+ *	   that two updates of one row meet, and none meets a foreign key's share;
+ *	 - each exclusion constraint: exclusive, of the columns compared by equality;
+ *	 - each foreign key's parent, if the reference is new: shared;
+ *	 - the image of the row when nothing identifies it: shared when it comes,
+ *	   exclusive when it goes.
+ * For every relation, once in a transaction: IX on it, on its partition
+ * ancestors and on the database, IS on the parents of its foreign keys.  When
+ * a value has no usable hash, or a transaction has changed more than
+ * lockstep.max_row_keys rows of a relation: X on it and its ancestors (a
+ * foreign key of others is known by the root) and S on the parents instead.
+ *
+ * Each key's S is the turn passed when it is made, which is after the row was
+ * changed and before its foreign keys are checked.
+ *
+ * "Once in a transaction" means that it is still in the queue: what a
+ * subtransaction forwarded is forgotten when it aborts.  The epoch changes at
+ * every such point and at the transaction's end; what carries an older epoch
+ * has to be looked at again.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "commands/dbcommands.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+
+#include "keyset.h"
+#include "lockstep.h"
+
+typedef struct ForwardedKey
+{
+	uint64		hash;
+	LsKeyMode	mode;
+	int			nest_level;
+} ForwardedKey;
+
+/* Table keys in the queue.  In TopMemoryContext, kept for the next transaction. */
+static ForwardedKey *forwarded = NULL;
+static int	nforwarded = 0;
+static int	forwarded_size = 0;
+
+static uint64 epoch = 1;
+static uint64 transaction = 1;
+static uint64 batches = 0;
+
+/* For index expressions and predicates. */
+static EState *estate = NULL;
+static uint64 estate_epoch = 0;
+static uint64 estate_transaction = 0;
+
+/* ---------- table keys */
+
+LsKey
+keyset_table_key(const char *schema, const char *table, LsKeyMode mode)
+{
+	LsKey		key;
+
+	key.hash = keyhash_seed('T', schema, table, "");
+	key.seen = turn_applied();
+	key.mode = mode;
+	key.name = slice_of_text(quote_qualified_identifier(schema, table));
+	return key;
+}
+
+LsKey
+keyset_database_key(LsKeyMode mode)
+{
+	LsKey		key;
+
+	key.hash = keyhash_seed('D', "", "", "");
+	key.seen = turn_applied();
+	key.mode = mode;
+	key.name = slice_of_text(psprintf("database %s",
+									  quote_identifier(get_database_name(MyDatabaseId))));
+	return key;
+}
+
+/* The same, made once. */
+static const LsTable *
+database_table(void)
+{
+	static LsTable table = {0, NULL};
+
+	if (table.name == NULL)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+		LsKey		key = keyset_database_key(LS_TABLE_IX);
+
+		table.hash = key.hash;
+		table.name = unconstify(char *, (const char *) key.name.data);
+		MemoryContextSwitchTo(old);
+	}
+	return &table;
+}
+
+static void
+append_key(LsKeyBuffer *keys, uint64 hash, LsKeyMode mode, const char *name)
+{
+	LsKey		key = {hash, turn_applied(), mode, slice_of_text(name)};
+	size_t		size = ls_put_key(NULL, 0, &key);
+
+	enlargeStringInfo(&keys->packed, (int) size);
+	ls_put_key((uint8_t *) keys->packed.data + keys->packed.len, size, &key);
+	keys->packed.len += (int) size;
+	keys->nkeys++;
+}
+
+static bool
+is_forwarded(uint64 hash, LsKeyMode mode)
+{
+	int			i;
+
+	for (i = 0; i < nforwarded; i++)
+	{
+		if (forwarded[i].hash == hash && forwarded[i].mode == mode)
+			return true;
+	}
+	return false;
+}
+
+static void
+add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
+{
+	ForwardedKey *added;
+
+	if (is_forwarded(table->hash, mode))
+		return;
+	if (nforwarded == forwarded_size)
+	{
+		int			size = Max(64, 2 * forwarded_size);
+
+		forwarded = forwarded == NULL ?
+			MemoryContextAlloc(TopMemoryContext, size * sizeof(ForwardedKey)) :
+			repalloc(forwarded, size * sizeof(ForwardedKey));
+		forwarded_size = size;
+	}
+	append_key(keys, table->hash, mode, table->name);
+	added = &forwarded[nforwarded++];
+	added->hash = table->hash;
+	added->mode = mode;
+	added->nest_level = GetCurrentTransactionNestLevel();
+}
+
+static void
+add_table_keys(LsKeyBuffer *keys, LsRelation *r)
+{
+	int			i;
+
+	if (r->tables_epoch == epoch)
+		return;
+	add_table_key(keys, database_table(), LS_TABLE_IX);
+	for (i = 0; i < r->ntables; i++)
+		add_table_key(keys, &r->tables[i], LS_TABLE_IX);
+	for (i = 0; i < r->nforeign_keys; i++)
+	{
+		LsForeignKey *fk = &r->foreign_keys[i];
+
+		add_table_key(keys, &fk->parent, fk->hashable ? LS_TABLE_IS : LS_TABLE_S);
+	}
+	r->tables_epoch = epoch;
+}
+
+/* The tables as a whole, instead of keys for rows. */
+static void
+add_whole_table_keys(LsKeyBuffer *keys, LsRelation *r)
+{
+	int			i;
+
+	if (r->whole_epoch == epoch)
+		return;
+	for (i = 0; i < r->ntables; i++)
+		add_table_key(keys, &r->tables[i], LS_TABLE_X);
+	r->whole_epoch = epoch;
+}
+
+static void
+add_whole_parent_keys(LsKeyBuffer *keys, LsRelation *r)
+{
+	int			i;
+
+	if (r->parents_epoch == epoch)
+		return;
+	for (i = 0; i < r->nforeign_keys; i++)
+		add_table_key(keys, &r->foreign_keys[i].parent, LS_TABLE_S);
+	r->parents_epoch = epoch;
+}
+
+/* Has the transaction changed too many rows of the relation? */
+static bool
+too_many_rows(LsRelation *r)
+{
+	if (r->rows_xact != transaction)
+	{
+		r->rows_xact = transaction;
+		r->rows = 0;
+	}
+	return ++r->rows > (uint64) ls_max_row_keys;
+}
+
+/* ---------- index expressions and predicates */
+
+/*
+ * Executable forms are of no use after the epoch: functions may keep state in
+ * them that belongs to the (sub)transaction.  They are freed here and not when
+ * the epoch changes, as that may be while one of them is being executed.
+ */
+static EState *
+current_estate(void)
+{
+	if (estate_epoch != epoch)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopTransactionContext);
+
+		if (estate != NULL && estate_transaction == transaction)
+			MemoryContextDelete(estate->es_query_cxt);
+		estate = CreateExecutorState();
+		estate_epoch = epoch;
+		estate_transaction = transaction;
+		MemoryContextSwitchTo(old);
+	}
+	return estate;
+}
+
+/* An evaluation context in which the row is the tuple in question. */
+static ExprContext *
+row_context(LsRelation *r, Datum *values, bool *nulls)
+{
+	ExprContext *econtext = GetPerTupleExprContext(current_estate());
+
+	ResetExprContext(econtext);
+	ExecClearTuple(r->slot);
+	memcpy(r->slot->tts_values, values, r->natts * sizeof(Datum));
+	memcpy(r->slot->tts_isnull, nulls, r->natts * sizeof(bool));
+	ExecStoreVirtualTuple(r->slot);
+	econtext->ecxt_scantuple = r->slot;
+	return econtext;
+}
+
+static void
+prepare_expressions(LsIndex *ix)
+{
+	EState	   *state = current_estate();
+
+	if (ix->prepared_epoch == epoch)
+		return;
+	ix->expression_states = ExecPrepareExprList(ix->expressions, state);
+	ix->predicate_state = ExecPrepareQual(ix->predicate, state);
+	ix->prepared_epoch = epoch;
+}
+
+/* Hash of the row's value in the index; false: the row is not in it. */
+static bool
+index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
+{
+	ExprContext *econtext = NULL;
+	ListCell   *state = NULL;
+	int			i;
+
+	if (ix->expressions != NIL || ix->predicate != NIL)
+	{
+		prepare_expressions(ix);
+		econtext = row_context(r, values, nulls);
+		if (!ExecQual(ix->predicate_state, econtext))
+			return false;
+		state = list_head(ix->expression_states);
+	}
+
+	*hash = ix->seed;
+	for (i = 0; i < ix->ncolumns; i++)
+	{
+		LsIndexColumn *column = &ix->columns[i];
+		Datum		value;
+		bool		isnull;
+
+		if (column->attnum != 0)
+		{
+			value = values[column->attnum - 1];
+			isnull = nulls[column->attnum - 1];
+		}
+		else
+		{
+			value = ExecEvalExprSwitchContext(lfirst(state), econtext, &isnull);
+			state = lnext(ix->expression_states, state);
+		}
+		if (isnull && ix->nulls_distinct)
+			return false;
+		if (isnull)
+			*hash = keyhash_bytes("", 1, *hash);
+		else if (column->counts)
+			*hash = keyhash_value(&column->hasher, value, *hash);
+	}
+	return true;
+}
+
+/* ---------- row keys */
+
+static void
+add_index_key(LsKeyBuffer *keys, LsRelation *r, LsIndex *ix, Datum *values, bool *nulls,
+			  LsKeyMode mode)
+{
+	uint64		hash;
+
+	if (index_hash(r, ix, values, nulls, &hash))
+		append_key(keys, hash, mode, ix->name);
+}
+
+static void
+add_index_keys(LsKeyBuffer *keys, const LsRowChange *change)
+{
+	LsRelation *r = change->relation;
+	int			i;
+
+	for (i = 0; i < r->nindexes; i++)
+	{
+		LsIndex    *ix = &r->indexes[i];
+
+		if (change->changed != NULL &&
+			!column_sets_overlap(&ix->depends_on, change->changed))
+		{
+			if (ix == r->identity_index)
+				add_index_key(keys, r, ix, change->old_values, change->old_nulls,
+							  LS_ROW_UPDATE);
+			continue;
+		}
+		if (change->old_values != NULL)
+			add_index_key(keys, r, ix, change->old_values, change->old_nulls,
+						  LS_ROW_EXCLUSIVE);
+		if (change->new_values != NULL)
+			add_index_key(keys, r, ix, change->new_values, change->new_nulls,
+						  LS_ROW_EXCLUSIVE);
+	}
+}
+
+static void
+add_image_keys(LsKeyBuffer *keys, const LsRowChange *change)
+{
+	LsRelation *r = change->relation;
+
+	if (change->old_image.data != NULL)
+		append_key(keys, keyhash_bytes(change->old_image.data, change->old_image.len, r->image_seed),
+				   LS_ROW_EXCLUSIVE, r->image_name);
+	if (change->new_image.data != NULL)
+		append_key(keys, keyhash_bytes(change->new_image.data, change->new_image.len, r->image_seed),
+				   LS_ROW_SHARE, r->image_name);
+}
+
+static void
+add_parent_key(LsKeyBuffer *keys, LsForeignKey *fk, const LsRowChange *change)
+{
+	uint64		hash = fk->seed;
+	int			i;
+
+	if (change->changed != NULL && !column_sets_overlap(&fk->columns, change->changed))
+		return;
+	for (i = 0; i < fk->ncolumns; i++)
+	{
+		if (change->new_nulls[fk->attnums[i] - 1])
+			return;
+		hash = keyhash_value(&fk->hashers[i], change->new_values[fk->attnums[i] - 1], hash);
+	}
+	if (fk->last_batch == keys->batch && fk->last_hash == hash)
+		return;
+	append_key(keys, hash, LS_ROW_SHARE, fk->name);
+	fk->last_batch = keys->batch;
+	fk->last_hash = hash;
+}
+
+static void
+add_parent_keys(LsKeyBuffer *keys, const LsRowChange *change)
+{
+	LsRelation *r = change->relation;
+	int			i;
+
+	if (change->new_values == NULL)
+		return;
+	for (i = 0; i < r->nforeign_keys; i++)
+	{
+		if (r->foreign_keys[i].hashable)
+			add_parent_key(keys, &r->foreign_keys[i], change);
+	}
+}
+
+void
+keyset_begin(LsKeyBuffer *keys)
+{
+	resetStringInfo(&keys->packed);
+	keys->nkeys = 0;
+	keys->batch = ++batches;
+}
+
+void
+keyset_add(LsKeyBuffer *keys, const LsRowChange *change)
+{
+	LsRelation *r = change->relation;
+
+	add_table_keys(keys, r);
+	if (too_many_rows(r))
+	{
+		add_whole_table_keys(keys, r);
+		add_whole_parent_keys(keys, r);
+		return;
+	}
+	if (r->hashable)
+	{
+		add_index_keys(keys, change);
+		if (r->nidentity == 0)
+			add_image_keys(keys, change);
+	}
+	else
+		add_whole_table_keys(keys, r);
+	add_parent_keys(keys, change);
+}
+
+/* ---------- ends */
+
+void
+keyset_at_xact_end(void)
+{
+	nforwarded = 0;
+	epoch++;
+	transaction++;
+}
+
+void
+keyset_at_subxact_abort(int nest_level)
+{
+	int			kept = 0;
+	int			i;
+
+	for (i = 0; i < nforwarded; i++)
+	{
+		if (forwarded[i].nest_level < nest_level)
+			forwarded[kept++] = forwarded[i];
+	}
+	nforwarded = kept;
+	epoch++;
+}

@@ -1,0 +1,37 @@
+/*
+ * keyset.h
+ *	  Changed rows -> keys.  Private to capture.c.
+ */
+#ifndef LOCKSTEP_KEYSET_H
+#define LOCKSTEP_KEYSET_H
+
+#include "relation.h"
+
+typedef struct LsKeyBuffer
+{
+	StringInfoData packed;
+	uint32		nkeys;
+	uint64		batch;			/* see keyset_begin */
+} LsKeyBuffer;
+
+/* One row before and after: NULL where there is none. */
+typedef struct LsRowChange
+{
+	LsRelation *relation;
+	Datum	   *old_values;
+	bool	   *old_nulls;
+	Datum	   *new_values;
+	bool	   *new_nulls;
+	const LsColumnSet *changed; /* of an update */
+	/* packed images, needed when the relation has no identity */
+	LsSlice		old_image;
+	LsSlice		new_image;
+} LsRowChange;
+
+/* Start a query's keys. */
+extern void keyset_begin(LsKeyBuffer *keys);
+
+/* Append the keys of one change; S is the turn passed now. */
+extern void keyset_add(LsKeyBuffer *keys, const LsRowChange *change);
+
+#endif							/* LOCKSTEP_KEYSET_H */

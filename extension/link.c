@@ -1,0 +1,432 @@
+/*
+ * link.c
+ *	  This backend's connection to the replicator.
+ *
+ * Moves bytes and messages; knows nothing of transactions.  The socket is
+ * non-blocking and belongs to the session: it survives aborted transactions,
+ * and whoever waits in here may be interrupted at any point, because what has
+ * been received or not yet been sent stays in two buffers.  When the
+ * connection is lost, its end is remembered in words (what the replicator said
+ * at last, or the system's error) for whoever has to tell the client.
+ *
+ *		CLOSED --link_open--> OPEN --(EOF, error, 'E', violation)--> CLOSED
+ *
+ * link_handshake.c makes the connection; xact.c alone uses it.  No caller may
+ * hold an LWLock or spinlock.
+ */
+#include "postgres.h"
+
+#include <sys/socket.h>
+#include <unistd.h>
+
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "utils/memutils.h"
+
+#include "link_private.h"
+
+/* A message of the replicator is never larger than this. */
+#define LINK_MAX_PAYLOAD (1024 * 1024)
+#define LINK_READ_CHUNK 8192
+
+LinkState	ls_link = {.sock = PGINVALID_SOCKET};
+
+/* ---------- life of the socket */
+
+static void
+close_at_exit(int code, Datum arg)
+{
+	commit_confirm_at_exit();
+	link_close();
+}
+
+/* Buffers and the exit callback: once per backend. */
+static void
+link_first_use(void)
+{
+	MemoryContext context;
+
+	if (ls_link.context != NULL)
+		return;
+	ls_link.context = AllocSetContextCreate(TopMemoryContext, "lockstep link",
+											ALLOCSET_DEFAULT_SIZES);
+	context = MemoryContextSwitchTo(ls_link.context);
+	initStringInfo(&ls_link.in);
+	initStringInfo(&ls_link.out);
+	MemoryContextSwitchTo(context);
+	on_proc_exit(close_at_exit, (Datum) 0);
+}
+
+/* Take a connecting socket into our care. */
+void
+link_adopt(pgsocket sock)
+{
+	link_first_use();
+	Assert(ls_link.sock == PGINVALID_SOCKET);
+	ls_link.sock = sock;
+	resetStringInfo(&ls_link.in);
+	resetStringInfo(&ls_link.out);
+	ls_link.consumed = 0;
+	ls_link.ended = false;
+	ls_link.set = CreateWaitEventSet(ls_link.context, 3);
+	ls_link.events = WL_SOCKET_WRITEABLE;
+	ls_link.position = AddWaitEventToSet(ls_link.set, ls_link.events, sock, NULL, NULL);
+	AddWaitEventToSet(ls_link.set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);
+	AddWaitEventToSet(ls_link.set, WL_EXIT_ON_PM_DEATH, PGINVALID_SOCKET, NULL, NULL);
+}
+
+void
+link_close(void)
+{
+	if (ls_link.set != NULL)
+		FreeWaitEventSet(ls_link.set);
+	ls_link.set = NULL;
+	if (ls_link.sock != PGINVALID_SOCKET)
+	{
+		closesocket(ls_link.sock);
+		ReleaseExternalFD();
+	}
+	ls_link.sock = PGINVALID_SOCKET;
+	ls_link.ready = false;
+}
+
+bool
+link_is_open(void)
+{
+	return ls_link.ready;
+}
+
+/* ---------- why it was lost */
+
+/* Text of another server: in this database's encoding, one hopes. */
+static void
+copy_text(char *to, size_t size, LsSlice from)
+{
+	size_t		len = Min(from.len, size - 1);
+
+	if (len > 0)
+		memcpy(to, from.data, len);
+	to[len] = '\0';
+	if (!pg_verifymbstr(to, len, true))
+	{
+		for (size_t i = 0; i < len; i++)
+			if (IS_HIGHBIT_SET(to[i]) || to[i] == '\0')
+				to[i] = '?';
+	}
+}
+
+/* Close, remembering why in our own words. */
+LinkResult
+link_lost(const char *fmt,...)
+{
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(ls_link.why.detail, sizeof(ls_link.why.detail), fmt, args);
+	va_end(args);
+	strcpy(ls_link.why.sqlstate, "57P03");
+	strcpy(ls_link.why.message, "the replicator is not reachable");
+	strcpy(ls_link.why.hint,
+		   "Reads go on. Writes go on as soon as the replicator does: see lockstep.replicator and the replicator's log.");
+	link_close();
+	return LINK_LOST;
+}
+
+/* Close, remembering what the replicator's 'E' said. */
+static LinkResult
+link_refused(LsSlice payload)
+{
+	LsErrorFields error;
+	const char *wrong = ls_get_error(payload, &error);
+
+	if (wrong != NULL)
+		return link_lost("It sent a malformed error message: %s.", wrong);
+	copy_text(ls_link.why.sqlstate, sizeof(ls_link.why.sqlstate), error.sqlstate);
+	copy_text(ls_link.why.message, sizeof(ls_link.why.message), error.message);
+	copy_text(ls_link.why.detail, sizeof(ls_link.why.detail), error.detail);
+	copy_text(ls_link.why.hint, sizeof(ls_link.why.hint), error.hint);
+	link_close();
+	return LINK_LOST;
+}
+
+const char *
+link_lost_message(void)
+{
+	return ls_link.why.detail[0] ? ls_link.why.detail : ls_link.why.message;
+}
+
+void
+link_report_lost(void)
+{
+	const LinkWhy *why = &ls_link.why;
+
+	ereport(ERROR,
+			(errcode(MAKE_SQLSTATE(why->sqlstate[0], why->sqlstate[1], why->sqlstate[2],
+								   why->sqlstate[3], why->sqlstate[4])),
+			 errmsg_internal("%s", why->message),
+			 why->detail[0] ? errdetail_internal("%s", why->detail) : 0,
+			 why->hint[0] ? errhint("%s", why->hint) : 0));
+}
+
+void
+link_protocol_violation(const char *what)
+{
+	ereport(LOG,
+			(errcode(ERRCODE_PROTOCOL_VIOLATION),
+			 errmsg("the replicator broke the protocol: %s", what)));
+	link_lost("It broke the protocol: %s.", what);
+}
+
+/* ---------- what has arrived */
+
+/* Make room: forget what has been handed out. */
+static void
+in_compact(void)
+{
+	StringInfo	in = &ls_link.in;
+
+	if (ls_link.consumed == 0)
+		return;
+	memmove(in->data, in->data + ls_link.consumed, in->len - ls_link.consumed);
+	in->len -= ls_link.consumed;
+	ls_link.consumed = 0;
+}
+
+/*
+ * Take in what there is.  False: nothing new now.  At the end of the stream
+ * sets "ended"; what came before it is still to be looked at.
+ */
+static bool
+read_some(void)
+{
+	StringInfo	in = &ls_link.in;
+	ssize_t		n;
+
+	in_compact();
+	if (ls_link.ended || in->len > LINK_MAX_PAYLOAD + LINK_READ_CHUNK)
+		return false;
+	enlargeStringInfo(in, LINK_READ_CHUNK);
+	n = recv(ls_link.sock, in->data + in->len, LINK_READ_CHUNK, 0);
+	if (n > 0)
+	{
+		in->len += n;
+		return true;
+	}
+	if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
+		return false;
+	ls_link.ended = true;
+	ls_link.end_errno = n == 0 ? 0 : errno;
+	return false;
+}
+
+static LinkResult next_message(LsMsgType *type, LsSlice *payload);
+
+/*
+ * Sending failed: the replicator has closed the connection.  What it said
+ * before that explains more than errno does.
+ */
+static void
+lost_while_sending(void)
+{
+	int			saved_errno = errno;
+	LsMsgType	type;
+	LsSlice		payload;
+	LinkResult	result = LINK_MESSAGE;
+
+	while (read_some())
+		;
+	while (result == LINK_MESSAGE)
+		result = next_message(&type, &payload);
+	if (result == LINK_LOST)
+		return;
+	errno = saved_errno;
+	link_lost("Sending to it failed: %m.");
+}
+
+/* ---------- sending */
+
+/* Push out what is buffered, as far as there is room.  False: lost. */
+static bool
+flush_some(void)
+{
+	size_t		sent = 0;
+	StringInfo	out = &ls_link.out;
+
+	while (sent < out->len)
+	{
+		ssize_t		n = send(ls_link.sock, out->data + sent, out->len - sent, MSG_NOSIGNAL);
+
+		if (n > 0)
+			sent += n;
+		else if (n < 0 && errno == EINTR)
+			continue;
+		else if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			break;
+		else
+		{
+			lost_while_sending();
+			return false;
+		}
+	}
+	memmove(out->data, out->data + sent, out->len - sent);
+	out->len -= sent;
+	return true;
+}
+
+/* Send without copying what fits into the socket right away; keep the rest. */
+static bool
+send_or_keep(const char *data, size_t len)
+{
+	if (ls_link.out.len == 0)
+	{
+		ssize_t		n = send(ls_link.sock, data, len, MSG_NOSIGNAL);
+
+		if (n > 0)
+		{
+			data += n;
+			len -= n;
+		}
+		else if (n < 0 && errno != EINTR && errno != EAGAIN && errno != EWOULDBLOCK)
+		{
+			lost_while_sending();
+			return false;
+		}
+	}
+	if (len > 0)
+		appendBinaryStringInfo(&ls_link.out, data, len);
+	return true;
+}
+
+bool
+link_send_later(const void *data, size_t len)
+{
+	return ls_link.sock != PGINVALID_SOCKET && send_or_keep(data, len);
+}
+
+bool
+link_drain(void)
+{
+	while (ls_link.out.len > 0)
+	{
+		/*
+		 * The replicator reads slowly.  It may also have said why it won't
+		 * read on: take in what it sends meanwhile.
+		 */
+		link_wait(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1, PG_WAIT_EXTENSION);
+		if (!flush_some())
+			return false;
+		CHECK_FOR_INTERRUPTS();
+	}
+	return true;
+}
+
+void
+link_send_or_close(const void *data, size_t len)
+{
+	if (link_send_later(data, len) && ls_link.out.len > 0)
+		link_lost("It does not read.");
+}
+
+/* ---------- receiving */
+
+/* First whole message of what has arrived. */
+static LinkResult
+next_message(LsMsgType *type, LsSlice *payload)
+{
+	const uint8_t *at = (const uint8_t *) ls_link.in.data + ls_link.consumed;
+
+	switch (ls_frame(at, ls_link.in.len - ls_link.consumed, LINK_MAX_PAYLOAD, type, payload))
+	{
+		case LS_FRAME_MORE:
+			if (!ls_link.ended)
+				return LINK_NOTHING;
+			if (ls_link.end_errno == 0)
+				return link_lost("It closed the connection.");
+			errno = ls_link.end_errno;
+			return link_lost("Receiving from it failed: %m.");
+		case LS_FRAME_BAD:
+			link_protocol_violation("unknown or oversized message");
+			return LINK_LOST;
+		case LS_FRAME_OK:
+			break;
+	}
+	ls_link.consumed += LS_HEADER_SIZE + payload->len;
+	if (*type == LS_MSG_ERROR)
+		return link_refused(*payload);
+	return LINK_MESSAGE;
+}
+
+/*
+ * Sleep until one of the events, the latch, or the timeout; reads if the socket
+ * is readable.
+ */
+void
+link_wait(uint32 events, long timeout_ms, uint32 wait_event)
+{
+	WaitEvent	occurred[3];
+	int			n;
+
+	if (events != ls_link.events)
+	{
+		ModifyWaitEvent(ls_link.set, ls_link.position, events, NULL);
+		ls_link.events = events;
+	}
+	n = WaitEventSetWait(ls_link.set, timeout_ms, occurred, lengthof(occurred), wait_event);
+	for (int i = 0; i < n; i++)
+	{
+		if (occurred[i].events & WL_LATCH_SET)
+			ResetLatch(MyLatch);
+		if (occurred[i].events & WL_SOCKET_READABLE)
+			(void) read_some();
+	}
+}
+
+LinkResult
+link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
+{
+	LinkResult	result;
+	uint32		events = WL_SOCKET_READABLE;
+
+	if (ls_link.sock == PGINVALID_SOCKET)
+		return LINK_LOST;
+	result = next_message(type, payload);
+	if (result != LINK_NOTHING)
+		return result;
+	if (ls_link.out.len > 0)
+		events |= WL_SOCKET_WRITEABLE;
+	link_wait(events, timeout_ms, wait_event);
+	if (ls_link.out.len > 0 && !flush_some())
+		return LINK_LOST;
+	return next_message(type, payload);
+}
+
+/*
+ * Is an idle connection still good?  What came in since the last transaction
+ * (a late 'applied', say) is of no interest any more.
+ */
+bool
+link_is_alive(void)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+
+	if (!ls_link.ready)
+		return false;
+	(void) read_some();
+	for (;;)
+	{
+		switch (next_message(&type, &payload))
+		{
+			case LINK_LOST:
+				return false;
+			case LINK_NOTHING:
+				return true;
+			case LINK_MESSAGE:
+				break;
+		}
+	}
+}

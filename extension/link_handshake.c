@@ -1,0 +1,426 @@
+/*
+ * link_handshake.c
+ *	  Connecting to the replicator, and making sure of each other.
+ *
+ *		H hello (names, boot, pid, our nonce)	->
+ *										 <- C challenge (its nonce)
+ *		A proof that we have the secret			->
+ *										 <- W its proof
+ *
+ * Both prove to have the shared secret by an HMAC over both nonces, so neither
+ * can be replayed, and a false replicator learns nothing and gets no query.
+ * lockstep.connect_timeout bounds all of it, name resolution excepted, which
+ * blocks inside libc.
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <poll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "commands/dbcommands.h"
+#include "common/cryptohash.h"
+#include "common/hmac.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/fd.h"
+#include "utils/guc.h"
+#include "utils/timestamp.h"
+
+#include "link_private.h"
+
+#define SECRET_MIN 16
+#define SECRET_MAX 1024
+
+typedef struct Secret
+{
+	uint8_t		bytes[SECRET_MAX + 2];
+	size_t		len;
+} Secret;
+
+static LsSlice
+slice_of(const char *text)
+{
+	LsSlice		s = {(const uint8_t *) text, strlen(text)};
+
+	return s;
+}
+
+/* ---------- the secret */
+
+static void
+secret_unusable(const char *why)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("this node can't use its secret file for the replicator"),
+			 errdetail_internal("%s", why),
+			 errhint("See lockstep.secret_file: it names a file of at least %d bytes, the same as the replicator's secret_file.",
+					 SECRET_MIN)));
+}
+
+/* The path is not told: whoever writes may be anybody. */
+static void
+read_secret(Secret *secret)
+{
+	int			fd;
+	struct stat st;
+	ssize_t		n;
+
+	if (ls_secret_file == NULL || ls_secret_file[0] == '\0')
+		secret_unusable("lockstep.secret_file is not set.");
+	fd = OpenTransientFile(ls_secret_file, O_RDONLY | PG_BINARY);
+	if (fd < 0)
+		secret_unusable(psprintf("It could not be opened: %m."));
+	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
+		secret_unusable("It is not a regular file.");
+	if (st.st_mode & S_IRWXO)
+		secret_unusable("It is accessible by everybody; its permissions should be u=rw (0600) or u=rw,g=r (0640).");
+	n = read(fd, secret->bytes, sizeof(secret->bytes));
+	if (n < 0)
+		secret_unusable(psprintf("It could not be read: %m."));
+	CloseTransientFile(fd);
+	if (n > 0 && secret->bytes[n - 1] == '\n')
+		n--;
+	if (n < SECRET_MIN)
+		secret_unusable("It is too short.");
+	if (n > SECRET_MAX)
+		secret_unusable("It is too long.");
+	secret->len = n;
+}
+
+/* HMAC-SHA-256 over what both sides sign; proof has LS_PROOF_SIZE bytes. */
+static void
+make_proof(const Secret *secret, const char *role, const LsHello *hello,
+		   LsSlice challenge, uint8_t *proof)
+{
+	uint8_t		text[LS_SIGNED_MAX];
+	size_t		len = ls_signed_bytes(text, sizeof(text), role, hello, challenge);
+	pg_hmac_ctx *ctx = pg_hmac_create(PG_SHA256);
+	bool		ok;
+
+	ok = ctx != NULL && len <= sizeof(text) &&
+		pg_hmac_init(ctx, secret->bytes, secret->len) >= 0 &&
+		pg_hmac_update(ctx, text, len) >= 0 &&
+		pg_hmac_final(ctx, proof, LS_PROOF_SIZE) >= 0;
+	pg_hmac_free(ctx);
+	if (!ok)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not compute the proof for the replicator")));
+}
+
+static bool
+proofs_equal(const uint8_t *a, const uint8_t *b)
+{
+	uint8_t		differ = 0;
+
+	for (int i = 0; i < LS_PROOF_SIZE; i++)
+		differ |= a[i] ^ b[i];
+	return differ == 0;
+}
+
+/* ---------- who we are */
+
+static void
+fill_hello(LsHello *hello, uint8_t *nonce)
+{
+	if (!pg_strong_random(nonce, LS_NONCE_SIZE))
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random nonce for the replicator")));
+	hello->version = LS_PROTOCOL_VERSION;
+	hello->node = slice_of(ls_node_name);
+	hello->database = slice_of(get_database_name(MyDatabaseId));
+	hello->cluster = slice_of(cluster_identity());
+	hello->boot = turn_boot_id();
+	hello->pid = MyProcPid;
+	hello->nonce.data = nonce;
+	hello->nonce.len = LS_NONCE_SIZE;
+	hello->application = slice_of(application_name ? application_name : "");
+}
+
+/* ---------- the socket */
+
+static void
+set_tcp_options(pgsocket sock)
+{
+	int			on = 1;
+	int			idle = 10;		/* seconds of silence before probing */
+	int			interval = 5;
+	int			probes = 3;
+	unsigned int user_timeout = 30000;	/* ms that sent data may stay
+										 * unacknowledged */
+
+	/* Failure of these costs speed, not correctness. */
+	(void) setsockopt(sock, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	(void) setsockopt(sock, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	(void) setsockopt(sock, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	(void) setsockopt(sock, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof(user_timeout));
+}
+
+static long
+ms_left(TimestampTz deadline)
+{
+	long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+
+	return Max(left, 0);
+}
+
+/* Wait for the outcome of a connect that is under way. */
+static bool
+finish_connect(TimestampTz deadline)
+{
+	for (;;)
+	{
+		struct pollfd p = {ls_link.sock, POLLOUT, 0};
+		int			error = 0;
+		socklen_t	len = sizeof(error);
+
+		if (poll(&p, 1, 0) > 0)
+		{
+			if (getsockopt(ls_link.sock, SOL_SOCKET, SO_ERROR, &error, &len) != 0)
+				error = errno;
+			errno = error;
+			return error == 0;
+		}
+		if (ms_left(deadline) == 0)
+		{
+			errno = ETIMEDOUT;
+			return false;
+		}
+		link_wait(WL_SOCKET_WRITEABLE, ms_left(deadline), PG_WAIT_EXTENSION);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* Connect to one address.  False: closed again, errno says why. */
+static bool
+connect_address(const struct sockaddr *address, socklen_t len, TimestampTz deadline)
+{
+	pgsocket	sock;
+	int			saved_errno;
+
+	if (!AcquireExternalFD())
+		return false;
+	sock = socket(address->sa_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
+	if (sock == PGINVALID_SOCKET)
+	{
+		ReleaseExternalFD();
+		return false;
+	}
+	if (address->sa_family != AF_UNIX)
+		set_tcp_options(sock);
+	if (connect(sock, address, len) != 0 && errno != EINPROGRESS && errno != EINTR)
+	{
+		saved_errno = errno;
+		closesocket(sock);
+		ReleaseExternalFD();
+		errno = saved_errno;
+		return false;
+	}
+	link_adopt(sock);
+	if (finish_connect(deadline))
+		return true;
+	saved_errno = errno;
+	link_close();
+	errno = saved_errno;
+	return false;
+}
+
+static bool
+connect_unix(const char *path, TimestampTz deadline)
+{
+	struct sockaddr_un address;
+
+	memset(&address, 0, sizeof(address));
+	address.sun_family = AF_UNIX;
+	if (strlcpy(address.sun_path, path, sizeof(address.sun_path)) >= sizeof(address.sun_path))
+	{
+		errno = ENAMETOOLONG;
+		return false;
+	}
+	return connect_address((struct sockaddr *) &address, sizeof(address), deadline);
+}
+
+/* Split "host:port" or "[host]:port"; ERROR 22023 if it is neither. */
+static void
+split_address(const char *text, char **host, char **port)
+{
+	char	   *copy = pstrdup(text);
+	char	   *colon = strrchr(copy, ':');
+
+	if (colon == NULL || colon == copy || colon[1] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("invalid value for parameter \"%s\": \"%s\"", "lockstep.replicator", text),
+				 errhint("Give host:port, or the path of a Unix socket.")));
+	*colon = '\0';
+	*port = colon + 1;
+	*host = copy;
+	if (copy[0] == '[' && colon[-1] == ']')
+	{
+		colon[-1] = '\0';
+		*host = copy + 1;
+	}
+}
+
+static bool
+connect_tcp(const char *target, TimestampTz deadline)
+{
+	struct addrinfo hints;
+	struct addrinfo *addresses = NULL;
+	char	   *host;
+	char	   *port;
+	int			rc;
+	bool		connected = false;
+
+	split_address(target, &host, &port);
+	memset(&hints, 0, sizeof(hints));
+	hints.ai_socktype = SOCK_STREAM;
+	rc = getaddrinfo(host, port, &hints, &addresses);
+	if (rc != 0)
+	{
+		link_lost("The name of \"%s\" could not be resolved: %s.", target, gai_strerror(rc));
+		link_report_lost();
+	}
+	PG_TRY();
+	{
+		for (struct addrinfo *a = addresses; a != NULL && !connected; a = a->ai_next)
+			connected = connect_address(a->ai_addr, a->ai_addrlen, deadline);
+	}
+	PG_FINALLY();
+	{
+		int			saved_errno = errno;
+
+		freeaddrinfo(addresses);
+		errno = saved_errno;
+	}
+	PG_END_TRY();
+	return connected;
+}
+
+static void
+connect_socket(TimestampTz deadline)
+{
+	bool		connected = ls_replicator[0] == '/' ?
+	connect_unix(ls_replicator, deadline) : connect_tcp(ls_replicator, deadline);
+
+	if (!connected)
+	{
+		link_lost("Connecting to \"%s\" failed: %m.", ls_replicator);
+		link_report_lost();
+	}
+}
+
+/* ---------- the handshake */
+
+/* Wait for the message that has to come next. */
+static LsSlice
+expect(LsMsgType wanted, TimestampTz deadline)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+
+	for (;;)
+	{
+		switch (link_receive(&type, &payload, ms_left(deadline), PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				if (type == wanted)
+					return payload;
+				link_protocol_violation("unexpected message in the handshake");
+				link_report_lost();
+				break;
+			case LINK_LOST:
+				link_report_lost();
+				break;
+			case LINK_NOTHING:
+				break;
+		}
+		CHECK_FOR_INTERRUPTS();
+		if (ms_left(deadline) == 0)
+		{
+			link_lost("It did not answer within %d ms.", ls_connect_timeout);
+			link_report_lost();
+		}
+	}
+}
+
+static void
+say(const uint8_t *message, size_t len)
+{
+	if (!link_send_later(message, len) || !link_drain())
+		link_report_lost();
+}
+
+static void
+check_decoded(const char *wrong)
+{
+	if (wrong == NULL)
+		return;
+	link_protocol_violation(wrong);
+	link_report_lost();
+}
+
+static void
+handshake(const Secret *secret, TimestampTz deadline)
+{
+	uint8_t		nonce[LS_NONCE_SIZE];
+	uint8_t		challenge_nonce[LS_NONCE_SIZE];
+	uint8_t		proof[LS_PROOF_SIZE];
+	uint8_t		message[LS_HEADER_SIZE + LS_MAX_HELLO];
+	LsHello		hello;
+	LsChallenge challenge;
+	LsProof		ours = {{proof, LS_PROOF_SIZE}};
+	LsProof		theirs;
+
+	fill_hello(&hello, nonce);
+	say(message, ls_put_hello(message, sizeof(message), &hello));
+
+	check_decoded(ls_get_challenge(expect(LS_MSG_CHALLENGE, deadline), &challenge));
+	memcpy(challenge_nonce, challenge.nonce.data, LS_NONCE_SIZE);
+	challenge.nonce.data = challenge_nonce;
+	make_proof(secret, "backend", &hello, challenge.nonce, proof);
+	say(message, ls_put_proof(message, sizeof(message), &ours));
+
+	check_decoded(ls_get_proof(expect(LS_MSG_WELCOME, deadline), &theirs));
+	make_proof(secret, "replicator", &hello, challenge.nonce, proof);
+	if (!proofs_equal(theirs.proof.data, proof))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+				 errmsg("the replicator could not prove that it has this cluster's secret"),
+				 errhint("Something else may listen at lockstep.replicator, or the secrets differ.")));
+}
+
+void
+link_open(void)
+{
+	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ls_connect_timeout);
+	Secret		secret;
+
+	link_close();
+	read_secret(&secret);
+	PG_TRY();
+	{
+		connect_socket(deadline);
+		handshake(&secret, deadline);
+	}
+	PG_CATCH();
+	{
+		explicit_bzero(&secret, sizeof(secret));
+		link_close();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	explicit_bzero(&secret, sizeof(secret));
+	ls_link.ready = true;
+}

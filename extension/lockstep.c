@@ -1,0 +1,204 @@
+/*
+ * lockstep.c
+ *	  Loading the extension: settings, shared memory and the modules' hooks.
+ *
+ * No logic here.  Everything is set up once, in the postmaster, because the
+ * interposition on the heap access method has to be there before the first
+ * backend, and because the turn lives in shared memory.  A server without
+ * lockstep.node_name has the shared memory and the SQL functions, and none of
+ * the hooks: it pays nothing.
+ */
+#include "postgres.h"
+
+#include <limits.h>
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "utils/guc.h"
+
+#include "lockstep.h"
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+char	   *ls_node_name = NULL;
+char	   *ls_replicator = NULL;
+char	   *ls_secret_file = NULL;
+int			ls_commit_wait = LS_WAIT_EXECUTED;
+int			ls_unreplicated = LS_UNREPLICATED_REFUSE;
+bool		ls_replicate = true;
+int			ls_connect_timeout = 5000;
+int			ls_max_row_keys = 100000;
+int			ls_statement_rows = 10000;
+
+static const struct config_enum_entry commit_wait_options[] = {
+	{"ordered", LS_WAIT_ORDERED, false},
+	{"executed", LS_WAIT_EXECUTED, false},
+	{"applied", LS_WAIT_APPLIED, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry unreplicated_options[] = {
+	{"refuse", LS_UNREPLICATED_REFUSE, false},
+	{"allow", LS_UNREPLICATED_ALLOW, false},
+	{NULL, 0, false}
+};
+
+static shmem_request_hook_type prev_shmem_request_hook = NULL;
+static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+static bool
+check_node_name(char **newval, void **extra, GucSource source)
+{
+	const char *p;
+
+	if (strlen(*newval) > LS_MAX_NAME)
+	{
+		GUC_check_errdetail("A node's name has at most %d bytes.", LS_MAX_NAME);
+		return false;
+	}
+	for (p = *newval; *p; p++)
+	{
+		if (!isalnum((unsigned char) *p) && *p != '_' && *p != '-' && *p != '.')
+		{
+			GUC_check_errdetail("A node's name consists of letters, digits, \"_\", \"-\" and \".\".");
+			return false;
+		}
+	}
+	return true;
+}
+
+static void
+assign_replicate(bool newval, void *extra)
+{
+	mode_forget();
+}
+
+static void
+define_settings_of_node(void)
+{
+	DefineCustomStringVariable("lockstep.node_name",
+							   "Name of this node in its cluster.",
+							   "Empty: this server is not a node and nothing is replicated.",
+							   &ls_node_name, "",
+							   PGC_POSTMASTER, 0,
+							   check_node_name, NULL, NULL);
+
+	DefineCustomStringVariable("lockstep.replicator",
+							   "Where the replicator listens: host:port, or the path of its Unix socket.",
+							   NULL,
+							   &ls_replicator, "localhost:6432",
+							   PGC_SIGHUP, 0,
+							   NULL, NULL, NULL);
+
+	DefineCustomStringVariable("lockstep.secret_file",
+							   "File with the secret that this node shares with the replicator.",
+							   NULL,
+							   &ls_secret_file, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.connect_timeout",
+							"Time allowed for connecting to the replicator.",
+							NULL,
+							&ls_connect_timeout, 5000, 1, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+}
+
+static void
+define_settings_of_session(void)
+{
+	DefineCustomEnumVariable("lockstep.commit_wait",
+							 "What COMMIT waits for on the other nodes.",
+							 "\"executed\": they can commit it; \"applied\": they have committed it; \"ordered\": nothing.",
+							 &ls_commit_wait, LS_WAIT_EXECUTED, commit_wait_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("lockstep.replicate",
+							 "Replicates what this session changes.",
+							 "Off: changes stay on this node, which then differs from the others.",
+							 &ls_replicate, true,
+							 PGC_SUSET, 0,
+							 NULL, assign_replicate, NULL);
+
+	DefineCustomEnumVariable("lockstep.unreplicated",
+							 "What happens to a transaction with effects that can't be replicated.",
+							 "\"refuse\": it fails; \"allow\": those effects stay on this node.",
+							 &ls_unreplicated, LS_UNREPLICATED_REFUSE, unreplicated_options,
+							 PGC_SUSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.max_row_keys",
+							"Number of changed rows of one table above which a transaction takes the whole table.",
+							NULL,
+							&ls_max_row_keys, 100000, 1, INT_MAX,
+							PGC_SUSET, 0,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.statement_rows",
+							"Number of rows from which an UPDATE or DELETE travels as its text, if that is exact.",
+							"As estimated by the planner; -1 never. Such a statement takes the whole table.",
+							&ls_statement_rows, 10000, -1, INT_MAX,
+							PGC_USERSET, 0,
+							NULL, NULL, NULL);
+}
+
+static void
+shmem_request(void)
+{
+	if (prev_shmem_request_hook)
+		prev_shmem_request_hook();
+	turn_shmem_request();
+	conflict_shmem_request();
+}
+
+static void
+shmem_startup(void)
+{
+	if (prev_shmem_startup_hook)
+		prev_shmem_startup_hook();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	turn_shmem_startup();
+	conflict_shmem_startup();
+	LWLockRelease(AddinShmemInitLock);
+}
+
+void
+_PG_init(void)
+{
+	if (!process_shared_preload_libraries_in_progress)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lockstep must be loaded via shared_preload_libraries"),
+				 errhint("Add lockstep to shared_preload_libraries in postgresql.conf and restart the server.")));
+
+	define_settings_of_node();
+	define_settings_of_session();
+	MarkGUCPrefixReserved("lockstep");
+
+	prev_shmem_request_hook = shmem_request_hook;
+	shmem_request_hook = shmem_request;
+	prev_shmem_startup_hook = shmem_startup_hook;
+	shmem_startup_hook = shmem_startup;
+
+	if (!ls_is_node())
+		return;
+
+	heap_interpose();
+	relation_init();
+	sequence_init();
+	capture_init();
+	callwatch_init();
+	utility_init();
+	select_init();
+	mode_init();
+	xact_init();
+	conflict_init();
+	apply_init();
+}

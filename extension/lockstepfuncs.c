@@ -1,0 +1,459 @@
+/*
+ * lockstepfuncs.c
+ *	  The SQL functions: those that the replicator calls, and those for people.
+ *
+ * Each takes its arguments apart, calls the module that knows, and puts the
+ * result together.  Rights: what the replicator calls outside of applying is
+ * revoked from PUBLIC in the extension's script; what it calls while applying
+ * checks the session instead (apply_check_call).
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "catalog/pg_type.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "funcapi.h"
+#include "miscadmin.h"
+#include "utils/array.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
+#include "utils/lsyscache.h"
+
+#include "apply.h"
+
+#define LS_VERSION "1.0"
+
+#define LS_FUNCTION(name) \
+	PGDLLEXPORT Datum name(PG_FUNCTION_ARGS); \
+	PG_FUNCTION_INFO_V1(name)
+
+LS_FUNCTION(lockstep_node_info);
+LS_FUNCTION(lockstep_set_cluster);
+LS_FUNCTION(lockstep_turn_open);
+LS_FUNCTION(lockstep_apply_start);
+LS_FUNCTION(lockstep_apply_wait);
+LS_FUNCTION(lockstep_apply_settings);
+LS_FUNCTION(lockstep_apply_copy);
+LS_FUNCTION(lockstep_apply_begin);
+LS_FUNCTION(lockstep_apply_commit);
+LS_FUNCTION(lockstep_apply_rollback);
+LS_FUNCTION(lockstep_blockers);
+LS_FUNCTION(lockstep_yield);
+LS_FUNCTION(lockstep_rows_fingerprint);
+LS_FUNCTION(lockstep_forwarded_queries);
+LS_FUNCTION(lockstep_status);
+
+/* ---------- arguments and results */
+
+/* A seq in SQL is a bigint; none is negative. */
+static uint64
+seq_argument(Datum value)
+{
+	int64		seq = DatumGetInt64(value);
+
+	if (seq < 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a sequence number of the journal is not negative: %lld",
+						(long long) seq)));
+	return (uint64) seq;
+}
+
+static Datum
+row_result(FunctionCallInfo fcinfo, Datum *values, bool *nulls)
+{
+	TupleDesc	desc;
+
+	if (get_call_result_type(fcinfo, NULL, &desc) != TYPEFUNC_COMPOSITE)
+		elog(ERROR, "return type must be a row type");
+	return HeapTupleGetDatum(heap_form_tuple(BlessTupleDesc(desc), values, nulls));
+}
+
+static Datum
+slice_text(LsSlice s)
+{
+	return PointerGetDatum(cstring_to_text_with_len((const char *) s.data, s.len));
+}
+
+/* One-dimensional text[]; NULL elements for those with nulls[i]. */
+static Datum
+text_array(Datum *values, bool *nulls, int n)
+{
+	int			dims[1] = {n};
+	int			lbounds[1] = {1};
+
+	return PointerGetDatum(construct_md_array(values, nulls, 1, dims, lbounds,
+											  TEXTOID, -1, false, TYPALIGN_INT));
+}
+
+static void
+require_extension(void)
+{
+	if (!OidIsValid(ls_progress_relid()))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("the tables of extension lockstep are missing in this database")));
+}
+
+/* ---------- the node, for the replicator */
+
+Datum
+lockstep_node_info(PG_FUNCTION_ARGS)
+{
+	Datum		values[7];
+	bool		nulls[7] = {false};
+
+	require_extension();
+	values[0] = CStringGetTextDatum(ls_node_name);
+	values[1] = CStringGetTextDatum(cluster_identity());
+	values[2] = CStringGetTextDatum(psprintf(UINT64_FORMAT, turn_boot_id()));
+	values[3] = BoolGetDatum(turn_is_open());
+	values[4] = Int64GetDatum((int64) turn_applied());
+	values[5] = Int64GetDatum((int64) progress_read());
+	values[6] = CStringGetTextDatum(LS_VERSION);
+	return row_result(fcinfo, values, nulls);
+}
+
+Datum
+lockstep_set_cluster(PG_FUNCTION_ARGS)
+{
+	char	   *identity = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	require_extension();
+	if (identity[0] == '\0')
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("the identity of a cluster must not be empty")));
+	cluster_set_identity(identity);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_turn_open(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) turn_open(seq_argument(PG_GETARG_DATUM(0))));
+}
+
+/* ---------- applying */
+
+Datum
+lockstep_apply_start(PG_FUNCTION_ARGS)
+{
+	apply_start(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_apply_wait(PG_FUNCTION_ARGS)
+{
+	apply_check_call("apply_wait");
+	turn_wait_applied(seq_argument(PG_GETARG_DATUM(0)));
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_apply_settings(PG_FUNCTION_ARGS)
+{
+	Datum	   *elements;
+	bool	   *nulls;
+	int			n = 0;
+	char	  **values = NULL;
+
+	apply_check_call("apply_settings");
+	if (!PG_ARGISNULL(0))
+	{
+		deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), TEXTOID, -1, false, TYPALIGN_INT,
+						  &elements, &nulls, &n);
+		values = palloc(Max(n, 1) * sizeof(char *));
+		for (int i = 0; i < n; i++)
+		{
+			if (nulls[i])
+				ereport(ERROR,
+						(errcode(ERRCODE_NULL_VALUE_NOT_ALLOWED),
+						 errmsg("settings must not be null")));
+			values[i] = TextDatumGetCString(elements[i]);
+		}
+	}
+	if (n % 2 != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("settings must be pairs of name and value")));
+	apply_settings(values, n);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_apply_copy(PG_FUNCTION_ARGS)
+{
+	text	   *data = PG_GETARG_TEXT_PP(1);
+
+	apply_check_call("apply_copy");
+	PG_RETURN_INT64((int64) apply_copy(text_to_cstring(PG_GETARG_TEXT_PP(0)),
+									   VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data)));
+}
+
+Datum
+lockstep_apply_begin(PG_FUNCTION_ARGS)
+{
+	apply_check_call("apply_begin");
+	commit_claim_for_apply(seq_argument(PG_GETARG_DATUM(0)));
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_apply_commit(PG_FUNCTION_ARGS)
+{
+	uint64		seq = seq_argument(PG_GETARG_DATUM(0));
+
+	apply_check_call("apply_commit");
+	if (seq <= turn_applied())
+		ereport(ERROR,
+				(errcode(LS_ERRCODE_ALREADY_APPLIED),
+				 errmsg("transaction %llu is already applied on this node",
+						(unsigned long long) seq)));
+	xact_set_apply_seq(seq);
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_apply_rollback(PG_FUNCTION_ARGS)
+{
+	apply_check_call("apply_rollback");
+	ereport(ERROR,
+			(errcode(LS_ERRCODE_APPLY_ROLLBACK),
+			 errmsg("transaction rolled back, as the replicator wished")));
+	PG_RETURN_VOID();
+}
+
+/* ---------- who is in the way */
+
+static void
+put_blocker(ReturnSetInfo *rsinfo, int waiting, int blocker)
+{
+	Datum		values[4];
+	bool		nulls[4] = {false};
+	bool		is_apply;
+	bool		writes = conflict_pid_writes(blocker, &is_apply);
+
+	values[0] = Int32GetDatum(waiting);
+	values[1] = Int32GetDatum(blocker);
+	values[2] = BoolGetDatum(writes);
+	values[3] = BoolGetDatum(is_apply);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+static bool
+seen_before(Datum *pids, int n)
+{
+	for (int i = 0; i < n; i++)
+		if (DatumGetInt32(pids[i]) == DatumGetInt32(pids[n]))
+			return true;
+	return false;
+}
+
+static void
+put_blockers_of(ReturnSetInfo *rsinfo, int waiting)
+{
+	Datum	   *pids;
+	int			n;
+
+	deconstruct_array(DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(waiting))),
+					  INT4OID, sizeof(int32), true, TYPALIGN_INT,
+					  &pids, NULL, &n);
+	for (int i = 0; i < n; i++)
+		if (!seen_before(pids, i))
+			put_blocker(rsinfo, waiting, DatumGetInt32(pids[i]));
+}
+
+Datum
+lockstep_blockers(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	Datum	   *pids;
+	bool	   *nulls;
+	int			n;
+
+	InitMaterializedSRF(fcinfo, 0);
+	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), INT4OID, sizeof(int32), true, TYPALIGN_INT,
+					  &pids, &nulls, &n);
+	for (int i = 0; i < n; i++)
+		if (!nulls[i])
+			put_blockers_of(rsinfo, DatumGetInt32(pids[i]));
+	return (Datum) 0;
+}
+
+Datum
+lockstep_yield(PG_FUNCTION_ARGS)
+{
+	char	   *detail = text_to_cstring(PG_GETARG_TEXT_PP(1));
+
+	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), detail));
+}
+
+/* ---------- comparing nodes */
+
+/*
+ * Number of rows and a hash of their texts that does not depend on their
+ * order.  The caller sets the formats of the texts.
+ */
+Datum
+lockstep_rows_fingerprint(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *name = get_rel_name(relid);
+	char	   *query;
+	char	   *result;
+	text	   *copy;
+	MemoryContext caller = CurrentMemoryContext;
+	MemoryContext spi;
+
+	if (schema == NULL || name == NULL)
+		PG_RETURN_NULL();
+	query = psprintf("SELECT count(*) || ' ' || coalesce(sum(hashtextextended(row(t.*)::text, 0)::numeric), 0)"
+					 " FROM ONLY %s t", quote_qualified_identifier(schema, name));
+	SPI_connect();
+	if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
+		elog(ERROR, "could not compute the fingerprint of \"%s\"", name);
+	result = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
+	spi = MemoryContextSwitchTo(caller);
+	copy = cstring_to_text(result);
+	MemoryContextSwitchTo(spi);
+	SPI_finish();
+	PG_RETURN_TEXT_P(copy);
+}
+
+/* ---------- for people */
+
+static const char *
+key_mode_text(LsKeyMode mode)
+{
+	switch (mode)
+	{
+		case LS_ROW_SHARE:
+			return "share";
+		case LS_ROW_UPDATE:
+			return "update";
+		case LS_ROW_EXCLUSIVE:
+			return "exclusive";
+		case LS_TABLE_IS:
+			return "table IS";
+		case LS_TABLE_IX:
+			return "table IX";
+		case LS_TABLE_S:
+			return "table S";
+		case LS_TABLE_X:
+			return "table X";
+	}
+	return "?";
+}
+
+static Datum
+params_array(const LsQuery *query)
+{
+	Datum	   *values = palloc(Max(query->nparams, 1) * sizeof(Datum));
+	bool	   *nulls = palloc(Max(query->nparams, 1) * sizeof(bool));
+	LsSlice		rest = query->params;
+	LsSlice		param;
+	int			n = 0;
+
+	while (ls_next_param(&rest, &param))
+	{
+		nulls[n] = param.data == NULL;
+		values[n] = nulls[n] ? (Datum) 0 : slice_text(param);
+		n++;
+	}
+	return text_array(values, nulls, n);
+}
+
+static Datum
+keys_array(const LsQuery *query)
+{
+	Datum	   *values = palloc(Max(query->nkeys, 1) * sizeof(Datum));
+	LsSlice		rest = query->keys;
+	LsKey		key;
+	int			n = 0;
+
+	while (ls_next_key(&rest, &key))
+		values[n++] = CStringGetTextDatum(psprintf("%s %.*s", key_mode_text(key.mode),
+												   (int) key.name.len,
+												   (const char *) key.name.data));
+	return text_array(values, NULL, n);
+}
+
+static void
+put_forwarded(ReturnSetInfo *rsinfo, int64 n, const LsQuery *query)
+{
+	Datum		values[7];
+	bool		nulls[7] = {false};
+
+	values[0] = Int64GetDatum(n);
+	values[1] = CStringGetTextDatum(ls_form_text(query->form));
+	values[2] = CStringGetTextDatum(ls_reason_text(query->reason));
+	values[3] = slice_text(query->text);
+	values[4] = params_array(query);
+	values[5] = Int64GetDatum(query->rows);
+	nulls[5] = query->rows < 0;
+	values[6] = keys_array(query);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+lockstep_forwarded_queries(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	LsSlice		rest;
+	LsMsgType	type;
+	LsSlice		payload;
+	LsQuery		query;
+	bool		truncated;
+	int64		n = 0;
+
+	InitMaterializedSRF(fcinfo, 0);
+	if (ls_mode() == LS_MODE_ORIGIN)
+		capture_flush();
+	rest = xact_forwarded(&truncated);
+	while (ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+	{
+		if (ls_get_query(payload, &query) == NULL)
+			put_forwarded(rsinfo, ++n, &query);
+		rest.data += LS_HEADER_SIZE + payload.len;
+		rest.len -= LS_HEADER_SIZE + payload.len;
+	}
+	if (truncated)
+		ereport(WARNING,
+				(errmsg("only the first queries of this transaction are shown"),
+				 errdetail("It has forwarded %llu queries; the first %d kB of them are kept.",
+						   (unsigned long long) xact_nstatements(), LS_FORWARDED_KEPT / 1024)));
+	return (Datum) 0;
+}
+
+static const char *
+mode_text(LsMode mode)
+{
+	switch (mode)
+	{
+		case LS_MODE_OFF:
+			return "off";
+		case LS_MODE_ORIGIN:
+			return "origin";
+		case LS_MODE_APPLY:
+			return "apply";
+	}
+	return "?";
+}
+
+Datum
+lockstep_status(PG_FUNCTION_ARGS)
+{
+	Datum		values[5];
+	bool		nulls[5] = {false};
+
+	values[0] = CStringGetTextDatum(ls_node_name);
+	values[1] = CStringGetTextDatum(mode_text(ls_mode()));
+	values[2] = Int64GetDatum((int64) turn_applied());
+	values[3] = BoolGetDatum(link_is_open());
+	values[4] = CStringGetTextDatum(ls_replicator);
+	return row_result(fcinfo, values, nulls);
+}

@@ -1,0 +1,190 @@
+/*
+ * mode.c
+ *	  Does this session capture, apply, or neither?
+ *
+ * ls_mode() is asked for every changed row, so the answer is cached.  It
+ * changes with lockstep.replicate, when the session becomes the replicator's,
+ * and when the extension appears in or leaves this database.  PostgreSQL has
+ * no invalidation for pg_extension; instead we watch the extension's table
+ * lockstep.progress, and, while there is none, every new schema or relation.
+ *
+ * A transaction that creates the extension is still outside of it: it changes
+ * nothing on other nodes, each of which has the extension created by itself.
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "postmaster/autovacuum.h"
+#include "replication/walsender.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/syscache.h"
+
+#include "lockstep.h"
+
+/* What is known of the extension in this database. */
+static struct
+{
+	bool		known;			/* the rest is valid */
+	bool		newborn;		/* created by this very transaction */
+	Oid			schema;			/* InvalidOid: not there */
+	Oid			progress;
+}			extension;
+
+static bool mode_known = false;
+static LsMode mode_cached;
+
+bool
+ls_is_node(void)
+{
+	return ls_node_name != NULL && ls_node_name[0] != '\0';
+}
+
+void
+mode_forget(void)
+{
+	mode_known = false;
+}
+
+static void
+extension_forget(void)
+{
+	extension.known = false;
+	mode_known = false;
+}
+
+static void
+on_relcache_invalidation(Datum arg, Oid relid)
+{
+	if (relid == InvalidOid || relid == extension.progress)
+		extension_forget();
+}
+
+static void
+on_syscache_invalidation(Datum arg, int cacheid, uint32 hashvalue)
+{
+	if (hashvalue == 0 || !OidIsValid(extension.progress))
+		extension_forget();
+}
+
+/* Created in the current transaction? */
+static bool
+relation_is_newborn(Oid relid)
+{
+	Relation	rel = try_relation_open(relid, AccessShareLock);
+	bool		newborn;
+
+	if (rel == NULL)
+		return false;
+	newborn = rel->rd_createSubid != InvalidSubTransactionId;
+	relation_close(rel, AccessShareLock);
+	return newborn;
+}
+
+/*
+ * Look the extension up.  "known" is set before looking: an invalidation that
+ * arrives meanwhile unsets it.
+ */
+static void
+extension_lookup(void)
+{
+	Oid			schema = InvalidOid;
+	Oid			progress = InvalidOid;
+
+	extension.known = true;
+	if (OidIsValid(get_extension_oid("lockstep", true)))
+	{
+		schema = get_namespace_oid("lockstep", true);
+		if (OidIsValid(schema))
+			progress = get_relname_relid("progress", schema);
+	}
+	extension.schema = OidIsValid(progress) ? schema : InvalidOid;
+	extension.progress = progress;
+	extension.newborn = OidIsValid(progress) && relation_is_newborn(progress);
+}
+
+static void
+extension_refresh(void)
+{
+	/* a server that is not a node has no invalidation callbacks */
+	if (extension.known && ls_is_node())
+		return;
+	if (IsTransactionState() && OidIsValid(MyDatabaseId))
+		extension_lookup();
+}
+
+Oid
+ls_schema_oid(void)
+{
+	extension_refresh();
+	return extension.schema;
+}
+
+Oid
+ls_progress_relid(void)
+{
+	extension_refresh();
+	return extension.progress;
+}
+
+/* Sessions that never originate anything, whatever they do. */
+static bool
+process_never_replicates(void)
+{
+	return !IsUnderPostmaster || IsBinaryUpgrade || IsParallelWorker() ||
+		IsAutoVacuumWorkerProcess() || IsAutoVacuumLauncherProcess() ||
+		am_walsender || !OidIsValid(MyDatabaseId);
+}
+
+static LsMode
+mode_compute(void)
+{
+	if (!ls_is_node() || process_never_replicates())
+		return LS_MODE_OFF;
+	if (apply_session())
+		return LS_MODE_APPLY;
+	if (!ls_replicate)
+		return LS_MODE_OFF;
+	extension_refresh();
+	if (!extension.known)
+		mode_known = false;		/* ask again, inside a transaction */
+	if (!OidIsValid(extension.progress) || extension.newborn)
+		return LS_MODE_OFF;
+	return LS_MODE_ORIGIN;
+}
+
+LsMode
+ls_mode(void)
+{
+	/* an extension's script: the other nodes run it by themselves */
+	if (unlikely(creating_extension) && utility_is_replayed())
+		return LS_MODE_OFF;
+	if (unlikely(!mode_known))
+	{
+		/* an invalidation during the look-up must not be lost */
+		mode_known = true;
+		mode_cached = mode_compute();
+	}
+	return mode_cached;
+}
+
+void
+mode_at_xact_end(void)
+{
+	if (extension.newborn)
+		extension_forget();
+}
+
+void
+mode_init(void)
+{
+	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, on_syscache_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(RELOID, on_syscache_invalidation, (Datum) 0);
+}

@@ -1,0 +1,79 @@
+/*
+ * patch.c
+ *	  Replace pointers in the server's read-only tables.
+ *
+ * The heap's TableAmRoutine and fmgr_builtins[] are const: the linker puts
+ * them where pages are made read-only once the server is loaded.  A pointer in
+ * them is replaced by making its page writable, storing, and giving the page
+ * back the protection that it had (which is not everywhere read-only, so it is
+ * looked up).  Done in the postmaster while it preloads libraries: every
+ * backend inherits the result, and nobody reads the page meanwhile.
+ */
+#include "postgres.h"
+
+#include <sys/mman.h>
+#include <unistd.h>
+
+#include "storage/fd.h"
+
+#include "lockstep.h"
+
+/* Protection of the page at address, as the kernel has it; -1 if not known. */
+static int
+page_protection(uintptr_t address)
+{
+	FILE	   *maps = AllocateFile("/proc/self/maps", "r");
+	char		line[MAXPGPATH + 128];
+	int			protection = -1;
+
+	if (maps == NULL)
+		return -1;
+	while (protection < 0 && fgets(line, sizeof(line), maps) != NULL)
+	{
+		uintptr_t	from;
+		uintptr_t	to;
+		char		permissions[5];
+
+		if (sscanf(line, "%zx-%zx %4s", &from, &to, permissions) != 3 ||
+			address < from || address >= to)
+			continue;
+		protection = PROT_NONE;
+		if (permissions[0] == 'r')
+			protection |= PROT_READ;
+		if (permissions[1] == 'w')
+			protection |= PROT_WRITE;
+		if (permissions[2] == 'x')
+			protection |= PROT_EXEC;
+	}
+	FreeFile(maps);
+	return protection;
+}
+
+void
+ls_patch_pointer(void *slot, void *value, const char *what)
+{
+	uintptr_t	page_size = (uintptr_t) sysconf(_SC_PAGESIZE);
+	uintptr_t	page = (uintptr_t) slot & ~(page_size - 1);
+	int			protection = page_protection((uintptr_t) slot);
+
+	if (protection < 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("could not find out how the memory of %s is protected", what),
+				 errdetail("Its page is not listed in /proc/self/maps.")));
+
+	if ((protection & PROT_WRITE) == 0 &&
+		mprotect((void *) page, page_size, protection | PROT_WRITE) != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("could not make %s writable: %m", what),
+				 errhint("lockstep has to replace functions in the server's memory; a security policy may forbid it.")));
+
+	*(void *volatile *) slot = value;
+
+	if ((protection & PROT_WRITE) == 0 &&
+		mprotect((void *) page, page_size, protection) != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("could not make %s read-only again: %m", what)));
+}

@@ -1,0 +1,161 @@
+/*
+ * progress.c
+ *	  How far this database has come, stored with the data itself.
+ *
+ * lockstep.progress has a row per backend slot: the seq of the last
+ * transaction that a backend in that slot committed in this database.  The
+ * highest seq in it, over all databases, is how far the node has come, because
+ * commits happen in seq order (turn.c) in one WAL stream.  One row per slot,
+ * because a row that every transaction updated would serialise them all.
+ *
+ * The row is written in PRE_COMMIT by the transaction that the seq belongs to,
+ * past every hook: neither capture nor triggers see it.  It is found by the
+ * tuple id of last time, else by its index; a heap-only update costs about two
+ * microseconds.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/heapam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/index.h"
+#include "catalog/indexing.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/relcache.h"
+#include "utils/snapmgr.h"
+
+#include "lockstep.h"
+
+#define PROGRESS_SLOT 1
+#define PROGRESS_SEQ 2
+#define PROGRESS_NATTS 2
+
+/* Where our row was; checked before use. */
+static struct
+{
+	Oid			relid;
+	ItemPointerData tid;
+}			cached = {InvalidOid};
+
+static int32
+my_slot(void)
+{
+	return MyProc->pgprocno;
+}
+
+/*
+ * Is our row still at the cached place?  SnapshotSelf will do: nobody else
+ * writes the row of this slot.  Prunes the page as a scan would, so that
+ * updates stay heap-only.
+ */
+static bool
+row_is_cached(Relation rel)
+{
+	HeapTupleData tuple;
+	Buffer		buffer;
+	bool		isnull;
+	bool		ours;
+
+	if (cached.relid != RelationGetRelid(rel))
+		return false;
+	tuple.t_self = cached.tid;
+	if (ItemPointerGetBlockNumber(&tuple.t_self) >= RelationGetNumberOfBlocks(rel) ||
+		!heap_fetch(rel, SnapshotSelf, &tuple, &buffer, false))
+		return false;
+	ours = DatumGetInt32(heap_getattr(&tuple, PROGRESS_SLOT,
+									  RelationGetDescr(rel), &isnull)) == my_slot();
+	if (ours)
+		heap_page_prune_opt(rel, buffer);
+	ReleaseBuffer(buffer);
+	return ours;
+}
+
+/* Find our row by the primary key. */
+static bool
+row_find(Relation rel, ItemPointer tid)
+{
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	(void) RelationGetIndexList(rel);	/* sets rd_pkindex */
+	ScanKeyInit(&key, PROGRESS_SLOT, BTEqualStrategyNumber, F_INT4EQ,
+				Int32GetDatum(my_slot()));
+	scan = systable_beginscan(rel, rel->rd_pkindex, true, snapshot, 1, &key);
+	tuple = systable_getnext(scan);
+	if (HeapTupleIsValid(tuple))
+		*tid = tuple->t_self;
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	return HeapTupleIsValid(tuple);
+}
+
+/* The page was full: the new version of our row needs an index entry. */
+static void
+row_index(Relation rel, HeapTuple tuple, Datum *values, bool *nulls)
+{
+	Relation	index = index_open(rel->rd_pkindex, RowExclusiveLock);
+
+	index_insert(index, values, nulls, &tuple->t_self, rel,
+				 UNIQUE_CHECK_YES, false, BuildIndexInfo(index));
+	index_close(index, RowExclusiveLock);
+}
+
+void
+progress_write(uint64 seq)
+{
+	Relation	rel = table_open(ls_progress_relid(), RowExclusiveLock);
+	Datum		values[PROGRESS_NATTS];
+	bool		nulls[PROGRESS_NATTS] = {false, false};
+	ItemPointerData tid = cached.tid;
+	HeapTuple	tuple;
+
+	values[PROGRESS_SLOT - 1] = Int32GetDatum(my_slot());
+	values[PROGRESS_SEQ - 1] = Int64GetDatum((int64) seq);
+	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
+
+	if (row_is_cached(rel) || row_find(rel, &tid))
+	{
+		simple_heap_update(rel, &tid, tuple);
+		if (!HeapTupleIsHeapOnly(tuple))
+		{
+			(void) RelationGetIndexList(rel);	/* sets rd_pkindex */
+			row_index(rel, tuple, values, nulls);
+		}
+	}
+	else
+		CatalogTupleInsert(rel, tuple);
+
+	cached.relid = RelationGetRelid(rel);
+	cached.tid = tuple->t_self;
+	heap_freetuple(tuple);
+	table_close(rel, RowExclusiveLock);
+}
+
+uint64
+progress_read(void)
+{
+	Relation	rel = table_open(ls_progress_relid(), AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	HeapTuple	tuple;
+	uint64		highest = 0;
+	bool		isnull;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		uint64		seq = (uint64) DatumGetInt64(heap_getattr(tuple, PROGRESS_SEQ,
+															  RelationGetDescr(rel), &isnull));
+
+		highest = Max(highest, seq);
+	}
+	systable_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, AccessShareLock);
+	return highest;
+}

@@ -1,0 +1,376 @@
+/*
+ * relation.c
+ *	  What capture needs to know of a relation, looked up once.
+ *
+ * A cache of LsRelation by OID.  An entry is invalid after a relcache
+ * invalidation of the relation or of one that it names (partition ancestors,
+ * parents of foreign keys, their indexes), after a change to a type of its
+ * columns, and after any change to a schema (renames).  Being invalid it is
+ * rebuilt at the next relation_get(), never earlier: who holds it may go on.
+ */
+#include "postgres.h"
+
+#include "access/transam.h"
+#include "catalog/partition.h"
+#include "catalog/pg_trigger.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "rewrite/prs2lock.h"
+#include "rewrite/rewriteDefine.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/reltrigger.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "deparse.h"
+#include "lockstep.h"
+#include "relation.h"
+
+#define SWEEP_MINIMUM 256
+
+static HTAB *relations = NULL;
+static long sweep_above = SWEEP_MINIMUM;
+static uint64 builds = 0;
+
+bool
+relation_is_replicated(Relation rel)
+{
+	return RelationGetRelid(rel) >= FirstNormalObjectId &&
+		rel->rd_rel->relkind == RELKIND_RELATION &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
+		!OidIsValid(rel->rd_rel->relrewrite) &&
+		rel->rd_rel->relnamespace != ls_schema_oid();
+}
+
+/* ---------- invalidation */
+
+static bool
+depends_on_relation(const LsRelation *r, Oid relid)
+{
+	int			i;
+
+	if (relid == InvalidOid || r->relid == relid)
+		return true;
+	for (i = 0; i < r->nrelids; i++)
+	{
+		if (r->relids[i] == relid)
+			return true;
+	}
+	return false;
+}
+
+static bool
+depends_on_type(const LsRelation *r, uint32 hashvalue)
+{
+	int			i;
+
+	if (hashvalue == 0)
+		return true;
+	for (i = 0; i < r->ntypes; i++)
+	{
+		if (r->types[i] == hashvalue)
+			return true;
+	}
+	return false;
+}
+
+static void
+on_relcache_invalidation(Datum arg, Oid relid)
+{
+	HASH_SEQ_STATUS scan;
+	LsRelation *r;
+
+	if (relations == NULL)
+		return;
+	hash_seq_init(&scan, relations);
+	while ((r = hash_seq_search(&scan)) != NULL)
+	{
+		if (r->valid && depends_on_relation(r, relid))
+			r->valid = false;
+	}
+}
+
+static void
+on_type_invalidation(Datum arg, int cacheid, uint32 hashvalue)
+{
+	HASH_SEQ_STATUS scan;
+	LsRelation *r;
+
+	if (relations == NULL)
+		return;
+	hash_seq_init(&scan, relations);
+	while ((r = hash_seq_search(&scan)) != NULL)
+	{
+		if (r->valid && depends_on_type(r, hashvalue))
+			r->valid = false;
+	}
+}
+
+static void
+on_schema_invalidation(Datum arg, int cacheid, uint32 hashvalue)
+{
+	on_relcache_invalidation(arg, InvalidOid);
+}
+
+void
+relation_init(void)
+{
+	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, on_type_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, on_schema_invalidation, (Datum) 0);
+}
+
+void
+relation_add_relid(LsRelation *r, Oid relid)
+{
+	r->relids = r->relids == NULL ? palloc(sizeof(Oid)) :
+		repalloc(r->relids, (r->nrelids + 1) * sizeof(Oid));
+	r->relids[r->nrelids++] = relid;
+}
+
+/* Built-in types keep their names and parts. */
+static void
+add_type(LsRelation *r, Oid type)
+{
+	Oid			element = get_base_element_type(type);
+
+	if (OidIsValid(element))
+		type = element;
+	if (type < FirstNormalObjectId)
+		return;
+	r->types = r->types == NULL ? palloc(sizeof(uint32)) :
+		repalloc(r->types, (r->ntypes + 1) * sizeof(uint32));
+	r->types[r->ntypes++] = GetSysCacheHashValue1(TYPEOID, ObjectIdGetDatum(type));
+	if (get_typtype(type) == TYPTYPE_COMPOSITE)
+		relation_add_relid(r, get_typ_typrelid(type));
+}
+
+/* ---------- columns and names */
+
+/* Qualified; arrays by their element, as their own names are made up. */
+static char *
+type_name(Oid type)
+{
+	Oid			element = get_element_type(type);
+	HeapTuple	tuple;
+	Form_pg_type form;
+	char	   *name;
+
+	if (OidIsValid(element))
+		return psprintf("%s[]", type_name(element));
+	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for type %u", type);
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	name = quote_qualified_identifier(get_namespace_name(form->typnamespace),
+									  NameStr(form->typname));
+	ReleaseSysCache(tuple);
+	return name;
+}
+
+void
+relation_init_columns(const LsRelation *r, LsColumnSet *set)
+{
+	set->nwords = r->nwords;
+	set->words = palloc0(r->nwords * sizeof(uint64));
+}
+
+static void
+build_columns(LsRelation *r)
+{
+	int			i;
+
+	r->natts = r->desc->natts;
+	r->nwords = Max(1, (r->natts + 63) / 64);
+	r->columns = palloc0(Max(1, r->natts) * sizeof(LsColumn));
+	for (i = 0; i < r->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(r->desc, i);
+		LsColumn   *column = &r->columns[i];
+		Oid			output;
+		bool		is_varlena;
+
+		if (att->attisdropped || ls_column_is_virtual(att))
+			continue;
+		column->live = true;
+		column->generated = att->attgenerated != '\0';
+		column->byval = att->attbyval;
+		column->len = att->attlen;
+		column->name = pstrdup(quote_identifier(NameStr(att->attname)));
+		column->type = type_name(getBaseType(att->atttypid));
+		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
+		fmgr_info_cxt(output, &column->output, r->context);
+
+		r->needs |= deparse_type_needs(att->atttypid);
+		r->has_generated |= column->generated;
+		if (!column->generated)
+			r->nsettable++;
+		add_type(r, att->atttypid);
+	}
+	r->old_values = palloc(Max(1, r->natts) * sizeof(Datum));
+	r->old_nulls = palloc(Max(1, r->natts) * sizeof(bool));
+	relation_init_columns(r, &r->changed);
+	relation_init_columns(r, &r->assigned);
+	r->slot = MakeSingleTupleTableSlot(r->desc, &TTSOpsVirtual);
+}
+
+static char *
+qualified_name(Oid relid)
+{
+	return quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+									  get_rel_name(relid));
+}
+
+void
+relation_init_table(LsTable *table, Oid relid)
+{
+	LsKey		key = keyset_table_key(get_namespace_name(get_rel_namespace(relid)),
+									   get_rel_name(relid), LS_TABLE_IX);
+
+	table->hash = key.hash;
+	table->name = qualified_name(relid);
+}
+
+/* The relation and all its partition ancestors, the root last. */
+static void
+build_tables(LsRelation *r, Relation rel)
+{
+	List	   *ancestors = NIL;
+	ListCell   *lc;
+
+	if (rel->rd_rel->relispartition)
+		ancestors = get_partition_ancestors(r->relid);
+	r->tables = palloc((1 + list_length(ancestors)) * sizeof(LsTable));
+	relation_init_table(&r->tables[r->ntables++], r->relid);
+	foreach(lc, ancestors)
+	{
+		relation_init_table(&r->tables[r->ntables++], lfirst_oid(lc));
+		relation_add_relid(r, lfirst_oid(lc));
+	}
+	r->image_seed = keyhash_seed('M', get_namespace_name(rel->rd_rel->relnamespace),
+								 RelationGetRelationName(rel), "");
+	r->image_name = psprintf("%s (whole row)", r->name);
+}
+
+/* Rules and triggers that would act in a session of the replica role. */
+static void
+build_replica_actions(LsRelation *r, Relation rel)
+{
+	int			i;
+
+	for (i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
+	{
+		RewriteRule *rule = rel->rd_rules->rules[i];
+
+		if (rule->event != CMD_SELECT &&
+			(rule->enabled == RULE_FIRES_ALWAYS || rule->enabled == RULE_FIRES_ON_REPLICA))
+			r->has_replica_rule = true;
+	}
+	for (i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
+	{
+		Trigger    *trigger = &rel->trigdesc->triggers[i];
+
+		if (trigger->tgenabled == TRIGGER_FIRES_ALWAYS ||
+			trigger->tgenabled == TRIGGER_FIRES_ON_REPLICA)
+			r->has_replica_trigger = true;
+	}
+}
+
+/* ---------- the cache */
+
+static void
+build(LsRelation *r, Relation rel)
+{
+	Oid			relid = r->relid;
+	MemoryContext context = r->context;
+	MemoryContext old;
+
+	if (context == NULL)
+		context = AllocSetContextCreate(CacheMemoryContext, "lockstep relation",
+										ALLOCSET_SMALL_SIZES);
+	MemoryContextReset(context);
+	memset(r, 0, sizeof(LsRelation));
+	r->relid = relid;
+	r->context = context;
+	r->build = ++builds;
+	r->valid = true;			/* an invalidation meanwhile unsets it */
+	r->hashable = true;
+
+	PG_TRY();
+	{
+		old = MemoryContextSwitchTo(context);
+		r->desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
+		r->name = qualified_name(relid);
+		build_columns(r);
+		build_tables(r, rel);
+		build_replica_actions(r, rel);
+		relation_build_indexes(r, rel);
+		relation_build_foreign_keys(r, rel);
+		MemoryContextSwitchTo(old);
+	}
+	PG_CATCH();
+	{
+		r->valid = false;
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+/* Dropped relations leave invalid entries behind. */
+static void
+sweep(void)
+{
+	HASH_SEQ_STATUS scan;
+	LsRelation *r;
+
+	hash_seq_init(&scan, relations);
+	while ((r = hash_seq_search(&scan)) != NULL)
+	{
+		if (r->valid)
+			continue;
+		MemoryContextDelete(r->context);
+		hash_search(relations, &r->relid, HASH_REMOVE, NULL);
+	}
+	sweep_above = Max(SWEEP_MINIMUM, 2 * hash_get_num_entries(relations));
+}
+
+LsRelation *
+relation_get(Relation rel)
+{
+	static LsRelation *last = NULL;
+	Oid			relid = RelationGetRelid(rel);
+	LsRelation *r;
+	bool		found;
+
+	if (last != NULL && last->relid == relid && last->valid)
+		return last;
+	if (relations == NULL)
+	{
+		HASHCTL		ctl;
+
+		ctl.keysize = sizeof(Oid);
+		ctl.entrysize = sizeof(LsRelation);
+		ctl.hcxt = CacheMemoryContext;
+		relations = hash_create("lockstep relations", 128, &ctl,
+								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	else if (hash_get_num_entries(relations) > sweep_above)
+		sweep();
+
+	last = NULL;				/* perhaps swept */
+	r = hash_search(relations, &relid, HASH_ENTER, &found);
+	if (!found)
+	{
+		r->context = NULL;
+		r->valid = false;
+	}
+	if (!r->valid)
+		build(r, rel);
+	last = r;
+	return r;
+}

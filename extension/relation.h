@@ -1,0 +1,217 @@
+/*
+ * relation.h
+ *	  What capture knows of a replicated relation.  Private to relation.c,
+ *	  relkeys.c, keyset.c, deparse.c and capture.c.
+ *
+ * An LsRelation is built once per backend and rebuilt after an invalidation;
+ * all it points to lives in its own memory context.  Between two lookups
+ * (relation_get) it doesn't move, whatever is invalidated.
+ */
+#ifndef LOCKSTEP_RELATION_H
+#define LOCKSTEP_RELATION_H
+
+#include "access/tupdesc.h"
+#include "fmgr.h"
+#include "nodes/execnodes.h"
+#include "nodes/pg_list.h"
+
+#include "keyhash.h"
+#include "lockstep.h"
+
+/* Settings, other than plain numbers, that a value's text depends on. */
+#define LS_NEEDS_LC_MONETARY	0x01
+#define LS_NEEDS_SEARCH_PATH	0x02
+
+/* A set of columns: bit attnum - 1. */
+typedef struct LsColumnSet
+{
+	int			nwords;
+	uint64	   *words;
+} LsColumnSet;
+
+typedef struct LsColumn
+{
+	bool		live;			/* not dropped, and stored */
+	bool		generated;		/* never given a value */
+	bool		byval;
+	int16		len;
+	char	   *name;			/* quoted */
+	char	   *type;			/* qualified, without modifier */
+	FmgrInfo	output;
+} LsColumn;
+
+typedef struct LsIndexColumn
+{
+	AttrNumber	attnum;			/* 0: the next expression */
+	bool		counts;			/* its value is part of the key; else
+								 * (exclusion by another operator) only its
+								 * NULL matters */
+	LsHasher	hasher;
+} LsIndexColumn;
+
+/* A unique index or an exclusion constraint. */
+typedef struct LsIndex
+{
+	uint64		seed;
+	char	   *name;			/* for people */
+	bool		nulls_distinct;
+	int			ncolumns;
+	LsIndexColumn *columns;
+	List	   *expressions;	/* of the columns with attnum 0, in order */
+	List	   *predicate;		/* implicitly ANDed */
+	LsColumnSet depends_on;		/* columns, those in expressions included */
+	/* executable forms; see keyset.c */
+	uint64		prepared_epoch;
+	List	   *expression_states;
+	ExprState  *predicate_state;
+} LsIndex;
+
+/* A table key: of the relation, an ancestor, a foreign key's parent. */
+typedef struct LsTable
+{
+	uint64		hash;
+	char	   *name;			/* for people */
+} LsTable;
+
+typedef struct LsForeignKey
+{
+	LsTable		parent;
+	bool		hashable;		/* else the parent as a whole */
+	uint64		seed;			/* of the parent's index */
+	char	   *name;			/* for people */
+	int			ncolumns;
+	AttrNumber *attnums;		/* in the order of the parent's index */
+	LsHasher   *hashers;
+	LsColumnSet columns;
+	/* the key made last in this batch, so that a run says it once */
+	uint64		last_batch;
+	uint64		last_hash;
+} LsForeignKey;
+
+typedef struct LsIdentityColumn
+{
+	AttrNumber	attnum;
+	char	   *equals;			/* OPERATOR(schema.=) */
+} LsIdentityColumn;
+
+typedef struct LsUpdateText
+{
+	struct LsUpdateText *next;
+	uint64	   *changed;
+	char	   *text;
+} LsUpdateText;
+
+struct LsRelation
+{
+	Oid			relid;			/* hash key */
+	bool		valid;
+	uint64		build;			/* differs after every rebuild */
+	MemoryContext context;
+	char	   *name;			/* qualified and quoted */
+	TupleDesc	desc;
+	int			natts;
+	int			nwords;			/* of an LsColumnSet */
+	LsColumn   *columns;
+	int			nsettable;		/* live and not generated */
+	bool		has_generated;
+	bool		has_replica_rule;	/* would act in an apply session */
+	bool		has_replica_trigger;
+	int			needs;			/* LS_NEEDS_... */
+
+	/* identity: none if nidentity is 0, then the image of the row */
+	int			nidentity;
+	LsIdentityColumn *identity;
+	LsIndex    *identity_index;
+
+	int			nindexes;
+	LsIndex    *indexes;
+	bool		hashable;		/* else the table as a whole */
+	int			nforeign_keys;
+	LsForeignKey *foreign_keys;
+	int			ntables;		/* the relation and its partition ancestors */
+	LsTable    *tables;
+	uint64		image_seed;
+	char	   *image_name;		/* for people */
+
+	/* where invalidations come from, besides relid */
+	int			nrelids;
+	Oid		   *relids;			/* ancestors, parents, their indexes */
+	int			ntypes;
+	uint32	   *types;			/* hash values in the TYPEOID syscache */
+
+	/* texts, made when first needed (deparse.c) */
+	char	   *insert_text;
+	char	   *copy_text;
+	char	   *delete_text;
+	LsUpdateText *update_texts;
+	int			nupdate_texts;
+
+	/* state of keyset.c in the current transaction */
+	uint64		tables_epoch;	/* table keys were forwarded in this epoch */
+	uint64		whole_epoch;	/* ... X instead of row keys */
+	uint64		parents_epoch;	/* ... S on the parents instead of row keys */
+	uint64		rows_xact;
+	uint64		rows;			/* with keys, in transaction rows_xact */
+
+	/* scratch for one row */
+	Datum	   *old_values;
+	bool	   *old_nulls;
+	LsColumnSet changed;
+	LsColumnSet assigned;		/* what the UPDATE will name */
+	TupleTableSlot *slot;		/* virtual: holds no pin */
+};
+
+/* The relation's entry, built if need be.  In a transaction. */
+extern LsRelation *relation_get(Relation rel);
+
+/* For relkeys.c: where else invalidations come from; an empty set; a table. */
+extern void relation_add_relid(LsRelation *r, Oid relid);
+extern void relation_init_columns(const LsRelation *r, LsColumnSet *set);
+extern void relation_init_table(LsTable *table, Oid relid);
+
+/* In relkeys.c. */
+extern void relation_build_indexes(LsRelation *r, Relation rel);
+extern void relation_build_foreign_keys(LsRelation *r, Relation rel);
+
+static inline LsSlice
+make_slice(const void *data, size_t len)
+{
+	LsSlice		slice;
+
+	slice.data = data;
+	slice.len = len;
+	return slice;
+}
+
+static inline LsSlice
+slice_of_text(const char *text)
+{
+	return make_slice(text, strlen(text));
+}
+
+static inline bool
+column_set_has(const LsColumnSet *set, AttrNumber attnum)
+{
+	return (set->words[(attnum - 1) / 64] >> ((attnum - 1) % 64)) & 1;
+}
+
+static inline void
+column_set_add(LsColumnSet *set, AttrNumber attnum)
+{
+	set->words[(attnum - 1) / 64] |= UINT64CONST(1) << ((attnum - 1) % 64);
+}
+
+static inline bool
+column_sets_overlap(const LsColumnSet *a, const LsColumnSet *b)
+{
+	int			i;
+
+	for (i = 0; i < a->nwords; i++)
+	{
+		if (a->words[i] & b->words[i])
+			return true;
+	}
+	return false;
+}
+
+#endif							/* LOCKSTEP_RELATION_H */

@@ -1,0 +1,316 @@
+/*
+ * sequence.c
+ *	  Built-in functions that change something which is neither a row of a
+ *	  table nor a command.
+ *
+ * nextval and setval, the functions that write large objects and pg_notify are
+ * refused as yet; pg_logical_emit_message is forwarded.  They are met in the
+ * server's table of built-in functions, where their entries are replaced: it is
+ * what calls by queries, defaults, the fastpath protocol and functions in
+ * LANGUAGE internal go through.  A default that isn't needed is never called,
+ * and so not refused.
+ *
+ * One way to a sequence's next value passes no function: NextValueExpr, of
+ * identity columns.  The planner hook turns it into a call of nextval with a
+ * second argument, which tells it not to check permissions, as NextValueExpr
+ * doesn't.  COPY makes such expressions without planning them; see utility.c.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/planner.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrtab.h"
+#include "utils/lsyscache.h"
+
+#include "lockstep.h"
+
+static planner_hook_type prev_planner_hook = NULL;
+
+/* ---------- refusing */
+
+static bool
+is_captured(void)
+{
+	return ls_mode() == LS_MODE_ORIGIN;
+}
+
+/* True: go on, the effect stays here. */
+static void
+refuse(const char *what, const char *detail, const char *hint)
+{
+	bool		allowed = ls_unreplicated == LS_UNREPLICATED_ALLOW;
+
+	ereport(allowed ? WARNING : ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 allowed ? errmsg("%s is not replicated", what) :
+			 errmsg("cannot run %s on a node", what),
+			 errdetail_internal("%s", detail),
+			 errhint("%s", hint)));
+	witness_note_command();
+}
+
+static void
+refuse_sequence(Oid relid, const char *what)
+{
+	if (is_captured() && get_rel_persistence(relid) != RELPERSISTENCE_TEMP)
+		refuse(what, psprintf("Values of sequences, such as \"%s\", are not replicated yet.",
+							  get_rel_name(relid) != NULL ? get_rel_name(relid) : "?"),
+			   "Give the value explicitly, or use gen_random_uuid() for keys.");
+}
+
+static void
+refuse_large_object(const char *what)
+{
+	if (is_captured())
+		refuse(what, "Large objects are not replicated yet.", "Use a column of type bytea.");
+}
+
+static void
+refuse_notify(const char *what)
+{
+	if (is_captured())
+		refuse(what, "Notifications would not reach the listeners of other nodes.",
+			   "LISTEN and NOTIFY are not replicated yet.");
+}
+
+static void
+refuse_collations(const char *what)
+{
+	if (is_captured())
+		refuse(what, "What it finds depends on the node's operating system.",
+			   "Use CREATE COLLATION.");
+}
+
+/* ---------- the functions in place of the built-in ones */
+
+#define ORIGINAL(name) static PGFunction original_##name
+
+#define REFUSED(name, how) \
+	ORIGINAL(name); \
+	static Datum \
+	instead_of_##name(PG_FUNCTION_ARGS) \
+	{ \
+		how(#name); \
+		return original_##name(fcinfo); \
+	}
+
+REFUSED(lo_creat, refuse_large_object)
+REFUSED(lo_create, refuse_large_object)
+REFUSED(lo_import, refuse_large_object)
+REFUSED(lo_import_with_oid, refuse_large_object)
+REFUSED(lo_from_bytea, refuse_large_object)
+REFUSED(lo_put, refuse_large_object)
+REFUSED(lowrite, refuse_large_object)
+REFUSED(lo_unlink, refuse_large_object)
+REFUSED(lo_truncate, refuse_large_object)
+REFUSED(lo_truncate64, refuse_large_object)
+REFUSED(pg_notify, refuse_notify)
+REFUSED(pg_import_system_collations, refuse_collations)
+
+ORIGINAL(nextval);
+ORIGINAL(setval);
+ORIGINAL(setval_is_called);
+ORIGINAL(emit_text);
+ORIGINAL(emit_bytea);
+
+static Datum
+instead_of_nextval(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+
+	refuse_sequence(relid, "nextval");
+	if (PG_NARGS() == 2)
+		PG_RETURN_INT64(nextval_internal(relid, false));
+	return original_nextval(fcinfo);
+}
+
+static Datum
+instead_of_setval(PG_FUNCTION_ARGS)
+{
+	refuse_sequence(PG_GETARG_OID(0), "setval");
+	return original_setval(fcinfo);
+}
+
+static Datum
+instead_of_setval_is_called(PG_FUNCTION_ARGS)
+{
+	refuse_sequence(PG_GETARG_OID(0), "setval");
+	return original_setval_is_called(fcinfo);
+}
+
+/* ---------- logical messages */
+
+/* The call itself, whatever statement it is in: it depends on nothing else. */
+static void
+forward_message(FunctionCallInfo fcinfo, const char *call, const char *content)
+{
+	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_SELECT_WROTE,.rows = -1};
+	LsKey		key = keyset_database_key(LS_TABLE_IX);
+	char	   *prefix = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	StringInfoData params;
+	StringInfoData packed;
+
+	initStringInfo(&params);
+	initStringInfo(&packed);
+	statement_pack_key(&packed, &key);
+	statement_pack_param(&params, prefix, strlen(prefix));
+	statement_pack_param(&params, content, strlen(content));
+	query.text = (LsSlice) {(const uint8_t *) call, strlen(call)};
+	query.nparams = 2;
+	query.params = (LsSlice) {(const uint8_t *) params.data, params.len};
+	query.nkeys = 1;
+	query.keys = (LsSlice) {(const uint8_t *) packed.data, packed.len};
+	capture_flush();
+	xact_forward(&query);
+	pfree(params.data);
+	pfree(packed.data);
+}
+
+static Datum
+instead_of_emit_text(PG_FUNCTION_ARGS)
+{
+	if (PG_GETARG_BOOL(0) && is_captured())
+		forward_message(fcinfo, "SELECT pg_catalog.pg_logical_emit_message(true, $1::pg_catalog.text, $2::pg_catalog.text)",
+						text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	return original_emit_text(fcinfo);
+}
+
+static Datum
+instead_of_emit_bytea(PG_FUNCTION_ARGS)
+{
+	if (PG_GETARG_BOOL(0) && is_captured())
+	{
+		bytea	   *content = PG_GETARG_BYTEA_PP(2);
+		char	   *hex = palloc(2 * VARSIZE_ANY_EXHDR(content) + 3);
+
+		hex[0] = '\\';
+		hex[1] = 'x';
+		hex[2 + hex_encode(VARDATA_ANY(content), VARSIZE_ANY_EXHDR(content), hex + 2)] = '\0';
+		forward_message(fcinfo, "SELECT pg_catalog.pg_logical_emit_message(true, $1::pg_catalog.text, $2::pg_catalog.bytea)",
+						hex);
+	}
+	return original_emit_bytea(fcinfo);
+}
+
+/* ---------- putting them in place */
+
+static const struct
+{
+	Oid			function;
+	PGFunction	instead;
+	PGFunction *original;
+	const char *what;
+}			replaced[] =
+
+{
+#define REPLACE(oid, name) {oid, instead_of_##name, &original_##name, #name}
+	REPLACE(F_NEXTVAL, nextval),
+	REPLACE(F_SETVAL_REGCLASS_INT8, setval),
+	REPLACE(F_SETVAL_REGCLASS_INT8_BOOL, setval_is_called),
+	REPLACE(F_LO_CREAT, lo_creat),
+	REPLACE(F_LO_CREATE, lo_create),
+	REPLACE(F_LO_IMPORT_TEXT, lo_import),
+	REPLACE(F_LO_IMPORT_TEXT_OID, lo_import_with_oid),
+	REPLACE(F_LO_FROM_BYTEA, lo_from_bytea),
+	REPLACE(F_LO_PUT, lo_put),
+	REPLACE(F_LOWRITE, lowrite),
+	REPLACE(F_LO_UNLINK, lo_unlink),
+	REPLACE(F_LO_TRUNCATE, lo_truncate),
+	REPLACE(F_LO_TRUNCATE64, lo_truncate64),
+	REPLACE(F_PG_NOTIFY, pg_notify),
+	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations),
+	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT, emit_text),
+	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA, emit_bytea),
+};
+
+static void
+replace_functions(void)
+{
+	int			i;
+
+	for (i = 0; i < lengthof(replaced); i++)
+	{
+		const FmgrBuiltin *builtin = &fmgr_builtins[fmgr_builtin_oid_index[replaced[i].function]];
+
+		Assert(builtin->foid == replaced[i].function);
+		*replaced[i].original = builtin->func;
+		ls_patch_pointer(unconstify(PGFunction *, &builtin->func), replaced[i].instead,
+						 psprintf("the built-in function %s", replaced[i].what));
+	}
+}
+
+/* ---------- identity columns */
+
+static bool
+has_next_value(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, NextValueExpr))
+		return true;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, has_next_value, context, 0);
+	return expression_tree_walker(node, has_next_value, context);
+}
+
+static Node *
+call_of_nextval(NextValueExpr *next)
+{
+	Const	   *sequence = makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
+									 ObjectIdGetDatum(next->seqid), false, true);
+	Expr	   *call = (Expr *) makeFuncExpr(F_NEXTVAL, INT8OID,
+											 list_make2(sequence, makeBoolConst(true, false)),
+											 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+
+	switch (next->typeId)
+	{
+		case INT2OID:
+			return (Node *) makeFuncExpr(F_INT2_INT8, INT2OID, list_make1(call),
+										 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+		case INT4OID:
+			return (Node *) makeFuncExpr(F_INT4_INT8, INT4OID, list_make1(call),
+										 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+		default:
+			return (Node *) call;
+	}
+}
+
+static Node *
+replace_next_values(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, NextValueExpr))
+		return call_of_nextval((NextValueExpr *) node);
+	if (IsA(node, Query))
+		return (Node *) query_tree_mutator((Query *) node, replace_next_values, context, 0);
+	return expression_tree_mutator(node, replace_next_values, context);
+}
+
+static PlannedStmt *
+plan(Query *parse, const char *source, int options, ParamListInfo params)
+{
+	/*
+	 * Whatever the mode: plans are kept, the mode changes.
+	 */
+	if ((parse->commandType != CMD_SELECT || parse->hasModifyingCTE) &&
+		has_next_value((Node *) parse, NULL))
+		parse = (Query *) replace_next_values((Node *) parse, NULL);
+
+	return prev_planner_hook ? prev_planner_hook(parse, source, options, params) :
+		standard_planner(parse, source, options, params);
+}
+
+void
+sequence_init(void)
+{
+	replace_functions();
+	prev_planner_hook = planner_hook;
+	planner_hook = plan;
+}

@@ -1,0 +1,327 @@
+/*
+ * shippable.c
+ *	  May a top-level UPDATE or DELETE travel as its text?
+ *
+ * Row form is always right.  Statement form pays where many rows change: the
+ * text is far smaller than the rows.  It is taken when all of this is true:
+ *
+ *	 - the planner expects at least lockstep.statement_rows rows;
+ *	 - one plain table is read and written; its columns in use have built-in
+ *	   types; WHERE and SET use built-in immutable functions and operators;
+ *	 - no trigger and no rule acts, no foreign key is concerned, and no column
+ *	   of a unique index or exclusion constraint is changed (whether such an
+ *	   update succeeds depends on the order of rows);
+ *	 - each statement has a snapshot of its own (READ COMMITTED);
+ *	 - nobody else on this node is writing the table.
+ *
+ * What it reads is the table as a whole, so it certifies X on it.  That covers
+ * other nodes.  Transactions of this node are kept out by a lock on the table,
+ * which is taken only if that needs no waiting.  Then, in this order, S is
+ * read and a new snapshot taken: all that the certifier believes us to have
+ * seen is visible in it.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_type.h"
+#include "commands/trigger.h"
+#include "executor/executor.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parsetree.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "ddl.h"
+
+/* The statement that travels as its text. */
+static struct
+{
+	QueryDesc  *desc;			/* NULL: none */
+	Oid			relid;			/* while it runs: rows of it aren't captured */
+	LsKey		keys[2];
+}			shipped;
+
+bool
+shippable_is_running(Oid relid)
+{
+	return shipped.relid == relid;
+}
+
+/* ---------- expressions */
+
+static bool
+type_is_portable(Oid type)
+{
+	switch (type)
+	{
+		case OIDOID:
+		case XIDOID:
+		case XID8OID:
+		case CIDOID:
+		case TIDOID:
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+		case REGNAMESPACEOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGROLEOID:
+		case REGTYPEOID:
+			return false;
+		default:
+			return type < FirstNormalObjectId;
+	}
+}
+
+static bool
+not_portable_walker(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	switch (nodeTag(node))
+	{
+		case T_Var:
+			if (((Var *) node)->varattno <= 0)
+				return true;	/* a system column, or the whole row */
+			break;
+		case T_Param:
+			if (((Param *) node)->paramkind != PARAM_EXTERN)
+				return true;
+			break;
+		case T_SubPlan:
+		case T_AlternativeSubPlan:
+			return true;
+		default:
+			break;
+	}
+	if ((IsA(node, Var) || IsA(node, Const) || IsA(node, Param)) &&
+		!type_is_portable(exprType(node)))
+		return true;
+	return expression_tree_walker(node, not_portable_walker, context);
+}
+
+static bool
+expressions_are_portable(List *expressions)
+{
+	return !contain_mutable_functions((Node *) expressions) &&
+		!not_portable_walker((Node *) expressions, NULL);
+}
+
+static bool
+values_are_portable(List *targetlist)
+{
+	ListCell   *lc;
+
+	foreach(lc, targetlist)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		if (!entry->resjunk && !expressions_are_portable(list_make1(entry->expr)))
+			return false;
+	}
+	return true;
+}
+
+/* Scans of the one table; what finds the rows is in their quals. */
+static bool
+scan_is_portable(Plan *plan)
+{
+	List	   *quals = NIL;
+
+	switch (nodeTag(plan))
+	{
+		case T_SeqScan:
+			break;
+		case T_IndexScan:
+			if (((IndexScan *) plan)->indexorderbyorig != NIL)
+				return false;
+			quals = ((IndexScan *) plan)->indexqualorig;
+			break;
+		case T_BitmapHeapScan:
+			quals = ((BitmapHeapScan *) plan)->bitmapqualorig;
+			break;
+		default:
+			return false;
+	}
+	return expressions_are_portable(quals) && expressions_are_portable(plan->qual) &&
+		values_are_portable(plan->targetlist);
+}
+
+static bool
+plan_is_portable(PlannedStmt *stmt)
+{
+	ModifyTable *modify = (ModifyTable *) stmt->planTree;
+
+	return IsA(modify, ModifyTable) &&
+		stmt->subplans == NIL && stmt->rowMarks == NIL && stmt->invalItems == NIL &&
+		!stmt->hasModifyingCTE && !stmt->hasReturning && !stmt->parallelModeNeeded &&
+		list_length(stmt->rtable) == 1 && list_length(modify->resultRelations) == 1 &&
+		modify->withCheckOptionLists == NIL &&
+		outerPlan(modify)->plan_rows >= ls_statement_rows &&
+		scan_is_portable(outerPlan(modify));
+}
+
+/* ---------- the table */
+
+static bool
+columns_overlap(const Bitmapset *columns, const AttrNumber *attnums, int n)
+{
+	int			i;
+
+	for (i = 0; i < n; i++)
+	{
+		if (bms_is_member(attnums[i] - FirstLowInvalidHeapAttributeNumber, columns))
+			return true;
+	}
+	return false;
+}
+
+static bool
+index_is_concerned(Oid indexid, const Bitmapset *changed)
+{
+	Relation	index = index_open(indexid, AccessShareLock);
+	Form_pg_index form = index->rd_index;
+	bool		concerned = false;
+
+	if (form->indisunique || form->indisexclusion)
+		concerned = RelationGetIndexExpressions(index) != NIL ||
+			RelationGetIndexPredicate(index) != NIL ||
+			columns_overlap(changed, form->indkey.values, form->indnkeyatts);
+	index_close(index, AccessShareLock);
+	return concerned;
+}
+
+static bool
+update_is_harmless(Relation rel, const Bitmapset *changed)
+{
+	ListCell   *lc;
+
+	foreach(lc, RelationGetFKeyList(rel))
+	{
+		ForeignKeyCacheInfo *key = lfirst_node(ForeignKeyCacheInfo, lc);
+
+		if (columns_overlap(changed, key->conkey, key->nkeys))
+			return false;
+	}
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		if (index_is_concerned(lfirst_oid(lc), changed))
+			return false;
+	}
+	return true;
+}
+
+/* None but the checks of its own foreign keys. */
+static bool
+has_no_triggers(Relation rel)
+{
+	int			i;
+
+	if (rel->trigdesc == NULL)
+		return true;
+	for (i = 0; i < rel->trigdesc->numtriggers; i++)
+	{
+		if (RI_FKey_trigger_type(rel->trigdesc->triggers[i].tgfoid) != RI_TRIGGER_FK)
+			return false;
+	}
+	return true;
+}
+
+static bool
+table_is_plain(Relation rel)
+{
+	return relation_is_replicated(rel) &&
+		!rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
+		!rel->rd_rel->relrowsecurity && rel->rd_rules == NULL &&
+		(rel->rd_att->constr == NULL || !rel->rd_att->constr->has_generated_stored) &&
+		has_no_triggers(rel);
+}
+
+/* ---------- deciding */
+
+static bool
+is_shippable(QueryDesc *desc, Relation rel, const RangeTblEntry *rte)
+{
+	char	   *text;
+
+	if (!table_is_plain(rel) ||
+		(desc->operation == CMD_UPDATE && !update_is_harmless(rel, rte->updatedCols)))
+		return false;
+	text = ddl_statement_text(desc->sourceText, desc->plannedstmt->stmt_location,
+							  desc->plannedstmt->stmt_len);
+	return !ddl_text_has_time_literal(text) &&
+		ConditionalLockRelation(rel, ShareRowExclusiveLock);
+}
+
+static void
+ship(QueryDesc *desc, Relation rel)
+{
+	xact_writes();
+	shipped.desc = desc;
+	shipped.keys[0] = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
+									   RelationGetRelationName(rel), LS_TABLE_X);
+	shipped.keys[1] = keyset_database_key(LS_TABLE_IX);
+
+	/* S is in the keys; now a snapshot that has seen all of it */
+	UnregisterSnapshot(desc->snapshot);
+	desc->snapshot = RegisterSnapshot(GetTransactionSnapshot());
+}
+
+void
+shippable_consider(QueryDesc *desc)
+{
+	PlannedStmt *stmt = desc->plannedstmt;
+	RangeTblEntry *rte;
+	Relation	rel;
+
+	if ((desc->operation != CMD_UPDATE && desc->operation != CMD_DELETE) ||
+		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !plan_is_portable(stmt))
+		return;
+	rte = linitial_node(RangeTblEntry, stmt->rtable);
+	rel = table_open(rte->relid, NoLock);
+	if (is_shippable(desc, rel, rte))
+		ship(desc, rel);
+	table_close(rel, NoLock);
+}
+
+/* ---------- running */
+
+void
+shippable_forget(void)
+{
+	shipped.desc = NULL;
+}
+
+void
+shippable_start(QueryDesc *desc)
+{
+	if (shipped.desc == desc)
+		shipped.relid = linitial_node(RangeTblEntry, desc->plannedstmt->rtable)->relid;
+}
+
+void
+shippable_stop(void)
+{
+	shipped.relid = InvalidOid;
+}
+
+void
+shippable_forward(QueryDesc *desc)
+{
+	if (shipped.desc != desc)
+		return;
+	shipped.desc = NULL;
+	if (desc->estate->es_processed > 0)
+		statement_forward(desc, LS_REASON_SHIPPABLE, (int64) desc->estate->es_processed,
+						  shipped.keys, lengthof(shipped.keys));
+}

@@ -1,0 +1,126 @@
+/*
+ * statement.c
+ *	  A query in statement form: its own text, parameters and settings.
+ *
+ * A parameter travels as text, and its type in the query's text, as a cast: the
+ * other node must not guess another one.
+ */
+#include "postgres.h"
+
+#include "common/keywords.h"
+#include "executor/execdesc.h"
+#include "parser/gramparse.h"
+#include "utils/builtins.h"
+#include "utils/guc.h"
+#include "utils/lsyscache.h"
+
+#include "ddl.h"
+
+/* Append text with ($n::type) for each $n. */
+static void
+append_typed(StringInfo out, const char *text, ParamListInfo params)
+{
+	core_yy_extra_type extra;
+	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
+	core_YYSTYPE value;
+	YYLTYPE		at;
+	int			copied = 0;
+	int			token;
+
+	extra.escape_string_warning = false;
+	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	{
+		if (token != PARAM || value.ival < 1 || value.ival > params->numParams)
+			continue;
+		appendBinaryStringInfo(out, text + copied, at - copied);
+		appendStringInfo(out, "($%d::%s)", value.ival,
+						 format_type_be_qualified(params->params[value.ival - 1].ptype));
+		copied = at + 1 + strspn(text + at + 1, "0123456789");
+	}
+	scanner_finish(scanner);
+	appendStringInfoString(out, text + copied);
+}
+
+void
+statement_pack_param(StringInfo out, const char *text, size_t len)
+{
+	size_t		size = ls_put_param(NULL, 0, text, len);
+
+	enlargeStringInfo(out, (int) size);
+	ls_put_param((uint8_t *) out->data + out->len, size, text, len);
+	out->len += (int) size;
+}
+
+void
+statement_pack_key(StringInfo out, const LsKey *key)
+{
+	size_t		size = ls_put_key(NULL, 0, key);
+
+	enlargeStringInfo(out, (int) size);
+	ls_put_key((uint8_t *) out->data + out->len, size, key);
+	out->len += (int) size;
+}
+
+static void
+append_params(StringInfo out, ParamListInfo params)
+{
+	int			level = NewGUCNestLevel();
+	int			i;
+
+	(void) set_config_option("extra_float_digits", "3", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	for (i = 0; i < params->numParams; i++)
+	{
+		ParamExternData *param = &params->params[i];
+		Oid			output;
+		bool		is_varlena;
+		char	   *text;
+
+		if (param->isnull || !OidIsValid(param->ptype))
+		{
+			statement_pack_param(out, NULL, 0);
+			continue;
+		}
+		getTypeOutputInfo(param->ptype, &output, &is_varlena);
+		text = OidOutputFunctionCall(output, param->value);
+		statement_pack_param(out, text, strlen(text));
+	}
+	AtEOXact_GUC(true, level);
+}
+
+void
+statement_forward(QueryDesc *desc, LsReason reason, int64 rows, const LsKey *keys, int nkeys)
+{
+	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = reason,.rows = rows};
+	char	   *source = ddl_statement_text(desc->sourceText, desc->plannedstmt->stmt_location,
+											desc->plannedstmt->stmt_len);
+	StringInfoData text;
+	StringInfoData params;
+	StringInfoData settings;
+	StringInfoData packed;
+	int			i;
+
+	initStringInfo(&text);
+	initStringInfo(&params);
+	initStringInfo(&settings);
+	initStringInfo(&packed);
+	if (desc->params != NULL && desc->params->numParams > 0)
+	{
+		append_typed(&text, source, desc->params);
+		append_params(&params, desc->params);
+		query.nparams = desc->params->numParams;
+	}
+	else
+		appendStringInfoString(&text, source);
+	settings_append(&settings);
+
+	query.text = (LsSlice) {(const uint8_t *) text.data, text.len};
+	query.params = (LsSlice) {(const uint8_t *) params.data, params.len};
+	query.settings = (LsSlice) {(const uint8_t *) settings.data, settings.len};
+	for (i = 0; i < nkeys; i++)
+		statement_pack_key(&packed, &keys[i]);
+	query.nkeys = nkeys;
+	query.keys = (LsSlice) {(const uint8_t *) packed.data, packed.len};
+	capture_flush();
+	xact_forward(&query);
+}

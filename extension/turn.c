@@ -1,0 +1,369 @@
+/*
+ * turn.c
+ *	  Commit order on this node: every decided transaction commits at its seq,
+ *	  whoever executes it here, and exactly once.
+ *
+ * Shared memory holds `applied`, the highest seq committed on this node, and a
+ * ring of claims for the seqs above it.  A process that wants to commit seq n
+ * claims n, waits until applied = n - 1, commits, and passes the turn.
+ *
+ *				  claim				   applied = n-1		  commit
+ *		FREE -----------> CLAIMED ------------------> TURN ----------> PASSED
+ *		  ^					 |							|			applied = n
+ *		  +------------------+--------------------------+
+ *						release (abort)
+ *
+ * Only a commit passes the turn.  After an abort the seq is FREE again and
+ * somebody else claims it (an apply session, with the transaction from the
+ * journal).  While a seq is CLAIMED a second claimant waits for the outcome;
+ * if that is PASSED it is told so and rolls back.  For example:
+ *
+ *		backend, origin of 7		apply session, has 8	apply session, has 7
+ *		claim 7						claim 8					.
+ *		turn: applied = 6			wait					claim 7: waits
+ *		commit 7, pass	----------> woken, turn				"already applied"
+ *									commit 8, pass			rolls back
+ *
+ * Who may call what: xact.c alone claims, passes and releases; anybody may
+ * read `applied` or wait for it.
+ *
+ * Locking: everything but `applied` is protected by the LWLock of the tranche
+ * "LockstepTurn", exclusive.  `applied` is written under it and read without;
+ * it only grows.  Nobody sleeps while holding the lock.  Latches are how
+ * processes are woken: a passer wakes the one process that can go on, and
+ * those waiters whose seq is reached.
+ *
+ * After a crash of any backend the postmaster makes shared memory anew: the
+ * turn is closed, writes are refused, until the replicator says up to where
+ * the databases' progress reaches (turn_open).
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "port/atomics.h"
+#include "port/pg_bitutils.h"
+#include "storage/ipc.h"
+#include "storage/latch.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/shmem.h"
+#include "utils/wait_event.h"
+
+#include "lockstep.h"
+
+#define TURN_RING 4096
+#define NOBODY (-1)
+
+typedef struct TurnShared
+{
+	uint64		boot;			/* random, of this start; never changes */
+	pg_atomic_uint64 applied;	/* highest seq committed here */
+	bool		open;			/* applied is known */
+	int			claimant[TURN_RING];	/* pgprocno that claimed the seq that
+										 * has this place above applied, or
+										 * NOBODY */
+	int			nwaiting;		/* entries of waiting[] */
+	int		   *waiting;		/* pgprocnos, any order, MaxBackends of them */
+	uint64	   *waiting_for;	/* by pgprocno: seq, 0 = does not wait */
+} TurnShared;
+
+static TurnShared *turn = NULL;
+static LWLock *turn_lock = NULL;
+
+static Size
+turn_shmem_size(void)
+{
+	Size		size = MAXALIGN(sizeof(TurnShared));
+
+	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(int))));
+	return add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(uint64))));
+}
+
+void
+turn_shmem_request(void)
+{
+	RequestAddinShmemSpace(turn_shmem_size());
+	RequestNamedLWLockTranche("LockstepTurn", 1);
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+turn_shmem_startup(void)
+{
+	bool		found;
+	char	   *at;
+
+	turn = ShmemInitStruct("lockstep turn", turn_shmem_size(), &found);
+	turn_lock = &(GetNamedLWLockTranche("LockstepTurn"))->lock;
+	if (found)
+		return;
+
+	memset(turn, 0, turn_shmem_size());
+	at = (char *) turn + MAXALIGN(sizeof(TurnShared));
+	turn->waiting = (int *) at;
+	at += MAXALIGN(mul_size(MaxBackends, sizeof(int)));
+	turn->waiting_for = (uint64 *) at;
+	pg_atomic_init_u64(&turn->applied, 0);
+	for (int i = 0; i < TURN_RING; i++)
+		turn->claimant[i] = NOBODY;
+	if (!pg_strong_random(&turn->boot, sizeof(turn->boot)))
+		ereport(FATAL,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("could not generate a random boot identity")));
+}
+
+uint64
+turn_boot_id(void)
+{
+	return turn->boot;
+}
+
+uint64
+turn_applied(void)
+{
+	return pg_atomic_read_u64(&turn->applied);
+}
+
+bool
+turn_is_open(void)
+{
+	return *(volatile bool *) &turn->open;
+}
+
+uint64
+turn_open(uint64 seq)
+{
+	uint64		applied;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	if (!turn->open)
+	{
+		pg_atomic_write_u64(&turn->applied, seq);
+		turn->open = true;
+	}
+	applied = turn_applied();
+	LWLockRelease(turn_lock);
+	return applied;
+}
+
+static int *
+claim_of(uint64 seq)
+{
+	return &turn->claimant[seq % TURN_RING];
+}
+
+static void
+wake(int procno)
+{
+	SetLatch(&ProcGlobal->allProcs[procno].procLatch);
+}
+
+/* ---------- waiting for applied to reach a seq */
+
+/* Put this process on the list.  Caller holds the lock. */
+static void
+waiter_add(uint64 seq)
+{
+	int			me = MyProc->pgprocno;
+
+	if (turn->waiting_for[me] == 0)
+		turn->waiting[turn->nwaiting++] = me;
+	turn->waiting_for[me] = seq;
+}
+
+/* Take the i-th entry off the list.  Caller holds the lock. */
+static void
+waiter_remove(int i)
+{
+	turn->waiting_for[turn->waiting[i]] = 0;
+	turn->waiting[i] = turn->waiting[--turn->nwaiting];
+}
+
+/*
+ * Wake and forget those who wait for a seq up to this one.  A process that
+ * died while waiting is forgotten here, too: a latch set for nothing is
+ * harmless.  Caller holds the lock.
+ */
+static void
+waiters_wake(uint64 seq)
+{
+	int			i = 0;
+
+	while (i < turn->nwaiting)
+	{
+		int			procno = turn->waiting[i];
+
+		if (turn->waiting_for[procno] <= seq)
+		{
+			waiter_remove(i);
+			wake(procno);
+		}
+		else
+			i++;
+	}
+}
+
+/* Stop waiting, after an interrupt. */
+static void
+waiter_forget_me(void)
+{
+	int			me = MyProc->pgprocno;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < turn->nwaiting; i++)
+	{
+		if (turn->waiting[i] == me)
+		{
+			waiter_remove(i);
+			break;
+		}
+	}
+	LWLockRelease(turn_lock);
+}
+
+/* One sleep on the latch; whoever calls looks again at what it waits for. */
+static void
+sleep_on_latch(long timeout_ms)
+{
+	int			events = WL_LATCH_SET | WL_EXIT_ON_PM_DEATH;
+
+	if (timeout_ms >= 0)
+		events |= WL_TIMEOUT;
+	(void) WaitLatch(MyLatch, events, timeout_ms, PG_WAIT_EXTENSION);
+	ResetLatch(MyLatch);
+}
+
+/* Sleep, interruptibly, being on the list of waiters. */
+static void
+sleep_as_waiter(void)
+{
+	PG_TRY();
+	{
+		sleep_on_latch(-1);
+		CHECK_FOR_INTERRUPTS();
+	}
+	PG_CATCH();
+	{
+		waiter_forget_me();
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+}
+
+void
+turn_wait_applied(uint64 seq)
+{
+	while (turn_applied() < seq)
+	{
+		LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+		if (turn_applied() >= seq)
+		{
+			LWLockRelease(turn_lock);
+			break;
+		}
+		waiter_add(seq);
+		LWLockRelease(turn_lock);
+		sleep_as_waiter();
+	}
+}
+
+/* ---------- claiming, waiting for, passing and giving back the turn */
+
+/*
+ * Try once.  False: somebody else has claimed it, or it is further ahead than
+ * the ring reaches; we are on the list of waiters then.
+ */
+static bool
+try_claim(uint64 seq, TurnClaim *result)
+{
+	uint64		applied;
+	bool		done = true;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	applied = turn_applied();
+	if (seq <= applied)
+		*result = TURN_ALREADY_APPLIED;
+	else if (seq - applied > TURN_RING)
+	{
+		waiter_add(seq - TURN_RING);
+		done = false;
+	}
+	else if (*claim_of(seq) != NOBODY)
+	{
+		waiter_add(seq);
+		done = false;
+	}
+	else
+	{
+		*claim_of(seq) = MyProc->pgprocno;
+		*result = TURN_CLAIMED;
+	}
+	LWLockRelease(turn_lock);
+	return done;
+}
+
+TurnClaim
+turn_claim(uint64 seq)
+{
+	TurnClaim	result;
+
+	if (!turn_is_open())
+		ereport(ERROR,
+				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+				 errmsg("this node does not commit yet"),
+				 errdetail("The replicator has not told it, since the server started, where to go on.")));
+	while (!try_claim(seq, &result))
+		sleep_as_waiter();
+	return result;
+}
+
+bool
+turn_is_next(uint64 seq, long timeout_ms)
+{
+	if (turn_applied() + 1 == seq)
+		return true;
+	sleep_on_latch(timeout_ms);
+	return turn_applied() + 1 == seq;
+}
+
+void
+turn_wait(uint64 seq)
+{
+	while (!turn_is_next(seq, -1))
+		CHECK_FOR_INTERRUPTS();
+}
+
+/* The claimant of seq has committed.  Does not fail. */
+void
+turn_pass(uint64 seq)
+{
+	int			next;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	Assert(*claim_of(seq) == MyProc->pgprocno);
+	Assert(turn_applied() + 1 == seq);
+	*claim_of(seq) = NOBODY;
+	pg_atomic_write_u64(&turn->applied, seq);
+	next = *claim_of(seq + 1);
+	if (turn->nwaiting > 0)
+		waiters_wake(seq);
+	LWLockRelease(turn_lock);
+
+	if (next != NOBODY)
+		wake(next);
+}
+
+/* The claimant of seq has aborted: whoever waits for its outcome claims it. */
+void
+turn_release(uint64 seq)
+{
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	Assert(*claim_of(seq) == MyProc->pgprocno);
+	*claim_of(seq) = NOBODY;
+	for (int i = 0; i < turn->nwaiting; i++)
+		if (turn->waiting_for[turn->waiting[i]] == seq)
+			wake(turn->waiting[i]);
+	LWLockRelease(turn_lock);
+}

@@ -1,0 +1,441 @@
+/*
+ * utility.c
+ *	  Utility commands: the ProcessUtility hook.
+ *
+ * On an origin a command is passed on, kept local, refused, or forwarded (see
+ * ddl.c).  One that is forwarded
+ *
+ *	 asks for the locks -> is looked at again, as its tables may have changed
+ *	 while it waited -> is checked -> goes to the queue -> runs
+ *
+ * It goes to the queue before it runs, so that what its event triggers and
+ * TRUNCATE triggers change stands after it; when it fails, the transaction's
+ * queue is cut back with everything else.
+ *
+ * Commands that functions, DO blocks and event triggers run are forwarded where
+ * they stand.  What a forwarded command runs as a part of itself is not: the
+ * other nodes run it, too.  These are subcommands, and the script of an
+ * extension with all that it calls, event triggers excepted.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "tcop/cmdtag.h"
+#include "tcop/utility.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "ddl.h"
+
+/* How often a command's tables may change while it waits for their locks. */
+#define MAX_LOOKS 10
+
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+static int	depth = 0;			/* utility commands being run */
+static int	local_depth = 0;	/* of them, those that stay on this node */
+
+/* All that a hook is given. */
+typedef struct Call
+{
+	PlannedStmt *pstmt;
+	const char *source;
+	bool		read_only_tree;
+	ProcessUtilityContext context;
+	ParamListInfo params;
+	QueryEnvironment *environment;
+	DestReceiver *dest;
+	QueryCompletion *completion;
+} Call;
+
+bool
+utility_is_running(void)
+{
+	return depth > 0;
+}
+
+bool
+utility_is_local(void)
+{
+	return local_depth > 0;
+}
+
+bool
+utility_is_replayed(void)
+{
+	return creating_extension && ls_event_trigger_depth == 0;
+}
+
+/* ---------- running it */
+
+static void
+run(Call *call)
+{
+	(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
+		(call->pstmt, call->source, call->read_only_tree, call->context,
+		 call->params, call->environment, call->dest, call->completion);
+}
+
+static void
+run_counted(Call *call, int local)
+{
+	depth++;
+	local_depth += local;
+	PG_TRY();
+	{
+		run(call);
+	}
+	PG_FINALLY();
+	{
+		depth--;
+		local_depth -= local;
+	}
+	PG_END_TRY();
+}
+
+static void
+run_local(Call *call)
+{
+	run_counted(call, 1);
+	/* some, like VACUUM, have ended the transaction that they ran in */
+	witness_note_command();
+}
+
+/* ---------- refusing */
+
+static const char *
+name_of(Call *call)
+{
+	return GetCommandTagName(CreateCommandTag(call->pstmt->utilityStmt));
+}
+
+static void
+refuse(Call *call, const DdlPlan *plan)
+{
+	const char *what = plan->what != NULL ? plan->what : name_of(call);
+	bool		allowed = ls_unreplicated == LS_UNREPLICATED_ALLOW;
+
+	ereport(allowed ? WARNING : ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 allowed ? errmsg("%s is not replicated", what) :
+			 errmsg("cannot run %s on a node", what),
+			 errdetail_internal("%s", plan->detail),
+			 plan->hint != NULL ? errhint("%s", plan->hint) : 0));
+}
+
+static void
+refuse_and_maybe_run(Call *call, const DdlPlan *plan)
+{
+	refuse(call, plan);
+	run_local(call);
+}
+
+static const char *
+what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
+{
+	if (targets->ours)
+		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+	else if (targets->ntemporary > 0 && targets->npermanent > 0)
+		ddl_refuse(plan, NULL, "It names temporary and permanent objects together.",
+				   "Use one command for each kind.");
+	else if (targets->npermanent > 0 && targets->reads_temporary)
+		ddl_refuse(plan, NULL, "It makes a permanent object depend on a temporary table, which other nodes don't have.",
+				   NULL);
+	return plan->detail;
+}
+
+/* ---------- asking first */
+
+static bool
+has_been_asked(const DdlTargets *asked, const LsKey *key)
+{
+	int			i;
+
+	for (i = 0; i < asked->nkeys; i++)
+	{
+		if (asked->keys[i].hash == key->hash && asked->keys[i].mode == key->mode)
+			return true;
+	}
+	return false;
+}
+
+static bool
+all_asked(const DdlTargets *asked, const DdlTargets *now)
+{
+	int			i;
+
+	for (i = 0; i < now->nkeys; i++)
+	{
+		if (!has_been_asked(asked, &now->keys[i]))
+			return false;
+	}
+	return true;
+}
+
+/* On return *targets is what the command means now, its locks being held. */
+static void
+ask_first(Call *call, DdlTargets *targets, bool ddl)
+{
+	DdlTargets	asked;
+	int			looks = 0;
+
+	do
+	{
+		if (looks++ == MAX_LOOKS)
+			ereport(ERROR,
+					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+					 errmsg("could not lock the tables of %s", name_of(call)),
+					 errdetail("They were changed again and again on other nodes.")));
+		asked = *targets;
+		xact_lock_first(asked.keys, asked.nkeys, ddl);
+		AcceptInvalidationMessages();
+		ddl_targets(call->pstmt, call->source, targets);
+	} while (!all_asked(&asked, targets));
+}
+
+/* ---------- forwarding */
+
+static LsSlice
+slice_of(const StringInfo buffer)
+{
+	return (LsSlice) {(const uint8_t *) buffer->data, buffer->len};
+}
+
+static void
+forward(const char *text, const DdlTargets *targets, bool catalogs)
+{
+	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,.rows = -1};
+	StringInfoData settings;
+	StringInfoData keys;
+	int			i;
+
+	initStringInfo(&settings);
+	settings_append(&settings);
+	initStringInfo(&keys);
+	for (i = 0; i < targets->nkeys; i++)
+		statement_pack_key(&keys, &targets->keys[i]);
+	query.text = (LsSlice) {(const uint8_t *) text, strlen(text)};
+	query.settings = slice_of(&settings);
+	query.nkeys = targets->nkeys;
+	query.keys = slice_of(&keys);
+	query.ddl = catalogs;
+	capture_flush();
+	xact_forward(&query);
+	pfree(settings.data);
+	pfree(keys.data);
+}
+
+static void
+run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
+{
+	int			event_triggers = ls_event_trigger_depth;
+	char	   *text;
+
+	xact_writes();
+	ask_first(call, targets, plan->catalogs);
+	if (what_is_wrong_with(targets, plan) != NULL)
+	{
+		refuse_and_maybe_run(call, plan);
+		return;
+	}
+	text = ddl_text(&call->pstmt, call->source);
+	ddl_check_repeatable(call->pstmt, call->source, text);
+	forward(text, targets, plan->catalogs);
+	witness_note_command();
+
+	/* an extension's script, if this is one, starts outside of any trigger */
+	ls_event_trigger_depth = 0;
+	PG_TRY();
+	{
+		run_counted(call, 0);
+	}
+	PG_FINALLY();
+	{
+		ls_event_trigger_depth = event_triggers;
+	}
+	PG_END_TRY();
+}
+
+/* Modes that keep writers out do so on every node. */
+static void
+run_lock(Call *call, DdlTargets *targets)
+{
+	LockStmt   *stmt = castNode(LockStmt, call->pstmt->utilityStmt);
+
+	if (stmt->mode >= ShareLock && targets->npermanent > 0 && IsTransactionBlock() &&
+		!RecoveryInProgress())
+	{
+		xact_writes();
+		ask_first(call, targets, false);
+	}
+	run_counted(call, 0);
+}
+
+/* ---------- COPY */
+
+static bool
+copy_names_column(const CopyStmt *stmt, const char *column)
+{
+	ListCell   *lc;
+
+	if (stmt->attlist == NIL)
+		return true;
+	foreach(lc, stmt->attlist)
+	{
+		if (strcmp(strVal(lfirst(lc)), column) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* COPY takes values of an identity column where no function call is seen. */
+static bool
+copy_takes_identity(Relation rel, const CopyStmt *stmt)
+{
+	int			i;
+
+	for (i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
+
+		if (!att->attisdropped && att->attidentity != '\0' &&
+			!copy_names_column(stmt, NameStr(att->attname)))
+			return true;
+	}
+	return false;
+}
+
+static void
+examine_copy(CopyStmt *stmt, DdlPlan *plan)
+{
+	Oid			relid;
+	Relation	rel;
+
+	if (!stmt->is_from || stmt->relation == NULL)
+		return;
+	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	rel = OidIsValid(relid) ? try_table_open(relid, AccessShareLock) : NULL;
+	if (rel == NULL)
+		return;
+	if (RelationGetNamespace(rel) == ls_schema_oid())
+		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+	else if (rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt))
+		ddl_refuse(plan, "COPY without values for an identity column",
+				   "Values of sequences are not replicated yet.",
+				   "Give the values explicitly.");
+	table_close(rel, AccessShareLock);
+}
+
+/* ---------- the hook */
+
+static void
+process_on_origin(Call *call)
+{
+	DdlPlan		plan;
+	DdlTargets	targets;
+
+	ddl_plan(call->pstmt->utilityStmt, &plan);
+	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
+		examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
+
+	/* a read-only transaction refuses the command by itself */
+	if (XactReadOnly && plan.action == DDL_FORWARD)
+	{
+		run_counted(call, 0);
+		return;
+	}
+	if (plan.action == DDL_FORWARD || plan.action == DDL_LOCK)
+	{
+		ddl_targets(call->pstmt, call->source, &targets);
+		if (targets.npermanent == 0 && targets.ntemporary > 0)
+			plan.action = DDL_LOCAL;
+		else if (plan.action == DDL_FORWARD && what_is_wrong_with(&targets, &plan) != NULL)
+			plan.action = DDL_REFUSE;
+	}
+	switch (plan.action)
+	{
+		case DDL_PASS:
+			run_counted(call, 0);
+			break;
+		case DDL_LOCAL:
+			run_local(call);
+			break;
+		case DDL_LOCK:
+			run_lock(call, &targets);
+			break;
+		case DDL_FORWARD:
+			run_forwarded(call, &plan, &targets);
+			break;
+		case DDL_REFUSE:
+			refuse_and_maybe_run(call, &plan);
+			break;
+	}
+}
+
+/*
+ * A database without the extension has no way to forward anything; but roles
+ * and the like are also those of the databases that are replicated.
+ */
+static void
+process_on_unreplicated(Call *call)
+{
+	DdlPlan		plan;
+
+	ddl_plan(call->pstmt->utilityStmt, &plan);
+	if (plan.shared && plan.action == DDL_FORWARD)
+		ddl_refuse(&plan, NULL, "It changes what all databases have in common, and this database is not replicated.",
+				   "Connect to a replicated database.");
+	if (plan.shared && plan.action == DDL_REFUSE)
+		refuse(call, &plan);
+	run_counted(call, 0);
+}
+
+static bool
+is_unreplicated_database(void)
+{
+	return ls_replicate && !apply_session() && IsUnderPostmaster && !IsBinaryUpgrade &&
+		MyBackendType == B_BACKEND && IsTransactionState();
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *dest,
+				QueryCompletion *completion)
+{
+	Call		call = {pstmt, source, read_only_tree, context, params, environment, dest, completion};
+
+	if (context == PROCESS_UTILITY_SUBCOMMAND || utility_is_replayed())
+	{
+		run(&call);
+		return;
+	}
+	switch (ls_mode())
+	{
+		case LS_MODE_ORIGIN:
+			process_on_origin(&call);
+			break;
+		case LS_MODE_OFF:
+			if (is_unreplicated_database())
+				process_on_unreplicated(&call);
+			else
+				run(&call);
+			break;
+		case LS_MODE_APPLY:
+			run(&call);
+			break;
+	}
+}
+
+void
+utility_init(void)
+{
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}

@@ -1,0 +1,510 @@
+/*
+ * xact.c
+ *	  The current transaction's queue of queries, and its ends.
+ *
+ * Queries are encoded into a buffer as they come.  A transaction that stays
+ * small sends nothing before it asks for the verdict: one send per commit.
+ * Beyond STREAM_AT bytes the buffer is sent whenever it is full, so that a
+ * large transaction needs no large memory here.
+ *
+ * Subtransactions: a mark is made at the start of each; when it aborts, the
+ * queue is cut back to the mark.  What was sent meanwhile is taken back by a
+ * message (R, "keep the first n").
+ *
+ *		queue	|--- sent ---|--- buffered ---|
+ *					^ mark A	   ^ mark B
+ *
+ *		B aborts: the buffer is cut at B.  A aborts: the buffer is emptied and
+ *		R(n of A) put into it.
+ *
+ * The end of the top-level transaction is in commit.c; this file decides what
+ * it is called for.  Callbacks of COMMIT and ABORT never fail.
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/xact.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/memutils.h"
+
+#include "xact_private.h"
+
+#define STREAM_AT (32 * 1024)
+
+typedef struct Mark
+{
+	int			level;			/* nesting level that starts after it */
+	uint64		nstatements;
+	uint64		nddl;
+	uint64		appended;
+	int			kept_len;
+	uint64		nkept;
+} Mark;
+
+XactState	ls_xact;
+
+static uint64 last_xcount = 0;
+static Mark *marks = NULL;		/* a stack */
+static int	nmarks = 0;
+static int	marks_cap = 0;
+
+/* ---------- the queue */
+
+static void
+queue_init(void)
+{
+	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+
+	initStringInfo(&ls_xact.queue);
+	initStringInfo(&ls_xact.kept);
+	MemoryContextSwitchTo(context);
+}
+
+/* A buffer that one huge transaction made grow is given back. */
+static void
+shrink(StringInfo buf)
+{
+	if (buf->maxlen > 4 * STREAM_AT)
+	{
+		MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
+
+		pfree(buf->data);
+		initStringInfo(buf);
+		MemoryContextSwitchTo(context);
+	}
+	else
+		resetStringInfo(buf);
+}
+
+/* Forget the transaction; the next one starts from here. */
+void
+xact_reset(void)
+{
+	shrink(&ls_xact.queue);
+	shrink(&ls_xact.kept);
+	ls_xact.writes = false;
+	ls_xact.told = false;
+	ls_xact.ended = false;
+	ls_xact.nstatements = 0;
+	ls_xact.nddl = 0;
+	ls_xact.appended = 0;
+	ls_xact.sent = 0;
+	ls_xact.nkept = 0;
+	ls_xact.locks_asked = 0;
+	ls_xact.locks_granted = 0;
+	ls_xact.apply_seq = 0;
+	nmarks = 0;
+}
+
+/* Room for a message of this size at the end of the queue. */
+static uint8_t *
+queue_room(size_t size)
+{
+	enlargeStringInfo(&ls_xact.queue, size);
+	return (uint8_t *) ls_xact.queue.data + ls_xact.queue.len;
+}
+
+static void
+queue_added(size_t size)
+{
+	ls_xact.queue.len += size;
+	ls_xact.appended += size;
+}
+
+/* Put a small message that is just a number into the queue. */
+void
+xact_append_number(LsMsgType type, uint64 value)
+{
+	size_t		size = ls_put_number(NULL, 0, type, value);
+
+	ls_put_number(queue_room(size), size, type, value);
+	queue_added(size);
+}
+
+/* Send what is buffered; wait for the socket to take it. */
+static void
+queue_stream(void)
+{
+	bool		ok;
+
+	ls_xact.told = true;
+	ok = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
+	ls_xact.sent = ls_xact.appended;
+	resetStringInfo(&ls_xact.queue);
+	if (!ok || !link_drain())
+		link_report_lost();
+}
+
+/* The first queries are kept, as long as none is missing in between. */
+static void
+keep(const char *message, size_t size)
+{
+	if (ls_xact.nkept + 1 != ls_xact.nstatements ||
+		ls_xact.kept.len + size > LS_FORWARDED_KEPT)
+		return;
+	appendBinaryStringInfo(&ls_xact.kept, message, size);
+	ls_xact.nkept++;
+}
+
+/* ROLLBACK TO brings back a savepoint, but not what the replicator forgot. */
+void
+xact_check_not_ended(void)
+{
+	if (ls_xact.ended)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not go on with a transaction that the replicator has rolled back"),
+				 errhint("The transaction might succeed if retried.")));
+}
+
+void
+xact_writes(void)
+{
+	xact_check_not_ended();
+	if (ls_xact.writes)
+		return;
+	if (!link_is_alive())
+		link_open();
+	if (!turn_is_open())
+		ereport(ERROR,
+				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+				 errmsg("this node does not take writes yet"),
+				 errdetail("Since the server started, the replicator has not opened it."),
+				 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
+	ls_xact.xcount = ++last_xcount;
+	ls_xact.writes = true;
+	conflict_note_writes();
+}
+
+void
+xact_forward(LsQuery *query)
+{
+	size_t		size;
+	uint8_t    *at;
+
+	xact_writes();
+	query->xcount = ls_xact.xcount;
+	size = ls_put_query(NULL, 0, query);
+	if (size > (size_t) LS_HEADER_SIZE + LS_MAX_PAYLOAD || size >= MaxAllocSize - STREAM_AT * 2)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("a query of %zu bytes is too large to be replicated", size)));
+
+	at = queue_room(size);
+	ls_put_query(at, size, query);
+	queue_added(size);
+	ls_xact.nstatements++;
+	if (query->ddl)
+		ls_xact.nddl++;
+	keep((const char *) at, size);
+	if (ls_xact.queue.len > STREAM_AT)
+		queue_stream();
+}
+
+uint64
+xact_nstatements(void)
+{
+	return ls_xact.nstatements;
+}
+
+bool
+xact_has_ddl(void)
+{
+	return ls_xact.nddl > 0;
+}
+
+LsSlice
+xact_forwarded(bool *truncated)
+{
+	LsSlice		result = {(const uint8_t *) ls_xact.kept.data, ls_xact.kept.len};
+
+	*truncated = ls_xact.nkept < ls_xact.nstatements;
+	return result;
+}
+
+void
+xact_set_apply_seq(uint64 seq)
+{
+	ls_xact.apply_seq = seq;
+}
+
+/* ---------- asking for locks first */
+
+static void
+send_lock(const LsKey *keys, int nkeys, bool ddl)
+{
+	LsLock		lock;
+	StringInfoData packed;
+	size_t		size;
+
+	initStringInfo(&packed);
+	for (int i = 0; i < nkeys; i++)
+	{
+		size = ls_put_key(NULL, 0, &keys[i]);
+		enlargeStringInfo(&packed, size);
+		ls_put_key((uint8_t *) packed.data + packed.len, size, &keys[i]);
+		packed.len += size;
+	}
+	memset(&lock, 0, sizeof(lock));
+	lock.xcount = ls_xact.xcount;
+	lock.nkeys = nkeys;
+	lock.keys.data = (const uint8_t *) packed.data;
+	lock.keys.len = packed.len;
+	lock.ddl = ddl;
+
+	size = ls_put_lock(NULL, 0, &lock);
+	ls_put_lock(queue_room(size), size, &lock);
+	queue_added(size);
+	pfree(packed.data);
+	ls_xact.locks_asked++;
+	queue_stream();
+}
+
+/*
+ * Text of another server for the client: in this database's encoding, one
+ * hopes.
+ */
+static char *
+text_of(LsSlice s)
+{
+	char	   *text = pnstrdup((const char *) s.data, s.len);
+
+	if (!pg_verifymbstr(text, s.len, true))
+		for (size_t i = 0; i < s.len; i++)
+			if (IS_HIGHBIT_SET(text[i]) || text[i] == '\0')
+				text[i] = '?';
+	return text;
+}
+
+/* The transaction was rolled back by the replicator: say so to the client. */
+void
+xact_report_verdict(const LsVerdict *verdict)
+{
+	const LsErrorFields *e = &verdict->error;
+	const uint8_t *s = e->sqlstate.data;
+
+	ereport(ERROR,
+			(errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
+			 errmsg_internal("%s", text_of(e->message)),
+			 e->detail.len > 0 ? errdetail_internal("%s", text_of(e->detail)) : 0,
+			 e->hint.len > 0 ? errhint("%s", text_of(e->hint)) : 0));
+}
+
+/* Look at a message that came while waiting for locks. */
+static void
+lock_message(LsMsgType type, LsSlice payload, uint64 *seq)
+{
+	LsGranted	granted;
+	LsVerdict	verdict;
+	const char *wrong = NULL;
+
+	if (type == LS_MSG_GRANTED)
+	{
+		wrong = ls_get_granted(payload, &granted);
+		if (wrong == NULL && granted.xcount == ls_xact.xcount)
+		{
+			ls_xact.locks_granted++;
+			*seq = Max(*seq, granted.seq);
+		}
+	}
+	else if (type == LS_MSG_VERDICT)
+	{
+		wrong = ls_get_verdict(payload, &verdict);
+		if (wrong == NULL && verdict.xcount == ls_xact.xcount)
+		{
+			ls_xact.told = false;
+			ls_xact.ended = true;
+			if (verdict.outcome == LS_OUTCOME_ROLLED_BACK)
+				xact_report_verdict(&verdict);
+			wrong = "a verdict was given before it was asked for";
+		}
+	}
+	if (wrong != NULL)
+	{
+		link_protocol_violation(wrong);
+		link_report_lost();
+	}
+}
+
+void
+xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
+{
+	uint64		seq = 0;
+	LsMsgType	type;
+	LsSlice		payload;
+
+	xact_writes();
+	send_lock(keys, nkeys, ddl);
+
+	/*
+	 * A grant that came too late for an earlier command (cancelled in a
+	 * savepoint) is counted, not mistaken for ours.
+	 */
+	while (ls_xact.locks_granted < ls_xact.locks_asked)
+	{
+		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				lock_message(type, payload, &seq);
+				break;
+			case LINK_LOST:
+				link_report_lost();
+				break;
+			case LINK_NOTHING:
+				break;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+	turn_wait_applied(seq);
+}
+
+/* ---------- subtransactions */
+
+static void
+mark_push(int level)
+{
+	Mark	   *m;
+
+	if (nmarks == marks_cap)
+	{
+		marks_cap = Max(16, marks_cap * 2);
+		marks = marks == NULL ?
+			MemoryContextAlloc(TopMemoryContext, marks_cap * sizeof(Mark)) :
+			repalloc(marks, marks_cap * sizeof(Mark));
+	}
+	m = &marks[nmarks++];
+	m->level = level;
+	m->nstatements = ls_xact.nstatements;
+	m->nddl = ls_xact.nddl;
+	m->appended = ls_xact.appended;
+	m->kept_len = ls_xact.kept.len;
+	m->nkept = ls_xact.nkept;
+}
+
+/* Take back what the replicator has got, by a message. */
+static void
+queue_take_back(uint64 keep)
+{
+	LsRollbackTo back = {ls_xact.xcount, keep};
+	size_t		size = ls_put_rollback_to(NULL, 0, &back);
+
+	resetStringInfo(&ls_xact.queue);
+	ls_xact.appended = ls_xact.sent;
+	ls_put_rollback_to(queue_room(size), size, &back);
+	queue_added(size);
+}
+
+static void
+queue_cut(const Mark *m)
+{
+	if (ls_xact.nstatements == m->nstatements)
+		return;
+	if (m->appended >= ls_xact.sent)
+	{
+		ls_xact.queue.len = m->appended - ls_xact.sent;
+		ls_xact.appended = m->appended;
+	}
+	else
+		queue_take_back(m->nstatements);
+	ls_xact.nstatements = m->nstatements;
+	ls_xact.nddl = m->nddl;
+	ls_xact.kept.len = m->kept_len;
+	ls_xact.nkept = m->nkept;
+}
+
+/* Take the mark of this level off the stack; NULL if none was made. */
+static const Mark *
+mark_pop(int level)
+{
+	if (nmarks == 0 || marks[nmarks - 1].level != level)
+		return NULL;
+	return &marks[--nmarks];
+}
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId mySubid,
+		   SubTransactionId parentSubid, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+	const Mark *m;
+
+	if (IsParallelWorker())
+		return;
+	switch (event)
+	{
+		case SUBXACT_EVENT_START_SUB:
+			capture_flush();
+			mark_push(level);
+			break;
+		case SUBXACT_EVENT_PRE_COMMIT_SUB:
+			capture_flush();
+			break;
+		case SUBXACT_EVENT_COMMIT_SUB:
+			(void) mark_pop(level);
+			break;
+		case SUBXACT_EVENT_ABORT_SUB:
+			capture_discard();
+			keyset_at_subxact_abort(level);
+			m = mark_pop(level);
+			if (m != NULL)
+				queue_cut(m);
+			break;
+	}
+}
+
+/* ---------- the top-level transaction */
+
+static void
+at_end(void)
+{
+	keyset_at_xact_end();
+	witness_at_xact_end();
+	conflict_at_xact_end();
+	mode_at_xact_end();
+	xact_reset();
+}
+
+static void
+on_xact(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			commit_before();
+			break;
+		case XACT_EVENT_COMMIT:
+			commit_done();
+			at_end();
+			break;
+		case XACT_EVENT_ABORT:
+			capture_discard();
+			commit_failed();
+			at_end();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			if (ls_mode() != LS_MODE_OFF)
+				ereport(ERROR,
+						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+						 errmsg("cannot PREPARE a transaction on a node of a lockstep cluster"),
+						 errdetail("Two-phase commit is not replicated.")));
+			break;
+		case XACT_EVENT_PREPARE:
+			at_end();
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;
+	}
+}
+
+void
+xact_init(void)
+{
+	queue_init();
+	RegisterXactCallback(on_xact, NULL);
+	RegisterSubXactCallback(on_subxact, NULL);
+	commit_init();
+}

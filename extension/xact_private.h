@@ -1,0 +1,47 @@
+/*
+ * xact_private.h
+ *	  The current transaction as xact.c (its queue) and commit.c (its end) see
+ *	  it.  Nobody else includes it.
+ */
+#ifndef LOCKSTEP_XACT_PRIVATE_H
+#define LOCKSTEP_XACT_PRIVATE_H
+
+#include "lockstep.h"
+
+typedef struct XactState
+{
+	bool		writes;			/* it has a number, and the link was found
+								 * good */
+	uint64		xcount;			/* its number in this session, from 1 */
+	bool		told;			/* the replicator knows something of it, and
+								 * has not ended it by a verdict */
+	bool		ended;			/* the replicator rolled it back before it was
+								 * asked; a savepoint may have survived that here */
+	uint64		nstatements;	/* in the queue, sent or not */
+	uint64		nddl;			/* of them, those that change catalogs */
+	StringInfoData queue;		/* encoded messages not sent yet */
+	uint64		appended;		/* bytes that ever went into the queue */
+	uint64		sent;			/* bytes of these that left it */
+	StringInfoData kept;		/* the first queries, for lockstep.forwarded */
+	uint64		nkept;			/* queries in it */
+	uint64		locks_asked;
+	uint64		locks_granted;
+	uint64		apply_seq;		/* apply session: commits at this seq, 0 =
+								 * none */
+} XactState;
+
+extern XactState ls_xact;
+
+extern void xact_append_number(LsMsgType type, uint64 value);
+extern void xact_reset(void);
+extern void xact_check_not_ended(void);
+extern void xact_report_verdict(const LsVerdict *verdict) pg_attribute_noreturn();
+
+/* ---------- in commit.c */
+
+extern void commit_init(void);
+extern void commit_before(void);	/* PRE_COMMIT: may fail */
+extern void commit_done(void);	/* COMMIT */
+extern void commit_failed(void);	/* ABORT */
+
+#endif							/* LOCKSTEP_XACT_PRIVATE_H */

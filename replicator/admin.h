@@ -1,0 +1,55 @@
+/*
+ * admin.h
+ *	  The operator's socket: one request line, one line of JSON, then the
+ *	  connection is closed.  Belongs to the loop's thread.
+ *
+ * Request: [timeout=MS ]COMMAND[ ARGUMENT], for example "timeout=5000 drain".
+ * Answer: {"ok": true, ...} or {"ok": false, "error": "...", "hint": "..."}.
+ */
+#ifndef LOCKSTEP_ADMIN_H
+#define LOCKSTEP_ADMIN_H
+
+#include <jansson.h>
+
+#include "config.h"
+
+/* What main does for us; called after the answer was handed to the socket. */
+typedef struct AdminMain
+{
+	char	   *(*reload) (void);	/* NULL, or why the old settings stay
+									 * (malloc'ed) */
+	void		(*stop) (void);
+} AdminMain;
+
+/* NULL, or why the socket can't be had (malloc'ed). */
+extern char *admin_init(const Config *config, const char *cluster, const AdminMain *main_calls);
+extern void admin_stop(void);	/* closes all and removes the socket */
+
+/* ---------- between admin.c (the socket) and admin_command.c (the commands) */
+
+typedef struct AdminRequest AdminRequest;
+
+/* The answer, or NULL while there is none; expired: now there must be one. */
+typedef json_t *(*AdminPoll) (AdminRequest *r, bool expired);
+
+/* In admin_command.c: run the command in line, and answer now or later. */
+extern void admin_command(AdminRequest *r, char *line);
+
+/* In admin.c.  Each request gets one answer; the request is gone after it. */
+extern void admin_answer(AdminRequest *r, json_t *answer);	/* takes answer over */
+extern void admin_failed(AdminRequest *r, const char *error, const char *hint);
+extern json_t *admin_failure(const char *error, const char *hint);
+extern json_t *admin_text(const char *text);	/* in whatever encoding: bytes
+												 * that are not UTF-8 become
+												 * question marks */
+extern void admin_poll(AdminRequest *r, AdminPoll poll, int node, uint64_t seq);	/* answer when poll does */
+extern int	admin_poll_node(const AdminRequest *r);
+extern uint64_t admin_poll_seq(const AdminRequest *r);
+extern void admin_set_timeout(AdminRequest *r, int ms); /* of admin_poll; 0:
+														 * none */
+
+extern const Config *admin_config(void);
+extern const char *admin_cluster(void);
+extern const AdminMain *admin_main(void);
+
+#endif

@@ -1,0 +1,773 @@
+/*
+ * apply.c
+ *	  One apply connection: a transaction's queries in a libpq pipeline, their
+ *	  results, its COMMIT.
+ *
+ *	  CONNECTING --> idle --run--> running --all results--> executed
+ *					   ^			  |						 |
+ *					   |			  error, undo			 commit, undo
+ *					   |			  v						 v
+ *					   +--- Sync ---- ending <---------------+
+ *
+ * On the wire, one implicit transaction up to the Sync:
+ *
+ *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> work_executed
+ *	  apply_commit Sync				-> commits	-> work_committed
+ *	  or: apply_rollback Sync		-> raises	-> work_undone
+ *
+ * apply_begin is for transactions that are decided already: it claims their
+ * seq, or says (LS001) that the node has applied it, which is as good.
+ *
+ * The COMMIT never goes out before all results are in, even of a transaction
+ * that is decided: a query that changes another number of rows than at its
+ * origin must not be committed here.
+ *
+ * `expected` is the list of results to come, in order; libpq's own queue
+ * mirrors it.  Large transactions go in windows, so that neither side has to
+ * buffer all of one.
+ *
+ * A cancel request (sent by the control connection) must have been delivered
+ * before the connection gets other work: until then it is not given back.
+ */
+#include "apply.h"
+
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "log.h"
+#include "sequencer.h"
+#include "statements.h"
+
+#define WINDOW_QUERIES 512
+#define WINDOW_BYTES (4 * 1024 * 1024)
+#define TEXTS_KEPT (16 * 1024 * 1024)	/* scratch beyond is given back */
+
+typedef enum ExpectKind
+{
+	EXPECT_OTHER,				/* only its success counts */
+	EXPECT_PREPARE,
+	EXPECT_QUERY,
+	EXPECT_SYNC
+} ExpectKind;
+
+typedef struct Expected
+{
+	ExpectKind	kind;
+	bool		was_prepared;	/* by an earlier transaction */
+	bool		copy;			/* the number of rows is the value returned */
+	int64_t		rows;
+	size_t		bytes;
+	Statement  *statement;		/* of EXPECT_PREPARE */
+} Expected;
+
+struct ApplyConn
+{
+	Pool	   *pool;
+	PgClient   *client;			/* while connecting */
+	PGconn	   *conn;
+	Watch	   *watch;
+	Deferred	flush;
+	Deferred	bury;
+	bool		closed;
+	ApplyConn  *next_idle;
+	Work	   *work;
+	int			cancels;		/* under way */
+	uint64_t	progress_us;
+	bool		broken;			/* libpq would not send */
+	Statements	statements;
+	bool		prepare_anew;	/* forget all statements before the next work */
+
+	Expected   *expected;		/* a ring */
+	size_t		expected_cap;
+	size_t		expected_head;
+	size_t		expected_count;
+	size_t		window_bytes;	/* of queries without result */
+
+	/* the transaction that runs */
+	size_t		next;			/* statement to send */
+	bool		settings_on;
+	bool		commit_sent;
+	bool		sync_sent;
+	bool		failed;			/* the first error: */
+	bool		retry;
+	char		sqlstate[6];
+	char	   *message;
+	char	   *detail;
+	char	   *hint;
+};
+
+/* Scratch for one statement's texts and parameters. */
+static Buffer texts;
+static const char **values;
+static size_t values_cap;
+
+int
+apply_backend_pid(const ApplyConn *c)
+{
+	return c->conn != NULL ? PQbackendPID(c->conn) : 0;
+}
+
+Work *
+apply_work(const ApplyConn *c)
+{
+	return c->work;
+}
+
+uint64_t
+apply_progress_us(const ApplyConn *c)
+{
+	return c->progress_us;
+}
+
+ApplyConn *
+apply_next_idle(const ApplyConn *c)
+{
+	return c->next_idle;
+}
+
+void
+apply_set_next_idle(ApplyConn *c, ApplyConn *next)
+{
+	c->next_idle = next;
+}
+
+/* ---------- what is to come */
+
+static void
+expect(ApplyConn *c, Expected e)
+{
+	if (c->expected_count == c->expected_cap)
+	{
+		size_t		cap = c->expected_cap > 0 ? c->expected_cap * 2 : 16;
+		Expected   *bigger = xmalloc(cap * sizeof(Expected));
+
+		for (size_t i = 0; i < c->expected_count; i++)
+			bigger[i] = c->expected[(c->expected_head + i) & (c->expected_cap - 1)];
+		free(c->expected);
+		c->expected = bigger;
+		c->expected_cap = cap;
+		c->expected_head = 0;
+	}
+	c->expected[(c->expected_head + c->expected_count++) & (c->expected_cap - 1)] = e;
+	c->window_bytes += e.bytes;
+}
+
+static Expected
+expected_pop(ApplyConn *c)
+{
+	Expected	e = c->expected[c->expected_head];
+
+	c->expected_head = (c->expected_head + 1) & (c->expected_cap - 1);
+	c->expected_count--;
+	c->window_bytes -= e.bytes;
+	return e;
+}
+
+/* ---------- sending */
+
+static void
+lost(ApplyConn *c)
+{
+	Node	   *n = c->pool->node;
+
+	node_out(n, "lost a connection to database \"%s\": %s", c->pool->database,
+			 pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory"));
+}
+
+static void
+on_flush(void *arg)
+{
+	ApplyConn  *c = arg;
+	int			rc = c->broken ? -1 : PQflush(c->conn);
+
+	if (rc < 0)
+		lost(c);
+	else
+		loop_change(c->watch, rc == 1 ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+/* Whether libpq took a command.  It goes out, or the connection is given up, at
+ * the end of the round. */
+static void
+sent(ApplyConn *c, int ok)
+{
+	if (!ok)
+		c->broken = true;
+	loop_defer(&c->flush);
+}
+
+static void
+send_sync(ApplyConn *c)
+{
+	if (c->sync_sent)
+		return;
+	c->sync_sent = true;
+	sent(c, PQpipelineSync(c->conn));
+	expect(c, (Expected) {.kind = EXPECT_SYNC});
+}
+
+/* A NUL-terminated copy in texts; its offset, as texts may move. */
+static size_t
+keep_text(LsSlice text)
+{
+	size_t		at = texts.len;
+
+	buffer_append(&texts, text.data, text.len);
+	buffer_append(&texts, "", 1);
+	return at;
+}
+
+/*
+ * Send one command with parameters, prepared if the cache says so.  values
+ * point into texts or elsewhere; text_at is the text's place there.
+ */
+static void
+send_command(ApplyConn *c, LsSlice text, LsSlice settings, bool prepare, int nparams, Expected e)
+{
+	Statement  *st = prepare ? statements_find(&c->statements, text, settings) : NULL;
+	size_t		text_at;
+
+	if (st == NULL)
+	{
+		const char *command;
+
+		text_at = keep_text(text);
+		command = (const char *) texts.data + text_at;
+		sent(c, PQsendQueryParams(c->conn, command, nparams, NULL, values, NULL, NULL, 0));
+		expect(c, e);
+		return;
+	}
+	if (st->state == STATEMENT_NEW)
+	{
+		char	   *command = xstrndup(text.data, text.len);
+
+		sent(c, PQsendPrepare(c->conn, st->name, command, 0, NULL));
+		free(command);
+		expect(c, (Expected) {.kind = EXPECT_PREPARE,.statement = st});
+		st->state = STATEMENT_SENT;
+	}
+	else
+		e.was_prepared = st->state == STATEMENT_READY;
+	sent(c, PQsendQueryPrepared(c->conn, st->name, nparams, values, NULL, NULL, 0));
+	expect(c, e);
+}
+
+static void
+need_values(size_t n)
+{
+	if (n <= values_cap)
+		return;
+	values_cap = n * 2;
+	values = xrealloc(values, values_cap * sizeof(char *));
+}
+
+static LsSlice
+slice_of(const char *text)
+{
+	return (LsSlice)
+	{
+		(const uint8_t *) text, strlen(text)
+	};
+}
+
+static const LsSlice nothing = {NULL, 0};
+
+/* SELECT lockstep.function($1), with one parameter. */
+static void
+send_call(ApplyConn *c, const char *command, const char *value)
+{
+	need_values(1);
+	values[0] = value;
+	texts.len = 0;
+	send_command(c, slice_of(command), nothing, true, 1, (Expected) {.kind = EXPECT_OTHER});
+}
+
+static void
+send_seq(ApplyConn *c, const char *command, uint64_t seq)
+{
+	char		text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, seq);
+	send_call(c, command, text);
+}
+
+/* One element of an array's text. */
+static void
+append_element(Buffer *b, LsSlice element)
+{
+	buffer_append(b, "\"", 1);
+	for (size_t i = 0; i < element.len; i++)
+	{
+		if (element.data[i] == '"' || element.data[i] == '\\')
+			buffer_append(b, "\\", 1);
+		buffer_append(b, &element.data[i], 1);
+	}
+	buffer_append(b, "\"", 1);
+}
+
+static void
+send_settings(ApplyConn *c, LsSlice settings)
+{
+	static const char command[] = "SELECT lockstep.apply_settings($1)";
+	Buffer		array = {0};
+	LsSlice		name;
+	LsSlice		value;
+
+	if (settings.len == 0)
+	{
+		if (c->settings_on)
+			send_call(c, command, NULL);
+		c->settings_on = false;
+		return;
+	}
+	buffer_append(&array, "{", 1);
+	while (ls_next_setting(&settings, &name, &value))
+	{
+		if (array.len > 1)
+			buffer_append(&array, ",", 1);
+		append_element(&array, name);
+		buffer_append(&array, ",", 1);
+		append_element(&array, value);
+	}
+	buffer_append(&array, "}", 2);	/* and NUL */
+	send_call(c, command, (const char *) array.data);
+	buffer_free(&array);
+	c->settings_on = true;
+}
+
+/* Parameters of q as C strings, from values[first] on. */
+static void
+keep_params(const LsQuery *q, size_t first)
+{
+	LsSlice		rest = q->params;
+	LsSlice		param;
+	size_t		n = first;
+	size_t		need = 0;
+
+	need_values(first + q->nparams + 1);
+	while (ls_next_param(&rest, &param))
+		need += param.len + 1;
+	buffer_reserve(&texts, need);	/* so that it does not move below */
+	rest = q->params;
+	while (ls_next_param(&rest, &param))
+		values[n++] = param.data == NULL ? NULL : (const char *) texts.data + keep_text(param);
+}
+
+static void
+send_copy(ApplyConn *c, const LsQuery *q, Expected e)
+{
+	size_t		text_at;
+
+	buffer_reserve(&texts, q->text.len + q->params.len + 64);	/* the command's text, too */
+	text_at = keep_text(q->text);
+	keep_params(q, 1);
+	values[0] = (const char *) texts.data + text_at;
+	e.copy = true;
+	send_command(c, slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, 2, e);
+}
+
+static void
+send_statement(ApplyConn *c, const LsQuery *q)
+{
+	Expected	e = {.kind = EXPECT_QUERY,.rows = q->rows,.bytes = q->text.len + q->params.len};
+
+	texts.len = 0;
+	send_settings(c, q->settings);
+	if (q->form == LS_FORM_COPY)
+	{
+		send_copy(c, q, e);
+		return;
+	}
+	buffer_reserve(&texts, q->text.len + q->params.len + 2);
+	keep_params(q, 0);
+	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl, (int) q->nparams, e);
+}
+
+/* All that there is room for. */
+static void
+send_more(ApplyConn *c)
+{
+	const Transaction *tx = c->work->tx;
+	size_t		n = c->work->empty ? 0 : tx->nstatements;
+	bool		any = false;
+
+	while (c->next < n && !c->failed && !c->sync_sent &&
+		   c->expected_count < WINDOW_QUERIES && c->window_bytes < WINDOW_BYTES)
+	{
+		LsQuery		query;
+
+		/* what came in was checked when it came in */
+		if (ls_get_query(tx_statement(tx, c->next++), &query) != NULL)
+			abort();
+		send_statement(c, &query);
+		any = true;
+	}
+	if (any)
+		sent(c, PQsendFlushRequest(c->conn));
+	if (texts.cap > TEXTS_KEPT)
+		buffer_free(&texts);
+}
+
+static bool
+all_is_executed(const ApplyConn *c)
+{
+	return c->expected_count == 0 && (c->work->empty || c->next == c->work->tx->nstatements);
+}
+
+void
+apply_run(ApplyConn *c, Work *w)
+{
+	assert(c->work == NULL && c->expected_count == 0 && !c->closed);
+	c->work = w;
+	w->connection = c;
+	c->next = 0;
+	c->settings_on = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
+	c->progress_us = loop_now_us();
+	if (c->prepare_anew || statements_full(&c->statements))
+	{
+		c->prepare_anew = false;
+		statements_clear(&c->statements);
+		sent(c, PQsendQueryParams(c->conn, "DEALLOCATE ALL", 0, NULL, NULL, NULL, NULL, 0));
+		expect(c, (Expected) {.kind = EXPECT_OTHER});
+	}
+	if (w->wait_for != 0)
+	{
+		send_seq(c, "SELECT lockstep.apply_wait($1)", w->wait_for);
+		sent(c, PQsendFlushRequest(c->conn));
+	}
+	if (w->tx->seq != 0)
+	{
+		send_seq(c, "SELECT lockstep.apply_begin($1)", w->tx->seq);
+		sent(c, PQsendFlushRequest(c->conn));
+	}
+	send_more(c);
+	if (all_is_executed(c))
+		work_executed(w);
+}
+
+void
+apply_commit(ApplyConn *c)
+{
+	assert(c->work->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
+	c->commit_sent = true;
+	send_seq(c, "SELECT lockstep.apply_commit($1)", c->work->tx->seq);
+	send_sync(c);
+}
+
+static void
+on_cancelled(void *arg, const PGresult *result)
+{
+	ApplyConn  *c = arg;
+
+	c->cancels--;
+	if (c->work == NULL && c->cancels == 0)
+		pool_give_back(c->pool, c);
+}
+
+void
+apply_cancel(ApplyConn *c)
+{
+	char		pid[16];
+	const char *params[] = {pid};
+
+	if (c->cancels > 0)
+		return;
+	snprintf(pid, sizeof(pid), "%d", apply_backend_pid(c));
+	c->cancels++;
+	pgclient_query(c->pool->node->control, "SELECT pg_cancel_backend($1)", 1, params, on_cancelled, c);
+}
+
+/* Raise an error there, so that the transaction is rolled back at the Sync. */
+static void
+send_rollback(ApplyConn *c)
+{
+	if (c->sync_sent)
+		return;
+	sent(c, PQsendQueryParams(c->conn, "SELECT lockstep.apply_rollback()", 0, NULL, NULL, NULL, NULL, 0));
+	expect(c, (Expected) {.kind = EXPECT_OTHER});
+	send_sync(c);
+}
+
+void
+apply_undo(ApplyConn *c)
+{
+	bool		running = c->expected_count > 0;
+
+	assert(!c->commit_sent);
+	send_rollback(c);
+	if (running)
+		apply_cancel(c);
+}
+
+/* ---------- results */
+
+static char *
+copy_field(const char *text)
+{
+	return text != NULL ? xstrdup(text) : NULL;
+}
+
+/* The first error of a transaction is the one that counts. */
+static void
+note_error(ApplyConn *c, const char *sqlstate, const char *message, const char *detail, const char *hint)
+{
+	if (c->failed)
+		return;
+	c->failed = true;
+	snprintf(c->sqlstate, sizeof(c->sqlstate), "%s", sqlstate != NULL ? sqlstate : "08006");
+	c->message = xstrdup(message != NULL ? message : "unknown error");
+	c->detail = copy_field(detail);
+	c->hint = copy_field(hint);
+}
+
+static void
+forget_error(ApplyConn *c)
+{
+	free(c->message);
+	free(c->detail);
+	free(c->hint);
+	c->message = c->detail = c->hint = NULL;
+	c->failed = false;
+}
+
+/* The Sync has been answered: the transaction is over on this connection. */
+static void
+conclude(ApplyConn *c)
+{
+	Work	   *w = c->work;
+	bool		undone = w->state == WORK_UNDOING;
+	bool		failed = c->failed;
+	char		sqlstate[6];
+	char	   *message = c->message;
+	char	   *detail = c->detail;
+	char	   *hint = c->hint;
+	ApplyError	error = {sqlstate, message, detail, hint, c->retry};
+
+	memcpy(sqlstate, c->sqlstate, sizeof(sqlstate));
+	if (undone && !failed)
+	{
+		node_out(c->pool->node, "a transaction that was to be rolled back was committed");
+		return;
+	}
+
+	/* what is called below may close the connection */
+	c->message = c->detail = c->hint = NULL;
+	c->failed = c->sync_sent = false;
+	c->work = NULL;
+	w->connection = NULL;
+	if (c->cancels == 0)
+		pool_give_back(c->pool, c);
+	if (undone)
+		work_undone(w);
+	else if (failed ? strcmp(sqlstate, "LS001") == 0 : c->commit_sent)
+		work_committed(w);
+	else
+		work_failed(w, &error);
+	free(message);
+	free(detail);
+	free(hint);
+}
+
+static void
+handle_error(ApplyConn *c, const PGresult *r)
+{
+	const Expected *head = &c->expected[c->expected_head];
+	const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+	bool		is_plan = sqlstate != NULL && (strcmp(sqlstate, "0A000") == 0 || strcmp(sqlstate, "26000") == 0);
+
+	if (!c->failed && is_plan && head->kind == EXPECT_QUERY && head->was_prepared)
+	{
+		/* its plan returns other columns now: prepare anew, all of them */
+		c->retry = c->prepare_anew = true;
+	}
+	note_error(c, sqlstate, PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY),
+			   PQresultErrorField(r, PG_DIAG_MESSAGE_DETAIL), PQresultErrorField(r, PG_DIAG_MESSAGE_HINT));
+}
+
+static void
+check_rows(ApplyConn *c, const Expected *e, const PGresult *r)
+{
+	const char *count = e->copy ? PQgetvalue(r, 0, 0) : PQcmdTuples((PGresult *) r);
+	int64_t		rows = count[0] != '\0' ? strtoll(count, NULL, 10) : 0;
+	char	   *message;
+
+	if (e->rows < 0 || rows == e->rows || c->failed)
+		return;
+	message = xasprintf("a query changed %" PRId64 " rows on node \"%s\", %" PRId64 " at its origin",
+						rows, c->pool->node->config->name, e->rows);
+	note_error(c, "LS003", message, "The nodes differ, or the query depends on something that is not replicated.", NULL);
+	free(message);
+	send_rollback(c);
+}
+
+static void
+handle_result(ApplyConn *c, const PGresult *r)
+{
+	ExecStatusType status = PQresultStatus(r);
+	Expected	e;
+
+	if (status == PGRES_PIPELINE_SYNC)
+	{
+		do
+			e = expected_pop(c);
+		while (e.kind != EXPECT_SYNC);
+		conclude(c);
+		return;
+	}
+	if (status == PGRES_FATAL_ERROR)
+		handle_error(c, r);
+	if (c->expected[c->expected_head].kind == EXPECT_SYNC)
+		return;					/* an error at COMMIT itself: the Sync's answer follows */
+	e = expected_pop(c);
+	if (status == PGRES_FATAL_ERROR || status == PGRES_PIPELINE_ABORTED)
+	{
+		if (e.kind == EXPECT_PREPARE)
+			statements_failed(&c->statements, e.statement);
+		send_sync(c);
+		return;
+	}
+	if (e.kind == EXPECT_PREPARE)
+		e.statement->state = STATEMENT_READY;
+	else if (e.kind == EXPECT_QUERY)
+		check_rows(c, &e, r);
+}
+
+static void
+read_results(ApplyConn *c)
+{
+	bool		ok = PQconsumeInput(c->conn) != 0;
+	int			nulls = 0;		/* in a row; several: nothing comes any more */
+
+	c->progress_us = loop_now_us();
+	while (!c->closed && c->expected_count > 0 && nulls < 3 && !PQisBusy(c->conn))
+	{
+		PGresult   *r = PQgetResult(c->conn);
+
+		nulls = r == NULL ? nulls + 1 : 0;
+		if (r == NULL)
+			continue;			/* the end of one command's results */
+		if (PQstatus(c->conn) == CONNECTION_BAD)
+			ok = false;
+		else
+			handle_result(c, r);
+		PQclear(r);
+		if (!ok)
+			break;
+	}
+	if (c->closed)
+		return;
+	if (!ok || PQstatus(c->conn) == CONNECTION_BAD)
+	{
+		lost(c);
+		return;
+	}
+	if (c->work == NULL || c->sync_sent)
+		return;
+	send_more(c);
+	if (c->work->state == WORK_RUNNING && !c->failed && all_is_executed(c))
+		work_executed(c->work);
+}
+
+static void
+on_socket(void *arg, uint32_t events)
+{
+	ApplyConn  *c = arg;
+
+	if (events & EPOLLOUT)
+		on_flush(c);
+	if (!c->closed && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		read_results(c);
+}
+
+/* ---------- opening and closing */
+
+static void
+on_bury(void *arg)
+{
+	free(arg);
+}
+
+void
+apply_close(ApplyConn *c)
+{
+	if (c->closed)
+		return;
+	c->closed = true;
+	pgclient_close(c->client);
+	loop_undefer(&c->flush);
+	loop_unwatch(c->watch);
+	if (c->conn != NULL)
+		PQfinish(c->conn);
+	c->conn = NULL;
+	c->work = NULL;
+	forget_error(c);
+	statements_clear(&c->statements);
+	free(c->expected);
+	c->expected = NULL;
+	c->expected_count = c->expected_cap = 0;
+	loop_defer(&c->bury);
+}
+
+static void
+ignore_notice(void *arg, const char *message)
+{
+	log_message(LOG_DEBUG, "apply", "%s", pgclient_message(message));
+}
+
+static void
+on_started(void *arg, const PGresult *result)
+{
+	ApplyConn  *c = arg;
+	Node	   *n = c->pool->node;
+
+	if (result == NULL || PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		node_out(n, "could not begin to apply in database \"%s\": %s", c->pool->database,
+				 result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost");
+		return;
+	}
+	c->conn = pgclient_release(c->client);
+	c->client = NULL;
+	if (PQenterPipelineMode(c->conn) == 0)
+	{
+		lost(c);
+		return;
+	}
+	PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
+	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
+	c->pool->lane.capacity++;
+	c->pool->lane.taken++;
+	pool_give_back(c->pool, c);
+	attach_pool_ready(n);
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	ApplyConn  *c = arg;
+
+	if (error != NULL)
+		node_out(c->pool->node, "could not open an apply connection to database \"%s\": %s",
+				 c->pool->database, error);
+	else
+		pgclient_query(c->client, "SELECT lockstep.apply_start($1)", 1, &node_cluster, on_started, c);
+}
+
+ApplyConn *
+apply_open(Pool *pool)
+{
+	ApplyConn  *c = xcalloc(1, sizeof(ApplyConn));
+
+	c->pool = pool;
+	c->flush.callback = on_flush;
+	c->flush.arg = c;
+	c->bury.callback = on_bury;
+	c->bury.arg = c;
+	c->client = pgclient_open(pool->node->config->conninfo, pool->database, "lockstep apply",
+							  pgclient_apply_options, node_config->node_timeout, on_connected, c);
+	return c;
+}

@@ -1,0 +1,28 @@
+/*
+ * apply.h
+ *	  One apply connection: runs the queries of one transaction at a time in a
+ *	  libpq pipeline.  Loop's thread; called by pool.c and work.c.
+ */
+#ifndef LOCKSTEP_APPLY_H
+#define LOCKSTEP_APPLY_H
+
+#include "node_private.h"
+
+/* Connects and becomes an apply session; then pool_give_back(), or the node is out. */
+extern ApplyConn *apply_open(Pool *pool);
+extern void apply_close(ApplyConn *c);	/* no callback comes any more */
+
+extern void apply_run(ApplyConn *c, Work *w);	/* then work_executed() or work_failed() */
+extern void apply_commit(ApplyConn *c);	/* executed: then work_committed() or work_failed() */
+extern void apply_undo(ApplyConn *c);	/* not committing: then work_undone() */
+extern void apply_cancel(ApplyConn *c);	/* committing: then work_failed(), or it is too late */
+
+extern int	apply_backend_pid(const ApplyConn *c);
+extern Work *apply_work(const ApplyConn *c);
+extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result came */
+
+/* Links of the pool's list of idle connections. */
+extern ApplyConn *apply_next_idle(const ApplyConn *c);
+extern void apply_set_next_idle(ApplyConn *c, ApplyConn *next);
+
+#endif

@@ -1,0 +1,311 @@
+/*
+ * attach.c
+ *	  A node comes: is it what it should be, and does the journal have what it
+ *	  lacks?  Then its connections are opened and it catches up.
+ *
+ *	 1. each database: server, extension, identity			(dbcheck.c)
+ *	 2. progress: within what the journal holds
+ *	 3. content, of a node that has applied nothing yet: that of the first node
+ *		that ever came
+ *	 4. apply connections
+ *	 5. identity written, where there was none; the turn opened
+ *
+ * Nothing is changed on the node before step 5.  Any failure is a reason for
+ * node_out(), which is told once and tried again later.  The first node's
+ * content becomes the standard (a metadata record) in step 5 at the earliest,
+ * in the same call that sees that there is none yet.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dbcheck.h"
+#include "journal.h"
+#include "log.h"
+#include "metadata.h"
+#include "sequencer.h"
+
+struct Attach
+{
+	Node	   *node;
+	DbCheck   **checks;
+	int			n;
+	int			at;
+	uint64_t	progress;
+	bool		opening_pools;
+};
+
+static void check_next(struct Attach *a);
+static void read_next_content(struct Attach *a);
+static void set_next_cluster(struct Attach *a);
+
+void
+attach_cancel(Node *n)
+{
+	struct Attach *a = n->attach;
+
+	if (a == NULL)
+		return;
+	n->attach = NULL;
+	for (int i = 0; i < a->n; i++)
+		dbcheck_free(a->checks[i]);
+	free(a->checks);
+	free(a);
+}
+
+/* ---------- 5. identity and turn */
+
+static void
+attached(struct Attach *a, uint64_t applied)
+{
+	Node	   *n = a->node;
+	DbCheck    *first = a->checks[0];
+	char	   *database = xstrdup(dbcheck_database(first));
+
+	n->boot = dbcheck_boot(first);
+	n->applied = applied;
+	control_adopt(n, dbcheck_take_client(first), database);
+	free(database);
+	attach_cancel(n);
+	node_move(n, NODE_CATCHUP, "");
+	catchup_begin(n);
+}
+
+static void
+on_turn_open(void *arg, const PGresult *r)
+{
+	struct Attach *a = arg;
+	uint64_t	applied;
+
+	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
+	{
+		node_out(a->node, "could not open its turn: %s",
+				 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+		return;
+	}
+	applied = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
+	if (applied > sequencer_last_durable())
+		node_out(a->node, "it has applied seq %" PRIu64 ", the journal ends at %" PRIu64,
+				 applied, sequencer_last_durable());
+	else
+		attached(a, applied);
+}
+
+static void
+open_turn(struct Attach *a)
+{
+	char		progress[24];
+	const char *params[] = {progress};
+
+	snprintf(progress, sizeof(progress), "%" PRIu64, a->progress);
+	pgclient_query(dbcheck_client(a->checks[0]), "SELECT lockstep.turn_open($1)", 1, params, on_turn_open, a);
+}
+
+static void
+on_cluster_set(void *arg, const char *error)
+{
+	struct Attach *a = arg;
+
+	if (error != NULL)
+		node_out(a->node, "%s", error);
+	else
+		set_next_cluster(a);
+}
+
+static void
+set_next_cluster(struct Attach *a)
+{
+	while (a->at < a->n)
+	{
+		DbCheck    *d = a->checks[a->at++];
+
+		if (!dbcheck_has_cluster(d))
+		{
+			dbcheck_set_cluster(d, on_cluster_set, a);
+			return;
+		}
+	}
+	open_turn(a);
+}
+
+/* The content is that of the others, or becomes the standard.  false: it is out. */
+static bool
+settle_content(struct Attach *a)
+{
+	for (int i = 0; i < a->n; i++)
+	{
+		DbCheck    *d = a->checks[i];
+		const char *standard = metadata_fingerprint(dbcheck_database(d));
+		const char *found = dbcheck_found(d);
+		char	   *text;
+
+		if (found == NULL)
+			continue;
+		if (standard != NULL)
+		{
+			char	   *difference = fingerprint_difference(standard, found);
+
+			if (difference == NULL)
+				continue;
+			node_out(a->node, "database \"%s\" differs from that of the node that came first: %s",
+					 dbcheck_database(d), difference);
+			free(difference);
+			return false;
+		}
+		text = metadata_fingerprint_text(dbcheck_database(d), found);
+		sequencer_journal_metadata(RECORD_FINGERPRINT, text, NULL, NULL);
+		free(text);
+	}
+	return true;
+}
+
+/* ---------- 4. apply connections */
+
+void
+attach_pool_ready(Node *n)
+{
+	struct Attach *a = n->attach;
+
+	if (a == NULL || !a->opening_pools || !pools_ready(n))
+		return;
+	a->opening_pools = false;
+	if (!settle_content(a))
+		return;
+	a->at = 0;
+	set_next_cluster(a);
+}
+
+static void
+on_idle_client_lost(void *arg, const char *error)
+{
+	struct Attach *a = arg;
+
+	node_out(a->node, "lost the connection: %s", error);
+}
+
+static void
+open_pools(struct Attach *a)
+{
+	a->opening_pools = true;
+	for (int i = 0; i < a->n; i++)
+		pgclient_on_lost(dbcheck_client(a->checks[i]), on_idle_client_lost, a);
+	for (int i = 0; i < a->n; i++)
+		pool_open(a->node, dbcheck_database(a->checks[i]));
+}
+
+/* ---------- 3. content */
+
+static void
+on_content(void *arg, const char *error)
+{
+	struct Attach *a = arg;
+
+	if (error != NULL)
+		node_out(a->node, "%s", error);
+	else
+		read_next_content(a);
+}
+
+static void
+read_next_content(struct Attach *a)
+{
+	while (a->at < a->n)
+	{
+		DbCheck    *d = a->checks[a->at++];
+
+		if (a->progress == 0 || !dbcheck_has_cluster(d))
+		{
+			dbcheck_fingerprint(d, on_content, a);
+			return;
+		}
+	}
+	open_pools(a);
+}
+
+/* ---------- 2. progress */
+
+static void
+check_progress(struct Attach *a)
+{
+	uint64_t	first = sequencer_stats().journal_first;
+	uint64_t	last = sequencer_last_durable();
+
+	for (int i = 0; i < a->n; i++)
+	{
+		if (dbcheck_progress(a->checks[i]) > a->progress)
+			a->progress = dbcheck_progress(a->checks[i]);
+	}
+	if (a->progress > last)
+		node_out(a->node, "it has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
+				 ": the journal is not the one it followed, or has lost transactions", a->progress, last);
+	else if (a->progress + 1 < first)
+		node_out(a->node, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
+				 ": clone it anew from another node", a->progress + 1, first);
+	else
+	{
+		a->at = 0;
+		read_next_content(a);
+	}
+}
+
+/* ---------- 1. each database */
+
+static void
+on_checked(void *arg, const char *error)
+{
+	struct Attach *a = arg;
+
+	if (error != NULL)
+		node_out(a->node, "%s", error);
+	else if (++a->at < a->n)
+		check_next(a);
+	else
+		check_progress(a);
+}
+
+static void
+check_next(struct Attach *a)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	/* the list may have become shorter meanwhile */
+	if (a->at >= count)
+	{
+		node_out(a->node, "a database was dropped while it was attached");
+		return;
+	}
+	a->checks[a->at] = dbcheck_open(a->node, names[a->at], false, false, on_checked, a);
+}
+
+/* No database is replicated: the server itself is all there is to look at. */
+static void
+on_plain_checked(void *arg, const char *error)
+{
+	struct Attach *a = arg;
+
+	if (error != NULL)
+		node_out(a->node, "%s", error);
+	else
+		attached(a, sequencer_last_durable());
+}
+
+void
+attach_begin(Node *n)
+{
+	struct Attach *a;
+	int			count;
+
+	if (n->attach != NULL)
+		return;
+	a = xcalloc(1, sizeof(struct Attach));
+	a->node = n;
+	(void) metadata_databases(&count);
+	a->n = count > 0 ? count : 1;
+	a->checks = xcalloc((size_t) a->n, sizeof(DbCheck *));
+	n->attach = a;
+	if (count > 0)
+		check_next(a);
+	else
+		a->checks[0] = dbcheck_open(n, node_config->maintenance_database, false, true, on_plain_checked, a);
+}

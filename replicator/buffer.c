@@ -1,0 +1,139 @@
+/*
+ * buffer.c
+ *	  Growing byte buffers, and allocation that can't fail.
+ *
+ * The bytes in [pos, len) are what the reader has not consumed.  Appending
+ * moves them to the front when that frees at least as much as it moves, so a
+ * queue that is filled and drained for ever copies each byte a constant number
+ * of times and doesn't grow.  A buffer belongs to one thread; the allocators
+ * may be called by any.
+ */
+#include "buffer.h"
+
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+
+#define BUFFER_FIRST_SIZE 256
+
+static void __attribute__((noreturn))
+out_of_memory(size_t n)
+{
+	log_message(LOG_ERROR, NULL, "out of memory: could not allocate %zu bytes", n);
+	exit(1);
+}
+
+void *
+xmalloc(size_t n)
+{
+	void	   *p = malloc(n > 0 ? n : 1);
+
+	if (p == NULL)
+		out_of_memory(n);
+	return p;
+}
+
+void *
+xcalloc(size_t n, size_t size)
+{
+	void	   *p = calloc(n > 0 ? n : 1, size > 0 ? size : 1);
+
+	if (p == NULL)
+		out_of_memory(n * size);
+	return p;
+}
+
+void *
+xrealloc(void *p, size_t n)
+{
+	p = realloc(p, n > 0 ? n : 1);
+	if (p == NULL)
+		out_of_memory(n);
+	return p;
+}
+
+char *
+xstrdup(const char *s)
+{
+	return xstrndup(s, strlen(s));
+}
+
+/* n bytes of s, which need not end in a NUL, as a string. */
+char *
+xstrndup(const void *s, size_t n)
+{
+	char	   *copy = xmalloc(n + 1);
+
+	if (n > 0)
+		memcpy(copy, s, n);
+	copy[n] = '\0';
+	return copy;
+}
+
+char *
+xasprintf(const char *fmt,...)
+{
+	va_list		args;
+	char	   *s;
+	int			n;
+
+	va_start(args, fmt);
+	n = vasprintf(&s, fmt, args);
+	va_end(args);
+	if (n < 0)
+		out_of_memory(strlen(fmt));
+	return s;
+}
+
+void
+buffer_reserve(Buffer *b, size_t more)
+{
+	size_t		unread = b->len - b->pos;
+	size_t		cap;
+
+	if (more <= b->cap - b->len)
+		return;
+	if (b->pos >= unread && b->pos > 0)
+	{
+		memmove(b->data, b->data + b->pos, unread);
+		b->pos = 0;
+		b->len = unread;
+		if (more <= b->cap - b->len)
+			return;
+	}
+	if (more > SIZE_MAX / 2 - b->len)
+		out_of_memory(more);
+	cap = b->cap > 0 ? b->cap : BUFFER_FIRST_SIZE;
+	while (cap - b->len < more)
+		cap *= 2;
+	b->data = xrealloc(b->data, cap);
+	b->cap = cap;
+}
+
+void
+buffer_append(Buffer *b, const void *data, size_t n)
+{
+	if (n == 0)
+		return;
+	buffer_reserve(b, n);
+	memcpy(b->data + b->len, data, n);
+	b->len += n;
+}
+
+void
+buffer_consume(Buffer *b, size_t n)
+{
+	b->pos += n;
+	if (b->pos >= b->len)
+		b->pos = b->len = 0;
+}
+
+void
+buffer_free(Buffer *b)
+{
+	free(b->data);
+	memset(b, 0, sizeof(*b));
+}

@@ -1,0 +1,172 @@
+/*
+ * catchup.c
+ *	  Feeding a node from the journal until it has been given everything, then
+ *	  the barrier.
+ *
+ *	  applied+1 ... fed	  ... last durable | decided	 | reserved
+ *	  given from the journal, in chunks	   |	given at the barrier
+ *
+ * The barrier is one round of the loop: when the last durable transaction has
+ * been given, the same call makes the node online, gives it every decided one
+ * whose record is not durable yet, and every reserved one, which from then on
+ * is not decided before this node has executed it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+
+#include "journal.h"
+#include "log.h"
+#include "metadata.h"
+#include "node_private.h"
+#include "sequencer.h"
+
+#define IN_FLIGHT 64
+#define IN_FLIGHT_BYTES (16 * 1024 * 1024)
+#define UNKNOWN_ORIGIN 63		/* a node that is not configured any more */
+
+struct Catchup
+{
+	JournalReader *reader;
+	uint64_t	fed;			/* seq given last */
+	int			in_flight;
+	size_t		bytes;			/* of their queries */
+};
+
+void
+catchup_begin(Node *n)
+{
+	const char *error = NULL;
+	struct Catchup *c = xcalloc(1, sizeof(struct Catchup));
+
+	n->catchup = c;
+	c->fed = n->applied;
+	if (n->pools == NULL)
+		c->fed = n->applied = sequencer_last_durable(); /* no database, nothing to apply */
+	else if (c->fed < sequencer_last_durable())
+	{
+		c->reader = journal_reader_open(node_journal_dir, c->fed + 1, &error);
+		if (c->reader == NULL)
+		{
+			node_out(n, "could not read the journal: %s", error);
+			return;
+		}
+	}
+	node_pump(n);
+}
+
+void
+catchup_end(Node *n)
+{
+	struct Catchup *c = n->catchup;
+
+	if (c == NULL)
+		return;
+	if (c->reader != NULL)
+		journal_reader_close(c->reader);
+	free(c);
+	n->catchup = NULL;
+}
+
+void
+catchup_work_gone(Node *n, const Work *w)
+{
+	if (n->catchup == NULL)
+		return;
+	n->catchup->in_flight--;
+	n->catchup->bytes -= w->tx->queries.len;
+}
+
+/* A database added while the node was being attached has no connections there. */
+static bool
+has_all_pools(Node *n)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (pool_find(n, names[i]) == NULL)
+			return false;
+	}
+	return true;
+}
+
+static void
+go_online(Node *n)
+{
+	catchup_end(n);
+	if (!has_all_pools(n))
+	{
+		node_out(n, "a database was added while it was attached");
+		return;
+	}
+	node_move(n, NODE_ONLINE, "");
+	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
+		work_add(n, tx);
+	for (Transaction *tx = sequencer_reserved(NULL); tx != NULL; tx = sequencer_reserved(tx))
+	{
+		tx->executing |= UINT64_C(1) << n->index;
+		work_add(n, tx);
+	}
+}
+
+/* false: it is out, or there is no more for now. */
+static bool
+feed_one(Node *n)
+{
+	struct Catchup *c = n->catchup;
+	JournalRecord r;
+	JournalStatus status = journal_read(c->reader, &r);
+	int			origin;
+	Transaction *tx;
+
+	if (status != JOURNAL_OK)
+	{
+		node_out(n, "could not read the journal after seq %" PRIu64 ": %s", c->fed,
+				 status == JOURNAL_ERROR ? journal_reader_error(c->reader) :
+				 status == JOURNAL_END ? "it ends early" : "a record is torn");
+		return false;
+	}
+	if (r.type != RECORD_TRANSACTION)
+		return true;
+	origin = node_find(r.identity.node);
+	tx = tx_from_record(&r, origin >= 0 ? (uint32_t) origin : UNKNOWN_ORIGIN);
+	if (tx == NULL)
+	{
+		node_out(n, "seq %" PRIu64 " in the journal is malformed", r.seq);
+		return false;
+	}
+	c->fed = r.seq;
+	if (r.seq > n->applied)
+	{
+		c->in_flight++;
+		c->bytes += tx->queries.len;
+		work_add(n, tx);
+	}
+	tx_unref(tx);
+	return true;
+}
+
+void
+catchup_feed(Node *n)
+{
+	while (n->catchup != NULL)
+	{
+		struct Catchup *c = n->catchup;
+
+		if (c->fed >= sequencer_last_durable())
+		{
+			go_online(n);
+			return;
+		}
+		if (c->reader == NULL)
+		{
+			/* something was decided since it began */
+			catchup_end(n);
+			catchup_begin(n);
+			return;
+		}
+		if (c->in_flight >= IN_FLIGHT || c->bytes >= IN_FLIGHT_BYTES || !feed_one(n))
+			return;
+	}
+}

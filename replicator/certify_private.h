@@ -1,0 +1,81 @@
+/*
+ * certify_private.h
+ *	  What certify.c (reserve, decide, forget) and certify_locks.c (locks asked
+ *	  first) share.
+ */
+#ifndef LOCKSTEP_CERTIFY_PRIVATE_H
+#define LOCKSTEP_CERTIFY_PRIVATE_H
+
+#include "keytable.h"
+
+/* One key of a reserved transaction; duplicates in it are merged. */
+typedef struct ReservedKey
+{
+	Key		   *key;
+	uint32_t	holder;			/* index in key->holders */
+} ReservedKey;
+
+typedef struct Reservation
+{
+	uint64_t	ticket;
+	OriginId	origin;
+	struct Reservation *next;	/* same bucket */
+	size_t		nkeys;
+	ReservedKey keys[];
+} Reservation;
+
+struct Lock;
+
+/* One key of a lock asked first. */
+typedef struct LockItem
+{
+	struct Lock *lock;
+	Key		   *key;
+	LsKeyMode	mode;
+	uint64_t	order;			/* when it was asked */
+	bool		granted;
+	struct LockItem *next_on_key;	/* in the order asked */
+	struct LockItem *next_in_lock;
+} LockItem;
+
+typedef struct Lock
+{
+	uint64_t	ticket;
+	OriginId	origin;
+	LockItem   *items;
+	bool		waiting;		/* some items are not granted */
+	uint64_t	blocked_by;		/* its transaction waits at its reservation
+								 * for that lock, 0 = it does not */
+	uint64_t	visited;		/* search that saw it last */
+	struct Lock *next;
+} Lock;
+
+#define RESERVATION_BUCKETS 4096
+
+struct Certifier
+{
+	uint64_t	floor;
+	uint64_t	highest;		/* decided seq */
+	KeyTable	keys;
+	Reservation *reservations[RESERVATION_BUCKETS]; /* by ticket */
+	uint8_t		conflicts[2][KEY_MODES];	/* [is_table][mode]: bit per mode */
+	/* locks asked first */
+	Lock	   *locks;
+	Key			ddl;			/* the ddl lock: a key of its own */
+	uint64_t	next_order;
+	uint64_t	search;
+	/* scratch, kept from call to call */
+	Key		  **found;
+	size_t		found_cap;
+	uint64_t   *tickets;
+	size_t		tickets_cap;
+};
+
+/*
+ * The lock that a transaction of origin with that key has to wait for, NULL if
+ * there is none.
+ */
+extern const Lock *lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin);
+extern void locks_free(Certifier *c);
+
+#endif

@@ -1,0 +1,707 @@
+/*
+ * config.c
+ *	  Settings of the replicator: one table that says all about each, and the
+ *	  reader of replicator.conf.
+ *
+ * The table `settings` drives parsing, defaults, ranges, SHOW, reload and
+ * --describe-config; tests/lint/settings reads it too, so keep one line per
+ * setting in the form it has.  `node.NAME = 'conninfo'` is the only family of
+ * names that is not in it.
+ *
+ * A file is taken as a whole or not at all: config_load() returns a complete,
+ * checked Config or an error that names file and line.  Called by main and
+ * lockstepctl; the modules get a const Config.
+ */
+#include <assert.h>
+#include <ctype.h>
+#include <errno.h>
+#include <limits.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/un.h>
+
+#include <libpq-fe.h>
+
+#include "buffer.h"
+#include "config.h"
+
+#define KB INT64_C(1024)
+#define MB (1024 * KB)
+#define GB (1024 * MB)
+#define TB (1024 * GB)
+#define SECOND INT64_C(1000)
+#define HOUR (3600 * SECOND)
+#define DAY (24 * HOUR)
+
+typedef enum SettingType
+{
+	SETTING_STRING,
+	SETTING_PATH,				/* absolute */
+	SETTING_SOCKET,				/* absolute or '', short enough for sun_path */
+	SETTING_INT,				/* int */
+	SETTING_SIZE,				/* int64_t, bytes */
+	SETTING_TIME,				/* int, milliseconds */
+	SETTING_LEVEL				/* LogLevel */
+} SettingType;
+
+typedef struct Setting
+{
+	const char *name;
+	SettingType type;
+	size_t		offset;			/* in Config */
+	const char *preset;			/* the default, as it would be written */
+	int64_t		min;
+	int64_t		max;
+	bool		reloadable;
+	const char *help;			/* one sentence */
+} Setting;
+
+#define AT(field) offsetof(Config, field)
+
+/* name, type, where, default, min, max, reloadable, help */
+static const Setting settings[] = {
+	{"listen_addresses", SETTING_STRING, AT(listen_addresses), "127.0.0.1", 0, 0, false,
+	"Comma-separated addresses on which backends are awaited over TCP; empty for none."},
+	{"port", SETTING_INT, AT(port), "6432", 1, 65535, false,
+	"TCP port on which backends are awaited."},
+	{"unix_socket", SETTING_SOCKET, AT(unix_socket), "", 0, 0, false,
+	"Path of a Unix socket on which backends are awaited; empty for none."},
+	{"admin_socket", SETTING_SOCKET, AT(admin_socket), "/run/lockstep/admin.sock", 0, 0, false,
+	"Path of the Unix socket on which lockstepctl is awaited."},
+	{"secret_file", SETTING_PATH, AT(secret_file), "/etc/lockstep/secret", 0, 0, false,
+	"File with the secret that backends and replicator share, at least 16 bytes."},
+	{"journal_directory", SETTING_PATH, AT(journal_directory), "/var/lib/lockstep/journal", 0, 0, false,
+	"Directory of the journal; it is created if its parent exists."},
+	{"journal_segment_size", SETTING_SIZE, AT(journal_segment_size), "16MB", 64 * KB, GB, false,
+	"Size at which a new journal file is begun."},
+	{"journal_keep", SETTING_SIZE, AT(journal_keep), "1GB", 0, 1024 * TB, true,
+	"Amount of journal kept for nodes that are dropped, so that they can catch up."},
+	{"pid_file", SETTING_PATH, AT(pid_file), "/run/lockstep/replicator.pid", 0, 0, false,
+	"File that holds the process id of the running replicator and is locked by it."},
+	{"log_file", SETTING_PATH, AT(log_file), "", 0, 0, false,
+	"File to log to, reopened on SIGHUP; empty for standard error."},
+	{"log_level", SETTING_LEVEL, AT(log_level), "info", 0, 0, true,
+	"Least severe messages that are logged: debug, info, notice, warning or error."},
+	{"apply_connections", SETTING_INT, AT(apply_connections), "8", 2, 64, false,
+	"Connections that the replicator keeps to each node and database."},
+	{"max_apply_delay", SETTING_TIME, AT(max_apply_delay), "1s", 0, DAY, true,
+	"How long a reader may hold up DDL that is being applied before it is cancelled."},
+	{"yield_delay", SETTING_TIME, AT(yield_delay), "2ms", 0, 60 * SECOND, true,
+	"How long a transaction being applied may stand still before blockers are looked for."},
+	{"node_timeout", SETTING_TIME, AT(node_timeout), "30s", 100, DAY, true,
+	"How long a silent node is waited for before it is dropped."},
+	{"reconnect_interval", SETTING_TIME, AT(reconnect_interval), "1s", 10, HOUR, true,
+	"Time between attempts to reach a node."},
+	{"max_sessions", SETTING_INT, AT(max_sessions), "10000", 1, 1000000, true,
+	"Number of backends that may be connected at the same time."},
+	{"max_transaction_size", SETTING_SIZE, AT(max_transaction_size), "1GB", 64 * KB, TB, true,
+	"Bytes of queries that one transaction may queue; a larger one is refused."},
+	{"maintenance_database", SETTING_STRING, AT(maintenance_database), "postgres", 0, 0, false,
+	"Database to connect to for commands that concern a whole node."},
+	{"databases", SETTING_STRING, AT(databases), "", 0, 0, false,
+	"Databases replicated when the journal is created; later ones come by lockstepctl."},
+};
+
+#define NSETTINGS ((int) (sizeof(settings) / sizeof(settings[0])))
+#define NODE_PREFIX "node."
+
+static const char *const level_names[] = {"debug", "info", "notice", "warning", "error"};
+
+typedef struct Unit
+{
+	SettingType type;
+	const char *name;
+	int64_t		factor;
+} Unit;
+
+/* Largest first, so that values are shown in the largest that fits. */
+static const Unit units[] = {
+	{SETTING_SIZE, "TB", TB},
+	{SETTING_SIZE, "GB", GB},
+	{SETTING_SIZE, "MB", MB},
+	{SETTING_SIZE, "kB", KB},
+	{SETTING_SIZE, "B", 1},
+	{SETTING_TIME, "d", DAY},
+	{SETTING_TIME, "h", HOUR},
+	{SETTING_TIME, "min", 60 * SECOND},
+	{SETTING_TIME, "s", SECOND},
+	{SETTING_TIME, "ms", 1},
+};
+
+#define NUNITS (sizeof(units) / sizeof(units[0]))
+
+/* ---------- values */
+
+static bool
+is_text(SettingType type)
+{
+	return type == SETTING_STRING || type == SETTING_PATH || type == SETTING_SOCKET;
+}
+
+static void *
+field_of(const Config *c, const Setting *s)
+{
+	return (char *) c + s->offset;
+}
+
+static int64_t
+number_of(const Config *c, const Setting *s)
+{
+	const void *field = field_of(c, s);
+
+	if (s->type == SETTING_SIZE)
+		return *(const int64_t *) field;
+	if (s->type == SETTING_LEVEL)
+		return *(const LogLevel *) field;
+	return *(const int *) field;
+}
+
+static char *
+format_number(SettingType type, int64_t value)
+{
+	for (size_t i = 0; i < NUNITS; i++)
+	{
+		if (units[i].type == type && value % units[i].factor == 0 &&
+			(value != 0 || units[i].factor == 1))
+			return xasprintf("%lld%s", (long long) (value / units[i].factor), units[i].name);
+	}
+	return xasprintf("%lld", (long long) value);
+}
+
+/* NULL, or what is wrong with value. */
+static char *
+parse_number(const Setting *s, const char *value, int64_t *out)
+{
+	char	   *end;
+	int64_t		n;
+	int64_t		factor = 1;
+	bool		overflow;
+
+	errno = 0;
+	n = strtoll(value, &end, 10);
+	overflow = errno == ERANGE;
+	if (end == value)
+		return xasprintf("invalid value for setting \"%s\": \"%s\"", s->name, value);
+	while (*end == ' ' || *end == '\t')
+		end++;
+
+	if (*end != '\0')
+	{
+		size_t		i = 0;
+
+		while (i < NUNITS && (units[i].type != s->type || strcmp(units[i].name, end) != 0))
+			i++;
+		if (i == NUNITS)
+			return xasprintf("invalid value for setting \"%s\": \"%s\"%s", s->name, value,
+							 s->type == SETTING_SIZE ? " (units are B, kB, MB, GB and TB)" :
+							 s->type == SETTING_TIME ? " (units are ms, s, min, h and d)" : "");
+		factor = units[i].factor;
+	}
+
+	if (overflow || __builtin_mul_overflow(n, factor, &n) || n < s->min || n > s->max)
+	{
+		char	   *low = format_number(s->type, s->min);
+		char	   *high = format_number(s->type, s->max);
+		char	   *error = xasprintf("\"%s\" is outside the valid range for setting \"%s\" (%s .. %s)",
+									  value, s->name, low, high);
+
+		free(low);
+		free(high);
+		return error;
+	}
+	*out = n;
+	return NULL;
+}
+
+static char *
+check_path(const Setting *s, const char *value)
+{
+	if (value[0] != '\0' && value[0] != '/')
+		return xasprintf("setting \"%s\" must be an absolute path: \"%s\"", s->name, value);
+	if (s->type == SETTING_SOCKET && strlen(value) >= sizeof(((struct sockaddr_un *) 0)->sun_path))
+		return xasprintf("path of setting \"%s\" is longer than a Unix socket's may be (%zu bytes): \"%s\"",
+						 s->name, sizeof(((struct sockaddr_un *) 0)->sun_path) - 1, value);
+	return NULL;
+}
+
+static char *
+set_value(Config *c, const Setting *s, const char *value)
+{
+	char	   *error = NULL;
+	int64_t		n = 0;
+
+	if (is_text(s->type))
+	{
+		char	  **field = field_of(c, s);
+
+		if (s->type != SETTING_STRING && (error = check_path(s, value)) != NULL)
+			return error;
+		free(*field);
+		*field = xstrdup(value);
+		return NULL;
+	}
+	if (s->type == SETTING_LEVEL)
+	{
+		for (int i = 0; i <= (int) LOG_ERROR; i++)
+		{
+			if (strcmp(level_names[i], value) == 0)
+			{
+				*(LogLevel *) field_of(c, s) = (LogLevel) i;
+				return NULL;
+			}
+		}
+		return xasprintf("invalid value for setting \"%s\": \"%s\" (one of debug, info, notice, warning, error)",
+						 s->name, value);
+	}
+	if ((error = parse_number(s, value, &n)) != NULL)
+		return error;
+	if (s->type == SETTING_SIZE)
+		*(int64_t *) field_of(c, s) = n;
+	else
+		*(int *) field_of(c, s) = (int) n;
+	return NULL;
+}
+
+/* ---------- nodes */
+
+static bool
+valid_node_name(const char *name)
+{
+	size_t		n = strspn(name, "abcdefghijklmnopqrstuvwxyz0123456789_");
+
+	return n > 0 && n == strlen(name) && n < sizeof(((NodeConfig *) 0)->name);
+}
+
+/* NULL, or what is wrong with it. */
+static char *
+check_conninfo(const char *conninfo)
+{
+	/* What the replicator itself decides for every connection. */
+	static const char *const ours[] = {"dbname", "options", "replication", "client_encoding"};
+	char	   *message = NULL;
+	char	   *error = NULL;
+	PQconninfoOption *options = PQconninfoParse(conninfo, &message);
+
+	if (options == NULL)
+	{
+		error = xasprintf("invalid connection string: %s", message ? message : "out of memory");
+		error[strcspn(error, "\n")] = '\0';
+		PQfreemem(message);
+		return error;
+	}
+	for (PQconninfoOption *o = options; o->keyword != NULL && error == NULL; o++)
+	{
+		for (size_t i = 0; o->val != NULL && i < sizeof(ours) / sizeof(ours[0]); i++)
+		{
+			if (strcmp(o->keyword, ours[i]) == 0)
+				error = xasprintf("connection string must not contain \"%s\": the replicator sets it",
+								  ours[i]);
+		}
+	}
+	PQconninfoFree(options);
+	return error;
+}
+
+static char *
+set_node(Config *c, const char *name, const char *conninfo)
+{
+	char	   *error;
+	NodeConfig *node;
+
+	if (!valid_node_name(name))
+		return xasprintf("invalid node name \"%s\" (1 to 63 of a-z, 0-9 and _)", name);
+	for (int i = 0; i < c->nnodes; i++)
+	{
+		if (strcmp(c->nodes[i].name, name) == 0)
+			return xasprintf("node \"%s\" is set twice", name);
+	}
+	if (c->nnodes == CONFIG_MAX_NODES)
+		return xasprintf("more than %d nodes", CONFIG_MAX_NODES);
+	if ((error = check_conninfo(conninfo)) != NULL)
+	{
+		char	   *full = xasprintf("node \"%s\": %s", name, error);
+
+		free(error);
+		return full;
+	}
+	node = &c->nodes[c->nnodes++];
+	snprintf(node->name, sizeof(node->name), "%s", name);
+	node->conninfo = xstrdup(conninfo);
+	return NULL;
+}
+
+/* The connection string with its password hidden, for SHOW. */
+static char *
+shown_conninfo(const char *conninfo)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	char	   *shown = xstrdup("");
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+	{
+		bool		hidden = strcmp(o->dispchar, "*") == 0;
+		char	   *longer;
+
+		if (o->val == NULL)
+			continue;
+		longer = xasprintf("%s%s%s=%s", shown, shown[0] ? " " : "", o->keyword,
+						   hidden ? "********" : o->val);
+		free(shown);
+		shown = longer;
+	}
+	PQconninfoFree(options);
+	return shown;
+}
+
+/* ---------- the file */
+
+static char *
+skip_blanks(char *p)
+{
+	while (isspace((unsigned char) *p))
+		p++;
+	return p;
+}
+
+/*
+ * Take a value off *p, in place: 'quoted' ('' and \' are a quote, \\ is a
+ * backslash) or bare, up to a blank or a comment.  NULL if it has no end.
+ */
+static char *
+take_value(char **p)
+{
+	char	   *value;
+	char	   *to;
+	char	   *from = *p;
+
+	if (*from != '\'')
+	{
+		value = from;
+		from += strcspn(from, " \t\r#'\"");
+		*p = from;
+		return from == value ? NULL : xstrndup(value, (size_t) (from - value));
+	}
+
+	value = to = ++from;
+	for (;; from++)
+	{
+		if (*from == '\0')
+			return NULL;
+		if (from[0] == '\'' && from[1] != '\'')
+			break;
+		if ((from[0] == '\'' && from[1] == '\'') ||
+			(from[0] == '\\' && (from[1] == '\'' || from[1] == '\\')))
+			from++;
+		*to++ = *from;
+	}
+	*p = from + 1;
+	return xstrndup(value, (size_t) (to - value));
+}
+
+static char *
+set_by_name(Config *c, const char *name, const char *value)
+{
+	if (strncmp(name, NODE_PREFIX, strlen(NODE_PREFIX)) == 0)
+		return set_node(c, name + strlen(NODE_PREFIX), value);
+	for (int i = 0; i < NSETTINGS; i++)
+	{
+		if (strcmp(settings[i].name, name) == 0)
+			return set_value(c, &settings[i], value);
+	}
+	return xasprintf("unrecognized setting \"%s\"", name);
+}
+
+/* NULL, or what is wrong with the line.  Changes the line. */
+static char *
+parse_line(Config *c, char *line)
+{
+	char	   *name = skip_blanks(line);
+	char	   *p = name;
+	char	   *value;
+	char	   *error;
+
+	if (*p == '\0' || *p == '#')
+		return NULL;
+	while (isalnum((unsigned char) *p) || *p == '_' || *p == '.' || *p == '-')
+		p++;
+	if (p == name)
+		return xasprintf("syntax error near \"%.20s\"", name);
+	name = xstrndup(name, (size_t) (p - name));
+
+	p = skip_blanks(p);
+	if (*p == '=')
+		p = skip_blanks(p + 1);
+	value = take_value(&p);
+	if (value == NULL)
+		error = xasprintf("setting \"%s\" has %s", name,
+						  *p == '\'' ? "a value with no closing quote" :
+						  "no value (quote it if it is empty or contains blanks)");
+	else if (p = skip_blanks(p), *p != '\0' && *p != '#')
+		error = xasprintf("syntax error near \"%.20s\" (quote values that contain blanks)", p);
+	else
+		error = set_by_name(c, name, value);
+	free(name);
+	free(value);
+	return error;
+}
+
+/* The settings together, when all lines are read. */
+static char *
+check_config(const Config *c)
+{
+	char	  **names;
+	char	   *error = NULL;
+	int			n;
+
+	if (c->nnodes == 0)
+		return xstrdup("no node is set (node.NAME = 'host=... port=...')");
+	if (c->admin_socket[0] == '\0')
+		return xstrdup("setting \"admin_socket\" must not be empty");
+	if (c->secret_file[0] == '\0')
+		return xstrdup("setting \"secret_file\" must not be empty");
+	if (c->journal_directory[0] == '\0')
+		return xstrdup("setting \"journal_directory\" must not be empty");
+	if (c->listen_addresses[0] == '\0' && c->unix_socket[0] == '\0')
+		return xstrdup("one of \"listen_addresses\" and \"unix_socket\" must not be empty");
+
+	names = config_list(c->databases, &n);
+	for (int i = 0; i < n && error == NULL; i++)
+	{
+		if (names[i][0] == '\0' || strlen(names[i]) > 63)
+			error = xasprintf("invalid name in setting \"databases\": \"%s\"", names[i]);
+	}
+	config_list_free(names, n);
+	return error;
+}
+
+static char *
+read_file(Config *c, const char *path, FILE *file)
+{
+	char	   *line = NULL;
+	size_t		cap = 0;
+	ssize_t		len;
+	char	   *error = NULL;
+
+	for (int number = 1; error == NULL && (len = getline(&line, &cap, file)) >= 0; number++)
+	{
+		char	   *cause;
+		bool		text = strlen(line) == (size_t) len;
+
+		while (len > 0 && (line[len - 1] == '\n' || line[len - 1] == '\r'))
+			line[--len] = '\0';
+		if (!text)
+			cause = xstrdup("a zero byte is not text");
+		else
+			cause = parse_line(c, line);
+		if (cause != NULL)
+			error = xasprintf("%s:%d: %s", path, number, cause);
+		free(cause);
+	}
+	if (error == NULL && ferror(file))
+		error = xasprintf("could not read \"%s\": %s", path, strerror(errno));
+	free(line);
+	return error;
+}
+
+static Config *
+config_presets(void)
+{
+	Config	   *c = xcalloc(1, sizeof(Config));
+
+	for (int i = 0; i < NSETTINGS; i++)
+	{
+		char	   *error = set_value(c, &settings[i], settings[i].preset);
+
+		assert(error == NULL);
+		free(error);
+	}
+	return c;
+}
+
+Config *
+config_load(const char *path, char **error)
+{
+	FILE	   *file = fopen(path, "re");
+	Config	   *c;
+	char	   *cause;
+
+	*error = NULL;
+	if (file == NULL)
+	{
+		*error = xasprintf("could not open \"%s\": %s", path, strerror(errno));
+		return NULL;
+	}
+	c = config_presets();
+	*error = read_file(c, path, file);
+	fclose(file);
+	if (*error == NULL && (cause = check_config(c)) != NULL)
+	{
+		*error = xasprintf("%s: %s", path, cause);
+		free(cause);
+	}
+	if (*error != NULL)
+	{
+		config_free(c);
+		return NULL;
+	}
+	return c;
+}
+
+void
+config_free(Config *c)
+{
+	if (c == NULL)
+		return;
+	for (int i = 0; i < NSETTINGS; i++)
+	{
+		if (is_text(settings[i].type))
+			free(*(char **) field_of(c, &settings[i]));
+	}
+	for (int i = 0; i < c->nnodes; i++)
+		free(c->nodes[i].conninfo);
+	free(c);
+}
+
+/* ---------- reload */
+
+static void
+add_name(char **list, const char *name)
+{
+	char	   *longer = xasprintf("%s%s%s", *list, (*list)[0] ? ", " : "", name);
+
+	free(*list);
+	*list = longer;
+}
+
+static bool
+same_nodes(const Config *a, const Config *b)
+{
+	if (a->nnodes != b->nnodes)
+		return false;
+	for (int i = 0; i < a->nnodes; i++)
+	{
+		if (strcmp(a->nodes[i].name, b->nodes[i].name) != 0 ||
+			strcmp(a->nodes[i].conninfo, b->nodes[i].conninfo) != 0)
+			return false;
+	}
+	return true;
+}
+
+char *
+config_reload(Config *current, const Config *fresh)
+{
+	char	   *need_restart = xstrdup("");
+
+	for (int i = 0; i < NSETTINGS; i++)
+	{
+		const Setting *s = &settings[i];
+		void	   *to = field_of(current, s);
+		const void *from = field_of(fresh, s);
+
+		if (is_text(s->type))
+		{
+			/* Others may hold the pointer: no text is reloadable. */
+			assert(!s->reloadable);
+			if (strcmp(*(char *const *) to, *(char *const *) from) != 0)
+				add_name(&need_restart, s->name);
+		}
+		else if (number_of(current, s) == number_of(fresh, s))
+			continue;
+		else if (!s->reloadable)
+			add_name(&need_restart, s->name);
+		else if (s->type == SETTING_SIZE)
+			*(int64_t *) to = *(const int64_t *) from;
+		else if (s->type == SETTING_LEVEL)
+			*(LogLevel *) to = *(const LogLevel *) from;
+		else
+			*(int *) to = *(const int *) from;
+	}
+	if (!same_nodes(current, fresh))
+		add_name(&need_restart, NODE_PREFIX "*");
+	return need_restart;
+}
+
+/* ---------- for people */
+
+void
+config_describe(void)
+{
+	for (int i = 0; i < NSETTINGS; i++)
+	{
+		const Setting *s = &settings[i];
+		const char *quote = is_text(s->type) ? "'" : "";
+
+		printf("# %s%s\n#%s = %s%s%s\n\n", s->help, s->reloadable ? "" : "  Needs a restart.",
+			   s->name, quote, s->preset, quote);
+	}
+	printf("# Connection string of each node, without dbname; one line per node.  Needs a restart.\n"
+		   "#" NODE_PREFIX "n1 = 'host=127.0.0.1 port=5432 user=postgres'\n");
+}
+
+const char *
+config_show(const Config *c, int i, const char **value, const char **help)
+{
+	static char *shown;
+	static char name[sizeof(NODE_PREFIX) + sizeof(((NodeConfig *) 0)->name)];
+	const Setting *s;
+
+	free(shown);
+	shown = NULL;
+	if (i >= NSETTINGS + c->nnodes)
+		return NULL;
+	if (i >= NSETTINGS)
+	{
+		const NodeConfig *node = &c->nodes[i - NSETTINGS];
+
+		*value = shown = shown_conninfo(node->conninfo);
+		*help = "Connection string of a node.";
+		snprintf(name, sizeof(name), NODE_PREFIX "%s", node->name);
+		return name;
+	}
+	s = &settings[i];
+	if (is_text(s->type))
+		*value = *(char **) field_of(c, s);
+	else if (s->type == SETTING_LEVEL)
+		*value = level_names[number_of(c, s)];
+	else
+		*value = shown = format_number(s->type, number_of(c, s));
+	*help = s->help;
+	return s->name;
+}
+
+/* ---------- lists */
+
+char **
+config_list(const char *value, int *n)
+{
+	char	  **items = NULL;
+	const char *p = value;
+
+	*n = 0;
+	if (value[strspn(value, " \t")] == '\0')
+		return NULL;
+	for (;;)
+	{
+		size_t		len;
+		const char *start = p + strspn(p, " \t");
+
+		p = start + strcspn(start, ",");
+		len = (size_t) (p - start);
+		while (len > 0 && (start[len - 1] == ' ' || start[len - 1] == '\t'))
+			len--;
+		items = xrealloc(items, (size_t) (*n + 1) * sizeof(char *));
+		items[(*n)++] = xstrndup(start, len);
+		if (*p == '\0')
+			return items;
+		p++;
+	}
+}
+
+void
+config_list_free(char **items, int n)
+{
+	for (int i = 0; i < n; i++)
+		free(items[i]);
+	free(items);
+}

@@ -1,0 +1,126 @@
+/*
+ * control.c
+ *	  The control connection of a node that is in: questions about blockers,
+ *	  cancel requests, and a ping that also tells how far the node has come (a
+ *	  backend that has committed may not have said so yet).
+ *
+ * When it is lost, or does not answer for node_timeout, the node is out.  It is
+ * connected to one of the replicated databases, where the extension's functions
+ * are, or to maintenance_database as long as there is none.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "metadata.h"
+#include "node_private.h"
+#include "sequencer.h"
+
+#define PING_MS 100				/* while the node lags behind */
+#define IDLE_PINGS 10			/* else every so many of these */
+
+static void
+on_lost(void *arg, const char *error)
+{
+	node_out(arg, "lost the control connection: %s", error);
+}
+
+static void
+on_pong(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+
+	n->pinging = false;
+	if (r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1)
+		node_heard_applied(n->index, strtoull(PQgetvalue(r, 0, 0), NULL, 10));
+}
+
+static void
+ping(Node *n)
+{
+	n->pinging = true;
+	n->ping_sent_us = loop_now_us();
+	pgclient_query(n->control, n->pools != NULL ? "SELECT applied FROM lockstep.node_info()" : "SELECT 0",
+				   0, NULL, on_pong, n);
+}
+
+static void
+on_ping_timer(void *arg)
+{
+	Node	   *n = arg;
+	uint64_t	since_us = loop_now_us() - n->ping_sent_us;
+
+	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
+	if (n->pinging && since_us > (uint64_t) node_config->node_timeout * 1000)
+		node_out(n, "has not answered for %d s", node_config->node_timeout / 1000);
+	else if (!n->pinging &&
+			 (n->applied < sequencer_last_durable() || since_us > PING_MS * IDLE_PINGS * 1000))
+		ping(n);
+}
+
+void
+control_adopt(Node *n, PgClient *client, const char *database)
+{
+	n->control = client;
+	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
+	pgclient_on_lost(client, on_lost, n);
+	n->pinging = false;
+	n->ping_sent_us = loop_now_us();
+	loop_cancel(n->ping_timer);
+	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
+}
+
+void
+control_end(Node *n)
+{
+	loop_cancel(n->ping_timer);
+	n->ping_timer = NULL;
+	pgclient_close(n->next_control);
+	n->next_control = NULL;
+	pgclient_close(n->control);
+	n->control = NULL;
+	n->pinging = false;
+}
+
+/* ---------- to another database */
+
+static const char *
+a_database_but(const char *database)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	for (int i = 0; i < count; i++)
+	{
+		if (strcmp(names[i], database) != 0)
+			return names[i];
+	}
+	return node_config->maintenance_database;
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	Node	   *n = arg;
+	PgClient   *next = n->next_control;
+
+	n->next_control = NULL;
+	if (error != NULL)
+	{
+		node_out(n, "could not open another control connection: %s", error);
+		return;
+	}
+	pgclient_finish(n->control);
+	n->control = NULL;
+	control_adopt(n, next, n->next_control_database);
+}
+
+void
+control_leave_database(Node *n, const char *database)
+{
+	if (n->control == NULL || n->next_control != NULL || strcmp(n->control_database, database) != 0)
+		return;
+	snprintf(n->next_control_database, sizeof(n->next_control_database), "%s", a_database_but(database));
+	n->next_control = pgclient_open(n->config->conninfo, n->next_control_database, "lockstep control",
+									pgclient_control_options, node_config->node_timeout, on_connected, n);
+}

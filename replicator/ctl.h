@@ -1,0 +1,46 @@
+/*
+ * ctl.h
+ *	  The parts of lockstepctl, the operator's command.
+ *
+ *	 lockstepctl.c	command line, the replicator's socket, exit codes
+ *	 ctl_format.c	answers of the replicator as text
+ *	 ctl_journal.c	the journal as text, read from its directory
+ */
+#ifndef LOCKSTEP_CTL_H
+#define LOCKSTEP_CTL_H
+
+#include <jansson.h>
+#include <stdbool.h>
+#include <stdint.h>
+#include <stdio.h>
+
+/* Exit codes; documented in lockstepctl.1. */
+#define CTL_OK 0
+#define CTL_FAILED 1
+#define CTL_USAGE 2
+#define CTL_UNREACHABLE 3
+
+/* ---------- in ctl_format.c: answer is what admin_command.c sends */
+
+extern void format_nodes(FILE *out, const json_t *answer);
+extern void format_sessions(FILE *out, const json_t *answer);
+extern void format_status(FILE *out, const json_t *answer);
+extern void format_config(FILE *out, const json_t *answer);
+
+/* ---------- in ctl_journal.c */
+
+typedef struct JournalOptions
+{
+	const char *directory;
+	uint64_t	from;			/* first seq to print; 0: from the start */
+	uint64_t	limit;			/* transactions to print; 0: all */
+	bool		follow;			/* wait for more at the end */
+	bool		keys;			/* print keys, too */
+} JournalOptions;
+
+struct JournalRecord;
+
+extern void print_record(FILE *out, const struct JournalRecord *r, bool keys);
+extern int	print_journal(FILE *out, const JournalOptions *options);	/* an exit code */
+
+#endif

@@ -1,0 +1,172 @@
+/*
+ * ctl_format.c
+ *	  The replicator's answers as text for people: tables whose columns are as
+ *	  wide as what stands in them, numbers to the right, text to the left.
+ *
+ * Pure: from JSON to a stream.  A field that an older replicator doesn't send
+ * shows as empty.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "ctl.h"
+
+typedef struct Column
+{
+	const char *title;
+	const char *field;			/* of the objects in the rows' array */
+	bool		number;
+} Column;
+
+static const Column node_columns[] = {
+	{"node", "name", false},
+	{"state", "state", false},
+	{"applied", "applied", true},
+	{"lag", "lag", true},
+	{"sessions", "sessions", true},
+	{"reason", "reason", false},
+};
+
+static const Column session_columns[] = {
+	{"node", "node", false},
+	{"pid", "pid", true},
+	{"database", "database", false},
+	{"state", "state", false},
+	{"statements", "statements", true},
+	{"bytes", "bytes", true},
+	{"application", "application", false},
+};
+
+static const Column config_columns[] = {
+	{"name", "name", false},
+	{"value", "value", false},
+	{"description", "help", false},
+};
+
+#define NCOLUMNS(columns) (sizeof(columns) / sizeof((columns)[0]))
+
+static const char *
+text_of(const json_t *value)
+{
+	return json_is_string(value) ? json_string_value(value) : "";
+}
+
+static char *
+cell_text(const json_t *row, const Column *column)
+{
+	const json_t *value = json_object_get(row, column->field);
+
+	if (json_is_integer(value))
+		return xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	return xstrdup(text_of(value));
+}
+
+static int
+column_width(const json_t *rows, const Column *column)
+{
+	size_t		width = strlen(column->title);
+	size_t		i;
+	json_t	   *row;
+
+	json_array_foreach((json_t *) rows, i, row)
+	{
+		char	   *text = cell_text(row, column);
+
+		if (strlen(text) > width)
+			width = strlen(text);
+		free(text);
+	}
+	return (int) width;
+}
+
+static void
+put_cell(FILE *out, const char *text, int width, const Column *column, bool last)
+{
+	if (last)
+		fprintf(out, "%s\n", text);
+	else
+		fprintf(out, "%*s  ", column->number ? width : -width, text);
+}
+
+static void
+format_table(FILE *out, const json_t *rows, const Column *columns, size_t ncolumns)
+{
+	int			width[16];
+	size_t		i;
+	json_t	   *row;
+
+	for (size_t c = 0; c < ncolumns; c++)
+	{
+		width[c] = column_width(rows, &columns[c]);
+		put_cell(out, columns[c].title, width[c], &columns[c], c == ncolumns - 1);
+	}
+	json_array_foreach((json_t *) rows, i, row)
+	{
+		for (size_t c = 0; c < ncolumns; c++)
+		{
+			char	   *text = cell_text(row, &columns[c]);
+
+			put_cell(out, text, width[c], &columns[c], c == ncolumns - 1);
+			free(text);
+		}
+	}
+}
+
+void
+format_nodes(FILE *out, const json_t *answer)
+{
+	format_table(out, json_object_get(answer, "nodes"), node_columns, NCOLUMNS(node_columns));
+}
+
+void
+format_sessions(FILE *out, const json_t *answer)
+{
+	format_table(out, json_object_get(answer, "sessions"), session_columns, NCOLUMNS(session_columns));
+}
+
+void
+format_config(FILE *out, const json_t *answer)
+{
+	format_table(out, json_object_get(answer, "settings"), config_columns, NCOLUMNS(config_columns));
+}
+
+static int64_t
+number(const json_t *answer, const char *group, const char *field)
+{
+	return json_integer_value(json_object_get(json_object_get(answer, group), field));
+}
+
+static void
+format_databases(FILE *out, const json_t *answer)
+{
+	const json_t *databases = json_object_get(answer, "databases");
+	size_t		i;
+	json_t	   *name;
+
+	fprintf(out, "databases:    ");
+	json_array_foreach((json_t *) databases, i, name)
+		fprintf(out, "%s%s", i > 0 ? ", " : "", text_of(name));
+	fprintf(out, "%s\n", json_array_size(databases) == 0 ? "none (lockstepctl database add NAME)" : "");
+}
+
+void
+format_status(FILE *out, const json_t *answer)
+{
+	format_nodes(out, answer);
+	fprintf(out, "\n");
+	format_databases(out, answer);
+	fprintf(out, "transactions: %" PRId64 " committed, %" PRId64 " conflicts, %" PRId64
+			" peer errors, %" PRId64 " withdrawn, %" PRId64 " in flight\n",
+			number(answer, "counters", "committed"), number(answer, "counters", "conflicts"),
+			number(answer, "counters", "peer_errors"), number(answer, "counters", "withdrawn"),
+			number(answer, "counters", "reserved_now"));
+	fprintf(out, "journal:      seq %" PRId64 " to %" PRId64 ", %" PRId64 " syncs, in %s\n",
+			number(answer, "journal", "first"), number(answer, "journal", "last"),
+			number(answer, "journal", "syncs"),
+			text_of(json_object_get(json_object_get(answer, "journal"), "directory")));
+	fprintf(out, "cluster:      %s, replicator process %" PRId64 "\n",
+			text_of(json_object_get(answer, "cluster")),
+			(int64_t) json_integer_value(json_object_get(answer, "pid")));
+}

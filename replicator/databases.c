@@ -1,0 +1,435 @@
+/*
+ * databases.c
+ *	  Adding and dropping replicated databases, on every node that is online.
+ *
+ *	 add	each node: connect, make the extension if it is missing, check; read
+ *			the content, which must be equal; write the identity; open the apply
+ *			connections.  Then the journal says that it is replicated, and its
+ *			content is the standard for nodes that come later.
+ *	 drop	its sessions are ended; the journal says that it is not replicated
+ *			any more; connections are closed when what was decided is done; each
+ *			node: drop the extension, so that it is a plain database again.
+ *
+ * One job at a time; a second is refused.  A node that goes out while a database
+ * is added makes the job fail: nothing has been promised, and it can be done
+ * again.
+ */
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "dbcheck.h"
+#include "journal.h"
+#include "log.h"
+#include "metadata.h"
+#include "sequencer.h"
+#include "session.h"
+
+#define POLL_MS 10				/* how often a drop looks whether connections are closed */
+
+typedef struct Job
+{
+	char	   *database;
+	NodeDone	done;
+	void	   *arg;
+	DbCheck    *checks[CONFIG_MAX_NODES];	/* NULL: not online when it began */
+	int			at;				/* node that is worked on */
+	Timer	   *timer;
+	PgClient   *client;			/* of a drop */
+	char	   *trouble;		/* of a drop: what went wrong on the way */
+} Job;
+
+static Job *job;
+
+static void add_next_check(void);
+static void add_next_content(void);
+static void add_next_cluster(void);
+static void drop_next_extension(void);
+
+static void
+finish(const char *error)
+{
+	Job		   *j = job;
+	char	   *text = error != NULL ? xstrdup(error) : NULL;
+
+	job = NULL;
+	loop_cancel(j->timer);
+	for (int i = 0; i < CONFIG_MAX_NODES; i++)
+		dbcheck_free(j->checks[i]);
+	pgclient_close(j->client);
+	log_message(LOG_NOTICE, NULL, "database \"%s\": %s", j->database, text != NULL ? text : "done");
+	j->done(j->arg, text);
+	free(text);
+	free(j->trouble);
+	free(j->database);
+	free(j);
+}
+
+static void __attribute__((format(printf, 1, 2)))
+fail(const char *fmt,...)
+{
+	char		text[600];
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+
+	/* connections opened for it are of no use */
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Pool	   *p = pool_find(node_get(i), job->database);
+
+		if (p != NULL && !metadata_has_database(job->database))
+			pool_close(p);
+	}
+	finish(text);
+}
+
+static bool
+begin(const char *name, NodeDone done, void *arg)
+{
+	if (job != NULL)
+	{
+		done(arg, "another database is being added or dropped");
+		return false;
+	}
+	job = xcalloc(1, sizeof(Job));
+	job->database = xstrdup(name);
+	job->done = done;
+	job->arg = arg;
+	return true;
+}
+
+/* The next node that has a check; false: no more. */
+static bool
+next_check(DbCheck **d)
+{
+	while (job->at < nodes_count())
+	{
+		int			i = job->at++;
+
+		if (job->checks[i] == NULL)
+			continue;
+		*d = job->checks[i];
+		return true;
+	}
+	return false;
+}
+
+/* The node worked on is still in, and the step went well; else the job failed. */
+static bool
+step_succeeded(const char *error)
+{
+	const Node *n = node_get(job->at - 1);
+
+	if (error != NULL)
+		fail("node \"%s\": %s", n->config->name, error);
+	else if (n->state != NODE_ONLINE)
+		fail("node \"%s\" is not online any more", n->config->name);
+	return error == NULL && n->state == NODE_ONLINE;
+}
+
+/* ---------- adding */
+
+static void
+on_added(void *arg)
+{
+	if (job != NULL)
+		finish(NULL);
+}
+
+/* All nodes have it, equal: it is replicated from now on. */
+static void
+add_to_journal(void)
+{
+	DbCheck    *d = NULL;
+	char	   *text;
+
+	job->at = 0;
+	(void) next_check(&d);
+	text = metadata_fingerprint_text(job->database, dbcheck_found(d));
+	sequencer_journal_metadata(RECORD_DATABASE_ADDED, job->database, NULL, NULL);
+	sequencer_journal_metadata(RECORD_FINGERPRINT, text, on_added, NULL);
+	free(text);
+}
+
+static void
+wait_for_pools(void *arg)
+{
+	bool		ready = true;
+
+	job->timer = NULL;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		const Node *n = node_get(i);
+
+		if (job->checks[i] == NULL)
+			continue;
+		if (n->state != NODE_ONLINE)
+		{
+			fail("node \"%s\" is not online any more: %s", n->config->name, n->reason);
+			return;
+		}
+		ready = ready && pools_ready(n);
+	}
+	if (ready)
+		add_to_journal();
+	else
+		job->timer = loop_after(POLL_MS, wait_for_pools, NULL);
+}
+
+static void
+add_pools(void)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (job->checks[i] != NULL && node_get(i)->state == NODE_ONLINE)
+			pool_open(node_get(i), job->database);
+	}
+	wait_for_pools(NULL);
+}
+
+/* The first database of a node opens its turn; later ones find it open. */
+static void
+on_turn_open(void *arg, const PGresult *r)
+{
+	if (step_succeeded(r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK ? "could not open its turn" : NULL))
+		add_next_cluster();
+}
+
+static void
+on_cluster_set(void *arg, const char *error)
+{
+	DbCheck    *d = arg;
+	char		applied[24];
+	const char *params[] = {applied};
+
+	if (!step_succeeded(error))
+		return;
+	snprintf(applied, sizeof(applied), "%llu", (unsigned long long) node_applied(job->at - 1));
+	pgclient_query(dbcheck_client(d), "SELECT lockstep.turn_open($1)", 1, params, on_turn_open, NULL);
+}
+
+static void
+add_next_cluster(void)
+{
+	DbCheck    *d;
+
+	if (!next_check(&d))
+		add_pools();
+	else if (dbcheck_has_cluster(d))
+		on_cluster_set(d, NULL);
+	else
+		dbcheck_set_cluster(d, on_cluster_set, d);
+}
+
+static void
+compare_contents(void)
+{
+	DbCheck    *first = NULL;
+	DbCheck    *d;
+
+	job->at = 0;
+	while (next_check(&d))
+	{
+		char	   *difference;
+
+		if (first == NULL)
+			first = d;
+		difference = fingerprint_difference(dbcheck_found(first), dbcheck_found(d));
+		if (difference == NULL)
+			continue;
+		fail("content is not the same on all nodes: node \"%s\" differs in %s", node_name(job->at - 1), difference);
+		free(difference);
+		return;
+	}
+	job->at = 0;
+	add_next_cluster();
+}
+
+static void
+on_content(void *arg, const char *error)
+{
+	if (step_succeeded(error))
+		add_next_content();
+}
+
+static void
+add_next_content(void)
+{
+	DbCheck    *d;
+
+	if (next_check(&d))
+		dbcheck_fingerprint(d, on_content, NULL);
+	else
+		compare_contents();
+}
+
+static void
+on_checked(void *arg, const char *error)
+{
+	if (step_succeeded(error))
+		add_next_check();
+}
+
+static void
+add_next_check(void)
+{
+	while (job->at < nodes_count())
+	{
+		Node	   *n = node_get(job->at++);
+
+		if (n->state != NODE_ONLINE)
+			continue;
+		job->checks[n->index] = dbcheck_open(n, job->database, true, false, on_checked, NULL);
+		return;
+	}
+	job->at = 0;
+	add_next_content();
+}
+
+void
+nodes_database_add(const char *name, NodeDone done, void *arg)
+{
+	bool		any = false;
+
+	if (metadata_has_database(name))
+	{
+		done(arg, "it is replicated already");
+		return;
+	}
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		NodeState	state = node_get(i)->state;
+
+		any = any || state == NODE_ONLINE;
+		if (state == NODE_CATCHUP || state == NODE_JOINING)
+		{
+			done(arg, "a node is being attached: try again when it is online");
+			return;
+		}
+	}
+	if (!any)
+		done(arg, "no node is online");
+	else if (begin(name, done, arg))
+		add_next_check();
+}
+
+/* ---------- dropping */
+
+static void __attribute__((format(printf, 1, 2)))
+note_trouble(const char *fmt,...)
+{
+	char		text[600];
+	va_list		args;
+
+	if (job->trouble != NULL)
+		return;
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	job->trouble = xasprintf("it is not replicated any more, but its extension could not be dropped everywhere: %s", text);
+}
+
+static void
+on_extension_dropped(void *arg, const PGresult *r)
+{
+	PgClient   *client = job->client;
+
+	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
+		note_trouble("node \"%s\": %s", node_name(job->at - 1),
+					 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+	job->client = NULL;
+	pgclient_close(client);
+	drop_next_extension();
+}
+
+static void
+on_drop_connected(void *arg, const char *error)
+{
+	if (error != NULL)
+	{
+		note_trouble("node \"%s\": %s", node_name(job->at - 1), error);
+		job->client = NULL;		/* closes itself */
+		drop_next_extension();
+		return;
+	}
+	pgclient_query(job->client, "SET lock_timeout = '10s'", 0, NULL, NULL, NULL);
+	pgclient_query(job->client, "DROP EXTENSION IF EXISTS lockstep", 0, NULL, on_extension_dropped, NULL);
+}
+
+static void
+drop_next_extension(void)
+{
+	while (job->at < nodes_count())
+	{
+		Node	   *n = node_get(job->at++);
+
+		if (n->state != NODE_ONLINE)
+			continue;
+		job->client = pgclient_open(n->config->conninfo, job->database, "lockstep control",
+									pgclient_control_options, node_config->node_timeout,
+									on_drop_connected, NULL);
+		return;
+	}
+	finish(job->trouble);
+}
+
+/* Until no node has connections to it. */
+static void
+wait_for_closed(void *arg)
+{
+	job->timer = NULL;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *n = node_get(i);
+
+		for (const Pool *p = n->pools; p != NULL; p = p->next)
+		{
+			if (strcmp(p->database, job->database) == 0)
+			{
+				job->timer = loop_after(POLL_MS, wait_for_closed, NULL);
+				return;
+			}
+		}
+		if (n->control != NULL && strcmp(n->control_database, job->database) == 0)
+		{
+			job->timer = loop_after(POLL_MS, wait_for_closed, NULL);
+			return;
+		}
+	}
+	job->at = 0;
+	drop_next_extension();
+}
+
+static void
+on_dropped(void *arg)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Pool	   *p = pool_find(node_get(i), job->database);
+
+		control_leave_database(node_get(i), job->database);
+		if (p != NULL)
+			pool_close(p);
+	}
+	wait_for_closed(NULL);
+}
+
+void
+nodes_database_drop(const char *name, NodeDone done, void *arg)
+{
+	if (!metadata_has_database(name))
+	{
+		done(arg, "it is not replicated");
+		return;
+	}
+	if (!begin(name, done, arg))
+		return;
+
+	/* what is not decided is rolled back with its session */
+	sequencer_journal_metadata(RECORD_DATABASE_DROPPED, job->database, on_dropped, NULL);
+	sessions_end_of_database(job->database, "57P03", "this database is not replicated any more", NULL);
+}

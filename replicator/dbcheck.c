@@ -1,0 +1,390 @@
+/*
+ * dbcheck.c
+ *	  Looking at one database of one node before anything is changed.
+ *
+ * What must be equal on all nodes is compared with what is known of a node that
+ * is in: the facts of each node's databases are kept from its last check.  The
+ * content is compared by fingerprints: one line per object, its name and a hash
+ * of what lockstep.fingerprint() says of it.
+ */
+#include "dbcheck.h"
+
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#include "log.h"
+
+struct DbCheck
+{
+	Node	   *node;
+	char	   *database;
+	PgClient   *client;
+	bool		create;
+	bool		plain;
+	DbCheckDone done;
+	void	   *arg;
+	bool		has_cluster;
+	uint64_t	boot;
+	uint64_t	progress;
+	char	   *fingerprint;
+};
+
+static const char facts_query[] =
+"SELECT current_setting('server_version_num')::int / 10000, pg_encoding_to_char(d.encoding), "
+"d.datcollate, d.datctype, coalesce(to_jsonb(d) ->> 'datlocprovider', 'c'), "
+"coalesce(to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale', ''), "
+"coalesce(pg_database_collation_actual_version(d.oid), ''), "
+"coalesce((SELECT extversion FROM pg_extension WHERE extname = 'lockstep'), ''), "
+"pg_is_in_recovery(), coalesce(current_setting('lockstep.node_name', true), ''), "
+"(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) "
+"FROM pg_database d WHERE d.datname = current_database()";
+
+/* The first columns of it: what must be equal. */
+static const char *const fact_names[] = {
+	"PostgreSQL version", "encoding", "collation", "character type", "locale provider",
+	"ICU locale", "collation version"
+};
+
+#define NFACTS ((int) (sizeof(fact_names) / sizeof(fact_names[0])))
+#define COLUMN_EXTENSION NFACTS
+#define COLUMN_RECOVERY (NFACTS + 1)
+#define COLUMN_NODE_NAME (NFACTS + 2)
+#define COLUMN_SUPERUSER (NFACTS + 3)
+
+typedef struct Facts
+{
+	struct Facts *next;
+	int			node;
+	char	   *database;
+	char	   *values[sizeof(fact_names) / sizeof(fact_names[0])];
+} Facts;
+
+static Facts *all_facts;
+
+/* ---------- telling the caller */
+
+static void
+finish(DbCheck *d, const char *error)
+{
+	d->done(d->arg, error);
+}
+
+static void __attribute__((format(printf, 2, 3)))
+fail(DbCheck *d, const char *fmt,...)
+{
+	char		text[512];
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	finish(d, text);
+}
+
+/* A result with one row, or the caller has been told why not. */
+static bool
+has_row(DbCheck *d, const PGresult *r, const char *what)
+{
+	if (r == NULL)
+		fail(d, "lost the connection to database \"%s\" while %s", d->database, what);
+	else if (PQresultStatus(r) != PGRES_TUPLES_OK)
+		fail(d, "%s in database \"%s\" failed: %s", what, d->database,
+			 pgclient_message(PQresultErrorMessage(r)));
+	else if (PQntuples(r) != 1)
+		fail(d, "%s in database \"%s\" found nothing", what, d->database);
+	else
+		return true;
+	return false;
+}
+
+/* ---------- facts that must be equal */
+
+static Facts *
+facts_of(int node, const char *database)
+{
+	Facts	   *f = all_facts;
+
+	while (f != NULL && (f->node != node || strcmp(f->database, database) != 0))
+		f = f->next;
+	return f;
+}
+
+static void
+remember_facts(const DbCheck *d, const PGresult *r)
+{
+	Facts	   *f = facts_of(d->node->index, d->database);
+
+	if (f == NULL)
+	{
+		f = xcalloc(1, sizeof(Facts));
+		f->node = d->node->index;
+		f->database = xstrdup(d->database);
+		f->next = all_facts;
+		all_facts = f;
+	}
+	for (int i = 0; i < NFACTS; i++)
+	{
+		free(f->values[i]);
+		f->values[i] = xstrdup(PQgetvalue(r, 0, i));
+	}
+}
+
+/* Compare with a node that is in; the caller has been told if they differ. */
+static bool
+facts_agree(DbCheck *d, const PGresult *r)
+{
+	for (int node = 0; node < nodes_count(); node++)
+	{
+		NodeState	state = node_get(node)->state;
+		const Facts *f = facts_of(node, d->database);
+
+		if (f == NULL || node == d->node->index || (state != NODE_CATCHUP && state != NODE_ONLINE))
+			continue;
+		for (int i = 0; i < NFACTS; i++)
+		{
+			if (strcmp(f->values[i], PQgetvalue(r, 0, i)) == 0)
+				continue;
+			fail(d, "database \"%s\" has %s \"%s\", but \"%s\" on node \"%s\"", d->database,
+				 fact_names[i], PQgetvalue(r, 0, i), f->values[i], node_name(node));
+			return false;
+		}
+	}
+	return true;
+}
+
+/* ---------- the checks, one after the other */
+
+static void
+on_info(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+	const char *cluster;
+
+	if (!has_row(d, r, "asking for the node's state"))
+		return;
+	cluster = PQgetvalue(r, 0, 1);
+	d->has_cluster = cluster[0] != '\0';
+	d->boot = strtoull(PQgetvalue(r, 0, 2), NULL, 10);
+	d->progress = strtoull(PQgetvalue(r, 0, 3), NULL, 10);
+	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
+		fail(d, "the server calls itself \"%s\" (lockstep.node_name)", PQgetvalue(r, 0, 0));
+	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
+		fail(d, "database \"%s\" belongs to another cluster (%s)", d->database, cluster);
+	else if (!d->has_cluster && d->progress > 0)
+		fail(d, "database \"%s\" has progress %" PRIu64 " but belongs to no cluster", d->database, d->progress);
+	else
+		finish(d, NULL);
+}
+
+static void
+ask_info(DbCheck *d)
+{
+	pgclient_query(d->client, "SELECT node, cluster, boot, progress FROM lockstep.node_info()", 0, NULL, on_info, d);
+}
+
+static void
+on_created(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
+		fail(d, "could not create the extension in database \"%s\": %s", d->database,
+			 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+	else
+		ask_info(d);
+}
+
+static void
+on_facts(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (!has_row(d, r, "asking for its properties") || !facts_agree(d, r))
+		return;
+	remember_facts(d, r);
+	if (PQgetvalue(r, 0, COLUMN_RECOVERY)[0] == 't')
+		fail(d, "the server is a standby");
+	else if (PQgetvalue(r, 0, COLUMN_SUPERUSER)[0] != 't')
+		fail(d, "the role that the replicator connects as is no superuser");
+	else if (d->plain)
+		finish(d, NULL);
+	else if (PQgetvalue(r, 0, COLUMN_NODE_NAME)[0] == '\0')
+		fail(d, "the server is not a node: shared_preload_libraries must contain lockstep, and lockstep.node_name be set");
+	else if (PQgetvalue(r, 0, COLUMN_EXTENSION)[0] != '\0')
+		ask_info(d);
+	else if (d->create)
+		pgclient_query(d->client, "CREATE EXTENSION lockstep", 0, NULL, on_created, d);
+	else
+		fail(d, "database \"%s\" does not have the extension lockstep: run CREATE EXTENSION lockstep there", d->database);
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	DbCheck    *d = arg;
+
+	if (error != NULL)
+		fail(d, "could not connect to database \"%s\": %s", d->database, error);
+	else
+		pgclient_query(d->client, facts_query, 0, NULL, on_facts, d);
+}
+
+DbCheck *
+dbcheck_open(Node *n, const char *database, bool create, bool plain, DbCheckDone done, void *arg)
+{
+	DbCheck    *d = xcalloc(1, sizeof(DbCheck));
+
+	d->node = n;
+	d->database = xstrdup(database);
+	d->create = create;
+	d->plain = plain;
+	d->done = done;
+	d->arg = arg;
+	d->client = pgclient_open(n->config->conninfo, database, "lockstep control",
+							  pgclient_control_options, node_config->node_timeout, on_connected, d);
+	return d;
+}
+
+void
+dbcheck_free(DbCheck *d)
+{
+	if (d == NULL)
+		return;
+	pgclient_close(d->client);
+	free(d->fingerprint);
+	free(d->database);
+	free(d);
+}
+
+/* ---------- content */
+
+static void
+append_object(Buffer *b, const char *object, const char *value)
+{
+	XXH128_hash_t hash = XXH3_128bits(value, strlen(value));
+	char		line[40];
+
+	for (const char *p = object; *p != '\0'; p++)
+		buffer_append(b, *p == '\n' || *p == '\t' ? " " : p, 1);
+	snprintf(line, sizeof(line), "\t%016" PRIx64 "%016" PRIx64 "\n", (uint64_t) hash.high64, (uint64_t) hash.low64);
+	buffer_append(b, line, strlen(line));
+}
+
+static void
+on_fingerprint(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+	Buffer		text = {0};
+
+	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
+	{
+		fail(d, "could not read the content of database \"%s\": %s", d->database,
+			 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+		return;
+	}
+	for (int i = 0; i < PQntuples(r); i++)
+		append_object(&text, PQgetvalue(r, i, 0), PQgetvalue(r, i, 1));
+	buffer_append(&text, "", 1);
+	free(d->fingerprint);
+	d->fingerprint = (char *) text.data;
+	finish(d, NULL);
+}
+
+void
+dbcheck_fingerprint(DbCheck *d, DbCheckDone done, void *arg)
+{
+	d->done = done;
+	d->arg = arg;
+	pgclient_query(d->client, "SELECT object, value FROM lockstep.fingerprint() ORDER BY object COLLATE \"C\"",
+				   0, NULL, on_fingerprint, d);
+}
+
+/* Both are sorted by object: the line that one of them lacks names it. */
+char *
+fingerprint_difference(const char *a, const char *b)
+{
+	while (*a != '\0' || *b != '\0')
+	{
+		size_t		a_line = strcspn(a, "\n");
+		size_t		b_line = strcspn(b, "\n");
+		const char *object = *a == '\0' || (*b != '\0' && strcmp(b, a) < 0) ? b : a;
+
+		if (a_line != b_line || memcmp(a, b, a_line) != 0)
+			return xstrndup(object, strcspn(object, "\t\n"));
+		a += a_line + (a[a_line] == '\n');
+		b += b_line + (b[b_line] == '\n');
+	}
+	return NULL;
+}
+
+/* ---------- identity */
+
+static void
+on_cluster_set(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (!has_row(d, r, "setting the cluster's identity"))
+		return;
+	d->has_cluster = true;
+	finish(d, NULL);
+}
+
+void
+dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg)
+{
+	d->done = done;
+	d->arg = arg;
+	pgclient_query(d->client, "SELECT lockstep.set_cluster($1)", 1, &node_cluster, on_cluster_set, d);
+}
+
+/* ---------- what was found */
+
+const char *
+dbcheck_database(const DbCheck *d)
+{
+	return d->database;
+}
+
+bool
+dbcheck_has_cluster(const DbCheck *d)
+{
+	return d->has_cluster;
+}
+
+uint64_t
+dbcheck_boot(const DbCheck *d)
+{
+	return d->boot;
+}
+
+uint64_t
+dbcheck_progress(const DbCheck *d)
+{
+	return d->progress;
+}
+
+const char *
+dbcheck_found(const DbCheck *d)
+{
+	return d->fingerprint;
+}
+
+PgClient *
+dbcheck_client(const DbCheck *d)
+{
+	return d->client;
+}
+
+PgClient *
+dbcheck_take_client(DbCheck *d)
+{
+	PgClient   *client = d->client;
+
+	d->client = NULL;
+	return client;
+}

@@ -1,0 +1,82 @@
+/*
+ * dispatch.h
+ *	  Which transaction starts where and when: pure over structs.  The loop's
+ *	  thread; tested with fake nodes (tests/unit/test_dispatch.c).
+ *
+ * A Work is one transaction on one node; a Lane is one database on one node:
+ * the works that have not started there, in rank order, and how many of its
+ * connections are taken.
+ *
+ * Rank: decided transactions by seq, then reserved ones by ticket.
+ *
+ * A lane of n connections gives
+ *	 - the last one only to the lowest decided work that has not started,
+ *	 - the last but one only to that, or to the lowest reserved one,
+ *	 - the others to any work that may start, in rank order.
+ * So the next turn always has a connection to come, and the lowest ticket of
+ * the cluster can start on every node, whatever others hold connections and
+ * wait for each other: no circle of waits for connections.
+ */
+#ifndef LOCKSTEP_DISPATCH_H
+#define LOCKSTEP_DISPATCH_H
+
+#include "transaction.h"
+
+typedef enum WorkState
+{
+	WORK_QUEUED,				/* in its lane's queue: not started (any more) */
+	WORK_RUNNING,				/* has a connection; its queries are under way */
+	WORK_EXECUTED,				/* all of them succeeded; waits for the
+								 * decision */
+	WORK_COMMITTING,			/* COMMIT has been sent */
+	WORK_UNDOING				/* being rolled back there: then QUEUED, or
+								 * gone */
+} WorkState;
+
+struct ApplyConn;
+struct Lane;
+
+typedef struct Work
+{
+	Transaction *tx;			/* a reference */
+	int			node;
+	WorkState	state;
+	bool		again;			/* UNDOING: to be queued again afterwards */
+	bool		empty;			/* its database is gone: only pass the turn */
+	struct Lane *lane;
+	struct ApplyConn *connection;	/* NULL while QUEUED */
+	uint64_t	wait_for;		/* seq that the node itself waits for first, 0
+								 * = none */
+	uint64_t	started_us;
+	uint64_t	not_before_us;	/* QUEUED again: a pause */
+	int			retries;
+	struct Work *prev;			/* in the lane's queue */
+	struct Work *next;
+	struct Work *next_of_tx;	/* tx->works */
+	struct Work *node_prev;		/* all works of a node */
+	struct Work *node_next;
+} Work;
+
+typedef struct Lane
+{
+	Work	   *first;
+	Work	   *last;
+	int			capacity;		/* connections */
+	int			taken;			/* of them by works */
+} Lane;
+
+/* a ranks before b */
+extern bool rank_before(const Transaction *a, const Transaction *b);
+
+extern void lane_enqueue(Lane *lane, Work *w);	/* by rank */
+extern void lane_dequeue(Lane *lane, Work *w);
+
+/*
+ * The next work to start on a node that has applied `applied`, when everything
+ * up to `durable` is in the journal; NULL when none may.  It has left the queue
+ * and takes a connection until lane_release(); w->wait_for is set.
+ */
+extern Work *lane_next(Lane *lane, uint64_t applied, uint64_t durable, uint64_t now_us);
+extern void lane_release(Lane *lane);
+
+#endif

@@ -1,0 +1,419 @@
+/*
+ * journal_writer.c
+ *	  Group commit: one thread that writes the journal.
+ *
+ *	  loop						journal thread
+ *	  writer_push() ...			 .
+ *	  end of the round: hand over -> takes all there is
+ *	  .							 append, sync (one each for the batch)
+ *	  on_durable() <- eventfd ----- hands the batch back
+ *
+ * While a batch is being written the next one gathers, so the more there is to
+ * do the larger the batches are.
+ *
+ * Locking: `lock` covers the fields of `shared`; the thread holds it while
+ * taking and giving, never while writing.  Items belong to whoever has taken
+ * them.  The Journal belongs to the thread from writer_start() to
+ * writer_stop().
+ *
+ * A write that fails (disk full) is tried again every second: nothing in the
+ * batch has been promised to anybody, and everything behind it waits.  A flush
+ * that fails leaves it unknown what is on disk, and only reading it anew tells:
+ * the process ends (exit code 2), and the next one does that.
+ */
+#include "journal_writer.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <sys/stat.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "journal_private.h"
+#include "log.h"
+#include "loop.h"
+
+#define RETRY_SECONDS 1
+#define EXIT_JOURNAL_BROKEN 2
+
+typedef struct ItemQueue
+{
+	JournalItem *first;
+	JournalItem **end;
+} ItemQueue;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
+
+static struct
+{
+	ItemQueue	todo;
+	ItemQueue	done;
+	bool		stop;
+	char	   *failing;		/* NULL, or the last error */
+	uint64_t	syncs;
+	uint64_t	trim_below;		/* 0: nothing to trim */
+	int64_t		trim_keep;
+}			shared;
+
+/* The loop's: */
+static ItemQueue gathered;
+static Deferred hand_over;
+static JournalDurable deliver;
+static char *failing_text;
+static pthread_t thread;
+static int	event_fd = -1;
+static Watch *event_watch;
+
+/* The thread's: */
+static Journal *journal;
+static const char *journal_dir;
+
+static void
+queue_init(ItemQueue *q)
+{
+	q->first = NULL;
+	q->end = &q->first;
+}
+
+/* Move all of from to the end of to. */
+static void
+queue_move(ItemQueue *to, ItemQueue *from)
+{
+	if (from->first == NULL)
+		return;
+	*to->end = from->first;
+	to->end = from->end;
+	queue_init(from);
+}
+
+/* ---------- the journal thread */
+
+static void
+signal_loop(void)
+{
+	uint64_t	one = 1;
+
+	while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+/* Say why writing does not work, once for each reason; NULL: it works again. */
+static void
+set_failing(const char *error)
+{
+	bool		changed;
+
+	pthread_mutex_lock(&lock);
+	changed = (error == NULL) != (shared.failing == NULL) ||
+		(error != NULL && strcmp(error, shared.failing) != 0);
+	if (changed)
+	{
+		free(shared.failing);
+		shared.failing = error != NULL ? xstrdup(error) : NULL;
+	}
+	pthread_mutex_unlock(&lock);
+	if (!changed)
+		return;
+	if (error != NULL)
+		log_full(LOG_ERROR, "journal", error, "Nothing is decided until it can be written.",
+				 "It is tried again every second.");
+	else
+		log_message(LOG_NOTICE, "journal", "it can be written again");
+	signal_loop();
+}
+
+static void
+set_head(const JournalItem *item)
+{
+	LsSlice    *records = xmalloc((item->nheads + 1) * sizeof(LsSlice));
+	const uint8_t *at = item->head.data;
+
+	for (size_t i = 0; i < item->nheads; i++)
+	{
+		records[i].data = at;
+		records[i].len = item->head_sizes[i];
+		at += item->head_sizes[i];
+	}
+	journal_set_metadata(journal, records, item->nheads);
+	free(records);
+}
+
+static void
+wait_a_second(void)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_REALTIME, &until);
+	until.tv_sec += RETRY_SECONDS;
+	pthread_mutex_lock(&lock);
+	if (!shared.stop)
+		pthread_cond_timedwait(&wanted, &lock, &until);
+	pthread_mutex_unlock(&lock);
+}
+
+static bool
+stopping(void)
+{
+	bool		stop;
+
+	pthread_mutex_lock(&lock);
+	stop = shared.stop;
+	pthread_mutex_unlock(&lock);
+	return stop;
+}
+
+/* Append and sync; false: given up because we are to stop. */
+static bool
+make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
+{
+	while (journal_append(journal, records, n, last_seq) != JOURNAL_OK)
+	{
+		set_failing(journal_error(journal));
+		if (stopping())
+			return false;
+		wait_a_second();
+	}
+	if (journal_sync(journal) != JOURNAL_OK)
+	{
+		log_full(LOG_ERROR, "journal", journal_error(journal),
+				 "It is not known what of it is on disk.",
+				 "The replicator ends; started again it reads the journal and goes on with what is there.");
+		_exit(EXIT_JOURNAL_BROKEN);
+	}
+	set_failing(NULL);
+	return true;
+}
+
+static bool
+write_batch(JournalItem *first)
+{
+	static LsSlice *records;
+	static size_t cap;
+	size_t		n = 0;
+	uint64_t	last_seq = 0;
+
+	for (JournalItem *item = first; item != NULL; item = item->next)
+	{
+		if (n == cap)
+		{
+			cap = cap > 0 ? cap * 2 : 256;
+			records = xrealloc(records, cap * sizeof(LsSlice));
+		}
+		records[n].data = item->record;
+		records[n++].len = item->len;
+		if (item->seq != 0)
+			last_seq = item->seq;
+		else
+			set_head(item);
+	}
+	return make_durable(records, n, last_seq != 0 ? last_seq : journal_last(journal));
+}
+
+/* First seq of the segments that make up the newest keep bytes; 0: all of them. */
+static uint64_t
+seq_of_newest(int64_t keep)
+{
+	SegmentList list;
+	int64_t		bytes = 0;
+	uint64_t	seq = 0;
+
+	if (!segment_list(journal_dir, &list))
+		return 0;
+	for (size_t i = list.n; i > 0 && bytes < keep; i--)
+	{
+		char		path[JOURNAL_PATH_MAX];
+		struct stat st;
+
+		segment_path(path, journal_dir, list.first[i - 1], false);
+		if (stat(path, &st) == 0)
+			bytes += st.st_size;
+		seq = list.first[i - 1];
+	}
+	free(list.first);
+	return bytes < keep ? 0 : seq;
+}
+
+static void
+trim(uint64_t below, int64_t keep)
+{
+	uint64_t	newest = seq_of_newest(keep);
+
+	journal_trim(journal, newest < below ? newest : below);
+}
+
+static void *
+thread_main(void *arg)
+{
+	for (;;)
+	{
+		ItemQueue	batch;
+		uint64_t	trim_below;
+		int64_t		trim_keep;
+		bool		stop;
+
+		queue_init(&batch);
+		pthread_mutex_lock(&lock);
+		while (shared.todo.first == NULL && !shared.stop && shared.trim_below == 0)
+			pthread_cond_wait(&wanted, &lock);
+		queue_move(&batch, &shared.todo);
+		trim_below = shared.trim_below;
+		trim_keep = shared.trim_keep;
+		shared.trim_below = 0;
+		stop = shared.stop;
+		pthread_mutex_unlock(&lock);
+
+		if (batch.first != NULL)
+		{
+			if (!write_batch(batch.first))
+				return NULL;
+			pthread_mutex_lock(&lock);
+			queue_move(&shared.done, &batch);
+			shared.syncs++;
+			pthread_mutex_unlock(&lock);
+			signal_loop();
+		}
+		else if (stop)
+			return NULL;
+		if (trim_below != 0)
+			trim(trim_below, trim_keep);
+	}
+}
+
+/* ---------- the loop */
+
+void
+writer_item_free(JournalItem *item)
+{
+	buffer_free(&item->head);
+	free(item->head_sizes);
+	free(item);
+}
+
+JournalItem *
+writer_item(const JournalRecord *record)
+{
+	size_t		size = journal_encode(NULL, 0, record);
+	JournalItem *item = xmalloc(sizeof(JournalItem) + size);
+
+	memset(item, 0, sizeof(JournalItem));
+	item->len = size;
+	journal_encode(item->record, size, record);
+	return item;
+}
+
+static void
+on_hand_over(void *arg)
+{
+	pthread_mutex_lock(&lock);
+	queue_move(&shared.todo, &gathered);
+	pthread_cond_signal(&wanted);
+	pthread_mutex_unlock(&lock);
+}
+
+void
+writer_push(JournalItem *item)
+{
+	item->next = NULL;
+	*gathered.end = item;
+	gathered.end = &item->next;
+	loop_defer(&hand_over);
+}
+
+static void
+deliver_done(void)
+{
+	ItemQueue	done;
+
+	queue_init(&done);
+	pthread_mutex_lock(&lock);
+	queue_move(&done, &shared.done);
+	free(failing_text);
+	failing_text = shared.failing != NULL ? xstrdup(shared.failing) : NULL;
+	pthread_mutex_unlock(&lock);
+
+	while (done.first != NULL)
+	{
+		JournalItem *item = done.first;
+
+		done.first = item->next;
+		deliver(item);
+	}
+}
+
+static void
+on_event(void *arg, uint32_t events)
+{
+	uint64_t	count;
+
+	if (read(event_fd, &count, sizeof(count)) == sizeof(count))
+		deliver_done();
+}
+
+const char *
+writer_failing(void)
+{
+	return failing_text;
+}
+
+uint64_t
+writer_syncs(void)
+{
+	uint64_t	n;
+
+	pthread_mutex_lock(&lock);
+	n = shared.syncs;
+	pthread_mutex_unlock(&lock);
+	return n;
+}
+
+void
+writer_trim(uint64_t applied, int64_t keep_bytes)
+{
+	pthread_mutex_lock(&lock);
+	shared.trim_below = applied;
+	shared.trim_keep = keep_bytes;
+	pthread_cond_signal(&wanted);
+	pthread_mutex_unlock(&lock);
+}
+
+void
+writer_start(Journal *j, const char *dir, JournalDurable durable)
+{
+	int			rc;
+
+	journal = j;
+	journal_dir = dir;
+	deliver = durable;
+	queue_init(&gathered);
+	queue_init(&shared.todo);
+	queue_init(&shared.done);
+	hand_over.callback = on_hand_over;
+	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	rc = event_fd < 0 ? errno : pthread_create(&thread, NULL, thread_main, NULL);
+	if (rc != 0)
+	{
+		log_message(LOG_ERROR, "journal", "could not start its thread: %s", strerror(rc));
+		exit(EXIT_JOURNAL_BROKEN);
+	}
+	event_watch = loop_watch(event_fd, EPOLLIN, on_event, NULL);
+}
+
+void
+writer_stop(void)
+{
+	loop_undefer(&hand_over);
+	on_hand_over(NULL);
+	pthread_mutex_lock(&lock);
+	shared.stop = true;
+	pthread_cond_signal(&wanted);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+	loop_unwatch(event_watch);
+	deliver_done();
+	close(event_fd);
+}

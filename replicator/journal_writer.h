@@ -1,0 +1,47 @@
+/*
+ * journal_writer.h
+ *	  The journal's thread: takes encoded records from the loop, makes them
+ *	  durable in batches, and hands them back.  Private to the sequencer.
+ */
+#ifndef LOCKSTEP_JOURNAL_WRITER_H
+#define LOCKSTEP_JOURNAL_WRITER_H
+
+#include "journal.h"
+#include "transaction.h"
+
+typedef struct JournalItem
+{
+	struct JournalItem *next;
+	uint64_t	seq;			/* of a transaction, 0 for metadata */
+	Transaction *tx;			/* a reference; NULL for metadata */
+	void		(*done) (void *arg);	/* metadata: when durable; may be NULL */
+	void	   *arg;
+	Buffer		head;			/* metadata: what new segments begin with, from */
+	size_t	   *head_sizes;		/* now on: records one after the other */
+	size_t		nheads;
+	size_t		len;
+	uint8_t		record[];
+} JournalItem;
+
+/* Durable, in order; on the loop's thread.  Frees the item. */
+typedef void (*JournalDurable) (JournalItem *item);
+
+extern void writer_start(Journal *journal, const char *dir, JournalDurable durable);
+
+/* With size bytes of record, to be encoded by the caller. */
+extern JournalItem *writer_item(const JournalRecord *record);
+extern void writer_item_free(JournalItem *item);
+extern void writer_push(JournalItem *item);
+
+/* NULL, or why records can't be written at the moment (they are tried again). */
+extern const char *writer_failing(void);
+extern uint64_t writer_syncs(void);
+
+/* Delete segments of which every node that counts has applied all, but keep the
+ * newest keep_bytes. */
+extern void writer_trim(uint64_t applied, int64_t keep_bytes);
+
+/* Write what is queued, end the thread, deliver. */
+extern void writer_stop(void);
+
+#endif

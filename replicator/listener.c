@@ -1,0 +1,251 @@
+/*
+ * listener.c
+ *	  Where backends connect: one listening socket for each address and one Unix
+ *	  socket; what comes in is a session.
+ *
+ * Out of descriptors, accepting pauses: what waits is served when some are free.
+ */
+#include <arpa/inet.h>
+#include <errno.h>
+#include <netdb.h>
+#include <netinet/in.h>
+#include <netinet/tcp.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/socket.h>
+#include <sys/stat.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "listener.h"
+#include "log.h"
+#include "loop.h"
+#include "session.h"
+
+#define MAX_LISTENERS 32
+#define ACCEPTS_PER_EVENT 64
+#define PAUSE_MS 200
+
+typedef struct Listener
+{
+	int			fd;
+	Watch	   *watch;
+	Timer	   *pause;
+} Listener;
+
+static Listener listeners[MAX_LISTENERS];
+static int	nlisteners;
+static char *unix_path;
+static Secret secret;
+
+/* ---------- accepting */
+
+/* A connection whose other end has vanished must be found out. */
+static void
+set_tcp_options(int fd)
+{
+	int			on = 1;
+	int			idle = 10;
+	int			interval = 5;
+	int			probes = 3;
+	unsigned int user_timeout = 30000;
+
+	/* failure of these costs speed, not correctness */
+	(void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &on, sizeof(on));
+	(void) setsockopt(fd, SOL_SOCKET, SO_KEEPALIVE, &on, sizeof(on));
+	(void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPIDLE, &idle, sizeof(idle));
+	(void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPINTVL, &interval, sizeof(interval));
+	(void) setsockopt(fd, IPPROTO_TCP, TCP_KEEPCNT, &probes, sizeof(probes));
+	(void) setsockopt(fd, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof(user_timeout));
+}
+
+static void
+describe_peer(const struct sockaddr_storage *addr, socklen_t len, char *text, size_t size)
+{
+	char		host[64];
+	char		port[16];
+
+	if (addr->ss_family != AF_UNIX &&
+		getnameinfo((const struct sockaddr *) addr, len, host, sizeof(host), port, sizeof(port),
+					NI_NUMERICHOST | NI_NUMERICSERV) == 0)
+		snprintf(text, size, "%s:%s", host, port);
+	else
+		snprintf(text, size, "the Unix socket");
+}
+
+static void
+listen_again(void *arg)
+{
+	Listener   *l = arg;
+
+	l->pause = NULL;
+	loop_change(l->watch, EPOLLIN);
+}
+
+static void
+on_listen(void *arg, uint32_t events)
+{
+	Listener   *l = arg;
+
+	for (int i = 0; i < ACCEPTS_PER_EVENT; i++)
+	{
+		struct sockaddr_storage addr;
+		socklen_t	len = sizeof(addr);
+		char		from[96];
+		int			fd = accept4(l->fd, (struct sockaddr *) &addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+
+		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
+			continue;
+		if (fd < 0)
+		{
+			if (errno != EAGAIN && errno != EWOULDBLOCK)
+			{
+				log_message(LOG_WARNING, NULL, "could not accept a backend: %s", strerror(errno));
+				loop_change(l->watch, 0);
+				l->pause = loop_after(PAUSE_MS, listen_again, l);
+			}
+			return;
+		}
+		if (addr.ss_family != AF_UNIX)
+			set_tcp_options(fd);
+		describe_peer(&addr, len, from, sizeof(from));
+		session_accept(fd, from);
+	}
+}
+
+/* ---------- listening */
+
+static char *
+start_listening(int fd, const char *where)
+{
+	Listener   *l;
+
+	if (nlisteners == MAX_LISTENERS)
+	{
+		close(fd);
+		return xstrdup("listen_addresses names too many addresses");
+	}
+	if (listen(fd, SOMAXCONN) != 0)
+	{
+		char	   *error = xasprintf("could not listen on %s: %s", where, strerror(errno));
+
+		close(fd);
+		return error;
+	}
+	l = &listeners[nlisteners++];
+	l->fd = fd;
+	l->watch = loop_watch(fd, EPOLLIN, on_listen, l);
+	return NULL;
+}
+
+static char *
+listen_address(const struct addrinfo *a, const char *where)
+{
+	int			fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	int			on = 1;
+	char	   *error;
+
+	if (fd < 0)
+		return xasprintf("could not create a socket for %s: %s", where, strerror(errno));
+	(void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	if (a->ai_family == AF_INET6)
+		(void) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
+	if (bind(fd, a->ai_addr, a->ai_addrlen) != 0)
+	{
+		error = xasprintf("could not bind to %s: %s", where, strerror(errno));
+		close(fd);
+		return error;
+	}
+	return start_listening(fd, where);
+}
+
+/* All addresses of one name of listen_addresses; "*" is every one there is. */
+static char *
+listen_name(const char *name, int port)
+{
+	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,.ai_flags = AI_PASSIVE};
+	struct addrinfo *list = NULL;
+	char		service[16];
+	char	   *where = xasprintf("address \"%s\", port %d", name, port);
+	char	   *error = NULL;
+	int			rc;
+
+	snprintf(service, sizeof(service), "%d", port);
+	rc = getaddrinfo(strcmp(name, "*") == 0 ? NULL : name, service, &hints, &list);
+	if (rc != 0)
+		error = xasprintf("could not resolve \"%s\" of listen_addresses: %s", name, gai_strerror(rc));
+	for (struct addrinfo *a = list; a != NULL && error == NULL; a = a->ai_next)
+		error = listen_address(a, where);
+	if (list != NULL)
+		freeaddrinfo(list);
+	free(where);
+	return error;
+}
+
+/* The journal's lock keeps a second replicator from getting here, so a socket
+ * that is in the way is left from a crash.  Who may connect is a matter of the
+ * secret, so anybody may reach it. */
+static char *
+listen_unix(const char *path)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	struct stat st;
+	char	   *where;
+	char	   *error;
+	int			fd;
+
+	strcpy(addr.sun_path, path);	/* config.c checked the length */
+	if (lstat(path, &st) == 0 && S_ISSOCK(st.st_mode))
+		unlink(path);
+	fd = socket(AF_UNIX, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
+	if (fd < 0 || bind(fd, (struct sockaddr *) &addr, sizeof(addr)) != 0 || chmod(path, 0666) != 0)
+	{
+		error = xasprintf("could not listen on Unix socket \"%s\": %s", path, strerror(errno));
+		if (fd >= 0)
+			close(fd);
+		return error;
+	}
+	where = xasprintf("Unix socket \"%s\"", path);
+	error = start_listening(fd, where);
+	free(where);
+	unix_path = xstrdup(path);
+	return error;
+}
+
+char *
+listener_init(const Config *config, const char *cluster)
+{
+	char	   *error = auth_read_secret(config->secret_file, &secret);
+	char	  **names;
+	int			n;
+
+	if (error != NULL)
+		return error;
+	sessions_init(config, cluster, &secret);
+	names = config_list(config->listen_addresses, &n);
+	for (int i = 0; i < n && error == NULL; i++)
+		error = listen_name(names[i], config->port);
+	config_list_free(names, n);
+	if (error == NULL && config->unix_socket[0] != '\0')
+		error = listen_unix(config->unix_socket);
+	return error;
+}
+
+void
+listener_stop(void)
+{
+	for (int i = 0; i < nlisteners; i++)
+	{
+		loop_cancel(listeners[i].pause);
+		loop_unwatch(listeners[i].watch);
+		close(listeners[i].fd);
+	}
+	nlisteners = 0;
+	if (unix_path != NULL)
+		unlink(unix_path);
+	free(unix_path);
+	unix_path = NULL;
+}

@@ -1,0 +1,407 @@
+/*
+ * lockstepctl.c
+ *	  The operator's command: sends one request to the replicator's admin socket
+ *	  and prints the answer, or reads the journal.  Exit codes are in ctl.h and
+ *	  the man page.
+ */
+#include <errno.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/socket.h>
+#include <sys/time.h>
+#include <sys/un.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "config.h"
+#include "ctl.h"
+#include "log.h"
+#include "version.h"
+
+#define DEFAULT_TIMEOUT_S 60	/* of drain and attach */
+#define ANSWER_TIMEOUT_S 10		/* beyond the command's own */
+
+typedef struct Options
+{
+	const char *config_file;
+	const char *socket;
+	bool		json;
+	long		timeout_s;		/* -1: not given */
+	JournalOptions journal;
+	char	  **words;			/* the command and its arguments */
+	int			nwords;
+} Options;
+
+typedef struct Command
+{
+	const char *words;			/* how it is called, and what is sent */
+	int			arguments;		/* fewest */
+	int			most_arguments;
+	int			timeout_s;		/* of the answer: -1 soon, 0 never, else
+								 * --timeout's default */
+	void		(*format) (FILE *out, const json_t *answer);
+	const char *help;
+} Command;
+
+static const Command commands[] = {
+	{"status", 0, 0, -1, format_status, "status                 nodes, databases, counters, journal"},
+	{"nodes", 0, 0, -1, format_nodes, "nodes                  the nodes only"},
+	{"sessions", 0, 0, -1, format_sessions, "sessions               the backends that are connected"},
+	{"drop", 1, 1, -1, NULL, "drop NODE              take a node out; it refuses writes until attached"},
+	{"attach", 1, 1, DEFAULT_TIMEOUT_S, NULL, "attach NODE            take a node in again and wait until it is online"},
+	{"database add", 1, 1, 0, NULL, "database add NAME      replicate a database that exists on every node"},
+	{"database drop", 1, 1, 0, NULL, "database drop NAME     replicate it no longer; the database stays"},
+	{"drain", 0, 1, DEFAULT_TIMEOUT_S, NULL, "drain [online]         wait until every node has applied what is decided"},
+	{"config", 0, 0, -1, format_config, "config                 settings in force"},
+	{"reload", 0, 0, -1, NULL, "reload                 read the configuration file again"},
+	{"stop", 0, 0, -1, NULL, "stop                   stop the replicator cleanly"},
+};
+
+#define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
+
+static void __attribute__((noreturn, format(printf, 2, 3)))
+die(int code, const char *fmt,...)
+{
+	va_list		args;
+
+	fflush(stdout);
+	fprintf(stderr, "lockstepctl: ");
+	va_start(args, fmt);
+	vfprintf(stderr, fmt, args);
+	va_end(args);
+	fprintf(stderr, "\n");
+	if (code == CTL_USAGE)
+		fprintf(stderr, "Try \"lockstepctl --help\" for more information.\n");
+	exit(code);
+}
+
+static void
+print_help(void)
+{
+	printf("lockstepctl looks after a lockstep cluster.\n\n"
+		   "Usage:\n  lockstepctl [OPTION]... COMMAND\n\nCommands:\n");
+	for (size_t i = 0; i < NCOMMANDS; i++)
+		printf("  %s\n", commands[i].help);
+	printf("  journal                print the decided transactions\n"
+		   "\nOptions:\n"
+		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
+		   "  -s, --socket=PATH      the replicator's admin socket, instead of --config\n"
+		   "      --json             print the answer as JSON\n"
+		   "      --timeout=SECONDS  how long drain and attach wait (%d), 0 for ever\n"
+		   "  -h, --help             show this help\n"
+		   "  -V, --version          show the version\n"
+		   "\nOptions of journal:\n"
+		   "      --from=SEQ         begin there\n"
+		   "      --limit=N          print N transactions\n"
+		   "      --follow           wait for more at the end\n"
+		   "      --keys             print the keys of each query, too\n"
+		   "      --journal-directory=DIR\n"
+		   "                         read there, instead of --config\n"
+		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n",
+		   DEFAULT_TIMEOUT_S);
+}
+
+static uint64_t
+option_number(const char *name, const char *value, uint64_t max)
+{
+	char	   *end;
+	uint64_t	n;
+
+	errno = 0;
+	n = strtoull(value, &end, 10);
+	if (value[0] < '0' || value[0] > '9' || *end != '\0' || errno != 0 || n > max)
+		die(CTL_USAGE, "invalid value for --%s: \"%s\"", name, value);
+	return n;
+}
+
+static void
+parse_options(int argc, char **argv, Options *o)
+{
+	enum
+	{
+		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY
+	};
+	static const struct option longs[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"socket", required_argument, NULL, 's'},
+		{"json", no_argument, NULL, OPT_JSON},
+		{"timeout", required_argument, NULL, OPT_TIMEOUT},
+		{"from", required_argument, NULL, OPT_FROM},
+		{"limit", required_argument, NULL, OPT_LIMIT},
+		{"follow", no_argument, NULL, OPT_FOLLOW},
+		{"keys", no_argument, NULL, OPT_KEYS},
+		{"journal-directory", required_argument, NULL, OPT_DIRECTORY},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0}
+	};
+	int			c;
+
+	while ((c = getopt_long(argc, argv, "c:s:hV", longs, NULL)) != -1)
+	{
+		switch (c)
+		{
+			case 'c':
+				o->config_file = optarg;
+				break;
+			case 's':
+				o->socket = optarg;
+				break;
+			case OPT_JSON:
+				o->json = true;
+				break;
+			case OPT_TIMEOUT:
+				o->timeout_s = (long) option_number("timeout", optarg, 1000000);
+				break;
+			case OPT_FROM:
+				o->journal.from = option_number("from", optarg, INT64_MAX);
+				break;
+			case OPT_LIMIT:
+				o->journal.limit = option_number("limit", optarg, INT64_MAX);
+				break;
+			case OPT_FOLLOW:
+				o->journal.follow = true;
+				break;
+			case OPT_KEYS:
+				o->journal.keys = true;
+				break;
+			case OPT_DIRECTORY:
+				o->journal.directory = optarg;
+				break;
+			case 'h':
+				print_help();
+				exit(CTL_OK);
+			case 'V':
+				printf("lockstepctl " LOCKSTEP_VERSION "\n");
+				exit(CTL_OK);
+			default:
+				fprintf(stderr, "Try \"lockstepctl --help\" for more information.\n");
+				exit(CTL_USAGE);
+		}
+	}
+	o->words = argv + optind;
+	o->nwords = argc - optind;
+	if (o->nwords == 0)
+		die(CTL_USAGE, "no command given");
+}
+
+static Config *
+load_config(const Options *o)
+{
+	char	   *error;
+	Config	   *c = config_load(o->config_file, &error);
+
+	if (c == NULL)
+		die(CTL_FAILED, "%s", error);
+	return c;
+}
+
+/* ---------- the socket */
+
+static int
+connect_to(const char *path)
+{
+	struct sockaddr_un addr = {.sun_family = AF_UNIX};
+	int			fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
+
+	if (strlen(path) >= sizeof(addr.sun_path))
+		die(CTL_USAGE, "path of the admin socket is too long: \"%s\"", path);
+	strcpy(addr.sun_path, path);
+	if (fd < 0 || connect(fd, (struct sockaddr *) &addr, sizeof(addr)) != 0)
+	{
+		int			cause = errno;
+
+		die(CTL_UNREACHABLE, "could not connect to the replicator at \"%s\": %s%s", path, strerror(cause),
+			cause == ECONNREFUSED || cause == ENOENT ? " (is it running?)" :
+			cause == EACCES ? " (only root and the replicator's user may)" : "");
+	}
+	return fd;
+}
+
+static void
+send_all(int fd, const char *text)
+{
+	size_t		len = strlen(text);
+
+	while (len > 0)
+	{
+		ssize_t		n = send(fd, text, len, MSG_NOSIGNAL);
+
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0)
+			die(CTL_UNREACHABLE, "could not send to the replicator: %s", strerror(errno));
+		text += n;
+		len -= (size_t) n;
+	}
+}
+
+static json_t *
+receive_answer(int fd)
+{
+	Buffer		in = {0};
+	json_t	   *answer;
+	json_error_t error;
+
+	for (;;)
+	{
+		ssize_t		n;
+
+		buffer_reserve(&in, 65536);
+		n = recv(fd, in.data + in.len, 65536, 0);
+		if (n < 0 && errno == EINTR)
+			continue;
+		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
+			die(CTL_UNREACHABLE, "the replicator does not answer");
+		if (n < 0)
+			die(CTL_UNREACHABLE, "could not receive from the replicator: %s", strerror(errno));
+		if (n == 0)
+			break;
+		in.len += (size_t) n;
+	}
+	if (in.len == 0)
+		die(CTL_UNREACHABLE, "the replicator closed the connection without an answer "
+			"(its log says why)");
+	answer = json_loadb((const char *) in.data, in.len, 0, &error);
+	if (answer == NULL)
+		die(CTL_FAILED, "could not read the replicator's answer: %s", error.text);
+	buffer_free(&in);
+	return answer;
+}
+
+static json_t *
+ask(const char *path, const char *request, long answer_timeout_s)
+{
+	int			fd = connect_to(path);
+	struct timeval tv = {.tv_sec = answer_timeout_s};
+	json_t	   *answer;
+
+	/* 0 means no limit to the kernel, too. */
+	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) != 0)
+		die(CTL_FAILED, "could not set a timeout: %s", strerror(errno));
+	send_all(fd, request);
+	answer = receive_answer(fd);
+	close(fd);
+	return answer;
+}
+
+/* ---------- commands */
+
+/* The command that the words begin with; *used: how many words name it. */
+static const Command *
+find_command(const Options *o, int *used)
+{
+	for (size_t i = 0; i < NCOMMANDS; i++)
+	{
+		char	   *two = o->nwords > 1 ? xasprintf("%s %s", o->words[0], o->words[1]) : xstrdup("");
+		bool		both = strcmp(commands[i].words, two) == 0;
+
+		free(two);
+		*used = both ? 2 : 1;
+		if (both || strcmp(commands[i].words, o->words[0]) == 0)
+			return &commands[i];
+	}
+	die(CTL_USAGE, "unrecognized command \"%s%s%s\"", o->words[0],
+		strcmp(o->words[0], "database") == 0 && o->nwords > 1 ? " " : "",
+		strcmp(o->words[0], "database") == 0 && o->nwords > 1 ? o->words[1] : "");
+}
+
+static int
+print_answer(const Command *command, const Options *o, json_t *answer)
+{
+	bool		ok = json_is_true(json_object_get(answer, "ok"));
+	const char *error = json_string_value(json_object_get(answer, "error"));
+	const char *hint = json_string_value(json_object_get(answer, "hint"));
+
+	if (o->json)
+	{
+		json_dumpf(answer, stdout, JSON_INDENT(2));
+		printf("\n");
+	}
+	else if (ok && command->format != NULL)
+		command->format(stdout, answer);
+	if (!ok)
+	{
+		fprintf(stderr, "lockstepctl: %s\n", error ? error : "the replicator gave no reason");
+		if (hint != NULL)
+			fprintf(stderr, "HINT:  %s\n", hint);
+	}
+	if (fflush(stdout) != 0)
+		die(CTL_FAILED, "could not write: %s", strerror(errno));
+	return ok ? CTL_OK : CTL_FAILED;
+}
+
+static int
+run_command(const Options *o)
+{
+	int			used;
+	const Command *command = find_command(o, &used);
+	int			arguments = o->nwords - used;
+	const char *argument = arguments > 0 ? o->words[used] : "";
+	long		timeout_s = o->timeout_s >= 0 ? o->timeout_s : command->timeout_s;
+	long		answer_timeout_s;
+	Config	   *config = NULL;
+	char	   *request;
+	json_t	   *answer;
+	int			code;
+
+	if (arguments < command->arguments || arguments > command->most_arguments)
+		die(CTL_USAGE, "wrong number of arguments for \"%s\"", command->words);
+	if (strchr(argument, '\n') != NULL)
+		die(CTL_USAGE, "a name must not contain a line break");
+	if (o->timeout_s >= 0 && command->timeout_s <= 0)
+		die(CTL_USAGE, "--timeout is for drain and attach");
+
+	/* Commands that don't wait answer soon; 0 is "for ever" for the others. */
+	if (timeout_s < 0)
+		answer_timeout_s = ANSWER_TIMEOUT_S;
+	else
+		answer_timeout_s = timeout_s == 0 ? 0 : timeout_s + ANSWER_TIMEOUT_S;
+
+	if (o->socket == NULL)
+		config = load_config(o);
+	request = xasprintf("timeout=%ld %s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
+						strcmp(command->words, "nodes") == 0 ? "status" : command->words,
+						argument[0] ? " " : "", argument);
+	answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
+	code = print_answer(command, o, answer);
+	json_decref(answer);
+	free(request);
+	config_free(config);
+	return code;
+}
+
+static int
+run_journal(Options *o)
+{
+	Config	   *config = NULL;
+	int			code;
+
+	if (o->nwords > 1)
+		die(CTL_USAGE, "wrong number of arguments for \"journal\"");
+	if (o->journal.directory == NULL)
+	{
+		config = load_config(o);
+		o->journal.directory = config->journal_directory;
+	}
+	code = print_journal(stdout, &o->journal);
+	if (fflush(stdout) != 0)
+		die(CTL_FAILED, "could not write: %s", strerror(errno));
+	config_free(config);
+	return code;
+}
+
+int
+main(int argc, char **argv)
+{
+	Options		o = {.config_file = LOCKSTEP_CONFIG_FILE,.timeout_s = -1};
+
+	log_open(NULL, LOG_WARNING);
+	parse_options(argc, argv, &o);
+	if (strcmp(o.words[0], "journal") == 0)
+		return run_journal(&o);
+	return run_command(&o);
+}

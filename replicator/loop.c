@@ -1,0 +1,408 @@
+/*
+ * loop.c
+ *	  The event loop: epoll for file descriptors, a binary heap for timers, a
+ *	  queue for work that is done once per round.
+ *
+ * A round: wait; run the callbacks of what is ready; run the timers that are
+ * due; run what was deferred, and what that defers in turn.  Only then the
+ * loop waits again (and does not, while something is deferred).
+ *
+ * Invariants:
+ *	 - One loop per process and one thread in it; nothing here is locked.
+ *	 - Memory of a watch lives until the round ends, so a callback may end any
+ *	   watch: its own, or one whose event is still to be delivered.
+ *	 - owners[fd] is the watch that last asked for that descriptor.  libpq
+ *	   closes sockets by itself, and the kernel then forgets them and gives the
+ *	   number to somebody else; the table keeps the late loop_unwatch() of the
+ *	   first owner from ending the watch of the second.
+ *
+ * Anything on the loop's thread may call it.  Failure of epoll itself is fatal:
+ * without it nothing can be said to anybody.
+ */
+#include <assert.h>
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "log.h"
+#include "loop.h"
+
+#define EVENTS_PER_ROUND 256
+
+/* Rounds of deferred work before sockets are looked at again: work that keeps
+ * deferring itself must not starve them. */
+#define DEFERRED_PASSES 8
+
+struct Watch
+{
+	int			fd;
+	uint32_t	events;
+	WatchCallback callback;		/* NULL once unwatched */
+	void	   *arg;
+	Watch	   *next;			/* among the ended ones of this round */
+};
+
+struct Timer
+{
+	uint64_t	due_us;
+	uint64_t	order;			/* of two due together the older goes first */
+	size_t		index;			/* in the heap, FIRING while its callback runs */
+	TimerCallback callback;
+	void	   *arg;
+};
+
+#define FIRING ((size_t) -1)
+
+static int	epoll_fd = -1;
+static bool running;
+static uint64_t now_us;
+
+static Watch **owners;			/* by file descriptor */
+static size_t owners_cap;
+static Watch *ended;
+
+static Timer **heap;
+static size_t heap_len;
+static size_t heap_cap;
+static uint64_t timers_made;
+
+static Deferred *deferred_first;
+static Deferred **deferred_end = &deferred_first;
+
+static void
+loop_fatal(const char *what)
+{
+	log_message(LOG_ERROR, NULL, "%s failed: %s", what, strerror(errno));
+	abort();
+}
+
+static uint64_t
+clock_us(void)
+{
+	struct timespec ts;
+
+	clock_gettime(CLOCK_MONOTONIC, &ts);
+	return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
+}
+
+void
+loop_init(void)
+{
+	assert(epoll_fd < 0);
+	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
+	if (epoll_fd < 0)
+		loop_fatal("epoll_create1");
+	now_us = clock_us();
+}
+
+uint64_t
+loop_now_us(void)
+{
+	return now_us;
+}
+
+/* ---------- watches */
+
+static void
+epoll_set(int operation, Watch *w)
+{
+	struct epoll_event event = {.events = w->events,.data.ptr = w};
+
+	if (epoll_ctl(epoll_fd, operation, w->fd, &event) == 0)
+		return;
+
+	/*
+	 * Somebody (libpq, on a lost connection) closed the descriptor before
+	 * giving up its watch: the kernel has taken it out already.
+	 */
+	if (operation != EPOLL_CTL_ADD && (errno == EBADF || errno == ENOENT))
+		return;
+	loop_fatal("epoll_ctl");
+}
+
+Watch *
+loop_watch(int fd, uint32_t events, WatchCallback callback, void *arg)
+{
+	Watch	   *w = xcalloc(1, sizeof(Watch));
+
+	assert(epoll_fd >= 0 && fd >= 0 && callback != NULL);
+	w->fd = fd;
+	w->events = events;
+	w->callback = callback;
+	w->arg = arg;
+
+	if ((size_t) fd >= owners_cap)
+	{
+		size_t		cap = (size_t) fd + 64;
+
+		owners = xrealloc(owners, cap * sizeof(Watch *));
+		memset(owners + owners_cap, 0, (cap - owners_cap) * sizeof(Watch *));
+		owners_cap = cap;
+	}
+	owners[fd] = w;
+	epoll_set(EPOLL_CTL_ADD, w);
+	return w;
+}
+
+void
+loop_change(Watch *w, uint32_t events)
+{
+	assert(w->callback != NULL);
+	if (w->events == events)
+		return;
+	w->events = events;
+	if (owners[w->fd] == w)
+		epoll_set(EPOLL_CTL_MOD, w);
+}
+
+void
+loop_unwatch(Watch *w)
+{
+	if (w == NULL)
+		return;
+	assert(w->callback != NULL);
+	if (owners[w->fd] == w)
+	{
+		epoll_set(EPOLL_CTL_DEL, w);
+		owners[w->fd] = NULL;
+	}
+	w->callback = NULL;
+	w->next = ended;
+	ended = w;
+}
+
+static void
+free_ended_watches(void)
+{
+	while (ended != NULL)
+	{
+		Watch	   *w = ended;
+
+		ended = w->next;
+		free(w);
+	}
+}
+
+/* ---------- timers */
+
+static bool
+timer_before(const Timer *a, const Timer *b)
+{
+	if (a->due_us != b->due_us)
+		return a->due_us < b->due_us;
+	return a->order < b->order;
+}
+
+static void
+heap_place(size_t i, Timer *t)
+{
+	heap[i] = t;
+	t->index = i;
+}
+
+static void
+heap_up(size_t i, Timer *t)
+{
+	while (i > 0)
+	{
+		size_t		parent = (i - 1) / 2;
+
+		if (!timer_before(t, heap[parent]))
+			break;
+		heap_place(i, heap[parent]);
+		i = parent;
+	}
+	heap_place(i, t);
+}
+
+static void
+heap_down(size_t i, Timer *t)
+{
+	for (;;)
+	{
+		size_t		child = 2 * i + 1;
+
+		if (child >= heap_len)
+			break;
+		if (child + 1 < heap_len && timer_before(heap[child + 1], heap[child]))
+			child++;
+		if (!timer_before(heap[child], t))
+			break;
+		heap_place(i, heap[child]);
+		i = child;
+	}
+	heap_place(i, t);
+}
+
+static void
+heap_remove(Timer *t)
+{
+	size_t		i = t->index;
+	Timer	   *last = heap[--heap_len];
+
+	t->index = FIRING;
+	if (last == t)
+		return;
+	if (i > 0 && timer_before(last, heap[(i - 1) / 2]))
+		heap_up(i, last);
+	else
+		heap_down(i, last);
+}
+
+Timer *
+loop_after(int ms, TimerCallback callback, void *arg)
+{
+	Timer	   *t = xcalloc(1, sizeof(Timer));
+
+	/* From the clock, not from the round's start: never early. */
+	t->due_us = clock_us() + (uint64_t) (ms > 0 ? ms : 0) * 1000;
+	t->order = timers_made++;
+	t->callback = callback;
+	t->arg = arg;
+
+	if (heap_len == heap_cap)
+	{
+		heap_cap = heap_cap ? heap_cap * 2 : 64;
+		heap = xrealloc(heap, heap_cap * sizeof(Timer *));
+	}
+	heap_len++;
+	heap_up(heap_len - 1, t);
+	return t;
+}
+
+void
+loop_cancel(Timer *t)
+{
+	/* A timer that is firing goes by itself when its callback is back. */
+	if (t == NULL || t->index == FIRING)
+		return;
+	heap_remove(t);
+	free(t);
+}
+
+static void
+run_timers(void)
+{
+	/* Those made meanwhile wait for the next round, else ms = 0 would spin. */
+	uint64_t	made = timers_made;
+
+	while (heap_len > 0 && heap[0]->due_us <= now_us && heap[0]->order < made)
+	{
+		Timer	   *t = heap[0];
+
+		heap_remove(t);
+		t->callback(t->arg);
+		free(t);
+	}
+}
+
+/* How long to wait in epoll: whole milliseconds, rounded up, -1 for ever. */
+static int
+wait_ms(void)
+{
+	uint64_t	now;
+	uint64_t	ms;
+
+	if (deferred_first != NULL)
+		return 0;
+	if (heap_len == 0)
+		return -1;
+	now = clock_us();
+	if (heap[0]->due_us <= now)
+		return 0;
+	ms = (heap[0]->due_us - now + 999) / 1000;
+	return ms > INT32_MAX ? INT32_MAX : (int) ms;
+}
+
+/* ---------- deferred work */
+
+void
+loop_defer(Deferred *d)
+{
+	if (d->queued)
+		return;
+	d->queued = true;
+	d->next = NULL;
+	*deferred_end = d;
+	deferred_end = &d->next;
+}
+
+void
+loop_undefer(Deferred *d)
+{
+	if (!d->queued)
+		return;
+	for (Deferred **p = &deferred_first; *p != NULL; p = &(*p)->next)
+	{
+		if (*p != d)
+			continue;
+		*p = d->next;
+		if (deferred_end == &d->next)
+			deferred_end = p;
+		break;
+	}
+	d->queued = false;
+}
+
+static void
+run_deferred(void)
+{
+	for (int pass = 0; pass < DEFERRED_PASSES && deferred_first != NULL; pass++)
+	{
+		/* A marker ends the pass: what is deferred from here on comes after. */
+		Deferred	marker = {0};
+
+		loop_defer(&marker);
+		while (deferred_first != &marker)
+		{
+			Deferred   *d = deferred_first;
+
+			loop_undefer(d);
+			d->callback(d->arg);
+		}
+		loop_undefer(&marker);
+	}
+}
+
+/* ---------- rounds */
+
+static void
+run_round(void)
+{
+	struct epoll_event events[EVENTS_PER_ROUND];
+	int			n;
+
+	n = epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, wait_ms());
+	if (n < 0 && errno != EINTR)
+		loop_fatal("epoll_wait");
+	now_us = clock_us();
+
+	for (int i = 0; i < n; i++)
+	{
+		Watch	   *w = events[i].data.ptr;
+
+		if (w->callback != NULL)
+			w->callback(w->arg, events[i].events);
+	}
+	run_timers();
+	run_deferred();
+	free_ended_watches();
+}
+
+void
+loop_run(void)
+{
+	running = true;
+	while (running)
+		run_round();
+}
+
+void
+loop_stop(void)
+{
+	running = false;
+}

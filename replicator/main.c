@@ -1,0 +1,393 @@
+/*
+ * main.c
+ *	  lockstep-replicator: command line, start-up in order, signals, shutdown.
+ *
+ * Start-up goes from what can refuse most cheaply to what others can see:
+ * settings, pid file, journal (it is locked, too: two replicators on one
+ * journal would be two truths), state rebuilt from it, sockets, nodes.  Stopping
+ * goes back: no new sessions, those there are told, the journal thread writes
+ * what was decided, files are closed.
+ *
+ * Exit codes: 0 stopped cleanly; 1 wrong usage, configuration or start-up; 2
+ * something at run time that must not be gone on with (a journal that can't be
+ * read; see the log).
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <getopt.h>
+#include <inttypes.h>
+#include <signal.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/file.h>
+#include <sys/resource.h>
+#include <sys/signalfd.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "admin.h"
+#include "buffer.h"
+#include "config.h"
+#include "journal.h"
+#include "listener.h"
+#include "log.h"
+#include "loop.h"
+#include "node.h"
+#include "sequencer.h"
+#include "session.h"
+#include "version.h"
+
+#define EXIT_STARTUP 1
+
+static const char *config_file = LOCKSTEP_CONFIG_FILE;
+static Config *config;
+static char cluster[33];
+static Journal *journal;
+static int	pid_fd = -1;
+static int	signal_fd = -1;
+
+/* ---------- command line */
+
+static void
+print_help(void)
+{
+	printf("lockstep-replicator keeps the nodes of a lockstep cluster the same.\n\n"
+		   "Usage:\n  lockstep-replicator [OPTION]...\n\nOptions:\n"
+		   "  -c, --config=FILE      configuration file (" LOCKSTEP_CONFIG_FILE ")\n"
+		   "      --check            check the configuration file and exit\n"
+		   "      --describe-config  print every setting with its default and exit\n"
+		   "  -h, --help             show this help\n"
+		   "  -V, --version          show the version\n"
+		   "\nIt stays in the foreground.  SIGHUP reloads the configuration and reopens the log;\n"
+		   "SIGTERM and SIGINT stop it.\n"
+		   "\nExit status: 0 stopped cleanly, 1 it could not start, 2 it could not go on.\n");
+}
+
+/* Returns whether only a check of the configuration is wanted. */
+static bool
+parse_options(int argc, char **argv)
+{
+	enum
+	{
+		OPT_CHECK = 256, OPT_DESCRIBE
+	};
+	static const struct option longs[] = {
+		{"config", required_argument, NULL, 'c'},
+		{"check", no_argument, NULL, OPT_CHECK},
+		{"describe-config", no_argument, NULL, OPT_DESCRIBE},
+		{"help", no_argument, NULL, 'h'},
+		{"version", no_argument, NULL, 'V'},
+		{NULL, 0, NULL, 0}
+	};
+	bool		check = false;
+	int			c;
+
+	while ((c = getopt_long(argc, argv, "c:hV", longs, NULL)) != -1)
+	{
+		switch (c)
+		{
+			case 'c':
+				config_file = optarg;
+				break;
+			case OPT_CHECK:
+				check = true;
+				break;
+			case OPT_DESCRIBE:
+				config_describe();
+				exit(EXIT_SUCCESS);
+			case 'h':
+				print_help();
+				exit(EXIT_SUCCESS);
+			case 'V':
+				printf("lockstep-replicator " LOCKSTEP_VERSION "\n");
+				exit(EXIT_SUCCESS);
+			default:
+				fprintf(stderr, "Try \"lockstep-replicator --help\" for more information.\n");
+				exit(EXIT_STARTUP);
+		}
+	}
+	if (optind < argc)
+	{
+		fprintf(stderr, "lockstep-replicator: unexpected argument \"%s\"\n"
+				"Try \"lockstep-replicator --help\" for more information.\n", argv[optind]);
+		exit(EXIT_STARTUP);
+	}
+	return check;
+}
+
+/* ---------- start-up */
+
+static void __attribute__((noreturn))
+refuse_to_start(const char *message, const char *detail, const char *hint)
+{
+	log_full(LOG_ERROR, NULL, message, detail, hint);
+	if (pid_fd >= 0)
+		unlink(config->pid_file);
+	exit(EXIT_STARTUP);
+}
+
+/*
+ * The lock says whether a replicator runs, not the file: after a crash the file
+ * stays and does no harm.
+ */
+static void
+take_pid_file(void)
+{
+	char		text[32] = "";
+	int			fd;
+
+	if (config->pid_file[0] == '\0')
+		return;
+	fd = open(config->pid_file, O_RDWR | O_CREAT | O_CLOEXEC, 0644);
+	if (fd < 0)
+	{
+		char	   *message = xasprintf("could not open pid file \"%s\": %s", config->pid_file, strerror(errno));
+
+		refuse_to_start(message, NULL, "Its directory must exist and be writable for this user.");
+	}
+	if (flock(fd, LOCK_EX | LOCK_NB) != 0)
+	{
+		char	   *message = xasprintf("pid file \"%s\" is locked: another replicator is running",
+										config->pid_file);
+		ssize_t		n = read(fd, text, sizeof(text) - 1);
+
+		text[n > 0 ? strcspn(text, "\n") : 0] = '\0';
+		refuse_to_start(message, text[0] ? xasprintf("Its process id is %s.", text) : NULL,
+						NULL);
+	}
+	pid_fd = fd;
+	snprintf(text, sizeof(text), "%d\n", (int) getpid());
+	if (ftruncate(fd, 0) != 0 || write(fd, text, strlen(text)) != (ssize_t) strlen(text))
+		refuse_to_start(xasprintf("could not write pid file \"%s\": %s", config->pid_file, strerror(errno)),
+						NULL, NULL);
+}
+
+/* Each backend of each node has a connection here. */
+static void
+raise_descriptor_limit(void)
+{
+	struct rlimit limit;
+	rlim_t		needed = (rlim_t) config->max_sessions + 1024;
+
+	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
+		return;
+	if (limit.rlim_cur < needed)
+	{
+		limit.rlim_cur = limit.rlim_max < needed ? limit.rlim_max : needed;
+		if (setrlimit(RLIMIT_NOFILE, &limit) != 0 || limit.rlim_cur < needed)
+			log_message(LOG_WARNING, NULL, "the limit of open files (%llu) is too low for max_sessions = %d",
+						(unsigned long long) limit.rlim_cur, config->max_sessions);
+	}
+}
+
+static void
+open_journal(void)
+{
+	const char *error = NULL;
+
+	if (mkdir(config->journal_directory, 0700) != 0 && errno != EEXIST)
+		refuse_to_start(xasprintf("could not create journal directory \"%s\": %s",
+								  config->journal_directory, strerror(errno)), NULL, NULL);
+	journal = journal_open(config->journal_directory, true, (size_t) config->journal_segment_size,
+						   cluster, &error);
+	if (journal == NULL)
+		refuse_to_start(xasprintf("could not open journal \"%s\"", config->journal_directory), error,
+						"A journal is never repaired by guessing: see \"The journal cannot be read\" "
+						"in docs/operating.md.");
+	if (journal_last(journal) == 0)
+		log_message(LOG_NOTICE, NULL, "journal of cluster %s is empty", cluster);
+	else
+		log_message(LOG_NOTICE, NULL, "journal of cluster %s holds seq %" PRIu64 " to %" PRIu64,
+					cluster, journal_first(journal), journal_last(journal));
+}
+
+/*
+ * The databases that are replicated: what the journal's metadata says (all that
+ * counts is at the head of its last segment), or, in a new journal, what the
+ * settings say, which is journaled.
+ */
+typedef struct NameList
+{
+	char	  **names;
+	int			n;
+} NameList;
+
+static void
+list_remove(NameList *list, LsSlice name)
+{
+	int			kept = 0;
+
+	for (int i = 0; i < list->n; i++)
+	{
+		if (strlen(list->names[i]) == name.len && memcmp(list->names[i], name.data, name.len) == 0)
+			free(list->names[i]);
+		else
+			list->names[kept++] = list->names[i];
+	}
+	list->n = kept;
+}
+
+static void
+list_add(NameList *list, LsSlice name)
+{
+	list_remove(list, name);
+	list->names = xrealloc(list->names, (size_t) (list->n + 1) * sizeof(char *));
+	list->names[list->n++] = xstrndup(name.data, name.len);
+}
+
+/* Returns whether the journal says anything about databases. */
+static bool
+journaled_databases(NameList *list)
+{
+	const char *error = NULL;
+	JournalReader *reader = journal_reader_open(config->journal_directory, journal_last(journal), &error);
+	JournalRecord r;
+	JournalStatus status;
+	bool		any = false;
+
+	if (reader == NULL)
+		refuse_to_start("could not read the journal", error, NULL);
+	while ((status = journal_read(reader, &r)) == JOURNAL_OK)
+	{
+		if (r.type == RECORD_DATABASE_ADDED)
+			list_add(list, r.text);
+		else if (r.type == RECORD_DATABASE_DROPPED)
+			list_remove(list, r.text);
+		else
+			continue;
+		any = true;
+	}
+	if (status != JOURNAL_END)
+		refuse_to_start("could not read the journal", xstrdup(journal_reader_error(reader)), NULL);
+	journal_reader_close(reader);
+	return any;
+}
+
+static void
+begin_databases(void)
+{
+	NameList	list = {NULL, 0};
+
+	if (!journaled_databases(&list) && journal_last(journal) == 0)
+	{
+		list.names = config_list(config->databases, &list.n);
+		for (int i = 0; i < list.n; i++)
+			sequencer_journal_metadata(RECORD_DATABASE_ADDED, list.names[i], NULL, NULL);
+	}
+	nodes_set_databases((const char *const *) list.names, list.n);
+	config_list_free(list.names, list.n);
+}
+
+/* ---------- signals */
+
+static char *
+reload_config(void)
+{
+	char	   *error;
+	Config	   *fresh = config_load(config_file, &error);
+	char	   *need_restart;
+
+	if (fresh == NULL)
+	{
+		log_full(LOG_ERROR, NULL, "configuration was not reloaded: the old settings stay", error, NULL);
+		return error;
+	}
+	need_restart = config_reload(config, fresh);
+	config_free(fresh);
+	log_set_level(config->log_level);
+	log_message(LOG_NOTICE, NULL, "configuration reloaded");
+	if (need_restart[0] != '\0')
+		log_message(LOG_WARNING, NULL, "changes of these settings need a restart: %s", need_restart);
+	free(need_restart);
+	return NULL;
+}
+
+static void
+on_signal(void *arg, uint32_t events)
+{
+	struct signalfd_siginfo info;
+
+	while (read(signal_fd, &info, sizeof(info)) == (ssize_t) sizeof(info))
+	{
+		if (info.ssi_signo == SIGHUP)
+		{
+			log_reopen();
+			free(reload_config());
+			continue;
+		}
+		log_message(LOG_NOTICE, NULL, "received %s, stopping",
+					info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
+		loop_stop();
+	}
+}
+
+/* Before the journal thread starts, so that it inherits the mask. */
+static void
+catch_signals(void)
+{
+	sigset_t	set;
+
+	signal(SIGPIPE, SIG_IGN);
+	sigemptyset(&set);
+	sigaddset(&set, SIGTERM);
+	sigaddset(&set, SIGINT);
+	sigaddset(&set, SIGHUP);
+	if (sigprocmask(SIG_BLOCK, &set, NULL) != 0 ||
+		(signal_fd = signalfd(-1, &set, SFD_NONBLOCK | SFD_CLOEXEC)) < 0)
+		refuse_to_start("could not set up signals", strerror(errno), NULL);
+	loop_watch(signal_fd, EPOLLIN, on_signal, NULL);
+}
+
+/* What was decided gets to the disk and its verdict to the backends. */
+static void
+stop_all(void)
+{
+	admin_stop();
+	listener_stop();
+	sequencer_stop();
+	sessions_stop();
+	journal_close(journal);
+	if (pid_fd >= 0)
+		unlink(config->pid_file);
+	log_message(LOG_NOTICE, NULL, "stopped");
+}
+
+int
+main(int argc, char **argv)
+{
+	static const AdminMain admin_calls = {.reload = reload_config,.stop = loop_stop};
+	bool		check = parse_options(argc, argv);
+	char	   *error;
+
+	config = config_load(config_file, &error);
+	if (config == NULL)
+		refuse_to_start(error, NULL, NULL);
+	if (check)
+	{
+		printf("%s is valid\n", config_file);
+		return EXIT_SUCCESS;
+	}
+	if (!log_open(config->log_file, config->log_level))
+		return EXIT_STARTUP;
+	log_message(LOG_NOTICE, NULL, "lockstep-replicator " LOCKSTEP_VERSION " starting");
+
+	take_pid_file();
+	raise_descriptor_limit();
+	loop_init();
+	catch_signals();
+	open_journal();
+	nodes_init(config, cluster, config->journal_directory);
+	sequencer_init(config, journal, config->journal_directory);
+	begin_databases();
+	if ((error = listener_init(config, cluster)) != NULL ||
+		(error = admin_init(config, cluster, &admin_calls)) != NULL)
+		refuse_to_start(error, NULL, NULL);
+	nodes_start();
+	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
+
+	loop_run();
+	stop_all();
+	return EXIT_SUCCESS;
+}

@@ -1,0 +1,154 @@
+/*
+ * metadata.c
+ *	  Replicated databases and their fingerprints, as the journal has them.
+ *
+ * A record says something anew or again (every segment begins by repeating what
+ * counts), so applying one twice is harmless.  Names live until the database is
+ * dropped; callers that keep one longer copy it.
+ */
+#include "metadata.h"
+
+#include <stdlib.h>
+#include <string.h>
+
+typedef struct Fact
+{
+	char	   *database;
+	char	   *fingerprint;	/* NULL: none recorded */
+} Fact;
+
+static Fact *facts;
+static char const **names;		/* of facts, in the same order */
+static int	nfacts;
+
+static int
+find(LsSlice name)
+{
+	for (int i = 0; i < nfacts; i++)
+	{
+		if (strlen(names[i]) == name.len && memcmp(names[i], name.data, name.len) == 0)
+			return i;
+	}
+	return -1;
+}
+
+static void
+add(LsSlice name)
+{
+	facts = xrealloc(facts, (size_t) (nfacts + 1) * sizeof(Fact));
+	names = xrealloc(names, (size_t) (nfacts + 1) * sizeof(char *));
+	facts[nfacts].database = xstrndup(name.data, name.len);
+	facts[nfacts].fingerprint = NULL;
+	names[nfacts] = facts[nfacts].database;
+	nfacts++;
+}
+
+static void
+drop(int i)
+{
+	free(facts[i].database);
+	free(facts[i].fingerprint);
+	nfacts--;
+	memmove(&facts[i], &facts[i + 1], (size_t) (nfacts - i) * sizeof(Fact));
+	memmove(&names[i], &names[i + 1], (size_t) (nfacts - i) * sizeof(char *));
+}
+
+/* The text is the database's name, a line break, the fingerprint. */
+static void
+set_fingerprint(LsSlice text)
+{
+	const uint8_t *end = memchr(text.data, '\n', text.len);
+	LsSlice		name = {text.data, end != NULL ? (size_t) (end - text.data) : text.len};
+	int			i = find(name);
+
+	if (i < 0 || end == NULL)
+		return;
+	free(facts[i].fingerprint);
+	facts[i].fingerprint = xstrndup(end + 1, text.len - name.len - 1);
+}
+
+void
+metadata_apply(RecordType type, LsSlice text)
+{
+	int			i = find(text);
+
+	switch (type)
+	{
+		case RECORD_DATABASE_ADDED:
+			if (i < 0)
+				add(text);
+			break;
+		case RECORD_DATABASE_DROPPED:
+			if (i >= 0)
+				drop(i);
+			break;
+		case RECORD_FINGERPRINT:
+			set_fingerprint(text);
+			break;
+		case RECORD_TRANSACTION:
+			break;
+	}
+}
+
+const char *const *
+metadata_databases(int *n)
+{
+	*n = nfacts;
+	return names;
+}
+
+bool
+metadata_has_database(const char *name)
+{
+	return find((LsSlice) {(const uint8_t *) name, strlen(name)}) >= 0;
+}
+
+const char *
+metadata_fingerprint(const char *database)
+{
+	int			i = find((LsSlice) {(const uint8_t *) database, strlen(database)});
+
+	return i < 0 ? NULL : facts[i].fingerprint;
+}
+
+char *
+metadata_fingerprint_text(const char *database, const char *fingerprint)
+{
+	return xasprintf("%s\n%s", database, fingerprint);
+}
+
+static void
+encode(Buffer *bytes, size_t **sizes, size_t *n, RecordType type, uint64_t seq, const char *text)
+{
+	JournalRecord record;
+	size_t		size;
+
+	memset(&record, 0, sizeof(record));
+	record.type = type;
+	record.seq = seq;
+	record.text = (LsSlice) {(const uint8_t *) text, strlen(text)};
+	size = journal_encode(NULL, 0, &record);
+	buffer_reserve(bytes, size);
+	journal_encode(bytes->data + bytes->len, size, &record);
+	bytes->len += size;
+	*sizes = xrealloc(*sizes, (*n + 1) * sizeof(size_t));
+	(*sizes)[(*n)++] = size;
+}
+
+void
+metadata_encode(uint64_t seq, Buffer *bytes, size_t **sizes, size_t *n)
+{
+	*sizes = NULL;
+	*n = 0;
+	for (int i = 0; i < nfacts; i++)
+	{
+		char	   *text;
+
+		encode(bytes, sizes, n, RECORD_DATABASE_ADDED, seq, facts[i].database);
+		if (facts[i].fingerprint == NULL)
+			continue;
+		text = metadata_fingerprint_text(facts[i].database, facts[i].fingerprint);
+		encode(bytes, sizes, n, RECORD_FINGERPRINT, seq, text);
+		free(text);
+	}
+}

@@ -1,0 +1,29 @@
+/*
+ * metadata.h
+ *	  What the journal says of the cluster besides transactions: which databases
+ *	  are replicated, and what each held when it began to be (its fingerprint).
+ *	  Belongs to the loop's thread.
+ */
+#ifndef LOCKSTEP_METADATA_H
+#define LOCKSTEP_METADATA_H
+
+#include "buffer.h"
+#include "journal.h"
+
+/* A record that was read, or is about to be written, counts from now on. */
+extern void metadata_apply(RecordType type, LsSlice text);
+
+extern const char *const *metadata_databases(int *n);
+extern bool metadata_has_database(const char *name);
+
+/* What the database held at its first attach; NULL: nothing recorded yet. */
+extern const char *metadata_fingerprint(const char *database);
+
+/* Text of a RECORD_FINGERPRINT (malloc'ed). */
+extern char *metadata_fingerprint_text(const char *database, const char *fingerprint);
+
+/* Records of all that counts now, encoded one after the other; for
+ * journal_set_metadata().  sizes: of each, *n of them (malloc'ed). */
+extern void metadata_encode(uint64_t seq, Buffer *bytes, size_t **sizes, size_t *n);
+
+#endif

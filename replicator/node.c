@@ -1,0 +1,464 @@
+/*
+ * node.c
+ *	  The nodes: what state each is in, and giving transactions to those that
+ *	  are online.
+ *
+ *				   attach, checks			 all of the journal dispatched
+ *	  JOINING ----------------> CATCHUP ----------------> ONLINE
+ *		|  ^						|						 |
+ *		|  +-- attach by command	|	   anything goes wrong	 |
+ *		v						v						 v
+ *	  DROPPED <-----------------+------------------------+
+ *		|		tried again every reconnect_interval (not if dropped by command)
+ *		+------> CATCHUP
+ *
+ * node_move() is the only writer of Node.state; node_out() the only way out of
+ * the cluster: it can be called from anywhere, also from within callbacks of
+ * the node's own connections, which look at `closed` afterwards.
+ *
+ * A drop by command is not remembered across a restart of the replicator: take
+ * the node out of replicator.conf to keep it out.
+ *
+ * What a transaction means to a node: nodes_execute() makes a Work on each
+ * online peer; nodes_commit() lets those commit (and makes Works for what was
+ * decided first); nodes_rollback() takes them back.  `applying` lists what is
+ * durable and not applied, by seq.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "metadata.h"
+#include "node_private.h"
+#include "sequencer.h"
+
+typedef struct LegalMove
+{
+	NodeState	from;
+	NodeState	to;
+	const char *sentence;
+} LegalMove;
+
+static const LegalMove legal_moves[] = {
+	{NODE_JOINING, NODE_CATCHUP, "is attached and catches up from the journal"},
+	{NODE_JOINING, NODE_DROPPED, "could not be attached"},
+	{NODE_DROPPED, NODE_CATCHUP, "is back and catches up from the journal"},
+	{NODE_DROPPED, NODE_JOINING, "is to be attached, by command"},
+	{NODE_CATCHUP, NODE_ONLINE, "is online"},
+	{NODE_CATCHUP, NODE_DROPPED, "was dropped while it caught up"},
+	{NODE_ONLINE, NODE_DROPPED, "was dropped"},
+};
+
+const Config *node_config;
+const char *node_cluster;
+const char *node_journal_dir;
+
+static Node nodes[CONFIG_MAX_NODES];
+static int	nnodes;
+
+Node *
+node_get(int index)
+{
+	return &nodes[index];
+}
+
+int
+nodes_count(void)
+{
+	return nnodes;
+}
+
+const char *
+node_name(int node)
+{
+	return nodes[node].config->name;
+}
+
+int
+node_find(LsSlice name)
+{
+	for (int i = 0; i < nnodes; i++)
+	{
+		const char *known = nodes[i].config->name;
+
+		if (strlen(known) == name.len && memcmp(known, name.data, name.len) == 0)
+			return i;
+	}
+	return -1;
+}
+
+const char *
+node_state_name(NodeState s)
+{
+	switch (s)
+	{
+		case NODE_JOINING:
+			return "joining";
+		case NODE_CATCHUP:
+			return "catchup";
+		case NODE_ONLINE:
+			return "online";
+		case NODE_DROPPED:
+			return "dropped";
+	}
+	return "unknown";
+}
+
+static int
+count_connections(const Node *n)
+{
+	int			count = n->control != NULL ? 1 : 0;
+
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+		count += p->lane.capacity;
+	return count;
+}
+
+NodeStatus
+node_status(int node)
+{
+	const Node *n = &nodes[node];
+	NodeStatus	status = {
+		.name = n->config->name,
+		.state = n->state,
+		.reason = n->reason,
+		.applied = n->applied,
+		.administrative = n->administrative,
+		.connections = count_connections(n),
+		.boot = n->boot
+	};
+
+	return status;
+}
+
+uint64_t
+node_applied(int node)
+{
+	return nodes[node].applied;
+}
+
+const char *const *
+nodes_databases(int *n)
+{
+	return metadata_databases(n);
+}
+
+/* At start: what the journal said last, or a new journal is told. */
+void
+nodes_set_databases(const char *const *names, int n)
+{
+	for (int i = 0; i < n; i++)
+		metadata_apply(RECORD_DATABASE_ADDED, (LsSlice) {(const uint8_t *) names[i], strlen(names[i])});
+}
+
+/* ---------- moving */
+
+void
+node_move(Node *n, NodeState to, const char *reason)
+{
+	for (size_t i = 0; i < sizeof(legal_moves) / sizeof(legal_moves[0]); i++)
+	{
+		const LegalMove *move = &legal_moves[i];
+
+		if (move->from != n->state || move->to != to)
+			continue;
+		n->state = to;
+		snprintf(n->reason, sizeof(n->reason), "%s", reason);
+		log_message(LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
+					reason[0] != '\0' ? ": " : "", reason);
+		return;
+	}
+	log_message(LOG_ERROR, n->config->name, "node can't go from %s to %s",
+				node_state_name(n->state), node_state_name(to));
+	abort();
+}
+
+static void
+on_retry(void *arg)
+{
+	Node	   *n = arg;
+
+	n->retry_timer = NULL;
+	attach_begin(n);
+}
+
+void
+node_retry_later(Node *n)
+{
+	loop_cancel(n->retry_timer);
+	n->retry_timer = NULL;
+	if (!n->administrative)
+		n->retry_timer = loop_after(node_config->reconnect_interval, on_retry, n);
+}
+
+static void
+cancel_timer(Timer **t)
+{
+	loop_cancel(*t);
+	*t = NULL;
+}
+
+static void
+forget_applying(Node *n)
+{
+	Transaction *tx;
+
+	while ((tx = ring_pop(&n->applying, UINT64_MAX)) != NULL)
+	{
+		tx->applying &= ~(UINT64_C(1) << n->index);
+		if (tx->applying == 0)
+			sequencer_applied(tx);
+		tx_unref(tx);
+	}
+}
+
+/* Close everything; the state says already that it is out. */
+static void
+leave(Node *n)
+{
+	char		message[sizeof(n->reason) + 128];
+
+	cancel_timer(&n->pause_timer);
+	yield_stop(n);
+	attach_cancel(n);
+	catchup_end(n);
+	control_end(n);
+	works_forget(n);
+	pools_destroy(n);
+	forget_applying(n);
+	snprintf(message, sizeof(message), "node \"%s\" is not online (%s%s%s)", n->config->name,
+			 node_state_name(n->state), n->reason[0] != '\0' ? ": " : "", n->reason);
+	sessions_end_of_node(n->index, "57P03", message, "Reads go on. See lockstepctl status.");
+}
+
+void
+node_out(Node *n, const char *fmt,...)
+{
+	char		reason[sizeof(n->reason)];
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(reason, sizeof(reason), fmt, args);
+	va_end(args);
+
+	if (n->state != NODE_DROPPED)
+		node_move(n, NODE_DROPPED, reason);
+	else if (strcmp(reason, n->reason) != 0)
+	{
+		snprintf(n->reason, sizeof(n->reason), "%s", reason);
+		log_message(LOG_NOTICE, n->config->name, "node still can't be attached: %s", reason);
+	}
+	leave(n);
+	node_retry_later(n);
+}
+
+bool
+node_drop(int node, const char *reason, bool administrative)
+{
+	Node	   *n = &nodes[node];
+
+	if (administrative && n->administrative)
+		return false;
+	n->administrative = administrative;
+	node_out(n, "%s", reason);
+	return true;
+}
+
+bool
+node_attach(int node, const char **why)
+{
+	Node	   *n = &nodes[node];
+
+	if (n->state != NODE_DROPPED)
+		return true;			/* it is, or is being attached */
+	n->administrative = false;
+	cancel_timer(&n->retry_timer);
+	attach_cancel(n);
+	pools_destroy(n);
+	node_move(n, NODE_JOINING, "");
+	attach_begin(n);
+	return true;
+}
+
+/* ---------- what has been applied */
+
+void
+node_heard_applied(int node, uint64_t seq)
+{
+	Node	   *n = &nodes[node];
+	Transaction *tx;
+
+	if (seq <= n->applied)
+		return;
+	n->applied = seq;
+	while ((tx = ring_pop(&n->applying, seq)) != NULL)
+	{
+		tx->applying &= ~(UINT64_C(1) << node);
+		if (tx->applying == 0)
+			sequencer_applied(tx);
+		tx_unref(tx);
+	}
+
+	/* given to it, and committed by its own backend meanwhile */
+	for (Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		while (p->lane.first != NULL && p->lane.first->tx->seq != 0 && p->lane.first->tx->seq <= seq)
+			work_undo(p->lane.first, false);
+	}
+	node_pump(n);
+}
+
+uint64_t
+nodes_min_applied(void)
+{
+	uint64_t	lowest = sequencer_last_durable();
+
+	for (int i = 0; i < nnodes; i++)
+	{
+		const Node *n = &nodes[i];
+
+		if ((n->state == NODE_CATCHUP || n->state == NODE_ONLINE) && n->applied < lowest)
+			lowest = n->applied;
+	}
+	return lowest;
+}
+
+/* ---------- giving transactions to nodes */
+
+static void
+on_pump(void *arg)
+{
+	Node	   *n = arg;
+
+	if (n->catchup != NULL)
+		catchup_feed(n);
+	if (n->state == NODE_CATCHUP || n->state == NODE_ONLINE)
+		works_start(n);
+}
+
+void
+node_pump(Node *n)
+{
+	loop_defer(&n->pump);
+}
+
+void
+nodes_look_again(void)
+{
+	for (int i = 0; i < nnodes; i++)
+		node_pump(&nodes[i]);
+}
+
+void
+nodes_execute(Transaction *tx)
+{
+	assert(tx->state == TX_RESERVED);
+	tx->executing = 0;
+	for (int i = 0; i < nnodes; i++)
+	{
+		if (nodes[i].state != NODE_ONLINE || i == (int) tx->origin)
+			continue;
+		tx->executing |= UINT64_C(1) << i;
+		work_add(&nodes[i], tx);
+	}
+	if (tx->executing == 0)
+		sequencer_executed(tx);
+}
+
+void
+nodes_commit(Transaction *tx)
+{
+	assert(tx->state == TX_DURABLE);
+	tx->applying = 0;
+	for (int i = 0; i < nnodes; i++)
+	{
+		Node	   *n = &nodes[i];
+		Work	   *w;
+
+		if (n->state == NODE_CATCHUP)
+			node_pump(n);		/* it is in the journal now */
+		if (n->state != NODE_ONLINE)
+			continue;
+		w = work_find(tx, i);
+		if (w != NULL)
+			work_commit(w);
+		if (i == (int) tx->origin)
+			continue;
+		if (w == NULL)
+			work_add(n, tx);	/* decided before it is executed */
+		tx->applying |= UINT64_C(1) << i;
+		ring_push(&n->applying, tx);
+	}
+	if (tx->applying == 0)
+		sequencer_applied(tx);
+}
+
+void
+nodes_rollback(Transaction *tx)
+{
+	Work	   *next;
+
+	assert(tx->state == TX_ROLLED_BACK);
+	tx->executing = 0;
+	for (Work *w = tx->works; w != NULL; w = next)
+	{
+		next = w->next_of_tx;
+		work_undo(w, false);
+	}
+}
+
+void
+node_apply_at_origin(Transaction *tx)
+{
+	Node	   *n = &nodes[tx->origin];
+
+	assert(tx->seq != 0);
+	if (n->state != NODE_ONLINE || n->applied >= tx->seq || work_find(tx, n->index) != NULL)
+		return;					/* it gets it from the journal, or has it, or will */
+	log_message(LOG_DEBUG, n->config->name, "seq %" PRIu64 " of pid %" PRIu32 " was not committed by its backend",
+				tx->seq, tx->pid);
+	work_add(n, tx);
+}
+
+/* ---------- start and end */
+
+void
+nodes_init(const Config *config, const char *cluster, const char *journal_dir)
+{
+	node_config = config;
+	node_cluster = cluster;
+	node_journal_dir = journal_dir;
+	nnodes = config->nnodes;
+	for (int i = 0; i < nnodes; i++)
+	{
+		Node	   *n = &nodes[i];
+
+		n->index = i;
+		n->config = &config->nodes[i];
+		n->state = NODE_JOINING;
+		n->pump.callback = on_pump;
+		n->pump.arg = n;
+	}
+}
+
+void
+nodes_start(void)
+{
+	for (int i = 0; i < nnodes; i++)
+		attach_begin(&nodes[i]);
+}
+
+void
+nodes_stop(void)
+{
+	for (int i = 0; i < nnodes; i++)
+	{
+		nodes[i].administrative = true;
+		node_out(&nodes[i], "the replicator is stopping");
+		loop_undefer(&nodes[i].pump);
+	}
+}

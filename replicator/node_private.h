@@ -1,0 +1,153 @@
+/*
+ * node_private.h
+ *	  A node, its pools of apply connections, and what node.c, attach.c,
+ *	  catchup.c, pool.c, apply.c, yield.c and databases.c offer each other.
+ */
+#ifndef LOCKSTEP_NODE_PRIVATE_H
+#define LOCKSTEP_NODE_PRIVATE_H
+
+#include "dispatch.h"
+#include "loop.h"
+#include "node.h"
+#include "pgclient.h"
+
+typedef struct ApplyConn ApplyConn;
+typedef struct Node Node;
+
+/* The connections of one database on one node. */
+typedef struct Pool
+{
+	struct Pool *next;
+	Node	   *node;
+	char	   *database;
+	Lane		lane;			/* capacity: connections that are ready */
+	bool		closing;		/* the database is not replicated any more */
+	int			nconnections;
+	ApplyConn **connections;
+	ApplyConn  *idle;			/* those without a work, last used first */
+	Deferred	bury;
+} Pool;
+
+/* Transactions that are durable and that the node has not applied, by seq. */
+typedef struct TxRing
+{
+	Transaction **items;		/* references */
+	size_t		cap;			/* a power of two */
+	size_t		head;
+	size_t		count;
+} TxRing;
+
+struct Node
+{
+	int			index;
+	const NodeConfig *config;
+	NodeState	state;
+	bool		administrative;
+	char		reason[512];
+	uint64_t	boot;
+	uint64_t	applied;
+
+	/* from a successful attach on */
+	PgClient   *control;
+	char		control_database[LS_MAX_NAME + 1];
+	PgClient   *next_control;	/* being connected to take its place */
+	char		next_control_database[LS_MAX_NAME + 1];
+	Pool	   *pools;
+	Work	   *works;			/* all of them on this node */
+	TxRing		applying;
+	bool		pinging;
+	uint64_t	ping_sent_us;
+	Timer	   *ping_timer;
+	Timer	   *yield_timer;
+	Timer	   *pause_timer;	/* works that pause */
+	bool		yield_asked;	/* the answer about blockers is under way */
+	int			yield_ms;		/* growing interval */
+
+	/* attach */
+	struct Attach *attach;
+	Timer	   *retry_timer;
+
+	/* catchup */
+	struct Catchup *catchup;
+
+	Deferred	pump;			/* start what may start */
+};
+
+extern const Config *node_config;
+extern const char *node_cluster;
+extern const char *node_journal_dir;
+extern Node *node_get(int index);
+
+/* ---------- in node.c */
+
+extern void node_move(Node *n, NodeState to, const char *reason);
+
+/* Out of the cluster, with a reason that is told; it is tried again later. */
+extern void node_out(Node *n, const char *fmt,...) __attribute__((format(printf, 2, 3)));
+extern void node_pump(Node *n); /* at the end of the round */
+extern void node_retry_later(Node *n);
+
+/* ---------- in work.c: transactions on nodes */
+
+extern Work *work_add(Node *n, Transaction *tx);
+extern Work *work_find(const Transaction *tx, int node);
+extern void work_undo(Work *w, bool again); /* take it back there */
+extern void works_forget(Node *n);	/* the node is out: all of its works */
+extern void works_start(Node *n);	/* those that may */
+extern void work_commit(Work *w);	/* its tx is durable: COMMIT if it is executed */
+extern void ring_push(TxRing *ring, Transaction *tx);
+extern Transaction *ring_pop(TxRing *ring, uint64_t up_to);	/* NULL: none that low */
+
+/* Results, from apply.c.  The connection has no work any more, but for
+ * work_executed(). */
+typedef struct ApplyError
+{
+	const char *sqlstate;
+	const char *message;
+	const char *detail;
+	const char *hint;
+	bool		retry;			/* a matter of this connection only */
+} ApplyError;
+
+extern void work_executed(Work *w);
+extern void work_committed(Work *w);
+extern void work_failed(Work *w, const ApplyError *error);
+extern void work_undone(Work *w);
+
+/* ---------- in pool.c */
+
+extern Pool *pool_find(Node *n, const char *database);
+extern Pool *pool_open(Node *n, const char *database);	/* connects all */
+extern void pool_close(Pool *p);	/* when its works are done */
+extern void pools_destroy(Node *n); /* now */
+extern bool pools_ready(const Node *n);
+extern void pool_give_back(Pool *p, ApplyConn *c);	/* it is idle, and ready */
+extern ApplyConn *pool_take(Pool *p);
+
+/* ---------- in control.c: the connection that looks after a node */
+
+extern void control_adopt(Node *n, PgClient *client, const char *database);
+extern void control_end(Node *n);
+
+/* If it is connected to that database, connect to another one. */
+extern void control_leave_database(Node *n, const char *database);
+
+/* ---------- in attach.c */
+
+extern void attach_begin(Node *n);
+extern void attach_cancel(Node *n);
+extern void attach_pool_ready(Node *n); /* a connection of a pool is */
+
+/* ---------- in catchup.c */
+
+extern void catchup_begin(Node *n);
+extern void catchup_end(Node *n);	/* harmless without one */
+extern void catchup_feed(Node *n);	/* more from the journal, as far as there is room */
+extern void catchup_work_gone(Node *n, const Work *w);
+
+/* ---------- in yield.c */
+
+extern void yield_watch(Node *n);	/* something runs */
+extern void yield_stop(Node *n);
+
+#endif

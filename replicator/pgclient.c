@@ -1,0 +1,374 @@
+/*
+ * pgclient.c
+ *	  A libpq connection on the event loop, one query at a time.
+ *
+ * A client is CONNECTING, then READY, then LOST or closed.  Callbacks may do
+ * anything with the client, closing it included: its memory stays until the
+ * loop's round is over, and every function here looks at `closed` after a
+ * callback.
+ */
+#include "pgclient.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+
+#include "buffer.h"
+#include "log.h"
+#include "loop.h"
+
+typedef struct Query
+{
+	struct Query *next;
+	char	   *sql;
+	int			nparams;
+	char	  **params;
+	PgDone		done;
+	void	   *arg;
+	PGresult   *result;			/* the last one that came */
+} Query;
+
+struct PgClient
+{
+	PGconn	   *conn;
+	Watch	   *watch;
+	Timer	   *patience;
+	bool		ready;
+	bool		closed;
+	bool		finishing;		/* to be closed when idle */
+	PgConnected connected;
+	void	   *connected_arg;
+	PgLost		lost;
+	void	   *lost_arg;
+	Query	   *first;			/* the one under way, if sent */
+	Query	  **end;
+	bool		sent;
+	Deferred	bury;
+};
+
+#define COMMON_OPTIONS \
+	"-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 " \
+	"-c idle_session_timeout=0 -c default_transaction_isolation=read\\ committed " \
+	"-c default_transaction_read_only=off -c row_security=off -c jit=off -c search_path=pg_catalog " \
+	"-c extra_float_digits=1 -c standard_conforming_strings=on "
+
+const char	pgclient_control_options[] = COMMON_OPTIONS "-c lockstep.replicate=off";
+const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_role=replica "
+"-c plan_cache_mode=force_generic_plan";
+
+static void step_connecting(PgClient *c);
+static void on_socket(void *arg, uint32_t events);
+
+const char *
+pgclient_message(const char *libpq_message)
+{
+	static char text[1024];
+	static const char *const prefixes[] = {"ERROR:  ", "FATAL:  "};
+	size_t		len;
+
+	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
+	{
+		if (strncmp(libpq_message, prefixes[i], strlen(prefixes[i])) == 0)
+			libpq_message += strlen(prefixes[i]);
+	}
+	len = strlen(libpq_message);
+	while (len > 0 && libpq_message[len - 1] == '\n')
+		len--;
+	if (len > sizeof(text) - 1)
+		len = sizeof(text) - 1;
+	memcpy(text, libpq_message, len);
+	text[len] = '\0';
+	for (char *p = text; *p != '\0'; p++)
+	{
+		if (*p == '\n' || *p == '\t')
+			*p = ' ';
+	}
+	return text;
+}
+
+/* ---------- ending */
+
+static void
+query_free(Query *q)
+{
+	PQclear(q->result);
+	for (int i = 0; i < q->nparams; i++)
+		free(q->params[i]);
+	free(q->params);
+	free(q->sql);
+	free(q);
+}
+
+static Query *
+take_first(PgClient *c)
+{
+	Query	   *q = c->first;
+
+	c->first = q->next;
+	if (c->first == NULL)
+		c->end = &c->first;
+	c->sent = false;
+	return q;
+}
+
+static void
+on_bury(void *arg)
+{
+	free(arg);
+}
+
+static void
+stop_watching(PgClient *c)
+{
+	loop_unwatch(c->watch);
+	c->watch = NULL;
+	loop_cancel(c->patience);
+	c->patience = NULL;
+}
+
+void
+pgclient_close(PgClient *c)
+{
+	if (c == NULL || c->closed)
+		return;
+	c->closed = true;
+	stop_watching(c);
+	if (c->conn != NULL)
+		PQfinish(c->conn);
+	c->conn = NULL;
+	while (c->first != NULL)
+		query_free(take_first(c));
+	loop_defer(&c->bury);
+}
+
+void
+pgclient_finish(PgClient *c)
+{
+	c->lost = NULL;
+	c->finishing = true;
+	if (c->first == NULL)
+		pgclient_close(c);
+}
+
+PGconn *
+pgclient_release(PgClient *c)
+{
+	PGconn	   *conn = c->conn;
+
+	c->conn = NULL;
+	pgclient_close(c);
+	return conn;
+}
+
+/* Tell everybody, then close. */
+static void
+fail(PgClient *c, const char *error)
+{
+	char	   *text = xstrdup(pgclient_message(error));
+
+	stop_watching(c);
+	if (!c->ready)
+		c->connected(c->connected_arg, text);
+	while (!c->closed && c->first != NULL)
+	{
+		Query	   *q = take_first(c);
+
+		if (q->done != NULL)
+			q->done(q->arg, NULL);
+		query_free(q);
+	}
+	if (!c->closed && c->ready && c->lost != NULL)
+		c->lost(c->lost_arg, text);
+	pgclient_close(c);
+	free(text);
+}
+
+/* ---------- queries */
+
+static void
+flush(PgClient *c)
+{
+	int			rc = PQflush(c->conn);
+
+	if (rc < 0)
+		fail(c, PQerrorMessage(c->conn));
+	else
+		loop_change(c->watch, rc == 1 ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+static void
+send_first(PgClient *c)
+{
+	Query	   *q = c->first;
+
+	if (q == NULL || c->sent || !c->ready || c->closed)
+		return;
+	if (PQsendQueryParams(c->conn, q->sql, q->nparams, NULL, (const char *const *) q->params, NULL, NULL, 0) == 0)
+	{
+		fail(c, PQerrorMessage(c->conn));
+		return;
+	}
+	c->sent = true;
+	flush(c);
+}
+
+void
+pgclient_query(PgClient *c, const char *sql, int nparams, const char *const *params,
+			   PgDone done, void *arg)
+{
+	Query	   *q = xcalloc(1, sizeof(Query));
+
+	q->sql = xstrdup(sql);
+	q->nparams = nparams;
+	q->params = xcalloc((size_t) nparams + 1, sizeof(char *));
+	for (int i = 0; i < nparams; i++)
+		q->params[i] = params[i] != NULL ? xstrdup(params[i]) : NULL;
+	q->done = done;
+	q->arg = arg;
+	*c->end = q;
+	c->end = &q->next;
+	send_first(c);
+}
+
+static void
+finish_first(PgClient *c)
+{
+	Query	   *q = take_first(c);
+
+	if (q->done != NULL)
+		q->done(q->arg, q->result);
+	query_free(q);
+	if (c->finishing && c->first == NULL)
+		pgclient_close(c);
+	else
+		send_first(c);
+}
+
+static void
+read_results(PgClient *c)
+{
+	if (PQconsumeInput(c->conn) == 0)
+	{
+		fail(c, PQerrorMessage(c->conn));
+		return;
+	}
+	while (!c->closed && c->sent && !PQisBusy(c->conn))
+	{
+		PGresult   *result = PQgetResult(c->conn);
+
+		if (result == NULL)
+		{
+			finish_first(c);
+			continue;
+		}
+		PQclear(c->first->result);
+		c->first->result = result;
+	}
+	if (!c->closed && PQstatus(c->conn) == CONNECTION_BAD)
+		fail(c, PQerrorMessage(c->conn));
+}
+
+static void
+on_socket(void *arg, uint32_t events)
+{
+	PgClient   *c = arg;
+
+	if (!c->ready)
+	{
+		step_connecting(c);
+		return;
+	}
+	if (events & EPOLLOUT)
+		flush(c);
+	if (!c->closed && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		read_results(c);
+}
+
+/* ---------- connecting */
+
+static void
+on_patience(void *arg)
+{
+	PgClient   *c = arg;
+
+	c->patience = NULL;
+	fail(c, "timeout while connecting");
+}
+
+static void
+ignore_notice(void *arg, const char *message)
+{
+	log_message(LOG_DEBUG, NULL, "%s", pgclient_message(message));
+}
+
+static void
+connection_made(PgClient *c)
+{
+	loop_cancel(c->patience);
+	c->patience = NULL;
+	c->ready = true;
+	PQsetnonblocking(c->conn, 1);
+	PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
+	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
+	c->connected(c->connected_arg, NULL);
+	send_first(c);
+}
+
+/* libpq may have another socket after each step: watch anew. */
+static void
+step_connecting(PgClient *c)
+{
+	PostgresPollingStatusType status;
+
+	loop_unwatch(c->watch);
+	c->watch = NULL;
+	status = PQconnectPoll(c->conn);
+	if (status == PGRES_POLLING_OK)
+		connection_made(c);
+	else if (status == PGRES_POLLING_FAILED)
+		fail(c, PQerrorMessage(c->conn));
+	else
+		c->watch = loop_watch(PQsocket(c->conn),
+							  status == PGRES_POLLING_READING ? EPOLLIN : EPOLLOUT, on_socket, c);
+}
+
+static void
+on_start(void *arg)
+{
+	PgClient   *c = arg;
+
+	c->patience = NULL;
+	fail(c, c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
+}
+
+PgClient *
+pgclient_open(const char *conninfo, const char *database, const char *application,
+			  const char *options, int timeout_ms, PgConnected connected, void *arg)
+{
+	const char *keywords[] = {"dbname", "dbname", "application_name", "options", NULL};
+	const char *values[] = {conninfo, database, application, options, NULL};
+	PgClient   *c = xcalloc(1, sizeof(PgClient));
+
+	c->end = &c->first;
+	c->connected = connected;
+	c->connected_arg = arg;
+	c->bury.callback = on_bury;
+	c->bury.arg = c;
+	/* the first dbname is expanded to all that it says, the second overrides */
+	c->conn = PQconnectStartParams(keywords, values, 1);
+	if (c->conn == NULL || PQstatus(c->conn) == CONNECTION_BAD)
+	{
+		c->patience = loop_after(0, on_start, c);	/* not from within this call */
+		return c;
+	}
+	c->patience = loop_after(timeout_ms, on_patience, c);
+	c->watch = loop_watch(PQsocket(c->conn), EPOLLOUT, on_socket, c);
+	return c;
+}
+
+void
+pgclient_on_lost(PgClient *c, PgLost lost, void *arg)
+{
+	c->lost = lost;
+	c->lost_arg = arg;
+}

@@ -1,0 +1,48 @@
+/*
+ * pgclient.h
+ *	  A libpq connection on the event loop, one query at a time, with callbacks:
+ *	  for everything that is not applying transactions.  Loop's thread.
+ */
+#ifndef LOCKSTEP_PGCLIENT_H
+#define LOCKSTEP_PGCLIENT_H
+
+#include <libpq-fe.h>
+#include <stdbool.h>
+
+typedef struct PgClient PgClient;
+
+/* error NULL: connected. */
+typedef void (*PgConnected) (void *arg, const char *error);
+
+/* The result (gone when this returns), or NULL when the connection was lost. */
+typedef void (*PgDone) (void *arg, const PGresult *result);
+
+/* Once, when it is lost; the queries under way are told before. */
+typedef void (*PgLost) (void *arg, const char *error);
+
+/* options: libpq's; timeout: of connecting. */
+extern PgClient *pgclient_open(const char *conninfo, const char *database, const char *application,
+							   const char *options, int timeout_ms, PgConnected connected, void *arg);
+extern void pgclient_on_lost(PgClient *c, PgLost lost, void *arg);
+
+/* One command, text parameters.  Queued behind those before it. */
+extern void pgclient_query(PgClient *c, const char *sql, int nparams, const char *const *params,
+						   PgDone done, void *arg);
+
+/* Close; no callback comes any more.  NULL is ignored.  Safe in callbacks. */
+extern void pgclient_close(PgClient *c);
+
+/* Close when all queries have been answered. */
+extern void pgclient_finish(PgClient *c);
+
+/* Take the connection out (no query may be under way); the client is gone. */
+extern PGconn *pgclient_release(PgClient *c);
+
+/* Options of connections that look after a node, and of those that apply. */
+extern const char pgclient_control_options[];
+extern const char pgclient_apply_options[];
+
+/* A libpq message without its line break and "ERROR:  ", for logs (static). */
+extern const char *pgclient_message(const char *libpq_message);
+
+#endif

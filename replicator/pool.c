@@ -1,0 +1,116 @@
+/*
+ * pool.c
+ *	  The apply connections of one database on one node: a fixed number, opened
+ *	  at attach, kept as long as the node is in.
+ *
+ * A connection is idle (in the pool's list), or runs a work, or is being
+ * cleaned up after one; lane.taken counts the latter two, so what lane_next()
+ * lets start always finds a connection here.
+ */
+#include <assert.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apply.h"
+#include "node_private.h"
+
+Pool *
+pool_find(Node *n, const char *database)
+{
+	Pool	   *p = n->pools;
+
+	while (p != NULL && (p->closing || strcmp(p->database, database) != 0))
+		p = p->next;
+	return p;
+}
+
+static void
+on_bury(void *arg)
+{
+	Pool	   *p = arg;
+
+	free(p->connections);
+	free(p->database);
+	free(p);
+}
+
+Pool *
+pool_open(Node *n, const char *database)
+{
+	Pool	   *p = xcalloc(1, sizeof(Pool));
+	Pool	  **end = &n->pools;
+
+	p->node = n;
+	p->database = xstrdup(database);
+	p->bury.callback = on_bury;
+	p->bury.arg = p;
+	p->nconnections = node_config->apply_connections;
+	p->connections = xcalloc((size_t) p->nconnections, sizeof(ApplyConn *));
+	while (*end != NULL)
+		end = &(*end)->next;
+	*end = p;
+	for (int i = 0; i < p->nconnections; i++)
+		p->connections[i] = apply_open(p);
+	return p;
+}
+
+static void
+destroy(Pool *p)
+{
+	Pool	  **link = &p->node->pools;
+
+	while (*link != p)
+		link = &(*link)->next;
+	*link = p->next;
+	for (int i = 0; i < p->nconnections; i++)
+		apply_close(p->connections[i]);
+	loop_defer(&p->bury);
+}
+
+void
+pools_destroy(Node *n)
+{
+	while (n->pools != NULL)
+		destroy(n->pools);
+}
+
+void
+pool_close(Pool *p)
+{
+	p->closing = true;
+	if (p->lane.taken == 0 && p->lane.first == NULL)
+		destroy(p);
+}
+
+bool
+pools_ready(const Node *n)
+{
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		if (p->lane.capacity < p->nconnections)
+			return false;
+	}
+	return true;
+}
+
+void
+pool_give_back(Pool *p, ApplyConn *c)
+{
+	apply_set_next_idle(c, p->idle);
+	p->idle = c;
+	lane_release(&p->lane);
+	if (p->closing)
+		pool_close(p);
+	node_pump(p->node);
+}
+
+ApplyConn *
+pool_take(Pool *p)
+{
+	ApplyConn  *c = p->idle;
+
+	assert(c != NULL);
+	p->idle = apply_next_idle(c);
+	apply_set_next_idle(c, NULL);
+	return c;
+}

@@ -1,0 +1,988 @@
+/*
+ * protocol.c
+ *	  Encoding and decoding of the messages between a backend and the
+ *	  replicator; protocol.h says what they mean.
+ *
+ * Each message is described once, by a table of its fields: tag, kind, where it
+ * is in the C structure, what values are legal.  put_message() and
+ * get_message() walk that table, so the two directions can't drift apart.  What
+ * a table can't say (lists inside a field, fields that depend on another) is
+ * checked after get_message() by the message's own decoder.
+ *
+ * Invariants: no allocation, no I/O, no static state, nothing read outside the
+ * bytes given.  Compiled into the replicator and into the extension, hence
+ * nothing but standard C headers.  Any thread may call anything here.
+ */
+#include "protocol.h"
+
+#include <string.h>
+
+#define FIELD_HEADER_SIZE 5
+#define KEY_FIXED_SIZE 18		/* hash, seen, mode, length of the name */
+#define KEY_MAX_NAME 255
+
+typedef enum FieldKind
+{
+	FIELD_ENUM,					/* one byte out of Field.allowed */
+	FIELD_BOOL,					/* one byte, 0 or 1 */
+	FIELD_U32,
+	FIELD_U64,					/* i64 too: two's complement */
+	FIELD_BYTES,				/* min_len..max_len bytes */
+	FIELD_TEXT					/* the same, none of them NUL */
+} FieldKind;
+
+typedef enum FieldPresence
+{
+	FIELD_MANDATORY,
+	FIELD_OPTIONAL				/* left out when empty or 0 */
+} FieldPresence;
+
+typedef struct Field
+{
+	uint8_t		tag;
+	FieldKind	kind;
+	FieldPresence presence;
+	size_t		offset;			/* of the member in the structure */
+	size_t		min_len;		/* bytes and text only */
+	size_t		max_len;
+	const char *allowed;		/* enum only */
+} Field;
+
+typedef struct MessageLayout
+{
+	const Field *fields;
+	size_t		nfields;
+	size_t		size;			/* of the structure */
+} MessageLayout;
+
+#define NUMBER32(tag, type, member) \
+	{tag, FIELD_U32, FIELD_MANDATORY, offsetof(type, member), 0, 0, NULL}
+#define NUMBER64(tag, type, member) \
+	{tag, FIELD_U64, FIELD_MANDATORY, offsetof(type, member), 0, 0, NULL}
+#define BOOLEAN(tag, type, member) \
+	{tag, FIELD_BOOL, FIELD_MANDATORY, offsetof(type, member), 0, 0, NULL}
+#define CHOICE(tag, type, member, values) \
+	{tag, FIELD_ENUM, FIELD_MANDATORY, offsetof(type, member), 0, 0, values}
+#define BYTES(tag, type, member, min, max) \
+	{tag, FIELD_BYTES, FIELD_MANDATORY, offsetof(type, member), min, max, NULL}
+#define TEXT(tag, type, member, min, max) \
+	{tag, FIELD_TEXT, FIELD_MANDATORY, offsetof(type, member), min, max, NULL}
+#define OPTIONAL_BYTES(tag, type, member) \
+	{tag, FIELD_BYTES, FIELD_OPTIONAL, offsetof(type, member), 0, LS_MAX_PAYLOAD, NULL}
+#define OPTIONAL_TEXT(tag, type, member) \
+	{tag, FIELD_TEXT, FIELD_OPTIONAL, offsetof(type, member), 0, LS_MAX_PAYLOAD, NULL}
+
+#define LAYOUT(name, type) \
+	static const MessageLayout name = { \
+		name##_fields, sizeof(name##_fields) / sizeof(Field), sizeof(type) \
+	}
+
+#define COMMIT_WAITS "oea"
+
+static const Field hello_layout_fields[] = {
+	NUMBER32('V', LsHello, version),
+	TEXT('N', LsHello, node, 1, LS_MAX_NAME),
+	TEXT('D', LsHello, database, 1, LS_MAX_NAME),
+	TEXT('C', LsHello, cluster, 0, LS_MAX_NAME),
+	NUMBER64('B', LsHello, boot),
+	NUMBER32('P', LsHello, pid),
+	BYTES('R', LsHello, nonce, LS_NONCE_SIZE, LS_NONCE_SIZE),
+	OPTIONAL_TEXT('a', LsHello, application),
+};
+
+LAYOUT(hello_layout, LsHello);
+
+static const Field challenge_layout_fields[] = {
+	NUMBER32('V', LsChallenge, version),
+	BYTES('R', LsChallenge, nonce, LS_NONCE_SIZE, LS_NONCE_SIZE),
+};
+
+LAYOUT(challenge_layout, LsChallenge);
+
+static const Field proof_layout_fields[] = {
+	BYTES('A', LsProof, proof, LS_PROOF_SIZE, LS_PROOF_SIZE),
+};
+
+LAYOUT(proof_layout, LsProof);
+
+static const Field query_layout_fields[] = {
+	NUMBER64('X', LsQuery, xcount),
+	CHOICE('F', LsQuery, form, "src"),
+	CHOICE('W', LsQuery, reason, "rnusw"),
+	TEXT('T', LsQuery, text, 1, LS_MAX_PAYLOAD),
+	OPTIONAL_BYTES('G', LsQuery, settings),
+	NUMBER64('N', LsQuery, rows),
+	OPTIONAL_BYTES('M', LsQuery, params),
+	OPTIONAL_BYTES('K', LsQuery, keys),
+	BOOLEAN('U', LsQuery, ddl),
+};
+
+LAYOUT(query_layout, LsQuery);
+
+static const Field rollback_to_layout_fields[] = {
+	NUMBER64('X', LsRollbackTo, xcount),
+	NUMBER64('N', LsRollbackTo, keep),
+};
+
+LAYOUT(rollback_to_layout, LsRollbackTo);
+
+static const Field lock_layout_fields[] = {
+	NUMBER64('X', LsLock, xcount),
+	OPTIONAL_BYTES('K', LsLock, keys),
+	BOOLEAN('U', LsLock, ddl),
+};
+
+LAYOUT(lock_layout, LsLock);
+
+static const Field granted_layout_fields[] = {
+	NUMBER64('X', LsGranted, xcount),
+	NUMBER64('S', LsGranted, seq),
+};
+
+LAYOUT(granted_layout, LsGranted);
+
+static const Field ask_layout_fields[] = {
+	NUMBER64('X', LsAsk, xcount),
+	NUMBER64('N', LsAsk, nstatements),
+	CHOICE('W', LsAsk, wait, COMMIT_WAITS),
+	NUMBER64('S', LsAsk, applied),
+	NUMBER64('F', LsAsk, confirmed),
+};
+
+LAYOUT(ask_layout, LsAsk);
+
+static const Field error_layout_fields[] = {
+	TEXT('q', LsErrorFields, sqlstate, LS_SQLSTATE_SIZE, LS_SQLSTATE_SIZE),
+	TEXT('m', LsErrorFields, message, 1, LS_MAX_PAYLOAD),
+	OPTIONAL_TEXT('d', LsErrorFields, detail),
+	OPTIONAL_TEXT('h', LsErrorFields, hint),
+};
+
+LAYOUT(error_layout, LsErrorFields);
+
+/* The outcome says which of the optional ones must be there: ls_get_verdict(). */
+static const Field verdict_layout_fields[] = {
+	NUMBER64('X', LsVerdict, xcount),
+	CHOICE('O', LsVerdict, outcome, "crw"),
+	{'S', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, seq), 0, 0, NULL},
+	OPTIONAL_TEXT('q', LsVerdict, error.sqlstate),
+	OPTIONAL_TEXT('m', LsVerdict, error.message),
+	OPTIONAL_TEXT('d', LsVerdict, error.detail),
+	OPTIONAL_TEXT('h', LsVerdict, error.hint),
+};
+
+LAYOUT(verdict_layout, LsVerdict);
+
+static const Field number_layout_fields[] = {
+	NUMBER64('X', LsNumber, value),
+};
+
+LAYOUT(number_layout, LsNumber);
+
+/* Enum members are moved as int by put_message() and get_message(). */
+_Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
+
+/* ---------- integers */
+
+static void
+put_u32(uint8_t *p, uint32_t v)
+{
+	p[0] = (uint8_t) (v >> 24);
+	p[1] = (uint8_t) (v >> 16);
+	p[2] = (uint8_t) (v >> 8);
+	p[3] = (uint8_t) v;
+}
+
+static void
+put_u64(uint8_t *p, uint64_t v)
+{
+	put_u32(p, (uint32_t) (v >> 32));
+	put_u32(p + 4, (uint32_t) v);
+}
+
+static uint32_t
+get_u32(const uint8_t *p)
+{
+	return ((uint32_t) p[0] << 24) | ((uint32_t) p[1] << 16) |
+		((uint32_t) p[2] << 8) | (uint32_t) p[3];
+}
+
+static uint64_t
+get_u64(const uint8_t *p)
+{
+	return ((uint64_t) get_u32(p) << 32) | get_u32(p + 4);
+}
+
+/* memcpy() for slices: a NULL of length 0 is legal here. */
+static void
+copy_bytes(uint8_t *to, const void *from, size_t n)
+{
+	if (n > 0)
+		memcpy(to, from, n);
+}
+
+/* ---------- messages */
+
+/* Bytes of the field's value in message m, or 0 with *omit set. */
+static size_t
+field_len(const Field *f, const void *m, bool *omit)
+{
+	const char *member = (const char *) m + f->offset;
+	size_t		len = 0;
+	bool		empty = false;
+
+	switch (f->kind)
+	{
+		case FIELD_ENUM:
+		case FIELD_BOOL:
+			len = 1;
+			break;
+		case FIELD_U32:
+			len = 4;
+			break;
+		case FIELD_U64:
+			{
+				uint64_t	v;
+
+				memcpy(&v, member, sizeof(v));
+				empty = (v == 0);
+				len = 8;
+				break;
+			}
+		case FIELD_BYTES:
+		case FIELD_TEXT:
+			{
+				LsSlice		s;
+
+				memcpy(&s, member, sizeof(s));
+				empty = (s.len == 0);
+				len = s.len;
+				break;
+			}
+	}
+	*omit = (f->presence == FIELD_OPTIONAL && empty);
+	return *omit ? 0 : len;
+}
+
+static void
+put_field_value(uint8_t *p, const Field *f, const void *m)
+{
+	const char *member = (const char *) m + f->offset;
+
+	switch (f->kind)
+	{
+		case FIELD_ENUM:
+			{
+				int			v;
+
+				memcpy(&v, member, sizeof(v));
+				p[0] = (uint8_t) v;
+				break;
+			}
+		case FIELD_BOOL:
+			p[0] = *(const bool *) member ? 1 : 0;
+			break;
+		case FIELD_U32:
+			{
+				uint32_t	v;
+
+				memcpy(&v, member, sizeof(v));
+				put_u32(p, v);
+				break;
+			}
+		case FIELD_U64:
+			{
+				uint64_t	v;
+
+				memcpy(&v, member, sizeof(v));
+				put_u64(p, v);
+				break;
+			}
+		case FIELD_BYTES:
+		case FIELD_TEXT:
+			{
+				LsSlice		s;
+
+				memcpy(&s, member, sizeof(s));
+				copy_bytes(p, s.data, s.len);
+				break;
+			}
+	}
+}
+
+static size_t
+put_message(uint8_t *buf, size_t cap, LsMsgType type, const MessageLayout *layout,
+			const void *m)
+{
+	size_t		payload = 0;
+	uint8_t    *p = buf;
+	bool		omit;
+
+	for (size_t i = 0; i < layout->nfields; i++)
+	{
+		size_t		len = field_len(&layout->fields[i], m, &omit);
+
+		if (omit)
+			continue;
+		if (len > LS_MAX_PAYLOAD)
+			return SIZE_MAX;
+		payload += FIELD_HEADER_SIZE + len;
+	}
+	if (payload > LS_MAX_PAYLOAD)
+		return SIZE_MAX;
+	if (LS_HEADER_SIZE + payload > cap)
+		return LS_HEADER_SIZE + payload;
+
+	*p++ = (uint8_t) type;
+	put_u32(p, (uint32_t) payload);
+	p += 4;
+	for (size_t i = 0; i < layout->nfields; i++)
+	{
+		const Field *f = &layout->fields[i];
+		size_t		len = field_len(f, m, &omit);
+
+		if (omit)
+			continue;
+		*p++ = f->tag;
+		put_u32(p, (uint32_t) len);
+		p += 4;
+		put_field_value(p, f, m);
+		p += len;
+	}
+	return LS_HEADER_SIZE + payload;
+}
+
+/* Store one field's value; NULL, or what is wrong with it. */
+static const char *
+get_field_value(const Field *f, LsSlice value, void *m)
+{
+	char	   *member = (char *) m + f->offset;
+
+	switch (f->kind)
+	{
+		case FIELD_ENUM:
+			{
+				int			v;
+
+				if (value.len != 1)
+					return "a field has the wrong width";
+				v = value.data[0];
+				if (v == 0 || strchr(f->allowed, v) == NULL)
+					return "a field has a value that is not one of the legal ones";
+				memcpy(member, &v, sizeof(v));
+				break;
+			}
+		case FIELD_BOOL:
+			if (value.len != 1)
+				return "a field has the wrong width";
+			if (value.data[0] > 1)
+				return "a field has a value that is not one of the legal ones";
+			*(bool *) member = (value.data[0] == 1);
+			break;
+		case FIELD_U32:
+			{
+				uint32_t	v;
+
+				if (value.len != 4)
+					return "a field has the wrong width";
+				v = get_u32(value.data);
+				memcpy(member, &v, sizeof(v));
+				break;
+			}
+		case FIELD_U64:
+			{
+				uint64_t	v;
+
+				if (value.len != 8)
+					return "a field has the wrong width";
+				v = get_u64(value.data);
+				memcpy(member, &v, sizeof(v));
+				break;
+			}
+		case FIELD_TEXT:
+			if (value.len > 0 && memchr(value.data, 0, value.len) != NULL)
+				return "a text contains a NUL byte";
+			/* FALLTHROUGH */
+		case FIELD_BYTES:
+			if (value.len < f->min_len)
+				return "a field is too short";
+			if (value.len > f->max_len)
+				return "a field is too long";
+			memcpy(member, &value, sizeof(value));
+			break;
+	}
+	return NULL;
+}
+
+/* Take the next field off the front of *rest. */
+static const char *
+next_field(LsSlice *rest, uint8_t *tag, LsSlice *value)
+{
+	uint32_t	len;
+
+	if (rest->len < FIELD_HEADER_SIZE)
+		return "the message ends inside a field";
+	*tag = rest->data[0];
+	len = get_u32(rest->data + 1);
+	if (len > rest->len - FIELD_HEADER_SIZE)
+		return "the message ends inside a field";
+	value->data = rest->data + FIELD_HEADER_SIZE;
+	value->len = len;
+	rest->data += FIELD_HEADER_SIZE + len;
+	rest->len -= FIELD_HEADER_SIZE + len;
+	return NULL;
+}
+
+static const char *
+get_message(LsSlice payload, const MessageLayout *layout, void *m)
+{
+	uint32_t	seen = 0;
+	const char *wrong;
+
+	memset(m, 0, layout->size);
+	while (payload.len > 0)
+	{
+		uint8_t		tag;
+		LsSlice		value;
+		size_t		i;
+
+		wrong = next_field(&payload, &tag, &value);
+		if (wrong != NULL)
+			return wrong;
+		for (i = 0; i < layout->nfields; i++)
+		{
+			if (layout->fields[i].tag == tag)
+				break;
+		}
+		if (i == layout->nfields)
+		{
+			/* a later version may add lower-case fields that we can ignore */
+			if (tag >= 'a' && tag <= 'z')
+				continue;
+			return "the message has a field of an unknown kind";
+		}
+		if (seen & (1u << i))
+			return "a field is given twice";
+		seen |= 1u << i;
+		wrong = get_field_value(&layout->fields[i], value, m);
+		if (wrong != NULL)
+			return wrong;
+	}
+	for (size_t i = 0; i < layout->nfields; i++)
+	{
+		if (layout->fields[i].presence == FIELD_MANDATORY && !(seen & (1u << i)))
+			return "a mandatory field is missing";
+	}
+	return NULL;
+}
+
+LsFrame
+ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
+		 LsMsgType *type, LsSlice *payload)
+{
+	uint32_t	size;
+
+	if (len == 0)
+		return LS_FRAME_MORE;
+	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZE", buf[0]) == NULL)
+		return LS_FRAME_BAD;
+	if (len < LS_HEADER_SIZE)
+		return LS_FRAME_MORE;
+	size = get_u32(buf + 1);
+	if (size > max_payload)
+		return LS_FRAME_BAD;
+	if (len - LS_HEADER_SIZE < size)
+		return LS_FRAME_MORE;
+	*type = (LsMsgType) buf[0];
+	payload->data = buf + LS_HEADER_SIZE;
+	payload->len = size;
+	return LS_FRAME_OK;
+}
+
+/* ---------- encoders */
+
+size_t
+ls_put_hello(uint8_t *buf, size_t cap, const LsHello *m)
+{
+	return put_message(buf, cap, LS_MSG_HELLO, &hello_layout, m);
+}
+
+size_t
+ls_put_challenge(uint8_t *buf, size_t cap, const LsChallenge *m)
+{
+	return put_message(buf, cap, LS_MSG_CHALLENGE, &challenge_layout, m);
+}
+
+size_t
+ls_put_proof(uint8_t *buf, size_t cap, const LsProof *m)
+{
+	return put_message(buf, cap, LS_MSG_PROOF, &proof_layout, m);
+}
+
+size_t
+ls_put_welcome(uint8_t *buf, size_t cap, const LsProof *m)
+{
+	return put_message(buf, cap, LS_MSG_WELCOME, &proof_layout, m);
+}
+
+size_t
+ls_put_query(uint8_t *buf, size_t cap, const LsQuery *m)
+{
+	return put_message(buf, cap, LS_MSG_QUERY, &query_layout, m);
+}
+
+size_t
+ls_put_rollback_to(uint8_t *buf, size_t cap, const LsRollbackTo *m)
+{
+	return put_message(buf, cap, LS_MSG_ROLLBACK_TO, &rollback_to_layout, m);
+}
+
+size_t
+ls_put_lock(uint8_t *buf, size_t cap, const LsLock *m)
+{
+	return put_message(buf, cap, LS_MSG_LOCK, &lock_layout, m);
+}
+
+size_t
+ls_put_granted(uint8_t *buf, size_t cap, const LsGranted *m)
+{
+	return put_message(buf, cap, LS_MSG_GRANTED, &granted_layout, m);
+}
+
+size_t
+ls_put_ask(uint8_t *buf, size_t cap, const LsAsk *m)
+{
+	return put_message(buf, cap, LS_MSG_ASK, &ask_layout, m);
+}
+
+size_t
+ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m)
+{
+	return put_message(buf, cap, LS_MSG_VERDICT, &verdict_layout, m);
+}
+
+size_t
+ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m)
+{
+	return put_message(buf, cap, LS_MSG_ERROR, &error_layout, m);
+}
+
+size_t
+ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value)
+{
+	LsNumber	m;
+
+	m.value = value;
+	return put_message(buf, cap, type, &number_layout, &m);
+}
+
+/* ---------- packed lists */
+
+static bool
+valid_key_mode(uint8_t mode)
+{
+	return mode != 0 && strchr("suxiISX", mode) != NULL;
+}
+
+size_t
+ls_put_key(uint8_t *buf, size_t cap, const LsKey *key)
+{
+	size_t		name_len = key->name.len;
+
+	if (name_len > KEY_MAX_NAME)
+		name_len = KEY_MAX_NAME;	/* it is for people only */
+	if (KEY_FIXED_SIZE + name_len <= cap)
+	{
+		put_u64(buf, key->hash);
+		put_u64(buf + 8, key->seen);
+		buf[16] = (uint8_t) key->mode;
+		buf[17] = (uint8_t) name_len;
+		copy_bytes(buf + KEY_FIXED_SIZE, key->name.data, name_len);
+	}
+	return KEY_FIXED_SIZE + name_len;
+}
+
+bool
+ls_next_key(LsSlice *rest, LsKey *key)
+{
+	size_t		name_len;
+
+	if (rest->len < KEY_FIXED_SIZE)
+		return false;
+	name_len = rest->data[17];
+	if (rest->len - KEY_FIXED_SIZE < name_len || !valid_key_mode(rest->data[16]))
+		return false;
+	key->hash = get_u64(rest->data);
+	key->seen = get_u64(rest->data + 8);
+	key->mode = (LsKeyMode) rest->data[16];
+	key->name.data = rest->data + KEY_FIXED_SIZE;
+	key->name.len = name_len;
+	rest->data += KEY_FIXED_SIZE + name_len;
+	rest->len -= KEY_FIXED_SIZE + name_len;
+	return true;
+}
+
+size_t
+ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len)
+{
+	if (text == NULL)
+		len = 0;
+	if (len > LS_MAX_PAYLOAD)
+		return SIZE_MAX;
+	if (4 + len <= cap)
+	{
+		put_u32(buf, text == NULL ? UINT32_MAX : (uint32_t) len);
+		copy_bytes(buf + 4, text, len);
+	}
+	return 4 + len;
+}
+
+bool
+ls_next_param(LsSlice *rest, LsSlice *param)
+{
+	uint32_t	len;
+
+	if (rest->len < 4)
+		return false;
+	len = get_u32(rest->data);
+	if (len == UINT32_MAX)
+	{
+		param->data = NULL;
+		param->len = 0;
+		len = 0;
+	}
+	else
+	{
+		if (len > rest->len - 4)
+			return false;
+		param->data = rest->data + 4;
+		param->len = len;
+	}
+	rest->data += 4 + len;
+	rest->len -= 4 + len;
+	return true;
+}
+
+/* Take bytes up to a NUL off the front of *rest. */
+static bool
+next_string(LsSlice *rest, LsSlice *string)
+{
+	const uint8_t *end;
+
+	if (rest->len == 0)
+		return false;
+	end = memchr(rest->data, 0, rest->len);
+	if (end == NULL)
+		return false;
+	string->data = rest->data;
+	string->len = (size_t) (end - rest->data);
+	rest->data = end + 1;
+	rest->len -= string->len + 1;
+	return true;
+}
+
+bool
+ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value)
+{
+	LsSlice		after = *rest;
+
+	if (!next_string(&after, name) || !next_string(&after, value))
+		return false;
+	*rest = after;
+	return true;
+}
+
+/* Walk a keys field. */
+static const char *
+count_keys(LsSlice keys, bool tables_only, uint32_t *n)
+{
+	LsKey		key;
+
+	*n = 0;
+	while (ls_next_key(&keys, &key))
+	{
+		if (tables_only && !ls_mode_is_table(key.mode))
+			return "a lock is asked for something else than a table";
+		(*n)++;
+	}
+	return keys.len == 0 ? NULL : "the list of keys is malformed";
+}
+
+/* Walk a params field.  *nulls: how many of them are NULL. */
+static const char *
+count_params(LsSlice params, uint32_t *n, uint32_t *nulls)
+{
+	LsSlice		param;
+
+	*n = *nulls = 0;
+	while (ls_next_param(&params, &param))
+	{
+		if (param.data == NULL)
+			(*nulls)++;
+		else if (param.len > 0 && memchr(param.data, 0, param.len) != NULL)
+			return "a parameter contains a NUL byte";
+		if (++(*n) > LS_MAX_PARAMS)
+			return "there are too many parameters";
+	}
+	return params.len == 0 ? NULL : "the list of parameters is malformed";
+}
+
+static const char *
+check_settings(LsSlice settings)
+{
+	LsSlice		name,
+				value;
+
+	while (ls_next_setting(&settings, &name, &value))
+	{
+		if (name.len == 0)
+			return "a setting has no name";
+	}
+	return settings.len == 0 ? NULL : "the list of settings is malformed";
+}
+
+static const char *
+check_sqlstate(LsSlice sqlstate)
+{
+	if (sqlstate.len != LS_SQLSTATE_SIZE)
+		return "the SQLSTATE is malformed";
+	for (size_t i = 0; i < sqlstate.len; i++)
+	{
+		uint8_t		c = sqlstate.data[i];
+
+		if (!((c >= '0' && c <= '9') || (c >= 'A' && c <= 'Z')))
+			return "the SQLSTATE is malformed";
+	}
+	return NULL;
+}
+
+/* ---------- decoders */
+
+const char *
+ls_get_hello(LsSlice payload, LsHello *m)
+{
+	const char *wrong = get_message(payload, &hello_layout, m);
+
+	/* fields that we don't know are natural then: name the cause instead */
+	if (wrong != NULL && m->version != 0 && m->version != LS_PROTOCOL_VERSION)
+		return "the protocol version is not supported";
+	if (wrong == NULL && m->pid == 0)
+		return "the process id is 0";
+	return wrong;
+}
+
+const char *
+ls_get_challenge(LsSlice payload, LsChallenge *m)
+{
+	return get_message(payload, &challenge_layout, m);
+}
+
+const char *
+ls_get_proof(LsSlice payload, LsProof *m)
+{
+	return get_message(payload, &proof_layout, m);
+}
+
+const char *
+ls_get_query(LsSlice payload, LsQuery *m)
+{
+	const char *wrong = get_message(payload, &query_layout, m);
+	uint32_t	nulls = 0;
+
+	if (wrong == NULL && m->rows < -1)
+		wrong = "the number of rows is negative";
+	if (wrong == NULL)
+		wrong = check_settings(m->settings);
+	if (wrong == NULL)
+		wrong = count_params(m->params, &m->nparams, &nulls);
+	if (wrong == NULL)
+		wrong = count_keys(m->keys, false, &m->nkeys);
+	if (wrong == NULL && m->form == LS_FORM_COPY && (m->nparams != 1 || nulls > 0))
+		wrong = "a COPY does not carry its data as its one parameter";
+	return wrong;
+}
+
+const char *
+ls_get_rollback_to(LsSlice payload, LsRollbackTo *m)
+{
+	return get_message(payload, &rollback_to_layout, m);
+}
+
+const char *
+ls_get_lock(LsSlice payload, LsLock *m)
+{
+	const char *wrong = get_message(payload, &lock_layout, m);
+
+	if (wrong == NULL)
+		wrong = count_keys(m->keys, true, &m->nkeys);
+	return wrong;
+}
+
+const char *
+ls_get_granted(LsSlice payload, LsGranted *m)
+{
+	return get_message(payload, &granted_layout, m);
+}
+
+const char *
+ls_get_ask(LsSlice payload, LsAsk *m)
+{
+	return get_message(payload, &ask_layout, m);
+}
+
+const char *
+ls_get_verdict(LsSlice payload, LsVerdict *m)
+{
+	const char *wrong = get_message(payload, &verdict_layout, m);
+	bool		has_error;
+
+	if (wrong != NULL)
+		return wrong;
+	has_error = m->error.sqlstate.len > 0 || m->error.message.len > 0 ||
+		m->error.detail.len > 0 || m->error.hint.len > 0;
+	if ((m->outcome == LS_OUTCOME_COMMITTED) != (m->seq != 0))
+		return "a seq belongs to a committed transaction and to no other";
+	if ((m->outcome == LS_OUTCOME_ROLLED_BACK) != has_error)
+		return "an error belongs to a transaction rolled back and to no other";
+	if (has_error)
+	{
+		if (m->error.message.len == 0)
+			return "a mandatory field is missing";
+		return check_sqlstate(m->error.sqlstate);
+	}
+	return NULL;
+}
+
+const char *
+ls_get_error(LsSlice payload, LsErrorFields *m)
+{
+	const char *wrong = get_message(payload, &error_layout, m);
+
+	return wrong != NULL ? wrong : check_sqlstate(m->sqlstate);
+}
+
+const char *
+ls_get_number(LsSlice payload, LsNumber *m)
+{
+	return get_message(payload, &number_layout, m);
+}
+
+/* ---------- meaning of the values */
+
+/*
+ * As PostgreSQL's own locks: 's' is FOR KEY SHARE, 'u' FOR NO KEY UPDATE, 'x'
+ * FOR UPDATE; the table modes are the textbook's.
+ */
+bool
+ls_modes_conflict(LsKeyMode a, LsKeyMode b)
+{
+	switch (a)
+	{
+		case LS_ROW_SHARE:
+			return b == LS_ROW_EXCLUSIVE;
+		case LS_ROW_UPDATE:
+			return b == LS_ROW_UPDATE || b == LS_ROW_EXCLUSIVE;
+		case LS_ROW_EXCLUSIVE:
+			return !ls_mode_is_table(b);
+		case LS_TABLE_IS:
+			return b == LS_TABLE_X;
+		case LS_TABLE_IX:
+			return b == LS_TABLE_S || b == LS_TABLE_X;
+		case LS_TABLE_S:
+			return b == LS_TABLE_IX || b == LS_TABLE_X;
+		case LS_TABLE_X:
+			return ls_mode_is_table(b);
+	}
+	return false;
+}
+
+bool
+ls_mode_is_table(LsKeyMode mode)
+{
+	switch (mode)
+	{
+		case LS_TABLE_IS:
+		case LS_TABLE_IX:
+		case LS_TABLE_S:
+		case LS_TABLE_X:
+			return true;
+		case LS_ROW_SHARE:
+		case LS_ROW_UPDATE:
+		case LS_ROW_EXCLUSIVE:
+			return false;
+	}
+	return false;
+}
+
+const char *
+ls_reason_text(LsReason reason)
+{
+	switch (reason)
+	{
+		case LS_REASON_ROW_CHANGED:
+			return "the row that was changed";
+		case LS_REASON_ROW_RUN:
+			return "consecutive inserts into one table";
+		case LS_REASON_UTILITY:
+			return "utility command";
+		case LS_REASON_SHIPPABLE:
+			return "self-contained and deterministic";
+		case LS_REASON_SELECT_WROTE:
+			return "a SELECT that changed data";
+	}
+	return "unknown";
+}
+
+const char *
+ls_form_text(LsForm form)
+{
+	switch (form)
+	{
+		case LS_FORM_STATEMENT:
+			return "statement";
+		case LS_FORM_ROW:
+			return "row";
+		case LS_FORM_COPY:
+			return "copy";
+	}
+	return "unknown";
+}
+
+/* ---------- what the handshake signs */
+
+static size_t
+put_signed_part(uint8_t *buf, size_t cap, size_t at, const void *data, size_t len)
+{
+	if (at + 4 + len <= cap)
+	{
+		put_u32(buf + at, (uint32_t) len);
+		copy_bytes(buf + at + 4, data, len);
+	}
+	return at + 4 + len;
+}
+
+/*
+ * Every part is preceded by its length, so that no two handshakes sign the
+ * same bytes.
+ */
+size_t
+ls_signed_bytes(uint8_t *buf, size_t cap, const char *role,
+				const LsHello *hello, LsSlice challenge_nonce)
+{
+	uint8_t		numbers[16];
+	size_t		at = 0;
+
+	put_u32(numbers, hello->version);
+	put_u64(numbers + 4, hello->boot);
+	put_u32(numbers + 12, hello->pid);
+
+	at = put_signed_part(buf, cap, at, "lockstep", 8);
+	at = put_signed_part(buf, cap, at, role, strlen(role));
+	at = put_signed_part(buf, cap, at, numbers, sizeof(numbers));
+	at = put_signed_part(buf, cap, at, hello->node.data, hello->node.len);
+	at = put_signed_part(buf, cap, at, hello->database.data, hello->database.len);
+	at = put_signed_part(buf, cap, at, hello->cluster.data, hello->cluster.len);
+	at = put_signed_part(buf, cap, at, hello->nonce.data, hello->nonce.len);
+	at = put_signed_part(buf, cap, at, challenge_nonce.data, challenge_nonce.len);
+	return at;
+}

@@ -1,0 +1,696 @@
+/*
+ * sequencer.c
+ *	  The only place that orders: reserve, execute, decide, journal, verdict.
+ *
+ *	session			sequencer							nodes			journal
+ *	  ask ------------> keys meet others'? -- yes: 40001
+ *					  ticket, RESERVED ---------------> execute
+ *					  <-------------------------------- executed
+ *					  seq, DECIDED ---------------------------------> record
+ *					  <--------------------------------------------- durable
+ *	  <---- verdict -- DURABLE -----------------------> commit
+ *	  <---- applied -- DONE <-------------------------- applied
+ *
+ * commit_wait = ordered leaves out the round of executing, for transactions of
+ * which a failure on a peer is not to be expected (no DDL, no whole tables, not
+ * large, nobody of the same origin to wait for).
+ *
+ * Lists: a transaction is in at most one, by its state: `lock_waiters` (QUEUED
+ * and awaits_lock), `waiting` (WAITING), `reserved` (RESERVED, in ticket order),
+ * `undurable` (DECIDED, in seq order).  The sequencer has a reference from WAITING
+ * or RESERVED to the end.
+ *
+ * A lock given back, a reservation gone and a decision may let others on: they
+ * are looked at once, at the end of the loop's round.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/time.h>
+
+#include "journal.h"
+#include "journal_writer.h"
+#include "log.h"
+#include "loop.h"
+#include "metadata.h"
+#include "node.h"
+#include "sequencer_private.h"
+#include "session.h"
+
+#define LARGE_STATEMENTS 1000	/* not `ordered` beyond */
+#define FORGET_MS 1000
+#define KEPT_SEQS 20000			/* of history below what all have applied: S of keys
+								 * that have not arrived yet */
+#define TRIM_MS 10000
+#define TRIM_SAMPLES 7			/* what all had applied a minute ago may go */
+
+static const char retry_hint[] = "The transaction might succeed if retried.";
+
+typedef struct TxList
+{
+	Transaction *first;
+	Transaction *last;
+} TxList;
+
+static const Config *config;
+static Journal *journal;
+static Certifier *certifier;
+static uint64_t last_ticket;
+static uint64_t last_decided;
+static uint64_t last_durable;
+static TxList lock_waiters;
+static TxList waiting;
+static TxList reserved;
+static TxList undurable;
+static uint64_t reserved_with_tickets;	/* of reserved: that wait for another ticket */
+static Deferred look_again;
+static SequencerStats stats;
+static uint64_t applied_samples[TRIM_SAMPLES];	/* newest first */
+
+static void reserve(Transaction *tx);
+
+/* ---------- lists */
+
+static void
+list_add(TxList *list, Transaction *tx)
+{
+	tx->prev = list->last;
+	tx->next = NULL;
+	*(list->last != NULL ? &list->last->next : &list->first) = tx;
+	list->last = tx;
+}
+
+static void
+list_remove(TxList *list, Transaction *tx)
+{
+	*(tx->prev != NULL ? &tx->prev->next : &list->first) = tx->next;
+	*(tx->next != NULL ? &tx->next->prev : &list->last) = tx->prev;
+	tx->prev = tx->next = NULL;
+}
+
+Transaction *
+sequencer_reserved(Transaction *previous)
+{
+	return previous == NULL ? reserved.first : previous->next;
+}
+
+Transaction *
+sequencer_undurable(Transaction *previous)
+{
+	return previous == NULL ? undurable.first : previous->next;
+}
+
+Transaction *
+sequencer_find(int node, uint32_t pid)
+{
+	return session_transaction(node, pid);
+}
+
+uint64_t
+sequencer_last_decided(void)
+{
+	return last_decided;
+}
+
+uint64_t
+sequencer_last_durable(void)
+{
+	return last_durable;
+}
+
+uint64_t
+sequencer_next_ticket(void)
+{
+	return last_ticket + 1;
+}
+
+static LsSlice
+slice_of(const char *text)
+{
+	return (LsSlice)
+	{
+		(const uint8_t *) text, text != NULL ? strlen(text) : 0
+	};
+}
+
+/* ---------- the end of a transaction that has no seq */
+
+static void
+give_back_locks(Transaction *tx)
+{
+	if (tx->lock_ticket != 0)
+		certifier_unlock(certifier, tx->lock_ticket);
+	tx->lock_ticket = 0;
+}
+
+/* A reservation is over: those of the same origin that wait for its ticket. */
+static void
+ticket_is_over(const Transaction *over)
+{
+	Transaction *next;
+
+	if (reserved_with_tickets == 0)
+		return;
+	for (Transaction *tx = reserved.first; tx != NULL; tx = next)
+	{
+		size_t		n = 0;
+
+		next = tx->next;
+		for (size_t i = 0; i < tx->nafter_tickets; i++)
+		{
+			if (tx->after_tickets[i] != over->ticket)
+				tx->after_tickets[n++] = tx->after_tickets[i];
+		}
+		if (n == tx->nafter_tickets)
+			continue;
+		tx->nafter_tickets = n;
+		if (over->seq > tx->depends_on)
+			tx->depends_on = over->seq;
+		if (n == 0)
+			reserved_with_tickets--;
+	}
+	loop_defer(&look_again);
+	nodes_look_again();
+}
+
+/* Never decided; verdict may be NULL.  Drops the sequencer's reference. */
+static void
+roll_back(Transaction *tx, LsVerdict *verdict)
+{
+	TxState		from = tx->state;
+
+	if (from == TX_QUEUED && tx->awaits_lock)
+		list_remove(&lock_waiters, tx);
+	else if (from == TX_WAITING)
+		list_remove(&waiting, tx);
+	else if (from == TX_RESERVED)
+	{
+		list_remove(&reserved, tx);
+		stats.reserved_now--;
+		if (tx->nafter_tickets > 0)
+			reserved_with_tickets--;
+		tx->nafter_tickets = 0;
+	}
+	tx->awaits_lock = false;
+	tx_move(tx, TX_ROLLED_BACK);
+	give_back_locks(tx);
+	if (from == TX_RESERVED)
+	{
+		certifier_release(certifier, tx->ticket);
+		ticket_is_over(tx);
+		nodes_rollback(tx);
+	}
+	if (verdict != NULL)
+	{
+		verdict->xcount = tx->xcount;
+		session_verdict(tx, verdict);
+	}
+	if (from != TX_QUEUED)
+		tx_unref(tx);
+	loop_defer(&look_again);
+}
+
+static void
+refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint)
+{
+	LsVerdict	verdict;
+
+	memset(&verdict, 0, sizeof(verdict));
+	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
+	verdict.error.sqlstate = slice_of(sqlstate);
+	verdict.error.message = slice_of(message);
+	verdict.error.detail = slice_of(detail);
+	verdict.error.hint = slice_of(hint);
+	roll_back(tx, &verdict);
+}
+
+static void
+refuse_deadlock(Transaction *tx)
+{
+	refuse(tx, "40P01", "deadlock detected between locks of several nodes",
+		   "This transaction and one of another node wait for each other's tables.", retry_hint);
+}
+
+/* ---------- deciding */
+
+static uint64_t
+wall_clock_us(void)
+{
+	struct timeval tv;
+
+	gettimeofday(&tv, NULL);
+	return (uint64_t) tv.tv_sec * 1000000 + (uint64_t) tv.tv_usec;
+}
+
+static JournalItem *
+record_of(const Transaction *tx)
+{
+	JournalRecord r;
+
+	memset(&r, 0, sizeof(r));
+	r.type = RECORD_TRANSACTION;
+	r.seq = tx->seq;
+	r.identity.node = slice_of(tx->node);
+	r.identity.boot = tx->boot;
+	r.identity.pid = tx->pid;
+	r.identity.xcount = tx->xcount;
+	r.database = slice_of(tx->database);
+	r.depends_on = tx->depends_on;
+	r.time = wall_clock_us();
+	r.wait = tx->wait;
+	r.queries.data = tx->queries.data;
+	r.queries.len = tx->queries.len;
+	return writer_item(&r);
+}
+
+/* From here on it exists, if the record reaches the journal. */
+static void
+decide(Transaction *tx)
+{
+	JournalItem *item;
+
+	assert(tx->state == TX_RESERVED && tx->nafter_tickets == 0);
+	list_remove(&reserved, tx);
+	stats.reserved_now--;
+	tx->seq = ++last_decided;
+	tx_move(tx, TX_DECIDED);
+	list_add(&undurable, tx);
+	certifier_decide(certifier, tx->ticket, tx->seq);
+	winners_remember(tx->seq, tx->origin, tx->pid);
+	give_back_locks(tx);
+	ticket_is_over(tx);
+	if (lock_waiters.first != NULL || waiting.first != NULL)
+		loop_defer(&look_again);
+
+	item = record_of(tx);
+	item->seq = tx->seq;
+	item->tx = tx_ref(tx);
+	writer_push(item);
+}
+
+static void
+tell_committed(Transaction *tx)
+{
+	LsVerdict	verdict;
+
+	memset(&verdict, 0, sizeof(verdict));
+	verdict.xcount = tx->xcount;
+	verdict.outcome = LS_OUTCOME_COMMITTED;
+	verdict.seq = tx->seq;
+	session_verdict(tx, &verdict);
+}
+
+/* The writer's answer: what was promised to the journal may be told. */
+static void
+on_durable(JournalItem *item)
+{
+	Transaction *tx = item->tx;
+
+	if (tx == NULL)
+	{
+		if (item->done != NULL)
+			item->done(item->arg);
+		writer_item_free(item);
+		return;
+	}
+	list_remove(&undurable, tx);
+	last_durable = tx->seq;
+	tx_move(tx, TX_DURABLE);
+	stats.committed++;
+	if (tx->session != NULL)
+	{
+		tell_committed(tx);
+		nodes_commit(tx);
+	}
+	else
+	{
+		nodes_commit(tx);
+		node_apply_at_origin(tx);
+	}
+	tx_unref(tx);
+	writer_item_free(item);
+}
+
+void
+sequencer_executed(Transaction *tx)
+{
+	assert(tx->state == TX_RESERVED);
+	if (tx->nafter_tickets == 0)	/* else when those are over */
+		decide(tx);
+}
+
+void
+sequencer_applied(Transaction *tx)
+{
+	tx_move(tx, TX_DONE);
+	session_applied(tx);
+	tx_unref(tx);
+}
+
+/* ---------- reserving */
+
+static Transaction *
+find_reserved(uint64_t ticket)
+{
+	Transaction *tx = reserved.first;
+
+	while (tx != NULL && tx->ticket != ticket)
+		tx = tx->next;
+	return tx;
+}
+
+static void
+refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c)
+{
+	const Transaction *winner = c->kind == CONFLICT_RESERVED ? find_reserved(c->winner_ticket) : NULL;
+	char	   *detail = conflict_detail(tx, &list->keys[c->key_index], c, winner);
+
+	stats.conflicts++;
+	log_full(LOG_DEBUG, tx->node, "conflict", detail, NULL);
+	refuse(tx, "40001", "could not serialize access due to a concurrent change on another node",
+		   detail, retry_hint);
+	free(detail);
+}
+
+static void
+wait_for_lock(Transaction *tx, uint64_t lock_ticket)
+{
+	if (tx->state == TX_QUEUED)
+	{
+		tx_move(tx_ref(tx), TX_WAITING);
+		list_add(&waiting, tx);
+	}
+	if (tx->lock_ticket != 0 &&
+		certifier_lock_blocked(certifier, tx->lock_ticket, lock_ticket) == LOCK_DEADLOCK)
+		refuse_deadlock(tx);
+}
+
+/* May it be decided before the peers have executed it? */
+static bool
+may_be_ordered(const Transaction *tx, const KeyList *list)
+{
+	return tx->wait == LS_WAIT_ORDERED && !tx->ddl && !list->whole_table &&
+		tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
+}
+
+static void
+reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
+{
+	if (tx->state == TX_WAITING)
+		list_remove(&waiting, tx);
+	else
+		tx_ref(tx);
+	if (tx->lock_ticket != 0)
+		(void) certifier_lock_blocked(certifier, tx->lock_ticket, 0);
+	tx->ticket = ++last_ticket;
+	tx->depends_on = c->depends_on;
+	if (c->ntickets > 0)
+	{
+		tx->after_tickets = xmalloc(c->ntickets * sizeof(uint64_t));
+		memcpy(tx->after_tickets, c->tickets, c->ntickets * sizeof(uint64_t));
+		tx->nafter_tickets = c->ntickets;
+		reserved_with_tickets++;
+	}
+	tx_move(tx, TX_RESERVED);
+	list_add(&reserved, tx);
+	stats.reserved_now++;
+	if (may_be_ordered(tx, list))
+		decide(tx);
+	else
+		nodes_execute(tx);
+}
+
+static void
+reserve(Transaction *tx)
+{
+	KeyList		list = keys_of((LsSlice) {tx->queries.data, tx->queries.len});
+	Certificate c;
+
+	switch (certifier_reserve(certifier, tx->origin, last_ticket + 1, list.keys, list.n, &c))
+	{
+		case CERTIFY_RESERVED:
+			reserved_now(tx, &list, &c);
+			break;
+		case CERTIFY_CONFLICT:
+			refuse_conflict(tx, &list, &c);
+			break;
+		case CERTIFY_WAIT:
+			wait_for_lock(tx, c.lock_ticket);
+			break;
+	}
+}
+
+void
+sequencer_ask(Transaction *tx)
+{
+	assert(tx->state == TX_QUEUED);
+	if (tx->awaits_lock)
+	{
+		/* its backend has given up waiting; what it has is kept to the end */
+		list_remove(&lock_waiters, tx);
+		tx->awaits_lock = false;
+	}
+	if (writer_failing() != NULL)
+	{
+		refuse(tx, "53100", "the replicator's journal can't be written", writer_failing(),
+			   "Make room in journal_directory of the replicator; it tries again every second.");
+		return;
+	}
+	reserve(tx);
+}
+
+/* ---------- locks asked first */
+
+static void
+lock_result(Transaction *tx, LockResult result, uint64_t seq)
+{
+	if (result == LOCK_WAITING)
+	{
+		if (!tx->awaits_lock)
+			list_add(&lock_waiters, tx);
+		tx->awaits_lock = true;
+		return;
+	}
+	if (tx->awaits_lock)
+		list_remove(&lock_waiters, tx);
+	tx->awaits_lock = false;
+	if (result == LOCK_GRANTED)
+		session_granted(tx, seq);
+	else
+		refuse_deadlock(tx);
+}
+
+void
+sequencer_lock(Transaction *tx, const LsLock *lock)
+{
+	LsKey	   *keys = xmalloc((lock->nkeys + 1) * sizeof(LsKey));
+	LsSlice		rest = lock->keys;
+	size_t		n = 0;
+	uint64_t	seq = 0;
+	LockResult	result;
+
+	assert(tx->state == TX_QUEUED);
+	while (ls_next_key(&rest, &keys[n]))
+		n++;
+	if (tx->lock_ticket == 0)
+		tx->lock_ticket = ++last_ticket;
+	result = certifier_lock(certifier, tx->origin, tx->lock_ticket, keys, n, lock->ddl, &seq);
+	free(keys);
+	lock_result(tx, result, seq);
+}
+
+/* Something has gone that others may have waited for. */
+static void
+on_look_again(void *arg)
+{
+	Transaction *next;
+
+	for (Transaction *tx = lock_waiters.first; tx != NULL; tx = next)
+	{
+		uint64_t	seq = 0;
+		LockResult	result = certifier_lock_retry(certifier, tx->lock_ticket, &seq);
+
+		next = tx->next;
+		lock_result(tx, result, seq);
+	}
+	for (Transaction *tx = waiting.first; tx != NULL; tx = next)
+	{
+		next = tx->next;
+		reserve(tx);
+	}
+
+	/* those that were executed (by nobody, without peers) before they might */
+	for (Transaction *tx = reserved.first; tx != NULL; tx = next)
+	{
+		next = tx->next;
+		if (tx->executing == 0 && tx->nafter_tickets == 0)
+			decide(tx);
+	}
+}
+
+/* ---------- taking back */
+
+bool
+sequencer_withdraw(Transaction *tx)
+{
+	LsVerdict	verdict;
+
+	if (tx->state != TX_WAITING && tx->state != TX_RESERVED &&
+		!(tx->state == TX_QUEUED && tx->awaits_lock))
+		return false;
+	memset(&verdict, 0, sizeof(verdict));
+	verdict.outcome = LS_OUTCOME_WITHDRAWN;
+	stats.withdrawn++;
+	roll_back(tx, &verdict);
+	return true;
+}
+
+void
+sequencer_gone(Transaction *tx)
+{
+	if (tx->state == TX_QUEUED || tx->state == TX_WAITING || tx->state == TX_RESERVED)
+		roll_back(tx, NULL);
+}
+
+void
+sequencer_in_the_way(Transaction *tx, Transaction *higher)
+{
+	char	   *detail;
+
+	if (tx->state != TX_WAITING && tx->state != TX_RESERVED &&
+		!(tx->state == TX_QUEUED && tx->awaits_lock))
+		return;
+	detail = xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
+					   higher->node, higher->pid);
+	stats.conflicts++;
+	log_full(LOG_DEBUG, tx->node, "in the way", detail, NULL);
+	refuse(tx, "40001", "could not serialize access due to a concurrent change on another node",
+		   detail, retry_hint);
+	free(detail);
+}
+
+void
+sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error)
+{
+	LsVerdict	verdict;
+	char	   *detail;
+
+	if (tx->state != TX_RESERVED)
+		return;
+	detail = xasprintf("%.*s%sThis happened on node \"%s\".", (int) error->detail.len,
+					   error->detail.data != NULL ? (const char *) error->detail.data : "",
+					   error->detail.len > 0 ? " " : "", node_name(node));
+	memset(&verdict, 0, sizeof(verdict));
+	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
+	verdict.error = *error;
+	verdict.error.detail = slice_of(detail);
+	stats.peer_errors++;
+	log_message(LOG_INFO, tx->node, "transaction of pid %" PRIu32 " failed on node \"%s\": %.*s: %.*s",
+				tx->pid, node_name(node), (int) error->sqlstate.len, (const char *) error->sqlstate.data,
+				(int) error->message.len, (const char *) error->message.data);
+	roll_back(tx, &verdict);
+	free(detail);
+}
+
+/* ---------- metadata */
+
+/* New segments begin with all that counts, so that trimming loses none of it. */
+void
+sequencer_journal_metadata(int record_type, const char *text, void (*done) (void *), void *arg)
+{
+	JournalRecord r;
+	JournalItem *item;
+
+	memset(&r, 0, sizeof(r));
+	r.type = (RecordType) record_type;
+	r.seq = last_decided;
+	r.text = slice_of(text);
+	metadata_apply(r.type, r.text);
+	item = writer_item(&r);
+	item->done = done;
+	item->arg = arg;
+	metadata_encode(last_decided, &item->head, &item->head_sizes, &item->nheads);
+	writer_push(item);
+}
+
+/* ---------- forgetting */
+
+static void
+on_forget(void *arg)
+{
+	uint64_t	all = nodes_min_applied();
+	uint64_t	oldest = sessions_oldest_seen();
+
+	if (oldest < all)
+		all = oldest;
+	if (all > KEPT_SEQS)
+		certifier_forget(certifier, all - KEPT_SEQS);
+	loop_after(FORGET_MS, on_forget, NULL);
+}
+
+static void
+on_trim(void *arg)
+{
+	uint64_t	below = applied_samples[TRIM_SAMPLES - 1];
+
+	memmove(&applied_samples[1], &applied_samples[0], sizeof(applied_samples) - sizeof(applied_samples[0]));
+	applied_samples[0] = nodes_min_applied();
+	if (below > 0)
+		writer_trim(below, config->journal_keep);
+	loop_after(TRIM_MS, on_trim, NULL);
+}
+
+/* ---------- start and end */
+
+static void
+set_journal_head(void)
+{
+	Buffer		bytes = {0};
+	size_t	   *sizes;
+	size_t		n;
+	LsSlice    *records;
+	const uint8_t *at;
+
+	metadata_encode(last_decided, &bytes, &sizes, &n);
+	records = xmalloc((n + 1) * sizeof(LsSlice));
+	at = bytes.data;
+	for (size_t i = 0; i < n; i++)
+	{
+		records[i] = (LsSlice) {at, sizes[i]};
+		at += sizes[i];
+	}
+	journal_set_metadata(journal, records, n);
+	free(records);
+	free(sizes);
+	buffer_free(&bytes);
+}
+
+void
+sequencer_init(const Config *c, Journal *j, const char *journal_dir)
+{
+	config = c;
+	journal = j;
+	look_again.callback = on_look_again;
+	last_decided = last_durable = journal_last(j);
+	certifier = certifier_from_journal(c, j, journal_dir);
+	set_journal_head();
+	writer_start(j, journal_dir, on_durable);
+	loop_after(FORGET_MS, on_forget, NULL);
+	loop_after(TRIM_MS, on_trim, NULL);
+}
+
+void
+sequencer_stop(void)
+{
+	writer_stop();
+}
+
+SequencerStats
+sequencer_stats(void)
+{
+	stats.certifier_keys = certifier_keys(certifier);
+	stats.journal_first = journal_first(journal);
+	stats.journal_syncs = writer_syncs();
+	return stats;
+}

@@ -1,0 +1,37 @@
+/*
+ * sequencer_private.h
+ *	  What sequencer.c (the order), sequencer_keys.c (keys of a transaction, who
+ *	  won) and sequencer_restart.c (state from the journal) share.
+ */
+#ifndef LOCKSTEP_SEQUENCER_PRIVATE_H
+#define LOCKSTEP_SEQUENCER_PRIVATE_H
+
+#include "certify.h"
+#include "sequencer.h"
+
+/* ---------- in sequencer_keys.c */
+
+/* Keys of all queries in 'Q' messages one after the other; valid until the next
+ * call. */
+typedef struct KeyList
+{
+	const LsKey *keys;
+	size_t		n;
+	bool		whole_table;	/* a table is locked or read as a whole */
+} KeyList;
+
+extern KeyList keys_of(LsSlice queries);
+
+/* Who was decided, for the details of conflicts. */
+extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
+
+/* DETAIL of a conflict (malloc'ed).  winner: of CONFLICT_RESERVED, or NULL. */
+extern char *conflict_detail(const Transaction *loser, const LsKey *key,
+							 const Certificate *c, const Transaction *winner);
+
+/* ---------- in sequencer_restart.c */
+
+/* Certifier and metadata from the journal's end. */
+extern Certifier *certifier_from_journal(const Config *config, struct Journal *journal, const char *journal_dir);
+
+#endif

@@ -1,0 +1,84 @@
+/*
+ * sequencer_restart.c
+ *	  What the sequencer knows after a start: the keys of the transactions at the
+ *	  journal's end, and the metadata.
+ *
+ * The last REMEMBERED transactions are replayed into the certifier; the floor
+ * is below them.  A transaction with older keys conflicts, and no transaction
+ * that was open survives the replicator, so this costs nobody anything.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "journal.h"
+#include "log.h"
+#include "metadata.h"
+#include "sequencer_private.h"
+
+#define REMEMBERED 100000
+#define UNKNOWN_ORIGIN 63		/* a node that is not configured any more */
+#define EXIT_JOURNAL_UNREADABLE 2
+
+static OriginId
+origin_of(const Config *config, LsSlice name)
+{
+	for (int i = 0; i < config->nnodes; i++)
+	{
+		const char *known = config->nodes[i].name;
+
+		if (strlen(known) == name.len && memcmp(known, name.data, name.len) == 0)
+			return (OriginId) i;
+	}
+	return UNKNOWN_ORIGIN;
+}
+
+static void __attribute__((noreturn))
+unreadable(const char *error)
+{
+	log_full(LOG_ERROR, "journal", "could not read the journal", error,
+			 "A journal is never repaired by guessing: see docs/operating.md.");
+	exit(EXIT_JOURNAL_UNREADABLE);
+}
+
+static void
+replay(Certifier *c, const Config *config, const JournalRecord *r)
+{
+	OriginId	origin = origin_of(config, r->identity.node);
+	KeyList		list;
+
+	if (r->type != RECORD_TRANSACTION)
+	{
+		metadata_apply(r->type, r->text);
+		return;
+	}
+	list = keys_of(r->queries);
+	certifier_replay(c, origin, r->seq, list.keys, list.n);
+	if (origin != UNKNOWN_ORIGIN)
+		winners_remember(r->seq, origin, r->identity.pid);
+}
+
+Certifier *
+certifier_from_journal(const Config *config, Journal *journal, const char *journal_dir)
+{
+	uint64_t	last = journal_last(journal);
+	uint64_t	from = journal_first(journal);
+	const char *error = NULL;
+	JournalReader *reader;
+	JournalRecord record;
+	JournalStatus status;
+	Certifier  *c;
+
+	if (last > REMEMBERED && last - REMEMBERED > from)
+		from = last - REMEMBERED;
+	reader = journal_reader_open(journal_dir, from, &error);
+	if (reader == NULL)
+		unreadable(error);
+	c = certifier_create(from - 1);
+	while ((status = journal_read(reader, &record)) == JOURNAL_OK)
+		replay(c, config, &record);
+	if (status != JOURNAL_END)
+		unreadable(status == JOURNAL_ERROR ? journal_reader_error(reader) : "A record is torn.");
+	journal_reader_close(reader);
+	return c;
+}

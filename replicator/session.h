@@ -1,0 +1,57 @@
+/*
+ * session.h
+ *	  The backends: one session for each connection, keyed by (node, pid).
+ *	  Belongs to the loop's thread.
+ *
+ *	 session.c            messages of a session that has proved who it is
+ *	 session_handshake.c  before that
+ *	 session_table.c      all sessions: by node and pid, for status, ending many
+ *
+ * What the sequencer calls back (session_verdict() ...) is in sequencer.h, what
+ * the nodes call (sessions_end_of_node()) in node.h.
+ */
+#ifndef LOCKSTEP_SESSION_H
+#define LOCKSTEP_SESSION_H
+
+#include "auth.h"
+#include "config.h"
+#include "transaction.h"
+
+typedef struct Session Session;
+
+extern void sessions_init(const Config *config, const char *cluster, const Secret *secret);
+extern void sessions_stop(void);	/* what is to be sent is sent, then all are ended */
+
+/* A new connection; takes the descriptor over. */
+extern void session_accept(int fd, const char *from);
+
+/* Sessions that have proved who they are. */
+extern int	sessions_count(void);
+extern int	sessions_of_node(int node);
+
+typedef struct SessionStatus
+{
+	const char *node;
+	const char *database;
+	const char *application;
+	uint32_t	pid;
+	uint64_t	boot;
+	const char *state;			/* of its transaction, "idle" without one */
+	uint64_t	statements;		/* queued in it */
+	uint64_t	bytes;
+} SessionStatus;
+
+extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL at the end */
+extern SessionStatus session_status(const Session *s);
+
+/* The transaction of that backend that may hold locks there; NULL if none. */
+extern Transaction *session_transaction(int node, uint32_t pid);
+
+/* The lowest S among the keys of open transactions; UINT64_MAX without any. */
+extern uint64_t sessions_oldest_seen(void);
+
+/* Sessions in a database that is not replicated any more. */
+extern void sessions_end_of_database(const char *database, const char *sqlstate,
+									 const char *message, const char *hint);
+
+#endif

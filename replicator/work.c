@@ -1,0 +1,327 @@
+/*
+ * work.c
+ *	  Transactions on nodes: given, started, executed, committed or taken back.
+ *
+ *				 lane_next			 all results			COMMIT sent
+ *	   QUEUED ------------> RUNNING ------------> EXECUTED ------------> COMMITTING
+ *		 ^	 				   |					 |						|
+ *		 |					   +------ undo ---------+					committed: gone
+ *		 |					   v
+ *		 +---- again ------ UNDOING -----> gone
+ *
+ * An error on a node is one of three things: to be tried again there (a
+ * deadlock, a cancel: somebody of a higher rank was in the way), the node's own
+ * fault (it is dropped, the others go on), or the transaction's (it is rolled
+ * back everywhere).  A decided transaction can't be rolled back any more: what
+ * would be its own fault drops the node, too.
+ *
+ * The bit of a node in tx->executing is set as long as a RESERVED transaction
+ * has a work there that is not EXECUTED.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apply.h"
+#include "log.h"
+#include "node_private.h"
+#include "sequencer.h"
+
+#define MAX_PAUSE_MS 100
+
+static uint64_t
+bit_of(const Node *n)
+{
+	return UINT64_C(1) << n->index;
+}
+
+Work *
+work_find(const Transaction *tx, int node)
+{
+	Work	   *w = tx->works;
+
+	while (w != NULL && w->node != node)
+		w = w->next_of_tx;
+	return w;
+}
+
+Work *
+work_add(Node *n, Transaction *tx)
+{
+	Pool	   *p = pool_find(n, tx->database);
+	Work	   *w;
+
+	assert(work_find(tx, n->index) == NULL);
+	w = xcalloc(1, sizeof(Work));
+	w->tx = tx_ref(tx);
+	w->node = n->index;
+	w->next_of_tx = tx->works;
+	tx->works = w;
+	w->node_next = n->works;
+	if (n->works != NULL)
+		n->works->node_prev = w;
+	n->works = w;
+	if (p == NULL)
+	{
+		/* the database has been dropped since: only its turn has to pass */
+		assert(tx->seq != 0 && n->pools != NULL);
+		w->empty = true;
+		p = n->pools;
+	}
+	lane_enqueue(&p->lane, w);
+	node_pump(n);
+	return w;
+}
+
+/* Gone, wherever it was; the connection is somebody else's matter. */
+static void
+work_remove(Work *w)
+{
+	Node	   *n = node_get(w->node);
+	Work	  **link = &w->tx->works;
+
+	if (w->state == WORK_QUEUED)
+		lane_dequeue(w->lane, w);
+	while (*link != w)
+		link = &(*link)->next_of_tx;
+	*link = w->next_of_tx;
+	*(w->node_prev != NULL ? &w->node_prev->node_next : &n->works) = w->node_next;
+	if (w->node_next != NULL)
+		w->node_next->node_prev = w->node_prev;
+	catchup_work_gone(n, w);
+	tx_unref(w->tx);
+	free(w);
+}
+
+static void
+on_pause_over(void *arg)
+{
+	Node	   *n = arg;
+
+	n->pause_timer = NULL;
+	node_pump(n);
+}
+
+/* Run it once more, in its rank's order, after a pause that grows. */
+static void
+queue_again(Work *w)
+{
+	Node	   *n = node_get(w->node);
+	int			pause_ms = w->retries < 7 ? 1 << w->retries : MAX_PAUSE_MS;
+
+	w->retries++;
+	w->again = false;
+	w->not_before_us = loop_now_us() + (uint64_t) pause_ms * 1000;
+	if (w->tx->state == TX_RESERVED)
+		w->tx->executing |= bit_of(n);
+	lane_enqueue(w->lane, w);
+	loop_cancel(n->pause_timer);
+	n->pause_timer = loop_after(pause_ms, on_pause_over, n);
+}
+
+void
+works_start(Node *n)
+{
+	bool		any = false;
+
+	for (Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		Work	   *w;
+
+		while ((w = lane_next(&p->lane, n->applied, sequencer_last_durable(), loop_now_us())) != NULL)
+		{
+			apply_run(pool_take(p), w);
+			any = true;
+		}
+	}
+	if (any)
+		yield_watch(n);
+}
+
+void
+work_commit(Work *w)
+{
+	if (w->state != WORK_EXECUTED)
+		return;
+	w->state = WORK_COMMITTING;
+	apply_commit(w->connection);
+}
+
+void
+work_undo(Work *w, bool again)
+{
+	switch (w->state)
+	{
+		case WORK_QUEUED:
+			if (!again)
+				work_remove(w);
+			break;
+		case WORK_RUNNING:
+		case WORK_EXECUTED:
+			if (again && w->tx->state == TX_RESERVED)
+				w->tx->executing |= bit_of(node_get(w->node));
+			w->state = WORK_UNDOING;
+			w->again = again;
+			apply_undo(w->connection);
+			break;
+		case WORK_UNDOING:
+			if (!again)
+				w->again = false;
+			break;
+		case WORK_COMMITTING:
+			assert(again);		/* a decided one is never taken back for good */
+			apply_cancel(w->connection);
+			break;
+	}
+}
+
+/* ---------- results */
+
+void
+work_executed(Work *w)
+{
+	Transaction *tx = w->tx;
+
+	w->state = WORK_EXECUTED;
+	if (tx->state == TX_RESERVED)
+	{
+		tx->executing &= ~bit_of(node_get(w->node));
+		if (tx->executing == 0)
+			sequencer_executed(tx);
+	}
+	else if (tx->state == TX_DURABLE || tx->state == TX_DONE)
+		work_commit(w);
+}
+
+void
+work_committed(Work *w)
+{
+	uint64_t	seq = w->tx->seq;
+	Node	   *n = node_get(w->node);
+
+	work_remove(w);
+	node_heard_applied(n->index, seq);
+	node_pump(n);
+}
+
+void
+work_undone(Work *w)
+{
+	if (w->again)
+		queue_again(w);
+	else
+		work_remove(w);
+}
+
+static bool
+is_retryable(const ApplyError *e)
+{
+	static const char *const states[] = {"40001", "40P01", "55P03", "57014"};
+
+	for (size_t i = 0; i < sizeof(states) / sizeof(states[0]); i++)
+	{
+		if (strcmp(e->sqlstate, states[i]) == 0)
+			return true;
+	}
+	return e->retry;
+}
+
+/* About that node, not about the data? */
+static bool
+is_nodes_fault(const ApplyError *e)
+{
+	static const char *const classes[] = {"08", "53", "57", "58", "F0", "XX"};
+
+	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
+	{
+		if (strncmp(e->sqlstate, classes[i], 2) == 0)
+			return true;
+	}
+	return false;
+}
+
+static LsSlice
+slice_of(const char *text)
+{
+	return (LsSlice)
+	{
+		(const uint8_t *) text, text != NULL ? strlen(text) : 0
+	};
+}
+
+void
+work_failed(Work *w, const ApplyError *e)
+{
+	Transaction *tx = w->tx;
+	Node	   *n = node_get(w->node);
+
+	log_message(LOG_DEBUG, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64 " failed here: %s: %s",
+				tx->node, tx->pid, tx->xcount, e->sqlstate, e->message);
+	if (is_retryable(e))
+		queue_again(w);
+	else if (tx->state != TX_RESERVED)
+		node_out(n, "could not apply seq %" PRIu64 ": %s (%s)", tx->seq, e->message, e->sqlstate);
+	else if (is_nodes_fault(e))
+		node_out(n, "could not execute a transaction: %s (%s)", e->message, e->sqlstate);
+	else
+	{
+		LsErrorFields fields = {slice_of(e->sqlstate), slice_of(e->message), slice_of(e->detail), slice_of(e->hint)};
+
+		tx_ref(tx);
+		w->state = WORK_UNDOING;	/* it is in no queue */
+		work_remove(w);
+		sequencer_execute_failed(tx, n->index, &fields);
+		tx_unref(tx);
+	}
+}
+
+/* The node's state has been changed already, so nothing new is given to it. */
+void
+works_forget(Node *n)
+{
+	while (n->works != NULL)
+	{
+		Work	   *w = n->works;
+		Transaction *tx = tx_ref(w->tx);
+		bool		was_awaited = (tx->executing & bit_of(n)) != 0;
+
+		work_remove(w);
+		tx->executing &= ~bit_of(n);
+		if (was_awaited && tx->state == TX_RESERVED && tx->executing == 0)
+			sequencer_executed(tx);
+		tx_unref(tx);
+	}
+}
+
+/* ---------- durable, not applied */
+
+void
+ring_push(TxRing *ring, Transaction *tx)
+{
+	if (ring->count == ring->cap)
+	{
+		size_t		cap = ring->cap > 0 ? ring->cap * 2 : 256;
+		Transaction **bigger = xmalloc(cap * sizeof(Transaction *));
+
+		for (size_t i = 0; i < ring->count; i++)
+			bigger[i] = ring->items[(ring->head + i) & (ring->cap - 1)];
+		free(ring->items);
+		ring->items = bigger;
+		ring->cap = cap;
+		ring->head = 0;
+	}
+	ring->items[(ring->head + ring->count++) & (ring->cap - 1)] = tx_ref(tx);
+}
+
+Transaction *
+ring_pop(TxRing *ring, uint64_t up_to)
+{
+	Transaction *tx = ring->count > 0 ? ring->items[ring->head] : NULL;
+
+	if (tx == NULL || tx->seq > up_to)
+		return NULL;
+	ring->head = (ring->head + 1) & (ring->cap - 1);
+	ring->count--;
+	return tx;
+}

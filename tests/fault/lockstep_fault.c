@@ -1,0 +1,90 @@
+/*
+ * lockstep_fault.c
+ *	  For tests only: makes the COMMIT of an apply session fail, or wait.
+ *
+ * Constraints are silent under the replica role, so nothing that a client could
+ * do makes a COMMIT fail on a peer.  This module, preloaded on one node, does:
+ * with lockstep_fault.apply_commit = 'error' every transaction of an apply session
+ * that wrote something fails in PRE_COMMIT; with 'wait' it stays there until the
+ * setting is changed and the configuration reloaded.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "postmaster/interrupt.h"
+#include "storage/latch.h"
+#include "utils/guc.h"
+#include "utils/wait_event.h"
+
+PG_MODULE_MAGIC;
+
+PGDLLEXPORT void _PG_init(void);
+
+typedef enum FaultMode
+{
+	FAULT_NONE,
+	FAULT_ERROR,
+	FAULT_WAIT
+} FaultMode;
+
+static const struct config_enum_entry fault_modes[] = {
+	{"none", FAULT_NONE, false},
+	{"error", FAULT_ERROR, false},
+	{"wait", FAULT_WAIT, false},
+	{NULL, 0, false}
+};
+
+static int	apply_commit = FAULT_NONE;
+
+/* The configuration is reread here because an apply session in PRE_COMMIT does
+ * not get back to its main loop. */
+static void
+wait_for_reload(void)
+{
+	while (apply_commit == FAULT_WAIT)
+	{
+		CHECK_FOR_INTERRUPTS();
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 10,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		if (ConfigReloadPending)
+		{
+			ConfigReloadPending = false;
+			ProcessConfigFile(PGC_SIGHUP);
+		}
+	}
+}
+
+static void
+fault_at_commit(XactEvent event, void *arg)
+{
+	if (event != XACT_EVENT_PRE_COMMIT || apply_commit == FAULT_NONE)
+		return;
+	if (strcmp(application_name, "lockstep apply") != 0)
+		return;
+	if (GetTopTransactionIdIfAny() == InvalidTransactionId)
+		return;
+
+	if (apply_commit == FAULT_ERROR)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("COMMIT made to fail by lockstep_fault")));
+	wait_for_reload();
+}
+
+void
+_PG_init(void)
+{
+	DefineCustomEnumVariable("lockstep_fault.apply_commit",
+							 "What happens when an apply session commits.",
+							 NULL,
+							 &apply_commit,
+							 FAULT_NONE,
+							 fault_modes,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
+	MarkGUCPrefixReserved("lockstep_fault");
+	RegisterXactCallback(fault_at_commit, NULL);
+}

@@ -1,0 +1,487 @@
+# A cluster of lockstep nodes for one test: made by tests/cluster in a temporary
+# directory on ports of its own, ended and removed when the test ends (kept when
+# it failed and LOCKSTEP_KEEP is set).
+#
+#	my $c = LockstepCluster->new(nodes => 2);
+#	$c->sql(1, 'INSERT ...');					# dies on an error
+#	my ($out, $err) = $c->try(1, 'INSERT ...');	# $err: '' or "ERROR:  40001: ..."
+#	my $s = $c->session(1); $s->query('BEGIN');	# a psql that stays
+#	$c->same('after the load');					# a test: all nodes hold the same
+package LockstepCluster;
+use strict;
+use warnings;
+use Carp;
+use Cwd qw(abs_path);
+use Fcntl qw(:flock);
+use File::Basename qw(dirname);
+use File::Path qw(remove_tree);
+use File::Temp qw(tempdir);
+use IO::Socket::INET;
+use IPC::Run ();
+use JSON::PP ();
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+use LockstepSession;
+
+our $tests = abs_path(dirname(__FILE__) . '/..');
+my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
+chomp(our $bindir = `$pg_config --bindir`);
+my @alive;
+
+# ---------- making and ending
+
+# Ports of its own: a lock file for as long as the test runs.
+sub _claim_ports
+{
+	my ($n) = @_;
+	for my $try (1 .. 500)
+	{
+		my $base = 22000 + 10 * int(rand(90));
+		open(my $lock, '>', "/tmp/lockstep-ports-$>-$base") or next;
+		flock($lock, LOCK_EX | LOCK_NB) or next;
+		next if grep { IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $_) } $base .. $base + $n;
+		return ($base, $lock);
+	}
+	croak 'no free ports';
+}
+
+# nodes, db, conf and replicator_conf (text), data (directory), fault (preload
+# lockstep_fault before lockstep), durable (fsync on), up => 0 (don't start yet),
+# any_state => 1 (start, but don't wait for all nodes to be online).
+sub new
+{
+	my ($class, %o) = @_;
+	my $nodes = $o{nodes} // 2;
+	my ($base, $lock) = _claim_ports($nodes);
+	my $top = tempdir('lockstep-XXXXXX', DIR => $ENV{LOCKSTEP_TMP} // '/tmp', CLEANUP => 0);
+	my $self = bless { nodes => $nodes, base => $base, lock => $lock, top => $top, dir => "$top/c",
+		db => $o{db} // 'app', sessions => [], options => \%o, test_pid => $$ }, $class;
+
+	chmod 0755, $top;
+	push @alive, $self;
+	$self->_fault_module if $o{fault};
+	$self->up if $o{up} // 1;
+	return $self;
+}
+
+sub up
+{
+	my ($self) = @_;
+	my $o = $self->{options};
+	my @args = ('up', '--nodes', $self->{nodes}, '--dir', $self->{dir}, '--port', $self->{base}, '--db', $self->{db});
+	my $conf = ($o->{conf} // '') . ($self->{fault_conf} // '');
+
+	push @args, '--fast' unless $o->{durable};
+	push @args, '--no-wait' if $o->{any_state};
+	push @args, '--conf', $self->file('conf', $conf) if $conf ne '';
+	push @args, '--replicator-conf', $self->file('replicator-conf', $o->{replicator_conf}) if $o->{replicator_conf};
+	push @args, '--data', $o->{data} if $o->{data};
+	$self->cluster(@args) or BAIL_OUT("the cluster did not start:\n" . $self->{cluster_output});
+	return $self;
+}
+
+# A file of the test, readable for the servers.
+sub file
+{
+	my ($self, $name, $text) = @_;
+	my $path = "$self->{top}/$name";
+	open(my $f, '>', $path) or croak "$path: $!";
+	print $f $text;
+	close $f;
+	chmod 0644, $path;
+	return $path;
+}
+
+sub _fault_module
+{
+	my ($self) = @_;
+	my $out = `make -C $tests/fault 2>&1`;
+	$? == 0 or BAIL_OUT("tests/fault did not compile:\n$out");
+	system('cp', "$tests/fault/lockstep_fault.so", $self->{top}) == 0 or BAIL_OUT('no fault module');
+	$self->{fault_conf} = "shared_preload_libraries = 'lockstep, $self->{top}/lockstep_fault.so'\n";
+}
+
+# tests/cluster COMMAND ...; true if it succeeded.
+sub cluster
+{
+	my ($self, $command, @args) = @_;
+	my $log = "$self->{top}/cluster.log";
+	my @dir = (grep { $_ eq '--dir' } @args) ? () : ('--dir', $self->{dir});
+	my $pid = fork // croak "fork: $!";
+	if ($pid == 0)
+	{
+		open(STDIN, '<', '/dev/null');
+		open(STDOUT, '>', $log);
+		open(STDERR, '>&', \*STDOUT);
+		close $self->{lock};
+		exec("$tests/cluster", $command, @args, @dir) or exit 127;
+	}
+	waitpid($pid, 0);
+	my $rc = $?;
+	$self->{cluster_output} = _slurp($log);
+	diag("tests/cluster $command failed:\n$self->{cluster_output}") if $rc != 0;
+	return $rc == 0;
+}
+
+sub _slurp
+{
+	my ($path) = @_;
+	open(my $f, '<', $path) or return '';
+	local $/;
+	return scalar(<$f>) // '';
+}
+
+sub down
+{
+	my ($self) = @_;
+	return if $self->{test_pid} != $$ || $self->{ended};
+	$self->{ended} = 1;
+	$_->close for grep { $_ } @{ $self->{sessions} };
+	if (!Test::More->builder->is_passing && -d "$self->{dir}")
+	{
+		$self->_show_logs;
+		if ($ENV{LOCKSTEP_KEEP})
+		{
+			diag("left running: $self->{dir}");
+			return;
+		}
+	}
+	$self->cluster('down') if -e "$self->{dir}/cluster.env";
+	remove_tree($self->{top});
+}
+
+# The ends of the logs of a test that failed.
+sub _show_logs
+{
+	my ($self) = @_;
+	for my $log (glob("$self->{dir}/*.log $self->{dir}/replicator.out"))
+	{
+		my @lines = split /\n/, _slurp($log);
+		next unless @lines;
+		my $from = @lines > 25 ? @lines - 25 : 0;
+		diag("---- end of $log\n", join("\n", @lines[$from .. $#lines]), "\n");
+	}
+}
+
+END
+{
+	my $rc = $?;
+	$_->down for @alive;
+	$? = $rc;
+}
+
+# ---------- names
+
+sub port { my ($self, $node) = @_; return $self->{base} + $node }
+sub pgdata { my ($self, $node) = @_; return "$self->{dir}/n$node" }
+sub node_log { my ($self, $node) = @_; return _slurp("$self->{dir}/n$node.log") }
+sub replicator_log { my ($self) = @_; return _slurp("$self->{dir}/replicator.log") . _slurp("$self->{dir}/replicator.out") }
+sub all { my ($self) = @_; return 1 .. $self->{nodes} }
+
+sub conninfo
+{
+	my ($self, $node, $db) = @_;
+	$db //= $self->{db};
+	return "host=127.0.0.1 port=" . $self->port($node) . " user=postgres dbname=$db connect_timeout=10";
+}
+
+# A command of PostgreSQL's against a node, as a list.
+sub client
+{
+	my ($self, $node, $program, %o) = @_;
+	return ("$bindir/$program", '-h', '127.0.0.1', '-p', $self->port($node), '-U', 'postgres');
+}
+
+# ---------- statements
+
+# (stdout, stderr) of a script run by psql: it stops at the first error.
+sub try
+{
+	my ($self, $node, $sql, %o) = @_;
+	my ($out, $err) = ('', '');
+	local $ENV{PGOPTIONS} = $o{options} // '';
+	my @command = ("$bindir/psql", '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose',
+		'-d', $self->conninfo($node, $o{db}));
+	IPC::Run::run(\@command, '<', \$sql, '>', \$out, '2>', \$err, IPC::Run::timeout($o{timeout} // 60));
+	chomp $out;
+	return wantarray ? ($out, $err) : $out;
+}
+
+# stdout; an error ends the test.
+sub sql
+{
+	my ($self, $node, $sql, %o) = @_;
+	my ($out, $err) = $self->try($node, $sql, %o);
+	croak "n$node: $sql\n$err" if $err =~ /^(?:psql:.*?: )?(?:ERROR|FATAL|PANIC)|could not connect|server closed/m;
+	return $out;
+}
+
+sub sql_everywhere
+{
+	my ($self, $sql, %o) = @_;
+	return map { scalar $self->sql($_, $sql, %o) } $self->all;
+}
+
+# A change that stays on one node: plants differences.
+sub sql_local
+{
+	my ($self, $node, $sql, %o) = @_;
+	return $self->sql($node, "SET lockstep.replicate = off;\n$sql", %o);
+}
+
+# A test: the statement fails with this SQLSTATE, the text of the error matching.
+sub fails
+{
+	my ($self, $node, $sql, $sqlstate, $like, $name, %o) = @_;
+	my (undef, $err) = $self->try($node, $sql, %o);
+	return is_error($err, $sqlstate, $like, $name);
+}
+
+# A test of an error text as psql prints it with VERBOSITY = verbose.
+sub is_error
+{
+	my ($err, $sqlstate, $like, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	my ($state) = $err =~ /^(?:psql:.*?: )?(?:ERROR|FATAL):\s+(\w{5}):/m;
+	return pass($name) if defined $state && $state =~ /^(?:$sqlstate)$/ && $err =~ $like;
+	fail($name);
+	diag("expected $sqlstate and $like, got: " . ($err eq '' ? 'no error' : $err));
+	return 0;
+}
+
+sub session
+{
+	my ($self, $node, %o) = @_;
+	my $s = LockstepSession->new("$bindir/psql", $self->conninfo($node, $o{db}), $o{options}, "n$node");
+	push @{ $self->{sessions} }, $s;
+	return $s;
+}
+
+# ---------- the cluster's state
+
+sub ctl
+{
+	my ($self, @args) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run(["$bindir/lockstepctl", '--socket', "$self->{dir}/admin.sock", @args],
+		'<', \undef, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
+	my $rc = $? >> 8;
+	chomp $out;
+	return wantarray ? ($out, $err, $rc) : $out;
+}
+
+sub status
+{
+	my ($self) = @_;
+	my ($out) = $self->ctl('status', '--json');
+	return eval { JSON::PP::decode_json($out) } // {};
+}
+
+sub node_status
+{
+	my ($self, $node) = @_;
+	my ($n) = grep { $_->{name} eq "n$node" } @{ $self->status->{nodes} // [] };
+	return $n // {};
+}
+
+# Wait until a condition holds; false after the time.
+sub wait_until
+{
+	my ($self, $condition, $seconds) = @_;
+	my $end = time + ($seconds // 20);
+	until ($condition->())
+	{
+		return 0 if time > $end;
+		usleep(20_000);
+	}
+	return 1;
+}
+
+sub wait_state
+{
+	my ($self, $node, $state, $seconds) = @_;
+	my $ok = $self->wait_until(sub { ($self->node_status($node)->{state} // '') eq $state }, $seconds);
+	diag("n$node is " . ($self->node_status($node)->{state} // 'unknown') . ", not $state") unless $ok;
+	return $ok;
+}
+
+sub wait_sql
+{
+	my ($self, $node, $sql, $expected, $seconds) = @_;
+	my $last = '';
+	my $ok = $self->wait_until(
+		sub { my ($out) = $self->try($node, $sql); $last = $out; return $out eq $expected }, $seconds);
+	diag("n$node: $sql\n  gives: $last\n  not: $expected") unless $ok;
+	return $ok;
+}
+
+# Until every node (with 'online': every node that is online) has applied what is decided.
+sub drain { my ($self, @scope) = @_; return $self->cluster('drain', @scope) }
+
+sub replicator_pid
+{
+	my ($self) = @_;
+	my ($pid) = _slurp("$self->{dir}/replicator.pid") =~ /^(\d+)/;
+	return $pid;
+}
+
+# The apply sessions of the replicator on a node.
+sub apply_pids
+{
+	my ($self, $node) = @_;
+	return split /\n/, $self->sql($node, "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockstep apply'");
+}
+
+# Change a setting of a running node.
+sub set
+{
+	my ($self, $node, $name, $value) = @_;
+	open(my $f, '>>', $self->pgdata($node) . '/lockstep.conf') or croak $!;
+	print $f "$name = $value\n";
+	close $f;
+	$self->sql($node, 'SELECT pg_reload_conf()');
+	$self->wait_sql($node, "SELECT current_setting('$name')", $value =~ s/^'(.*)'$/$1/r);
+}
+
+# ---------- all nodes hold the same
+
+my $content_sql = <<'SQL';
+SELECT format('SELECT %L, count(*), coalesce(md5(string_agg(t::text, E''\n'' ORDER BY t::text COLLATE "C")), '''') FROM ONLY %s t',
+	c.oid::regclass::text, c.oid::regclass)
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
+WHERE c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'lockstep')
+ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C" \gexec
+SELECT 'sequence', s.seqrelid::regclass, s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcycle, s.seqcache
+FROM pg_sequence s ORDER BY s.seqrelid::regclass::text COLLATE "C";
+SELECT 'role', rolname, rolsuper, rolcanlogin, rolvaliduntil FROM pg_roles WHERE rolname !~ '^pg_' ORDER BY rolname COLLATE "C";
+SQL
+
+sub content
+{
+	my ($self, $node, $db) = @_;
+	my $search = "SET search_path = pg_catalog; SET extra_float_digits = 3;\n";
+	return $self->sql($node, $search . $content_sql, db => $db);
+}
+
+sub schema
+{
+	my ($self, $node, $db) = @_;
+	my ($out, $err) = ('', '');
+	IPC::Run::run([$self->client($node, 'pg_dump'), '--schema-only', $db // $self->{db}], '>', \$out, '2>', \$err);
+	$out =~ s/^\\(un)?restrict .*$//mg;
+	return $err eq '' ? $out : $err;
+}
+
+sub rows_of
+{
+	my ($self, $node, $table, $db) = @_;
+	return $self->sql($node, "SET extra_float_digits = 3; SELECT t FROM ONLY $table t ORDER BY t::text COLLATE \"C\"", db => $db);
+}
+
+# A test.  With data_only, the schemas are not compared.
+sub same
+{
+	my ($self, $name, %o) = @_;
+	my @nodes = @{ $o{nodes} // [ $self->all ] };
+	my $db = $o{db} // $self->{db};
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	if (!$self->drain($o{nodes} ? 'online' : ()))
+	{
+		fail($name);
+		return 0;
+	}
+	my $first = shift @nodes;
+	my $content = $self->content($first, $db);
+	my $schema = $o{data_only} ? '' : $self->schema($first, $db);
+	for my $node (@nodes)
+	{
+		my $other = $self->content($node, $db);
+		if ($other ne $content)
+		{
+			fail($name);
+			$self->_show_difference($first, $content, $node, $other, $db);
+			return 0;
+		}
+		next if $o{data_only};
+		my $other_schema = $self->schema($node, $db);
+		next if $other_schema eq $schema;
+		fail($name);
+		diag("schemas of n$first and n$node differ:\n" . _diff($schema, $other_schema));
+		return 0;
+	}
+	return pass($name);
+}
+
+sub _show_difference
+{
+	my ($self, $a, $a_content, $b, $b_content, $db) = @_;
+	my $diff = _diff($a_content, $b_content);
+	diag("n$a (-) and n$b (+) differ:\n$diff");
+	my %tables = map { $_ => 1 } $diff =~ /^[-+]([\w."]+)\|\d+\|[0-9a-f]*$/mg;
+	for my $table (sort keys %tables)
+	{
+		my ($ra) = $self->try($a, "SELECT t FROM ONLY $table t ORDER BY t::text COLLATE \"C\"", db => $db);
+		my ($rb) = $self->try($b, "SELECT t FROM ONLY $table t ORDER BY t::text COLLATE \"C\"", db => $db);
+		diag("$table:\n" . substr(_diff($ra, $rb), 0, 2000));
+	}
+}
+
+sub _diff
+{
+	my ($x, $y) = @_;
+	my $dir = tempdir(CLEANUP => 1);
+	for ([ 'x', $x ], [ 'y', $y ])
+	{
+		open(my $f, '>', "$dir/$_->[0]") or croak $!;
+		print $f "$_->[1]\n";
+		close $f;
+	}
+	my $out = `diff -U0 $dir/x $dir/y | tail -n +3`;
+	return $out;
+}
+
+# ---------- load
+
+# pgbench on several nodes at once: ({node => ...} out of nodes, args as list).
+# Returns the outputs by node; a failing pgbench is a failing test.
+sub pgbench
+{
+	my ($self, $nodes, @args) = @_;
+	my (@runs, %out);
+	for my $node (@$nodes)
+	{
+		my $text = '';
+		my @command = ($self->client($node, 'pgbench'), @args, $self->{db});
+		push @runs, [ $node, \$text, IPC::Run::start(\@command, '<', \undef, '>&', \$text) ];
+	}
+	for my $run (@runs)
+	{
+		my ($node, $text, $h) = @$run;
+		my $ok = $h->finish;
+		$out{$node} = $$text;
+		next if $ok && $$text !~ /client \d+ (?:script \d+ )?aborted/;
+		fail("pgbench on n$node");
+		diag($$text);
+	}
+	return \%out;
+}
+
+sub pgbench_start
+{
+	my ($self, $node, @args) = @_;
+	my $text = '';
+	my @command = ($self->client($node, 'pgbench'), @args, $self->{db});
+	my $h = IPC::Run::start(\@command, '<', \undef, '>&', \$text);
+	return { handle => $h, text => \$text };
+}
+
+sub processed
+{
+	my ($out) = @_;
+	my ($n) = $out =~ /number of transactions actually processed: (\d+)/;
+	return $n // 0;
+}
+
+1;

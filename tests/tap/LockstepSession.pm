@@ -1,0 +1,124 @@
+# A psql that stays connected, for interleavings.
+#
+#	$s->query('BEGIN')		runs, waits, returns stdout; ->{error} holds stderr
+#	$s->send('COMMIT')		only sends; ->blocked, ->finish
+package LockstepSession;
+use strict;
+use warnings;
+use Carp;
+use IPC::Run ();
+use Time::HiRes qw(time);
+
+my $marker = 'lockstep-session-end';
+
+sub new
+{
+	my ($class, $psql, $conninfo, $options, $name) = @_;
+	my $self = bless { in => '', out => '', err => '', name => $name, error => '', busy => 0, timeout => 30 }, $class;
+	local $ENV{PGOPTIONS} = $options // '';
+
+	$self->{timer} = IPC::Run::timer(1);
+	$self->{run} = IPC::Run::start(
+		[ $psql, '-XAtq', '-v', 'VERBOSITY=verbose', '-d', $conninfo ],
+		'<', \$self->{in}, '>', \$self->{out}, '2>', \$self->{err});
+	$self->{pid} = $self->query('SELECT pg_backend_pid()');
+	croak "no session: $self->{error}" unless $self->{pid} =~ /^\d+$/;
+	return $self;
+}
+
+sub pid { return $_[0]->{pid} }
+sub error { return $_[0]->{error} }
+
+# Send; the answer is complete when the marker came on both streams.
+sub send
+{
+	my ($self, $sql) = @_;
+	croak "$self->{name}: a statement is running" if $self->{busy};
+	$self->{out} = $self->{err} = '';
+	$self->{in} .= "$sql\n;\n\\echo $marker\n\\warn $marker\n";
+	$self->{busy} = 1;
+	$self->_pump(0);
+	return $self;
+}
+
+sub _complete
+{
+	my ($self) = @_;
+	return $self->{out} =~ /^$marker$/m && $self->{err} =~ /^$marker$/m;
+}
+
+# Let data flow for at most so many seconds, or until complete.
+sub _pump
+{
+	my ($self, $seconds) = @_;
+	my $end = time + $seconds;
+	while (!$self->_complete)
+	{
+		my $alive = eval { $self->{run}->pump_nb; 1 } && $self->{run}->pumpable;
+		last if $self->_complete;
+		if (!$alive)
+		{
+			$self->{lost} = 1;
+			last;
+		}
+		last if time >= $end && $self->{in} eq '';
+		select(undef, undef, undef, 0.005);
+	}
+}
+
+# Is the statement still running, after so many seconds?
+sub blocked
+{
+	my ($self, $seconds) = @_;
+	$self->_pump($seconds // 0.3);
+	return !$self->_complete && !$self->{lost};
+}
+
+# Wait for the statement; returns stdout, ->error is stderr.
+sub finish
+{
+	my ($self, $seconds) = @_;
+	$self->_pump($seconds // $self->{timeout});
+	croak "$self->{name}: no answer in time: $self->{out}$self->{err}" unless $self->_complete || $self->{lost};
+	$self->{busy} = 0;
+	my ($out, $err) = ($self->{out}, $self->{err});
+	s/^$marker\n?//mg for $out, $err;
+	chomp $out;
+	$self->{error} = $err;
+	return $out;
+}
+
+sub query
+{
+	my ($self, $sql, $seconds) = @_;
+	$self->send($sql);
+	return $self->finish($seconds);
+}
+
+# query, and an error ends the test
+sub do
+{
+	my ($self, $sql, $seconds) = @_;
+	my $out = $self->query($sql, $seconds);
+	croak "$self->{name}: $sql\n$self->{error}" if $self->{error} =~ /^(?:ERROR|FATAL)|server closed/m;
+	return $out;
+}
+
+# The client process is killed, as by kill -9.
+sub kill
+{
+	my ($self) = @_;
+	$self->{run}->signal('KILL');
+	eval { $self->{run}->finish };
+	$self->{closed} = 1;
+}
+
+sub close
+{
+	my ($self) = @_;
+	return if $self->{closed};
+	$self->{closed} = 1;
+	eval { $self->{run}->kill_kill(grace => 1) };
+}
+
+1;

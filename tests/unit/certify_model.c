@@ -1,0 +1,453 @@
+/*
+ * certify_model.c
+ *	  See certify_model.h.  Included by test_certify.c.
+ */
+#include "certify_model.h"
+
+#include <string.h>
+
+static bool
+same_kind(LsKeyMode a, LsKeyMode b)
+{
+	return ls_mode_is_table(a) == ls_mode_is_table(b);
+}
+
+static bool
+keys_conflict(const LsKey *a, const LsKey *b)
+{
+	return a->hash == b->hash && same_kind(a->mode, b->mode) &&
+		ls_modes_conflict(a->mode, b->mode);
+}
+
+/* Does the transaction have a key that conflicts with k? */
+static bool
+tx_conflicts(const ModelTx *tx, const LsKey *k)
+{
+	for (size_t i = 0; i < tx->nkeys; i++)
+	{
+		if (keys_conflict(&tx->keys[i], k))
+			return true;
+	}
+	return false;
+}
+
+/* ---------- locks */
+
+ModelLock *
+model_find_lock(Model *m, uint64_t ticket)
+{
+	for (size_t i = 0; i < m->nlocks; i++)
+	{
+		if (m->locks[i].ticket == ticket)
+			return &m->locks[i];
+	}
+	return NULL;
+}
+
+bool
+model_lock_waits(const ModelLock *lock)
+{
+	for (size_t i = 0; i < lock->nitems; i++)
+	{
+		if (!lock->items[i].granted)
+			return true;
+	}
+	return false;
+}
+
+static bool
+items_conflict(const ModelItem *a, const ModelItem *b)
+{
+	return a->ddl == b->ddl && a->hash == b->hash && ls_modes_conflict(a->mode, b->mode);
+}
+
+/* Does item x of a stand in the way of item y of b? */
+static bool
+stands_in_the_way(const ModelLock *a, const ModelItem *x, const ModelLock *b, const ModelItem *y)
+{
+	if (a->origin == b->origin || !items_conflict(x, y))
+		return false;
+	if (x->granted)
+		return true;
+	if (x->order > y->order)
+		return false;
+	for (size_t i = 0; i < b->nitems; i++)
+	{
+		if (b->items[i].granted && items_conflict(&b->items[i], x))
+			return false;		/* it waits for us */
+	}
+	return true;
+}
+
+static bool
+lock_waits_for_lock(const ModelLock *b, const ModelLock *a)
+{
+	if (b->blocked_by != 0 && b->blocked_by == a->ticket)
+		return true;
+	for (size_t y = 0; y < b->nitems; y++)
+	{
+		for (size_t x = 0; x < a->nitems && !b->items[y].granted; x++)
+		{
+			if (stands_in_the_way(a, &a->items[x], b, &b->items[y]))
+				return true;
+		}
+	}
+	return false;
+}
+
+/* Transitive closure of who waits for whom. */
+static void
+closure(const Model *m, bool waits[MODEL_MAX_LOCKS][MODEL_MAX_LOCKS])
+{
+	for (size_t i = 0; i < m->nlocks; i++)
+	{
+		for (size_t j = 0; j < m->nlocks; j++)
+			waits[i][j] = lock_waits_for_lock(&m->locks[i], &m->locks[j]);
+	}
+	for (size_t k = 0; k < m->nlocks; k++)
+	{
+		for (size_t i = 0; i < m->nlocks; i++)
+		{
+			for (size_t j = 0; j < m->nlocks; j++)
+				waits[i][j] |= waits[i][k] && waits[k][j];
+		}
+	}
+}
+
+/* Is lock i in the way of a transaction of origin with key k? */
+static bool
+lock_in_way(const Model *m, size_t i, OriginId origin, const LsKey *k)
+{
+	const ModelLock *lock = &m->locks[i];
+	bool		waits[MODEL_MAX_LOCKS][MODEL_MAX_LOCKS];
+	bool		behind_us = false;
+
+	if (lock->origin == origin || !ls_mode_is_table(k->mode))
+		return false;
+	closure(m, waits);
+	for (size_t j = 0; j < m->nlocks; j++)
+		behind_us |= waits[i][j] && m->locks[j].origin == origin;
+	for (size_t x = 0; x < lock->nitems; x++)
+	{
+		const ModelItem *item = &lock->items[x];
+
+		if (!item->ddl && item->hash == k->hash && ls_modes_conflict(item->mode, k->mode) &&
+			(item->granted || !behind_us))
+			return true;
+	}
+	return false;
+}
+
+static bool
+reserved_in_way(const Model *m, const ModelLock *lock, const ModelItem *item)
+{
+	LsKey		k = {.hash = item->hash, .mode = item->mode};
+
+	for (size_t i = 0; i < m->nreserved && !item->ddl; i++)
+	{
+		if (m->reserved[i].origin != lock->origin && tx_conflicts(&m->reserved[i], &k))
+			return true;
+	}
+	return false;
+}
+
+static uint64_t
+touched(const Model *m, const ModelItem *item)
+{
+	uint64_t	highest = m->floor;
+
+	for (size_t i = 0; i < m->ndecided; i++)
+	{
+		const ModelTx *tx = &m->decided[i];
+
+		for (size_t j = 0; j < tx->nkeys; j++)
+		{
+			if (tx->seq > highest && tx->keys[j].hash == item->hash &&
+				ls_mode_is_table(tx->keys[j].mode))
+				highest = tx->seq;
+		}
+	}
+	return item->ddl ? m->highest : highest;
+}
+
+static LockResult
+model_settle(Model *m, ModelLock *lock, uint64_t *seq)
+{
+	bool		waits[MODEL_MAX_LOCKS][MODEL_MAX_LOCKS];
+	size_t		me = (size_t) (lock - m->locks);
+	bool		must_wait = false;
+
+	for (size_t y = 0; y < lock->nitems; y++)
+	{
+		if (lock->items[y].granted)
+			continue;
+		must_wait |= reserved_in_way(m, lock, &lock->items[y]);
+		for (size_t j = 0; j < m->nlocks; j++)
+		{
+			for (size_t x = 0; x < m->locks[j].nitems; x++)
+				must_wait |= stands_in_the_way(&m->locks[j], &m->locks[j].items[x], lock, &lock->items[y]);
+		}
+	}
+	if (!must_wait)
+	{
+		*seq = m->floor;
+		for (size_t y = 0; y < lock->nitems; y++)
+		{
+			lock->items[y].granted = true;
+			if (touched(m, &lock->items[y]) > *seq)
+				*seq = touched(m, &lock->items[y]);
+		}
+		return LOCK_GRANTED;
+	}
+	closure(m, waits);
+	if (waits[me][me])
+	{
+		size_t		n = 0;
+
+		for (size_t y = 0; y < lock->nitems; y++)
+		{
+			if (lock->items[y].granted)
+				lock->items[n++] = lock->items[y];
+		}
+		lock->nitems = n;
+		if (n == 0)
+			model_unlock(m, lock->ticket);
+		return LOCK_DEADLOCK;
+	}
+	return LOCK_WAITING;
+}
+
+static void
+model_add_item(Model *m, ModelLock *lock, ModelItem item)
+{
+	for (size_t i = 0; i < lock->nitems; i++)
+	{
+		const ModelItem *had = &lock->items[i];
+
+		if (had->ddl == item.ddl && had->hash == item.hash &&
+			(had->mode == item.mode || had->mode == LS_TABLE_X))
+			return;
+	}
+	item.order = ++m->order;
+	lock->items[lock->nitems++] = item;
+}
+
+LockResult
+model_lock(Model *m, OriginId origin, uint64_t ticket,
+		   const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq)
+{
+	ModelLock  *lock = model_find_lock(m, ticket);
+
+	if (lock == NULL)
+	{
+		lock = &m->locks[m->nlocks++];
+		memset(lock, 0, sizeof(*lock));
+		lock->origin = origin;
+		lock->ticket = ticket;
+	}
+	lock->blocked_by = 0;
+	for (size_t i = 0; i < nkeys; i++)
+		model_add_item(m, lock, (ModelItem) {.hash = keys[i].hash, .mode = keys[i].mode});
+	if (ddl)
+		model_add_item(m, lock, (ModelItem) {.ddl = true, .mode = LS_TABLE_X});
+	return model_settle(m, lock, seq);
+}
+
+LockResult
+model_lock_retry(Model *m, uint64_t ticket, uint64_t *seq)
+{
+	return model_settle(m, model_find_lock(m, ticket), seq);
+}
+
+LockResult
+model_lock_blocked(Model *m, uint64_t ticket, uint64_t blocker)
+{
+	ModelLock  *lock = model_find_lock(m, ticket);
+	bool		waits[MODEL_MAX_LOCKS][MODEL_MAX_LOCKS];
+
+	if (lock == NULL)
+		return LOCK_WAITING;
+	lock->blocked_by = blocker;
+	closure(m, waits);
+	if (!waits[lock - m->locks][lock - m->locks])
+		return LOCK_WAITING;
+	lock->blocked_by = 0;
+	return LOCK_DEADLOCK;
+}
+
+void
+model_unlock(Model *m, uint64_t ticket)
+{
+	ModelLock  *lock = model_find_lock(m, ticket);
+
+	if (lock != NULL)
+		*lock = m->locks[--m->nlocks];
+}
+
+/* ---------- transactions */
+
+/* Certify one key; false: conflict, out says with whom. */
+static bool
+model_certify_key(Model *m, OriginId origin, const LsKey *k, Certificate *out)
+{
+	if (k->seen < m->floor)
+	{
+		out->kind = CONFLICT_TOO_OLD;
+		return false;
+	}
+	for (size_t i = 0; i < m->ndecided; i++)
+	{
+		const ModelTx *tx = &m->decided[i];
+
+		if (!tx_conflicts(tx, k))
+			continue;
+		if (tx->origin != origin && tx->seq > k->seen && tx->seq > out->winner_seq)
+		{
+			out->kind = CONFLICT_DECIDED;
+			out->winner_seq = tx->seq;
+			out->winner_origin = tx->origin;
+		}
+		if (tx->seq > out->depends_on)
+			out->depends_on = tx->seq;
+	}
+	if (out->winner_seq != 0)
+		return false;
+	for (size_t i = 0; i < m->nreserved; i++)
+	{
+		const ModelTx *tx = &m->reserved[i];
+
+		if (!tx_conflicts(tx, k))
+			continue;
+		if (tx->origin == origin)
+		{
+			bool		known = false;
+
+			for (size_t j = 0; j < m->ntickets; j++)
+				known |= m->tickets[j] == tx->ticket;
+			if (!known)
+				m->tickets[m->ntickets++] = tx->ticket;
+		}
+		else if (out->winner_ticket == 0 || tx->ticket < out->winner_ticket)
+		{
+			out->kind = CONFLICT_RESERVED;
+			out->winner_ticket = tx->ticket;
+			out->winner_origin = tx->origin;
+		}
+	}
+	return out->winner_ticket == 0;
+}
+
+CertifyResult
+model_reserve(Model *m, OriginId origin, uint64_t ticket,
+			  const LsKey *keys, size_t nkeys, Certificate *out)
+{
+	ModelTx    *tx;
+
+	memset(out, 0, sizeof(*out));
+	out->depends_on = m->floor;
+	m->ntickets = 0;
+	for (size_t i = 0; i < nkeys; i++)
+	{
+		if (!model_certify_key(m, origin, &keys[i], out))
+		{
+			out->key_index = i;
+			return CERTIFY_CONFLICT;
+		}
+	}
+	for (size_t i = 0; i < nkeys; i++)
+	{
+		for (size_t j = 0; j < m->nlocks; j++)
+		{
+			if (lock_in_way(m, j, origin, &keys[i]))
+				return CERTIFY_WAIT;
+		}
+	}
+	tx = &m->reserved[m->nreserved++];
+	tx->origin = origin;
+	tx->ticket = ticket;
+	tx->nkeys = nkeys;
+	memcpy(tx->keys, keys, nkeys * sizeof(LsKey));
+	out->tickets = m->tickets;
+	out->ntickets = m->ntickets;
+	return CERTIFY_RESERVED;
+}
+
+static ModelTx
+take_reserved(Model *m, uint64_t ticket)
+{
+	size_t		i = 0;
+	ModelTx		tx;
+
+	while (m->reserved[i].ticket != ticket)
+		i++;
+	tx = m->reserved[i];
+	m->reserved[i] = m->reserved[--m->nreserved];
+	return tx;
+}
+
+void
+model_decide(Model *m, uint64_t ticket, uint64_t seq)
+{
+	ModelTx    *tx = &m->decided[m->ndecided++];
+
+	*tx = take_reserved(m, ticket);
+	tx->seq = seq;
+	m->highest = seq;
+}
+
+void
+model_release(Model *m, uint64_t ticket)
+{
+	take_reserved(m, ticket);
+}
+
+uint64_t
+model_replay(Model *m, OriginId origin, uint64_t seq, const LsKey *keys, size_t nkeys)
+{
+	uint64_t	depends_on = m->floor;
+	ModelTx    *tx = &m->decided[m->ndecided];
+
+	for (size_t i = 0; i < m->ndecided; i++)
+	{
+		for (size_t k = 0; k < nkeys; k++)
+		{
+			if (tx_conflicts(&m->decided[i], &keys[k]) && m->decided[i].seq > depends_on)
+				depends_on = m->decided[i].seq;
+		}
+	}
+	m->ndecided++;
+	tx->origin = origin;
+	tx->seq = seq;
+	tx->nkeys = nkeys;
+	memcpy(tx->keys, keys, nkeys * sizeof(LsKey));
+	m->highest = seq;
+	return depends_on;
+}
+
+bool
+model_is_sound(const Model *m)
+{
+	for (size_t i = 0; i < m->nlocks; i++)
+	{
+		for (size_t x = 0; x < m->locks[i].nitems; x++)
+		{
+			const ModelItem *a = &m->locks[i].items[x];
+
+			if (!a->granted)
+				continue;
+			if (reserved_in_way(m, &m->locks[i], a))
+				return false;
+			for (size_t j = 0; j < m->nlocks; j++)
+			{
+				for (size_t y = 0; y < m->locks[j].nitems; y++)
+				{
+					const ModelItem *b = &m->locks[j].items[y];
+
+					if (b->granted && m->locks[i].origin != m->locks[j].origin && items_conflict(a, b))
+						return false;
+				}
+			}
+		}
+	}
+	return true;
+}

@@ -1,0 +1,278 @@
+/*
+ * test_ctl.c
+ *	  Proves what lockstepctl prints: aligned tables of the replicator's facts,
+ *	  and the journal, transaction by transaction, without control characters
+ *	  from clients, without cutting characters in two, from any seq on.
+ */
+#include <unistd.h>
+
+#include "unit.h"
+
+#include "buffer.h"
+#include "ctl.h"
+#include "journal.h"
+#include "log.h"
+
+#define SLICE(text) ((LsSlice) {(const uint8_t *) (text), strlen(text)})
+
+/* ---------- tables */
+
+static void
+assert_printed(void (*format) (FILE *out, const json_t *answer), const char *json, const char *expected)
+{
+	char	   *text = NULL;
+	size_t		len;
+	FILE	   *out = open_memstream(&text, &len);
+	json_t	   *answer = json_loads(json, 0, NULL);
+
+	assert_non_null(answer);
+	format(out, answer);
+	fclose(out);
+	json_decref(answer);
+	assert_string_equal(text, expected);
+	free(text);
+}
+
+static void
+nodes_are_aligned(void **state)
+{
+	assert_printed(format_nodes,
+				   "{\"nodes\": ["
+				   "{\"name\": \"n1\", \"state\": \"online\", \"applied\": 12345678, \"lag\": 0, \"sessions\": 3, \"reason\": \"\"},"
+				   "{\"name\": \"berlin\", \"state\": \"dropped\", \"applied\": 9, \"lag\": 12345669, \"sessions\": 0,"
+				   " \"reason\": \"disk full\"}]}",
+				   "node    state     applied       lag  sessions  reason\n"
+				   "n1      online   12345678         0         3  \n"
+				   "berlin  dropped         9  12345669         0  disk full\n");
+}
+
+static void
+status_has_everything(void **state)
+{
+	assert_printed(format_status,
+				   "{\"nodes\": [], \"databases\": [\"a\", \"b\"], \"cluster\": \"c\", \"pid\": 42,"
+				   "\"counters\": {\"committed\": 7, \"conflicts\": 1, \"peer_errors\": 2, \"withdrawn\": 3, \"reserved_now\": 4},"
+				   "\"journal\": {\"directory\": \"/j\", \"first\": 1, \"last\": 7, \"syncs\": 5}}",
+				   "node  state  applied  lag  sessions  reason\n"
+				   "\n"
+				   "databases:    a, b\n"
+				   "transactions: 7 committed, 1 conflicts, 2 peer errors, 3 withdrawn, 4 in flight\n"
+				   "journal:      seq 1 to 7, 5 syncs, in /j\n"
+				   "cluster:      c, replicator process 42\n");
+}
+
+/* Another version's answer: nothing of what we look for. */
+static void
+missing_facts_do_no_harm(void **state)
+{
+	assert_printed(format_nodes, "{}", "node  state  applied  lag  sessions  reason\n");
+	assert_printed(format_config, "{\"settings\": [{}]}", "name  value  description\n             \n");
+	assert_printed(format_status, "{}",
+				   "node  state  applied  lag  sessions  reason\n"
+				   "\n"
+				   "databases:    none (lockstepctl database add NAME)\n"
+				   "transactions: 0 committed, 0 conflicts, 0 peer errors, 0 withdrawn, 0 in flight\n"
+				   "journal:      seq 0 to 0, 0 syncs, in \n"
+				   "cluster:      , replicator process 0\n");
+}
+
+/* ---------- journal */
+
+static char directory[] = "/tmp/lockstep_test_ctl_XXXXXX";
+
+/* One 'Q' with two parameters, a setting and a key. */
+static size_t
+put_query(uint8_t *buf, size_t cap, const char *text)
+{
+	uint8_t		params[200];
+	uint8_t		keys[200];
+	size_t		nparams;
+	LsKey		key = {.hash = 0xabcdef,.seen = 3,.mode = LS_ROW_EXCLUSIVE,.name = SLICE("public.t t_pkey")};
+	LsQuery		q = {.xcount = 3,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,.text = SLICE(text),
+	.rows = 1,.nparams = 2,.nkeys = 1};
+
+	nparams = ls_put_param(params, sizeof(params), "O'Neill\n", 8);
+	nparams += ls_put_param(params + nparams, sizeof(params) - nparams, NULL, 0);
+	q.params = (LsSlice) {params, nparams};
+	q.keys = (LsSlice) {keys, ls_put_key(keys, sizeof(keys), &key)};
+	q.settings = (LsSlice) {(const uint8_t *) "TimeZone\0UTC", 13};
+	return ls_put_query(buf, cap, &q);
+}
+
+static void
+append_transaction(Journal *j, uint64_t seq, const char *query)
+{
+	uint8_t		queries[2000];
+	uint8_t		record[4000];
+	LsSlice		slice = {record, 0};
+	JournalRecord r = {.type = RECORD_TRANSACTION,.seq = seq,
+		.identity = {SLICE("n1"), 0xc0ffee, 4711, 3},
+	.database = SLICE("app"),.depends_on = seq - 1,.time = 1795248902345678,.wait = LS_WAIT_EXECUTED};
+
+	r.queries = (LsSlice) {queries, put_query(queries, sizeof(queries), query)};
+	slice.len = journal_encode(record, sizeof(record), &r);
+	assert_int_equal(journal_append(j, &slice, 1, seq), JOURNAL_OK);
+	assert_int_equal(journal_sync(j), JOURNAL_OK);
+}
+
+static int
+make_journal(void **state)
+{
+	char		cluster[33];
+	const char *error;
+	Journal    *j;
+	uint8_t		record[200];
+	LsSlice		slice = {record, 0};
+	JournalRecord r = {.type = RECORD_DATABASE_ADDED,.time = 1795248902000001,.text = SLICE("app")};
+
+	log_open(NULL, LOG_ERROR);
+	if (mkdtemp(directory) == NULL)
+		return 1;
+	j = journal_open(directory, true, 1024 * 1024, cluster, &error);
+	if (j == NULL)
+		return 1;
+	slice.len = journal_encode(record, sizeof(record), &r);
+	if (journal_append(j, &slice, 1, 0) != JOURNAL_OK)
+		return 1;
+	append_transaction(j, 1, "INSERT INTO public.t (a, b)\n\tVALUES ($1, $2)");
+	append_transaction(j, 2, "SELECT '\x1b[31m'");
+	append_transaction(j, 3, "DELETE FROM public.t WHERE a = $1");
+	journal_close(j);
+	return 0;
+}
+
+static int
+remove_journal(void **state)
+{
+	char	   *command = xasprintf("rm -rf %s", directory);
+	int			rc = system(command);
+
+	free(command);
+	return rc;
+}
+
+static char *
+printed(const JournalOptions *options)
+{
+	char	   *text = NULL;
+	size_t		len;
+	FILE	   *out = open_memstream(&text, &len);
+
+	assert_int_equal(print_journal(out, options), CTL_OK);
+	fclose(out);
+	return text;
+}
+
+static void
+journal_is_readable(void **state)
+{
+	JournalOptions options = {.directory = directory,.limit = 1};
+	char	   *text = printed(&options);
+
+	assert_string_equal(text,
+						"after seq 0  2026-11-21 08:15:02.000001 UTC  database added: app\n"
+						"seq 1  2026-11-21 08:15:02.345678 UTC  n1/4711  database app\n"
+						"  boot 0000000000c0ffee, transaction 3 of its session, depends on 0, wait executed\n"
+						"  1  row, 1 row: INSERT INTO public.t (a, b)  VALUES ($1, $2)\n"
+						"       set TimeZone = 'UTC'\n"
+						"       $1 = 'O'Neill ', $2 = NULL\n");
+	free(text);
+}
+
+static void
+journal_begins_where_told(void **state)
+{
+	JournalOptions options = {.directory = directory,.from = 3,.keys = true};
+	char	   *text = printed(&options);
+
+	assert_string_equal(text,
+						"seq 3  2026-11-21 08:15:02.345678 UTC  n1/4711  database app\n"
+						"  boot 0000000000c0ffee, transaction 3 of its session, depends on 2, wait executed\n"
+						"  1  row, 1 row: DELETE FROM public.t WHERE a = $1\n"
+						"       set TimeZone = 'UTC'\n"
+						"       $1 = 'O'Neill ', $2 = NULL\n"
+						"       key public.t t_pkey  mode x  seen 3  hash 0000000000abcdef\n");
+	free(text);
+}
+
+static void
+terminal_is_safe(void **state)
+{
+	JournalOptions options = {.directory = directory,.from = 2,.limit = 1};
+	char	   *text = printed(&options);
+
+	assert_null(strchr(text, 0x1b));
+	assert_non_null(strstr(text, "SELECT ' [31m'"));
+	free(text);
+}
+
+static void
+print_one(const char *query, char **text)
+{
+	uint8_t		queries[2000];
+	size_t		len;
+	FILE	   *out = open_memstream(text, &len);
+	JournalRecord r = {.type = RECORD_TRANSACTION,.seq = 1,.identity = {SLICE("n1"), 1, 2, 3},
+	.database = SLICE("app"),.wait = LS_WAIT_APPLIED};
+
+	r.queries = (LsSlice) {queries, put_query(queries, sizeof(queries), query)};
+	print_record(out, &r, false);
+	fclose(out);
+}
+
+static void
+long_text_is_cut_between_characters(void **state)
+{
+	char		query[1000] = "x";
+	char	   *text;
+
+	for (int i = 0; i < 300; i++)
+		strcat(query, "\xc3\xa4");	/* a-umlaut: two bytes */
+	print_one(query, &text);
+	assert_non_null(strstr(text, "\xc3\xa4... (601 bytes)\n"));
+	assert_null(strstr(text, "\xc3."));
+	free(text);
+}
+
+static void
+broken_queries_are_said_to_be(void **state)
+{
+	char	   *text = NULL;
+	size_t		len;
+	FILE	   *out = open_memstream(&text, &len);
+	JournalRecord r = {.type = RECORD_TRANSACTION,.seq = 1,.identity = {SLICE("n1"), 1, 2, 3},
+	.database = SLICE("app"),.wait = LS_WAIT_ORDERED};
+
+	r.queries = (LsSlice) {(const uint8_t *) "Q\0\0\0\0rest", 9};
+	print_record(out, &r, true);
+	fclose(out);
+	assert_non_null(strstr(text, "  1  cannot be read: "));
+	assert_non_null(strstr(text, "  4 bytes more cannot be read\n"));
+	free(text);
+}
+
+static void
+missing_journal_is_an_error(void **state)
+{
+	JournalOptions options = {.directory = "/nonexistent"};
+
+	assert_int_equal(print_journal(stdout, &options), CTL_FAILED);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nodes_are_aligned),
+		cmocka_unit_test(status_has_everything),
+		cmocka_unit_test(missing_facts_do_no_harm),
+		cmocka_unit_test(journal_is_readable),
+		cmocka_unit_test(journal_begins_where_told),
+		cmocka_unit_test(terminal_is_safe),
+		cmocka_unit_test(long_text_is_cut_between_characters),
+		cmocka_unit_test(broken_queries_are_said_to_be),
+		cmocka_unit_test(missing_journal_is_an_error),
+	};
+
+	return cmocka_run_group_tests(tests, make_journal, remove_journal);
+}

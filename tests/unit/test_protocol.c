@@ -1,0 +1,604 @@
+/*
+ * test_protocol.c
+ *	  Proves that every message survives the way there and back, and that no
+ *	  malformed one is accepted or read outside its bytes: every truncation,
+ *	  every field missing, twice, of another width, with an illegal value.
+ *	  Inputs are copied to heap blocks of their exact size for ASan's sake.
+ */
+#include "unit.h"
+
+#include "samples.h"
+
+static size_t nsamples;
+static Sample *samples;
+
+static int
+setup(void **state)
+{
+	samples = make_samples(&nsamples);
+	return 0;
+}
+
+static int
+teardown(void **state)
+{
+	free(samples);
+	return 0;
+}
+
+static const Sample *
+sample(const char *name)
+{
+	for (size_t i = 0; i < nsamples; i++)
+	{
+		if (strcmp(samples[i].name, name) == 0)
+			return &samples[i];
+	}
+	fail_msg("no sample %s", name);
+	return NULL;
+}
+
+static void
+assert_slice(LsSlice s, const char *text)
+{
+	assert_int_equal(s.len, strlen(text));
+	assert_memory_equal(s.data, text, s.len);
+}
+
+/* Decode a payload that stands at the very end of its block. */
+static const char *
+decode_exact(LsMsgType type, const uint8_t *payload, size_t len)
+{
+	uint8_t    *copy = malloc(len > 0 ? len : 1);
+	LsSlice		slice = {copy, len};
+	AnyMessage	m;
+	const char *wrong;
+
+	if (len > 0)
+		memcpy(copy, payload, len);
+	wrong = decode_any(type, slice, &m);
+	free(copy);
+	return wrong;
+}
+
+/* Decoding and encoding again gives the same bytes, for every type. */
+static void
+test_round_trip(void **state)
+{
+	for (size_t i = 0; i < nsamples; i++)
+	{
+		const Sample *s = &samples[i];
+		uint8_t		again[SAMPLE_MAX];
+		LsMsgType	type;
+		LsSlice		payload;
+		AnyMessage	m;
+
+		assert_in_range(s->len, LS_HEADER_SIZE, SAMPLE_MAX);
+		assert_int_equal(ls_frame(s->bytes, s->len, LS_MAX_PAYLOAD, &type, &payload), LS_FRAME_OK);
+		assert_int_equal(payload.len + LS_HEADER_SIZE, s->len);
+		assert_null(decode_any(type, payload, &m));
+		assert_int_equal(encode_any(type, &m, again, sizeof(again)), s->len);
+		assert_memory_equal(again, s->bytes, s->len);
+	}
+}
+
+/* With too little room nothing is written, and the size is told. */
+static void
+test_too_little_room(void **state)
+{
+	for (size_t i = 0; i < nsamples; i++)
+	{
+		const Sample *s = &samples[i];
+		LsMsgType	type;
+		LsSlice		payload;
+		AnyMessage	m;
+
+		ls_frame(s->bytes, s->len, LS_MAX_PAYLOAD, &type, &payload);
+		decode_any(type, payload, &m);
+		for (size_t cap = 0; cap < s->len; cap++)
+		{
+			uint8_t    *buf = malloc(cap > 0 ? cap : 1);
+
+			memset(buf, 0xAA, cap > 0 ? cap : 1);
+			assert_int_equal(encode_any(type, &m, buf, cap), s->len);
+			for (size_t j = 0; j < cap; j++)
+				assert_int_equal(buf[j], 0xAA);
+			free(buf);
+		}
+	}
+}
+
+/* Cut anywhere, a frame is incomplete, and its payload malformed. */
+static void
+test_truncation(void **state)
+{
+	for (size_t i = 0; i < nsamples; i++)
+	{
+		const Sample *s = &samples[i];
+		LsMsgType	type;
+		LsSlice		payload;
+
+		for (size_t len = 0; len < s->len; len++)
+		{
+			uint8_t    *copy = malloc(len > 0 ? len : 1);
+
+			memcpy(copy, s->bytes, len);
+			assert_int_equal(ls_frame(copy, len, LS_MAX_PAYLOAD, &type, &payload), LS_FRAME_MORE);
+			free(copy);
+		}
+		ls_frame(s->bytes, s->len, LS_MAX_PAYLOAD, &type, &payload);
+		for (size_t len = 0; len < payload.len; len++)
+		{
+			const char *wrong = decode_exact(type, payload.data, len);
+			bool		at_field_end = false;
+			size_t		at = 0;
+
+			/* cut between fields, only optional ones may have gone */
+			while (at < len)
+				at += 5 + ((size_t) payload.data[at + 1] << 24 | (size_t) payload.data[at + 2] << 16 |
+						   (size_t) payload.data[at + 3] << 8 | payload.data[at + 4]);
+			at_field_end = at == len;
+			if (!at_field_end)
+				assert_non_null(wrong);
+		}
+	}
+}
+
+static void
+test_frame(void **state)
+{
+	const Sample *s = sample("query-row");
+	uint8_t		bytes[SAMPLE_MAX];
+	LsMsgType	type;
+	LsSlice		payload;
+
+	/* larger than allowed: bad as soon as the length is there */
+	assert_int_equal(ls_frame(s->bytes, 5, (uint32_t) s->len - 6, &type, &payload), LS_FRAME_BAD);
+	assert_int_equal(ls_frame(s->bytes, s->len, (uint32_t) s->len - 5, &type, &payload), LS_FRAME_OK);
+	assert_int_equal(type, LS_MSG_QUERY);
+
+	/* unknown types: bad at the first byte */
+	for (int c = 0; c < 256; c++)
+	{
+		bool		known = c != 0 && strchr("HCAWLlQRPDVYFZE", c) != NULL;
+
+		bytes[0] = (uint8_t) c;
+		assert_int_equal(ls_frame(bytes, 1, LS_MAX_PAYLOAD, &type, &payload),
+						 known ? LS_FRAME_MORE : LS_FRAME_BAD);
+	}
+
+	/* two messages in one buffer: only the first is taken */
+	memcpy(bytes, sample("ask")->bytes, sample("ask")->len);
+	memcpy(bytes + sample("ask")->len, s->bytes, s->len);
+	assert_int_equal(ls_frame(bytes, sample("ask")->len + s->len, LS_MAX_PAYLOAD, &type, &payload), LS_FRAME_OK);
+	assert_int_equal(type, LS_MSG_ASK);
+	assert_int_equal(payload.len, sample("ask")->len - LS_HEADER_SIZE);
+}
+
+/* ---------- every field of every message, mistreated */
+
+typedef struct FieldAt
+{
+	size_t		start;			/* offset in the payload */
+	size_t		len;			/* of the value */
+	uint8_t		tag;
+} FieldAt;
+
+static size_t
+split(LsSlice payload, FieldAt *fields)
+{
+	size_t		n = 0;
+
+	for (size_t at = 0; at < payload.len;)
+	{
+		fields[n].start = at;
+		fields[n].tag = payload.data[at];
+		fields[n].len = (size_t) payload.data[at + 3] << 8 | payload.data[at + 4];
+		at += 5 + fields[n++].len;
+	}
+	return n;
+}
+
+static bool
+is_optional(LsMsgType type, uint8_t tag)
+{
+	return (type == LS_MSG_HELLO && tag == 'a') ||
+		(type == LS_MSG_QUERY && (tag == 'G' || tag == 'M' || tag == 'K')) ||
+		(type == LS_MSG_LOCK && tag == 'K') || tag == 'd' || tag == 'h';
+}
+
+static void
+test_fields_missing_or_twice(void **state)
+{
+	for (size_t i = 0; i < nsamples; i++)
+	{
+		FieldAt		fields[16];
+		uint8_t		changed[SAMPLE_MAX * 2];
+		LsMsgType	type;
+		LsSlice		payload;
+		size_t		n;
+
+		ls_frame(samples[i].bytes, samples[i].len, LS_MAX_PAYLOAD, &type, &payload);
+		n = split(payload, fields);
+		for (size_t f = 0; f < n; f++)
+		{
+			size_t		size = 5 + fields[f].len;
+			size_t		after = fields[f].start + size;
+			const char *wrong;
+
+			memcpy(changed, payload.data, fields[f].start);
+			memcpy(changed + fields[f].start, payload.data + after, payload.len - after);
+			wrong = decode_exact(type, changed, payload.len - size);
+			if (is_optional(type, fields[f].tag) && strcmp(samples[i].name, "query-copy") != 0)
+				assert_null(wrong);
+			else
+				assert_non_null(wrong);
+
+			memcpy(changed, payload.data, payload.len);
+			memcpy(changed + payload.len, payload.data + fields[f].start, size);
+			wrong = decode_exact(type, changed, payload.len + size);
+			assert_string_equal(wrong, "a field is given twice");
+		}
+	}
+}
+
+static void
+test_wrong_width(void **state)
+{
+	for (size_t i = 0; i < nsamples; i++)
+	{
+		FieldAt		fields[16];
+		uint8_t		changed[SAMPLE_MAX];
+		LsMsgType	type;
+		LsSlice		payload;
+		size_t		n;
+
+		ls_frame(samples[i].bytes, samples[i].len, LS_MAX_PAYLOAD, &type, &payload);
+		n = split(payload, fields);
+		for (size_t f = 0; f < n; f++)
+		{
+			size_t		at = fields[f].start;
+			size_t		end = at + 5 + fields[f].len;
+			bool		fixed = strchr("VBPXNSOUFWRA", fields[f].tag) != NULL &&
+				!(type == LS_MSG_HELLO && fields[f].tag == 'N');
+
+			if (!fixed)
+				continue;
+
+			/* one byte more in it */
+			memcpy(changed, payload.data, end);
+			changed[at + 4]++;
+			changed[end] = 'x';
+			memcpy(changed + end + 1, payload.data + end, payload.len - end);
+			assert_non_null(decode_exact(type, changed, payload.len + 1));
+
+			/* one byte less */
+			memcpy(changed, payload.data, end - 1);
+			changed[at + 4]--;
+			memcpy(changed + end - 1, payload.data + end, payload.len - end);
+			assert_non_null(decode_exact(type, changed, payload.len - 1));
+		}
+	}
+}
+
+/* Unknown tags: lower case is the future, upper case a misunderstanding. */
+static void
+test_unknown_tags(void **state)
+{
+	static const uint8_t unknown[2][6] = {{'z', 0, 0, 0, 1, '!'}, {'J', 0, 0, 0, 1, '!'}};
+
+	for (size_t i = 0; i < nsamples; i++)
+	{
+		uint8_t		changed[SAMPLE_MAX];
+		LsMsgType	type;
+		LsSlice		payload;
+
+		ls_frame(samples[i].bytes, samples[i].len, LS_MAX_PAYLOAD, &type, &payload);
+		memcpy(changed, payload.data, payload.len);
+		memcpy(changed + payload.len, unknown[0], 6);
+		assert_null(decode_exact(type, changed, payload.len + 6));
+		memcpy(changed + payload.len, unknown[1], 6);
+		assert_non_null(decode_exact(type, changed, payload.len + 6));
+	}
+}
+
+/* Encode a changed structure and see that the decoder refuses it. */
+#define REFUSED(put, get, type, m) \
+	do \
+	{ \
+		uint8_t		buf_[SAMPLE_MAX]; \
+		size_t		len_ = put(buf_, sizeof(buf_), &(m)); \
+		type		got_; \
+		LsSlice		payload_ = {buf_ + LS_HEADER_SIZE, len_ - LS_HEADER_SIZE}; \
+		assert_in_range(len_, LS_HEADER_SIZE, SAMPLE_MAX); \
+		assert_non_null(get(payload_, &got_)); \
+	} while (0)
+
+static void
+test_bad_values(void **state)
+{
+	uint8_t		lists[512];
+	LsHello		hello = sample_hello();
+	LsQuery		query = sample_query(lists);
+	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99};
+	LsVerdict	verdict = {.xcount = 9, .outcome = LS_OUTCOME_COMMITTED, .seq = 77};
+	LsErrorFields error = sample_error();
+	static const char long_name[LS_MAX_NAME + 2] = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
+
+	hello.pid = 0;
+	REFUSED(ls_put_hello, ls_get_hello, LsHello, hello);
+	hello = sample_hello();
+	hello.node = SLICE("");
+	REFUSED(ls_put_hello, ls_get_hello, LsHello, hello);
+	hello.node = SLICE("a\0b");
+	REFUSED(ls_put_hello, ls_get_hello, LsHello, hello);
+	hello.node = (LsSlice) {(const uint8_t *) long_name, LS_MAX_NAME + 1};
+	REFUSED(ls_put_hello, ls_get_hello, LsHello, hello);
+
+	query.form = (LsForm) 'R';
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query = sample_query(lists);
+	query.reason = (LsReason) 0;
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query = sample_query(lists);
+	query.text = SLICE("");
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query.text = SLICE("SELECT 1\0; DROP TABLE t");
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query = sample_query(lists);
+	query.rows = -2;
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query = sample_query(lists);
+	query.settings = SLICE("name");
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query.settings = SLICE("name\0");
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query.settings = SLICE("\0value\0");
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query = sample_query(lists);
+	query.form = LS_FORM_COPY;	/* with three parameters */
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+
+	ask.wait = (LsCommitWait) 'E';
+	REFUSED(ls_put_ask, ls_get_ask, LsAsk, ask);
+
+	verdict.seq = 0;
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+	verdict.seq = 5;
+	verdict.error = error;
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+	verdict.seq = 0;
+	verdict.error.message = SLICE("");
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+
+	error.sqlstate = SLICE("4000");
+	REFUSED(ls_put_error, ls_get_error, LsErrorFields, error);
+	error.sqlstate = SLICE("4000a");
+	REFUSED(ls_put_error, ls_get_error, LsErrorFields, error);
+}
+
+/* Lists inside a field: cut anywhere, or with a bad element. */
+static void
+test_lists(void **state)
+{
+	uint8_t		lists[512];
+	LsQuery		whole = sample_query(lists);
+	LsQuery		query = whole;
+	LsLock		lock = {.xcount = 1};
+	LsKey		key;
+	LsSlice		rest,
+				param;
+
+	for (size_t len = 1; len < whole.keys.len; len++)
+	{
+		query.keys.len = len;
+		if (len != 33 && len != 51)		/* between two keys */
+			REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	}
+	query = whole;
+	for (size_t len = 1; len < whole.params.len; len++)
+	{
+		query.params.len = len;
+		if (len != 6 && len != 10)
+			REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	}
+	query = whole;
+	lists[128 + 16] = 'q';		/* mode of the first key */
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	lock.keys = sample_pack_keys(lists, sizeof(lists), sample_keys, 1);
+	REFUSED(ls_put_lock, ls_get_lock, LsLock, lock);	/* a row */
+
+	/* what comes out */
+	query = sample_query(lists);
+	rest = query.keys;
+	for (int i = 0; i < 3; i++)
+	{
+		assert_true(ls_next_key(&rest, &key));
+		assert_int_equal(key.hash, sample_keys[i].hash);
+		assert_int_equal(key.seen, sample_keys[i].seen);
+		assert_int_equal(key.mode, sample_keys[i].mode);
+		assert_int_equal(key.name.len, sample_keys[i].name.len);
+	}
+	assert_false(ls_next_key(&rest, &key));
+	rest = query.params;
+	assert_true(ls_next_param(&rest, &param));
+	assert_slice(param, "17");
+	assert_true(ls_next_param(&rest, &param));
+	assert_null(param.data);
+	assert_true(ls_next_param(&rest, &param));
+	assert_non_null(param.data);
+	assert_int_equal(param.len, 0);
+	assert_false(ls_next_param(&rest, &param));
+}
+
+static void
+test_settings(void **state)
+{
+	LsSlice		rest = SLICE("search_path\0public\0TimeZone\0\0");
+	LsSlice		name,
+				value;
+
+	assert_true(ls_next_setting(&rest, &name, &value));
+	assert_slice(name, "search_path");
+	assert_slice(value, "public");
+	assert_true(ls_next_setting(&rest, &name, &value));
+	assert_slice(name, "TimeZone");
+	assert_slice(value, "");
+	assert_false(ls_next_setting(&rest, &name, &value));
+}
+
+static void
+test_too_many_params(void **state)
+{
+	size_t		n = LS_MAX_PARAMS + 1;
+	uint8_t    *params = malloc(n * 4);
+	uint8_t    *buf = malloc(n * 4 + 200);
+	LsQuery		query = {.xcount = 1, .form = LS_FORM_STATEMENT, .reason = LS_REASON_SHIPPABLE,
+		.text = SLICE("SELECT"), .params = {params, n * 4}};
+	LsQuery		got;
+	size_t		len;
+
+	memset(params, 0xFF, n * 4);
+	len = ls_put_query(buf, n * 4 + 200, &query);
+	assert_string_equal(ls_get_query((LsSlice) {buf + 5, len - 5}, &got), "there are too many parameters");
+	query.params.len -= 4;
+	len = ls_put_query(buf, n * 4 + 200, &query);
+	assert_null(ls_get_query((LsSlice) {buf + 5, len - 5}, &got));
+	assert_int_equal(got.nparams, LS_MAX_PARAMS);
+	free(params);
+	free(buf);
+}
+
+/* A name longer than its length byte can say is cut; a huge message refused. */
+static void
+test_oversized(void **state)
+{
+	char		name[300];
+	uint8_t		buf[400];
+	LsKey		key = {.mode = LS_TABLE_X, .name = {(const uint8_t *) name, sizeof(name)}};
+	LsQuery		query = {.text = {(const uint8_t *) name, (size_t) LS_MAX_PAYLOAD + 1}};
+	LsSlice		rest;
+
+	memset(name, 'n', sizeof(name));
+	assert_int_equal(ls_put_key(buf, sizeof(buf), &key), 18 + 255);
+	rest = (LsSlice) {buf, 18 + 255};
+	assert_true(ls_next_key(&rest, &key));
+	assert_int_equal(key.name.len, 255);
+	assert_true(ls_put_query(NULL, 0, &query) == SIZE_MAX);
+	query.text.len = LS_MAX_PAYLOAD;	/* with the other fields it is too much */
+	assert_true(ls_put_query(NULL, 0, &query) == SIZE_MAX);
+	assert_true(ls_put_param(NULL, 0, name, (size_t) LS_MAX_PAYLOAD + 1) == SIZE_MAX);
+}
+
+/* Another version is named as the cause, whatever else is strange. */
+static void
+test_other_version(void **state)
+{
+	uint8_t		buf[SAMPLE_MAX];
+	LsHello		hello = sample_hello();
+	LsHello		got;
+	size_t		len;
+
+	hello.version = 2;
+	len = ls_put_hello(buf, sizeof(buf), &hello);
+	assert_null(ls_get_hello((LsSlice) {buf + 5, len - 5}, &got));
+	assert_int_equal(got.version, 2);
+	memcpy(buf + len, "J\0\0\0\0", 5);
+	assert_string_equal(ls_get_hello((LsSlice) {buf + 5, len}, &got), "the protocol version is not supported");
+}
+
+/* Random bytes, and valid messages with random damage: refused or decoded. */
+static void
+test_garbage(void **state)
+{
+	unit_seed(1);
+	for (int i = 0; i < 200000; i++)
+	{
+		const Sample *s = &samples[unit_below(nsamples)];
+		uint8_t		bytes[SAMPLE_MAX];
+		size_t		len = s->len;
+
+		memcpy(bytes, s->bytes, len);
+		for (uint64_t n = unit_below(4) + 1; n > 0; n--)
+			bytes[LS_HEADER_SIZE + unit_below(len - LS_HEADER_SIZE)] = (uint8_t) unit_random();
+		decode_exact((LsMsgType) bytes[0], bytes + LS_HEADER_SIZE,
+					 unit_below(3) ? len - LS_HEADER_SIZE : unit_below(len - LS_HEADER_SIZE));
+	}
+}
+
+static void
+test_modes(void **state)
+{
+	static const char modes[] = "suxiISX";
+	static const char conflicts[] =
+		"0010000"
+		"0110000"
+		"1110000"
+		"0000001"
+		"0000011"
+		"0000101"
+		"0001111";
+
+	for (int a = 0; a < 7; a++)
+	{
+		for (int b = 0; b < 7; b++)
+		{
+			bool		conflict = ls_modes_conflict((LsKeyMode) modes[a], (LsKeyMode) modes[b]);
+
+			assert_int_equal(conflict, conflicts[a * 7 + b] == '1');
+		}
+		assert_int_equal(ls_mode_is_table((LsKeyMode) modes[a]), a >= 3);
+	}
+}
+
+/* The two roles, and any two handshakes, sign different bytes. */
+static void
+test_signed_bytes(void **state)
+{
+	LsHello		hello = sample_hello();
+	LsSlice		nonce = SLICE("cccccccccccccccccccccccccccccccc");
+	uint8_t		a[LS_SIGNED_MAX],
+				b[LS_SIGNED_MAX];
+	size_t		na = ls_signed_bytes(a, sizeof(a), "backend", &hello, nonce);
+	size_t		nb = ls_signed_bytes(b, sizeof(b), "replicator", &hello, nonce);
+
+	assert_in_range(na, 1, LS_SIGNED_MAX);
+	assert_false(na == nb && memcmp(a, b, na) == 0);
+	hello.node = SLICE("n1p");
+	hello.database = SLICE("ostgres");
+	nb = ls_signed_bytes(b, sizeof(b), "backend", &hello, nonce);
+	assert_int_equal(na, nb);
+	assert_memory_not_equal(a, b, na);
+
+	/* the largest handshake fits */
+	hello.node = hello.database = hello.cluster =
+		SLICE("xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx");
+	assert_in_range(ls_signed_bytes(NULL, 0, "replicator", &hello, nonce), 1, LS_SIGNED_MAX);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_round_trip),
+		cmocka_unit_test(test_too_little_room),
+		cmocka_unit_test(test_truncation),
+		cmocka_unit_test(test_frame),
+		cmocka_unit_test(test_fields_missing_or_twice),
+		cmocka_unit_test(test_wrong_width),
+		cmocka_unit_test(test_unknown_tags),
+		cmocka_unit_test(test_bad_values),
+		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_settings),
+		cmocka_unit_test(test_too_many_params),
+		cmocka_unit_test(test_oversized),
+		cmocka_unit_test(test_other_version),
+		cmocka_unit_test(test_garbage),
+		cmocka_unit_test(test_modes),
+		cmocka_unit_test(test_signed_bytes),
+	};
+
+	return cmocka_run_group_tests(tests, setup, teardown);
+}

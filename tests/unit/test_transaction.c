@@ -1,0 +1,177 @@
+/*
+ * test_transaction.c
+ *	  Proves that a transaction makes the legal moves and no other (the daemon
+ *	  aborts instead), and that its queue keeps, cuts and gives back statements.
+ */
+#include "unit.h"
+
+#include <signal.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "journal.h"
+#include "log.h"
+#include "samples.h"
+#include "transaction.h"
+
+static Transaction *
+new_tx(void)
+{
+	LsIdentity	id = {SLICE("n1"), 99, 4711, 5};
+
+	return tx_create(&id, SLICE("db"), 2);
+}
+
+static void
+test_create(void **state)
+{
+	Transaction *tx = new_tx();
+
+	assert_int_equal(tx->state, TX_QUEUED);
+	assert_string_equal(tx->node, "n1");
+	assert_string_equal(tx->database, "db");
+	assert_int_equal(tx->origin, 2);
+	assert_int_equal(tx->xcount, 5);
+	assert_ptr_equal(tx_ref(tx), tx);
+	tx_unref(tx);
+	assert_int_equal(tx->refs, 1);
+	tx_unref(tx);
+}
+
+/* rows: from, columns: to, in the order of TxState */
+static const char legal[7][8] = {
+	"0110001",					/* queued */
+	"0010001",					/* waiting */
+	"0001001",					/* reserved */
+	"0000100",					/* decided */
+	"0000010",					/* durable */
+	"0000000",					/* done */
+	"0000000"					/* rolled back */
+};
+
+/* Does the move end the process?  Tried in a child. */
+static bool
+aborts(TxState from, TxState to)
+{
+	pid_t		pid;
+	int			status;
+
+	fflush(NULL);
+	pid = fork();
+	if (pid == 0)
+	{
+		Transaction *tx = new_tx();
+
+		signal(SIGABRT, SIG_DFL);
+		log_open("/dev/null", LOG_ERROR);
+		tx->state = from;
+		tx_move(tx, to);
+		_exit(tx->state == to ? 0 : 1);
+	}
+	assert_int_equal(waitpid(pid, &status, 0), pid);
+	if (WIFSIGNALED(status))
+		return WTERMSIG(status) == SIGABRT;
+	assert_int_equal(WEXITSTATUS(status), 0);
+	return false;
+}
+
+static void
+test_moves(void **state)
+{
+	for (int from = TX_QUEUED; from <= TX_ROLLED_BACK; from++)
+	{
+		for (int to = TX_QUEUED; to <= TX_ROLLED_BACK; to++)
+			assert_int_equal(aborts((TxState) from, (TxState) to), legal[from][to] == '0');
+	}
+}
+
+static void
+append(Transaction *tx, const char *text, bool ddl)
+{
+	uint8_t		buf[256];
+	LsQuery		q = {.xcount = 5, .form = LS_FORM_STATEMENT, .reason = LS_REASON_UTILITY,
+		.text = {(const uint8_t *) text, strlen(text)}, .rows = -1, .ddl = ddl};
+
+	tx_append(tx, buf, ls_put_query(buf, sizeof(buf), &q));
+}
+
+static void
+assert_statement(const Transaction *tx, size_t i, const char *text)
+{
+	LsQuery		q;
+
+	assert_null(ls_get_query(tx_statement(tx, i), &q));
+	assert_int_equal(q.text.len, strlen(text));
+	assert_memory_equal(q.text.data, text, q.text.len);
+}
+
+static void
+test_queue(void **state)
+{
+	Transaction *tx = new_tx();
+	char		text[32];
+
+	for (int i = 0; i < 100; i++)
+	{
+		snprintf(text, sizeof(text), "statement %d", i);
+		append(tx, text, i == 60);
+	}
+	assert_int_equal(tx->nstatements, 100);
+	assert_statement(tx, 0, "statement 0");
+	assert_statement(tx, 99, "statement 99");
+	assert_true(tx->ddl);
+	assert_false(tx_rollback_to(tx, 101));
+	assert_true(tx_rollback_to(tx, 100));
+	assert_true(tx_rollback_to(tx, 61));
+	assert_true(tx->ddl);
+	assert_true(tx_rollback_to(tx, 60));
+	assert_false(tx->ddl);		/* the DDL went with its savepoint */
+	assert_statement(tx, 59, "statement 59");
+	append(tx, "after", false);
+	assert_int_equal(tx->nstatements, 61);
+	assert_statement(tx, 60, "after");
+	assert_true(tx_rollback_to(tx, 0));
+	assert_int_equal(tx->queries.len, 0);
+	tx_unref(tx);
+}
+
+static void
+test_from_record(void **state)
+{
+	Transaction *tx = new_tx();
+	Transaction *copy;
+	JournalRecord r = {.type = RECORD_TRANSACTION, .seq = 12, .depends_on = 3, .wait = LS_WAIT_ORDERED,
+		.identity = {SLICE("n9"), 1, 2, 3}, .database = SLICE("db2")};
+
+	append(tx, "one", false);
+	append(tx, "two", true);
+	r.queries = (LsSlice) {tx->queries.data, tx->queries.len};
+	copy = tx_from_record(&r, 7);
+	assert_int_equal(copy->state, TX_DURABLE);
+	assert_int_equal(copy->seq, 12);
+	assert_int_equal(copy->depends_on, 3);
+	assert_int_equal(copy->wait, LS_WAIT_ORDERED);
+	assert_int_equal(copy->origin, 7);
+	assert_string_equal(copy->node, "n9");
+	assert_string_equal(copy->database, "db2");
+	assert_int_equal(copy->nstatements, 2);
+	assert_true(copy->ddl);
+	assert_statement(copy, 1, "two");
+	tx_unref(copy);
+	r.queries.len--;
+	assert_null(tx_from_record(&r, 7));
+	tx_unref(tx);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_create),
+		cmocka_unit_test(test_moves),
+		cmocka_unit_test(test_queue),
+		cmocka_unit_test(test_from_record),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
