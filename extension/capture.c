@@ -259,21 +259,28 @@ find_changed(LsRelation *r, const Datum *values, const bool *nulls)
 }
 
 /*
- * What changed.  An update that changes nothing is forwarded all the same, as
- * it counts as a change of the row: it sets a column to what it is.
+ * What changed.  A generated column is not assigned, but the other nodes have
+ * to compute it again, and do so when a column that it is made from is.  An
+ * update that changes nothing is forwarded all the same, as it counts as a
+ * change of the row: it sets a column to what it is.
  */
 static void
 choose_assigned(LsRelation *r)
 {
 	LsColumnSet *set = &r->assigned;
+	bool		computed = false;
+	bool		any = false;
 	int			i;
 
 	memcpy(set->words, r->changed.words, set->nwords * sizeof(uint64));
-	for (i = 0; i < set->nwords; i++)
-	{
-		if (set->words[i] != 0)
-			return;
-	}
+	for (i = 0; r->has_generated && i < r->natts; i++)
+		computed |= r->columns[i].generated && column_set_has(&r->changed, i + 1);
+	for (i = 0; computed && i < set->nwords; i++)
+		set->words[i] |= r->generated_from.words[i];
+	for (i = 0; i < r->natts && !any; i++)
+		any = !r->columns[i].generated && column_set_has(set, i + 1);
+	if (any)
+		return;
 	if (r->nidentity > 0 && !r->columns[r->identity[0].attnum - 1].generated)
 	{
 		column_set_add(set, r->identity[0].attnum);

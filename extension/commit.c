@@ -36,6 +36,7 @@
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "access/xlog.h"
+#include "commands/tablecmds.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "replication/syncrep.h"
@@ -262,8 +263,14 @@ ask(void)
 	send_question();
 	armed = arm_statement_timeout();
 	wait_for_verdict(&verdict);
+
+	/*
+	 * The indicator is for the error of a withdrawal.  Were it kept after a
+	 * commit, the timeout that came too late would be reported while the
+	 * session is idle already, as an answer to nothing.
+	 */
 	if (armed)
-		disable_timeout(STATEMENT_TIMEOUT, true);
+		disable_timeout(STATEMENT_TIMEOUT, verdict.outcome != LS_OUTCOME_COMMITTED);
 
 	switch (verdict.outcome)
 	{
@@ -322,7 +329,11 @@ wait_for_turn_held(uint64 seq)
 {
 	TimestampTz patience = 0;
 
-	while (!turn_is_next(seq, patience ? ms_left(patience) : -1))
+	/*
+	 * Look before sleeping: what came while we waited for the verdict has set
+	 * the latch, but that is reset by now.
+	 */
+	while (turn_applied() + 1 != seq)
 	{
 		absorb_harmless_interrupts();
 		if (conflict_is_doomed())
@@ -333,6 +344,8 @@ wait_for_turn_held(uint64 seq)
 			patience = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), TURN_PATIENCE_MS);
 		else if (patience != 0 && ms_left(patience) == 0)
 			report_not_here(seq, "It was canceled while it waited for its turn.");
+		if (turn_is_next(seq, patience ? ms_left(patience) : -1))
+			break;
 	}
 }
 
@@ -400,6 +413,24 @@ take_turn_of_apply(uint64 seq)
 	hold_until_committed();
 }
 
+/*
+ * Between the verdict and the commit record PostgreSQL itself may still fail
+ * (a disk that is full, say).  That error, on its way to the client, does not
+ * mean what its code says either.
+ */
+void
+commit_explain_error(ErrorData *edata)
+{
+	if (ending.claimed == 0 || apply_session() ||
+		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
+		return;
+	edata->sqlerrcode = ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN;
+	edata->detail = psprintf("It is number %llu in the journal. This session failed to commit it: %s.",
+							 (unsigned long long) ending.claimed, edata->message);
+	edata->message = pstrdup("the transaction is committed by the cluster, but not by this session");
+	edata->hint = pstrdup("Do not repeat it. The replicator applies it on this node.");
+}
+
 /* ---------- called at the end of a transaction, by xact.c */
 
 static void
@@ -407,7 +438,7 @@ commit_before_apply(void)
 {
 	if (ls_xact.apply_seq != 0)
 		take_turn_of_apply(ls_xact.apply_seq);
-	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()))
+	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()) || ending.claimed != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("an apply session can't commit a change that has no place in the journal")));
@@ -425,6 +456,13 @@ commit_before_origin(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot drop the extension lockstep in a transaction that changes something else")));
+
+	/*
+	 * What the commit itself would do, and fail in, only after the verdict.
+	 * Doing it twice is harmless: a temporary table is emptied once more, and
+	 * one that is dropped is not looked for again.
+	 */
+	PreCommit_on_commit_actions();
 	PreCommit_CheckForSerializationFailure();
 	take_turn_of_origin(ask());
 }
@@ -446,6 +484,7 @@ commit_before(void)
 			break;
 		case LS_MODE_OFF:
 			/* lockstep.replicate may have been on in this transaction */
+			capture_flush();
 			if (ls_xact.nstatements > 0)
 				commit_before_origin();
 			break;

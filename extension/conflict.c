@@ -151,7 +151,10 @@ tell_the_reason(ErrorData *edata)
 {
 	if (prev_emit_log_hook)
 		prev_emit_log_hook(edata);
-	if (edata->elevel != ERROR || !conflict_is_doomed() ||
+	if (edata->elevel != ERROR)
+		return;
+	commit_explain_error(edata);
+	if (!conflict_is_doomed() ||
 		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 		return;

@@ -17,6 +17,7 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/transam.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
@@ -52,7 +53,10 @@ refuse(const char *what, const char *detail, const char *hint)
 
 /* ---------- expressions */
 
-/* Volatile, or stable and dependent on time, session or server. */
+/*
+ * Volatile, or stable and dependent on time, session or server.  What a stable
+ * function that isn't built in depends on can't be told.
+ */
 static bool
 function_varies(Oid function, void *context)
 {
@@ -80,8 +84,11 @@ function_varies(Oid function, void *context)
 		case F_PG_CONF_LOAD_TIME:
 		case F_CURRENT_SETTING_TEXT:
 		case F_CURRENT_SETTING_TEXT_BOOL:
+		case F_SESSION_USER:
 			return true;
 		default:
+			if (function >= FirstNormalObjectId)
+				return func_volatile(function) != PROVOLATILE_IMMUTABLE;
 			return func_volatile(function) == PROVOLATILE_VOLATILE;
 	}
 }
@@ -97,8 +104,8 @@ varies_walker(Node *node, void *context)
 	{
 		SQLValueFunctionOp op = ((SQLValueFunction *) node)->op;
 
-		/* the first ones tell the time, the others names */
-		return op <= SVFOP_LOCALTIMESTAMP_N;
+		/* the first ones tell the time, the others names that travel but one */
+		return op <= SVFOP_LOCALTIMESTAMP_N || op == SVFOP_SESSION_USER;
 	}
 	if (check_functions_in_node(node, function_varies, context))
 		return true;

@@ -395,8 +395,7 @@ text_of_create_table_as(CreateTableAsStmt *stmt)
 	int			i;
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "CREATE %sTABLE %s%s (",
-					 into->rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
+	appendStringInfo(&text, "CREATE TABLE %s%s (",
 					 stmt->if_not_exists ? "IF NOT EXISTS " : "",
 					 quote_qualified_identifier(schema, into->rel->relname));
 	for (i = 0; i < desc->natts; i++)

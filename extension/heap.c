@@ -14,7 +14,9 @@
  * costs one check.
  *
  * Catalogs meet a wrapper only when a superuser names them in a DML command.
- * What that means on another node can't be told, so it is refused.
+ * What that means on another node can't be told, so it is refused.  So are
+ * changes of unlogged tables, for as long as nothing fills such a table again
+ * on a node that has crashed.
  */
 #include "postgres.h"
 
@@ -40,6 +42,28 @@ refuse_catalog(Relation rel)
 			 errhint("Use the DDL command for it, or set lockstep.replicate to off and change every node.")));
 }
 
+/* A node's crash empties unlogged tables on that node only. */
+static bool
+is_unlogged_table(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_RELATION &&
+		rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
+		!OidIsValid(rel->rd_rel->relrewrite);
+}
+
+static void
+refuse_unlogged(Relation rel)
+{
+	if (ls_unreplicated == LS_UNREPLICATED_ALLOW)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change unlogged table \"%s\" on a node",
+					RelationGetRelationName(rel)),
+			 errdetail("A crash of a node empties unlogged tables on that node only."),
+			 errhint("Use CREATE TABLE ... AS to copy it into an ordinary table.")));
+}
+
 /* Before a change: is it to be captured? */
 static inline bool
 to_be_captured(Relation rel)
@@ -50,6 +74,8 @@ to_be_captured(Relation rel)
 		return likely(!shippable_is_running(RelationGetRelid(rel)));
 	if (unlikely(RelationGetRelid(rel) < FirstNormalObjectId))
 		refuse_catalog(rel);
+	if (unlikely(is_unlogged_table(rel)))
+		refuse_unlogged(rel);
 	return false;
 }
 

@@ -223,6 +223,7 @@ extern void xact_set_apply_seq(uint64 seq);
 
 extern void commit_claim_for_apply(uint64 seq); /* LS001: already applied */
 extern void commit_confirm_at_exit(void);
+extern void commit_explain_error(ErrorData *edata); /* past the verdict? */
 
 /* ---------- in link.c: this backend's connection to the replicator */
 

@@ -20,7 +20,6 @@
 #include "commands/extension.h"
 #include "miscadmin.h"
 #include "postmaster/autovacuum.h"
-#include "replication/walsender.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -133,13 +132,16 @@ ls_progress_relid(void)
 	return extension.progress;
 }
 
-/* Sessions that never originate anything, whatever they do. */
+/*
+ * Sessions that never originate anything, whatever they do.  A walsender that
+ * has a database is not among them: it takes SQL like any other session.
+ */
 static bool
 process_never_replicates(void)
 {
 	return !IsUnderPostmaster || IsBinaryUpgrade || IsParallelWorker() ||
 		IsAutoVacuumWorkerProcess() || IsAutoVacuumLauncherProcess() ||
-		am_walsender || !OidIsValid(MyDatabaseId);
+		!OidIsValid(MyDatabaseId);
 }
 
 static LsMode

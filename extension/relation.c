@@ -10,14 +10,17 @@
  */
 #include "postgres.h"
 
+#include "access/sysattr.h"
 #include "access/transam.h"
 #include "catalog/partition.h"
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "optimizer/optimizer.h"
 #include "rewrite/prs2lock.h"
 #include "rewrite/rewriteDefine.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/hsearch.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
@@ -42,7 +45,7 @@ relation_is_replicated(Relation rel)
 {
 	return RelationGetRelid(rel) >= FirstNormalObjectId &&
 		rel->rd_rel->relkind == RELKIND_RELATION &&
-		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
+		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		!OidIsValid(rel->rd_rel->relrewrite) &&
 		rel->rd_rel->relnamespace != ls_schema_oid();
 }
@@ -204,6 +207,9 @@ build_columns(LsRelation *r)
 		column->name = pstrdup(quote_identifier(NameStr(att->attname)));
 		column->type = type_name(getBaseType(att->atttypid));
 		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
+		/* xml_out leaves out the declaration, which is part of the value */
+		if (getBaseType(att->atttypid) == XMLOID)
+			output = F_TEXTOUT;
 		fmgr_info_cxt(output, &column->output, r->context);
 
 		r->needs |= deparse_type_needs(att->atttypid);
@@ -217,6 +223,32 @@ build_columns(LsRelation *r)
 	relation_init_columns(r, &r->changed);
 	relation_init_columns(r, &r->assigned);
 	r->slot = MakeSingleTupleTableSlot(r->desc, &TTSOpsVirtual);
+}
+
+/* All columns that expressions of generated columns use. */
+static void
+build_generated_from(LsRelation *r)
+{
+	TupleConstr *constr = r->desc->constr;
+	Bitmapset  *attnums = NULL;
+	int			member = -1;
+	int			i;
+
+	relation_init_columns(r, &r->generated_from);
+	for (i = 0; r->has_generated && i < constr->num_defval; i++)
+	{
+		AttrDefault *def = &constr->defval[i];
+
+		if (r->columns[def->adnum - 1].generated)
+			pull_varattnos(stringToNode(def->adbin), 1, &attnums);
+	}
+	while ((member = bms_next_member(attnums, member)) >= 0)
+	{
+		AttrNumber	attnum = member + FirstLowInvalidHeapAttributeNumber;
+
+		if (attnum > 0)
+			column_set_add(&r->generated_from, attnum);
+	}
 }
 
 static char *
@@ -307,6 +339,7 @@ build(LsRelation *r, Relation rel)
 		r->desc = CreateTupleDescCopyConstr(RelationGetDescr(rel));
 		r->name = qualified_name(relid);
 		build_columns(r);
+		build_generated_from(r);
 		build_tables(r, rel);
 		build_replica_actions(r, rel);
 		relation_build_indexes(r, rel);

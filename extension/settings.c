@@ -20,6 +20,7 @@
 static const char *const names[] = {
 	"array_nulls",
 	"backslash_quote",
+	"bytea_output",
 	"check_function_bodies",
 	"createrole_self_grant",
 	"DateStyle",
@@ -27,6 +28,7 @@ static const char *const names[] = {
 	"default_tablespace",
 	"default_text_search_config",
 	"default_toast_compression",
+	"extra_float_digits",
 	"IntervalStyle",
 	"lc_monetary",
 	"lc_numeric",

@@ -344,6 +344,12 @@ process_on_origin(Call *call)
 	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
 		examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
 
+	/* an event trigger's command, or we would not be here */
+	if (creating_extension && plan.action == DDL_FORWARD)
+		ddl_refuse(&plan, NULL,
+				   "An event trigger runs it while an extension is created; here its result would belong to the extension.",
+				   "Disable the event trigger while the extension is created.");
+
 	/* a read-only transaction refuses the command by itself */
 	if (XactReadOnly && plan.action == DDL_FORWARD)
 	{

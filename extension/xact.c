@@ -484,7 +484,9 @@ on_xact(XactEvent event, void *arg)
 			at_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:
-			if (ls_mode() != LS_MODE_OFF)
+			/* lockstep.replicate may have been on in this transaction */
+			capture_flush();
+			if (ls_mode() != LS_MODE_OFF || ls_xact.nstatements > 0)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 						 errmsg("cannot PREPARE a transaction on a node of a lockstep cluster"),

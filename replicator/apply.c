@@ -90,7 +90,8 @@ struct ApplyConn
 	/* the transaction that runs */
 	size_t		next;			/* statement to send */
 	bool		settings_on;
-	bool		commit_sent;
+	bool		seq_sent;		/* apply_commit */
+	bool		commit_sent;	/* and the Sync */
 	bool		sync_sent;
 	bool		failed;			/* the first error: */
 	bool		retry;
@@ -156,6 +157,18 @@ expect(ApplyConn *c, Expected e)
 	c->window_bytes += e.bytes;
 }
 
+/* Nothing but a kind, and the statement if it is being prepared. */
+static Expected
+of_kind(ExpectKind kind, Statement *st)
+{
+	Expected	e;
+
+	memset(&e, 0, sizeof(e));
+	e.kind = kind;
+	e.statement = st;
+	return e;
+}
+
 static Expected
 expected_pop(ApplyConn *c)
 {
@@ -207,7 +220,7 @@ send_sync(ApplyConn *c)
 		return;
 	c->sync_sent = true;
 	sent(c, PQpipelineSync(c->conn));
-	expect(c, (Expected) {.kind = EXPECT_SYNC});
+	expect(c, of_kind(EXPECT_SYNC, NULL));
 }
 
 /* A NUL-terminated copy in texts; its offset, as texts may move. */
@@ -247,7 +260,7 @@ send_command(ApplyConn *c, LsSlice text, LsSlice settings, bool prepare, int npa
 
 		sent(c, PQsendPrepare(c->conn, st->name, command, 0, NULL));
 		free(command);
-		expect(c, (Expected) {.kind = EXPECT_PREPARE,.statement = st});
+		expect(c, of_kind(EXPECT_PREPARE, st));
 		st->state = STATEMENT_SENT;
 	}
 	else
@@ -283,7 +296,7 @@ send_call(ApplyConn *c, const char *command, const char *value)
 	need_values(1);
 	values[0] = value;
 	texts.len = 0;
-	send_command(c, slice_of(command), nothing, true, 1, (Expected) {.kind = EXPECT_OTHER});
+	send_command(c, slice_of(command), nothing, true, 1, of_kind(EXPECT_OTHER, NULL));
 }
 
 static void
@@ -418,6 +431,15 @@ all_is_executed(const ApplyConn *c)
 	return c->expected_count == 0 && (c->work->empty || c->next == c->work->tx->nstatements);
 }
 
+/* Which seq the transaction will commit at. */
+static void
+say_seq(ApplyConn *c)
+{
+	if (!c->seq_sent)
+		send_seq(c, "SELECT lockstep.apply_commit($1)", c->work->tx->seq);
+	c->seq_sent = true;
+}
+
 void
 apply_run(ApplyConn *c, Work *w)
 {
@@ -425,14 +447,14 @@ apply_run(ApplyConn *c, Work *w)
 	c->work = w;
 	w->connection = c;
 	c->next = 0;
-	c->settings_on = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
+	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
 	c->progress_us = loop_now_us();
 	if (c->prepare_anew || statements_full(&c->statements))
 	{
 		c->prepare_anew = false;
 		statements_clear(&c->statements);
 		sent(c, PQsendQueryParams(c->conn, "DEALLOCATE ALL", 0, NULL, NULL, NULL, NULL, 0));
-		expect(c, (Expected) {.kind = EXPECT_OTHER});
+		expect(c, of_kind(EXPECT_OTHER, NULL));
 	}
 	if (w->wait_for != 0)
 	{
@@ -454,7 +476,7 @@ apply_commit(ApplyConn *c)
 {
 	assert(c->work->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
 	c->commit_sent = true;
-	send_seq(c, "SELECT lockstep.apply_commit($1)", c->work->tx->seq);
+	say_seq(c);
 	send_sync(c);
 }
 
@@ -488,7 +510,7 @@ send_rollback(ApplyConn *c)
 	if (c->sync_sent)
 		return;
 	sent(c, PQsendQueryParams(c->conn, "SELECT lockstep.apply_rollback()", 0, NULL, NULL, NULL, NULL, 0));
-	expect(c, (Expected) {.kind = EXPECT_OTHER});
+	expect(c, of_kind(EXPECT_OTHER, NULL));
 	send_sync(c);
 }
 

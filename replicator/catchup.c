@@ -6,6 +6,10 @@
  *	  applied+1 ... fed	  ... last durable | decided	 | reserved
  *	  given from the journal, in chunks	   |	given at the barrier
  *
+ * Being given is not enough: a node that can't apply what it is given must not
+ * come online again and again.  What was durable when it had been given
+ * everything for the first time (`goal`) has to be applied before the barrier.
+ *
  * The barrier is one round of the loop: when the last durable transaction has
  * been given, the same call makes the node online, gives it every decided one
  * whose record is not durable yet, and every reserved one, which from then on
@@ -27,7 +31,9 @@
 struct Catchup
 {
 	JournalReader *reader;
+	uint64_t	limit;			/* of the reader: durable when it was set */
 	uint64_t	fed;			/* seq given last */
+	uint64_t	goal;			/* to be applied before the barrier, 0 = not known */
 	int			in_flight;
 	size_t		bytes;			/* of their queries */
 };
@@ -35,23 +41,27 @@ struct Catchup
 void
 catchup_begin(Node *n)
 {
-	const char *error = NULL;
 	struct Catchup *c = xcalloc(1, sizeof(struct Catchup));
 
+	if (n->pools == NULL)
+		n->applied = sequencer_last_durable();	/* no database, nothing to apply */
 	n->catchup = c;
 	c->fed = n->applied;
-	if (n->pools == NULL)
-		c->fed = n->applied = sequencer_last_durable(); /* no database, nothing to apply */
-	else if (c->fed < sequencer_last_durable())
-	{
-		c->reader = journal_reader_open(node_journal_dir, c->fed + 1, &error);
-		if (c->reader == NULL)
-		{
-			node_out(n, "could not read the journal: %s", error);
-			return;
-		}
-	}
 	node_pump(n);
+}
+
+/* false: it can't be read, the node is out. */
+static bool
+open_reader(Node *n)
+{
+	struct Catchup *c = n->catchup;
+	const char *error = NULL;
+
+	if (c->reader == NULL)
+		c->reader = journal_reader_open(node_journal_dir, c->fed + 1, &error);
+	if (c->reader == NULL)
+		node_out(n, "could not read the journal: %s", error);
+	return n->catchup != NULL;
 }
 
 void
@@ -156,15 +166,25 @@ catchup_feed(Node *n)
 
 		if (c->fed >= sequencer_last_durable())
 		{
-			go_online(n);
+			if (c->goal == 0)
+				c->goal = c->fed;
+			if (n->applied >= c->goal)
+				go_online(n);
 			return;
 		}
-		if (c->reader == NULL)
+		if (n->pools == NULL)
 		{
-			/* something was decided since it began */
-			catchup_end(n);
-			catchup_begin(n);
+			/* what is left in the journal has no place to pass its turn */
+			node_out(n, "the last replicated database was dropped while it caught up");
 			return;
+		}
+		if (!open_reader(n))
+			return;
+		if (c->fed >= c->limit)
+		{
+			/* what is not durable may still be taken back and written anew */
+			c->limit = sequencer_last_durable();
+			journal_reader_limit(c->reader, c->limit);
 		}
 		if (c->in_flight >= IN_FLIGHT || c->bytes >= IN_FLIGHT_BYTES || !feed_one(n))
 			return;

@@ -95,7 +95,7 @@ static const Setting settings[] = {
 	"Time between attempts to reach a node."},
 	{"max_sessions", SETTING_INT, AT(max_sessions), "10000", 1, 1000000, true,
 	"Number of backends that may be connected at the same time."},
-	{"max_transaction_size", SETTING_SIZE, AT(max_transaction_size), "1GB", 64 * KB, TB, true,
+	{"max_transaction_size", SETTING_SIZE, AT(max_transaction_size), "1GB", 64 * KB, 2 * GB, true,
 	"Bytes of queries that one transaction may queue; a larger one is refused."},
 	{"maintenance_database", SETTING_STRING, AT(maintenance_database), "postgres", 0, 0, false,
 	"Database to connect to for commands that concern a whole node."},

@@ -8,6 +8,7 @@
  * connected to one of the replicated databases, where the extension's functions
  * are, or to maintenance_database as long as there is none.
  */
+#include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -44,6 +45,28 @@ ping(Node *n)
 				   0, NULL, on_pong, n);
 }
 
+/*
+ * Does its turn stand still although nothing is being executed for it: held by
+ * a backend that neither commits nor goes?  Everybody would wait for that.
+ */
+static bool
+is_stalled(Node *n)
+{
+	const Work *next = n->works;
+
+	while (next != NULL && next->tx->seq != n->applied + 1)
+		next = next->node_next;
+	if (n->state != NODE_ONLINE || n->applied >= sequencer_last_durable() || n->applied != n->stalled_at ||
+		(next != NULL && next->state != WORK_COMMITTING))
+	{
+		n->stalled_at = n->applied;
+		n->stalled_ms = 0;
+		return false;
+	}
+	n->stalled_ms += PING_MS;	/* not by the clock: we may have been stopped */
+	return n->stalled_ms > node_config->node_timeout;
+}
+
 static void
 on_ping_timer(void *arg)
 {
@@ -53,9 +76,31 @@ on_ping_timer(void *arg)
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
 	if (n->pinging && since_us > (uint64_t) node_config->node_timeout * 1000)
 		node_out(n, "has not answered for %d s", node_config->node_timeout / 1000);
+	else if (is_stalled(n))
+		node_out(n, "has not committed seq %" PRIu64 " for %d s", n->applied + 1, node_config->node_timeout / 1000);
 	else if (!n->pinging &&
 			 (n->applied < sequencer_last_durable() || since_us > PING_MS * IDLE_PINGS * 1000))
 		ping(n);
+}
+
+static void
+on_doubtful(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+
+	n->asking_doubtful = false;
+	on_pong(n, r);
+	if (r != NULL)
+		works_add_doubtful(n);
+}
+
+void
+control_ask_doubtful(Node *n)
+{
+	if (n->asking_doubtful)
+		return;
+	n->asking_doubtful = true;
+	pgclient_query(n->control, "SELECT applied FROM lockstep.node_info()", 0, NULL, on_doubtful, n);
 }
 
 void
@@ -79,7 +124,7 @@ control_end(Node *n)
 	n->next_control = NULL;
 	pgclient_close(n->control);
 	n->control = NULL;
-	n->pinging = false;
+	n->pinging = n->asking_doubtful = false;
 }
 
 /* ---------- to another database */

@@ -2,7 +2,8 @@
  * databases.c
  *	  Adding and dropping replicated databases, on every node that is online.
  *
- *	 add	each node: connect, make the extension if it is missing, check; read
+ *	 add	if no node has it, make it on all (on some only: refused);
+ *			each node: connect, make the extension if it is missing, check; read
  *			the content, which must be equal; write the identity; open the apply
  *			connections.  Then the journal says that it is replicated, and its
  *			content is the standard for nodes that come later.
@@ -35,6 +36,9 @@ typedef struct Job
 	void	   *arg;
 	DbCheck    *checks[CONFIG_MAX_NODES];	/* NULL: not online when it began */
 	int			at;				/* node that is worked on */
+	int			missing;		/* of an add: nodes that don't have it, and one of */
+	int			missing_on;		/* them */
+	int			existing_on;	/* one that has it, or -1 */
 	Timer	   *timer;
 	PgClient   *client;			/* of a drop */
 	char	   *trouble;		/* of a drop: what went wrong on the way */
@@ -42,6 +46,8 @@ typedef struct Job
 
 static Job *job;
 
+static void look_for_next(void);
+static void create_next(void);
 static void add_next_check(void);
 static void add_next_content(void);
 static void add_next_cluster(void);
@@ -99,6 +105,7 @@ begin(const char *name, NodeDone done, void *arg)
 	job->database = xstrdup(name);
 	job->done = done;
 	job->arg = arg;
+	job->existing_on = -1;
 	return true;
 }
 
@@ -149,6 +156,16 @@ add_to_journal(void)
 
 	job->at = 0;
 	(void) next_check(&d);
+
+	/* one that came online meanwhile would miss what happens in it from now on */
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (node_get(i)->state == NODE_ONLINE && pool_find(node_get(i), job->database) == NULL)
+		{
+			fail("node \"%s\" has come online meanwhile: try again", node_name(i));
+			return;
+		}
+	}
 	text = metadata_fingerprint_text(job->database, dbcheck_found(d));
 	sequencer_journal_metadata(RECORD_DATABASE_ADDED, job->database, NULL, NULL);
 	sequencer_journal_metadata(RECORD_FINGERPRINT, text, on_added, NULL);
@@ -195,7 +212,13 @@ add_pools(void)
 static void
 on_turn_open(void *arg, const PGresult *r)
 {
-	if (step_succeeded(r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK ? "could not open its turn" : NULL))
+	const char *error = NULL;
+
+	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
+		error = "could not open its turn";
+	else if (strtoull(PQgetvalue(r, 0, 0), NULL, 10) < node_applied(job->at - 1))
+		error = "its turn is behind the journal: restart the server";	/* it would wait for ever */
+	if (step_succeeded(error))
 		add_next_cluster();
 }
 
@@ -290,6 +313,86 @@ add_next_check(void)
 	add_next_content();
 }
 
+/* ---------- adding one that is not there yet */
+
+/* The next node that is online; NULL: no more. */
+static Node *
+next_online(void)
+{
+	while (job->at < nodes_count())
+	{
+		Node	   *n = node_get(job->at++);
+
+		if (n->state == NODE_ONLINE)
+			return n;
+	}
+	return NULL;
+}
+
+static void
+on_created(void *arg, const PGresult *r)
+{
+	if (step_succeeded(r == NULL ? "connection lost" : PQresultStatus(r) != PGRES_COMMAND_OK ?
+					   pgclient_message(PQresultErrorMessage(r)) : NULL))
+		create_next();
+}
+
+static void
+create_next(void)
+{
+	Node	   *n = next_online();
+	Buffer		command = {0};
+
+	if (n == NULL)
+	{
+		job->at = 0;
+		add_next_check();
+		return;
+	}
+	buffer_append(&command, "CREATE DATABASE \"", strlen("CREATE DATABASE \""));
+	for (const char *p = job->database; *p != '\0'; p++)
+		buffer_append(&command, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1);
+	buffer_append(&command, "\"", 2);	/* and NUL */
+	pgclient_query(n->control, (const char *) command.data, 0, NULL, on_created, NULL);
+	buffer_free(&command);
+}
+
+static void
+on_looked_for(void *arg, const PGresult *r)
+{
+	if (!step_succeeded(r == NULL ? "connection lost" : PQresultStatus(r) != PGRES_TUPLES_OK ?
+						pgclient_message(PQresultErrorMessage(r)) : NULL))
+		return;
+	if (PQntuples(r) > 0)
+		job->existing_on = job->at - 1;
+	else
+	{
+		job->missing++;
+		job->missing_on = job->at - 1;
+	}
+	look_for_next();
+}
+
+static void
+look_for_next(void)
+{
+	Node	   *n = next_online();
+	const char *params[] = {job->database};
+
+	if (n != NULL)
+	{
+		pgclient_query(n->control, "SELECT FROM pg_database WHERE datname = $1", 1, params, on_looked_for, NULL);
+		return;
+	}
+	job->at = 0;
+	if (job->missing == 0)
+		add_next_check();
+	else if (job->existing_on < 0)
+		create_next();
+	else
+		fail("node \"%s\" has it, node \"%s\" does not", node_name(job->existing_on), node_name(job->missing_on));
+}
+
 void
 nodes_database_add(const char *name, NodeDone done, void *arg)
 {
@@ -314,7 +417,7 @@ nodes_database_add(const char *name, NodeDone done, void *arg)
 	if (!any)
 		done(arg, "no node is online");
 	else if (begin(name, done, arg))
-		add_next_check();
+		look_for_next();
 }
 
 /* ---------- dropping */

@@ -167,24 +167,30 @@ stopping(void)
 	return stop;
 }
 
+static void __attribute__((noreturn))
+give_up(void)
+{
+	log_full(LOG_ERROR, "journal", journal_error(journal),
+			 "It is not known what of it is on disk.",
+			 "The replicator ends; started again it reads the journal and goes on with what is there.");
+	_exit(EXIT_JOURNAL_BROKEN);
+}
+
 /* Append and sync; false: given up because we are to stop. */
 static bool
 make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 {
 	while (journal_append(journal, records, n, last_seq) != JOURNAL_OK)
 	{
+		if (journal_broken(journal))
+			give_up();			/* what was appended could not be cut off again */
 		set_failing(journal_error(journal));
 		if (stopping())
 			return false;
 		wait_a_second();
 	}
 	if (journal_sync(journal) != JOURNAL_OK)
-	{
-		log_full(LOG_ERROR, "journal", journal_error(journal),
-				 "It is not known what of it is on disk.",
-				 "The replicator ends; started again it reads the journal and goes on with what is there.");
-		_exit(EXIT_JOURNAL_BROKEN);
-	}
+		give_up();
 	set_failing(NULL);
 	return true;
 }

@@ -406,3 +406,10 @@ loop_stop(void)
 {
 	running = false;
 }
+
+void
+loop_finish(void)
+{
+	run_deferred();
+	free_ended_watches();
+}

@@ -48,5 +48,6 @@ extern void loop_undefer(Deferred *d);	/* before its memory goes; harmless if
 extern uint64_t loop_now_us(void);	/* monotonic, of the current round */
 extern void loop_run(void);		/* until loop_stop() */
 extern void loop_stop(void);
+extern void loop_finish(void);	/* after loop_run(): what is deferred still */
 
 #endif

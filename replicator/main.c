@@ -34,6 +34,7 @@
 #include "listener.h"
 #include "log.h"
 #include "loop.h"
+#include "metadata.h"
 #include "node.h"
 #include "sequencer.h"
 #include "session.h"
@@ -204,80 +205,21 @@ open_journal(void)
 }
 
 /*
- * The databases that are replicated: what the journal's metadata says (all that
- * counts is at the head of its last segment), or, in a new journal, what the
- * settings say, which is journaled.
+ * The databases that are replicated: what the journal says (sequencer_init() has
+ * read it), or, in a new journal, what the settings say, which is journaled.
  */
-typedef struct NameList
-{
-	char	  **names;
-	int			n;
-} NameList;
-
-static void
-list_remove(NameList *list, LsSlice name)
-{
-	int			kept = 0;
-
-	for (int i = 0; i < list->n; i++)
-	{
-		if (strlen(list->names[i]) == name.len && memcmp(list->names[i], name.data, name.len) == 0)
-			free(list->names[i]);
-		else
-			list->names[kept++] = list->names[i];
-	}
-	list->n = kept;
-}
-
-static void
-list_add(NameList *list, LsSlice name)
-{
-	list_remove(list, name);
-	list->names = xrealloc(list->names, (size_t) (list->n + 1) * sizeof(char *));
-	list->names[list->n++] = xstrndup(name.data, name.len);
-}
-
-/* Returns whether the journal says anything about databases. */
-static bool
-journaled_databases(NameList *list)
-{
-	const char *error = NULL;
-	JournalReader *reader = journal_reader_open(config->journal_directory, journal_last(journal), &error);
-	JournalRecord r;
-	JournalStatus status;
-	bool		any = false;
-
-	if (reader == NULL)
-		refuse_to_start("could not read the journal", error, NULL);
-	while ((status = journal_read(reader, &r)) == JOURNAL_OK)
-	{
-		if (r.type == RECORD_DATABASE_ADDED)
-			list_add(list, r.text);
-		else if (r.type == RECORD_DATABASE_DROPPED)
-			list_remove(list, r.text);
-		else
-			continue;
-		any = true;
-	}
-	if (status != JOURNAL_END)
-		refuse_to_start("could not read the journal", xstrdup(journal_reader_error(reader)), NULL);
-	journal_reader_close(reader);
-	return any;
-}
-
 static void
 begin_databases(void)
 {
-	NameList	list = {NULL, 0};
+	char	  **names;
+	int			n;
 
-	if (!journaled_databases(&list) && journal_last(journal) == 0)
-	{
-		list.names = config_list(config->databases, &list.n);
-		for (int i = 0; i < list.n; i++)
-			sequencer_journal_metadata(RECORD_DATABASE_ADDED, list.names[i], NULL, NULL);
-	}
-	nodes_set_databases((const char *const *) list.names, list.n);
-	config_list_free(list.names, list.n);
+	if (metadata_has_any() || journal_last(journal) != 0)
+		return;
+	names = config_list(config->databases, &n);
+	for (int i = 0; i < n; i++)
+		sequencer_journal_metadata(RECORD_DATABASE_ADDED, names[i], NULL, NULL);
+	config_list_free(names, n);
 }
 
 /* ---------- signals */
@@ -340,13 +282,17 @@ catch_signals(void)
 	loop_watch(signal_fd, EPOLLIN, on_signal, NULL);
 }
 
-/* What was decided gets to the disk and its verdict to the backends. */
+/*
+ * What was decided gets to the disk, then its verdict to the backends and its
+ * COMMIT to the peers, so that no turn waits for our return.
+ */
 static void
 stop_all(void)
 {
 	admin_stop();
 	listener_stop();
 	sequencer_stop();
+	loop_finish();
 	sessions_stop();
 	journal_close(journal);
 	if (pid_fd >= 0)

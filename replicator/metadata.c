@@ -20,6 +20,7 @@ typedef struct Fact
 static Fact *facts;
 static char const **names;		/* of facts, in the same order */
 static int	nfacts;
+static bool said;				/* a database was added or dropped */
 
 static int
 find(LsSlice name)
@@ -72,6 +73,7 @@ metadata_apply(RecordType type, LsSlice text)
 {
 	int			i = find(text);
 
+	said = said || type == RECORD_DATABASE_ADDED || type == RECORD_DATABASE_DROPPED;
 	switch (type)
 	{
 		case RECORD_DATABASE_ADDED:
@@ -95,6 +97,12 @@ metadata_databases(int *n)
 {
 	*n = nfacts;
 	return names;
+}
+
+bool
+metadata_has_any(void)
+{
+	return said;
 }
 
 bool

@@ -15,6 +15,7 @@ extern void metadata_apply(RecordType type, LsSlice text);
 
 extern const char *const *metadata_databases(int *n);
 extern bool metadata_has_database(const char *name);
+extern bool metadata_has_any(void); /* it was ever said which databases there are */
 
 /* What the database held at its first attach; NULL: nothing recorded yet. */
 extern const char *metadata_fingerprint(const char *database);

@@ -36,6 +36,10 @@
 #include "node_private.h"
 #include "sequencer.h"
 
+/* A node that fails again and again while it catches up is tried more and more
+ * rarely: reconnect_interval doubles so often, at most. */
+#define MAX_DOUBLINGS 6
+
 typedef struct LegalMove
 {
 	NodeState	from;
@@ -147,14 +151,6 @@ nodes_databases(int *n)
 	return metadata_databases(n);
 }
 
-/* At start: what the journal said last, or a new journal is told. */
-void
-nodes_set_databases(const char *const *names, int n)
-{
-	for (int i = 0; i < n; i++)
-		metadata_apply(RECORD_DATABASE_ADDED, (LsSlice) {(const uint8_t *) names[i], strlen(names[i])});
-}
-
 /* ---------- moving */
 
 void
@@ -166,6 +162,10 @@ node_move(Node *n, NodeState to, const char *reason)
 
 		if (move->from != n->state || move->to != to)
 			continue;
+		if (to == NODE_ONLINE)
+			n->failures = 0;
+		else if (n->state == NODE_CATCHUP)
+			n->failures++;
 		n->state = to;
 		snprintf(n->reason, sizeof(n->reason), "%s", reason);
 		log_message(LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
@@ -189,10 +189,12 @@ on_retry(void *arg)
 void
 node_retry_later(Node *n)
 {
+	int			doublings = n->failures < MAX_DOUBLINGS ? n->failures : MAX_DOUBLINGS;
+
 	loop_cancel(n->retry_timer);
 	n->retry_timer = NULL;
 	if (!n->administrative)
-		n->retry_timer = loop_after(node_config->reconnect_interval, on_retry, n);
+		n->retry_timer = loop_after(node_config->reconnect_interval << doublings, on_retry, n);
 }
 
 static void
@@ -214,6 +216,8 @@ forget_applying(Node *n)
 			sequencer_applied(tx);
 		tx_unref(tx);
 	}
+	while ((tx = ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
+		tx_unref(tx);
 }
 
 /* Close everything; the state says already that it is out. */
@@ -276,6 +280,7 @@ node_attach(int node, const char **why)
 	if (n->state != NODE_DROPPED)
 		return true;			/* it is, or is being attached */
 	n->administrative = false;
+	n->failures = 0;
 	cancel_timer(&n->retry_timer);
 	attach_cancel(n);
 	pools_destroy(n);
@@ -419,9 +424,8 @@ node_apply_at_origin(Transaction *tx)
 	assert(tx->seq != 0);
 	if (n->state != NODE_ONLINE || n->applied >= tx->seq || work_find(tx, n->index) != NULL)
 		return;					/* it gets it from the journal, or has it, or will */
-	log_message(LOG_DEBUG, n->config->name, "seq %" PRIu64 " of pid %" PRIu32 " was not committed by its backend",
-				tx->seq, tx->pid);
-	work_add(n, tx);
+	ring_push(&n->doubtful, tx);
+	control_ask_doubtful(n);
 }
 
 /* ---------- start and end */

@@ -90,7 +90,6 @@ extern bool node_attach(int node, const char **why);
 /* Databases: replicated ones; add and drop run on every online node, then
  * done(arg, NULL or error). */
 typedef void (*NodeDone) (void *arg, const char *error);
-extern void nodes_set_databases(const char *const *names, int n);
 extern void nodes_database_add(const char *name, NodeDone done, void *arg);
 extern void nodes_database_drop(const char *name, NodeDone done, void *arg);
 extern const char *const *nodes_databases(int *n);

@@ -44,6 +44,7 @@ struct Node
 	NodeState	state;
 	bool		administrative;
 	char		reason[512];
+	int			failures;		/* in a row, after having been attached */
 	uint64_t	boot;
 	uint64_t	applied;
 
@@ -55,8 +56,12 @@ struct Node
 	Pool	   *pools;
 	Work	   *works;			/* all of them on this node */
 	TxRing		applying;
+	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
+	bool		asking_doubtful;
 	uint64_t	ping_sent_us;
+	uint64_t	stalled_at;		/* applied, when it was looked at last */
+	int			stalled_ms;		/* it has not moved since, and should have */
 	Timer	   *ping_timer;
 	Timer	   *yield_timer;
 	Timer	   *pause_timer;	/* works that pause */
@@ -95,6 +100,7 @@ extern void work_undo(Work *w, bool again); /* take it back there */
 extern void works_forget(Node *n);	/* the node is out: all of its works */
 extern void works_start(Node *n);	/* those that may */
 extern void work_commit(Work *w);	/* its tx is durable: COMMIT if it is executed */
+extern void works_add_doubtful(Node *n);
 extern void ring_push(TxRing *ring, Transaction *tx);
 extern Transaction *ring_pop(TxRing *ring, uint64_t up_to);	/* NULL: none that low */
 
@@ -128,6 +134,9 @@ extern ApplyConn *pool_take(Pool *p);
 
 extern void control_adopt(Node *n, PgClient *client, const char *database);
 extern void control_end(Node *n);
+
+/* Ask how far the node has come, then give it the doubtful ones that it lacks. */
+extern void control_ask_doubtful(Node *n);
 
 /* If it is connected to that database, connect to another one. */
 extern void control_leave_database(Node *n, const char *database);

@@ -43,6 +43,7 @@ struct PgClient
 	Query	   *first;			/* the one under way, if sent */
 	Query	  **end;
 	bool		sent;
+	Deferred	broken;			/* libpq would not send */
 	Deferred	bury;
 };
 
@@ -53,8 +54,13 @@ struct PgClient
 	"-c extra_float_digits=1 -c standard_conforming_strings=on "
 
 const char	pgclient_control_options[] = COMMON_OPTIONS "-c lockstep.replicate=off";
+
+/*
+ * synchronous_commit is off because the journal is the redo log: what a node
+ * loses in a crash it gets again, from where its progress says.
+ */
 const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_role=replica "
-"-c plan_cache_mode=force_generic_plan";
+"-c plan_cache_mode=force_generic_plan -c synchronous_commit=off";
 
 static void step_connecting(PgClient *c);
 static void on_socket(void *arg, uint32_t events);
@@ -64,6 +70,7 @@ pgclient_message(const char *libpq_message)
 {
 	static char text[1024];
 	static const char *const prefixes[] = {"ERROR:  ", "FATAL:  "};
+	const char *continued;
 	size_t		len;
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
@@ -71,7 +78,9 @@ pgclient_message(const char *libpq_message)
 		if (strncmp(libpq_message, prefixes[i], strlen(prefixes[i])) == 0)
 			libpq_message += strlen(prefixes[i]);
 	}
-	len = strlen(libpq_message);
+	/* what a tab continues is libpq's advice, not the fact */
+	continued = strstr(libpq_message, "\n\t");
+	len = continued != NULL ? (size_t) (continued - libpq_message) : strlen(libpq_message);
 	while (len > 0 && libpq_message[len - 1] == '\n')
 		len--;
 	if (len > sizeof(text) - 1)
@@ -132,6 +141,7 @@ pgclient_close(PgClient *c)
 	if (c == NULL || c->closed)
 		return;
 	c->closed = true;
+	loop_undefer(&c->broken);
 	stop_watching(c);
 	if (c->conn != NULL)
 		PQfinish(c->conn);
@@ -186,12 +196,24 @@ fail(PgClient *c, const char *error)
 /* ---------- queries */
 
 static void
+on_broken(void *arg)
+{
+	PgClient   *c = arg;
+
+	fail(c, PQerrorMessage(c->conn));
+}
+
+static void
 flush(PgClient *c)
 {
 	int			rc = PQflush(c->conn);
 
+	/*
+	 * Not from within pgclient_query(): a node would go out, and its works be
+	 * forgotten, under whoever asks while walking through them.
+	 */
 	if (rc < 0)
-		fail(c, PQerrorMessage(c->conn));
+		loop_defer(&c->broken);
 	else
 		loop_change(c->watch, rc == 1 ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
@@ -205,7 +227,7 @@ send_first(PgClient *c)
 		return;
 	if (PQsendQueryParams(c->conn, q->sql, q->nparams, NULL, (const char *const *) q->params, NULL, NULL, 0) == 0)
 	{
-		fail(c, PQerrorMessage(c->conn));
+		loop_defer(&c->broken);
 		return;
 	}
 	c->sent = true;
@@ -345,16 +367,23 @@ PgClient *
 pgclient_open(const char *conninfo, const char *database, const char *application,
 			  const char *options, int timeout_ms, PgConnected connected, void *arg)
 {
-	const char *keywords[] = {"dbname", "dbname", "application_name", "options", NULL};
-	const char *values[] = {conninfo, database, application, options, NULL};
+	/* a node whose machine has vanished must be found out, by what waits, too */
+	const char *keywords[] = {
+		"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
+		"dbname", "dbname", "application_name", "options", NULL
+	};
+	const char *values[] = {"10", "5", "3", "30000", conninfo, database, application, options, NULL};
 	PgClient   *c = xcalloc(1, sizeof(PgClient));
 
 	c->end = &c->first;
 	c->connected = connected;
 	c->connected_arg = arg;
+	c->broken.callback = on_broken;
+	c->broken.arg = c;
 	c->bury.callback = on_bury;
 	c->bury.arg = c;
-	/* the first dbname is expanded to all that it says, the second overrides */
+	/* the first dbname is expanded to all that it says, the second overrides;
+	 * what stands before it are defaults */
 	c->conn = PQconnectStartParams(keywords, values, 1);
 	if (c->conn == NULL || PQstatus(c->conn) == CONNECTION_BAD)
 	{

@@ -42,6 +42,7 @@
 #define FORGET_MS 1000
 #define KEPT_SEQS 20000			/* of history below what all have applied: S of keys
 								 * that have not arrived yet */
+#define MAX_REMEMBERED_KEYS 2000000	/* about 500 MB */
 #define TRIM_MS 10000
 #define TRIM_SAMPLES 7			/* what all had applied a minute ago may go */
 
@@ -531,19 +532,32 @@ on_look_again(void *arg)
 
 /* ---------- taking back */
 
+/* Does its backend wait for an answer, and may it be rolled back? */
+static bool
+is_undecided_question(const Transaction *tx)
+{
+	return tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
+}
+
 bool
 sequencer_withdraw(Transaction *tx)
 {
 	LsVerdict	verdict;
 
-	if (tx->state != TX_WAITING && tx->state != TX_RESERVED &&
-		!(tx->state == TX_QUEUED && tx->awaits_lock))
+	if (!is_undecided_question(tx))
 		return false;
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.outcome = LS_OUTCOME_WITHDRAWN;
 	stats.withdrawn++;
 	roll_back(tx, &verdict);
 	return true;
+}
+
+void
+sequencer_refuse(Transaction *tx, const char *sqlstate, const char *message, const char *hint)
+{
+	if (is_undecided_question(tx))
+		refuse(tx, sqlstate, message, NULL, hint);
 }
 
 void
@@ -558,8 +572,7 @@ sequencer_in_the_way(Transaction *tx, Transaction *higher)
 {
 	char	   *detail;
 
-	if (tx->state != TX_WAITING && tx->state != TX_RESERVED &&
-		!(tx->state == TX_QUEUED && tx->awaits_lock))
+	if (!is_undecided_question(tx))
 		return;
 	detail = xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
 					   higher->node, higher->pid);
@@ -626,6 +639,15 @@ on_forget(void *arg)
 		all = oldest;
 	if (all > KEPT_SEQS)
 		certifier_forget(certifier, all - KEPT_SEQS);
+
+	/* A transaction that stays open must not let it grow for ever: rather it conflicts. */
+	if (certifier_keys(certifier) > MAX_REMEMBERED_KEYS)
+	{
+		uint64_t	floor = certifier_floor(certifier);
+
+		if (last_durable > floor + KEPT_SEQS)
+			certifier_forget(certifier, floor + (last_durable - KEPT_SEQS - floor) / 2 + 1);
+	}
 	loop_after(FORGET_MS, on_forget, NULL);
 }
 

@@ -151,9 +151,13 @@ session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	log_message(strncmp(sqlstate, "57", 2) == 0 ? LOG_INFO : LOG_WARNING,
+	/* that a node is not online has been told already, once for all sessions */
+	log_message(strcmp(sqlstate, "57P03") == 0 ? LOG_DEBUG : LOG_WARNING,
 				s->name, "session ended: %s", text);
 
+	/* a backend that waits for an answer need not be left in doubt */
+	if (s->tx != NULL)
+		sequencer_refuse(s->tx, sqlstate, text, hint);
 	memset(&error, 0, sizeof(error));
 	error.sqlstate = slice_of(sqlstate);
 	error.message = slice_of(text);

@@ -147,23 +147,16 @@ check_node_online(Session *s)
 	return false;
 }
 
-/* One session for a backend.  A backend of an earlier start is gone, whatever
- * the network says. */
-static bool
-check_unique(Session *s)
+/* One session for a backend.  It has one connection at a time: an older one is
+ * dead, whatever the network says, and so is a backend of an earlier start. */
+static void
+end_older(Session *s)
 {
 	Session    *other = table_find(s->node, s->pid);
 
-	if (other == NULL)
-		return true;
-	if (other->boot != s->boot)
-	{
-		session_fail(other, "57P03", NULL, "the server of this backend has restarted");
-		return true;
-	}
-	session_fail(s, "53300", NULL, "backend %" PRIu32 " of node \"%s\" has a session already",
-				 s->pid, node_name(s->node));
-	return false;
+	if (other != NULL)
+		session_fail(other, "57P03", NULL, other->boot != s->boot ? "the server of this backend has restarted" :
+					 "this backend has connected anew");
 }
 
 static bool
@@ -204,8 +197,9 @@ handle_proof(Session *s, LsSlice payload)
 	if (!check_membership(s))
 		return;
 	snprintf(s->name, sizeof(s->name), "session %s/%" PRIu32, node_name(s->node), s->pid);
-	if (!check_database(s) || !check_node_online(s) || !check_unique(s) || !welcome(s))
+	if (!check_database(s) || !check_node_online(s) || !welcome(s))
 		return;
+	end_older(s);
 	copy_name(s->application, sizeof(s->application), s->hello.application);
 	buffer_free(&s->hello_bytes);
 	memset(&s->hello, 0, sizeof(s->hello));

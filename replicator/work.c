@@ -260,6 +260,12 @@ work_failed(Work *w, const ApplyError *e)
 				tx->node, tx->pid, tx->xcount, e->sqlstate, e->message);
 	if (is_retryable(e))
 		queue_again(w);
+	else if (tx->state != TX_RESERVED && !w->looked_twice)
+	{
+		/* its own backend may have committed it meanwhile: that is told first */
+		w->looked_twice = true;
+		queue_again(w);
+	}
 	else if (tx->state != TX_RESERVED)
 		node_out(n, "could not apply seq %" PRIu64 ": %s (%s)", tx->seq, e->message, e->sqlstate);
 	else if (is_nodes_fault(e))
@@ -290,6 +296,28 @@ works_forget(Node *n)
 		tx->executing &= ~bit_of(n);
 		if (was_awaited && tx->state == TX_RESERVED && tx->executing == 0)
 			sequencer_executed(tx);
+		tx_unref(tx);
+	}
+}
+
+/*
+ * The node has just told how far it is.  A doubtful transaction whose question
+ * came after that answer was asked for is given to it for nothing, and finds
+ * out by LS001.
+ */
+void
+works_add_doubtful(Node *n)
+{
+	Transaction *tx;
+
+	while ((tx = ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
+	{
+		if (n->state == NODE_ONLINE && n->applied < tx->seq && work_find(tx, n->index) == NULL)
+		{
+			log_message(LOG_DEBUG, n->config->name, "seq %" PRIu64 " of pid %" PRIu32 " was not committed by its backend",
+						tx->seq, tx->pid);
+			work_add(n, tx);
+		}
 		tx_unref(tx);
 	}
 }

@@ -1,33 +1,46 @@
 -- What is not replicated yet is refused with 0A000, before it does anything.
 \set VERBOSITY default
 CREATE TABLE r (id int PRIMARY KEY, v text);
+INSERT INTO r VALUES (1, 'x'), (2, 'y');
+-- sequences can be made, and not used
 CREATE SEQUENCE r_s;
-CREATE TABLE r_serial (id serial);
-CREATE TABLE r_identity (id int GENERATED ALWAYS AS IDENTITY);
+SELECT nextval('r_s');
+SELECT setval('r_s', 7);
+CREATE TABLE r_serial (id serial, v int);
+INSERT INTO r_serial (v) VALUES (1);
+INSERT INTO r_serial (id, v) VALUES (1, 1);
+CREATE TABLE r_identity (id int GENERATED ALWAYS AS IDENTITY, v int);
+INSERT INTO r_identity (v) VALUES (1);
+ALTER TABLE r ADD COLUMN n serial;
+-- large objects, notifications, two-phase commit
 SELECT lo_create(0);
 SELECT lo_from_bytea(0, 'x');
 NOTIFY r;
 BEGIN;
-INSERT INTO r VALUES (1, 'x');
+INSERT INTO r VALUES (3, 'z');
 PREPARE TRANSACTION 'r';
 ROLLBACK;
+-- outside of transactions
 CREATE INDEX CONCURRENTLY r_i ON r (v);
-REINDEX TABLE CONCURRENTLY r;
-CREATE TABLE r_as AS SELECT random() AS x;
-ALTER TABLE r ADD COLUMN w float8 DEFAULT random();
-SELECT pg_logical_emit_message(true, 'a', 'b');
+DROP INDEX CONCURRENTLY r_pkey;
 CREATE DATABASE r_db;
+-- texts that are not deterministic
+ALTER TABLE r ADD COLUMN w float8 DEFAULT random();
+ALTER TABLE r ALTER COLUMN v TYPE text USING v || random();
+-- other kinds of objects
 CREATE PUBLICATION r_p;
 CREATE SUBSCRIPTION r_s CONNECTION '' PUBLICATION x WITH (connect = false);
 CREATE FOREIGN DATA WRAPPER r_w;
-SELECT setval('pg_class', 1);
+-- what is lockstep's, or the server's
 INSERT INTO lockstep.progress VALUES (99, 1);
+DROP TABLE lockstep.cluster;
 SET allow_system_table_mods = on;
 UPDATE pg_class SET reltuples = 1 WHERE relname = 'r';
 RESET allow_system_table_mods;
 -- nothing of it is there
-SELECT relname FROM pg_class WHERE relname ~ '^r_' ORDER BY 1;
-SELECT count(*) FROM r;
+SELECT relname, relkind FROM pg_class WHERE relname ~ '^r_' ORDER BY 1;
+SELECT * FROM r;
+SELECT * FROM r_serial;
 -- local, and let through
 VACUUM r;
 ANALYZE r;
@@ -36,4 +49,5 @@ SELECT * FROM r FOR UPDATE;
 CREATE TEMP TABLE r_temp AS SELECT random();
 CREATE TEMP SEQUENCE r_ts;
 SELECT nextval('r_ts');
-DROP TABLE r;
+DROP TABLE r, r_serial, r_identity;
+DROP SEQUENCE r_s;

@@ -22,12 +22,12 @@ SQL
 $c->drain;
 my ($a, $b) = ($c->session(1), $c->session(2));
 
-# The apply sessions of n2 are stopped, so that a transaction of n1 stays
+# The apply sessions of some nodes are stopped, so that a transaction of n1 stays
 # reserved for as long as we like.
 sub frozen
 {
-	my ($node, $code) = @_;
-	my @pids = $c->apply_pids($node);
+	my ($nodes, $code) = @_;
+	my @pids = map { $c->apply_pids($_) } @$nodes;
 	kill 'STOP', @pids;
 	my $ok = eval { $code->(); 1 };
 	my $why = $@;
@@ -35,11 +35,12 @@ sub frozen
 	die $why unless $ok;
 }
 
-# Both change what the key says, neither has seen the other; n3 stands still.
+# Both change what the key says, neither has seen the other.  n3 stands still; if
+# n2 does, too, the second loses when it asks, else when the first is executed there.
 sub race
 {
-	my ($name, $first, $second) = @_;
-	frozen(3, sub {
+	my ($name, $first, $second, @nodes) = @_;
+	frozen([ @nodes ? @nodes : (2, 3) ], sub {
 		$a->do('BEGIN');
 		$b->do('BEGIN');
 		$a->do($first);
@@ -55,7 +56,8 @@ sub race
 }
 
 race('same row', 'UPDATE t SET v = 1 WHERE id = 1', 'UPDATE t SET v = 2 WHERE id = 1');
-like($b->error, qr/DETAIL:.*\bt\b/s, 'the detail names the table');
+like($b->error, qr/DETAIL:.*\bt\b.*t_pkey/s, 'the detail names table and key');
+race('same row, being executed', 'UPDATE t SET v = 3 WHERE id = 1', 'UPDATE t SET v = 4 WHERE id = 1', 3);
 race('update and delete', 'DELETE FROM t WHERE id = 2', 'UPDATE t SET v = 2 WHERE id = 2');
 race('same primary key', 'INSERT INTO t VALUES (200, 200)', 'INSERT INTO t VALUES (200, 201)');
 race('same unique value', 'INSERT INTO t VALUES (210, 210)', 'INSERT INTO t VALUES (211, 210)');
@@ -63,7 +65,7 @@ race('parent deleted, child inserted', 'DELETE FROM parent WHERE id = 1', 'INSER
 race('child inserted, parent deleted', 'INSERT INTO child VALUES (2, 2)', 'DELETE FROM parent WHERE id = 2');
 
 # What does not conflict, doesn't.
-frozen(3, sub {
+frozen([3], sub {
 	$a->do('BEGIN; UPDATE t SET v = 5 WHERE id = 10; INSERT INTO child VALUES (10, 5)');
 	$b->do('BEGIN; UPDATE t SET v = 5 WHERE id = 11; INSERT INTO child VALUES (11, 5)');
 	$_->send('COMMIT') for $a, $b;

@@ -84,7 +84,7 @@ ok($c->cluster('start-node', 1) && $c->wait_state(1, 'online'), 'the killed orig
 $c->same('the killed origin is equal');
 
 # A node that hangs.
-my @pids = $c->apply_pids(3);
+my @pids = $c->server_pids(3);
 kill 'STOP', @pids;
 $start = time;
 $c->sql(1, 'INSERT INTO t VALUES (30)', timeout => 20);

@@ -1,6 +1,5 @@
 # Clean restarts: a node catches up from the journal and is online again; the
-# replicator goes on from its journal; drop and attach by command; attach is
-# refused when the journal no longer holds what the node lacks; kill -9 of
+# replicator goes on from its journal; drop and attach by command; kill -9 of
 # everything at once loses nothing that was acknowledged.
 use strict;
 use warnings;
@@ -11,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(usleep);
 
 my $c = LockstepCluster->new(nodes => 2, durable => 1,
-	replicator_conf => "journal_segment_size = 64kB\njournal_keep = 256kB\n");
+	replicator_conf => "journal_segment_size = 64kB\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text)');
 
 # ---------- a node
@@ -71,19 +70,6 @@ is($c->node_status(2)->{state}, 'dropped', 'it stays dropped when the replicator
 is($rc, 0, 'attach') or diag($err);
 is($c->node_status(2)->{state}, 'online', 'online when the command returns');
 $c->same('with what it missed');
-
-# The journal is kept for it only up to journal_keep.
-$c->ctl('drop', 'n2');
-for my $i (1 .. 40)
-{
-	$c->sql(1, "INSERT INTO t SELECT i, md5(i::text) || repeat('y', 300) FROM generate_series($i * 100 + 10000, $i * 100 + 10099) i");
-}
-(undef, $err, $rc) = $c->ctl('attach', 'n2');
-isnt($rc, 0, 'attach is refused when the journal no longer holds what the node lacks');
-like($err, qr/journal/, 'and says so');
-$c->fails(2, 'INSERT INTO t VALUES (-1)', '57P03', qr/./, 'the node still refuses writes');
-$c->sql(1, "INSERT INTO t VALUES (800, 'alone')");
-pass('the other goes on');
 
 # ---------- everything at once
 

@@ -138,7 +138,7 @@ sub down
 	return if $self->{test_pid} != $$ || $self->{ended};
 	$self->{ended} = 1;
 	$_->close for grep { $_ } @{ $self->{sessions} };
-	if (!Test::More->builder->is_passing && -d "$self->{dir}")
+	if (($self->{died} || !Test::More->builder->is_passing) && -d "$self->{dir}")
 	{
 		$self->_show_logs;
 		if ($ENV{LOCKSTEP_KEEP})
@@ -149,13 +149,14 @@ sub down
 	}
 	$self->cluster('down') if -e "$self->{dir}/cluster.env";
 	remove_tree($self->{top});
+	unlink "/tmp/lockstep-ports-$>-$self->{base}";
 }
 
 # The ends of the logs of a test that failed.
 sub _show_logs
 {
 	my ($self) = @_;
-	for my $log (glob("$self->{dir}/*.log $self->{dir}/replicator.out"))
+	for my $log (grep { !/initdb/ } glob("$self->{dir}/*.log $self->{dir}/replicator.out"))
 	{
 		my @lines = split /\n/, _slurp($log);
 		next unless @lines;
@@ -167,7 +168,11 @@ sub _show_logs
 END
 {
 	my $rc = $?;
-	$_->down for @alive;
+	for (@alive)
+	{
+		$_->{died} = 1 if $rc != 0;
+		$_->down;
+	}
 	$? = $rc;
 }
 
@@ -331,6 +336,14 @@ sub apply_pids
 {
 	my ($self, $node) = @_;
 	return split /\n/, $self->sql($node, "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockstep apply'");
+}
+
+# All processes of a node's server.
+sub server_pids
+{
+	my ($self, $node) = @_;
+	my $data = $self->pgdata($node);
+	return map { m!^/proc/(\d+)! && (readlink($_) // '') eq $data ? $1 : () } glob '/proc/[0-9]*/cwd';
 }
 
 # Change a setting of a running node.

@@ -1,0 +1,376 @@
+/*
+ * test_dispatch.c
+ *	  Proves which transaction starts where and when (replicator/dispatch.c), with
+ *	  fake nodes: rank order, dependencies, connections kept for those that
+ *	  others wait for, and that random clusters never get stuck.
+ */
+#include <setjmp.h>
+#include <stdarg.h>
+#include <stddef.h>
+#include <stdint.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include <cmocka.h>
+
+#include "dispatch.h"
+
+static Transaction *
+new_tx(uint64_t ticket, uint64_t seq, uint64_t depends_on)
+{
+	Transaction *tx = calloc(1, sizeof(Transaction));
+
+	tx->refs = 1;
+	tx->ticket = ticket;
+	tx->seq = seq;
+	tx->depends_on = depends_on;
+	tx->state = seq != 0 ? TX_DURABLE : TX_RESERVED;
+	return tx;
+}
+
+static Work *
+enqueue(Lane *lane, Transaction *tx)
+{
+	Work	   *w = calloc(1, sizeof(Work));
+
+	w->tx = tx;
+	lane_enqueue(lane, w);
+	return w;
+}
+
+static void
+drop(Work *w)
+{
+	free(w->tx);
+	free(w);
+}
+
+static void
+test_rank(void **state)
+{
+	Transaction *decided5 = new_tx(9, 5, 0);
+	Transaction *decided6 = new_tx(1, 6, 0);
+	Transaction *ticket7 = new_tx(7, 0, 0);
+	Transaction *ticket8 = new_tx(8, 0, 0);
+
+	assert_true(rank_before(decided5, decided6));
+	assert_false(rank_before(decided6, decided5));
+	assert_true(rank_before(decided6, ticket7));
+	assert_false(rank_before(ticket7, decided6));
+	assert_true(rank_before(ticket7, ticket8));
+	free(decided5);
+	free(decided6);
+	free(ticket7);
+	free(ticket8);
+}
+
+/* Whatever the order of coming, the queue has rank order. */
+static void
+test_queue_order(void **state)
+{
+	Lane		lane = {.capacity = 10};
+	uint64_t	seqs[] = {4, 0, 2, 0, 3};
+	uint64_t	tickets[] = {1, 9, 2, 8, 3};
+	uint64_t	expect_ticket[] = {2, 3, 1, 8, 9};
+
+	for (int i = 0; i < 5; i++)
+		enqueue(&lane, new_tx(tickets[i], seqs[i], 0));
+	for (int i = 0; i < 5; i++)
+	{
+		Work	   *w = lane_next(&lane, 0, 0, 0);
+
+		assert_non_null(w);
+		assert_int_equal(w->tx->ticket, expect_ticket[i]);
+		assert_int_equal(w->state, WORK_RUNNING);
+		drop(w);
+	}
+	assert_null(lane.first);
+	assert_null(lane.last);
+	assert_int_equal(lane.taken, 5);
+}
+
+/* What is not applied is waited for on the node, if it is in the journal. */
+static void
+test_dependencies(void **state)
+{
+	Lane		lane = {.capacity = 10};
+	Work	   *applied = enqueue(&lane, new_tx(1, 0, 10));
+	Work	   *durable = enqueue(&lane, new_tx(2, 0, 12));
+	Work	   *decided = enqueue(&lane, new_tx(3, 0, 13));
+	Work	   *behind_ticket = enqueue(&lane, new_tx(4, 0, 0));
+
+	behind_ticket->tx->nafter_tickets = 1;
+	assert_ptr_equal(lane_next(&lane, 10, 12, 0), applied);
+	assert_int_equal(applied->wait_for, 0);
+	assert_ptr_equal(lane_next(&lane, 10, 12, 0), durable);
+	assert_int_equal(durable->wait_for, 12);
+	assert_null(lane_next(&lane, 10, 12, 0));
+	assert_ptr_equal(lane_next(&lane, 10, 13, 0), decided);
+	assert_null(lane_next(&lane, 10, 13, 0));
+	behind_ticket->tx->nafter_tickets = 0;
+	assert_ptr_equal(lane_next(&lane, 10, 13, 0), behind_ticket);
+	drop(applied);
+	drop(durable);
+	drop(decided);
+	drop(behind_ticket);
+}
+
+static void
+test_pause(void **state)
+{
+	Lane		lane = {.capacity = 10};
+	Work	   *w = enqueue(&lane, new_tx(1, 0, 0));
+
+	w->not_before_us = 500;
+	assert_null(lane_next(&lane, 0, 0, 499));
+	assert_ptr_equal(lane_next(&lane, 0, 0, 500), w);
+	drop(w);
+}
+
+/* The last connection is for the lowest decided one, the last but one for that
+ * or the lowest reserved one. */
+static void
+test_kept_connections(void **state)
+{
+	Lane		lane = {.capacity = 4};
+	Work	   *w[8];
+
+	for (int i = 0; i < 5; i++)
+		w[i] = enqueue(&lane, new_tx((uint64_t) i + 1, 0, 0));
+	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[0]);
+	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[1]);
+	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[2]);	/* the lowest that waits */
+	assert_null(lane_next(&lane, 0, 0, 0));
+
+	w[5] = enqueue(&lane, new_tx(20, 8, 0));
+	w[6] = enqueue(&lane, new_tx(21, 7, 0));
+	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[6]);
+	assert_null(lane_next(&lane, 0, 0, 0));
+	lane_release(&lane);
+	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[5]);
+	lane_release(&lane);
+	lane_release(&lane);
+	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[3]);
+	for (int i = 0; i < 7; i++)
+	{
+		if (w[i]->state == WORK_QUEUED)
+			lane_dequeue(&lane, w[i]);
+		drop(w[i]);
+	}
+}
+
+/* One that may not start yet does not make way for a higher ticket. */
+static void
+test_lowest_keeps_its_claim(void **state)
+{
+	Lane		lane = {.capacity = 2};
+	Work	   *low = enqueue(&lane, new_tx(1, 0, 5));
+	Work	   *high = enqueue(&lane, new_tx(2, 0, 0));
+
+	assert_null(lane_next(&lane, 0, 0, 0));
+	assert_ptr_equal(lane_next(&lane, 5, 5, 0), low);
+	assert_null(lane_next(&lane, 5, 5, 0));
+	lane_dequeue(&lane, high);
+	drop(low);
+	drop(high);
+}
+
+/* ---------- a cluster of fake nodes */
+
+#define NODES 3
+#define LIVE 64
+
+typedef struct FakeTx
+{
+	Transaction *tx;
+	int			origin;
+	Work	   *work[NODES];	/* NULL: none there, or done */
+	bool		executed[NODES];
+	bool		ordered;
+} FakeTx;
+
+typedef struct FakeNode
+{
+	Lane		lane;
+	uint64_t	applied;
+} FakeNode;
+
+typedef struct FakeCluster
+{
+	FakeNode	node[NODES];
+	FakeTx		live[LIVE];
+	uint64_t	ticket;
+	uint64_t	seq;
+	int			done;
+} FakeCluster;
+
+static void
+give(FakeCluster *c, FakeTx *f, int node)
+{
+	f->work[node] = enqueue(&c->node[node].lane, f->tx);
+}
+
+static void
+decide(FakeCluster *c, FakeTx *f)
+{
+	f->tx->seq = ++c->seq;
+	f->tx->state = TX_DURABLE;
+}
+
+static void
+begin(FakeCluster *c, FakeTx *f)
+{
+	memset(f, 0, sizeof(*f));
+	f->origin = rand() % NODES;
+	f->ordered = rand() % 4 == 0;
+	f->tx = new_tx(++c->ticket, 0, c->seq > 0 ? c->seq - (uint64_t) rand() % (c->seq < 20 ? c->seq : 20) : 0);
+	if (f->ordered)
+		decide(c, f);
+	for (int n = 0; n < NODES; n++)
+	{
+		if (n != f->origin)
+			give(c, f, n);
+	}
+}
+
+static bool
+executed_everywhere(const FakeTx *f)
+{
+	for (int n = 0; n < NODES; n++)
+	{
+		if (n != f->origin && !f->executed[n])
+			return false;
+	}
+	return true;
+}
+
+/* Now and then an executed work is rolled back there and queued again. */
+static void
+yield(FakeCluster *c, FakeTx *f, int n)
+{
+	lane_release(&c->node[n].lane);
+	f->executed[n] = false;
+	lane_enqueue(&c->node[n].lane, f->work[n]);
+}
+
+/* One step of everybody; returns whether anything happened. */
+static bool
+step(FakeCluster *c)
+{
+	bool		any = false;
+
+	for (int n = 0; n < NODES; n++)
+	{
+		FakeNode   *node = &c->node[n];
+		Work	   *w;
+
+		while ((w = lane_next(&node->lane, node->applied, c->seq, 0)) != NULL)
+			any = true;
+		assert_true(node->lane.taken <= node->lane.capacity);
+	}
+	for (int i = 0; i < LIVE; i++)
+	{
+		FakeTx	   *f = &c->live[i];
+		bool		here = false;
+
+		if (f->tx == NULL)
+			continue;
+		for (int n = 0; n < NODES; n++)
+		{
+			Work	   *w = f->work[n];
+
+			if (w != NULL && w->state == WORK_RUNNING && !f->executed[n] &&
+				c->node[n].applied >= w->wait_for && rand() % 2 == 0)
+				f->executed[n] = any = true;
+			else if (w != NULL && f->executed[n] && f->tx->seq == 0 && rand() % 50 == 0)
+			{
+				yield(c, f, n);
+				any = true;
+			}
+		}
+		if (f->tx->seq == 0 && executed_everywhere(f))
+		{
+			decide(c, f);
+			any = true;
+		}
+		for (int n = 0; n < NODES; n++)
+		{
+			FakeNode   *node = &c->node[n];
+
+			if (f->tx->seq != 0 && node->applied == f->tx->seq - 1 && (n == f->origin || f->executed[n]))
+			{
+				node->applied++;
+				any = true;
+				if (n != f->origin)
+				{
+					lane_release(&node->lane);
+					free(f->work[n]);
+					f->work[n] = NULL;
+				}
+			}
+			here = here || f->work[n] != NULL || f->tx->seq == 0 || node->applied < f->tx->seq;
+		}
+		if (!here)
+		{
+			free(f->tx);
+			f->tx = NULL;
+			c->done++;
+		}
+	}
+	return any;
+}
+
+/* Whatever comes in whatever order, every transaction gets everywhere. */
+static void
+run_cluster(int connections, int count)
+{
+	FakeCluster *c = calloc(1, sizeof(FakeCluster));
+	int			begun = 0;
+	int			idle = 0;
+
+	for (int n = 0; n < NODES; n++)
+		c->node[n].lane.capacity = connections;
+	while (c->done < count)
+	{
+		for (int i = 0; i < LIVE && begun < count; i++)
+		{
+			if (c->live[i].tx == NULL && rand() % 3 == 0)
+			{
+				begin(c, &c->live[i]);
+				begun++;
+			}
+		}
+		idle = step(c) ? 0 : idle + 1;
+		assert_true(idle < 200);	/* nobody gets any further */
+	}
+	for (int n = 0; n < NODES; n++)
+	{
+		assert_int_equal(c->node[n].lane.taken, 0);
+		assert_int_equal(c->node[n].applied, c->seq);
+	}
+	free(c);
+}
+
+static void
+test_random_clusters(void **state)
+{
+	srand(4711);
+	for (int round = 0; round < 60; round++)
+		run_cluster(2 + round % 7, 1000);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_rank),
+		cmocka_unit_test(test_queue_order),
+		cmocka_unit_test(test_dependencies),
+		cmocka_unit_test(test_pause),
+		cmocka_unit_test(test_kept_connections),
+		cmocka_unit_test(test_lowest_keeps_its_claim),
+		cmocka_unit_test(test_random_clusters),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
