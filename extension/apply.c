@@ -25,8 +25,10 @@
 #include "access/xact.h"
 #include "catalog/heap.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "commands/copy.h"
+#include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "mb/pg_wchar.h"
@@ -234,6 +236,30 @@ post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 		prev_post_parse_analyze(pstate, query, jstate);
 }
 
+/*
+ * Every row that changes here was sent by itself.  So only the replicator's own
+ * queries change rows.  Others can only be those of a function called by a CHECK
+ * constraint (a domain's too, when a parameter is read), an index or a default:
+ * its effect at the origin was captured, and it would have it once more.  An
+ * extension's script may; it was not captured.
+ */
+static void
+refuse_nested_change(QueryDesc *queryDesc, Relation rel)
+{
+	if (creating_extension || rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+		return;
+	if (debug_query_string != NULL &&
+		(queryDesc->sourceText == debug_query_string ||
+		 strcmp(queryDesc->sourceText, debug_query_string) == 0))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot replicate a change whose constraints, indexes or defaults change table \"%s\"",
+					RelationGetRelationName(rel)),
+			 errdetail("A function that they call writes, and would do so once more on every other node."),
+			 errhint("Write from a trigger instead.")));
+}
+
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
@@ -246,7 +272,12 @@ executor_start(QueryDesc *queryDesc, int eflags)
 	if (!in_apply_session)
 		return;
 	foreach(lc, queryDesc->estate->es_opened_result_relations)
-		disable_triggers(((ResultRelInfo *) lfirst(lc))->ri_TrigDesc);
+	{
+		ResultRelInfo *target = lfirst(lc);
+
+		refuse_nested_change(queryDesc, target->ri_RelationDesc);
+		disable_triggers(target->ri_TrigDesc);
+	}
 }
 
 /* ---------- the owner's rights */

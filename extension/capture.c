@@ -258,6 +258,12 @@ find_changed(LsRelation *r, const Datum *values, const bool *nulls)
 	}
 }
 
+static bool
+may_be_assigned(const LsColumn *column)
+{
+	return column->live && !column->generated && !column->always_identity;
+}
+
 /*
  * What changed.  A generated column is not assigned, but the other nodes have
  * to compute it again, and do so when a column that it is made from is.  An
@@ -281,14 +287,14 @@ choose_assigned(LsRelation *r)
 		any = !r->columns[i].generated && column_set_has(set, i + 1);
 	if (any)
 		return;
-	if (r->nidentity > 0 && !r->columns[r->identity[0].attnum - 1].generated)
+	if (r->nidentity > 0 && may_be_assigned(&r->columns[r->identity[0].attnum - 1]))
 	{
 		column_set_add(set, r->identity[0].attnum);
 		return;
 	}
 	for (i = 0; i < r->natts; i++)
 	{
-		if (r->columns[i].live && !r->columns[i].generated)
+		if (may_be_assigned(&r->columns[i]))
 		{
 			column_set_add(set, i + 1);
 			return;

@@ -84,4 +84,8 @@ extern bool ddl_text_has_time_literal(const char *text);
 /* ERROR 0A000 if the command may have another result on another node. */
 extern void ddl_check_repeatable(PlannedStmt *pstmt, const char *source, const char *text);
 
+/* After it ran: ERROR 0A000 if it made a permanent object depend on a temporary
+ * one of this session. */
+extern void ddl_check_dependencies(void);
+
 #endif							/* LOCKSTEP_DDL_H */

@@ -14,14 +14,18 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
 #include "access/transam.h"
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 #include "commands/defrem.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
@@ -400,4 +404,74 @@ ddl_check_repeatable(PlannedStmt *pstmt, const char *source, const char *text)
 		default:
 			break;
 	}
+}
+
+/* ---------- what it depends on */
+
+/* In a schema of temporary objects?  Only of kinds that have a schema. */
+static bool
+object_is_temporary(Oid class, Oid object, bool *has_schema)
+{
+	Oid			namespace;
+
+	switch (class)
+	{
+		case RelationRelationId:
+			namespace = get_rel_namespace(object);
+			break;
+		case TypeRelationId:
+			{
+				HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(object));
+
+				namespace = InvalidOid;
+				if (HeapTupleIsValid(tuple))
+				{
+					namespace = ((Form_pg_type) GETSTRUCT(tuple))->typnamespace;
+					ReleaseSysCache(tuple);
+				}
+				break;
+			}
+		case ProcedureRelationId:
+			namespace = get_func_namespace(object);
+			break;
+		default:
+			namespace = InvalidOid;
+			break;
+	}
+	*has_schema = OidIsValid(namespace);
+	return *has_schema && isAnyTempNamespace(namespace);
+}
+
+/*
+ * A name in the command may mean a temporary table or its type here and
+ * something else on another node, and the end of this session would drop the
+ * permanent object that depends on it.  Dependencies are few; those made by
+ * this transaction are looked at, and only in a session with temporary objects.
+ */
+void
+ddl_check_dependencies(void)
+{
+	Relation	depend;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!OidIsValid(LookupExplicitNamespace("pg_temp", true)))
+		return;
+	CommandCounterIncrement();
+	depend = table_open(DependRelationId, AccessShareLock);
+	scan = systable_beginscan(depend, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+		bool		has_schema;
+
+		if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) &&
+			object_is_temporary(form->refclassid, form->refobjid, &has_schema) &&
+			!object_is_temporary(form->classid, form->objid, &has_schema) && has_schema)
+			refuse("a permanent object that depends on a temporary one",
+				   "Temporary objects exist in this session only.",
+				   "Name the schema of the permanent object that is meant.");
+	}
+	systable_endscan(scan);
+	table_close(depend, AccessShareLock);
 }

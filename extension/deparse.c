@@ -214,15 +214,14 @@ deparse_copy(LsRelation *r)
 	return r->copy_text = text.data;
 }
 
-/* One row whose image is given; equal columns would not be enough (1.0, 1.00). */
+/* The row that the parameters from param on make. */
 static void
-append_where_image(const LsRelation *r, int param, StringInfo text)
+append_row(const LsRelation *r, int param, StringInfo text)
 {
 	const char *separator = "";
 	int			i;
 
-	appendStringInfo(text, " WHERE ctid OPERATOR(pg_catalog.=) (SELECT x.ctid FROM ONLY %s x"
-					 " WHERE x.* OPERATOR(pg_catalog.*=) ROW(", r->name);
+	appendStringInfoString(text, "ROW(");
 	for (i = 0; i < r->natts; i++)
 	{
 		if (!r->columns[i].live)
@@ -230,7 +229,25 @@ append_where_image(const LsRelation *r, int param, StringInfo text)
 		appendStringInfo(text, "%s$%d::%s", separator, param++, r->columns[i].type);
 		separator = ", ";
 	}
-	appendStringInfo(text, ")::%s LIMIT 1)", r->name);
+	appendStringInfo(text, ")::%s", r->name);
+}
+
+/*
+ * One row whose image is given; equal columns would not be enough (1.0, 1.00).
+ * There are types with several images of one text, such as arrays that have a
+ * bitmap of nulls and none in it.  A row that was made here may have another
+ * image than its text has, so if the image isn't found the text is looked for.
+ */
+static void
+append_where_image(const LsRelation *r, int param, StringInfo text)
+{
+	appendStringInfo(text, " WHERE ctid OPERATOR(pg_catalog.=) COALESCE((SELECT x.ctid FROM ONLY %s x"
+					 " WHERE x.* OPERATOR(pg_catalog.*=) ", r->name);
+	append_row(r, param, text);
+	appendStringInfo(text, " LIMIT 1), (SELECT x.ctid FROM ONLY %s x"
+					 " WHERE (x.*)::pg_catalog.text COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.=) (", r->name);
+	append_row(r, param, text);
+	appendStringInfoString(text, ")::pg_catalog.text LIMIT 1))");
 }
 
 static void

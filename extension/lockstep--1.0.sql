@@ -73,7 +73,7 @@ COMMENT ON FUNCTION lockstep.apply_wait(bigint) IS 'returns when this node has a
 
 CREATE FUNCTION lockstep.apply_begin(seq bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_begin' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_begin(bigint) IS 'this transaction is the one decided at seq; SQLSTATE LS001: it is already applied';
+COMMENT ON FUNCTION lockstep.apply_begin(bigint) IS 'this transaction, of which nothing has run yet, commits at its turn; SQLSTATE LS001: it is already applied';
 
 CREATE FUNCTION lockstep.apply_settings(settings text[]) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_settings' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
@@ -85,7 +85,7 @@ COMMENT ON FUNCTION lockstep.apply_copy(text, text) IS 'COPY ... FROM STDIN with
 
 CREATE FUNCTION lockstep.apply_commit(seq bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_commit' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_commit(bigint) IS 'this transaction commits at its turn; SQLSTATE LS001: it is already applied';
+COMMENT ON FUNCTION lockstep.apply_commit(bigint) IS 'this transaction, which has run, commits at its turn; SQLSTATE LS001: it is already applied';
 
 CREATE FUNCTION lockstep.apply_rollback() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_rollback' LANGUAGE C VOLATILE STRICT;

@@ -196,8 +196,11 @@ lockstep_apply_copy(PG_FUNCTION_ARGS)
 Datum
 lockstep_apply_begin(PG_FUNCTION_ARGS)
 {
+	uint64		seq = seq_argument(PG_GETARG_DATUM(0));
+
 	apply_check_call("apply_begin");
-	commit_claim_for_apply(seq_argument(PG_GETARG_DATUM(0)));
+	commit_claim_for_apply(seq);
+	xact_set_apply_seq(seq);
 	PG_RETURN_VOID();
 }
 

@@ -202,6 +202,7 @@ build_columns(LsRelation *r)
 			continue;
 		column->live = true;
 		column->generated = att->attgenerated != '\0';
+		column->always_identity = att->attidentity == ATTRIBUTE_IDENTITY_ALWAYS;
 		column->byval = att->attbyval;
 		column->len = att->attlen;
 		column->name = pstrdup(quote_identifier(NameStr(att->attname)));

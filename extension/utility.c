@@ -260,6 +260,8 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		ls_event_trigger_depth = event_triggers;
 	}
 	PG_END_TRY();
+	if (plan->catalogs)
+		ddl_check_dependencies();
 }
 
 /* Modes that keep writers out do so on every node. */

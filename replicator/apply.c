@@ -90,7 +90,7 @@ struct ApplyConn
 	/* the transaction that runs */
 	size_t		next;			/* statement to send */
 	bool		settings_on;
-	bool		seq_sent;		/* apply_commit */
+	bool		seq_sent;		/* apply_begin */
 	bool		commit_sent;	/* and the Sync */
 	bool		sync_sent;
 	bool		failed;			/* the first error: */
@@ -431,15 +431,6 @@ all_is_executed(const ApplyConn *c)
 	return c->expected_count == 0 && (c->work->empty || c->next == c->work->tx->nstatements);
 }
 
-/* Which seq the transaction will commit at. */
-static void
-say_seq(ApplyConn *c)
-{
-	if (!c->seq_sent)
-		send_seq(c, "SELECT lockstep.apply_commit($1)", c->work->tx->seq);
-	c->seq_sent = true;
-}
-
 void
 apply_run(ApplyConn *c, Work *w)
 {
@@ -463,6 +454,7 @@ apply_run(ApplyConn *c, Work *w)
 	}
 	if (w->tx->seq != 0)
 	{
+		c->seq_sent = true;
 		send_seq(c, "SELECT lockstep.apply_begin($1)", w->tx->seq);
 		sent(c, PQsendFlushRequest(c->conn));
 	}
@@ -476,7 +468,8 @@ apply_commit(ApplyConn *c)
 {
 	assert(c->work->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
 	c->commit_sent = true;
-	say_seq(c);
+	if (!c->seq_sent)
+		send_seq(c, "SELECT lockstep.apply_commit($1)", c->work->tx->seq);
 	send_sync(c);
 }
 

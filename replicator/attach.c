@@ -213,7 +213,9 @@ read_next_content(struct Attach *a)
 	{
 		DbCheck    *d = a->checks[a->at++];
 
-		if (a->progress == 0 || !dbcheck_has_cluster(d))
+		/* with the last alternative it may be one of the same name that was dropped */
+		if (a->progress == 0 || !dbcheck_has_cluster(d) ||
+			(dbcheck_progress(d) == 0 && a->progress <= metadata_dropped_at(dbcheck_database(d))))
 		{
 			dbcheck_fingerprint(d, on_content, a);
 			return;
@@ -232,6 +234,15 @@ check_progress(struct Attach *a)
 
 	for (int i = 0; i < a->n; i++)
 	{
+		const char *database = dbcheck_database(a->checks[i]);
+		uint64_t	progress = dbcheck_progress(a->checks[i]);
+
+		if (progress > 0 && progress <= metadata_dropped_at(database))
+		{
+			node_out(a->node, "database \"%s\" was dropped and added anew while the node was out: "
+					 "make it anew there, as the others had it then, or clone the node", database);
+			return;
+		}
 		if (dbcheck_progress(a->checks[i]) > a->progress)
 			a->progress = dbcheck_progress(a->checks[i]);
 	}

@@ -20,6 +20,16 @@ typedef struct Fact
 static Fact *facts;
 static char const **names;		/* of facts, in the same order */
 static int	nfacts;
+
+/* Names of databases that were dropped, and when last. */
+typedef struct Dropped
+{
+	char	   *database;
+	uint64_t	seq;
+} Dropped;
+
+static Dropped *dropped;
+static int	ndropped;
 static bool said;				/* a database was added or dropped */
 
 static int
@@ -42,6 +52,21 @@ add(LsSlice name)
 	facts[nfacts].fingerprint = NULL;
 	names[nfacts] = facts[nfacts].database;
 	nfacts++;
+}
+
+static void
+remember_dropped(LsSlice name, uint64_t seq)
+{
+	int			i = 0;
+
+	while (i < ndropped && (strlen(dropped[i].database) != name.len || memcmp(dropped[i].database, name.data, name.len) != 0))
+		i++;
+	if (i == ndropped)
+	{
+		dropped = xrealloc(dropped, (size_t) (ndropped + 1) * sizeof(Dropped));
+		dropped[ndropped++].database = xstrndup(name.data, name.len);
+	}
+	dropped[i].seq = seq;
 }
 
 static void
@@ -69,7 +94,7 @@ set_fingerprint(LsSlice text)
 }
 
 void
-metadata_apply(RecordType type, LsSlice text)
+metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 {
 	int			i = find(text);
 
@@ -81,6 +106,7 @@ metadata_apply(RecordType type, LsSlice text)
 				add(text);
 			break;
 		case RECORD_DATABASE_DROPPED:
+			remember_dropped(text, seq);
 			if (i >= 0)
 				drop(i);
 			break;
@@ -109,6 +135,17 @@ bool
 metadata_has_database(const char *name)
 {
 	return find((LsSlice) {(const uint8_t *) name, strlen(name)}) >= 0;
+}
+
+uint64_t
+metadata_dropped_at(const char *name)
+{
+	for (int i = 0; i < ndropped; i++)
+	{
+		if (strcmp(dropped[i].database, name) == 0)
+			return dropped[i].seq;
+	}
+	return 0;
 }
 
 const char *
@@ -148,6 +185,8 @@ metadata_encode(uint64_t seq, Buffer *bytes, size_t **sizes, size_t *n)
 {
 	*sizes = NULL;
 	*n = 0;
+	for (int i = 0; i < ndropped; i++)
+		encode(bytes, sizes, n, RECORD_DATABASE_DROPPED, dropped[i].seq, dropped[i].database);
 	for (int i = 0; i < nfacts; i++)
 	{
 		char	   *text;

@@ -11,11 +11,15 @@
 #include "journal.h"
 
 /* A record that was read, or is about to be written, counts from now on. */
-extern void metadata_apply(RecordType type, LsSlice text);
+extern void metadata_apply(RecordType type, uint64_t seq, LsSlice text);
 
 extern const char *const *metadata_databases(int *n);
 extern bool metadata_has_database(const char *name);
 extern bool metadata_has_any(void); /* it was ever said which databases there are */
+
+/* The last seq when a database of that name was dropped, 0 = never: what is not
+ * newer belongs to another database than the one that has the name now. */
+extern uint64_t metadata_dropped_at(const char *name);
 
 /* What the database held at its first attach; NULL: nothing recorded yet. */
 extern const char *metadata_fingerprint(const char *database);

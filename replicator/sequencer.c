@@ -619,7 +619,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	r.type = (RecordType) record_type;
 	r.seq = last_decided;
 	r.text = slice_of(text);
-	metadata_apply(r.type, r.text);
+	metadata_apply(r.type, r.seq, r.text);
 	item = writer_item(&r);
 	item->done = done;
 	item->arg = arg;

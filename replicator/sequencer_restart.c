@@ -49,7 +49,7 @@ replay(Certifier *c, const Config *config, const JournalRecord *r)
 
 	if (r->type != RECORD_TRANSACTION)
 	{
-		metadata_apply(r->type, r->text);
+		metadata_apply(r->type, r->seq, r->text);
 		return;
 	}
 	list = keys_of(r->queries);

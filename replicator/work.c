@@ -25,6 +25,7 @@
 
 #include "apply.h"
 #include "log.h"
+#include "metadata.h"
 #include "node_private.h"
 #include "sequencer.h"
 
@@ -62,12 +63,16 @@ work_add(Node *n, Transaction *tx)
 	if (n->works != NULL)
 		n->works->node_prev = w;
 	n->works = w;
-	if (p == NULL)
+	if (p == NULL || (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database)))
 	{
-		/* the database has been dropped since: only its turn has to pass */
+		/*
+		 * The database has been dropped since: only its turn has to pass, and
+		 * not in one that got the name later, if there is another.
+		 */
 		assert(tx->seq != 0 && n->pools != NULL);
 		w->empty = true;
-		p = n->pools;
+		for (p = n->pools; p->next != NULL && strcmp(p->database, tx->database) == 0; p = p->next)
+			;
 	}
 	lane_enqueue(&p->lane, w);
 	node_pump(n);

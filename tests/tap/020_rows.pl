@@ -160,9 +160,6 @@ topic('temporary tables stay where they are', '',
 	'CREATE TEMP TABLE tmp (a int); INSERT INTO tmp VALUES (1); INSERT INTO ms SELECT a + 100 FROM tmp; DROP TABLE tmp',
 	'CREATE TEMP TABLE tmp ON COMMIT DROP AS SELECT 1 AS a');
 
-topic('unlogged tables', 'CREATE UNLOGGED TABLE ul (id int PRIMARY KEY, v text)', "INSERT INTO ul VALUES (1, 'x')",
-	"UPDATE ul SET v = 'y'");
-
 # pgbench speaks the extended protocol, with and without named statements.
 $c->sql(1, 'CREATE TABLE ep (id int PRIMARY KEY, v text, n numeric)');
 $c->drain;
