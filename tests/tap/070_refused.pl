@@ -33,7 +33,6 @@ my @refused = (
 	[ 'pg_notify with rows', "BEGIN; INSERT INTO t VALUES (1); SELECT pg_notify('a', 'b'); COMMIT" ],
 	[ 'CREATE INDEX CONCURRENTLY', 'CREATE INDEX CONCURRENTLY i ON t (v)' ],
 	[ 'a volatile default', 'ALTER TABLE t ADD COLUMN r float8 DEFAULT random()' ],
-	[ 'a logical message', "SELECT pg_logical_emit_message(true, 'a', 'b')" ],
 	[ 'ADD COLUMN serial', 'ALTER TABLE t ADD COLUMN n serial' ],
 	[ 'a rewrite with a volatile expression', 'ALTER TABLE t ALTER COLUMN v TYPE text USING v || random()' ],
 	[ 'CREATE DATABASE', 'CREATE DATABASE other' ],
@@ -70,9 +69,13 @@ $c->sql(1, "BEGIN; SELECT txid_current(); SELECT * FROM t FOR UPDATE; INSERT INT
 	INSERT INTO tmp VALUES (1); COMMIT");
 $c->same('with changes that are replicated');
 
+# A SELECT that writes WAL, of which no row tells: it is forwarded itself.
+like($c->sql(1, "BEGIN; SELECT 1 FROM pg_logical_emit_message(true, 'a', 'b'); SELECT form, query FROM lockstep.forwarded; COMMIT"),
+	qr/^statement\|.*pg_logical_emit_message/m, 'a SELECT that writes WAL is forwarded');
+
 # The way out, for superusers.
-my (undef, $err) = $c->try(1, "SET lockstep.unreplicated = allow; SELECT pg_logical_emit_message(true, 'a', 'b')");
-is($err, '', 'lockstep.unreplicated = allow');
+my (undef, $err) = $c->try(1, "SET lockstep.unreplicated = allow; NOTIFY a, 'b'");
+like($err, qr/^WARNING:.*is not replicated/, 'lockstep.unreplicated = allow: a warning instead of the error');
 $c->sql_local(2, "INSERT INTO t VALUES (99, 'local')");
 is($c->sql(1, 'SELECT count(*) FROM t WHERE id = 99'), 0, 'lockstep.replicate = off: the change stays on its node');
 $c->sql_local(2, 'DELETE FROM t WHERE id = 99');
