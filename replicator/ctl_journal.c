@@ -186,6 +186,10 @@ metadata_text(RecordType type)
 			return "database added";
 		case RECORD_DATABASE_DROPPED:
 			return "database dropped";
+		case RECORD_NODE_DROPPED:
+			return "node dropped";
+		case RECORD_NODE_ATTACHED:
+			return "node attached";
 		case RECORD_FINGERPRINT:
 			return "fingerprint";
 		case RECORD_TRANSACTION:

@@ -25,6 +25,8 @@ typedef enum RecordType
 	RECORD_DATABASE_ADDED = 'b',	/* text: the name.  Metadata records take
 									 * no seq */
 	RECORD_DATABASE_DROPPED = 'B',
+	RECORD_NODE_DROPPED = 'N',	/* by command; text: the name */
+	RECORD_NODE_ATTACHED = 'n',
 	RECORD_FINGERPRINT = 'f'	/* text: what the nodes held at seq 0, see
 								 * node.c */
 } RecordType;

@@ -286,6 +286,8 @@ record_decode(LsSlice body, JournalRecord *r)
 			return get_fields(fields, transaction_fields, r) && r->seq > 0;
 		case RECORD_DATABASE_ADDED:
 		case RECORD_DATABASE_DROPPED:
+		case RECORD_NODE_DROPPED:
+		case RECORD_NODE_ATTACHED:
 		case RECORD_FINGERPRINT:
 			r->type = (RecordType) body.data[1];
 			r->wait = LS_WAIT_EXECUTED; /* no meaning, but a legal value */

@@ -1,6 +1,7 @@
 /*
  * metadata.c
- *	  Replicated databases and their fingerprints, as the journal has them.
+ *	  Replicated databases and their fingerprints, and the nodes that were
+ *	  dropped by command, as the journal has them.
  *
  * A record says something anew or again (every segment begins by repeating what
  * counts), so applying one twice is harmless.  Names live until the database is
@@ -31,6 +32,38 @@ typedef struct Dropped
 static Dropped *dropped;
 static int	ndropped;
 static bool said;				/* a database was added or dropped */
+
+/* Names of the nodes that stay out until somebody attaches them. */
+static char **nodes_out;
+static int	nnodes_out;
+
+static int
+find_node(LsSlice name)
+{
+	for (int i = 0; i < nnodes_out; i++)
+	{
+		if (strlen(nodes_out[i]) == name.len && memcmp(nodes_out[i], name.data, name.len) == 0)
+			return i;
+	}
+	return -1;
+}
+
+static void
+node_is_out(LsSlice name, bool out)
+{
+	int			i = find_node(name);
+
+	if (out && i < 0)
+	{
+		nodes_out = xrealloc(nodes_out, (size_t) (nnodes_out + 1) * sizeof(char *));
+		nodes_out[nnodes_out++] = xstrndup(name.data, name.len);
+	}
+	else if (!out && i >= 0)
+	{
+		free(nodes_out[i]);
+		nodes_out[i] = nodes_out[--nnodes_out];
+	}
+}
 
 static int
 find(LsSlice name)
@@ -110,6 +143,10 @@ metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 			if (i >= 0)
 				drop(i);
 			break;
+		case RECORD_NODE_DROPPED:
+		case RECORD_NODE_ATTACHED:
+			node_is_out(text, type == RECORD_NODE_DROPPED);
+			break;
 		case RECORD_FINGERPRINT:
 			set_fingerprint(text);
 			break;
@@ -135,6 +172,12 @@ bool
 metadata_has_database(const char *name)
 {
 	return find((LsSlice) {(const uint8_t *) name, strlen(name)}) >= 0;
+}
+
+bool
+metadata_node_is_out(const char *name)
+{
+	return find_node((LsSlice) {(const uint8_t *) name, strlen(name)}) >= 0;
 }
 
 uint64_t
@@ -187,6 +230,8 @@ metadata_encode(uint64_t seq, Buffer *bytes, size_t **sizes, size_t *n)
 	*n = 0;
 	for (int i = 0; i < ndropped; i++)
 		encode(bytes, sizes, n, RECORD_DATABASE_DROPPED, dropped[i].seq, dropped[i].database);
+	for (int i = 0; i < nnodes_out; i++)
+		encode(bytes, sizes, n, RECORD_NODE_DROPPED, seq, nodes_out[i]);
 	for (int i = 0; i < nfacts; i++)
 	{
 		char	   *text;

@@ -24,6 +24,9 @@ extern uint64_t metadata_dropped_at(const char *name);
 /* What the database held at its first attach; NULL: nothing recorded yet. */
 extern const char *metadata_fingerprint(const char *database);
 
+/* Dropped by command, and not attached since. */
+extern bool metadata_node_is_out(const char *name);
+
 /* Text of a RECORD_FINGERPRINT (malloc'ed). */
 extern char *metadata_fingerprint_text(const char *database, const char *fingerprint);
 

@@ -268,6 +268,8 @@ node_drop(int node, const char *reason, bool administrative)
 	if (administrative && n->administrative)
 		return false;
 	n->administrative = administrative;
+	if (administrative)
+		sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, NULL, NULL);
 	node_out(n, "%s", reason);
 	return true;
 }
@@ -279,6 +281,8 @@ node_attach(int node, const char **why)
 
 	if (n->state != NODE_DROPPED)
 		return true;			/* it is, or is being attached */
+	if (n->administrative)
+		sequencer_journal_metadata(RECORD_NODE_ATTACHED, n->config->name, NULL, NULL);
 	n->administrative = false;
 	n->failures = 0;
 	cancel_timer(&n->retry_timer);
@@ -453,7 +457,15 @@ void
 nodes_start(void)
 {
 	for (int i = 0; i < nnodes; i++)
-		attach_begin(&nodes[i]);
+	{
+		Node	   *n = &nodes[i];
+
+		n->administrative = metadata_node_is_out(n->config->name);
+		if (n->administrative)
+			node_move(n, NODE_DROPPED, "dropped by command");
+		else
+			attach_begin(n);
+	}
 }
 
 void
