@@ -151,7 +151,8 @@ extern void statement_forward(struct QueryDesc *desc, LsReason reason, int64 row
 
 /* ---------- in shippable.c: UPDATE and DELETE that travel as their text */
 
-extern void shippable_forget(void); /* before each ExecutorStart that isn't nested */
+extern void shippable_forget(void); /* before each ExecutorStart that isn't
+									 * nested */
 extern void shippable_consider(struct QueryDesc *desc); /* before ExecutorStart */
 extern void shippable_start(struct QueryDesc *desc);	/* before ExecutorRun */
 extern void shippable_stop(void);	/* after it, failed or not */

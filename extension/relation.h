@@ -115,7 +115,7 @@ struct LsRelation
 	LsColumn   *columns;
 	int			nsettable;		/* live and not generated */
 	bool		has_generated;
-	LsColumnSet generated_from;	/* what generated columns are computed from */
+	LsColumnSet generated_from; /* what generated columns are computed from */
 	bool		has_replica_rule;	/* would act in an apply session */
 	bool		has_replica_trigger;
 	int			needs;			/* LS_NEEDS_... */

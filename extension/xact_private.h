@@ -16,7 +16,8 @@ typedef struct XactState
 	bool		told;			/* the replicator knows something of it, and
 								 * has not ended it by a verdict */
 	bool		ended;			/* the replicator rolled it back before it was
-								 * asked; a savepoint may have survived that here */
+								 * asked; a savepoint may have survived that
+								 * here */
 	uint64		nstatements;	/* in the queue, sent or not */
 	uint64		nddl;			/* of them, those that change catalogs */
 	StringInfoData queue;		/* encoded messages not sent yet */

@@ -278,15 +278,6 @@ need_values(size_t n)
 	values = xrealloc(values, values_cap * sizeof(char *));
 }
 
-static LsSlice
-slice_of(const char *text)
-{
-	return (LsSlice)
-	{
-		(const uint8_t *) text, strlen(text)
-	};
-}
-
 static const LsSlice nothing = {NULL, 0};
 
 /* SELECT lockstep.function($1), with one parameter. */
@@ -296,7 +287,7 @@ send_call(ApplyConn *c, const char *command, const char *value)
 	need_values(1);
 	values[0] = value;
 	texts.len = 0;
-	send_command(c, slice_of(command), nothing, true, 1, of_kind(EXPECT_OTHER, NULL));
+	send_command(c, ls_slice_of(command), nothing, true, 1, of_kind(EXPECT_OTHER, NULL));
 }
 
 static void
@@ -375,12 +366,13 @@ send_copy(ApplyConn *c, const LsQuery *q, Expected e)
 {
 	size_t		text_at;
 
-	buffer_reserve(&texts, q->text.len + q->params.len + 64);	/* the command's text, too */
+	buffer_reserve(&texts, q->text.len + q->params.len + 64);	/* the command's text,
+																 * too */
 	text_at = keep_text(q->text);
 	keep_params(q, 1);
 	values[0] = (const char *) texts.data + text_at;
 	e.copy = true;
-	send_command(c, slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, 2, e);
+	send_command(c, ls_slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, 2, e);
 }
 
 static void
@@ -636,7 +628,8 @@ handle_result(ApplyConn *c, const PGresult *r)
 	if (status == PGRES_FATAL_ERROR)
 		handle_error(c, r);
 	if (c->expected[c->expected_head].kind == EXPECT_SYNC)
-		return;					/* an error at COMMIT itself: the Sync's answer follows */
+		return;					/* an error at COMMIT itself: the Sync's
+								 * answer follows */
 	e = expected_pop(c);
 	if (status == PGRES_FATAL_ERROR || status == PGRES_PIPELINE_ABORTED)
 	{

@@ -12,14 +12,18 @@
 extern ApplyConn *apply_open(Pool *pool);
 extern void apply_close(ApplyConn *c);	/* no callback comes any more */
 
-extern void apply_run(ApplyConn *c, Work *w);	/* then work_executed() or work_failed() */
-extern void apply_commit(ApplyConn *c);	/* executed: then work_committed() or work_failed() */
+extern void apply_run(ApplyConn *c, Work *w);	/* then work_executed() or
+												 * work_failed() */
+extern void apply_commit(ApplyConn *c); /* executed: then work_committed() or
+										 * work_failed() */
 extern void apply_undo(ApplyConn *c);	/* not committing: then work_undone() */
-extern void apply_cancel(ApplyConn *c);	/* committing: then work_failed(), or it is too late */
+extern void apply_cancel(ApplyConn *c); /* committing: then work_failed(), or
+										 * it is too late */
 
 extern int	apply_backend_pid(const ApplyConn *c);
 extern Work *apply_work(const ApplyConn *c);
-extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result came */
+extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result
+														 * came */
 
 /* Links of the pool's list of idle connections. */
 extern ApplyConn *apply_next_idle(const ApplyConn *c);

@@ -213,7 +213,10 @@ read_next_content(struct Attach *a)
 	{
 		DbCheck    *d = a->checks[a->at++];
 
-		/* with the last alternative it may be one of the same name that was dropped */
+		/*
+		 * with the last alternative it may be one of the same name that was
+		 * dropped
+		 */
 		if (a->progress == 0 || !dbcheck_has_cluster(d) ||
 			(dbcheck_progress(d) == 0 && a->progress <= metadata_dropped_at(dbcheck_database(d))))
 		{

@@ -33,7 +33,8 @@ struct Catchup
 	JournalReader *reader;
 	uint64_t	limit;			/* of the reader: durable when it was set */
 	uint64_t	fed;			/* seq given last */
-	uint64_t	goal;			/* to be applied before the barrier, 0 = not known */
+	uint64_t	goal;			/* to be applied before the barrier, 0 = not
+								 * known */
 	int			in_flight;
 	size_t		bytes;			/* of their queries */
 };
@@ -44,7 +45,8 @@ catchup_begin(Node *n)
 	struct Catchup *c = xcalloc(1, sizeof(struct Catchup));
 
 	if (n->pools == NULL)
-		n->applied = sequencer_last_durable();	/* no database, nothing to apply */
+		n->applied = sequencer_last_durable();	/* no database, nothing to
+												 * apply */
 	n->catchup = c;
 	c->fed = n->applied;
 	node_pump(n);

@@ -27,7 +27,8 @@
 #include "sequencer.h"
 #include "session.h"
 
-#define POLL_MS 10				/* how often a drop looks whether connections are closed */
+#define POLL_MS 10				/* how often a drop looks whether connections
+								 * are closed */
 
 typedef struct Job
 {
@@ -36,7 +37,8 @@ typedef struct Job
 	void	   *arg;
 	DbCheck    *checks[CONFIG_MAX_NODES];	/* NULL: not online when it began */
 	int			at;				/* node that is worked on */
-	int			missing;		/* of an add: nodes that don't have it, and one of */
+	int			missing;		/* of an add: nodes that don't have it, and
+								 * one of */
 	int			missing_on;		/* them */
 	int			existing_on;	/* one that has it, or -1 */
 	Timer	   *timer;
@@ -157,7 +159,10 @@ add_to_journal(void)
 	job->at = 0;
 	(void) next_check(&d);
 
-	/* one that came online meanwhile would miss what happens in it from now on */
+	/*
+	 * one that came online meanwhile would miss what happens in it from now
+	 * on
+	 */
 	for (int i = 0; i < nodes_count(); i++)
 	{
 		if (node_get(i)->state == NODE_ONLINE && pool_find(node_get(i), job->database) == NULL)
@@ -217,7 +222,8 @@ on_turn_open(void *arg, const PGresult *r)
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 		error = "could not open its turn";
 	else if (strtoull(PQgetvalue(r, 0, 0), NULL, 10) < node_applied(job->at - 1))
-		error = "its turn is behind the journal: restart the server";	/* it would wait for ever */
+		error = "its turn is behind the journal: restart the server";	/* it would wait for
+																		 * ever */
 	if (step_succeeded(error))
 		add_next_cluster();
 }

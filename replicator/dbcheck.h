@@ -22,13 +22,15 @@ extern DbCheck *dbcheck_open(Node *n, const char *database, bool create, bool pl
 							 DbCheckDone done, void *arg);
 extern void dbcheck_fingerprint(DbCheck *d, DbCheckDone done, void *arg);
 extern void dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg);	/* if it has none */
-extern void dbcheck_free(DbCheck *d);	/* no callback comes any more; NULL is ignored */
+extern void dbcheck_free(DbCheck *d);	/* no callback comes any more; NULL is
+										 * ignored */
 
 extern const char *dbcheck_database(const DbCheck *d);
 extern bool dbcheck_has_cluster(const DbCheck *d);
 extern uint64_t dbcheck_boot(const DbCheck *d);
 extern uint64_t dbcheck_progress(const DbCheck *d);
-extern const char *dbcheck_found(const DbCheck *d); /* the fingerprint; NULL: not looked at */
+extern const char *dbcheck_found(const DbCheck *d); /* the fingerprint; NULL:
+													 * not looked at */
 extern PgClient *dbcheck_client(const DbCheck *d);
 extern PgClient *dbcheck_take_client(DbCheck *d);
 

@@ -183,7 +183,8 @@ make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 	while (journal_append(journal, records, n, last_seq) != JOURNAL_OK)
 	{
 		if (journal_broken(journal))
-			give_up();			/* what was appended could not be cut off again */
+			give_up();			/* what was appended could not be cut off
+								 * again */
 		set_failing(journal_error(journal));
 		if (stopping())
 			return false;

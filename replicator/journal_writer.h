@@ -16,7 +16,8 @@ typedef struct JournalItem
 	Transaction *tx;			/* a reference; NULL for metadata */
 	void		(*done) (void *arg);	/* metadata: when durable; may be NULL */
 	void	   *arg;
-	Buffer		head;			/* metadata: what new segments begin with, from */
+	Buffer		head;			/* metadata: what new segments begin with,
+								 * from */
 	size_t	   *head_sizes;		/* now on: records one after the other */
 	size_t		nheads;
 	size_t		len;

@@ -171,13 +171,13 @@ metadata_has_any(void)
 bool
 metadata_has_database(const char *name)
 {
-	return find((LsSlice) {(const uint8_t *) name, strlen(name)}) >= 0;
+	return find(ls_slice_of(name)) >= 0;
 }
 
 bool
 metadata_node_is_out(const char *name)
 {
-	return find_node((LsSlice) {(const uint8_t *) name, strlen(name)}) >= 0;
+	return find_node(ls_slice_of(name)) >= 0;
 }
 
 uint64_t
@@ -194,7 +194,7 @@ metadata_dropped_at(const char *name)
 const char *
 metadata_fingerprint(const char *database)
 {
-	int			i = find((LsSlice) {(const uint8_t *) database, strlen(database)});
+	int			i = find(ls_slice_of(database));
 
 	return i < 0 ? NULL : facts[i].fingerprint;
 }
@@ -214,7 +214,7 @@ encode(Buffer *bytes, size_t **sizes, size_t *n, RecordType type, uint64_t seq, 
 	memset(&record, 0, sizeof(record));
 	record.type = type;
 	record.seq = seq;
-	record.text = (LsSlice) {(const uint8_t *) text, strlen(text)};
+	record.text = ls_slice_of(text);
 	size = journal_encode(NULL, 0, &record);
 	buffer_reserve(bytes, size);
 	journal_encode(bytes->data + bytes->len, size, &record);

@@ -15,7 +15,8 @@ extern void metadata_apply(RecordType type, uint64_t seq, LsSlice text);
 
 extern const char *const *metadata_databases(int *n);
 extern bool metadata_has_database(const char *name);
-extern bool metadata_has_any(void); /* it was ever said which databases there are */
+extern bool metadata_has_any(void); /* it was ever said which databases there
+									 * are */
 
 /* The last seq when a database of that name was dropped, 0 = never: what is not
  * newer belongs to another database than the one that has the name now. */

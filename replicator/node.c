@@ -427,7 +427,8 @@ node_apply_at_origin(Transaction *tx)
 
 	assert(tx->seq != 0);
 	if (n->state != NODE_ONLINE || n->applied >= tx->seq || work_find(tx, n->index) != NULL)
-		return;					/* it gets it from the journal, or has it, or will */
+		return;					/* it gets it from the journal, or has it, or
+								 * will */
 	ring_push(&n->doubtful, tx);
 	control_ask_doubtful(n);
 }

@@ -99,10 +99,11 @@ extern Work *work_find(const Transaction *tx, int node);
 extern void work_undo(Work *w, bool again); /* take it back there */
 extern void works_forget(Node *n);	/* the node is out: all of its works */
 extern void works_start(Node *n);	/* those that may */
-extern void work_commit(Work *w);	/* its tx is durable: COMMIT if it is executed */
+extern void work_commit(Work *w);	/* its tx is durable: COMMIT if it is
+									 * executed */
 extern void works_add_doubtful(Node *n);
 extern void ring_push(TxRing *ring, Transaction *tx);
-extern Transaction *ring_pop(TxRing *ring, uint64_t up_to);	/* NULL: none that low */
+extern Transaction *ring_pop(TxRing *ring, uint64_t up_to); /* NULL: none that low */
 
 /* Results, from apply.c.  The connection has no work any more, but for
  * work_executed(). */
@@ -151,7 +152,8 @@ extern void attach_pool_ready(Node *n); /* a connection of a pool is */
 
 extern void catchup_begin(Node *n);
 extern void catchup_end(Node *n);	/* harmless without one */
-extern void catchup_feed(Node *n);	/* more from the journal, as far as there is room */
+extern void catchup_feed(Node *n);	/* more from the journal, as far as there
+									 * is room */
 extern void catchup_work_gone(Node *n, const Work *w);
 
 /* ---------- in yield.c */

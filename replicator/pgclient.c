@@ -382,12 +382,16 @@ pgclient_open(const char *conninfo, const char *database, const char *applicatio
 	c->broken.arg = c;
 	c->bury.callback = on_bury;
 	c->bury.arg = c;
-	/* the first dbname is expanded to all that it says, the second overrides;
-	 * what stands before it are defaults */
+
+	/*
+	 * the first dbname is expanded to all that it says, the second overrides;
+	 * what stands before it are defaults
+	 */
 	c->conn = PQconnectStartParams(keywords, values, 1);
 	if (c->conn == NULL || PQstatus(c->conn) == CONNECTION_BAD)
 	{
-		c->patience = loop_after(0, on_start, c);	/* not from within this call */
+		c->patience = loop_after(0, on_start, c);	/* not from within this
+													 * call */
 		return c;
 	}
 	c->patience = loop_after(timeout_ms, on_patience, c);

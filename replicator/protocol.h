@@ -45,6 +45,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
+#include <string.h>
 
 #define LS_PROTOCOL_VERSION 1
 #define LS_HEADER_SIZE 5
@@ -81,6 +82,15 @@ typedef struct LsSlice
 	const uint8_t *data;
 	size_t		len;
 } LsSlice;
+
+/* Of a C string; NULL gives no bytes. */
+static inline LsSlice
+ls_slice_of(const char *text)
+{
+	LsSlice		s = {(const uint8_t *) text, text != NULL ? strlen(text) : 0};
+
+	return s;
+}
 
 /*
  * Keys.  A row key stands for one value of one index (or one row of a table

@@ -40,9 +40,9 @@
 
 #define LARGE_STATEMENTS 1000	/* not `ordered` beyond */
 #define FORGET_MS 1000
-#define KEPT_SEQS 20000			/* of history below what all have applied: S of keys
-								 * that have not arrived yet */
-#define MAX_REMEMBERED_KEYS 2000000	/* about 500 MB */
+#define KEPT_SEQS 20000			/* of history below what all have applied: S
+								 * of keys that have not arrived yet */
+#define MAX_REMEMBERED_KEYS 2000000 /* about 500 MB */
 #define TRIM_MS 10000
 #define TRIM_SAMPLES 7			/* what all had applied a minute ago may go */
 
@@ -64,7 +64,8 @@ static TxList lock_waiters;
 static TxList waiting;
 static TxList reserved;
 static TxList undurable;
-static uint64_t reserved_with_tickets;	/* of reserved: that wait for another ticket */
+static uint64_t reserved_with_tickets;	/* of reserved: that wait for another
+										 * ticket */
 static Deferred look_again;
 static SequencerStats stats;
 static uint64_t applied_samples[TRIM_SAMPLES];	/* newest first */
@@ -124,15 +125,6 @@ uint64_t
 sequencer_next_ticket(void)
 {
 	return last_ticket + 1;
-}
-
-static LsSlice
-slice_of(const char *text)
-{
-	return (LsSlice)
-	{
-		(const uint8_t *) text, text != NULL ? strlen(text) : 0
-	};
 }
 
 /* ---------- the end of a transaction that has no seq */
@@ -219,10 +211,10 @@ refuse(Transaction *tx, const char *sqlstate, const char *message, const char *d
 
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict.error.sqlstate = slice_of(sqlstate);
-	verdict.error.message = slice_of(message);
-	verdict.error.detail = slice_of(detail);
-	verdict.error.hint = slice_of(hint);
+	verdict.error.sqlstate = ls_slice_of(sqlstate);
+	verdict.error.message = ls_slice_of(message);
+	verdict.error.detail = ls_slice_of(detail);
+	verdict.error.hint = ls_slice_of(hint);
 	roll_back(tx, &verdict);
 }
 
@@ -252,11 +244,11 @@ record_of(const Transaction *tx)
 	memset(&r, 0, sizeof(r));
 	r.type = RECORD_TRANSACTION;
 	r.seq = tx->seq;
-	r.identity.node = slice_of(tx->node);
+	r.identity.node = ls_slice_of(tx->node);
 	r.identity.boot = tx->boot;
 	r.identity.pid = tx->pid;
 	r.identity.xcount = tx->xcount;
-	r.database = slice_of(tx->database);
+	r.database = ls_slice_of(tx->database);
 	r.depends_on = tx->depends_on;
 	r.time = wall_clock_us();
 	r.wait = tx->wait;
@@ -425,7 +417,8 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 static void
 reserve(Transaction *tx)
 {
-	KeyList		list = keys_of((LsSlice) {tx->queries.data, tx->queries.len});
+	LsSlice		queries = {tx->queries.data, tx->queries.len};
+	KeyList		list = keys_of(queries);
 	Certificate c;
 
 	switch (certifier_reserve(certifier, tx->origin, last_ticket + 1, list.keys, list.n, &c))
@@ -597,7 +590,7 @@ sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error)
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
 	verdict.error = *error;
-	verdict.error.detail = slice_of(detail);
+	verdict.error.detail = ls_slice_of(detail);
 	stats.peer_errors++;
 	log_message(LOG_INFO, tx->node, "transaction of pid %" PRIu32 " failed on node \"%s\": %.*s: %.*s",
 				tx->pid, node_name(node), (int) error->sqlstate.len, (const char *) error->sqlstate.data,
@@ -618,7 +611,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	memset(&r, 0, sizeof(r));
 	r.type = (RecordType) record_type;
 	r.seq = last_decided;
-	r.text = slice_of(text);
+	r.text = ls_slice_of(text);
 	metadata_apply(r.type, r.seq, r.text);
 	item = writer_item(&r);
 	item->done = done;
@@ -640,7 +633,10 @@ on_forget(void *arg)
 	if (all > KEPT_SEQS)
 		certifier_forget(certifier, all - KEPT_SEQS);
 
-	/* A transaction that stays open must not let it grow for ever: rather it conflicts. */
+	/*
+	 * A transaction that stays open must not let it grow for ever: rather it
+	 * conflicts.
+	 */
 	if (certifier_keys(certifier) > MAX_REMEMBERED_KEYS)
 	{
 		uint64_t	floor = certifier_floor(certifier);

@@ -25,7 +25,8 @@ extern void sequencer_lock(Transaction *tx, const LsLock *lock);	/* session_gran
 extern void sequencer_gone(Transaction *tx);	/* the session ended: forget
 												 * it if not decided */
 extern void sequencer_refuse(Transaction *tx, const char *sqlstate, const char *message,
-							 const char *hint);	/* if asked for and not decided: its session ends */
+							 const char *hint); /* if asked for and not
+												 * decided: its session ends */
 
 /* From nodes. */
 extern void sequencer_executed(Transaction *tx);	/* every node in

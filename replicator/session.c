@@ -119,15 +119,6 @@ session_send(Session *s, const void *message, size_t len)
 	loop_defer(&s->flush);
 }
 
-static LsSlice
-slice_of(const char *text)
-{
-	return (LsSlice)
-	{
-		(const uint8_t *) text, text != NULL ? strlen(text) : 0
-	};
-}
-
 static void
 send_error(Session *s, const LsErrorFields *error)
 {
@@ -159,9 +150,9 @@ session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt
 	if (s->tx != NULL)
 		sequencer_refuse(s->tx, sqlstate, text, hint);
 	memset(&error, 0, sizeof(error));
-	error.sqlstate = slice_of(sqlstate);
-	error.message = slice_of(text);
-	error.hint = slice_of(hint);
+	error.sqlstate = ls_slice_of(sqlstate);
+	error.message = ls_slice_of(text);
+	error.hint = ls_slice_of(hint);
 	send_error(s, &error);
 	session_write(s);			/* what does not go now, does not go */
 	session_end(s);
@@ -328,9 +319,9 @@ session_forget_transactions(Session *s)
 static void
 begin_transaction(Session *s, uint64_t xcount)
 {
-	LsIdentity	id = {slice_of(node_name(s->node)), s->boot, s->pid, xcount};
+	LsIdentity	id = {ls_slice_of(node_name(s->node)), s->boot, s->pid, xcount};
 
-	s->tx = tx_create(&id, slice_of(s->database), (uint32_t) s->node);
+	s->tx = tx_create(&id, ls_slice_of(s->database), (uint32_t) s->node);
 	s->tx->session = s;
 	s->tx->oldest_seen = UINT64_MAX;
 	s->last_xcount = xcount;
@@ -387,8 +378,8 @@ answered_dead(Session *s, uint64_t xcount)
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.xcount = xcount;
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict.error.sqlstate = slice_of("40P01");
-	verdict.error.message = slice_of("the transaction has been rolled back already, because of a deadlock");
+	verdict.error.sqlstate = ls_slice_of("40P01");
+	verdict.error.message = ls_slice_of("the transaction has been rolled back already, because of a deadlock");
 	session_send(s, bytes, ls_put_verdict(bytes, sizeof(bytes), &verdict));
 	return true;
 }
@@ -524,9 +515,9 @@ refuse_too_large(Session *s)
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.xcount = s->tx->xcount;
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict.error.sqlstate = slice_of("54000");
-	verdict.error.message = slice_of(message);
-	verdict.error.hint = slice_of("Split it, or raise max_transaction_size of the replicator.");
+	verdict.error.sqlstate = ls_slice_of("54000");
+	verdict.error.message = ls_slice_of(message);
+	verdict.error.hint = ls_slice_of("Split it, or raise max_transaction_size of the replicator.");
 	sequencer_gone(s->tx);
 	session_verdict(s->tx, &verdict);
 	free(message);

@@ -20,7 +20,8 @@
 typedef struct Session Session;
 
 extern void sessions_init(const Config *config, const char *cluster, const Secret *secret);
-extern void sessions_stop(void);	/* what is to be sent is sent, then all are ended */
+extern void sessions_stop(void);	/* what is to be sent is sent, then all
+									 * are ended */
 
 /* A new connection; takes the descriptor over. */
 extern void session_accept(int fd, const char *from);
@@ -41,7 +42,8 @@ typedef struct SessionStatus
 	uint64_t	bytes;
 } SessionStatus;
 
-extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL at the end */
+extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL
+													 * at the end */
 extern SessionStatus session_status(const Session *s);
 
 /* The transaction of that backend that may hold locks there; NULL if none. */

@@ -34,10 +34,7 @@ handshake_init(const Config *config, const char *cluster_id, const Secret *s)
 static LsSlice
 own_nonce(const Session *s)
 {
-	return (LsSlice)
-	{
-		s->nonce, LS_NONCE_SIZE
-	};
+	return (LsSlice) {s->nonce, LS_NONCE_SIZE};
 }
 
 static void

@@ -13,7 +13,8 @@ typedef enum SessionState
 	SESSION_HELLO,				/* connected; nothing is known of it */
 	SESSION_PROOF,				/* said who it is, has been challenged */
 	SESSION_READY,				/* proved it; in the table */
-	SESSION_ENDED				/* closed; freed at the end of the loop's round */
+	SESSION_ENDED				/* closed; freed at the end of the loop's
+								 * round */
 } SessionState;
 
 struct Session
@@ -26,7 +27,8 @@ struct Session
 	Timer	   *patience;		/* until READY */
 	Buffer		in;				/* the part of a message that has arrived */
 	Buffer		out;
-	char		name[96];		/* for the log: node/pid, or where it comes from */
+	char		name[96];		/* for the log: node/pid, or where it comes
+								 * from */
 
 	/* who it is, from PROOF on */
 	Buffer		hello_bytes;	/* hello's slices point into it */
@@ -44,14 +46,14 @@ struct Session
 	Session    *prev;
 	uint64_t	last_xcount;	/* of the latest transaction begun */
 	Transaction *tx;			/* open, up to its verdict; a reference */
-	Transaction *unconfirmed;	/* decided, the node has not been heard to have
-								 * committed it; a reference */
-	Transaction *owed;			/* committed at the origin; 'applied' is still to
-								 * be told; a reference */
+	Transaction *unconfirmed;	/* decided, the node has not been heard to
+								 * have committed it; a reference */
+	Transaction *owed;			/* committed at the origin; 'applied' is still
+								 * to be told; a reference */
 	bool		asked;			/* tx has been asked for */
-	int			granting;		/* grants that the backend still waits for; more than
-								 * one if it gave up waiting (savepoint), then asked
-								 * again */
+	int			granting;		/* grants that the backend still waits for;
+								 * more than one if it gave up waiting
+								 * (savepoint), then asked again */
 	bool		too_large;		/* tx has outgrown max_transaction_size */
 	uint64_t	statements;		/* of tx, as the backend counts */
 };

@@ -39,7 +39,8 @@ typedef struct Statements
 
 /* NULL: not to be prepared, or full (statements_clear(), and tell the server). */
 extern Statement *statements_find(Statements *s, LsSlice text, LsSlice settings);
-extern void statements_failed(Statements *s, Statement *st);	/* PREPARE did not succeed */
+extern void statements_failed(Statements *s, Statement *st);	/* PREPARE did not
+																 * succeed */
 extern bool statements_full(const Statements *s);
 extern void statements_clear(Statements *s);
 

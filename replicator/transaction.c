@@ -172,10 +172,7 @@ tx_statement(const Transaction *tx, size_t i)
 	size_t		start = tx->offsets[i];
 	size_t		end = i + 1 < tx->nstatements ? tx->offsets[i + 1] : tx->queries.len;
 
-	return (LsSlice)
-	{
-		tx->queries.data + start + LS_HEADER_SIZE, end - start - LS_HEADER_SIZE
-	};
+	return (LsSlice) {tx->queries.data + start + LS_HEADER_SIZE, end - start - LS_HEADER_SIZE};
 }
 
 /* NULL when the record's queries are not a row of 'Q' messages. */

@@ -246,15 +246,6 @@ is_nodes_fault(const ApplyError *e)
 	return false;
 }
 
-static LsSlice
-slice_of(const char *text)
-{
-	return (LsSlice)
-	{
-		(const uint8_t *) text, text != NULL ? strlen(text) : 0
-	};
-}
-
 void
 work_failed(Work *w, const ApplyError *e)
 {
@@ -277,7 +268,7 @@ work_failed(Work *w, const ApplyError *e)
 		node_out(n, "could not execute a transaction: %s (%s)", e->message, e->sqlstate);
 	else
 	{
-		LsErrorFields fields = {slice_of(e->sqlstate), slice_of(e->message), slice_of(e->detail), slice_of(e->hint)};
+		LsErrorFields fields = {ls_slice_of(e->sqlstate), ls_slice_of(e->message), ls_slice_of(e->detail), ls_slice_of(e->hint)};
 
 		tx_ref(tx);
 		w->state = WORK_UNDOING;	/* it is in no queue */
