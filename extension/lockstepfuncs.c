@@ -15,6 +15,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
@@ -246,27 +247,75 @@ put_blocker(ReturnSetInfo *rsinfo, int waiting, int blocker)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
+/*
+ * Held for an instant only, by whoever it is: waiting for it is not being in
+ * somebody's way.
+ */
 static bool
-seen_before(Datum *pids, int n)
+lock_is_brief(const LOCKTAG *tag)
 {
-	for (int i = 0; i < n; i++)
-		if (DatumGetInt32(pids[i]) == DatumGetInt32(pids[n]))
+	switch ((LockTagType) tag->locktag_type)
+	{
+		case LOCKTAG_RELATION_EXTEND:
+		case LOCKTAG_PAGE:
+		case LOCKTAG_SPECULATIVE_TOKEN:
+		case LOCKTAG_DATABASE_FROZEN_IDS:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Does the other hold the lock in a mode that ours can't have beside it? */
+static bool
+holds_conflicting(const LockInstanceData *other, LOCKMODE wanted)
+{
+	for (LOCKMODE mode = AccessShareLock; mode <= AccessExclusiveLock; mode++)
+		if ((other->holdMask & LOCKBIT_ON(mode)) && DoLockModesConflict(wanted, mode))
 			return true;
 	return false;
 }
 
+/* Does the other wait before us for what we could not have beside it? */
+static bool
+waits_before(const BlockedProcsData *data, const BlockedProcData *proc,
+			 const LockInstanceData *other, LOCKMODE wanted)
+{
+	if (other->waitLockMode == NoLock || !DoLockModesConflict(wanted, other->waitLockMode))
+		return false;
+	for (int i = 0; i < proc->num_waiters; i++)
+		if (data->waiter_pids[proc->first_waiter + i] == other->pid)
+			return true;
+	return false;
+}
+
+/* As pg_blocking_pids(), but for the locks that are brief. */
 static void
 put_blockers_of(ReturnSetInfo *rsinfo, int waiting)
 {
-	Datum	   *pids;
-	int			n;
+	BlockedProcsData *data = GetBlockerStatusData(waiting);
 
-	deconstruct_array(DatumGetArrayTypeP(DirectFunctionCall1(pg_blocking_pids, Int32GetDatum(waiting))),
-					  INT4OID, sizeof(int32), true, TYPALIGN_INT,
-					  &pids, NULL, &n);
-	for (int i = 0; i < n; i++)
-		if (!seen_before(pids, i))
-			put_blocker(rsinfo, waiting, DatumGetInt32(pids[i]));
+	for (int i = 0; i < data->nprocs; i++)
+	{
+		const BlockedProcData *proc = &data->procs[i];
+		const LockInstanceData *locks = &data->locks[proc->first_lock];
+		const LockInstanceData *ours = NULL;
+
+		for (int j = 0; j < proc->num_locks; j++)
+			if (locks[j].pid == proc->pid)
+				ours = &locks[j];
+		if (ours == NULL || ours->waitLockMode == NoLock || lock_is_brief(&ours->locktag))
+			continue;
+		for (int j = 0; j < proc->num_locks; j++)
+		{
+			const LockInstanceData *other = &locks[j];
+
+			if (other != ours && other->leaderPid != ours->leaderPid &&
+				(holds_conflicting(other, ours->waitLockMode) ||
+				 waits_before(data, proc, other, ours->waitLockMode)))
+				put_blocker(rsinfo, waiting, other->leaderPid);
+		}
+	}
 }
 
 Datum
