@@ -124,6 +124,19 @@ apply_progress_us(const ApplyConn *c)
 	return c->progress_us;
 }
 
+size_t
+apply_current_statement(const ApplyConn *c)
+{
+	size_t		at = c->next;
+
+	for (size_t i = 0; i < c->expected_count; i++)
+	{
+		if (c->expected[(c->expected_head + i) & (c->expected_cap - 1)].kind == EXPECT_QUERY)
+			at--;
+	}
+	return at;
+}
+
 ApplyConn *
 apply_next_idle(const ApplyConn *c)
 {

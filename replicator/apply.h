@@ -22,6 +22,9 @@ extern void apply_cancel(ApplyConn *c); /* committing: then work_failed(), or
 
 extern int	apply_backend_pid(const ApplyConn *c);
 extern Work *apply_work(const ApplyConn *c);
+
+/* Index of the statement of its transaction that it executes, or would next. */
+extern size_t apply_current_statement(const ApplyConn *c);
 extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result
 														 * came */
 

@@ -561,19 +561,14 @@ sequencer_gone(Transaction *tx)
 }
 
 void
-sequencer_in_the_way(Transaction *tx, Transaction *higher)
+sequencer_in_the_way(Transaction *tx, const char *detail)
 {
-	char	   *detail;
-
 	if (!is_undecided_question(tx))
 		return;
-	detail = xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
-					   higher->node, higher->pid);
 	stats.conflicts++;
 	log_full(LOG_DEBUG, tx->node, "in the way", detail, NULL);
 	refuse(tx, "40001", "could not serialize access due to a concurrent change on another node",
 		   detail, retry_hint);
-	free(detail);
 }
 
 void

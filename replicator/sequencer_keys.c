@@ -11,7 +11,6 @@
 #include "sequencer_private.h"
 
 #define WINNERS 65536			/* a power of two */
-#define SHOWN_QUERY 100			/* bytes of the query's text in a detail */
 
 typedef struct Winner
 {
@@ -78,14 +77,12 @@ winners_remember(uint64_t seq, uint32_t origin, uint32_t pid)
 	w->pid = pid;
 }
 
-/* The text of the query that has this key, in one line, cut after a character. */
+/* The text of the query that has this key, as it is shown. */
 static char *
 query_of_key(const Transaction *tx, const LsKey *key)
 {
 	LsSlice		rest = {tx->queries.data, tx->queries.len};
 	LsQuery		query = {0};
-	size_t		len;
-	char	   *text;
 
 	while (next_query(&rest, &query))
 	{
@@ -93,21 +90,7 @@ query_of_key(const Transaction *tx, const LsKey *key)
 		if (key->name.data >= query.keys.data && key->name.data <= query.keys.data + query.keys.len)
 			break;
 	}
-	len = query.text.len;
-	if (len > SHOWN_QUERY)
-	{
-		for (len = SHOWN_QUERY; len > 0 && (query.text.data[len] & 0xC0) == 0x80; len--)
-			;
-	}
-	text = xmalloc(len + 4);
-	memcpy(text, query.text.data, len);
-	strcpy(text + len, len < query.text.len ? "..." : "");
-	for (size_t i = 0; i < len; i++)
-	{
-		if (text[i] == '\n' || text[i] == '\t' || text[i] == '\r')
-			text[i] = ' ';
-	}
-	return text;
+	return tx_shown_text(query.text);
 }
 
 static char *

@@ -25,6 +25,8 @@
 #include "journal.h"
 #include "log.h"
 
+#define SHOWN_TEXT 100			/* bytes of a query in messages */
+
 typedef struct LegalMove
 {
 	TxState		from;
@@ -206,4 +208,26 @@ tx_from_record(const JournalRecord *r, uint32_t origin)
 		rest.len -= size;
 	}
 	return tx;
+}
+
+char *
+tx_shown_text(LsSlice query)
+{
+	size_t		len = query.len;
+	char	   *text;
+
+	if (len > SHOWN_TEXT)
+	{
+		for (len = SHOWN_TEXT; len > 0 && (query.data[len] & 0xC0) == 0x80; len--)
+			;
+	}
+	text = xmalloc(len + 4);
+	memcpy(text, query.data, len);
+	strcpy(text + len, len < query.len ? "..." : "");
+	for (size_t i = 0; i < len; i++)
+	{
+		if (text[i] == '\n' || text[i] == '\t' || text[i] == '\r')
+			text[i] = ' ';
+	}
+	return text;
 }

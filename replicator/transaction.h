@@ -78,6 +78,9 @@ extern bool tx_rollback_to(Transaction *tx, uint64_t keep); /* false: keep >
 extern LsSlice tx_statement(const Transaction *tx, size_t i);	/* payload of the i-th
 																 * 'Q' */
 
+/* A query's text for a message: in one line, cut after a character (malloc'ed). */
+extern char *tx_shown_text(LsSlice query);
+
 /* A decided transaction as the journal has it (catchup): state TX_DURABLE.  NULL
  * when the record's queries are malformed. */
 struct JournalRecord;

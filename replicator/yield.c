@@ -79,18 +79,40 @@ find_connection(const Node *n, int pid)
 
 /* ---------- acting */
 
+/* For the loser: which query, on which key, of whom (malloc'ed). */
+static char *
+way_detail(const Work *waiting)
+{
+	const Transaction *tx = waiting->tx;
+	size_t		at = apply_current_statement(waiting->connection);
+	LsQuery		query;
+	LsKey		key = {0};
+	char	   *text;
+	char	   *detail;
+
+	if (at >= tx->nstatements || ls_get_query(tx_statement(tx, at), &query) != NULL)
+		return xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
+						 tx->node, tx->pid);
+	/* the first row key tells more than the table's */
+	while (ls_next_key(&query.keys, &key) && ls_mode_is_table(key.mode))
+		;
+	text = tx_shown_text(query.text);
+	detail = xasprintf("It held a lock that query \"%s\" on key %.*s of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
+					   text, (int) key.name.len, key.name.data != NULL ? (const char *) key.name.data : "",
+					   tx->node, tx->pid);
+	free(text);
+	return detail;
+}
+
 static void
-let_fail(Node *n, int pid, const Transaction *higher)
+let_fail(Node *n, int pid, const char *detail)
 {
 	char		pid_text[16];
-	char	   *detail = xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
-								   higher->node, higher->pid);
 	const char *params[] = {pid_text, detail};
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
 	log_message(LOG_DEBUG, n->config->name, "backend %d is in the way and has to yield", pid);
 	pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
-	free(detail);
 }
 
 static void
@@ -108,22 +130,24 @@ apply_in_the_way(const Node *n, int pid, const Work *waiting)
 static void
 backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t waited_us)
 {
-	Transaction *tx = waiting->tx;
+	const Transaction *tx = waiting->tx;
 	Transaction *b = sequencer_find(n->index, (uint32_t) pid);
+	char	   *detail = way_detail(waiting);
 	bool		asked = b != NULL && (b->state == TX_WAITING || b->state == TX_RESERVED || b->awaits_lock);
 
 	if (asked)
 	{
 		if (tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket)
-			sequencer_in_the_way(b, tx);
+			sequencer_in_the_way(b, detail);
 	}
 	else if (b != NULL && b->seq != 0)
 	{
 		if (tx->seq != 0 && tx->seq < b->seq)
-			let_fail(n, pid, tx);
+			let_fail(n, pid, detail);
 	}
 	else if (writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000)
-		let_fail(n, pid, tx);
+		let_fail(n, pid, detail);
+	free(detail);
 }
 
 static bool

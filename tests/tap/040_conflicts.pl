@@ -97,6 +97,7 @@ for my $state ('idle in transaction', 'in a statement', 'in a savepoint')
 	cmp_ok($took, '<', 1, sprintf("$state: within a moment (%d ms)", $took * 1000));
 	$state eq 'in a statement' ? $victim->finish : $victim->query('SELECT 1');
 	LockstepCluster::is_error($victim->error, '40001', qr/./, "$state: the local one gets 40001");
+	like($victim->error, qr/DETAIL:.*UPDATE ONLY public\.t .*t_pkey.*"n1"/s, "$state: the detail names query, key and node");
 	$victim->query('ROLLBACK');
 	is($victim->query('SELECT pg_backend_pid()'), $pid, "$state: and keeps its connection");
 	$victim->close;
