@@ -1,0 +1,33 @@
+-- The extension's objects, by pgTAP: what there is, who may use it, and that
+-- each says what it is.  pgTAP itself is created in the transaction and rolled back.
+\set QUIET on
+\pset format unaligned
+\pset tuples_only on
+BEGIN;
+CREATE EXTENSION pgtap;
+SELECT plan(12);
+SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
+SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
+SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
+SELECT has_view('lockstep', 'forwarded', 'people can see what is forwarded');
+SELECT view_owner_is('lockstep', 'forwarded', current_user, 'the view belongs to who created the extension');
+SELECT has_function('lockstep', 'status', 'people can ask for the status');
+SELECT has_function('lockstep', f, args, f || ' is there for the replicator')
+FROM (VALUES ('turn_open', '{bigint}'::name[]), ('apply_begin', '{bigint}'), ('apply_commit', '{bigint}')) AS r(f, args);
+SELECT is_empty($$
+	SELECT p.oid::regprocedure FROM pg_proc p
+	WHERE p.pronamespace = 'lockstep'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
+$$, 'every function has a comment');
+SELECT is_empty($$
+	SELECT c.oid::regclass FROM pg_class c
+	WHERE c.relnamespace = 'lockstep'::regnamespace AND c.relkind IN ('r', 'v')
+	AND obj_description(c.oid, 'pg_class') IS NULL
+$$, 'every table and view has a comment');
+SELECT is_empty($$
+	SELECT p.oid::regprocedure FROM pg_proc p
+	WHERE p.pronamespace = 'lockstep'::regnamespace
+	AND p.proname IN ('set_cluster', 'turn_open', 'apply_start', 'blockers', 'yield')
+	AND has_function_privilege('public', p.oid, 'EXECUTE')
+$$, 'what is for the replicator is for nobody else');
+SELECT * FROM finish();
+ROLLBACK;
