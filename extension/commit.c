@@ -40,6 +40,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "replication/syncrep.h"
+#include "storage/lwlock.h"
 #include "storage/predicate.h"
 #include "storage/proc.h"
 #include "storage/procsignal.h"
@@ -94,14 +95,36 @@ absorb_harmless_interrupts(void)
 
 /*
  * PostgreSQL stops statement_timeout before it commits.  Here COMMIT may wait
- * for other nodes, so it gets the timeout once more.
+ * for other nodes, so it gets the timeout once more: for the verdict and the
+ * turn together, and again for `applied`.  After an error PostgreSQL itself
+ * stops it.
  */
-static bool
+static bool timeout_armed = false;
+
+static void
 arm_statement_timeout(void)
 {
 	if (StatementTimeout <= 0 || get_timeout_active(STATEMENT_TIMEOUT))
-		return false;
+		return;
+	timeout_armed = true;
 	enable_timeout_after(STATEMENT_TIMEOUT, StatementTimeout);
+}
+
+/*
+ * The transaction commits.  Were a timeout that came too late kept, it would be
+ * reported while the session is idle already, as an answer to nothing.  Returns
+ * whether it came.
+ */
+static bool
+disarm_statement_timeout(void)
+{
+	if (!timeout_armed)
+		return false;
+	timeout_armed = false;
+	disable_timeout(STATEMENT_TIMEOUT, true);
+	if (!get_timeout_indicator(STATEMENT_TIMEOUT, true))
+		return false;
+	QueryCancelPending = false;
 	return true;
 }
 
@@ -257,20 +280,11 @@ static uint64
 ask(void)
 {
 	LsVerdict	verdict;
-	bool		armed;
 
 	check_link_before_asking();
 	send_question();
-	armed = arm_statement_timeout();
+	arm_statement_timeout();
 	wait_for_verdict(&verdict);
-
-	/*
-	 * The indicator is for the error of a withdrawal.  Were it kept after a
-	 * commit, the timeout that came too late would be reported while the
-	 * session is idle already, as an answer to nothing.
-	 */
-	if (armed)
-		disable_timeout(STATEMENT_TIMEOUT, verdict.outcome != LS_OUTCOME_COMMITTED);
 
 	switch (verdict.outcome)
 	{
@@ -323,7 +337,20 @@ report_not_here(uint64 seq, const char *why)
 			 errhint("Do not repeat it. The replicator applies it on this node.")));
 }
 
-/* Wait for the turn although somebody wants us to stop. */
+static const char *
+why_canceled(void)
+{
+	return timeout_armed && get_timeout_indicator(STATEMENT_TIMEOUT, false) ?
+		"It was canceled by statement_timeout while it waited for its turn." :
+		"It was canceled while it waited for its turn.";
+}
+
+/*
+ * Wait for the turn although somebody wants us to stop.  A cancel or a timeout
+ * can't undo what the cluster has committed; but nobody knows how long the
+ * transactions before it take here, so after TURN_PATIENCE_MS the client is
+ * told so, and this node gets it by apply.
+ */
 static void
 wait_for_turn_held(uint64 seq)
 {
@@ -343,7 +370,7 @@ wait_for_turn_held(uint64 seq)
 		if (patience == 0 && wants_out())
 			patience = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), TURN_PATIENCE_MS);
 		else if (patience != 0 && ms_left(patience) == 0)
-			report_not_here(seq, "It was canceled while it waited for its turn.");
+			report_not_here(seq, why_canceled());
 		if (turn_is_next(seq, patience ? ms_left(patience) : -1))
 			break;
 	}
@@ -357,6 +384,7 @@ take_turn_decided(uint64 seq)
 	hold_until_committed();
 	claim_and_write_progress(seq);
 	wait_for_turn_held(seq);
+	(void) disarm_statement_timeout();
 }
 
 /* Errors on the way to the turn don't mean what their code says: the
@@ -547,6 +575,7 @@ commit_failed(void)
 	if (ending.claimed != 0)
 		turn_release(ending.claimed);
 	memset(&ending, 0, sizeof(ending));
+	timeout_armed = false;
 	abandon();
 }
 
@@ -583,9 +612,12 @@ stop_waiting_for_applied(void)
 	}
 	if (QueryCancelPending)
 	{
+		bool		timeout = disarm_statement_timeout();
+
 		QueryCancelPending = false;
 		ereport(WARNING,
-				(errmsg("canceling the wait for other nodes due to user request"),
+				(timeout ? errmsg("canceling the wait for other nodes due to statement timeout") :
+				 errmsg("canceling the wait for other nodes due to user request"),
 				 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
 		return true;
 	}
@@ -622,17 +654,74 @@ wait_for_applied(uint64 xcount)
 }
 
 static void
+flush_and_wait(uint64 xcount)
+{
+	flush_as_wished();
+	if (xcount == 0)
+		return;
+	arm_statement_timeout();
+	wait_for_applied(xcount);
+	(void) disarm_statement_timeout();
+}
+
+/* To the server's log only, and without a second error, whatever happens. */
+static void
+log_failed_wait(MemoryContext context)
+{
+	PG_TRY();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		ereport(LOG,
+				(errmsg("an error at the end of a committed transaction was ignored: %s", edata->message)));
+		FreeErrorData(edata);
+	}
+	PG_CATCH();
+	{
+		FlushErrorState();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * The transaction is committed, so an ERROR in here would be a PANIC.  None of
+ * what is done here is needed for it to stay: the journal has it, should this
+ * node lose what it has not flushed.  So an error (out of memory, a client's
+ * encoding that can't show a warning) is logged, and that is all.  Throwing it
+ * has let go of held interrupts, and left locks of its own taken.
+ */
+static void
 on_resource_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
 {
 	uint64		xcount = ending.applied_xcount;
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	MemoryContext context = CurrentMemoryContext;
 
 	if (!ending.flush || !isTopLevel || !isCommit || phase != RESOURCE_RELEASE_AFTER_LOCKS)
 		return;
 	ending.flush = false;
 	ending.applied_xcount = 0;
-	flush_as_wished();
-	if (xcount != 0)
-		wait_for_applied(xcount);
+	PG_TRY();
+	{
+		flush_and_wait(xcount);
+	}
+	PG_CATCH();
+	{
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+		LWLockReleaseAll();
+		pgstat_report_wait_end();
+		(void) disarm_statement_timeout();
+		log_failed_wait(context);
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+		MemoryContextSwitchTo(context);
+	}
+	PG_END_TRY();
 }
 
 void

@@ -7,6 +7,10 @@
  * with lockstep_fault.apply_commit = 'error' every transaction of an apply session
  * that wrote something fails in PRE_COMMIT; with 'wait' it stays there until the
  * setting is changed and the configuration reloaded.
+ *
+ * lockstep_fault.fail_on_message makes the reporting of messages that contain
+ * it fail, once they reach the server's log: an error at a place where there
+ * is none otherwise.
  */
 #include "postgres.h"
 
@@ -37,6 +41,21 @@ static const struct config_enum_entry fault_modes[] = {
 };
 
 static int	apply_commit = FAULT_NONE;
+
+static char *fail_on_message = NULL;
+static emit_log_hook_type prev_emit_log_hook = NULL;
+
+static void
+fault_in_log(ErrorData *edata)
+{
+	if (prev_emit_log_hook)
+		prev_emit_log_hook(edata);
+	if (fail_on_message != NULL && fail_on_message[0] != '\0' &&
+		edata->elevel == WARNING && strstr(edata->message, fail_on_message) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INTERNAL_ERROR),
+				 errmsg("reporting made to fail by lockstep_fault")));
+}
 
 /* The configuration is reread here because an apply session in PRE_COMMIT does
  * not get back to its main loop. */
@@ -85,6 +104,15 @@ _PG_init(void)
 							 fault_modes,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
+	DefineCustomStringVariable("lockstep_fault.fail_on_message",
+							   "Warnings that contain this can't be reported.",
+							   NULL,
+							   &fail_on_message,
+							   "",
+							   PGC_SUSET, 0,
+							   NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lockstep_fault");
+	prev_emit_log_hook = emit_log_hook;
+	emit_log_hook = fault_in_log;
 	RegisterXactCallback(fault_at_commit, NULL);
 }
