@@ -24,6 +24,7 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
+#include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_type.h"
 #include "parser/analyze.h"
@@ -31,6 +32,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parse_type.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
@@ -184,6 +186,13 @@ target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 	count_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
 }
 
+static bool
+is_function(ObjectType type)
+{
+	return type == OBJECT_FUNCTION || type == OBJECT_PROCEDURE ||
+		type == OBJECT_ROUTINE || type == OBJECT_AGGREGATE;
+}
+
 /* Named by a list of identifiers, of a kind that we don't look up. */
 static void
 target_name(DdlTargets *t, List *names)
@@ -192,6 +201,18 @@ target_name(DdlTargets *t, List *names)
 		count_namespace(t, get_namespace_oid(strVal(linitial(names)), true));
 	else
 		count_namespace(t, InvalidOid);
+}
+
+/* Something that is no relation. */
+static void
+target_object(DdlTargets *t, ObjectType type, Node *object)
+{
+	if (object != NULL && is_function(type))
+		target_function(t, type, castNode(ObjectWithArgs, object));
+	else if (object != NULL && IsA(object, List))
+		target_name(t, (List *) object);
+	else
+		t->npermanent++;
 }
 
 static void
@@ -414,10 +435,7 @@ targets_of_rename(DdlTargets *t, RenameStmt *stmt)
 			t->npermanent++;
 			break;
 		default:
-			if (stmt->object != NULL && IsA(stmt->object, List))
-				target_name(t, (List *) stmt->object);
-			else
-				t->npermanent++;
+			target_object(t, stmt->renameType, stmt->object);
 			t->whole_database = true;
 			break;
 	}
@@ -432,7 +450,7 @@ targets_of_set_schema(DdlTargets *t, AlterObjectSchemaStmt *stmt)
 		t->ours = true;
 	if (stmt->relation == NULL)
 	{
-		t->npermanent++;
+		target_object(t, stmt->objectType, stmt->object);
 		t->whole_database = true;
 		return;
 	}
@@ -494,6 +512,41 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 			t->whole_database = true;
 			break;
 	}
+}
+
+static Oid
+owner_of_lockstep(void)
+{
+	Relation	extensions = table_open(ExtensionRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(extensions, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+	Oid			owner = InvalidOid;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_extension form = (Form_pg_extension) GETSTRUCT(tuple);
+
+		if (ddl_is_lockstep(NameStr(form->extname)))
+			owner = form->extowner;
+	}
+	systable_endscan(scan);
+	table_close(extensions, AccessShareLock);
+	return owner;
+}
+
+/* Who owns lockstep would drop it. */
+static void
+targets_of_drop_owned(DdlTargets *t, DropOwnedStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->roles)
+	{
+		if (get_rolespec_oid(lfirst_node(RoleSpec, lc), true) == owner_of_lockstep())
+			t->ours = true;
+	}
+	t->npermanent++;
+	t->whole_database = true;
 }
 
 static void
@@ -644,6 +697,9 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			break;
 		case T_DropStmt:
 			targets_of_drop(t, (DropStmt *) stmt);
+			break;
+		case T_DropOwnedStmt:
+			targets_of_drop_owned(t, (DropOwnedStmt *) stmt);
 			break;
 		case T_CommentStmt:
 			targets_of_comment(t, (CommentStmt *) stmt);

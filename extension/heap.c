@@ -24,6 +24,7 @@
 #include "access/tableam.h"
 #include "access/transam.h"
 #include "catalog/pg_class.h"
+#include "miscadmin.h"
 #include "utils/rel.h"
 
 #include "compat.h"
@@ -64,12 +65,35 @@ refuse_unlogged(Relation rel)
 			 errhint("Use CREATE TABLE ... AS to copy it into an ordinary table.")));
 }
 
+/*
+ * Autovacuum runs functions of users (in expressions of indexes and
+ * statistics), and forwards nothing.  ANALYZE as a command is an ordinary
+ * session's, and what it changes in this way is replicated.
+ */
+static void
+refuse_in_autovacuum(Relation rel)
+{
+	if (!ls_is_node() || !ls_replicate || !OidIsValid(ls_progress_relid()) ||
+		!relation_is_replicated(rel))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change table \"%s\" in an autovacuum worker on a node",
+					RelationGetRelationName(rel)),
+			 errdetail("A function in an expression of an index or of statistics writes, which the other nodes would not have."),
+			 errhint("Write from a trigger instead.")));
+}
+
 /* Before a change: is it to be captured? */
 static inline bool
 to_be_captured(Relation rel)
 {
 	if (ls_mode() != LS_MODE_ORIGIN)
+	{
+		if (unlikely(MyBackendType == B_AUTOVAC_WORKER))
+			refuse_in_autovacuum(rel);
 		return false;
+	}
 	if (relation_is_replicated(rel))
 		return likely(!shippable_is_running(RelationGetRelid(rel)));
 	if (unlikely(RelationGetRelid(rel) < FirstNormalObjectId))
