@@ -133,6 +133,17 @@ pass('two sessions of a node run DDL at the same time');
 $second->do('COMMIT');
 $sessions[0]->do('COMMIT');
 
+# A command uses what the one before it has made, though no key says so.
+$c->sql($_ % $c->{nodes} + 1, <<"SQL") for 1 .. 20;
+CREATE FUNCTION made$_() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';
+CREATE TRIGGER uses$_ BEFORE INSERT ON next1 FOR EACH ROW EXECUTE FUNCTION made$_();
+CREATE TYPE type$_ AS ENUM ('a');
+CREATE FUNCTION takes$_(type$_) RETURNS int LANGUAGE sql RETURN 1;
+DROP FUNCTION takes$_;
+DROP TYPE type$_;
+SQL
+$c->same('a command after the one that it depends on');
+
 # ---------- deadlock between two nodes' locks
 
 $c->sql(1, 'CREATE TABLE d1 (id int); CREATE TABLE d2 (id int)');
