@@ -36,6 +36,7 @@ typedef enum CallKind
 {
 	CALL_OTHER,
 	CALL_C,
+	CALL_NOTIFIES,				/* in C, and nobody sees it */
 	CALL_EVENT_TRIGGER
 } CallKind;
 
@@ -91,7 +92,7 @@ kind_of(Oid function)
 		kind = CALL_EVENT_TRIGGER;
 	else if (proc->prolang == ClanguageId && proc->provolatile == PROVOLATILE_VOLATILE &&
 			 proc->pronamespace != ls_schema_oid())
-		kind = CALL_C;
+		kind = notify_is_hidden_in(proc, tuple) ? CALL_NOTIFIES : CALL_C;
 	ReleaseSysCache(tuple);
 	return kind;
 }
@@ -109,6 +110,8 @@ push(CallKind kind)
 {
 	Frame	   *frame;
 
+	if (kind == CALL_NOTIFIES && ls_mode() == LS_MODE_ORIGIN)
+		notify_refuse_hidden();
 	if (nframes == maxframes)
 	{
 		maxframes = Max(16, maxframes * 2);

@@ -88,6 +88,12 @@ capture_row_locked(Relation rel)
 	rows_locked = true;
 }
 
+bool
+capture_is_busy(void)
+{
+	return capturing;
+}
+
 /* ---------- buffers */
 
 static LsSlice

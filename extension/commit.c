@@ -485,6 +485,8 @@ commit_before_origin(void)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot drop the extension lockstep in a transaction that changes something else")));
 
+	notify_check();
+
 	/*
 	 * What the commit itself would do, and fail in, only after the verdict.
 	 * Doing it twice is harmless: a temporary table is emptied once more, and

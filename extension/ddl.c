@@ -385,13 +385,6 @@ examine_alter_function(Node *node, DdlPlan *plan)
 }
 
 static void
-examine_notify(Node *node, DdlPlan *plan)
-{
-	ddl_refuse(plan, NULL, "Notifications would not reach the listeners of other nodes.",
-			   "LISTEN and NOTIFY are not replicated yet.");
-}
-
-static void
 examine_refresh(Node *node, DdlPlan *plan)
 {
 	ddl_refuse(plan, NULL, "Contents of materialized views are not replicated yet.",
@@ -416,6 +409,7 @@ static const DdlRule rules[] = {
 	{T_VariableShowStmt, DDL_PASS, false, NULL},
 	{T_ConstraintsSetStmt, DDL_PASS, false, NULL},
 	{T_ExplainStmt, DDL_PASS, false, examine_explain},
+	{T_NotifyStmt, DDL_PASS, false, NULL},	/* see utility.c */
 	{T_ListenStmt, DDL_PASS, false, NULL},
 	{T_UnlistenStmt, DDL_PASS, false, NULL},
 	{T_LoadStmt, DDL_PASS, false, NULL},
@@ -504,7 +498,6 @@ static const DdlRule rules[] = {
 	{T_DropTableSpaceStmt, DDL_REFUSE, true, examine_tablespace},
 	{T_AlterTableSpaceOptionsStmt, DDL_REFUSE, true, examine_tablespace},
 	{T_AlterTableMoveAllStmt, DDL_REFUSE, false, examine_tablespace},
-	{T_NotifyStmt, DDL_REFUSE, false, examine_notify},
 	{T_RefreshMatViewStmt, DDL_REFUSE, false, examine_refresh},
 };
 

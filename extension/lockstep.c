@@ -193,6 +193,7 @@ _PG_init(void)
 	heap_interpose();
 	relation_init();
 	sequence_init();
+	notify_init();
 	capture_init();
 	callwatch_init();
 	utility_init();

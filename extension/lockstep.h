@@ -14,7 +14,10 @@
 #define LOCKSTEP_H
 
 #include "access/attnum.h"
+#include "access/htup.h"
+#include "catalog/pg_proc.h"
 #include "executor/tuptable.h"
+#include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "nodes/nodes.h"
 #include "nodes/lockoptions.h"
@@ -76,6 +79,10 @@ extern void mode_at_xact_end(void);
  * value; FATAL at preload when the page can't be made writable. */
 extern void ls_patch_pointer(void *slot, void *value, const char *what);
 
+/* Whoever calls the built-in function, by whatever way, calls instead. */
+extern void ls_replace_function(Oid function, PGFunction instead, PGFunction *original,
+								const char *name);
+
 /* ---------- in heap.c: interposition on the heap table access method */
 
 extern void heap_interpose(void);	/* _PG_init, postmaster only */
@@ -103,6 +110,9 @@ extern void capture_flush(void);
 /* Forget the pending run: the (sub)transaction that made it is gone. */
 extern void capture_discard(void);
 
+/* Is a row being made into a query?  Then nothing else may be forwarded. */
+extern bool capture_is_busy(void);
+
 /* ---------- in relation.c: what capture needs to know of a relation, cached */
 
 typedef struct LsRelation LsRelation;	/* see relation.h */
@@ -119,6 +129,15 @@ extern LsKey keyset_database_key(LsKeyMode mode);
 
 extern void keyset_at_xact_end(void);
 extern void keyset_at_subxact_abort(int nest_level);
+
+/* ---------- in notify.c: notifications */
+
+struct NotifyStmt;
+extern void notify_init(void);	/* _PG_init */
+extern void notify_check(void); /* before the question: may fail */
+extern bool notify_command(struct NotifyStmt *stmt);
+extern bool notify_is_hidden_in(Form_pg_proc proc, HeapTuple tuple);
+extern void notify_refuse_hidden(void);
 
 /* ---------- in sequence.c: nextval, setval and other functions refused as yet */
 

@@ -15,6 +15,7 @@
 #include <unistd.h>
 
 #include "storage/fd.h"
+#include "utils/fmgrtab.h"
 
 #include "lockstep.h"
 
@@ -76,4 +77,15 @@ ls_patch_pointer(void *slot, void *value, const char *what)
 		ereport(FATAL,
 				(errcode(ERRCODE_SYSTEM_ERROR),
 				 errmsg("could not make %s read-only again: %m", what)));
+}
+
+void
+ls_replace_function(Oid function, PGFunction instead, PGFunction *original, const char *name)
+{
+	const FmgrBuiltin *builtin = &fmgr_builtins[fmgr_builtin_oid_index[function]];
+
+	Assert(builtin->foid == function);
+	*original = builtin->func;
+	ls_patch_pointer(unconstify(PGFunction *, &builtin->func), instead,
+					 psprintf("the built-in function %s", name));
 }

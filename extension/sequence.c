@@ -3,7 +3,7 @@
  *	  Built-in functions that change something which is neither a row of a
  *	  table nor a command.
  *
- * nextval and setval, the functions that write large objects and pg_notify are
+ * nextval and setval, and the functions that write large objects, are
  * refused as yet; pg_logical_emit_message is forwarded.  They are met in the
  * server's table of built-in functions, where their entries are replaced: it is
  * what calls by queries, defaults, the fastpath protocol and functions in
@@ -72,14 +72,6 @@ refuse_large_object(const char *what)
 }
 
 static void
-refuse_notify(const char *what)
-{
-	if (is_captured())
-		refuse(what, "Notifications would not reach the listeners of other nodes.",
-			   "LISTEN and NOTIFY are not replicated yet.");
-}
-
-static void
 refuse_collations(const char *what)
 {
 	if (is_captured())
@@ -110,7 +102,6 @@ REFUSED(lowrite, refuse_large_object)
 REFUSED(lo_unlink, refuse_large_object)
 REFUSED(lo_truncate, refuse_large_object)
 REFUSED(lo_truncate64, refuse_large_object)
-REFUSED(pg_notify, refuse_notify)
 REFUSED(pg_import_system_collations, refuse_collations)
 
 ORIGINAL(nextval);
@@ -223,7 +214,6 @@ static const struct
 	REPLACE(F_LO_UNLINK, lo_unlink),
 	REPLACE(F_LO_TRUNCATE, lo_truncate),
 	REPLACE(F_LO_TRUNCATE64, lo_truncate64),
-	REPLACE(F_PG_NOTIFY, pg_notify),
 	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations),
 	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT, emit_text),
 	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA, emit_bytea),

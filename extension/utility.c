@@ -424,6 +424,8 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 		run(&call);
 		return;
 	}
+	if (IsA(pstmt->utilityStmt, NotifyStmt) && !notify_command((NotifyStmt *) pstmt->utilityStmt))
+		return;
 	switch (ls_mode())
 	{
 		case LS_MODE_ORIGIN:

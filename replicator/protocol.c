@@ -108,7 +108,7 @@ LAYOUT(proof_layout, LsProof);
 static const Field query_layout_fields[] = {
 	NUMBER64('X', LsQuery, xcount),
 	CHOICE('F', LsQuery, form, "src"),
-	CHOICE('W', LsQuery, reason, "rnusw"),
+	CHOICE('W', LsQuery, reason, "rnuswf"),
 	TEXT('T', LsQuery, text, 1, LS_MAX_PAYLOAD),
 	OPTIONAL_BYTES('G', LsQuery, settings),
 	NUMBER64('N', LsQuery, rows),
@@ -929,6 +929,8 @@ ls_reason_text(LsReason reason)
 			return "self-contained and deterministic";
 		case LS_REASON_SELECT_WROTE:
 			return "a SELECT that changed data";
+		case LS_REASON_CALL:
+			return "a function with an effect other than rows";
 	}
 	return "unknown";
 }

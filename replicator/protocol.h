@@ -137,7 +137,9 @@ typedef enum LsReason
 	LS_REASON_ROW_RUN = 'n',	/* consecutive inserts into one table */
 	LS_REASON_UTILITY = 'u',	/* utility command */
 	LS_REASON_SHIPPABLE = 's',	/* self-contained, deterministic DML */
-	LS_REASON_SELECT_WROTE = 'w'	/* a SELECT that wrote WAL */
+	LS_REASON_SELECT_WROTE = 'w',	/* a SELECT that wrote WAL */
+	LS_REASON_CALL = 'f'		/* a function whose effect is no row: NOTIFY,
+								 * large objects */
 } LsReason;
 
 /* A transaction's name, unique for ever. */

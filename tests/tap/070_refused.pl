@@ -29,8 +29,6 @@ my @refused = (
 	[ 'COPY into identity', "COPY ide (v) FROM stdin;\n1\n\\.\n" ],
 	[ 'a large object', "SELECT lo_from_bytea(0, 'x')" ],
 	[ 'two-phase commit', "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'x'" ],
-	[ 'NOTIFY', "NOTIFY a, 'b'" ],
-	[ 'pg_notify with rows', "BEGIN; INSERT INTO t VALUES (1); SELECT pg_notify('a', 'b'); COMMIT" ],
 	[ 'CREATE INDEX CONCURRENTLY', 'CREATE INDEX CONCURRENTLY i ON t (v)' ],
 	[ 'a volatile default', 'ALTER TABLE t ADD COLUMN r float8 DEFAULT random()' ],
 	[ 'ADD COLUMN serial', 'ALTER TABLE t ADD COLUMN n serial' ],
@@ -74,7 +72,7 @@ like($c->sql(1, "BEGIN; SELECT 1 FROM pg_logical_emit_message(true, 'a', 'b'); S
 	qr/^statement\|.*pg_logical_emit_message/m, 'a SELECT that writes WAL is forwarded');
 
 # The way out, for superusers.
-my (undef, $err) = $c->try(1, "SET lockstep.unreplicated = allow; NOTIFY a, 'b'");
+my (undef, $err) = $c->try(1, "SET lockstep.unreplicated = allow; CREATE PUBLICATION p");
 like($err, qr/^WARNING:.*is not replicated/, 'lockstep.unreplicated = allow: a warning instead of the error');
 $c->sql_local(2, "INSERT INTO t VALUES (99, 'local')");
 is($c->sql(1, 'SELECT count(*) FROM t WHERE id = 99'), 0, 'lockstep.replicate = off: the change stays on its node');
