@@ -80,6 +80,10 @@ struct ApplyConn
 	bool		broken;			/* libpq would not send */
 	Statements	statements;
 	bool		prepare_anew;	/* forget all statements before the next work */
+	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
+	uint64_t	ddl_works_seen; /* ... and the node's ddl_works_gone, when the
+								 * statements were begun */
+	bool		unprepared;		/* the transaction that runs doesn't use them */
 
 	Expected   *expected;		/* a ring */
 	size_t		expected_cap;
@@ -402,7 +406,7 @@ send_statement(ApplyConn *c, const LsQuery *q)
 	}
 	buffer_reserve(&texts, q->text.len + q->params.len + 2);
 	keep_params(q, 0);
-	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl, (int) q->nparams, e);
+	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl && !c->unprepared, (int) q->nparams, e);
 }
 
 /* All that there is room for. */
@@ -436,6 +440,27 @@ all_is_executed(const ApplyConn *c)
 	return c->expected_count == 0 && (c->work->empty || c->next == c->work->tx->nstatements);
 }
 
+/*
+ * The types of a prepared statement's parameters are those of the columns when
+ * it was prepared, and a name in it may mean another object since.  So what was
+ * prepared before DDL is forgotten; and while it can't be told which side of a
+ * DDL a transaction is on (one is decided and not applied here, as far as is
+ * known), or it has DDL in it, it neither uses nor makes any.
+ */
+static void
+mind_ddl(ApplyConn *c, const Work *w)
+{
+	const Node *n = c->pool->node;
+	uint64_t	last = sequencer_last_ddl();
+
+	c->unprepared = w->tx->ddl || work_decided_ddl(n) || (n->state == NODE_ONLINE && last > n->applied);
+	if (c->unprepared || (last == c->ddl_seen && n->ddl_works_gone == c->ddl_works_seen))
+		return;
+	c->prepare_anew |= c->statements.n > 0;
+	c->ddl_seen = last;
+	c->ddl_works_seen = n->ddl_works_gone;
+}
+
 void
 apply_run(ApplyConn *c, Work *w)
 {
@@ -445,6 +470,7 @@ apply_run(ApplyConn *c, Work *w)
 	c->next = 0;
 	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
 	c->progress_us = loop_now_us();
+	mind_ddl(c, w);
 	if (c->prepare_anew || statements_full(&c->statements))
 	{
 		c->prepare_anew = false;

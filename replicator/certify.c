@@ -77,10 +77,83 @@ certifier_destroy(Certifier *c)
 	locks_free(c);
 	keytable_free(&c->keys);
 	key_release(&c->ddl);
+	free(c->ddl_seqs);
 	free(c->found);
 	free(c->tickets);
 	free(c);
 }
+
+/* ---------- DDL */
+
+static void
+ddl_decided(Certifier *c, uint64_t seq)
+{
+	if (c->ddl_end == c->ddl_cap && c->ddl_first > c->ddl_cap / 2)
+	{
+		c->ddl_end -= c->ddl_first;
+		memmove(c->ddl_seqs, c->ddl_seqs + c->ddl_first, c->ddl_end * sizeof(uint64_t));
+		c->ddl_first = 0;
+	}
+	if (c->ddl_end == c->ddl_cap)
+	{
+		c->ddl_cap = c->ddl_cap > 0 ? c->ddl_cap * 2 : 64;
+		c->ddl_seqs = xrealloc(c->ddl_seqs, c->ddl_cap * sizeof(uint64_t));
+	}
+	c->ddl_seqs[c->ddl_end++] = seq;
+	c->last_ddl = seq;
+}
+
+static void
+ddl_forget(Certifier *c)
+{
+	while (c->ddl_first < c->ddl_end && c->ddl_seqs[c->ddl_first] <= c->floor)
+		c->ddl_first++;
+}
+
+/* The last one at or below seq, 0 if there is none above the floor. */
+static uint64_t
+ddl_at_or_below(const Certifier *c, uint64_t seq)
+{
+	size_t		low = c->ddl_first;
+	size_t		high = c->ddl_end;
+
+	while (low < high)
+	{
+		size_t		middle = low + (high - low) / 2;
+
+		if (c->ddl_seqs[middle] <= seq)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	return low > c->ddl_first ? c->ddl_seqs[low - 1] : 0;
+}
+
+uint64_t
+certifier_last_ddl(const Certifier *c)
+{
+	return c->last_ddl;
+}
+
+/* What a transaction depends on whatever its keys are. */
+static uint64_t
+catalogs_dependency(const Certifier *c, bool ddl, const LsKey *keys, size_t nkeys)
+{
+	uint64_t	seen = 0;
+	uint64_t	last;
+
+	if (c->ddl_first == c->ddl_end)
+		return c->floor;
+	for (size_t i = 0; i < nkeys && !ddl; i++)
+	{
+		if (keys[i].seen > seen)
+			seen = keys[i].seen;
+	}
+	last = ddl_at_or_below(c, ddl ? UINT64_MAX : seen);
+	return last > c->floor ? last : c->floor;
+}
+
+/* ---------- reserving */
 
 /* The highest seq among decided transactions that a mode of key conflicts with. */
 static uint64_t
@@ -279,7 +352,7 @@ hold_key(Reservation *r, Key *key, unsigned mode)
 
 /* All is well: take the keys. */
 static void
-hold_keys(Certifier *c, OriginId origin, uint64_t ticket, const LsKey *keys, size_t nkeys)
+hold_keys(Certifier *c, OriginId origin, uint64_t ticket, bool ddl, const LsKey *keys, size_t nkeys)
 {
 	Reservation *r = xmalloc(sizeof(Reservation) + nkeys * sizeof(ReservedKey));
 	Reservation **link = reservation_link(c, ticket);
@@ -289,6 +362,7 @@ hold_keys(Certifier *c, OriginId origin, uint64_t ticket, const LsKey *keys, siz
 		abort();				/* two transactions with one ticket */
 	r->ticket = ticket;
 	r->origin = origin;
+	r->ddl = ddl;
 	r->next = NULL;
 	r->nkeys = 0;
 	*link = r;
@@ -298,11 +372,11 @@ hold_keys(Certifier *c, OriginId origin, uint64_t ticket, const LsKey *keys, siz
 }
 
 CertifyResult
-certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket,
+certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 				  const LsKey *keys, size_t nkeys, Certificate *out)
 {
 	memset(out, 0, sizeof(*out));
-	out->depends_on = c->floor;
+	out->depends_on = catalogs_dependency(c, ddl, keys, nkeys);
 	find_keys(c, keys, nkeys);
 	for (size_t i = 0; i < nkeys; i++)
 	{
@@ -338,7 +412,7 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket,
 			return CERTIFY_WAIT;
 		}
 	}
-	hold_keys(c, origin, ticket, keys, nkeys);
+	hold_keys(c, origin, ticket, ddl, keys, nkeys);
 	sort_tickets(c, out);
 	return CERTIFY_RESERVED;
 }
@@ -388,6 +462,8 @@ certifier_decide(Certifier *c, uint64_t ticket, uint64_t seq)
 	}
 	if (seq > c->highest)
 		c->highest = seq;
+	if (r->ddl)
+		ddl_decided(c, seq);
 	free(r);
 }
 
@@ -406,10 +482,10 @@ certifier_release(Certifier *c, uint64_t ticket)
 }
 
 uint64_t
-certifier_replay(Certifier *c, OriginId origin, uint64_t seq,
+certifier_replay(Certifier *c, OriginId origin, uint64_t seq, bool ddl,
 				 const LsKey *keys, size_t nkeys)
 {
-	uint64_t	depends_on = c->floor;
+	uint64_t	depends_on = catalogs_dependency(c, ddl, keys, nkeys);
 	size_t		added = 0;
 
 	if (seq > c->highest)
@@ -430,6 +506,8 @@ certifier_replay(Certifier *c, OriginId origin, uint64_t seq,
 	}
 	for (size_t i = 0; i < nkeys; i++)
 		key_decided(found_or_new(c, keys, i, &added), key_mode_index(keys[i].mode), seq, origin);
+	if (ddl)
+		ddl_decided(c, seq);
 	keytable_sweep(&c->keys, added * SWEEP_PER_NEW_KEY, c->floor);
 	return depends_on;
 }
@@ -439,6 +517,7 @@ certifier_forget(Certifier *c, uint64_t seq)
 {
 	if (seq > c->floor)
 		c->floor = seq;
+	ddl_forget(c);
 	keytable_sweep(&c->keys, SWEEP_PER_FORGET, c->floor);
 }
 

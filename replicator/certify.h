@@ -17,6 +17,10 @@
  *	   conflict, of o a dependency on its ticket (PostgreSQL's own locks have
  *	   ordered the two at the origin).
  *	 - S < floor, the seq up to which keys have been forgotten: conflict.
+ *	 - the catalogs are everybody's: a transaction depends on the last DDL that
+ *	   its origin may have seen (seq <= its highest S), and one with DDL on the
+ *	   last DDL decided, whatever the keys.  What was created a moment ago and is
+ *	   now used has no key that says so (a type, a role, a schema, a function).
  *	 - a table key that another node holds, or waits for before us, as a lock
  *	   asked first: LS_CERTIFY_WAIT, to be tried again when the lock goes.
  */
@@ -69,9 +73,10 @@ extern void certifier_destroy(Certifier *c);
 /*
  * Try to reserve.  keys: nkeys of them, any order, duplicates allowed.  ticket
  * is greater than every earlier one.  On CERTIFY_RESERVED the keys are held
- * until certifier_decide or certifier_release with that ticket.
+ * until certifier_decide or certifier_release with that ticket.  ddl: it changes
+ * the catalogs.
  */
-extern CertifyResult certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket,
+extern CertifyResult certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 									   const LsKey *keys, size_t nkeys, Certificate *out);
 
 /* A reserved transaction got its seq: its keys become history. */
@@ -81,8 +86,11 @@ extern void certifier_decide(Certifier *c, uint64_t ticket, uint64_t seq);
 extern void certifier_release(Certifier *c, uint64_t ticket);
 
 /* Learn a decided transaction from the journal (restart).  Returns depends_on. */
-extern uint64_t certifier_replay(Certifier *c, OriginId origin, uint64_t seq,
+extern uint64_t certifier_replay(Certifier *c, OriginId origin, uint64_t seq, bool ddl,
 								 const LsKey *keys, size_t nkeys);
+
+/* The last decided transaction with DDL; 0: none that is remembered. */
+extern uint64_t certifier_last_ddl(const Certifier *c);
 
 /* Forget everything decided at or below seq: keys with S < seq then conflict. */
 extern void certifier_forget(Certifier *c, uint64_t seq);

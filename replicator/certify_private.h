@@ -19,6 +19,7 @@ typedef struct Reservation
 {
 	uint64_t	ticket;
 	OriginId	origin;
+	bool		ddl;
 	struct Reservation *next;	/* same bucket */
 	size_t		nkeys;
 	ReservedKey keys[];
@@ -59,6 +60,12 @@ struct Certifier
 	KeyTable	keys;
 	Reservation *reservations[RESERVATION_BUCKETS]; /* by ticket */
 	uint8_t		conflicts[2][KEY_MODES];	/* [is_table][mode]: bit per mode */
+	/* decided transactions with DDL, above the floor, ascending */
+	uint64_t   *ddl_seqs;
+	size_t		ddl_first;		/* those before it are forgotten */
+	size_t		ddl_end;
+	size_t		ddl_cap;
+	uint64_t	last_ddl;
 	/* locks asked first */
 	Lock	   *locks;
 	Key			ddl;			/* the ddl lock: a key of its own */

@@ -55,6 +55,8 @@ struct Node
 	char		next_control_database[LS_MAX_NAME + 1];
 	Pool	   *pools;
 	Work	   *works;			/* all of them on this node */
+	uint64_t	ddl_works;		/* of them, those with DDL */
+	uint64_t	ddl_works_gone; /* that there have been */
 	TxRing		applying;
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
@@ -96,6 +98,7 @@ extern void node_retry_later(Node *n);
 
 extern Work *work_add(Node *n, Transaction *tx);
 extern Work *work_find(const Transaction *tx, int node);
+extern bool work_decided_ddl(const Node *n);	/* one is here */
 extern void work_undo(Work *w, bool again); /* take it back there */
 extern void works_forget(Node *n);	/* the node is out: all of its works */
 extern void works_start(Node *n);	/* those that may */

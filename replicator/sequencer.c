@@ -123,6 +123,12 @@ sequencer_last_decided(void)
 }
 
 uint64_t
+sequencer_last_ddl(void)
+{
+	return certifier_last_ddl(certifier);
+}
+
+uint64_t
 sequencer_last_durable(void)
 {
 	return last_durable;
@@ -430,7 +436,7 @@ reserve(Transaction *tx)
 	KeyList		list = keys_of(queries);
 	Certificate c;
 
-	switch (certifier_reserve(certifier, tx->origin, last_ticket + 1, list.keys, list.n, &c))
+	switch (certifier_reserve(certifier, tx->origin, last_ticket + 1, tx->ddl, list.keys, list.n, &c))
 	{
 		case CERTIFY_RESERVED:
 			reserved_now(tx, &list, &c);

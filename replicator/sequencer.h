@@ -48,6 +48,7 @@ extern Transaction *sequencer_find(int node, uint32_t pid);
 
 extern uint64_t sequencer_last_decided(void);
 extern uint64_t sequencer_last_durable(void);
+extern uint64_t sequencer_last_ddl(void);	/* decided since the start */
 extern uint64_t sequencer_next_ticket(void);
 
 /* Metadata records: queued behind what is decided; done on the loop when durable. */

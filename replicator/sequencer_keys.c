@@ -60,6 +60,7 @@ keys_of(LsSlice queries)
 			if (mode == LS_TABLE_X || mode == LS_TABLE_S)
 				list.whole_table = true;
 		}
+		list.ddl |= query.ddl;
 	}
 	list.keys = keys;
 	return list;

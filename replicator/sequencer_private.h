@@ -18,6 +18,7 @@ typedef struct KeyList
 	const LsKey *keys;
 	size_t		n;
 	bool		whole_table;	/* a table is locked or read as a whole */
+	bool		ddl;			/* a query changes the catalogs */
 } KeyList;
 
 extern KeyList keys_of(LsSlice queries);

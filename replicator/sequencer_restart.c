@@ -53,7 +53,7 @@ replay(Certifier *c, const Config *config, const JournalRecord *r)
 		return;
 	}
 	list = keys_of(r->queries);
-	certifier_replay(c, origin, r->seq, list.keys, list.n);
+	certifier_replay(c, origin, r->seq, list.ddl, list.keys, list.n);
 	if (origin != UNKNOWN_ORIGIN)
 		winners_remember(r->seq, origin, r->identity.pid);
 }

@@ -47,6 +47,16 @@ work_find(const Transaction *tx, int node)
 	return w;
 }
 
+bool
+work_decided_ddl(const Node *n)
+{
+	const Work *w = n->ddl_works > 0 ? n->works : NULL;
+
+	while (w != NULL && !(w->tx->ddl && w->tx->seq != 0))
+		w = w->node_next;
+	return w != NULL;
+}
+
 Work *
 work_add(Node *n, Transaction *tx)
 {
@@ -63,6 +73,8 @@ work_add(Node *n, Transaction *tx)
 	if (n->works != NULL)
 		n->works->node_prev = w;
 	n->works = w;
+	if (tx->ddl)
+		n->ddl_works++;
 	if (p == NULL || (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database)))
 	{
 		/*
@@ -94,6 +106,11 @@ work_remove(Work *w)
 	*(w->node_prev != NULL ? &w->node_prev->node_next : &n->works) = w->node_next;
 	if (w->node_next != NULL)
 		w->node_next->node_prev = w->node_prev;
+	if (w->tx->ddl)
+	{
+		n->ddl_works--;
+		n->ddl_works_gone++;
+	}
 	catchup_work_gone(n, w);
 	tx_unref(w->tx);
 	free(w);

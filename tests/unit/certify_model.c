@@ -337,14 +337,32 @@ model_certify_key(Model *m, OriginId origin, const LsKey *k, Certificate *out)
 	return out->winner_ticket == 0;
 }
 
+/* The catalogs: all DDL, or all that the origin has seen. */
+static uint64_t
+ddl_before(const Model *m, bool ddl, const LsKey *keys, size_t nkeys)
+{
+	uint64_t	last = m->floor;
+
+	for (size_t i = 0; i < m->ndecided; i++)
+	{
+		bool		seen = ddl;
+
+		for (size_t k = 0; k < nkeys; k++)
+			seen |= keys[k].seen >= m->decided[i].seq;
+		if (m->decided[i].ddl && seen && m->decided[i].seq > last)
+			last = m->decided[i].seq;
+	}
+	return last;
+}
+
 CertifyResult
-model_reserve(Model *m, OriginId origin, uint64_t ticket,
+model_reserve(Model *m, OriginId origin, uint64_t ticket, bool ddl,
 			  const LsKey *keys, size_t nkeys, Certificate *out)
 {
 	ModelTx    *tx;
 
 	memset(out, 0, sizeof(*out));
-	out->depends_on = m->floor;
+	out->depends_on = ddl_before(m, ddl, keys, nkeys);
 	m->ntickets = 0;
 	for (size_t i = 0; i < nkeys; i++)
 	{
@@ -365,6 +383,7 @@ model_reserve(Model *m, OriginId origin, uint64_t ticket,
 	tx = &m->reserved[m->nreserved++];
 	tx->origin = origin;
 	tx->ticket = ticket;
+	tx->ddl = ddl;
 	tx->nkeys = nkeys;
 	memcpy(tx->keys, keys, nkeys * sizeof(LsKey));
 	out->tickets = m->tickets;
@@ -402,9 +421,9 @@ model_release(Model *m, uint64_t ticket)
 }
 
 uint64_t
-model_replay(Model *m, OriginId origin, uint64_t seq, const LsKey *keys, size_t nkeys)
+model_replay(Model *m, OriginId origin, uint64_t seq, bool ddl, const LsKey *keys, size_t nkeys)
 {
-	uint64_t	depends_on = m->floor;
+	uint64_t	depends_on = ddl_before(m, ddl, keys, nkeys);
 	ModelTx    *tx = &m->decided[m->ndecided];
 
 	for (size_t i = 0; i < m->ndecided; i++)
@@ -418,6 +437,7 @@ model_replay(Model *m, OriginId origin, uint64_t seq, const LsKey *keys, size_t 
 	m->ndecided++;
 	tx->origin = origin;
 	tx->seq = seq;
+	tx->ddl = ddl;
 	tx->nkeys = nkeys;
 	memcpy(tx->keys, keys, nkeys * sizeof(LsKey));
 	m->highest = seq;

@@ -17,6 +17,7 @@ typedef struct ModelTx
 {
 	OriginId	origin;
 	uint64_t	ticket;			/* reserved; 0 once decided */
+	bool		ddl;
 	uint64_t	seq;
 	size_t		nkeys;
 	LsKey		keys[MODEL_MAX_KEYS];
@@ -55,11 +56,11 @@ typedef struct Model
 	size_t		ntickets;
 } Model;
 
-extern CertifyResult model_reserve(Model *m, OriginId origin, uint64_t ticket,
+extern CertifyResult model_reserve(Model *m, OriginId origin, uint64_t ticket, bool ddl,
 								   const LsKey *keys, size_t nkeys, Certificate *out);
 extern void model_decide(Model *m, uint64_t ticket, uint64_t seq);
 extern void model_release(Model *m, uint64_t ticket);
-extern uint64_t model_replay(Model *m, OriginId origin, uint64_t seq,
+extern uint64_t model_replay(Model *m, OriginId origin, uint64_t seq, bool ddl,
 							 const LsKey *keys, size_t nkeys);
 extern LockResult model_lock(Model *m, OriginId origin, uint64_t ticket,
 							 const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq);

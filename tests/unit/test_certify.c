@@ -58,10 +58,11 @@ assert_same_reserve(Both *b, OriginId origin, const LsKey *keys, size_t nkeys)
 	Certificate got,
 				expected;
 	CertifyResult result;
+	bool		ddl = unit_below(5) == 0;
 
 	b->ticket++;
-	result = certifier_reserve(b->c, origin, b->ticket, keys, nkeys, &got);
-	assert_int_equal(result, model_reserve(b->m, origin, b->ticket, keys, nkeys, &expected));
+	result = certifier_reserve(b->c, origin, b->ticket, ddl, keys, nkeys, &got);
+	assert_int_equal(result, model_reserve(b->m, origin, b->ticket, ddl, keys, nkeys, &expected));
 	switch (result)
 	{
 		case CERTIFY_RESERVED:
@@ -313,15 +314,16 @@ test_replay(void **state)
 		if (floor > 0)
 		{
 			keys[0] = (LsKey) {.hash = 1, .mode = LS_ROW_EXCLUSIVE};
-			assert_int_equal(certifier_replay(b.c, 0, floor, keys, 1), floor - 1);
+			assert_int_equal(certifier_replay(b.c, 0, floor, true, keys, 1), floor - 1);
 		}
 		for (uint64_t seq = floor + 1; seq < floor + 100; seq++)
 		{
 			OriginId	origin = (OriginId) unit_below(3);
 			size_t		n = random_keys(b.m, keys, false);
+			bool		ddl = unit_below(5) == 0;
 
-			assert_int_equal(certifier_replay(b.c, origin, seq, keys, n),
-							 model_replay(b.m, origin, seq, keys, n));
+			assert_int_equal(certifier_replay(b.c, origin, seq, ddl, keys, n),
+							 model_replay(b.m, origin, seq, ddl, keys, n));
 		}
 		for (int i = 0; i < 50; i++)
 			assert_same_reserve(&b, (OriginId) unit_below(3), keys, random_keys(b.m, keys, false));
@@ -344,7 +346,7 @@ test_many_keys(void **state)
 
 		for (uint64_t i = 0; i < 10; i++)
 			keys[i] = (LsKey) {.hash = seq * 10 + i, .seen = seq - 1, .mode = LS_ROW_EXCLUSIVE};
-		assert_int_equal(certifier_reserve(c, 1, seq, keys, 10, &out), CERTIFY_RESERVED);
+		assert_int_equal(certifier_reserve(c, 1, seq, false, keys, 10, &out), CERTIFY_RESERVED);
 		certifier_decide(c, seq, seq);
 		if (seq % 100 == 0)
 			certifier_forget(c, seq - 50);
@@ -370,7 +372,39 @@ reserve(Certifier *c, OriginId origin, uint64_t ticket, uint64_t hash, LsKeyMode
 {
 	LsKey		key = {.hash = hash, .mode = mode, .seen = seen};
 
-	return certifier_reserve(c, origin, ticket, &key, 1, &cert);
+	return certifier_reserve(c, origin, ticket, false, &key, 1, &cert);
+}
+
+/* What was created a moment ago is used by what shares no key with it. */
+static void
+test_ddl_first(void **state)
+{
+	Certifier  *c = certifier_create(0);
+	LsKey		key = {.hash = 2,.mode = LS_TABLE_X,.seen = 1};
+
+	reserve(c, A, 1, 7, LS_ROW_EXCLUSIVE, 0);
+	certifier_decide(c, 1, 1);
+	key.hash = 1;
+	assert_int_equal(certifier_reserve(c, A, 2, true, &key, 1, &cert), CERTIFY_RESERVED);
+	assert_int_equal(cert.depends_on, 0);
+	certifier_decide(c, 2, 2);
+	assert_int_equal(certifier_last_ddl(c), 2);
+
+	/* DDL comes after DDL, whatever it had seen */
+	key.hash = 2;
+	assert_int_equal(certifier_reserve(c, B, 3, true, &key, 1, &cert), CERTIFY_RESERVED);
+	assert_int_equal(cert.depends_on, 2);
+	certifier_release(c, 3);
+
+	/* rows that may use it do; others pass it */
+	reserve(c, A, 4, 9, LS_ROW_EXCLUSIVE, 2);
+	assert_int_equal(cert.depends_on, 2);
+	reserve(c, B, 5, 10, LS_ROW_EXCLUSIVE, 1);
+	assert_int_equal(cert.depends_on, 0);
+	certifier_forget(c, 2);
+	reserve(c, B, 6, 11, LS_ROW_EXCLUSIVE, 2);
+	assert_int_equal(cert.depends_on, 2);
+	certifier_destroy(c);
 }
 
 static LockResult
@@ -578,7 +612,7 @@ test_speed(void **state)
 				.mode = i < 2 ? LS_TABLE_IX : LS_ROW_UPDATE};
 		keys[0].hash = 1;
 		keys[1].hash = 2;
-		certifier_reserve(c, seq & 1, seq, keys, KEYS, &out);
+		certifier_reserve(c, seq & 1, seq, false, keys, KEYS, &out);
 		certifier_decide(c, seq, seq);
 		if (seq % 16 == 0 && seq > 1000)
 			certifier_forget(c, seq - 1000);
@@ -602,6 +636,7 @@ main(void)
 		cmocka_unit_test(test_deadlock_with_reservation),
 		cmocka_unit_test(test_upgrade),
 		cmocka_unit_test(test_against_model),
+		cmocka_unit_test(test_ddl_first),
 		cmocka_unit_test(test_replay),
 		cmocka_unit_test(test_many_keys),
 		cmocka_unit_test(test_speed),
