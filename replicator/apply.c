@@ -28,6 +28,12 @@
  *
  * A cancel request (sent by the control connection) must have been delivered
  * before the connection gets other work: until then it is not given back.
+ *
+ * A connection that is lost while its node is in - somebody ended that one
+ * session there - is replaced by another, and what it was doing is done again:
+ * if its COMMIT was under way and arrived, apply_begin says so.  The node goes
+ * out when the control connection says that it does not answer, when no other
+ * connection can be opened, or when they are lost again and again.
  */
 #include "apply.h"
 
@@ -45,6 +51,8 @@
 #define WINDOW_QUERIES 512
 #define WINDOW_BYTES (4 * 1024 * 1024)
 #define TEXTS_KEPT (16 * 1024 * 1024)	/* scratch beyond is given back */
+#define MAX_TIMES_LOST 3		/* a work that loses so many connections ends
+								 * them */
 
 typedef enum ExpectKind
 {
@@ -77,6 +85,7 @@ struct ApplyConn
 	Work	   *work;
 	int			cancels;		/* under way */
 	uint64_t	progress_us;
+	ApplyStill	still;
 	bool		broken;			/* libpq would not send */
 	Statements	statements;
 	bool		prepare_anew;	/* forget all statements before the next work */
@@ -126,6 +135,12 @@ uint64_t
 apply_progress_us(const ApplyConn *c)
 {
 	return c->progress_us;
+}
+
+ApplyStill *
+apply_still(ApplyConn *c)
+{
+	return &c->still;
 }
 
 size_t
@@ -202,10 +217,24 @@ expected_pop(ApplyConn *c)
 static void
 lost(ApplyConn *c)
 {
-	Node	   *n = c->pool->node;
+	Pool	   *p = c->pool;
+	Node	   *n = p->node;
+	Work	   *w = c->work;
+	char		message[400];
 
-	node_out(n, "lost a connection to database \"%s\": %s", c->pool->database,
+	snprintf(message, sizeof(message), "lost a connection to database \"%s\": %s", p->database,
 			 pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory"));
+	if ((n->state != NODE_CATCHUP && n->state != NODE_ONLINE) || !pool_may_replace(p) ||
+		(w != NULL && ++w->times_lost >= MAX_TIMES_LOST))
+	{
+		node_out(n, "%s", message);
+		return;
+	}
+	log_message(LOG_WARNING, n->config->name, "%s; opening another one", message);
+	pool_replace(p, c);
+	if (w != NULL)
+		work_lost(w);
+	node_pump(n);
 }
 
 static void
@@ -504,11 +533,23 @@ apply_commit(ApplyConn *c)
 	send_sync(c);
 }
 
+/* The connection is looked up: it may have been replaced meanwhile. */
 static void
 on_cancelled(void *arg, const PGresult *result)
 {
-	ApplyConn  *c = arg;
+	Node	   *n = arg;
+	ApplyConn  *c;
 
+	if (result == NULL)
+		return;					/* the node goes out */
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		node_out(n, "could not cancel a query: %s", pgclient_message(PQresultErrorMessage(result)));
+		return;
+	}
+	c = pools_find_connection(n, atoi(PQgetvalue(result, 0, 0)));
+	if (c == NULL || c->cancels == 0)
+		return;
 	c->cancels--;
 	if (c->work == NULL && c->cancels == 0)
 		pool_give_back(c->pool, c);
@@ -524,7 +565,8 @@ apply_cancel(ApplyConn *c)
 		return;
 	snprintf(pid, sizeof(pid), "%d", apply_backend_pid(c));
 	c->cancels++;
-	pgclient_query(c->pool->node->control, "SELECT pg_cancel_backend($1)", 1, params, on_cancelled, c);
+	pgclient_query(c->pool->node->control, "SELECT $1::int, pg_cancel_backend($1::int)", 1, params,
+				   on_cancelled, c->pool->node);
 }
 
 /* Raise an error there, so that the transaction is rolled back at the Sync. */

@@ -28,6 +28,16 @@ extern size_t apply_current_statement(const ApplyConn *c);
 extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result
 														 * came */
 
+/* What stuck.c knows of it. */
+typedef struct ApplyStill
+{
+	bool		known;			/* the rest is of an earlier look */
+	int64_t		ticks;			/* CPU time used */
+	int			ms;				/* it stands still since so long */
+} ApplyStill;
+
+extern ApplyStill *apply_still(ApplyConn *c);
+
 /* Links of the pool's list of idle connections. */
 extern ApplyConn *apply_next_idle(const ApplyConn *c);
 extern void apply_set_next_idle(ApplyConn *c, ApplyConn *next);

@@ -81,6 +81,8 @@ on_ping_timer(void *arg)
 	else if (!n->pinging &&
 			 (n->applied < sequencer_last_durable() || since_us > PING_MS * IDLE_PINGS * 1000))
 		ping(n);
+	if (n->control != NULL)
+		stuck_look(n, PING_MS);
 }
 
 static void
@@ -109,7 +111,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = false;
+	n->pinging = n->stuck_asked = false;
 	n->ping_sent_us = loop_now_us();
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
@@ -124,7 +126,7 @@ control_end(Node *n)
 	n->next_control = NULL;
 	pgclient_close(n->control);
 	n->control = NULL;
-	n->pinging = n->asking_doubtful = false;
+	n->pinging = n->asking_doubtful = n->stuck_asked = false;
 }
 
 /* ---------- to another database */

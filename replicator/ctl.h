@@ -5,6 +5,7 @@
  *	 lockstepctl.c	command line, the replicator's socket, exit codes
  *	 ctl_format.c	answers of the replicator as text
  *	 ctl_journal.c	the journal as text, read from its directory
+ *	 ctl_journal_json.c	one record of it as JSON
  */
 #ifndef LOCKSTEP_CTL_H
 #define LOCKSTEP_CTL_H
@@ -36,11 +37,18 @@ typedef struct JournalOptions
 	uint64_t	limit;			/* transactions to print; 0: all */
 	bool		follow;			/* wait for more at the end */
 	bool		keys;			/* print keys, too */
+	bool		json;			/* for programs */
 } JournalOptions;
 
 struct JournalRecord;
 
 extern void print_record(FILE *out, const struct JournalRecord *r, bool keys);
+extern const char *journal_wait_text(int wait);
+extern const char *journal_metadata_text(int record_type);
 extern int	print_journal(FILE *out, const JournalOptions *options);	/* an exit code */
+
+/* ---------- in ctl_journal_json.c */
+
+extern void print_record_json(FILE *out, const struct JournalRecord *r, bool keys);
 
 #endif

@@ -131,15 +131,22 @@ put_time(FILE *out, uint64_t us)
 	struct tm	tm;
 	char		text[64];
 
+	/* facts that are repeated at the head of a segment have none */
+	if (us == 0)
+	{
+		fprintf(out, "repeated");
+		return;
+	}
+
 	gmtime_r(&seconds, &tm);
 	strftime(text, sizeof(text), "%Y-%m-%d %H:%M:%S", &tm);
 	fprintf(out, "%s.%06u UTC", text, (unsigned) (us % 1000000));
 }
 
-static const char *
-wait_text(LsCommitWait wait)
+const char *
+journal_wait_text(int wait)
 {
-	switch (wait)
+	switch ((LsCommitWait) wait)
 	{
 		case LS_WAIT_ORDERED:
 			return "ordered";
@@ -165,7 +172,7 @@ put_transaction(FILE *out, const JournalRecord *r, bool keys)
 	fprintf(out, "/%u  database ", r->identity.pid);
 	put_text(out, r->database, LS_MAX_NAME);
 	fprintf(out, "\n  boot %016" PRIx64 ", transaction %" PRIu64 " of its session, depends on %" PRIu64
-			", wait %s\n", r->identity.boot, r->identity.xcount, r->depends_on, wait_text(r->wait));
+			", wait %s\n", r->identity.boot, r->identity.xcount, r->depends_on, journal_wait_text(r->wait));
 
 	for (unsigned i = 1; ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK; i++)
 	{
@@ -177,10 +184,10 @@ put_transaction(FILE *out, const JournalRecord *r, bool keys)
 		fprintf(out, "  %zu bytes more cannot be read\n", rest.len);
 }
 
-static const char *
-metadata_text(RecordType type)
+const char *
+journal_metadata_text(int record_type)
 {
-	switch (type)
+	switch ((RecordType) record_type)
 	{
 		case RECORD_DATABASE_ADDED:
 			return "database added";
@@ -208,7 +215,7 @@ print_record(FILE *out, const JournalRecord *r, bool keys)
 	}
 	fprintf(out, "after seq %" PRIu64 "  ", r->seq);
 	put_time(out, r->time);
-	fprintf(out, "  %s: ", metadata_text(r->type));
+	fprintf(out, "  %s: ", journal_metadata_text(r->type));
 	put_text(out, r->text, TEXT_SHOWN);
 	putc('\n', out);
 }
@@ -243,7 +250,7 @@ print_from(FILE *out, JournalReader *reader, const JournalOptions *options)
 		}
 		if (r.type != RECORD_TRANSACTION && r.seq < options->from)
 			continue;			/* at the head of the segment */
-		print_record(out, &r, options->keys);
+		(options->json ? print_record_json : print_record) (out, &r, options->keys);
 		if (r.type == RECORD_TRANSACTION && ++printed == options->limit)
 			return CTL_OK;
 	}

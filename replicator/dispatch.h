@@ -50,6 +50,7 @@ typedef struct Work
 	uint64_t	started_us;
 	uint64_t	not_before_us;	/* QUEUED again: a pause */
 	int			retries;
+	int			times_lost;		/* connections that it lost */
 	bool		looked_twice;	/* failed here once, although it is decided */
 	struct Work *prev;			/* in the lane's queue */
 	struct Work *next;

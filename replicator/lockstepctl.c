@@ -387,6 +387,7 @@ run_journal(Options *o)
 		config = load_config(o);
 		o->journal.directory = config->journal_directory;
 	}
+	o->journal.json = o->json;
 	code = print_journal(stdout, &o->journal);
 	if (fflush(stdout) != 0)
 		die(CTL_FAILED, "could not write: %s", strerror(errno));

@@ -6,6 +6,7 @@
  *	 node.c      states and moves; giving transactions to nodes
  *	 attach.c    checks when a node comes, its connections
  *	 catchup.c   feeding a node from the journal, the barrier
+ *	 stuck.c     apply sessions that stand still
  *	 yield.c     who is in the way of a transaction there
  *	 databases.c adding and dropping replicated databases
  *	 dispatch.c  which transaction starts where and when: pure over structs,

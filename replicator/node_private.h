@@ -1,7 +1,8 @@
 /*
  * node_private.h
  *	  A node, its pools of apply connections, and what node.c, attach.c,
- *	  catchup.c, pool.c, apply.c, yield.c and databases.c offer each other.
+ *	  catchup.c, pool.c, apply.c, stuck.c, yield.c and databases.c offer each
+ *	  other.
  */
 #ifndef LOCKSTEP_NODE_PRIVATE_H
 #define LOCKSTEP_NODE_PRIVATE_H
@@ -25,6 +26,8 @@ typedef struct Pool
 	int			nconnections;
 	ApplyConn **connections;
 	ApplyConn  *idle;			/* those without a work, last used first */
+	int			nreplaced;		/* connections lost and replaced lately */
+	uint64_t	replaced_us;	/* since then */
 	Deferred	bury;
 } Pool;
 
@@ -67,6 +70,8 @@ struct Node
 	Timer	   *ping_timer;
 	Timer	   *yield_timer;
 	Timer	   *pause_timer;	/* works that pause */
+	int			stuck_ms;		/* since silent apply sessions were looked at */
+	bool		stuck_asked;	/* the answer about them is under way */
 	bool		yield_asked;	/* the answer about blockers is under way */
 	int			yield_ms;		/* growing interval */
 
@@ -123,6 +128,7 @@ extern void work_executed(Work *w);
 extern void work_committed(Work *w);
 extern void work_failed(Work *w, const ApplyError *error);
 extern void work_undone(Work *w);
+extern void work_lost(Work *w); /* its connection is gone */
 
 /* ---------- in pool.c */
 
@@ -133,6 +139,10 @@ extern void pools_destroy(Node *n); /* now */
 extern bool pools_ready(const Node *n);
 extern void pool_give_back(Pool *p, ApplyConn *c);	/* it is idle, and ready */
 extern ApplyConn *pool_take(Pool *p);
+extern bool pool_may_replace(Pool *p);	/* not lost again and again? */
+extern void pool_replace(Pool *p, ApplyConn *c);	/* closes it, opens
+													 * another */
+extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none */
 
 /* ---------- in control.c: the connection that looks after a node */
 
@@ -158,6 +168,10 @@ extern void catchup_end(Node *n);	/* harmless without one */
 extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 									 * is room */
 extern void catchup_work_gone(Node *n, const Work *w);
+
+/* ---------- in stuck.c */
+
+extern void stuck_look(Node *n, int elapsed_ms);	/* called again and again */
 
 /* ---------- in yield.c */
 

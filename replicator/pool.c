@@ -104,6 +104,69 @@ pool_give_back(Pool *p, ApplyConn *c)
 	node_pump(p->node);
 }
 
+/* ---------- connections that are lost */
+
+#define REPLACED_PER_CONNECTION 4	/* in so long: */
+#define REPLACED_US (60 * UINT64_C(1000000))
+
+bool
+pool_may_replace(Pool *p)
+{
+	if (loop_now_us() - p->replaced_us > REPLACED_US)
+	{
+		p->replaced_us = loop_now_us();
+		p->nreplaced = 0;
+	}
+	return p->nreplaced++ < p->nconnections * REPLACED_PER_CONNECTION;
+}
+
+/* Take it off the list of idle ones; false: it isn't there. */
+static bool
+take_off(Pool *p, const ApplyConn *c)
+{
+	ApplyConn  *previous = NULL;
+
+	for (ApplyConn *i = p->idle; i != NULL; previous = i, i = apply_next_idle(i))
+	{
+		if (i != c)
+			continue;
+		if (previous != NULL)
+			apply_set_next_idle(previous, apply_next_idle(i));
+		else
+			p->idle = apply_next_idle(i);
+		return true;
+	}
+	return false;
+}
+
+void
+pool_replace(Pool *p, ApplyConn *c)
+{
+	if (!take_off(p, c))
+		lane_release(&p->lane);
+	p->lane.capacity--;
+	for (int i = 0; i < p->nconnections; i++)
+	{
+		if (p->connections[i] == c)
+			p->connections[i] = apply_open(p);
+	}
+	apply_close(c);
+}
+
+ApplyConn *
+pools_find_connection(const Node *n, int pid)
+{
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		for (int i = 0; i < p->nconnections; i++)
+		{
+			if (apply_backend_pid(p->connections[i]) == pid)
+				return p->connections[i];
+		}
+	}
+	return NULL;
+}
+
 ApplyConn *
 pool_take(Pool *p)
 {

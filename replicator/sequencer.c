@@ -621,6 +621,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	memset(&r, 0, sizeof(r));
 	r.type = (RecordType) record_type;
 	r.seq = last_decided;
+	r.time = wall_clock_us();
 	r.text = ls_slice_of(text);
 	metadata_apply(r.type, r.seq, r.text);
 	item = writer_item(&r);

@@ -30,6 +30,8 @@
 #include "sequencer.h"
 
 #define MAX_PAUSE_MS 100
+#define TELL_RETRIES 32			/* a few seconds; then whenever they have
+								 * doubled */
 
 static uint64_t
 bit_of(const Node *n)
@@ -236,6 +238,20 @@ work_undone(Work *w)
 		work_remove(w);
 }
 
+/*
+ * Its connection is gone, and what it did there rolled back, or committed: it
+ * is done again, and finds out.
+ */
+void
+work_lost(Work *w)
+{
+	w->connection = NULL;
+	if (w->state == WORK_UNDOING && !w->again)
+		work_remove(w);
+	else
+		queue_again(w);
+}
+
 static bool
 is_retryable(const ApplyError *e)
 {
@@ -247,6 +263,13 @@ is_retryable(const ApplyError *e)
 			return true;
 	}
 	return e->retry;
+}
+
+/* It is tried without end, as the others wait for it; people should know. */
+static bool
+is_time_to_tell(int retries)
+{
+	return retries >= TELL_RETRIES && (retries & (retries - 1)) == 0;
 }
 
 /* About that node, not about the data? */
@@ -272,7 +295,13 @@ work_failed(Work *w, const ApplyError *e)
 	log_message(LOG_DEBUG, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64 " failed here: %s: %s",
 				tx->node, tx->pid, tx->xcount, e->sqlstate, e->message);
 	if (is_retryable(e))
+	{
+		if (is_time_to_tell(w->retries))
+			log_message(LOG_WARNING, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64
+						" has failed here %d times and is tried again: %s (%s)",
+						tx->node, tx->pid, tx->xcount, w->retries, e->message, e->sqlstate);
 		queue_again(w);
+	}
 	else if (tx->state != TX_RESERVED && !w->looked_twice)
 	{
 		/* its own backend may have committed it meanwhile: that is told first */

@@ -63,20 +63,6 @@ yield_stop(Node *n)
 	n->yield_ms = 0;
 }
 
-static ApplyConn *
-find_connection(const Node *n, int pid)
-{
-	for (const Pool *p = n->pools; p != NULL; p = p->next)
-	{
-		for (int i = 0; i < p->nconnections; i++)
-		{
-			if (apply_backend_pid(p->connections[i]) == pid)
-				return p->connections[i];
-		}
-	}
-	return NULL;
-}
-
 /* ---------- acting */
 
 /* For the loser: which query, on which key, of whom (malloc'ed). */
@@ -118,7 +104,7 @@ let_fail(Node *n, int pid, const char *detail)
 static void
 apply_in_the_way(const Node *n, int pid, const Work *waiting)
 {
-	ApplyConn  *c = find_connection(n, pid);
+	ApplyConn  *c = pools_find_connection(n, pid);
 	Work	   *w = c != NULL ? apply_work(c) : NULL;
 
 	if (w == NULL || w == waiting || w->state == WORK_UNDOING || !rank_before(waiting->tx, w->tx))
@@ -169,7 +155,7 @@ on_blockers(void *arg, const PGresult *r)
 					pgclient_message(PQresultErrorMessage(r)));
 	for (int i = 0; i < PQntuples(r); i++)
 	{
-		ApplyConn  *c = find_connection(n, atoi(PQgetvalue(r, i, 0)));
+		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
 		int			blocker = atoi(PQgetvalue(r, i, 1));
 		Work	   *w = c != NULL ? apply_work(c) : NULL;
 

@@ -180,6 +180,33 @@ journal_is_readable(void **state)
 }
 
 static void
+journal_is_readable_for_programs(void **state)
+{
+	JournalOptions options = {.directory = directory,.limit = 1,.json = true,.keys = true};
+	char	   *text = printed(&options);
+	char	   *second = strchr(text, '\n');
+	json_t	   *metadata = json_loadb(text, (size_t) (second - text), 0, NULL);
+	json_t	   *tx = json_loads(second + 1, 0, NULL);
+	json_t	   *query = json_array_get(json_object_get(tx, "queries"), 0);
+
+	assert_string_equal(json_string_value(json_object_get(metadata, "what")), "database added");
+	assert_string_equal(json_string_value(json_object_get(metadata, "text")), "app");
+	assert_string_equal(json_string_value(json_object_get(tx, "time")), "2026-11-21T08:15:02.345678Z");
+	assert_int_equal(json_integer_value(json_object_get(tx, "seq")), 1);
+	assert_int_equal(json_integer_value(json_object_get(tx, "pid")), 4711);
+	assert_string_equal(json_string_value(json_object_get(tx, "wait")), "executed");
+	assert_int_equal(json_array_size(json_object_get(tx, "queries")), 1);
+	assert_string_equal(json_string_value(json_object_get(json_object_get(query, "settings"), "TimeZone")), "UTC");
+	assert_int_equal(json_array_size(json_object_get(query, "params")), 2);
+	assert_true(json_is_null(json_array_get(json_object_get(query, "params"), 1)));
+	assert_string_equal(json_string_value(json_object_get(json_array_get(json_object_get(query, "keys"), 0), "hash")),
+						"0000000000abcdef");
+	json_decref(metadata);
+	json_decref(tx);
+	free(text);
+}
+
+static void
 journal_begins_where_told(void **state)
 {
 	JournalOptions options = {.directory = directory,.from = 3,.keys = true};
@@ -267,6 +294,7 @@ main(void)
 		cmocka_unit_test(status_has_everything),
 		cmocka_unit_test(missing_facts_do_no_harm),
 		cmocka_unit_test(journal_is_readable),
+		cmocka_unit_test(journal_is_readable_for_programs),
 		cmocka_unit_test(journal_begins_where_told),
 		cmocka_unit_test(terminal_is_safe),
 		cmocka_unit_test(long_text_is_cut_between_characters),

@@ -1,0 +1,173 @@
+/*
+ * ctl_journal_json.c
+ *	  The journal for programs: one JSON object per record, one per line.
+ *
+ * Nothing is cut.  Text that is not UTF-8 (of a database in another encoding)
+ * has "?" for the bytes that are not ASCII.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+
+#include "buffer.h"
+#include "ctl.h"
+#include "journal.h"
+
+static json_t *
+text_value(LsSlice text)
+{
+	json_t	   *value = json_stringn((const char *) text.data, text.len);
+	char	   *ascii;
+
+	if (value != NULL)
+		return value;
+	ascii = xstrndup(text.data, text.len);
+	for (size_t i = 0; i < text.len; i++)
+	{
+		if ((unsigned char) ascii[i] >= 0x80 || ascii[i] == '\0')
+			ascii[i] = '?';
+	}
+	value = json_stringn(ascii, text.len);
+	free(ascii);
+	return value;
+}
+
+static json_t *
+hex_value(uint64_t n)
+{
+	return json_sprintf("%016" PRIx64, n);
+}
+
+/* null: not known. */
+static json_t *
+time_value(uint64_t us)
+{
+	time_t		seconds = (time_t) (us / 1000000);
+	struct tm	tm;
+	char		text[64];
+
+	if (us == 0)
+		return json_null();
+	gmtime_r(&seconds, &tm);
+	strftime(text, sizeof(text), "%Y-%m-%dT%H:%M:%S", &tm);
+	return json_sprintf("%s.%06uZ", text, (unsigned) (us % 1000000));
+}
+
+static json_t *
+params_value(const LsQuery *q)
+{
+	json_t	   *array = json_array();
+	LsSlice		rest = q->params;
+	LsSlice		param;
+
+	while (ls_next_param(&rest, &param))
+		json_array_append_new(array, param.data == NULL ? json_null() : text_value(param));
+	return array;
+}
+
+static json_t *
+settings_value(const LsQuery *q)
+{
+	json_t	   *object = json_object();
+	LsSlice		rest = q->settings;
+	LsSlice		name;
+	LsSlice		value;
+
+	while (ls_next_setting(&rest, &name, &value))
+	{
+		char	   *key = xstrndup(name.data, name.len);
+
+		json_object_set_new(object, key, text_value(value));
+		free(key);
+	}
+	return object;
+}
+
+static json_t *
+keys_value(const LsQuery *q)
+{
+	json_t	   *array = json_array();
+	LsSlice		rest = q->keys;
+	LsKey		key;
+
+	while (ls_next_key(&rest, &key))
+	{
+		json_t	   *object = json_object();
+		char		mode[2] = {(char) key.mode, '\0'};
+
+		json_object_set_new(object, "name", text_value(key.name));
+		json_object_set_new(object, "mode", json_string(mode));
+		json_object_set_new(object, "seen", json_integer((json_int_t) key.seen));
+		json_object_set_new(object, "hash", hex_value(key.hash));
+		json_array_append_new(array, object);
+	}
+	return array;
+}
+
+static json_t *
+query_value(LsSlice payload, bool keys)
+{
+	json_t	   *object = json_object();
+	LsQuery		q;
+	const char *wrong = ls_get_query(payload, &q);
+
+	if (wrong != NULL)
+	{
+		json_object_set_new(object, "error", json_string(wrong));
+		return object;
+	}
+	json_object_set_new(object, "form", json_string(ls_form_text(q.form)));
+	json_object_set_new(object, "ddl", json_boolean(q.ddl));
+	json_object_set_new(object, "rows", q.rows >= 0 ? json_integer(q.rows) : json_null());
+	json_object_set_new(object, "query", text_value(q.text));
+	json_object_set_new(object, "params", params_value(&q));
+	json_object_set_new(object, "settings", settings_value(&q));
+	if (keys)
+		json_object_set_new(object, "keys", keys_value(&q));
+	return object;
+}
+
+static void
+put_transaction(json_t *object, const JournalRecord *r, bool keys)
+{
+	json_t	   *queries = json_array();
+	LsSlice		rest = r->queries;
+	LsMsgType	type;
+	LsSlice		payload;
+
+	json_object_set_new(object, "node", text_value(r->identity.node));
+	json_object_set_new(object, "pid", json_integer(r->identity.pid));
+	json_object_set_new(object, "boot", hex_value(r->identity.boot));
+	json_object_set_new(object, "transaction", json_integer((json_int_t) r->identity.xcount));
+	json_object_set_new(object, "database", text_value(r->database));
+	json_object_set_new(object, "depends_on", json_integer((json_int_t) r->depends_on));
+	json_object_set_new(object, "wait", json_string(journal_wait_text(r->wait)));
+	while (ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+	{
+		json_array_append_new(queries, query_value(payload, keys));
+		rest.data += LS_HEADER_SIZE + payload.len;
+		rest.len -= LS_HEADER_SIZE + payload.len;
+	}
+	json_object_set_new(object, "queries", queries);
+}
+
+void
+print_record_json(FILE *out, const JournalRecord *r, bool keys)
+{
+	json_t	   *object = json_object();
+
+	json_object_set_new(object, r->type == RECORD_TRANSACTION ? "seq" : "after_seq",
+						json_integer((json_int_t) r->seq));
+	json_object_set_new(object, "time", time_value(r->time));
+	if (r->type == RECORD_TRANSACTION)
+		put_transaction(object, r, keys);
+	else
+	{
+		json_object_set_new(object, "what", json_string(journal_metadata_text(r->type)));
+		json_object_set_new(object, "text", text_value(r->text));
+	}
+	json_dumpf(object, out, JSON_COMPACT);
+	putc('\n', out);
+	json_decref(object);
+}

@@ -1,0 +1,140 @@
+/*
+ * stuck.c
+ *	  Apply sessions that stand still although nothing is in their way.
+ *
+ * A node whose server answers may still not finish what it was given: one of
+ * its processes has been stopped, or waits for a disk that does not answer.
+ * The others would wait for that node without end.  A long command must not be
+ * mistaken for it: ALTER TABLE may take hours.  So this is not a matter of
+ * time.  A session that has had no result for a while is looked at on the
+ * control connection, again and again:
+ *
+ *	 stopped (by a signal)								   stands still
+ *	 waits for a lock, for another process, for its turn   goes on: what is in
+ *														   its way is yield.c's
+ *														   matter
+ *	 its process has used CPU time since the last look	   goes on
+ *	 else (not stopped, uses none, waits for a disk)	   stands still
+ *
+ * One that stands still at every look for node_timeout puts its node out.  What
+ * the kernel says of processes is read on the node, by the server, from /proc;
+ * where there is none, nothing is found out.
+ */
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apply.h"
+#include "log.h"
+
+#define LOOKS 4					/* per node_timeout */
+
+/* Fields of /proc/PID/stat behind the command's name: state, utime, stime. */
+static const char query[] =
+"SELECT p.pid, f.s[1] IN ('T', 't'), f.s[12]::bigint + f.s[13]::bigint, "
+"coalesce(a.wait_event_type NOT IN ('IO', 'Activity'), false) "
+"FROM unnest($1::int[]) AS p(pid) JOIN pg_stat_activity a USING (pid), "
+"LATERAL (SELECT string_to_array(regexp_replace(pg_read_file('/proc/' || p.pid || '/stat', 0, 4096, true), '^.*\\) ', ''), ' ')) AS f(s) "
+"WHERE f.s IS NOT NULL";
+
+/* Has it been given something, and not said anything for a while? */
+static bool
+is_to_be_looked_at(const ApplyConn *c)
+{
+	const Work *w = apply_work(c);
+	uint64_t	patience_us = (uint64_t) node_config->node_timeout * 1000 / 2;
+
+	return w != NULL && w->state != WORK_EXECUTED && loop_now_us() - apply_progress_us(c) > patience_us;
+}
+
+static char *
+who_is_silent(const Node *n)
+{
+	Buffer		pids = {0};
+
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		for (int i = 0; i < p->nconnections; i++)
+		{
+			ApplyConn  *c = p->connections[i];
+			char		pid[16];
+
+			if (!is_to_be_looked_at(c))
+			{
+				memset(apply_still(c), 0, sizeof(ApplyStill));
+				continue;
+			}
+			snprintf(pid, sizeof(pid), "%s%d", pids.len > 0 ? "," : "{", apply_backend_pid(c));
+			buffer_append(&pids, pid, strlen(pid));
+		}
+	}
+	if (pids.len > 0)
+		buffer_append(&pids, "}", 2);	/* and NUL */
+	return (char *) pids.data;
+}
+
+/* False: the node is out. */
+static bool
+judge(Node *n, ApplyConn *c, bool stopped, int64_t ticks, bool waits, int elapsed_ms)
+{
+	ApplyStill *still = apply_still(c);
+	bool		stands = stopped || (!waits && still->known && ticks == still->ticks);
+
+	still->ms = stands && still->known ? still->ms + elapsed_ms : 0;
+	still->known = true;
+	still->ticks = ticks;
+	if (still->ms < node_config->node_timeout)
+		return true;
+	node_out(n, "apply session %d has %s for %d s", apply_backend_pid(c),
+			 stopped ? "been stopped" : "neither run nor waited for anybody", still->ms / 1000);
+	return false;
+}
+
+static void
+on_looked(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+	int			elapsed_ms = n->stuck_ms;
+
+	n->stuck_asked = false;
+	n->stuck_ms = 0;
+	if (r == NULL)
+		return;					/* the node goes out */
+	if (PQresultStatus(r) != PGRES_TUPLES_OK)
+	{
+		log_message(LOG_WARNING, n->config->name, "could not look at apply sessions that are silent: %s",
+					pgclient_message(PQresultErrorMessage(r)));
+		return;
+	}
+	for (int i = 0; i < PQntuples(r); i++)
+	{
+		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
+
+		/* it may have gone on since it was asked */
+		if (c != NULL && is_to_be_looked_at(c) &&
+			!judge(n, c, PQgetvalue(r, i, 1)[0] == 't', atoll(PQgetvalue(r, i, 2)),
+				   PQgetvalue(r, i, 3)[0] == 't', elapsed_ms))
+			return;
+	}
+}
+
+void
+stuck_look(Node *n, int elapsed_ms)
+{
+	char	   *pids;
+	const char *params[1];
+
+	n->stuck_ms += elapsed_ms;	/* not by the clock: we may have been stopped */
+	if (n->stuck_asked || n->stuck_ms < node_config->node_timeout / LOOKS)
+		return;
+	pids = who_is_silent(n);
+	if (pids == NULL)
+	{
+		n->stuck_ms = 0;
+		return;
+	}
+	params[0] = pids;
+	n->stuck_asked = true;
+	pgclient_query(n->control, query, 1, params, on_looked, n);
+	free(pids);
+}
