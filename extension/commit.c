@@ -74,6 +74,8 @@ static struct
 
 static uint64 confirmed = 0;	/* seq of this session's last local commit */
 static uint64 confirmed_told = 0;	/* of that, what the replicator was told */
+static uint64 last_decided = 0; /* seq of this session's last transaction that
+								 * the cluster has committed, here or not */
 
 /* ---------- interrupts while none may be taken */
 
@@ -201,7 +203,7 @@ is_our_verdict(LsMsgType type, LsSlice payload, LsVerdict *verdict)
 {
 	const char *wrong;
 
-	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED)
+	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ)
 		return false;			/* late, of no interest any more */
 	if (type != LS_MSG_VERDICT)
 		wrong = "it sent something else than a verdict";
@@ -299,7 +301,14 @@ ask(void)
 			xact_report_verdict(&verdict);
 			break;
 	}
+	last_decided = verdict.seq;
 	return verdict.seq;
+}
+
+uint64
+commit_last_seq(void)
+{
+	return last_decided;
 }
 
 /* ---------- the turn */

@@ -33,6 +33,7 @@ bool		ls_replicate = true;
 int			ls_connect_timeout = 5000;
 int			ls_max_row_keys = 100000;
 int			ls_statement_rows = 10000;
+bool		ls_causal_reads = false;
 
 static const struct config_enum_entry commit_wait_options[] = {
 	{"ordered", LS_WAIT_ORDERED, false},
@@ -116,6 +117,13 @@ define_settings_of_session(void)
 							 "What COMMIT waits for on the other nodes.",
 							 "\"executed\": they can commit it; \"applied\": they have committed it; \"ordered\": nothing.",
 							 &ls_commit_wait, LS_WAIT_EXECUTED, commit_wait_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("lockstep.causal_reads",
+							 "Lets a statement see everything that was committed on any node before it began.",
+							 "It asks the replicator how far that is, and waits until this node has applied it.",
+							 &ls_causal_reads, false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 

@@ -21,6 +21,7 @@
 #include "lib/stringinfo.h"
 #include "nodes/nodes.h"
 #include "nodes/lockoptions.h"
+#include "datatype/timestamp.h"
 #include "storage/proc.h"
 #include "utils/relcache.h"
 
@@ -45,6 +46,7 @@ extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local
 extern int	ls_connect_timeout; /* lockstep.connect_timeout, ms */
 extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
 extern int	ls_statement_rows;	/* lockstep.statement_rows, -1 = never */
+extern bool ls_causal_reads;	/* lockstep.causal_reads */
 
 typedef enum LsMode
 {
@@ -184,6 +186,16 @@ extern bool shippable_is_running(Oid relid);
 
 extern void select_init(void);	/* _PG_init */
 
+extern bool select_is_running(void);	/* somewhere on the stack */
+
+/* ---------- in causal.c: reads that see what was committed anywhere */
+
+/* Before a statement of the client runs: renew its snapshot if need be. */
+struct PlannedStmt;
+struct QueryDesc;
+extern void causal_before_query(struct QueryDesc *desc);
+extern void causal_before_utility(struct PlannedStmt *pstmt);
+
 /* ---------- in callwatch.c: functions that do what no other hook sees */
 
 extern void callwatch_init(void);	/* _PG_init */
@@ -228,6 +240,11 @@ extern void xact_forward(LsQuery *query);
  */
 extern void xact_lock_first(const LsKey *keys, int nkeys, bool ddl);
 
+/* A message that came while it was not asked for; a grant raises *seq. */
+extern void xact_message(LsMsgType type, LsSlice payload, uint64 *seq);
+extern bool xact_is_known(void);	/* it has a number, the link was found
+									 * good */
+
 extern uint64 xact_nstatements(void);	/* queries in the queue now */
 extern bool xact_has_ddl(void); /* a forwarded DDL is in the queue now */
 
@@ -243,6 +260,7 @@ extern void xact_set_apply_seq(uint64 seq);
 
 extern void commit_claim_for_apply(uint64 seq); /* LS001: already applied */
 extern void commit_confirm_at_exit(void);
+extern uint64 commit_last_seq(void);	/* of this session, 0 = none */
 extern void commit_explain_error(ErrorData *edata); /* past the verdict? */
 
 /* ---------- in link.c: this backend's connection to the replicator */
@@ -314,8 +332,11 @@ extern bool turn_is_next(uint64 seq, long timeout_ms);	/* waits for the latch,
 extern void turn_pass(uint64 seq);	/* committed */
 extern void turn_release(uint64 seq);	/* aborted: somebody else will apply
 										 * it */
+extern bool turn_must_wait(uint64 seq); /* applied < seq; our latch is set
+										 * when that changes */
 extern void turn_wait_applied(uint64 seq);	/* until applied >= seq;
 											 * interruptible */
+extern bool turn_wait_applied_until(uint64 seq, TimestampTz deadline);	/* false: too late */
 
 /* ---------- in progress.c: how far this database has come */
 

@@ -10,6 +10,7 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/xact.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
@@ -20,10 +21,11 @@
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/timestamp.h"
 
 #include "apply.h"
 
-#define LS_VERSION "1.0"
+#define LS_VERSION "1.1"
 
 #define LS_FUNCTION(name) \
 	PGDLLEXPORT Datum name(PG_FUNCTION_ARGS); \
@@ -44,6 +46,9 @@ LS_FUNCTION(lockstep_yield);
 LS_FUNCTION(lockstep_rows_fingerprint);
 LS_FUNCTION(lockstep_forwarded_queries);
 LS_FUNCTION(lockstep_status);
+LS_FUNCTION(lockstep_last_seq);
+LS_FUNCTION(lockstep_applied_seq);
+LS_FUNCTION(lockstep_wait_for);
 
 /* ---------- arguments and results */
 
@@ -508,4 +513,61 @@ lockstep_status(PG_FUNCTION_ARGS)
 	values[3] = BoolGetDatum(link_is_open());
 	values[4] = CStringGetTextDatum(ls_replicator);
 	return row_result(fcinfo, values, nulls);
+}
+
+/* ---------- reading one's own writes on another node */
+
+Datum
+lockstep_last_seq(PG_FUNCTION_ARGS)
+{
+	if (commit_last_seq() == 0)
+		PG_RETURN_NULL();
+	PG_RETURN_INT64((int64) commit_last_seq());
+}
+
+Datum
+lockstep_applied_seq(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) turn_applied());
+}
+
+/* The moment at which an interval from now ends. */
+static TimestampTz
+deadline_after(Interval *timeout)
+{
+	TimestampTz now = GetCurrentTimestamp();
+
+	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+												   TimestampTzGetDatum(now),
+												   IntervalPGetDatum(timeout)));
+}
+
+/*
+ * A block's snapshot is there already, so what is waited for would not be seen
+ * in it.
+ */
+static void
+check_wait_is_useful(void)
+{
+	if (IsolationUsesXactSnapshot() && IsTransactionBlock())
+		ereport(ERROR,
+				(errcode(ERRCODE_ACTIVE_SQL_TRANSACTION),
+				 errmsg("cannot wait for other transactions in a transaction that does not see them"),
+				 errdetail("From isolation level REPEATABLE READ up a transaction has one snapshot."),
+				 errhint("Call lockstep.wait_for before BEGIN, or set lockstep.causal_reads to on.")));
+}
+
+Datum
+lockstep_wait_for(PG_FUNCTION_ARGS)
+{
+	uint64		seq;
+
+	if (PG_ARGISNULL(0))
+		PG_RETURN_NULL();
+	seq = seq_argument(PG_GETARG_DATUM(0));
+	check_wait_is_useful();
+	if (!PG_ARGISNULL(1))
+		PG_RETURN_BOOL(turn_wait_applied_until(seq, deadline_after(PG_GETARG_INTERVAL_P(1))));
+	turn_wait_applied(seq);
+	PG_RETURN_BOOL(true);
 }

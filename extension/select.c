@@ -22,6 +22,12 @@ static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
 
 static int	nesting = 0;		/* executions going on */
 
+bool
+select_is_running(void)
+{
+	return nesting > 0;
+}
+
 /* ---------- targets */
 
 static void
@@ -54,6 +60,8 @@ executor_start(QueryDesc *desc, int eflags)
 	/* whatever became of the one before */
 	if (nesting == 0)
 		shippable_forget();
+	if (nesting == 0 && !utility_is_running() && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		causal_before_query(desc);
 	if (captured && nesting == 0 && !utility_is_running())
 		shippable_consider(desc);
 

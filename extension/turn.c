@@ -39,6 +39,8 @@
  */
 #include "postgres.h"
 
+#include <limits.h>
+
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -49,6 +51,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "lockstep.h"
@@ -237,11 +240,11 @@ sleep_on_latch(long timeout_ms)
 
 /* Sleep, interruptibly, being on the list of waiters. */
 static void
-sleep_as_waiter(void)
+sleep_as_waiter(long timeout_ms)
 {
 	PG_TRY();
 	{
-		sleep_on_latch(-1);
+		sleep_on_latch(timeout_ms);
 		CHECK_FOR_INTERRUPTS();
 	}
 	PG_CATCH();
@@ -252,21 +255,45 @@ sleep_as_waiter(void)
 	PG_END_TRY();
 }
 
+/*
+ * For whoever sleeps elsewhere (on a socket, say), with our latch: true, and
+ * the latch is set as soon as it becomes false.  A process that stops asking
+ * stays on the list; that does no harm.
+ */
+bool
+turn_must_wait(uint64 seq)
+{
+	bool		must;
+
+	if (turn_applied() >= seq)
+		return false;
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	must = turn_applied() < seq;
+	if (must)
+		waiter_add(seq);
+	LWLockRelease(turn_lock);
+	return must;
+}
+
 void
 turn_wait_applied(uint64 seq)
 {
-	while (turn_applied() < seq)
+	while (turn_must_wait(seq))
+		sleep_as_waiter(-1);
+}
+
+bool
+turn_wait_applied_until(uint64 seq, TimestampTz deadline)
+{
+	while (turn_must_wait(seq))
 	{
-		LWLockAcquire(turn_lock, LW_EXCLUSIVE);
-		if (turn_applied() >= seq)
-		{
-			LWLockRelease(turn_lock);
-			break;
-		}
-		waiter_add(seq);
-		LWLockRelease(turn_lock);
-		sleep_as_waiter();
+		long		ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+
+		if (ms <= 0)
+			return false;
+		sleep_as_waiter(Min(ms, INT_MAX));
 	}
+	return true;
 }
 
 /* ---------- claiming, waiting for, passing and giving back the turn */
@@ -315,7 +342,7 @@ turn_claim(uint64 seq)
 				 errmsg("this node does not commit yet"),
 				 errdetail("The replicator has not told it, since the server started, where to go on.")));
 	while (!try_claim(seq, &result))
-		sleep_as_waiter();
+		sleep_as_waiter(-1);
 	return result;
 }
 

@@ -426,6 +426,8 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 	}
 	if (IsA(pstmt->utilityStmt, NotifyStmt) && !notify_command((NotifyStmt *) pstmt->utilityStmt))
 		return;
+	if (depth == 0 && !select_is_running())
+		causal_before_utility(pstmt);
 	switch (ls_mode())
 	{
 		case LS_MODE_ORIGIN:

@@ -210,6 +210,12 @@ xact_nstatements(void)
 }
 
 bool
+xact_is_known(void)
+{
+	return ls_xact.writes;
+}
+
+bool
 xact_has_ddl(void)
 {
 	return ls_xact.nddl > 0;
@@ -292,9 +298,12 @@ xact_report_verdict(const LsVerdict *verdict)
 			 e->hint.len > 0 ? errhint("%s", text_of(e->hint)) : 0));
 }
 
-/* Look at a message that came while waiting for locks. */
-static void
-lock_message(LsMsgType type, LsSlice payload, uint64 *seq)
+/*
+ * A message that came while the transaction was not asked for.  A grant raises
+ * *seq.
+ */
+void
+xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 {
 	LsGranted	granted;
 	LsVerdict	verdict;
@@ -347,7 +356,7 @@ xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
 		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
-				lock_message(type, payload, &seq);
+				xact_message(type, payload, &seq);
 				break;
 			case LINK_LOST:
 				link_report_lost();

@@ -484,7 +484,7 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 
 	if (len == 0)
 		return LS_FRAME_MORE;
-	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZE", buf[0]) == NULL)
+	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENn", buf[0]) == NULL)
 		return LS_FRAME_BAD;
 	if (len < LS_HEADER_SIZE)
 		return LS_FRAME_MORE;
@@ -547,6 +547,12 @@ size_t
 ls_put_granted(uint8_t *buf, size_t cap, const LsGranted *m)
 {
 	return put_message(buf, cap, LS_MSG_GRANTED, &granted_layout, m);
+}
+
+size_t
+ls_put_seq(uint8_t *buf, size_t cap, const LsGranted *m)
+{
+	return put_message(buf, cap, LS_MSG_SEQ, &granted_layout, m);
 }
 
 size_t

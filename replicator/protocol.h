@@ -34,10 +34,13 @@
  *	   <- 'V' verdict           'w' withdrawn, or the decision that came first
  *	 B 'F' confirm ->           local commit done up to seq (also a field of 'P')
  *	 B 'Z' abandon ->           the transaction is rolled back, no answer
+ *	 at any time but between 'P' and its verdict:
+ *	 B 'N' now ->               how far has the cluster come?  (causal reads)
+ *	   <- 'n' seq               the last decided transaction of which anybody can know
  *	 at any time:
  *	   <- 'E' error             then the replicator closes the connection
  *
- * Version history: 1 (2026-11) first version.
+ * Version history: 1 (2026-11) first version; 'N' and 'n' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -73,6 +76,8 @@ typedef enum LsMsgType
 	LS_MSG_APPLIED = 'Y',
 	LS_MSG_CONFIRM = 'F',
 	LS_MSG_ABANDON = 'Z',
+	LS_MSG_NOW = 'N',
+	LS_MSG_SEQ = 'n',
 	LS_MSG_ERROR = 'E'
 } LsMsgType;
 
@@ -213,7 +218,10 @@ typedef struct LsLock
 	bool		ddl;
 } LsLock;
 
-/* 'l': 'X' u64, 'S' u64: go on when this node has applied up to it */
+/*
+ * 'l': 'X' u64, 'S' u64: go on when this node has applied up to it.  'n': the
+ * same, X being the number that 'N' gave.
+ */
 typedef struct LsGranted
 {
 	uint64_t	xcount;
@@ -265,7 +273,10 @@ typedef struct LsVerdict
 	LsErrorFields error;
 } LsVerdict;
 
-/* 'D' withdraw, 'Z' abandon: 'X' u64.  'Y' applied: 'X' u64.  'F' confirm: 'X' u64 = seq */
+/*
+ * 'D' withdraw, 'Z' abandon: 'X' u64.  'Y' applied: 'X' u64.  'F' confirm: 'X' u64 =
+ * seq.  'N' now: 'X' u64, a number by which the answer is known
+ */
 typedef struct LsNumber
 {
 	uint64_t	value;
@@ -298,11 +309,12 @@ extern size_t ls_put_query(uint8_t *buf, size_t cap, const LsQuery *m);
 extern size_t ls_put_rollback_to(uint8_t *buf, size_t cap, const LsRollbackTo *m);
 extern size_t ls_put_lock(uint8_t *buf, size_t cap, const LsLock *m);
 extern size_t ls_put_granted(uint8_t *buf, size_t cap, const LsGranted *m);
+extern size_t ls_put_seq(uint8_t *buf, size_t cap, const LsGranted *m); /* LS_MSG_SEQ */
 extern size_t ls_put_ask(uint8_t *buf, size_t cap, const LsAsk *m);
 extern size_t ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m);
 extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
 
-/* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED or LS_MSG_CONFIRM */
+/* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED, LS_MSG_CONFIRM or LS_MSG_NOW */
 extern size_t ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value);
 
 /*
@@ -317,7 +329,7 @@ extern const char *ls_get_proof(LsSlice payload, LsProof *m);	/* 'A' and 'W' */
 extern const char *ls_get_query(LsSlice payload, LsQuery *m);
 extern const char *ls_get_rollback_to(LsSlice payload, LsRollbackTo *m);
 extern const char *ls_get_lock(LsSlice payload, LsLock *m);
-extern const char *ls_get_granted(LsSlice payload, LsGranted *m);
+extern const char *ls_get_granted(LsSlice payload, LsGranted *m);	/* 'l' and 'n' */
 extern const char *ls_get_ask(LsSlice payload, LsAsk *m);
 extern const char *ls_get_verdict(LsSlice payload, LsVerdict *m);
 extern const char *ls_get_error(LsSlice payload, LsErrorFields *m);

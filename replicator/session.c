@@ -591,6 +591,19 @@ handle_abandon(Session *s, uint64_t xcount)
 	tx_unref(tx);
 }
 
+/*
+ * A causal read: it has to see what anybody can know of.  A verdict is sent, and
+ * a node commits, only after the record is durable.
+ */
+static void
+handle_now(Session *s, uint64_t number)
+{
+	LsGranted	m = {number, sequencer_last_durable()};
+	uint8_t		bytes[64];
+
+	session_send(s, bytes, ls_put_seq(bytes, sizeof(bytes), &m));
+}
+
 static void
 handle_number(Session *s, LsMsgType type, LsSlice payload)
 {
@@ -603,6 +616,8 @@ handle_number(Session *s, LsMsgType type, LsSlice payload)
 		confirmed(s, m.value);
 	else if (type == LS_MSG_WITHDRAW)
 		handle_withdraw(s, m.value);
+	else if (type == LS_MSG_NOW)
+		handle_now(s, m.value);
 	else
 		handle_abandon(s, m.value);
 }
@@ -627,6 +642,7 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_ABANDON:
 		case LS_MSG_CONFIRM:
+		case LS_MSG_NOW:
 			handle_number(s, type, payload);
 			break;
 		default:

@@ -5,7 +5,7 @@
 \pset tuples_only on
 BEGIN;
 CREATE EXTENSION pgtap;
-SELECT plan(12);
+SELECT plan(15);
 SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
 SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
 SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
@@ -14,6 +14,8 @@ SELECT view_owner_is('lockstep', 'forwarded', current_user, 'the view belongs to
 SELECT has_function('lockstep', 'status', 'people can ask for the status');
 SELECT has_function('lockstep', f, args, f || ' is there for the replicator')
 FROM (VALUES ('turn_open', '{bigint}'::name[]), ('apply_begin', '{bigint}'), ('apply_commit', '{bigint}')) AS r(f, args);
+SELECT has_function('lockstep', f, args, f || ' is there for causal reads')
+FROM (VALUES ('last_seq', '{}'::name[]), ('applied_seq', '{}'), ('wait_for', '{bigint,interval}')) AS r(f, args);
 SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL

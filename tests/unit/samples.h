@@ -149,6 +149,8 @@ make_samples(size_t *count)
 	SAMPLE("withdraw", ls_put_number(buf, cap, LS_MSG_WITHDRAW, 8));
 	SAMPLE("abandon", ls_put_number(buf, cap, LS_MSG_ABANDON, 8));
 	SAMPLE("applied", ls_put_number(buf, cap, LS_MSG_APPLIED, 8));
+	SAMPLE("now", ls_put_number(buf, cap, LS_MSG_NOW, 17));
+	SAMPLE("seq", ls_put_seq(buf, cap, &granted));
 	SAMPLE("confirm", ls_put_number(buf, cap, LS_MSG_CONFIRM, UINT64_MAX));
 	*count = n;
 	return samples;
@@ -187,6 +189,7 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 		case LS_MSG_LOCK:
 			return ls_get_lock(payload, &m->lock);
 		case LS_MSG_GRANTED:
+		case LS_MSG_SEQ:
 			return ls_get_granted(payload, &m->granted);
 		case LS_MSG_QUERY:
 			return ls_get_query(payload, &m->query);
@@ -201,6 +204,7 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:
+		case LS_MSG_NOW:
 		case LS_MSG_ABANDON:
 			return ls_get_number(payload, &m->number);
 	}
@@ -225,6 +229,8 @@ encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
 			return ls_put_lock(buf, cap, &m->lock);
 		case LS_MSG_GRANTED:
 			return ls_put_granted(buf, cap, &m->granted);
+		case LS_MSG_SEQ:
+			return ls_put_seq(buf, cap, &m->granted);
 		case LS_MSG_QUERY:
 			return ls_put_query(buf, cap, &m->query);
 		case LS_MSG_ROLLBACK_TO:
@@ -238,6 +244,7 @@ encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:
+		case LS_MSG_NOW:
 		case LS_MSG_ABANDON:
 			return ls_put_number(buf, cap, type, m->number.value);
 	}

@@ -1,0 +1,292 @@
+/*
+ * causal.c
+ *	  lockstep.causal_reads: a statement sees everything that was committed on
+ *	  any node before it began.
+ *
+ * The replicator is asked how far the cluster has come (one round trip), and
+ * the node waits until it has applied that.  Then the statement needs a
+ * snapshot that is younger: PostgreSQL has taken one already, for parsing,
+ * before any hook is called.
+ *
+ *		snapshot   ask N ---> n: seq 9   applied = 9   new snapshot   run
+ *
+ * From REPEATABLE READ up there is one snapshot for the transaction, so this is
+ * done for its first statement only; that snapshot is thrown away, and
+ * PostgreSQL is made to believe that none has been taken.  Nothing has been
+ * read with it but what parsing and planning read, and they look at catalogs
+ * with snapshots of their own.
+ *
+ * It is done for what the client sends: not for what functions run in turn,
+ * which use the snapshot of their caller, or one that is younger still.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "executor/execdesc.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/predicate.h"
+#include "tcop/pquery.h"
+#include "utils/portal.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
+
+#include "lockstep.h"
+
+/* The transaction (REPEATABLE READ and up) that has its snapshot already. */
+static LocalTransactionId settled = InvalidLocalTransactionId;
+
+static uint64 questions = 0;
+
+/* ---------- asking */
+
+static const char hint[] = "Set lockstep.causal_reads to off to read what this node has.";
+
+static void
+report_away(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+			 errmsg("could not ask the replicator what a causal read has to see"),
+			 errdetail_internal("%s", link_lost_message()),
+			 errhint("%s", hint)));
+}
+
+/* Its errors say why: only what to do is another thing for a reader. */
+static void
+open_link(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		link_open();
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		if (edata->sqlerrcode != ERRCODE_CANNOT_CONNECT_NOW)
+			PG_RE_THROW();
+		FlushErrorState();
+		edata->hint = pstrdup(hint);
+		ThrowErrorData(edata);
+	}
+	PG_END_TRY();
+}
+
+static void
+send_question(void)
+{
+	uint8_t		message[64];
+	size_t		size = ls_put_number(message, sizeof(message), LS_MSG_NOW, ++questions);
+
+	if (!link_send_later(message, size) || !link_drain())
+		report_away();
+}
+
+/* True: it is the answer.  One to a question that was cancelled comes late. */
+static bool
+is_answer(LsMsgType type, LsSlice payload, uint64 *seq)
+{
+	LsGranted	answer;
+	const char *wrong;
+	uint64		granted = 0;
+
+	if (type != LS_MSG_SEQ)
+	{
+		xact_message(type, payload, &granted);
+		return false;
+	}
+	wrong = ls_get_granted(payload, &answer);
+	if (wrong != NULL)
+	{
+		link_protocol_violation(wrong);
+		report_away();
+	}
+	if (answer.xcount != questions)
+		return false;
+	*seq = answer.seq;
+	return true;
+}
+
+/*
+ * Sleep until the latch is set or a message has come; true: it was the answer.
+ * A node that is dropped meanwhile, and would not apply anything more, loses
+ * the link.
+ */
+static bool
+sleep_for_answer(uint64 *seq)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	bool		answered = false;
+
+	switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+	{
+		case LINK_MESSAGE:
+			answered = is_answer(type, payload, seq);
+			break;
+		case LINK_LOST:
+			report_away();
+			break;
+		case LINK_NOTHING:
+			break;
+	}
+	CHECK_FOR_INTERRUPTS();
+	return answered;
+}
+
+static void
+catch_up(void)
+{
+	uint64		seq;
+
+	/* a transaction in progress must not lose what came for it */
+	if (!xact_is_known() && !link_is_alive())
+		open_link();
+	send_question();
+	while (!sleep_for_answer(&seq))
+		;
+	while (turn_must_wait(seq))
+		(void) sleep_for_answer(&seq);
+}
+
+/* ---------- snapshots */
+
+/* Make PostgreSQL believe that the transaction has not taken its snapshot. */
+static void
+forget_transaction_snapshot(void)
+{
+#ifdef USE_ASSERT_CHECKING
+
+	/*
+	 * A server with assertions does not let us.  What the transaction asked
+	 * for is here now, so the next attempt sees it.
+	 */
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("the snapshot of the transaction is older than lockstep.causal_reads allows"),
+			 errhint("The transaction might succeed if retried.")));
+#else
+	Snapshot	old = GetTransactionSnapshot();
+
+	if (IsolationIsSerializable())
+		ReleasePredicateLocks(false, false);
+
+	/*
+	 * its registration belongs to no resource owner: make it ours, and drop
+	 * it
+	 */
+	RegisterSnapshot(old);
+	old->regd_count--;
+	UnregisterSnapshot(old);
+	FirstSnapshotSet = false;
+#endif
+}
+
+/* On top of the stack, in place of the statement's own. */
+static void
+replace_active_snapshot(Snapshot fresh)
+{
+	bool		portals = ActivePortal != NULL && ActivePortal->portalSnapshot == GetActiveSnapshot();
+
+	PopActiveSnapshot();
+	PushActiveSnapshotWithLevel(fresh, portals ? ActivePortal->createLevel : GetCurrentTransactionNestLevel());
+	if (portals)
+		ActivePortal->portalSnapshot = GetActiveSnapshot();
+}
+
+static Snapshot
+fresh_snapshot(void)
+{
+	Snapshot	fresh;
+
+	if (IsolationUsesXactSnapshot() && FirstSnapshotSet)
+		forget_transaction_snapshot();
+	fresh = GetTransactionSnapshot();
+	if (ActiveSnapshotSet())
+	{
+		replace_active_snapshot(fresh);
+		fresh = GetActiveSnapshot();
+	}
+	return fresh;
+}
+
+/* ---------- before a statement */
+
+/*
+ * Asked once for a statement that a rule has made several of: they share a
+ * snapshot.
+ */
+static bool
+is_first_of_statement(const PlannedStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (ActivePortal == NULL)
+		return true;
+	foreach(lc, ActivePortal->stmts)
+	{
+		const PlannedStmt *other = lfirst_node(PlannedStmt, lc);
+
+		if (other->commandType != CMD_UTILITY)
+			return other == stmt;
+	}
+	return true;
+}
+
+/*
+ * From REPEATABLE READ up it is decided by the first statement, whatever the
+ * setting is later.
+ */
+static bool
+is_wanted(void)
+{
+	if (IsolationUsesXactSnapshot())
+	{
+		if (settled == MyProc->lxid)
+			return false;
+		settled = MyProc->lxid;
+	}
+	return ls_causal_reads && ls_mode() == LS_MODE_ORIGIN;
+}
+
+/* The client has chosen a snapshot by itself. */
+static bool
+imports_snapshot(const PlannedStmt *pstmt)
+{
+	const VariableSetStmt *stmt = (const VariableSetStmt *) pstmt->utilityStmt;
+
+	return IsA(stmt, VariableSetStmt) && stmt->kind == VAR_SET_MULTI &&
+		strcmp(stmt->name, "TRANSACTION SNAPSHOT") == 0;
+}
+
+void
+causal_before_query(QueryDesc *desc)
+{
+	if (!is_first_of_statement(desc->plannedstmt) || likely(!is_wanted()))
+		return;
+	catch_up();
+	UnregisterSnapshot(desc->snapshot);
+	desc->snapshot = NULL;		/* if what follows fails */
+	desc->snapshot = RegisterSnapshot(fresh_snapshot());
+}
+
+void
+causal_before_utility(PlannedStmt *pstmt)
+{
+	if (!PlannedStmtRequiresSnapshot(pstmt))
+	{
+		if (imports_snapshot(pstmt))
+			settled = MyProc->lxid;
+		return;
+	}
+	if (likely(!is_wanted()))
+		return;
+	catch_up();
+	if (ActiveSnapshotSet())
+		(void) fresh_snapshot();
+}

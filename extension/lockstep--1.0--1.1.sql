@@ -1,0 +1,18 @@
+/* extension/lockstep--1.0--1.1.sql */
+
+-- complain if script is sourced in psql, rather than via ALTER EXTENSION
+\echo Use "ALTER EXTENSION lockstep UPDATE TO '1.1'" to load this file. \quit
+
+-- ---------- reading one's own writes on another node
+
+CREATE FUNCTION lockstep.last_seq() RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_last_seq' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.last_seq() IS 'number in the journal of this session''s last transaction that changed something; null: none yet';
+
+CREATE FUNCTION lockstep.applied_seq() RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_applied_seq' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.applied_seq() IS 'number in the journal of the last transaction that this node has committed, whoever it came from';
+
+CREATE FUNCTION lockstep.wait_for(seq bigint, timeout interval DEFAULT NULL) RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockstep_wait_for' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
+COMMENT ON FUNCTION lockstep.wait_for(bigint, interval) IS 'true: this node has committed everything up to seq; false: not within the timeout';
