@@ -252,6 +252,10 @@ examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
 		case OBJECT_PARAMETER_ACL:
 			plan->shared = true;
 			break;
+		case OBJECT_LARGEOBJECT:
+			plan->catalogs = false;
+			plan->certified = true;
+			break;
 		case OBJECT_FDW:
 		case OBJECT_FOREIGN_SERVER:
 		case OBJECT_FOREIGN_TABLE:

@@ -33,6 +33,8 @@ typedef struct DdlPlan
 	DdlAction	action;
 	bool		shared;			/* changes what all databases have in common */
 	bool		catalogs;		/* wants the ddl lock */
+	bool		certified;		/* by keys like those of rows: nothing is
+								 * asked for first */
 	/* of a refusal; what: NULL = the command's name */
 	const char *what;
 	const char *detail;

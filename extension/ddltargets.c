@@ -38,6 +38,7 @@
 #include "utils/syscache.h"
 
 #include "ddl.h"
+#include "keyset.h"
 
 /* ---------- keys */
 
@@ -764,8 +765,18 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 void
 ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 {
+	List	   *large_objects;
+	ListCell   *lc;
+
 	memset(targets, 0, sizeof(*targets));
-	collect(targets, pstmt, source);
+	if (largeobject_named_by(pstmt->utilityStmt, &large_objects))
+	{
+		targets->npermanent++;
+		foreach(lc, large_objects)
+			add_key(targets, keyset_large_object_key(lfirst_oid(lc)));
+	}
+	else
+		collect(targets, pstmt, source);
 
 	/* X on the database is X on all of its tables */
 	if (targets->whole_database)

@@ -129,13 +129,14 @@ is_forwarded(uint64 hash, LsKeyMode mode)
 	return false;
 }
 
-static void
-add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
+/* True: it is new in the transaction, and will be in the queue from now on. */
+static bool
+note_table_key(const LsTable *table, LsKeyMode mode)
 {
 	ForwardedKey *added;
 
 	if (is_forwarded(table->hash, mode))
-		return;
+		return false;
 	if (nforwarded == forwarded_size)
 	{
 		int			size = Max(64, 2 * forwarded_size);
@@ -145,11 +146,18 @@ add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
 			repalloc(forwarded, size * sizeof(ForwardedKey));
 		forwarded_size = size;
 	}
-	append_key(keys, table->hash, mode, table->name);
 	added = &forwarded[nforwarded++];
 	added->hash = table->hash;
 	added->mode = mode;
 	added->nest_level = GetCurrentTransactionNestLevel();
+	return true;
+}
+
+static void
+add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
+{
+	if (note_table_key(table, mode))
+		append_key(keys, table->hash, mode, table->name);
 }
 
 static void
@@ -206,6 +214,41 @@ too_many_rows(LsRelation *r)
 		r->rows = 0;
 	}
 	return ++r->rows > (uint64) ls_max_row_keys;
+}
+
+/* ---------- large objects */
+
+LsKey
+keyset_large_object_key(Oid oid)
+{
+	static uint64 seed = 0;
+	unsigned char bytes[4] = {oid >> 24, oid >> 16, oid >> 8, oid};
+	LsKey		key;
+
+	if (seed == 0)
+		seed = keyhash_seed('L', "pg_catalog", "pg_largeobject", "");
+	key.hash = keyhash_bytes(bytes, sizeof(bytes), seed);
+	key.seen = turn_applied();
+	key.mode = LS_ROW_EXCLUSIVE;
+	key.name = slice_of_text(psprintf("large object %u", oid));
+	return key;
+}
+
+/* Those that are not in the queue already, as far as is remembered. */
+int
+keyset_large_object(Oid oid, LsKey keys[2])
+{
+	static Oid	last = InvalidOid;
+	static uint64 last_epoch = 0;
+	int			n = 0;
+
+	if (note_table_key(database_table(), LS_TABLE_IX))
+		keys[n++] = keyset_database_key(LS_TABLE_IX);
+	if (oid != last || last_epoch != epoch)
+		keys[n++] = keyset_large_object_key(oid);
+	last = oid;
+	last_epoch = epoch;
+	return n;
 }
 
 /* ---------- index expressions and predicates */

@@ -34,4 +34,12 @@ extern void keyset_begin(LsKeyBuffer *keys);
 /* Append the keys of one change; S is the turn passed now. */
 extern void keyset_add(LsKeyBuffer *keys, const LsRowChange *change);
 
+/*
+ * Keys of a change of a large object, made before it changes: their number.
+ * Only those that the transaction has not forwarded yet, so it has to forward
+ * them now.
+ */
+extern int	keyset_large_object(Oid oid, LsKey keys[2]);
+extern LsKey keyset_large_object_key(Oid oid);
+
 #endif							/* LOCKSTEP_KEYSET_H */

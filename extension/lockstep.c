@@ -202,6 +202,7 @@ _PG_init(void)
 	relation_init();
 	sequence_init();
 	notify_init();
+	largeobject_init();
 	capture_init();
 	callwatch_init();
 	utility_init();

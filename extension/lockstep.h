@@ -20,6 +20,7 @@
 #include "fmgr.h"
 #include "lib/stringinfo.h"
 #include "nodes/nodes.h"
+#include "nodes/pg_list.h"
 #include "nodes/lockoptions.h"
 #include "datatype/timestamp.h"
 #include "storage/proc.h"
@@ -141,6 +142,13 @@ extern bool notify_command(struct NotifyStmt *stmt);
 extern bool notify_is_hidden_in(Form_pg_proc proc, HeapTuple tuple);
 extern void notify_refuse_hidden(void);
 
+/* ---------- in largeobject.c: large objects */
+
+extern void largeobject_init(void); /* _PG_init */
+
+/* Is it a command on large objects?  Then *oids are those that it names. */
+extern bool largeobject_named_by(Node *stmt, List **oids);
+
 /* ---------- in sequence.c: nextval, setval and other functions refused as yet */
 
 extern void sequence_init(void);
@@ -150,6 +158,8 @@ extern void sequence_init(void);
 extern void utility_init(void); /* _PG_init */
 extern bool utility_is_running(void);	/* somewhere on the stack */
 extern bool utility_is_local(void); /* one that stays on this node is */
+extern bool utility_drops_owned(void);	/* what is dropped now, DROP OWNED
+										 * drops */
 
 /* Is what happens now part of a forwarded command, so that the other nodes do
  * it by themselves (an extension's script)?  Then nothing is captured. */

@@ -3,8 +3,7 @@
  *	  Built-in functions that change something which is neither a row of a
  *	  table nor a command.
  *
- * nextval and setval, and the functions that write large objects, are
- * refused as yet; pg_logical_emit_message is forwarded.  They are met in the
+ * nextval and setval are refused as yet; pg_logical_emit_message is forwarded.  They are met in the
  * server's table of built-in functions, where their entries are replaced: it is
  * what calls by queries, defaults, the fastpath protocol and functions in
  * LANGUAGE internal go through.  A default that isn't needed is never called,
@@ -65,13 +64,6 @@ refuse_sequence(Oid relid, const char *what)
 }
 
 static void
-refuse_large_object(const char *what)
-{
-	if (is_captured())
-		refuse(what, "Large objects are not replicated yet.", "Use a column of type bytea.");
-}
-
-static void
 refuse_collations(const char *what)
 {
 	if (is_captured())
@@ -92,16 +84,6 @@ refuse_collations(const char *what)
 		return original_##name(fcinfo); \
 	}
 
-REFUSED(lo_creat, refuse_large_object)
-REFUSED(lo_create, refuse_large_object)
-REFUSED(lo_import, refuse_large_object)
-REFUSED(lo_import_with_oid, refuse_large_object)
-REFUSED(lo_from_bytea, refuse_large_object)
-REFUSED(lo_put, refuse_large_object)
-REFUSED(lowrite, refuse_large_object)
-REFUSED(lo_unlink, refuse_large_object)
-REFUSED(lo_truncate, refuse_large_object)
-REFUSED(lo_truncate64, refuse_large_object)
 REFUSED(pg_import_system_collations, refuse_collations)
 
 ORIGINAL(nextval);
@@ -204,16 +186,6 @@ static const struct
 	REPLACE(F_NEXTVAL, nextval),
 	REPLACE(F_SETVAL_REGCLASS_INT8, setval),
 	REPLACE(F_SETVAL_REGCLASS_INT8_BOOL, setval_is_called),
-	REPLACE(F_LO_CREAT, lo_creat),
-	REPLACE(F_LO_CREATE, lo_create),
-	REPLACE(F_LO_IMPORT_TEXT, lo_import),
-	REPLACE(F_LO_IMPORT_TEXT_OID, lo_import_with_oid),
-	REPLACE(F_LO_FROM_BYTEA, lo_from_bytea),
-	REPLACE(F_LO_PUT, lo_put),
-	REPLACE(F_LOWRITE, lowrite),
-	REPLACE(F_LO_UNLINK, lo_unlink),
-	REPLACE(F_LO_TRUNCATE, lo_truncate),
-	REPLACE(F_LO_TRUNCATE64, lo_truncate64),
 	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations),
 	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT, emit_text),
 	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA, emit_bytea),

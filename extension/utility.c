@@ -40,6 +40,8 @@ static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
 static int	depth = 0;			/* utility commands being run */
 static int	local_depth = 0;	/* of them, those that stay on this node */
+static int	drop_owned_depth = 0;	/* of them, DROP OWNED; in apply sessions,
+									 * too */
 
 /* All that a hook is given. */
 typedef struct Call
@@ -66,6 +68,13 @@ utility_is_local(void)
 	return local_depth > 0;
 }
 
+/* What an event trigger drops on that occasion is another matter. */
+bool
+utility_drops_owned(void)
+{
+	return drop_owned_depth > 0 && ls_event_trigger_depth == 0;
+}
+
 bool
 utility_is_replayed(void)
 {
@@ -75,11 +84,31 @@ utility_is_replayed(void)
 /* ---------- running it */
 
 static void
-run(Call *call)
+run_whatever(Call *call)
 {
 	(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
 		(call->pstmt, call->source, call->read_only_tree, call->context,
 		 call->params, call->environment, call->dest, call->completion);
+}
+
+static void
+run(Call *call)
+{
+	if (!IsA(call->pstmt->utilityStmt, DropOwnedStmt))
+	{
+		run_whatever(call);
+		return;
+	}
+	drop_owned_depth++;
+	PG_TRY();
+	{
+		run_whatever(call);
+	}
+	PG_FINALLY();
+	{
+		drop_owned_depth--;
+	}
+	PG_END_TRY();
 }
 
 static void
@@ -238,7 +267,8 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	char	   *text;
 
 	xact_writes();
-	ask_first(call, targets, plan->catalogs);
+	if (!plan->certified)
+		ask_first(call, targets, plan->catalogs);
 	if (what_is_wrong_with(targets, plan) != NULL)
 	{
 		refuse_and_maybe_run(call, plan);

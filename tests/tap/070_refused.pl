@@ -27,7 +27,6 @@ my @refused = (
 	[ 'identity', 'INSERT INTO ide (v) VALUES (1)' ],
 	[ 'COPY into serial', "COPY ser (v) FROM stdin;\n1\n\\.\n" ],
 	[ 'COPY into identity', "COPY ide (v) FROM stdin;\n1\n\\.\n" ],
-	[ 'a large object', "SELECT lo_from_bytea(0, 'x')" ],
 	[ 'two-phase commit', "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'x'" ],
 	[ 'CREATE INDEX CONCURRENTLY', 'CREATE INDEX CONCURRENTLY i ON t (v)' ],
 	[ 'a volatile default', 'ALTER TABLE t ADD COLUMN r float8 DEFAULT random()' ],

@@ -367,6 +367,9 @@ WHERE c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND n.nspname !~ '^pg_
 ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C" \gexec
 SELECT 'sequence', s.seqrelid::regclass, s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcycle, s.seqcache
 FROM pg_sequence s ORDER BY s.seqrelid::regclass::text COLLATE "C";
+SELECT 'large object', m.oid, pg_get_userbyid(m.lomowner), m.lomacl, obj_description(m.oid, 'pg_largeobject'),
+	(SELECT md5(string_agg(l.pageno || ' ' || md5(l.data), ',' ORDER BY l.pageno)) FROM pg_largeobject l WHERE l.loid = m.oid)
+FROM pg_largeobject_metadata m ORDER BY m.oid;
 SELECT 'role', rolname, rolsuper, rolcanlogin, rolvaliduntil FROM pg_roles WHERE rolname !~ '^pg_' ORDER BY rolname COLLATE "C";
 SQL
 
