@@ -49,8 +49,8 @@
 #include "statements.h"
 
 #define WINDOW_QUERIES 512
-#define WINDOW_BYTES (4 * 1024 * 1024)
-#define TEXTS_KEPT (16 * 1024 * 1024)	/* scratch beyond is given back */
+#define WINDOW_BYTES (1024 * 1024)	/* libpq's buffer is not much larger */
+#define TEXTS_KEPT (1024 * 1024)	/* scratch beyond is given back */
 #define MAX_TIMES_LOST 3		/* a work that loses so many connections ends
 								 * them */
 
@@ -87,6 +87,7 @@ struct ApplyConn
 	uint64_t	progress_us;
 	ApplyStill	still;
 	bool		broken;			/* libpq would not send */
+	char	   *read_error;		/* of the queries on disk */
 	Statements	statements;
 	bool		prepare_anew;	/* forget all statements before the next work */
 	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
@@ -101,7 +102,7 @@ struct ApplyConn
 	size_t		window_bytes;	/* of queries without result */
 
 	/* the transaction that runs */
-	size_t		next;			/* statement to send */
+	TxCursor	cursor;			/* statements to send */
 	bool		settings_on;
 	bool		seq_sent;		/* apply_begin */
 	bool		commit_sent;	/* and the Sync */
@@ -146,7 +147,7 @@ apply_still(ApplyConn *c)
 size_t
 apply_current_statement(const ApplyConn *c)
 {
-	size_t		at = c->next;
+	size_t		at = c->cursor.next;
 
 	for (size_t i = 0; i < c->expected_count; i++)
 	{
@@ -237,11 +238,35 @@ lost(ApplyConn *c)
 	node_pump(n);
 }
 
+/*
+ * Its queries can't be read from the replicator's disk.  One that is not decided
+ * is rolled back; for the others this node has to wait until they can.
+ */
+static void
+cannot_read(ApplyConn *c)
+{
+	Transaction *tx = c->work->tx;
+	char	   *error = c->read_error;
+
+	c->read_error = NULL;
+	if (tx->state == TX_RESERVED)
+		sequencer_refuse(tx, "58030", error, NULL);
+	else
+		node_out(c->pool->node, "could not apply seq %" PRIu64 ": %s", tx->seq, error);
+	free(error);
+}
+
 static void
 on_flush(void *arg)
 {
 	ApplyConn  *c = arg;
-	int			rc = c->broken ? -1 : PQflush(c->conn);
+	int			rc;
+
+	if (c->read_error != NULL)
+		cannot_read(c);
+	if (c->closed)
+		return;
+	rc = c->broken ? -1 : PQflush(c->conn);
 
 	if (rc < 0)
 		lost(c);
@@ -446,13 +471,22 @@ send_more(ApplyConn *c)
 	size_t		n = c->work->empty ? 0 : tx->nstatements;
 	bool		any = false;
 
-	while (c->next < n && !c->failed && !c->sync_sent &&
+	while (c->cursor.next < n && !c->failed && !c->sync_sent && c->read_error == NULL &&
 		   c->expected_count < WINDOW_QUERIES && c->window_bytes < WINDOW_BYTES)
 	{
+		LsSlice		payload;
 		LsQuery		query;
+		const char *error;
 
+		if (!tx_next(&c->cursor, tx, &payload, &error))
+		{
+			/* told at the end of the round, as somebody may walk the works */
+			c->read_error = xstrdup(error);
+			loop_defer(&c->flush);
+			return;
+		}
 		/* what came in was checked when it came in */
-		if (ls_get_query(tx_statement(tx, c->next++), &query) != NULL)
+		if (ls_get_query(payload, &query) != NULL)
 			abort();
 		send_statement(c, &query);
 		any = true;
@@ -466,7 +500,7 @@ send_more(ApplyConn *c)
 static bool
 all_is_executed(const ApplyConn *c)
 {
-	return c->expected_count == 0 && (c->work->empty || c->next == c->work->tx->nstatements);
+	return c->expected_count == 0 && (c->work->empty || c->cursor.next == c->work->tx->nstatements);
 }
 
 /*
@@ -496,7 +530,7 @@ apply_run(ApplyConn *c, Work *w)
 	assert(c->work == NULL && c->expected_count == 0 && !c->closed);
 	c->work = w;
 	w->connection = c;
-	c->next = 0;
+	tx_cursor_start(&c->cursor);
 	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
 	c->progress_us = loop_now_us();
 	mind_ddl(c, w);
@@ -645,6 +679,9 @@ conclude(ApplyConn *c)
 	/* what is called below may close the connection */
 	c->message = c->detail = c->hint = NULL;
 	c->failed = c->sync_sent = false;
+	free(c->read_error);
+	c->read_error = NULL;
+	tx_cursor_free(&c->cursor);
 	c->work = NULL;
 	w->connection = NULL;
 	if (c->cancels == 0)
@@ -795,6 +832,9 @@ apply_close(ApplyConn *c)
 	c->work = NULL;
 	forget_error(c);
 	statements_clear(&c->statements);
+	tx_cursor_free(&c->cursor);
+	free(c->read_error);
+	c->read_error = NULL;
 	free(c->expected);
 	c->expected = NULL;
 	c->expected_count = c->expected_cap = 0;

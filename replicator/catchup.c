@@ -85,7 +85,7 @@ catchup_work_gone(Node *n, const Work *w)
 	if (n->catchup == NULL)
 		return;
 	n->catchup->in_flight--;
-	n->catchup->bytes -= w->tx->queries.len;
+	n->catchup->bytes -= tx_memory(w->tx);
 }
 
 /* A database added while the node was being attached has no connections there. */
@@ -129,6 +129,7 @@ feed_one(Node *n)
 	struct Catchup *c = n->catchup;
 	JournalRecord r;
 	JournalStatus status = journal_read(c->reader, &r);
+	const char *error;
 	int			origin;
 	Transaction *tx;
 
@@ -142,17 +143,17 @@ feed_one(Node *n)
 	if (r.type != RECORD_TRANSACTION)
 		return true;
 	origin = node_find(r.identity.node);
-	tx = tx_from_record(&r, origin >= 0 ? (uint32_t) origin : UNKNOWN_ORIGIN);
+	tx = tx_from_record(&r, origin >= 0 ? (uint32_t) origin : UNKNOWN_ORIGIN, node_journal_dir, &error);
 	if (tx == NULL)
 	{
-		node_out(n, "seq %" PRIu64 " in the journal is malformed", r.seq);
+		node_out(n, "could not read seq %" PRIu64 " in the journal: %s", r.seq, error);
 		return false;
 	}
 	c->fed = r.seq;
 	if (r.seq > n->applied)
 	{
 		c->in_flight++;
-		c->bytes += tx->queries.len;
+		c->bytes += tx_memory(tx);
 		work_add(n, tx);
 	}
 	tx_unref(tx);

@@ -42,7 +42,8 @@ typedef struct Config
 	int			node_timeout;	/* ms a silent node is waited for, 30000 */
 	int			reconnect_interval; /* ms between tries to reach a node, 1000 */
 	int			max_sessions;	/* 10000 */
-	int64_t		max_transaction_size;	/* bytes queued for one, 1GB */
+	int64_t		max_transaction_size;	/* bytes queued for one, 64GB */
+	int64_t		transaction_memory; /* of these in memory, 8MB */
 	char	   *maintenance_database;	/* 'postgres' */
 	char	   *databases;		/* replicated when the journal is created, 'a,
 								 * b' */

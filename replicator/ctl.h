@@ -42,13 +42,13 @@ typedef struct JournalOptions
 
 struct JournalRecord;
 
-extern void print_record(FILE *out, const struct JournalRecord *r, bool keys);
+extern void print_record(FILE *out, const char *directory, const struct JournalRecord *r, bool keys);
 extern const char *journal_wait_text(int wait);
 extern const char *journal_metadata_text(int record_type);
 extern int	print_journal(FILE *out, const JournalOptions *options);	/* an exit code */
 
 /* ---------- in ctl_journal_json.c */
 
-extern void print_record_json(FILE *out, const struct JournalRecord *r, bool keys);
+extern void print_record_json(FILE *out, const char *directory, const struct JournalRecord *r, bool keys);
 
 #endif

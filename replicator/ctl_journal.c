@@ -21,7 +21,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
-#include "journal.h"
+#include "journal_body.h"
 #include "journal_private.h"
 
 #define TEXT_SHOWN 400			/* bytes of a query, of a parameter */
@@ -158,13 +158,56 @@ journal_wait_text(int wait)
 	return "unknown";
 }
 
-static void
-put_transaction(FILE *out, const JournalRecord *r, bool keys)
+static unsigned
+put_queries(FILE *out, LsSlice rest, unsigned number, bool keys)
 {
-	LsSlice		rest = r->queries;
 	LsMsgType	type;
 	LsSlice		payload;
 
+	while (ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+	{
+		put_query(out, ++number, payload, keys);
+		rest.data += LS_HEADER_SIZE + payload.len;
+		rest.len -= LS_HEADER_SIZE + payload.len;
+	}
+	if (rest.len > 0)
+		fprintf(out, "  %zu bytes more cannot be read\n", rest.len);
+	return number;
+}
+
+/* The queries of a large transaction, which are in a file of their own. */
+static void
+put_body(FILE *out, const char *directory, const BodyRef *ref, bool keys)
+{
+	const char *error;
+	JournalBody *body = body_open(directory, ref, &error);
+	JournalStatus status = JOURNAL_OK;
+	uint64_t	offset = BODY_START;
+	Buffer		chunk = {0};
+	unsigned	number = 0;
+
+	fprintf(out, "  %" PRIu64 " queries in file %016" PRIx64 ".body, %" PRIu64 " bytes\n",
+			ref->nstatements, ref->id, ref->size);
+	if (body == NULL)
+	{
+		fprintf(out, "  they cannot be read: %s\n", error);
+		return;
+	}
+	while ((status = body_read(body, &offset, &chunk)) == JOURNAL_OK)
+	{
+		LsSlice		queries = {chunk.data, chunk.len};
+
+		number = put_queries(out, queries, number, keys);
+	}
+	if (status != JOURNAL_END)
+		fprintf(out, "  those that follow cannot be read: %s\n", body_error(body, status));
+	buffer_free(&chunk);
+	body_unref(body);
+}
+
+static void
+put_transaction(FILE *out, const char *directory, const JournalRecord *r, bool keys)
+{
 	fprintf(out, "seq %" PRIu64 "  ", r->seq);
 	put_time(out, r->time);
 	fprintf(out, "  ");
@@ -173,15 +216,10 @@ put_transaction(FILE *out, const JournalRecord *r, bool keys)
 	put_text(out, r->database, LS_MAX_NAME);
 	fprintf(out, "\n  boot %016" PRIx64 ", transaction %" PRIu64 " of its session, depends on %" PRIu64
 			", wait %s\n", r->identity.boot, r->identity.xcount, r->depends_on, journal_wait_text(r->wait));
-
-	for (unsigned i = 1; ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK; i++)
-	{
-		put_query(out, i, payload, keys);
-		rest.data += LS_HEADER_SIZE + payload.len;
-		rest.len -= LS_HEADER_SIZE + payload.len;
-	}
-	if (rest.len > 0)
-		fprintf(out, "  %zu bytes more cannot be read\n", rest.len);
+	if (r->body.id != 0)
+		put_body(out, directory, &r->body, keys);
+	else
+		(void) put_queries(out, r->queries, 0, keys);
 }
 
 const char *
@@ -206,11 +244,11 @@ journal_metadata_text(int record_type)
 }
 
 void
-print_record(FILE *out, const JournalRecord *r, bool keys)
+print_record(FILE *out, const char *directory, const JournalRecord *r, bool keys)
 {
 	if (r->type == RECORD_TRANSACTION)
 	{
-		put_transaction(out, r, keys);
+		put_transaction(out, directory, r, keys);
 		return;
 	}
 	fprintf(out, "after seq %" PRIu64 "  ", r->seq);
@@ -250,7 +288,7 @@ print_from(FILE *out, JournalReader *reader, const JournalOptions *options)
 		}
 		if (r.type != RECORD_TRANSACTION && r.seq < options->from)
 			continue;			/* at the head of the segment */
-		(options->json ? print_record_json : print_record) (out, &r, options->keys);
+		(options->json ? print_record_json : print_record) (out, options->directory, &r, options->keys);
 		if (r.type == RECORD_TRANSACTION && ++printed == options->limit)
 			return CTL_OK;
 	}

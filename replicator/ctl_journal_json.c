@@ -12,7 +12,7 @@
 
 #include "buffer.h"
 #include "ctl.h"
-#include "journal.h"
+#include "journal_body.h"
 
 static json_t *
 text_value(LsSlice text)
@@ -143,6 +143,11 @@ put_transaction(json_t *object, const JournalRecord *r, bool keys)
 	json_object_set_new(object, "database", text_value(r->database));
 	json_object_set_new(object, "depends_on", json_integer((json_int_t) r->depends_on));
 	json_object_set_new(object, "wait", json_string(journal_wait_text(r->wait)));
+	if (r->body.id != 0)
+	{
+		json_decref(queries);
+		return;
+	}
 	while (ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
 	{
 		json_array_append_new(queries, query_value(payload, keys));
@@ -152,8 +157,53 @@ put_transaction(json_t *object, const JournalRecord *r, bool keys)
 	json_object_set_new(object, "queries", queries);
 }
 
+/*
+ * The queries of a large transaction, one after the other, as the last member of
+ * its object.  What can't be read is told in "error".
+ */
+static void
+put_body(FILE *out, const char *directory, const JournalRecord *r, bool keys)
+{
+	const char *error = NULL;
+	JournalBody *body = body_open(directory, &r->body, &error);
+	JournalStatus status = JOURNAL_END;
+	uint64_t	offset = BODY_START;
+	Buffer		chunk = {0};
+	const char *comma = "";
+	LsMsgType	type;
+	LsSlice		payload;
+
+	fputs(",\"queries\":[", out);
+	while (body != NULL && (status = body_read(body, &offset, &chunk)) == JOURNAL_OK)
+	{
+		while (ls_frame(chunk.data + chunk.pos, chunk.len - chunk.pos, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+		{
+			json_t	   *query = query_value(payload, keys);
+
+			fputs(comma, out);
+			comma = ",";
+			json_dumpf(query, out, JSON_COMPACT);
+			json_decref(query);
+			chunk.pos += LS_HEADER_SIZE + payload.len;
+		}
+	}
+	if (body != NULL && status != JOURNAL_END)
+		error = body_error(body, status);
+	putc(']', out);
+	if (error != NULL)
+	{
+		json_t	   *text = json_string(error);
+
+		fputs(",\"error\":", out);
+		json_dumpf(text, out, JSON_COMPACT | JSON_ENCODE_ANY);
+		json_decref(text);
+	}
+	buffer_free(&chunk);
+	body_unref(body);
+}
+
 void
-print_record_json(FILE *out, const JournalRecord *r, bool keys)
+print_record_json(FILE *out, const char *directory, const JournalRecord *r, bool keys)
 {
 	json_t	   *object = json_object();
 
@@ -167,7 +217,18 @@ print_record_json(FILE *out, const JournalRecord *r, bool keys)
 		json_object_set_new(object, "what", json_string(journal_metadata_text(r->type)));
 		json_object_set_new(object, "text", text_value(r->text));
 	}
-	json_dumpf(object, out, JSON_COMPACT);
+	if (r->body.id == 0)
+		json_dumpf(object, out, JSON_COMPACT);
+	else
+	{
+		char	   *text = json_dumps(object, JSON_COMPACT);
+
+		/* all but the closing brace: it has members */
+		fwrite(text, 1, strlen(text) - 1, out);
+		put_body(out, directory, r, keys);
+		putc('}', out);
+		free(text);
+	}
 	putc('\n', out);
 	json_decref(object);
 }

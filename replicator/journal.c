@@ -18,12 +18,17 @@
  *							durable data is lost: refused.  The cut is durable
  *							before anything is appended, or else the rest of an
  *							old group could come to life behind a new one
- *	after a failed append	the same
+ *	writing a body			(a large transaction's queries) a file that no record
+ *							refers to: deleted.  It is durable, name and all,
+ *							before its record is appended: a record without its
+ *							file is no crash, and refused
+ *	after a failed append	the same as appending a group
  *	switching segments		the old one is cut to its size and synced first; then
  *							a new one is made (see above).  A last segment
  *							without a transaction is legal
- *	trimming				oldest first, each durable before the next: the
- *							journal begins later
+ *	trimming				oldest first, each durable before the next, their
+ *							bodies after them: the journal begins later, and a
+ *							body is left over that no record refers to
  *
  * A bad record in any other place, a segment missing in the middle, one of
  * another cluster: the journal is not what was written, opening fails and says
@@ -71,6 +76,8 @@ struct Journal
 	uint64_t	durable_last;	/* highest seq below durable */
 	bool		broken;			/* a sync or a cut failed */
 	Buffer		metadata;		/* head of the next segment */
+	BodyList	bodies;			/* of its transactions */
+	uint64_t	segment_bodies; /* bytes of those in the last segment */
 	char		error[JOURNAL_ERROR_MAX];
 };
 
@@ -207,6 +214,7 @@ create_segment(Journal *j, uint64_t first)
 	j->fd = fd;
 	j->segment_first = first;
 	j->used = j->durable = SEGMENT_HEADER_SIZE + j->metadata.len;
+	j->segment_bodies = 0;
 	return true;
 }
 
@@ -378,6 +386,14 @@ check_records(Journal *j, const char *path, int fd, uint32_t head_len,
 						  path, record.seq, *last + 1);
 				ok = false;
 			}
+			else if (record.body.id != 0 && !bodies_check(j->dir_fd, &record.body))
+			{
+				set_error(j, "journal segment \"%s\": the file with the queries of transaction %" PRIu64
+						  " is not what its record says: %s", path, record.seq, strerror(errno));
+				ok = false;
+			}
+			if (record.body.id != 0)
+				bodies_add(&j->bodies, record.seq, &record.body);
 			*last = record.seq;
 		}
 	}
@@ -463,6 +479,7 @@ open_segment(Journal *j, uint64_t first, bool is_last)
 	j->segment_first = first;
 	j->last = last;
 	j->used = end;
+	j->segment_bodies = bodies_bytes(&j->bodies, first, UINT64_MAX);
 	return true;
 }
 
@@ -506,6 +523,11 @@ open_segments(Journal *j, const SegmentList *list, bool create)
 		if (!open_segment(j, list->first[i], i == list->n - 1))
 			return false;
 	}
+	if (!bodies_delete_others(&j->bodies, j->dir))
+	{
+		set_error(j, "could not delete what is left over in journal directory \"%s\": %s", j->dir, strerror(errno));
+		return false;
+	}
 	return settle_last_segment(j);
 }
 
@@ -545,6 +567,7 @@ journal_close(Journal *j)
 	if (j->dir_fd >= 0)
 		close(j->dir_fd);
 	buffer_free(&j->metadata);
+	free(j->bodies.items);
 	free(j->dir);
 	free(j);
 }
@@ -589,7 +612,7 @@ journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq)
 		return JOURNAL_ERROR;
 	for (size_t i = 0; i < n; i++)
 		size += records[i].len;
-	if (j->used + size > j->segment_size && j->last >= j->segment_first)
+	if (j->used + j->segment_bodies + size > j->segment_size && j->last >= j->segment_first)
 	{
 		if (!finish_segment(j) || !create_segment(j, j->last + 1))
 			return JOURNAL_ERROR;
@@ -626,6 +649,19 @@ journal_set_metadata(Journal *j, const LsSlice *records, size_t n)
 		buffer_append(&j->metadata, records[i].data, records[i].len);
 }
 
+void
+journal_add_body(Journal *j, uint64_t seq, const BodyRef *body)
+{
+	bodies_add(&j->bodies, seq, body);
+	j->segment_bodies += body->size;
+}
+
+uint64_t
+journal_body_bytes(const Journal *j, uint64_t from, uint64_t below)
+{
+	return bodies_bytes(&j->bodies, from, below);
+}
+
 /* ---------- trimming */
 
 /* A segment that can't be deleted now is tried again by the next call. */
@@ -645,5 +681,6 @@ journal_trim(Journal *j, uint64_t keep_from)
 			break;
 		j->first = list.first[i + 1];
 	}
+	bodies_trim(&j->bodies, j->dir_fd, j->first);
 	free(list.first);
 }

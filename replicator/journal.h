@@ -31,6 +31,15 @@ typedef enum RecordType
 								 * node.c */
 } RecordType;
 
+/* A file beside the journal that has the queries of a large transaction, see
+ * journal_body.h. */
+typedef struct BodyRef
+{
+	uint64_t	id;				/* 0: there is none */
+	uint64_t	size;			/* of the file */
+	uint64_t	nstatements;
+} BodyRef;
+
 typedef struct JournalRecord
 {
 	RecordType	type;
@@ -44,6 +53,8 @@ typedef struct JournalRecord
 	LsCommitWait wait;
 	LsSlice		queries;		/* transaction only: its 'Q' messages, headers
 								 * included, one after the other; ls_frame() */
+	BodyRef		body;			/* transaction only: where they are, if its id
+								 * is not 0 */
 	LsSlice		text;			/* the other types */
 } JournalRecord;
 
@@ -88,6 +99,13 @@ extern JournalStatus journal_sync(Journal *j);
 extern const char *journal_error(const Journal *j); /* of the last
 													 * JOURNAL_ERROR */
 extern bool journal_broken(const Journal *j);	/* trying again is of no use */
+
+/* The transaction seq that has just been appended has this body: it goes when the
+ * transaction is trimmed */
+extern void journal_add_body(Journal *j, uint64_t seq, const BodyRef *body);
+
+/* Bytes of the bodies of transactions in [from, below). */
+extern uint64_t journal_body_bytes(const Journal *j, uint64_t from, uint64_t below);
 
 /* Delete whole segments of which every transaction has seq < keep_from. */
 extern void journal_trim(Journal *j, uint64_t keep_from);

@@ -49,6 +49,32 @@ extern void put_be64(uint8_t *p, uint64_t v);
 extern uint32_t get_be32(const uint8_t *p);
 extern uint64_t get_be64(const uint8_t *p);
 
+/* ---------- in journal_bodies.c */
+
+/* A body that the record of transaction seq refers to. */
+typedef struct OwnedBody
+{
+	uint64_t	seq;
+	uint64_t	id;
+	uint64_t	size;
+} OwnedBody;
+
+typedef struct BodyList
+{
+	OwnedBody  *items;			/* by seq */
+	size_t		n;
+	size_t		cap;
+} BodyList;
+
+extern void bodies_add(BodyList *list, uint64_t seq, const BodyRef *body);
+extern bool bodies_check(int dir_fd, const BodyRef *body);	/* it is there; false:
+															 * errno */
+extern uint64_t bodies_bytes(const BodyList *list, uint64_t from, uint64_t below);
+extern void bodies_trim(BodyList *list, int dir_fd, uint64_t below);	/* delete */
+
+/* Delete those in dir that are not in the list; false: errno. */
+extern bool bodies_delete_others(const BodyList *list, const char *dir);
+
 /* ---------- in journal_segment.c */
 
 #define SEGMENT_HEADER_SIZE 64

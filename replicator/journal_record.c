@@ -28,8 +28,13 @@
 #define FIELD_WAIT 'W'			/* u8 */
 #define FIELD_QUERIES 'Q'
 #define FIELD_TEXT 'M'
+#define FIELD_BODY 'R'			/* u64 id, u64 size, u64 statements */
+
+/* Type of the record of a transaction that has a body instead of its queries. */
+#define RECORD_WITH_BODY 'T'
 
 static const char transaction_fields[] = "STNBPXDAWQ";
+static const char body_fields[] = "STNBPXDAWR";
 static const char metadata_fields[] = "STM";
 
 void
@@ -137,6 +142,17 @@ put_number(uint8_t *buf, size_t *at, uint8_t tag, uint64_t v, size_t width)
 	put_bytes(buf, at, tag, bytes + 8 - width, width);
 }
 
+static void
+put_body_ref(uint8_t *buf, size_t *at, const BodyRef *body)
+{
+	uint8_t		bytes[24];
+
+	put_be64(bytes, body->id);
+	put_be64(bytes + 8, body->size);
+	put_be64(bytes + 16, body->nstatements);
+	put_bytes(buf, at, FIELD_BODY, bytes, sizeof(bytes));
+}
+
 /* The whole record but its frame, at buf; its size. */
 static size_t
 put_body(uint8_t *buf, const JournalRecord *r)
@@ -146,7 +162,7 @@ put_body(uint8_t *buf, const JournalRecord *r)
 	if (buf != NULL)
 	{
 		buf[0] = RECORD_VERSION;
-		buf[1] = (uint8_t) r->type;
+		buf[1] = r->body.id != 0 ? RECORD_WITH_BODY : (uint8_t) r->type;
 	}
 	put_number(buf, &at, FIELD_SEQ, r->seq, 8);
 	put_number(buf, &at, FIELD_TIME, r->time, 8);
@@ -162,7 +178,10 @@ put_body(uint8_t *buf, const JournalRecord *r)
 	put_bytes(buf, &at, FIELD_DATABASE, r->database.data, r->database.len);
 	put_number(buf, &at, FIELD_DEPENDS_ON, r->depends_on, 8);
 	put_number(buf, &at, FIELD_WAIT, r->wait, 1);
-	put_bytes(buf, &at, FIELD_QUERIES, r->queries.data, r->queries.len);
+	if (r->body.id != 0)
+		put_body_ref(buf, &at, &r->body);
+	else
+		put_bytes(buf, &at, FIELD_QUERIES, r->queries.data, r->queries.len);
 	return at;
 }
 
@@ -235,6 +254,11 @@ get_field(uint8_t tag, LsSlice value, JournalRecord *r)
 		case FIELD_TEXT:
 			r->text = value;
 			return true;
+		case FIELD_BODY:
+			if (value.len != 24)
+				return false;
+			r->body = (BodyRef) {get_be64(value.data), get_be64(value.data + 8), get_be64(value.data + 16)};
+			return r->body.id != 0;
 	}
 	return false;
 }
@@ -284,6 +308,9 @@ record_decode(LsSlice body, JournalRecord *r)
 		case RECORD_TRANSACTION:
 			r->type = RECORD_TRANSACTION;
 			return get_fields(fields, transaction_fields, r) && r->seq > 0;
+		case RECORD_WITH_BODY:
+			r->type = RECORD_TRANSACTION;
+			return get_fields(fields, body_fields, r) && r->seq > 0;
 		case RECORD_DATABASE_ADDED:
 		case RECORD_DATABASE_DROPPED:
 		case RECORD_NODE_DROPPED:

@@ -218,7 +218,14 @@ write_batch(JournalItem *first)
 		else
 			set_head(item);
 	}
-	return make_durable(records, n, last_seq != 0 ? last_seq : journal_last(journal));
+	if (!make_durable(records, n, last_seq != 0 ? last_seq : journal_last(journal)))
+		return false;
+	for (JournalItem *item = first; item != NULL; item = item->next)
+	{
+		if (item->body.id != 0)
+			journal_add_body(journal, item->seq, &item->body);
+	}
+	return true;
 }
 
 /* First seq of the segments that make up the newest keep bytes; 0: all of them. */
@@ -228,6 +235,7 @@ seq_of_newest(int64_t keep)
 	SegmentList list;
 	int64_t		bytes = 0;
 	uint64_t	seq = 0;
+	uint64_t	next = UINT64_MAX;
 
 	if (!segment_list(journal_dir, &list))
 		return 0;
@@ -240,6 +248,8 @@ seq_of_newest(int64_t keep)
 		if (stat(path, &st) == 0)
 			bytes += st.st_size;
 		seq = list.first[i - 1];
+		bytes += (int64_t) journal_body_bytes(journal, seq, next);
+		next = seq;
 	}
 	free(list.first);
 	return bytes < keep ? 0 : seq;

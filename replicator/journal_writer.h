@@ -14,6 +14,7 @@ typedef struct JournalItem
 	struct JournalItem *next;
 	uint64_t	seq;			/* of a transaction, 0 for metadata */
 	Transaction *tx;			/* a reference; NULL for metadata */
+	BodyRef		body;			/* that the record refers to; id 0: none */
 	void		(*done) (void *arg);	/* metadata: when durable; may be NULL */
 	void	   *arg;
 	Buffer		head;			/* metadata: what new segments begin with,

@@ -30,6 +30,7 @@
 #include <sys/time.h>
 
 #include "journal.h"
+#include "journal_sync.h"
 #include "journal_writer.h"
 #include "log.h"
 #include "loop.h"
@@ -37,6 +38,7 @@
 #include "node.h"
 #include "sequencer_private.h"
 #include "session.h"
+#include "spill.h"
 
 #define LARGE_STATEMENTS 1000	/* not `ordered` beyond */
 #define FORGET_MS 1000
@@ -250,9 +252,10 @@ wall_clock_us(void)
 }
 
 static JournalItem *
-record_of(const Transaction *tx)
+record_of(Transaction *tx)
 {
 	JournalRecord r;
+	JournalItem *item;
 
 	memset(&r, 0, sizeof(r));
 	r.type = RECORD_TRANSACTION;
@@ -265,9 +268,21 @@ record_of(const Transaction *tx)
 	r.depends_on = tx->depends_on;
 	r.time = wall_clock_us();
 	r.wait = tx->wait;
-	r.queries.data = tx->queries.data;
-	r.queries.len = tx->queries.len;
-	return writer_item(&r);
+	if (tx->spill != NULL)
+		r.body = tx_keep_body(tx);
+	else
+		r.queries = (LsSlice) {tx->queries.data, tx->queries.len};
+	item = writer_item(&r);
+	item->body = r.body;
+	return item;
+}
+
+/* Nothing is missing but its number: it has been executed, by all who have to. */
+static bool
+may_be_decided(const Transaction *tx)
+{
+	return tx->state == TX_RESERVED && tx->nafter_tickets == 0 &&
+		(tx->spill == NULL || tx->spill->durable);
 }
 
 /* From here on it exists, if the record reaches the journal. */
@@ -276,7 +291,7 @@ decide(Transaction *tx)
 {
 	JournalItem *item;
 
-	assert(tx->state == TX_RESERVED && tx->nafter_tickets == 0);
+	assert(may_be_decided(tx));
 	list_remove(&reserved, tx);
 	stats.reserved_now--;
 	tx->seq = ++last_decided;
@@ -344,7 +359,7 @@ void
 sequencer_executed(Transaction *tx)
 {
 	assert(tx->state == TX_RESERVED);
-	if (tx->nafter_tickets == 0)	/* else when those are over */
+	if (may_be_decided(tx))		/* else when what is missing has come */
 		decide(tx);
 }
 
@@ -372,7 +387,7 @@ static void
 refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c)
 {
 	const Transaction *winner = c->kind == CONFLICT_RESERVED ? find_reserved(c->winner_ticket) : NULL;
-	char	   *detail = conflict_detail(tx, &list->keys[c->key_index], c, winner);
+	char	   *detail = conflict_detail(tx, list, c, winner);
 
 	stats.conflicts++;
 	log_full(LOG_DEBUG, tx->node, "conflict", detail, NULL);
@@ -398,8 +413,8 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 static bool
 may_be_ordered(const Transaction *tx, const KeyList *list)
 {
-	return tx->wait == LS_WAIT_ORDERED && !tx->ddl && !list->whole_table &&
-		tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
+	return tx->wait == LS_WAIT_ORDERED && !tx_has_ddl(tx) && !list->whole_table &&
+		tx->spill == NULL && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
 }
 
 static void
@@ -423,6 +438,8 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	tx_move(tx, TX_RESERVED);
 	list_add(&reserved, tx);
 	stats.reserved_now++;
+	if (tx->spill != NULL)
+		tx_forget_keys(tx);		/* the certifier has them */
 	if (may_be_ordered(tx, list))
 		decide(tx);
 	else
@@ -432,8 +449,7 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 static void
 reserve(Transaction *tx)
 {
-	LsSlice		queries = {tx->queries.data, tx->queries.len};
-	KeyList		list = keys_of(queries);
+	KeyList		list = keys_of(tx);
 	Certificate c;
 
 	switch (certifier_reserve(certifier, tx->origin, last_ticket + 1, tx->ddl, list.keys, list.n, &c))
@@ -448,6 +464,39 @@ reserve(Transaction *tx)
 			wait_for_lock(tx, c.lock_ticket);
 			break;
 	}
+}
+
+/* ---------- large transactions */
+
+/* Does its backend wait for an answer, and may it be rolled back? */
+static bool
+is_undecided_question(const Transaction *tx)
+{
+	return tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
+}
+
+/* Its queries could not be stored: false if they could. */
+static bool
+refused_for_failure(Transaction *tx)
+{
+	const char *sqlstate;
+	const char *failure = tx_failure(tx, &sqlstate);
+
+	if (failure == NULL)
+		return false;
+	refuse(tx, sqlstate, "could not store the queries of a large transaction", failure,
+		   "Make room in journal_directory of the replicator, or split the transaction.");
+	return true;
+}
+
+/* All of it is on disk, or will never be. */
+static void
+on_stored(Transaction *tx)
+{
+	if (!is_undecided_question(tx))
+		return;					/* rolled back meanwhile */
+	if (!refused_for_failure(tx))
+		loop_defer(&look_again);
 }
 
 void
@@ -465,6 +514,14 @@ sequencer_ask(Transaction *tx)
 		refuse(tx, "53100", "the replicator's journal can't be written", writer_failing(),
 			   "Make room in journal_directory of the replicator; it tries again every second.");
 		return;
+	}
+	if (tx->spill != NULL)
+	{
+		if (refused_for_failure(tx))
+			return;
+		tx_seal(tx, config->journal_directory, on_stored);
+		if (refused_for_failure(tx))
+			return;
 	}
 	reserve(tx);
 }
@@ -533,19 +590,12 @@ on_look_again(void *arg)
 	for (Transaction *tx = reserved.first; tx != NULL; tx = next)
 	{
 		next = tx->next;
-		if (tx->executing == 0 && tx->nafter_tickets == 0)
+		if (tx->executing == 0 && may_be_decided(tx))
 			decide(tx);
 	}
 }
 
 /* ---------- taking back */
-
-/* Does its backend wait for an answer, and may it be rolled back? */
-static bool
-is_undecided_question(const Transaction *tx)
-{
-	return tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
-}
 
 bool
 sequencer_withdraw(Transaction *tx)
@@ -713,6 +763,7 @@ void
 sequencer_stop(void)
 {
 	writer_stop();
+	body_sync_stop();
 }
 
 SequencerStats

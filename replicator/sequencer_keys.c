@@ -7,9 +7,12 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "journal.h"
 #include "node.h"
 #include "sequencer_private.h"
+#include "spill.h"
 
+#define KEYS_KEPT 100000		/* scratch beyond is given back */
 #define WINNERS 65536			/* a power of two */
 
 typedef struct Winner
@@ -40,30 +43,97 @@ next_query(LsSlice *rest, LsQuery *query)
 	return true;
 }
 
-KeyList
-keys_of(LsSlice queries)
+/* Add the keys of one query; the scratch may move. */
+static void
+add_keys(KeyList *list, LsQuery *query)
+{
+	if (list->n + query->nkeys > keys_cap)
+	{
+		keys_cap = (list->n + query->nkeys) * 2;
+		keys = xrealloc(keys, keys_cap * sizeof(LsKey));
+	}
+	while (ls_next_key(&query->keys, &keys[list->n]))
+		list->n++;
+	list->ddl |= query->ddl;
+}
+
+static KeyList
+finished(KeyList list)
+{
+	if (list.keys == NULL)
+		list.keys = keys;
+	for (size_t i = 0; i < list.n && !list.whole_table; i++)
+		list.whole_table = list.keys[i].mode == LS_TABLE_X || list.keys[i].mode == LS_TABLE_S;
+	return list;
+}
+
+static KeyList
+keys_in(LsSlice queries)
 {
 	KeyList		list = {0};
 	LsQuery		query;
 
 	while (next_query(&queries, &query))
-	{
-		if (list.n + query.nkeys > keys_cap)
-		{
-			keys_cap = (list.n + query.nkeys) * 2;
-			keys = xrealloc(keys, keys_cap * sizeof(LsKey));
-		}
-		while (ls_next_key(&query.keys, &keys[list.n]))
-		{
-			LsKeyMode	mode = keys[list.n++].mode;
+		add_keys(&list, &query);
+	return finished(list);
+}
 
-			if (mode == LS_TABLE_X || mode == LS_TABLE_S)
-				list.whole_table = true;
-		}
-		list.ddl |= query.ddl;
+/* Scratch that one large transaction made grow is given back. */
+static void
+shrink(void)
+{
+	if (keys_cap <= KEYS_KEPT)
+		return;
+	free(keys);
+	keys = NULL;
+	keys_cap = 0;
+}
+
+KeyList
+keys_of(const Transaction *tx)
+{
+	LsSlice		queries = {tx->queries.data, tx->queries.len};
+	KeyList		list = {0};
+
+	shrink();
+	if (tx->spill == NULL)
+		return keys_in(queries);
+	list.keys = tx->spill->keys;
+	list.n = tx->spill->nkeys;
+	list.ddl = tx_has_ddl(tx);
+	return finished(list);
+}
+
+bool
+keys_of_record(const JournalRecord *r, const char *dir, KeyList *list, const char **error)
+{
+	Transaction *tx;
+	TxCursor	cursor = {0};
+	LsSlice		payload;
+	LsQuery		query;
+
+	shrink();
+	memset(list, 0, sizeof(*list));
+	if (r->body.id == 0)
+	{
+		*list = keys_in(r->queries);
+		return true;
 	}
-	list.keys = keys;
-	return list;
+	tx = tx_from_record(r, 0, dir, error);
+	if (tx == NULL)
+		return false;
+	tx_cursor_start(&cursor);
+	while (tx_next(&cursor, tx, &payload, error) && ls_get_query(payload, &query) == NULL)
+		add_keys(list, &query);
+	if (*error == NULL && cursor.next != tx->nstatements)
+		*error = "a query in it is malformed";
+	tx_cursor_free(&cursor);
+	tx_unref(tx);
+	/* names point into what is gone */
+	for (size_t i = 0; i < list->n; i++)
+		keys[i].name = (LsSlice) {NULL, 0};
+	*list = finished(*list);
+	return *error == NULL;
 }
 
 /* ---------- who was first */
@@ -78,13 +148,23 @@ winners_remember(uint64_t seq, uint32_t origin, uint32_t pid)
 	w->pid = pid;
 }
 
-/* The text of the query that has this key, as it is shown. */
+/*
+ * The text of the query that has key i of its transaction, as it is shown
+ * (malloc'ed), and the key with its name, which may be in *copy.
+ */
 static char *
-query_of_key(const Transaction *tx, const LsKey *key)
+query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy, LsKey *key)
 {
 	LsSlice		rest = {tx->queries.data, tx->queries.len};
 	LsQuery		query = {0};
 
+	*key = list->keys[i];
+	if (tx->spill != NULL)
+	{
+		if (!tx_find_key(tx, i, copy, &query, key))
+			query.text = (LsSlice) {NULL, 0};
+		return tx_shown_text(query.text);
+	}
 	while (next_query(&rest, &query))
 	{
 		/* the key's name points into the message that it came in */
@@ -118,14 +198,18 @@ winner_words(const Certificate *c, const Transaction *winner)
 }
 
 char *
-conflict_detail(const Transaction *loser, const LsKey *key,
+conflict_detail(const Transaction *loser, const KeyList *list,
 				const Certificate *c, const Transaction *winner)
 {
-	char	   *query = query_of_key(loser, key);
+	Buffer		copy = {0};
+	LsKey		key;
+	char	   *query = query_of_key(loser, list, c->key_index, &copy, &key);
 	char	   *words = winner_words(c, winner);
 	char	   *detail = xasprintf("Key %.*s of query \"%s\" %s.",
-								   (int) key->name.len, (const char *) key->name.data, query, words);
+								   (int) key.name.len, key.name.data != NULL ? (const char *) key.name.data : "",
+								   query, words);
 
+	buffer_free(&copy);
 	free(query);
 	free(words);
 	return detail;

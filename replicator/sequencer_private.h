@@ -11,8 +11,7 @@
 
 /* ---------- in sequencer_keys.c */
 
-/* Keys of all queries in 'Q' messages one after the other; valid until the next
- * call. */
+/* Keys of all queries; valid until the next call. */
 typedef struct KeyList
 {
 	const LsKey *keys;
@@ -21,13 +20,18 @@ typedef struct KeyList
 	bool		ddl;			/* a query changes the catalogs */
 } KeyList;
 
-extern KeyList keys_of(LsSlice queries);
+extern KeyList keys_of(const Transaction *tx);
+
+/* The same of a record; false: its body can't be read, *error says why. */
+struct JournalRecord;
+extern bool keys_of_record(const struct JournalRecord *r, const char *dir, KeyList *list, const char **error);
 
 /* Who was decided, for the details of conflicts. */
 extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 
-/* DETAIL of a conflict (malloc'ed).  winner: of CONFLICT_RESERVED, or NULL. */
-extern char *conflict_detail(const Transaction *loser, const LsKey *key,
+/* DETAIL of a conflict (malloc'ed).  list: of the loser; winner: of CONFLICT_RESERVED,
+ * or NULL. */
+extern char *conflict_detail(const Transaction *loser, const KeyList *list,
 							 const Certificate *c, const Transaction *winner);
 
 /* ---------- in sequencer_restart.c */

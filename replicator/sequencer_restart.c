@@ -42,9 +42,10 @@ unreadable(const char *error)
 }
 
 static void
-replay(Certifier *c, const Config *config, const JournalRecord *r)
+replay(Certifier *c, const Config *config, const char *dir, const JournalRecord *r)
 {
 	OriginId	origin = origin_of(config, r->identity.node);
+	const char *error;
 	KeyList		list;
 
 	if (r->type != RECORD_TRANSACTION)
@@ -52,7 +53,8 @@ replay(Certifier *c, const Config *config, const JournalRecord *r)
 		metadata_apply(r->type, r->seq, r->text);
 		return;
 	}
-	list = keys_of(r->queries);
+	if (!keys_of_record(r, dir, &list, &error))
+		unreadable(error);
 	certifier_replay(c, origin, r->seq, list.ddl, list.keys, list.n);
 	if (origin != UNKNOWN_ORIGIN)
 		winners_remember(r->seq, origin, r->identity.pid);
@@ -76,7 +78,7 @@ certifier_from_journal(const Config *config, Journal *journal, const char *journ
 		unreadable(error);
 	c = certifier_create(from - 1);
 	while ((status = journal_read(reader, &record)) == JOURNAL_OK)
-		replay(c, config, &record);
+		replay(c, config, journal_dir, &record);
 	if (status != JOURNAL_END)
 		unreadable(status == JOURNAL_ERROR ? journal_reader_error(reader) : "A record is torn.");
 	journal_reader_close(reader);

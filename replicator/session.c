@@ -36,9 +36,15 @@
 #include "node.h"
 #include "sequencer.h"
 #include "session_private.h"
+#include "spill.h"
 
 #define READ_SIZE (256 * 1024)
 #define HANDSHAKE_MS 10000
+
+/* When all queues together have so many times transaction_memory, those above
+ * SMALL_QUEUE go to disk, too. */
+#define MEMORY_SHARES 16
+#define SMALL_QUEUE (64 * 1024)
 
 const Config *session_config;
 
@@ -325,7 +331,7 @@ begin_transaction(Session *s, uint64_t xcount)
 	s->tx->session = s;
 	s->tx->oldest_seen = UINT64_MAX;
 	s->last_xcount = xcount;
-	s->asked = s->too_large = false;
+	s->asked = s->discarded = false;
 	s->granting = 0;
 	s->statements = 0;
 }
@@ -434,11 +440,33 @@ note_oldest_seen(Transaction *tx, const LsQuery *query)
 		tx->oldest_seen = key.seen;
 }
 
+/* Its queue stays in memory, or goes (on) to disk. */
+static void
+store_if_large(Transaction *tx)
+{
+	size_t		limit = (size_t) session_config->transaction_memory;
+
+	if (tx->spill != NULL)
+		limit = BODY_CHUNK;
+	else if (limit > SMALL_QUEUE && tx_memory_of_all() / MEMORY_SHARES >= limit)
+		limit = SMALL_QUEUE;
+	if (tx_memory(tx) >= limit)
+		(void) tx_store(tx, session_config->journal_directory);
+}
+
+static void
+discard(Session *s)
+{
+	tx_discard(s->tx);
+	s->discarded = true;
+}
+
 static void
 handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 {
 	LsQuery		query;
 	const char *wrong = ls_get_query(payload, &query);
+	const char *sqlstate;
 	Transaction *tx;
 
 	if (wrong != NULL)
@@ -451,14 +479,17 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 		return;
 	s->statements++;
 	note_oldest_seen(tx, &query);
-	if (!s->too_large && tx->queries.len + len > (size_t) session_config->max_transaction_size)
+	if (s->discarded)
+		return;
+	if (tx_bytes(tx) + len > (uint64_t) session_config->max_transaction_size)
 	{
-		tx_rollback_to(tx, 0);
-		buffer_free(&tx->queries);
-		s->too_large = true;
+		discard(s);
+		return;
 	}
-	if (!s->too_large)
-		tx_append(tx, message, len);
+	tx_append(tx, message, len);
+	store_if_large(tx);
+	if (tx_failure(tx, &sqlstate) != NULL)
+		discard(s);
 }
 
 static void
@@ -466,6 +497,7 @@ handle_rollback_to(Session *s, LsSlice payload)
 {
 	LsRollbackTo m;
 	const char *wrong = ls_get_rollback_to(payload, &m);
+	const char *sqlstate;
 	Transaction *tx;
 
 	if (wrong != NULL)
@@ -476,7 +508,9 @@ handle_rollback_to(Session *s, LsSlice payload)
 	tx = transaction_for(s, m.xcount);
 	if (tx == NULL)
 		return;
-	if (m.keep > s->statements || (!s->too_large && !tx_rollback_to(tx, m.keep)))
+	if (!s->discarded && !tx_rollback_to(tx, m.keep) && tx_failure(tx, &sqlstate) != NULL)
+		discard(s);
+	else if (m.keep > s->statements || (!s->discarded && tx->nstatements != m.keep))
 	{
 		session_fail(s, "08P01", NULL, "rollback to statement %" PRIu64 " of %" PRIu64, m.keep, s->statements);
 		return;
@@ -528,6 +562,7 @@ handle_ask(Session *s, LsSlice payload)
 {
 	LsAsk		m;
 	const char *wrong = ls_get_ask(payload, &m);
+	const char *sqlstate;
 	Transaction *tx;
 
 	if (wrong != NULL)
@@ -552,7 +587,7 @@ handle_ask(Session *s, LsSlice payload)
 	}
 	s->asked = true;
 	tx->wait = m.wait;
-	if (s->too_large)
+	if (s->discarded && tx_failure(tx, &sqlstate) == NULL)
 		refuse_too_large(s);
 	else
 		sequencer_ask(tx);

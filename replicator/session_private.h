@@ -54,7 +54,8 @@ struct Session
 	int			granting;		/* grants that the backend still waits for;
 								 * more than one if it gave up waiting
 								 * (savepoint), then asked again */
-	bool		too_large;		/* tx has outgrown max_transaction_size */
+	bool		discarded;		/* tx has outgrown max_transaction_size, or
+								 * could not be stored */
 	uint64_t	statements;		/* of tx, as the backend counts */
 };
 

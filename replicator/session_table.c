@@ -93,7 +93,7 @@ session_status(const Session *s)
 		.boot = s->boot,
 		.state = s->tx != NULL ? tx_state_name(s->tx->state) : "idle",
 		.statements = s->tx != NULL ? s->tx->nstatements : 0,
-		.bytes = s->tx != NULL ? s->tx->queries.len : 0
+		.bytes = s->tx != NULL ? tx_bytes(s->tx) : 0
 	};
 
 	return status;

@@ -14,7 +14,8 @@
  * copies at risk, so the daemon aborts: the journal has everything decided.
  *
  * Everything here belongs to the loop's thread.  Memory: a transaction owns its
- * strings, queries and lists; they go with the last reference.
+ * strings, queries and lists; they go with the last reference.  The queries of a
+ * large one are on disk, but for the last few (spill.c).
  */
 #include "transaction.h"
 
@@ -24,6 +25,7 @@
 
 #include "journal.h"
 #include "log.h"
+#include "spill.h"
 
 #define SHOWN_TEXT 100			/* bytes of a query in messages */
 
@@ -46,6 +48,47 @@ static const LegalMove legal_moves[] = {
 	{TX_DURABLE, TX_DONE, "is applied by every online node"},
 };
 
+/* Bytes of all queries in memory. */
+static size_t memory_of_all;
+
+static void
+account(Transaction *tx)
+{
+	memory_of_all += tx->queries.len - tx->accounted;
+	tx->accounted = tx->queries.len;
+}
+
+size_t
+tx_memory_of_all(void)
+{
+	return memory_of_all;
+}
+
+size_t
+tx_memory(const Transaction *tx)
+{
+	return tx->queries.len;
+}
+
+uint64_t
+tx_bytes(const Transaction *tx)
+{
+	return tx->queries.len + (tx->spill != NULL && tx->spill->body != NULL ? tx->spill->body->size : 0);
+}
+
+bool
+tx_has_ddl(const Transaction *tx)
+{
+	return tx->first_ddl < tx->nstatements;
+}
+
+/* Statements that are on disk. */
+static size_t
+stored(const Transaction *tx)
+{
+	return tx->spill != NULL ? tx->spill->nstatements : 0;
+}
+
 Transaction *
 tx_create(const LsIdentity *id, LsSlice database, uint32_t origin)
 {
@@ -60,6 +103,7 @@ tx_create(const LsIdentity *id, LsSlice database, uint32_t origin)
 	tx->pid = id->pid;
 	tx->xcount = id->xcount;
 	tx->wait = LS_WAIT_EXECUTED;
+	tx->first_ddl = SIZE_MAX;
 	return tx;
 }
 
@@ -76,6 +120,8 @@ tx_unref(Transaction *tx)
 	if (--tx->refs > 0)
 		return;
 	buffer_free(&tx->queries);
+	account(tx);
+	spill_free(tx->spill);
 	free(tx->offsets);
 	free(tx->after_tickets);
 	free(tx->node);
@@ -127,23 +173,68 @@ tx_move(Transaction *tx, TxState to)
 	abort();
 }
 
+/* Note where a message begins that is being put at the end of queries. */
+static void
+add_offset(Transaction *tx)
+{
+	size_t		n = tx->nstatements - stored(tx);
+
+	if (n == tx->offsets_cap)
+	{
+		tx->offsets_cap = tx->offsets_cap > 0 ? tx->offsets_cap * 2 : 8;
+		tx->offsets = xrealloc(tx->offsets, tx->offsets_cap * sizeof(*tx->offsets));
+	}
+	tx->offsets[n] = tx->queries.len;
+	tx->nstatements++;
+}
+
 void
 tx_append(Transaction *tx, const uint8_t *message, size_t len)
 {
 	LsSlice		payload = {message + LS_HEADER_SIZE, len - LS_HEADER_SIZE};
 	LsQuery		query;
 
-	if (tx->nstatements == tx->offsets_cap)
-	{
-		tx->offsets_cap = tx->offsets_cap > 0 ? tx->offsets_cap * 2 : 8;
-		tx->offsets = xrealloc(tx->offsets, tx->offsets_cap * sizeof(*tx->offsets));
-	}
-	tx->offsets[tx->nstatements++] = tx->queries.len;
-	buffer_append(&tx->queries, message, len);
-
 	/* what came in was checked when it came in */
-	if (ls_get_query(payload, &query) == NULL && query.ddl)
-		tx->ddl = true;
+	if (tx->first_ddl >= tx->nstatements)
+		tx->first_ddl = ls_get_query(payload, &query) == NULL && query.ddl ? tx->nstatements : SIZE_MAX;
+	add_offset(tx);
+	buffer_append(&tx->queries, message, len);
+	account(tx);
+}
+
+void
+tx_forget_queries(Transaction *tx)
+{
+	buffer_free(&tx->queries);
+	free(tx->offsets);
+	tx->offsets = NULL;
+	tx->offsets_cap = 0;
+	account(tx);
+}
+
+/* The chunk that holds statement keep becomes the part in memory again. */
+static bool
+take_back_chunk(Transaction *tx, uint64_t keep)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+
+	tx_forget_queries(tx);
+	if (!spill_take_back(tx->spill, keep, &tx->queries))
+		return false;
+	tx->nstatements = stored(tx);
+	for (size_t at = 0; at < tx->queries.len; at += LS_HEADER_SIZE + payload.len)
+	{
+		size_t		len = tx->queries.len;
+
+		if (ls_frame(tx->queries.data + at, len - at, LS_MAX_PAYLOAD, &type, &payload) != LS_FRAME_OK)
+			abort();			/* its checksum was right */
+		tx->queries.len = at;
+		add_offset(tx);
+		tx->queries.len = len;
+	}
+	account(tx);
+	return true;
 }
 
 bool
@@ -153,41 +244,88 @@ tx_rollback_to(Transaction *tx, uint64_t keep)
 		return false;
 	if (keep == tx->nstatements)
 		return true;
-	tx->queries.len = tx->offsets[keep];
+	if (keep < stored(tx) && !take_back_chunk(tx, keep))
+		return false;
+	if (keep < tx->nstatements)
+		tx->queries.len = tx->offsets[keep - stored(tx)];
 	tx->nstatements = keep;
-	if (tx->ddl)
-	{
-		tx->ddl = false;
-		for (size_t i = 0; i < tx->nstatements && !tx->ddl; i++)
-		{
-			LsQuery		query;
-
-			tx->ddl = ls_get_query(tx_statement(tx, i), &query) == NULL && query.ddl;
-		}
-	}
+	account(tx);
 	return true;
 }
 
-LsSlice
-tx_statement(const Transaction *tx, size_t i)
+/* Payload of the i-th 'Q', which is in memory. */
+static LsSlice
+in_memory(const Transaction *tx, size_t i)
 {
-	size_t		start = tx->offsets[i];
-	size_t		end = i + 1 < tx->nstatements ? tx->offsets[i + 1] : tx->queries.len;
+	size_t		start = tx->offsets[i - stored(tx)];
+	size_t		end = i + 1 < tx->nstatements ? tx->offsets[i + 1 - stored(tx)] : tx->queries.len;
 
 	return (LsSlice) {tx->queries.data + start + LS_HEADER_SIZE, end - start - LS_HEADER_SIZE};
 }
 
-/* NULL when the record's queries are not a row of 'Q' messages. */
-Transaction *
-tx_from_record(const JournalRecord *r, uint32_t origin)
+void
+tx_cursor_start(TxCursor *c)
 {
-	Transaction *tx = tx_create(&r->identity, r->database, origin);
-	LsSlice		rest = r->queries;
+	c->next = 0;
+	c->offset = BODY_START;
+	c->chunk.len = c->chunk.pos = 0;
+}
 
-	tx->state = TX_DURABLE;
-	tx->seq = r->seq;
-	tx->depends_on = r->depends_on;
-	tx->wait = r->wait;
+void
+tx_cursor_free(TxCursor *c)
+{
+	buffer_free(&c->chunk);
+}
+
+bool
+tx_next(TxCursor *c, const Transaction *tx, LsSlice *payload, const char **error)
+{
+	LsMsgType	type;
+
+	*error = NULL;
+	if (c->next >= tx->nstatements)
+		return false;
+	if (c->next >= stored(tx))
+	{
+		*payload = in_memory(tx, c->next++);
+		return true;
+	}
+	if (c->chunk.pos >= c->chunk.len)
+	{
+		JournalStatus status = body_read(tx->spill->body, &c->offset, &c->chunk);
+
+		if (status != JOURNAL_OK)
+		{
+			*error = body_error(tx->spill->body, status);
+			return false;
+		}
+	}
+	if (ls_frame(c->chunk.data + c->chunk.pos, c->chunk.len - c->chunk.pos, LS_MAX_PAYLOAD, &type, payload) != LS_FRAME_OK ||
+		type != LS_MSG_QUERY)
+	{
+		*error = body_error(tx->spill->body, JOURNAL_TORN);
+		return false;
+	}
+	c->chunk.pos += LS_HEADER_SIZE + payload->len;
+	c->next++;
+	return true;
+}
+
+bool
+tx_find_statement(const Transaction *tx, size_t i, Buffer *copy, LsSlice *payload)
+{
+	if (i >= tx->nstatements)
+		return false;
+	if (i < stored(tx))
+		return spill_find_statement(tx->spill, i, copy, payload);
+	*payload = in_memory(tx, i);
+	return true;
+}
+
+/* NULL when the record's queries are not a row of 'Q' messages. */
+static const char *
+take_queries(Transaction *tx, LsSlice rest)
+{
 	buffer_reserve(&tx->queries, rest.len);
 	while (rest.len > 0)
 	{
@@ -198,16 +336,36 @@ tx_from_record(const JournalRecord *r, uint32_t origin)
 
 		if (ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) != LS_FRAME_OK ||
 			type != LS_MSG_QUERY || ls_get_query(payload, &query) != NULL)
-		{
-			tx_unref(tx);
-			return NULL;
-		}
+			return "its queries are malformed";
 		size = LS_HEADER_SIZE + payload.len;
 		tx_append(tx, rest.data, size);
 		rest.data += size;
 		rest.len -= size;
 	}
-	return tx;
+	return NULL;
+}
+
+Transaction *
+tx_from_record(const JournalRecord *r, uint32_t origin, const char *dir, const char **error)
+{
+	Transaction *tx = tx_create(&r->identity, r->database, origin);
+
+	tx->state = TX_DURABLE;
+	tx->seq = r->seq;
+	tx->depends_on = r->depends_on;
+	tx->wait = r->wait;
+	*error = NULL;
+	if (r->body.id == 0)
+		*error = take_queries(tx, r->queries);
+	else
+	{
+		tx->spill = spill_from_journal(dir, &r->body, error);
+		tx->nstatements = stored(tx);
+	}
+	if (*error == NULL)
+		return tx;
+	tx_unref(tx);
+	return NULL;
 }
 
 char *

@@ -10,6 +10,7 @@
 #include "protocol.h"
 
 struct Session;
+struct Spill;
 
 typedef enum TxState
 {
@@ -37,12 +38,15 @@ typedef struct Transaction
 	uint64_t	boot;
 	uint32_t	pid;
 	uint64_t	xcount;
-	Buffer		queries;		/* 'Q' messages one after the other */
+	Buffer		queries;		/* 'Q' messages one after the other; of a
+								 * large one, those behind what is in spill */
 	size_t	   *offsets;		/* of each statement in queries */
-	size_t		nstatements;
+	size_t		nstatements;	/* all of them */
 	size_t		offsets_cap;
-	bool		ddl;			/* a statement changes catalogs; kept by
-								 * tx_append() and tx_rollback_to() */
+	size_t		accounted;		/* of queries, in the sum of all transactions */
+	struct Spill *spill;		/* what is on disk, see spill.h; NULL: nothing */
+	size_t		first_ddl;		/* first statement that changes catalogs,
+								 * SIZE_MAX = none */
 	LsCommitWait wait;
 	uint64_t	ticket;			/* 0 before RESERVED */
 	uint64_t	lock_ticket;	/* of locks asked first, 0 = none */
@@ -74,16 +78,41 @@ extern void tx_move(Transaction *tx, TxState to);	/* the table of legal
 													 * transaction.c */
 extern void tx_append(Transaction *tx, const uint8_t *message, size_t len); /* a whole 'Q' message */
 extern bool tx_rollback_to(Transaction *tx, uint64_t keep); /* false: keep >
-															 * nstatements */
-extern LsSlice tx_statement(const Transaction *tx, size_t i);	/* payload of the i-th
-																 * 'Q' */
+															 * nstatements, or
+															 * tx_failure() */
+extern bool tx_has_ddl(const Transaction *tx);
+extern uint64_t tx_bytes(const Transaction *tx);	/* of its queries, on disk
+													 * too */
+extern size_t tx_memory(const Transaction *tx); /* of its queries */
+extern size_t tx_memory_of_all(void);
+
+/*
+ * Its statements in order.  A slice is valid until the next call for this
+ * cursor, and as long as the transaction doesn't change.  false: none is left, or,
+ * with *error set (static), it can't be read.
+ */
+typedef struct TxCursor
+{
+	size_t		next;			/* index of the statement that comes next */
+	uint64_t	offset;			/* in the file */
+	Buffer		chunk;
+} TxCursor;
+
+extern void tx_cursor_start(TxCursor *c);	/* at the first one; needs no
+											 * initialisation but zeros once */
+extern bool tx_next(TxCursor *c, const Transaction *tx, LsSlice *payload, const char **error);
+extern void tx_cursor_free(TxCursor *c);
+
+/* The i-th one, into *copy if it is on disk.  false: it can't be had. */
+extern bool tx_find_statement(const Transaction *tx, size_t i, Buffer *copy, LsSlice *payload);
 
 /* A query's text for a message: in one line, cut after a character (malloc'ed). */
 extern char *tx_shown_text(LsSlice query);
 
-/* A decided transaction as the journal has it (catchup): state TX_DURABLE.  NULL
- * when the record's queries are malformed. */
+/* A decided transaction as the journal in dir has it (catchup): state TX_DURABLE.
+ * NULL: *error says why (static). */
 struct JournalRecord;
-extern Transaction *tx_from_record(const struct JournalRecord *r, uint32_t origin);
+extern Transaction *tx_from_record(const struct JournalRecord *r, uint32_t origin,
+								   const char *dir, const char **error);
 
 #endif

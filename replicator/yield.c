@@ -73,12 +73,17 @@ way_detail(const Work *waiting)
 	size_t		at = apply_current_statement(waiting->connection);
 	LsQuery		query;
 	LsKey		key = {0};
+	LsSlice		payload;
+	Buffer		copy = {0};
 	char	   *text;
 	char	   *detail;
 
-	if (at >= tx->nstatements || ls_get_query(tx_statement(tx, at), &query) != NULL)
+	if (!tx_find_statement(tx, at, &copy, &payload) || ls_get_query(payload, &query) != NULL)
+	{
+		buffer_free(&copy);
 		return xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
 						 tx->node, tx->pid);
+	}
 	/* the first row key tells more than the table's */
 	while (ls_next_key(&query.keys, &key) && ls_mode_is_table(key.mode))
 		;
@@ -87,6 +92,7 @@ way_detail(const Work *waiting)
 					   text, (int) key.name.len, key.name.data != NULL ? (const char *) key.name.data : "",
 					   tx->node, tx->pid);
 	free(text);
+	buffer_free(&copy);
 	return detail;
 }
 

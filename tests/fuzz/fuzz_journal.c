@@ -35,7 +35,8 @@ try_record(const uint8_t *data, size_t size)
 	CHECK(journal_decode(bytes, len, &again, &used) == JOURNAL_OK);
 	CHECK(used == len && again.seq == r.seq && again.type == r.type &&
 		  again.queries.len == r.queries.len && again.text.len == r.text.len &&
-		  again.identity.pid == r.identity.pid);
+		  again.identity.pid == r.identity.pid &&
+		  memcmp(&again.body, &r.body, sizeof(r.body)) == 0);
 	free(bytes);
 }
 

@@ -243,7 +243,7 @@ print_one(const char *query, char **text)
 	.database = SLICE("app"),.wait = LS_WAIT_APPLIED};
 
 	r.queries = (LsSlice) {queries, put_query(queries, sizeof(queries), query)};
-	print_record(out, &r, false);
+	print_record(out, "/nonexistent", &r, false);
 	fclose(out);
 }
 
@@ -271,7 +271,7 @@ broken_queries_are_said_to_be(void **state)
 	.database = SLICE("app"),.wait = LS_WAIT_ORDERED};
 
 	r.queries = (LsSlice) {(const uint8_t *) "Q\0\0\0\0rest", 9};
-	print_record(out, &r, true);
+	print_record(out, "/nonexistent", &r, true);
 	fclose(out);
 	assert_non_null(strstr(text, "  1  cannot be read: "));
 	assert_non_null(strstr(text, "  4 bytes more cannot be read\n"));

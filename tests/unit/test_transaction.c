@@ -98,11 +98,15 @@ append(Transaction *tx, const char *text, bool ddl)
 static void
 assert_statement(const Transaction *tx, size_t i, const char *text)
 {
+	LsSlice		payload;
+	Buffer		copy = {0};
 	LsQuery		q;
 
-	assert_null(ls_get_query(tx_statement(tx, i), &q));
+	assert_true(tx_find_statement(tx, i, &copy, &payload));
+	assert_null(ls_get_query(payload, &q));
 	assert_int_equal(q.text.len, strlen(text));
 	assert_memory_equal(q.text.data, text, q.text.len);
+	buffer_free(&copy);
 }
 
 static void
@@ -119,13 +123,13 @@ test_queue(void **state)
 	assert_int_equal(tx->nstatements, 100);
 	assert_statement(tx, 0, "statement 0");
 	assert_statement(tx, 99, "statement 99");
-	assert_true(tx->ddl);
+	assert_true(tx_has_ddl(tx));
 	assert_false(tx_rollback_to(tx, 101));
 	assert_true(tx_rollback_to(tx, 100));
 	assert_true(tx_rollback_to(tx, 61));
-	assert_true(tx->ddl);
+	assert_true(tx_has_ddl(tx));
 	assert_true(tx_rollback_to(tx, 60));
-	assert_false(tx->ddl);		/* the DDL went with its savepoint */
+	assert_false(tx_has_ddl(tx));		/* the DDL went with its savepoint */
 	assert_statement(tx, 59, "statement 59");
 	append(tx, "after", false);
 	assert_int_equal(tx->nstatements, 61);
@@ -140,13 +144,14 @@ test_from_record(void **state)
 {
 	Transaction *tx = new_tx();
 	Transaction *copy;
+	const char *error;
 	JournalRecord r = {.type = RECORD_TRANSACTION, .seq = 12, .depends_on = 3, .wait = LS_WAIT_ORDERED,
 		.identity = {SLICE("n9"), 1, 2, 3}, .database = SLICE("db2")};
 
 	append(tx, "one", false);
 	append(tx, "two", true);
 	r.queries = (LsSlice) {tx->queries.data, tx->queries.len};
-	copy = tx_from_record(&r, 7);
+	copy = tx_from_record(&r, 7, "/nonexistent", &error);
 	assert_int_equal(copy->state, TX_DURABLE);
 	assert_int_equal(copy->seq, 12);
 	assert_int_equal(copy->depends_on, 3);
@@ -155,11 +160,11 @@ test_from_record(void **state)
 	assert_string_equal(copy->node, "n9");
 	assert_string_equal(copy->database, "db2");
 	assert_int_equal(copy->nstatements, 2);
-	assert_true(copy->ddl);
+	assert_true(tx_has_ddl(copy));
 	assert_statement(copy, 1, "two");
 	tx_unref(copy);
 	r.queries.len--;
-	assert_null(tx_from_record(&r, 7));
+	assert_null(tx_from_record(&r, 7, "/nonexistent", &error));
 	tx_unref(tx);
 }
 

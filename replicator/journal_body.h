@@ -1,0 +1,69 @@
+/*
+ * journal_body.h
+ *	  The queries of a large transaction, in a file of their own in the journal's
+ *	  directory.  Written while the transaction arrives; once it is decided, its
+ *	  record in the journal refers to the file instead of having the queries.
+ *
+ * File:	header (64 bytes: magic, u32 version, u32 0, u64 id, zeros, checksum),
+ *			chunks.
+ * Chunk:	u32 length of the payload, u64 XXH3 of the payload seeded with id,
+ *			offset and length, payload: whole 'Q' messages, one after the other.
+ *
+ * What a crash leaves: a file that no record refers to, deleted by
+ * journal_open(); or one that is complete, as it is made durable before its
+ * record is written.  journal.c refuses a record without its file.
+ *
+ * A body belongs to the loop's thread; syncer.c gets its descriptor.
+ */
+#ifndef LOCKSTEP_JOURNAL_BODY_H
+#define LOCKSTEP_JOURNAL_BODY_H
+
+#include "buffer.h"
+#include "journal.h"
+
+#define BODY_CHUNK (256 * 1024) /* a chunk is written when there is so much */
+
+typedef struct JournalBody
+{
+	int			refs;
+	int			fd;
+	int			dir_fd;
+	uint64_t	id;
+	uint64_t	size;			/* bytes written, header included */
+	bool		kept;			/* the journal's now: closing doesn't delete
+								 * it */
+	char		name[32];
+} JournalBody;
+
+/* NULL: *error says why (static). */
+extern JournalBody *body_create(const char *dir, const char **error);
+extern JournalBody *body_open(const char *dir, const BodyRef *ref, const char **error);
+extern JournalBody *body_ref(JournalBody *b);
+extern void body_unref(JournalBody *b); /* the last one closes; deletes it
+										 * unless kept */
+
+/* Append a chunk; false: nothing was appended, errno says why. */
+extern bool body_append(JournalBody *b, const void *payload, size_t len);
+
+/* Forget the chunk that begins at offset and those behind it. */
+extern void body_cut(JournalBody *b, uint64_t offset);
+
+/* Nothing more comes: cut off what was forgotten.  false: errno. */
+extern bool body_seal(JournalBody *b);
+
+/*
+ * The payload of the chunk at *offset (BODY_START: the first one) into chunk,
+ * and *offset behind it.  JOURNAL_END behind the last one; JOURNAL_TORN: it is
+ * not what was written; JOURNAL_ERROR: errno.
+ */
+#define BODY_START 64
+extern JournalStatus body_read(const JournalBody *b, uint64_t *offset, Buffer *chunk);
+
+/* Words for a status that is not OK, after body_read() (static). */
+extern const char *body_error(const JournalBody *b, JournalStatus status);
+
+/* Names, for the journal: which files are bodies, which one is this. */
+extern void body_name(char name[32], uint64_t id);
+extern bool body_parse_name(const char *name, uint64_t *id);
+
+#endif							/* LOCKSTEP_JOURNAL_BODY_H */

@@ -1,0 +1,177 @@
+/*
+ * journal_sync.c
+ *	  Making bodies durable in a thread of its own.
+ *
+ * A body may be gigabytes, and its sync take seconds; the journal's thread must
+ * not spend them while others wait for their verdict.  The loop hands over a
+ * file and hears when it is done.  The thread starts with the first body.
+ *
+ * Locking: `lock` covers the two lists and `stop`; the thread holds it while
+ * taking and giving, never while syncing.  A request holds a reference to its
+ * body, which only the loop counts.
+ */
+#include "journal_sync.h"
+
+#include <errno.h>
+#include <pthread.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "log.h"
+#include "loop.h"
+
+typedef struct Request
+{
+	struct Request *next;
+	JournalBody *body;
+	BodySynced	done;
+	void	   *arg;
+	int			error;
+} Request;
+
+typedef struct RequestList
+{
+	Request    *first;
+	Request    *last;
+} RequestList;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
+static RequestList todo;
+static RequestList done;
+static bool stop;
+
+/* The loop's: */
+static bool running;
+static pthread_t thread;
+static int	event_fd = -1;
+static Watch *event_watch;
+
+static void
+list_add(RequestList *list, Request *r)
+{
+	r->next = NULL;
+	*(list->last != NULL ? &list->last->next : &list->first) = r;
+	list->last = r;
+}
+
+static Request *
+list_take(RequestList *list)
+{
+	Request    *r = list->first;
+
+	if (r == NULL)
+		return NULL;
+	list->first = r->next;
+	if (list->first == NULL)
+		list->last = NULL;
+	return r;
+}
+
+/* ---------- the thread */
+
+static void *
+thread_main(void *arg)
+{
+	for (;;)
+	{
+		Request    *r;
+		uint64_t	one = 1;
+
+		pthread_mutex_lock(&lock);
+		while (todo.first == NULL && !stop)
+			pthread_cond_wait(&wanted, &lock);
+		r = stop ? NULL : list_take(&todo);
+		pthread_mutex_unlock(&lock);
+		if (r == NULL)
+			return NULL;
+
+		r->error = fdatasync(r->body->fd) != 0 || fsync(r->body->dir_fd) != 0 ? errno : 0;
+
+		pthread_mutex_lock(&lock);
+		list_add(&done, r);
+		pthread_mutex_unlock(&lock);
+		while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+			;
+	}
+}
+
+/* ---------- the loop */
+
+static void
+on_event(void *arg, uint32_t events)
+{
+	uint64_t	count;
+	RequestList list;
+	Request    *r;
+
+	if (read(event_fd, &count, sizeof(count)) != sizeof(count))
+		return;
+	pthread_mutex_lock(&lock);
+	list = done;
+	done.first = done.last = NULL;
+	pthread_mutex_unlock(&lock);
+	while ((r = list_take(&list)) != NULL)
+	{
+		r->done(r->arg, r->error);
+		body_unref(r->body);
+		free(r);
+	}
+}
+
+static void
+start(void)
+{
+	int			rc;
+
+	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	rc = event_fd < 0 ? errno : pthread_create(&thread, NULL, thread_main, NULL);
+	if (rc != 0)
+	{
+		log_message(LOG_ERROR, "journal", "could not start the thread that syncs large transactions: %s", strerror(rc));
+		exit(1);
+	}
+	event_watch = loop_watch(event_fd, EPOLLIN, on_event, NULL);
+	running = true;
+}
+
+void
+body_sync(JournalBody *b, BodySynced callback, void *arg)
+{
+	Request    *r = xcalloc(1, sizeof(Request));
+
+	if (!running)
+		start();
+	r->body = body_ref(b);
+	r->done = callback;
+	r->arg = arg;
+	pthread_mutex_lock(&lock);
+	list_add(&todo, r);
+	pthread_cond_signal(&wanted);
+	pthread_mutex_unlock(&lock);
+}
+
+void
+body_sync_stop(void)
+{
+	Request    *r;
+
+	if (!running)
+		return;
+	pthread_mutex_lock(&lock);
+	stop = true;
+	pthread_cond_signal(&wanted);
+	pthread_mutex_unlock(&lock);
+	pthread_join(thread, NULL);
+	running = stop = false;
+	loop_unwatch(event_watch);
+	close(event_fd);
+	while ((r = list_take(&todo)) != NULL || (r = list_take(&done)) != NULL)
+	{
+		body_unref(r->body);
+		free(r);
+	}
+}
