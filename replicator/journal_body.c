@@ -117,9 +117,12 @@ body_unref(JournalBody *b)
 static JournalBody *
 fail(JournalBody *b, const char *what, const char *why, const char **error)
 {
+	int			saved_errno = errno;
+
 	*error = error_text(what, b->name, why);
 	b->kept = true;
 	body_unref(b);
+	errno = saved_errno;
 	return NULL;
 }
 
@@ -141,13 +144,11 @@ body_create(const char *dir, const char **error)
 	if (b->fd < 0)
 		return fail(b, "create", strerror(errno), error);
 	put_header(header, id);
-	if (pwrite(b->fd, header, sizeof(header), 0) != (ssize_t) sizeof(header))
-	{
-		*error = error_text("write", b->name, strerror(errno != 0 ? errno : ENOSPC));
-		body_unref(b);
-		return NULL;
-	}
-	return b;
+	errno = ENOSPC;				/* if it writes less, without an error */
+	if (pwrite(b->fd, header, sizeof(header), 0) == (ssize_t) sizeof(header))
+		return b;
+	(void) unlinkat(b->dir_fd, b->name, 0);
+	return fail(b, "write", strerror(errno), error);
 }
 
 JournalBody *
