@@ -516,7 +516,7 @@ mind_ddl(ApplyConn *c, const Work *w)
 	const Node *n = c->pool->node;
 	uint64_t	last = sequencer_last_ddl();
 
-	c->unprepared = w->tx->ddl || work_decided_ddl(n) || (n->state == NODE_ONLINE && last > n->applied);
+	c->unprepared = tx_has_ddl(w->tx) || work_decided_ddl(n) || (n->state == NODE_ONLINE && last > n->applied);
 	if (c->unprepared || (last == c->ddl_seen && n->ddl_works_gone == c->ddl_works_seen))
 		return;
 	c->prepare_anew |= c->statements.n > 0;

@@ -38,6 +38,8 @@ typedef struct BodyRef
 	uint64_t	id;				/* 0: there is none */
 	uint64_t	size;			/* of the file */
 	uint64_t	nstatements;
+	uint64_t	first_ddl;		/* index of the first that changes catalogs,
+								 * UINT64_MAX = none */
 } BodyRef;
 
 typedef struct JournalRecord

@@ -28,7 +28,7 @@
 #define FIELD_WAIT 'W'			/* u8 */
 #define FIELD_QUERIES 'Q'
 #define FIELD_TEXT 'M'
-#define FIELD_BODY 'R'			/* u64 id, u64 size, u64 statements */
+#define FIELD_BODY 'R'			/* u64 id, size, statements, first DDL */
 
 /* Type of the record of a transaction that has a body instead of its queries. */
 #define RECORD_WITH_BODY 'T'
@@ -145,11 +145,12 @@ put_number(uint8_t *buf, size_t *at, uint8_t tag, uint64_t v, size_t width)
 static void
 put_body_ref(uint8_t *buf, size_t *at, const BodyRef *body)
 {
-	uint8_t		bytes[24];
+	uint8_t		bytes[32];
 
 	put_be64(bytes, body->id);
 	put_be64(bytes + 8, body->size);
 	put_be64(bytes + 16, body->nstatements);
+	put_be64(bytes + 24, body->first_ddl);
 	put_bytes(buf, at, FIELD_BODY, bytes, sizeof(bytes));
 }
 
@@ -255,9 +256,12 @@ get_field(uint8_t tag, LsSlice value, JournalRecord *r)
 			r->text = value;
 			return true;
 		case FIELD_BODY:
-			if (value.len != 24)
+			if (value.len != 32)
 				return false;
-			r->body = (BodyRef) {get_be64(value.data), get_be64(value.data + 8), get_be64(value.data + 16)};
+			r->body.id = get_be64(value.data);
+			r->body.size = get_be64(value.data + 8);
+			r->body.nstatements = get_be64(value.data + 16);
+			r->body.first_ddl = get_be64(value.data + 24);
 			return r->body.id != 0;
 	}
 	return false;

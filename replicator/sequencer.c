@@ -295,7 +295,7 @@ decide(Transaction *tx)
 	list_remove(&reserved, tx);
 	stats.reserved_now--;
 	tx->seq = ++last_decided;
-	if (tx->ddl)
+	if (tx_has_ddl(tx))
 		last_ddl = tx->seq;
 	tx_move(tx, TX_DECIDED);
 	list_add(&undurable, tx);
@@ -452,7 +452,7 @@ reserve(Transaction *tx)
 	KeyList		list = keys_of(tx);
 	Certificate c;
 
-	switch (certifier_reserve(certifier, tx->origin, last_ticket + 1, tx->ddl, list.keys, list.n, &c))
+	switch (certifier_reserve(certifier, tx->origin, last_ticket + 1, tx_has_ddl(tx), list.keys, list.n, &c))
 	{
 		case CERTIFY_RESERVED:
 			reserved_now(tx, &list, &c);

@@ -242,7 +242,7 @@ tx_keep_body(Transaction *tx)
 	Spill	   *s = tx->spill;
 
 	s->body->kept = true;
-	return (BodyRef) {s->body->id, s->body->size, s->nstatements};
+	return (BodyRef) {s->body->id, s->body->size, s->nstatements, tx_has_ddl(tx) ? tx->first_ddl : UINT64_MAX};
 }
 
 void

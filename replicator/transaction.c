@@ -361,6 +361,8 @@ tx_from_record(const JournalRecord *r, uint32_t origin, const char *dir, const c
 	{
 		tx->spill = spill_from_journal(dir, &r->body, error);
 		tx->nstatements = stored(tx);
+		if (r->body.first_ddl < tx->nstatements)
+			tx->first_ddl = r->body.first_ddl;
 	}
 	if (*error == NULL)
 		return tx;

@@ -54,7 +54,7 @@ work_decided_ddl(const Node *n)
 {
 	const Work *w = n->ddl_works > 0 ? n->works : NULL;
 
-	while (w != NULL && !(w->tx->ddl && w->tx->seq != 0))
+	while (w != NULL && !(tx_has_ddl(w->tx) && w->tx->seq != 0))
 		w = w->node_next;
 	return w != NULL;
 }
@@ -75,7 +75,7 @@ work_add(Node *n, Transaction *tx)
 	if (n->works != NULL)
 		n->works->node_prev = w;
 	n->works = w;
-	if (tx->ddl)
+	if (tx_has_ddl(tx))
 		n->ddl_works++;
 	if (p == NULL || (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database)))
 	{
@@ -108,7 +108,7 @@ work_remove(Work *w)
 	*(w->node_prev != NULL ? &w->node_prev->node_next : &n->works) = w->node_next;
 	if (w->node_next != NULL)
 		w->node_next->node_prev = w->node_prev;
-	if (w->tx->ddl)
+	if (tx_has_ddl(w->tx))
 	{
 		n->ddl_works--;
 		n->ddl_works_gone++;

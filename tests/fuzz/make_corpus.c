@@ -57,7 +57,7 @@ main(int argc, char **argv)
 			tx.queries = (LsSlice) {samples[i].bytes, samples[i].len};
 	}
 	write_record(argv[1], "transaction", &tx);
-	tx.body = (BodyRef) {77, 4096, 12};
+	tx.body = (BodyRef) {77, 4096, 12, 3};
 	write_record(argv[1], "transaction-with-body", &tx);
 	write_record(argv[1], "database-added", &text);
 	text.type = RECORD_DATABASE_DROPPED;

@@ -284,6 +284,8 @@ test_from_journal(void **state)
 	copy = tx_from_record(&decoded, 0, dir, &error);
 	assert_non_null(copy);
 	assert_int_equal(copy->state, TX_DURABLE);
+	assert_true(tx_has_ddl(copy));	/* number 999 */
+	assert_int_equal(copy->first_ddl, 999);
 	tx_cursor_start(&cursor);
 	for (size_t i = 0; i < 1000; i++)
 	{
