@@ -64,6 +64,10 @@ is(bodies(), 1, 'its queries are in a file of the journal');
 my ($out, $err, $rc) = $c->ctl('journal', '--from=' . $c->status->{journal}{last}, '--journal-directory', "$c->{dir}/journal");
 is($rc, 0, 'the journal is printed') or diag($err);
 like($out, qr/queries in file .*\n  1  copy, \d+ rows: COPY public\.b/, 'with the queries of that file');
+($out) = $c->ctl('journal', '--json', '--from=' . $c->status->{journal}{last}, '--limit=1', '--journal-directory', "$c->{dir}/journal");
+my $queries = eval { JSON::PP::decode_json($out)->{queries} } // [];
+cmp_ok(scalar @$queries, '>', 10, 'for programs, too');
+is(eval { my $sum = 0; $sum += $_->{rows} for @$queries; $sum }, $rows, 'all of them');
 
 # Row form: as many queries as rows.
 my $tenth = int($rows / 10);
