@@ -298,6 +298,7 @@ ask(void)
 			break;
 		case LS_OUTCOME_ROLLED_BACK:
 			ls_xact.told = false;
+			retry_note(&verdict);
 			xact_report_verdict(&verdict);
 			break;
 	}
@@ -712,7 +713,11 @@ on_resource_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, 
 	uint32		cancel_holdoff = QueryCancelHoldoffCount;
 	MemoryContext context = CurrentMemoryContext;
 
-	if (!ending.flush || !isTopLevel || !isCommit || phase != RESOURCE_RELEASE_AFTER_LOCKS)
+	if (!isTopLevel || phase != RESOURCE_RELEASE_AFTER_LOCKS)
+		return;
+	if (!isCommit)
+		retry_wait();
+	if (!ending.flush || !isCommit)
 		return;
 	ending.flush = false;
 	ending.applied_xcount = 0;

@@ -28,6 +28,7 @@ char	   *ls_node_name = NULL;
 char	   *ls_replicator = NULL;
 char	   *ls_secret_file = NULL;
 int			ls_commit_wait = LS_WAIT_EXECUTED;
+int			ls_retry_wait = 1000;
 int			ls_unreplicated = LS_UNREPLICATED_REFUSE;
 bool		ls_replicate = true;
 int			ls_connect_timeout = 5000;
@@ -126,6 +127,13 @@ define_settings_of_session(void)
 							 &ls_causal_reads, false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.retry_wait",
+							"How long a session that lost a conflict waits for this node to apply the winner.",
+							"Before it takes the next query, which then can succeed; 0: not at all.",
+							&ls_retry_wait, 1000, 0, 60000,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockstep.replicate",
 							 "Replicates what this session changes.",

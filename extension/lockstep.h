@@ -41,6 +41,7 @@ extern char *ls_replicator;		/* lockstep.replicator: host:port or
 								 * /path/to/socket */
 extern char *ls_secret_file;	/* lockstep.secret_file */
 extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait */
+extern int	ls_retry_wait;		/* lockstep.retry_wait, ms, 0 = not at all */
 extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */
 extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local
 								 * changes */
@@ -347,6 +348,10 @@ extern bool turn_must_wait(uint64 seq); /* applied < seq; our latch is set
 extern void turn_wait_applied(uint64 seq);	/* until applied >= seq;
 											 * interruptible */
 extern bool turn_wait_applied_until(uint64 seq, TimestampTz deadline);	/* false: too late */
+
+extern void turn_wait_applied_for(uint64 seq, long timeout_ms); /* sleeps once;
+																 * processes no
+																 * interrupts */
 
 /* ---------- in progress.c: how far this database has come */
 

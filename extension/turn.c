@@ -296,6 +296,26 @@ turn_wait_applied_until(uint64 seq, TimestampTz deadline)
 	return true;
 }
 
+/*
+ * The same, for those who may take no interrupts: sleeps once, for as long at
+ * most.  The caller looks at what it waits for, and sleeps again.
+ */
+void
+turn_wait_applied_for(uint64 seq, long timeout_ms)
+{
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	if (turn_applied() >= seq)
+	{
+		LWLockRelease(turn_lock);
+		return;
+	}
+	waiter_add(seq);
+	LWLockRelease(turn_lock);
+	sleep_on_latch(timeout_ms);
+	if (turn_applied() < seq)
+		waiter_forget_me();
+}
+
 /* ---------- claiming, waiting for, passing and giving back the turn */
 
 /*

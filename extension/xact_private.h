@@ -45,4 +45,10 @@ extern void commit_before(void);	/* PRE_COMMIT: may fail */
 extern void commit_done(void);	/* COMMIT */
 extern void commit_failed(void);	/* ABORT */
 
+/* ---------- in retry.c: after a conflict was lost */
+
+extern void retry_note(const LsVerdict *verdict);
+extern void retry_wait(void);	/* rolled back, locks released: until a retry
+								 * can succeed */
+
 #endif							/* LOCKSTEP_XACT_PRIVATE_H */

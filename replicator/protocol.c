@@ -165,6 +165,7 @@ static const Field verdict_layout_fields[] = {
 	NUMBER64('X', LsVerdict, xcount),
 	CHOICE('O', LsVerdict, outcome, "crw"),
 	{'S', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, seq), 0, 0, NULL},
+	{'a', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, after), 0, 0, NULL},
 	OPTIONAL_TEXT('q', LsVerdict, error.sqlstate),
 	OPTIONAL_TEXT('m', LsVerdict, error.message),
 	OPTIONAL_TEXT('d', LsVerdict, error.detail),
@@ -848,6 +849,8 @@ ls_get_verdict(LsSlice payload, LsVerdict *m)
 		m->error.detail.len > 0 || m->error.hint.len > 0;
 	if ((m->outcome == LS_OUTCOME_COMMITTED) != (m->seq != 0))
 		return "a seq belongs to a committed transaction and to no other";
+	if (m->outcome != LS_OUTCOME_ROLLED_BACK && m->after != 0)
+		return "only what is rolled back can be tried again";
 	if ((m->outcome == LS_OUTCOME_ROLLED_BACK) != has_error)
 		return "an error belongs to a transaction rolled back and to no other";
 	if (has_error)

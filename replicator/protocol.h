@@ -264,12 +264,17 @@ typedef struct LsErrorFields
 	LsSlice		hint;			/* optional */
 } LsErrorFields;
 
-/* 'V': 'X' u64, 'O' u8, 'S' u64 (seq, committed only), error fields (rolled back only) */
+/*
+ * 'V': 'X' u64, 'O' u8, 'S' u64 (seq, committed only), 'a' u64 (after, optional,
+ * rolled back only), error fields (rolled back only)
+ */
 typedef struct LsVerdict
 {
 	uint64_t	xcount;
 	LsOutcome	outcome;
 	uint64_t	seq;
+	uint64_t	after;			/* a retry loses again before this node has
+								 * applied up to it; 0: not known */
 	LsErrorFields error;
 } LsVerdict;
 

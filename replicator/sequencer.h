@@ -33,8 +33,9 @@ extern void sequencer_executed(Transaction *tx);	/* every node in
 													 * tx->executing has */
 extern void sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error);
 extern void sequencer_applied(Transaction *tx);
-extern void sequencer_in_the_way(Transaction *tx, const char *detail);	/* loses to a higher
-																		 * rank */
+
+/* It loses to one of a higher rank (winner_seq 0: not decided yet). */
+extern void sequencer_in_the_way(Transaction *tx, const char *detail, uint64_t winner_seq);
 
 /* Every transaction that is reserved and not decided, in ticket order; NULL at
  * the end (a node that goes online executes them too). */

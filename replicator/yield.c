@@ -130,7 +130,7 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t 
 	if (asked)
 	{
 		if (tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket)
-			sequencer_in_the_way(b, detail);
+			sequencer_in_the_way(b, detail, tx->seq);
 	}
 	else if (b != NULL && b->seq != 0)
 	{

@@ -120,6 +120,7 @@ make_samples(size_t *count)
 	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99};
 	LsVerdict	committed = {.xcount = 9, .outcome = LS_OUTCOME_COMMITTED, .seq = 77};
 	LsVerdict	rolled_back = {.xcount = 9, .outcome = LS_OUTCOME_ROLLED_BACK, .error = sample_error()};
+	LsVerdict	lost = {.xcount = 9, .outcome = LS_OUTCOME_ROLLED_BACK, .after = 76, .error = sample_error()};
 	LsVerdict	withdrawn = {.xcount = 9, .outcome = LS_OUTCOME_WITHDRAWN};
 	LsErrorFields error = sample_error();
 	LsErrorFields short_error = {.sqlstate = SLICE("08P01"), .message = SLICE("bad message")};
@@ -143,6 +144,7 @@ make_samples(size_t *count)
 	SAMPLE("ask", ls_put_ask(buf, cap, &ask));
 	SAMPLE("verdict-committed", ls_put_verdict(buf, cap, &committed));
 	SAMPLE("verdict-rolled-back", ls_put_verdict(buf, cap, &rolled_back));
+	SAMPLE("verdict-lost", ls_put_verdict(buf, cap, &lost));
 	SAMPLE("verdict-withdrawn", ls_put_verdict(buf, cap, &withdrawn));
 	SAMPLE("error", ls_put_error(buf, cap, &error));
 	SAMPLE("error-short", ls_put_error(buf, cap, &short_error));

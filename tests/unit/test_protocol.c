@@ -202,7 +202,7 @@ split(LsSlice payload, FieldAt *fields)
 static bool
 is_optional(LsMsgType type, uint8_t tag)
 {
-	return (type == LS_MSG_HELLO && tag == 'a') ||
+	return ((type == LS_MSG_HELLO || type == LS_MSG_VERDICT) && tag == 'a') ||
 		(type == LS_MSG_QUERY && (tag == 'G' || tag == 'M' || tag == 'K')) ||
 		(type == LS_MSG_LOCK && tag == 'K') || tag == 'd' || tag == 'h';
 }
@@ -365,6 +365,9 @@ test_bad_values(void **state)
 	verdict.seq = 0;
 	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
 	verdict.seq = 5;
+	verdict.after = 4;
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+	verdict.after = 0;
 	verdict.error = error;
 	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;

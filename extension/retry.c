@@ -1,0 +1,69 @@
+/*
+ * retry.c
+ *	  After a conflict was lost: not to go on before a retry can succeed.
+ *
+ * A transaction that fails with 40001 is usually tried again at once.  As long
+ * as this node has not applied the winner, the retry meets it again: it would
+ * spin, and with every turn hold locks that the winner needs here.  (With
+ * commit_wait = ordered nothing else holds it up: no peer has executed the winner
+ * when it is decided.)  So the verdict says up to where the node must have applied:
+ *
+ *		V 'r', after 7	-> ERROR 40001, rolled back, locks released
+ *						   wait until applied >= 7
+ *						-> ready for the next query
+ *
+ * It is waited for when the transaction has been rolled back, so that nobody
+ * waits for us meanwhile, and before the client is told that the session is
+ * ready.  At most lockstep.retry_wait; a cancel or termination ends it: nothing
+ * depends on it.  Interrupts are held here (a transaction is being aborted), and
+ * no ERROR may be raised.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "storage/ipc.h"
+#include "storage/procsignal.h"
+#include "utils/memutils.h"
+#include "utils/timestamp.h"
+
+#include "xact_private.h"
+
+static uint64 after = 0;		/* seq to be applied first, 0: none */
+
+void
+retry_note(const LsVerdict *verdict)
+{
+	after = ls_retry_wait > 0 ? verdict->after : 0;
+}
+
+/* A cancel is meant for the command that has just failed: it has been obeyed. */
+static bool
+wants_on(void)
+{
+	if (ProcSignalBarrierPending)
+		ProcessProcSignalBarrier();
+	if (LogMemoryContextPending)
+		ProcessLogMemoryContextInterrupt();
+	if (!QueryCancelPending && !ProcDiePending && !ClientConnectionLost && !proc_exit_inprogress)
+		return false;
+	if (!ProcDiePending)
+		QueryCancelPending = false;
+	return true;
+}
+
+void
+retry_wait(void)
+{
+	uint64		seq = after;
+	TimestampTz deadline;
+	long		left;
+
+	after = 0;
+	if (seq == 0)
+		return;
+	deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ls_retry_wait);
+	while (turn_applied() < seq && !wants_on() &&
+		   (left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline)) > 0)
+		turn_wait_applied_for(seq, left);
+}
