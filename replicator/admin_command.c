@@ -47,12 +47,13 @@ node_facts(int i)
 	char		boot[17];
 
 	snprintf(boot, sizeof(boot), "%016" PRIx64, s.boot);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:i, s:i, s:b, s:s}",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s}",
 					 "name", admin_text(s.name),
 					 "state", node_state_name(s.state),
 					 "reason", admin_text(s.reason),
 					 "applied", json_seq(s.applied),
 					 "lag", json_seq(last > s.applied ? last - s.applied : 0),
+					 "lag_bytes", json_seq(s.lag_bytes),
 					 "sessions", sessions_of_node(i),
 					 "connections", s.connections,
 					 "administrative", s.administrative,

@@ -42,7 +42,8 @@ typedef enum SettingType
 	SETTING_INT,				/* int */
 	SETTING_SIZE,				/* int64_t, bytes */
 	SETTING_TIME,				/* int, milliseconds */
-	SETTING_LEVEL				/* LogLevel */
+	SETTING_LEVEL,				/* LogLevel */
+	SETTING_SLOW_NODE			/* SlowNode */
 } SettingType;
 
 typedef struct Setting
@@ -99,6 +100,10 @@ static const Setting settings[] = {
 	"Bytes of queries that one transaction may queue; a larger one is refused."},
 	{"transaction_memory", SETTING_SIZE, AT(transaction_memory), "8MB", 64 * KB, GB, true,
 	"Bytes of queries that one transaction keeps in memory; a larger one goes to disk."},
+	{"max_apply_lag", SETTING_SIZE, AT(max_apply_lag), "64MB", 64 * KB, 1024 * TB, true,
+	"How far a node may lag behind, in bytes of decided transactions that it has not applied."},
+	{"slow_node", SETTING_SLOW_NODE, AT(slow_node), "throttle", 0, 0, true,
+	"What happens when a node lags more than max_apply_lag: throttle (writers wait for it) or drop."},
 	{"maintenance_database", SETTING_STRING, AT(maintenance_database), "postgres", 0, 0, false,
 	"Database to connect to for commands that concern a whole node."},
 	{"databases", SETTING_STRING, AT(databases), "", 0, 0, false,
@@ -108,7 +113,8 @@ static const Setting settings[] = {
 #define NSETTINGS ((int) (sizeof(settings) / sizeof(settings[0])))
 #define NODE_PREFIX "node."
 
-static const char *const level_names[] = {"debug", "info", "notice", "warning", "error"};
+static const char *const level_names[] = {"debug", "info", "notice", "warning", "error", NULL};
+static const char *const slow_node_names[] = {"throttle", "drop", NULL};
 
 typedef struct Unit
 {
@@ -156,6 +162,8 @@ number_of(const Config *c, const Setting *s)
 		return *(const int64_t *) field;
 	if (s->type == SETTING_LEVEL)
 		return *(const LogLevel *) field;
+	if (s->type == SETTING_SLOW_NODE)
+		return *(const SlowNode *) field;
 	return *(const int *) field;
 }
 
@@ -227,6 +235,42 @@ check_path(const Setting *s, const char *value)
 	return NULL;
 }
 
+/* The names of an enum's values, in their order; NULL: it is none. */
+static const char *const *
+choices_of(SettingType type)
+{
+	return type == SETTING_LEVEL ? level_names : type == SETTING_SLOW_NODE ? slow_node_names : NULL;
+}
+
+static char *
+set_choice(Config *c, const Setting *s, const char *value)
+{
+	const char *const *names = choices_of(s->type);
+	char	   *list = xstrdup("");
+	char	   *error;
+
+	for (int i = 0; names[i] != NULL; i++)
+	{
+		char	   *longer;
+
+		if (strcmp(names[i], value) == 0)
+		{
+			if (s->type == SETTING_LEVEL)
+				*(LogLevel *) field_of(c, s) = (LogLevel) i;
+			else
+				*(SlowNode *) field_of(c, s) = (SlowNode) i;
+			free(list);
+			return NULL;
+		}
+		longer = xasprintf("%s%s%s", list, i > 0 ? ", " : "", names[i]);
+		free(list);
+		list = longer;
+	}
+	error = xasprintf("invalid value for setting \"%s\": \"%s\" (one of %s)", s->name, value, list);
+	free(list);
+	return error;
+}
+
 static char *
 set_value(Config *c, const Setting *s, const char *value)
 {
@@ -243,19 +287,8 @@ set_value(Config *c, const Setting *s, const char *value)
 		*field = xstrdup(value);
 		return NULL;
 	}
-	if (s->type == SETTING_LEVEL)
-	{
-		for (int i = 0; i <= (int) LOG_ERROR; i++)
-		{
-			if (strcmp(level_names[i], value) == 0)
-			{
-				*(LogLevel *) field_of(c, s) = (LogLevel) i;
-				return NULL;
-			}
-		}
-		return xasprintf("invalid value for setting \"%s\": \"%s\" (one of debug, info, notice, warning, error)",
-						 s->name, value);
-	}
+	if (choices_of(s->type) != NULL)
+		return set_choice(c, s, value);
 	if ((error = parse_number(s, value, &n)) != NULL)
 		return error;
 	if (s->type == SETTING_SIZE)
@@ -616,6 +649,8 @@ config_reload(Config *current, const Config *fresh)
 			*(int64_t *) to = *(const int64_t *) from;
 		else if (s->type == SETTING_LEVEL)
 			*(LogLevel *) to = *(const LogLevel *) from;
+		else if (s->type == SETTING_SLOW_NODE)
+			*(SlowNode *) to = *(const SlowNode *) from;
 		else
 			*(int *) to = *(const int *) from;
 	}
@@ -664,8 +699,8 @@ config_show(const Config *c, int i, const char **value, const char **help)
 	s = &settings[i];
 	if (is_text(s->type))
 		*value = *(char **) field_of(c, s);
-	else if (s->type == SETTING_LEVEL)
-		*value = level_names[number_of(c, s)];
+	else if (choices_of(s->type) != NULL)
+		*value = choices_of(s->type)[number_of(c, s)];
 	else
 		*value = shown = format_number(s->type, number_of(c, s));
 	*help = s->help;

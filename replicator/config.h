@@ -21,6 +21,12 @@ typedef struct NodeConfig
 	char	   *conninfo;		/* libpq, without dbname */
 } NodeConfig;
 
+typedef enum SlowNode
+{
+	SLOW_NODE_THROTTLE,			/* writers wait for it */
+	SLOW_NODE_DROP
+} SlowNode;
+
 typedef struct Config
 {
 	char	   *listen_addresses;	/* listen_addresses = '127.0.0.1' ('' = no
@@ -43,6 +49,9 @@ typedef struct Config
 	int			reconnect_interval; /* ms between tries to reach a node, 1000 */
 	int			max_sessions;	/* 10000 */
 	int64_t		max_transaction_size;	/* bytes queued for one, 64GB */
+	int64_t		max_apply_lag;	/* bytes decided and not applied by a node,
+								 * 64MB */
+	SlowNode	slow_node;		/* what happens to one that lags more */
 	int64_t		transaction_memory; /* of these in memory, 8MB */
 	char	   *maintenance_database;	/* 'postgres' */
 	char	   *databases;		/* replicated when the journal is created, 'a,

@@ -40,6 +40,9 @@
  * rarely: reconnect_interval doubles so often, at most. */
 #define MAX_DOUBLINGS 6
 
+#define MIN_LAG 1024			/* bytes that a transaction counts at least */
+#define LARGE_LAG (256 * 1024)
+
 typedef struct LegalMove
 {
 	NodeState	from;
@@ -131,6 +134,7 @@ node_status(int node)
 		.state = n->state,
 		.reason = n->reason,
 		.applied = n->applied,
+		.lag_bytes = n->lag_bytes,
 		.administrative = n->administrative,
 		.connections = count_connections(n),
 		.boot = n->boot
@@ -204,11 +208,47 @@ cancel_timer(Timer **t)
 	*t = NULL;
 }
 
+/*
+ * What a transaction that a node has not applied counts: the memory that it
+ * takes.  One that is on disk takes descriptors.
+ */
+static uint64_t
+lag_of(const Transaction *tx)
+{
+	uint64_t	bytes = tx->spill != NULL ? LARGE_LAG : tx_memory(tx);
+
+	return bytes > MIN_LAG ? bytes : MIN_LAG;
+}
+
+bool
+nodes_lagging(void)
+{
+	for (int i = 0; i < nnodes; i++)
+	{
+		if (nodes[i].state == NODE_ONLINE && nodes[i].lag_bytes > (uint64_t) node_config->max_apply_lag)
+			return true;
+	}
+	return false;
+}
+
+/* false: it lags too much, and has been dropped for it. */
+static bool
+may_lag(Node *n)
+{
+	if (n->state != NODE_ONLINE || node_config->slow_node != SLOW_NODE_DROP ||
+		n->lag_bytes <= (uint64_t) node_config->max_apply_lag)
+		return true;
+	node_out(n, "lags %zu transactions (%" PRIu64 " MB) behind, more than max_apply_lag",
+			 n->applying.count, n->lag_bytes >> 20);
+	return false;
+}
+
 static void
 forget_applying(Node *n)
 {
 	Transaction *tx;
 
+	n->lag_bytes = 0;
 	while ((tx = ring_pop(&n->applying, UINT64_MAX)) != NULL)
 	{
 		tx->applying &= ~(UINT64_C(1) << n->index);
@@ -306,6 +346,7 @@ node_heard_applied(int node, uint64_t seq)
 	n->applied = seq;
 	while ((tx = ring_pop(&n->applying, seq)) != NULL)
 	{
+		n->lag_bytes -= lag_of(tx);
 		tx->applying &= ~(UINT64_C(1) << node);
 		if (tx->applying == 0)
 			sequencer_applied(tx);
@@ -343,6 +384,8 @@ on_pump(void *arg)
 {
 	Node	   *n = arg;
 
+	if (!may_lag(n))
+		return;
 	if (n->catchup != NULL)
 		catchup_feed(n);
 	if (n->state == NODE_CATCHUP || n->state == NODE_ONLINE)
@@ -401,6 +444,9 @@ nodes_commit(Transaction *tx)
 			work_add(n, tx);	/* decided before it is executed */
 		tx->applying |= UINT64_C(1) << i;
 		ring_push(&n->applying, tx);
+		n->lag_bytes += lag_of(tx);
+		if (n->lag_bytes > (uint64_t) node_config->max_apply_lag)
+			node_pump(n);		/* not here: others are being given it */
 	}
 	if (tx->applying == 0)
 		sequencer_applied(tx);

@@ -36,6 +36,7 @@ typedef struct NodeStatus
 	NodeState	state;
 	const char *reason;			/* why it is in this state, "" */
 	uint64_t	applied;
+	uint64_t	lag_bytes;		/* decided and not applied, while it is online */
 	bool		administrative; /* dropped by command: stays so until attach */
 	int			connections;
 	uint64_t	boot;
@@ -54,6 +55,10 @@ extern uint64_t node_applied(int node);
 
 /* Somebody heard that the node has applied up to seq (sessions, apply results). */
 extern void node_heard_applied(int node, uint64_t seq);
+
+/* Does a node that is online lag more than max_apply_lag?  Then nothing may be
+ * decided before it has executed it. */
+extern bool nodes_lagging(void);
 
 /* The lowest seq that some node which counts (not dropped) has applied. */
 extern uint64_t nodes_min_applied(void);

@@ -61,6 +61,7 @@ struct Node
 	uint64_t	ddl_works;		/* of them, those with DDL */
 	uint64_t	ddl_works_gone; /* that there have been */
 	TxRing		applying;
+	uint64_t	lag_bytes;		/* of applying, see lag_of() in node.c */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
 	bool		asking_doubtful;

@@ -435,7 +435,7 @@ static bool
 may_be_ordered(const Transaction *tx, const KeyList *list)
 {
 	return tx->wait == LS_WAIT_ORDERED && !tx_has_ddl(tx) && !list->whole_table &&
-		tx->spill == NULL && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
+		tx->spill == NULL && !nodes_lagging() && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
 }
 
 static void
