@@ -188,7 +188,14 @@ open_pools(struct Attach *a)
 {
 	a->opening_pools = true;
 	for (int i = 0; i < a->n; i++)
+	{
+		if (dbcheck_client(a->checks[i]) == NULL)
+		{
+			node_out(a->node, "lost the connection to database \"%s\"", dbcheck_database(a->checks[i]));
+			return;
+		}
 		pgclient_on_lost(dbcheck_client(a->checks[i]), on_idle_client_lost, a);
+	}
 	for (int i = 0; i < a->n; i++)
 		pool_open(a->node, dbcheck_database(a->checks[i]));
 }

@@ -13,7 +13,8 @@
  *
  * One job at a time; a second is refused.  A node that goes out while a database
  * is added makes the job fail: nothing has been promised, and it can be done
- * again.
+ * again.  What the job itself has made is taken back: an extension would keep
+ * clients from writing to a database that is not replicated.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -42,8 +43,9 @@ typedef struct Job
 	int			missing_on;		/* them */
 	int			existing_on;	/* one that has it, or -1 */
 	Timer	   *timer;
+	uint64_t	created_on;		/* nodes where an add has created it */
 	PgClient   *client;			/* of a drop */
-	char	   *trouble;		/* of a drop: what went wrong on the way */
+	char	   *trouble;		/* what went wrong on the way */
 } Job;
 
 static Job *job;
@@ -54,6 +56,7 @@ static void add_next_check(void);
 static void add_next_content(void);
 static void add_next_cluster(void);
 static void drop_next_extension(void);
+static void take_back_next(void);
 
 static void
 finish(const char *error)
@@ -92,7 +95,16 @@ fail(const char *fmt,...)
 		if (p != NULL && !metadata_has_database(job->database))
 			pool_close(p);
 	}
-	finish(text);
+	/* where one has been looked at, all of them stay: equal, empty */
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (job->checks[i] != NULL)
+			job->created_on = 0;
+	}
+	free(job->trouble);
+	job->trouble = xstrdup(text);
+	job->at = 0;
+	take_back_next();
 }
 
 static bool
@@ -235,7 +247,7 @@ on_cluster_set(void *arg, const char *error)
 	char		applied[24];
 	const char *params[] = {applied};
 
-	if (!step_succeeded(error))
+	if (!step_succeeded(error != NULL ? error : dbcheck_client(d) == NULL ? "lost the connection" : NULL))
 		return;
 	snprintf(applied, sizeof(applied), "%llu", (unsigned long long) node_applied(job->at - 1));
 	pgclient_query(dbcheck_client(d), "SELECT lockstep.turn_open($1)", 1, params, on_turn_open, NULL);
@@ -338,16 +350,32 @@ next_online(void)
 static void
 on_created(void *arg, const PGresult *r)
 {
-	if (step_succeeded(r == NULL ? "connection lost" : PQresultStatus(r) != PGRES_COMMAND_OK ?
-					   pgclient_message(PQresultErrorMessage(r)) : NULL))
-		create_next();
+	if (!step_succeeded(r == NULL ? "connection lost" : PQresultStatus(r) != PGRES_COMMAND_OK ?
+						pgclient_message(PQresultErrorMessage(r)) : NULL))
+		return;
+	job->created_on |= UINT64_C(1) << (job->at - 1);
+	create_next();
+}
+
+/* "CREATE DATABASE " or the like, and the name. */
+static void
+run_with_name(Node *n, const char *verb, PgDone done)
+{
+	Buffer		command = {0};
+
+	buffer_append(&command, verb, strlen(verb));
+	buffer_append(&command, "\"", 1);
+	for (const char *p = job->database; *p != '\0'; p++)
+		buffer_append(&command, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1);
+	buffer_append(&command, "\"", 2);	/* and NUL */
+	pgclient_query(n->control, (const char *) command.data, 0, NULL, done, NULL);
+	buffer_free(&command);
 }
 
 static void
 create_next(void)
 {
 	Node	   *n = next_online();
-	Buffer		command = {0};
 
 	if (n == NULL)
 	{
@@ -355,12 +383,41 @@ create_next(void)
 		add_next_check();
 		return;
 	}
-	buffer_append(&command, "CREATE DATABASE \"", strlen("CREATE DATABASE \""));
-	for (const char *p = job->database; *p != '\0'; p++)
-		buffer_append(&command, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1);
-	buffer_append(&command, "\"", 2);	/* and NUL */
-	pgclient_query(n->control, (const char *) command.data, 0, NULL, on_created, NULL);
-	buffer_free(&command);
+	run_with_name(n, "CREATE DATABASE ", on_created);
+}
+
+/* ---------- taking back what a failed add has made */
+
+static void
+on_taken_back(void *arg, const PGresult *r)
+{
+	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
+		log_message(LOG_WARNING, node_name(job->at - 1), "could not take back what was made for database \"%s\": %s",
+					job->database, r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+	take_back_next();
+}
+
+/* The database goes where nothing has looked at it yet, the extension else. */
+static void
+take_back_next(void)
+{
+	while (job->at < nodes_count())
+	{
+		Node	   *n = node_get(job->at++);
+		DbCheck    *d = job->checks[n->index];
+
+		if (d != NULL && dbcheck_made_extension(d) && dbcheck_client(d) != NULL)
+		{
+			pgclient_query(dbcheck_client(d), "DROP EXTENSION IF EXISTS lockstep", 0, NULL, on_taken_back, NULL);
+			return;
+		}
+		if (d == NULL && n->state == NODE_ONLINE && (job->created_on & (UINT64_C(1) << n->index)) != 0)
+		{
+			run_with_name(n, "DROP DATABASE ", on_taken_back);
+			return;
+		}
+	}
+	finish(job->trouble);
 }
 
 static void

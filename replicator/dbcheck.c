@@ -6,6 +6,15 @@
  * is in: the facts of each node's databases are kept from its last check.  The
  * content is compared by fingerprints: one line per object, its name and a hash
  * of what lockstep.fingerprint() says of it.
+ *
+ * Before the content is read, transactions that may have changed something
+ * before the extension was there have to end: what they did is not captured,
+ * and nobody has it until they commit.  A transaction that has not yet locked
+ * a table for writing will find the extension when it does.
+ *
+ * Every question must be answered in node_timeout.  Reading the content may
+ * take as long as it needs: meanwhile new connections are tried, to see whether
+ * the server is there.
  */
 #include "dbcheck.h"
 
@@ -30,7 +39,13 @@ struct DbCheck
 	bool		has_cluster;
 	uint64_t	boot;
 	uint64_t	progress;
+	bool		made_extension;
 	char	   *fingerprint;
+	Timer	   *timer;			/* to look again for writers; to try a
+								 * connection */
+	PgClient   *probe;			/* that connection */
+	char	   *since;			/* transactions that began before have to end */
+	int			waited_ms;		/* for them */
 };
 
 static const char facts_query[] =
@@ -42,6 +57,17 @@ static const char facts_query[] =
 "pg_is_in_recovery(), coalesce(current_setting('lockstep.node_name', true), ''), "
 "(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) "
 "FROM pg_database d WHERE d.datname = current_database()";
+
+#define WRITERS_POLL_MS 50
+
+static const char writers_query[] =
+"SELECT clock_timestamp()::text, "
+"(SELECT min(a.pid) FROM pg_stat_activity a JOIN pg_locks l USING (pid) "
+"WHERE a.datname = current_database() AND a.backend_type = 'client backend' AND a.pid <> pg_backend_pid() "
+"AND a.xact_start <= coalesce($1::timestamptz, clock_timestamp()) AND l.granted "
+"AND ((l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock') OR (l.locktype = 'relation' "
+"AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')))), "
+"(SELECT min(gid) FROM pg_prepared_xacts WHERE database = current_database())";
 
 /* The first columns of it: what must be equal. */
 static const char *const fact_names[] = {
@@ -191,7 +217,8 @@ on_created(void *arg, const PGresult *r)
 {
 	DbCheck    *d = arg;
 
-	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
+	d->made_extension = r != NULL && PQresultStatus(r) == PGRES_COMMAND_OK;
+	if (!d->made_extension)
 		fail(d, "could not create the extension in database \"%s\": %s", d->database,
 			 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
 	else
@@ -228,9 +255,35 @@ on_connected(void *arg, const char *error)
 	DbCheck    *d = arg;
 
 	if (error != NULL)
+		d->client = NULL;		/* closes itself */
+	if (error != NULL)
 		fail(d, "could not connect to database \"%s\": %s", d->database, error);
 	else
 		pgclient_query(d->client, facts_query, 0, NULL, on_facts, d);
+}
+
+static void
+stop_probing(DbCheck *d)
+{
+	loop_cancel(d->timer);
+	d->timer = NULL;
+	pgclient_close(d->probe);
+	d->probe = NULL;
+}
+
+static void
+on_client_lost(void *arg, const char *error)
+{
+	((DbCheck *) arg)->client = NULL;	/* closes itself */
+}
+
+/* false: it was lost, between two questions; the caller has been told. */
+static bool
+has_client(DbCheck *d)
+{
+	if (d->client == NULL)
+		fail(d, "lost the connection to database \"%s\"", d->database);
+	return d->client != NULL;
 }
 
 DbCheck *
@@ -246,6 +299,8 @@ dbcheck_open(Node *n, const char *database, bool create, bool plain, DbCheckDone
 	d->arg = arg;
 	d->client = pgclient_open(n->config->conninfo, database, "lockstep control",
 							  pgclient_control_options, node_config->node_timeout, on_connected, d);
+	pgclient_limit(d->client, node_config->node_timeout);
+	pgclient_on_lost(d->client, on_client_lost, d);
 	return d;
 }
 
@@ -254,13 +309,18 @@ dbcheck_free(DbCheck *d)
 {
 	if (d == NULL)
 		return;
+	stop_probing(d);
 	pgclient_close(d->client);
+	free(d->since);
 	free(d->fingerprint);
 	free(d->database);
 	free(d);
 }
 
 /* ---------- content */
+
+static void look_for_writers(void *arg);
+static void try_connection(void *arg);
 
 static void
 append_object(Buffer *b, const char *object, const char *value)
@@ -280,6 +340,8 @@ on_fingerprint(void *arg, const PGresult *r)
 	DbCheck    *d = arg;
 	Buffer		text = {0};
 
+	stop_probing(d);
+	pgclient_limit(d->client, node_config->node_timeout);
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 	{
 		fail(d, "could not read the content of database \"%s\": %s", d->database,
@@ -294,13 +356,90 @@ on_fingerprint(void *arg, const PGresult *r)
 	finish(d, NULL);
 }
 
+/* Is the server there still? */
+static void
+on_probed(void *arg, const char *error)
+{
+	DbCheck    *d = arg;
+	PgClient   *probe = d->probe;
+
+	d->probe = NULL;
+	if (error != NULL)
+	{
+		pgclient_close(d->client);	/* nothing is heard of it any more */
+		d->client = NULL;
+	}
+	if (error != NULL)
+		fail(d, "could not read the content of database \"%s\": the server does not answer any more: %s",
+			 d->database, error);
+	else
+	{
+		pgclient_close(probe);
+		d->timer = loop_after(node_config->node_timeout, try_connection, d);
+	}
+}
+
+static void
+try_connection(void *arg)
+{
+	DbCheck    *d = arg;
+
+	d->timer = NULL;
+	d->probe = pgclient_open(d->node->config->conninfo, d->database, "lockstep control",
+							 pgclient_control_options, node_config->node_timeout, on_probed, d);
+}
+
+static void
+read_content(DbCheck *d)
+{
+	pgclient_limit(d->client, 0);
+	pgclient_query(d->client, "SELECT object, value FROM lockstep.fingerprint() ORDER BY object COLLATE \"C\"",
+				   0, NULL, on_fingerprint, d);
+	d->timer = loop_after(node_config->node_timeout, try_connection, d);
+}
+
+static void
+on_writers(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (!has_row(d, r, "looking for transactions that write"))
+		return;
+	if (d->since == NULL)
+		d->since = xstrdup(PQgetvalue(r, 0, 0));
+	if (!PQgetisnull(r, 0, 2))
+		fail(d, "database \"%s\" has a prepared transaction (\"%s\"): end it", d->database, PQgetvalue(r, 0, 2));
+	else if (PQgetisnull(r, 0, 1))
+		read_content(d);
+	else if (d->waited_ms > node_config->node_timeout)
+		fail(d, "database \"%s\" has a transaction that may have written before it was looked at: "
+			 "end that of process %s", d->database, PQgetvalue(r, 0, 1));
+	else
+		d->timer = loop_after(WRITERS_POLL_MS, look_for_writers, d);
+}
+
+static void
+look_for_writers(void *arg)
+{
+	DbCheck    *d = arg;
+	const char *params[] = {d->since};
+
+	d->timer = NULL;
+	if (!has_client(d))
+		return;
+	d->waited_ms += WRITERS_POLL_MS;
+	pgclient_query(d->client, writers_query, 1, params, on_writers, d);
+}
+
 void
 dbcheck_fingerprint(DbCheck *d, DbCheckDone done, void *arg)
 {
 	d->done = done;
 	d->arg = arg;
-	pgclient_query(d->client, "SELECT object, value FROM lockstep.fingerprint() ORDER BY object COLLATE \"C\"",
-				   0, NULL, on_fingerprint, d);
+	free(d->since);
+	d->since = NULL;
+	d->waited_ms = 0;
+	look_for_writers(d);
 }
 
 /* Both are sorted by object: the line that one of them lacks names it. */
@@ -339,10 +478,18 @@ dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg)
 {
 	d->done = done;
 	d->arg = arg;
+	if (!has_client(d))
+		return;
 	pgclient_query(d->client, "SELECT lockstep.set_cluster($1)", 1, &node_cluster, on_cluster_set, d);
 }
 
 /* ---------- what was found */
+
+bool
+dbcheck_made_extension(const DbCheck *d)
+{
+	return d->made_extension;
+}
 
 const char *
 dbcheck_database(const DbCheck *d)
@@ -385,6 +532,7 @@ dbcheck_take_client(DbCheck *d)
 {
 	PgClient   *client = d->client;
 
+	pgclient_limit(client, 0);	/* control.c has its own */
 	d->client = NULL;
 	return client;
 }

@@ -25,12 +25,15 @@ extern void dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg);	/* if 
 extern void dbcheck_free(DbCheck *d);	/* no callback comes any more; NULL is
 										 * ignored */
 
+extern bool dbcheck_made_extension(const DbCheck *d);
 extern const char *dbcheck_database(const DbCheck *d);
 extern bool dbcheck_has_cluster(const DbCheck *d);
 extern uint64_t dbcheck_boot(const DbCheck *d);
 extern uint64_t dbcheck_progress(const DbCheck *d);
 extern const char *dbcheck_found(const DbCheck *d); /* the fingerprint; NULL:
 													 * not looked at */
+
+/* NULL: it was lost. */
 extern PgClient *dbcheck_client(const DbCheck *d);
 extern PgClient *dbcheck_take_client(DbCheck *d);
 

@@ -16,6 +16,7 @@
 #include "buffer.h"
 #include "log.h"
 #include "loop.h"
+#include "resolve.h"
 
 typedef struct Query
 {
@@ -32,7 +33,13 @@ struct PgClient
 {
 	PGconn	   *conn;
 	Watch	   *watch;
-	Timer	   *patience;
+	Timer	   *patience;		/* of connecting, then of the query under way */
+	int			limit_ms;		/* of queries, 0 = none */
+	Resolve    *resolving;		/* the host's name, before conn is there */
+	char	   *conninfo;
+	char	   *database;
+	char	   *application;
+	const char *options;
 	bool		ready;
 	bool		closed;
 	bool		finishing;		/* to be closed when idle */
@@ -63,6 +70,7 @@ const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_rol
 "-c plan_cache_mode=force_generic_plan -c synchronous_commit=off";
 
 static void step_connecting(PgClient *c);
+static void on_patience(void *arg);
 static void on_socket(void *arg, uint32_t events);
 
 const char *
@@ -123,7 +131,12 @@ take_first(PgClient *c)
 static void
 on_bury(void *arg)
 {
-	free(arg);
+	PgClient   *c = arg;
+
+	free(c->conninfo);
+	free(c->database);
+	free(c->application);
+	free(c);
 }
 
 static void
@@ -143,6 +156,8 @@ pgclient_close(PgClient *c)
 	c->closed = true;
 	loop_undefer(&c->broken);
 	stop_watching(c);
+	resolve_cancel(c->resolving);
+	c->resolving = NULL;
 	if (c->conn != NULL)
 		PQfinish(c->conn);
 	c->conn = NULL;
@@ -231,7 +246,15 @@ send_first(PgClient *c)
 		return;
 	}
 	c->sent = true;
+	if (c->limit_ms > 0)
+		c->patience = loop_after(c->limit_ms, on_patience, c);
 	flush(c);
+}
+
+void
+pgclient_limit(PgClient *c, int ms)
+{
+	c->limit_ms = ms;
 }
 
 void
@@ -257,6 +280,8 @@ finish_first(PgClient *c)
 {
 	Query	   *q = take_first(c);
 
+	loop_cancel(c->patience);
+	c->patience = NULL;
 	if (q->done != NULL)
 		q->done(q->arg, q->result);
 	query_free(q);
@@ -314,7 +339,16 @@ on_patience(void *arg)
 	PgClient   *c = arg;
 
 	c->patience = NULL;
-	fail(c, "timeout while connecting");
+	if (c->ready)
+	{
+		char		text[64];
+
+		snprintf(text, sizeof(text), "no answer for %d ms", c->limit_ms);
+		log_message(LOG_INFO, NULL, "database \"%s\" gave %s", PQdb(c->conn), text);
+		fail(c, text);
+	}
+	else
+		fail(c, c->resolving != NULL ? "timeout while looking for the host's address" : "timeout while connecting");
 }
 
 static void
@@ -363,18 +397,75 @@ on_start(void *arg)
 	fail(c, c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
 }
 
-PgClient *
-pgclient_open(const char *conninfo, const char *database, const char *application,
-			  const char *options, int timeout_ms, PgConnected connected, void *arg)
+/* libpq would look for the address of a name by itself, and wait. */
+static void
+start(PgClient *c, const char *hosts, const char *addresses)
 {
 	/* a node whose machine has vanished must be found out, by what waits, too */
 	const char *keywords[] = {
 		"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
-		"dbname", "dbname", "application_name", "options", NULL
+		"dbname", "dbname", "application_name", "options",
+		addresses != NULL ? "host" : NULL, "hostaddr", NULL
 	};
-	const char *values[] = {"10", "5", "3", "30000", conninfo, database, application, options, NULL};
-	PgClient   *c = xcalloc(1, sizeof(PgClient));
+	const char *values[] = {
+		"10", "5", "3", "30000",
+		c->conninfo, c->database, c->application, c->options,
+		hosts, addresses, NULL
+	};
 
+	/*
+	 * the first dbname is expanded to all that it says, the second overrides;
+	 * what stands before it are defaults
+	 */
+	c->conn = PQconnectStartParams(keywords, values, 1);
+	if (c->conn != NULL && PQstatus(c->conn) != CONNECTION_BAD)
+		c->watch = loop_watch(PQsocket(c->conn), EPOLLOUT, on_socket, c);
+}
+
+static void
+on_resolved(void *arg, const char *hosts, const char *addresses, const char *error)
+{
+	PgClient   *c = arg;
+
+	c->resolving = NULL;
+	if (error == NULL)
+		start(c, hosts, addresses);
+	if (c->watch == NULL)
+		fail(c, error != NULL ? error : c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
+}
+
+/* The host's name, if its address must be looked for (malloc'ed), or NULL. */
+static char *
+name_to_resolve(const char *conninfo)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	const char *host = NULL;
+	bool		has_address = false;
+	char	   *name;
+
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+	{
+		if (strcmp(o->keyword, "host") == 0)
+			host = o->val;
+		else if (strcmp(o->keyword, "hostaddr") == 0)
+			has_address = o->val != NULL;
+	}
+	name = host != NULL && !has_address && resolve_is_needed(host) ? xstrdup(host) : NULL;
+	PQconninfoFree(options);
+	return name;
+}
+
+PgClient *
+pgclient_open(const char *conninfo, const char *database, const char *application,
+			  const char *options, int timeout_ms, PgConnected connected, void *arg)
+{
+	PgClient   *c = xcalloc(1, sizeof(PgClient));
+	char	   *name = name_to_resolve(conninfo);
+
+	c->conninfo = xstrdup(conninfo);
+	c->database = xstrdup(database);
+	c->application = xstrdup(application);
+	c->options = options;
 	c->end = &c->first;
 	c->connected = connected;
 	c->connected_arg = arg;
@@ -383,19 +474,16 @@ pgclient_open(const char *conninfo, const char *database, const char *applicatio
 	c->bury.callback = on_bury;
 	c->bury.arg = c;
 
-	/*
-	 * the first dbname is expanded to all that it says, the second overrides;
-	 * what stands before it are defaults
-	 */
-	c->conn = PQconnectStartParams(keywords, values, 1);
-	if (c->conn == NULL || PQstatus(c->conn) == CONNECTION_BAD)
-	{
+	if (name != NULL)
+		c->resolving = resolve_start(name, on_resolved, c);
+	else
+		start(c, NULL, NULL);
+	free(name);
+	if (c->watch != NULL || c->resolving != NULL)
+		c->patience = loop_after(timeout_ms, on_patience, c);
+	else
 		c->patience = loop_after(0, on_start, c);	/* not from within this
 													 * call */
-		return c;
-	}
-	c->patience = loop_after(timeout_ms, on_patience, c);
-	c->watch = loop_watch(PQsocket(c->conn), EPOLLOUT, on_socket, c);
 	return c;
 }
 

@@ -20,7 +20,7 @@ typedef void (*PgDone) (void *arg, const PGresult *result);
 /* Once, when it is lost; the queries under way are told before. */
 typedef void (*PgLost) (void *arg, const char *error);
 
-/* options: libpq's; timeout: of connecting. */
+/* options: libpq's; timeout: of connecting, finding the address included. */
 extern PgClient *pgclient_open(const char *conninfo, const char *database, const char *application,
 							   const char *options, int timeout_ms, PgConnected connected, void *arg);
 extern void pgclient_on_lost(PgClient *c, PgLost lost, void *arg);
@@ -28,6 +28,12 @@ extern void pgclient_on_lost(PgClient *c, PgLost lost, void *arg);
 /* One command, text parameters.  Queued behind those before it. */
 extern void pgclient_query(PgClient *c, const char *sql, int nparams, const char *const *params,
 						   PgDone done, void *arg);
+
+/*
+ * Each query sent from now on must be answered in this time, else the
+ * connection counts as lost.  0: no limit (as at first).
+ */
+extern void pgclient_limit(PgClient *c, int ms);
 
 /* Close; no callback comes any more.  NULL is ignored.  Safe in callbacks. */
 extern void pgclient_close(PgClient *c);

@@ -184,9 +184,9 @@ journal_is_readable_for_programs(void **state)
 {
 	JournalOptions options = {.directory = directory,.limit = 1,.json = true,.keys = true};
 	char	   *text = printed(&options);
-	char	   *second = strchr(text, '\n');
-	json_t	   *metadata = json_loadb(text, (size_t) (second - text), 0, NULL);
-	json_t	   *tx = json_loads(second + 1, 0, NULL);
+	size_t		first_line = strcspn(text, "\n");
+	json_t	   *metadata = json_loadb(text, first_line, 0, NULL);
+	json_t	   *tx = json_loads(text + first_line + 1, 0, NULL);
 	json_t	   *query = json_array_get(json_object_get(tx, "queries"), 0);
 
 	assert_string_equal(json_string_value(json_object_get(metadata, "what")), "database added");
