@@ -10,6 +10,11 @@
  * them, before they are looked at: in ExecutorStart for INSERT, UPDATE and
  * DELETE, before COPY and TRUNCATE, and after parse analysis for rules.
  *
+ * CHECK constraints, of tables and of domains, are not evaluated: the origin has
+ * done so, with the search_path of its session, which their functions may need,
+ * and what they wrote there was sent by itself.  Expressions of indexes, generated
+ * columns and partitions must be evaluated, and find nothing but pg_catalog.
+ *
  * Rows are written with the rights of the table's owner, because the functions
  * in index expressions, checks and generated columns are the owner's, and the
  * session is a superuser's.
@@ -28,11 +33,13 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "commands/copy.h"
+#include "commands/copyfrom_internal.h"
 #include "commands/extension.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "parser/analyze.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
@@ -45,10 +52,12 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/guc.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
 #include "apply.h"
+#include "compat.h"
 
 static bool in_apply_session = false;
 
@@ -221,10 +230,48 @@ disable_rules(Relation rel)
 			rel->rd_rules->rules[i]->enabled = RULE_DISABLED;
 }
 
+/* A value of the base type is one of the domain, without being checked. */
+static Node *
+without_domain_check(Node *node)
+{
+	CoerceToDomain *coerce = (CoerceToDomain *) node;
+	RelabelType *relabel;
+
+	if (node == NULL || !IsA(node, CoerceToDomain))
+		return node;
+	relabel = makeRelabelType(coerce->arg, coerce->resulttype, coerce->resulttypmod,
+							  coerce->resultcollid, coerce->coercionformat);
+	relabel->location = coerce->location;
+	return (Node *) relabel;
+}
+
+static bool
+is_clients_query(const char *source)
+{
+	return debug_query_string != NULL && source != NULL &&
+		(source == debug_query_string || strcmp(source, debug_query_string) == 0);
+}
+
+static void
+leave_out_domain_checks(Query *query)
+{
+	ListCell   *lc;
+
+	foreach(lc, query->targetList)
+	{
+		TargetEntry *entry = lfirst_node(TargetEntry, lc);
+
+		entry->expr = (Expr *) without_domain_check((Node *) entry->expr);
+	}
+}
+
 /* The rewriter comes next; it finds the rules of the target disabled. */
 static void
 post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 {
+	if (in_apply_session && query->resultRelation != 0 &&
+		is_clients_query(pstate->p_sourcetext))
+		leave_out_domain_checks(query);
 	if (in_apply_session && query->resultRelation != 0)
 	{
 		Relation	rel = table_open(rt_fetch(query->resultRelation, query->rtable)->relid, NoLock);
@@ -238,19 +285,17 @@ post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 
 /*
  * Every row that changes here was sent by itself.  So only the replicator's own
- * queries change rows.  Others can only be those of a function called by a CHECK
- * constraint (a domain's too, when a parameter is read), an index or a default:
- * its effect at the origin was captured, and it would have it once more.  An
- * extension's script may; it was not captured.
+ * queries change rows.  Others can only be those of a function called by an
+ * index, a generated column, or the check of a domain inside of an array or a
+ * row: its effect at the origin was captured, and it would have it once more.
+ * An extension's script may; it was not captured.
  */
 static void
 refuse_nested_change(QueryDesc *queryDesc, Relation rel)
 {
 	if (creating_extension || rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
-	if (debug_query_string != NULL &&
-		(queryDesc->sourceText == debug_query_string ||
-		 strcmp(queryDesc->sourceText, debug_query_string) == 0))
+	if (is_clients_query(queryDesc->sourceText))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -258,6 +303,21 @@ refuse_nested_change(QueryDesc *queryDesc, Relation rel)
 					RelationGetRelationName(rel)),
 			 errdetail("A function that they call writes, and would do so once more on every other node."),
 			 errhint("Write from a trigger instead.")));
+}
+
+/*
+ * No expression at all, which is true.  (ExecRelCheck makes them when there is
+ * no list of them.)
+ */
+static void
+leave_out_checks(EState *estate, ResultRelInfo *target)
+{
+	TupleConstr *constr = RelationGetDescr(target->ri_RelationDesc)->constr;
+
+	if (creating_extension || constr == NULL || constr->num_check == 0)
+		return;
+	ls_check_expressions(target) =
+		MemoryContextAllocZero(estate->es_query_cxt, constr->num_check * sizeof(ExprState *));
 }
 
 static void
@@ -277,6 +337,7 @@ executor_start(QueryDesc *queryDesc, int eflags)
 
 		refuse_nested_change(queryDesc, target->ri_RelationDesc);
 		disable_triggers(target->ri_TrigDesc);
+		leave_out_checks(queryDesc->estate, target);
 	}
 }
 
@@ -359,6 +420,47 @@ parse_copy(const char *command)
 	return stmt;
 }
 
+/* Values of domains are read as those of their base types. */
+static void
+read_without_domains(CopyFromState cstate)
+{
+	TupleDesc	desc = RelationGetDescr(cstate->rel);
+	ListCell   *lc;
+
+	foreach(lc, cstate->attnumlist)
+	{
+		int			i = lfirst_int(lc) - 1;
+		Oid			type = TupleDescAttr(desc, i)->atttypid;
+		Oid			base = getBaseType(type);
+		Oid			input;
+
+		if (type == base)
+			continue;
+		getTypeInputInfo(base, &input, &cstate->typioparams[i]);
+		fmgr_info_cxt(input, &cstate->in_functions[i], cstate->copycontext);
+	}
+}
+
+/* CopyFrom looks at the number of checks in the relation's entry. */
+static uint64
+copy_without_checks(CopyFromState cstate, Relation rel)
+{
+	int16		checks = rel->rd_rel->relchecks;
+	uint64		rows = 0;
+
+	PG_TRY();
+	{
+		rel->rd_rel->relchecks = 0;
+		rows = CopyFrom(cstate);
+	}
+	PG_FINALLY();
+	{
+		rel->rd_rel->relchecks = checks;
+	}
+	PG_END_TRY();
+	return rows;
+}
+
 uint64
 apply_copy(const char *command, const char *data, size_t len)
 {
@@ -380,7 +482,8 @@ apply_copy(const char *command, const char *data, size_t len)
 	SetUserIdAndSecContext(rel->rd_rel->relowner, save_context | SECURITY_LOCAL_USERID_CHANGE);
 	cstate = BeginCopyFrom(pstate, rel, NULL, NULL, false, copy_read,
 						   stmt->attlist, stmt->options);
-	rows = CopyFrom(cstate);
+	read_without_domains(cstate);
+	rows = copy_without_checks(cstate, rel);
 	EndCopyFrom(cstate);
 	SetUserIdAndSecContext(save_user, save_context);
 

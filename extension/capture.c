@@ -350,7 +350,22 @@ make_insert(LsRelation *r, TupleTableSlot *slot)
 	run.nrows++;
 }
 
-static void
+/* No UPDATE may assign it; a BEFORE trigger may. */
+static bool
+always_identity_changed(const LsRelation *r)
+{
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (r->columns[i].always_identity && column_set_has(&r->changed, i + 1))
+			return true;
+	}
+	return false;
+}
+
+/* False: there is no such UPDATE. */
+static bool
 make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 			LsQuery *query)
 {
@@ -361,6 +376,11 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 	slot_getallattrs(slot);
 	fetch_old(rel, r, tid, &buffer);
 	find_changed(r, slot->tts_values, slot->tts_isnull);
+	if (always_identity_changed(r))
+	{
+		ReleaseBuffer(buffer);
+		return false;
+	}
 	change.old_values = r->old_values;
 	change.old_nulls = r->old_nulls;
 	change.new_values = slot->tts_values;
@@ -379,6 +399,7 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 	}
 	keyset_add(&keys, &change);
 	ReleaseBuffer(buffer);
+	return true;
 }
 
 static void
@@ -426,6 +447,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	LsTextSettings settings;
 	MemoryContext old;
 	LsRelation *r;
+	bool		in_two = false;
 
 	if (capturing)
 		refuse_nested(rel);
@@ -452,7 +474,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 			resetStringInfo(&params);
 			keyset_begin(&keys);
 			if (slot != NULL)
-				make_update(rel, r, tid, slot, &query);
+				in_two = !make_update(rel, r, tid, slot, &query);
 			else
 				make_delete(rel, r, tid, &query);
 		}
@@ -466,6 +488,13 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(row_context);
 
+	if (in_two)
+	{
+		/* no trigger fires and no foreign key is checked where it is applied */
+		capture_row(rel, tid, NULL);
+		capture_row(rel, NULL, slot);
+		return;
+	}
 	if (tid == NULL)
 	{
 		if (!run_may_grow(r))

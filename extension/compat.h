@@ -25,4 +25,11 @@ typedef bool LsUpdateIndexes;
 #define ls_column_is_virtual(att) false
 #endif
 
+/* 18 renamed what holds a table's checks while rows are written. */
+#if PG_VERSION_NUM >= 180000
+#define ls_check_expressions(target) ((target)->ri_CheckConstraintExprs)
+#else
+#define ls_check_expressions(target) ((target)->ri_ConstraintExprs)
+#endif
+
 #endif							/* LOCKSTEP_COMPAT_H */

@@ -52,6 +52,7 @@
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
 #include "utils/backend_status.h"
+#include "utils/guc.h"
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
@@ -81,6 +82,7 @@ static char doomed_detail[DETAIL_SIZE];
 
 static emit_log_hook_type prev_emit_log_hook = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
 void
@@ -165,6 +167,50 @@ tell_the_reason(ErrorData *edata)
 }
 
 /*
+ * With log_min_messages above ERROR that hook is not called; but every error
+ * passes the callbacks of its context.  What kind of error it is can't be told
+ * there, but for its code.
+ */
+static void
+tell_the_reason_in_context(void *arg)
+{
+	int			code = geterrcode();
+
+	if ((code != ERRCODE_QUERY_CANCELED && code != ERRCODE_S_E_INVALID_SPECIFICATION) ||
+		!conflict_is_doomed())
+		return;
+	errcode(ERRCODE_T_R_SERIALIZATION_FAILURE);
+	errmsg("could not go on with the transaction because it was in the way of another node's");
+	if (doomed_why()[0])
+		errdetail_internal("%s", doomed_why());
+	errhint("The transaction might succeed if retried.");
+}
+
+static ErrorContextCallback last_context = {NULL, tell_the_reason_in_context, NULL};
+
+/*
+ * At the end of the list, where nobody takes it off but PG_TRY, which restores
+ * what there was, and PostgreSQL itself, which empties the list after an error.
+ * So this is called wherever a statement begins to run, and when a transaction
+ * or savepoint has ended, which is outside of any PG_TRY.
+ */
+static void
+watch_errors(void)
+{
+	ErrorContextCallback **link = &error_context_stack;
+
+	if (log_min_messages <= ERROR && log_min_messages != LOG)
+		return;
+	while (*link != NULL)
+	{
+		if (*link == &last_context)
+			return;
+		link = &(*link)->previous;
+	}
+	*link = &last_context;
+}
+
+/*
  * Idle inside a transaction block, waiting for the next command?  The state
  * shown in pg_stat_activity says so, if it is maintained; the other conditions
  * hold between commands and never inside one (fastpath function calls have a
@@ -225,6 +271,7 @@ conflict_at_xact_end(void)
 {
 	volatile Mark *mark = my_mark();
 
+	watch_errors();
 	in_doomed_block = false;
 	mark->writes = InvalidLocalTransactionId;
 	pg_memory_barrier();
@@ -317,12 +364,31 @@ conflict_pid_writes(int pid, bool *is_apply)
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
+	watch_errors();
 	if (unlikely(conflict_is_doomed()))
 		conflict_report_doomed();
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(queryDesc, eflags);
 	else
 		standard_ExecutorStart(queryDesc, eflags);
+}
+
+static void
+executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
+{
+	watch_errors();
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(queryDesc, direction, count, once);
+	else
+		standard_ExecutorRun(queryDesc, direction, count, once);
+}
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId mySubid,
+		   SubTransactionId parentSubid, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		watch_errors();
 }
 
 /* ROLLBACK is what the client should do, and COMMIT is refused in PRE_COMMIT. */
@@ -340,6 +406,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
+	watch_errors();
 	if (unlikely(conflict_is_doomed()) && !ends_transaction(pstmt))
 		conflict_report_doomed();
 	if (prev_ProcessUtility)
@@ -357,6 +424,9 @@ conflict_init(void)
 	emit_log_hook = tell_the_reason;
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	RegisterSubXactCallback(on_subxact, NULL);
 	prev_ProcessUtility = ProcessUtility_hook;
 	ProcessUtility_hook = process_utility;
 	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);

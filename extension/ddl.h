@@ -86,6 +86,14 @@ extern bool ddl_text_has_time_literal(const char *text);
 /* ERROR 0A000 if the command may have another result on another node. */
 extern void ddl_check_repeatable(PlannedStmt *pstmt, const char *source, const char *text);
 
+/* ---------- in ddlpartition.c */
+
+/* After it ran: ERROR 0A000 if it made a table that nodes would split among its
+ * partitions differently. */
+extern void ddl_check_partition_key(PlannedStmt *pstmt);
+
+/* ---------- in ddlcheck.c */
+
 /* After it ran: ERROR 0A000 if it made a permanent object depend on a temporary
  * one of this session. */
 extern void ddl_check_dependencies(void);

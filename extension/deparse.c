@@ -176,10 +176,23 @@ start_text(LsRelation *r, StringInfo text)
 	MemoryContextSwitchTo(old);
 }
 
+/*
+ * A value for a column.  One of a domain is read as its base type, and
+ * converted by the query, which is where apply.c leaves out the domain's checks.
+ */
+static void
+append_assigned(const LsColumn *column, int param, StringInfo text)
+{
+	appendStringInfo(text, "$%d", param);
+	if (column->domain)
+		appendStringInfo(text, "::%s", column->type);
+}
+
 const char *
 deparse_insert(LsRelation *r)
 {
 	StringInfoData text;
+	int			param = 1;
 	int			i;
 
 	if (r->insert_text != NULL)
@@ -193,8 +206,14 @@ deparse_insert(LsRelation *r)
 		appendStringInfoChar(&text, '(');
 		append_settable_names(r, &text);
 		appendStringInfoString(&text, ") OVERRIDING SYSTEM VALUE VALUES (");
-		for (i = 1; i <= r->nsettable; i++)
-			appendStringInfo(&text, i == 1 ? "$%d" : ", $%d", i);
+		for (i = 0; i < r->natts; i++)
+		{
+			if (!settable(&r->columns[i]))
+				continue;
+			if (param > 1)
+				appendStringInfoString(&text, ", ");
+			append_assigned(&r->columns[i], param++, &text);
+		}
 		appendStringInfoChar(&text, ')');
 	}
 	return r->insert_text = text.data;
@@ -312,9 +331,8 @@ make_update_text(LsRelation *r, const LsColumnSet *set)
 	{
 		if (!settable(&r->columns[i]) || !column_set_has(set, i + 1))
 			continue;
-		appendStringInfo(&text, "%s%s = $%d", param == 1 ? "" : ", ",
-						 r->columns[i].name, param);
-		param++;
+		appendStringInfo(&text, "%s%s = ", param == 1 ? "" : ", ", r->columns[i].name);
+		append_assigned(&r->columns[i], param++, &text);
 	}
 	if (param == 1)
 		append_set_default(r, &text);

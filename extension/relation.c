@@ -203,6 +203,7 @@ build_columns(LsRelation *r)
 		column->live = true;
 		column->generated = att->attgenerated != '\0';
 		column->always_identity = att->attidentity == ATTRIBUTE_IDENTITY_ALWAYS;
+		column->domain = get_typtype(att->atttypid) == TYPTYPE_DOMAIN;
 		column->byval = att->attbyval;
 		column->len = att->attlen;
 		column->name = pstrdup(quote_identifier(NameStr(att->attname)));

@@ -33,6 +33,7 @@ typedef struct LsColumn
 {
 	bool		live;			/* not dropped, and stored */
 	bool		generated;		/* never given a value */
+	bool		domain;			/* is declared with a domain */
 	bool		always_identity;	/* INSERT may give it a value, UPDATE not */
 	bool		byval;
 	int16		len;

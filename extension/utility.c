@@ -291,7 +291,10 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	}
 	PG_END_TRY();
 	if (plan->catalogs)
+	{
+		ddl_check_partition_key(call->pstmt);
 		ddl_check_dependencies();
+	}
 }
 
 /* Modes that keep writers out do so on every node. */

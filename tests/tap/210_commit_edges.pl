@@ -69,18 +69,24 @@ is($s->error, '', 'nor fails it');
 $s->do('SET statement_timeout = 0');
 there(7, 1, 'it is committed');
 
-# ---------- functions of constraints that write would write twice elsewhere
+# ---------- functions of constraints that write: the origin's effect is the only one
 
 $c->sql(1, <<'SQL');
 CREATE TABLE log (x int);
 CREATE FUNCTION writes(i int) RETURNS bool LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.log VALUES (i); RETURN true; END $$;
+CREATE FUNCTION hidden(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN PERFORM public.writes(i); RETURN i; END $$;
 CREATE DOMAIN dom AS int CHECK (writes(VALUE));
 CREATE TABLE with_check (id int PRIMARY KEY CHECK (writes(id)));
 CREATE TABLE with_domain (id int PRIMARY KEY, d dom);
+CREATE TABLE with_array (id int PRIMARY KEY, d dom[]);
+CREATE TABLE with_generated (id int PRIMARY KEY, g int GENERATED ALWAYS AS (hidden(id)) STORED);
 CREATE TABLE with_plain (id int PRIMARY KEY CHECK (id > 0));
 SQL
+$c->sql(1, "INSERT INTO with_$_") for 'check VALUES (1)', 'check VALUES (2), (3)', 'domain VALUES (1, 1)', 'domain VALUES (2, 2), (3, 3)';
+$c->sql(1, $_) for 'UPDATE with_check SET id = 10 WHERE id = 1', 'UPDATE with_domain SET d = 10 WHERE id = 1';
+$c->same('checks that write');
 $c->fails(1, "INSERT INTO with_$_", '0A000', qr/constraints, indexes or defaults change table "log"/, "refused: $_")
-	for 'check VALUES (1)', 'check VALUES (2), (3)', 'domain VALUES (1, 1)', 'domain VALUES (2, 2), (3, 3)';
+	for "array VALUES (1, '{1}')", "array VALUES (2, '{2}'), (3, '{3}')", 'generated VALUES (1)';
 $c->sql(1, 'INSERT INTO with_plain VALUES (1), (2)');
 $c->drain;
 $c->same('constraints that write');

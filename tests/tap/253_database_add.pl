@@ -1,4 +1,4 @@
-# lockstepctl database add looks at a database that is in use: what was written before
+# A database that is added may be in use: lockstepctl database add sees to it that what was written before
 # capture began has to be over, and a database that could not be added is left
 # as it was, open for writes.  A server that does not answer while it is looked
 # at holds nothing up; one that has much to read is waited for.  The names of

@@ -1,0 +1,272 @@
+/*
+ * test_sequencer.c
+ *	  Proves what the sequencer makes of a transaction whose S lies below what
+ *	  the certifier still knows (its floor): it loses with 40001, whatever its
+ *	  keys, and takes nothing with it; one at the floor or above goes on, and
+ *	  depends on all that was forgotten.  With fake nodes, sessions and journal
+ *	  thread; certifier, keys and transactions are the real ones.
+ */
+#include "unit.h"
+
+#include <unistd.h>
+
+#include "journal.h"
+#include "journal_writer.h"
+#include "log.h"
+#include "loop.h"
+#include "node.h"
+#include "samples.h"
+#include "sequencer.h"
+#include "session.h"
+
+/* as in sequencer.c: how many seqs below what all have applied it remembers */
+#define KEPT 20000
+#define DECIDED (KEPT + 100)
+
+/* ---------- the sequencer's neighbours */
+
+static JournalDurable durable;
+static LsOutcome last_outcome;
+static char last_sqlstate[6];
+static char last_detail[300];
+static int	verdicts;
+static uint64_t oldest_seen = UINT64_MAX;
+
+void
+writer_start(Journal *journal, const char *dir, JournalDurable callback)
+{
+	durable = callback;
+}
+
+JournalItem *
+writer_item(const JournalRecord *record)
+{
+	return calloc(1, sizeof(JournalItem));
+}
+
+void
+writer_item_free(JournalItem *item)
+{
+	buffer_free(&item->head);
+	free(item->head_sizes);
+	free(item);
+}
+
+void
+writer_push(JournalItem *item)
+{
+	durable(item);
+}
+
+const char *
+writer_failing(void)
+{
+	return NULL;
+}
+
+uint64_t
+writer_syncs(void)
+{
+	return 0;
+}
+
+void
+writer_trim(uint64_t applied, int64_t keep_bytes)
+{
+}
+
+void
+writer_stop(void)
+{
+}
+
+void
+nodes_execute(Transaction *tx)
+{
+	sequencer_executed(tx);
+}
+
+void
+nodes_commit(Transaction *tx)
+{
+	sequencer_applied(tx);
+}
+
+void
+nodes_rollback(Transaction *tx)
+{
+}
+
+void
+nodes_look_again(void)
+{
+}
+
+void
+node_apply_at_origin(Transaction *tx)
+{
+}
+
+const char *
+node_name(int node)
+{
+	return node == 0 ? "n1" : "n2";
+}
+
+uint64_t
+nodes_min_applied(void)
+{
+	return sequencer_last_durable();
+}
+
+uint64_t
+sessions_oldest_seen(void)
+{
+	return oldest_seen;
+}
+
+Transaction *
+session_transaction(int node, uint32_t pid)
+{
+	return NULL;
+}
+
+void
+session_verdict(Transaction *tx, const LsVerdict *verdict)
+{
+	verdicts++;
+	last_outcome = verdict->outcome;
+	snprintf(last_sqlstate, sizeof(last_sqlstate), "%.5s", (const char *) verdict->error.sqlstate.data);
+	snprintf(last_detail, sizeof(last_detail), "%.*s", (int) verdict->error.detail.len,
+			 verdict->error.detail.data != NULL ? (const char *) verdict->error.detail.data : "");
+}
+
+void
+session_granted(Transaction *tx, uint64_t seq)
+{
+}
+
+void
+session_applied(Transaction *tx)
+{
+}
+
+/* ---------- asking */
+
+static uint64_t xcount;
+
+/* A transaction of one row; its seq, or 0 when it lost.  *depends_on may be NULL. */
+static uint64_t
+ask(uint32_t origin, uint64_t hash, uint64_t seen, uint64_t *depends_on)
+{
+	LsIdentity	id = {SLICE("n1"), 99, 4711, ++xcount};
+	Transaction *tx = tx_create(&id, SLICE("db"), origin);
+	LsKey		key = {.hash = hash,.seen = seen,.mode = LS_ROW_EXCLUSIVE,.name = SLICE("public.t t_pkey")};
+	uint8_t		packed[100];
+	uint8_t		message[500];
+	LsQuery		query = {.xcount = xcount,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,
+	.text = SLICE("DELETE FROM public.t WHERE a = $1"),.rows = 1,.nkeys = 1};
+	uint64_t	seq;
+
+	query.keys = sample_pack_keys(packed, sizeof(packed), &key, 1);
+	tx_append(tx, message, ls_put_query(message, sizeof(message), &query));
+	tx->wait = LS_WAIT_EXECUTED;
+	sequencer_ask(tx);
+	seq = tx->seq;
+	if (depends_on != NULL)
+		*depends_on = tx->depends_on;
+	assert_int_equal(tx->state, seq != 0 ? TX_DONE : TX_ROLLED_BACK);
+	assert_int_equal(tx->refs, 1);
+	tx_unref(tx);
+	return seq;
+}
+
+static void
+on_end(void *arg)
+{
+	loop_stop();
+}
+
+/* The sequencer forgets by a timer. */
+static void
+let_it_forget(void)
+{
+	loop_after(1500, on_end, NULL);
+	loop_run();
+}
+
+static void
+below_the_floor(void **state)
+{
+	uint64_t	depends_on;
+	uint64_t	last;
+
+	for (uint64_t i = 1; i <= DECIDED; i++)
+		assert_int_equal(ask(0, i, i - 1, NULL), i);
+	assert_int_equal(verdicts, 0);
+
+	/* before it forgets: nothing of another node meets this key */
+	assert_int_equal(ask(1, DECIDED + 1000, 0, NULL), DECIDED + 1);
+
+	/* an open transaction's S keeps it from forgetting */
+	oldest_seen = KEPT;
+	let_it_forget();
+	assert_int_equal(ask(1, DECIDED + 1001, 0, NULL), DECIDED + 2);
+
+	oldest_seen = UINT64_MAX;
+	let_it_forget();
+	last = sequencer_last_decided();
+	assert_int_equal(last, DECIDED + 2);
+
+	/* the floor is last - KEPT now: below it nothing can be told any more */
+	assert_int_equal(ask(1, 999999, last - KEPT - 1, NULL), 0);
+	assert_int_equal(verdicts, 1);
+	assert_int_equal(last_outcome, LS_OUTCOME_ROLLED_BACK);
+	assert_string_equal(last_sqlstate, "40001");
+	assert_true(last_detail[0] != '\0');
+	assert_int_equal(sequencer_last_decided(), last);
+	assert_int_equal(sequencer_stats().reserved_now, 0);
+	assert_int_equal(sequencer_stats().conflicts, 1);
+
+	/* also one of the same origin, and one whose key was never written */
+	assert_int_equal(ask(0, 999999, 0, NULL), 0);
+	assert_int_equal(verdicts, 2);
+
+	/* at the floor: goes on, after all that was forgotten */
+	assert_int_equal(ask(1, 999999, last - KEPT, &depends_on), last + 1);
+	assert_true(depends_on >= last - KEPT);
+
+	/* above it what is remembered counts: another node wrote this key later */
+	assert_int_equal(ask(1, DECIDED, last - KEPT + 10, NULL), 0);
+	assert_string_equal(last_sqlstate, "40001");
+	assert_int_equal(ask(1, DECIDED, DECIDED, NULL), last + 2);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(below_the_floor),
+	};
+	char		directory[] = "/tmp/lockstep-unit-sequencer-XXXXXX";
+	char		command[sizeof(directory) + 20];
+	char		cluster[33];
+	const char *error = NULL;
+	Config		config;
+	Journal    *journal;
+	int			failed;
+
+	log_open(NULL, LOG_ERROR);
+	loop_init();
+	memset(&config, 0, sizeof(config));
+	if (mkdtemp(directory) == NULL)
+		abort();
+	journal = journal_open(directory, true, 1024 * 1024, cluster, &error);
+	if (journal == NULL)
+		abort();
+	sequencer_init(&config, journal, directory);
+	failed = cmocka_run_group_tests(tests, NULL, NULL);
+	journal_close(journal);
+	snprintf(command, sizeof(command), "rm -rf %s", directory);
+	return system(command) == 0 ? failed : 1;
+}
