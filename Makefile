@@ -46,6 +46,10 @@ check-long:
 check-sanitize:
 	tests/check sanitize
 
+# ROUNDS and SECONDS change it; what it has run is summed up in tests/results.
+soak:
+	tests/soak/run $(ROUNDS) $(SECONDS)
+
 bench:
 	tests/bench/run
 
@@ -59,6 +63,7 @@ clean:
 	$(MAKE) -C extension clean
 	$(MAKE) -C replicator clean
 	$(MAKE) -C tests/fault clean
+	$(MAKE) -C tests/soak clean
 	rm -rf tests/results
 
 help:
@@ -71,7 +76,8 @@ help:
 	@echo 'make check-tap T=tests/tap/040_conflicts.pl    one file of the cluster tests'
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
 	@echo 'make check-long     what takes too long for make check'
+	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
 .PHONY: all extension replicator install uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-sanitize bench demo demo-stop clean help
+	check-long check-sanitize soak bench demo demo-stop clean help

@@ -72,6 +72,14 @@ static struct
 	uint64		applied_xcount; /* then wait for Y of this transaction, 0 = no */
 }			ending;
 
+/* Asked, and neither answered "no" nor committed: not to be rolled back as if
+ * nothing had been. */
+static struct
+{
+	bool		asked;
+	uint64		seq;			/* decided, at that */
+}			question;
+
 static uint64 confirmed = 0;	/* seq of this session's last local commit */
 static uint64 confirmed_told = 0;	/* of that, what the replicator was told */
 static uint64 last_decided = 0; /* seq of this session's last transaction that
@@ -138,16 +146,31 @@ ms_left(TimestampTz deadline)
 
 /* ---------- the question and the verdict */
 
+/* It may be committed elsewhere; before the locks go. */
+static void
+begin_doubt(void)
+{
+	Token		token = fate_token();
+
+	if (!question.asked)
+		return;
+	question.asked = false;
+	doubt_begin(&token, question.seq);
+}
+
 static void
 report_outcome_unknown(void)
 {
+	Token		token = fate_token();
+
+	begin_doubt();
 	ereport(ERROR,
 			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
 			 errmsg("the outcome of the transaction is unknown"),
-			 errdetail("Transaction: node %s, boot %016llx, process %d, number %llu. The connection to the replicator was lost while it waited for its verdict: %s",
-					   ls_node_name, (unsigned long long) turn_boot_id(), MyProcPid,
-					   (unsigned long long) ls_xact.xcount, link_lost_message()),
-			 errhint("It is committed on all nodes or on none. Look for its effects as soon as the replicator is back.")));
+			 errdetail("Transaction: %s. The connection to the replicator was lost while it waited for its verdict: %s",
+					   fate_token_text(&token), link_lost_message()),
+			 errhint("It is committed on all nodes or on none. As soon as the replicator is back, ask on any node: SELECT lockstep.outcome('%s').",
+					 fate_token_text(&token))));
 }
 
 static LsCommitWait
@@ -192,8 +215,13 @@ send_question(void)
 	queue->len += size;
 
 	ls_xact.told = true;
+	question.asked = true;
+	question.seq = 0;
 	if (!link_send_later(queue->data, queue->len))
+	{
+		question.asked = false;
 		link_report_lost();		/* the question did not get through */
+	}
 	resetStringInfo(queue);
 }
 
@@ -203,7 +231,7 @@ is_our_verdict(LsMsgType type, LsSlice payload, LsVerdict *verdict)
 {
 	const char *wrong;
 
-	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ)
+	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ || type == LS_MSG_FATE_IS)
 		return false;			/* late, of no interest any more */
 	if (type != LS_MSG_VERDICT)
 		wrong = "it sent something else than a verdict";
@@ -284,6 +312,7 @@ ask(void)
 	LsVerdict	verdict;
 
 	check_link_before_asking();
+	doubt_check();
 	send_question();
 	arm_statement_timeout();
 	wait_for_verdict(&verdict);
@@ -291,12 +320,15 @@ ask(void)
 	switch (verdict.outcome)
 	{
 		case LS_OUTCOME_COMMITTED:
+			question.seq = verdict.seq;
 			break;
 		case LS_OUTCOME_WITHDRAWN:
+			question.asked = false;
 			ls_xact.told = false;
 			report_withdrawn();
 			break;
 		case LS_OUTCOME_ROLLED_BACK:
+			question.asked = false;
 			ls_xact.told = false;
 			retry_note(&verdict);
 			xact_report_verdict(&verdict);
@@ -339,6 +371,7 @@ hold_until_committed(void)
 static void
 report_not_here(uint64 seq, const char *why)
 {
+	begin_doubt();
 	ereport(ERROR,
 			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
 			 errmsg("the transaction is committed by the cluster, but not by this session"),
@@ -572,6 +605,7 @@ commit_done(void)
 		return;
 	}
 	turn_pass(ending.claimed);
+	question.asked = false;
 	if (ls_xact.apply_seq == 0)
 		confirmed = ending.claimed;
 	ending.claimed = 0;
@@ -584,6 +618,7 @@ commit_done(void)
 void
 commit_failed(void)
 {
+	begin_doubt();				/* whatever the error, if it did not say so */
 	if (ending.claimed != 0)
 		turn_release(ending.claimed);
 	memset(&ending, 0, sizeof(ending));

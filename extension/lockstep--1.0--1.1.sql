@@ -16,3 +16,13 @@ COMMENT ON FUNCTION lockstep.applied_seq() IS 'number in the journal of the last
 CREATE FUNCTION lockstep.wait_for(seq bigint, timeout interval DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_wait_for' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
 COMMENT ON FUNCTION lockstep.wait_for(bigint, interval) IS 'true: this node has committed everything up to seq; false: not within the timeout';
+
+-- ---------- what became of a transaction
+
+CREATE FUNCTION lockstep.transaction_token() RETURNS text
+AS 'MODULE_PATHNAME', 'lockstep_transaction_token' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.transaction_token() IS 'names the current transaction, for lockstep.outcome()';
+
+CREATE FUNCTION lockstep.outcome(token text) RETURNS text
+AS 'MODULE_PATHNAME', 'lockstep_outcome' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.outcome(text) IS 'committed, aborted, in progress, or unknown: asked on any node';

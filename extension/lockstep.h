@@ -267,6 +267,47 @@ extern LsSlice xact_forwarded(bool *truncated);
 /* Called by apply.c: the seq at which the current apply transaction commits. */
 extern void xact_set_apply_seq(uint64 seq);
 
+/* Connect, if there is no connection. */
+extern void xact_connect(void);
+
+/* Let the replicator know of this transaction, which may have done nothing yet. */
+extern void xact_tell(void);
+
+/* ---------- in fate.c: what became of a transaction */
+
+typedef struct Token
+{
+	char		node[LS_MAX_NAME + 1];
+	uint64		boot;
+	uint32		pid;
+	uint64		xcount;
+	uint64		since;			/* its node had applied up to here when it
+								 * began */
+} Token;
+
+extern Token fate_token(void);	/* of the current transaction, which writes */
+extern char *fate_token_text(const Token *t);
+
+/*
+ * Ask the replicator; interruptible.  gave_up: the transaction's backend has
+ * rolled it back.  *seq: its seq, or the last that was decided.
+ */
+extern LsFate fate_ask(const Token *token, bool gave_up, uint64 *seq);
+
+/* ---------- in doubt.c: transactions rolled back here, but perhaps not elsewhere */
+
+extern void doubt_shmem_request(void);
+extern void doubt_shmem_startup(void);
+struct PlannedStmt;
+extern void doubt_begin(const Token *token, uint64 seq);	/* seq 0: not known */
+
+/* Before the first row of a transaction is locked or changed: by this
+ * statement; by a command that certainly writes. */
+extern void doubt_before_statement(struct PlannedStmt *stmt);
+extern void doubt_before_write(void);
+extern void doubt_check(void);
+extern void doubt_at_xact_end(void);
+
 /* ---------- in commit.c: the end of a transaction */
 
 extern void commit_claim_for_apply(uint64 seq); /* LS001: already applied */

@@ -377,7 +377,11 @@ process_on_origin(Call *call)
 
 	ddl_plan(call->pstmt->utilityStmt, &plan);
 	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
+	{
 		examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
+		if (((CopyStmt *) call->pstmt->utilityStmt)->is_from)
+			doubt_before_write();
+	}
 
 	/* an event trigger's command, or we would not be here */
 	if (creating_extension && plan.action == DDL_FORWARD)

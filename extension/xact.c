@@ -160,13 +160,19 @@ xact_check_not_ended(void)
 }
 
 void
+xact_connect(void)
+{
+	if (!link_is_alive())
+		link_open();
+}
+
+void
 xact_writes(void)
 {
 	xact_check_not_ended();
 	if (ls_xact.writes)
 		return;
-	if (!link_is_alive())
-		link_open();
+	xact_connect();
 	if (!turn_is_open())
 		ereport(ERROR,
 				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
@@ -174,8 +180,31 @@ xact_writes(void)
 				 errdetail("Since the server started, the replicator has not opened it."),
 				 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
 	ls_xact.xcount = ++last_xcount;
+	ls_xact.since = turn_applied();
 	ls_xact.writes = true;
 	conflict_note_writes();
+	doubt_check();
+}
+
+/* "Keep the first 0 queries" is as good a word as any. */
+void
+xact_tell(void)
+{
+	LsRollbackTo nothing;
+	size_t		size;
+
+	xact_writes();
+	if (ls_xact.told)
+		return;
+	nothing.xcount = ls_xact.xcount;
+	nothing.keep = 0;
+	if (ls_xact.nstatements == 0)
+	{
+		size = ls_put_rollback_to(NULL, 0, &nothing);
+		ls_put_rollback_to(queue_room(size), size, &nothing);
+		queue_added(size);
+	}
+	queue_stream();
 }
 
 void
@@ -344,6 +373,7 @@ xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
 	LsMsgType	type;
 	LsSlice		payload;
 
+	doubt_before_write();
 	xact_writes();
 	send_lock(keys, nkeys, ddl);
 
@@ -471,6 +501,7 @@ at_end(void)
 	keyset_at_xact_end();
 	witness_at_xact_end();
 	conflict_at_xact_end();
+	doubt_at_xact_end();
 	mode_at_xact_end();
 	xact_reset();
 }

@@ -13,6 +13,8 @@ typedef struct XactState
 	bool		writes;			/* it has a number, and the link was found
 								 * good */
 	uint64		xcount;			/* its number in this session, from 1 */
+	uint64		since;			/* this node had applied up to here when it
+								 * got its number */
 	bool		told;			/* the replicator knows something of it, and
 								 * has not ended it by a verdict */
 	bool		ended;			/* the replicator rolled it back before it was

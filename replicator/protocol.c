@@ -180,8 +180,29 @@ static const Field number_layout_fields[] = {
 
 LAYOUT(number_layout, LsNumber);
 
+static const Field fate_question_layout_fields[] = {
+	TEXT('N', LsFateQuestion, identity.node, 1, LS_MAX_NAME),
+	NUMBER64('B', LsFateQuestion, identity.boot),
+	NUMBER32('P', LsFateQuestion, identity.pid),
+	NUMBER64('X', LsFateQuestion, identity.xcount),
+	NUMBER64('S', LsFateQuestion, since),
+	NUMBER64('Q', LsFateQuestion, question),
+	BOOLEAN('G', LsFateQuestion, gave_up),
+};
+
+LAYOUT(fate_question_layout, LsFateQuestion);
+
+static const Field fate_answer_layout_fields[] = {
+	NUMBER64('Q', LsFateAnswer, question),
+	CHOICE('O', LsFateAnswer, fate, "crpu"),
+	NUMBER64('S', LsFateAnswer, seq),
+};
+
+LAYOUT(fate_answer_layout, LsFateAnswer);
+
 /* Enum members are moved as int by put_message() and get_message(). */
 _Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
+_Static_assert(sizeof(LsFate) == sizeof(int), "enums must have the size of int");
 
 /* ---------- integers */
 
@@ -485,7 +506,7 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 
 	if (len == 0)
 		return LS_FRAME_MORE;
-	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENn", buf[0]) == NULL)
+	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOo", buf[0]) == NULL)
 		return LS_FRAME_BAD;
 	if (len < LS_HEADER_SIZE)
 		return LS_FRAME_MORE;
@@ -581,6 +602,18 @@ ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value)
 
 	m.value = value;
 	return put_message(buf, cap, type, &number_layout, &m);
+}
+
+size_t
+ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m)
+{
+	return put_message(buf, cap, LS_MSG_FATE, &fate_question_layout, m);
+}
+
+size_t
+ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m)
+{
+	return put_message(buf, cap, LS_MSG_FATE_IS, &fate_answer_layout, m);
 }
 
 /* ---------- packed lists */
@@ -876,87 +909,16 @@ ls_get_number(LsSlice payload, LsNumber *m)
 	return get_message(payload, &number_layout, m);
 }
 
-/* ---------- meaning of the values */
-
-/*
- * As PostgreSQL's own locks: 's' is FOR KEY SHARE, 'u' FOR NO KEY UPDATE, 'x'
- * FOR UPDATE; the table modes are the textbook's.
- */
-bool
-ls_modes_conflict(LsKeyMode a, LsKeyMode b)
+const char *
+ls_get_fate_question(LsSlice payload, LsFateQuestion *m)
 {
-	switch (a)
-	{
-		case LS_ROW_SHARE:
-			return b == LS_ROW_EXCLUSIVE;
-		case LS_ROW_UPDATE:
-			return b == LS_ROW_UPDATE || b == LS_ROW_EXCLUSIVE;
-		case LS_ROW_EXCLUSIVE:
-			return !ls_mode_is_table(b);
-		case LS_TABLE_IS:
-			return b == LS_TABLE_X;
-		case LS_TABLE_IX:
-			return b == LS_TABLE_S || b == LS_TABLE_X;
-		case LS_TABLE_S:
-			return b == LS_TABLE_IX || b == LS_TABLE_X;
-		case LS_TABLE_X:
-			return ls_mode_is_table(b);
-	}
-	return false;
-}
-
-bool
-ls_mode_is_table(LsKeyMode mode)
-{
-	switch (mode)
-	{
-		case LS_TABLE_IS:
-		case LS_TABLE_IX:
-		case LS_TABLE_S:
-		case LS_TABLE_X:
-			return true;
-		case LS_ROW_SHARE:
-		case LS_ROW_UPDATE:
-		case LS_ROW_EXCLUSIVE:
-			return false;
-	}
-	return false;
+	return get_message(payload, &fate_question_layout, m);
 }
 
 const char *
-ls_reason_text(LsReason reason)
+ls_get_fate_answer(LsSlice payload, LsFateAnswer *m)
 {
-	switch (reason)
-	{
-		case LS_REASON_ROW_CHANGED:
-			return "the row that was changed";
-		case LS_REASON_ROW_RUN:
-			return "consecutive inserts into one table";
-		case LS_REASON_UTILITY:
-			return "utility command";
-		case LS_REASON_SHIPPABLE:
-			return "self-contained and deterministic";
-		case LS_REASON_SELECT_WROTE:
-			return "a SELECT that changed data";
-		case LS_REASON_CALL:
-			return "a function with an effect other than rows";
-	}
-	return "unknown";
-}
-
-const char *
-ls_form_text(LsForm form)
-{
-	switch (form)
-	{
-		case LS_FORM_STATEMENT:
-			return "statement";
-		case LS_FORM_ROW:
-			return "row";
-		case LS_FORM_COPY:
-			return "copy";
-	}
-	return "unknown";
+	return get_message(payload, &fate_answer_layout, m);
 }
 
 /* ---------- what the handshake signs */

@@ -37,10 +37,12 @@
  *	 at any time but between 'P' and its verdict:
  *	 B 'N' now ->               how far has the cluster come?  (causal reads)
  *	   <- 'n' seq               the last decided transaction of which anybody can know
+ *	 B 'O' fate    ->           what became of a transaction, whoever's it was
+ *	   <- 'o' fate is
  *	 at any time:
  *	   <- 'E' error             then the replicator closes the connection
  *
- * Version history: 1 (2026-11) first version; 'N' and 'n' were added.
+ * Version history: 1 (2026-11) first version; 'N', 'n', 'O' and 'o' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -78,6 +80,8 @@ typedef enum LsMsgType
 	LS_MSG_ABANDON = 'Z',
 	LS_MSG_NOW = 'N',
 	LS_MSG_SEQ = 'n',
+	LS_MSG_FATE = 'O',
+	LS_MSG_FATE_IS = 'o',
 	LS_MSG_ERROR = 'E'
 } LsMsgType;
 
@@ -287,6 +291,37 @@ typedef struct LsNumber
 	uint64_t	value;
 } LsNumber;
 
+/* 'O': what became of that transaction? */
+typedef struct LsFateQuestion
+{
+	LsIdentity	identity;		/* 'N' text, 'B' u64, 'P' u32, 'X' u64 */
+	uint64_t	since;			/* 'S' u64: its origin had applied up to here
+								 * when it began: its seq, if any, is higher */
+	uint64_t	question;		/* 'Q' u64: repeated in the answer */
+	bool		gave_up;		/* 'G' u8 0/1: its backend has rolled it back
+								 * without knowing: if it isn't decided, it
+								 * never will be */
+} LsFateQuestion;
+
+typedef enum LsFate
+{
+	LS_FATE_COMMITTED = 'c',	/* decided at seq, durable */
+	LS_FATE_ABORTED = 'r',		/* not decided, and never will be */
+	LS_FATE_IN_PROGRESS = 'p',	/* open, or its record is being written */
+	LS_FATE_UNKNOWN = 'u'		/* so long ago that nobody remembers */
+} LsFate;
+
+/*
+ * 'o': 'Q' u64, 'O' u8, 'S' u64: of a decided one its seq; of any other the last
+ * seq decided: a node that has applied that far has all that there is of it.
+ */
+typedef struct LsFateAnswer
+{
+	uint64_t	question;
+	LsFate		fate;
+	uint64_t	seq;
+} LsFateAnswer;
+
 /* Result of looking at the front of a receive buffer. */
 typedef enum LsFrame
 {
@@ -318,6 +353,8 @@ extern size_t ls_put_seq(uint8_t *buf, size_t cap, const LsGranted *m); /* LS_MS
 extern size_t ls_put_ask(uint8_t *buf, size_t cap, const LsAsk *m);
 extern size_t ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m);
 extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
+extern size_t ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m);
+extern size_t ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m);
 
 /* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED, LS_MSG_CONFIRM or LS_MSG_NOW */
 extern size_t ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value);
@@ -339,6 +376,8 @@ extern const char *ls_get_ask(LsSlice payload, LsAsk *m);
 extern const char *ls_get_verdict(LsSlice payload, LsVerdict *m);
 extern const char *ls_get_error(LsSlice payload, LsErrorFields *m);
 extern const char *ls_get_number(LsSlice payload, LsNumber *m);
+extern const char *ls_get_fate_question(LsSlice payload, LsFateQuestion *m);
+extern const char *ls_get_fate_answer(LsSlice payload, LsFateAnswer *m);
 
 /*
  * Packed lists.  ls_put_key/param append one element (bytes needed, written

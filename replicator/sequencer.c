@@ -59,6 +59,7 @@ typedef struct TxList
 static const Config *config;
 static Journal *journal;
 static Certifier *certifier;
+static Decided *decided;
 static uint64_t last_ticket;
 static uint64_t last_decided;
 
@@ -116,6 +117,20 @@ Transaction *
 sequencer_find(int node, uint32_t pid)
 {
 	return session_transaction(node, pid);
+}
+
+uint64_t
+sequencer_find_decided(const LsIdentity *id)
+{
+	return decided_find(decided, id);
+}
+
+uint64_t
+sequencer_decided_first(void)
+{
+	uint64_t	first = decided_first(decided);
+
+	return first != 0 ? first : last_decided + 1;
 }
 
 uint64_t
@@ -312,6 +327,7 @@ may_be_decided(const Transaction *tx)
 static void
 decide(Transaction *tx)
 {
+	LsIdentity	id = {ls_slice_of(tx->node), tx->boot, tx->pid, tx->xcount};
 	JournalItem *item;
 
 	assert(may_be_decided(tx));
@@ -324,6 +340,7 @@ decide(Transaction *tx)
 	list_add(&undurable, tx);
 	certifier_decide(certifier, tx->ticket, tx->seq);
 	winners_remember(tx->seq, tx->origin, tx->pid);
+	decided_add(decided, &id, tx->seq);
 	give_back_locks(tx);
 	ticket_is_over(tx);
 	if (lock_waiters.first != NULL || waiting.first != NULL)
@@ -771,7 +788,8 @@ sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 	journal = j;
 	look_again.callback = on_look_again;
 	last_decided = last_durable = last_ddl = journal_last(j);
-	certifier = certifier_from_journal(c, j, journal_dir);
+	decided = decided_create(DECIDED_KEPT);
+	certifier = certifier_from_journal(c, j, journal_dir, decided);
 	set_journal_head();
 	writer_start(j, journal_dir, on_durable);
 	loop_after(FORGET_MS, on_forget, NULL);

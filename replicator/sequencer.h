@@ -47,6 +47,11 @@ extern Transaction *sequencer_undurable(Transaction *previous);
 /* By identity: the live transaction of a backend, NULL if none (blockers). */
 extern Transaction *sequencer_find(int node, uint32_t pid);
 
+/* Its seq, if it was decided and is among those remembered, else 0; the lowest
+ * seq remembered. */
+extern uint64_t sequencer_find_decided(const LsIdentity *id);
+extern uint64_t sequencer_decided_first(void);
+
 extern uint64_t sequencer_last_decided(void);
 extern uint64_t sequencer_last_durable(void);
 extern uint64_t sequencer_last_ddl(void);	/* decided since the start */

@@ -7,6 +7,7 @@
 #define LOCKSTEP_SEQUENCER_PRIVATE_H
 
 #include "certify.h"
+#include "decided.h"
 #include "sequencer.h"
 
 /* ---------- in sequencer_keys.c */
@@ -36,7 +37,8 @@ extern char *conflict_detail(const Transaction *loser, const KeyList *list,
 
 /* ---------- in sequencer_restart.c */
 
-/* Certifier and metadata from the journal's end. */
-extern Certifier *certifier_from_journal(const Config *config, struct Journal *journal, const char *journal_dir);
+/* Certifier, metadata and identities from the journal's end. */
+extern Certifier *certifier_from_journal(const Config *config, struct Journal *journal, const char *journal_dir,
+										 Decided *decided);
 
 #endif

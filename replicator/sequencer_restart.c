@@ -1,7 +1,7 @@
 /*
  * sequencer_restart.c
  *	  What the sequencer knows after a start: the keys of the transactions at the
- *	  journal's end, and the metadata.
+ *	  journal's end, who they were, and the metadata.
  *
  * The last REMEMBERED transactions are replayed into the certifier; the floor
  * is below them.  A transaction with older keys conflicts, and no transaction
@@ -42,7 +42,7 @@ unreadable(const char *error)
 }
 
 static void
-replay(Certifier *c, const Config *config, const char *dir, const JournalRecord *r)
+replay(Certifier *c, Decided *decided, const Config *config, const char *dir, const JournalRecord *r, uint64_t keys_from)
 {
 	OriginId	origin = origin_of(config, r->identity.node);
 	const char *error;
@@ -53,6 +53,9 @@ replay(Certifier *c, const Config *config, const char *dir, const JournalRecord 
 		metadata_apply(r->type, r->seq, r->text);
 		return;
 	}
+	decided_add(decided, &r->identity, r->seq);
+	if (r->seq < keys_from)
+		return;
 	if (!keys_of_record(r, dir, &list, &error))
 		unreadable(error);
 	certifier_replay(c, origin, r->seq, list.ddl, list.keys, list.n);
@@ -60,25 +63,32 @@ replay(Certifier *c, const Config *config, const char *dir, const JournalRecord 
 		winners_remember(r->seq, origin, r->identity.pid);
 }
 
+/* Where the last n of the journal begin. */
+static uint64_t
+last_of(uint64_t first, uint64_t last, uint64_t n)
+{
+	return last > n && last - n > first ? last - n : first;
+}
+
 Certifier *
-certifier_from_journal(const Config *config, Journal *journal, const char *journal_dir)
+certifier_from_journal(const Config *config, Journal *journal, const char *journal_dir, Decided *decided)
 {
 	uint64_t	last = journal_last(journal);
-	uint64_t	from = journal_first(journal);
+	uint64_t	first = journal_first(journal);
+	uint64_t	from = last_of(first, last, DECIDED_KEPT);
+	uint64_t	keys_from = last_of(first, last, REMEMBERED);
 	const char *error = NULL;
 	JournalReader *reader;
 	JournalRecord record;
 	JournalStatus status;
 	Certifier  *c;
 
-	if (last > REMEMBERED && last - REMEMBERED > from)
-		from = last - REMEMBERED;
 	reader = journal_reader_open(journal_dir, from, &error);
 	if (reader == NULL)
 		unreadable(error);
-	c = certifier_create(from - 1);
+	c = certifier_create(keys_from - 1);
 	while ((status = journal_read(reader, &record)) == JOURNAL_OK)
-		replay(c, config, journal_dir, &record);
+		replay(c, decided, config, journal_dir, &record, keys_from);
 	if (status != JOURNAL_END)
 		unreadable(status == JOURNAL_ERROR ? journal_reader_error(reader) : "A record is torn.");
 	journal_reader_close(reader);

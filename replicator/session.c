@@ -539,21 +539,29 @@ handle_lock(Session *s, LsSlice payload)
 	sequencer_lock(tx, &m);
 }
 
+/* It is rolled back instead of being asked for. */
 static void
-refuse_too_large(Session *s)
+refuse_question(Session *s, const char *sqlstate, const char *message, const char *hint)
 {
 	LsVerdict	verdict;
-	char	   *message = xasprintf("transaction is larger than the replicator takes (%" PRId64 " bytes)",
-									session_config->max_transaction_size);
 
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.xcount = s->tx->xcount;
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict.error.sqlstate = ls_slice_of("54000");
+	verdict.error.sqlstate = ls_slice_of(sqlstate);
 	verdict.error.message = ls_slice_of(message);
-	verdict.error.hint = ls_slice_of("Split it, or raise max_transaction_size of the replicator.");
+	verdict.error.hint = ls_slice_of(hint);
 	sequencer_gone(s->tx);
 	session_verdict(s->tx, &verdict);
+}
+
+static void
+refuse_too_large(Session *s)
+{
+	char	   *message = xasprintf("transaction is larger than the replicator takes (%" PRId64 " bytes)",
+									session_config->max_transaction_size);
+
+	refuse_question(s, "54000", message, "Split it, or raise max_transaction_size of the replicator.");
 	free(message);
 }
 
@@ -589,6 +597,9 @@ handle_ask(Session *s, LsSlice payload)
 	tx->wait = m.wait;
 	if (s->discarded && tx_failure(tx, &sqlstate) == NULL)
 		refuse_too_large(s);
+	else if (session_is_fenced(s, m.xcount))
+		refuse_question(s, "40001", "somebody asked for the outcome of this transaction before it did, and was told that it is aborted",
+						"The transaction might succeed if retried.");
 	else
 		sequencer_ask(tx);
 }
@@ -673,6 +684,9 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 			break;
 		case LS_MSG_ASK:
 			handle_ask(s, payload);
+			break;
+		case LS_MSG_FATE:
+			session_handle_fate(s, payload);
 			break;
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_ABANDON:

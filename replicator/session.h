@@ -5,6 +5,7 @@
  *
  *	 session.c            messages of a session that has proved who it is
  *	 session_handshake.c  before that
+ *	 session_fate.c       what became of a transaction
  *	 session_table.c      all sessions: by node and pid, for status, ending many
  *
  * What the sequencer calls back (session_verdict() ...) is in sequencer.h, what

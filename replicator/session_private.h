@@ -73,6 +73,12 @@ extern void session_fail(Session *s, const char *sqlstate, const char *hint,
 						 const char *fmt,...) __attribute__((format(printf, 4, 5)));
 extern void session_end(Session *s);	/* close, without a word */
 
+/* ---------- in session_fate.c */
+
+extern void session_handle_fate(Session *s, LsSlice payload);
+extern bool session_is_fenced(const Session *s, uint64_t xcount);	/* it has been called
+																	 * aborted */
+
 /* ---------- in session_handshake.c */
 
 extern void handshake_init(const Config *config, const char *cluster, const Secret *secret);

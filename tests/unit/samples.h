@@ -126,6 +126,8 @@ make_samples(size_t *count)
 	LsErrorFields short_error = {.sqlstate = SLICE("08P01"), .message = SLICE("bad message")};
 	LsRollbackTo rollback_to = {3, 2};
 	LsGranted	granted = {5, 1000};
+	LsFateQuestion fate_question = {{SLICE("n1"), 0x1122334455667788, 4711, 9}, 70, 3, true};
+	LsFateAnswer fate_answer = {3, LS_FATE_COMMITTED, 77};
 
 	SAMPLE("hello", ls_put_hello(buf, cap, &hello));
 	hello.application = (LsSlice) {NULL, 0};
@@ -153,6 +155,8 @@ make_samples(size_t *count)
 	SAMPLE("applied", ls_put_number(buf, cap, LS_MSG_APPLIED, 8));
 	SAMPLE("now", ls_put_number(buf, cap, LS_MSG_NOW, 17));
 	SAMPLE("seq", ls_put_seq(buf, cap, &granted));
+	SAMPLE("fate-question", ls_put_fate_question(buf, cap, &fate_question));
+	SAMPLE("fate-answer", ls_put_fate_answer(buf, cap, &fate_answer));
 	SAMPLE("confirm", ls_put_number(buf, cap, LS_MSG_CONFIRM, UINT64_MAX));
 	*count = n;
 	return samples;
@@ -174,6 +178,8 @@ typedef union AnyMessage
 	LsVerdict	verdict;
 	LsErrorFields error;
 	LsNumber	number;
+	LsFateQuestion fate_question;
+	LsFateAnswer fate_answer;
 } AnyMessage;
 
 static inline const char *
@@ -193,6 +199,10 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 		case LS_MSG_GRANTED:
 		case LS_MSG_SEQ:
 			return ls_get_granted(payload, &m->granted);
+		case LS_MSG_FATE:
+			return ls_get_fate_question(payload, &m->fate_question);
+		case LS_MSG_FATE_IS:
+			return ls_get_fate_answer(payload, &m->fate_answer);
 		case LS_MSG_QUERY:
 			return ls_get_query(payload, &m->query);
 		case LS_MSG_ROLLBACK_TO:
@@ -233,6 +243,10 @@ encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
 			return ls_put_granted(buf, cap, &m->granted);
 		case LS_MSG_SEQ:
 			return ls_put_seq(buf, cap, &m->granted);
+		case LS_MSG_FATE:
+			return ls_put_fate_question(buf, cap, &m->fate_question);
+		case LS_MSG_FATE_IS:
+			return ls_put_fate_answer(buf, cap, &m->fate_answer);
 		case LS_MSG_QUERY:
 			return ls_put_query(buf, cap, &m->query);
 		case LS_MSG_ROLLBACK_TO:

@@ -1,0 +1,231 @@
+/*
+ * fate.c
+ *	  What became of a transaction: tokens, and asking the replicator.
+ *
+ * A token names a transaction for ever: node, boot of the server, process,
+ * number in the session; and how far the node was when it was made, so that
+ * whoever looks for it in the journal knows from where on.  As text:
+ *
+ *		n1:00c0ffee00c0ffee:4711:12:3001
+ *
+ * A transaction that gives its token away has told the replicator of itself, so
+ * that it is "in progress" there, not unknown; and one that the replicator has
+ * called aborted can't ask any more.
+ */
+#include "postgres.h"
+
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/builtins.h"
+
+#include "xact_private.h"
+
+extern PGDLLEXPORT Datum lockstep_transaction_token(PG_FUNCTION_ARGS);
+extern PGDLLEXPORT Datum lockstep_outcome(PG_FUNCTION_ARGS);
+
+PG_FUNCTION_INFO_V1(lockstep_transaction_token);
+PG_FUNCTION_INFO_V1(lockstep_outcome);
+
+static uint64 last_question = 0;
+
+/* ---------- tokens */
+
+Token
+fate_token(void)
+{
+	Token		t;
+
+	memset(&t, 0, sizeof(t));
+	strlcpy(t.node, ls_node_name, sizeof(t.node));
+	t.boot = turn_boot_id();
+	t.pid = MyProcPid;
+	t.xcount = ls_xact.xcount;
+	t.since = ls_xact.since;
+	return t;
+}
+
+/* palloc'ed */
+char *
+fate_token_text(const Token *t)
+{
+	return psprintf("%s:%016llx:%u:%llu:%llu", t->node, (unsigned long long) t->boot, t->pid,
+					(unsigned long long) t->xcount, (unsigned long long) t->since);
+}
+
+/* A number in this base, up to the end or a colon, which is skipped. */
+static bool
+parse_number(const char **at, int base, uint64 max, uint64 *value)
+{
+	char	   *end;
+
+	if (!isxdigit((unsigned char) **at))
+		return false;
+	errno = 0;
+	*value = strtoull(*at, &end, base);
+	if (errno != 0 || *value > max || (*end != ':' && *end != '\0'))
+		return false;
+	*at = *end == ':' ? end + 1 : end;
+	return true;
+}
+
+static bool
+parse_token(const char *text, Token *t)
+{
+	const char *at = strchr(text, ':');
+	uint64		pid;
+
+	memset(t, 0, sizeof(*t));
+	if (at == NULL || at == text || at - text >= (ptrdiff_t) sizeof(t->node))
+		return false;
+	memcpy(t->node, text, at - text);
+	at++;
+	if (!parse_number(&at, 16, PG_UINT64_MAX, &t->boot) ||
+		!parse_number(&at, 10, PG_UINT32_MAX, &pid) ||
+		!parse_number(&at, 10, PG_UINT64_MAX, &t->xcount) ||
+		!parse_number(&at, 10, PG_INT64_MAX, &t->since))
+		return false;
+	t->pid = (uint32) pid;
+	return *at == '\0' && t->pid > 0;
+}
+
+/* ---------- asking */
+
+/* A message while we wait.  True: it is our answer. */
+static bool
+is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsFateAnswer *answer)
+{
+	const char *wrong;
+
+	if (type != LS_MSG_FATE_IS)
+	{
+		/*
+		 * 'applied' and 'granted' may come late; a verdict was asked for by
+		 * nobody
+		 */
+		if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ)
+			return false;
+		wrong = "it sent something else than an answer";
+	}
+	else
+		wrong = ls_get_fate_answer(payload, answer);
+	if (wrong != NULL)
+	{
+		link_protocol_violation(wrong);
+		link_report_lost();
+	}
+	return answer->question == question;
+}
+
+static void
+send_question(const Token *token, bool gave_up)
+{
+	LsFateQuestion q;
+	uint8_t		message[LS_HEADER_SIZE + 256];
+	size_t		size;
+
+	memset(&q, 0, sizeof(q));
+	q.identity.node.data = (const uint8_t *) token->node;
+	q.identity.node.len = strlen(token->node);
+	q.identity.boot = token->boot;
+	q.identity.pid = token->pid;
+	q.identity.xcount = token->xcount;
+	q.since = token->since;
+	q.question = ++last_question;
+	q.gave_up = gave_up;
+	size = ls_put_fate_question(message, sizeof(message), &q);
+	if (!link_send_later(message, size) || !link_drain())
+		link_report_lost();
+}
+
+/* Asks on the link, which is open.  *seq: as in LsFateAnswer. */
+LsFate
+fate_ask(const Token *token, bool gave_up, uint64 *seq)
+{
+	LsFateAnswer answer;
+	LsMsgType	type;
+	LsSlice		payload;
+
+	send_question(token, gave_up);
+	for (;;)
+	{
+		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				if (is_our_answer(type, payload, last_question, &answer))
+				{
+					*seq = answer.seq;
+					return answer.fate;
+				}
+				break;
+			case LINK_LOST:
+				link_report_lost();
+				break;
+			case LINK_NOTHING:
+				break;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ---------- SQL */
+
+static void
+check_is_origin(void)
+{
+	if (ls_mode() != LS_MODE_ORIGIN)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this session's transactions are not replicated"),
+				 errhint("Ask in a replicated database of a node, with lockstep.replicate on.")));
+}
+
+Datum
+lockstep_transaction_token(PG_FUNCTION_ARGS)
+{
+	Token		token;
+
+	check_is_origin();
+	xact_tell();
+	token = fate_token();
+	PG_RETURN_TEXT_P(cstring_to_text(fate_token_text(&token)));
+}
+
+static const char *
+fate_text(LsFate fate)
+{
+	switch (fate)
+	{
+		case LS_FATE_COMMITTED:
+			return "committed";
+		case LS_FATE_ABORTED:
+			return "aborted";
+		case LS_FATE_IN_PROGRESS:
+			return "in progress";
+		case LS_FATE_UNKNOWN:
+			return "unknown";
+	}
+	return "unknown";
+}
+
+Datum
+lockstep_outcome(PG_FUNCTION_ARGS)
+{
+	char	   *given = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	Token		token;
+	uint64		seq;
+
+	if (!parse_token(given, &token))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("\"%s\" is not the token of a transaction", given),
+				 errhint("lockstep.transaction_token() gives one inside of the transaction; an error 08007 names it.")));
+	check_is_origin();
+
+	/* one's own is in progress, and need not ask */
+	if (token.boot == turn_boot_id() && token.pid == (uint32) MyProcPid &&
+		ls_xact.writes && token.xcount == ls_xact.xcount)
+		PG_RETURN_TEXT_P(cstring_to_text(fate_text(LS_FATE_IN_PROGRESS)));
+	xact_connect();
+	PG_RETURN_TEXT_P(cstring_to_text(fate_text(fate_ask(&token, false, &seq))));
+}

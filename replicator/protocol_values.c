@@ -1,0 +1,87 @@
+/*
+ * protocol_values.c
+ *	  What the values in messages mean: which modes of keys exclude each other,
+ *	  words for forms and reasons.  Compiled into both sides, as protocol.c is.
+ */
+#include "protocol.h"
+
+/*
+ * As PostgreSQL's own locks: 's' is FOR KEY SHARE, 'u' FOR NO KEY UPDATE, 'x'
+ * FOR UPDATE; the table modes are the textbook's.
+ */
+bool
+ls_modes_conflict(LsKeyMode a, LsKeyMode b)
+{
+	switch (a)
+	{
+		case LS_ROW_SHARE:
+			return b == LS_ROW_EXCLUSIVE;
+		case LS_ROW_UPDATE:
+			return b == LS_ROW_UPDATE || b == LS_ROW_EXCLUSIVE;
+		case LS_ROW_EXCLUSIVE:
+			return !ls_mode_is_table(b);
+		case LS_TABLE_IS:
+			return b == LS_TABLE_X;
+		case LS_TABLE_IX:
+			return b == LS_TABLE_S || b == LS_TABLE_X;
+		case LS_TABLE_S:
+			return b == LS_TABLE_IX || b == LS_TABLE_X;
+		case LS_TABLE_X:
+			return ls_mode_is_table(b);
+	}
+	return false;
+}
+
+bool
+ls_mode_is_table(LsKeyMode mode)
+{
+	switch (mode)
+	{
+		case LS_TABLE_IS:
+		case LS_TABLE_IX:
+		case LS_TABLE_S:
+		case LS_TABLE_X:
+			return true;
+		case LS_ROW_SHARE:
+		case LS_ROW_UPDATE:
+		case LS_ROW_EXCLUSIVE:
+			return false;
+	}
+	return false;
+}
+
+const char *
+ls_reason_text(LsReason reason)
+{
+	switch (reason)
+	{
+		case LS_REASON_ROW_CHANGED:
+			return "the row that was changed";
+		case LS_REASON_ROW_RUN:
+			return "consecutive inserts into one table";
+		case LS_REASON_UTILITY:
+			return "utility command";
+		case LS_REASON_SHIPPABLE:
+			return "self-contained and deterministic";
+		case LS_REASON_SELECT_WROTE:
+			return "a SELECT that changed data";
+		case LS_REASON_CALL:
+			return "a function with an effect other than rows";
+	}
+	return "unknown";
+}
+
+const char *
+ls_form_text(LsForm form)
+{
+	switch (form)
+	{
+		case LS_FORM_STATEMENT:
+			return "statement";
+		case LS_FORM_ROW:
+			return "row";
+		case LS_FORM_COPY:
+			return "copy";
+	}
+	return "unknown";
+}

@@ -1,0 +1,360 @@
+# The crash harness.  Clients write on all nodes and record what they were told,
+# while backends, servers, the replicator, or all of them are killed -9 at random,
+# stopped and continued, and the network between them is cut or swallows
+# everything.  Afterwards, on every node: all that was acknowledged, nothing that
+# failed, nothing twice or in part, no money made or lost; and what nobody could
+# tell is there on all nodes or on none, as lockstep.outcome() says.
+#
+# LOCKSTEP_SOAK_SECONDS (30), LOCKSTEP_SEED (printed) and LOCKSTEP_SOAK_NODES (3) change
+# a run; LOCKSTEP_SOAK_FAULTS names the only faults to make.  `make soak` runs many.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::Bin;
+use List::Util qw(max sum);
+use LockstepCluster;
+use Test::More;
+use Time::HiRes qw(time usleep);
+
+my $seconds = $ENV{LOCKSTEP_SOAK_SECONDS} // 30;
+my $nodes = $ENV{LOCKSTEP_SOAK_NODES} // 3;
+my $seed = $ENV{LOCKSTEP_SEED} // int(rand(1e6));
+my $writers_per_node = 3;
+my $node_timeout = 2;
+my $soak = "$FindBin::Bin/../soak";
+diag("LOCKSTEP_SEED=$seed");
+srand($seed);
+is(system("make -s -C $soak >&2"), 0, 'the harness is built') or BAIL_OUT('no harness');
+
+my $c = LockstepCluster->new(nodes => $nodes, replicator_conf => "node_timeout = ${node_timeout}s\n",
+	conf => "lockstep.connect_timeout = 2s\n");
+$c->sql(1, <<'SQL');
+CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL);
+CREATE TABLE ledger (number bigint PRIMARY KEY, source int NOT NULL, target int NOT NULL, amount int NOT NULL);
+CREATE TABLE entry (number bigint NOT NULL, note text);
+INSERT INTO account SELECT i, 1000 FROM generate_series(0, 39) i;
+SQL
+$c->drain;
+
+# ---------- cables: from each node to the replicator, and from it to each node
+
+my (%cable, $cables_log);
+sub cable_ports { my ($kind, $node) = @_; return $c->{base} + $nodes + ($kind eq 'up' ? 0 : $nodes) + $node }
+
+sub plug
+{
+	my ($kind, $node) = @_;
+	my $target = $kind eq 'up' ? $c->{base} : $c->port($node);
+	my $port = cable_ports($kind, $node);
+	my $pid = open(my $out, '-|') // die "fork: $!";
+	exec("$soak/proxy", $port, $target) or exit 127 if $pid == 0;
+	my $line = <$out>;
+	defined $line or die "no cable on port $port";
+	$cable{"$kind$node"} = { pid => $pid, out => $out };
+}
+
+sub unplug
+{
+	my ($name) = @_;
+	my $it = delete $cable{$name} or return;
+	kill 'KILL', $it->{pid};
+	close $it->{out};
+}
+END { my $rc = $?; unplug($_) for keys %cable; $? = $rc }
+
+for my $node (1 .. $nodes)
+{
+	plug($_, $node) for 'up', 'down';
+	$c->set($node, 'lockstep.replicator', "'127.0.0.1:" . cable_ports('up', $node) . "'");
+}
+{
+	my $conf = "$c->{dir}/replicator.conf";
+	my $text = LockstepCluster::_slurp($conf);
+	$text =~ s/^(node\.n(\d+) = '.*port=)\d+/$1 . cable_ports('down', $2)/mge;
+	open(my $f, '>', $conf) or die $!;
+	print $f $text;
+	close $f;
+	$c->cluster('restart-replicator') or BAIL_OUT('the replicator does not start');
+}
+ok($c->wait_state($_, 'online'), "n$_ is online") for 1 .. $nodes;
+
+# ---------- writers
+
+my @writers;
+sub start_writers
+{
+	for my $node (1 .. $nodes)
+	{
+		for my $i (1 .. $writers_per_node)
+		{
+			my $number = @writers + 1;
+			my $log = "$c->{top}/writer$number.log";
+			my $pid = fork // die "fork: $!";
+			if ($pid == 0)
+			{
+				close $c->{lock};
+				exec("$soak/writer", $c->conninfo($node) . ' application_name=writer', $number, $seed * 100 + $number, $log) or exit 127;
+			}
+			push @writers, { pid => $pid, log => $log, node => $node };
+		}
+	}
+}
+
+# true: all of them have ended.
+sub stop_writers
+{
+	my ($patience) = @_;
+	kill 'TERM', map { $_->{pid} } @writers;
+	my %left = map { $_->{pid} => $_ } @writers;
+	my $end = time + $patience;
+	while (%left && time < $end)
+	{
+		for my $pid (keys %left)
+		{
+			delete $left{$pid} if waitpid($pid, 1) == $pid;
+		}
+		usleep(20_000);
+	}
+	diag("a writer on n$_->{node} hangs") for values %left;
+	kill 'KILL', keys %left;
+	waitpid($_, 0) for keys %left;
+	return !%left;
+}
+
+# ---------- faults
+
+my (%counts, %down, %frozen, @heal);	# heal: [time, name, code]
+
+sub heal_later { my ($after, $code) = @_; push @heal, [ time + $after, $code ] }
+
+sub server_up { my ($node) = @_; return !$down{"n$node"} && !$frozen{"n$node"} }
+
+# Processes of a server by what ps says of them.
+sub processes
+{
+	my ($node, $like) = @_;
+	return grep { my $t = LockstepCluster::_slurp("/proc/$_/cmdline"); $t =~ $like } $c->server_pids($node);
+}
+
+sub kill_server
+{
+	my ($node) = @_;
+	$c->cluster('kill-node', $node);
+	$down{"n$node"} = 1;
+	heal_later(rand(2) + 0.1, sub { delete $down{"n$node"}; $c->cluster('start-node', $node, '--no-wait') or BAIL_OUT("n$node does not start") });
+}
+
+sub kill_replicator
+{
+	$c->cluster('kill-replicator');
+	$down{replicator} = 1;
+	heal_later(rand(1.5) + 0.1, sub { delete $down{replicator}; $c->cluster('start-replicator') or BAIL_OUT('the replicator does not start') });
+}
+
+sub freeze
+{
+	my ($name, $for, @pids) = @_;
+	kill 'STOP', @pids;
+	$frozen{$name} = 1;
+	heal_later($for, sub { kill 'CONT', @pids; delete $frozen{$name} });
+}
+
+sub how_long { return rand() < 0.5 ? rand(1) + 0.1 : $node_timeout + rand(2) }
+
+my %faults = (
+	'kill client backend' => sub {
+		my ($node) = @_;
+		my @pids = processes($node, qr/writer|postgres: postgres app 127/) or return 0;
+		return kill 'KILL', $pids[ rand @pids ];
+	},
+	'terminate client backends' => sub {
+		my ($node) = @_;
+		return 0 unless server_up($node);
+		$c->try($node, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'writer' AND random() < 0.7", timeout => 10);
+		return 1;
+	},
+	'cancel client backends' => sub {
+		my ($node) = @_;
+		return 0 unless server_up($node);
+		$c->try($node, "SELECT pg_cancel_backend(pid) FROM pg_stat_activity WHERE application_name = 'writer'", timeout => 10);
+		return 1;
+	},
+	'terminate an apply session' => sub {
+		my ($node) = @_;
+		return 0 unless server_up($node);
+		$c->try($node, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lockstep apply' ORDER BY random() LIMIT 1", timeout => 10);
+		return 1;
+	},
+	'kill server' => sub { my ($node) = @_; return 0 if $down{"n$node"} || $frozen{"n$node"}; kill_server($node); return 1 },
+	'stop server immediately' => sub {
+		my ($node) = @_;
+		return 0 unless server_up($node);
+		my ($pid) = LockstepCluster::_slurp($c->pgdata($node) . '/postmaster.pid') =~ /^(\d+)/ or return 0;
+		kill 'QUIT', $pid;
+		$down{"n$node"} = 1;
+		heal_later(rand(2) + 0.5, sub { delete $down{"n$node"}; $c->cluster('kill-node', $node); $c->cluster('start-node', $node, '--no-wait') or BAIL_OUT("n$node does not start") });
+		return 1;
+	},
+	'kill replicator' => sub { return 0 if $down{replicator} || $frozen{replicator}; kill_replicator(); return 1 },
+	'kill all at once' => sub {
+		return 0 if %down || %frozen;
+		my @pids = (map({ $c->server_pids($_) } 1 .. $nodes), $c->replicator_pid);
+		kill 'KILL', @pids;
+		kill_server($_) for 1 .. $nodes;
+		kill_replicator();
+		return 1;
+	},
+	'freeze server' => sub {
+		my ($node) = @_;
+		return 0 unless server_up($node);
+		freeze("n$node", how_long(), $c->server_pids($node));
+		return 1;
+	},
+	'freeze client backend' => sub {
+		my ($node) = @_;
+		my @pids = server_up($node) ? processes($node, qr/postgres: postgres app 127/) : () or return 0;
+		freeze("backend of n$node", how_long(), $pids[ rand @pids ]);
+		return 1;
+	},
+	'freeze replicator' => sub { return 0 if $down{replicator} || $frozen{replicator}; freeze('replicator', how_long(), $c->replicator_pid); return 1 },
+	'cut cable' => sub {
+		my ($node) = @_;
+		my $it = $cable{ (rand() < 0.5 ? 'up' : 'down') . $node };
+		kill 'USR1', $it->{pid};
+		return 1;
+	},
+	'unplug cable' => sub {
+		my ($node) = @_;
+		my $kind = rand() < 0.5 ? 'up' : 'down';
+		return 0 if $frozen{"$kind$node"} || $down{"$kind$node"};
+		unplug("$kind$node");
+		$down{"$kind$node"} = 1;
+		heal_later(how_long(), sub { delete $down{"$kind$node"}; plug($kind, $node) });
+		return 1;
+	},
+	'swallow' => sub {
+		my ($node) = @_;
+		my @kinds = rand() < 0.4 ? ('up', 'down') : rand() < 0.5 ? ('up') : ('down');
+		return 0 if grep { $frozen{"$_$node"} || $down{"$_$node"} } @kinds;
+		my $for = how_long();
+		freeze("$_$node", $for, $cable{"$_$node"}{pid}) for @kinds;
+		return 1;
+	},
+);
+my @names = sort keys %faults;
+if (my $only = $ENV{LOCKSTEP_SOAK_FAULTS})
+{
+	@names = grep { my $n = $_; grep { $n eq $_ } split /\s*,\s*/, $only } @names;
+	@names or BAIL_OUT("no such faults: $only");
+}
+
+sub heal
+{
+	my ($until) = @_;
+	my @due = sort { $a->[0] <=> $b->[0] } grep { $_->[0] <= $until } @heal;
+	@heal = grep { $_->[0] > $until } @heal;
+	$_->[1]->() for @due;
+}
+
+# ---------- the run
+
+open(my $history, '>', "$c->{dir}/faults.log") or die $!;
+$history->autoflush;
+sub note_down { printf $history "%s %s\n", scalar(localtime) =~ s/^\w+ \w+ +\d+ (\S+) .*/$1/r, join(' ', @_) }
+
+my $started = time;
+start_writers();
+my $next = time + 1;
+while (time < $started + $seconds)
+{
+	heal(time);
+	if (time > $next)
+	{
+		if (@heal < 4)
+		{
+			my $name = $names[ rand @names ];
+			my $node = 1 + int(rand($nodes));
+			note_down($name, "n$node");
+			$counts{$name}++ if $faults{$name}->($node);
+		}
+		# now and then there is peace for long enough that all come back
+		$next = time + (rand() < 0.1 ? 3 + rand(3) : rand(0.8));
+	}
+	usleep(20_000);
+}
+note_down('end of faults');
+heal($started + 1e6);
+%down = %frozen = ();
+ok($c->wait_state($_, 'online', 90), "n$_ comes back online by itself") for 1 .. $nodes;
+ok(stop_writers(60), 'no writer hangs');
+note_down('writers have stopped');
+$c->same('all nodes are equal');
+
+# ---------- what was told against what is there
+
+my (%told, %results, %latest);
+for my $w (@writers)
+{
+	open(my $f, '<', $w->{log}) or next;
+	while (<$f>)
+	{
+		my ($kind, $number, $rows, $result, $state, $token, $us) = split ' ';
+		$told{$number} = { number => $number, kind => $kind, rows => $rows, result => $result, state => $state, token => $token };
+		$results{$result}++;
+		$latest{"$result $state"}++ if $result ne 'C';
+	}
+}
+
+for my $node (1 .. $nodes)
+{
+	my %there = map { split /\|/ } split /\n/, $c->sql($node, 'SELECT number, count(*) FROM entry GROUP BY 1');
+	my %ledger = map { $_ => 1 } split /\n/, $c->sql($node, 'SELECT number FROM ledger');
+	my @wrong;
+
+	for my $number (sort { $a <=> $b } keys %told)
+	{
+		my $t = $told{$number};
+		my $found = $there{$number} // 0;
+		my $in_ledger = $ledger{$number} // 0;
+
+		push @wrong, "$t->{kind} $number was acknowledged, $found of $t->{rows} rows are there" if $t->{result} eq 'C' && $found != $t->{rows};
+		push @wrong, "$t->{kind} $number failed ($t->{state}), $found rows are there" if $t->{result} eq 'F' && $found != 0;
+		push @wrong, "$t->{kind} $number: $found of $t->{rows} rows are there" if $found != 0 && $found != $t->{rows};
+		push @wrong, "$t->{kind} $number: $found rows in entry, $in_ledger in ledger" if $t->{kind} eq 'transfer' && $found != $in_ledger;
+	}
+	push @wrong, "$_ is there, nobody sent it or it was rolled back" for grep { !$told{$_} } keys %there, keys %ledger;
+	is(scalar(@wrong), 0, "n$node has what was acknowledged, once, and nothing else") or diag(join("\n", @wrong[ 0 .. ($#wrong > 20 ? 20 : $#wrong) ]));
+	is($c->sql($node, <<'SQL'), '', "n$node: the accounts are what the ledger says");
+SELECT id, balance, expected FROM account
+	JOIN LATERAL (SELECT 1000 + coalesce((SELECT sum(amount) FROM ledger WHERE target = id), 0)
+		- coalesce((SELECT sum(amount) FROM ledger WHERE source = id), 0) AS expected) e ON true
+	WHERE balance <> expected
+SQL
+}
+{
+	my @asked = grep { $_->{token} ne '-' && ($_->{result} ne 'F' || rand() < 0.1) && ($_->{result} ne 'C' || rand() < 0.01) } values %told;
+	my @answers = split /\n/, $c->sql(1 + int(rand($nodes)), join('', map { "SELECT lockstep.outcome('$_->{token}');\n" } @asked));
+	my %there = map { $_ => 1 } split /\n/, $c->sql(1, 'SELECT DISTINCT number FROM entry');
+	my @wrong;
+
+	for my $i (0 .. $#asked)
+	{
+		my $expected = $asked[$i]{result} eq 'C' || $there{ $asked[$i]{number} } ? 'committed' : 'aborted';
+		push @wrong, "$asked[$i]{number} ($asked[$i]{result}) $asked[$i]{token}: $answers[$i], not $expected" if $answers[$i] ne $expected;
+	}
+	is(scalar(@wrong), 0, 'lockstep.outcome() tells the truth about ' . @asked . ' transactions') or diag(join("\n", @wrong));
+}
+cmp_ok($results{C} // 0, '>', 10 * $seconds, 'there was load');
+my $summary = sprintf('seed %d, %d s, %d nodes: %d acknowledged, %d failed, %d unknown', $seed, $seconds, $nodes,
+	map { $results{$_} // 0 } 'C', 'F', 'U');
+diag($summary);
+diag('faults: ' . join(', ', map { "$counts{$_} x $_" } sort keys %counts));
+note('errors: ' . join(', ', map { "$latest{$_} x $_" } sort keys %latest));
+if (my $file = $ENV{LOCKSTEP_SOAK_LOG})
+{
+	open(my $f, '>>', $file) or die "$file: $!";
+	printf $f "%s %s%s\n", Test::More->builder->is_passing ? 'ok' : 'FAILED', $summary, ', faults ' . (sum(values %counts) // 0);
+	close $f;
+}
+
+done_testing;

@@ -1,0 +1,109 @@
+/*
+ * test_decided.c
+ *	  Identities of decided transactions: found while they are kept, and only
+ *	  those.
+ */
+#include "unit.h"
+
+#include "decided.h"
+
+#define KEPT 64
+
+static LsIdentity
+identity(const char *node, uint64_t n)
+{
+	return (LsIdentity) {ls_slice_of(node), 0x1122334455667788 + n % 3, (uint32_t) (100 + n % 7), n};
+}
+
+static void
+add(Decided *d, uint64_t seq)
+{
+	LsIdentity	id = identity(seq % 2 ? "n1" : "n2", seq);
+
+	decided_add(d, &id, seq);
+}
+
+static uint64_t
+find(const Decided *d, uint64_t seq)
+{
+	LsIdentity	id = identity(seq % 2 ? "n1" : "n2", seq);
+
+	return decided_find(d, &id);
+}
+
+static void
+nothing_yet(void **state)
+{
+	Decided    *d = decided_create(KEPT);
+
+	assert_int_equal(decided_first(d), 0);
+	assert_int_equal(find(d, 1), 0);
+	decided_free(d);
+}
+
+static void
+those_kept_are_found(void **state)
+{
+	Decided    *d = decided_create(KEPT);
+
+	for (uint64_t last = 1; last <= 5 * KEPT; last++)
+	{
+		uint64_t	first = last > KEPT ? last - KEPT + 1 : 1;
+
+		add(d, last);
+		assert_int_equal(decided_first(d), first);
+		for (uint64_t seq = 1; seq <= last + 3; seq++)
+			assert_int_equal(find(d, seq), seq >= first && seq <= last ? seq : 0);
+	}
+	decided_free(d);
+}
+
+static void
+begins_anywhere(void **state)
+{
+	Decided    *d = decided_create(KEPT);
+
+	for (uint64_t seq = 1000; seq < 1000 + KEPT; seq++)
+		add(d, seq);
+	assert_int_equal(decided_first(d), 1000);
+	assert_int_equal(find(d, 1000), 1000);
+	assert_int_equal(find(d, 1000 - KEPT), 0);
+	decided_free(d);
+}
+
+static void
+every_part_of_the_identity_counts(void **state)
+{
+	Decided    *d = decided_create(KEPT);
+	LsIdentity	id = identity("n1", 7);
+	LsIdentity	other;
+
+	decided_add(d, &id, 1);
+	assert_int_equal(decided_find(d, &id), 1);
+	other = id;
+	other.node = ls_slice_of("n2");
+	assert_int_equal(decided_find(d, &other), 0);
+	other = id;
+	other.boot++;
+	assert_int_equal(decided_find(d, &other), 0);
+	other = id;
+	other.pid++;
+	assert_int_equal(decided_find(d, &other), 0);
+	other = id;
+	other.xcount++;
+	assert_int_equal(decided_find(d, &other), 0);
+	decided_free(d);
+}
+
+int
+main(void)
+{
+	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(nothing_yet),
+		cmocka_unit_test(those_kept_are_found),
+		cmocka_unit_test(begins_anywhere),
+		cmocka_unit_test(every_part_of_the_identity_counts),
+	};
+
+	return cmocka_run_group_tests(tests, NULL, NULL);
+}
