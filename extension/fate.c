@@ -96,19 +96,14 @@ static bool
 is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsFateAnswer *answer)
 {
 	const char *wrong;
+	uint64		granted = 0;
 
 	if (type != LS_MSG_FATE_IS)
 	{
-		/*
-		 * 'applied' and 'granted' may come late; a verdict was asked for by
-		 * nobody
-		 */
-		if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ)
-			return false;
-		wrong = "it sent something else than an answer";
+		xact_message(type, payload, &granted);
+		return false;
 	}
-	else
-		wrong = ls_get_fate_answer(payload, answer);
+	wrong = ls_get_fate_answer(payload, answer);
 	if (wrong != NULL)
 	{
 		link_protocol_violation(wrong);
