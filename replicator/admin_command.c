@@ -79,12 +79,13 @@ journal_facts(void)
 {
 	SequencerStats s = sequencer_stats();
 
-	return json_pack("{s:s, s:o, s:o, s:o, s:o}",
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s?}",
 					 "directory", admin_config()->journal_directory,
 					 "first", json_seq(s.journal_first),
 					 "last", json_seq(sequencer_last_durable()),
 					 "decided", json_seq(sequencer_last_decided()),
-					 "syncs", json_seq(s.journal_syncs));
+					 "syncs", json_seq(s.journal_syncs),
+					 "failing", s.journal_failing);
 }
 
 static void

@@ -166,6 +166,9 @@ format_status(FILE *out, const json_t *answer)
 			number(answer, "journal", "first"), number(answer, "journal", "last"),
 			number(answer, "journal", "syncs"),
 			text_of(json_object_get(json_object_get(answer, "journal"), "directory")));
+	if (json_is_string(json_object_get(json_object_get(answer, "journal"), "failing")))
+		fprintf(out, "              no transaction is taken: %s\n",
+				text_of(json_object_get(json_object_get(answer, "journal"), "failing")));
 	fprintf(out, "cluster:      %s, replicator process %" PRId64 "\n",
 			text_of(json_object_get(answer, "cluster")),
 			(int64_t) json_integer_value(json_object_get(answer, "pid")));

@@ -7,10 +7,11 @@
  * has a test in tests/unit/test_journal.c.
  *
  *	creating the directory	an empty one, or one with "lock": created anew
- *	creating a segment		%016x.journal.tmp, any content: deleted.  The segment
- *							gets its name when it is durable, and is used when
- *							its name is: a header that is torn under the real
- *							name is no crash, and refused
+ *	preparing a segment		ffffffffffffffff.journal.tmp, any content: deleted
+ *	creating a segment		the same, or it has its name.  It gets that when it
+ *							is durable, and is used when its name is: a header
+ *							that is torn under the real name is no crash, and
+ *							refused
  *	appending a group		a group cut off anywhere, or with holes (pages reach
  *							the disk in any order): cut off before its first bad
  *							record.  Nobody was told that it was durable, which
@@ -68,6 +69,7 @@ struct Journal
 	char		cluster[CLUSTER_LEN + 1];
 	_Atomic uint64_t first;
 	_Atomic uint64_t last;
+	int			spare_fd;		/* file of the next segment, or -1 */
 	/* the last segment */
 	int			fd;
 	uint64_t	segment_first;
@@ -146,28 +148,20 @@ write_all(int fd, struct iovec *iov, size_t n, uint64_t offset)
 /* ---------- segments */
 
 /*
- * Make a segment under its temporary name, durable, with its space allocated:
- * appending into allocated space makes fdatasync() a third cheaper (ext4: 210
- * to 150 us).  Its fd, or -1 with errno.
+ * Make a segment's file, with its space allocated: appending into allocated
+ * space makes fdatasync() a third cheaper (ext4: 210 to 150 us).  Its fd, or -1
+ * with errno.
  */
 static int
-write_segment(Journal *j, const char *path, uint64_t first)
+allocate_segment(const Journal *j, const char *path)
 {
-	SegmentHeader header = {.first = first,.head_len = (uint32_t) j->metadata.len};
-	uint8_t		bytes[SEGMENT_HEADER_SIZE];
-	struct iovec iov[2] = {
-		{bytes, sizeof(bytes)},
-		{j->metadata.data, j->metadata.len}
-	};
 	int			fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
 	int			failed;
 
 	if (fd < 0)
 		return -1;
-	memcpy(header.cluster, j->cluster, sizeof(header.cluster));
-	segment_put_header(bytes, &header);
 	failed = posix_fallocate(fd, 0, (off_t) j->segment_size);
-	if (failed == 0 && (!write_all(fd, iov, 2, 0) || fsync(fd) != 0))
+	if (failed == 0 && fsync(fd) != 0)
 		failed = errno;
 	if (failed != 0)
 	{
@@ -179,20 +173,72 @@ write_segment(Journal *j, const char *path, uint64_t first)
 	return fd;
 }
 
+/* Write its head and make it durable.  false: errno. */
+static bool
+begin_segment(Journal *j, int fd, uint64_t first)
+{
+	SegmentHeader header = {.first = first,.head_len = (uint32_t) j->metadata.len};
+	uint8_t		bytes[SEGMENT_HEADER_SIZE];
+	struct iovec iov[2] = {
+		{bytes, sizeof(bytes)},
+		{j->metadata.data, j->metadata.len}
+	};
+
+	memcpy(header.cluster, j->cluster, sizeof(header.cluster));
+	segment_put_header(bytes, &header);
+	return write_all(fd, iov, 2, 0) && fsync(fd) == 0;
+}
+
+/* The next segment's file, which has no first transaction yet. */
+static void
+spare_path(const Journal *j, char path[JOURNAL_PATH_MAX])
+{
+	segment_path(path, j->dir, UINT64_MAX, true);
+}
+
+/*
+ * Half of the last segment is used: make the next one's file now.  If that
+ * fails, what has been decided still finds a place, and nothing more is, until
+ * there is room again.
+ */
+JournalStatus
+journal_prepare(Journal *j)
+{
+	char		path[JOURNAL_PATH_MAX];
+
+	if (j->broken)
+		return JOURNAL_ERROR;
+	if (j->spare_fd >= 0 || (j->used + j->segment_bodies) * 2 < j->segment_size)
+		return JOURNAL_OK;
+	spare_path(j, path);
+	j->spare_fd = allocate_segment(j, path);
+	if (j->spare_fd >= 0)
+		return JOURNAL_OK;
+	set_error(j, "could not create the next journal segment in \"%s\": %s", j->dir, strerror(errno));
+	return JOURNAL_ERROR;
+}
+
 /* A new last segment.  On failure the old one, if any, stays the last. */
 static bool
 create_segment(Journal *j, uint64_t first)
 {
 	char		temporary[JOURNAL_PATH_MAX];
 	char		path[JOURNAL_PATH_MAX];
-	int			fd;
+	int			fd = j->spare_fd;
 
-	segment_path(temporary, j->dir, first, true);
 	segment_path(path, j->dir, first, false);
-	fd = write_segment(j, temporary, first);
+	spare_path(j, temporary);
 	if (fd < 0)
+		fd = allocate_segment(j, temporary);
+	j->spare_fd = -1;
+	if (fd < 0 || !begin_segment(j, fd, first))
 	{
-		set_error(j, "could not create journal segment \"%s\": %s", temporary, strerror(errno));
+		set_error(j, "could not create journal segment \"%s\": %s", path, strerror(errno));
+		if (fd >= 0)
+		{
+			close(fd);
+			unlink(temporary);
+		}
 		return false;
 	}
 	if (rename(temporary, path) != 0)
@@ -541,7 +587,7 @@ journal_open(const char *dir, bool create, size_t segment_size,
 	bool		ok;
 
 	j->dir = xstrdup(dir);
-	j->dir_fd = j->lock_fd = j->fd = -1;
+	j->dir_fd = j->lock_fd = j->fd = j->spare_fd = -1;
 	j->segment_size = segment_size;
 	ok = open_directory(j, create) && lock_directory(j) && list_segments(j, &list) &&
 		open_segments(j, &list, create);
@@ -562,6 +608,14 @@ journal_close(Journal *j)
 {
 	if (j->fd >= 0)
 		close(j->fd);
+	if (j->spare_fd >= 0)
+	{
+		char		path[JOURNAL_PATH_MAX];
+
+		spare_path(j, path);
+		unlink(path);
+		close(j->spare_fd);
+	}
 	if (j->lock_fd >= 0)
 		close(j->lock_fd);		/* and so unlock */
 	if (j->dir_fd >= 0)

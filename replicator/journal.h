@@ -98,6 +98,12 @@ extern uint64_t journal_last(const Journal *j); /* highest seq, 0 when none */
  */
 extern JournalStatus journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq);
 extern JournalStatus journal_sync(Journal *j);
+
+/*
+ * Make the next segment's file, if it will be needed soon: when there is no room
+ * for it there still is some for what has been decided.
+ */
+extern JournalStatus journal_prepare(Journal *j);
 extern const char *journal_error(const Journal *j); /* of the last
 													 * JOURNAL_ERROR */
 extern bool journal_broken(const Journal *j);	/* trying again is of no use */

@@ -20,6 +20,7 @@
 #include <string.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <sys/statvfs.h>
 #include <sys/uio.h>
 #include <unistd.h>
 #include <xxhash.h>
@@ -177,6 +178,19 @@ body_open(const char *dir, const BodyRef *ref, const char **error)
 
 /* ---------- writing */
 
+/* The journal's next segments come first. */
+static bool
+has_room(const JournalBody *b, size_t len)
+{
+	struct statvfs fs;
+
+	if (b->keep_free == 0 || fstatvfs(b->fd, &fs) != 0 ||
+		(uint64_t) fs.f_bavail * fs.f_frsize >= len + b->keep_free)
+		return true;
+	errno = ENOSPC;
+	return false;
+}
+
 bool
 body_append(JournalBody *b, const void *payload, size_t len)
 {
@@ -184,6 +198,8 @@ body_append(JournalBody *b, const void *payload, size_t len)
 	size_t		total = CHUNK_HEADER_SIZE + len;
 	size_t		done = 0;
 
+	if (!has_room(b, total))
+		return false;
 	put_be32(header, (uint32_t) len);
 	put_be64(header + 4, checksum(b, b->size, payload, len));
 	while (done < total)

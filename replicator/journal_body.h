@@ -30,6 +30,7 @@ typedef struct JournalBody
 	int			dir_fd;
 	uint64_t	id;
 	uint64_t	size;			/* bytes written, header included */
+	uint64_t	keep_free;		/* bytes of the disk that are not for bodies */
 	bool		kept;			/* the journal's now: closing doesn't delete
 								 * it */
 	char		name[32];

@@ -16,8 +16,11 @@
  * them.  The Journal belongs to the thread from writer_start() to
  * writer_stop().
  *
- * A write that fails (disk full) is tried again every second: nothing in the
- * batch has been promised to anybody, and everything behind it waits.  A flush
+ * The next segment's file is made ahead of need.  If there is no room for it, no
+ * more questions are taken (writer_failing()), and what has been decided goes to
+ * the rest of this one.  A write that fails all the same is tried again every
+ * second: nothing in the batch has been promised to anybody, and everything
+ * behind it waits.  A flush
  * that fails leaves it unknown what is on disk, and only reading it anew tells:
  * the process ends (exit code 2), and the next one does that.
  */
@@ -72,6 +75,7 @@ static Watch *event_watch;
 /* The thread's: */
 static Journal *journal;
 static const char *journal_dir;
+static bool prepare_failed;		/* there is no room for the next segment */
 
 static void
 queue_init(ItemQueue *q)
@@ -143,13 +147,21 @@ set_head(const JournalItem *item)
 	free(records);
 }
 
-static void
-wait_a_second(void)
+static struct timespec
+in_a_second(void)
 {
 	struct timespec until;
 
 	clock_gettime(CLOCK_REALTIME, &until);
 	until.tv_sec += RETRY_SECONDS;
+	return until;
+}
+
+static void
+wait_a_second(void)
+{
+	struct timespec until = in_a_second();
+
 	pthread_mutex_lock(&lock);
 	if (!shared.stop)
 		pthread_cond_timedwait(&wanted, &lock, &until);
@@ -192,8 +204,24 @@ make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 	}
 	if (journal_sync(journal) != JOURNAL_OK)
 		give_up();
-	set_failing(NULL);
+	if (!prepare_failed)
+		set_failing(NULL);
 	return true;
+}
+
+/* Behind a batch, so that nobody waits for it. */
+static void
+prepare_next_segment(void)
+{
+	JournalStatus status = journal_prepare(journal);
+
+	if (status != JOURNAL_OK && journal_broken(journal))
+		give_up();
+	if (status != JOURNAL_OK)
+		set_failing(journal_error(journal));
+	else if (prepare_failed)
+		set_failing(NULL);
+	prepare_failed = status != JOURNAL_OK;
 }
 
 static bool
@@ -266,6 +294,8 @@ trim(uint64_t below, int64_t keep)
 static void *
 thread_main(void *arg)
 {
+	struct timespec retry_at = in_a_second();
+
 	for (;;)
 	{
 		ItemQueue	batch;
@@ -276,7 +306,12 @@ thread_main(void *arg)
 		queue_init(&batch);
 		pthread_mutex_lock(&lock);
 		while (shared.todo.first == NULL && !shared.stop && shared.trim_below == 0)
-			pthread_cond_wait(&wanted, &lock);
+		{
+			if (!prepare_failed)
+				pthread_cond_wait(&wanted, &lock);
+			else if (pthread_cond_timedwait(&wanted, &lock, &retry_at) == ETIMEDOUT)
+				break;
+		}
 		queue_move(&batch, &shared.todo);
 		trim_below = shared.trim_below;
 		trim_keep = shared.trim_keep;
@@ -298,6 +333,8 @@ thread_main(void *arg)
 			return NULL;
 		if (trim_below != 0)
 			trim(trim_below, trim_keep);
+		prepare_next_segment();
+		retry_at = in_a_second();
 	}
 }
 

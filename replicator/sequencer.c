@@ -557,7 +557,7 @@ sequencer_ask(Transaction *tx)
 	{
 		if (refused_for_failure(tx))
 			return;
-		tx_seal(tx, config->journal_directory, on_stored);
+		tx_seal(tx, config, on_stored);
 		if (refused_for_failure(tx))
 			return;
 	}
@@ -809,5 +809,6 @@ sequencer_stats(void)
 	stats.certifier_keys = certifier_keys(certifier);
 	stats.journal_first = journal_first(journal);
 	stats.journal_syncs = writer_syncs();
+	stats.journal_failing = writer_failing();
 	return stats;
 }

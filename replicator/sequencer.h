@@ -70,6 +70,7 @@ typedef struct SequencerStats
 	uint64_t	certifier_keys;
 	uint64_t	journal_first;
 	uint64_t	journal_syncs;
+	const char *journal_failing;	/* NULL, or why nothing can be decided */
 } SequencerStats;
 
 extern SequencerStats sequencer_stats(void);

@@ -451,7 +451,7 @@ store_if_large(Transaction *tx)
 	else if (limit > SMALL_QUEUE && tx_memory_of_all() / MEMORY_SHARES >= limit)
 		limit = SMALL_QUEUE;
 	if (tx_memory(tx) >= limit)
-		(void) tx_store(tx, session_config->journal_directory);
+		(void) tx_store(tx, session_config);
 }
 
 static void

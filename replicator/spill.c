@@ -24,6 +24,7 @@
 #include "journal_sync.h"
 
 #define SYNC_EVERY (16 * 1024 * 1024)
+#define KEPT_SEGMENTS 2			/* room for so many of the journal is left */
 
 void
 spill_free(Spill *s)
@@ -157,27 +158,30 @@ on_presynced(void *arg, int error)
 }
 
 static bool
-begin(Transaction *tx, const char *dir)
+begin(Transaction *tx, const Config *config)
 {
 	const char *error;
 	Spill	   *s = xcalloc(1, sizeof(Spill));
 
 	tx->spill = s;
-	s->body = body_create(dir, &error);
+	s->body = body_create(config->journal_directory, &error);
 	if (s->body != NULL)
+	{
+		s->body->keep_free = KEPT_SEGMENTS * (uint64_t) config->journal_segment_size;
 		return true;
+	}
 	s->disk_full = errno == ENOSPC || errno == EDQUOT;
 	s->failure = xstrdup(error);
 	return false;
 }
 
 bool
-tx_store(Transaction *tx, const char *dir)
+tx_store(Transaction *tx, const Config *config)
 {
 	LsSlice		rest = {tx->queries.data, tx->queries.len};
 	Spill	   *s;
 
-	if (tx->spill == NULL && !begin(tx, dir))
+	if (tx->spill == NULL && !begin(tx, config))
 		return false;
 	s = tx->spill;
 	while (s->failure == NULL && rest.len > 0)
@@ -218,11 +222,11 @@ on_sealed(void *arg, int error)
 }
 
 void
-tx_seal(Transaction *tx, const char *dir, SpillDurable durable)
+tx_seal(Transaction *tx, const Config *config, SpillDurable durable)
 {
 	Sealing    *sealing;
 
-	if (tx->queries.len > 0 && !tx_store(tx, dir))
+	if (tx->queries.len > 0 && !tx_store(tx, config))
 		return;
 	if (tx->spill->failure == NULL && !body_seal(tx->spill->body))
 		failed(tx->spill, "truncate", errno);

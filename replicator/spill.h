@@ -11,6 +11,7 @@
 #ifndef LOCKSTEP_SPILL_H
 #define LOCKSTEP_SPILL_H
 
+#include "config.h"
 #include "journal_body.h"
 #include "transaction.h"
 
@@ -40,8 +41,8 @@ typedef struct Spill
 	bool		disk_full;
 } Spill;
 
-/* Store what is in memory in the journal's directory dir; false: tx_failure(). */
-extern bool tx_store(Transaction *tx, const char *dir);
+/* Store what is in memory in the journal's directory; false: tx_failure(). */
+extern bool tx_store(Transaction *tx, const Config *config);
 
 /* Why it can't be stored or read back (NULL: nothing of the kind), and SQLSTATE. */
 extern const char *tx_failure(const Transaction *tx, const char **sqlstate);
@@ -54,7 +55,7 @@ extern void tx_discard(Transaction *tx);
  * called when it is, or with tx_failure() set.  A reference is held until then.
  */
 typedef void (*SpillDurable) (Transaction *tx);
-extern void tx_seal(Transaction *tx, const char *dir, SpillDurable durable);
+extern void tx_seal(Transaction *tx, const Config *config, SpillDurable durable);
 
 /* It is decided: the file is the journal's. */
 extern BodyRef tx_keep_body(Transaction *tx);

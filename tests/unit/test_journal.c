@@ -750,6 +750,62 @@ test_append_fails(void **state)
 	journal_close(j);
 }
 
+/* The next segment's file is made ahead; without room there is still some. */
+static void
+test_prepare(void **state)
+{
+	struct rlimit unlimited,
+				limit;
+	char		spare[JOURNAL_PATH_MAX];
+	Journal    *j = open_journal();
+	uint64_t	seq;
+
+	segment_path(spare, dir, UINT64_MAX, true);
+	append(j, 1, 2);
+	assert_int_equal(journal_prepare(j), JOURNAL_OK);
+	assert_int_equal(access(spare, F_OK), -1);	/* too early */
+	for (seq = 3; access(spare, F_OK) != 0; seq++)
+	{
+		assert_true(seq < 20);
+		append(j, seq, seq);
+		assert_int_equal(journal_prepare(j), JOURNAL_OK);
+	}
+	for (; access(spare, F_OK) == 0; seq++)	/* until it is the next one */
+	{
+		assert_true(seq < 40);
+		append(j, seq, seq);
+	}
+
+	getrlimit(RLIMIT_FSIZE, &unlimited);
+	limit = unlimited;
+	limit.rlim_cur = SEGMENT - 1;
+	signal(SIGXFSZ, SIG_IGN);
+	setrlimit(RLIMIT_FSIZE, &limit);
+	for (; journal_prepare(j) == JOURNAL_OK; seq++)
+	{
+		assert_true(seq < 60);
+		append(j, seq, seq);
+	}
+	assert_non_null(strstr(journal_error(j), "could not create the next journal segment"));
+	assert_false(journal_broken(j));
+	append(j, seq, seq);		/* goes to the rest */
+	seq++;
+	assert_int_equal(access(spare, F_OK), -1);
+	setrlimit(RLIMIT_FSIZE, &unlimited);
+	assert_int_equal(journal_prepare(j), JOURNAL_OK);
+	assert_int_equal(access(spare, F_OK), 0);
+	append(j, seq, 80);
+	journal_close(j);
+	assert_holds(1, 80);
+
+	/* what a crash leaves of it is deleted */
+	close(open(spare, O_CREAT | O_WRONLY, 0600));
+	j = open_journal();
+	assert_int_equal(access(spare, F_OK), -1);
+	assert_int_equal(journal_last(j), 80);
+	journal_close(j);
+}
+
 /* ---------- trimming and metadata */
 
 static void
@@ -1060,6 +1116,7 @@ main(void)
 		TEST(test_gap),
 		TEST(test_large_record),
 		TEST(test_append_fails),
+		TEST(test_prepare),
 		TEST(test_trim),
 		TEST(test_trim_interrupted),
 		TEST(test_metadata),

@@ -23,6 +23,7 @@
 #include "spill.h"
 
 static char dir[64];
+static Config config = {.journal_directory = dir};
 
 static int
 count_files(const char *suffix)
@@ -168,7 +169,7 @@ test_like_memory(void **state)
 				numbers[n++] = next;
 				append(tx, next++);
 				if (tx_memory(tx) >= (tx->spill != NULL ? BODY_CHUNK : 100000))
-					assert_true(tx_store(tx, dir));
+					assert_true(tx_store(tx, &config));
 			}
 			else if (what < 995)
 			{
@@ -179,7 +180,7 @@ test_like_memory(void **state)
 				assert_true(tx_rollback_to(tx, n));
 			}
 			else if (tx->spill != NULL)
-				assert_true(tx_store(tx, dir));
+				assert_true(tx_store(tx, &config));
 		}
 		assert_false(tx_rollback_to(tx, n + 1));
 		assert_holds(tx, numbers, n);
@@ -194,7 +195,7 @@ test_like_memory(void **state)
 
 		if (tx->spill != NULL)
 		{
-			assert_true(tx_store(tx, dir));
+			assert_true(tx_store(tx, &config));
 			assert_holds(tx, numbers, n);
 			for (size_t i = 0; i < n; i++)
 			{
@@ -236,10 +237,10 @@ sealed_tx(uint64_t n)
 	{
 		append(tx, i);
 		if (tx_memory(tx) >= BODY_CHUNK)
-			assert_true(tx_store(tx, dir));
+			assert_true(tx_store(tx, &config));
 	}
-	assert_true(tx_store(tx, dir));
-	tx_seal(tx, dir, on_durable);
+	assert_true(tx_store(tx, &config));
+	tx_seal(tx, &config, on_durable);
 	assert_false(tx->spill->durable);
 	loop_run();
 	assert_true(tx->spill->durable);
@@ -335,7 +336,7 @@ test_disk_full(void **state)
 	{
 		append(tx, i);
 		if (tx_memory(tx) >= BODY_CHUNK)
-			(void) tx_store(tx, dir);
+			(void) tx_store(tx, &config);
 	}
 	assert_int_equal(setrlimit(RLIMIT_FSIZE, &old), 0);
 	assert_non_null(tx_failure(tx, &sqlstate));
