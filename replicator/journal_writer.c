@@ -365,8 +365,10 @@ on_hand_over(void *arg)
 {
 	pthread_mutex_lock(&lock);
 	queue_move(&shared.todo, &gathered);
-	pthread_cond_signal(&wanted);
 	pthread_mutex_unlock(&lock);
+
+	/* now, not before: the thread would wake up only to wait for the lock */
+	pthread_cond_signal(&wanted);
 }
 
 void
@@ -402,10 +404,7 @@ deliver_done(void)
 static void
 on_event(void *arg, uint32_t events)
 {
-	uint64_t	count;
-
-	if (read(event_fd, &count, sizeof(count)) == sizeof(count))
-		deliver_done();
+	deliver_done();
 }
 
 const char *
@@ -454,7 +453,12 @@ writer_start(Journal *j, const char *dir, JournalDurable durable)
 		log_message(LOG_ERROR, "journal", "could not start its thread: %s", strerror(rc));
 		exit(EXIT_JOURNAL_BROKEN);
 	}
-	event_watch = loop_watch(event_fd, EPOLLIN, on_event, NULL);
+
+	/*
+	 * Edge-triggered: each write is an event, so the counter need not be
+	 * read.
+	 */
+	event_watch = loop_watch(event_fd, EPOLLIN | EPOLLET, on_event, NULL);
 }
 
 void

@@ -459,6 +459,7 @@ static const char *
 get_message(LsSlice payload, const MessageLayout *layout, void *m)
 {
 	uint32_t	seen = 0;
+	size_t		next = 0;
 	const char *wrong;
 
 	memset(m, 0, layout->size);
@@ -466,23 +467,27 @@ get_message(LsSlice payload, const MessageLayout *layout, void *m)
 	{
 		uint8_t		tag;
 		LsSlice		value;
-		size_t		i;
+		size_t		i = 0;
+		size_t		n;
 
 		wrong = next_field(&payload, &tag, &value);
 		if (wrong != NULL)
 			return wrong;
-		for (i = 0; i < layout->nfields; i++)
+		/* they nearly always come in the layout's order */
+		for (n = 0; n < layout->nfields; n++)
 		{
+			i = next + n < layout->nfields ? next + n : next + n - layout->nfields;
 			if (layout->fields[i].tag == tag)
 				break;
 		}
-		if (i == layout->nfields)
+		if (n == layout->nfields)
 		{
 			/* a later version may add lower-case fields that we can ignore */
 			if (tag >= 'a' && tag <= 'z')
 				continue;
 			return "the message has a field of an unknown kind";
 		}
+		next = i + 1;
 		if (seen & (1u << i))
 			return "a field is given twice";
 		seen |= 1u << i;

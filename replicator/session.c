@@ -486,7 +486,7 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 		discard(s);
 		return;
 	}
-	tx_append(tx, message, len);
+	tx_append(tx, message, len, query.ddl);
 	store_if_large(tx);
 	if (tx_failure(tx, &sqlstate) != NULL)
 		discard(s);

@@ -189,14 +189,10 @@ add_offset(Transaction *tx)
 }
 
 void
-tx_append(Transaction *tx, const uint8_t *message, size_t len)
+tx_append(Transaction *tx, const uint8_t *message, size_t len, bool ddl)
 {
-	LsSlice		payload = {message + LS_HEADER_SIZE, len - LS_HEADER_SIZE};
-	LsQuery		query;
-
-	/* what came in was checked when it came in */
 	if (tx->first_ddl >= tx->nstatements)
-		tx->first_ddl = ls_get_query(payload, &query) == NULL && query.ddl ? tx->nstatements : SIZE_MAX;
+		tx->first_ddl = ddl ? tx->nstatements : SIZE_MAX;
 	add_offset(tx);
 	buffer_append(&tx->queries, message, len);
 	account(tx);
@@ -338,7 +334,7 @@ take_queries(Transaction *tx, LsSlice rest)
 			type != LS_MSG_QUERY || ls_get_query(payload, &query) != NULL)
 			return "its queries are malformed";
 		size = LS_HEADER_SIZE + payload.len;
-		tx_append(tx, rest.data, size);
+		tx_append(tx, rest.data, size, query.ddl);
 		rest.data += size;
 		rest.len -= size;
 	}

@@ -76,7 +76,9 @@ extern const char *tx_state_name(TxState s);
 extern void tx_move(Transaction *tx, TxState to);	/* the table of legal
 													 * moves is in
 													 * transaction.c */
-extern void tx_append(Transaction *tx, const uint8_t *message, size_t len); /* a whole 'Q' message */
+
+/* A whole 'Q' message, checked, and whether it is DDL. */
+extern void tx_append(Transaction *tx, const uint8_t *message, size_t len, bool ddl);
 extern bool tx_rollback_to(Transaction *tx, uint64_t keep); /* false: keep >
 															 * nstatements, or
 															 * tx_failure() */

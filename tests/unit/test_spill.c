@@ -106,7 +106,7 @@ append(Transaction *tx, uint64_t number)
 	size = ls_put_query(NULL, 0, &q);
 	message = malloc(size);
 	ls_put_query(message, size, &q);
-	tx_append(tx, message, size);
+	tx_append(tx, message, size, q.ddl);
 	free(message);
 	free(text);
 }

@@ -92,7 +92,7 @@ append(Transaction *tx, const char *text, bool ddl)
 	LsQuery		q = {.xcount = 5, .form = LS_FORM_STATEMENT, .reason = LS_REASON_UTILITY,
 		.text = {(const uint8_t *) text, strlen(text)}, .rows = -1, .ddl = ddl};
 
-	tx_append(tx, buf, ls_put_query(buf, sizeof(buf), &q));
+	tx_append(tx, buf, ls_put_query(buf, sizeof(buf), &q), q.ddl);
 }
 
 static void
