@@ -265,6 +265,21 @@ leave_out_domain_checks(Query *query)
 	}
 }
 
+/*
+ * Rows come with the name of their partition: the origin has found it, and
+ * checked it.  What the relation cache of this session knows of the partition's
+ * bounds may be old: PostgreSQL doesn't tell a partition of a default partition
+ * that what the latter excludes has changed.
+ */
+static void
+disable_partition_check(Relation rel)
+{
+	if (!rel->rd_rel->relispartition)
+		return;
+	rel->rd_partcheck = NIL;
+	rel->rd_partcheckvalid = true;
+}
+
 /* The rewriter comes next; it finds the rules of the target disabled. */
 static void
 post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
@@ -338,6 +353,7 @@ executor_start(QueryDesc *queryDesc, int eflags)
 		refuse_nested_change(queryDesc, target->ri_RelationDesc);
 		disable_triggers(target->ri_TrigDesc);
 		leave_out_checks(queryDesc->estate, target);
+		disable_partition_check(target->ri_RelationDesc);
 	}
 }
 
@@ -473,6 +489,7 @@ apply_copy(const char *command, const char *data, size_t len)
 	int			save_context;
 
 	disable_triggers(rel->trigdesc);
+	disable_partition_check(rel);
 	pstate->p_sourcetext = command;
 	(void) addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);
 	copy_source.data = data;

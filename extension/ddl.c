@@ -46,43 +46,6 @@ ddl_refuse(DdlPlan *plan, const char *what, const char *detail, const char *hint
 /* ---------- commands that need a second look */
 
 static void
-refuse_unlogged(DdlPlan *plan, const char *what)
-{
-	ddl_refuse(plan, what,
-			   "A crash of a node empties unlogged tables and resets unlogged sequences on that node only.",
-			   "Leave out UNLOGGED.");
-}
-
-static void
-examine_create_table(Node *node, DdlPlan *plan)
-{
-	if (((CreateStmt *) node)->relation->relpersistence == RELPERSISTENCE_UNLOGGED)
-		refuse_unlogged(plan, "CREATE UNLOGGED TABLE");
-}
-
-static void
-examine_create_sequence(Node *node, DdlPlan *plan)
-{
-	if (((CreateSeqStmt *) node)->sequence->relpersistence == RELPERSISTENCE_UNLOGGED)
-		refuse_unlogged(plan, "CREATE UNLOGGED SEQUENCE");
-}
-
-/* What is created inside of it doesn't pass our hook as a command. */
-static void
-examine_create_schema(Node *node, DdlPlan *plan)
-{
-	ListCell   *lc;
-
-	foreach(lc, ((CreateSchemaStmt *) node)->schemaElts)
-	{
-		if (IsA(lfirst(lc), CreateStmt))
-			examine_create_table(lfirst(lc), plan);
-		else if (IsA(lfirst(lc), CreateSeqStmt))
-			examine_create_sequence(lfirst(lc), plan);
-	}
-}
-
-static void
 examine_transaction(Node *node, DdlPlan *plan)
 {
 	switch (((TransactionStmt *) node)->kind)
@@ -136,8 +99,6 @@ examine_create_table_as(Node *node, DdlPlan *plan)
 		ddl_refuse(plan, "CREATE MATERIALIZED VIEW ... WITH DATA",
 				   "Contents of materialized views are not replicated yet.",
 				   "Use a view, or a table that is filled by a query.");
-	else if (stmt->into->rel->relpersistence == RELPERSISTENCE_UNLOGGED)
-		refuse_unlogged(plan, "CREATE UNLOGGED TABLE");
 }
 
 static void
@@ -310,12 +271,6 @@ examine_alter_table(Node *node, DdlPlan *plan)
 			ddl_refuse(plan, "ALTER TABLE ... DETACH PARTITION CONCURRENTLY",
 					   "Commands that run outside of a transaction are not replicated yet.",
 					   concurrently_hint);
-		else if (cmd->subtype == AT_SetUnLogged)
-			refuse_unlogged(plan, "ALTER TABLE ... SET UNLOGGED");
-		else if (cmd->subtype == AT_SetLogged)
-			ddl_refuse(plan, "ALTER TABLE ... SET LOGGED",
-					   "What an unlogged table or sequence contains may differ from node to node.",
-					   "Use CREATE TABLE ... AS to copy it into an ordinary table.");
 	}
 }
 
@@ -431,7 +386,7 @@ static const DdlRule rules[] = {
 	{T_AlterCollationStmt, DDL_LOCAL, false, NULL},
 
 	/* tables and what belongs to them */
-	{T_CreateStmt, DDL_FORWARD, false, examine_create_table},
+	{T_CreateStmt, DDL_FORWARD, false, NULL},
 	{T_AlterTableStmt, DDL_FORWARD, false, examine_alter_table},
 	{T_CreateTableAsStmt, DDL_FORWARD, false, examine_create_table_as},
 	{T_IndexStmt, DDL_FORWARD, false, examine_index},
@@ -443,7 +398,7 @@ static const DdlRule rules[] = {
 	{T_AlterPolicyStmt, DDL_FORWARD, false, NULL},
 	{T_CreateStatsStmt, DDL_FORWARD, false, NULL},
 	{T_AlterStatsStmt, DDL_FORWARD, false, NULL},
-	{T_CreateSeqStmt, DDL_FORWARD, false, examine_create_sequence},
+	{T_CreateSeqStmt, DDL_FORWARD, false, NULL},
 	{T_AlterSeqStmt, DDL_FORWARD, false, NULL},
 
 	/* objects of any kind */
@@ -459,7 +414,7 @@ static const DdlRule rules[] = {
 	{T_DropOwnedStmt, DDL_FORWARD, true, NULL},
 
 	/* schemas, types, functions, operators */
-	{T_CreateSchemaStmt, DDL_FORWARD, false, examine_create_schema},
+	{T_CreateSchemaStmt, DDL_FORWARD, false, NULL},
 	{T_CompositeTypeStmt, DDL_FORWARD, false, NULL},
 	{T_CreateEnumStmt, DDL_FORWARD, false, NULL},
 	{T_CreateRangeStmt, DDL_FORWARD, false, NULL},

@@ -61,10 +61,16 @@ typedef struct DdlTargets
 	int			npermanent;
 	bool		reads_temporary;	/* its result depends on a temporary table */
 	bool		ours;			/* names something in lockstep's schema */
+	bool		makes_logged;	/* of an unlogged table an ordinary one */
 } DdlTargets;
 
 /* Takes no locks: by the time they are granted the answer may be another. */
 extern void ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets);
+
+/* ---------- in unlogged.c */
+
+extern PlannedStmt *unlogged_ignore(PlannedStmt *pstmt);
+extern bool unlogged_change(Node *stmt);
 
 /* ---------- in ddltext.c */
 

@@ -53,8 +53,13 @@ static bool
 text_is_statement(const char *text, Node *stmt)
 {
 	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
+	Node	   *first;
 
-	return list_length(parsed) == 1 && equal(linitial_node(RawStmt, parsed)->stmt, stmt);
+	if (list_length(parsed) != 1)
+		return false;
+	first = linitial_node(RawStmt, parsed)->stmt;
+	(void) unlogged_change(first);	/* as it was changed in stmt */
+	return equal(first, stmt);
 }
 
 /* ---------- looking at literals */

@@ -15,8 +15,8 @@
  *
  * Catalogs meet a wrapper only when a superuser names them in a DML command.
  * What that means on another node can't be told, so it is refused.  So are
- * changes of unlogged tables, for as long as nothing fills such a table again
- * on a node that has crashed.
+ * changes of unlogged tables, which were there before their database was
+ * replicated (unlogged.c): a node that crashes loses their rows.
  */
 #include "postgres.h"
 

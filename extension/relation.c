@@ -155,7 +155,10 @@ add_type(LsRelation *r, Oid type)
 
 /* ---------- columns and names */
 
-/* Qualified; arrays by their element, as their own names are made up. */
+/*
+ * Qualified; arrays by their element, as their own names are made up.  But not
+ * oidvector and its kind, which have an element, too.
+ */
 static char *
 type_name(Oid type)
 {
@@ -164,7 +167,7 @@ type_name(Oid type)
 	Form_pg_type form;
 	char	   *name;
 
-	if (OidIsValid(element))
+	if (OidIsValid(element) && get_array_type(element) == type)
 		return psprintf("%s[]", type_name(element));
 	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
 	if (!HeapTupleIsValid(tuple))

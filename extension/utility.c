@@ -170,6 +170,10 @@ what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 {
 	if (targets->ours)
 		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+	else if (targets->makes_logged)
+		ddl_refuse(plan, "ALTER TABLE ... SET LOGGED",
+				   "What an unlogged table or sequence contains may differ from node to node.",
+				   "Use CREATE TABLE ... AS to copy it into an ordinary table.");
 	else if (targets->ntemporary > 0 && targets->npermanent > 0)
 		ddl_refuse(plan, NULL, "It names temporary and permanent objects together.",
 				   "Use one command for each kind.");
@@ -456,6 +460,8 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 {
 	Call		call = {pstmt, source, read_only_tree, context, params, environment, dest, completion};
 
+	if (ls_mode() != LS_MODE_OFF || (ls_is_node() && utility_is_replayed()))
+		call.pstmt = unlogged_ignore(pstmt);
 	if (context == PROCESS_UTILITY_SUBCOMMAND || utility_is_replayed())
 	{
 		run(&call);

@@ -85,12 +85,6 @@ my @refused = (
 	[ 'a stable function as a default of rows', 'ALTER TABLE t ADD c timestamptz DEFAULT when_read()' ],
 	[ 'a function that uses a temporary type', 'CREATE TEMP TABLE t (x text); CREATE FUNCTION f(t) RETURNS int LANGUAGE sql AS $$SELECT 1$$' ],
 	[ 'a column of a temporary type', 'CREATE TEMP TABLE t (x text); CREATE TABLE u (c t)' ],
-	[ 'CREATE UNLOGGED TABLE', 'CREATE UNLOGGED TABLE ul (a int)' ],
-	[ 'CREATE UNLOGGED TABLE AS', 'CREATE UNLOGGED TABLE ul AS SELECT 1' ],
-	[ 'SELECT INTO UNLOGGED', 'SELECT 1 AS a INTO UNLOGGED ul' ],
-	[ 'CREATE SCHEMA with an unlogged table', 'CREATE SCHEMA us CREATE UNLOGGED TABLE ul (a int)' ],
-	[ 'CREATE UNLOGGED SEQUENCE', 'CREATE UNLOGGED SEQUENCE ul' ],
-	[ 'SET UNLOGGED', 'ALTER TABLE t SET UNLOGGED' ],
 );
 for (@refused)
 {
