@@ -41,7 +41,11 @@ check-lint check-unit check-fuzz check-regress check-tap:
 # What takes too long for every time: the cluster tests with the daemon under
 # sanitizers, with three nodes, and more rounds of the random ones.
 check-long:
-	LOCKSTEP_LONG=1 tests/check unit fuzz tap sanitize
+	LOCKSTEP_LONG=1 tests/check unit fuzz tap drivers sanitize
+
+check-drivers:
+	tests/setup drivers
+	tests/check drivers
 
 check-sanitize:
 	tests/check sanitize
@@ -75,9 +79,10 @@ help:
 	@echo 'make check          every test, in stages: check-lint check-unit check-fuzz check-regress check-tap'
 	@echo 'make check-tap T=tests/tap/040_conflicts.pl    one file of the cluster tests'
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
+	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
 	@echo 'make check-long     what takes too long for make check'
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
 .PHONY: all extension replicator install uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-sanitize soak bench demo demo-stop clean help
+	check-long check-drivers check-sanitize soak bench demo demo-stop clean help
