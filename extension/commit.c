@@ -263,8 +263,8 @@ wait_for_verdict(LsVerdict *verdict)
 
 	for (;;)
 	{
-		switch (link_receive(&type, &payload, patience ? ms_left(patience) : -1,
-							 PG_WAIT_EXTENSION))
+		switch (link_await(&type, &payload, patience ? ms_left(patience) : -1,
+						   PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
 				if (is_our_verdict(type, payload, verdict))
@@ -680,7 +680,7 @@ wait_for_applied(uint64 xcount)
 
 	while (!stop_waiting_for_applied())
 	{
-		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
 				if (type == LS_MSG_APPLIED && ls_get_number(payload, &number) == NULL &&

@@ -144,7 +144,7 @@ fate_ask(const Token *token, bool gave_up, uint64 *seq)
 	send_question(token, gave_up);
 	for (;;)
 	{
-		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
 				if (is_our_answer(type, payload, last_question, &answer))

@@ -26,6 +26,7 @@
 #include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "link_private.h"
 
@@ -214,6 +215,7 @@ read_some(void)
 	if (n > 0)
 	{
 		in->len += n;
+		ls_link.heard = GetCurrentTimestamp();
 		return true;
 	}
 	if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
@@ -304,6 +306,7 @@ send_or_keep(const char *data, size_t len)
 bool
 link_send_later(const void *data, size_t len)
 {
+	ls_link.heard = GetCurrentTimestamp();	/* an answer can't be due before */
 	return ls_link.sock != PGINVALID_SOCKET && send_or_keep(data, len);
 }
 
@@ -357,6 +360,8 @@ next_message(LsMsgType *type, LsSlice *payload)
 	ls_link.consumed += LS_HEADER_SIZE + payload->len;
 	if (*type == LS_MSG_ERROR)
 		return link_refused(*payload);
+	if (*type == LS_MSG_ALIVE)
+		return next_message(type, payload);
 	return LINK_MESSAGE;
 }
 
@@ -402,6 +407,43 @@ link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_even
 	if (ls_link.out.len > 0 && !flush_some())
 		return LINK_LOST;
 	return next_message(type, payload);
+}
+
+/*
+ * Whoever waits hears from the replicator every second, if only that it is
+ * there (LS_MSG_ALIVE, which is not handed out).  When it is silent for longer
+ * than lockstep.replicator_timeout, it hangs, or the network swallows it.
+ */
+static bool
+is_silent(int *timeout_ms)
+{
+	long		left;
+
+	if (ls_replicator_timeout <= 0 || !ls_link.ready)
+		return false;
+	left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
+										   TimestampTzPlusMilliseconds(ls_link.heard, ls_replicator_timeout));
+	if (left <= 0)
+		return true;
+	if (*timeout_ms < 0 || left < *timeout_ms)
+		*timeout_ms = (int) left;
+	return false;
+}
+
+/* As link_receive(), while the replicator owes an answer. */
+LinkResult
+link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
+{
+	LinkResult	result;
+
+	if (!is_silent(&timeout_ms))
+		return link_receive(type, payload, timeout_ms, wait_event);
+
+	/* after a pause of our own, what it said meanwhile lies in the socket */
+	result = link_receive(type, payload, 0, wait_event);
+	if (result == LINK_NOTHING && is_silent(&timeout_ms))
+		return link_lost("It has been silent for %d ms.", ls_replicator_timeout);
+	return result;
 }
 
 /*

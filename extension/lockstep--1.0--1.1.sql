@@ -26,3 +26,14 @@ COMMENT ON FUNCTION lockstep.transaction_token() IS 'names the current transacti
 CREATE FUNCTION lockstep.outcome(token text) RETURNS text
 AS 'MODULE_PATHNAME', 'lockstep_outcome' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.outcome(text) IS 'committed, aborted, in progress, or unknown: asked on any node';
+
+-- ---------- heartbeats, and how old is what a node shows
+
+CREATE FUNCTION lockstep.heartbeat(seq bigint) RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_heartbeat' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.heartbeat(bigint) IS 'from the replicator: the cluster has come to seq; returns how far this node is';
+REVOKE EXECUTE ON FUNCTION lockstep.heartbeat(bigint) FROM PUBLIC;
+
+CREATE FUNCTION lockstep.staleness() RETURNS interval
+AS 'MODULE_PATHNAME', 'lockstep_staleness' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.staleness() IS 'everything that was committed on any node so long ago is here; null: nobody knows. See lockstep.max_staleness';

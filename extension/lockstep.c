@@ -32,6 +32,7 @@ int			ls_retry_wait = 1000;
 int			ls_unreplicated = LS_UNREPLICATED_REFUSE;
 bool		ls_replicate = true;
 int			ls_connect_timeout = 5000;
+int			ls_replicator_timeout = 30000;
 int			ls_max_row_keys = 100000;
 int			ls_statement_rows = 10000;
 bool		ls_causal_reads = false;
@@ -109,6 +110,13 @@ define_settings_of_node(void)
 							&ls_connect_timeout, 5000, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.replicator_timeout",
+							"How long a session that waits for the replicator hears nothing from it before it gives up.",
+							"The replicator says every second that it is there. A COMMIT that waited then fails with 08007; 0: never.",
+							&ls_replicator_timeout, 30000, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 }
 
 static void
@@ -127,6 +135,13 @@ define_settings_of_session(void)
 							 &ls_causal_reads, false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.max_staleness",
+							"Age above which this node refuses to show what it has.",
+							"Queries of tables fail while it is not known to have everything that was committed on any node so long ago; -1: never.",
+							&ls_max_staleness, -1, -1, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.retry_wait",
 							"How long a session that lost a conflict waits for this node to apply the winner.",
@@ -171,6 +186,7 @@ shmem_request(void)
 		prev_shmem_request_hook();
 	turn_shmem_request();
 	doubt_shmem_request();
+	staleness_shmem_request();
 	conflict_shmem_request();
 }
 
@@ -183,6 +199,7 @@ shmem_startup(void)
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	turn_shmem_startup();
 	doubt_shmem_startup();
+	staleness_shmem_startup();
 	conflict_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 }

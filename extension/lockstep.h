@@ -45,6 +45,7 @@ extern int	ls_retry_wait;		/* lockstep.retry_wait, ms, 0 = not at all */
 extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */
 extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local
 								 * changes */
+extern int	ls_replicator_timeout;	/* lockstep.replicator_timeout, ms */
 extern int	ls_connect_timeout; /* lockstep.connect_timeout, ms */
 extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
 extern int	ls_statement_rows;	/* lockstep.statement_rows, -1 = never */
@@ -308,6 +309,15 @@ extern void doubt_before_write(void);
 extern void doubt_check(void);
 extern void doubt_at_xact_end(void);
 
+/* ---------- in staleness.c: how old may be what this node shows? */
+
+extern int	ls_max_staleness;	/* lockstep.max_staleness, ms; -1: any age */
+extern void staleness_shmem_request(void);
+extern void staleness_shmem_startup(void);
+extern uint64 staleness_heartbeat(uint64 seq);	/* returns applied */
+extern void staleness_check(const struct PlannedStmt *stmt);
+extern int64 staleness_ms(void);
+
 /* ---------- in commit.c: the end of a transaction */
 
 extern void commit_claim_for_apply(uint64 seq); /* LS001: already applied */
@@ -345,6 +355,10 @@ extern void link_send_or_close(const void *data, size_t len);
 /* Next message.  Processes no interrupts.  timeout_ms < 0: for ever.  *payload
  * is valid until the next call in here. */
 extern LinkResult link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event);
+
+/* The same while the replicator owes an answer to what was sent last: LINK_LOST,
+ * too, when it is silent for longer than lockstep.replicator_timeout. */
+extern LinkResult link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event);
 
 /* ERROR with what the replicator said at last, or 57P03 and the cause. */
 extern void link_report_lost(void) pg_attribute_noreturn();

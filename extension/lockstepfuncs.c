@@ -20,6 +20,7 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
+#include "utils/timestamp.h"
 #include "utils/lsyscache.h"
 #include "utils/timestamp.h"
 
@@ -33,6 +34,8 @@
 
 LS_FUNCTION(lockstep_node_info);
 LS_FUNCTION(lockstep_set_cluster);
+LS_FUNCTION(lockstep_heartbeat);
+LS_FUNCTION(lockstep_staleness);
 LS_FUNCTION(lockstep_turn_open);
 LS_FUNCTION(lockstep_apply_start);
 LS_FUNCTION(lockstep_apply_wait);
@@ -119,6 +122,26 @@ lockstep_node_info(PG_FUNCTION_ARGS)
 	values[5] = Int64GetDatum((int64) progress_read());
 	values[6] = CStringGetTextDatum(LS_VERSION);
 	return row_result(fcinfo, values, nulls);
+}
+
+/* The argument may be 0: nothing has been decided yet. */
+Datum
+lockstep_heartbeat(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64((int64) staleness_heartbeat((uint64) Max(PG_GETARG_INT64(0), 0)));
+}
+
+Datum
+lockstep_staleness(PG_FUNCTION_ARGS)
+{
+	int64		ms = staleness_ms();
+	Interval   *result;
+
+	if (ms < 0)
+		PG_RETURN_NULL();
+	result = palloc0(sizeof(Interval));
+	result->time = ms * 1000;
+	PG_RETURN_INTERVAL_P(result);
 }
 
 Datum

@@ -62,6 +62,7 @@ executor_start(QueryDesc *desc, int eflags)
 		shippable_forget();
 	if (nesting == 0 && !utility_is_running() && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		causal_before_query(desc);
+	staleness_check(desc->plannedstmt);
 	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
 		doubt_before_statement(desc->plannedstmt);
 	if (captured && nesting == 0 && !utility_is_running())

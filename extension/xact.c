@@ -383,7 +383,7 @@ xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
 	 */
 	while (ls_xact.locks_granted < ls_xact.locks_asked)
 	{
-		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
 				xact_message(type, payload, &seq);

@@ -44,20 +44,29 @@ node_facts(int i)
 {
 	NodeStatus	s = node_status(i);
 	uint64_t	last = sequencer_last_durable();
+	uint64_t	lag = last > s.applied ? last - s.applied : 0;
 	char		boot[17];
+	char		where[128];
 
 	snprintf(boot, sizeof(boot), "%016" PRIx64, s.boot);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s}",
+	if (s.seconds_left >= 0)
+		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go, %" PRIu64 " a second, about %" PRId64 " s left",
+				 lag, s.rate, s.seconds_left);
+	else
+		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:o, s:o}",
 					 "name", admin_text(s.name),
 					 "state", node_state_name(s.state),
-					 "reason", admin_text(s.reason),
+					 "reason", admin_text(s.state == NODE_CATCHUP ? where : s.reason),
 					 "applied", json_seq(s.applied),
-					 "lag", json_seq(last > s.applied ? last - s.applied : 0),
+					 "lag", json_seq(lag),
 					 "lag_bytes", json_seq(s.lag_bytes),
 					 "sessions", sessions_of_node(i),
 					 "connections", s.connections,
 					 "administrative", s.administrative,
-					 "boot", boot);
+					 "boot", boot,
+					 "catchup_rate", s.state == NODE_CATCHUP ? json_seq(s.rate) : json_null(),
+					 "seconds_left", s.seconds_left >= 0 ? json_integer(s.seconds_left) : json_null());
 }
 
 static json_t *

@@ -26,6 +26,7 @@
 
 #define IN_FLIGHT 64
 #define IN_FLIGHT_BYTES (16 * 1024 * 1024)
+#define ESTIMATE_AFTER_US 300000
 #define UNKNOWN_ORIGIN 63		/* a node that is not configured any more */
 
 struct Catchup
@@ -37,6 +38,9 @@ struct Catchup
 								 * known */
 	int			in_flight;
 	size_t		bytes;			/* of their queries */
+	uint64_t	began_us;
+	uint64_t	began_applied;
+	uint64_t	began_durable;
 };
 
 void
@@ -49,7 +53,34 @@ catchup_begin(Node *n)
 												 * apply */
 	n->catchup = c;
 	c->fed = n->applied;
+	c->began_us = loop_now_us();
+	c->began_applied = n->applied;
+	c->began_durable = sequencer_last_durable();
 	node_pump(n);
+}
+
+/*
+ * How fast it applies, and when it will have caught up with those who go on
+ * meanwhile, if things stay as they were.
+ */
+bool
+catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds)
+{
+	const struct Catchup *c = n->catchup;
+	uint64_t	us = c != NULL ? loop_now_us() - c->began_us : 0;
+	uint64_t	lag = sequencer_last_durable() - n->applied;
+	uint64_t	came;
+	uint64_t	went;
+
+	if (us < ESTIMATE_AFTER_US)
+		return false;
+	came = sequencer_last_durable() - c->began_durable;
+	went = n->applied - c->began_applied;
+	*rate = went * 1000000 / us;
+	if (went <= came)
+		return false;
+	*seconds = lag * us / (went - came) / 1000000;
+	return true;
 }
 
 /* false: it can't be read, the node is out. */

@@ -1,7 +1,7 @@
 /*
  * control.c
  *	  The control connection of a node that is in: questions about blockers,
- *	  cancel requests, and a ping that also tells how far the node has come (a
+ *	  cancel requests, and a heartbeat that also tells how far the node has come (a
  *	  backend that has committed may not have said so yet).
  *
  * When it is lost, or does not answer for node_timeout, the node is out.  It is
@@ -32,6 +32,8 @@ on_pong(void *arg, const PGresult *r)
 	Node	   *n = arg;
 
 	n->pinging = false;
+	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR)
+		n->no_heartbeat = true; /* before ALTER EXTENSION ... UPDATE */
 	if (r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1)
 		node_heard_applied(n->index, strtoull(PQgetvalue(r, 0, 0), NULL, 10));
 }
@@ -39,10 +41,18 @@ on_pong(void *arg, const PGresult *r)
 static void
 ping(Node *n)
 {
+	char		seq[24];
+	const char *params[] = {seq};
+
+	snprintf(seq, sizeof(seq), "%" PRIu64, sequencer_last_decided());
 	n->pinging = true;
 	n->ping_sent_us = loop_now_us();
-	pgclient_query(n->control, n->pools != NULL ? "SELECT applied FROM lockstep.node_info()" : "SELECT 0",
-				   0, NULL, on_pong, n);
+	if (n->pools == NULL)
+		pgclient_query(n->control, "SELECT 0", 0, NULL, on_pong, n);
+	else if (n->no_heartbeat)
+		pgclient_query(n->control, "SELECT applied FROM lockstep.node_info()", 0, NULL, on_pong, n);
+	else
+		pgclient_query(n->control, "SELECT lockstep.heartbeat($1)", 1, params, on_pong, n);
 }
 
 /*
@@ -111,7 +121,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = n->stuck_asked = false;
+	n->pinging = n->stuck_asked = n->no_heartbeat = false;
 	n->ping_sent_us = loop_now_us();
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);

@@ -137,8 +137,13 @@ node_status(int node)
 		.lag_bytes = n->lag_bytes,
 		.administrative = n->administrative,
 		.connections = count_connections(n),
-		.boot = n->boot
+		.boot = n->boot,
+		.seconds_left = -1
 	};
+	uint64_t	seconds;
+
+	if (catchup_estimate(n, &status.rate, &seconds))
+		status.seconds_left = (int64_t) seconds;
 
 	return status;
 }

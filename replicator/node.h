@@ -40,6 +40,9 @@ typedef struct NodeStatus
 	bool		administrative; /* dropped by command: stays so until attach */
 	int			connections;
 	uint64_t	boot;
+	uint64_t	rate;			/* CATCHUP: transactions a second, 0: not
+								 * known */
+	int64_t		seconds_left;	/* CATCHUP: -1: not known */
 } NodeStatus;
 
 struct Journal;

@@ -64,6 +64,7 @@ struct Node
 	uint64_t	lag_bytes;		/* of applying, see lag_of() in node.c */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
+	bool		no_heartbeat;	/* its databases have an older extension */
 	bool		asking_doubtful;
 	uint64_t	ping_sent_us;
 	uint64_t	stalled_at;		/* applied, when it was looked at last */
@@ -168,6 +169,7 @@ extern void catchup_begin(Node *n);
 extern void catchup_end(Node *n);	/* harmless without one */
 extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 									 * is room */
+extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
 extern void catchup_work_gone(Node *n, const Work *w);
 
 /* ---------- in stuck.c */

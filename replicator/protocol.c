@@ -511,7 +511,7 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 
 	if (len == 0)
 		return LS_FRAME_MORE;
-	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOo", buf[0]) == NULL)
+	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOoK", buf[0]) == NULL)
 		return LS_FRAME_BAD;
 	if (len < LS_HEADER_SIZE)
 		return LS_FRAME_MORE;

@@ -39,10 +39,11 @@
  *	   <- 'n' seq               the last decided transaction of which anybody can know
  *	 B 'O' fate    ->           what became of a transaction, whoever's it was
  *	   <- 'o' fate is
+ *	   <- 'K' alive             every second, to who waits for an answer
  *	 at any time:
  *	   <- 'E' error             then the replicator closes the connection
  *
- * Version history: 1 (2026-11) first version; 'N', 'n', 'O' and 'o' were added.
+ * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o' and 'K' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -80,6 +81,7 @@ typedef enum LsMsgType
 	LS_MSG_ABANDON = 'Z',
 	LS_MSG_NOW = 'N',
 	LS_MSG_SEQ = 'n',
+	LS_MSG_ALIVE = 'K',
 	LS_MSG_FATE = 'O',
 	LS_MSG_FATE_IS = 'o',
 	LS_MSG_ERROR = 'E'
@@ -356,7 +358,8 @@ extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
 extern size_t ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m);
 extern size_t ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m);
 
-/* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED, LS_MSG_CONFIRM or LS_MSG_NOW */
+/* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED, LS_MSG_CONFIRM, LS_MSG_NOW or
+ * LS_MSG_ALIVE */
 extern size_t ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value);
 
 /*

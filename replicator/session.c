@@ -40,6 +40,7 @@
 
 #define READ_SIZE (256 * 1024)
 #define HANDSHAKE_MS 10000
+#define ALIVE_MS 1000
 
 /* When all queues together have so many times transaction_memory, those above
  * SMALL_QUEUE go to disk, too. */
@@ -260,9 +261,34 @@ on_patience(void *arg)
 	session_fail(s, "08P01", NULL, "no complete handshake within %d s", HANDSHAKE_MS / 1000);
 }
 
+/* Does its backend wait for something that we owe it? */
+static bool
+is_awaited(const Session *s)
+{
+	return s->asked || s->granting > 0 || s->owed != NULL ||
+		(s->unconfirmed != NULL && s->unconfirmed->wait == LS_WAIT_APPLIED);
+}
+
+/* It must be able to tell a long wait from a replicator that hangs. */
+static void
+on_alive(void *arg)
+{
+	uint8_t		bytes[64];
+	size_t		size = ls_put_number(bytes, sizeof(bytes), LS_MSG_ALIVE, sequencer_last_decided());
+
+	loop_after(ALIVE_MS, on_alive, NULL);
+	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	{
+		/* one that does not even read what it was sent needs no more of it */
+		if (is_awaited(s) && s->out.len == s->out.pos)
+			session_send(s, bytes, size);
+	}
+}
+
 void
 sessions_init(const Config *config, const char *cluster, const Secret *secret)
 {
+	loop_after(ALIVE_MS, on_alive, NULL);
 	session_config = config;
 	handshake_init(config, cluster, secret);
 }

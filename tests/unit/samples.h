@@ -153,6 +153,7 @@ make_samples(size_t *count)
 	SAMPLE("withdraw", ls_put_number(buf, cap, LS_MSG_WITHDRAW, 8));
 	SAMPLE("abandon", ls_put_number(buf, cap, LS_MSG_ABANDON, 8));
 	SAMPLE("applied", ls_put_number(buf, cap, LS_MSG_APPLIED, 8));
+	SAMPLE("alive", ls_put_number(buf, cap, LS_MSG_ALIVE, 5));
 	SAMPLE("now", ls_put_number(buf, cap, LS_MSG_NOW, 17));
 	SAMPLE("seq", ls_put_seq(buf, cap, &granted));
 	SAMPLE("fate-question", ls_put_fate_question(buf, cap, &fate_question));
@@ -217,6 +218,7 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:
 		case LS_MSG_NOW:
+		case LS_MSG_ALIVE:
 		case LS_MSG_ABANDON:
 			return ls_get_number(payload, &m->number);
 	}
@@ -261,6 +263,7 @@ encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:
 		case LS_MSG_NOW:
+		case LS_MSG_ALIVE:
 		case LS_MSG_ABANDON:
 			return ls_put_number(buf, cap, type, m->number.value);
 	}
