@@ -537,6 +537,7 @@ commit_before_origin(void)
 	 */
 	PreCommit_on_commit_actions();
 	PreCommit_CheckForSerializationFailure();
+	readkeys_forward();
 	take_turn_of_origin(ask());
 }
 

@@ -182,7 +182,13 @@ wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 	result = heap_original.tuple_lock(rel, tid, snapshot, slot, cid, mode,
 									  wait_policy, flags, tmfd);
 	if (result == TM_Ok && ls_mode() == LS_MODE_ORIGIN && relation_is_replicated(rel))
+	{
 		capture_row_locked(rel);
+
+		/* by a command, not on the way to an update that has keys anyway */
+		if (flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS)
+			readkeys_row_locked(rel, slot, mode);
+	}
 	return result;
 }
 

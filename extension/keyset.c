@@ -87,8 +87,8 @@ keyset_database_key(LsKeyMode mode)
 }
 
 /* The same, made once. */
-static const LsTable *
-database_table(void)
+const LsTable *
+keyset_database(void)
 {
 	static LsTable table = {0, NULL};
 
@@ -167,7 +167,7 @@ add_table_keys(LsKeyBuffer *keys, LsRelation *r)
 
 	if (r->tables_epoch == epoch)
 		return;
-	add_table_key(keys, database_table(), LS_TABLE_IX);
+	add_table_key(keys, keyset_database(), LS_TABLE_IX);
 	for (i = 0; i < r->ntables; i++)
 		add_table_key(keys, &r->tables[i], LS_TABLE_IX);
 	for (i = 0; i < r->nforeign_keys; i++)
@@ -242,7 +242,7 @@ keyset_large_object(Oid oid, LsKey keys[2])
 	static uint64 last_epoch = 0;
 	int			n = 0;
 
-	if (note_table_key(database_table(), LS_TABLE_IX))
+	if (note_table_key(keyset_database(), LS_TABLE_IX))
 		keys[n++] = keyset_database_key(LS_TABLE_IX);
 	if (oid != last || last_epoch != epoch)
 		keys[n++] = keyset_large_object_key(oid);
@@ -463,6 +463,36 @@ keyset_add(LsKeyBuffer *keys, const LsRowChange *change)
 	else
 		add_whole_table_keys(keys, r);
 	add_parent_keys(keys, change);
+}
+
+bool
+keyset_identity_hash(LsRelation *r, Datum *values, bool *nulls, uint64 *hash)
+{
+	return index_hash(r, r->identity_index, values, nulls, hash);
+}
+
+/*
+ * Whoever changes the row has its identity among his keys.  Without one, the
+ * table is as good as locked.
+ */
+void
+keyset_add_locked(LsKeyBuffer *keys, LsRelation *r, Datum *values, bool *nulls, LsKeyMode mode)
+{
+	bool		strong = mode == LS_ROW_UPDATE || mode == LS_ROW_EXCLUSIVE;
+	LsKeyMode	intent = strong ? LS_TABLE_IX : LS_TABLE_IS;
+	bool		whole = too_many_rows(r) || r->identity_index == NULL || !r->hashable;
+	int			i;
+
+	add_table_key(keys, keyset_database(), intent);
+	for (i = 0; i < r->ntables; i++)
+	{
+		if (whole)
+			add_table_key(keys, &r->tables[i], strong ? LS_TABLE_X : LS_TABLE_S);
+		else
+			add_table_key(keys, &r->tables[i], intent);
+	}
+	if (!whole)
+		add_index_key(keys, r, r->identity_index, values, nulls, mode);
 }
 
 /* ---------- ends */

@@ -1,6 +1,6 @@
 /*
  * keyset.h
- *	  Changed rows -> keys.  Private to capture.c.
+ *	  Changed rows -> keys.  Private to capture.c and readkeys.c.
  */
 #ifndef LOCKSTEP_KEYSET_H
 #define LOCKSTEP_KEYSET_H
@@ -33,6 +33,15 @@ extern void keyset_begin(LsKeyBuffer *keys);
 
 /* Append the keys of one change; S is the turn passed now. */
 extern void keyset_add(LsKeyBuffer *keys, const LsRowChange *change);
+
+/* The same of a row that was locked: mode is a row's. */
+extern void keyset_add_locked(LsKeyBuffer *keys, LsRelation *r, Datum *values, bool *nulls,
+							  LsKeyMode mode);
+
+/* Hash of a row's identity, as in its keys; only those columns are looked at. */
+extern bool keyset_identity_hash(LsRelation *r, Datum *values, bool *nulls, uint64 *hash);
+
+extern const LsTable *keyset_database(void);
 
 /*
  * Keys of a change of a large object, made before it changes: their number.

@@ -234,6 +234,7 @@ _PG_init(void)
 	callwatch_init();
 	utility_init();
 	select_init();
+	readkeys_init();
 	mode_init();
 	xact_init();
 	conflict_init();

@@ -199,6 +199,26 @@ extern bool shippable_is_running(Oid relid);
 extern void select_init(void);	/* _PG_init */
 
 extern bool select_is_running(void);	/* somewhere on the stack */
+extern int	select_depth(void); /* how many executions are going on */
+
+/* ---------- in readkeys.c: keys of what was read or locked */
+
+typedef struct LsReadMark
+{
+	int			len;
+	uint32		nkeys;
+} LsReadMark;
+
+extern void readkeys_init(void);	/* _PG_init */
+extern void readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode);
+struct QueryDesc;
+extern void readkeys_before_query(struct QueryDesc *desc);	/* before ExecutorStart */
+extern void readkeys_table(Relation rel);	/* before it is read without a
+											 * plan */
+extern void readkeys_forward(void); /* before the question */
+extern LsReadMark readkeys_mark(void);	/* at the start of a subtransaction */
+extern void readkeys_cut(LsReadMark mark);	/* when it aborts */
+extern void readkeys_at_xact_end(void);
 
 /* ---------- in causal.c: reads that see what was committed anywhere */
 
@@ -377,6 +397,11 @@ extern void cluster_set_identity(const char *identity); /* once; ERROR 55000 */
 extern void turn_shmem_request(void);
 extern void turn_shmem_startup(void);
 extern uint64 turn_boot_id(void);	/* random, per start of the postmaster */
+struct SnapshotData;
+extern uint64 turn_seen_by(struct SnapshotData *snapshot);	/* the highest seq that
+															 * is visible in it;
+															 * less when that is
+															 * long ago */
 extern uint64 turn_applied(void);	/* highest turn passed: the node's S.
 									 * Lock-free */
 extern bool turn_is_open(void);

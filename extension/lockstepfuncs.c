@@ -425,6 +425,14 @@ key_mode_text(LsKeyMode mode)
 			return "table S";
 		case LS_TABLE_X:
 			return "table X";
+		case LS_ROW_LOCK:
+			return "lock";
+		case LS_ROW_READ:
+			return "read";
+		case LS_TABLE_READ_ROWS:
+			return "table read rows";
+		case LS_TABLE_READ:
+			return "table read";
 	}
 	return "?";
 }

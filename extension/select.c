@@ -28,6 +28,12 @@ select_is_running(void)
 	return nesting > 0;
 }
 
+int
+select_depth(void)
+{
+	return nesting;
+}
+
 /* ---------- targets */
 
 static void
@@ -63,6 +69,8 @@ executor_start(QueryDesc *desc, int eflags)
 	if (nesting == 0 && !utility_is_running() && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		causal_before_query(desc);
 	staleness_check(desc->plannedstmt);
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		readkeys_before_query(desc);
 	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
 		doubt_before_statement(desc->plannedstmt);
 	if (captured && nesting == 0 && !utility_is_running())

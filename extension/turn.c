@@ -41,6 +41,7 @@
 
 #include <limits.h>
 
+#include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -51,6 +52,7 @@
 #include "storage/lwlock.h"
 #include "storage/proc.h"
 #include "storage/shmem.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -67,6 +69,7 @@ typedef struct TurnShared
 	int			claimant[TURN_RING];	/* pgprocno that claimed the seq that
 										 * has this place above applied, or
 										 * NOBODY */
+	TransactionId xids[TURN_RING];	/* of the seqs at or below applied */
 	int			nwaiting;		/* entries of waiting[] */
 	int		   *waiting;		/* pgprocnos, any order, MaxBackends of them */
 	uint64	   *waiting_for;	/* by pgprocno: seq, 0 = does not wait */
@@ -149,6 +152,31 @@ turn_open(uint64 seq)
 	applied = turn_applied();
 	LWLockRelease(turn_lock);
 	return applied;
+}
+
+/*
+ * Commits are in order, so what a snapshot sees is a prefix of them.  A seq
+ * from before the server's start has no xid here; every snapshot sees it.  The
+ * ring has forgotten what is longer ago: then 0, which is never too much.
+ */
+uint64
+turn_seen_by(Snapshot snapshot)
+{
+	uint64		seq = turn_applied();
+
+	for (; seq > 0; seq--)
+	{
+		TransactionId xid;
+
+		pg_read_barrier();
+		xid = *(volatile TransactionId *) &turn->xids[seq % TURN_RING];
+		pg_read_barrier();
+		if (turn_applied() - seq >= TURN_RING - 1)
+			return 0;			/* it may have been another seq's */
+		if (!TransactionIdIsValid(xid) || !XidInMVCCSnapshot(xid, snapshot))
+			break;
+	}
+	return seq;
 }
 
 static int *
@@ -392,6 +420,8 @@ turn_pass(uint64 seq)
 	Assert(*claim_of(seq) == MyProc->pgprocno);
 	Assert(turn_applied() + 1 == seq);
 	*claim_of(seq) = NOBODY;
+	turn->xids[seq % TURN_RING] = GetTopTransactionIdIfAny();
+	pg_write_barrier();
 	pg_atomic_write_u64(&turn->applied, seq);
 	next = *claim_of(seq + 1);
 	if (turn->nwaiting > 0)

@@ -356,13 +356,15 @@ examine_copy(CopyStmt *stmt, DdlPlan *plan)
 	Oid			relid;
 	Relation	rel;
 
-	if (!stmt->is_from || stmt->relation == NULL)
+	if (stmt->relation == NULL)
 		return;
 	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	rel = OidIsValid(relid) ? try_table_open(relid, AccessShareLock) : NULL;
 	if (rel == NULL)
 		return;
-	if (RelationGetNamespace(rel) == ls_schema_oid())
+	if (!stmt->is_from)
+		readkeys_table(rel);
+	else if (RelationGetNamespace(rel) == ls_schema_oid())
 		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
 	else if (rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt))
 		ddl_refuse(plan, "COPY without values for an identity column",

@@ -41,6 +41,7 @@ typedef struct Mark
 	uint64		appended;
 	int			kept_len;
 	uint64		nkept;
+	LsReadMark	reads;
 } Mark;
 
 XactState	ls_xact;
@@ -420,6 +421,7 @@ mark_push(int level)
 	m->appended = ls_xact.appended;
 	m->kept_len = ls_xact.kept.len;
 	m->nkept = ls_xact.nkept;
+	m->reads = readkeys_mark();
 }
 
 /* Take back what the replicator has got, by a message. */
@@ -488,7 +490,10 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid,
 			keyset_at_subxact_abort(level);
 			m = mark_pop(level);
 			if (m != NULL)
+			{
 				queue_cut(m);
+				readkeys_cut(m->reads);
+			}
 			break;
 	}
 }
@@ -499,6 +504,7 @@ static void
 at_end(void)
 {
 	keyset_at_xact_end();
+	readkeys_at_xact_end();
 	witness_at_xact_end();
 	conflict_at_xact_end();
 	doubt_at_xact_end();

@@ -488,6 +488,8 @@ send_more(ApplyConn *c)
 		/* what came in was checked when it came in */
 		if (ls_get_query(payload, &query) != NULL)
 			abort();
+		if (query.form == LS_FORM_KEYS)
+			continue;
 		send_statement(c, &query);
 		any = true;
 	}

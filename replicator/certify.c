@@ -26,8 +26,8 @@ Certifier *
 certifier_create(uint64_t floor)
 {
 	static const LsKeyMode modes[2][KEY_MODES] = {
-		{LS_ROW_SHARE, LS_ROW_UPDATE, LS_ROW_EXCLUSIVE, LS_ROW_EXCLUSIVE},
-		{LS_TABLE_IS, LS_TABLE_IX, LS_TABLE_S, LS_TABLE_X}
+		{LS_ROW_SHARE, LS_ROW_UPDATE, LS_ROW_EXCLUSIVE, LS_ROW_LOCK, LS_ROW_READ, LS_ROW_READ},
+		{LS_TABLE_IS, LS_TABLE_IX, LS_TABLE_S, LS_TABLE_X, LS_TABLE_READ, LS_TABLE_READ_ROWS}
 	};
 	Certifier  *c = xcalloc(1, sizeof(Certifier));
 
@@ -41,8 +41,9 @@ certifier_create(uint64_t floor)
 		{
 			for (int b = 0; b < KEY_MODES; b++)
 			{
-				if (ls_modes_conflict(modes[kind][a], modes[kind][b]))
-					c->conflicts[kind][a] |= (uint8_t) (1 << b);
+				if (!ls_modes_conflict(modes[kind][a], modes[kind][b]))
+					continue;
+				*(b < KEY_WRITE_MODES ? &c->conflicts[kind][a] : &c->readers[kind][a]) |= (uint8_t) (1 << b);
 			}
 		}
 	}
@@ -161,12 +162,33 @@ decided_dependency(const Key *key, uint8_t conflicts)
 {
 	uint64_t	highest = 0;
 
-	for (unsigned m = 0; m < KEY_MODES; m++)
+	for (unsigned m = 0; m < KEY_WRITE_MODES; m++)
 	{
 		if ((conflicts & (1 << m)) && key->decided[m].seq > highest)
 			highest = key->decided[m].seq;
 	}
 	return highest;
+}
+
+/* Is there one, of any origin, with seq > seen?  Sets winner. */
+static bool
+decided_after_read(const Key *key, uint8_t conflicts, uint64_t seen, Certificate *out)
+{
+	uint64_t	highest = seen;
+
+	for (unsigned m = 0; m < KEY_WRITE_MODES; m++)
+	{
+		if ((conflicts & (1 << m)) && key->decided[m].seq > highest)
+		{
+			highest = key->decided[m].seq;
+			out->winner_origin = key->decided[m].origin;
+		}
+	}
+	if (highest == seen)
+		return false;
+	out->kind = CONFLICT_DECIDED;
+	out->winner_seq = highest;
+	return true;
 }
 
 /* Is there one of another origin with seq > seen?  Sets winner. */
@@ -176,7 +198,7 @@ decided_conflict(const Key *key, uint8_t conflicts, OriginId origin, uint64_t se
 {
 	uint64_t	highest = seen;
 
-	for (unsigned m = 0; m < KEY_MODES; m++)
+	for (unsigned m = 0; m < KEY_WRITE_MODES; m++)
 	{
 		const Decided *d = &key->decided[m];
 
@@ -211,23 +233,45 @@ add_ticket(Certifier *c, Certificate *out, uint64_t ticket)
 	c->tickets[out->ntickets++] = ticket;
 }
 
-/*
- * Is a reserved transaction of another origin in conflict?  Sets winner, the
- * first of them by ticket; adds those of the same origin to the tickets.
- */
-static bool
-reserved_conflict(Certifier *c, const Key *key, uint8_t conflicts, OriginId origin,
-				  Certificate *out)
+/* How many modes of the set are held, by whomever. */
+static uint32_t
+times_held(const Key *key, uint8_t modes)
 {
 	uint32_t	held = 0;
-	bool		found = false;
 
 	for (unsigned m = 0; m < KEY_MODES; m++)
 	{
-		if (conflicts & (1 << m))
+		if (modes & (1 << m))
 			held += key->held[m];
 	}
-	if (held == 0)
+	return held;
+}
+
+/* Reserved transactions that have read what we change come before us. */
+static void
+add_readers(Certifier *c, const Key *key, uint8_t readers, Certificate *out)
+{
+	if (times_held(key, readers) == 0)
+		return;
+	for (uint32_t i = 0; i < key->nholders; i++)
+	{
+		if (key->holders[i].modes & readers)
+			add_ticket(c, out, key->holders[i].reservation->ticket);
+	}
+}
+
+/*
+ * Is a reserved transaction of another origin in conflict, or, for a read, of
+ * any?  Sets winner, the first of them by ticket; adds those of the same origin
+ * to the tickets.
+ */
+static bool
+reserved_conflict(Certifier *c, const Key *key, uint8_t conflicts, OriginId origin,
+				  bool is_read, Certificate *out)
+{
+	bool		found = false;
+
+	if (times_held(key, conflicts) == 0)
 		return false;
 	for (uint32_t i = 0; i < key->nholders; i++)
 	{
@@ -235,7 +279,7 @@ reserved_conflict(Certifier *c, const Key *key, uint8_t conflicts, OriginId orig
 
 		if (!(h->modes & conflicts))
 			continue;
-		if (h->origin == origin)
+		if (h->origin == origin && !is_read)
 			add_ticket(c, out, h->reservation->ticket);
 		else if (!found || h->reservation->ticket < out->winner_ticket)
 		{
@@ -252,12 +296,17 @@ reserved_conflict(Certifier *c, const Key *key, uint8_t conflicts, OriginId orig
 static bool
 certify_key(Certifier *c, const Key *key, const LsKey *k, OriginId origin, Certificate *out)
 {
-	uint8_t		conflicts = c->conflicts[key->is_table][key_mode_index(k->mode)];
+	unsigned	mode = key_mode_index(k->mode);
+	uint8_t		conflicts = c->conflicts[key->is_table][mode];
 	uint64_t	dependency;
 
+	if (ls_mode_is_read(k->mode))
+		return !decided_after_read(key, conflicts, k->seen, out) &&
+			!reserved_conflict(c, key, conflicts, origin, true, out);
 	if (decided_conflict(key, conflicts, origin, k->seen, out) ||
-		reserved_conflict(c, key, conflicts, origin, out))
+		reserved_conflict(c, key, conflicts, origin, false, out))
 		return false;
+	add_readers(c, key, c->readers[key->is_table][mode], out);
 	dependency = decided_dependency(key, conflicts);
 	if (dependency > out->depends_on)
 		out->depends_on = dependency;
@@ -401,7 +450,7 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 	{
 		const Lock *lock;
 
-		if (c->found[i] == NULL)
+		if (c->found[i] == NULL || ls_mode_is_read(keys[i].mode))
 			continue;
 		lock = lock_in_the_way(c, c->found[i], keys[i].mode, origin);
 		if (lock != NULL)
@@ -453,7 +502,7 @@ certifier_decide(Certifier *c, uint64_t ticket, uint64_t seq)
 		Key		   *key = r->keys[i].key;
 		uint8_t		modes = key->holders[r->keys[i].holder].modes;
 
-		for (unsigned m = 0; m < KEY_MODES; m++)
+		for (unsigned m = 0; m < KEY_WRITE_MODES; m++)
 		{
 			if (modes & (1 << m))
 				key_decided(key, m, seq, r->origin);
@@ -498,14 +547,17 @@ certifier_replay(Certifier *c, OriginId origin, uint64_t seq, bool ddl,
 		const Key  *key = c->found[i];
 		uint64_t	dependency;
 
-		if (key == NULL)
+		if (key == NULL || ls_mode_is_read(keys[i].mode))
 			continue;
 		dependency = decided_dependency(key, c->conflicts[key->is_table][key_mode_index(keys[i].mode)]);
 		if (dependency > depends_on)
 			depends_on = dependency;
 	}
 	for (size_t i = 0; i < nkeys; i++)
-		key_decided(found_or_new(c, keys, i, &added), key_mode_index(keys[i].mode), seq, origin);
+	{
+		if (!ls_mode_is_read(keys[i].mode))
+			key_decided(found_or_new(c, keys, i, &added), key_mode_index(keys[i].mode), seq, origin);
+	}
 	if (ddl)
 		ddl_decided(c, seq);
 	keytable_sweep(&c->keys, added * SWEEP_PER_NEW_KEY, c->floor);

@@ -16,6 +16,10 @@
  *	 - a reserved transaction with a conflicting mode: of another origin a
  *	   conflict, of o a dependency on its ticket (PostgreSQL's own locks have
  *	   ordered the two at the origin).
+ *	 - reads (ls_mode_is_read) are one-sided.  A read with a decided transaction of
+ *	   any origin, seq > S, or a reserved one of any origin: conflict.  They
+ *	   are not remembered once decided; but whoever conflicts with a reserved
+ *	   one depends on its ticket, of whichever origin, and is no conflict.
  *	 - S < floor, the seq up to which keys have been forgotten: conflict.
  *	 - the catalogs are everybody's: a transaction depends on the last DDL that
  *	   its origin may have seen (seq <= its highest S), and one with DDL on the

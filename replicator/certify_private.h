@@ -59,7 +59,9 @@ struct Certifier
 	uint64_t	highest;		/* decided seq */
 	KeyTable	keys;
 	Reservation *reservations[RESERVATION_BUCKETS]; /* by ticket */
-	uint8_t		conflicts[2][KEY_MODES];	/* [is_table][mode]: bit per mode */
+	uint8_t		conflicts[2][KEY_MODES];	/* [is_table][mode]: bit per mode
+											 * that is not a read */
+	uint8_t		readers[2][KEY_MODES];	/* the reads, for modes that are none */
 	/* decided transactions with DDL, above the floor, ascending */
 	uint64_t   *ddl_seqs;
 	size_t		ddl_first;		/* those before it are forgotten */

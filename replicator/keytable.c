@@ -263,7 +263,7 @@ key_highest(const Key *key)
 {
 	uint64_t	highest = 0;
 
-	for (int i = 0; i < KEY_MODES; i++)
+	for (int i = 0; i < KEY_WRITE_MODES; i++)
 	{
 		if (key->decided[i].seq > highest)
 			highest = key->decided[i].seq;

@@ -11,7 +11,8 @@
 
 #include "certify.h"
 
-#define KEY_MODES 4				/* of one kind: s u x, or IS IX S X */
+#define KEY_MODES 6				/* of one kind: s u x h r, or IS IX S X R q */
+#define KEY_WRITE_MODES 4		/* of them, those that history remembers */
 
 struct Reservation;
 struct LockItem;
@@ -44,7 +45,7 @@ typedef struct Key
 								 * more */
 	Holder		first_holder;
 	uint32_t	held[KEY_MODES];	/* how many holders have the mode */
-	Decided		decided[KEY_MODES];
+	Decided		decided[KEY_WRITE_MODES];
 	struct LockItem *locks;		/* asked first, in the order asked */
 	struct Key *next_free;
 } Key;
@@ -64,8 +65,14 @@ key_mode_index(LsKeyMode mode)
 		case LS_ROW_EXCLUSIVE:
 		case LS_TABLE_S:
 			return 2;
+		case LS_ROW_LOCK:
 		case LS_TABLE_X:
 			return 3;
+		case LS_ROW_READ:
+		case LS_TABLE_READ:
+			return 4;
+		case LS_TABLE_READ_ROWS:
+			return 5;
 	}
 	return 3;
 }

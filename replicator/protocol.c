@@ -107,8 +107,8 @@ LAYOUT(proof_layout, LsProof);
 
 static const Field query_layout_fields[] = {
 	NUMBER64('X', LsQuery, xcount),
-	CHOICE('F', LsQuery, form, "src"),
-	CHOICE('W', LsQuery, reason, "rnuswf"),
+	CHOICE('F', LsQuery, form, "srck"),
+	CHOICE('W', LsQuery, reason, "rnuswfk"),
 	TEXT('T', LsQuery, text, 1, LS_MAX_PAYLOAD),
 	OPTIONAL_BYTES('G', LsQuery, settings),
 	NUMBER64('N', LsQuery, rows),
@@ -626,7 +626,7 @@ ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m)
 static bool
 valid_key_mode(uint8_t mode)
 {
-	return mode != 0 && strchr("suxiISX", mode) != NULL;
+	return mode != 0 && strchr("suxhriISXqR", mode) != NULL;
 }
 
 size_t

@@ -115,10 +115,14 @@ typedef enum LsKeyMode
 	LS_ROW_UPDATE = 'u',		/* updated, no column of a unique index
 								 * changed */
 	LS_ROW_EXCLUSIVE = 'x',		/* inserted, deleted, key changed */
+	LS_ROW_LOCK = 'h',			/* locked FOR SHARE */
+	LS_ROW_READ = 'r',			/* read by a SERIALIZABLE transaction */
 	LS_TABLE_IS = 'i',			/* rows of it are referred to */
 	LS_TABLE_IX = 'I',			/* rows of it are written */
 	LS_TABLE_S = 'S',			/* read as a whole */
-	LS_TABLE_X = 'X'			/* DDL, TRUNCATE, escalation */
+	LS_TABLE_X = 'X',			/* DDL, TRUNCATE, escalation */
+	LS_TABLE_READ_ROWS = 'q',	/* rows of it are read (SERIALIZABLE) */
+	LS_TABLE_READ = 'R'			/* the same, of whichever rows */
 } LsKeyMode;
 
 typedef struct LsKey
@@ -137,6 +141,8 @@ typedef enum LsForm
 	LS_FORM_STATEMENT = 's',	/* as written by the user (parameters,
 								 * settings) */
 	LS_FORM_ROW = 'r',			/* one changed row */
+	LS_FORM_KEYS = 'k',			/* nothing to execute: keys of what was read
+								 * or locked */
 	LS_FORM_COPY = 'c'			/* a run of inserted rows: text is COPY ...
 								 * FROM STDIN, one parameter, COPY text format */
 } LsForm;
@@ -148,6 +154,7 @@ typedef enum LsReason
 	LS_REASON_ROW_RUN = 'n',	/* consecutive inserts into one table */
 	LS_REASON_UTILITY = 'u',	/* utility command */
 	LS_REASON_SHIPPABLE = 's',	/* self-contained, deterministic DML */
+	LS_REASON_READ = 'k',		/* rows and tables that it read or locked */
 	LS_REASON_SELECT_WROTE = 'w',	/* a SELECT that wrote WAL */
 	LS_REASON_CALL = 'f'		/* a function whose effect is no row: NOTIFY,
 								 * large objects */
@@ -396,6 +403,12 @@ extern bool ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value);
 /* Do two modes of one key exclude each other?  Row and table modes never meet. */
 extern bool ls_modes_conflict(LsKeyMode a, LsKeyMode b);
 extern bool ls_mode_is_table(LsKeyMode mode);
+
+/*
+ * Read modes are one-sided: who has read must not have missed a change, but
+ * nobody who changes it later has missed the reader.
+ */
+extern bool ls_mode_is_read(LsKeyMode mode);
 extern const char *ls_reason_text(LsReason reason);
 extern const char *ls_form_text(LsForm form);	/* "statement", "row", "copy" */
 

@@ -1,13 +1,13 @@
 /*
  * protocol_values.c
- *	  What the values in messages mean: which modes of keys exclude each other,
- *	  words for forms and reasons.  Compiled into both sides, as protocol.c is.
+ *	  What the values in messages mean: which key modes exclude each other, words
+ *	  for forms and reasons.  Pure; compiled into both sides, like protocol.c.
  */
 #include "protocol.h"
 
 /*
  * As PostgreSQL's own locks: 's' is FOR KEY SHARE, 'u' FOR NO KEY UPDATE, 'x'
- * FOR UPDATE; the table modes are the textbook's.
+ * FOR UPDATE, 'h' FOR SHARE; the table modes are the textbook's.
  */
 bool
 ls_modes_conflict(LsKeyMode a, LsKeyMode b)
@@ -17,14 +17,20 @@ ls_modes_conflict(LsKeyMode a, LsKeyMode b)
 		case LS_ROW_SHARE:
 			return b == LS_ROW_EXCLUSIVE;
 		case LS_ROW_UPDATE:
+			return b == LS_ROW_UPDATE || b == LS_ROW_EXCLUSIVE || b == LS_ROW_LOCK || b == LS_ROW_READ;
+		case LS_ROW_LOCK:
+		case LS_ROW_READ:
 			return b == LS_ROW_UPDATE || b == LS_ROW_EXCLUSIVE;
 		case LS_ROW_EXCLUSIVE:
 			return !ls_mode_is_table(b);
 		case LS_TABLE_IS:
 			return b == LS_TABLE_X;
 		case LS_TABLE_IX:
-			return b == LS_TABLE_S || b == LS_TABLE_X;
+			return b == LS_TABLE_S || b == LS_TABLE_X || b == LS_TABLE_READ;
+		case LS_TABLE_READ_ROWS:
+			return b == LS_TABLE_X;
 		case LS_TABLE_S:
+		case LS_TABLE_READ:
 			return b == LS_TABLE_IX || b == LS_TABLE_X;
 		case LS_TABLE_X:
 			return ls_mode_is_table(b);
@@ -41,13 +47,23 @@ ls_mode_is_table(LsKeyMode mode)
 		case LS_TABLE_IX:
 		case LS_TABLE_S:
 		case LS_TABLE_X:
+		case LS_TABLE_READ_ROWS:
+		case LS_TABLE_READ:
 			return true;
+		case LS_ROW_LOCK:
+		case LS_ROW_READ:
 		case LS_ROW_SHARE:
 		case LS_ROW_UPDATE:
 		case LS_ROW_EXCLUSIVE:
 			return false;
 	}
 	return false;
+}
+
+bool
+ls_mode_is_read(LsKeyMode mode)
+{
+	return mode == LS_ROW_READ || mode == LS_TABLE_READ_ROWS || mode == LS_TABLE_READ;
 }
 
 const char *
@@ -63,6 +79,8 @@ ls_reason_text(LsReason reason)
 			return "utility command";
 		case LS_REASON_SHIPPABLE:
 			return "self-contained and deterministic";
+		case LS_REASON_READ:
+			return "rows and tables that were read or locked";
 		case LS_REASON_SELECT_WROTE:
 			return "a SELECT that changed data";
 		case LS_REASON_CALL:
@@ -82,6 +100,8 @@ ls_form_text(LsForm form)
 			return "row";
 		case LS_FORM_COPY:
 			return "copy";
+		case LS_FORM_KEYS:
+			return "keys";
 	}
 	return "unknown";
 }

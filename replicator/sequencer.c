@@ -48,6 +48,9 @@
 #define TRIM_MS 10000
 #define TRIM_SAMPLES 7			/* what all had applied a minute ago may go */
 
+static const char conflict_message[] = "could not serialize access due to a concurrent change on another node";
+static const char read_conflict_message[] =
+"could not serialize access due to read/write dependencies among transactions";
 static const char retry_hint[] = "The transaction might succeed if retried.";
 
 typedef struct TxList
@@ -256,7 +259,7 @@ refuse(Transaction *tx, const char *sqlstate, const char *message, const char *d
  * ten hot rows).
  */
 static void
-refuse_loser(Transaction *tx, const char *detail, uint64_t winner_seq)
+refuse_loser(Transaction *tx, const char *message, const char *detail, uint64_t winner_seq)
 {
 	LsVerdict	verdict;
 
@@ -264,7 +267,7 @@ refuse_loser(Transaction *tx, const char *detail, uint64_t winner_seq)
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
 	verdict.after = winner_seq;
 	verdict.error.sqlstate = ls_slice_of("40001");
-	verdict.error.message = ls_slice_of("could not serialize access due to a concurrent change on another node");
+	verdict.error.message = ls_slice_of(message);
 	verdict.error.detail = ls_slice_of(detail);
 	verdict.error.hint = ls_slice_of(retry_hint);
 	stats.conflicts++;
@@ -430,7 +433,8 @@ refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c)
 	char	   *detail = conflict_detail(tx, list, c, winner);
 
 	log_full(LOG_DEBUG, tx->node, "conflict", detail, NULL);
-	refuse_loser(tx, detail, c->kind == CONFLICT_DECIDED ? c->winner_seq : 0);
+	refuse_loser(tx, ls_mode_is_read(list->keys[c->key_index].mode) ? read_conflict_message : conflict_message,
+				 detail, c->kind == CONFLICT_DECIDED ? c->winner_seq : 0);
 	free(detail);
 }
 
@@ -669,7 +673,7 @@ sequencer_in_the_way(Transaction *tx, const char *detail, uint64_t winner_seq)
 	if (!is_undecided_question(tx))
 		return;
 	log_full(LOG_DEBUG, tx->node, "in the way", detail, NULL);
-	refuse_loser(tx, detail, winner_seq);
+	refuse_loser(tx, conflict_message, detail, winner_seq);
 }
 
 void

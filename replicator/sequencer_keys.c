@@ -150,10 +150,11 @@ winners_remember(uint64_t seq, uint32_t origin, uint32_t pid)
 
 /*
  * The text of the query that has key i of its transaction, as it is shown
- * (malloc'ed), and the key with its name, which may be in *copy.
+ * (malloc'ed), that query's form, and the key with its name, which may be in
+ * *copy.
  */
 static char *
-query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy, LsKey *key)
+query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy, LsKey *key, LsForm *form)
 {
 	LsSlice		rest = {tx->queries.data, tx->queries.len};
 	LsQuery		query = {0};
@@ -163,14 +164,15 @@ query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy,
 	{
 		if (!tx_find_key(tx, i, copy, &query, key))
 			query.text = (LsSlice) {NULL, 0};
+		*form = query.form;
 		return tx_shown_text(query.text);
 	}
 	while (next_query(&rest, &query))
 	{
-		/* the key's name points into the message that it came in */
 		if (key->name.data >= query.keys.data && key->name.data <= query.keys.data + query.keys.len)
 			break;
 	}
+	*form = query.form;
 	return tx_shown_text(query.text);
 }
 
@@ -203,11 +205,15 @@ conflict_detail(const Transaction *loser, const KeyList *list,
 {
 	Buffer		copy = {0};
 	LsKey		key;
-	char	   *query = query_of_key(loser, list, c->key_index, &copy, &key);
+	LsForm		form;
+	char	   *query = query_of_key(loser, list, c->key_index, &copy, &key, &form);
 	char	   *words = winner_words(c, winner);
-	char	   *detail = xasprintf("Key %.*s of query \"%s\" %s.",
-								   (int) key.name.len, key.name.data != NULL ? (const char *) key.name.data : "",
-								   query, words);
+	int			name_len = (int) key.name.len;
+	const char *name = key.name.data != NULL ? (const char *) key.name.data : "";
+	char	   *detail = form == LS_FORM_KEYS ?
+	xasprintf("Key %.*s, which this transaction has %s, %s.", name_len, name,
+			  ls_mode_is_read(key.mode) ? "read" : "locked", words) :
+	xasprintf("Key %.*s of query \"%s\" %s.", name_len, name, query, words);
 
 	buffer_free(&copy);
 	free(query);

@@ -12,10 +12,11 @@ same_kind(LsKeyMode a, LsKeyMode b)
 	return ls_mode_is_table(a) == ls_mode_is_table(b);
 }
 
+/* Does a, of a transaction that came first, exclude b?  What was read does not. */
 static bool
 keys_conflict(const LsKey *a, const LsKey *b)
 {
-	return a->hash == b->hash && same_kind(a->mode, b->mode) &&
+	return !ls_mode_is_read(a->mode) && a->hash == b->hash && same_kind(a->mode, b->mode) &&
 		ls_modes_conflict(a->mode, b->mode);
 }
 
@@ -26,6 +27,19 @@ tx_conflicts(const ModelTx *tx, const LsKey *k)
 	for (size_t i = 0; i < tx->nkeys; i++)
 	{
 		if (keys_conflict(&tx->keys[i], k))
+			return true;
+	}
+	return false;
+}
+
+/* Has the transaction read what k changes? */
+static bool
+tx_has_read(const ModelTx *tx, const LsKey *k)
+{
+	for (size_t i = 0; i < tx->nkeys; i++)
+	{
+		if (ls_mode_is_read(tx->keys[i].mode) && !ls_mode_is_read(k->mode) &&
+			keys_conflict(k, &tx->keys[i]))
 			return true;
 	}
 	return false;
@@ -122,7 +136,7 @@ lock_in_way(const Model *m, size_t i, OriginId origin, const LsKey *k)
 	bool		waits[MODEL_MAX_LOCKS][MODEL_MAX_LOCKS];
 	bool		behind_us = false;
 
-	if (lock->origin == origin || !ls_mode_is_table(k->mode))
+	if (lock->origin == origin || !ls_mode_is_table(k->mode) || ls_mode_is_read(k->mode))
 		return false;
 	closure(m, waits);
 	for (size_t j = 0; j < m->nlocks; j++)
@@ -163,7 +177,7 @@ touched(const Model *m, const ModelItem *item)
 		for (size_t j = 0; j < tx->nkeys; j++)
 		{
 			if (tx->seq > highest && tx->keys[j].hash == item->hash &&
-				ls_mode_is_table(tx->keys[j].mode))
+				ls_mode_is_table(tx->keys[j].mode) && !ls_mode_is_read(tx->keys[j].mode))
 				highest = tx->seq;
 		}
 	}
@@ -286,10 +300,23 @@ model_unlock(Model *m, uint64_t ticket)
 
 /* ---------- transactions */
 
+static void
+model_add_ticket(Model *m, uint64_t ticket)
+{
+	for (size_t j = 0; j < m->ntickets; j++)
+	{
+		if (m->tickets[j] == ticket)
+			return;
+	}
+	m->tickets[m->ntickets++] = ticket;
+}
+
 /* Certify one key; false: conflict, out says with whom. */
 static bool
 model_certify_key(Model *m, OriginId origin, const LsKey *k, Certificate *out)
 {
+	bool		is_read = ls_mode_is_read(k->mode);
+
 	if (k->seen < m->floor)
 	{
 		out->kind = CONFLICT_TOO_OLD;
@@ -301,13 +328,13 @@ model_certify_key(Model *m, OriginId origin, const LsKey *k, Certificate *out)
 
 		if (!tx_conflicts(tx, k))
 			continue;
-		if (tx->origin != origin && tx->seq > k->seen && tx->seq > out->winner_seq)
+		if ((tx->origin != origin || is_read) && tx->seq > k->seen && tx->seq > out->winner_seq)
 		{
 			out->kind = CONFLICT_DECIDED;
 			out->winner_seq = tx->seq;
 			out->winner_origin = tx->origin;
 		}
-		if (tx->seq > out->depends_on)
+		if (tx->seq > out->depends_on && !is_read)
 			out->depends_on = tx->seq;
 	}
 	if (out->winner_seq != 0)
@@ -316,17 +343,12 @@ model_certify_key(Model *m, OriginId origin, const LsKey *k, Certificate *out)
 	{
 		const ModelTx *tx = &m->reserved[i];
 
+		if (tx_has_read(tx, k))
+			model_add_ticket(m, tx->ticket);
 		if (!tx_conflicts(tx, k))
 			continue;
-		if (tx->origin == origin)
-		{
-			bool		known = false;
-
-			for (size_t j = 0; j < m->ntickets; j++)
-				known |= m->tickets[j] == tx->ticket;
-			if (!known)
-				m->tickets[m->ntickets++] = tx->ticket;
-		}
+		if (tx->origin == origin && !is_read)
+			model_add_ticket(m, tx->ticket);
 		else if (out->winner_ticket == 0 || tx->ticket < out->winner_ticket)
 		{
 			out->kind = CONFLICT_RESERVED;
@@ -430,7 +452,7 @@ model_replay(Model *m, OriginId origin, uint64_t seq, bool ddl, const LsKey *key
 	{
 		for (size_t k = 0; k < nkeys; k++)
 		{
-			if (tx_conflicts(&m->decided[i], &keys[k]) && m->decided[i].seq > depends_on)
+			if (!ls_mode_is_read(keys[k].mode) && tx_conflicts(&m->decided[i], &keys[k]) && m->decided[i].seq > depends_on)
 				depends_on = m->decided[i].seq;
 		}
 	}

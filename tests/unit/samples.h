@@ -29,6 +29,13 @@ static const LsKey sample_keys[] = {
 	{.hash = 42, .seen = UINT64_MAX, .mode = LS_ROW_SHARE, .name = {(const uint8_t *) "p", 1}},
 };
 
+static const LsKey sample_read_keys[] = {
+	{.hash = 7, .seen = 3, .mode = LS_TABLE_READ, .name = {(const uint8_t *) "public.t", 8}},
+	{.hash = 8, .seen = 3, .mode = LS_TABLE_READ_ROWS, .name = {(const uint8_t *) "db", 2}},
+	{.hash = 9, .seen = 3, .mode = LS_ROW_READ, .name = {(const uint8_t *) "p", 1}},
+	{.hash = 9, .seen = 4, .mode = LS_ROW_LOCK, .name = {(const uint8_t *) "p", 1}},
+};
+
 static const LsKey sample_table_keys[] = {
 	{.hash = 7, .seen = 3, .mode = LS_TABLE_X, .name = {(const uint8_t *) "public.t", 8}},
 	{.hash = 8, .seen = 3, .mode = LS_TABLE_IX, .name = {(const uint8_t *) "db", 2}},
@@ -114,6 +121,10 @@ make_samples(size_t *count)
 	LsQuery		copy = {.xcount = 1, .form = LS_FORM_COPY, .reason = LS_REASON_ROW_RUN,
 		.text = SLICE("COPY t FROM STDIN"), .rows = 2,
 		.params = {copy_data, ls_put_param(copy_data, sizeof(copy_data), "1\n2\n", 4)}};
+	uint8_t		read_list[256];
+	LsQuery		read_keys = {.xcount = 1, .form = LS_FORM_KEYS, .reason = LS_REASON_READ,
+		.text = SLICE("keys"), .rows = -1,
+		.keys = sample_pack_keys(read_list, sizeof(read_list), sample_read_keys, 4)};
 	LsLock		lock = {.xcount = 5, .keys = sample_pack_keys(locks, sizeof(locks), sample_table_keys, 2),
 		.ddl = true};
 	LsLock		ddl_lock = {.xcount = 5, .ddl = true};
@@ -139,6 +150,7 @@ make_samples(size_t *count)
 	SAMPLE("query-row", ls_put_query(buf, cap, &query));
 	SAMPLE("query-plain", ls_put_query(buf, cap, &plain));
 	SAMPLE("query-copy", ls_put_query(buf, cap, &copy));
+	SAMPLE("query-keys", ls_put_query(buf, cap, &read_keys));
 	SAMPLE("rollback-to", ls_put_rollback_to(buf, cap, &rollback_to));
 	SAMPLE("lock", ls_put_lock(buf, cap, &lock));
 	SAMPLE("lock-ddl", ls_put_lock(buf, cap, &ddl_lock));

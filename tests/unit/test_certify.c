@@ -12,8 +12,8 @@
 
 #include "certify_model.c"
 
-static const LsKeyMode row_modes[] = {LS_ROW_SHARE, LS_ROW_UPDATE, LS_ROW_EXCLUSIVE};
-static const LsKeyMode table_modes[] = {LS_TABLE_IS, LS_TABLE_IX, LS_TABLE_S, LS_TABLE_X};
+static const LsKeyMode row_modes[] = {LS_ROW_SHARE, LS_ROW_UPDATE, LS_ROW_EXCLUSIVE, LS_ROW_LOCK, LS_ROW_READ};
+static const LsKeyMode table_modes[] = {LS_TABLE_IS, LS_TABLE_IX, LS_TABLE_S, LS_TABLE_X, LS_TABLE_READ, LS_TABLE_READ_ROWS};
 
 /* ---------- against the model */
 
@@ -42,9 +42,9 @@ random_keys(const Model *m, LsKey *keys, bool tables_only)
 		keys[i].hash = unit_below(table ? 5 : 40);	/* 0 is legal, and shared by both kinds */
 		if (table)
 			keys[i].mode = tables_only ? (unit_below(3) ? LS_TABLE_X : table_modes[unit_below(4)]) :
-				(unit_below(12) ? table_modes[unit_below(2)] : table_modes[unit_below(4)]);
+				(unit_below(12) ? table_modes[unit_below(2)] : table_modes[unit_below(tables_only ? 4 : 6)]);
 		else
-			keys[i].mode = row_modes[unit_below(3)];
+			keys[i].mode = row_modes[unit_below(5)];
 		keys[i].seen = m->highest - (unit_below(3) == 0 ? unit_below(6) : 0);
 		if (keys[i].seen > m->highest)
 			keys[i].seen = 0;

@@ -408,7 +408,7 @@ test_lists(void **state)
 			REFUSED(ls_put_query, ls_get_query, LsQuery, query);
 	}
 	query = whole;
-	lists[128 + 16] = 'q';		/* mode of the first key */
+	lists[128 + 16] = 'z';		/* mode of the first key */
 	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
 	lock.keys = sample_pack_keys(lists, sizeof(lists), sample_keys, 1);
 	REFUSED(ls_put_lock, ls_get_lock, LsLock, lock);	/* a row */
@@ -534,25 +534,30 @@ test_garbage(void **state)
 static void
 test_modes(void **state)
 {
-	static const char modes[] = "suxiISX";
+	static const char modes[] = "suxhriISXqR";
 	static const char conflicts[] =
-		"0010000"
-		"0110000"
-		"1110000"
-		"0000001"
-		"0000011"
-		"0000101"
-		"0001111";
+		"00100000000"
+		"01111000000"
+		"11111000000"
+		"01100000000"
+		"01100000000"
+		"00000000100"
+		"00000001101"
+		"00000010100"
+		"00000111111"
+		"00000000100"
+		"00000010100";
 
-	for (int a = 0; a < 7; a++)
+	for (int a = 0; a < 11; a++)
 	{
-		for (int b = 0; b < 7; b++)
+		for (int b = 0; b < 11; b++)
 		{
 			bool		conflict = ls_modes_conflict((LsKeyMode) modes[a], (LsKeyMode) modes[b]);
 
-			assert_int_equal(conflict, conflicts[a * 7 + b] == '1');
+			assert_int_equal(conflict, conflicts[a * 11 + b] == '1');
 		}
-		assert_int_equal(ls_mode_is_table((LsKeyMode) modes[a]), a >= 3);
+		assert_int_equal(ls_mode_is_table((LsKeyMode) modes[a]), a >= 5);
+		assert_int_equal(ls_mode_is_read((LsKeyMode) modes[a]), strchr("rqR", modes[a]) != NULL);
 	}
 }
 

@@ -1,0 +1,690 @@
+/*
+ * readkeys.c
+ *	  What a transaction has locked or read: keys without a change.
+ *
+ * Two kinds, which are forwarded with the transaction if it writes anything,
+ * and are forgotten if it doesn't:
+ *
+ *	 - rows locked by SELECT FOR UPDATE, NO KEY UPDATE, SHARE, KEY SHARE.  Their
+ *	   keys have the strength of the lock and are as any other: what a lock
+ *	   excludes on this node, it excludes on the others.  They go when the
+ *	   subtransaction that locked is rolled back, as the lock does.
+ *	 - what a SERIALIZABLE transaction reads.  Such a key says: nothing of it may
+ *	   have been changed since my snapshot by whatever is decided before me, on
+ *	   whichever node, this one included.  What a rolled-back subtransaction has
+ *	   read was read.
+ *
+ * What is read is taken from the plan, before it runs: each table, as a whole,
+ * or, where the conditions say which row by the table's identity (id = 7), that
+ * row.  So nothing has to be known of how a scan finds its rows, and what is
+ * not there is covered as well as what is.
+ *
+ * The S of a read is the highest seq that the transaction's snapshot sees.
+ *
+ * docs/isolation.md has the argument why this makes histories serializable.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "executor/execdesc.h"
+#include "miscadmin.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/params.h"
+#include "nodes/plannodes.h"
+#include "parser/parsetree.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrprotos.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/typcache.h"
+
+#include "keyset.h"
+#include "lockstep.h"
+
+/* Buffers beyond this are given back at the end of the transaction. */
+#define BUFFER_KEPT (64 * 1024)
+
+static LsKeyBuffer locked;		/* cut back with subtransactions */
+static LsKeyBuffer read_keys;	/* not */
+static bool buffers_made = false;
+static MemoryContext lock_context;	/* for one row */
+
+/* Keys in read_keys, so that each is there once; in TopTransactionContext. */
+typedef struct ReadKey
+{
+	uint64		hash;
+	uint64		mode;			/* an LsKeyMode; no padding */
+} ReadKey;
+
+static HTAB *seen_keys = NULL;
+static long nrows_read = 0;		/* row keys among them */
+static uint64 snapshot_seq;		/* S of the transaction's snapshot */
+static bool snapshot_seq_known = false;
+
+/*
+ * Executions that were going on when a foreign key's function was called, -1:
+ * none is.  Its own query starts at that depth, and what it reads and locks has
+ * keys made by capture.c; what triggers read meanwhile starts deeper.
+ */
+static int	foreign_key_depth = -1;
+
+static void
+make_buffers(void)
+{
+	MemoryContext old;
+
+	if (buffers_made)
+		return;
+	lock_context = AllocSetContextCreate(TopMemoryContext, "lockstep locked row",
+										 ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(TopMemoryContext);
+	initStringInfo(&locked.packed);
+	initStringInfo(&read_keys.packed);
+	MemoryContextSwitchTo(old);
+	keyset_begin(&locked);
+	keyset_begin(&read_keys);
+	buffers_made = true;
+}
+
+/* ---------- rows locked */
+
+static LsKeyMode
+mode_of_lock(LockTupleMode mode)
+{
+	switch (mode)
+	{
+		case LockTupleKeyShare:
+			return LS_ROW_SHARE;
+		case LockTupleShare:
+			return LS_ROW_LOCK;
+		case LockTupleNoKeyExclusive:
+			return LS_ROW_UPDATE;
+		case LockTupleExclusive:
+			break;
+	}
+	return LS_ROW_EXCLUSIVE;
+}
+
+/* The slot has the row that was locked. */
+void
+readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode)
+{
+	MemoryContext old;
+
+	if (foreign_key_depth >= 0 && select_depth() == foreign_key_depth + 1)
+		return;
+	make_buffers();
+	slot_getallattrs(slot);
+	old = MemoryContextSwitchTo(lock_context);
+	keyset_add_locked(&locked, relation_get(rel), slot->tts_values, slot->tts_isnull,
+					  mode_of_lock(mode));
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(lock_context);
+}
+
+/* ---------- read keys */
+
+static uint64
+current_snapshot_seq(void)
+{
+	if (!snapshot_seq_known)
+	{
+		snapshot_seq = turn_seen_by(GetTransactionSnapshot());
+		snapshot_seq_known = true;
+	}
+	return snapshot_seq;
+}
+
+static void
+add_read_key(uint64 hash, LsKeyMode mode, const char *name)
+{
+	LsKey		key = {hash, current_snapshot_seq(), mode, slice_of_text(name)};
+	ReadKey		entry = {hash, mode};
+	size_t		size = ls_put_key(NULL, 0, &key);
+	bool		found;
+
+	if (seen_keys == NULL)
+	{
+		HASHCTL		control = {.keysize = sizeof(ReadKey),.entrysize = sizeof(ReadKey),
+		.hcxt = TopTransactionContext};
+
+		seen_keys = hash_create("lockstep keys read", 64, &control,
+								HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+	}
+	(void) hash_search(seen_keys, &entry, HASH_ENTER, &found);
+	if (found)
+		return;
+	make_buffers();
+	enlargeStringInfo(&read_keys.packed, (int) size);
+	ls_put_key((uint8_t *) read_keys.packed.data + read_keys.packed.len, size, &key);
+	read_keys.packed.len += (int) size;
+	read_keys.nkeys++;
+}
+
+/* Its rows, of whatever names, and not more than the table's existence. */
+static void
+add_rows_of(const LsRelation *r)
+{
+	const LsTable *database = keyset_database();
+
+	add_read_key(database->hash, LS_TABLE_READ_ROWS, database->name);
+	for (int i = 0; i < r->ntables; i++)
+		add_read_key(r->tables[i].hash, LS_TABLE_READ_ROWS, r->tables[i].name);
+}
+
+static void
+add_whole(const LsRelation *r)
+{
+	add_rows_of(r);
+	add_read_key(r->tables[0].hash, LS_TABLE_READ, r->tables[0].name);
+}
+
+static void
+add_row(LsRelation *r, Datum *values, bool *nulls)
+{
+	uint64		hash;
+
+	if (nrows_read++ >= ls_max_row_keys)
+	{
+		add_whole(r);
+		return;
+	}
+	add_rows_of(r);
+	if (keyset_identity_hash(r, values, nulls, &hash))
+		add_read_key(hash, LS_ROW_READ, r->identity_index->name);
+}
+
+/* ---------- which rows a plan reads */
+
+/* What is known of an entry of the range table. */
+typedef struct TableRead
+{
+	bool		whole;			/* it is scanned */
+	bool		inserted_into;	/* and not read */
+} TableRead;
+
+typedef struct PlanWalk
+{
+	QueryDesc  *desc;
+	TableRead  *tables;			/* by index in the range table, from 1 */
+	int			ntables;
+} PlanWalk;
+
+static Node *
+without_relabel(Node *node)
+{
+	while (node != NULL && IsA(node, RelabelType))
+		node = (Node *) ((RelabelType *) node)->arg;
+	return node;
+}
+
+/* The column of the table that is compared; 0: it is something else. */
+static AttrNumber
+column_of(Node *node, const Scan *scan)
+{
+	Var		   *var = (Var *) node;
+
+	if (var == NULL || !IsA(var, Var))
+		return 0;
+	if ((Index) var->varno == scan->scanrelid)
+		return var->varattno;
+	if (var->varno == INDEX_VAR && IsA(scan, IndexOnlyScan))
+	{
+		List	   *columns = ((const IndexOnlyScan *) scan)->indextlist;
+
+		if (var->varattno < 1 || var->varattno > list_length(columns))
+			return 0;
+		var = (Var *) list_nth_node(TargetEntry, columns, var->varattno - 1)->expr;
+		return IsA(var, Var) ? var->varattno : 0;
+	}
+	return 0;
+}
+
+/* The value of a constant or of the client's parameter. */
+static bool
+value_of(Node *node, ParamListInfo params, Datum *value, bool *isnull)
+{
+	if (node != NULL && IsA(node, Const))
+	{
+		*value = ((Const *) node)->constvalue;
+		*isnull = ((Const *) node)->constisnull;
+		return true;
+	}
+	if (node != NULL && IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXTERN && params != NULL)
+	{
+		int			id = ((Param *) node)->paramid;
+		ParamExternData workspace;
+		ParamExternData *param;
+
+		if (id < 1 || id > params->numParams)
+			return false;
+		param = params->paramFetch != NULL ?
+			params->paramFetch(params, id, false, &workspace) : &params->params[id - 1];
+		if (param->ptype != ((Param *) node)->paramtype)
+			return false;
+		*value = param->value;
+		*isnull = param->isnull;
+		return true;
+	}
+	return false;
+}
+
+/* Is a value of this type one of the column's, bit by bit? */
+static bool
+same_type(Oid type, Oid column_type)
+{
+	return type == column_type || (type == TEXTOID && column_type == VARCHAROID);
+}
+
+/*
+ * Does the clause say "column = value", as the column's type understands
+ * equality?  Then note the value.
+ */
+static void
+note_equality(Node *clause, const PlanWalk *walk, const Scan *scan, TupleDesc desc,
+			  Datum *values, bool *nulls, bool *known)
+{
+	OpExpr	   *op = (OpExpr *) clause;
+	Node	   *left;
+	Node	   *right;
+	AttrNumber	attnum;
+	Form_pg_attribute att;
+
+	if (!IsA(op, OpExpr) || list_length(op->args) != 2)
+		return;
+	left = without_relabel(linitial(op->args));
+	right = without_relabel(lsecond(op->args));
+	attnum = column_of(left, scan);
+	if (attnum == 0)
+	{
+		Node	   *swapped = left;
+
+		left = right;
+		right = swapped;
+		attnum = column_of(left, scan);
+	}
+	if (attnum <= 0 || attnum > desc->natts || known[attnum - 1])
+		return;
+	att = TupleDescAttr(desc, attnum - 1);
+	if (!same_type(exprType(right), att->atttypid) ||
+		op->opno != lookup_type_cache(att->atttypid, TYPECACHE_EQ_OPR)->eq_opr ||
+		(OidIsValid(op->inputcollid) && op->inputcollid != att->attcollation))
+		return;
+	known[attnum - 1] = value_of(right, walk->desc->params, &values[attnum - 1], &nulls[attnum - 1]);
+}
+
+static List *
+conditions_of(Plan *plan)
+{
+	List	   *conditions = list_copy(plan->qual);
+
+	switch (nodeTag(plan))
+	{
+		case T_IndexScan:
+			return list_concat(conditions, ((IndexScan *) plan)->indexqualorig);
+		case T_IndexOnlyScan:
+			return list_concat(conditions, ((IndexOnlyScan *) plan)->indexqual);
+		case T_BitmapHeapScan:
+			return list_concat(conditions, ((BitmapHeapScan *) plan)->bitmapqualorig);
+		default:
+			return conditions;
+	}
+}
+
+/* True: the conditions say which row; its key has been added. */
+static bool
+reads_one_row(const PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Datum	   *values;
+	bool	   *nulls;
+	bool	   *known;
+	ListCell   *lc;
+
+	if (r->identity_index == NULL || !r->hashable)
+		return false;
+	values = palloc0(desc->natts * sizeof(Datum));
+	nulls = palloc0(desc->natts * sizeof(bool));
+	known = palloc0(desc->natts * sizeof(bool));
+	foreach(lc, conditions_of(plan))
+		note_equality(lfirst(lc), walk, (Scan *) plan, desc, values, nulls, known);
+	for (int i = 0; i < r->nidentity; i++)
+	{
+		AttrNumber	attnum = r->identity[i].attnum;
+
+		if (!known[attnum - 1])
+			return false;
+		if (nulls[attnum - 1])
+			return true;		/* no row has it, and none ever will */
+	}
+	add_row(r, values, nulls);
+	return true;
+}
+
+static void
+walk_scan(PlanWalk *walk, Plan *plan)
+{
+	Index		index = ((Scan *) plan)->scanrelid;
+	RangeTblEntry *rte;
+	Relation	rel;
+
+	if (index == 0 || (int) index > walk->ntables || walk->tables[index].whole)
+		return;
+	rte = rt_fetch(index, walk->desc->plannedstmt->rtable);
+	if (rte->rtekind != RTE_RELATION)
+		return;
+	rel = table_open(rte->relid, NoLock);
+	if (!relation_is_replicated(rel) || !reads_one_row(walk, plan, rel, relation_get(rel)))
+		walk->tables[index].whole = true;
+	table_close(rel, NoLock);
+}
+
+static void walk_plan(PlanWalk *walk, Plan *plan);
+
+static void
+walk_list(PlanWalk *walk, List *plans)
+{
+	ListCell   *lc;
+
+	foreach(lc, plans)
+		walk_plan(walk, lfirst(lc));
+}
+
+/* Something that scans tables as it likes. */
+static void
+all_are_read(PlanWalk *walk)
+{
+	for (int i = 1; i <= walk->ntables; i++)
+		walk->tables[i].whole = true;
+}
+
+/* Its target is read, too, if a conflicting row makes it do nothing. */
+static void
+walk_modify(PlanWalk *walk, ModifyTable *modify)
+{
+	ListCell   *lc;
+
+	if (modify->operation != CMD_INSERT)
+		return;
+	foreach(lc, modify->resultRelations)
+	{
+		TableRead  *table = &walk->tables[lfirst_int(lc)];
+
+		if (modify->onConflictAction == ONCONFLICT_NONE ||
+			(modify->onConflictAction == ONCONFLICT_UPDATE && modify->onConflictWhere == NULL))
+			table->inserted_into = true;
+		else
+			table->whole = true;
+	}
+}
+
+static void
+walk_plan(PlanWalk *walk, Plan *plan)
+{
+	if (plan == NULL)
+		return;
+	check_stack_depth();
+	switch (nodeTag(plan))
+	{
+		case T_SeqScan:
+		case T_IndexScan:
+		case T_IndexOnlyScan:
+		case T_BitmapHeapScan:
+			walk_scan(walk, plan);
+			break;
+		case T_SampleScan:
+		case T_TidScan:
+		case T_TidRangeScan:
+			walk->tables[((Scan *) plan)->scanrelid].whole = true;
+			break;
+		case T_ForeignScan:
+		case T_CustomScan:
+			all_are_read(walk);
+			break;
+		case T_SubqueryScan:
+			walk_plan(walk, ((SubqueryScan *) plan)->subplan);
+			break;
+		case T_Append:
+			walk_list(walk, ((Append *) plan)->appendplans);
+			break;
+		case T_MergeAppend:
+			walk_list(walk, ((MergeAppend *) plan)->mergeplans);
+			break;
+		case T_ModifyTable:
+			walk_modify(walk, (ModifyTable *) plan);
+			break;
+		default:
+			break;
+	}
+	/* below a BitmapHeapScan there are only indexes */
+	if (!IsA(plan, BitmapHeapScan))
+		walk_plan(walk, plan->lefttree);
+	walk_plan(walk, plan->righttree);
+}
+
+/*
+ * Tables that the plan names and doesn't scan - parents of partitions, or one
+ * that a constraint excludes - must be what they are: no DDL.
+ */
+static void
+add_tables(const PlanWalk *walk)
+{
+	List	   *rtable = walk->desc->plannedstmt->rtable;
+
+	for (int i = 1; i <= walk->ntables; i++)
+	{
+		RangeTblEntry *rte = rt_fetch(i, rtable);
+		Relation	rel;
+
+		if (rte->rtekind != RTE_RELATION || rte->relid < FirstNormalObjectId ||
+			rte->relkind == RELKIND_VIEW || walk->tables[i].inserted_into)
+			continue;
+		rel = table_open(rte->relid, NoLock);
+		if (RelationGetNamespace(rel) == ls_schema_oid() ||
+			rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+			 /* not replicated */ ;
+		else if (relation_is_replicated(rel))
+			walk->tables[i].whole ? add_whole(relation_get(rel)) : add_rows_of(relation_get(rel));
+		else
+			readkeys_table(rel);
+		table_close(rel, NoLock);
+	}
+}
+
+/* ---------- called before something reads */
+
+static bool
+reads_count(void)
+{
+	return IsolationIsSerializable() && !XactReadOnly &&
+		(foreign_key_depth < 0 || select_depth() != foreign_key_depth) &&
+		ls_mode() == LS_MODE_ORIGIN;
+}
+
+void
+readkeys_before_query(QueryDesc *desc)
+{
+	PlanWalk	walk;
+	MemoryContext context;
+	MemoryContext old;
+
+	if (likely(!reads_count()))
+		return;
+	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep plan walk", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	walk.desc = desc;
+	walk.ntables = list_length(desc->plannedstmt->rtable);
+	walk.tables = palloc0((walk.ntables + 1) * sizeof(TableRead));
+	walk_plan(&walk, desc->plannedstmt->planTree);
+	walk_list(&walk, desc->plannedstmt->subplans);
+	add_tables(&walk);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+/* The table as a whole is read, without a plan; what is not a table as such
+ * (a materialized view, a partitioned table) is known by its name. */
+void
+readkeys_table(Relation rel)
+{
+	LsKey		key;
+	char	   *name;
+
+	if (!reads_count() || RelationGetRelid(rel) < FirstNormalObjectId ||
+		rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		return;
+	if (relation_is_replicated(rel))
+	{
+		add_whole(relation_get(rel));
+		return;
+	}
+	key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
+						   RelationGetRelationName(rel), LS_TABLE_READ);
+	name = pnstrdup((const char *) key.name.data, key.name.len);
+	add_read_key(key.hash, rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
+				 LS_TABLE_READ_ROWS : LS_TABLE_READ, name);
+}
+
+/* ---------- forwarding, and ends */
+
+static void
+forward(LsKeyBuffer *keys)
+{
+	LsQuery		query = {.form = LS_FORM_KEYS,.reason = LS_REASON_READ,.rows = -1};
+
+	if (!buffers_made || keys->nkeys == 0)
+		return;
+	query.text = slice_of_text("keys");
+	query.nkeys = keys->nkeys;
+	query.keys = make_slice(keys->packed.data, keys->packed.len);
+	xact_forward(&query);
+}
+
+/* The transaction is about to ask. */
+void
+readkeys_forward(void)
+{
+	forward(&locked);
+	forward(&read_keys);
+}
+
+LsReadMark
+readkeys_mark(void)
+{
+	LsReadMark	mark = {0, 0};
+
+	if (buffers_made)
+	{
+		mark.len = locked.packed.len;
+		mark.nkeys = locked.nkeys;
+	}
+	return mark;
+}
+
+void
+readkeys_cut(LsReadMark mark)
+{
+	if (!buffers_made)
+		return;
+	locked.packed.len = mark.len;
+	locked.nkeys = mark.nkeys;
+}
+
+static void
+forget(LsKeyBuffer *keys)
+{
+	if (keys->packed.maxlen > BUFFER_KEPT)
+	{
+		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+		pfree(keys->packed.data);
+		initStringInfo(&keys->packed);
+		MemoryContextSwitchTo(old);
+	}
+	keyset_begin(keys);
+}
+
+void
+readkeys_at_xact_end(void)
+{
+	foreign_key_depth = -1;
+	snapshot_seq_known = false;
+	seen_keys = NULL;			/* goes with the transaction's memory */
+	nrows_read = 0;
+	if (buffers_made && (locked.nkeys > 0 || read_keys.nkeys > 0))
+	{
+		forget(&locked);
+		forget(&read_keys);
+	}
+}
+
+/* ---------- a foreign key's own queries */
+
+#define FOREIGN_KEY_FUNCTIONS 12
+
+static const Oid foreign_key_functions[FOREIGN_KEY_FUNCTIONS] = {
+	F_RI_FKEY_CHECK_INS, F_RI_FKEY_CHECK_UPD,
+	F_RI_FKEY_CASCADE_DEL, F_RI_FKEY_CASCADE_UPD,
+	F_RI_FKEY_RESTRICT_DEL, F_RI_FKEY_RESTRICT_UPD,
+	F_RI_FKEY_SETNULL_DEL, F_RI_FKEY_SETNULL_UPD,
+	F_RI_FKEY_SETDEFAULT_DEL, F_RI_FKEY_SETDEFAULT_UPD,
+	F_RI_FKEY_NOACTION_DEL, F_RI_FKEY_NOACTION_UPD
+};
+
+static PGFunction foreign_key_originals[FOREIGN_KEY_FUNCTIONS];
+
+static Datum
+foreign_key(FunctionCallInfo fcinfo, int i)
+{
+	Datum		result = (Datum) 0;
+	int			outer = foreign_key_depth;
+
+	foreign_key_depth = select_depth();
+	PG_TRY();
+	{
+		result = foreign_key_originals[i] (fcinfo);
+	}
+	PG_FINALLY();
+	{
+		foreign_key_depth = outer;
+	}
+	PG_END_TRY();
+	return result;
+}
+
+/* One for each, for a function in LANGUAGE internal may have another OID. */
+#define FOREIGN_KEY(i) \
+	static Datum foreign_key_##i(PG_FUNCTION_ARGS) { return foreign_key(fcinfo, i); }
+
+FOREIGN_KEY(0)
+FOREIGN_KEY(1)
+FOREIGN_KEY(2)
+FOREIGN_KEY(3)
+FOREIGN_KEY(4)
+FOREIGN_KEY(5)
+FOREIGN_KEY(6)
+FOREIGN_KEY(7)
+FOREIGN_KEY(8)
+FOREIGN_KEY(9)
+FOREIGN_KEY(10)
+FOREIGN_KEY(11)
+
+static const PGFunction foreign_key_instead[FOREIGN_KEY_FUNCTIONS] = {
+	foreign_key_0, foreign_key_1, foreign_key_2, foreign_key_3, foreign_key_4, foreign_key_5,
+	foreign_key_6, foreign_key_7, foreign_key_8, foreign_key_9, foreign_key_10, foreign_key_11
+};
+
+void
+readkeys_init(void)
+{
+	for (int i = 0; i < FOREIGN_KEY_FUNCTIONS; i++)
+		ls_replace_function(foreign_key_functions[i], foreign_key_instead[i],
+							&foreign_key_originals[i], "that checks a foreign key");
+}
