@@ -78,7 +78,12 @@ way_detail(const Work *waiting)
 	char	   *text;
 	char	   *detail;
 
-	if (!tx_find_statement(tx, at, &copy, &payload) || ls_get_query(payload, &query) != NULL)
+	bool		found = tx_find_statement(tx, at, &copy, &payload) && ls_get_query(payload, &query) == NULL;
+
+	/* those that have nothing to execute come last, and were not counted */
+	while (found && query.form == LS_FORM_KEYS && at > 0)
+		found = tx_find_statement(tx, --at, &copy, &payload) && ls_get_query(payload, &query) == NULL;
+	if (!found)
 	{
 		buffer_free(&copy);
 		return xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",

@@ -1,6 +1,6 @@
 """Random transactions on all nodes at once, their history, and what the checker says.
 
-  run.py --level LEVEL --seconds N [--check LEVEL] [--strict] [--clients N] [--seed N] CONNINFO...
+  run.py --level LEVEL --seconds N [--check LEVEL] [--strict] [--tolerant] [--clients N] [--seed N] CONNINFO...
 
 Each CONNINFO is a node.  Lists are rows whose text grows by append; registers are rows
 that are read and replaced.  A few keys are in use at a time, so that transactions meet,
@@ -100,6 +100,8 @@ class Client(threading.Thread):
     def failed(self, t, e):
         if e.sqlstate in ABORTED:
             t.outcome = 'aborted'
+        elif self.options.tolerant and not self.connection.closed:
+            t.outcome = 'aborted'
         elif e.sqlstate not in (None, '08007', '57P03', '57P01', '57P02', '57P05', '08006'):
             raise e
         if not self.connection.closed:
@@ -189,6 +191,7 @@ def main():
     parser.add_argument('--level', choices=LEVELS, required=True)
     parser.add_argument('--check', choices=LEVELS)
     parser.add_argument('--strict', action='store_true')
+    parser.add_argument('--tolerant', action='store_true', help='any error may come, and means a rollback')
     parser.add_argument('--seconds', type=float, default=5)
     parser.add_argument('--clients', type=int, default=2)
     parser.add_argument('--seed', type=int, default=int(time.time()))
