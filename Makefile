@@ -47,6 +47,10 @@ check-drivers:
 	tests/setup drivers
 	tests/check drivers
 
+# PostgreSQL's own tests through a node; fetches its source.  See tests/README.md.
+check-postgres: install
+	tests/postgres/run
+
 check-sanitize:
 	tests/check sanitize
 
@@ -80,9 +84,10 @@ help:
 	@echo 'make check-tap T=tests/tap/040_conflicts.pl    one file of the cluster tests'
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
 	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
+	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'
 	@echo 'make check-long     what takes too long for make check'
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
 .PHONY: all extension replicator install uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-drivers check-sanitize soak bench demo demo-stop clean help
+	check-long check-drivers check-postgres check-sanitize soak bench demo demo-stop clean help

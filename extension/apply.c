@@ -26,6 +26,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "catalog/heap.h"
@@ -35,6 +36,7 @@
 #include "commands/copy.h"
 #include "commands/copyfrom_internal.h"
 #include "commands/extension.h"
+#include "commands/matview.h"
 #include "commands/trigger.h"
 #include "executor/executor.h"
 #include "mb/pg_wchar.h"
@@ -51,6 +53,9 @@
 #include "storage/proc.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/fmgrtab.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -194,6 +199,22 @@ settings_undo(void)
 	settings_level = 0;
 }
 
+/*
+ * What now() says, and literals like 'today', until the transaction ends: the
+ * time at the origin.  The server's function for it is meant for parallel
+ * workers, and asserts to be in one.
+ */
+static void
+set_transaction_time(const char *value)
+{
+	int64		time = pg_strtoint64(value);
+	int			worker = ParallelWorkerNumber;
+
+	ParallelWorkerNumber = 0;
+	SetParallelStartTimestamps(time, time);
+	ParallelWorkerNumber = worker;
+}
+
 /* names and values alternate; n = 0: back to the session's own. */
 void
 apply_settings(char **values, int n)
@@ -204,9 +225,25 @@ apply_settings(char **values, int n)
 	settings_level = NewGUCNestLevel();
 	settings_lxid = MyProc->lxid;
 	for (int i = 0; i + 1 < n; i += 2)
+	{
+		if (strcmp(values[i], LS_SETTING_TIME) == 0)
+		{
+			set_transaction_time(values[i + 1]);
+			continue;
+		}
 		(void) set_config_option(values[i], values[i + 1],
 								 PGC_SUSET, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
+	}
+}
+
+/* ---------- rows of materialized views */
+
+static void
+make_populated(Relation rel)
+{
+	if (!RelationIsPopulated(rel))
+		SetMatViewPopulatedState(rel, true);
 }
 
 /* ---------- silencing triggers and rules */
@@ -336,14 +373,57 @@ leave_out_checks(EState *estate, ResultRelInfo *target)
 }
 
 static void
-executor_start(QueryDesc *queryDesc, int eflags)
+start_anyhow(QueryDesc *queryDesc, int eflags)
 {
-	ListCell   *lc;
-
 	if (prev_ExecutorStart)
 		prev_ExecutorStart(queryDesc, eflags);
 	else
 		standard_ExecutorStart(queryDesc, eflags);
+}
+
+/*
+ * A materialized view takes rows from nobody but its own REFRESH; here they come
+ * from the origin's.  Once the server has made sure that it is a table, it asks
+ * no more.
+ */
+static void
+start_on_matview(QueryDesc *queryDesc, int eflags, Relation rel)
+{
+	make_populated(rel);
+	rel->rd_rel->relkind = RELKIND_RELATION;
+	PG_TRY();
+	{
+		start_anyhow(queryDesc, eflags);
+	}
+	PG_FINALLY();
+	{
+		rel->rd_rel->relkind = RELKIND_MATVIEW;
+	}
+	PG_END_TRY();
+}
+
+static Relation
+open_target(QueryDesc *queryDesc)
+{
+	PlannedStmt *plan = queryDesc->plannedstmt;
+
+	if (list_length(plan->resultRelations) != 1)
+		return NULL;
+	return table_open(rt_fetch(linitial_int(plan->resultRelations), plan->rtable)->relid, NoLock);
+}
+
+static void
+executor_start(QueryDesc *queryDesc, int eflags)
+{
+	Relation	rel = in_apply_session ? open_target(queryDesc) : NULL;
+	ListCell   *lc;
+
+	if (rel != NULL && rel->rd_rel->relkind == RELKIND_MATVIEW)
+		start_on_matview(queryDesc, eflags, rel);
+	else
+		start_anyhow(queryDesc, eflags);
+	if (rel != NULL)
+		table_close(rel, NoLock);
 	if (!in_apply_session)
 		return;
 	foreach(lc, queryDesc->estate->es_opened_result_relations)
@@ -457,21 +537,25 @@ read_without_domains(CopyFromState cstate)
 	}
 }
 
-/* CopyFrom looks at the number of checks in the relation's entry. */
+/* CopyFrom looks at the number of checks, and at the kind, in the relation's entry. */
 static uint64
 copy_without_checks(CopyFromState cstate, Relation rel)
 {
 	int16		checks = rel->rd_rel->relchecks;
+	char		kind = rel->rd_rel->relkind;
 	uint64		rows = 0;
 
 	PG_TRY();
 	{
 		rel->rd_rel->relchecks = 0;
+		if (kind == RELKIND_MATVIEW)
+			rel->rd_rel->relkind = RELKIND_RELATION;
 		rows = CopyFrom(cstate);
 	}
 	PG_FINALLY();
 	{
 		rel->rd_rel->relchecks = checks;
+		rel->rd_rel->relkind = kind;
 	}
 	PG_END_TRY();
 	return rows;
@@ -489,6 +573,8 @@ apply_copy(const char *command, const char *data, size_t len)
 	int			save_context;
 
 	disable_triggers(rel->trigdesc);
+	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
+		make_populated(rel);
 	disable_partition_check(rel);
 	pstate->p_sourcetext = command;
 	(void) addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);
@@ -556,6 +642,27 @@ prepare_truncate(TruncateStmt *stmt)
 		disable_triggers_of(lfirst_oid(lc));
 }
 
+/* A command that insists on being top-level. */
+static bool
+is_concurrent(Node *stmt)
+{
+	AlterTableCmd *cmd;
+
+	switch (nodeTag(stmt))
+	{
+		case T_IndexStmt:
+			return ((IndexStmt *) stmt)->concurrent;
+		case T_DropStmt:
+			return ((DropStmt *) stmt)->concurrent;
+		case T_AlterTableStmt:
+			cmd = linitial(((AlterTableStmt *) stmt)->cmds);
+			return cmd->subtype == AT_DetachPartitionFinalize ||
+				(cmd->subtype == AT_DetachPartition && castNode(PartitionCmd, cmd->def)->concurrent);
+		default:
+			return IsA(stmt, ReindexStmt);
+	}
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -563,6 +670,13 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 {
 	if (in_apply_session && IsA(pstmt->utilityStmt, TruncateStmt))
 		prepare_truncate((TruncateStmt *) pstmt->utilityStmt);
+
+	/*
+	 * event triggers, those that are ENABLE ALWAYS too, leave subcommands
+	 * alone
+	 */
+	if (in_apply_session && !is_concurrent(pstmt->utilityStmt))
+		context = PROCESS_UTILITY_SUBCOMMAND;
 	if (prev_ProcessUtility)
 		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
 							queryEnv, dest, qc);
@@ -571,9 +685,31 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 								queryEnv, dest, qc);
 }
 
+/* ---------- values of types that nobody may write */
+
+static PGFunction original_pg_node_tree_in;
+
+/* A row may have one, if it was made from a catalog. */
+static Datum
+instead_of_pg_node_tree_in(PG_FUNCTION_ARGS)
+{
+	return in_apply_session ? textin(fcinfo) : original_pg_node_tree_in(fcinfo);
+}
+
+static void
+replace_input(void)
+{
+	const FmgrBuiltin *builtin = &fmgr_builtins[fmgr_builtin_oid_index[F_PG_NODE_TREE_IN]];
+
+	original_pg_node_tree_in = builtin->func;
+	ls_patch_pointer(unconstify(PGFunction *, &builtin->func), instead_of_pg_node_tree_in,
+					 "the built-in function pg_node_tree_in");
+}
+
 void
 apply_init(void)
 {
+	replace_input();
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 	prev_ExecutorRun = ExecutorRun_hook;

@@ -21,10 +21,15 @@
 #include "postgres.h"
 
 #include "access/heapam.h"
+#include "access/table.h"
+#include "access/tableam.h"
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/datum.h"
+#include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -207,6 +212,28 @@ static bool
 continues_run(const LsRelation *r)
 {
 	return run.nrows > 0 && run.relid == r->relid && run.build == r->build;
+}
+
+static void
+forward_empty_copy(Relation rel)
+{
+	LsQuery		query = {.form = LS_FORM_COPY,.reason = LS_REASON_ROW_RUN};
+	LsKey		key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
+									   RelationGetRelationName(rel), LS_TABLE_X);
+	StringInfoData packed;
+	StringInfoData data;
+
+	capture_flush();
+	initStringInfo(&packed);
+	initStringInfo(&data);
+	statement_pack_key(&packed, &key);
+	deparse_text_param("", 0, &data);
+	query.text = slice_of_text(deparse_copy(relation_get(rel)));
+	query.nparams = 1;
+	query.params = slice_of(&data);
+	query.nkeys = 1;
+	query.keys = slice_of(&packed);
+	xact_forward(&query);
 }
 
 /* ---------- one change */
@@ -527,6 +554,33 @@ void
 capture_delete(Relation rel, ItemPointer tid)
 {
 	capture_row(rel, tid, NULL);
+}
+
+/*
+ * What is there now, for the other nodes, which have been told to have nothing.
+ * A materialized view gets at least an empty COPY, which makes it populated.
+ */
+void
+capture_table(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	int64		n = 0;
+
+	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	{
+		CHECK_FOR_INTERRUPTS();
+		capture_insert(rel, slot);
+		n++;
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	if (n == 0 && rel->rd_rel->relkind == RELKIND_MATVIEW)
+		forward_empty_copy(rel);
+	table_close(rel, AccessShareLock);
 }
 
 /* ---------- start-up */

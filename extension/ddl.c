@@ -8,6 +8,7 @@
  */
 #include "postgres.h"
 
+#include "access/twophase.h"
 #include "catalog/pg_class.h"
 #include "commands/defrem.h"
 #include "nodes/parsenodes.h"
@@ -53,29 +54,31 @@ examine_transaction(Node *node, DdlPlan *plan)
 		case TRANS_STMT_PREPARE:
 		case TRANS_STMT_COMMIT_PREPARED:
 		case TRANS_STMT_ROLLBACK_PREPARED:
-			ddl_refuse(plan, NULL, "Two-phase commit is not replicated.",
-					   "Use COMMIT: on a node it is atomic across all nodes.");
+			/* where it is disabled PostgreSQL says so */
+			if (max_prepared_xacts > 0)
+				ddl_refuse(plan, NULL, "Two-phase commit is not replicated.",
+						   "Use COMMIT: on a node it is atomic across all nodes.");
 			break;
 		default:
 			break;
 	}
 }
 
-static bool
-creates_table(Node *stmt)
-{
-	return stmt != NULL &&
-		(IsA(stmt, CreateTableAsStmt) || IsA(stmt, RefreshMatViewStmt));
-}
-
-/* EXPLAIN ANALYZE runs the command without its passing our hook again. */
-static void
-examine_explain(Node *node, DdlPlan *plan)
+/*
+ * EXPLAIN ANALYZE runs CREATE TABLE AS without its passing our hook: what is
+ * forwarded is that command.
+ */
+Node *
+ddl_explained(Node *node)
 {
 	ExplainStmt *stmt = (ExplainStmt *) node;
-	Query	   *query = castNode(Query, stmt->query);
+	Query	   *query;
 	bool		analyze = false;
 	ListCell   *lc;
+
+	if (!IsA(node, ExplainStmt))
+		return node;
+	query = castNode(Query, stmt->query);
 
 	foreach(lc, stmt->options)
 	{
@@ -84,21 +87,10 @@ examine_explain(Node *node, DdlPlan *plan)
 		if (strcmp(option->defname, "analyze") == 0)
 			analyze = defGetBoolean(option);
 	}
-	if (analyze && query->commandType == CMD_UTILITY && creates_table(query->utilityStmt))
-		ddl_refuse(plan, "EXPLAIN ANALYZE of a command that creates a table",
-				   "The table would not be created on the other nodes.",
-				   "Use EXPLAIN ANALYZE with the query alone.");
-}
-
-static void
-examine_create_table_as(Node *node, DdlPlan *plan)
-{
-	CreateTableAsStmt *stmt = (CreateTableAsStmt *) node;
-
-	if (stmt->objtype == OBJECT_MATVIEW && !stmt->into->skipData)
-		ddl_refuse(plan, "CREATE MATERIALIZED VIEW ... WITH DATA",
-				   "Contents of materialized views are not replicated yet.",
-				   "Use a view, or a table that is filled by a query.");
+	if (analyze && query->commandType == CMD_UTILITY && query->utilityStmt != NULL &&
+		IsA(query->utilityStmt, CreateTableAsStmt))
+		return query->utilityStmt;
+	return node;
 }
 
 static void
@@ -108,16 +100,6 @@ examine_index(Node *node, DdlPlan *plan)
 		ddl_refuse(plan, "CREATE INDEX CONCURRENTLY",
 				   "Commands that run outside of a transaction are not replicated yet.",
 				   concurrently_hint);
-}
-
-/* How rows are ordered is the node's own, the mark on the index is not. */
-static void
-examine_cluster(Node *node, DdlPlan *plan)
-{
-	if (((ClusterStmt *) node)->indexname != NULL)
-		ddl_refuse(plan, "CLUSTER ... USING",
-				   "It would mark the index as the one to cluster on, on this node only.",
-				   "Use ALTER TABLE ... CLUSTER ON, and then CLUSTER without USING.");
 }
 
 static void
@@ -217,13 +199,8 @@ examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
 			plan->catalogs = false;
 			plan->certified = true;
 			break;
-		case OBJECT_FDW:
-		case OBJECT_FOREIGN_SERVER:
-		case OBJECT_FOREIGN_TABLE:
-		case OBJECT_USER_MAPPING:
-		case OBJECT_PUBLICATION:
 		case OBJECT_SUBSCRIPTION:
-			ddl_refuse(plan, NULL, "Objects of this kind are not replicated yet.", everywhere_hint);
+			plan->action = DDL_LOCAL;
 			break;
 		default:
 			break;
@@ -284,70 +261,18 @@ examine_truncate(Node *node, DdlPlan *plan)
 				   "Use TRUNCATE without RESTART IDENTITY.");
 }
 
-static void
-examine_event_trigger(Node *node, DdlPlan *plan)
-{
-	char		enabled = ((AlterEventTrigStmt *) node)->tgenabled;
-
-	if (enabled == 'A' || enabled == 'R')
-		ddl_refuse(plan, "ALTER EVENT TRIGGER ... ENABLE REPLICA or ALWAYS",
-				   "It would fire once more when commands are applied on the other nodes.",
-				   "Use ENABLE: what the trigger does is replicated.");
-}
-
-/* SET ... FROM CURRENT stores a setting that other sessions don't have. */
-static void
-examine_stored_setting(VariableSetStmt *set, DdlPlan *plan)
-{
-	if (set != NULL && set->kind == VAR_SET_CURRENT)
-		ddl_refuse(plan, "SET ... FROM CURRENT",
-				   "The current value is this session's, and unknown on the other nodes.",
-				   "Write the value.");
-}
-
-static void
-examine_role_set(Node *node, DdlPlan *plan)
-{
-	examine_stored_setting(((AlterRoleSetStmt *) node)->setstmt, plan);
-}
-
-static void
-examine_database_set(Node *node, DdlPlan *plan)
-{
-	examine_stored_setting(((AlterDatabaseSetStmt *) node)->setstmt, plan);
-}
-
-static void
-examine_function_options(List *options, DdlPlan *plan)
-{
-	ListCell   *lc;
-
-	foreach(lc, options)
-	{
-		DefElem    *option = lfirst_node(DefElem, lc);
-
-		if (strcmp(option->defname, "set") == 0)
-			examine_stored_setting(castNode(VariableSetStmt, option->arg), plan);
-	}
-}
-
-static void
-examine_create_function(Node *node, DdlPlan *plan)
-{
-	examine_function_options(((CreateFunctionStmt *) node)->options, plan);
-}
-
-static void
-examine_alter_function(Node *node, DdlPlan *plan)
-{
-	examine_function_options(((AlterFunctionStmt *) node)->actions, plan);
-}
-
+/* CONCURRENTLY changes rows, one by one; they are captured. */
 static void
 examine_refresh(Node *node, DdlPlan *plan)
 {
-	ddl_refuse(plan, NULL, "Contents of materialized views are not replicated yet.",
-			   "Use a view, or a table that is filled by a query.");
+	if (((RefreshMatViewStmt *) node)->concurrent)
+		plan->action = DDL_LOCK;
+}
+
+static void
+examine_security_label(Node *node, DdlPlan *plan)
+{
+	examine_object_type(plan, ((SecLabelStmt *) node)->objtype, true);
 }
 
 /* ---------- the table */
@@ -367,7 +292,7 @@ static const DdlRule rules[] = {
 	{T_DeallocateStmt, DDL_PASS, false, NULL},
 	{T_VariableShowStmt, DDL_PASS, false, NULL},
 	{T_ConstraintsSetStmt, DDL_PASS, false, NULL},
-	{T_ExplainStmt, DDL_PASS, false, examine_explain},
+	{T_ExplainStmt, DDL_PASS, false, NULL},
 	{T_NotifyStmt, DDL_PASS, false, NULL},	/* see utility.c */
 	{T_ListenStmt, DDL_PASS, false, NULL},
 	{T_UnlistenStmt, DDL_PASS, false, NULL},
@@ -379,7 +304,8 @@ static const DdlRule rules[] = {
 
 	/* of the node: how things are stored, not what they are */
 	{T_VacuumStmt, DDL_LOCAL, false, NULL},
-	{T_ClusterStmt, DDL_LOCAL, false, examine_cluster},
+	{T_ClusterStmt, DDL_LOCAL, false, NULL},	/* but for its mark on the
+												 * index */
 	{T_ReindexStmt, DDL_LOCAL, false, NULL},
 	{T_DiscardStmt, DDL_LOCAL, false, NULL},
 	{T_AlterDatabaseRefreshCollStmt, DDL_LOCAL, false, NULL},
@@ -388,10 +314,11 @@ static const DdlRule rules[] = {
 	/* tables and what belongs to them */
 	{T_CreateStmt, DDL_FORWARD, false, NULL},
 	{T_AlterTableStmt, DDL_FORWARD, false, examine_alter_table},
-	{T_CreateTableAsStmt, DDL_FORWARD, false, examine_create_table_as},
+	{T_CreateTableAsStmt, DDL_FORWARD, false, NULL},
 	{T_IndexStmt, DDL_FORWARD, false, examine_index},
 	{T_TruncateStmt, DDL_FORWARD, false, examine_truncate},
 	{T_ViewStmt, DDL_FORWARD, false, NULL},
+	{T_RefreshMatViewStmt, DDL_FORWARD, false, examine_refresh},
 	{T_RuleStmt, DDL_FORWARD, false, NULL},
 	{T_CreateTrigStmt, DDL_FORWARD, false, NULL},
 	{T_CreatePolicyStmt, DDL_FORWARD, false, NULL},
@@ -408,6 +335,7 @@ static const DdlRule rules[] = {
 	{T_AlterObjectDependsStmt, DDL_FORWARD, false, NULL},
 	{T_AlterOwnerStmt, DDL_FORWARD, false, examine_owner},
 	{T_CommentStmt, DDL_FORWARD, false, examine_comment},
+	{T_SecLabelStmt, DDL_FORWARD, false, examine_security_label},
 	{T_GrantStmt, DDL_FORWARD, false, examine_grant},
 	{T_AlterDefaultPrivilegesStmt, DDL_FORWARD, false, NULL},
 	{T_ReassignOwnedStmt, DDL_FORWARD, true, NULL},
@@ -423,8 +351,8 @@ static const DdlRule rules[] = {
 	{T_AlterDomainStmt, DDL_FORWARD, false, NULL},
 	{T_AlterTypeStmt, DDL_FORWARD, false, NULL},
 	{T_DefineStmt, DDL_FORWARD, false, NULL},
-	{T_CreateFunctionStmt, DDL_FORWARD, false, examine_create_function},
-	{T_AlterFunctionStmt, DDL_FORWARD, false, examine_alter_function},
+	{T_CreateFunctionStmt, DDL_FORWARD, false, NULL},
+	{T_AlterFunctionStmt, DDL_FORWARD, false, NULL},
 	{T_CreateCastStmt, DDL_FORWARD, false, NULL},
 	{T_CreateConversionStmt, DDL_FORWARD, false, NULL},
 	{T_CreateTransformStmt, DDL_FORWARD, false, NULL},
@@ -436,16 +364,39 @@ static const DdlRule rules[] = {
 	{T_AlterTSConfigurationStmt, DDL_FORWARD, false, NULL},
 	{T_CreatePLangStmt, DDL_FORWARD, false, NULL},
 	{T_CreateEventTrigStmt, DDL_FORWARD, false, NULL},
-	{T_AlterEventTrigStmt, DDL_FORWARD, false, examine_event_trigger},
+	{T_AlterEventTrigStmt, DDL_FORWARD, false, NULL},
 	{T_CreateExtensionStmt, DDL_FORWARD, false, examine_create_extension},
 	{T_AlterExtensionStmt, DDL_FORWARD, false, examine_alter_extension},
 	{T_AlterExtensionContentsStmt, DDL_FORWARD, false, examine_extension_contents},
+	{T_CreateAmStmt, DDL_FORWARD, false, NULL},
+
+	/* foreign data: the definitions are everybody's, the data is elsewhere */
+	{T_CreateFdwStmt, DDL_FORWARD, false, NULL},
+	{T_AlterFdwStmt, DDL_FORWARD, false, NULL},
+	{T_CreateForeignServerStmt, DDL_FORWARD, false, NULL},
+	{T_AlterForeignServerStmt, DDL_FORWARD, false, NULL},
+	{T_CreateUserMappingStmt, DDL_FORWARD, false, NULL},
+	{T_AlterUserMappingStmt, DDL_FORWARD, false, NULL},
+	{T_DropUserMappingStmt, DDL_FORWARD, false, NULL},
+	{T_CreateForeignTableStmt, DDL_FORWARD, false, NULL},
+	{T_ImportForeignSchemaStmt, DDL_PASS, false, NULL}, /* the tables that it
+														 * creates are forwarded */
+
+	/*
+	 * logical replication: any node can be a publisher; a subscription is one
+	 * node's, or each would fetch the same changes
+	 */
+	{T_CreatePublicationStmt, DDL_FORWARD, false, NULL},
+	{T_AlterPublicationStmt, DDL_FORWARD, false, NULL},
+	{T_CreateSubscriptionStmt, DDL_LOCAL, false, NULL},
+	{T_AlterSubscriptionStmt, DDL_LOCAL, false, NULL},
+	{T_DropSubscriptionStmt, DDL_LOCAL, false, NULL},
 
 	/* roles */
 	{T_CreateRoleStmt, DDL_FORWARD, true, NULL},
 	{T_AlterRoleStmt, DDL_FORWARD, true, NULL},
-	{T_AlterRoleSetStmt, DDL_FORWARD, true, examine_role_set},
-	{T_AlterDatabaseSetStmt, DDL_FORWARD, true, examine_database_set},
+	{T_AlterRoleSetStmt, DDL_FORWARD, true, NULL},
+	{T_AlterDatabaseSetStmt, DDL_FORWARD, true, NULL},
 	{T_DropRoleStmt, DDL_FORWARD, true, NULL},
 	{T_GrantRoleStmt, DDL_FORWARD, true, NULL},
 
@@ -457,7 +408,6 @@ static const DdlRule rules[] = {
 	{T_DropTableSpaceStmt, DDL_REFUSE, true, examine_tablespace},
 	{T_AlterTableSpaceOptionsStmt, DDL_REFUSE, true, examine_tablespace},
 	{T_AlterTableMoveAllStmt, DDL_REFUSE, false, examine_tablespace},
-	{T_RefreshMatViewStmt, DDL_REFUSE, false, examine_refresh},
 };
 
 static void

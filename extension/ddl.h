@@ -13,6 +13,7 @@
 #define LOCKSTEP_DDL_H
 
 #include "nodes/params.h"
+#include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 
 #include "lockstep.h"
@@ -44,6 +45,9 @@ typedef struct DdlPlan
 /* ---------- in ddl.c */
 
 extern void ddl_plan(Node *stmt, DdlPlan *plan);
+
+/* The statement whose effects this one has: itself, or what EXPLAIN ANALYZE runs. */
+extern Node *ddl_explained(Node *stmt);
 extern void ddl_refuse(DdlPlan *plan, const char *what, const char *detail, const char *hint);
 
 /* Does a DropStmt or the like name lockstep itself? */
@@ -67,6 +71,14 @@ typedef struct DdlTargets
 /* Takes no locks: by the time they are granted the answer may be another. */
 extern void ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets);
 
+/* ---------- in ddldepend.c */
+
+/*
+ * Add the relations that depend on the object.  False: there are too many things
+ * that do, and not all were looked at.
+ */
+extern bool ddl_dependent_tables(Oid class, Oid object, List **relids);
+
 /* ---------- in unlogged.c */
 
 extern PlannedStmt *unlogged_ignore(PlannedStmt *pstmt);
@@ -83,14 +95,27 @@ extern char *ddl_text(PlannedStmt **pstmt, const char *source);
 /* The part of source that is this statement, palloc'ed. */
 extern char *ddl_statement_text(const char *source, int location, int len);
 
-/* True if text has a literal like 'now' or 'tomorrow', whose value depends on
- * the time at which it is read. */
+/*
+ * True if text has a literal like 'now' or 'tomorrow'.  The plan of a prepared
+ * statement has the value of when it was made.
+ */
 extern bool ddl_text_has_time_literal(const char *text);
+
+/* ---------- in clustermark.c */
+
+/* Indexes that CLUSTER ... USING will mark and that aren't marked yet. */
+extern List *cluster_unmarked(ClusterStmt *stmt);
+extern void cluster_mark(Oid index);
+extern char *cluster_mark_text(Oid index);
 
 /* ---------- in ddlcheck.c */
 
-/* ERROR 0A000 if the command may have another result on another node. */
-extern void ddl_check_repeatable(PlannedStmt *pstmt, const char *source, const char *text);
+/*
+ * ERROR 0A000 if the command may have another result on another node.  Returns
+ * the tables (OIDs) whose rows would differ, as it computes values for them;
+ * they are locked.  Their rows have to travel.
+ */
+extern List *ddl_check_repeatable(PlannedStmt *pstmt, const char *source);
 
 /* ---------- in ddlpartition.c */
 

@@ -4,13 +4,12 @@
  *
  * A forwarded command runs on each node by itself.  What would differ:
  *	 - values that it computes for rows that are there (a new column with a
- *	   volatile default, serial, USING with random()): their order is physical,
- *	   their time another;
- *	 - values that it computes for the catalogs: partition bounds, literals
- *	   like 'today';
+ *	   volatile default, serial, USING with random()): their order is physical.
+ *	   The rows of such tables travel (utility.c);
+ *	 - values that it computes for the catalogs: partition bounds;
  *	 - tables in an access method of which the rows are not captured.
- * Such commands are refused.  Called when the locks are granted: the tables
- * can't change any more.
+ * The latter are refused.  Called when the locks are granted: the tables can't
+ * change any more.
  */
 #include "postgres.h"
 
@@ -18,15 +17,18 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/heapam.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/defrem.h"
+#include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_coerce.h"
@@ -34,6 +36,7 @@
 #include "parser/parse_relation.h"
 #include "parser/parse_type.h"
 #include "storage/lmgr.h"
+#include "utils/acl.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -58,19 +61,15 @@ refuse(const char *what, const char *detail, const char *hint)
 /* ---------- expressions */
 
 /*
- * Volatile, or stable and dependent on time, session or server.  What a stable
- * function that isn't built in depends on can't be told.
+ * Volatile, or stable and dependent on session or server.  The transaction's
+ * time is the same on all nodes (settings.c).  What a stable function that
+ * isn't built in depends on can't be told.
  */
 static bool
 function_varies(Oid function, void *context)
 {
 	switch (function)
 	{
-		case F_NOW:
-		case F_TRANSACTION_TIMESTAMP:
-		case F_STATEMENT_TIMESTAMP:
-		case F_AGE_TIMESTAMP:
-		case F_AGE_TIMESTAMPTZ:
 		case F_AGE_XID:
 		case F_TXID_CURRENT:
 		case F_TXID_CURRENT_IF_ASSIGNED:
@@ -106,10 +105,8 @@ varies_walker(Node *node, void *context)
 		return true;
 	if (IsA(node, SQLValueFunction))
 	{
-		SQLValueFunctionOp op = ((SQLValueFunction *) node)->op;
-
-		/* the first ones tell the time, the others names that travel but one */
-		return op <= SVFOP_LOCALTIMESTAMP_N || op == SVFOP_SESSION_USER;
+		/* the transaction's time travels, and so do names but one */
+		return ((SQLValueFunction *) node)->op == SVFOP_SESSION_USER;
 	}
 	if (check_functions_in_node(node, function_varies, context))
 		return true;
@@ -147,17 +144,28 @@ relation_has_rows(Oid relid)
 	return found;
 }
 
-static bool
-any_has_rows(Oid relid)
+/*
+ * The tables of the hierarchy that have rows.  Locked as the command itself will
+ * lock them, so that none can get its first row meanwhile.  Whoever may not run
+ * the command locks nothing: it will fail.
+ */
+static List *
+tables_with_rows(Oid relid)
 {
+	List	   *result = NIL;
 	ListCell   *lc;
 
-	foreach(lc, find_all_inheritors(relid, AccessShareLock, NULL))
+	if (!pg_class_ownercheck(relid, GetUserId()))
+		return NIL;
+	LockRelationOid(relid, AccessExclusiveLock);
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+		return NIL;
+	foreach(lc, find_all_inheritors(relid, AccessExclusiveLock, NULL))
 	{
 		if (relation_has_rows(lfirst_oid(lc)))
-			return true;
+			result = lappend_oid(result, lfirst_oid(lc));
 	}
-	return false;
+	return result;
 }
 
 /* ---------- ALTER TABLE */
@@ -217,15 +225,31 @@ new_column_varies(ColumnDef *column, const char *source)
 	return !has_default && type_default_varies(column->typeName);
 }
 
+/* Values of sequences are not replicated yet. */
 static void
+check_new_serial(ColumnDef *column, List *tables)
+{
+	bool		serial = is_serial(column->typeName);
+	ListCell   *lc;
+
+	foreach(lc, column->constraints)
+		serial |= lfirst_node(Constraint, lc)->contype == CONSTR_IDENTITY;
+	if (serial && tables != NIL)
+		refuse("a new column with values of a sequence",
+			   psprintf("Column \"%s\" would be filled by a sequence, and values of sequences are not replicated yet.",
+						column->colname),
+			   "Add the column without a default, set the default afterwards, and fill it with UPDATE.");
+}
+
+static List *
 check_new_column(Oid relid, ColumnDef *column, const char *source)
 {
-	if (!new_column_varies(column, source) || !any_has_rows(relid))
-		return;
-	refuse("a new column with values that differ from node to node",
-		   psprintf("Column \"%s\" would be filled by a volatile or time-dependent expression, or by a sequence.",
-					column->colname),
-		   "Add the column without a default, set the default afterwards, and fill it with UPDATE.");
+	List	   *tables = NIL;
+
+	if (new_column_varies(column, source))
+		tables = tables_with_rows(relid);
+	check_new_serial(column, tables);
+	return tables;
 }
 
 /* USING, or the cast that stands for it. */
@@ -254,7 +278,7 @@ conversion_varies(Relation rel, AlterTableCmd *cmd, const char *source)
 		function_varies(function, NULL);
 }
 
-static void
+static List *
 check_new_type(Oid relid, AlterTableCmd *cmd, const char *source)
 {
 	Relation	rel = relation_open(relid, AccessShareLock);
@@ -262,53 +286,75 @@ check_new_type(Oid relid, AlterTableCmd *cmd, const char *source)
 	conversion_varies(rel, cmd, source);
 
 	relation_close(rel, AccessShareLock);
-	if (varies && any_has_rows(relid))
-		refuse("a conversion of a column that differs from node to node",
-			   psprintf("Column \"%s\" would be converted by a volatile or time-dependent expression.",
-						cmd->name),
-			   "Use an expression that depends on the row only.");
+	return varies ? tables_with_rows(relid) : NIL;
 }
 
+/* Another name for the heap is as good. */
 static void
 check_access_method(const char *name)
 {
-	if (strcmp(name, "heap") != 0)
+	HeapTuple	tuple = SearchSysCache1(AMNAME, CStringGetDatum(name));
+	bool		heap = true;
+
+	if (HeapTupleIsValid(tuple))	/* else the command will fail */
+	{
+		Form_pg_am	am = (Form_pg_am) GETSTRUCT(tuple);
+
+		heap = am->amtype != AMTYPE_TABLE ||
+			GetTableAmRoutine(am->amhandler) == GetHeapamTableAmRoutine();
+		ReleaseSysCache(tuple);
+	}
+	if (!heap)
 		refuse("a table with another access method than heap",
 			   psprintf("Changes of rows in access method \"%s\" can't be captured.", name), NULL);
 }
 
 static bool
-raw_computes_walker(Node *node, void *context)
+bound_varies(List *datums, const char *source)
 {
-	if (node == NULL)
-		return false;
-	if (IsA(node, FuncCall) || IsA(node, SQLValueFunction) || IsA(node, SubLink))
-		return true;
-	return raw_expression_tree_walker(node, raw_computes_walker, context);
+	ListCell   *lc;
+
+	foreach(lc, datums)
+	{
+		ParseState *pstate;
+		bool		varies;
+
+		if (IsA(lfirst(lc), PartitionRangeDatum) || IsA(lfirst(lc), ColumnRef))
+			continue;			/* MINVALUE, MAXVALUE */
+		pstate = make_parsestate(NULL);
+		pstate->p_sourcetext = source;
+		varies = expression_varies(transformExpr(pstate, copyObject(lfirst(lc)),
+												 EXPR_KIND_PARTITION_BOUND));
+		free_parsestate(pstate);
+		if (varies)
+			return true;
+	}
+	return false;
 }
 
 /* Bounds are computed when the command runs. */
 static void
-check_bound(PartitionBoundSpec *bound)
+check_bound(PartitionBoundSpec *bound, const char *source)
 {
 	if (bound == NULL)
 		return;
-	if (raw_computes_walker((Node *) bound->listdatums, NULL) ||
-		raw_computes_walker((Node *) bound->lowerdatums, NULL) ||
-		raw_computes_walker((Node *) bound->upperdatums, NULL))
-		refuse("a partition bound that is computed",
-			   "A function in a partition bound may have another value on another node.",
+	if (bound_varies(bound->listdatums, source) ||
+		bound_varies(bound->lowerdatums, source) ||
+		bound_varies(bound->upperdatums, source))
+		refuse("a partition bound that differs from node to node",
+			   "A volatile function in a partition bound may have another value on another node.",
 			   "Write the value.");
 }
 
-static void
+static List *
 check_alter_table(AlterTableStmt *stmt, const char *source)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	List	   *tables = NIL;
 	ListCell   *lc;
 
 	if (!OidIsValid(relid))
-		return;
+		return NIL;
 	foreach(lc, stmt->cmds)
 	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
@@ -316,13 +362,14 @@ check_alter_table(AlterTableStmt *stmt, const char *source)
 		switch (cmd->subtype)
 		{
 			case AT_AddColumn:
-				check_new_column(relid, castNode(ColumnDef, cmd->def), source);
+				tables = list_concat_unique_oid(tables,
+												check_new_column(relid, castNode(ColumnDef, cmd->def), source));
 				break;
 			case AT_AlterColumnType:
-				check_new_type(relid, cmd, source);
+				tables = list_concat_unique_oid(tables, check_new_type(relid, cmd, source));
 				break;
 			case AT_AttachPartition:
-				check_bound(castNode(PartitionCmd, cmd->def)->bound);
+				check_bound(castNode(PartitionCmd, cmd->def)->bound, source);
 				break;
 			case AT_SetAccessMethod:
 				check_access_method(cmd->name);
@@ -331,30 +378,22 @@ check_alter_table(AlterTableStmt *stmt, const char *source)
 				break;
 		}
 	}
+	return tables;
 }
 
 /* ---------- all */
 
 static void
-check_time_literals(const char *text)
+check_create(CreateStmt *stmt, const char *source)
 {
-	if (ddl_text_has_time_literal(text))
-		refuse("a command with a literal like 'now', 'today' or 'tomorrow'",
-			   "Its value is the time at which the command is read, which differs from node to node.",
-			   "Write the value, or use now() or CURRENT_DATE where it is meant to be evaluated later.");
-}
-
-static void
-check_create(CreateStmt *stmt)
-{
-	check_bound(stmt->partbound);
+	check_bound(stmt->partbound, source);
 	if (stmt->partspec == NULL)
 		check_access_method(stmt->accessMethod != NULL ? stmt->accessMethod :
 							default_table_access_method);
 }
 
-void
-ddl_check_repeatable(PlannedStmt *pstmt, const char *source, const char *text)
+List *
+ddl_check_repeatable(PlannedStmt *pstmt, const char *source)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	ListCell   *lc;
@@ -362,47 +401,27 @@ ddl_check_repeatable(PlannedStmt *pstmt, const char *source, const char *text)
 	switch (nodeTag(stmt))
 	{
 		case T_CreateStmt:
-			check_create((CreateStmt *) stmt);
-			check_time_literals(text);
-			break;
+			check_create((CreateStmt *) stmt, source);
+			return NIL;
 		case T_CreateSchemaStmt:
 			foreach(lc, ((CreateSchemaStmt *) stmt)->schemaElts)
 			{
 				if (IsA(lfirst(lc), CreateStmt))
-					check_create(lfirst_node(CreateStmt, lc));
+					check_create(lfirst_node(CreateStmt, lc), source);
 			}
-			check_time_literals(text);
-			break;
+			return NIL;
 		case T_CreateTableAsStmt:
 			{
 				IntoClause *into = ((CreateTableAsStmt *) stmt)->into;
 
 				check_access_method(into->accessMethod != NULL ? into->accessMethod :
 									default_table_access_method);
-				break;
+				return NIL;
 			}
 		case T_AlterTableStmt:
-			check_alter_table((AlterTableStmt *) stmt, source);
-			check_time_literals(text);
-			break;
-		case T_CreateFunctionStmt:
-			if (((CreateFunctionStmt *) stmt)->sql_body != NULL)
-				check_time_literals(text);
-			break;
-		case T_ViewStmt:
-		case T_RuleStmt:
-		case T_CreatePolicyStmt:
-		case T_AlterPolicyStmt:
-		case T_CreateTrigStmt:
-		case T_IndexStmt:
-		case T_CreateDomainStmt:
-		case T_AlterDomainStmt:
-		case T_CreateRoleStmt:
-		case T_AlterRoleStmt:
-			check_time_literals(text);
-			break;
+			return check_alter_table((AlterTableStmt *) stmt, source);
 		default:
-			break;
+			return NIL;
 	}
 }
 

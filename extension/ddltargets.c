@@ -26,7 +26,10 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_type.h"
+#include "nodes/makefuncs.h"
 #include "parser/analyze.h"
 #include "parser/parse_func.h"
 #include "parser/parse_relation.h"
@@ -194,12 +197,55 @@ is_function(ObjectType type)
 		type == OBJECT_ROUTINE || type == OBJECT_AGGREGATE;
 }
 
+/* ---------- what depends on an object that changes */
+
+static void
+add_dependents(DdlTargets *t, Oid class, Oid object)
+{
+	List	   *relids = NIL;
+	ListCell   *lc;
+
+	if (!OidIsValid(object))
+		return;
+	if (!ddl_dependent_tables(class, object, &relids))
+		t->whole_database = true;
+	foreach(lc, relids)
+	{
+		if (!is_temporary(lfirst_oid(lc)))
+			add_relation(t, lfirst_oid(lc));
+	}
+}
+
+static void
+changed_type(DdlTargets *t, TypeName *name)
+{
+	target_type(t, name);
+	add_dependents(t, TypeRelationId, LookupTypeNameOid(NULL, name, true));
+}
+
+static void
+changed_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
+{
+	target_function(t, type, function);
+	add_dependents(t, ProcedureRelationId, LookupFuncWithArgs(type, function, true));
+}
+
+/* CREATE OR REPLACE: all functions of the name, whatever their arguments. */
+static void
+replaced_functions(DdlTargets *t, List *names)
+{
+	FuncCandidateList c;
+
+	for (c = FuncnameGetCandidates(names, -1, NIL, false, false, false, true); c != NULL; c = c->next)
+		add_dependents(t, ProcedureRelationId, c->oid);
+}
+
 /* Named by a list of identifiers, of a kind that we don't look up. */
 static void
 target_name(DdlTargets *t, List *names)
 {
 	if (list_length(names) > 1 && IsA(linitial(names), String))
-		count_namespace(t, get_namespace_oid(strVal(linitial(names)), true));
+		count_namespace(t, LookupExplicitNamespace(strVal(linitial(names)), true));
 	else
 		count_namespace(t, InvalidOid);
 }
@@ -334,7 +380,7 @@ targets_of_alter_table(DdlTargets *t, AlterTableStmt *stmt)
 
 	relid = target_relation(t, stmt->relation, true);
 	if (stmt->objtype == OBJECT_TYPE)
-		t->whole_database = true;
+		add_dependents(t, RelationRelationId, relid);
 	foreach(lc, stmt->cmds)
 		targets_of_alter_table_command(t, relid, lfirst_node(AlterTableCmd, lc));
 }
@@ -420,6 +466,7 @@ targets_of_rename(DdlTargets *t, RenameStmt *stmt)
 		case OBJECT_VIEW:
 		case OBJECT_MATVIEW:
 		case OBJECT_SEQUENCE:
+		case OBJECT_FOREIGN_TABLE:
 		case OBJECT_INDEX:
 			relid = target_relation(t, stmt->relation, false);
 			if (OidIsValid(relid) && !is_temporary(relid))
@@ -466,6 +513,19 @@ targets_of_set_schema(DdlTargets *t, AlterObjectSchemaStmt *stmt)
 
 /* ---------- DROP */
 
+static Oid
+namespace_of_statistics(List *names)
+{
+	HeapTuple	tuple = SearchSysCache1(STATEXTOID, ObjectIdGetDatum(get_statistics_object_oid(names, true)));
+	Oid			namespace;
+
+	if (!HeapTupleIsValid(tuple))
+		return InvalidOid;
+	namespace = ((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxnamespace;
+	ReleaseSysCache(tuple);
+	return namespace;
+}
+
 static void
 target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 {
@@ -493,20 +553,24 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 		case OBJECT_TYPE:
 		case OBJECT_DOMAIN:
 			target_type(t, castNode(TypeName, object));
-			t->whole_database = true;
 			break;
 		case OBJECT_FUNCTION:
 		case OBJECT_PROCEDURE:
 		case OBJECT_ROUTINE:
 		case OBJECT_AGGREGATE:
 			target_function(t, type, castNode(ObjectWithArgs, object));
-			t->whole_database = true;
 			break;
 		case OBJECT_SCHEMA:
 			target_schema(t, strVal(object));
 			break;
-		case OBJECT_EVENT_TRIGGER:
 		case OBJECT_STATISTIC_EXT:
+			count_namespace(t, namespace_of_statistics(names));
+			break;
+		case OBJECT_EVENT_TRIGGER:
+		case OBJECT_FDW:
+		case OBJECT_FOREIGN_SERVER:
+		case OBJECT_PUBLICATION:
+		case OBJECT_ACCESS_METHOD:
 			t->npermanent++;
 			break;
 		default:
@@ -514,7 +578,6 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 				target_name(t, names);
 			else
 				t->npermanent++;
-			t->whole_database = true;
 			break;
 	}
 }
@@ -554,6 +617,7 @@ targets_of_drop_owned(DdlTargets *t, DropOwnedStmt *stmt)
 	t->whole_database = true;
 }
 
+/* Without CASCADE no row can depend on what is dropped, but a table's own. */
 static void
 targets_of_drop(DdlTargets *t, DropStmt *stmt)
 {
@@ -586,6 +650,7 @@ targets_of_comment(DdlTargets *t, CommentStmt *stmt)
 		case OBJECT_VIEW:
 		case OBJECT_MATVIEW:
 		case OBJECT_SEQUENCE:
+		case OBJECT_FOREIGN_TABLE:
 		case OBJECT_INDEX:
 			(void) target_relation(&keyless, makeRangeVarFromNameList(names), false);
 			t->ntemporary += keyless.ntemporary;
@@ -653,14 +718,23 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 		case T_AlterTableStmt:
 			targets_of_alter_table(t, (AlterTableStmt *) stmt);
 			break;
+		case T_CreateForeignTableStmt:
+			targets_of_create(t, &((CreateForeignTableStmt *) stmt)->base);
+			break;
 		case T_CreateTableAsStmt:
 			target_new_relation(t, ((CreateTableAsStmt *) stmt)->into->rel);
+			break;
+		case T_RefreshMatViewStmt:
+			(void) target_relation(t, ((RefreshMatViewStmt *) stmt)->relation, false);
 			break;
 		case T_IndexStmt:
 			(void) target_relation(t, ((IndexStmt *) stmt)->relation, true);
 			break;
 		case T_TruncateStmt:
 			targets_of_truncate(t, (TruncateStmt *) stmt);
+			break;
+		case T_ClusterStmt:
+			(void) target_relation(t, ((ClusterStmt *) stmt)->relation, true);
 			break;
 		case T_LockStmt:
 			targets_of_lock(t, (LockStmt *) stmt);
@@ -731,17 +805,25 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			break;
 		case T_CreateFunctionStmt:
 			target_new_object(t, ((CreateFunctionStmt *) stmt)->funcname);
-			t->whole_database = ((CreateFunctionStmt *) stmt)->replace;
+			if (((CreateFunctionStmt *) stmt)->replace)
+				replaced_functions(t, ((CreateFunctionStmt *) stmt)->funcname);
 			break;
 		case T_AlterFunctionStmt:
-			target_function(t, ((AlterFunctionStmt *) stmt)->objtype,
-							((AlterFunctionStmt *) stmt)->func);
-			t->whole_database = true;
+			changed_function(t, ((AlterFunctionStmt *) stmt)->objtype,
+							 ((AlterFunctionStmt *) stmt)->func);
 			break;
 		case T_AlterEnumStmt:
-			target_name(t, ((AlterEnumStmt *) stmt)->typeName);
 			/* a new label is in no row yet; a renamed one may be on its way */
-			t->whole_database = ((AlterEnumStmt *) stmt)->oldVal != NULL;
+			if (((AlterEnumStmt *) stmt)->oldVal != NULL)
+				changed_type(t, makeTypeNameFromNameList(((AlterEnumStmt *) stmt)->typeName));
+			else
+				target_type(t, makeTypeNameFromNameList(((AlterEnumStmt *) stmt)->typeName));
+			break;
+		case T_AlterDomainStmt:
+			changed_type(t, makeTypeNameFromNameList(((AlterDomainStmt *) stmt)->typeName));
+			break;
+		case T_AlterTypeStmt:
+			changed_type(t, makeTypeNameFromNameList(((AlterTypeStmt *) stmt)->typeName));
 			break;
 		case T_AlterStatsStmt:
 		case T_AlterOwnerStmt:
@@ -757,6 +839,22 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 		case T_AlterDatabaseSetStmt:
 		case T_DropRoleStmt:
 		case T_GrantRoleStmt:
+		case T_CreateCastStmt:
+		case T_CreateConversionStmt:
+		case T_CreateTransformStmt:
+		case T_CreateOpClassStmt:
+		case T_CreateOpFamilyStmt:
+		case T_SecLabelStmt:
+		case T_CreateAmStmt:
+		case T_CreateFdwStmt:
+		case T_AlterFdwStmt:
+		case T_CreateForeignServerStmt:
+		case T_AlterForeignServerStmt:
+		case T_CreateUserMappingStmt:
+		case T_AlterUserMappingStmt:
+		case T_DropUserMappingStmt:
+		case T_CreatePublicationStmt:
+		case T_AlterPublicationStmt:
 			t->npermanent++;
 			break;
 		default:

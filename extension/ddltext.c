@@ -7,8 +7,11 @@
  *	 - CREATE TABLE AS and SELECT INTO, which become a CREATE TABLE of the
  *	   columns that the query yields: the rows travel as rows, so neither
  *	   parameters, nor prepared statements, nor random() in the query matter;
+ *	 - materialized views, which are created and refreshed WITH NO DATA: their
+ *	   rows travel as rows, too;
  *	 - passwords, which are made into verifiers here: the salt is random;
  *	 - SESSION_USER as the name of a role, which is written out;
+ *	 - SET ... FROM CURRENT, which gets the value;
  *	 - extensions, of which the version is named.
  *
  * The string may not contain the command at all, if C code made the statement
@@ -229,6 +232,9 @@ names_roles(Node *stmt)
 		case T_AlterDefaultPrivilegesStmt:
 		case T_ReassignOwnedStmt:
 		case T_DropOwnedStmt:
+		case T_CreateUserMappingStmt:
+		case T_AlterUserMappingStmt:
+		case T_DropUserMappingStmt:
 			return true;
 		case T_CreateSchemaStmt:
 			return ((CreateSchemaStmt *) stmt)->schemaElts == NIL;
@@ -301,6 +307,102 @@ check_roles(Node *stmt)
 	}
 	foreach(lc, roles)
 		check_role(lfirst_node(RoleSpec, lc));
+}
+
+/* ---------- SET ... FROM CURRENT: the value is this session's */
+
+/* As it is written after TO. */
+static char *
+current_value(const char *name)
+{
+	const char *value = GetConfigOptionByName(name, NULL, true);
+
+	if (value == NULL || value[0] == '\0')
+		return pstrdup(value == NULL ? "DEFAULT" : "''");
+
+	/* of names, quoted where they need it */
+	if (GetConfigOptionFlags(name, true) & GUC_LIST_QUOTE)
+		return pstrdup(value);
+	return quote_literal_cstr(value);
+}
+
+static VariableSetStmt *
+next_stored_setting(Node *stmt, ListCell **at)
+{
+	List	   *options = NIL;
+
+	switch (nodeTag(stmt))
+	{
+		case T_AlterRoleSetStmt:
+			return *at == NULL ? ((AlterRoleSetStmt *) stmt)->setstmt : NULL;
+		case T_AlterDatabaseSetStmt:
+			return *at == NULL ? ((AlterDatabaseSetStmt *) stmt)->setstmt : NULL;
+		case T_CreateFunctionStmt:
+			options = ((CreateFunctionStmt *) stmt)->options;
+			break;
+		case T_AlterFunctionStmt:
+			options = ((AlterFunctionStmt *) stmt)->actions;
+			break;
+		default:
+			break;
+	}
+	for (*at = *at == NULL ? list_head(options) : lnext(options, *at); *at != NULL; *at = lnext(options, *at))
+	{
+		DefElem    *option = lfirst_node(DefElem, *at);
+
+		if (strcmp(option->defname, "set") == 0)
+			return castNode(VariableSetStmt, option->arg);
+	}
+	return NULL;
+}
+
+/* Names of settings FROM CURRENT, in the order of the text. */
+static List *
+settings_from_current(Node *stmt)
+{
+	List	   *names = NIL;
+	ListCell   *at = NULL;
+	VariableSetStmt *set;
+
+	while ((set = next_stored_setting(stmt, &at)) != NULL)
+	{
+		if (set->kind == VAR_SET_CURRENT)
+			names = lappend(names, set->name);
+		if (at == NULL)
+			break;				/* there is but one */
+	}
+	return names;
+}
+
+static char *
+write_out_current(char *text, List *names)
+{
+	core_yy_extra_type extra;
+	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
+	core_YYSTYPE value;
+	YYLTYPE		at;
+	YYLTYPE		from = -1;
+	int			copied = 0;
+	int			token;
+	ListCell   *name = list_head(names);
+	StringInfoData out;
+
+	initStringInfo(&out);
+	extra.escape_string_warning = false;
+	while ((token = core_yylex(&value, &at, scanner)) != 0 && name != NULL)
+	{
+		if (token == CURRENT_P && from >= 0)
+		{
+			appendBinaryStringInfo(&out, text + copied, from - copied);
+			appendStringInfo(&out, "TO %s", current_value(lfirst(name)));
+			copied = at + (int) strlen("current");
+			name = lnext(names, name);
+		}
+		from = token == FROM ? at : -1;
+	}
+	scanner_finish(scanner);
+	appendStringInfoString(&out, text + copied);
+	return out.data;
 }
 
 /* ---------- extensions */
@@ -422,6 +524,75 @@ text_of_create_table_as(CreateTableAsStmt *stmt)
 	return text.data;
 }
 
+/* ---------- materialized views: the rows travel as rows */
+
+/*
+ * The command without data.  It begins at CREATE, as EXPLAIN may stand before
+ * it, and ends before WITH [NO] DATA.
+ */
+static char *
+text_of_create_matview(const char *text)
+{
+	core_yy_extra_type extra;
+	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
+	core_YYSTYPE value;
+	YYLTYPE		at;
+	YYLTYPE		with = 0;
+	int			start = -1;
+	int			end = (int) strlen(text);
+	int			before = 0;
+	int			last = 0;
+	int			token;
+
+	extra.escape_string_warning = false;
+	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	{
+		if (token == CREATE && start < 0)
+			start = at;
+		if (token == WITH)
+			with = at;
+		before = last;
+		last = token;
+	}
+	scanner_finish(scanner);
+	if (start < 0)
+		elog(ERROR, "could not find CREATE in the command");
+	if (last == DATA_P && (before == WITH || before == NO))
+		end = with;
+	return psprintf("%.*s\nWITH NO DATA", end - start, text + start);
+}
+
+static char *
+text_of_refresh(RefreshMatViewStmt *stmt)
+{
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+
+	if (!OidIsValid(relid))		/* it will fail */
+		return psprintf("REFRESH MATERIALIZED VIEW %s", quote_identifier(stmt->relation->relname));
+	return psprintf("REFRESH MATERIALIZED VIEW %s WITH NO DATA",
+					quote_qualified_identifier(get_namespace_name(get_rel_namespace(relid)),
+											   get_rel_name(relid)));
+}
+
+/* ---------- IMPORT FOREIGN SCHEMA */
+
+/* The foreign-data wrapper wrote the text; the schema was put in afterwards. */
+static bool
+text_is_imported_table(const char *text, Node *stmt)
+{
+	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
+	Node	   *node = list_length(parsed) == 1 ? linitial_node(RawStmt, parsed)->stmt : NULL;
+	RangeVar   *relation;
+
+	if (node == NULL || !IsA(node, CreateForeignTableStmt))
+		return false;
+	relation = ((CreateForeignTableStmt *) node)->base.relation;
+	if (relation->schemaname != NULL)
+		return false;
+	relation->schemaname = ((CreateForeignTableStmt *) stmt)->base.relation->schemaname;
+	return equal(node, stmt);
+}
+
 /* ---------- all */
 
 char *
@@ -432,13 +603,25 @@ ddl_text(PlannedStmt **pstmt, const char *source)
 
 	if (IsA(stmt, CreateTableAsStmt) && ((CreateTableAsStmt *) stmt)->objtype == OBJECT_TABLE)
 		return text_of_create_table_as((CreateTableAsStmt *) stmt);
+	if (IsA(stmt, RefreshMatViewStmt))
+		return text_of_refresh((RefreshMatViewStmt *) stmt);
 
 	text = ddl_statement_text(source, (*pstmt)->stmt_location, (*pstmt)->stmt_len);
-	if (!IsA(stmt, CreateTableAsStmt) && !text_is_statement(text, stmt))
+	if (IsA(stmt, CreateTableAsStmt))
+		return text_of_create_matview(text);
+	if (!text_is_statement(text, stmt) &&
+		!(IsA(stmt, CreateForeignTableStmt) && text_is_imported_table(text, stmt)))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot replicate a command that has no text"),
 				 errdetail("A C function made the command without saying how it is written.")));
+	if (settings_from_current(stmt) != NIL)
+	{
+		/* run it so here, too: another spelling would be another value */
+		text = write_out_current(text, settings_from_current(stmt));
+		*pstmt = copyObject(*pstmt);
+		stmt = (*pstmt)->utilityStmt = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_DEFAULT))->stmt;
+	}
 	if (names_roles(stmt))
 		text = write_out_session_user(text);
 	else

@@ -31,6 +31,9 @@
 /* Texts kept for different sets of updated columns of one relation. */
 #define UPDATE_TEXTS_KEPT 64
 
+/* Columns by which rows are sorted out before their images are compared. */
+#define SORTING_OUT 2
+
 /* ---------- settings */
 
 static int
@@ -233,7 +236,11 @@ deparse_copy(LsRelation *r)
 	return r->copy_text = text.data;
 }
 
-/* The row that the parameters from param on make. */
+/*
+ * The row that the parameters from param on make, comparable with append_x.
+ * Values of domains stand for what they are made of: a row may be older than
+ * its domain's constraints.
+ */
 static void
 append_row(const LsRelation *r, int param, StringInfo text)
 {
@@ -248,7 +255,57 @@ append_row(const LsRelation *r, int param, StringInfo text)
 		appendStringInfo(text, "%s$%d::%s", separator, param++, r->columns[i].type);
 		separator = ", ";
 	}
-	appendStringInfo(text, ")::%s", r->name);
+	if (r->has_domain)
+		appendStringInfoString(text, ")::pg_catalog.record");
+	else
+		appendStringInfo(text, ")::%s", r->name);
+}
+
+/* The row of table x. */
+static void
+append_x(const LsRelation *r, StringInfo text)
+{
+	const char *separator = "";
+	int			i;
+
+	if (!r->has_domain)
+	{
+		appendStringInfoString(text, "x.*");
+		return;
+	}
+	appendStringInfoString(text, "ROW(");
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!r->columns[i].live)
+			continue;
+		appendStringInfo(text, "%sx.%s::%s", separator, r->columns[i].name, r->columns[i].type);
+		separator = ", ";
+	}
+	appendStringInfoString(text, ")::pg_catalog.record");
+}
+
+/*
+ * Most rows are another one, which is found out soonest by columns that are
+ * compared as numbers.  Equal images are equal; NULL is left to the image.
+ */
+static void
+append_sorting_out(const LsRelation *r, int param, StringInfo text)
+{
+	int			n = 0;
+	int			i;
+
+	for (i = 0; i < r->natts && n < SORTING_OUT; i++)
+	{
+		if (!r->columns[i].live)
+			continue;
+		if (r->columns[i].cheap)
+		{
+			appendStringInfo(text, "(x.%s OPERATOR(pg_catalog.=) $%d::%s) IS NOT FALSE AND ",
+							 r->columns[i].name, param, r->columns[i].type);
+			n++;
+		}
+		param++;
+	}
 }
 
 /*
@@ -261,10 +318,16 @@ static void
 append_where_image(const LsRelation *r, int param, StringInfo text)
 {
 	appendStringInfo(text, " WHERE ctid OPERATOR(pg_catalog.=) COALESCE((SELECT x.ctid FROM ONLY %s x"
-					 " WHERE x.* OPERATOR(pg_catalog.*=) ", r->name);
+					 " WHERE ", r->name);
+	append_sorting_out(r, param, text);
+	append_x(r, text);
+	appendStringInfoString(text, " OPERATOR(pg_catalog.*=) ");
 	append_row(r, param, text);
-	appendStringInfo(text, " LIMIT 1), (SELECT x.ctid FROM ONLY %s x"
-					 " WHERE (x.*)::pg_catalog.text COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.=) (", r->name);
+	appendStringInfo(text, " LIMIT 1), (SELECT x.ctid FROM ONLY %s x WHERE ", r->name);
+	append_sorting_out(r, param, text);
+	appendStringInfoChar(text, '(');
+	append_x(r, text);
+	appendStringInfoString(text, ")::pg_catalog.text COLLATE pg_catalog.\"C\" OPERATOR(pg_catalog.=) (");
 	append_row(r, param, text);
 	appendStringInfoString(text, ")::pg_catalog.text LIMIT 1))");
 }

@@ -112,6 +112,9 @@ extern bool capture_rows_were_locked(void); /* rows of replicated tables were */
  * borders and before the question, and by whoever forwards something else. */
 extern void capture_flush(void);
 
+/* Capture all rows of a table as inserts, as after a command that made them. */
+extern void capture_table(Oid relid);
+
 /* Forget the pending run: the (sub)transaction that made it is gone. */
 extern void capture_discard(void);
 
@@ -168,6 +171,9 @@ extern bool utility_drops_owned(void);	/* what is dropped now, DROP OWNED
 extern bool utility_is_replayed(void);
 
 /* ---------- in settings.c: what a forwarded statement depends on */
+
+/* Not a setting, but it travels like one: when the transaction began. */
+#define LS_SETTING_TIME "lockstep.transaction_time"
 
 /* Append name NUL value NUL ..., as in LsQuery.settings. */
 extern void settings_append(StringInfo out);

@@ -44,7 +44,7 @@ bool
 relation_is_replicated(Relation rel)
 {
 	return RelationGetRelid(rel) >= FirstNormalObjectId &&
-		rel->rd_rel->relkind == RELKIND_RELATION &&
+		(rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW) &&
 		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		!OidIsValid(rel->rd_rel->relrewrite) &&
 		rel->rd_rel->relnamespace != ls_schema_oid();
@@ -155,6 +155,26 @@ add_type(LsRelation *r, Oid type)
 
 /* ---------- columns and names */
 
+/* Compared like a number. */
+static bool
+has_cheap_equality(Oid type)
+{
+	switch (type)
+	{
+		case BOOLOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case OIDOID:
+		case DATEOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+			return true;
+		default:
+			return false;
+	}
+}
+
 /*
  * Qualified; arrays by their element, as their own names are made up.  But not
  * oidvector and its kind, which have an element, too.
@@ -211,6 +231,8 @@ build_columns(LsRelation *r)
 		column->len = att->attlen;
 		column->name = pstrdup(quote_identifier(NameStr(att->attname)));
 		column->type = type_name(getBaseType(att->atttypid));
+		column->cheap = has_cheap_equality(getBaseType(att->atttypid));
+		r->has_domain |= getBaseType(att->atttypid) != att->atttypid;
 		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
 		/* xml_out leaves out the declaration, which is part of the value */
 		if (getBaseType(att->atttypid) == XMLOID)

@@ -36,6 +36,7 @@ typedef struct LsColumn
 	bool		domain;			/* is declared with a domain */
 	bool		always_identity;	/* INSERT may give it a value, UPDATE not */
 	bool		byval;
+	bool		cheap;			/* rows with another value are sorted out by = */
 	int16		len;
 	char	   *name;			/* quoted */
 	char	   *type;			/* qualified, without modifier */
@@ -116,6 +117,7 @@ struct LsRelation
 	LsColumn   *columns;
 	int			nsettable;		/* live and not generated */
 	bool		has_generated;
+	bool		has_domain;
 	LsColumnSet generated_from; /* what generated columns are computed from */
 	bool		has_replica_rule;	/* would act in an apply session */
 	bool		has_replica_trigger;

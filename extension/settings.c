@@ -4,11 +4,14 @@
  *
  * They travel with the statement, all of them, as another node's defaults may
  * be others.  search_path goes as the schemas that it means now, without those
- * of temporary objects: no forwarded statement may find any.  The role comes
- * last, as it may lack the right to set the others.
+ * of temporary objects: no forwarded statement may find any.  The time of the
+ * transaction is among them, so that now() and literals like 'today' mean the
+ * same everywhere.  The role comes last, as it may lack the right to set the
+ * others.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
 #include "catalog/namespace.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
@@ -21,7 +24,6 @@ static const char *const names[] = {
 	"array_nulls",
 	"backslash_quote",
 	"bytea_output",
-	"check_function_bodies",
 	"createrole_self_grant",
 	"DateStyle",
 	"default_table_access_method",
@@ -79,5 +81,12 @@ settings_append(StringInfo out)
 			append_setting(out, names[i], value);
 	}
 	append_setting(out, "search_path", search_path_without_temporary());
+
+	/*
+	 * they were checked here, where temporary tables of this session are
+	 * known
+	 */
+	append_setting(out, "check_function_bodies", "off");
+	append_setting(out, LS_SETTING_TIME, psprintf(INT64_FORMAT, GetCurrentTransactionStartTimestamp()));
 	append_setting(out, "role", GetUserNameFromId(GetUserId(), false));
 }

@@ -27,6 +27,7 @@
 #include "miscadmin.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
+#include "utils/builtins.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -42,10 +43,12 @@ static int	depth = 0;			/* utility commands being run */
 static int	local_depth = 0;	/* of them, those that stay on this node */
 static int	drop_owned_depth = 0;	/* of them, DROP OWNED; in apply sessions,
 									 * too */
+static bool importing = false;	/* IMPORT FOREIGN SCHEMA is */
 
 /* All that a hook is given. */
 typedef struct Call
 {
+	PlannedStmt *meaning;		/* what is forwarded: pstmt, but for EXPLAIN */
 	PlannedStmt *pstmt;
 	const char *source;
 	bool		read_only_tree;
@@ -228,7 +231,7 @@ ask_first(Call *call, DdlTargets *targets, bool ddl)
 		asked = *targets;
 		xact_lock_first(asked.keys, asked.nkeys, ddl);
 		AcceptInvalidationMessages();
-		ddl_targets(call->pstmt, call->source, targets);
+		ddl_targets(call->meaning, call->source, targets);
 	} while (!all_asked(&asked, targets));
 }
 
@@ -264,24 +267,69 @@ forward(const char *text, const DdlTargets *targets, bool catalogs)
 	pfree(keys.data);
 }
 
+/* On the other nodes the table is to be emptied before its rows come. */
 static void
-run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
+forward_delete(Oid relid)
+{
+	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,.rows = -1};
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *table = get_rel_name(relid);
+	char	   *text = psprintf("DELETE FROM ONLY %s", quote_qualified_identifier(schema, table));
+	LsKey		key = keyset_table_key(schema, table, LS_TABLE_X);
+	StringInfoData keys;
+
+	initStringInfo(&keys);
+	statement_pack_key(&keys, &key);
+	query.text = (LsSlice) {(const uint8_t *) text, strlen(text)};
+	query.nkeys = 1;
+	query.keys = slice_of(&keys);
+	capture_flush();
+	xact_forward(&query);
+	pfree(keys.data);
+}
+
+/*
+ * Rows that the command computes, and would compute otherwise elsewhere, travel
+ * as rows: the other nodes delete the old ones, run the command on an empty
+ * table, and get the new ones.
+ */
+static void
+forward_rows(const Call *call, List *tables)
+{
+	Node	   *stmt = call->pstmt->utilityStmt;
+	ListCell   *lc;
+
+	CommandCounterIncrement();
+	foreach(lc, tables)
+		capture_table(lfirst_oid(lc));
+	if (IsA(stmt, RefreshMatViewStmt) && !((RefreshMatViewStmt *) stmt)->skipData)
+		capture_table(RangeVarGetRelid(((RefreshMatViewStmt *) stmt)->relation, NoLock, false));
+}
+
+static bool
+fills_matview(Node *stmt)
+{
+	CreateTableAsStmt *create = (CreateTableAsStmt *) stmt;
+
+	return IsA(stmt, CreateTableAsStmt) && create->objtype == OBJECT_MATVIEW && !create->into->skipData;
+}
+
+/* Its rows, if any, are captured as they are inserted; but is it populated? */
+static bool
+creates_matview(const Call *call)
+{
+	Node	   *stmt = call->meaning->utilityStmt;
+
+	return fills_matview(stmt) &&
+		!OidIsValid(RangeVarGetRelid(((CreateTableAsStmt *) stmt)->into->rel, NoLock, true));
+}
+
+static void
+run_and_forward_rows(Call *call, List *tables)
 {
 	int			event_triggers = ls_event_trigger_depth;
-	char	   *text;
-
-	xact_writes();
-	if (!plan->certified)
-		ask_first(call, targets, plan->catalogs);
-	if (what_is_wrong_with(targets, plan) != NULL)
-	{
-		refuse_and_maybe_run(call, plan);
-		return;
-	}
-	text = ddl_text(&call->pstmt, call->source);
-	ddl_check_repeatable(call->pstmt, call->source, text);
-	forward(text, targets, plan->catalogs);
-	witness_note_command();
+	bool		matview = creates_matview(call);
+	uint64		rows = capture_rows_seen();
 
 	/* an extension's script, if this is one, starts outside of any trigger */
 	ls_event_trigger_depth = 0;
@@ -294,11 +342,82 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		ls_event_trigger_depth = event_triggers;
 	}
 	PG_END_TRY();
+	forward_rows(call, tables);
+	if (matview && capture_rows_seen() == rows)
+	{
+		CommandCounterIncrement();
+		capture_table(RangeVarGetRelid(((CreateTableAsStmt *) call->meaning->utilityStmt)->into->rel,
+									   NoLock, false));
+	}
+}
+
+static void
+run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
+{
+	PlannedStmt *stmt = call->meaning;
+	List	   *tables;
+	ListCell   *lc;
+	char	   *text;
+
+	xact_writes();
+	if (!plan->certified)
+		ask_first(call, targets, plan->catalogs);
+	if (what_is_wrong_with(targets, plan) != NULL)
+	{
+		refuse_and_maybe_run(call, plan);
+		return;
+	}
+	text = ddl_text(&stmt, call->source);
+	if (call->meaning == call->pstmt)
+		call->pstmt = stmt;
+	call->meaning = stmt;
+	tables = ddl_check_repeatable(stmt, call->source);
+	foreach(lc, tables)
+		forward_delete(lfirst_oid(lc));
+	forward(text, targets, plan->catalogs);
+	witness_note_command();
+	run_and_forward_rows(call, tables);
 	if (plan->catalogs)
 	{
 		ddl_check_partition_key(call->pstmt);
 		ddl_check_dependencies();
 	}
+}
+
+/* Locks, then changes rows, which are captured. */
+static void
+run_refresh(Call *call, DdlTargets *targets)
+{
+	if (targets->npermanent > 0 && !XactReadOnly)
+	{
+		xact_writes();
+		ask_first(call, targets, false);
+	}
+	run_local(call);
+}
+
+/* See clustermark.c.  The tables are locked everywhere, then marked. */
+static void
+run_cluster(Call *call)
+{
+	List	   *indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+	DdlTargets	targets;
+	ListCell   *lc;
+
+	if (indexes != NIL && !XactReadOnly)
+	{
+		xact_writes();
+		ddl_targets(call->pstmt, call->source, &targets);
+		ask_first(call, &targets, true);
+		indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+		foreach(lc, indexes)
+		{
+			cluster_mark(lfirst_oid(lc));
+			forward(cluster_mark_text(lfirst_oid(lc)), &targets, true);
+		}
+		witness_note_command();
+	}
+	run_local(call);
 }
 
 /* Modes that keep writers out do so on every node. */
@@ -375,13 +494,44 @@ examine_copy(CopyStmt *stmt, DdlPlan *plan)
 
 /* ---------- the hook */
 
+/* The tables that it creates are subcommands; here each counts by itself. */
+static void
+run_import(Call *call)
+{
+	PG_TRY();
+	{
+		importing = true;
+		run_counted(call, 0);
+	}
+	PG_FINALLY();
+	{
+		importing = false;
+	}
+	PG_END_TRY();
+}
+
+static PlannedStmt *
+meaning_of(PlannedStmt *pstmt)
+{
+	Node	   *explained = ddl_explained(pstmt->utilityStmt);
+	PlannedStmt *copy;
+
+	if (explained == pstmt->utilityStmt)
+		return pstmt;
+	copy = makeNode(PlannedStmt);
+	*copy = *pstmt;
+	copy->utilityStmt = explained;
+	return copy;
+}
+
 static void
 process_on_origin(Call *call)
 {
 	DdlPlan		plan;
 	DdlTargets	targets;
 
-	ddl_plan(call->pstmt->utilityStmt, &plan);
+	call->meaning = meaning_of(call->pstmt);
+	ddl_plan(call->meaning->utilityStmt, &plan);
 	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
 	{
 		examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
@@ -403,7 +553,7 @@ process_on_origin(Call *call)
 	}
 	if (plan.action == DDL_FORWARD || plan.action == DDL_LOCK)
 	{
-		ddl_targets(call->pstmt, call->source, &targets);
+		ddl_targets(call->meaning, call->source, &targets);
 		if (targets.npermanent == 0 && targets.ntemporary > 0)
 			plan.action = DDL_LOCAL;
 		else if (plan.action == DDL_FORWARD && what_is_wrong_with(&targets, &plan) != NULL)
@@ -412,13 +562,22 @@ process_on_origin(Call *call)
 	switch (plan.action)
 	{
 		case DDL_PASS:
-			run_counted(call, 0);
+			if (IsA(call->pstmt->utilityStmt, ImportForeignSchemaStmt))
+				run_import(call);
+			else
+				run_counted(call, 0);
 			break;
 		case DDL_LOCAL:
-			run_local(call);
+			if (IsA(call->pstmt->utilityStmt, ClusterStmt))
+				run_cluster(call);
+			else
+				run_local(call);
 			break;
 		case DDL_LOCK:
-			run_lock(call, &targets);
+			if (IsA(call->pstmt->utilityStmt, RefreshMatViewStmt))
+				run_refresh(call, &targets);
+			else
+				run_lock(call, &targets);
 			break;
 		case DDL_FORWARD:
 			run_forwarded(call, &plan, &targets);
@@ -460,11 +619,12 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 				QueryEnvironment *environment, DestReceiver *dest,
 				QueryCompletion *completion)
 {
-	Call		call = {pstmt, source, read_only_tree, context, params, environment, dest, completion};
+	Call		call = {pstmt, pstmt, source, read_only_tree, context, params, environment, dest, completion};
 
 	if (ls_mode() != LS_MODE_OFF || (ls_is_node() && utility_is_replayed()))
 		call.pstmt = unlogged_ignore(pstmt);
-	if (context == PROCESS_UTILITY_SUBCOMMAND || utility_is_replayed())
+	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||
+		utility_is_replayed())
 	{
 		run(&call);
 		return;

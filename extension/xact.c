@@ -23,6 +23,7 @@
 #include "postgres.h"
 
 #include "access/parallel.h"
+#include "access/twophase.h"
 #include "access/xact.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
@@ -532,6 +533,8 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_PRE_PREPARE:
 			/* lockstep.replicate may have been on in this transaction */
 			capture_flush();
+			if (max_prepared_xacts == 0)
+				break;			/* PostgreSQL will refuse it */
 			if (ls_mode() != LS_MODE_OFF || ls_xact.nstatements > 0)
 				ereport(ERROR,
 						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

@@ -65,13 +65,6 @@ static Certifier *certifier;
 static Decided *decided;
 static uint64_t last_ticket;
 static uint64_t last_decided;
-
-/*
- * The last decided command that changed catalogs; after a start, whatever is in
- * the journal.  Nothing that comes after it runs before it anywhere: what it
- * has made - a function, a type - is in no key.
- */
-static uint64_t last_ddl;
 static uint64_t last_durable;
 static TxList lock_waiters;
 static TxList waiting;
@@ -337,8 +330,6 @@ decide(Transaction *tx)
 	list_remove(&reserved, tx);
 	stats.reserved_now--;
 	tx->seq = ++last_decided;
-	if (tx_has_ddl(tx))
-		last_ddl = tx->seq;
 	tx_move(tx, TX_DECIDED);
 	list_add(&undurable, tx);
 	certifier_decide(certifier, tx->ticket, tx->seq);
@@ -469,7 +460,7 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	if (tx->lock_ticket != 0)
 		(void) certifier_lock_blocked(certifier, tx->lock_ticket, 0);
 	tx->ticket = ++last_ticket;
-	tx->depends_on = c->depends_on > last_ddl ? c->depends_on : last_ddl;
+	tx->depends_on = c->depends_on;
 	if (c->ntickets > 0)
 	{
 		tx->after_tickets = xmalloc(c->ntickets * sizeof(uint64_t));
@@ -791,7 +782,7 @@ sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 	config = c;
 	journal = j;
 	look_again.callback = on_look_again;
-	last_decided = last_durable = last_ddl = journal_last(j);
+	last_decided = last_durable = journal_last(j);
 	decided = decided_create(DECIDED_KEPT);
 	certifier = certifier_from_journal(c, j, journal_dir, decided);
 	set_journal_head();

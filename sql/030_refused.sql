@@ -21,13 +21,6 @@ ROLLBACK;
 CREATE INDEX CONCURRENTLY r_i ON r (v);
 DROP INDEX CONCURRENTLY r_pkey;
 CREATE DATABASE r_db;
--- texts that are not deterministic
-ALTER TABLE r ADD COLUMN w float8 DEFAULT random();
-ALTER TABLE r ALTER COLUMN v TYPE text USING v || random();
--- other kinds of objects
-CREATE PUBLICATION r_p;
-CREATE SUBSCRIPTION r_s CONNECTION '' PUBLICATION x WITH (connect = false);
-CREATE FOREIGN DATA WRAPPER r_w;
 -- what is lockstep's, or the server's
 INSERT INTO lockstep.progress VALUES (99, 1);
 DROP TABLE lockstep.cluster;

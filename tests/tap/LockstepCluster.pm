@@ -363,8 +363,9 @@ my $content_sql = <<'SQL';
 SELECT format('SELECT %L, count(*), coalesce(md5(string_agg(t::text, E''\n'' ORDER BY t::text COLLATE "C")), '''') FROM ONLY %s t',
 	c.oid::regclass::text, c.oid::regclass)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'lockstep')
+WHERE c.relkind IN ('r', 'm') AND c.relispopulated AND c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'lockstep')
 ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C" \gexec
+SELECT 'not populated', oid::regclass FROM pg_class WHERE NOT relispopulated ORDER BY 2;
 SELECT 'sequence', s.seqrelid::regclass, s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcycle, s.seqcache
 FROM pg_sequence s ORDER BY s.seqrelid::regclass::text COLLATE "C";
 SELECT 'large object', m.oid, pg_get_userbyid(m.lomowner), m.lomacl, obj_description(m.oid, 'pg_largeobject'),

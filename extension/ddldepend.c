@@ -1,0 +1,152 @@
+/*
+ * ddldepend.c
+ *	  Which tables depend on an object that is changed: on a function, a type, a
+ *	  domain, an operator?
+ *
+ * Their rows may mean something else afterwards: the command takes X on them.
+ * The dependencies are followed in pg_depend, from the object to what depends on
+ * it, and so on.  Of a default, a constraint, a rule, a trigger or a policy,
+ * which is a part of a table, the table is what it depends on itself.
+ *
+ * Takes no locks; what changes meanwhile does so by DDL, which other nodes can't
+ * run while we hold the ddl lock, and is looked at again when we have got it.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/dependency.h"
+#include "catalog/indexing.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_depend.h"
+#include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+
+#include "ddl.h"
+
+/* Beyond that many the caller takes the database. */
+#define MAX_OBJECTS 2000
+
+typedef struct Search
+{
+	Relation	depend;
+	int			nobjects;
+	ObjectAddress *objects;		/* found so far; also what remains to be
+								 * looked at */
+	List	   *tables;
+} Search;
+
+static bool
+is_known(const Search *s, Oid class, Oid object)
+{
+	int			i;
+
+	for (i = 0; i < s->nobjects; i++)
+	{
+		if (s->objects[i].classId == class && s->objects[i].objectId == object)
+			return true;
+	}
+	return false;
+}
+
+static void
+add_object(Search *s, Oid class, Oid object)
+{
+	if (s->nobjects >= MAX_OBJECTS || is_known(s, class, object))
+		return;
+	s->objects[s->nobjects].classId = class;
+	s->objects[s->nobjects].objectId = object;
+	s->nobjects++;
+}
+
+static bool
+is_part_of_table(Oid class)
+{
+	ObjectAddress of_class = {.classId = class};
+
+	switch (getObjectClass(&of_class))
+	{
+		case OCLASS_DEFAULT:
+		case OCLASS_CONSTRAINT:
+		case OCLASS_REWRITE:
+		case OCLASS_TRIGGER:
+		case OCLASS_POLICY:
+		case OCLASS_STATISTIC_EXT:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/* Relations that an object depends on: the table that it is a part of is one. */
+static void
+add_tables_of(Search *s, const ObjectAddress *object)
+{
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_classid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object->classId));
+	ScanKeyInit(&key[1], Anum_pg_depend_objid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object->objectId));
+	scan = systable_beginscan(s->depend, DependDependerIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		if (form->refclassid == RelationRelationId)
+			add_object(s, RelationRelationId, form->refobjid);
+	}
+	systable_endscan(scan);
+}
+
+static void
+add_dependents_of(Search *s, const ObjectAddress *object)
+{
+	ScanKeyData key[2];
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	ScanKeyInit(&key[0], Anum_pg_depend_refclassid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object->classId));
+	ScanKeyInit(&key[1], Anum_pg_depend_refobjid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(object->objectId));
+	scan = systable_beginscan(s->depend, DependReferenceIndexId, true, NULL, 2, key);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
+
+		add_object(s, form->classid, form->objid);
+	}
+	systable_endscan(scan);
+}
+
+bool
+ddl_dependent_tables(Oid class, Oid object, List **relids)
+{
+	Search		s;
+	bool		all;
+	int			i;
+
+	memset(&s, 0, sizeof(s));
+	s.objects = palloc(MAX_OBJECTS * sizeof(ObjectAddress));
+	s.depend = table_open(DependRelationId, AccessShareLock);
+	add_object(&s, class, object);
+	for (i = 0; i < s.nobjects; i++)
+	{
+		ObjectAddress at = s.objects[i];
+
+		if (at.classId == RelationRelationId)
+			*relids = list_append_unique_oid(*relids, at.objectId);
+		else if (is_part_of_table(at.classId))
+			add_tables_of(&s, &at);
+		add_dependents_of(&s, &at);
+	}
+	table_close(s.depend, AccessShareLock);
+	all = s.nobjects < MAX_OBJECTS;
+	pfree(s.objects);
+	return all;
+}
