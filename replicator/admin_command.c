@@ -54,11 +54,12 @@ node_facts(int i)
 				 lag, s.rate, s.seconds_left);
 	else
 		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:o, s:o}",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:o, s:o}",
 					 "name", admin_text(s.name),
 					 "state", node_state_name(s.state),
 					 "reason", admin_text(s.state == NODE_CATCHUP ? where : s.reason),
 					 "applied", json_seq(s.applied),
+					 "flushed", json_seq(s.flushed),
 					 "lag", json_seq(lag),
 					 "lag_bytes", json_seq(s.lag_bytes),
 					 "sessions", sessions_of_node(i),

@@ -52,6 +52,7 @@ catchup_begin(Node *n)
 		n->applied = sequencer_last_durable();	/* no database, nothing to
 												 * apply */
 	n->catchup = c;
+	n->flushed = n->flush_lsn = 0;	/* it may have lost its end */
 	c->fed = n->applied;
 	c->began_us = loop_now_us();
 	c->began_applied = n->applied;

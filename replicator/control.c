@@ -20,22 +20,62 @@
 #define PING_MS 100				/* while the node lags behind */
 #define IDLE_PINGS 10			/* else every so many of these */
 
+/* The function in FROM comes first: see heard_flushed(). */
+#define AND_WAL \
+	", pg_catalog.pg_current_wal_insert_lsn() - '0/0'::pg_catalog.pg_lsn" \
+	", pg_catalog.pg_current_wal_flush_lsn() - '0/0'::pg_catalog.pg_lsn "
+#define WAL_PAGE 8192
+#define WAL_PAGE_HEADER 40		/* the longer one */
+
 static void
 on_lost(void *arg, const char *error)
 {
 	node_out(arg, "lost the control connection: %s", error);
 }
 
+/*
+ * Apply sessions commit asynchronously, so what a node has applied it may lose in
+ * a crash.  `applied` was read before `insert`, behind which there is no record
+ * of it; once `flush` has got there, it is on the node's disk.
+ */
+static void
+heard_flushed(Node *n, uint64_t applied, uint64_t insert, uint64_t flush)
+{
+	/* on an empty page the former stands behind the page's header */
+	if (insert % WAL_PAGE <= WAL_PAGE_HEADER)
+		insert -= insert % WAL_PAGE;
+	if (n->flush_lsn != 0 && flush >= n->flush_lsn)
+	{
+		n->flushed = n->flush_seq;
+		n->flush_lsn = 0;
+	}
+	if (flush >= insert)
+	{
+		n->flushed = applied;
+		n->flush_lsn = 0;
+	}
+	else if (n->flush_lsn == 0)
+	{
+		n->flush_lsn = insert;
+		n->flush_seq = applied;
+	}
+}
+
 static void
 on_pong(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
+	uint64_t	applied;
 
 	n->pinging = false;
 	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR)
 		n->no_heartbeat = true; /* before ALTER EXTENSION ... UPDATE */
-	if (r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK && PQntuples(r) == 1)
-		node_heard_applied(n->index, strtoull(PQgetvalue(r, 0, 0), NULL, 10));
+	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) != 1)
+		return;
+	applied = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
+	if (PQnfields(r) == 3)
+		heard_flushed(n, applied, strtoull(PQgetvalue(r, 0, 1), NULL, 10), strtoull(PQgetvalue(r, 0, 2), NULL, 10));
+	node_heard_applied(n->index, applied);
 }
 
 static void
@@ -50,9 +90,9 @@ ping(Node *n)
 	if (n->pools == NULL)
 		pgclient_query(n->control, "SELECT 0", 0, NULL, on_pong, n);
 	else if (n->no_heartbeat)
-		pgclient_query(n->control, "SELECT applied FROM lockstep.node_info()", 0, NULL, on_pong, n);
+		pgclient_query(n->control, "SELECT applied" AND_WAL "FROM lockstep.node_info()", 0, NULL, on_pong, n);
 	else
-		pgclient_query(n->control, "SELECT lockstep.heartbeat($1)", 1, params, on_pong, n);
+		pgclient_query(n->control, "SELECT applied" AND_WAL "FROM lockstep.heartbeat($1) AS h(applied)", 1, params, on_pong, n);
 }
 
 /*

@@ -256,13 +256,14 @@ write_batch(JournalItem *first)
 	return true;
 }
 
-/* First seq of the segments that make up the newest keep bytes; 0: all of them. */
+/* First seq of the segments that make up the newest keep bytes: 0, all of them;
+ * UINT64_MAX, none. */
 static uint64_t
 seq_of_newest(int64_t keep)
 {
 	SegmentList list;
 	int64_t		bytes = 0;
-	uint64_t	seq = 0;
+	uint64_t	seq = UINT64_MAX;
 	uint64_t	next = UINT64_MAX;
 
 	if (!segment_list(journal_dir, &list))
@@ -425,10 +426,10 @@ writer_syncs(void)
 }
 
 void
-writer_trim(uint64_t applied, int64_t keep_bytes)
+writer_trim(uint64_t flushed, int64_t keep_bytes)
 {
 	pthread_mutex_lock(&lock);
-	shared.trim_below = applied;
+	shared.trim_below = flushed;
 	shared.trim_keep = keep_bytes;
 	pthread_cond_signal(&wanted);
 	pthread_mutex_unlock(&lock);

@@ -39,9 +39,9 @@ extern void writer_push(JournalItem *item);
 extern const char *writer_failing(void);
 extern uint64_t writer_syncs(void);
 
-/* Delete segments of which every node that counts has applied all, but keep the
+/* Delete segments of which every node that counts has all on its disk, but keep the
  * newest keep_bytes. */
-extern void writer_trim(uint64_t applied, int64_t keep_bytes);
+extern void writer_trim(uint64_t flushed, int64_t keep_bytes);
 
 /* Write what is queued, end the thread, deliver. */
 extern void writer_stop(void);

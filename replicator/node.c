@@ -134,6 +134,7 @@ node_status(int node)
 		.state = n->state,
 		.reason = n->reason,
 		.applied = n->applied,
+		.flushed = n->flushed,
 		.lag_bytes = n->lag_bytes,
 		.administrative = n->administrative,
 		.connections = count_connections(n),
@@ -378,6 +379,21 @@ nodes_min_applied(void)
 
 		if ((n->state == NODE_CATCHUP || n->state == NODE_ONLINE) && n->applied < lowest)
 			lowest = n->applied;
+	}
+	return lowest;
+}
+
+uint64_t
+nodes_min_flushed(void)
+{
+	uint64_t	lowest = sequencer_last_durable();
+
+	for (int i = 0; i < nnodes; i++)
+	{
+		const Node *n = &nodes[i];
+
+		if ((n->state == NODE_CATCHUP || n->state == NODE_ONLINE) && n->pools != NULL && n->flushed < lowest)
+			lowest = n->flushed;
 	}
 	return lowest;
 }

@@ -36,6 +36,7 @@ typedef struct NodeStatus
 	NodeState	state;
 	const char *reason;			/* why it is in this state, "" */
 	uint64_t	applied;
+	uint64_t	flushed;		/* as far as is known */
 	uint64_t	lag_bytes;		/* decided and not applied, while it is online */
 	bool		administrative; /* dropped by command: stays so until attach */
 	int			connections;
@@ -62,6 +63,10 @@ extern void node_heard_applied(int node, uint64_t seq);
 /* Does a node that is online lag more than max_apply_lag?  Then nothing may be
  * decided before it has executed it. */
 extern bool nodes_lagging(void);
+
+/* The lowest seq up to which some node that counts (not dropped) has everything on
+ * its disk: what it may ask for again after a crash is higher. */
+extern uint64_t nodes_min_flushed(void);
 
 /* The lowest seq that some node which counts (not dropped) has applied. */
 extern uint64_t nodes_min_applied(void);

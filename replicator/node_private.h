@@ -50,6 +50,10 @@ struct Node
 	int			failures;		/* in a row, after having been attached */
 	uint64_t	boot;
 	uint64_t	applied;
+	uint64_t	flushed;		/* of these, on its disk: what it can't lose */
+	uint64_t	flush_lsn;		/* when its WAL is flushed up to here, ... 0 =
+								 * none */
+	uint64_t	flush_seq;		/* ... this has been */
 
 	/* from a successful attach on */
 	PgClient   *control;

@@ -46,7 +46,6 @@
 								 * of keys that have not arrived yet */
 #define MAX_REMEMBERED_KEYS 2000000 /* about 500 MB */
 #define TRIM_MS 10000
-#define TRIM_SAMPLES 7			/* what all had applied a minute ago may go */
 
 static const char conflict_message[] = "could not serialize access due to a concurrent change on another node";
 static const char read_conflict_message[] =
@@ -74,7 +73,6 @@ static uint64_t reserved_with_tickets;	/* of reserved: that wait for another
 										 * ticket */
 static Deferred look_again;
 static SequencerStats stats;
-static uint64_t applied_samples[TRIM_SAMPLES];	/* newest first */
 
 static void reserve(Transaction *tx);
 
@@ -742,10 +740,8 @@ on_forget(void *arg)
 static void
 on_trim(void *arg)
 {
-	uint64_t	below = applied_samples[TRIM_SAMPLES - 1];
+	uint64_t	below = nodes_min_flushed();
 
-	memmove(&applied_samples[1], &applied_samples[0], sizeof(applied_samples) - sizeof(applied_samples[0]));
-	applied_samples[0] = nodes_min_applied();
 	if (below > 0)
 		writer_trim(below, config->journal_keep);
 	loop_after(TRIM_MS, on_trim, NULL);

@@ -1,14 +1,11 @@
 # The journal is kept for a dropped node only up to journal_keep: attach is refused
-# when it no longer holds what the node lacks, and the others go on.  Takes more
-# than a minute (what all have applied for a minute may go): in make check-long.
+# when it no longer holds what the node lacks, and the others go on.
 use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
-
-plan skip_all => 'takes long: LOCKSTEP_LONG is not set' unless $ENV{LOCKSTEP_LONG};
 
 my $c = LockstepCluster->new(nodes => 2, replicator_conf => "journal_segment_size = 64kB\njournal_keep = 256kB\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text)');
