@@ -22,7 +22,7 @@ extern void call_add_param(LsCall *call, const char *text, size_t len);
 extern void call_add_key(LsCall *call, const LsKey *key);
 extern void call_forward(LsCall *call); /* frees what begin and add made */
 
-/* In an apply session: is this text what the replicator sent? */
-extern bool call_is_forwarded(const char *text);
+/* In an apply session: does what the replicator sent begin like this? */
+extern bool call_is_forwarded(const char *beginning);
 
 #endif							/* LOCKSTEP_CALL_H */

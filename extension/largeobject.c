@@ -54,15 +54,18 @@
 /* Clients may keep oids in signed integers. */
 #define HIGHEST_CHOSEN ((Oid) PG_INT32_MAX)
 
+/* How every forwarded call begins. */
+#define CALL "SELECT pg_catalog.lo_"
+
 static const char create_text[] =
-"SELECT pg_catalog.lo_create($1::pg_catalog.oid)";
+CALL "create($1::pg_catalog.oid)";
 static const char put_text[] =
-"SELECT pg_catalog.lo_put($1::pg_catalog.oid, $2::pg_catalog.int8, $3::pg_catalog.bytea)";
+CALL "put($1::pg_catalog.oid, $2::pg_catalog.int8, $3::pg_catalog.bytea)";
 static const char truncate_text[] =
-"SELECT pg_catalog.lo_truncate64(f, $2::pg_catalog.int8), pg_catalog.lo_close(f)"
+CALL "truncate64(f, $2::pg_catalog.int8), pg_catalog.lo_close(f)"
 " FROM pg_catalog.lo_open($1::pg_catalog.oid, 131072) f";
 static const char unlink_text[] =
-"SELECT pg_catalog.lo_unlink($1::pg_catalog.oid)";
+CALL "unlink($1::pg_catalog.oid)";
 
 static object_access_hook_type prev_object_access_hook = NULL;
 
@@ -166,9 +169,7 @@ forward_unlink(Oid oid)
 static void
 refuse_nested(void)
 {
-	if (call_is_forwarded(create_text) || call_is_forwarded(put_text) ||
-		call_is_forwarded(truncate_text) || call_is_forwarded(unlink_text) ||
-		utility_drops_owned())
+	if (call_is_forwarded(CALL) || utility_drops_owned())
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

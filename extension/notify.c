@@ -36,8 +36,10 @@
 /* Leaves room for those that are looking at the queue at the same time. */
 #define FULL_ENOUGH 0.99
 
+#define CALL "SELECT pg_catalog.pg_notify("
+
 static const char call_text[] =
-"SELECT pg_catalog.pg_notify($1::pg_catalog.text, $2::pg_catalog.text)";
+CALL "$1::pg_catalog.text, $2::pg_catalog.text)";
 
 static PGFunction original_pg_notify;
 
@@ -86,7 +88,7 @@ text_argument(FunctionCallInfo fcinfo, int n)
 static bool
 apply(void)
 {
-	if (!call_is_forwarded(call_text))
+	if (!call_is_forwarded(CALL))
 		return false;
 	if (notifies_in != MyProc->lxid)
 		check_room();
