@@ -23,6 +23,7 @@
 void
 call_begin(LsCall *call, const char *text)
 {
+	doubt_before_write();
 	memset(call, 0, sizeof(*call));
 	call->text = text;
 	initStringInfo(&call->params);

@@ -95,9 +95,10 @@ begin(LsCall *call, const char *text, Oid oid)
 {
 	char		number[12];
 	LsKey		keys[2];
-	int			nkeys = keyset_large_object(oid, keys);
+	int			nkeys;
 
 	call_begin(call, text);
+	nkeys = keyset_large_object(oid, keys);
 	for (int i = 0; i < nkeys; i++)
 		call_add_key(call, &keys[i]);
 	call_add_param(call, number, snprintf(number, sizeof(number), "%u", oid));
