@@ -48,6 +48,7 @@ typedef struct Frame
 	uint64		rows;
 	uint64		statements;
 	uint64		commands;
+	uint64		sequences;
 	bool		locked;
 } Frame;
 
@@ -125,6 +126,7 @@ push(CallKind kind)
 	frame->rows = capture_rows_seen();
 	frame->statements = xact_nstatements();
 	frame->commands = witness_commands();
+	frame->sequences = sequence_values_taken();
 	frame->locked = capture_rows_were_locked();
 	if (kind == CALL_EVENT_TRIGGER)
 		ls_event_trigger_depth++;
@@ -139,6 +141,7 @@ wrote_unexplained(const Frame *frame)
 		capture_rows_seen() == frame->rows &&
 		xact_nstatements() == frame->statements &&
 		witness_commands() == frame->commands &&
+		sequence_values_taken() == frame->sequences &&
 		capture_rows_were_locked() == frame->locked &&
 		ls_mode() == LS_MODE_ORIGIN;
 }

@@ -231,7 +231,8 @@ is_our_verdict(LsMsgType type, LsSlice payload, LsVerdict *verdict)
 {
 	const char *wrong;
 
-	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ || type == LS_MSG_FATE_IS)
+	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ ||
+		type == LS_MSG_FATE_IS || type == LS_MSG_LEASED || type == LS_MSG_ORDERED)
 		return false;			/* late, of no interest any more */
 	if (type != LS_MSG_VERDICT)
 		wrong = "it sent something else than a verdict";
@@ -427,6 +428,7 @@ take_turn_decided(uint64 seq)
 	hold_until_committed();
 	claim_and_write_progress(seq);
 	wait_for_turn_held(seq);
+	sequence_in_turn();
 	(void) disarm_statement_timeout();
 }
 
@@ -481,6 +483,7 @@ take_turn_of_apply(uint64 seq)
 	commit_claim_for_apply(seq);
 	claim_and_write_progress(seq);
 	turn_wait(seq);
+	sequence_in_turn();
 	hold_until_committed();
 }
 
@@ -519,6 +522,7 @@ static void
 commit_before_origin(void)
 {
 	capture_flush();
+	sequence_before_commit();
 	witness_check();
 	if (ls_xact.nstatements == 0)
 		return;

@@ -32,4 +32,20 @@ typedef bool LsUpdateIndexes;
 #define ls_check_expressions(target) ((target)->ri_ConstraintExprs)
 #endif
 
+/* 16 keeps COPY's default expressions by column. */
+#if PG_VERSION_NUM >= 160000
+#define ls_copy_default(cstate, i) ((cstate)->defexprs[(cstate)->defmap[i]])
+#else
+#define ls_copy_default(cstate, i) ((cstate)->defexprs[i])
+#endif
+
+/* 16 renamed what identifies a relation's file. */
+#if PG_VERSION_NUM >= 160000
+#define ls_storage_is_new(rel) ((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
+#define ls_set_sequence_file(record, rel) ((record).locator = (rel)->rd_locator)
+#else
+#define ls_storage_is_new(rel) ((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
+#define ls_set_sequence_file(record, rel) ((record).node = (rel)->rd_node)
+#endif
+
 #endif							/* LOCKSTEP_COMPAT_H */

@@ -254,11 +254,7 @@ examine_alter_table(Node *node, DdlPlan *plan)
 static void
 examine_truncate(Node *node, DdlPlan *plan)
 {
-	plan->catalogs = false;
-	if (((TruncateStmt *) node)->restart_seqs)
-		ddl_refuse(plan, "TRUNCATE ... RESTART IDENTITY",
-				   "Values of sequences are not replicated yet.",
-				   "Use TRUNCATE without RESTART IDENTITY.");
+	plan->catalogs = ((TruncateStmt *) node)->restart_seqs;
 }
 
 /* CONCURRENTLY changes rows, one by one; they are captured. */

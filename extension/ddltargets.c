@@ -21,6 +21,7 @@
 #include "access/table.h"
 #include "catalog/heap.h"
 #include "catalog/index.h"
+#include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_constraint.h"
@@ -414,6 +415,9 @@ targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 			relids = list_concat_copy(relids, more);
 		}
 	}
+	if (stmt->restart_seqs)
+		foreach(lc, relids)
+			add_relations(t, getOwnedSequences(lfirst_oid(lc)));
 }
 
 static void

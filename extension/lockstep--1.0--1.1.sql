@@ -37,3 +37,17 @@ REVOKE EXECUTE ON FUNCTION lockstep.heartbeat(bigint) FROM PUBLIC;
 CREATE FUNCTION lockstep.staleness() RETURNS interval
 AS 'MODULE_PATHNAME', 'lockstep_staleness' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.staleness() IS 'everything that was committed on any node so long ago is here; null: nobody knows. See lockstep.max_staleness';
+
+-- ---------- sequences
+
+CREATE FUNCTION lockstep.apply_sequence(effect text, name text, value bigint, called boolean, extra text)
+RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_sequence' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_sequence(text, text, bigint, boolean, text) IS 'the position of a sequence changes at this transaction''s turn';
+
+CREATE FUNCTION lockstep.sequence_positions(
+	OUT database text, OUT name text, OUT value bigint, OUT extra text, OUT keys bytea)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_sequence_positions' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.sequence_positions() IS 'sequences of which this node has handed out values that no transaction has told the others';
+REVOKE EXECUTE ON FUNCTION lockstep.sequence_positions() FROM PUBLIC;

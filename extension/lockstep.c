@@ -120,6 +120,17 @@ define_settings_of_node(void)
 }
 
 static void
+define_settings_of_shared_memory(void)
+{
+	DefineCustomIntVariable("lockstep.max_sequences",
+							"Number of sequences that may be in use on this node between two starts of the server.",
+							"Each takes about 1 kB of shared memory.",
+							&ls_max_sequences, 4096, 16, 1000000,
+							PGC_POSTMASTER, 0,
+							NULL, NULL, NULL);
+}
+
+static void
 define_settings_of_session(void)
 {
 	DefineCustomEnumVariable("lockstep.commit_wait",
@@ -188,6 +199,7 @@ shmem_request(void)
 	doubt_shmem_request();
 	staleness_shmem_request();
 	conflict_shmem_request();
+	sequence_shmem_request();
 }
 
 static void
@@ -201,6 +213,7 @@ shmem_startup(void)
 	doubt_shmem_startup();
 	staleness_shmem_startup();
 	conflict_shmem_startup();
+	sequence_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 }
 
@@ -214,6 +227,7 @@ _PG_init(void)
 				 errhint("Add lockstep to shared_preload_libraries in postgresql.conf and restart the server.")));
 
 	define_settings_of_node();
+	define_settings_of_shared_memory();
 	define_settings_of_session();
 	MarkGUCPrefixReserved("lockstep");
 

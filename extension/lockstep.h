@@ -158,6 +158,46 @@ extern bool largeobject_named_by(Node *stmt, List **oids);
 
 extern void sequence_init(void);
 
+/* ---------- in sequence_*.c: values of sequences; more in sequence.h */
+
+extern int	ls_max_sequences;	/* lockstep.max_sequences */
+
+extern void sequence_shmem_request(void);
+extern void sequence_shmem_startup(void);
+
+/* False: PostgreSQL's own function is to do it. */
+extern bool sequence_nextval(Oid relid, bool check, int64 *result);
+extern bool sequence_currval(Oid relid, int64 *result);
+extern bool sequence_lastval(int64 *result);
+extern bool sequence_setval(Oid relid, int64 value, bool called);
+extern void sequence_discard(void); /* DISCARD SEQUENCES */
+extern uint64 sequence_values_taken(void);	/* in this session; explains WAL */
+
+extern void sequence_before_commit(void);	/* forwards what travels */
+extern void sequence_in_turn(void); /* this transaction's changes of pages */
+extern void sequence_at_xact_end(void);
+
+/* In an apply session, lockstep.apply_sequence(). */
+extern void sequence_apply(const char *effect, const char *name, int64 value,
+						   bool called, const char *extra);
+struct ReturnSetInfo;
+extern void sequence_put_positions(struct ReturnSetInfo *rsinfo);
+
+/* ---------- in sequence.c: nextval, without a check of permissions */
+
+extern Node *sequence_nextval_call(Oid sequence, Oid type);
+
+/* ---------- in copyidentity.c */
+
+struct CopyStmt;
+extern bool copy_takes_identity(Relation rel, const struct CopyStmt *stmt);
+extern uint64 copy_identity(const struct CopyStmt *stmt, const char *source);
+
+/* ---------- in ask.c: questions that are not about the transaction */
+
+extern LsLeased ask_lease(LsLease *request);	/* id is filled in here */
+extern uint64 ask_alone(LsQuery *query);	/* returns its seq */
+
 /* ---------- in utility.c: utility commands */
 
 extern void utility_init(void); /* _PG_init */
@@ -252,6 +292,7 @@ extern void witness_at_xact_end(void);
 /* A command that accounts for catalog changes and WAL: it was forwarded, or its
  * effects stay on this node.  Number of them in this session. */
 extern void witness_note_command(void);
+extern bool witness_has_commands(void); /* in this transaction */
 extern uint64 witness_commands(void);
 
 /* ---------- in xact.c: the transaction's queue and its end */
@@ -279,6 +320,9 @@ extern void xact_forward(LsQuery *query);
 extern void xact_lock_first(const LsKey *keys, int nkeys, bool ddl);
 
 /* A message that came while it was not asked for; a grant raises *seq. */
+extern char *xact_text_of(LsSlice s);
+extern void xact_report_closed(void) pg_attribute_noreturn();
+extern uint64 xact_new_number(void);
 extern void xact_message(LsMsgType type, LsSlice payload, uint64 *seq);
 extern bool xact_is_known(void);	/* it has a number, the link was found
 									 * good */

@@ -44,6 +44,8 @@ LS_FUNCTION(lockstep_apply_copy);
 LS_FUNCTION(lockstep_apply_begin);
 LS_FUNCTION(lockstep_apply_commit);
 LS_FUNCTION(lockstep_apply_rollback);
+LS_FUNCTION(lockstep_apply_sequence);
+LS_FUNCTION(lockstep_sequence_positions);
 LS_FUNCTION(lockstep_blockers);
 LS_FUNCTION(lockstep_yield);
 LS_FUNCTION(lockstep_rows_fingerprint);
@@ -256,6 +258,23 @@ lockstep_apply_rollback(PG_FUNCTION_ARGS)
 			(errcode(LS_ERRCODE_APPLY_ROLLBACK),
 			 errmsg("transaction rolled back, as the replicator wished")));
 	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_apply_sequence(PG_FUNCTION_ARGS)
+{
+	apply_check_call("apply_sequence");
+	sequence_apply(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1)),
+				   PG_GETARG_INT64(2), PG_GETARG_BOOL(3), text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_sequence_positions(PG_FUNCTION_ARGS)
+{
+	InitMaterializedSRF(fcinfo, 0);
+	sequence_put_positions((ReturnSetInfo *) fcinfo->resultinfo);
+	return (Datum) 0;
 }
 
 /* ---------- who is in the way */

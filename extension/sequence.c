@@ -3,19 +3,19 @@
  *	  Built-in functions that change something which is neither a row of a
  *	  table nor a command.
  *
- * nextval and setval are refused as yet; pg_logical_emit_message is forwarded.  They are met in the
- * server's table of built-in functions, where their entries are replaced: it is
- * what calls by queries, defaults, the fastpath protocol and functions in
- * LANGUAGE internal go through.  A default that isn't needed is never called,
- * and so not refused.
+ * nextval and its family are ours (sequence_session.c); pg_logical_emit_message
+ * is forwarded.  They are met in the server's table of built-in functions, where
+ * their entries are replaced: it is what calls by queries, defaults, the fastpath
+ * protocol and functions in LANGUAGE internal go through.
  *
  * One way to a sequence's next value passes no function: NextValueExpr, of
  * identity columns.  The planner hook turns it into a call of nextval with a
  * second argument, which tells it not to check permissions, as NextValueExpr
- * doesn't.  COPY makes such expressions without planning them; see utility.c.
+ * doesn't.  COPY makes such expressions without planning them: copyidentity.c.
  */
 #include "postgres.h"
 
+#include "access/relation.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -26,8 +26,9 @@
 #include "utils/fmgroids.h"
 #include "utils/fmgrtab.h"
 #include "utils/lsyscache.h"
+#include "utils/rel.h"
 
-#include "lockstep.h"
+#include "sequence.h"
 
 static planner_hook_type prev_planner_hook = NULL;
 
@@ -55,15 +56,6 @@ refuse(const char *what, const char *detail, const char *hint)
 }
 
 static void
-refuse_sequence(Oid relid, const char *what)
-{
-	if (is_captured() && get_rel_persistence(relid) != RELPERSISTENCE_TEMP)
-		refuse(what, psprintf("Values of sequences, such as \"%s\", are not replicated yet.",
-							  get_rel_name(relid) != NULL ? get_rel_name(relid) : "?"),
-			   "Give the value explicitly, or use gen_random_uuid() for keys.");
-}
-
-static void
 refuse_collations(const char *what)
 {
 	if (is_captured())
@@ -87,33 +79,90 @@ refuse_collations(const char *what)
 REFUSED(pg_import_system_collations, refuse_collations)
 
 ORIGINAL(nextval);
+ORIGINAL(currval);
+ORIGINAL(lastval);
 ORIGINAL(setval);
 ORIGINAL(setval_is_called);
 ORIGINAL(emit_text);
 ORIGINAL(emit_bytea);
 
+/*
+ * Not an origin's: a session that keeps its changes to itself, or one in which
+ * another node's transaction is executed.  That one has all values in its
+ * queries; whatever calls nextval there would hand out a value of nobody's.  But
+ * for sequences that the transaction has made.
+ */
+static void
+check_uncaptured(Oid relid, const char *what)
+{
+	Relation	rel;
+	bool		wrong;
+
+	if (ls_mode() != LS_MODE_APPLY && !utility_is_replayed())
+		return;
+	rel = relation_open(relid, AccessShareLock);
+	wrong = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !sequence_is_new(rel);
+	relation_close(rel, AccessShareLock);
+	if (wrong)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run %s in a command that every node runs by itself", what),
+				 errdetail("A constraint, an index, or the script of an extension calls it; each node would get another value.")));
+}
+
 static Datum
 instead_of_nextval(PG_FUNCTION_ARGS)
 {
 	Oid			relid = PG_GETARG_OID(0);
+	bool		check = PG_NARGS() != 2;
+	int64		result;
 
-	refuse_sequence(relid, "nextval");
-	if (PG_NARGS() == 2)
+	if (!is_captured())
+		check_uncaptured(relid, "nextval");
+	else if (sequence_nextval(relid, check, &result))
+		PG_RETURN_INT64(result);
+	if (!check)
 		PG_RETURN_INT64(nextval_internal(relid, false));
 	return original_nextval(fcinfo);
 }
 
 static Datum
+instead_of_currval(PG_FUNCTION_ARGS)
+{
+	int64		result;
+
+	if (sequence_currval(PG_GETARG_OID(0), &result))
+		PG_RETURN_INT64(result);
+	return original_currval(fcinfo);
+}
+
+static Datum
+instead_of_lastval(PG_FUNCTION_ARGS)
+{
+	int64		result;
+
+	if (sequence_lastval(&result))
+		PG_RETURN_INT64(result);
+	return original_lastval(fcinfo);
+}
+
+static Datum
 instead_of_setval(PG_FUNCTION_ARGS)
 {
-	refuse_sequence(PG_GETARG_OID(0), "setval");
+	if (!is_captured())
+		check_uncaptured(PG_GETARG_OID(0), "setval");
+	else if (sequence_setval(PG_GETARG_OID(0), PG_GETARG_INT64(1), true))
+		PG_RETURN_INT64(PG_GETARG_INT64(1));
 	return original_setval(fcinfo);
 }
 
 static Datum
 instead_of_setval_is_called(PG_FUNCTION_ARGS)
 {
-	refuse_sequence(PG_GETARG_OID(0), "setval");
+	if (!is_captured())
+		check_uncaptured(PG_GETARG_OID(0), "setval");
+	else if (sequence_setval(PG_GETARG_OID(0), PG_GETARG_INT64(1), PG_GETARG_BOOL(2)))
+		PG_RETURN_INT64(PG_GETARG_INT64(1));
 	return original_setval_is_called(fcinfo);
 }
 
@@ -184,6 +233,8 @@ static const struct
 {
 #define REPLACE(oid, name) {oid, instead_of_##name, &original_##name, #name}
 	REPLACE(F_NEXTVAL, nextval),
+	REPLACE(F_CURRVAL, currval),
+	REPLACE(F_LASTVAL, lastval),
 	REPLACE(F_SETVAL_REGCLASS_INT8, setval),
 	REPLACE(F_SETVAL_REGCLASS_INT8_BOOL, setval_is_called),
 	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations),
@@ -221,16 +272,16 @@ has_next_value(Node *node, void *context)
 	return expression_tree_walker(node, has_next_value, context);
 }
 
-static Node *
-call_of_nextval(NextValueExpr *next)
+Node *
+sequence_nextval_call(Oid seqid, Oid type)
 {
 	Const	   *sequence = makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
-									 ObjectIdGetDatum(next->seqid), false, true);
+									 ObjectIdGetDatum(seqid), false, true);
 	Expr	   *call = (Expr *) makeFuncExpr(F_NEXTVAL, INT8OID,
 											 list_make2(sequence, makeBoolConst(true, false)),
 											 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
 
-	switch (next->typeId)
+	switch (type)
 	{
 		case INT2OID:
 			return (Node *) makeFuncExpr(F_INT2_INT8, INT2OID, list_make1(call),
@@ -249,7 +300,7 @@ replace_next_values(Node *node, void *context)
 	if (node == NULL)
 		return NULL;
 	if (IsA(node, NextValueExpr))
-		return call_of_nextval((NextValueExpr *) node);
+		return sequence_nextval_call(((NextValueExpr *) node)->seqid, ((NextValueExpr *) node)->typeId);
 	if (IsA(node, Query))
 		return (Node *) query_tree_mutator((Query *) node, replace_next_values, context, 0);
 	return expression_tree_mutator(node, replace_next_values, context);

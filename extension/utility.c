@@ -57,6 +57,7 @@ typedef struct Call
 	QueryEnvironment *environment;
 	DestReceiver *dest;
 	QueryCompletion *completion;
+	bool		identity;		/* COPY, see copyidentity.c */
 } Call;
 
 bool
@@ -97,6 +98,14 @@ run_whatever(Call *call)
 static void
 run(Call *call)
 {
+	if (call->identity)
+	{
+		uint64		rows = copy_identity((CopyStmt *) call->pstmt->utilityStmt, call->source);
+
+		if (call->completion != NULL)
+			SetQueryCompletion(call->completion, CMDTAG_COPY, rows);
+		return;
+	}
 	if (!IsA(call->pstmt->utilityStmt, DropOwnedStmt))
 	{
 		run_whatever(call);
@@ -437,59 +446,27 @@ run_lock(Call *call, DdlTargets *targets)
 
 /* ---------- COPY */
 
+/* True: it takes values of an identity column by itself. */
 static bool
-copy_names_column(const CopyStmt *stmt, const char *column)
-{
-	ListCell   *lc;
-
-	if (stmt->attlist == NIL)
-		return true;
-	foreach(lc, stmt->attlist)
-	{
-		if (strcmp(strVal(lfirst(lc)), column) == 0)
-			return true;
-	}
-	return false;
-}
-
-/* COPY takes values of an identity column where no function call is seen. */
-static bool
-copy_takes_identity(Relation rel, const CopyStmt *stmt)
-{
-	int			i;
-
-	for (i = 0; i < RelationGetNumberOfAttributes(rel); i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
-
-		if (!att->attisdropped && att->attidentity != '\0' &&
-			!copy_names_column(stmt, NameStr(att->attname)))
-			return true;
-	}
-	return false;
-}
-
-static void
 examine_copy(CopyStmt *stmt, DdlPlan *plan)
 {
+	bool		identity;
 	Oid			relid;
 	Relation	rel;
 
 	if (stmt->relation == NULL)
-		return;
+		return false;
 	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
 	rel = OidIsValid(relid) ? try_table_open(relid, AccessShareLock) : NULL;
 	if (rel == NULL)
-		return;
+		return false;
 	if (!stmt->is_from)
 		readkeys_table(rel);
 	else if (RelationGetNamespace(rel) == ls_schema_oid())
 		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
-	else if (rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt))
-		ddl_refuse(plan, "COPY without values for an identity column",
-				   "Values of sequences are not replicated yet.",
-				   "Give the values explicitly.");
+	identity = stmt->is_from && rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt);
 	table_close(rel, AccessShareLock);
+	return identity;
 }
 
 /* ---------- the hook */
@@ -534,7 +511,7 @@ process_on_origin(Call *call)
 	ddl_plan(call->meaning->utilityStmt, &plan);
 	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
 	{
-		examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
+		call->identity = examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
 		if (((CopyStmt *) call->pstmt->utilityStmt)->is_from)
 			doubt_before_write();
 	}
@@ -633,6 +610,10 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 		return;
 	if (depth == 0 && !select_is_running())
 		causal_before_utility(pstmt);
+	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
+		(((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL ||
+		 ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_SEQUENCES))
+		sequence_discard();
 	switch (ls_mode())
 	{
 		case LS_MODE_ORIGIN:

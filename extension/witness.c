@@ -33,6 +33,12 @@ witness_note_command(void)
 	commands_in_transaction = true;
 }
 
+bool
+witness_has_commands(void)
+{
+	return commands_in_transaction;
+}
+
 uint64
 witness_commands(void)
 {

@@ -169,6 +169,23 @@ xact_connect(void)
 }
 
 void
+xact_report_closed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+			 errmsg("this node does not take writes yet"),
+			 errdetail("Since the server started, the replicator has not opened it."),
+			 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
+}
+
+/* For what is ordered on its own: no transaction of this session has it. */
+uint64
+xact_new_number(void)
+{
+	return ++last_xcount;
+}
+
+void
 xact_writes(void)
 {
 	xact_check_not_ended();
@@ -176,11 +193,7 @@ xact_writes(void)
 		return;
 	xact_connect();
 	if (!turn_is_open())
-		ereport(ERROR,
-				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-				 errmsg("this node does not take writes yet"),
-				 errdetail("Since the server started, the replicator has not opened it."),
-				 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
+		xact_report_closed();
 	ls_xact.xcount = ++last_xcount;
 	ls_xact.since = turn_applied();
 	ls_xact.writes = true;
@@ -303,8 +316,8 @@ send_lock(const LsKey *keys, int nkeys, bool ddl)
  * Text of another server for the client: in this database's encoding, one
  * hopes.
  */
-static char *
-text_of(LsSlice s)
+char *
+xact_text_of(LsSlice s)
 {
 	char	   *text = pnstrdup((const char *) s.data, s.len);
 
@@ -324,9 +337,9 @@ xact_report_verdict(const LsVerdict *verdict)
 
 	ereport(ERROR,
 			(errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
-			 errmsg_internal("%s", text_of(e->message)),
-			 e->detail.len > 0 ? errdetail_internal("%s", text_of(e->detail)) : 0,
-			 e->hint.len > 0 ? errhint("%s", text_of(e->hint)) : 0));
+			 errmsg_internal("%s", xact_text_of(e->message)),
+			 e->detail.len > 0 ? errdetail_internal("%s", xact_text_of(e->detail)) : 0,
+			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
 }
 
 /*
@@ -504,6 +517,7 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid,
 static void
 at_end(void)
 {
+	sequence_at_xact_end();
 	keyset_at_xact_end();
 	readkeys_at_xact_end();
 	witness_at_xact_end();

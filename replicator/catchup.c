@@ -27,7 +27,6 @@
 #define IN_FLIGHT 64
 #define IN_FLIGHT_BYTES (16 * 1024 * 1024)
 #define ESTIMATE_AFTER_US 300000
-#define UNKNOWN_ORIGIN 63		/* a node that is not configured any more */
 
 struct Catchup
 {
@@ -175,7 +174,7 @@ feed_one(Node *n)
 	if (r.type != RECORD_TRANSACTION)
 		return true;
 	origin = node_find(r.identity.node);
-	tx = tx_from_record(&r, origin >= 0 ? (uint32_t) origin : UNKNOWN_ORIGIN, node_journal_dir, &error);
+	tx = tx_from_record(&r, origin >= 0 ? (uint32_t) origin : ORIGIN_NONE, node_journal_dir, &error);
 	if (tx == NULL)
 	{
 		node_out(n, "could not read seq %" PRIu64 " in the journal: %s", r.seq, error);

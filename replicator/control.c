@@ -165,6 +165,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->ping_sent_us = loop_now_us();
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
+	positions_watch(n);
 }
 
 void
@@ -172,6 +173,7 @@ control_end(Node *n)
 {
 	loop_cancel(n->ping_timer);
 	n->ping_timer = NULL;
+	positions_stop(n);
 	pgclient_close(n->next_control);
 	n->next_control = NULL;
 	pgclient_close(n->control);

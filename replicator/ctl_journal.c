@@ -237,6 +237,8 @@ journal_metadata_text(int record_type)
 			return "node attached";
 		case RECORD_FINGERPRINT:
 			return "fingerprint";
+		case RECORD_LEASE:
+			return "lease";
 		case RECORD_TRANSACTION:
 			break;
 	}

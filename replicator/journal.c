@@ -656,6 +656,12 @@ append_group(Journal *j, const LsSlice *records, size_t n)
 	return ok ? JOURNAL_OK : JOURNAL_ERROR;
 }
 
+bool
+journal_begins_segment(const Journal *j, size_t size)
+{
+	return j->used + j->segment_bodies + size > j->segment_size && j->last >= j->segment_first;
+}
+
 JournalStatus
 journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq)
 {
@@ -666,7 +672,7 @@ journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq)
 		return JOURNAL_ERROR;
 	for (size_t i = 0; i < n; i++)
 		size += records[i].len;
-	if (j->used + j->segment_bodies + size > j->segment_size && j->last >= j->segment_first)
+	if (journal_begins_segment(j, size))
 	{
 		if (!finish_segment(j) || !create_segment(j, j->last + 1))
 			return JOURNAL_ERROR;

@@ -27,8 +27,9 @@ typedef enum RecordType
 	RECORD_DATABASE_DROPPED = 'B',
 	RECORD_NODE_DROPPED = 'N',	/* by command; text: the name */
 	RECORD_NODE_ATTACHED = 'n',
-	RECORD_FINGERPRINT = 'f'	/* text: what the nodes held at seq 0, see
+	RECORD_FINGERPRINT = 'f',	/* text: what the nodes held at seq 0, see
 								 * node.c */
+	RECORD_LEASE = 'l'			/* text: the position of a thing, see lease.c */
 } RecordType;
 
 /* A file beside the journal that has the queries of a large transaction, see
@@ -122,6 +123,9 @@ extern void journal_trim(Journal *j, uint64_t keep_from);
  * segment, so that trimming never loses one; this sets what is repeated. */
 extern void journal_set_metadata(Journal *j, const LsSlice *records, size_t n);
 
+/* Will appending so many bytes begin a new segment? */
+extern bool journal_begins_segment(const Journal *j, size_t size);
+
 /*
  * Read from seq on, metadata records included: first those that are in the
  * segment where seq is, from its beginning.  journal_read returns JOURNAL_OK
@@ -134,6 +138,10 @@ extern void journal_set_metadata(Journal *j, const LsSlice *records, size_t n);
 typedef struct JournalReader JournalReader;
 
 extern JournalReader *journal_reader_open(const char *dir, uint64_t from_seq, const char **error);
+
+/* Before the first read: begin with the first transaction of the segment where
+ * seq is; its seq. */
+extern uint64_t journal_reader_rewind(JournalReader *r);
 extern void journal_reader_limit(JournalReader *r, uint64_t last_seq);
 extern JournalStatus journal_read(JournalReader *r, JournalRecord *record);
 extern const char *journal_reader_error(const JournalReader *r);

@@ -320,6 +320,7 @@ record_decode(LsSlice body, JournalRecord *r)
 		case RECORD_NODE_DROPPED:
 		case RECORD_NODE_ATTACHED:
 		case RECORD_FINGERPRINT:
+		case RECORD_LEASE:
 			r->type = (RecordType) body.data[1];
 			r->wait = LS_WAIT_EXECUTED; /* no meaning, but a legal value */
 			return get_fields(fields, metadata_fields, r);

@@ -11,6 +11,10 @@
  * While a batch is being written the next one gathers, so the more there is to
  * do the larger the batches are.
  *
+ * A new segment begins with what counts now.  Positions of leased things are
+ * many and change often, so the thread keeps a table of its own of them: it
+ * writes them out only when a segment begins.
+ *
  * Locking: `lock` covers the fields of `shared`; the thread holds it while
  * taking and giving, never while writing.  Items belong to whoever has taken
  * them.  The Journal belongs to the thread from writer_start() to
@@ -37,6 +41,7 @@
 #include <unistd.h>
 
 #include "journal_private.h"
+#include "lease.h"
 #include "log.h"
 #include "loop.h"
 
@@ -76,6 +81,8 @@ static Watch *event_watch;
 static Journal *journal;
 static const char *journal_dir;
 static bool prepare_failed;		/* there is no room for the next segment */
+static LeaseTable *positions;
+static Buffer head;				/* metadata records, but for leases */
 
 static void
 queue_init(ItemQueue *q)
@@ -132,19 +139,71 @@ set_failing(const char *error)
 }
 
 static void
-set_head(const JournalItem *item)
+apply_positions(const JournalItem *item)
 {
-	LsSlice    *records = xmalloc((item->nheads + 1) * sizeof(LsSlice));
-	const uint8_t *at = item->head.data;
+	LsSlice		database = ls_slice_of(item->tx->database);
+	LsSlice		rest = {item->tx->effects.data, item->tx->effects.len};
+	LsMsgType	type;
+	LsSlice		payload;
+	LsQuery		query;
 
-	for (size_t i = 0; i < item->nheads; i++)
+	while (ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
 	{
-		records[i].data = at;
-		records[i].len = item->head_sizes[i];
-		at += item->head_sizes[i];
+		if (ls_get_query(payload, &query) == NULL)
+			(void) lease_effect(positions, database, item->seq, &query);
+		rest.data += LS_HEADER_SIZE + payload.len;
+		rest.len -= LS_HEADER_SIZE + payload.len;
 	}
-	journal_set_metadata(journal, records, item->nheads);
-	free(records);
+}
+
+/* What counts after this item. */
+static void
+note_head(const JournalItem *item)
+{
+	LsSlice		text = {item->text.data, item->text.len};
+
+	if (item->positions)
+		apply_positions(item);
+	if (item->type == RECORD_LEASE)
+		(void) lease_decode(positions, text);
+	if (item->type == RECORD_DATABASE_DROPPED)
+		lease_forget_database(positions, text);
+	if (item->nheads > 0)
+	{
+		head.len = 0;
+		buffer_append(&head, item->head.data, item->head.len);
+	}
+}
+
+static void
+append_lease(void *arg, LsSlice text)
+{
+	Buffer	   *all = arg;
+	JournalRecord r;
+	size_t		size;
+
+	memset(&r, 0, sizeof(r));
+	r.type = RECORD_LEASE;
+	r.seq = journal_last(journal);
+	r.text = text;
+	size = journal_encode(NULL, 0, &r);
+	buffer_reserve(all, size);
+	journal_encode(all->data + all->len, size, &r);
+	all->len += size;
+}
+
+static void
+set_head(void)
+{
+	Buffer		all = {0};
+	LsSlice		bytes;
+
+	buffer_append(&all, head.data, head.len);
+	lease_forget_gone(positions, UINT64_MAX);
+	lease_encode_all(positions, append_lease, &all);
+	bytes = (LsSlice) {all.data, all.len};
+	journal_set_metadata(journal, &bytes, 1);
+	buffer_free(&all);
 }
 
 static struct timespec
@@ -230,6 +289,7 @@ write_batch(JournalItem *first)
 	static LsSlice *records;
 	static size_t cap;
 	size_t		n = 0;
+	size_t		size = GROUP_MARK_SIZE;
 	uint64_t	last_seq = 0;
 
 	for (JournalItem *item = first; item != NULL; item = item->next)
@@ -241,11 +301,13 @@ write_batch(JournalItem *first)
 		}
 		records[n].data = item->record;
 		records[n++].len = item->len;
+		size += item->len;
 		if (item->seq != 0)
 			last_seq = item->seq;
-		else
-			set_head(item);
+		note_head(item);
 	}
+	if (journal_begins_segment(journal, size))
+		set_head();
 	if (!make_durable(records, n, last_seq != 0 ? last_seq : journal_last(journal)))
 		return false;
 	for (JournalItem *item = first; item != NULL; item = item->next)
@@ -345,6 +407,7 @@ void
 writer_item_free(JournalItem *item)
 {
 	buffer_free(&item->head);
+	buffer_free(&item->text);
 	free(item->head_sizes);
 	free(item);
 }
@@ -356,6 +419,9 @@ writer_item(const JournalRecord *record)
 	JournalItem *item = xmalloc(sizeof(JournalItem) + size);
 
 	memset(item, 0, sizeof(JournalItem));
+	item->type = record->type;
+	if (record->type == RECORD_LEASE || record->type == RECORD_DATABASE_DROPPED)
+		buffer_append(&item->text, record->text.data, record->text.len);
 	item->len = size;
 	journal_encode(item->record, size, record);
 	return item;
@@ -436,13 +502,16 @@ writer_trim(uint64_t flushed, int64_t keep_bytes)
 }
 
 void
-writer_start(Journal *j, const char *dir, JournalDurable durable)
+writer_start(Journal *j, const char *dir, JournalDurable durable, LeaseTable *all_positions,
+			 const Buffer *first_head)
 {
 	int			rc;
 
 	journal = j;
 	journal_dir = dir;
 	deliver = durable;
+	positions = all_positions;
+	buffer_append(&head, first_head->data, first_head->len);
 	queue_init(&gathered);
 	queue_init(&shared.todo);
 	queue_init(&shared.done);

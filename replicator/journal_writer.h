@@ -17,6 +17,9 @@ typedef struct JournalItem
 	BodyRef		body;			/* that the record refers to; id 0: none */
 	void		(*done) (void *arg);	/* metadata: when durable; may be NULL */
 	void	   *arg;
+	RecordType	type;
+	Buffer		text;			/* of a lease, and of a database that goes */
+	bool		positions;		/* the transaction sets positions of things */
 	Buffer		head;			/* metadata: what new segments begin with,
 								 * from */
 	size_t	   *head_sizes;		/* now on: records one after the other */
@@ -28,7 +31,12 @@ typedef struct JournalItem
 /* Durable, in order; on the loop's thread.  Frees the item. */
 typedef void (*JournalDurable) (JournalItem *item);
 
-extern void writer_start(Journal *journal, const char *dir, JournalDurable durable);
+struct LeaseTable;
+
+/* positions: of all things that are leased; the thread's from now on.  head: the
+ * metadata records that count. */
+extern void writer_start(Journal *journal, const char *dir, JournalDurable durable,
+						 struct LeaseTable *positions, const Buffer *head);
 
 /* With size bytes of record, to be encoded by the caller. */
 extern JournalItem *writer_item(const JournalRecord *record);

@@ -150,6 +150,7 @@ metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 		case RECORD_FINGERPRINT:
 			set_fingerprint(text);
 			break;
+		case RECORD_LEASE:		/* the sequencer's */
 		case RECORD_TRANSACTION:
 			break;
 	}

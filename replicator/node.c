@@ -490,9 +490,12 @@ nodes_rollback(Transaction *tx)
 void
 node_apply_at_origin(Transaction *tx)
 {
-	Node	   *n = &nodes[tx->origin];
+	Node	   *n;
 
 	assert(tx->seq != 0);
+	if (tx->origin == ORIGIN_NONE)
+		return;
+	n = &nodes[tx->origin];
 	if (n->state != NODE_ONLINE || n->applied >= tx->seq || work_find(tx, n->index) != NULL)
 		return;					/* it gets it from the journal, or has it, or
 								 * will */

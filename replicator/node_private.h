@@ -60,6 +60,8 @@ struct Node
 	char		control_database[LS_MAX_NAME + 1];
 	PgClient   *next_control;	/* being connected to take its place */
 	char		next_control_database[LS_MAX_NAME + 1];
+	Timer	   *positions_timer;
+	int			positions_ordering; /* transactions under way */
 	Pool	   *pools;
 	Work	   *works;			/* all of them on this node */
 	uint64_t	ddl_works;		/* of them, those with DDL */
@@ -149,6 +151,11 @@ extern bool pool_may_replace(Pool *p);	/* not lost again and again? */
 extern void pool_replace(Pool *p, ApplyConn *c);	/* closes it, opens
 													 * another */
 extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none */
+
+/* ---------- in positions.c: what it has handed out of sequences */
+
+extern void positions_watch(Node *n);
+extern void positions_stop(Node *n);
 
 /* ---------- in control.c: the connection that looks after a node */
 

@@ -13,13 +13,11 @@
  * bytes given.  Compiled into the replicator and into the extension, hence
  * nothing but standard C headers.  Any thread may call anything here.
  */
-#include "protocol.h"
+#include "protocol_private.h"
 
 #include <string.h>
 
 #define FIELD_HEADER_SIZE 5
-#define KEY_FIXED_SIZE 18		/* hash, seen, mode, length of the name */
-#define KEY_MAX_NAME 255
 
 typedef enum FieldKind
 {
@@ -108,7 +106,7 @@ LAYOUT(proof_layout, LsProof);
 static const Field query_layout_fields[] = {
 	NUMBER64('X', LsQuery, xcount),
 	CHOICE('F', LsQuery, form, "srck"),
-	CHOICE('W', LsQuery, reason, "rnuswfk"),
+	CHOICE('W', LsQuery, reason, "rnuswfkq"),
 	TEXT('T', LsQuery, text, 1, LS_MAX_PAYLOAD),
 	OPTIONAL_BYTES('G', LsQuery, settings),
 	NUMBER64('N', LsQuery, rows),
@@ -174,6 +172,48 @@ static const Field verdict_layout_fields[] = {
 
 LAYOUT(verdict_layout, LsVerdict);
 
+static const Field lease_layout_fields[] = {
+	NUMBER64('X', LsLease, id),
+	TEXT('N', LsLease, name, 1, LS_MAX_THING),
+	NUMBER64('I', LsLease, increment),
+	NUMBER64('L', LsLease, min),
+	NUMBER64('H', LsLease, max),
+	BOOLEAN('C', LsLease, cycle),
+	NUMBER64('V', LsLease, value),
+	BOOLEAN('Z', LsLease, called),
+	NUMBER64('W', LsLease, wanted),
+	NUMBER64('S', LsLease, applied),
+};
+
+LAYOUT(lease_layout, LsLease);
+
+static const Field leased_layout_fields[] = {
+	NUMBER64('X', LsLeased, id),
+	NUMBER64('F', LsLeased, first),
+	NUMBER64('C', LsLeased, count),
+	NUMBER64('S', LsLeased, seq),
+};
+
+LAYOUT(leased_layout, LsLeased);
+
+static const Field alone_layout_fields[] = {
+	NUMBER64('X', LsAlone, id),
+	BYTES('Q', LsAlone, query, LS_HEADER_SIZE, LS_MAX_PAYLOAD),
+};
+
+LAYOUT(alone_layout, LsAlone);
+
+static const Field ordered_layout_fields[] = {
+	NUMBER64('X', LsOrdered, id),
+	NUMBER64('S', LsOrdered, seq),
+	OPTIONAL_TEXT('q', LsOrdered, error.sqlstate),
+	OPTIONAL_TEXT('m', LsOrdered, error.message),
+	OPTIONAL_TEXT('d', LsOrdered, error.detail),
+	OPTIONAL_TEXT('h', LsOrdered, error.hint),
+};
+
+LAYOUT(ordered_layout, LsOrdered);
+
 static const Field number_layout_fields[] = {
 	NUMBER64('X', LsNumber, value),
 };
@@ -203,45 +243,6 @@ LAYOUT(fate_answer_layout, LsFateAnswer);
 /* Enum members are moved as int by put_message() and get_message(). */
 _Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
 _Static_assert(sizeof(LsFate) == sizeof(int), "enums must have the size of int");
-
-/* ---------- integers */
-
-static void
-put_u32(uint8_t *p, uint32_t v)
-{
-	p[0] = (uint8_t) (v >> 24);
-	p[1] = (uint8_t) (v >> 16);
-	p[2] = (uint8_t) (v >> 8);
-	p[3] = (uint8_t) v;
-}
-
-static void
-put_u64(uint8_t *p, uint64_t v)
-{
-	put_u32(p, (uint32_t) (v >> 32));
-	put_u32(p + 4, (uint32_t) v);
-}
-
-static uint32_t
-get_u32(const uint8_t *p)
-{
-	return ((uint32_t) p[0] << 24) | ((uint32_t) p[1] << 16) |
-		((uint32_t) p[2] << 8) | (uint32_t) p[3];
-}
-
-static uint64_t
-get_u64(const uint8_t *p)
-{
-	return ((uint64_t) get_u32(p) << 32) | get_u32(p + 4);
-}
-
-/* memcpy() for slices: a NULL of length 0 is legal here. */
-static void
-copy_bytes(uint8_t *to, const void *from, size_t n)
-{
-	if (n > 0)
-		memcpy(to, from, n);
-}
 
 /* ---------- messages */
 
@@ -511,7 +512,7 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 
 	if (len == 0)
 		return LS_FRAME_MORE;
-	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOoK", buf[0]) == NULL)
+	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOoKSsUu", buf[0]) == NULL)
 		return LS_FRAME_BAD;
 	if (len < LS_HEADER_SIZE)
 		return LS_FRAME_MORE;
@@ -595,6 +596,30 @@ ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m)
 }
 
 size_t
+ls_put_lease(uint8_t *buf, size_t cap, const LsLease *m)
+{
+	return put_message(buf, cap, LS_MSG_LEASE, &lease_layout, m);
+}
+
+size_t
+ls_put_leased(uint8_t *buf, size_t cap, const LsLeased *m)
+{
+	return put_message(buf, cap, LS_MSG_LEASED, &leased_layout, m);
+}
+
+size_t
+ls_put_alone(uint8_t *buf, size_t cap, const LsAlone *m)
+{
+	return put_message(buf, cap, LS_MSG_ALONE, &alone_layout, m);
+}
+
+size_t
+ls_put_ordered(uint8_t *buf, size_t cap, const LsOrdered *m)
+{
+	return put_message(buf, cap, LS_MSG_ORDERED, &ordered_layout, m);
+}
+
+size_t
 ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m)
 {
 	return put_message(buf, cap, LS_MSG_ERROR, &error_layout, m);
@@ -621,121 +646,7 @@ ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m)
 	return put_message(buf, cap, LS_MSG_FATE_IS, &fate_answer_layout, m);
 }
 
-/* ---------- packed lists */
-
-static bool
-valid_key_mode(uint8_t mode)
-{
-	return mode != 0 && strchr("suxhriISXqR", mode) != NULL;
-}
-
-size_t
-ls_put_key(uint8_t *buf, size_t cap, const LsKey *key)
-{
-	size_t		name_len = key->name.len;
-
-	if (name_len > KEY_MAX_NAME)
-		name_len = KEY_MAX_NAME;	/* it is for people only */
-	if (KEY_FIXED_SIZE + name_len <= cap)
-	{
-		put_u64(buf, key->hash);
-		put_u64(buf + 8, key->seen);
-		buf[16] = (uint8_t) key->mode;
-		buf[17] = (uint8_t) name_len;
-		copy_bytes(buf + KEY_FIXED_SIZE, key->name.data, name_len);
-	}
-	return KEY_FIXED_SIZE + name_len;
-}
-
-bool
-ls_next_key(LsSlice *rest, LsKey *key)
-{
-	size_t		name_len;
-
-	if (rest->len < KEY_FIXED_SIZE)
-		return false;
-	name_len = rest->data[17];
-	if (rest->len - KEY_FIXED_SIZE < name_len || !valid_key_mode(rest->data[16]))
-		return false;
-	key->hash = get_u64(rest->data);
-	key->seen = get_u64(rest->data + 8);
-	key->mode = (LsKeyMode) rest->data[16];
-	key->name.data = rest->data + KEY_FIXED_SIZE;
-	key->name.len = name_len;
-	rest->data += KEY_FIXED_SIZE + name_len;
-	rest->len -= KEY_FIXED_SIZE + name_len;
-	return true;
-}
-
-size_t
-ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len)
-{
-	if (text == NULL)
-		len = 0;
-	if (len > LS_MAX_PAYLOAD)
-		return SIZE_MAX;
-	if (4 + len <= cap)
-	{
-		put_u32(buf, text == NULL ? UINT32_MAX : (uint32_t) len);
-		copy_bytes(buf + 4, text, len);
-	}
-	return 4 + len;
-}
-
-bool
-ls_next_param(LsSlice *rest, LsSlice *param)
-{
-	uint32_t	len;
-
-	if (rest->len < 4)
-		return false;
-	len = get_u32(rest->data);
-	if (len == UINT32_MAX)
-	{
-		param->data = NULL;
-		param->len = 0;
-		len = 0;
-	}
-	else
-	{
-		if (len > rest->len - 4)
-			return false;
-		param->data = rest->data + 4;
-		param->len = len;
-	}
-	rest->data += 4 + len;
-	rest->len -= 4 + len;
-	return true;
-}
-
-/* Take bytes up to a NUL off the front of *rest. */
-static bool
-next_string(LsSlice *rest, LsSlice *string)
-{
-	const uint8_t *end;
-
-	if (rest->len == 0)
-		return false;
-	end = memchr(rest->data, 0, rest->len);
-	if (end == NULL)
-		return false;
-	string->data = rest->data;
-	string->len = (size_t) (end - rest->data);
-	rest->data = end + 1;
-	rest->len -= string->len + 1;
-	return true;
-}
-
-bool
-ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value)
-{
-	LsSlice		after = *rest;
-
-	if (!next_string(&after, name) || !next_string(&after, value))
-		return false;
-	*rest = after;
-	return true;
-}
+/* ---------- packed lists, walked once */
 
 /* Walk a keys field. */
 static const char *
@@ -875,6 +786,12 @@ ls_get_ask(LsSlice payload, LsAsk *m)
 	return get_message(payload, &ask_layout, m);
 }
 
+static bool
+has_error_fields(const LsErrorFields *error)
+{
+	return error->sqlstate.len + error->message.len + error->detail.len + error->hint.len > 0;
+}
+
 const char *
 ls_get_verdict(LsSlice payload, LsVerdict *m)
 {
@@ -883,8 +800,7 @@ ls_get_verdict(LsSlice payload, LsVerdict *m)
 
 	if (wrong != NULL)
 		return wrong;
-	has_error = m->error.sqlstate.len > 0 || m->error.message.len > 0 ||
-		m->error.detail.len > 0 || m->error.hint.len > 0;
+	has_error = has_error_fields(&m->error);
 	if ((m->outcome == LS_OUTCOME_COMMITTED) != (m->seq != 0))
 		return "a seq belongs to a committed transaction and to no other";
 	if (m->outcome != LS_OUTCOME_ROLLED_BACK && m->after != 0)
@@ -898,6 +814,58 @@ ls_get_verdict(LsSlice payload, LsVerdict *m)
 		return check_sqlstate(m->error.sqlstate);
 	}
 	return NULL;
+}
+
+const char *
+ls_get_lease(LsSlice payload, LsLease *m)
+{
+	const char *wrong = get_message(payload, &lease_layout, m);
+
+	if (wrong == NULL && (m->increment == 0 || m->min > m->max))
+		wrong = "the values asked for are none";
+	if (wrong == NULL && (m->value < m->min || m->value > m->max))
+		wrong = "the position is out of bounds";
+	return wrong;
+}
+
+const char *
+ls_get_leased(LsSlice payload, LsLeased *m)
+{
+	return get_message(payload, &leased_layout, m);
+}
+
+const char *
+ls_get_alone(LsSlice payload, LsAlone *m, LsQuery *query)
+{
+	const char *wrong = get_message(payload, &alone_layout, m);
+	LsMsgType	type;
+	LsSlice		inner;
+
+	if (wrong != NULL)
+		return wrong;
+	if (ls_frame(m->query.data, m->query.len, LS_MAX_PAYLOAD, &type, &inner) != LS_FRAME_OK ||
+		type != LS_MSG_QUERY || m->query.len != LS_HEADER_SIZE + inner.len)
+		return "what is to be ordered is no query";
+	wrong = ls_get_query(inner, query);
+	if (wrong == NULL && query->xcount != m->id)
+		wrong = "the query belongs to another transaction";
+	return wrong;
+}
+
+const char *
+ls_get_ordered(LsSlice payload, LsOrdered *m)
+{
+	const char *wrong = get_message(payload, &ordered_layout, m);
+
+	if (wrong != NULL)
+		return wrong;
+	if ((m->seq == 0) != has_error_fields(&m->error))
+		return "an error belongs to a query that was not ordered and to no other";
+	if (m->seq != 0)
+		return NULL;
+	if (m->error.message.len == 0)
+		return "a mandatory field is missing";
+	return check_sqlstate(m->error.sqlstate);
 }
 
 const char *
@@ -924,43 +892,4 @@ const char *
 ls_get_fate_answer(LsSlice payload, LsFateAnswer *m)
 {
 	return get_message(payload, &fate_answer_layout, m);
-}
-
-/* ---------- what the handshake signs */
-
-static size_t
-put_signed_part(uint8_t *buf, size_t cap, size_t at, const void *data, size_t len)
-{
-	if (at + 4 + len <= cap)
-	{
-		put_u32(buf + at, (uint32_t) len);
-		copy_bytes(buf + at + 4, data, len);
-	}
-	return at + 4 + len;
-}
-
-/*
- * Every part is preceded by its length, so that no two handshakes sign the
- * same bytes.
- */
-size_t
-ls_signed_bytes(uint8_t *buf, size_t cap, const char *role,
-				const LsHello *hello, LsSlice challenge_nonce)
-{
-	uint8_t		numbers[16];
-	size_t		at = 0;
-
-	put_u32(numbers, hello->version);
-	put_u64(numbers + 4, hello->boot);
-	put_u32(numbers + 12, hello->pid);
-
-	at = put_signed_part(buf, cap, at, "lockstep", 8);
-	at = put_signed_part(buf, cap, at, role, strlen(role));
-	at = put_signed_part(buf, cap, at, numbers, sizeof(numbers));
-	at = put_signed_part(buf, cap, at, hello->node.data, hello->node.len);
-	at = put_signed_part(buf, cap, at, hello->database.data, hello->database.len);
-	at = put_signed_part(buf, cap, at, hello->cluster.data, hello->cluster.len);
-	at = put_signed_part(buf, cap, at, hello->nonce.data, hello->nonce.len);
-	at = put_signed_part(buf, cap, at, challenge_nonce.data, challenge_nonce.len);
-	return at;
 }

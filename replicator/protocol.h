@@ -40,10 +40,15 @@
  *	 B 'O' fate    ->           what became of a transaction, whoever's it was
  *	   <- 'o' fate is
  *	   <- 'K' alive             every second, to who waits for an answer
+ *	 B 'S' lease  ->            values of a sequence, or of another named thing
+ *	   <- 's' leased
+ *	 B 'U' alone  ->            a query that is ordered at once, whatever becomes
+ *	   <- 'u' ordered           of the transaction in which it was run
  *	 at any time:
  *	   <- 'E' error             then the replicator closes the connection
  *
- * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o' and 'K' were added.
+ * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
+ * 'S', 's', 'U' and 'u' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -84,6 +89,10 @@ typedef enum LsMsgType
 	LS_MSG_ALIVE = 'K',
 	LS_MSG_FATE = 'O',
 	LS_MSG_FATE_IS = 'o',
+	LS_MSG_LEASE = 'S',
+	LS_MSG_LEASED = 's',
+	LS_MSG_ALONE = 'U',
+	LS_MSG_ORDERED = 'u',
 	LS_MSG_ERROR = 'E'
 } LsMsgType;
 
@@ -156,8 +165,9 @@ typedef enum LsReason
 	LS_REASON_SHIPPABLE = 's',	/* self-contained, deterministic DML */
 	LS_REASON_READ = 'k',		/* rows and tables that it read or locked */
 	LS_REASON_SELECT_WROTE = 'w',	/* a SELECT that wrote WAL */
-	LS_REASON_CALL = 'f'		/* a function whose effect is no row: NOTIFY,
+	LS_REASON_CALL = 'f',		/* a function whose effect is no row: NOTIFY,
 								 * large objects */
+	LS_REASON_SEQUENCE = 'q'	/* the position of a sequence; see lease.h */
 } LsReason;
 
 /* A transaction's name, unique for ever. */
@@ -292,6 +302,51 @@ typedef struct LsVerdict
 } LsVerdict;
 
 /*
+ * 'S': values of a named thing in the session's database, for this node.
+ * Answers come in the order of the questions.
+ */
+#define LS_MAX_THING 511
+typedef struct LsLease
+{
+	uint64_t	id;				/* 'X' u64: repeated in the answer */
+	LsSlice		name;			/* 'N' text, 1..LS_MAX_THING */
+	int64_t		increment;		/* 'I' i64, not 0 */
+	int64_t		min;			/* 'L' i64 */
+	int64_t		max;			/* 'H' i64 */
+	bool		cycle;			/* 'C' u8 */
+	int64_t		value;			/* 'V' i64: the position on this node: last
+								 * value */
+	bool		called;			/* 'Z' u8: it has been used */
+	uint64_t	wanted;			/* 'W' u64: not fewer, if there are so many */
+	uint64_t	applied;		/* 'S' u64: this node had applied up to here
+								 * when it looked at all this */
+} LsLease;
+
+/* 's': one of: values, none any more (count and seq 0), ask again later */
+typedef struct LsLeased
+{
+	uint64_t	id;				/* 'X' u64 */
+	int64_t		first;			/* 'F' i64 */
+	uint64_t	count;			/* 'C' u64: first, first + increment, ... */
+	uint64_t	seq;			/* 'S' u64: ask again when this is applied */
+} LsLeased;
+
+/* 'U' */
+typedef struct LsAlone
+{
+	uint64_t	id;				/* 'X' u64: an xcount of its own */
+	LsSlice		query;			/* 'Q' a whole 'Q' message with that xcount */
+} LsAlone;
+
+/* 'u': ordered at seq, or (seq 0) why not; error fields as in 'V' */
+typedef struct LsOrdered
+{
+	uint64_t	id;				/* 'X' u64 */
+	uint64_t	seq;			/* 'S' u64 */
+	LsErrorFields error;
+} LsOrdered;
+
+/*
  * 'D' withdraw, 'Z' abandon: 'X' u64.  'Y' applied: 'X' u64.  'F' confirm: 'X' u64 =
  * seq.  'N' now: 'X' u64, a number by which the answer is known
  */
@@ -361,6 +416,10 @@ extern size_t ls_put_granted(uint8_t *buf, size_t cap, const LsGranted *m);
 extern size_t ls_put_seq(uint8_t *buf, size_t cap, const LsGranted *m); /* LS_MSG_SEQ */
 extern size_t ls_put_ask(uint8_t *buf, size_t cap, const LsAsk *m);
 extern size_t ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m);
+extern size_t ls_put_lease(uint8_t *buf, size_t cap, const LsLease *m);
+extern size_t ls_put_leased(uint8_t *buf, size_t cap, const LsLeased *m);
+extern size_t ls_put_alone(uint8_t *buf, size_t cap, const LsAlone *m);
+extern size_t ls_put_ordered(uint8_t *buf, size_t cap, const LsOrdered *m);
 extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
 extern size_t ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m);
 extern size_t ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m);
@@ -384,6 +443,10 @@ extern const char *ls_get_lock(LsSlice payload, LsLock *m);
 extern const char *ls_get_granted(LsSlice payload, LsGranted *m);	/* 'l' and 'n' */
 extern const char *ls_get_ask(LsSlice payload, LsAsk *m);
 extern const char *ls_get_verdict(LsSlice payload, LsVerdict *m);
+extern const char *ls_get_lease(LsSlice payload, LsLease *m);
+extern const char *ls_get_leased(LsSlice payload, LsLeased *m);
+extern const char *ls_get_alone(LsSlice payload, LsAlone *m, LsQuery *query);
+extern const char *ls_get_ordered(LsSlice payload, LsOrdered *m);
 extern const char *ls_get_error(LsSlice payload, LsErrorFields *m);
 extern const char *ls_get_number(LsSlice payload, LsNumber *m);
 extern const char *ls_get_fate_question(LsSlice payload, LsFateQuestion *m);

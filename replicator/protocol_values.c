@@ -1,9 +1,10 @@
 /*
  * protocol_values.c
  *	  What the values in messages mean: which key modes exclude each other, words
- *	  for forms and reasons.  Pure; compiled into both sides, like protocol.c.
+ *	  for forms and reasons; and the bytes that the handshake signs.  Pure;
+ *	  compiled into both sides, like protocol.c.
  */
-#include "protocol.h"
+#include "protocol_private.h"
 
 /*
  * As PostgreSQL's own locks: 's' is FOR KEY SHARE, 'u' FOR NO KEY UPDATE, 'x'
@@ -85,6 +86,8 @@ ls_reason_text(LsReason reason)
 			return "a SELECT that changed data";
 		case LS_REASON_CALL:
 			return "a function with an effect other than rows";
+		case LS_REASON_SEQUENCE:
+			return "position of a sequence";
 	}
 	return "unknown";
 }
@@ -104,4 +107,44 @@ ls_form_text(LsForm form)
 			return "keys";
 	}
 	return "unknown";
+}
+
+/* ---------- what the handshake signs */
+
+static size_t
+put_signed_part(uint8_t *buf, size_t cap, size_t at, const void *data, size_t len)
+{
+	if (at + 4 + len <= cap)
+	{
+		put_u32(buf + at, (uint32_t) len);
+		if (len > 0)
+			memcpy(buf + at + 4, data, len);
+	}
+	return at + 4 + len;
+}
+
+/*
+ * Every part is preceded by its length, so that no two handshakes sign the
+ * same bytes.
+ */
+size_t
+ls_signed_bytes(uint8_t *buf, size_t cap, const char *role,
+				const LsHello *hello, LsSlice challenge_nonce)
+{
+	uint8_t		numbers[16];
+	size_t		at = 0;
+
+	put_u32(numbers, hello->version);
+	put_u64(numbers + 4, hello->boot);
+	put_u32(numbers + 12, hello->pid);
+
+	at = put_signed_part(buf, cap, at, "lockstep", 8);
+	at = put_signed_part(buf, cap, at, role, strlen(role));
+	at = put_signed_part(buf, cap, at, numbers, sizeof(numbers));
+	at = put_signed_part(buf, cap, at, hello->node.data, hello->node.len);
+	at = put_signed_part(buf, cap, at, hello->database.data, hello->database.len);
+	at = put_signed_part(buf, cap, at, hello->cluster.data, hello->cluster.len);
+	at = put_signed_part(buf, cap, at, hello->nonce.data, hello->nonce.len);
+	at = put_signed_part(buf, cap, at, challenge_nonce.data, challenge_nonce.len);
+	return at;
 }

@@ -52,6 +52,12 @@ static const char read_conflict_message[] =
 "could not serialize access due to read/write dependencies among transactions";
 static const char retry_hint[] = "The transaction might succeed if retried.";
 
+struct Alone
+{
+	AloneDone	done;
+	void	   *arg;
+};
+
 typedef struct TxList
 {
 	Transaction *first;
@@ -75,6 +81,7 @@ static Deferred look_again;
 static SequencerStats stats;
 
 static void reserve(Transaction *tx);
+static void tell_alone(Transaction *tx, const LsErrorFields *error);
 
 /* ---------- lists */
 
@@ -222,6 +229,7 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 	{
 		verdict->xcount = tx->xcount;
 		session_verdict(tx, verdict);
+		tell_alone(tx, &verdict->error);
 	}
 	if (from != TX_QUEUED)
 		tx_unref(tx);
@@ -317,6 +325,19 @@ may_be_decided(const Transaction *tx)
 		(tx->spill == NULL || tx->spill->durable);
 }
 
+/* Whoever waits for a transaction of its own is told once. */
+static void
+tell_alone(Transaction *tx, const LsErrorFields *error)
+{
+	struct Alone *alone = tx->alone;
+
+	if (alone == NULL)
+		return;
+	tx->alone = NULL;
+	alone->done(alone->arg, error == NULL ? tx->seq : 0, error);
+	free(alone);
+}
+
 /* From here on it exists, if the record reaches the journal. */
 static void
 decide(Transaction *tx)
@@ -331,7 +352,8 @@ decide(Transaction *tx)
 	tx_move(tx, TX_DECIDED);
 	list_add(&undurable, tx);
 	certifier_decide(certifier, tx->ticket, tx->seq);
-	winners_remember(tx->seq, tx->origin, tx->pid);
+	if (tx->origin != ORIGIN_NONE)
+		winners_remember(tx->seq, tx->origin, tx->pid);
 	decided_add(decided, &id, tx->seq);
 	give_back_locks(tx);
 	ticket_is_over(tx);
@@ -339,6 +361,7 @@ decide(Transaction *tx)
 		loop_defer(&look_again);
 
 	item = record_of(tx);
+	item->positions = leases_decided(tx);
 	item->seq = tx->seq;
 	item->tx = tx_ref(tx);
 	writer_push(item);
@@ -382,6 +405,7 @@ on_durable(JournalItem *item)
 	{
 		nodes_commit(tx);
 		node_apply_at_origin(tx);
+		tell_alone(tx, NULL);
 	}
 	tx_unref(tx);
 	writer_item_free(item);
@@ -557,6 +581,33 @@ sequencer_ask(Transaction *tx)
 	reserve(tx);
 }
 
+void
+sequencer_alone(const LsIdentity *id, LsSlice database, uint32_t origin,
+				const uint8_t *queries, size_t len, AloneDone done, void *arg)
+{
+	Transaction *tx = tx_create(id, database, origin);
+	size_t		at = 0;
+
+	tx->oldest_seen = UINT64_MAX;
+	tx->alone = xmalloc(sizeof(struct Alone));
+	tx->alone->done = done;
+	tx->alone->arg = arg;
+	while (at < len)
+	{
+		LsMsgType	type;
+		LsSlice		payload;
+
+		/* the caller has looked at them */
+		if (ls_frame(queries + at, len - at, LS_MAX_PAYLOAD, &type, &payload) != LS_FRAME_OK)
+			break;
+		tx_keep_effect(tx, queries + at, LS_HEADER_SIZE + payload.len);
+		tx_append(tx, queries + at, LS_HEADER_SIZE + payload.len, false);
+		at += LS_HEADER_SIZE + payload.len;
+	}
+	sequencer_ask(tx);
+	tx_unref(tx);
+}
+
 /* ---------- locks asked first */
 
 static void
@@ -703,6 +754,8 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	r.time = wall_clock_us();
 	r.text = ls_slice_of(text);
 	metadata_apply(r.type, r.seq, r.text);
+	if (r.type == RECORD_DATABASE_DROPPED)
+		leases_forget_database(r.text);
 	item = writer_item(&r);
 	item->done = done;
 	item->arg = arg;
@@ -718,6 +771,7 @@ on_forget(void *arg)
 	uint64_t	all = nodes_min_applied();
 	uint64_t	oldest = sessions_oldest_seen();
 
+	leases_forget_gone(all);
 	if (oldest < all)
 		all = oldest;
 	if (all > KEPT_SEQS)
@@ -749,40 +803,23 @@ on_trim(void *arg)
 
 /* ---------- start and end */
 
-static void
-set_journal_head(void)
-{
-	Buffer		bytes = {0};
-	size_t	   *sizes;
-	size_t		n;
-	LsSlice    *records;
-	const uint8_t *at;
-
-	metadata_encode(last_decided, &bytes, &sizes, &n);
-	records = xmalloc((n + 1) * sizeof(LsSlice));
-	at = bytes.data;
-	for (size_t i = 0; i < n; i++)
-	{
-		records[i] = (LsSlice) {at, sizes[i]};
-		at += sizes[i];
-	}
-	journal_set_metadata(journal, records, n);
-	free(records);
-	free(sizes);
-	buffer_free(&bytes);
-}
-
 void
 sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 {
+	Buffer		head = {0};
+	size_t	   *sizes;
+	size_t		n;
+
 	config = c;
 	journal = j;
 	look_again.callback = on_look_again;
 	last_decided = last_durable = journal_last(j);
 	decided = decided_create(DECIDED_KEPT);
 	certifier = certifier_from_journal(c, j, journal_dir, decided);
-	set_journal_head();
-	writer_start(j, journal_dir, on_durable);
+	metadata_encode(last_decided, &head, &sizes, &n);
+	writer_start(j, journal_dir, on_durable, leases_copy(), &head);
+	free(sizes);
+	buffer_free(&head);
 	loop_after(FORGET_MS, on_forget, NULL);
 	loop_after(TRIM_MS, on_trim, NULL);
 }

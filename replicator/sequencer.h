@@ -28,6 +28,20 @@ extern void sequencer_refuse(Transaction *tx, const char *sqlstate, const char *
 							 const char *hint); /* if asked for and not
 												 * decided: its session ends */
 
+/*
+ * A transaction of one query (a whole 'Q' message) that is nobody's session's:
+ * setval, and what the nodes report of their sequences.  done(arg, seq, NULL)
+ * when it is durable, done(arg, 0, error) if it never will be; once.
+ */
+typedef void (*AloneDone) (void *arg, uint64_t seq, const LsErrorFields *error);
+extern void sequencer_alone(const LsIdentity *id, LsSlice database, uint32_t origin,
+							const uint8_t *queries, size_t len, AloneDone done, void *arg);
+
+/* Values for a node: leased() when the lease is in the journal. */
+typedef void (*LeaseDone) (void *arg, const LsLeased *leased);
+extern void sequencer_lease(const char *node, LsSlice database, const LsLease *request,
+							LeaseDone leased, void *arg);
+
 /* From nodes. */
 extern void sequencer_executed(Transaction *tx);	/* every node in
 													 * tx->executing has */

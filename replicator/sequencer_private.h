@@ -35,6 +35,14 @@ extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 extern char *conflict_detail(const Transaction *loser, const KeyList *list,
 							 const Certificate *c, const Transaction *winner);
 
+/* ---------- in sequencer_leases.c */
+
+extern void leases_replay(const struct JournalRecord *r, const char *dir);	/* at the start */
+extern bool leases_decided(const Transaction *tx);	/* true: it had an effect */
+extern void leases_forget_gone(uint64_t applied);
+extern void leases_forget_database(LsSlice database);
+extern struct LeaseTable *leases_copy(void);	/* for the journal's thread */
+
 /* ---------- in sequencer_restart.c */
 
 /* Certifier, metadata and identities from the journal's end. */

@@ -17,7 +17,6 @@
 #include "sequencer_private.h"
 
 #define REMEMBERED 100000
-#define UNKNOWN_ORIGIN 63		/* a node that is not configured any more */
 #define EXIT_JOURNAL_UNREADABLE 2
 
 static OriginId
@@ -30,7 +29,7 @@ origin_of(const Config *config, LsSlice name)
 		if (strlen(known) == name.len && memcmp(known, name.data, name.len) == 0)
 			return (OriginId) i;
 	}
-	return UNKNOWN_ORIGIN;
+	return ORIGIN_NONE;
 }
 
 static void __attribute__((noreturn))
@@ -48,6 +47,7 @@ replay(Certifier *c, Decided *decided, const Config *config, const char *dir, co
 	const char *error;
 	KeyList		list;
 
+	leases_replay(r, dir);
 	if (r->type != RECORD_TRANSACTION)
 	{
 		metadata_apply(r->type, r->seq, r->text);
@@ -59,7 +59,7 @@ replay(Certifier *c, Decided *decided, const Config *config, const char *dir, co
 	if (!keys_of_record(r, dir, &list, &error))
 		unreadable(error);
 	certifier_replay(c, origin, r->seq, list.ddl, list.keys, list.n);
-	if (origin != UNKNOWN_ORIGIN)
+	if (origin != ORIGIN_NONE)
 		winners_remember(r->seq, origin, r->identity.pid);
 }
 
@@ -86,6 +86,8 @@ certifier_from_journal(const Config *config, Journal *journal, const char *journ
 	reader = journal_reader_open(journal_dir, from, &error);
 	if (reader == NULL)
 		unreadable(error);
+	(void) journal_reader_rewind(reader);	/* for all positions since its
+											 * head */
 	c = certifier_create(keys_from - 1);
 	while ((status = journal_read(reader, &record)) == JOURNAL_OK)
 		replay(c, decided, config, journal_dir, &record, keys_from);

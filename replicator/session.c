@@ -265,7 +265,7 @@ on_patience(void *arg)
 static bool
 is_awaited(const Session *s)
 {
-	return s->asked || s->granting > 0 || s->owed != NULL ||
+	return s->asked || s->granting > 0 || s->questions > 0 || s->owed != NULL ||
 		(s->unconfirmed != NULL && s->unconfirmed->wait == LS_WAIT_APPLIED);
 }
 
@@ -512,6 +512,8 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 		discard(s);
 		return;
 	}
+	if (query.reason == LS_REASON_SEQUENCE)
+		tx_keep_effect(tx, message, len);
 	tx_append(tx, message, len, query.ddl);
 	store_if_large(tx);
 	if (tx_failure(tx, &sqlstate) != NULL)
@@ -713,6 +715,12 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 			break;
 		case LS_MSG_FATE:
 			session_handle_fate(s, payload);
+			break;
+		case LS_MSG_LEASE:
+			session_lease(s, payload);
+			break;
+		case LS_MSG_ALONE:
+			session_alone(s, payload);
 			break;
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_ABANDON:

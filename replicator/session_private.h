@@ -51,6 +51,8 @@ struct Session
 	Transaction *owed;			/* committed at the origin; 'applied' is still
 								 * to be told; a reference */
 	bool		asked;			/* tx has been asked for */
+	int			questions;		/* leases and queries on their own, not
+								 * answered yet */
 	int			granting;		/* grants that the backend still waits for;
 								 * more than one if it gave up waiting
 								 * (savepoint), then asked again */
@@ -78,6 +80,11 @@ extern void session_end(Session *s);	/* close, without a word */
 extern void session_handle_fate(Session *s, LsSlice payload);
 extern bool session_is_fenced(const Session *s, uint64_t xcount);	/* it has been called
 																	 * aborted */
+
+/* ---------- in session_lease.c */
+
+extern void session_lease(Session *s, LsSlice payload);
+extern void session_alone(Session *s, LsSlice payload);
 
 /* ---------- in session_handshake.c */
 

@@ -124,6 +124,7 @@ tx_unref(Transaction *tx)
 	spill_free(tx->spill);
 	free(tx->offsets);
 	free(tx->after_tickets);
+	buffer_free(&tx->effects);
 	free(tx->node);
 	free(tx->database);
 	free(tx);
@@ -189,6 +190,14 @@ add_offset(Transaction *tx)
 }
 
 void
+tx_keep_effect(Transaction *tx, const uint8_t *message, size_t len)
+{
+	if (tx->effects.len == 0)
+		tx->first_effect = tx->nstatements;
+	buffer_append(&tx->effects, message, len);
+}
+
+void
 tx_append(Transaction *tx, const uint8_t *message, size_t len, bool ddl)
 {
 	if (tx->first_ddl >= tx->nstatements)
@@ -240,6 +249,10 @@ tx_rollback_to(Transaction *tx, uint64_t keep)
 		return false;
 	if (keep == tx->nstatements)
 		return true;
+
+	/* they come last, at the end of the transaction */
+	if (keep <= tx->first_effect)
+		tx->effects.len = 0;
 	if (keep < stored(tx) && !take_back_chunk(tx, keep))
 		return false;
 	if (keep < tx->nstatements)

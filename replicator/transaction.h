@@ -12,6 +12,13 @@
 struct Session;
 struct Spill;
 
+/*
+ * The origin of what belongs to no node: of a node that is not configured any
+ * more, or made by the replicator itself.  It is executed on every node, and
+ * ordered against the transactions of each.
+ */
+#define ORIGIN_NONE 63
+
 typedef enum TxState
 {
 	TX_QUEUED,					/* statements arrive; nothing ordered yet */
@@ -62,6 +69,11 @@ typedef struct Transaction
 								 * applied it */
 	bool		awaits_lock;	/* QUEUED, and a lock asked first is not
 								 * granted yet */
+	struct Alone *alone;		/* has no session: who waits for its order,
+								 * see sequencer.h; owned by the sequencer */
+	Buffer		effects;		/* of queries, again, those with
+								 * LS_REASON_SEQUENCE */
+	uint64_t	first_effect;	/* index of the first of them */
 	uint64_t	oldest_seen;	/* lowest S of its keys so far, UINT64_MAX =
 								 * none */
 	struct Work *works;			/* on nodes that were given it, see dispatch.h */
@@ -79,6 +91,9 @@ extern void tx_move(Transaction *tx, TxState to);	/* the table of legal
 
 /* A whole 'Q' message, checked, and whether it is DDL. */
 extern void tx_append(Transaction *tx, const uint8_t *message, size_t len, bool ddl);
+
+/* Before tx_append of a query with LS_REASON_SEQUENCE: it is kept once more. */
+extern void tx_keep_effect(Transaction *tx, const uint8_t *message, size_t len);
 extern bool tx_rollback_to(Transaction *tx, uint64_t keep); /* false: keep >
 															 * nstatements, or
 															 * tx_failure() */

@@ -64,6 +64,9 @@ main(int argc, char **argv)
 	write_record(argv[1], "database-dropped", &text);
 	text.type = RECORD_FINGERPRINT;
 	write_record(argv[1], "fingerprint", &text);
+	text.type = RECORD_LEASE;
+	text.text = SLICE("31 t 7 2 dbpublic.s");
+	write_record(argv[1], "lease", &text);
 	group_encode(mark_bytes, &mark);
 	write_seed(argv[1], "journal", "group-mark", mark_bytes, sizeof(mark_bytes));
 	free(samples);

@@ -12,21 +12,11 @@ my $c = LockstepCluster->new(nodes => 2, conf => "max_prepared_transactions = 5\
 $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, v text);
 INSERT INTO t VALUES (1000, 'a'), (1001, 'b');
-CREATE SEQUENCE s;
-CREATE TABLE ser (id serial, v int);
-CREATE TABLE ide (id int GENERATED ALWAYS AS IDENTITY, v int);
 SQL
 $c->drain;
 my $before = $c->status->{journal}{decided};
 
 my @refused = (
-	[ 'nextval', "SELECT nextval('s')" ],
-	[ 'setval', "SELECT setval('s', 7)" ],
-	[ 'nextval in a function', "DO \$\$ BEGIN PERFORM nextval('s'); END \$\$" ],
-	[ 'serial', 'INSERT INTO ser (v) VALUES (1)' ],
-	[ 'identity', 'INSERT INTO ide (v) VALUES (1)' ],
-	[ 'COPY into serial', "COPY ser (v) FROM stdin;\n1\n\\.\n" ],
-	[ 'COPY into identity', "COPY ide (v) FROM stdin;\n1\n\\.\n" ],
 	[ 'two-phase commit', "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'x'" ],
 	[ 'CREATE INDEX CONCURRENTLY', 'CREATE INDEX CONCURRENTLY i ON t (v)' ],
 	[ 'ADD COLUMN serial', 'ALTER TABLE t ADD COLUMN n serial' ],

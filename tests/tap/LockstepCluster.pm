@@ -366,7 +366,8 @@ FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'm') AND c.relispopulated AND c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'lockstep')
 ORDER BY n.nspname COLLATE "C", c.relname COLLATE "C" \gexec
 SELECT 'not populated', oid::regclass FROM pg_class WHERE NOT relispopulated ORDER BY 2;
-SELECT 'sequence', s.seqrelid::regclass, s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcycle, s.seqcache
+SELECT 'sequence', s.seqrelid::regclass, s.seqstart, s.seqincrement, s.seqmin, s.seqmax, s.seqcycle, s.seqcache,
+	pg_sequence_last_value(s.seqrelid)
 FROM pg_sequence s ORDER BY s.seqrelid::regclass::text COLLATE "C";
 SELECT 'large object', m.oid, pg_get_userbyid(m.lomowner), m.lomacl, obj_description(m.oid, 'pg_largeobject'),
 	(SELECT md5(string_agg(l.pageno || ' ' || md5(l.data), ',' ORDER BY l.pageno)) FROM pg_largeobject l WHERE l.loid = m.oid)
@@ -396,6 +397,17 @@ sub rows_of
 	return $self->sql($node, "SET extra_float_digits = 3; SELECT t FROM ONLY $table t ORDER BY t::text COLLATE \"C\"", db => $db);
 }
 
+# Until no node has handed out values that the others don't know of: the replicator
+# fetches what no transaction has told.
+sub settle_sequences
+{
+	my ($self, $db, @nodes) = @_;
+	return $self->wait_until(
+		sub {
+			return !grep { $self->sql($_, 'SELECT count(*) FROM lockstep.sequence_positions()', db => $db) ne '0' } @nodes;
+		});
+}
+
 # A test.  With data_only, the schemas are not compared.
 sub same
 {
@@ -404,7 +416,7 @@ sub same
 	my $db = $o{db} // $self->{db};
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 
-	if (!$self->drain($o{nodes} ? 'online' : ()))
+	if (!$self->settle_sequences($db, @nodes) || !$self->drain($o{nodes} ? 'online' : ()))
 	{
 		fail($name);
 		return 0;

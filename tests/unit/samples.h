@@ -107,7 +107,7 @@ sample_error(void)
 static inline Sample *
 make_samples(size_t *count)
 {
-	Sample	   *samples = calloc(40, sizeof(Sample));
+	Sample	   *samples = calloc(64, sizeof(Sample));
 	size_t		n = 0;
 	uint8_t		lists[512];
 	uint8_t		locks[128];
@@ -139,6 +139,15 @@ make_samples(size_t *count)
 	LsGranted	granted = {5, 1000};
 	LsFateQuestion fate_question = {{SLICE("n1"), 0x1122334455667788, 4711, 9}, 70, 3, true};
 	LsFateAnswer fate_answer = {3, LS_FATE_COMMITTED, 77};
+	LsLease		lease = {.id = 7, .name = SLICE("public.\"S\""), .increment = -2, .min = INT64_MIN,
+		.max = -1, .cycle = true, .value = -9, .called = true, .wanted = 3, .applied = 12};
+	LsLeased	leased = {7, -11, 32, 0};
+	uint8_t		inner[256];
+	LsQuery		set = {.xcount = 8, .form = LS_FORM_STATEMENT, .reason = LS_REASON_SEQUENCE,
+		.text = SLICE("SELECT 1"), .rows = -1};
+	LsAlone		alone = {8, {inner, ls_put_query(inner, sizeof(inner), &set)}};
+	LsOrdered	ordered = {.id = 8, .seq = 99};
+	LsOrdered	not_ordered = {.id = 8, .error = sample_error()};
 
 	SAMPLE("hello", ls_put_hello(buf, cap, &hello));
 	hello.application = (LsSlice) {NULL, 0};
@@ -170,6 +179,11 @@ make_samples(size_t *count)
 	SAMPLE("seq", ls_put_seq(buf, cap, &granted));
 	SAMPLE("fate-question", ls_put_fate_question(buf, cap, &fate_question));
 	SAMPLE("fate-answer", ls_put_fate_answer(buf, cap, &fate_answer));
+	SAMPLE("lease", ls_put_lease(buf, cap, &lease));
+	SAMPLE("leased", ls_put_leased(buf, cap, &leased));
+	SAMPLE("alone", ls_put_alone(buf, cap, &alone));
+	SAMPLE("ordered", ls_put_ordered(buf, cap, &ordered));
+	SAMPLE("ordered-not", ls_put_ordered(buf, cap, &not_ordered));
 	SAMPLE("confirm", ls_put_number(buf, cap, LS_MSG_CONFIRM, UINT64_MAX));
 	*count = n;
 	return samples;
@@ -193,11 +207,17 @@ typedef union AnyMessage
 	LsNumber	number;
 	LsFateQuestion fate_question;
 	LsFateAnswer fate_answer;
+	LsLease		lease;
+	LsLeased	leased;
+	LsAlone		alone;
+	LsOrdered	ordered;
 } AnyMessage;
 
 static inline const char *
 decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 {
+	LsQuery		query;
+
 	switch (type)
 	{
 		case LS_MSG_HELLO:
@@ -226,6 +246,14 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 			return ls_get_verdict(payload, &m->verdict);
 		case LS_MSG_ERROR:
 			return ls_get_error(payload, &m->error);
+		case LS_MSG_LEASE:
+			return ls_get_lease(payload, &m->lease);
+		case LS_MSG_LEASED:
+			return ls_get_leased(payload, &m->leased);
+		case LS_MSG_ALONE:
+			return ls_get_alone(payload, &m->alone, &query);
+		case LS_MSG_ORDERED:
+			return ls_get_ordered(payload, &m->ordered);
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:
@@ -271,6 +299,14 @@ encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
 			return ls_put_verdict(buf, cap, &m->verdict);
 		case LS_MSG_ERROR:
 			return ls_put_error(buf, cap, &m->error);
+		case LS_MSG_LEASE:
+			return ls_put_lease(buf, cap, &m->lease);
+		case LS_MSG_LEASED:
+			return ls_put_leased(buf, cap, &m->leased);
+		case LS_MSG_ALONE:
+			return ls_put_alone(buf, cap, &m->alone);
+		case LS_MSG_ORDERED:
+			return ls_put_ordered(buf, cap, &m->ordered);
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:

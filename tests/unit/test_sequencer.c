@@ -33,7 +33,8 @@ static int	verdicts;
 static uint64_t oldest_seen = UINT64_MAX;
 
 void
-writer_start(Journal *journal, const char *dir, JournalDurable callback)
+writer_start(Journal *journal, const char *dir, JournalDurable callback, struct LeaseTable *positions,
+			 const Buffer *head)
 {
 	durable = callback;
 }
@@ -113,6 +114,12 @@ node_name(int node)
 	return node == 0 ? "n1" : "n2";
 }
 
+bool
+nodes_lagging(void)
+{
+	return false;
+}
+
 uint64_t
 nodes_min_applied(void)
 {
@@ -169,7 +176,7 @@ ask(uint32_t origin, uint64_t hash, uint64_t seen, uint64_t *depends_on)
 	uint64_t	seq;
 
 	query.keys = sample_pack_keys(packed, sizeof(packed), &key, 1);
-	tx_append(tx, message, ls_put_query(message, sizeof(message), &query));
+	tx_append(tx, message, ls_put_query(message, sizeof(message), &query), false);
 	tx->wait = LS_WAIT_EXECUTED;
 	sequencer_ask(tx);
 	seq = tx->seq;

@@ -1,0 +1,147 @@
+/*
+ * ask.c
+ *	  Questions to the replicator that are not about this transaction: values to
+ *	  hand out, and queries that are ordered at once, on their own.
+ *
+ * Each waits for its answer, interruptibly.  An answer that comes after the
+ * question was given up is known by its number, and ignored.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/wait_event.h"
+
+#include "lockstep.h"
+
+static uint64 questions = 0;
+
+/* A transaction in progress must not lose what came for it. */
+static void
+connect_if_needed(void)
+{
+	if (!xact_is_known() && !link_is_alive())
+		link_open();
+	if (!turn_is_open())
+		xact_report_closed();
+}
+
+static void
+send_now(const StringInfo message)
+{
+	if (!link_send_later(message->data, message->len) || !link_drain())
+		link_report_lost();
+}
+
+static void
+protocol_violation(const char *wrong)
+{
+	link_protocol_violation(wrong);
+	link_report_lost();
+}
+
+/* The next message of this type; others are dealt with. */
+static LsSlice
+next_answer(LsMsgType wanted)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	uint64		granted = 0;
+
+	for (;;)
+	{
+		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				if (type == wanted)
+					return payload;
+				xact_message(type, payload, &granted);
+				break;
+			case LINK_LOST:
+				link_report_lost();
+				break;
+			case LINK_NOTHING:
+				break;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ---------- values */
+
+LsLeased
+ask_lease(LsLease *request)
+{
+	StringInfoData message;
+	LsLeased	answer;
+	const char *wrong;
+	size_t		size;
+
+	connect_if_needed();
+	request->id = ++questions;
+	size = ls_put_lease(NULL, 0, request);
+	initStringInfo(&message);
+	enlargeStringInfo(&message, (int) size);
+	ls_put_lease((uint8_t *) message.data, size, request);
+	message.len = (int) size;
+	send_now(&message);
+	pfree(message.data);
+	do
+	{
+		wrong = ls_get_leased(next_answer(LS_MSG_LEASED), &answer);
+		if (wrong != NULL)
+			protocol_violation(wrong);
+	} while (answer.id != request->id);
+	return answer;
+}
+
+/* ---------- queries on their own */
+
+static void
+report_not_ordered(const LsErrorFields *e)
+{
+	const uint8_t *s = e->sqlstate.data;
+
+	ereport(ERROR,
+			(errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
+			 errmsg_internal("%s", xact_text_of(e->message)),
+			 e->detail.len > 0 ? errdetail_internal("%s", xact_text_of(e->detail)) : 0,
+			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
+}
+
+uint64
+ask_alone(LsQuery *query)
+{
+	StringInfoData inner;
+	StringInfoData message;
+	LsAlone		alone;
+	LsOrdered	answer;
+	const char *wrong;
+	size_t		size;
+
+	connect_if_needed();
+	query->xcount = alone.id = xact_new_number();
+	size = ls_put_query(NULL, 0, query);
+	initStringInfo(&inner);
+	enlargeStringInfo(&inner, (int) size);
+	ls_put_query((uint8_t *) inner.data, size, query);
+	alone.query = (LsSlice) {(const uint8_t *) inner.data, size};
+
+	size = ls_put_alone(NULL, 0, &alone);
+	initStringInfo(&message);
+	enlargeStringInfo(&message, (int) size);
+	ls_put_alone((uint8_t *) message.data, size, &alone);
+	message.len = (int) size;
+	send_now(&message);
+	pfree(message.data);
+	pfree(inner.data);
+	do
+	{
+		wrong = ls_get_ordered(next_answer(LS_MSG_ORDERED), &answer);
+		if (wrong != NULL)
+			protocol_violation(wrong);
+	} while (answer.id != alone.id);
+	if (answer.seq == 0)
+		report_not_ordered(&answer.error);
+	return answer.seq;
+}

@@ -1,0 +1,170 @@
+/*
+ * copyidentity.c
+ *	  COPY FROM into a table of which it leaves an identity column out.
+ *
+ * COPY would take that column's values by an expression that is no function call
+ * and passes no hook (NextValueExpr), from the sequence as this node has it.  So
+ * such a COPY is started here as PostgreSQL starts it, with the same checks, and
+ * before its first row that expression is replaced by a call of nextval.
+ */
+#include "postgres.h"
+
+#include "access/sysattr.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/pg_authid.h"
+#include "commands/copy.h"
+#include "commands/copyfrom_internal.h"
+#include "executor/executor.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
+#include "parser/parse_coerce.h"
+#include "parser/parse_collate.h"
+#include "parser/parse_expr.h"
+#include "parser/parse_relation.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/rls.h"
+
+#include "compat.h"
+#include "lockstep.h"
+
+/* ---------- is it one? */
+
+static bool
+names_column(const CopyStmt *stmt, const char *column)
+{
+	ListCell   *lc;
+
+	if (stmt->attlist == NIL)
+		return true;
+	foreach(lc, stmt->attlist)
+	{
+		if (strcmp(strVal(lfirst(lc)), column) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+copy_takes_identity(Relation rel, const CopyStmt *stmt)
+{
+	int			i;
+
+	for (i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
+
+		if (!att->attisdropped && att->attidentity != '\0' &&
+			!names_column(stmt, NameStr(att->attname)))
+			return true;
+	}
+	return false;
+}
+
+/* ---------- what COPY checks */
+
+static void
+check_source(const CopyStmt *stmt)
+{
+	Oid			needed = stmt->is_program ? ROLE_PG_EXECUTE_SERVER_PROGRAM : ROLE_PG_READ_SERVER_FILES;
+
+	if (stmt->filename == NULL || has_privs_of_role(GetUserId(), needed))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+			 stmt->is_program ?
+			 errmsg("must be superuser or have privileges of the pg_execute_server_program role to COPY to or from an external program") :
+			 errmsg("must be superuser or have privileges of the pg_read_server_files role to COPY from a file"),
+			 errhint("Anyone can COPY to stdout or from stdin. psql's \\copy command also works for anyone.")));
+}
+
+static void
+check_permissions(ParseState *pstate, ParseNamespaceItem *item, Relation rel, const CopyStmt *stmt)
+{
+	RangeTblEntry *rte = item->p_rte;
+	ListCell   *lc;
+
+	rte->requiredPerms = ACL_INSERT;
+	foreach(lc, CopyGetAttnums(RelationGetDescr(rel), rel, stmt->attlist))
+		rte->insertedCols = bms_add_member(rte->insertedCols,
+										   lfirst_int(lc) - FirstLowInvalidHeapAttributeNumber);
+	ExecCheckRTPerms(pstate->p_rtable, true);
+	if (check_enable_rls(rte->relid, InvalidOid, false) == RLS_ENABLED)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("COPY FROM not supported with row-level security"),
+				 errhint("Use INSERT statements instead.")));
+	if (XactReadOnly)
+		PreventCommandIfReadOnly("COPY FROM");
+}
+
+static Node *
+where_clause(ParseState *pstate, ParseNamespaceItem *item, const CopyStmt *stmt)
+{
+	Node	   *where;
+
+	if (stmt->whereClause == NULL)
+		return NULL;
+	addNSItemToQuery(pstate, item, false, true, true);
+	where = transformExpr(pstate, copyObject(stmt->whereClause), EXPR_KIND_COPY_WHERE);
+	where = coerce_to_boolean(pstate, where, "WHERE");
+	assign_expr_collations(pstate, where);
+	where = eval_const_expressions(NULL, where);
+	where = (Node *) canonicalize_qual((Expr *) where, false);
+	return (Node *) make_ands_implicit((Expr *) where);
+}
+
+/* ---------- running it */
+
+static void
+replace_defaults(CopyFromState cstate)
+{
+	Relation	rel = cstate->rel;
+	MemoryContext context = MemoryContextSwitchTo(cstate->copycontext);
+	int			i;
+
+	for (i = 0; i < cstate->num_defaults; i++)
+	{
+		AttrNumber	attnum = cstate->defmap[i] + 1;
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
+		Oid			sequence;
+
+		if (att->attidentity == '\0')
+			continue;
+		sequence = getIdentitySequence(RelationGetRelid(rel), attnum, false);
+		ls_copy_default(cstate, i) =
+			ExecInitExpr(expression_planner((Expr *) sequence_nextval_call(sequence, att->atttypid)), NULL);
+	}
+	MemoryContextSwitchTo(context);
+}
+
+uint64
+copy_identity(const CopyStmt *stmt, const char *source)
+{
+	ParseState *pstate = make_parsestate(NULL);
+	Relation	rel;
+	ParseNamespaceItem *item;
+	CopyFromState cstate;
+	Node	   *where;
+	uint64		rows;
+
+	pstate->p_sourcetext = source;
+	check_source(stmt);
+	rel = table_openrv(stmt->relation, RowExclusiveLock);
+	item = addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);
+	where = where_clause(pstate, item, stmt);
+	check_permissions(pstate, item, rel, stmt);
+	cstate = BeginCopyFrom(pstate, rel, where, stmt->filename, stmt->is_program, NULL,
+						   stmt->attlist, stmt->options);
+	replace_defaults(cstate);
+	rows = CopyFrom(cstate);
+	EndCopyFrom(cstate);
+	free_parsestate(pstate);
+	table_close(rel, NoLock);
+	return rows;
+}

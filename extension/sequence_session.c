@@ -1,0 +1,418 @@
+/*
+ * sequence_session.c
+ *	  nextval, currval, lastval and setval, as this session sees them.
+ *
+ * They do what PostgreSQL's do, for sequences that are replicated.  Temporary
+ * sequences, and those whose storage this transaction has made, are left to
+ * PostgreSQL; so there are two memories of what was handed out in this session,
+ * ours and the server's, and of each sequence the one that was used last
+ * counts.
+ *
+ *	 nextval:	cached by this session (CACHE)?	 yes: done
+ *				in what this node may hand out?  yes: done, page and all
+ *				ask the replicator, again from there
+ *
+ *	 setval:	is ordered at once, on its own; the replicator's session sets the
+ *				page here, too, and we wait for it
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_sequence.h"
+#include "miscadmin.h"
+#include "storage/ipc.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "tcop/utility.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/syscache.h"
+
+#include "compat.h"
+#include "sequence.h"
+
+typedef struct SessionSequence
+{
+	Oid			relid;
+	Oid			file;
+	LocalTransactionId lxid;	/* of the transaction that locked it last */
+	bool		valid;			/* last is; else the server's memory counts */
+	int64		last;
+	int64		cached;			/* up to here values were taken */
+	int64		increment;
+	LocalTransactionId used_lxid;	/* of the transaction that used it last */
+	int			used_at;		/* its place in used[] */
+} SessionSequence;
+
+static HTAB *sequences = NULL;
+static Oid	last_used = InvalidOid; /* the server's memory counts: invalid */
+
+static SeqUsed *used = NULL;
+static int	nused = 0;
+static int	maxused = 0;
+
+static uint64 taken_in_session = 0;
+
+/* ---------- what this session remembers */
+
+static SessionSequence *
+remembered(Oid relid, bool make)
+{
+	SessionSequence *s;
+	HASHCTL		info;
+	bool		found;
+
+	if (sequences == NULL)
+	{
+		if (!make)
+			return NULL;
+		info.keysize = sizeof(Oid);
+		info.entrysize = sizeof(SessionSequence);
+		sequences = hash_create("lockstep sequences of this session", 16, &info, HASH_ELEM | HASH_BLOBS);
+	}
+	s = hash_search(sequences, &relid, make ? HASH_ENTER : HASH_FIND, &found);
+	if (make && !found)
+		memset((char *) s + sizeof(Oid), 0, sizeof(*s) - sizeof(Oid));
+	return s;
+}
+
+/* DISCARD SEQUENCES */
+void
+sequence_discard(void)
+{
+	if (sequences != NULL)
+		hash_destroy(sequences);
+	sequences = NULL;
+	last_used = InvalidOid;
+}
+
+uint64
+sequence_values_taken(void)
+{
+	return taken_in_session;
+}
+
+const SeqUsed *
+sequence_used(int *n)
+{
+	*n = nused;
+	return used;
+}
+
+void
+sequence_forget_used(void)
+{
+	nused = 0;
+}
+
+/* What the transaction will have to tell the other nodes. */
+static void
+note_used(SessionSequence *s, const SeqTaken *taken)
+{
+	taken_in_session++;
+	if (s->used_lxid != MyProc->lxid || s->used_at >= nused || used[s->used_at].relid != s->relid)
+	{
+		if (nused == maxused)
+		{
+			maxused = Max(16, maxused * 2);
+			used = used == NULL ? MemoryContextAlloc(TopMemoryContext, maxused * sizeof(SeqUsed)) :
+				repalloc(used, maxused * sizeof(SeqUsed));
+		}
+		s->used_lxid = MyProc->lxid;
+		s->used_at = nused++;
+	}
+	used[s->used_at] = (SeqUsed) {s->relid, taken->last, taken->count, taken->generation};
+}
+
+/* ---------- the sequence */
+
+/* Locked until the end of the transaction, as nextval does. */
+static Relation
+open_sequence(Oid relid, SessionSequence **session)
+{
+	SessionSequence *s = remembered(relid, true);
+	Relation	rel;
+
+	if (s->lxid != MyProc->lxid)
+	{
+		ResourceOwner owner = CurrentResourceOwner;
+
+		CurrentResourceOwner = TopTransactionResourceOwner;
+		LockRelationOid(relid, RowExclusiveLock);
+		CurrentResourceOwner = owner;
+		s->lxid = MyProc->lxid;
+	}
+	rel = relation_open(relid, NoLock);
+	if (rel->rd_rel->relkind == RELKIND_SEQUENCE && s->file != rel->rd_rel->relfilenode)
+	{
+		/* another one: values that were cached are not its */
+		s->file = rel->rd_rel->relfilenode;
+		s->cached = s->last;
+	}
+	*session = s;
+	return rel;
+}
+
+bool
+sequence_is_new(Relation rel)
+{
+	return rel->rd_createSubid != InvalidSubTransactionId || ls_storage_is_new(rel);
+}
+
+/*
+ * Ours to answer?  Not temporary ones; what isn't a sequence gets the server's
+ * error.
+ */
+static bool
+is_replicated(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_SEQUENCE &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !sequence_is_new(rel);
+}
+
+char *
+sequence_qualified_name(Relation rel)
+{
+	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+									  RelationGetRelationName(rel));
+}
+
+void
+sequence_shape(Oid relid, SeqShape *shape)
+{
+	HeapTuple	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(relid));
+	Form_pg_sequence form;
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for sequence %u", relid);
+	form = (Form_pg_sequence) GETSTRUCT(tuple);
+	shape->increment = form->seqincrement;
+	shape->min = form->seqmin;
+	shape->max = form->seqmax;
+	shape->cache = form->seqcache;
+	shape->cycle = form->seqcycle;
+	ReleaseSysCache(tuple);
+}
+
+static void
+check_permission(Relation rel, AclMode mode)
+{
+	if (pg_class_aclcheck(RelationGetRelid(rel), GetUserId(), mode) != ACLCHECK_OK)
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied for sequence %s", RelationGetRelationName(rel))));
+}
+
+/* ---------- asking for more */
+
+static void
+end_asking(int code, Datum entry)
+{
+	seqshared_end_asking((struct SeqEntry *) DatumGetPointer(entry));
+}
+
+static void
+report_exhausted(Relation rel, const SeqShape *shape)
+{
+	bool		up = shape->increment > 0;
+
+	ereport(ERROR,
+			(errcode(ERRCODE_SEQUENCE_GENERATOR_LIMIT_EXCEEDED),
+			 up ? errmsg("nextval: reached maximum value of sequence \"%s\" (%lld)",
+						 RelationGetRelationName(rel), (long long) shape->max) :
+			 errmsg("nextval: reached minimum value of sequence \"%s\" (%lld)",
+					RelationGetRelationName(rel), (long long) shape->min)));
+}
+
+static void
+ask_once(Relation rel, const SeqShape *shape)
+{
+	uint64		generation = seqshared_generation(rel);
+	LsLease		request;
+	LsLeased	answer;
+	SeqPosition position;
+
+	memset(&request, 0, sizeof(request));
+	request.applied = turn_applied();
+	position = seqpage_read(rel);	/* not older than that */
+	request.name = ls_slice_of(sequence_qualified_name(rel));
+	request.increment = shape->increment;
+	request.min = shape->min;
+	request.max = shape->max;
+	request.cycle = shape->cycle;
+	request.value = position.value;
+	request.called = position.called;
+	request.wanted = shape->cache;
+	answer = ask_lease(&request);
+	if (answer.count > 0)
+		seqshared_add(rel, shape, generation, answer.first, answer.count);
+	else if (answer.seq > turn_applied())
+		turn_wait_applied(answer.seq);
+	else if (generation == seqshared_generation(rel) && answer.seq == 0)
+		report_exhausted(rel, shape);
+}
+
+static void
+ask_for_more(Relation rel, const SeqShape *shape)
+{
+	struct SeqEntry *entry = seqshared_begin_asking(rel);
+
+	if (entry == NULL)
+		return;
+	PG_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(entry));
+	{
+		ask_once(rel, shape);
+	}
+	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(entry));
+	seqshared_end_asking(entry);
+}
+
+/* ---------- nextval */
+
+static int64
+next_value(Relation rel, SessionSequence *s)
+{
+	SeqShape	shape;
+	SeqTaken	taken;
+
+	if (s->valid && s->last != s->cached)
+	{
+		s->last += s->increment;
+		return s->last;
+	}
+	sequence_shape(RelationGetRelid(rel), &shape);
+	while (!seqshared_take(rel, &shape, &taken))
+	{
+		CHECK_FOR_INTERRUPTS();
+		ask_for_more(rel, &shape);
+	}
+	s->increment = shape.increment;
+	s->last = taken.first;
+	s->cached = taken.last;
+	note_used(s, &taken);
+	return s->last;
+}
+
+/* False: PostgreSQL's own function is to do it. */
+bool
+sequence_nextval(Oid relid, bool check, int64 *result)
+{
+	SessionSequence *s;
+	Relation	rel = open_sequence(relid, &s);
+
+	if (!is_replicated(rel))
+	{
+		s->valid = false;
+		last_used = InvalidOid;
+		relation_close(rel, NoLock);
+		return false;
+	}
+	if (check)
+		check_permission(rel, ACL_USAGE | ACL_UPDATE);
+	PreventCommandIfReadOnly("nextval()");
+	PreventCommandIfParallelMode("nextval()");
+	*result = next_value(rel, s);
+	s->valid = true;
+	last_used = relid;
+	relation_close(rel, NoLock);
+	return true;
+}
+
+/* ---------- currval, lastval */
+
+bool
+sequence_currval(Oid relid, int64 *result)
+{
+	SessionSequence *s = remembered(relid, false);
+	Relation	rel;
+
+	if (s == NULL || !s->valid)
+		return false;
+	rel = open_sequence(relid, &s);
+	check_permission(rel, ACL_SELECT | ACL_USAGE);
+	*result = s->last;
+	relation_close(rel, NoLock);
+	return true;
+}
+
+bool
+sequence_lastval(int64 *result)
+{
+	if (!OidIsValid(last_used))
+		return false;
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(last_used)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("lastval is not yet defined in this session")));
+	return sequence_currval(last_used, result);
+}
+
+/* ---------- setval */
+
+static void
+check_bounds(Relation rel, int64 value)
+{
+	SeqShape	shape;
+
+	sequence_shape(RelationGetRelid(rel), &shape);
+	if (value < shape.min || value > shape.max)
+		ereport(ERROR,
+				(errcode(ERRCODE_NUMERIC_VALUE_OUT_OF_RANGE),
+				 errmsg("setval: value %lld is out of bounds for sequence \"%s\" (%lld..%lld)",
+						(long long) value, RelationGetRelationName(rel),
+						(long long) shape.min, (long long) shape.max)));
+}
+
+/* Ordered, and applied here. */
+static void
+order_setval(Relation rel, SeqPosition position)
+{
+	LsKey		key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
+									   RelationGetRelationName(rel), LS_TABLE_IX);
+	LsQuery		query;
+
+	sequence_effect_query(&query, "set", sequence_qualified_name(rel), position, "", &key);
+	turn_wait_applied(ask_alone(&query));
+}
+
+bool
+sequence_setval(Oid relid, int64 value, bool called)
+{
+	SessionSequence *s;
+	Relation	rel = open_sequence(relid, &s);
+	SeqPosition position = {value, called};
+
+	if (!is_replicated(rel))
+	{
+		s->valid = false;
+		relation_close(rel, NoLock);
+		return false;
+	}
+	check_permission(rel, ACL_UPDATE);
+	PreventCommandIfReadOnly("setval()");
+	PreventCommandIfParallelMode("setval()");
+	check_bounds(rel, value);
+	if (CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot set sequence \"%s\" in the transaction that has locked or altered it",
+						RelationGetRelationName(rel)),
+				 errdetail("setval takes effect at once on all nodes, whatever becomes of the transaction."),
+				 errhint("Use ALTER SEQUENCE ... RESTART, or commit first.")));
+	order_setval(rel, position);
+	if (called)
+	{
+		s->last = value;
+		s->valid = true;
+	}
+	s->cached = s->last;
+	relation_close(rel, NoLock);
+	return true;
+}

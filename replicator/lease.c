@@ -1,0 +1,494 @@
+/*
+ * lease.c
+ *	  Leases of values: lease.h has the rules.
+ *
+ * A hash table of things, by database and name.  Sizes are remembered per thing
+ * and node, in memory only: after a restart everybody begins small again.
+ */
+#include "lease.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <xxhash.h>
+
+#define BUCKETS 4096
+#define FIRST_SIZE 32
+#define MAX_SIZE 16384
+#define BUSY_US 2000000
+#define IDLE_US 20000000
+#define SHARE 4					/* of what is left, this part at most */
+
+typedef __int128 Wide;
+
+typedef struct Holder
+{
+	struct Holder *next;
+	uint64_t	at_us;			/* of its latest lease */
+	uint64_t	size;
+	char		node[];
+} Holder;
+
+typedef struct Thing
+{
+	struct Thing *next;
+	bool		gone;			/* since seq: renamed or dropped */
+	int64_t		value;			/* the position */
+	bool		called;
+	uint64_t	seq;			/* when it was set */
+	Holder	   *holders;
+	size_t		database_len;
+	size_t		name_len;
+	uint8_t		key[];			/* database, name */
+} Thing;
+
+struct LeaseTable
+{
+	Thing	   *buckets[BUCKETS];
+	size_t		n;
+};
+
+LeaseTable *
+lease_table_create(void)
+{
+	return xcalloc(1, sizeof(LeaseTable));
+}
+
+/* ---------- the table */
+
+static Thing **
+bucket_of(LeaseTable *t, LsSlice database, LsSlice name)
+{
+	uint64_t	hash = XXH3_64bits_withSeed(name.data, name.len,
+											XXH3_64bits(database.data, database.len));
+
+	return &t->buckets[hash % BUCKETS];
+}
+
+static bool
+is_thing(const Thing *thing, LsSlice database, LsSlice name)
+{
+	return thing->database_len == database.len && thing->name_len == name.len &&
+		memcmp(thing->key, database.data, database.len) == 0 &&
+		memcmp(thing->key + database.len, name.data, name.len) == 0;
+}
+
+static Thing *
+find(const LeaseTable *t, LsSlice database, LsSlice name)
+{
+	Thing	   *thing = *bucket_of((LeaseTable *) t, database, name);
+
+	while (thing != NULL && !is_thing(thing, database, name))
+		thing = thing->next;
+	return thing;
+}
+
+static LsSlice
+database_of(const Thing *thing)
+{
+	return (LsSlice) {thing->key, thing->database_len};
+}
+
+static Thing *
+add(LeaseTable *t, LsSlice database, LsSlice name)
+{
+	Thing	  **bucket = bucket_of(t, database, name);
+	Thing	   *thing = xcalloc(1, sizeof(Thing) + database.len + name.len);
+
+	thing->database_len = database.len;
+	thing->name_len = name.len;
+	memcpy(thing->key, database.data, database.len);
+	memcpy(thing->key + database.len, name.data, name.len);
+	thing->next = *bucket;
+	*bucket = thing;
+	t->n++;
+	return thing;
+}
+
+static void
+forget_holders(Thing *thing)
+{
+	while (thing->holders != NULL)
+	{
+		Holder	   *h = thing->holders;
+
+		thing->holders = h->next;
+		free(h);
+	}
+}
+
+/* Take *link out of its bucket. */
+static void
+take_out(LeaseTable *t, Thing **link)
+{
+	Thing	   *thing = *link;
+
+	*link = thing->next;
+	forget_holders(thing);
+	free(thing);
+	t->n--;
+}
+
+void
+lease_table_free(LeaseTable *t)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+	{
+		while (t->buckets[i] != NULL)
+			take_out(t, &t->buckets[i]);
+	}
+	free(t);
+}
+
+size_t
+lease_count(const LeaseTable *t)
+{
+	return t->n;
+}
+
+void
+lease_forget_database(LeaseTable *t, LsSlice database)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+	{
+		for (Thing **link = &t->buckets[i]; *link != NULL;)
+		{
+			LsSlice		of = database_of(*link);
+
+			if (of.len == database.len && memcmp(of.data, database.data, of.len) == 0)
+				take_out(t, link);
+			else
+				link = &(*link)->next;
+		}
+	}
+}
+
+void
+lease_forget_gone(LeaseTable *t, uint64_t applied)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+	{
+		for (Thing **link = &t->buckets[i]; *link != NULL;)
+		{
+			if ((*link)->gone && (*link)->seq <= applied)
+				take_out(t, link);
+			else
+				link = &(*link)->next;
+		}
+	}
+}
+
+/* ---------- values */
+
+/*
+ * How many values there are from first on to the end, first included.  Counted
+ * in 128 bits, as the bounds may be those of int64.
+ */
+static uint64_t
+values_left(const LsLease *r, int64_t first)
+{
+	Wide		span = r->increment > 0 ? (Wide) r->max - first : (Wide) first - r->min;
+	Wide		step = r->increment > 0 ? (Wide) r->increment : -(Wide) r->increment;
+	Wide		n = span / step + 1;
+
+	return n > UINT64_MAX ? UINT64_MAX : (uint64_t) n;
+}
+
+/* The value behind the position; false: there is none. */
+static bool
+next_value(const LsLease *r, int64_t value, bool called, int64_t *next)
+{
+	Wide		v = called ? (Wide) value + r->increment : (Wide) value;
+
+	if (v < r->min || v > r->max)
+	{
+		if (!r->cycle)
+			return false;
+		v = r->increment > 0 ? r->min : r->max;
+	}
+	*next = (int64_t) v;
+	return true;
+}
+
+/* In 128 bits, as count may be that of all int64. */
+static int64_t
+last_value(const LsLease *r, const LeaseGrant *grant)
+{
+	return (int64_t) (grant->first + (Wide) (grant->count - 1) * r->increment);
+}
+
+/*
+ * Where nothing is known, the asker's position is it.  Else it is not behind
+ * ours, unless its sequence was changed on that node alone.
+ */
+static bool
+asker_knows_better(const Thing *thing, const LsLease *r)
+{
+	if (thing->gone || thing->value < r->min || thing->value > r->max)
+		return true;
+	if (r->cycle)
+		return false;
+	if (r->value == thing->value)
+		return r->called && !thing->called;
+	return r->increment > 0 ? r->value > thing->value : r->value < thing->value;
+}
+
+/* ---------- sizes */
+
+static Holder *
+holder_of(Thing *thing, LsSlice node)
+{
+	Holder	   *h = thing->holders;
+
+	while (h != NULL && (strlen(h->node) != node.len || memcmp(h->node, node.data, node.len) != 0))
+		h = h->next;
+	if (h == NULL)
+	{
+		h = xcalloc(1, sizeof(Holder) + node.len + 1);
+		memcpy(h->node, node.data, node.len);
+		h->next = thing->holders;
+		thing->holders = h;
+	}
+	return h;
+}
+
+static uint64_t
+size_for(Holder *h, uint64_t wanted, uint64_t left, uint64_t now_us)
+{
+	uint64_t	size = h->size;
+
+	if (size == 0)
+		size = FIRST_SIZE;
+	else if (now_us - h->at_us < BUSY_US)
+		size = size * 2 <= MAX_SIZE ? size * 2 : MAX_SIZE;
+	else if (now_us - h->at_us > IDLE_US)
+		size = size / 2 >= FIRST_SIZE ? size / 2 : FIRST_SIZE;
+	h->size = size;
+	h->at_us = now_us;
+
+	/* what others could use, too, is not given away all at once */
+	if (size > left / SHARE)
+		size = left / SHARE;
+	if (size < wanted)
+		size = wanted;
+	if (size == 0)
+		size = 1;
+	return size < left ? size : left;
+}
+
+/* ---------- asking */
+
+LeaseStatus
+lease_request(LeaseTable *t, LsSlice database, const LsLease *request,
+			  LsSlice node, uint64_t now_us, LeaseGrant *grant)
+{
+	Thing	   *thing = find(t, database, request->name);
+
+	memset(grant, 0, sizeof(*grant));
+	if (thing != NULL && request->applied < thing->seq)
+	{
+		grant->seq = thing->seq;
+		return LEASE_LATER;
+	}
+	if (thing == NULL)
+	{
+		thing = add(t, database, request->name);
+		thing->gone = true;
+	}
+	if (asker_knows_better(thing, request))
+	{
+		thing->gone = false;
+		thing->value = request->value;
+		thing->called = request->called;
+	}
+	if (!next_value(request, thing->value, thing->called, &grant->first))
+		return LEASE_EXHAUSTED;
+	grant->count = size_for(holder_of(thing, node), request->wanted,
+							values_left(request, grant->first), now_us);
+	thing->value = last_value(request, grant);
+	thing->called = true;
+	return LEASE_GRANTED;
+}
+
+/* ---------- effects of transactions */
+
+static bool
+is_word(LsSlice s, const char *word)
+{
+	return s.len == strlen(word) && memcmp(s.data, word, s.len) == 0;
+}
+
+static bool
+get_int64(LsSlice s, int64_t *v)
+{
+	char		text[24];
+	char	   *end;
+
+	if (s.len == 0 || s.len >= sizeof(text))
+		return false;
+	memcpy(text, s.data, s.len);
+	text[s.len] = '\0';
+	*v = strtoll(text, &end, 10);
+	return *end == '\0';
+}
+
+static void
+set(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, int64_t value, bool called)
+{
+	Thing	   *thing = find(t, database, name);
+
+	if (thing == NULL)
+		thing = add(t, database, name);
+	forget_holders(thing);
+	thing->gone = false;
+	thing->value = value;
+	thing->called = called;
+	thing->seq = seq;
+}
+
+static void
+drop(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq)
+{
+	Thing	   *thing = find(t, database, name);
+
+	if (thing == NULL)
+		thing = add(t, database, name);
+	forget_holders(thing);
+	thing->gone = true;
+	thing->seq = seq;
+}
+
+/* Its position goes with it; leases under the old name are good for ever. */
+static void
+move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, uint64_t seq)
+{
+	const Thing *old = find(t, database, from);
+
+	if (old != NULL && !old->gone)
+		set(t, database, to, seq, old->value, old->called);
+	else
+		drop(t, database, to, seq); /* unknown: whoever asks first says where
+									 * it stands */
+	drop(t, database, from, seq);
+}
+
+/*
+ * Parameters: effect, name, value, called, and the new name.  What is malformed
+ * was not written by the extension and has no effect here.
+ */
+bool
+lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query)
+{
+	LsSlice		rest = query->params;
+	LsSlice		param[5] = {{NULL, 0}};
+	int64_t		value;
+	size_t		n = 0;
+
+	if (query->reason != LS_REASON_SEQUENCE)
+		return false;
+	while (n < 5 && ls_next_param(&rest, &param[n]))
+		n++;
+	if (n < 5 || param[1].len == 0)
+		return false;
+	if (is_word(param[0], "set") && get_int64(param[2], &value))
+		set(t, database, param[1], seq, value, is_word(param[3], "t"));
+	else if (is_word(param[0], "moved") && param[4].len > 0)
+		move(t, database, param[1], param[4], seq);
+	else if (is_word(param[0], "dropped"))
+		drop(t, database, param[1], seq);
+	else
+		return false;
+	return true;
+}
+
+/* ---------- records: "value called seq database_len" and both names behind a space */
+
+static void
+encode(const Thing *thing, Buffer *text)
+{
+	char		numbers[96];
+	int			n = snprintf(numbers, sizeof(numbers), "%" PRId64 " %c %" PRIu64 " %zu ", thing->value,
+							 thing->called ? 't' : 'f', thing->seq, thing->database_len);
+
+	buffer_append(text, numbers, (size_t) n);
+	buffer_append(text, thing->key, thing->database_len + thing->name_len);
+}
+
+void
+lease_encode(const LeaseTable *t, LsSlice database, LsSlice name, Buffer *text)
+{
+	const Thing *thing = find(t, database, name);
+
+	if (thing != NULL && !thing->gone)
+		encode(thing, text);
+}
+
+void
+lease_encode_all(const LeaseTable *t, void (*record) (void *arg, LsSlice text), void *arg)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+	{
+		for (const Thing *thing = t->buckets[i]; thing != NULL; thing = thing->next)
+		{
+			Buffer		text = {0};
+			LsSlice		slice;
+
+			if (thing->gone)
+				continue;
+			encode(thing, &text);
+			slice.data = text.data;
+			slice.len = text.len;
+			record(arg, slice);
+			buffer_free(&text);
+		}
+	}
+}
+
+/* Take a word off the front of *rest. */
+static LsSlice
+next_word(LsSlice *rest)
+{
+	const uint8_t *end = rest->len > 0 ? memchr(rest->data, ' ', rest->len) : NULL;
+	LsSlice		word = {rest->data, end != NULL ? (size_t) (end - rest->data) : 0};
+
+	if (end != NULL)
+	{
+		rest->len -= word.len + 1;
+		rest->data = end + 1;
+	}
+	return word;
+}
+
+bool
+lease_decode(LeaseTable *t, LsSlice text)
+{
+	LsSlice		rest = text;
+	int64_t		value,
+				seq,
+				database_len;
+	LsSlice		word;
+	bool		called;
+	LsSlice		database;
+	LsSlice		name;
+	Thing	   *thing;
+
+	if (!get_int64(next_word(&rest), &value))
+		return false;
+	word = next_word(&rest);
+	called = is_word(word, "t");
+	if ((!called && !is_word(word, "f")) || !get_int64(next_word(&rest), &seq) || seq < 0 ||
+		!get_int64(next_word(&rest), &database_len) || database_len <= 0 ||
+		(uint64_t) database_len >= rest.len)
+		return false;
+	database = (LsSlice) {rest.data, (size_t) database_len};
+	name = (LsSlice) {rest.data + database_len, rest.len - (size_t) database_len};
+	thing = find(t, database, name);
+	if (thing == NULL)
+		thing = add(t, database, name);
+	thing->gone = false;
+	thing->value = value;
+	thing->called = called;
+	thing->seq = (uint64_t) seq;
+	return true;
+}

@@ -1,0 +1,123 @@
+/*
+ * protocol_lists.c
+ *	  Lists inside a field: keys, parameters, settings; one element at a time.
+ *	  Pure and compiled into both sides, as protocol.c.
+ */
+#include "protocol_private.h"
+
+#define KEY_FIXED_SIZE 18		/* hash, seen, mode, length of the name */
+#define KEY_MAX_NAME 255
+
+static bool
+valid_key_mode(uint8_t mode)
+{
+	return mode != 0 && strchr("suxhriISXqR", mode) != NULL;
+}
+
+size_t
+ls_put_key(uint8_t *buf, size_t cap, const LsKey *key)
+{
+	size_t		name_len = key->name.len;
+
+	if (name_len > KEY_MAX_NAME)
+		name_len = KEY_MAX_NAME;	/* it is for people only */
+	if (KEY_FIXED_SIZE + name_len <= cap)
+	{
+		put_u64(buf, key->hash);
+		put_u64(buf + 8, key->seen);
+		buf[16] = (uint8_t) key->mode;
+		buf[17] = (uint8_t) name_len;
+		copy_bytes(buf + KEY_FIXED_SIZE, key->name.data, name_len);
+	}
+	return KEY_FIXED_SIZE + name_len;
+}
+
+bool
+ls_next_key(LsSlice *rest, LsKey *key)
+{
+	size_t		name_len;
+
+	if (rest->len < KEY_FIXED_SIZE)
+		return false;
+	name_len = rest->data[17];
+	if (rest->len - KEY_FIXED_SIZE < name_len || !valid_key_mode(rest->data[16]))
+		return false;
+	key->hash = get_u64(rest->data);
+	key->seen = get_u64(rest->data + 8);
+	key->mode = (LsKeyMode) rest->data[16];
+	key->name.data = rest->data + KEY_FIXED_SIZE;
+	key->name.len = name_len;
+	rest->data += KEY_FIXED_SIZE + name_len;
+	rest->len -= KEY_FIXED_SIZE + name_len;
+	return true;
+}
+
+size_t
+ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len)
+{
+	if (text == NULL)
+		len = 0;
+	if (len > LS_MAX_PAYLOAD)
+		return SIZE_MAX;
+	if (4 + len <= cap)
+	{
+		put_u32(buf, text == NULL ? UINT32_MAX : (uint32_t) len);
+		copy_bytes(buf + 4, text, len);
+	}
+	return 4 + len;
+}
+
+bool
+ls_next_param(LsSlice *rest, LsSlice *param)
+{
+	uint32_t	len;
+
+	if (rest->len < 4)
+		return false;
+	len = get_u32(rest->data);
+	if (len == UINT32_MAX)
+	{
+		param->data = NULL;
+		param->len = 0;
+		len = 0;
+	}
+	else
+	{
+		if (len > rest->len - 4)
+			return false;
+		param->data = rest->data + 4;
+		param->len = len;
+	}
+	rest->data += 4 + len;
+	rest->len -= 4 + len;
+	return true;
+}
+
+/* Take bytes up to a NUL off the front of *rest. */
+static bool
+next_string(LsSlice *rest, LsSlice *string)
+{
+	const uint8_t *end;
+
+	if (rest->len == 0)
+		return false;
+	end = memchr(rest->data, 0, rest->len);
+	if (end == NULL)
+		return false;
+	string->data = rest->data;
+	string->len = (size_t) (end - rest->data);
+	rest->data = end + 1;
+	rest->len -= string->len + 1;
+	return true;
+}
+
+bool
+ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value)
+{
+	LsSlice		after = *rest;
+
+	if (!next_string(&after, name) || !next_string(&after, value))
+		return false;
+	*rest = after;
+	return true;
+}

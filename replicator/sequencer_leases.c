@@ -1,0 +1,196 @@
+/*
+ * sequencer_leases.c
+ *	  Leases of values, journaled before they are used.  Loop's thread.
+ *
+ *	  session: 'N' --> position moves on --> record ----> journal thread
+ *			   'n' <---------------------------------- durable
+ *
+ * The position moves when the record is queued, not when it is durable: the
+ * next lease begins behind this one, and its record is behind in the journal,
+ * too.  A replicator that ends in between forgets a lease of which nobody heard.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "journal.h"
+#include "journal_writer.h"
+#include "lease.h"
+#include "loop.h"
+#include "metadata.h"
+#include "sequencer_private.h"
+
+static LeaseTable *leases;
+
+static LeaseTable *
+table(void)
+{
+	if (leases == NULL)
+		leases = lease_table_create();
+	return leases;
+}
+
+/* ---------- effects of transactions */
+
+static bool
+effects_of(LsSlice database, uint64_t seq, LsSlice queries)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	LsQuery		query;
+	bool		any = false;
+
+	while (ls_frame(queries.data, queries.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+	{
+		if (ls_get_query(payload, &query) == NULL &&
+			lease_effect(table(), database, seq, &query))
+			any = true;
+		queries.data += LS_HEADER_SIZE + payload.len;
+		queries.len -= LS_HEADER_SIZE + payload.len;
+	}
+	return any;
+}
+
+bool
+leases_decided(const Transaction *tx)
+{
+	LsSlice		effects = {tx->effects.data, tx->effects.len};
+
+	return effects_of(ls_slice_of(tx->database), tx->seq, effects);
+}
+
+/* A large transaction, whose queries are in a file of their own. */
+static void
+replay_body(const JournalRecord *r, const char *dir)
+{
+	const char *error;
+	Transaction *tx = tx_from_record(r, 0, dir, &error);
+	TxCursor	cursor = {0};
+	LsSlice		payload;
+	LsQuery		query;
+
+	if (tx == NULL)
+		return;					/* its keys can't be read either, which is
+								 * fatal */
+	tx_cursor_start(&cursor);
+	while (tx_next(&cursor, tx, &payload, &error))
+	{
+		if (ls_get_query(payload, &query) == NULL)
+			(void) lease_effect(table(), r->database, r->seq, &query);
+	}
+	tx_cursor_free(&cursor);
+	tx_unref(tx);
+}
+
+void
+leases_replay(const JournalRecord *r, const char *dir)
+{
+	switch (r->type)
+	{
+		case RECORD_LEASE:
+			(void) lease_decode(table(), r->text);
+			break;
+		case RECORD_DATABASE_DROPPED:
+			lease_forget_database(table(), r->text);
+			break;
+		case RECORD_TRANSACTION:
+			if (r->body.id != 0)
+				replay_body(r, dir);
+			else
+				(void) effects_of(r->database, r->seq, r->queries);
+			break;
+		default:
+			break;
+	}
+}
+
+void
+leases_forget_gone(uint64_t applied)
+{
+	lease_forget_gone(table(), applied);
+}
+
+void
+leases_forget_database(LsSlice database)
+{
+	lease_forget_database(table(), database);
+}
+
+static void
+copy_one(void *arg, LsSlice text)
+{
+	(void) lease_decode(arg, text);
+}
+
+LeaseTable *
+leases_copy(void)
+{
+	LeaseTable *copy = lease_table_create();
+
+	lease_encode_all(table(), copy_one, copy);
+	return copy;
+}
+
+/* ---------- asking */
+
+typedef struct Asked
+{
+	LsLeased	answer;
+	LeaseDone	done;
+	void	   *arg;
+} Asked;
+
+static void
+on_durable(void *arg)
+{
+	Asked	   *asked = arg;
+
+	asked->done(asked->arg, &asked->answer);
+	free(asked);
+}
+
+static void
+journal_position(LsSlice database, LsSlice name, Asked *asked)
+{
+	JournalRecord r;
+	JournalItem *item;
+	Buffer		text = {0};
+
+	lease_encode(table(), database, name, &text);
+	memset(&r, 0, sizeof(r));
+	r.type = RECORD_LEASE;
+	r.seq = sequencer_last_decided();
+	r.text = (LsSlice) {text.data, text.len};
+	item = writer_item(&r);
+	item->done = on_durable;
+	item->arg = asked;
+	writer_push(item);
+	buffer_free(&text);
+}
+
+void
+sequencer_lease(const char *node, LsSlice database, const LsLease *request,
+				LeaseDone leased, void *arg)
+{
+	Asked	   *asked = xcalloc(1, sizeof(Asked));
+	LeaseGrant	grant;
+
+	asked->done = leased;
+	asked->arg = arg;
+	asked->answer.id = request->id;
+	switch (lease_request(table(), database, request, ls_slice_of(node), loop_now_us(), &grant))
+	{
+		case LEASE_GRANTED:
+			asked->answer.first = grant.first;
+			asked->answer.count = grant.count;
+			journal_position(database, request->name, asked);
+			break;
+		case LEASE_LATER:
+			asked->answer.seq = grant.seq;
+			on_durable(asked);
+			break;
+		case LEASE_EXHAUSTED:
+			on_durable(asked);
+			break;
+	}
+}

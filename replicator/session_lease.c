@@ -1,0 +1,126 @@
+/*
+ * session_lease.c
+ *	  What a session asks for beside its transaction: values of a sequence, and
+ *	  queries that are ordered at once on their own.
+ *
+ * The answer comes later, when the session may be gone, and another may be in its
+ * place: it is found again by node, pid and boot.  If that is a new session with
+ * the same pid, the id in the answer means nothing to it and it ignores it.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "node.h"
+#include "sequencer.h"
+#include "session_private.h"
+
+typedef struct Asker
+{
+	int			node;
+	uint32_t	pid;
+	uint64_t	boot;
+	uint64_t	id;
+} Asker;
+
+static Asker *
+asker_of(Session *s, uint64_t id)
+{
+	Asker	   *a = xmalloc(sizeof(Asker));
+
+	a->node = s->node;
+	a->pid = s->pid;
+	a->boot = s->boot;
+	a->id = id;
+	s->questions++;
+	return a;
+}
+
+/* NULL: it is gone.  Frees the asker. */
+static Session *
+find_again(Asker *a)
+{
+	Session    *s = table_find(a->node, a->pid);
+
+	if (s != NULL && s->boot != a->boot)
+		s = NULL;
+	if (s != NULL && s->questions > 0)
+		s->questions--;
+	free(a);
+	return s;
+}
+
+/* ---------- leases */
+
+static void
+on_leased(void *arg, const LsLeased *leased)
+{
+	Session    *s = find_again(arg);
+	uint8_t		bytes[128];
+
+	if (s != NULL)
+		session_send(s, bytes, ls_put_leased(bytes, sizeof(bytes), leased));
+}
+
+void
+session_lease(Session *s, LsSlice payload)
+{
+	LsLease		m;
+	const char *wrong = ls_get_lease(payload, &m);
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed lease message: %s", wrong);
+		return;
+	}
+	sequencer_lease(node_name(s->node), ls_slice_of(s->database), &m, on_leased, asker_of(s, m.id));
+}
+
+/* ---------- queries on their own */
+
+static void
+on_ordered(void *arg, uint64_t seq, const LsErrorFields *error)
+{
+	LsOrdered	m;
+	uint8_t    *bytes;
+	size_t		size;
+	Session    *s;
+
+	memset(&m, 0, sizeof(m));
+	m.id = ((Asker *) arg)->id;
+	m.seq = seq;
+	if (error != NULL)
+		m.error = *error;
+	s = find_again(arg);
+	if (s == NULL)
+		return;
+	size = ls_put_ordered(NULL, 0, &m);
+	bytes = xmalloc(size);
+	ls_put_ordered(bytes, size, &m);
+	session_send(s, bytes, size);
+	free(bytes);
+}
+
+void
+session_alone(Session *s, LsSlice payload)
+{
+	LsAlone		m;
+	LsQuery		query;
+	const char *wrong = ls_get_alone(payload, &m, &query);
+	LsIdentity	id;
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed message of a query on its own: %s", wrong);
+		return;
+	}
+	if (m.id <= s->last_xcount)
+	{
+		session_fail(s, "08P01", NULL, "query on its own %" PRIu64 " after transaction %" PRIu64, m.id, s->last_xcount);
+		return;
+	}
+	id = (LsIdentity) {ls_slice_of(node_name(s->node)), s->boot, s->pid, m.id};
+	sequencer_alone(&id, ls_slice_of(s->database), (uint32_t) s->node, m.query.data, m.query.len,
+					on_ordered, asker_of(s, m.id));
+}
