@@ -11,7 +11,7 @@ use Test::More;
 my $python = '/usr/bin/python3';
 plan skip_all => 'no psycopg 3 (tests/setup installs it)' if system("$python -c 'import psycopg' 2> /dev/null") != 0;
 
-my $c = LockstepCluster->new(nodes => 2);
+my $c = LockstepCluster->new(nodes => 2, conf => "max_prepared_transactions = 2\n");
 LockstepDriver::run($c, 'psycopg', $python, "$LockstepDriver::here/psycopg_client.py");
 
 done_testing;
