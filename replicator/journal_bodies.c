@@ -5,6 +5,7 @@
  */
 #include <dirent.h>
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
@@ -62,8 +63,13 @@ bodies_trim(BodyList *list, int dir_fd, uint64_t below)
 
 	while (n < list->n && list->items[n].seq < below)
 	{
+		int			fd;
+
 		body_name(name, list->items[n++].id);
+		fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
 		(void) unlinkat(dir_fd, name, 0);
+		if (fd >= 0)
+			body_close(fd);
 	}
 	list->n -= n;
 	if (n > 0)

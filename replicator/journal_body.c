@@ -32,6 +32,14 @@
 #define CHUNK_HEADER_SIZE 12
 #define BODY_SUFFIX ".body"
 
+void
+body_close_here(int fd)
+{
+	close(fd);
+}
+
+void		(*body_close) (int fd) = body_close_here;
+
 static const char *
 error_text(const char *what, const char *name, const char *why)
 {
@@ -109,7 +117,7 @@ body_unref(JournalBody *b)
 	if (b->fd >= 0 && !b->kept)
 		(void) unlinkat(b->dir_fd, b->name, 0);
 	if (b->fd >= 0)
-		close(b->fd);
+		body_close(b->fd);
 	if (b->dir_fd >= 0)
 		close(b->dir_fd);
 	free(b);

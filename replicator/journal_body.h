@@ -40,6 +40,11 @@ typedef struct JournalBody
 extern JournalBody *body_create(const char *dir, const char **error);
 extern JournalBody *body_open(const char *dir, const BodyRef *ref, const char **error);
 extern JournalBody *body_ref(JournalBody *b);
+
+/* Closes the file of a body, deleted or not.  Giving back gigabytes takes long, so
+ * journal_sync.c puts its own here; any thread calls it. */
+extern void (*body_close) (int fd);
+extern void body_close_here(int fd);
 extern void body_unref(JournalBody *b); /* the last one closes; deletes it
 										 * unless kept */
 

@@ -4,7 +4,8 @@
  *
  * A body may be gigabytes, and its sync take seconds; the journal's thread must
  * not spend them while others wait for their verdict.  The loop hands over a
- * file and hears when it is done.  The thread starts with the first body.
+ * file and hears when it is done.  The same for giving back the space of one that
+ * is deleted.
  *
  * Locking: `lock` covers the two lists and `stop`; the thread holds it while
  * taking and giving, never while syncing.  A request holds a reference to its
@@ -26,7 +27,8 @@
 typedef struct Request
 {
 	struct Request *next;
-	JournalBody *body;
+	JournalBody *body;			/* NULL: only close fd */
+	int			fd;
 	BodySynced	done;
 	void	   *arg;
 	int			error;
@@ -84,11 +86,18 @@ thread_main(void *arg)
 		pthread_mutex_lock(&lock);
 		while (todo.first == NULL && !stop)
 			pthread_cond_wait(&wanted, &lock);
-		r = stop ? NULL : list_take(&todo);
+		r = stop ? NULL : list_take(&todo);	/* what is left is closed by
+													 * body_sync_stop() */
 		pthread_mutex_unlock(&lock);
 		if (r == NULL)
 			return NULL;
 
+		if (r->body == NULL)
+		{
+			close(r->fd);
+			free(r);
+			continue;
+		}
 		r->error = fdatasync(r->body->fd) != 0 || fsync(r->body->dir_fd) != 0 ? errno : 0;
 
 		pthread_mutex_lock(&lock);
@@ -123,7 +132,25 @@ on_event(void *arg, uint32_t events)
 }
 
 static void
-start(void)
+push(Request *r)
+{
+	pthread_mutex_lock(&lock);
+	list_add(&todo, r);
+	pthread_cond_signal(&wanted);
+	pthread_mutex_unlock(&lock);
+}
+
+static void
+close_there(int fd)
+{
+	Request    *r = xcalloc(1, sizeof(Request));
+
+	r->fd = fd;
+	push(r);
+}
+
+void
+body_sync_start(void)
 {
 	int			rc;
 
@@ -136,6 +163,7 @@ start(void)
 	}
 	event_watch = loop_watch(event_fd, EPOLLIN, on_event, NULL);
 	running = true;
+	body_close = close_there;
 }
 
 void
@@ -144,14 +172,11 @@ body_sync(JournalBody *b, BodySynced callback, void *arg)
 	Request    *r = xcalloc(1, sizeof(Request));
 
 	if (!running)
-		start();
+		body_sync_start();
 	r->body = body_ref(b);
 	r->done = callback;
 	r->arg = arg;
-	pthread_mutex_lock(&lock);
-	list_add(&todo, r);
-	pthread_cond_signal(&wanted);
-	pthread_mutex_unlock(&lock);
+	push(r);
 }
 
 void
@@ -167,10 +192,13 @@ body_sync_stop(void)
 	pthread_mutex_unlock(&lock);
 	pthread_join(thread, NULL);
 	running = stop = false;
+	body_close = body_close_here;
 	loop_unwatch(event_watch);
 	close(event_fd);
 	while ((r = list_take(&todo)) != NULL || (r = list_take(&done)) != NULL)
 	{
+		if (r->body == NULL)
+			close(r->fd);
 		body_unref(r->body);
 		free(r);
 	}

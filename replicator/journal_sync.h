@@ -11,6 +11,9 @@
 /* On the loop's thread; error 0 or an errno. */
 typedef void (*BodySynced) (void *arg, int error);
 
+/* Begin: from now on bodies are closed there, too, as that may take as long. */
+extern void body_sync_start(void);
+
 /* What has been written so far, and the file's name. */
 extern void body_sync(JournalBody *b, BodySynced done, void *arg);
 

@@ -816,6 +816,7 @@ sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 	last_decided = last_durable = journal_last(j);
 	decided = decided_create(DECIDED_KEPT);
 	certifier = certifier_from_journal(c, j, journal_dir, decided);
+	body_sync_start();
 	metadata_encode(last_decided, &head, &sizes, &n);
 	writer_start(j, journal_dir, on_durable, leases_copy(), &head);
 	free(sizes);
