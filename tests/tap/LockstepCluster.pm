@@ -331,6 +331,13 @@ sub replicator_pid
 	return $pid;
 }
 
+# Is it built with a sanitizer?  Then its memory says nothing.
+sub replicator_is_sanitized
+{
+	my ($self) = @_;
+	return _slurp('/proc/' . $self->replicator_pid . '/maps') =~ /lib[at]san/;
+}
+
 # The apply sessions of the replicator on a node.
 sub apply_pids
 {
