@@ -86,8 +86,8 @@ thread_main(void *arg)
 		pthread_mutex_lock(&lock);
 		while (todo.first == NULL && !stop)
 			pthread_cond_wait(&wanted, &lock);
-		r = stop ? NULL : list_take(&todo);	/* what is left is closed by
-													 * body_sync_stop() */
+		r = stop ? NULL : list_take(&todo); /* what is left is closed by
+											 * body_sync_stop() */
 		pthread_mutex_unlock(&lock);
 		if (r == NULL)
 			return NULL;
