@@ -334,6 +334,28 @@ command_reload(AdminRequest *r, const char *arg)
 	free(error);
 }
 
+/* The file is the operator's: what it says now decides. */
+static void
+command_remove(AdminRequest *r, const char *arg)
+{
+	int			node = named_node(r, arg);
+	char	   *error;
+
+	if (node < 0)
+		return;
+	error = admin_main()->reload();
+	if (error != NULL)
+		admin_failed(r, error, "The old settings stay.");
+	else if (!admin_config()->nodes[node].retired)
+	{
+		error = xasprintf("replicator.conf still has the line node.%s", arg);
+		admin_failed(r, error, "Take it out first; then this retires the node without a restart.");
+	}
+	else
+		admin_answer(r, success());
+	free(error);
+}
+
 static void
 command_stop(AdminRequest *r, const char *arg)
 {
@@ -360,6 +382,7 @@ static const Command commands[] = {
 	{"drain", false, false, command_drain},
 	{"database add", true, true, command_database_add},
 	{"database drop", true, true, command_database_drop},
+	{"remove", true, true, command_remove},
 	{"reload", true, false, command_reload},
 	{"stop", true, false, command_stop},
 };

@@ -62,6 +62,13 @@ attached(struct Attach *a, uint64_t applied)
 	DbCheck    *first = a->checks[0];
 	char	   *database = xstrdup(dbcheck_database(first));
 
+	if (n->claimed_boot != 0 && n->boot == dbcheck_boot(first))
+	{
+		n->impostor_boot = n->claimed_boot;
+		log_full(LOG_WARNING, n->config->name, "another server says that it is this node",
+				 "Its backends are refused.", "Set lockstep.node_name there: a clone needs a name of its own.");
+	}
+	n->claimed_boot = 0;
 	n->boot = dbcheck_boot(first);
 	n->applied = applied;
 	control_adopt(n, dbcheck_take_client(first), database);

@@ -609,22 +609,45 @@ add_name(char **list, const char *name)
 	*list = longer;
 }
 
-static bool
-same_nodes(const Config *a, const Config *b)
+static NodeConfig *
+find_node(Config *c, const char *name)
 {
-	if (a->nnodes != b->nnodes)
-		return false;
-	for (int i = 0; i < a->nnodes; i++)
+	for (int i = 0; i < c->nnodes; i++)
 	{
-		if (strcmp(a->nodes[i].name, b->nodes[i].name) != 0 ||
-			strcmp(a->nodes[i].conninfo, b->nodes[i].conninfo) != 0)
-			return false;
+		if (strcmp(c->nodes[i].name, name) == 0)
+			return &c->nodes[i];
 	}
-	return true;
+	return NULL;
+}
+
+/*
+ * Nodes come and go: new ones are added at the end, as others hold pointers and
+ * indexes; those that are missing are retired.
+ */
+static void
+reload_nodes(Config *current, Config *fresh, char **need_restart)
+{
+	for (int i = 0; i < current->nnodes; i++)
+		current->nodes[i].retired = find_node(fresh, current->nodes[i].name) == NULL;
+	for (int i = 0; i < fresh->nnodes; i++)
+	{
+		NodeConfig *to = find_node(current, fresh->nodes[i].name);
+		char	   *name = xasprintf(NODE_PREFIX "%s", fresh->nodes[i].name);
+
+		if (to != NULL ? strcmp(to->conninfo, fresh->nodes[i].conninfo) != 0 : current->nnodes == CONFIG_MAX_NODES)
+			add_name(need_restart, name);
+		else if (to == NULL)
+		{
+			to = &current->nodes[current->nnodes++];
+			*to = fresh->nodes[i];
+			to->conninfo = xstrdup(to->conninfo);
+		}
+		free(name);
+	}
 }
 
 char *
-config_reload(Config *current, const Config *fresh)
+config_reload(Config *current, Config *fresh)
 {
 	char	   *need_restart = xstrdup("");
 
@@ -654,8 +677,7 @@ config_reload(Config *current, const Config *fresh)
 		else
 			*(int *) to = *(const int *) from;
 	}
-	if (!same_nodes(current, fresh))
-		add_name(&need_restart, NODE_PREFIX "*");
+	reload_nodes(current, fresh, &need_restart);
 	return need_restart;
 }
 

@@ -19,6 +19,8 @@ typedef struct NodeConfig
 {
 	char		name[64];
 	char	   *conninfo;		/* libpq, without dbname */
+	bool		retired;		/* a reload no longer found it: it stays out,
+								 * and is gone at the next start */
 } NodeConfig;
 
 typedef enum SlowNode
@@ -71,7 +73,7 @@ extern void config_free(Config *c);
  * Take from fresh what may change while running; returns the names of settings
  * that differ but need a restart (malloc'ed, "" if none).
  */
-extern char *config_reload(Config *current, const Config *fresh);
+extern char *config_reload(Config *current, Config *fresh);
 
 /* name = value lines with a sentence each, for --describe-config; written to stdout. */
 extern void config_describe(void);

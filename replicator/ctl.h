@@ -28,6 +28,22 @@ extern void format_sessions(FILE *out, const json_t *answer);
 extern void format_status(FILE *out, const json_t *answer);
 extern void format_config(FILE *out, const json_t *answer);
 
+/* ---------- in ctl_join.c */
+
+#define JOIN_MAX_SETTINGS 64
+
+typedef struct JoinOptions
+{
+	const char *name;			/* of the new node */
+	const char *donor;			/* connection string */
+	const char *pgdata;
+	const char *settings[JOIN_MAX_SETTINGS];	/* NAME=VALUE */
+	int			nsettings;
+} JoinOptions;
+
+/* Clone, name, start; says what goes wrong. */
+extern bool join_clone(const JoinOptions *options);
+
 /* ---------- in ctl_journal.c */
 
 typedef struct JournalOptions

@@ -31,6 +31,7 @@ typedef struct Options
 	bool		json;
 	long		timeout_s;		/* -1: not given */
 	JournalOptions journal;
+	JoinOptions join;
 	char	  **words;			/* the command and its arguments */
 	int			nwords;
 } Options;
@@ -56,6 +57,7 @@ static const Command commands[] = {
 	{"database drop", 1, 1, 0, NULL, "database drop NAME     replicate it no longer; the database stays"},
 	{"drain", 0, 1, DEFAULT_TIMEOUT_S, NULL, "drain [online]         wait until every node has applied what is decided"},
 	{"config", 0, 0, -1, format_config, "config                 settings in force"},
+	{"remove", 1, 1, -1, NULL, "remove NODE            retire a node whose line has been taken out of replicator.conf"},
 	{"reload", 0, 0, -1, NULL, "reload                 read the configuration file again"},
 	{"stop", 0, 0, -1, NULL, "stop                   stop the replicator cleanly"},
 };
@@ -86,6 +88,7 @@ print_help(void)
 	for (size_t i = 0; i < NCOMMANDS; i++)
 		printf("  %s\n", commands[i].help);
 	printf("  journal                print the decided transactions\n"
+		   "  join NAME              make a new node here, a clone of another, and start it\n"
 		   "\nOptions:\n"
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "  -s, --socket=PATH      the replicator's admin socket, instead of --config\n"
@@ -100,6 +103,10 @@ print_help(void)
 		   "      --keys             print the keys of each query, too\n"
 		   "      --journal-directory=DIR\n"
 		   "                         read there, instead of --config\n"
+		   "\nOptions of join:\n"
+		   "      --donor=NODE       node to clone: its name in replicator.conf, or a connection string\n"
+		   "      --pgdata=DIR       data directory to be made\n"
+		   "      --set=NAME=VALUE   setting of the new server; may be repeated\n"
 		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n",
 		   DEFAULT_TIMEOUT_S);
 }
@@ -122,7 +129,8 @@ parse_options(int argc, char **argv, Options *o)
 {
 	enum
 	{
-		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY
+		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
+		OPT_DONOR, OPT_PGDATA, OPT_SET
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -134,6 +142,9 @@ parse_options(int argc, char **argv, Options *o)
 		{"follow", no_argument, NULL, OPT_FOLLOW},
 		{"keys", no_argument, NULL, OPT_KEYS},
 		{"journal-directory", required_argument, NULL, OPT_DIRECTORY},
+		{"donor", required_argument, NULL, OPT_DONOR},
+		{"pgdata", required_argument, NULL, OPT_PGDATA},
+		{"set", required_argument, NULL, OPT_SET},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -167,6 +178,17 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_KEYS:
 				o->journal.keys = true;
+				break;
+			case OPT_DONOR:
+				o->join.donor = optarg;
+				break;
+			case OPT_PGDATA:
+				o->join.pgdata = optarg;
+				break;
+			case OPT_SET:
+				if (strchr(optarg, '=') == NULL || strchr(optarg, '\n') != NULL || o->join.nsettings == JOIN_MAX_SETTINGS)
+					die(CTL_USAGE, "invalid value for --set: \"%s\"", optarg);
+				o->join.settings[o->join.nsettings++] = optarg;
 				break;
 			case OPT_DIRECTORY:
 				o->journal.directory = optarg;
@@ -395,6 +417,58 @@ run_journal(Options *o)
 	return code;
 }
 
+/* The connection string of a node that the configuration names. */
+static const char *
+conninfo_of(const Config *config, const char *name)
+{
+	for (int i = 0; i < config->nnodes; i++)
+	{
+		if (strcmp(config->nodes[i].name, name) == 0)
+			return config->nodes[i].conninfo;
+	}
+	return NULL;
+}
+
+static int
+run_join(Options *o)
+{
+	Config	   *config = NULL;
+	const char *path = o->socket;
+	bool		named;
+
+	if (o->nwords != 2)
+		die(CTL_USAGE, "wrong number of arguments for \"join\"");
+	o->join.name = o->words[1];
+	if (o->join.donor == NULL || o->join.pgdata == NULL)
+		die(CTL_USAGE, "join needs --donor and --pgdata");
+	named = strchr(o->join.donor, '=') == NULL && strstr(o->join.donor, "://") == NULL;
+	if (named || access(o->config_file, R_OK) == 0)
+	{
+		config = load_config(o);
+		if (conninfo_of(config, o->join.name) == NULL)
+			die(CTL_FAILED, "replicator.conf has no line node.%s: add it, then \"lockstepctl reload\"", o->join.name);
+		if (named && conninfo_of(config, o->join.donor) == NULL)
+			die(CTL_FAILED, "there is no node \"%s\"", o->join.donor);
+		if (named)
+			o->join.donor = conninfo_of(config, o->join.donor);
+		if (path == NULL)
+			path = config->admin_socket;
+	}
+	if (!join_clone(&o->join))
+		return CTL_FAILED;
+
+	/* where the replicator is on another machine there is nobody to ask */
+	if (path == NULL || access(path, F_OK) != 0)
+	{
+		printf("node %s runs; the replicator attaches it by itself: see \"lockstepctl status\" there\n", o->join.name);
+		return CTL_OK;
+	}
+	printf("waiting until node %s is online\n", o->join.name);
+	fflush(stdout);
+	o->words[0] = (char *) "attach";
+	return run_command(o);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -404,5 +478,7 @@ main(int argc, char **argv)
 	parse_options(argc, argv, &o);
 	if (strcmp(o.words[0], "journal") == 0)
 		return run_journal(&o);
+	if (strcmp(o.words[0], "join") == 0)
+		return run_join(&o);
 	return run_command(&o);
 }

@@ -238,6 +238,7 @@ reload_config(void)
 	}
 	need_restart = config_reload(config, fresh);
 	config_free(fresh);
+	nodes_reload();
 	log_set_level(config->log_level);
 	log_message(LOG_NOTICE, NULL, "configuration reloaded");
 	if (need_restart[0] != '\0')

@@ -16,9 +16,6 @@
  * the cluster: it can be called from anywhere, also from within callbacks of
  * the node's own connections, which look at `closed` afterwards.
  *
- * A drop by command is not remembered across a restart of the replicator: take
- * the node out of replicator.conf to keep it out.
- *
  * What a transaction means to a node: nodes_execute() makes a Work on each
  * online peer; nodes_commit() lets those commit (and makes Works for what was
  * decided first); nodes_rollback() takes them back.  `applying` lists what is
@@ -505,6 +502,40 @@ node_apply_at_origin(Transaction *tx)
 
 /* ---------- start and end */
 
+bool
+node_claimed(int node, uint64_t boot)
+{
+	Node	   *n = &nodes[node];
+
+	if (n->impostor_boot == boot)
+		return false;
+	n->claimed_boot = boot;
+	node_out(n, "its server has restarted");
+	return true;
+}
+
+static void
+node_init(int i)
+{
+	Node	   *n = &nodes[i];
+
+	n->index = i;
+	n->config = &node_config->nodes[i];
+	n->state = NODE_JOINING;
+	n->pump.callback = on_pump;
+	n->pump.arg = n;
+}
+
+static void
+node_start(Node *n)
+{
+	n->administrative = metadata_node_is_out(n->config->name);
+	if (n->administrative)
+		node_move(n, NODE_DROPPED, "dropped by command");
+	else
+		attach_begin(n);
+}
+
 void
 nodes_init(const Config *config, const char *cluster, const char *journal_dir)
 {
@@ -513,14 +544,32 @@ nodes_init(const Config *config, const char *cluster, const char *journal_dir)
 	node_journal_dir = journal_dir;
 	nnodes = config->nnodes;
 	for (int i = 0; i < nnodes; i++)
+		node_init(i);
+}
+
+void
+nodes_reload(void)
+{
+	static const char retired[] = "retired: it is not in replicator.conf any more";
+
+	while (nnodes < node_config->nnodes)
+	{
+		node_init(nnodes);
+		node_start(&nodes[nnodes++]);
+		log_message(LOG_NOTICE, nodes[nnodes - 1].config->name, "node was added to the configuration");
+	}
+	for (int i = 0; i < nnodes; i++)
 	{
 		Node	   *n = &nodes[i];
+		const char *why;
 
-		n->index = i;
-		n->config = &config->nodes[i];
-		n->state = NODE_JOINING;
-		n->pump.callback = on_pump;
-		n->pump.arg = n;
+		if (n->config->retired && !n->administrative)
+		{
+			n->administrative = true;
+			node_out(n, "%s", retired);
+		}
+		else if (!n->config->retired && n->administrative && strcmp(n->reason, retired) == 0)
+			(void) node_attach(i, &why);
 	}
 }
 
@@ -528,15 +577,7 @@ void
 nodes_start(void)
 {
 	for (int i = 0; i < nnodes; i++)
-	{
-		Node	   *n = &nodes[i];
-
-		n->administrative = metadata_node_is_out(n->config->name);
-		if (n->administrative)
-			node_move(n, NODE_DROPPED, "dropped by command");
-		else
-			attach_begin(n);
-	}
+		node_start(&nodes[i]);
 }
 
 void

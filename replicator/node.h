@@ -50,6 +50,15 @@ struct Journal;
 
 extern void nodes_init(const Config *config, const char *cluster, const char *journal_dir);
 extern void nodes_start(void);	/* begin connecting */
+extern void nodes_reload(void); /* nodes were added to the configuration, or
+								 * taken out */
+
+/*
+ * A backend says it is of that node, which is online with another boot id: then
+ * the server has restarted, and the node is dropped.  false: it was looked
+ * into before, and it is another server with the node's name.
+ */
+extern bool node_claimed(int node, uint64_t boot);
 extern int	nodes_count(void);
 extern int	node_find(LsSlice name);	/* index or -1 */
 extern const char *node_name(int node);

@@ -49,6 +49,10 @@ struct Node
 	char		reason[512];
 	int			failures;		/* in a row, after having been attached */
 	uint64_t	boot;
+	uint64_t	claimed_boot;	/* that of a backend who said it is of this
+								 * node */
+	uint64_t	impostor_boot;	/* the same, and the node was found to be
+								 * another server */
 	uint64_t	applied;
 	uint64_t	flushed;		/* of these, on its disk: what it can't lose */
 	uint64_t	flush_lsn;		/* when its WAL is flushed up to here, ... 0 =

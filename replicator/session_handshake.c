@@ -133,7 +133,12 @@ check_node_online(Session *s)
 
 	if (status.state == NODE_ONLINE && status.boot != s->boot)
 	{
-		node_drop(s->node, "its server has restarted", false);
+		if (!node_claimed(s->node, s->boot))
+		{
+			session_fail(s, "28000", "Set lockstep.node_name of this server: a clone needs a name of its own, and a line in replicator.conf.",
+						 "another server is node \"%s\"", status.name);
+			return false;
+		}
 		status = node_status(s->node);
 	}
 	if (status.state == NODE_ONLINE)

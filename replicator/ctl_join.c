@@ -1,0 +1,154 @@
+/*
+ * ctl_join.c
+ *	  lockstepctl join: make a new node by cloning one, while everybody works.
+ *
+ *	 1. pg_basebackup of the donor into --pgdata, with its progress
+ *	 2. the clone gets its own name (and what --set says), in
+ *		postgresql.auto.conf
+ *	 3. it is started
+ *	 4. the replicator attaches it: it knows from its own data where it stands,
+ *		and gets from the journal what came after
+ *
+ * Runs on the new node's machine, as the user that owns the server.  The
+ * replicator must know the node: a node.NAME line in replicator.conf, and a
+ * reload.  Nothing is done on the donor but a backup, nothing is written into
+ * replicator.conf.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "ctl.h"
+
+/* A program of the same installation as this one. */
+static char *
+program_path(const char *name)
+{
+	char		self[4096];
+	ssize_t		n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char	   *slash;
+	char	   *path;
+
+	if (n > 0)
+	{
+		self[n] = '\0';
+		slash = strrchr(self, '/');
+		path = xasprintf("%.*s/%s", (int) (slash - self), self, name);
+		if (access(path, X_OK) == 0)
+			return path;
+		free(path);
+	}
+	return xstrdup(name);
+}
+
+/* Its exit code; 127 when it could not be run. */
+static int
+run(char *const *argv)
+{
+	int			status;
+	pid_t		pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+	{
+		execvp(argv[0], argv);
+		fprintf(stderr, "lockstepctl: could not run %s: %s\n", argv[0], strerror(errno));
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+	{
+		fprintf(stderr, "lockstepctl: could not run %s: %s\n", argv[0], strerror(errno));
+		return 127;
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+static bool
+fail(const char *what, const char *path)
+{
+	fprintf(stderr, "lockstepctl: could not %s \"%s\": %s\n", what, path, strerror(errno));
+	return false;
+}
+
+/* A value as postgresql.conf wants it. */
+static void
+put_setting(FILE *f, const char *name, size_t name_len, const char *value)
+{
+	fprintf(f, "%.*s = '", (int) name_len, name);
+	for (; *value != '\0'; value++)
+		fprintf(f, *value == '\'' || *value == '\\' ? "%c%c" : "%c", *value, *value);
+	fprintf(f, "'\n");
+}
+
+static bool
+write_settings(const JoinOptions *o)
+{
+	char	   *path = xasprintf("%s/postgresql.auto.conf", o->pgdata);
+	FILE	   *f = fopen(path, "a");
+	bool		ok;
+
+	if (f == NULL)
+		return fail("open", path);
+	put_setting(f, "lockstep.node_name", strlen("lockstep.node_name"), o->name);
+	for (int i = 0; i < o->nsettings; i++)
+	{
+		const char *equals = strchr(o->settings[i], '=');
+
+		put_setting(f, o->settings[i], (size_t) (equals - o->settings[i]), equals + 1);
+	}
+	ok = fflush(f) == 0 && fsync(fileno(f)) == 0;
+	ok = fclose(f) == 0 && ok;
+	if (!ok)
+		return fail("write", path);
+	free(path);
+	return true;
+}
+
+static bool
+clone(const JoinOptions *o)
+{
+	char	   *argv[] = {program_path("pg_basebackup"), "-d", (char *) o->donor, "-D", (char *) o->pgdata,
+	"-X", "stream", "-c", "fast", "-P", "-l", (char *) "lockstepctl join", NULL};
+
+	printf("cloning the donor into %s\n", o->pgdata);
+	if (run(argv) != 0)
+	{
+		fprintf(stderr, "lockstepctl: the donor could not be cloned\n"
+				"HINT:  Its pg_hba.conf must allow replication connections from here, max_wal_senders must be above 0, "
+				"and the data directory must be empty.\n");
+		return false;
+	}
+	return true;
+}
+
+static bool
+start(const JoinOptions *o)
+{
+	char	   *log = xasprintf("%s/startup.log", o->pgdata);
+	char	   *argv[] = {program_path("pg_ctl"), "-D", (char *) o->pgdata, "-l", log, "-w", "-t", "3600", "-s", "start", NULL};
+
+	printf("starting node %s\n", o->name);
+	if (run(argv) != 0)
+	{
+		fprintf(stderr, "lockstepctl: the clone did not start: see %s\n", log);
+		return false;
+	}
+	free(log);
+	return true;
+}
+
+bool
+join_clone(const JoinOptions *o)
+{
+	if (geteuid() == 0)
+	{
+		fprintf(stderr, "lockstepctl: join makes a data directory: run it as the user that owns the server, not as root\n");
+		return false;
+	}
+	return clone(o) && write_settings(o) && start(o);
+}
