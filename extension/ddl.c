@@ -27,7 +27,6 @@ typedef struct DdlRule
 } DdlRule;
 
 static const char everywhere_hint[] = "Set lockstep.replicate to off and run it on every node.";
-static const char concurrently_hint[] = "Use the command without CONCURRENTLY.";
 
 bool
 ddl_is_lockstep(const char *name)
@@ -94,24 +93,11 @@ ddl_explained(Node *node)
 }
 
 static void
-examine_index(Node *node, DdlPlan *plan)
-{
-	if (((IndexStmt *) node)->concurrent)
-		ddl_refuse(plan, "CREATE INDEX CONCURRENTLY",
-				   "Commands that run outside of a transaction are not replicated yet.",
-				   concurrently_hint);
-}
-
-static void
 examine_drop(Node *node, DdlPlan *plan)
 {
 	DropStmt   *stmt = (DropStmt *) node;
 	ListCell   *lc;
 
-	if (stmt->concurrent)
-		ddl_refuse(plan, "DROP INDEX CONCURRENTLY",
-				   "Commands that run outside of a transaction are not replicated yet.",
-				   concurrently_hint);
 	if (stmt->removeType != OBJECT_EXTENSION)
 		return;
 	foreach(lc, stmt->objects)
@@ -158,23 +144,9 @@ refuse_database(DdlPlan *plan, const char *what)
 }
 
 static void
-refuse_tablespace(DdlPlan *plan, const char *what)
-{
-	ddl_refuse(plan, what,
-			   "Tablespaces are directories of each node's own.",
-			   "Set lockstep.replicate to off and run it on every node.");
-}
-
-static void
 examine_database(Node *node, DdlPlan *plan)
 {
 	refuse_database(plan, NULL);
-}
-
-static void
-examine_tablespace(Node *node, DdlPlan *plan)
-{
-	refuse_tablespace(plan, NULL);
 }
 
 static void
@@ -183,7 +155,7 @@ examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
 	switch (type)
 	{
 		case OBJECT_TABLESPACE:
-			refuse_tablespace(plan, NULL);
+			plan->action = DDL_LOCAL;
 			break;
 		case OBJECT_DATABASE:
 			if (may_change_database)
@@ -234,21 +206,7 @@ examine_grant(Node *node, DdlPlan *plan)
 static void
 examine_alter_table(Node *node, DdlPlan *plan)
 {
-	AlterTableStmt *stmt = (AlterTableStmt *) node;
-	ListCell   *lc;
-
-	examine_object_type(plan, stmt->objtype, false);
-	foreach(lc, stmt->cmds)
-	{
-		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
-
-		if (cmd->subtype == AT_DetachPartitionFinalize ||
-			(cmd->subtype == AT_DetachPartition &&
-			 castNode(PartitionCmd, cmd->def)->concurrent))
-			ddl_refuse(plan, "ALTER TABLE ... DETACH PARTITION CONCURRENTLY",
-					   "Commands that run outside of a transaction are not replicated yet.",
-					   concurrently_hint);
-	}
+	examine_object_type(plan, ((AlterTableStmt *) node)->objtype, false);
 }
 
 static void
@@ -305,13 +263,17 @@ static const DdlRule rules[] = {
 	{T_ReindexStmt, DDL_LOCAL, false, NULL},
 	{T_DiscardStmt, DDL_LOCAL, false, NULL},
 	{T_AlterDatabaseRefreshCollStmt, DDL_LOCAL, false, NULL},
+	{T_CreateTableSpaceStmt, DDL_LOCAL, false, NULL},
+	{T_DropTableSpaceStmt, DDL_LOCAL, false, NULL},
+	{T_AlterTableSpaceOptionsStmt, DDL_LOCAL, false, NULL},
+	{T_AlterTableMoveAllStmt, DDL_LOCAL, false, NULL},
 	{T_AlterCollationStmt, DDL_LOCAL, false, NULL},
 
 	/* tables and what belongs to them */
 	{T_CreateStmt, DDL_FORWARD, false, NULL},
 	{T_AlterTableStmt, DDL_FORWARD, false, examine_alter_table},
 	{T_CreateTableAsStmt, DDL_FORWARD, false, NULL},
-	{T_IndexStmt, DDL_FORWARD, false, examine_index},
+	{T_IndexStmt, DDL_FORWARD, false, NULL},
 	{T_TruncateStmt, DDL_FORWARD, false, examine_truncate},
 	{T_ViewStmt, DDL_FORWARD, false, NULL},
 	{T_RefreshMatViewStmt, DDL_FORWARD, false, examine_refresh},
@@ -400,10 +362,6 @@ static const DdlRule rules[] = {
 	{T_CreatedbStmt, DDL_REFUSE, true, examine_database},
 	{T_AlterDatabaseStmt, DDL_REFUSE, true, examine_database},
 	{T_DropdbStmt, DDL_REFUSE, true, examine_database},
-	{T_CreateTableSpaceStmt, DDL_REFUSE, true, examine_tablespace},
-	{T_DropTableSpaceStmt, DDL_REFUSE, true, examine_tablespace},
-	{T_AlterTableSpaceOptionsStmt, DDL_REFUSE, true, examine_tablespace},
-	{T_AlterTableMoveAllStmt, DDL_REFUSE, false, examine_tablespace},
 };
 
 static void

@@ -117,6 +117,17 @@ extern char *cluster_mark_text(Oid index);
  */
 extern List *ddl_check_repeatable(PlannedStmt *pstmt, const char *source);
 
+/* ---------- in ddloutside.c */
+
+/*
+ * If the command is one to run outside of a transaction block, make it the plain
+ * one, statement and source.  ERROR inside of a block, as PostgreSQL does.
+ */
+extern bool ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level);
+
+/* Does it drop nothing but invalid indexes, which are this node's own? */
+extern bool ddl_drops_leftovers(Node *stmt);
+
 /* ---------- in ddlpartition.c */
 
 /* After it ran: ERROR 0A000 if it made a table that nodes would split among its

@@ -507,8 +507,12 @@ process_on_origin(Call *call)
 	DdlPlan		plan;
 	DdlTargets	targets;
 
+	if (ddl_make_plain(&call->pstmt, &call->source, call->context == PROCESS_UTILITY_TOPLEVEL))
+		call->read_only_tree = false;	/* it is a copy */
 	call->meaning = meaning_of(call->pstmt);
 	ddl_plan(call->meaning->utilityStmt, &plan);
+	if (plan.action == DDL_FORWARD && ddl_drops_leftovers(call->meaning->utilityStmt))
+		plan.action = DDL_LOCAL;
 	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
 	{
 		call->identity = examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);

@@ -9,8 +9,6 @@ INSERT INTO r VALUES (3, 'z');
 PREPARE TRANSACTION 'r';
 ROLLBACK;
 -- outside of transactions
-CREATE INDEX CONCURRENTLY r_i ON r (v);
-DROP INDEX CONCURRENTLY r_pkey;
 CREATE DATABASE r_db;
 -- what is lockstep's, or the server's
 INSERT INTO lockstep.progress VALUES (99, 1);

@@ -18,7 +18,6 @@ my $before = $c->status->{journal}{decided};
 
 my @refused = (
 	[ 'two-phase commit', "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'x'" ],
-	[ 'CREATE INDEX CONCURRENTLY', 'CREATE INDEX CONCURRENTLY i ON t (v)' ],
 	[ 'ADD COLUMN serial', 'ALTER TABLE t ADD COLUMN n serial' ],
 	[ 'CREATE DATABASE', 'CREATE DATABASE other' ],
 	[ 'ALTER EXTENSION', 'ALTER EXTENSION lockstep SET SCHEMA public' ],

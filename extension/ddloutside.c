@@ -1,0 +1,176 @@
+/*
+ * ddloutside.c
+ *	  Commands that PostgreSQL runs outside of a transaction block, so that they
+ *	  keep nobody from writing: CREATE INDEX and DROP INDEX CONCURRENTLY, ALTER
+ *	  TABLE ... DETACH PARTITION ... CONCURRENTLY.
+ *
+ * Each of them is a series of transactions, and a crash, or one that fails,
+ * leaves it half done: an invalid index, a partition that is half detached.
+ * On several nodes these would be different halves.  So on a node such a
+ * command is run as the plain one, CREATE INDEX, DROP INDEX or DETACH PARTITION:
+ * one transaction, which is committed by all nodes or by none.  The price is
+ * that writers of that table wait until it is done everywhere.  What PostgreSQL
+ * asks of the command still holds, with its own errors: not inside a transaction
+ * block, no CASCADE, no partitioned index.
+ *
+ * REINDEX CONCURRENTLY is the node's own matter (ddl.c) and runs as ever.  When
+ * it fails it leaves an invalid index, on this node only, and so a DROP INDEX
+ * that names nothing else stays on this node.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "common/keywords.h"
+#include "nodes/makefuncs.h"
+#include "parser/gramparse.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "ddl.h"
+
+/* Where in text the word CONCURRENTLY stands; the last one, or the first. */
+static int
+find_keyword(const char *text, bool last)
+{
+	core_yy_extra_type extra;
+	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
+	core_YYSTYPE value;
+	YYLTYPE		at;
+	int			found = -1;
+	int			token;
+
+	extra.escape_string_warning = false;
+	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	{
+		if (token == CONCURRENTLY && (last || found < 0))
+			found = at;
+	}
+	scanner_finish(scanner);
+	return found;
+}
+
+/* The source with blanks in place of the word; all else stays where it is. */
+static char *
+without_keyword(const char *source, const PlannedStmt *pstmt, bool last)
+{
+	int			start = Max(pstmt->stmt_location, 0);
+	int			len = pstmt->stmt_len > 0 ? pstmt->stmt_len : (int) strlen(source) - start;
+	char	   *statement = pnstrdup(source + start, len);
+	int			at = find_keyword(statement, last);
+	char	   *copy = pstrdup(source);
+
+	pfree(statement);
+	if (at >= 0)
+		memset(copy + start + at, ' ', strlen("CONCURRENTLY"));
+	return copy;
+}
+
+/* ---------- the three commands */
+
+static void
+check_index(IndexStmt *stmt)
+{
+	if (get_rel_relkind(RangeVarGetRelid(stmt->relation, NoLock, true)) == RELKIND_PARTITIONED_TABLE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot create index on partitioned table \"%s\" concurrently",
+						stmt->relation->relname)));
+}
+
+static void
+check_drop(DropStmt *stmt)
+{
+	RangeVar   *name;
+
+	if (list_length(stmt->objects) != 1)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("DROP INDEX CONCURRENTLY does not support dropping multiple objects")));
+	if (stmt->behavior == DROP_CASCADE)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("DROP INDEX CONCURRENTLY does not support CASCADE")));
+	name = makeRangeVarFromNameList(linitial_node(List, stmt->objects));
+	if (get_rel_relkind(RangeVarGetRelid(name, NoLock, true)) == RELKIND_PARTITIONED_INDEX)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot drop partitioned index \"%s\" concurrently", name->relname)));
+}
+
+static PartitionCmd *
+concurrent_detach(Node *node)
+{
+	AlterTableStmt *stmt = (AlterTableStmt *) node;
+	AlterTableCmd *cmd;
+
+	if (!IsA(node, AlterTableStmt) || list_length(stmt->cmds) != 1)
+		return NULL;
+	cmd = linitial_node(AlterTableCmd, stmt->cmds);
+	if (cmd->subtype != AT_DetachPartition || !castNode(PartitionCmd, cmd->def)->concurrent)
+		return NULL;
+	return castNode(PartitionCmd, cmd->def);
+}
+
+bool
+ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level)
+{
+	Node	   *stmt = (*pstmt)->utilityStmt;
+	bool		index = IsA(stmt, IndexStmt) && ((IndexStmt *) stmt)->concurrent;
+	bool		drop = IsA(stmt, DropStmt) && ((DropStmt *) stmt)->concurrent;
+	bool		detach = concurrent_detach(stmt) != NULL;
+
+	if (!index && !drop && !detach)
+		return false;
+	PreventInTransactionBlock(is_top_level, index ? "CREATE INDEX CONCURRENTLY" :
+							  drop ? "DROP INDEX CONCURRENTLY" : "ALTER TABLE ... DETACH CONCURRENTLY");
+	if (index)
+		check_index((IndexStmt *) stmt);
+	if (drop)
+		check_drop((DropStmt *) stmt);
+
+	*source = without_keyword(*source, *pstmt, detach);
+	*pstmt = copyObject(*pstmt);
+	stmt = (*pstmt)->utilityStmt;
+	if (index)
+		((IndexStmt *) stmt)->concurrent = false;
+	else if (drop)
+		((DropStmt *) stmt)->concurrent = false;
+	else
+		concurrent_detach(stmt)->concurrent = false;
+	return true;
+}
+
+/* ---------- what a REINDEX CONCURRENTLY that failed has left */
+
+static bool
+is_leftover(Oid indexid)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(indexid));
+	bool		valid;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	valid = ((Form_pg_index) GETSTRUCT(tuple))->indisvalid;
+	ReleaseSysCache(tuple);
+	return !valid && get_rel_relkind(indexid) == RELKIND_INDEX;
+}
+
+bool
+ddl_drops_leftovers(Node *node)
+{
+	DropStmt   *stmt = (DropStmt *) node;
+	ListCell   *lc;
+
+	if (!IsA(node, DropStmt) || stmt->removeType != OBJECT_INDEX)
+		return false;
+	foreach(lc, stmt->objects)
+	{
+		if (!is_leftover(RangeVarGetRelid(makeRangeVarFromNameList(lfirst_node(List, lc)), NoLock, true)))
+			return false;
+	}
+	return true;
+}
