@@ -44,6 +44,8 @@ typedef struct Job
 	int			existing_on;	/* one that has it, or -1 */
 	Timer	   *timer;
 	uint64_t	created_on;		/* nodes where an add has created it */
+	int			asked;			/* node whose control connection was asked, or
+								 * -1 */
 	PgClient   *client;			/* of a drop */
 	char	   *trouble;		/* what went wrong on the way */
 } Job;
@@ -119,7 +121,7 @@ begin(const char *name, NodeDone done, void *arg)
 	job->database = xstrdup(name);
 	job->done = done;
 	job->arg = arg;
-	job->existing_on = -1;
+	job->existing_on = job->asked = -1;
 	return true;
 }
 
@@ -350,6 +352,7 @@ next_online(void)
 static void
 on_created(void *arg, const PGresult *r)
 {
+	job->asked = -1;
 	if (!step_succeeded(r == NULL ? "connection lost" : PQresultStatus(r) != PGRES_COMMAND_OK ?
 						pgclient_message(PQresultErrorMessage(r)) : NULL))
 		return;
@@ -368,6 +371,7 @@ run_with_name(Node *n, const char *verb, PgDone done)
 	for (const char *p = job->database; *p != '\0'; p++)
 		buffer_append(&command, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1);
 	buffer_append(&command, "\"", 2);	/* and NUL */
+	job->asked = n->index;
 	pgclient_query(n->control, (const char *) command.data, 0, NULL, done, NULL);
 	buffer_free(&command);
 }
@@ -391,6 +395,7 @@ create_next(void)
 static void
 on_taken_back(void *arg, const PGresult *r)
 {
+	job->asked = -1;
 	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
 		log_message(LOG_WARNING, node_name(job->at - 1), "could not take back what was made for database \"%s\": %s",
 					job->database, r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
@@ -423,6 +428,7 @@ take_back_next(void)
 static void
 on_looked_for(void *arg, const PGresult *r)
 {
+	job->asked = -1;
 	if (!step_succeeded(r == NULL ? "connection lost" : PQresultStatus(r) != PGRES_TUPLES_OK ?
 						pgclient_message(PQresultErrorMessage(r)) : NULL))
 		return;
@@ -444,6 +450,7 @@ look_for_next(void)
 
 	if (n != NULL)
 	{
+		job->asked = n->index;
 		pgclient_query(n->control, "SELECT FROM pg_database WHERE datname = $1", 1, params, on_looked_for, NULL);
 		return;
 	}
@@ -481,6 +488,19 @@ nodes_database_add(const char *name, NodeDone done, void *arg)
 		done(arg, "no node is online");
 	else if (begin(name, done, arg))
 		look_for_next();
+}
+
+/* Its control connection is closed, and calls nobody back. */
+void
+databases_node_gone(const Node *n)
+{
+	if (job == NULL || job->asked != n->index)
+		return;
+	job->asked = -1;
+	if (job->trouble != NULL)
+		take_back_next();
+	else
+		fail("node \"%s\" is not online any more: %s", n->config->name, n->reason);
 }
 
 /* ---------- dropping */

@@ -274,6 +274,7 @@ leave(Node *n)
 	attach_cancel(n);
 	catchup_end(n);
 	control_end(n);
+	databases_node_gone(n);
 	works_forget(n);
 	pools_destroy(n);
 	forget_applying(n);

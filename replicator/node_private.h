@@ -187,6 +187,11 @@ extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
 extern void catchup_work_gone(Node *n, const Work *w);
 
+/* ---------- in databases.c */
+
+extern void databases_node_gone(const Node *n); /* its control connection is
+												 * closed */
+
 /* ---------- in stuck.c */
 
 extern void stuck_look(Node *n, int elapsed_ms);	/* called again and again */

@@ -10,6 +10,7 @@
  * control connection, again and again:
  *
  *	 stopped (by a signal)								   stands still
+ *	 waits for a lock of a process that is stopped		   the same
  *	 waits for a lock, for another process, for its turn   goes on: what is in
  *														   its way is yield.c's
  *														   matter
@@ -30,11 +31,16 @@
 #define LOOKS 4					/* per node_timeout */
 
 /* Fields of /proc/PID/stat behind the command's name: state, utime, stime. */
+#define STAT_OF(pid) \
+	"(SELECT string_to_array(regexp_replace(pg_read_file('/proc/' || " pid " || '/stat', 0, 4096, true), '^.*\\) ', ''), ' '))"
+
 static const char query[] =
 "SELECT p.pid, f.s[1] IN ('T', 't'), f.s[12]::bigint + f.s[13]::bigint, "
-"coalesce(a.wait_event_type NOT IN ('IO', 'Activity'), false) "
+"coalesce(a.wait_event_type NOT IN ('IO', 'Activity'), false), "
+"CASE WHEN a.wait_event_type = 'Lock' THEN "
+"(SELECT min(b.pid) FROM unnest(pg_blocking_pids(p.pid)) AS b(pid) WHERE (" STAT_OF("b.pid") ")[1] IN ('T', 't')) END "
 "FROM unnest($1::int[]) AS p(pid) JOIN pg_stat_activity a USING (pid), "
-"LATERAL (SELECT string_to_array(regexp_replace(pg_read_file('/proc/' || p.pid || '/stat', 0, 4096, true), '^.*\\) ', ''), ' ')) AS f(s) "
+"LATERAL " STAT_OF("p.pid") " AS f(s) "
 "WHERE f.s IS NOT NULL";
 
 /* Has it been given something, and not said anything for a while? */
@@ -73,20 +79,24 @@ who_is_silent(const Node *n)
 	return (char *) pids.data;
 }
 
-/* False: the node is out. */
+/* blocker: a stopped process that it waits for, or 0.  False: the node is out. */
 static bool
-judge(Node *n, ApplyConn *c, bool stopped, int64_t ticks, bool waits, int elapsed_ms)
+judge(Node *n, ApplyConn *c, bool stopped, int64_t ticks, bool waits, int blocker, int elapsed_ms)
 {
 	ApplyStill *still = apply_still(c);
-	bool		stands = stopped || (!waits && still->known && ticks == still->ticks);
+	bool		stands = stopped || blocker != 0 || (!waits && still->known && ticks == still->ticks);
 
 	still->ms = stands && still->known ? still->ms + elapsed_ms : 0;
 	still->known = true;
 	still->ticks = ticks;
 	if (still->ms < node_config->node_timeout)
 		return true;
-	node_out(n, "apply session %d has %s for %d s", apply_backend_pid(c),
-			 stopped ? "been stopped" : "neither run nor waited for anybody", still->ms / 1000);
+	if (!stopped && blocker != 0)
+		node_out(n, "process %d, which is in the way of apply session %d, has been stopped for %d s",
+				 blocker, apply_backend_pid(c), still->ms / 1000);
+	else
+		node_out(n, "apply session %d has %s for %d s", apply_backend_pid(c),
+				 stopped ? "been stopped" : "neither run nor waited for anybody", still->ms / 1000);
 	return false;
 }
 
@@ -113,7 +123,7 @@ on_looked(void *arg, const PGresult *r)
 		/* it may have gone on since it was asked */
 		if (c != NULL && is_to_be_looked_at(c) &&
 			!judge(n, c, PQgetvalue(r, i, 1)[0] == 't', atoll(PQgetvalue(r, i, 2)),
-				   PQgetvalue(r, i, 3)[0] == 't', elapsed_ms))
+				   PQgetvalue(r, i, 3)[0] == 't', atoi(PQgetvalue(r, i, 4)), elapsed_ms))
 			return;
 	}
 }

@@ -131,6 +131,23 @@ $c->set(2, 'lockstep_fault.apply_commit', "'none'");
 ok($c->wait_state(2, 'online', 20), 'stopped in its COMMIT: it comes back');
 $c->same('equal in the end');
 
+# a client's backend that is stopped while it is in the way
+my $holder = $c->session(2);
+$holder->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 6');
+kill 'STOP', $holder->pid;
+$start = time;
+$writer->do('UPDATE t SET v = v + 1 WHERE id = 6', 30);
+cmp_ok(time - $start, '<', 12, 'stopped in the way: the commit does not wait for ever');
+is($writer->error, '', 'stopped in the way: it is committed');
+my $pid = $holder->pid;
+like($c->node_status(2)->{reason}, qr/process $pid, which is in the way of apply session \d+, has been stopped/, 'stopped in the way: the reason says so');
+kill 'CONT', $holder->pid;
+ok($c->wait_state(2, 'online', 20), 'stopped in the way: the node comes back');
+$holder->send('COMMIT');
+$holder->finish(10);
+LockstepCluster::is_error($holder->error, '40001|57P03|08007', qr/./, 'stopped in the way: its transaction is not committed');
+$c->same('stopped in the way: equal');
+
 # ---------- the journal, for people and programs
 
 my ($json) = $c->ctl('journal', '--json', '--limit', 3, '--journal-directory', "$c->{dir}/journal");
