@@ -35,6 +35,7 @@
 
 /* The transaction (REPEATABLE READ and up) that has its snapshot already. */
 static LocalTransactionId settled = InvalidLocalTransactionId;
+static bool just_settled = false;	/* by the statement that begins now */
 
 static uint64 questions = 0;
 
@@ -215,6 +216,14 @@ fresh_snapshot(void)
 	return fresh;
 }
 
+static void
+renew(QueryDesc *desc)
+{
+	UnregisterSnapshot(desc->snapshot);
+	desc->snapshot = NULL;		/* if what follows fails */
+	desc->snapshot = RegisterSnapshot(fresh_snapshot());
+}
+
 /* ---------- before a statement */
 
 /*
@@ -245,11 +254,13 @@ is_first_of_statement(const PlannedStmt *stmt)
 static bool
 is_wanted(void)
 {
+	just_settled = false;
 	if (IsolationUsesXactSnapshot())
 	{
 		if (settled == MyProc->lxid)
 			return false;
 		settled = MyProc->lxid;
+		just_settled = true;
 	}
 	return ls_causal_reads && ls_mode() == LS_MODE_ORIGIN;
 }
@@ -267,12 +278,28 @@ imports_snapshot(const PlannedStmt *pstmt)
 void
 causal_before_query(QueryDesc *desc)
 {
-	if (!is_first_of_statement(desc->plannedstmt) || likely(!is_wanted()))
+	if (!is_first_of_statement(desc->plannedstmt))
+	{
+		just_settled = false;
+		return;
+	}
+	if (likely(!is_wanted()))
 		return;
 	catch_up();
-	UnregisterSnapshot(desc->snapshot);
-	desc->snapshot = NULL;		/* if what follows fails */
-	desc->snapshot = RegisterSnapshot(fresh_snapshot());
+	renew(desc);
+}
+
+/*
+ * What was waited for after causal_before_query should be seen, too.  Within
+ * functions, and later in a transaction with one snapshot, it is not: there
+ * PostgreSQL looks at the newest version of a row when it is changed.
+ */
+void
+causal_renew_snapshot(QueryDesc *desc)
+{
+	if (!select_is_running() && !utility_is_running() &&
+		(!IsolationUsesXactSnapshot() || just_settled))
+		renew(desc);
 }
 
 void

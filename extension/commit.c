@@ -613,6 +613,7 @@ commit_done(void)
 	question.asked = false;
 	if (ls_xact.apply_seq == 0)
 		confirmed = ending.claimed;
+	queue_note_commit();
 	ending.claimed = 0;
 	if (ending.holding)
 		RESUME_INTERRUPTS();

@@ -156,6 +156,8 @@ tell_the_reason(ErrorData *edata)
 	if (edata->elevel != ERROR)
 		return;
 	commit_explain_error(edata);
+	if (edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE || conflict_is_doomed())
+		queue_note_conflict();
 	if (!conflict_is_doomed() ||
 		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)

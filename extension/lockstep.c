@@ -36,11 +36,21 @@ int			ls_replicator_timeout = 30000;
 int			ls_max_row_keys = 100000;
 int			ls_statement_rows = 10000;
 bool		ls_causal_reads = false;
+int			ls_update_order = LS_ORDER_OPTIMISTIC;
+char	   *ls_queued_tables = NULL;
+int			ls_queue_timeout = 5000;
+int			ls_queue_after = 3;
 
 static const struct config_enum_entry commit_wait_options[] = {
 	{"ordered", LS_WAIT_ORDERED, false},
 	{"executed", LS_WAIT_EXECUTED, false},
 	{"applied", LS_WAIT_APPLIED, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry update_order_options[] = {
+	{"optimistic", LS_ORDER_OPTIMISTIC, false},
+	{"queued", LS_ORDER_QUEUED, false},
 	{NULL, 0, false}
 };
 
@@ -159,6 +169,34 @@ define_settings_of_session(void)
 							"Before it takes the next query, which then can succeed; 0: not at all.",
 							&ls_retry_wait, 1000, 0, 60000,
 							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("lockstep.update_order",
+							 "Whether a row that other nodes may be changing is waited for.",
+							 "\"optimistic\": no, who comes second fails; \"queued\": UPDATE, DELETE and SELECT FOR UPDATE of rows named by their key take their place in the replicator's queue first.",
+							 &ls_update_order, LS_ORDER_OPTIMISTIC, update_order_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomStringVariable("lockstep.queued_tables",
+							   "Tables for which lockstep.update_order is queued, whatever it is else.",
+							   "A list of names, each with its schema.",
+							   &ls_queued_tables, "",
+							   PGC_USERSET, GUC_LIST_INPUT,
+							   NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.queue_timeout",
+							"Time allowed for waiting in the replicator's queue for a row.",
+							"0 for ever. Circles that go through locks of a single node are not found otherwise.",
+							&ls_queue_timeout, 5000, 0, INT_MAX,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.queue_after",
+							"Number of conflicts that a session loses in a row before it queues for its next transaction's first row.",
+							"0 never.",
+							&ls_queue_after, 3, 0, INT_MAX,
+							PGC_USERSET, 0,
 							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockstep.replicate",

@@ -51,6 +51,18 @@ extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
 extern int	ls_statement_rows;	/* lockstep.statement_rows, -1 = never */
 extern bool ls_causal_reads;	/* lockstep.causal_reads */
 
+typedef enum LsUpdateOrder
+{
+	LS_ORDER_OPTIMISTIC,
+	LS_ORDER_QUEUED
+} LsUpdateOrder;
+
+extern int	ls_update_order;	/* lockstep.update_order: an LsUpdateOrder */
+extern char *ls_queued_tables;	/* lockstep.queued_tables, a list of names */
+extern int	ls_queue_timeout;	/* lockstep.queue_timeout, ms; 0 = for ever */
+extern int	ls_queue_after;		/* lockstep.queue_after, lost in a row; 0 =
+								 * never */
+
 typedef enum LsMode
 {
 	LS_MODE_OFF,				/* not a node, a database without the
@@ -247,6 +259,13 @@ extern void select_init(void);	/* _PG_init */
 extern bool select_is_running(void);	/* somewhere on the stack */
 extern int	select_depth(void); /* how many executions are going on */
 
+/* ---------- in queue.c: lockstep.update_order */
+
+extern void queue_before_query(struct QueryDesc *desc);
+extern void queue_note_conflict(void);	/* this session got a 40001 */
+extern void queue_note_commit(void);	/* it got through */
+extern void queue_at_xact_end(void);
+
 /* ---------- in readkeys.c: keys of what was read or locked */
 
 typedef struct LsReadMark
@@ -259,6 +278,8 @@ extern void readkeys_init(void);	/* _PG_init */
 extern void readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode);
 struct QueryDesc;
 extern void readkeys_before_query(struct QueryDesc *desc);	/* before ExecutorStart */
+extern int	readkeys_rows_to_change(struct QueryDesc *desc, bool (*wanted) (Relation rel),
+									LsKey *keys, int max);
 extern void readkeys_table(Relation rel);	/* before it is read without a
 											 * plan */
 extern void readkeys_forward(void); /* before the question */
@@ -272,6 +293,7 @@ extern void readkeys_at_xact_end(void);
 struct PlannedStmt;
 struct QueryDesc;
 extern void causal_before_query(struct QueryDesc *desc);
+extern void causal_renew_snapshot(struct QueryDesc *desc);	/* if it may still be */
 extern void causal_before_utility(struct PlannedStmt *pstmt);
 
 /* ---------- in callwatch.c: functions that do what no other hook sees */
@@ -318,6 +340,9 @@ extern void xact_forward(LsQuery *query);
  * must have.  Interruptible.  40P01 when the replicator finds a deadlock.
  */
 extern void xact_lock_first(const LsKey *keys, int nkeys, bool ddl);
+
+/* The same for rows; false when it takes longer (0: for ever). */
+extern bool xact_lock_rows(const LsKey *keys, int nkeys, int timeout_ms);
 
 /* A message that came while it was not asked for; a grant raises *seq. */
 extern char *xact_text_of(LsSlice s);

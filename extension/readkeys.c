@@ -215,6 +215,14 @@ typedef struct PlanWalk
 	QueryDesc  *desc;
 	TableRead  *tables;			/* by index in the range table, from 1 */
 	int			ntables;
+
+	/* looking for rows that will be changed or locked, not for what is read */
+	bool		(*wanted) (Relation rel);
+	LsKeyMode  *modes;			/* by index in the range table; 0: not that
+								 * one */
+	LsKey	   *keys;
+	int			nkeys;
+	int			max;
 } PlanWalk;
 
 static Node *
@@ -338,9 +346,17 @@ conditions_of(Plan *plan)
 	}
 }
 
-/* True: the conditions say which row; its key has been added. */
-static bool
-reads_one_row(const PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r)
+typedef enum OneRow
+{
+	ONE_ROW,					/* the conditions say which; its identity is
+								 * in values and nulls */
+	NO_ROW,						/* it would be null */
+	ANY_ROWS
+} OneRow;
+
+static OneRow
+which_row(const PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r,
+		  Datum **values_out, bool **nulls_out)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	Datum	   *values;
@@ -349,7 +365,7 @@ reads_one_row(const PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r)
 	ListCell   *lc;
 
 	if (r->identity_index == NULL || !r->hashable)
-		return false;
+		return ANY_ROWS;
 	values = palloc0(desc->natts * sizeof(Datum));
 	nulls = palloc0(desc->natts * sizeof(bool));
 	known = palloc0(desc->natts * sizeof(bool));
@@ -360,12 +376,45 @@ reads_one_row(const PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r)
 		AttrNumber	attnum = r->identity[i].attnum;
 
 		if (!known[attnum - 1])
-			return false;
+			return ANY_ROWS;
 		if (nulls[attnum - 1])
-			return true;		/* no row has it, and none ever will */
+			return NO_ROW;
 	}
-	add_row(r, values, nulls);
-	return true;
+	*values_out = values;
+	*nulls_out = nulls;
+	return ONE_ROW;
+}
+
+/* True: it has been noted, if there is anything to note. */
+static bool
+reads_one_row(const PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r)
+{
+	Datum	   *values;
+	bool	   *nulls;
+	OneRow		which = which_row(walk, plan, rel, r, &values, &nulls);
+
+	if (which == ONE_ROW)
+		add_row(r, values, nulls);
+	return which != ANY_ROWS;
+}
+
+/* Note the row that is about to be changed. */
+static void
+note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
+{
+	LsRelation *r = relation_get(rel);
+	Datum	   *values;
+	bool	   *nulls;
+	LsKey	   *key = &walk->keys[walk->nkeys];
+
+	if (walk->nkeys == walk->max || !walk->wanted(rel) ||
+		which_row(walk, plan, rel, r, &values, &nulls) != ONE_ROW ||
+		!keyset_identity_hash(r, values, nulls, &key->hash))
+		return;
+	key->seen = turn_applied();
+	key->mode = mode;
+	key->name = slice_of_text(r->identity_index->name);
+	walk->nkeys++;
 }
 
 static void
@@ -381,7 +430,12 @@ walk_scan(PlanWalk *walk, Plan *plan)
 	if (rte->rtekind != RTE_RELATION)
 		return;
 	rel = table_open(rte->relid, NoLock);
-	if (!relation_is_replicated(rel) || !reads_one_row(walk, plan, rel, relation_get(rel)))
+	if (walk->modes != NULL)
+	{
+		if (walk->modes[index] != 0 && relation_is_replicated(rel))
+			note_row_to_change(walk, plan, rel, walk->modes[index]);
+	}
+	else if (!relation_is_replicated(rel) || !reads_one_row(walk, plan, rel, relation_get(rel)))
 		walk->tables[index].whole = true;
 	table_close(rel, NoLock);
 }
@@ -519,6 +573,7 @@ readkeys_before_query(QueryDesc *desc)
 		return;
 	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep plan walk", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
+	memset(&walk, 0, sizeof(walk));
 	walk.desc = desc;
 	walk.ntables = list_length(desc->plannedstmt->rtable);
 	walk.tables = palloc0((walk.ntables + 1) * sizeof(TableRead));
@@ -527,6 +582,65 @@ readkeys_before_query(QueryDesc *desc)
 	add_tables(&walk);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
+}
+
+/* Of each entry of the range table: how its rows will be changed or locked. */
+static bool
+find_modes(const PlannedStmt *stmt, LsKeyMode *modes)
+{
+	bool		any = false;
+	ListCell   *lc;
+
+	if (stmt->commandType == CMD_UPDATE || stmt->commandType == CMD_DELETE)
+	{
+		foreach(lc, stmt->resultRelations)
+			modes[lfirst_int(lc)] = stmt->commandType == CMD_UPDATE ? LS_ROW_UPDATE : LS_ROW_EXCLUSIVE;
+		any = stmt->resultRelations != NIL;
+	}
+	foreach(lc, stmt->rowMarks)
+	{
+		PlanRowMark *mark = lfirst_node(PlanRowMark, lc);
+
+		if (mark->markType != ROW_MARK_EXCLUSIVE && mark->markType != ROW_MARK_NOKEYEXCLUSIVE)
+			continue;
+		modes[mark->rti] = mark->markType == ROW_MARK_EXCLUSIVE ? LS_ROW_EXCLUSIVE : LS_ROW_UPDATE;
+		any = true;
+	}
+	return any;
+}
+
+/*
+ * Keys of the rows that the plan will change or lock FOR UPDATE, of wanted
+ * tables, as far as its conditions name them by their identity.  Not of a
+ * foreign key's own query.
+ */
+int
+readkeys_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel), LsKey *keys, int max)
+{
+	PlanWalk	walk;
+	MemoryContext context;
+	MemoryContext old;
+
+	if (foreign_key_depth >= 0 && select_depth() == foreign_key_depth)
+		return 0;
+	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep plan walk", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	memset(&walk, 0, sizeof(walk));
+	walk.desc = desc;
+	walk.ntables = list_length(desc->plannedstmt->rtable);
+	walk.tables = palloc0((walk.ntables + 1) * sizeof(TableRead));
+	walk.modes = palloc0((walk.ntables + 1) * sizeof(LsKeyMode));
+	walk.wanted = wanted;
+	walk.keys = keys;
+	walk.max = max;
+	if (find_modes(desc->plannedstmt, walk.modes))
+	{
+		walk_plan(&walk, desc->plannedstmt->planTree);
+		walk_list(&walk, desc->plannedstmt->subplans);
+	}
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+	return walk.nkeys;
 }
 
 /* The table as a whole is read, without a plan; what is not a table as such

@@ -68,6 +68,8 @@ executor_start(QueryDesc *desc, int eflags)
 		shippable_forget();
 	if (nesting == 0 && !utility_is_running() && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		causal_before_query(desc);
+	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+		queue_before_query(desc);
 	staleness_check(desc->plannedstmt);
 	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
 		readkeys_before_query(desc);

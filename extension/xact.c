@@ -29,6 +29,7 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "utils/memutils.h"
+#include "utils/timestamp.h"
 
 #include "xact_private.h"
 
@@ -381,12 +382,14 @@ xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 	}
 }
 
-void
-xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
+static bool
+lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 {
 	uint64		seq = 0;
 	LsMsgType	type;
 	LsSlice		payload;
+	TimestampTz deadline = timeout_ms > 0 ?
+	TimestampTzPlusMilliseconds(GetCurrentTimestamp(), timeout_ms) : 0;
 
 	doubt_before_write();
 	xact_writes();
@@ -398,7 +401,15 @@ xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
 	 */
 	while (ls_xact.locks_granted < ls_xact.locks_asked)
 	{
-		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
+		long		ms = -1;
+
+		if (deadline != 0)
+		{
+			ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+			if (ms <= 0)
+				return false;
+		}
+		switch (link_await(&type, &payload, (int) ms, PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
 				xact_message(type, payload, &seq);
@@ -411,7 +422,22 @@ xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
 		}
 		CHECK_FOR_INTERRUPTS();
 	}
+	if (deadline != 0)
+		return turn_wait_applied_until(seq, deadline);
 	turn_wait_applied(seq);
+	return true;
+}
+
+void
+xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
+{
+	(void) lock_first(keys, nkeys, ddl, 0);
+}
+
+bool
+xact_lock_rows(const LsKey *keys, int nkeys, int timeout_ms)
+{
+	return lock_first(keys, nkeys, false, timeout_ms);
 }
 
 /* ---------- subtransactions */
@@ -520,6 +546,7 @@ at_end(void)
 	sequence_at_xact_end();
 	keyset_at_xact_end();
 	readkeys_at_xact_end();
+	queue_at_xact_end();
 	witness_at_xact_end();
 	conflict_at_xact_end();
 	doubt_at_xact_end();

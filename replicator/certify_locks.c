@@ -1,6 +1,7 @@
 /*
  * certify_locks.c
- *	  Locks asked first: who gets a table, who waits, who would wait for ever.
+ *	  Locks asked first: who gets a table or a row, who waits, who would wait for
+ *	  ever.
  *
  * Every key has a list of lock items in the order asked.  An item waits for
  *	 - a granted item of another origin that it conflicts with,
@@ -70,7 +71,7 @@ static bool
 reserved_blocks(const Certifier *c, const LockItem *item)
 {
 	const Key  *key = item->key;
-	uint8_t		conflicts = c->conflicts[true][key_mode_index(item->mode)];
+	uint8_t		conflicts = c->conflicts[key->is_table][key_mode_index(item->mode)];
 
 	for (uint32_t i = 0; i < key->nholders; i++)
 	{
@@ -157,7 +158,7 @@ covered(const Lock *lock, const Key *key, LsKeyMode mode)
 {
 	for (const LockItem *i = lock->items; i != NULL; i = i->next_in_lock)
 	{
-		if (i->key == key && (i->mode == mode || i->mode == LS_TABLE_X))
+		if (i->key == key && (i->mode == mode || i->mode == LS_TABLE_X || i->mode == LS_ROW_EXCLUSIVE))
 			return true;
 	}
 	return false;
@@ -301,10 +302,11 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 	lock->blocked_by = 0;
 	for (size_t i = 0; i < nkeys; i++)
 	{
-		Key		   *key = keytable_find(&c->keys, keys[i].hash, true);
+		bool		is_table = ls_mode_is_table(keys[i].mode);
+		Key		   *key = keytable_find(&c->keys, keys[i].hash, is_table);
 
 		if (key == NULL)
-			key = keytable_insert(&c->keys, keys[i].hash, true);
+			key = keytable_insert(&c->keys, keys[i].hash, is_table);
 		add_item(c, lock, key, keys[i].mode);
 	}
 	if (ddl)

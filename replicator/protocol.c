@@ -650,15 +650,15 @@ ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m)
 
 /* Walk a keys field. */
 static const char *
-count_keys(LsSlice keys, bool tables_only, uint32_t *n)
+count_keys(LsSlice keys, bool for_lock, uint32_t *n)
 {
 	LsKey		key;
 
 	*n = 0;
 	while (ls_next_key(&keys, &key))
 	{
-		if (tables_only && !ls_mode_is_table(key.mode))
-			return "a lock is asked for something else than a table";
+		if (for_lock && ls_mode_is_read(key.mode))
+			return "a lock is asked for, and only to read";
 		(*n)++;
 	}
 	return keys.len == 0 ? NULL : "the list of keys is malformed";

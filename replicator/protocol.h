@@ -232,7 +232,7 @@ typedef struct LsRollbackTo
 	uint64_t	keep;
 } LsRollbackTo;
 
-/* 'L': 'X' u64, 'K' keys as in 'Q' (table keys only), 'U' u8 wants the ddl lock */
+/* 'L': 'X' u64, 'K' keys as in 'Q' (no reads), 'U' u8 wants the ddl lock */
 typedef struct LsLock
 {
 	uint64_t	xcount;

@@ -277,7 +277,7 @@ static void
 refuse_deadlock(Transaction *tx)
 {
 	refuse(tx, "40P01", "deadlock detected between locks of several nodes",
-		   "This transaction and one of another node wait for each other's tables.", retry_hint);
+		   "This transaction and one of another node wait for each other's tables or rows.", retry_hint);
 }
 
 /* ---------- deciding */

@@ -136,7 +136,7 @@ lock_in_way(const Model *m, size_t i, OriginId origin, const LsKey *k)
 	bool		waits[MODEL_MAX_LOCKS][MODEL_MAX_LOCKS];
 	bool		behind_us = false;
 
-	if (lock->origin == origin || !ls_mode_is_table(k->mode) || ls_mode_is_read(k->mode))
+	if (lock->origin == origin || ls_mode_is_read(k->mode))
 		return false;
 	closure(m, waits);
 	for (size_t j = 0; j < m->nlocks; j++)
@@ -177,7 +177,7 @@ touched(const Model *m, const ModelItem *item)
 		for (size_t j = 0; j < tx->nkeys; j++)
 		{
 			if (tx->seq > highest && tx->keys[j].hash == item->hash &&
-				ls_mode_is_table(tx->keys[j].mode) && !ls_mode_is_read(tx->keys[j].mode))
+				same_kind(tx->keys[j].mode, item->mode) && !ls_mode_is_read(tx->keys[j].mode))
 				highest = tx->seq;
 		}
 	}
@@ -238,8 +238,8 @@ model_add_item(Model *m, ModelLock *lock, ModelItem item)
 	{
 		const ModelItem *had = &lock->items[i];
 
-		if (had->ddl == item.ddl && had->hash == item.hash &&
-			(had->mode == item.mode || had->mode == LS_TABLE_X))
+		if (had->ddl == item.ddl && had->hash == item.hash && same_kind(had->mode, item.mode) &&
+			(had->mode == item.mode || had->mode == LS_TABLE_X || had->mode == LS_ROW_EXCLUSIVE))
 			return;
 	}
 	item.order = ++m->order;

@@ -30,21 +30,21 @@ typedef struct Both
 } Both;
 
 static size_t
-random_keys(const Model *m, LsKey *keys, bool tables_only)
+random_keys(const Model *m, LsKey *keys, bool for_lock)
 {
-	size_t		n = unit_below(MODEL_MAX_KEYS / (tables_only ? 2 : 1)) + (tables_only ? 0 : 1);
+	size_t		n = unit_below(MODEL_MAX_KEYS / (for_lock ? 2 : 1)) + (for_lock ? 0 : 1);
 
 	for (size_t i = 0; i < n; i++)
 	{
-		bool		table = tables_only || unit_below(3) == 0;
+		bool		table = unit_below(3) == (for_lock ? 1 : 0) || (for_lock && unit_below(2));
 
 		memset(&keys[i], 0, sizeof(keys[i]));
-		keys[i].hash = unit_below(table ? 5 : 40);	/* 0 is legal, and shared by both kinds */
+		keys[i].hash = unit_below(table ? 5 : for_lock ? 8 : 40);	/* 0 is legal, and shared by both kinds */
 		if (table)
-			keys[i].mode = tables_only ? (unit_below(3) ? LS_TABLE_X : table_modes[unit_below(4)]) :
-				(unit_below(12) ? table_modes[unit_below(2)] : table_modes[unit_below(tables_only ? 4 : 6)]);
+			keys[i].mode = for_lock ? (unit_below(3) ? LS_TABLE_X : table_modes[unit_below(4)]) :
+				(unit_below(12) ? table_modes[unit_below(2)] : table_modes[unit_below(6)]);
 		else
-			keys[i].mode = row_modes[unit_below(5)];
+			keys[i].mode = row_modes[unit_below(for_lock ? 4 : 5)];
 		keys[i].seen = m->highest - (unit_below(3) == 0 ? unit_below(6) : 0);
 		if (keys[i].seen > m->highest)
 			keys[i].seen = 0;

@@ -410,8 +410,8 @@ test_lists(void **state)
 	query = whole;
 	lists[128 + 16] = 'z';		/* mode of the first key */
 	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
-	lock.keys = sample_pack_keys(lists, sizeof(lists), sample_keys, 1);
-	REFUSED(ls_put_lock, ls_get_lock, LsLock, lock);	/* a row */
+	lock.keys = sample_pack_keys(lists, sizeof(lists), sample_read_keys, 1);
+	REFUSED(ls_put_lock, ls_get_lock, LsLock, lock);	/* a read */
 
 	/* what comes out */
 	query = sample_query(lists);
