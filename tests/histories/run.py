@@ -64,7 +64,11 @@ class Client(threading.Thread):
     def run(self):
         try:
             while time.monotonic() < self.until:
-                self.connect()
+                try:
+                    self.connect()
+                except psycopg.OperationalError:
+                    time.sleep(0.1)     # the node is down for a while
+                    continue
                 self.work()
         except Exception as e:      # told by the main thread
             self.failure = e
@@ -104,6 +108,8 @@ class Client(threading.Thread):
             t.outcome = 'aborted'
         elif e.sqlstate not in (None, '08007', '57P03', '57P01', '57P02', '57P05', '08006'):
             raise e
+        else:
+            time.sleep(0.05)
         if not self.connection.closed:
             try:
                 self.connection.execute('ROLLBACK')
@@ -158,6 +164,18 @@ def everything(connection):
     return t
 
 
+def connect_to_all(options, patience=60):
+    """Nodes that are down come back."""
+    until = time.monotonic() + patience
+    while True:
+        try:
+            return [psycopg.connect(c, autocommit=True, connect_timeout=10) for c in options.nodes]
+        except psycopg.OperationalError:
+            if time.monotonic() > until:
+                raise
+            time.sleep(0.2)
+
+
 def wait_for_all(connections):
     furthest = max(c.execute('SELECT lockstep.applied_seq()').fetchone()[0] for c in connections)
     for c in connections:
@@ -166,7 +184,7 @@ def wait_for_all(connections):
 
 
 def record(options):
-    connections = [psycopg.connect(c, autocommit=True) for c in options.nodes]
+    connections = connect_to_all(options)
     connections[0].execute(SCHEMA)
     connections[0].execute('DELETE FROM history_list')
     connections[0].execute('DELETE FROM history_register')
@@ -181,6 +199,7 @@ def record(options):
         c.join(options.seconds + 120)
         if c.is_alive() or c.failure is not None:
             sys.exit(f'client {c.name} failed: {c.failure or "it hangs"}')
+    connections = connect_to_all(options)
     wait_for_all(connections)
     history = [t for c in clients for t in c.history]
     return history + [everything(connections[0])]
