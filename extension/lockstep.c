@@ -39,7 +39,7 @@ bool		ls_causal_reads = false;
 int			ls_update_order = LS_ORDER_OPTIMISTIC;
 char	   *ls_queued_tables = NULL;
 int			ls_queue_timeout = 5000;
-int			ls_queue_after = 3;
+int			ls_queue_after = 0;
 
 static const struct config_enum_entry commit_wait_options[] = {
 	{"ordered", LS_WAIT_ORDERED, false},
@@ -195,7 +195,7 @@ define_settings_of_session(void)
 	DefineCustomIntVariable("lockstep.queue_after",
 							"Number of conflicts that a session loses in a row before it queues for its next transaction's first row.",
 							"0 never.",
-							&ls_queue_after, 3, 0, INT_MAX,
+							&ls_queue_after, 0, 0, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
 

@@ -19,7 +19,7 @@
  * circle fail with 40P01.  A circle may also go through row locks of one node,
  * which only that node sees; therefore the wait is limited.
  *
- * A session that has lost lockstep.queue_after times in a row queues by itself
+ * A session that has lost lockstep.queue_after times in a row, if that is not 0, queues by itself
  * for the first row of its next transactions, until it has got through.  It
  * holds nothing then that others could wait for, so it is in no circle.
  */
