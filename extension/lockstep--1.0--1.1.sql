@@ -51,3 +51,8 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_sequence_positions' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.sequence_positions() IS 'sequences of which this node has handed out values that no transaction has told the others';
 REVOKE EXECUTE ON FUNCTION lockstep.sequence_positions() FROM PUBLIC;
+
+CREATE FUNCTION lockstep.sequences_reported() RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_sequences_reported' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.sequences_reported() IS 'from the replicator: after the start of this server, all positions of sequences are equal again';
+REVOKE EXECUTE ON FUNCTION lockstep.sequences_reported() FROM PUBLIC;

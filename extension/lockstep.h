@@ -194,6 +194,7 @@ extern void sequence_apply(const char *effect, const char *name, int64 value,
 						   bool called, const char *extra);
 struct ReturnSetInfo;
 extern void sequence_put_positions(struct ReturnSetInfo *rsinfo);
+extern void sequence_reported(void);
 
 /* ---------- in sequence.c: nextval, without a check of permissions */
 

@@ -46,6 +46,7 @@ LS_FUNCTION(lockstep_apply_commit);
 LS_FUNCTION(lockstep_apply_rollback);
 LS_FUNCTION(lockstep_apply_sequence);
 LS_FUNCTION(lockstep_sequence_positions);
+LS_FUNCTION(lockstep_sequences_reported);
 LS_FUNCTION(lockstep_blockers);
 LS_FUNCTION(lockstep_yield);
 LS_FUNCTION(lockstep_rows_fingerprint);
@@ -266,6 +267,13 @@ lockstep_apply_sequence(PG_FUNCTION_ARGS)
 	apply_check_call("apply_sequence");
 	sequence_apply(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1)),
 				   PG_GETARG_INT64(2), PG_GETARG_BOOL(3), text_to_cstring(PG_GETARG_TEXT_PP(4)));
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_sequences_reported(PG_FUNCTION_ARGS)
+{
+	sequence_reported();
 	PG_RETURN_VOID();
 }
 

@@ -236,6 +236,9 @@ ask_once(Relation rel, const SeqShape *shape)
 {
 	uint64		generation = seqshared_generation(rel);
 	LsLease		request;
+	LsKey		database;
+	LsKey		key;
+	StringInfoData keys;
 	LsLeased	answer;
 	SeqPosition position;
 
@@ -250,6 +253,14 @@ ask_once(Relation rel, const SeqShape *shape)
 	request.value = position.value;
 	request.called = position.called;
 	request.wanted = shape->cache;
+	database = keyset_database_key(LS_TABLE_IX);
+	key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
+						   RelationGetRelationName(rel), LS_TABLE_IX);
+	database.name = key.name = ls_slice_of(NULL);
+	initStringInfo(&keys);
+	statement_pack_key(&keys, &database);
+	statement_pack_key(&keys, &key);
+	request.keys = (LsSlice) {(const uint8_t *) keys.data, keys.len};
 	answer = ask_lease(&request);
 	if (answer.count > 0)
 		seqshared_add(rel, shape, generation, answer.first, answer.count);

@@ -80,13 +80,15 @@ typedef struct SeqEntry
 int			ls_max_sequences = 4096;
 
 static HTAB *entries = NULL;
+static bool *reported = NULL;	/* the replicator knows that the server was
+								 * started, and has made all positions equal */
 static LWLock *table_lock = NULL;
 static int	entry_tranche = 0;
 
 static Size
 shmem_size(void)
 {
-	return hash_estimate_size(ls_max_sequences, sizeof(SeqEntry));
+	return add_size(hash_estimate_size(ls_max_sequences, sizeof(SeqEntry)), MAXALIGN(sizeof(bool)));
 }
 
 void
@@ -102,7 +104,11 @@ void
 sequence_shmem_startup(void)
 {
 	HASHCTL		info;
+	bool		found;
 
+	reported = ShmemInitStruct("lockstep sequences reported", sizeof(bool), &found);
+	if (!found)
+		*reported = false;
 	info.keysize = sizeof(SeqKey);
 	info.entrysize = sizeof(SeqEntry);
 	entries = ShmemInitHash("lockstep sequences", ls_max_sequences, ls_max_sequences, &info,
@@ -405,7 +411,16 @@ put_position(ReturnSetInfo *rsinfo, const SeqEntry *e)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* Sequences of all databases whose position here is not everybody's yet. */
+void
+sequence_reported(void)
+{
+	*reported = true;
+}
+
+/*
+ * Sequences of all databases whose position here is not everybody's yet; and a
+ * row without names if, since the server was started, nobody knows which.
+ */
 void
 sequence_put_positions(ReturnSetInfo *rsinfo)
 {
@@ -436,4 +451,11 @@ sequence_put_positions(ReturnSetInfo *rsinfo)
 	LWLockRelease(table_lock);
 	while (n > 0)
 		put_position(rsinfo, &found[--n]);
+	if (!*reported)
+	{
+		SeqEntry	unknown;
+
+		memset(&unknown, 0, sizeof(unknown));
+		put_position(rsinfo, &unknown);
+	}
 }

@@ -38,6 +38,7 @@ typedef struct Thing
 	bool		called;
 	uint64_t	seq;			/* when it was set */
 	Holder	   *holders;
+	Buffer		keys;			/* of the latest request that had some */
 	size_t		database_len;
 	size_t		name_len;
 	uint8_t		key[];			/* database, name */
@@ -126,6 +127,7 @@ take_out(LeaseTable *t, Thing **link)
 
 	*link = thing->next;
 	forget_holders(thing);
+	buffer_free(&thing->keys);
 	free(thing);
 	t->n--;
 }
@@ -279,6 +281,32 @@ size_for(Holder *h, uint64_t wanted, uint64_t left, uint64_t now_us)
 
 /* ---------- asking */
 
+static void
+set_keys(Thing *thing, LsSlice keys)
+{
+	if (keys.len == 0)
+		return;
+	thing->keys.len = 0;
+	buffer_append(&thing->keys, keys.data, keys.len);
+}
+
+void
+lease_each(const LeaseTable *t, LsSlice database, LeaseEach each, void *arg)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+	{
+		for (const Thing *thing = t->buckets[i]; thing != NULL; thing = thing->next)
+		{
+			LsSlice		name = {thing->key + thing->database_len, thing->name_len};
+			LsSlice		keys = {thing->keys.data, thing->keys.len};
+
+			if (!thing->gone && thing->called && keys.len > 0 &&
+				is_thing(thing, database, name))
+				each(arg, name, thing->value, keys);
+		}
+	}
+}
+
 LeaseStatus
 lease_request(LeaseTable *t, LsSlice database, const LsLease *request,
 			  LsSlice node, uint64_t now_us, LeaseGrant *grant)
@@ -304,6 +332,7 @@ lease_request(LeaseTable *t, LsSlice database, const LsLease *request,
 	}
 	if (!next_value(request, thing->value, thing->called, &grant->first))
 		return LEASE_EXHAUSTED;
+	set_keys(thing, request->keys);
 	grant->count = size_for(holder_of(thing, node), request->wanted,
 							values_left(request, grant->first), now_us);
 	thing->value = last_value(request, grant);
@@ -402,16 +431,18 @@ lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query
 	return true;
 }
 
-/* ---------- records: "value called seq database_len" and both names behind a space */
+/* ---------- records: "value called seq keys_len database_len " keys, both names.  The
+ * first records had no keys; their "called" was in lower case. */
 
 static void
 encode(const Thing *thing, Buffer *text)
 {
 	char		numbers[96];
-	int			n = snprintf(numbers, sizeof(numbers), "%" PRId64 " %c %" PRIu64 " %zu ", thing->value,
-							 thing->called ? 't' : 'f', thing->seq, thing->database_len);
+	int			n = snprintf(numbers, sizeof(numbers), "%" PRId64 " %c %" PRIu64 " %zu %zu ", thing->value,
+							 thing->called ? 'T' : 'F', thing->seq, thing->keys.len, thing->database_len);
 
 	buffer_append(text, numbers, (size_t) n);
+	buffer_append(text, thing->keys.data, thing->keys.len);
 	buffer_append(text, thing->key, thing->database_len + thing->name_len);
 }
 
@@ -466,8 +497,10 @@ lease_decode(LeaseTable *t, LsSlice text)
 	LsSlice		rest = text;
 	int64_t		value,
 				seq,
+				keys_len = 0,
 				database_len;
 	LsSlice		word;
+	LsSlice		keys;
 	bool		called;
 	LsSlice		database;
 	LsSlice		name;
@@ -476,11 +509,19 @@ lease_decode(LeaseTable *t, LsSlice text)
 	if (!get_int64(next_word(&rest), &value))
 		return false;
 	word = next_word(&rest);
-	called = is_word(word, "t");
-	if ((!called && !is_word(word, "f")) || !get_int64(next_word(&rest), &seq) || seq < 0 ||
-		!get_int64(next_word(&rest), &database_len) || database_len <= 0 ||
-		(uint64_t) database_len >= rest.len)
+	called = is_word(word, "t") || is_word(word, "T");
+	if ((!called && !is_word(word, "f") && !is_word(word, "F")) ||
+		!get_int64(next_word(&rest), &seq) || seq < 0)
 		return false;
+	if ((is_word(word, "T") || is_word(word, "F")) &&
+		(!get_int64(next_word(&rest), &keys_len) || keys_len < 0))
+		return false;
+	if (!get_int64(next_word(&rest), &database_len) || database_len <= 0 ||
+		(uint64_t) keys_len >= rest.len || (uint64_t) database_len >= rest.len - (uint64_t) keys_len)
+		return false;
+	keys = (LsSlice) {rest.data, (size_t) keys_len};
+	rest.data += keys_len;
+	rest.len -= (size_t) keys_len;
 	database = (LsSlice) {rest.data, (size_t) database_len};
 	name = (LsSlice) {rest.data + database_len, rest.len - (size_t) database_len};
 	thing = find(t, database, name);
@@ -489,6 +530,7 @@ lease_decode(LeaseTable *t, LsSlice text)
 	thing->gone = false;
 	thing->value = value;
 	thing->called = called;
+	set_keys(thing, keys);
 	thing->seq = (uint64_t) seq;
 	return true;
 }

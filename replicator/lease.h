@@ -58,6 +58,10 @@ extern LeaseStatus lease_request(LeaseTable *t, LsSlice database, const LsLease 
  * queries with LS_REASON_SEQUENCE do.
  */
 extern bool lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query);
+
+/* Each thing of which values are leased, and the keys that came with a request. */
+typedef void (*LeaseEach) (void *arg, LsSlice name, int64_t value, LsSlice keys);
+extern void lease_each(const LeaseTable *t, LsSlice database, LeaseEach each, void *arg);
 extern void lease_forget_database(LeaseTable *t, LsSlice database);
 
 /* Things that are gone are remembered until every node has applied that. */

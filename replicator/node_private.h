@@ -66,6 +66,7 @@ struct Node
 	char		next_control_database[LS_MAX_NAME + 1];
 	Timer	   *positions_timer;
 	int			positions_ordering; /* transactions under way */
+	bool		positions_failed;	/* one of them was refused */
 	Pool	   *pools;
 	Work	   *works;			/* all of them on this node */
 	uint64_t	ddl_works;		/* of them, those with DDL */

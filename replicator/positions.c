@@ -13,6 +13,7 @@
  * too, and it for the DDL.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/time.h>
@@ -77,14 +78,12 @@ append_param(Buffer *params, const char *text)
 	params->len += ls_put_param(params->data + params->len, size, text, strlen(text));
 }
 
-/* One row: database, name, value, extra, keys.  false: its keys are malformed. */
+/* False: its keys are malformed. */
 static bool
-append_query(Buffer *queries, const PGresult *r, int row, uint64_t number)
+append_query(Buffer *queries, uint64_t number, const char *name, const char *value, const char *extra, LsSlice keys)
 {
 	LsQuery		q = {.xcount = number,.form = LS_FORM_STATEMENT,.reason = LS_REASON_SEQUENCE,.rows = -1};
 	Buffer		params = {0};
-	size_t		keys_len = 0;
-	unsigned char *keys = PQunescapeBytea((const unsigned char *) PQgetvalue(r, row, 4), &keys_len);
 	size_t		at = queries->len;
 	size_t		size;
 	LsQuery		check;
@@ -92,13 +91,13 @@ append_query(Buffer *queries, const PGresult *r, int row, uint64_t number)
 	bool		ok;
 
 	append_param(&params, "used");
-	append_param(&params, PQgetvalue(r, row, 1));
-	append_param(&params, PQgetvalue(r, row, 2));
+	append_param(&params, name);
+	append_param(&params, value);
 	append_param(&params, "t");
-	append_param(&params, PQgetvalue(r, row, 3));
+	append_param(&params, extra);
 	q.text = ls_slice_of(effect_text);
 	q.params = (LsSlice) {params.data, params.len};
-	q.keys = (LsSlice) {keys, keys != NULL ? keys_len : 0};
+	q.keys = keys;
 	size = ls_put_query(NULL, 0, &q);
 	buffer_reserve(queries, size);
 	queries->len += ls_put_query(queries->data + at, size, &q);
@@ -107,9 +106,20 @@ append_query(Buffer *queries, const PGresult *r, int row, uint64_t number)
 	ok = ls_get_query(payload, &check) == NULL;
 	if (!ok)
 		queries->len = at;
-	PQfreemem(keys);
 	buffer_free(&params);
 	return ok;
+}
+
+/* One row: database, name, value, extra, keys. */
+static void
+append_row(Buffer *queries, const PGresult *r, int row, uint64_t number)
+{
+	size_t		len = 0;
+	unsigned char *bytes = PQunescapeBytea((const unsigned char *) PQgetvalue(r, row, 4), &len);
+	LsSlice		keys = {bytes, bytes != NULL ? len : 0};
+
+	(void) append_query(queries, number, PQgetvalue(r, row, 1), PQgetvalue(r, row, 2), PQgetvalue(r, row, 3), keys);
+	PQfreemem(bytes);
 }
 
 static bool
@@ -134,7 +144,7 @@ order_database(Node *n, const PGresult *r, int row)
 	for (int i = row; i < PQntuples(r); i++)
 	{
 		if (strcmp(PQgetvalue(r, i, 0), database) == 0)
-			(void) append_query(&queries, r, i, id.xcount);
+			append_row(&queries, r, i, id.xcount);
 	}
 	if (queries.len > 0)
 	{
@@ -143,6 +153,87 @@ order_database(Node *n, const PGresult *r, int row)
 						on_ordered, n);
 	}
 	buffer_free(&queries);
+}
+
+/* ---------- a server that was started anew */
+
+typedef struct Restarted
+{
+	Buffer		queries;
+	uint64_t	number;
+} Restarted;
+
+/* Our own fact, of now. */
+static void
+append_key_of_now(Buffer *keys, LsKey key)
+{
+	size_t		size;
+
+	key.seen = sequencer_last_decided();
+	size = ls_put_key(keys->data, 0, &key);
+	buffer_reserve(keys, size);
+	keys->len += ls_put_key(keys->data + keys->len, size, &key);
+}
+
+static void
+append_leased(void *arg, LsSlice name, int64_t value, LsSlice keys)
+{
+	Restarted  *restarted = arg;
+	Buffer		now = {0};
+	LsSlice		now_slice;
+	LsKey		key;
+	char		number[24];
+	char	   *text = xstrndup(name.data, name.len);
+
+	buffer_reserve(&now, keys.len + 1);
+	while (ls_next_key(&keys, &key))
+		append_key_of_now(&now, key);
+	now_slice.data = now.data;
+	now_slice.len = now.len;
+	snprintf(number, sizeof(number), "%" PRId64, value);
+	(void) append_query(&restarted->queries, restarted->number, text, number, "0:0", now_slice);
+	buffer_free(&now);
+	free(text);
+}
+
+static void
+on_restart_ordered(void *arg, uint64_t seq, const LsErrorFields *error)
+{
+	Node	   *n = arg;
+
+	n->positions_ordering--;
+	n->positions_failed |= error != NULL;
+	if (n->positions_ordering == 0 && !n->positions_failed && n->control != NULL)
+		pgclient_query(n->control, "SELECT lockstep.sequences_reported()", 0, NULL, NULL, NULL);
+}
+
+/*
+ * It has forgotten what it had handed out, and WAL may have led its sequences
+ * ahead.  All of that lies within leases, so everybody goes to the end of those.
+ */
+static void
+order_all_leased(Node *n)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	n->positions_ordering++;	/* until all are under way */
+	n->positions_failed = false;
+	for (int i = 0; i < count; i++)
+	{
+		Restarted	restarted = {.number = new_number()};
+		LsIdentity	id = {ls_slice_of(n->config->name), n->boot, 0, restarted.number};
+
+		sequencer_leased(ls_slice_of(names[i]), append_leased, &restarted);
+		if (restarted.queries.len > 0)
+		{
+			n->positions_ordering++;
+			sequencer_alone(&id, ls_slice_of(names[i]), ORIGIN_NONE, restarted.queries.data,
+							restarted.queries.len, on_restart_ordered, n);
+		}
+		buffer_free(&restarted.queries);
+	}
+	on_restart_ordered(n, 0, NULL);
 }
 
 /* ---------- asking */
@@ -158,7 +249,9 @@ on_positions(void *arg, const PGresult *r)
 	{
 		for (int i = 0; i < PQntuples(r); i++)
 		{
-			if (metadata_has_database(PQgetvalue(r, i, 0)) && !seen_before(r, i))
+			if (PQgetvalue(r, i, 0)[0] == '\0')
+				order_all_leased(n);
+			else if (metadata_has_database(PQgetvalue(r, i, 0)) && !seen_before(r, i))
 				order_database(n, r, i);
 		}
 	}

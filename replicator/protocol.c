@@ -183,6 +183,7 @@ static const Field lease_layout_fields[] = {
 	BOOLEAN('Z', LsLease, called),
 	NUMBER64('W', LsLease, wanted),
 	NUMBER64('S', LsLease, applied),
+	OPTIONAL_BYTES('K', LsLease, keys),
 };
 
 LAYOUT(lease_layout, LsLease);
@@ -820,11 +821,14 @@ const char *
 ls_get_lease(LsSlice payload, LsLease *m)
 {
 	const char *wrong = get_message(payload, &lease_layout, m);
+	uint32_t	nkeys;
 
 	if (wrong == NULL && (m->increment == 0 || m->min > m->max))
 		wrong = "the values asked for are none";
 	if (wrong == NULL && (m->value < m->min || m->value > m->max))
 		wrong = "the position is out of bounds";
+	if (wrong == NULL)
+		wrong = count_keys(m->keys, true, &nkeys);
 	return wrong;
 }
 

@@ -320,6 +320,8 @@ typedef struct LsLease
 	uint64_t	wanted;			/* 'W' u64: not fewer, if there are so many */
 	uint64_t	applied;		/* 'S' u64: this node had applied up to here
 								 * when it looked at all this */
+	LsSlice		keys;			/* 'K' optional: keys as in 'Q', of a
+								 * transaction that changes its position */
 } LsLease;
 
 /* 's': one of: values, none any more (count and seq 0), ask again later */

@@ -42,6 +42,10 @@ typedef void (*LeaseDone) (void *arg, const LsLeased *leased);
 extern void sequencer_lease(const char *node, LsSlice database, const LsLease *request,
 							LeaseDone leased, void *arg);
 
+/* Everything that is leased in a database. */
+typedef void (*LeasedThing) (void *arg, LsSlice name, int64_t value, LsSlice keys);
+extern void sequencer_leased(LsSlice database, LeasedThing each, void *arg);
+
 /* From nodes. */
 extern void sequencer_executed(Transaction *tx);	/* every node in
 													 * tx->executing has */

@@ -194,3 +194,9 @@ sequencer_lease(const char *node, LsSlice database, const LsLease *request,
 			break;
 	}
 }
+
+void
+sequencer_leased(LsSlice database, LeasedThing each, void *arg)
+{
+	lease_each(table(), database, each, arg);
+}

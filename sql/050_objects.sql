@@ -5,7 +5,7 @@
 \pset tuples_only on
 BEGIN;
 CREATE EXTENSION pgtap;
-SELECT plan(17);
+SELECT plan(18);
 SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
 SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
 SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
@@ -17,7 +17,7 @@ FROM (VALUES ('turn_open', '{bigint}'::name[]), ('apply_begin', '{bigint}'), ('a
 SELECT has_function('lockstep', f, args, f || ' is there for causal reads')
 FROM (VALUES ('last_seq', '{}'::name[]), ('applied_seq', '{}'), ('wait_for', '{bigint,interval}')) AS r(f, args);
 SELECT has_function('lockstep', f, args, f || ' is there for sequences')
-FROM (VALUES ('apply_sequence', '{text,text,bigint,boolean,text}'::name[]), ('sequence_positions', '{}')) AS r(f, args);
+FROM (VALUES ('apply_sequence', '{text,text,bigint,boolean,text}'::name[]), ('sequence_positions', '{}'), ('sequences_reported', '{}')) AS r(f, args);
 SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
@@ -30,7 +30,7 @@ $$, 'every table and view has a comment');
 SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace
-	AND p.proname IN ('set_cluster', 'turn_open', 'apply_start', 'blockers', 'yield', 'sequence_positions')
+	AND p.proname IN ('set_cluster', 'turn_open', 'apply_start', 'blockers', 'yield', 'sequence_positions', 'sequences_reported')
 	AND has_function_privilege('public', p.oid, 'EXECUTE')
 $$, 'what is for the replicator is for nobody else');
 SELECT * FROM finish();
