@@ -30,14 +30,19 @@
  */
 #include "postgres.h"
 
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
 #include "access/xact.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_largeobject.h"
+#include "catalog/pg_largeobject_metadata.h"
 #include "common/pg_prng.h"
 #include "libpq/libpq-fs.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "storage/large_object.h"
+#include "storage/lmgr.h"
 #include "storage/proc.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -87,6 +92,44 @@ static struct
 	int			size;
 	LocalTransactionId lxid;
 }			opened;
+
+/* ---------- one writer at a time */
+
+/* Nobody else can see it, so it needs no lock; pg_restore makes very many. */
+static bool
+is_newborn(Oid oid)
+{
+	Relation	rel = table_open(LargeObjectMetadataRelationId, AccessShareLock);
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	bool		newborn;
+
+	ScanKeyInit(&key, Anum_pg_largeobject_metadata_oid, BTEqualStrategyNumber, F_OIDEQ,
+				ObjectIdGetDatum(oid));
+	scan = systable_beginscan(rel, LargeObjectMetadataOidIndexId, true, NULL, 1, &key);
+	tuple = systable_getnext(scan);
+	newborn = HeapTupleIsValid(tuple) && (tuple->t_data->t_infomask & HEAP_UPDATED) == 0 &&
+		TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+	systable_endscan(scan);
+	table_close(rel, AccessShareLock);
+	return newborn;
+}
+
+/*
+ * PostgreSQL locks pages of a large object, not the object: two transactions may
+ * truncate it and append to it at the same time, or unlink it and append, and
+ * each doesn't see what the other does.  On the other nodes one comes after the
+ * other, which is something else.  So truncating waits for writers and writers
+ * for truncating; unlinking takes a lock on the object by itself.  Transactions of
+ * different nodes conflict by their keys.
+ */
+static void
+lock_object(Oid oid, LOCKMODE mode)
+{
+	if (!is_newborn(oid))
+		LockDatabaseObject(LargeObjectRelationId, oid, 0, mode);
+}
 
 /* ---------- forwarding */
 
@@ -320,6 +363,7 @@ instead_of_lo_put(PG_FUNCTION_ARGS)
 
 	if (!is_captured())
 		return original_lo_put(fcinfo);
+	lock_object(oid, RowExclusiveLock);
 	begin(&call, put_text, oid);
 	result = original_lo_put(fcinfo);
 	data = PG_GETARG_BYTEA_PP(2);
@@ -378,6 +422,7 @@ instead_of_lowrite(PG_FUNCTION_ARGS)
 	if (!is_captured())
 		return original_lowrite(fcinfo);
 	oid = object_of(PG_GETARG_INT32(0), &offset);
+	lock_object(oid, RowExclusiveLock);
 	begin(&call, put_text, oid);
 	result = original_lowrite(fcinfo);
 	data = PG_GETARG_BYTEA_PP(1);
@@ -397,6 +442,7 @@ truncate_object(FunctionCallInfo fcinfo, PGFunction original, int64 len)
 	if (!is_captured())
 		return original(fcinfo);
 	oid = object_of(PG_GETARG_INT32(0), &offset);
+	lock_object(oid, ExclusiveLock);
 	begin(&call, truncate_text, oid);
 	result = original(fcinfo);
 	add_number(&call, len);
