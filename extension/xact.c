@@ -179,10 +179,18 @@ xact_report_closed(void)
 			 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
 }
 
-/* For what is ordered on its own: no transaction of this session has it. */
+/*
+ * Of a transaction, or of what is ordered on its own.
+ *
+ * The process ID of this session will be another's one day, while the server
+ * runs on.  So that theirs are other transactions than ours, for whoever asks for
+ * an outcome, counting begins at the microsecond in which the session did.
+ */
 uint64
 xact_new_number(void)
 {
+	if (last_xcount == 0)
+		last_xcount = (uint64) Max(MyStartTimestamp, 0);
 	return ++last_xcount;
 }
 
@@ -195,7 +203,7 @@ xact_writes(void)
 	xact_connect();
 	if (!turn_is_open())
 		xact_report_closed();
-	ls_xact.xcount = ++last_xcount;
+	ls_xact.xcount = xact_new_number();
 	ls_xact.since = turn_applied();
 	ls_xact.writes = true;
 	conflict_note_writes();

@@ -1,0 +1,34 @@
+# No two transactions have the same identity, though process IDs come back while a
+# server runs: what a session counts begins elsewhere in each of them.  The old
+# session's question must not be answered with the new one's outcome.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::Bin;
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2);
+
+$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');
+
+my $aborted = $c->session(1);
+$aborted->do('BEGIN; INSERT INTO t VALUES (1)');
+my ($node, $boot, $pid, $count, $since) = split /:/, $aborted->do('SELECT lockstep.transaction_token()');
+$aborted->do('ROLLBACK');
+
+# first transactions of other sessions, as if each had got that process ID
+my %seen = ($count => 1);
+for my $n (1 .. 5)
+{
+	my $s = $c->session(1);
+	my $own = (split /:/, $s->do("BEGIN; INSERT INTO t VALUES (10 + $n); SELECT lockstep.transaction_token()"))[3];
+
+	ok(!$seen{$own}++, "session $n: the first transaction has a number of its own");
+	$s->do('COMMIT');
+	my $token = join ':', $node, $boot, $s->pid, $count, $since;
+	is($c->sql(2, "SELECT lockstep.outcome('$token')"), 'aborted', 'what aborted stays so');
+	is($c->sql(2, "SELECT lockstep.outcome('" . join(':', $node, $boot, $s->pid, $own, $since) . "')"), 'committed', 'what committed, too');
+}
+
+done_testing();
