@@ -22,6 +22,11 @@
  * idle.  A savepoint may survive the cancel, with the outer locks; the
  * replicator then looks again and shoots again.
  *
+ * In the middle of a statement a backend that waits for its client (for the next
+ * line of a COPY, for room to send rows, for the Sync of a pipeline) takes no
+ * cancel, and may do so for ever.  After CLIENT_PATIENCE_MS its connection is
+ * terminated: that is all that it takes then.
+ *
  * The mark names the transaction by its local id (PGPROC.lxid), so it never
  * meets a later one.  Locking: marks are written under the LWLock of tranche
  * "LockstepConflict"; the owner reads its own mark without.  That the SIGINT
@@ -56,10 +61,15 @@
 #include "utils/inval.h"
 #include "utils/memutils.h"
 #include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
 
 #include "lockstep.h"
 
 #define DETAIL_SIZE 512
+
+/* How long a victim may wait for its client before it is disconnected. */
+#define CLIENT_PATIENCE_MS 1000
 
 /* A relation that never exists: its invalidation means "look at your mark". */
 #define DUMMY_RELID ((Oid) 1)
@@ -70,6 +80,7 @@ typedef struct Mark
 	LocalTransactionId writes;	/* lxid of a transaction that asked or
 								 * forwarded */
 	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
+	TimestampTz since;			/* when it was doomed first */
 	char		detail[DETAIL_SIZE];	/* why it is doomed */
 } Mark;
 
@@ -295,6 +306,23 @@ conflict_note_apply(void)
 
 /* ---------- those who act on others */
 
+/* The owner of the slot may do something else the next moment. */
+static bool
+waits_for_client(const PGPROC *proc)
+{
+	uint32		event = *(volatile const uint32 *) &proc->wait_event_info;
+
+	return event == WAIT_EVENT_CLIENT_READ || event == WAIT_EVENT_CLIENT_WRITE;
+}
+
+/* Has it had time enough to obey, and can't?  Caller holds the lock. */
+static bool
+is_deaf(const Mark *mark, const PGPROC *proc)
+{
+	return waits_for_client(proc) &&
+		TimestampDifferenceExceeds(mark->since, GetCurrentTimestamp(), CLIENT_PATIENCE_MS);
+}
+
 /*
  * Let the transaction that process pid is in fail.  False: it is in none.
  */
@@ -305,6 +333,7 @@ conflict_yield(int pid, const char *detail)
 	volatile LocalTransactionId *lxid;
 	LocalTransactionId victim;
 	Mark	   *mark;
+	bool		deaf = false;
 	bool		hit;
 
 	if (proc == NULL || pid == MyProcPid || proc->pgprocno >= MaxBackends)
@@ -321,16 +350,23 @@ conflict_yield(int pid, const char *detail)
 
 		memcpy(mark->detail, detail, len);
 		mark->detail[len] = '\0';
+		if (mark->doomed != victim)
+			mark->since = GetCurrentTimestamp();
 		mark->doomed = victim;
 		pg_memory_barrier();
 		hit = *lxid == victim;
+		deaf = hit && is_deaf(mark, proc);
 		if (hit)
-			(void) kill(pid, SIGINT);
+			(void) kill(pid, deaf ? SIGTERM : SIGINT);
 		else
 			mark->doomed = InvalidLocalTransactionId;
 	}
 	LWLockRelease(conflict_lock);
 
+	if (deaf)
+		ereport(LOG,
+				(errmsg("terminated the connection of process %d, which is in the way of another node's transaction and waits for its client", pid),
+				 errdetail_internal("%s", detail)));
 	if (hit)
 	{
 		SharedInvalidationMessage message;
