@@ -175,7 +175,7 @@ settle(const Doubt *d)
 
 	if (seq == 0)
 		(void) fate_ask(&d->token, true, &seq);
-	turn_wait_applied(seq);
+	xact_wait_applied(seq);
 	doubt_end(&d->token);
 }
 

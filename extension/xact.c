@@ -390,6 +390,34 @@ xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 	}
 }
 
+/*
+ * Until this node has applied seq.  One that is dropped meanwhile may never do
+ * so; it loses the link.
+ */
+void
+xact_wait_applied(uint64 seq)
+{
+	uint64		granted = 0;
+	LsMsgType	type;
+	LsSlice		payload;
+
+	while (turn_must_wait(seq))
+	{
+		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				xact_message(type, payload, &granted);
+				break;
+			case LINK_LOST:
+				link_report_lost();
+				break;
+			case LINK_NOTHING:
+				break;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
 static bool
 lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 {
@@ -432,7 +460,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 	}
 	if (deadline != 0)
 		return turn_wait_applied_until(seq, deadline);
-	turn_wait_applied(seq);
+	xact_wait_applied(seq);
 	return true;
 }
 
