@@ -483,6 +483,8 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	r = relation_get(rel);
 	if (r->has_replica_rule)
 		refuse_replica_rule(r);
+	if (r->computes)
+		xact_may_fail_elsewhere();
 	if (tid != NULL || !continues_run(r))
 		capture_flush();
 	if (row_context == NULL)

@@ -205,6 +205,10 @@ send_question(void)
 	ask.xcount = ls_xact.xcount;
 	ask.nstatements = ls_xact.nstatements;
 	ask.wait = commit_wait_wish();
+
+	/* what can't be applied once it is decided drops every other node */
+	if (ask.wait == LS_WAIT_ORDERED && ls_xact.may_fail_elsewhere)
+		ask.wait = LS_WAIT_EXECUTED;
 	ask.applied = turn_applied();
 	ask.confirmed = confirmed;
 	confirmed_told = confirmed;

@@ -16,6 +16,7 @@
 #include "catalog/pg_trigger.h"
 #include "catalog/pg_type.h"
 #include "commands/trigger.h"
+#include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "rewrite/prs2lock.h"
 #include "rewrite/rewriteDefine.h"
@@ -206,6 +207,16 @@ relation_init_columns(const LsRelation *r, LsColumnSet *set)
 	set->words = palloc0(r->nwords * sizeof(uint64));
 }
 
+/* Reading such a value evaluates the checks of domains in it. */
+static bool
+type_may_check(Oid type)
+{
+	Oid			element = get_element_type(getBaseType(type));
+	char		kind = get_typtype(OidIsValid(element) ? element : type);
+
+	return kind == TYPTYPE_COMPOSITE || (OidIsValid(element) && kind == TYPTYPE_DOMAIN);
+}
+
 static void
 build_columns(LsRelation *r)
 {
@@ -241,6 +252,7 @@ build_columns(LsRelation *r)
 
 		r->needs |= deparse_type_needs(att->atttypid);
 		r->has_generated |= column->generated;
+		r->computes |= type_may_check(att->atttypid);
 		if (!column->generated)
 			r->nsettable++;
 		add_type(r, att->atttypid);
@@ -250,6 +262,26 @@ build_columns(LsRelation *r)
 	relation_init_columns(r, &r->changed);
 	relation_init_columns(r, &r->assigned);
 	r->slot = MakeSingleTupleTableSlot(r->desc, &TTSOpsVirtual);
+}
+
+static bool
+is_users_function(Oid function, void *context)
+{
+	return function >= FirstNormalObjectId;
+}
+
+static bool
+calls_users_walker(Node *node, void *context)
+{
+	return node != NULL &&
+		(check_functions_in_node(node, is_users_function, context) ||
+		 expression_tree_walker(node, calls_users_walker, context));
+}
+
+bool
+relation_calls_users(Node *expression)
+{
+	return calls_users_walker(expression, NULL);
 }
 
 /* All columns that expressions of generated columns use. */
@@ -267,7 +299,12 @@ build_generated_from(LsRelation *r)
 		AttrDefault *def = &constr->defval[i];
 
 		if (r->columns[def->adnum - 1].generated)
-			pull_varattnos(stringToNode(def->adbin), 1, &attnums);
+		{
+			Node	   *expression = stringToNode(def->adbin);
+
+			pull_varattnos(expression, 1, &attnums);
+			r->computes |= relation_calls_users(expression);
+		}
 	}
 	while ((member = bms_next_member(attnums, member)) >= 0)
 	{

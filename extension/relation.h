@@ -122,6 +122,8 @@ struct LsRelation
 	bool		has_replica_rule;	/* would act in an apply session */
 	bool		has_replica_trigger;
 	int			needs;			/* LS_NEEDS_... */
+	bool		computes;		/* users' functions run where its rows are
+								 * applied, and may fail there */
 
 	/* identity: none if nidentity is 0, then the image of the row */
 	int			nidentity;
@@ -173,6 +175,9 @@ extern LsRelation *relation_get(Relation rel);
 extern void relation_add_relid(LsRelation *r, Oid relid);
 extern void relation_init_columns(const LsRelation *r, LsColumnSet *set);
 extern void relation_init_table(LsTable *table, Oid relid);
+
+/* Does the expression, or the list of them, call a function that isn't built in? */
+extern bool relation_calls_users(Node *expression);
 
 /* In relkeys.c. */
 extern void relation_build_indexes(LsRelation *r, Relation rel);

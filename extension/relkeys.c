@@ -231,6 +231,8 @@ relation_build_indexes(LsRelation *r, Relation rel)
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 
 		opened = lappend(opened, index);
+		r->computes |= relation_calls_users((Node *) RelationGetIndexExpressions(index)) ||
+			relation_calls_users((Node *) RelationGetIndexPredicate(index));
 		if (!index->rd_index->indisready ||
 			!(index->rd_index->indisunique || index->rd_index->indisexclusion))
 			continue;

@@ -95,6 +95,7 @@ xact_reset(void)
 	ls_xact.appended = 0;
 	ls_xact.sent = 0;
 	ls_xact.nkept = 0;
+	ls_xact.may_fail_elsewhere = false;
 	ls_xact.locks_asked = 0;
 	ls_xact.locks_granted = 0;
 	ls_xact.apply_seq = 0;
@@ -254,6 +255,13 @@ xact_forward(LsQuery *query)
 	keep((const char *) at, size);
 	if (ls_xact.queue.len > STREAM_AT)
 		queue_stream();
+}
+
+/* Whatever becomes of the subtransaction: this errs on the safe side. */
+void
+xact_may_fail_elsewhere(void)
+{
+	ls_xact.may_fail_elsewhere = true;
 }
 
 uint64

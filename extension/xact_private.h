@@ -12,7 +12,7 @@ typedef struct XactState
 {
 	bool		writes;			/* it has a number, and the link was found
 								 * good */
-	uint64		xcount;			/* its number in this session, from 1 */
+	uint64		xcount;			/* its number, see next_xcount() */
 	uint64		since;			/* this node had applied up to here when it
 								 * got its number */
 	bool		told;			/* the replicator knows something of it, and
@@ -27,6 +27,8 @@ typedef struct XactState
 	uint64		sent;			/* bytes of these that left it */
 	StringInfoData kept;		/* the first queries, for lockstep.forwarded */
 	uint64		nkept;			/* queries in it */
+	bool		may_fail_elsewhere; /* so other nodes execute it before it is
+									 * decided */
 	uint64		locks_asked;
 	uint64		locks_granted;
 	uint64		apply_seq;		/* apply session: commits at this seq, 0 =

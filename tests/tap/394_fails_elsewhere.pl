@@ -1,0 +1,39 @@
+# What runs users' functions where it is applied may fail there: also with
+# commit_wait = ordered that is an error of the transaction, and drops no node.
+use strict;
+use warnings;
+use FindBin;
+use lib $FindBin::Bin;
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2);
+
+# it finds inner_() by the session's search_path, which an apply session does not have
+$c->sql(1, <<'SQL');
+CREATE FUNCTION inner_(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 + 1; END';
+CREATE FUNCTION outer_(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN inner_($1); END';
+CREATE FUNCTION is_true(int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN inner_($1) > 0; END';
+CREATE DOMAIN dom AS int CHECK (is_true(VALUE));
+CREATE TYPE pair AS (a dom, b int);
+CREATE TABLE expression (id int PRIMARY KEY, x int);
+CREATE INDEX ON expression (outer_(x));
+CREATE TABLE predicate (id int PRIMARY KEY, x int);
+CREATE INDEX ON predicate (x) WHERE is_true(x);
+CREATE TABLE generated (id int PRIMARY KEY, x int, g int GENERATED ALWAYS AS (outer_(x)) STORED);
+CREATE TABLE arrays (id int PRIMARY KEY, x dom[]);
+CREATE TABLE composite (id int PRIMARY KEY, x pair);
+CREATE TABLE plain (id int PRIMARY KEY, x int);
+SQL
+for ([ expression => 1 ], [ predicate => 1 ], [ generated => 1 ], [ arrays => q{'{1}'} ], [ composite => 'ROW(1, 2)' ])
+{
+	my ($table, $value) = @$_;
+
+	$c->fails(1, "SET lockstep.commit_wait = ordered; INSERT INTO $table VALUES (1, $value)", '42883', qr/inner_/, "$table: an error");
+}
+is($c->node_status(2)->{state}, 'online', 'the other node is online');
+unlike($c->replicator_log, qr/could not apply/, 'nothing was decided that it can not apply');
+$c->sql(1, 'SET lockstep.commit_wait = ordered; INSERT INTO plain VALUES (1, 1)');
+$c->same('afterwards');
+
+done_testing();
