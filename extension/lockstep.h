@@ -350,7 +350,7 @@ extern char *xact_text_of(LsSlice s);
 extern void xact_report_closed(void) pg_attribute_noreturn();
 extern uint64 xact_new_number(void);
 extern void xact_message(LsMsgType type, LsSlice payload, uint64 *seq);
-extern void xact_wait_applied(uint64 seq);
+extern void xact_wait_applied(uint64 seq);	/* fails when the node is dropped */
 extern void xact_may_fail_elsewhere(void);	/* it is not to be `ordered` */
 extern bool xact_is_known(void);	/* it has a number, the link was found
 									 * good */

@@ -265,7 +265,7 @@ ask_once(Relation rel, const SeqShape *shape)
 	if (answer.count > 0)
 		seqshared_add(rel, shape, generation, answer.first, answer.count);
 	else if (answer.seq > turn_applied())
-		turn_wait_applied(answer.seq);
+		xact_wait_applied(answer.seq);
 	else if (generation == seqshared_generation(rel) && answer.seq == 0)
 		report_exhausted(rel, shape);
 }
@@ -390,7 +390,7 @@ order_setval(Relation rel, SeqPosition position)
 	LsQuery		query;
 
 	sequence_effect_query(&query, "set", sequence_qualified_name(rel), position, "", &key);
-	turn_wait_applied(ask_alone(&query));
+	xact_wait_applied(ask_alone(&query));
 }
 
 bool
