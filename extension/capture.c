@@ -570,13 +570,23 @@ capture_table(Oid relid)
 	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	int64		n = 0;
+	Oid			user;
+	int			context;
 
+	/*
+	 * keys are made by the owner's functions, as when the command made the
+	 * rows
+	 */
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(rel->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
 	{
 		CHECK_FOR_INTERRUPTS();
 		capture_insert(rel, slot);
 		n++;
 	}
+	/* after an error the end of the (sub)transaction does this */
+	SetUserIdAndSecContext(user, context);
 	ExecDropSingleTupleTableSlot(slot);
 	table_endscan(scan);
 	UnregisterSnapshot(snapshot);

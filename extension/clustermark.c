@@ -11,6 +11,7 @@
 #include "postgres.h"
 
 #include "access/table.h"
+#include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/namespace.h"
@@ -34,7 +35,10 @@ index_of(ClusterStmt *stmt)
 	return OidIsValid(table) ? get_relname_relid(stmt->indexname, get_rel_namespace(table)) : InvalidOid;
 }
 
-/* The indexes to be marked: of tables that have storage and are the user's. */
+/*
+ * The indexes to be marked: of tables that have storage and are the user's.
+ * Toast tables have other names on other nodes; their marks stay here.
+ */
 static List *
 indexes_to_mark(Oid index)
 {
@@ -49,6 +53,7 @@ indexes_to_mark(Oid index)
 
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_INDEX && OidIsValid(table) &&
 			get_rel_persistence(table) != RELPERSISTENCE_TEMP &&
+			table >= FirstNormalObjectId && get_rel_relkind(table) != RELKIND_TOASTVALUE &&
 			pg_class_ownercheck(table, GetUserId()))
 			result = lappend_oid(result, lfirst_oid(lc));
 	}

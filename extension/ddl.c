@@ -10,9 +10,13 @@
 
 #include "access/twophase.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_authid.h"
 #include "commands/defrem.h"
+#include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "nodes/value.h"
+
+#include "utils/syscache.h"
 
 #include "ddl.h"
 
@@ -143,10 +147,28 @@ refuse_database(DdlPlan *plan, const char *what)
 			   "Use lockstepctl database add, or lockstepctl database drop.");
 }
 
+static bool
+may_create_database(void)
+{
+	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
+	bool		may = superuser();
+
+	if (HeapTupleIsValid(tuple))
+	{
+		may |= ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
+		ReleaseSysCache(tuple);
+	}
+	return may;
+}
+
 static void
 examine_database(Node *node, DdlPlan *plan)
 {
-	refuse_database(plan, NULL);
+	/* who may not, is told so */
+	if (IsA(node, CreatedbStmt) && !may_create_database())
+		plan->action = DDL_PASS;
+	else
+		refuse_database(plan, NULL);
 }
 
 static void
@@ -188,7 +210,7 @@ examine_rename(Node *node, DdlPlan *plan)
 static void
 examine_owner(Node *node, DdlPlan *plan)
 {
-	examine_object_type(plan, ((AlterOwnerStmt *) node)->objectType, false);
+	examine_object_type(plan, ((AlterOwnerStmt *) node)->objectType, true);
 }
 
 static void

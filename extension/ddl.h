@@ -63,6 +63,7 @@ typedef struct DdlTargets
 	bool		whole_database; /* X on the database: the tables can't be told */
 	int			ntemporary;
 	int			npermanent;
+	bool		separable;		/* temporary ones can be left out of the text */
 	bool		reads_temporary;	/* its result depends on a temporary table */
 	bool		ours;			/* names something in lockstep's schema */
 	bool		makes_logged;	/* of an unlogged table an ordinary one */
@@ -91,6 +92,9 @@ extern bool unlogged_change(Node *stmt);
  * which is then the command to run.  ERROR if there is no such text.
  */
 extern char *ddl_text(PlannedStmt **pstmt, const char *source);
+
+/* DROP TABLE and the like, of which the text may be made anew. */
+extern bool ddl_drops_relations(DropStmt *stmt);
 
 /* The part of source that is this statement, palloc'ed. */
 extern char *ddl_statement_text(const char *source, int location, int len);

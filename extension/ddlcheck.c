@@ -155,7 +155,7 @@ tables_with_rows(Oid relid)
 	List	   *result = NIL;
 	ListCell   *lc;
 
-	if (!pg_class_ownercheck(relid, GetUserId()))
+	if (get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE || !pg_class_ownercheck(relid, GetUserId()))
 		return NIL;
 	LockRelationOid(relid, AccessExclusiveLock);
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))

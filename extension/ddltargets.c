@@ -30,6 +30,7 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_type.h"
+#include "funcapi.h"
 #include "nodes/makefuncs.h"
 #include "parser/analyze.h"
 #include "parser/parse_func.h"
@@ -133,13 +134,19 @@ target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
 
 /* An existing relation that is needed, but not changed in itself. */
 static void
-source_relation(DdlTargets *t, RangeVar *rv, bool with_key)
+source_relation(DdlTargets *t, RangeVar *rv)
+{
+	if (is_temporary(RangeVarGetRelid(rv, NoLock, true)))
+		t->reads_temporary = true;
+}
+
+/* The same, where PostgreSQL itself refuses a temporary one. */
+static void
+needed_relation(DdlTargets *t, RangeVar *rv)
 {
 	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
 
-	if (is_temporary(relid))
-		t->reads_temporary = true;
-	else if (OidIsValid(relid) && with_key)
+	if (OidIsValid(relid) && !is_temporary(relid))
 		add_relation(t, relid);
 }
 
@@ -183,12 +190,64 @@ target_type(DdlTargets *t, TypeName *name)
 	ReleaseSysCache(tuple);
 }
 
+/* Of a temporary table, or an array of it. */
+static bool
+type_is_temporary(Oid type)
+{
+	Oid			element = get_element_type(type);
+	Oid			relid = get_typ_typrelid(OidIsValid(element) ? element : type);
+
+	return OidIsValid(relid) && isAnyTempNamespace(get_rel_namespace(relid));
+}
+
+/*
+ * A function that takes or returns rows of a temporary table goes with that
+ * table, at the end of the session at the latest.  No other node can have it.
+ */
+static bool
+function_is_temporary(Oid function)
+{
+	Oid		   *types;
+	char	  **names;
+	char	   *modes;
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		found;
+	int			n;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	found = type_is_temporary(((Form_pg_proc) GETSTRUCT(tuple))->prorettype);
+	n = get_func_arg_info(tuple, &types, &names, &modes);
+	while (n-- > 0)
+		found |= type_is_temporary(types[n]);
+	ReleaseSysCache(tuple);
+	return found;
+}
+
 static void
 target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 {
 	Oid			oid = LookupFuncWithArgs(type, function, true);
 
-	count_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
+	if (OidIsValid(oid) && function_is_temporary(oid))
+		t->ntemporary++;
+	else
+		count_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
+}
+
+static void
+target_new_function(DdlTargets *t, CreateFunctionStmt *stmt)
+{
+	bool		temporary = stmt->returnType != NULL &&
+	type_is_temporary(LookupTypeNameOid(NULL, stmt->returnType, true));
+	ListCell   *lc;
+
+	foreach(lc, stmt->parameters)
+		temporary |= type_is_temporary(LookupTypeNameOid(NULL, lfirst_node(FunctionParameter, lc)->argType, true));
+	if (temporary)
+		t->ntemporary++;
+	else
+		target_new_object(t, stmt->funcname);
 }
 
 static bool
@@ -300,7 +359,7 @@ source_of_constraint(DdlTargets *t, Node *node)
 	Constraint *constraint = (Constraint *) node;
 
 	if (IsA(node, Constraint) && constraint->contype == CONSTR_FOREIGN)
-		source_relation(t, constraint->pktable, true);
+		needed_relation(t, constraint->pktable);
 }
 
 static void
@@ -321,7 +380,7 @@ targets_of_create(DdlTargets *t, CreateStmt *stmt)
 
 	target_new_relation(t, stmt->relation);
 	foreach(lc, stmt->inhRelations)
-		source_relation(t, lfirst_node(RangeVar, lc), true);
+		needed_relation(t, lfirst_node(RangeVar, lc));
 	foreach(lc, stmt->tableElts)
 	{
 		Node	   *element = lfirst(lc);
@@ -329,7 +388,7 @@ targets_of_create(DdlTargets *t, CreateStmt *stmt)
 		if (IsA(element, ColumnDef))
 			sources_of_column(t, (ColumnDef *) element);
 		else if (IsA(element, TableLikeClause))
-			source_relation(t, ((TableLikeClause *) element)->relation, false);
+			source_relation(t, ((TableLikeClause *) element)->relation);
 		else
 			source_of_constraint(t, element);
 	}
@@ -356,11 +415,11 @@ targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
 			break;
 		case AT_AttachPartition:
 		case AT_DetachPartition:
-			source_relation(t, castNode(PartitionCmd, cmd->def)->name, true);
+			needed_relation(t, castNode(PartitionCmd, cmd->def)->name);
 			break;
 		case AT_AddInherit:
 		case AT_DropInherit:
-			source_relation(t, castNode(RangeVar, cmd->def), true);
+			needed_relation(t, castNode(RangeVar, cmd->def));
 			break;
 		case AT_DropColumn:
 		case AT_DropConstraint:
@@ -404,6 +463,7 @@ targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 										find_all_inheritors(relid, NoLock, NULL) :
 										list_make1_oid(relid));
 	}
+	t->separable = true;
 	if (stmt->behavior == DROP_CASCADE)
 	{
 		List	   *more = relids;
@@ -631,6 +691,7 @@ targets_of_drop(DdlTargets *t, DropStmt *stmt)
 		target_of_drop(t, stmt->removeType, lfirst(lc));
 	if (stmt->behavior == DROP_CASCADE)
 		t->whole_database = true;
+	t->separable = ddl_drops_relations(stmt);
 }
 
 /* ---------- commands that no row depends on */
@@ -752,7 +813,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 		case T_CreateTrigStmt:
 			(void) target_relation(t, ((CreateTrigStmt *) stmt)->relation, true);
 			if (((CreateTrigStmt *) stmt)->constrrel != NULL)
-				source_relation(t, ((CreateTrigStmt *) stmt)->constrrel, true);
+				needed_relation(t, ((CreateTrigStmt *) stmt)->constrrel);
 			break;
 		case T_CreatePolicyStmt:
 			(void) target_relation(t, ((CreatePolicyStmt *) stmt)->table, false);
@@ -808,7 +869,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			t->whole_database = ((DefineStmt *) stmt)->replace;
 			break;
 		case T_CreateFunctionStmt:
-			target_new_object(t, ((CreateFunctionStmt *) stmt)->funcname);
+			target_new_function(t, (CreateFunctionStmt *) stmt);
 			if (((CreateFunctionStmt *) stmt)->replace)
 				replaced_functions(t, ((CreateFunctionStmt *) stmt)->funcname);
 			break;

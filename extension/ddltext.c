@@ -574,6 +574,102 @@ text_of_refresh(RefreshMatViewStmt *stmt)
 											   get_rel_name(relid)));
 }
 
+/* ---------- temporary and permanent relations in one command */
+
+static bool
+is_temporary(RangeVar *rv)
+{
+	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
+
+	return OidIsValid(relid) && get_rel_persistence(relid) == RELPERSISTENCE_TEMP;
+}
+
+static const char *
+kind_to_drop(ObjectType type)
+{
+	switch (type)
+	{
+		case OBJECT_TABLE:
+			return "TABLE";
+		case OBJECT_VIEW:
+			return "VIEW";
+		case OBJECT_MATVIEW:
+			return "MATERIALIZED VIEW";
+		case OBJECT_SEQUENCE:
+			return "SEQUENCE";
+		case OBJECT_INDEX:
+			return "INDEX";
+		case OBJECT_FOREIGN_TABLE:
+			return "FOREIGN TABLE";
+		default:
+			return NULL;
+	}
+}
+
+bool
+ddl_drops_relations(DropStmt *stmt)
+{
+	return kind_to_drop(stmt->removeType) != NULL;
+}
+
+/* The command without its temporary relations; NULL if it has none. */
+static char *
+text_of_permanent_drop(DropStmt *stmt)
+{
+	StringInfoData text;
+	int			left_out = 0;
+	const char *separator = "";
+	ListCell   *lc;
+
+	initStringInfo(&text);
+	appendStringInfo(&text, "DROP %s %s", kind_to_drop(stmt->removeType), stmt->missing_ok ? "IF EXISTS " : "");
+	foreach(lc, stmt->objects)
+	{
+		List	   *names = lfirst_node(List, lc);
+
+		if (is_temporary(makeRangeVarFromNameList(names)))
+		{
+			left_out++;
+			continue;
+		}
+		appendStringInfo(&text, "%s%s", separator, NameListToQuotedString(names));
+		separator = ", ";
+	}
+	if (stmt->behavior == DROP_CASCADE)
+		appendStringInfoString(&text, " CASCADE");
+	return left_out > 0 ? text.data : NULL;
+}
+
+static char *
+text_of_permanent_truncate(TruncateStmt *stmt)
+{
+	StringInfoData text;
+	int			left_out = 0;
+	const char *separator = "";
+	ListCell   *lc;
+
+	initStringInfo(&text);
+	appendStringInfoString(&text, "TRUNCATE ");
+	foreach(lc, stmt->relations)
+	{
+		RangeVar   *rv = lfirst_node(RangeVar, lc);
+
+		if (is_temporary(rv))
+		{
+			left_out++;
+			continue;
+		}
+		appendStringInfo(&text, "%s%s%s", separator, rv->inh ? "" : "ONLY ",
+						 quote_qualified_identifier(rv->schemaname, rv->relname));
+		separator = ", ";
+	}
+	if (stmt->restart_seqs)
+		appendStringInfoString(&text, " RESTART IDENTITY");
+	if (stmt->behavior == DROP_CASCADE)
+		appendStringInfoString(&text, " CASCADE");
+	return left_out > 0 ? text.data : NULL;
+}
+
 /* ---------- IMPORT FOREIGN SCHEMA */
 
 /* The foreign-data wrapper wrote the text; the schema was put in afterwards. */
@@ -605,6 +701,11 @@ ddl_text(PlannedStmt **pstmt, const char *source)
 		return text_of_create_table_as((CreateTableAsStmt *) stmt);
 	if (IsA(stmt, RefreshMatViewStmt))
 		return text_of_refresh((RefreshMatViewStmt *) stmt);
+	if (IsA(stmt, DropStmt) && ddl_drops_relations((DropStmt *) stmt) &&
+		(text = text_of_permanent_drop((DropStmt *) stmt)) != NULL)
+		return text;
+	if (IsA(stmt, TruncateStmt) && (text = text_of_permanent_truncate((TruncateStmt *) stmt)) != NULL)
+		return text;
 
 	text = ddl_statement_text(source, (*pstmt)->stmt_location, (*pstmt)->stmt_len);
 	if (IsA(stmt, CreateTableAsStmt))

@@ -20,8 +20,9 @@
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/fmgrprotos.h"
-#include "utils/timestamp.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/snapmgr.h"
 #include "utils/timestamp.h"
 
 #include "apply.h"
@@ -181,6 +182,13 @@ lockstep_apply_wait(PG_FUNCTION_ARGS)
 {
 	apply_check_call("apply_wait");
 	turn_wait_applied(seq_argument(PG_GETARG_DATUM(0)));
+
+	/*
+	 * The queries that follow are in the same transaction: what was waited
+	 * for must not be hidden by what the caches knew before.
+	 */
+	AcceptInvalidationMessages();
+	InvalidateCatalogSnapshot();
 	PG_RETURN_VOID();
 }
 

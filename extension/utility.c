@@ -186,7 +186,7 @@ what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 		ddl_refuse(plan, "ALTER TABLE ... SET LOGGED",
 				   "What an unlogged table or sequence contains may differ from node to node.",
 				   "Use CREATE TABLE ... AS to copy it into an ordinary table.");
-	else if (targets->ntemporary > 0 && targets->npermanent > 0)
+	else if (targets->ntemporary > 0 && targets->npermanent > 0 && !targets->separable)
 		ddl_refuse(plan, NULL, "It names temporary and permanent objects together.",
 				   "Use one command for each kind.");
 	else if (targets->npermanent > 0 && targets->reads_temporary)

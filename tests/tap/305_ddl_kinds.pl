@@ -43,6 +43,12 @@ my @kinds = (
 	[ 'settings of the session', "SET work_mem = '7MB'; SET search_path = public, \"O\"; CREATE FUNCTION fc() RETURNS int LANGUAGE sql SET work_mem FROM CURRENT SET search_path FROM CURRENT AS 'SELECT 1';
 		CREATE ROLE rc; ALTER ROLE rc SET work_mem FROM CURRENT; ALTER ROLE rc SET search_path FROM CURRENT" ],
 	[ 'a function whose body names a temporary table', "CREATE TEMP TABLE tmp (a int); CREATE FUNCTION ft() RETURNS bigint LANGUAGE sql AS 'SELECT count(*) FROM tmp'" ],
+	[ 'temporary and permanent ones together', "CREATE TABLE k1 (a int); CREATE TEMP TABLE k2 (a int); CREATE FUNCTION kf(k2) RETURNS int LANGUAGE sql AS 'SELECT \$1.a';
+		INSERT INTO k1 VALUES (1); INSERT INTO k2 VALUES (1); SELECT kf(k2) FROM k2; TRUNCATE k1, k2; DROP FUNCTION kf(k2);
+		CREATE TABLE k3 (a int); DROP TABLE IF EXISTS k3, k2, k4 CASCADE" ],
+	[ 'functions of a view\'s index run as its owner', "CREATE ROLE low; GRANT CREATE ON SCHEMA public TO low; SET ROLE low;
+		CREATE FUNCTION who(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN IF current_user <> ''low'' THEN RAISE EXCEPTION ''run as %'', current_user; END IF; RETURN \$1; END';
+		CREATE MATERIALIZED VIEW lm AS SELECT 1 AS a; CREATE UNIQUE INDEX ON lm (who(a)); RESET ROLE; REFRESH MATERIALIZED VIEW lm; REFRESH MATERIALIZED VIEW lm" ],
 	[ 'a row older than its domain\'s constraint', "CREATE DOMAIN dom int; CREATE TABLE dt (d dom, v text); INSERT INTO dt VALUES (1, 'a'), (1, 'a'), (9, 'b');
 		ALTER DOMAIN dom ADD CHECK (value > 5) NOT VALID; UPDATE dt SET v = 'c' WHERE d = 1; DELETE FROM dt WHERE d = 1; UPDATE dt SET d = 7" ],
 	[ 'rows made from a catalog', 'CREATE TABLE cat AS SELECT conname, conbin FROM pg_constraint WHERE conbin IS NOT NULL' ],
