@@ -225,22 +225,6 @@ new_column_varies(ColumnDef *column, const char *source)
 	return !has_default && type_default_varies(column->typeName);
 }
 
-/* Values of sequences are not replicated yet. */
-static void
-check_new_serial(ColumnDef *column, List *tables)
-{
-	bool		serial = is_serial(column->typeName);
-	ListCell   *lc;
-
-	foreach(lc, column->constraints)
-		serial |= lfirst_node(Constraint, lc)->contype == CONSTR_IDENTITY;
-	if (serial && tables != NIL)
-		refuse("a new column with values of a sequence",
-			   psprintf("Column \"%s\" would be filled by a sequence, and values of sequences are not replicated yet.",
-						column->colname),
-			   "Add the column without a default, set the default afterwards, and fill it with UPDATE.");
-}
-
 static List *
 check_new_column(Oid relid, ColumnDef *column, const char *source)
 {
@@ -248,7 +232,6 @@ check_new_column(Oid relid, ColumnDef *column, const char *source)
 
 	if (new_column_varies(column, source))
 		tables = tables_with_rows(relid);
-	check_new_serial(column, tables);
 	return tables;
 }
 

@@ -22,6 +22,8 @@ my @kinds = (
 		EXECUTE 'REFRESH MATERIALIZED VIEW m'; END \$\$" ],
 	[ 'emptied', 'REFRESH MATERIALIZED VIEW mn WITH NO DATA; ALTER MATERIALIZED VIEW m0 RENAME TO m9' ],
 	[ 'a volatile default', 'ALTER TABLE b ADD COLUMN r float8 DEFAULT random(), ADD COLUMN u uuid DEFAULT gen_random_uuid(), ADD COLUMN n timestamptz DEFAULT now()' ],
+	[ 'serial and identity columns', "ALTER TABLE b ADD COLUMN n1 serial; ALTER TABLE b ADD COLUMN n2 bigint GENERATED ALWAYS AS IDENTITY (START 100 INCREMENT 10);
+		INSERT INTO b (id) SELECT max(id) + 1 FROM b" ],
 	[ 'a volatile conversion', 'ALTER TABLE b ALTER COLUMN r TYPE text USING r || clock_timestamp()::text' ],
 	[ 'of partitions and children', "CREATE TABLE p (a int) PARTITION BY LIST (a); CREATE TABLE p1 PARTITION OF p FOR VALUES IN (1); CREATE TABLE p2 PARTITION OF p DEFAULT;
 		INSERT INTO p VALUES (1), (1), (2); ALTER TABLE p ADD COLUMN r float8 DEFAULT random();

@@ -12,6 +12,7 @@
 
 #include "journal.h"
 #include "journal_writer.h"
+#include "lease.h"
 #include "log.h"
 #include "loop.h"
 #include "node.h"
@@ -37,6 +38,7 @@ writer_start(Journal *journal, const char *dir, JournalDurable callback, struct 
 			 const Buffer *head)
 {
 	durable = callback;
+	lease_table_free(positions);
 }
 
 JournalItem *
@@ -122,6 +124,12 @@ nodes_lagging(void)
 
 uint64_t
 nodes_min_applied(void)
+{
+	return sequencer_last_durable();
+}
+
+uint64_t
+nodes_min_flushed(void)
 {
 	return sequencer_last_durable();
 }
