@@ -2,7 +2,6 @@
 \set VERBOSITY default
 CREATE TABLE r (id int PRIMARY KEY, v text);
 INSERT INTO r VALUES (1, 'x'), (2, 'y');
-ALTER TABLE r ADD COLUMN n serial;
 -- two-phase commit
 BEGIN;
 INSERT INTO r VALUES (3, 'z');
