@@ -81,6 +81,7 @@ typedef struct Mark
 								 * forwarded */
 	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
 	TimestampTz since;			/* when it was doomed first */
+	bool		terminated;		/* its connection, and the log has it */
 	char		detail[DETAIL_SIZE];	/* why it is doomed */
 } Mark;
 
@@ -334,6 +335,7 @@ conflict_yield(int pid, const char *detail)
 	LocalTransactionId victim;
 	Mark	   *mark;
 	bool		deaf = false;
+	bool		tell = false;
 	bool		hit;
 
 	if (proc == NULL || pid == MyProcPid || proc->pgprocno >= MaxBackends)
@@ -351,11 +353,16 @@ conflict_yield(int pid, const char *detail)
 		memcpy(mark->detail, detail, len);
 		mark->detail[len] = '\0';
 		if (mark->doomed != victim)
+		{
 			mark->since = GetCurrentTimestamp();
+			mark->terminated = false;
+		}
 		mark->doomed = victim;
 		pg_memory_barrier();
 		hit = *lxid == victim;
 		deaf = hit && is_deaf(mark, proc);
+		tell = deaf && !mark->terminated;
+		mark->terminated |= deaf;
 		if (hit)
 			(void) kill(pid, deaf ? SIGTERM : SIGINT);
 		else
@@ -363,7 +370,7 @@ conflict_yield(int pid, const char *detail)
 	}
 	LWLockRelease(conflict_lock);
 
-	if (deaf)
+	if (tell)
 		ereport(LOG,
 				(errmsg("terminated the connection of process %d, which is in the way of another node's transaction and waits for its client", pid),
 				 errdetail_internal("%s", detail)));

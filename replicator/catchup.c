@@ -144,6 +144,7 @@ go_online(Node *n)
 		return;
 	}
 	node_move(n, NODE_ONLINE, "");
+	positions_ask(n);
 	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
 		work_add(n, tx);
 	for (Transaction *tx = sequencer_reserved(NULL); tx != NULL; tx = sequencer_reserved(tx))

@@ -160,6 +160,8 @@ extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none *
 /* ---------- in positions.c: what it has handed out of sequences */
 
 extern void positions_watch(Node *n);
+extern void positions_ask(Node *n); /* it is online: now, not only at the next
+									 * poll */
 extern void positions_stop(Node *n);
 
 /* ---------- in control.c: the connection that looks after a node */

@@ -275,6 +275,16 @@ positions_watch(Node *n)
 }
 
 void
+positions_ask(Node *n)
+{
+	if (n->positions_timer != NULL) /* else it is being asked */
+	{
+		positions_stop(n);
+		poll(n);
+	}
+}
+
+void
 positions_stop(Node *n)
 {
 	loop_cancel(n->positions_timer);
