@@ -228,8 +228,10 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 	if (verdict != NULL)
 	{
 		verdict->xcount = tx->xcount;
+		tx_ref(tx);				/* its session's may have been the last */
 		session_verdict(tx, verdict);
 		tell_alone(tx, &verdict->error);
+		tx_unref(tx);
 	}
 	if (from != TX_QUEUED)
 		tx_unref(tx);
