@@ -55,7 +55,6 @@
 #include "tcop/utility.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/fmgrtab.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -321,13 +320,13 @@ disable_partition_check(Relation rel)
 static void
 post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 {
-	if (in_apply_session && query->resultRelation != 0 &&
-		is_clients_query(pstate->p_sourcetext))
-		leave_out_domain_checks(query);
 	if (in_apply_session && query->resultRelation != 0)
 	{
-		Relation	rel = table_open(rt_fetch(query->resultRelation, query->rtable)->relid, NoLock);
+		Relation	rel;
 
+		if (is_clients_query(pstate->p_sourcetext))
+			leave_out_domain_checks(query);
+		rel = table_open(rt_fetch(query->resultRelation, query->rtable)->relid, NoLock);
 		disable_rules(rel);
 		table_close(rel, NoLock);
 	}
@@ -402,28 +401,32 @@ start_on_matview(QueryDesc *queryDesc, int eflags, Relation rel)
 	PG_END_TRY();
 }
 
+/* The target, if it is one; else NULL. */
 static Relation
-open_target(QueryDesc *queryDesc)
+open_matview(QueryDesc *queryDesc)
 {
 	PlannedStmt *plan = queryDesc->plannedstmt;
+	RangeTblEntry *rte;
 
 	if (list_length(plan->resultRelations) != 1)
 		return NULL;
-	return table_open(rt_fetch(linitial_int(plan->resultRelations), plan->rtable)->relid, NoLock);
+	rte = rt_fetch(linitial_int(plan->resultRelations), plan->rtable);
+	return rte->relkind == RELKIND_MATVIEW ? table_open(rte->relid, NoLock) : NULL;
 }
 
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
-	Relation	rel = in_apply_session ? open_target(queryDesc) : NULL;
+	Relation	matview = in_apply_session ? open_matview(queryDesc) : NULL;
 	ListCell   *lc;
 
-	if (rel != NULL && rel->rd_rel->relkind == RELKIND_MATVIEW)
-		start_on_matview(queryDesc, eflags, rel);
+	if (matview != NULL)
+	{
+		start_on_matview(queryDesc, eflags, matview);
+		table_close(matview, NoLock);
+	}
 	else
 		start_anyhow(queryDesc, eflags);
-	if (rel != NULL)
-		table_close(rel, NoLock);
 	if (!in_apply_session)
 		return;
 	foreach(lc, queryDesc->estate->es_opened_result_relations)
@@ -696,20 +699,11 @@ instead_of_pg_node_tree_in(PG_FUNCTION_ARGS)
 	return in_apply_session ? textin(fcinfo) : original_pg_node_tree_in(fcinfo);
 }
 
-static void
-replace_input(void)
-{
-	const FmgrBuiltin *builtin = &fmgr_builtins[fmgr_builtin_oid_index[F_PG_NODE_TREE_IN]];
-
-	original_pg_node_tree_in = builtin->func;
-	ls_patch_pointer(unconstify(PGFunction *, &builtin->func), instead_of_pg_node_tree_in,
-					 "the built-in function pg_node_tree_in");
-}
-
 void
 apply_init(void)
 {
-	replace_input();
+	ls_replace_function(F_PG_NODE_TREE_IN, instead_of_pg_node_tree_in, &original_pg_node_tree_in,
+						"pg_node_tree_in");
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 	prev_ExecutorRun = ExecutorRun_hook;

@@ -26,20 +26,6 @@ connect_if_needed(void)
 		xact_report_closed();
 }
 
-static void
-send_now(const StringInfo message)
-{
-	if (!link_send_later(message->data, message->len) || !link_drain())
-		link_report_lost();
-}
-
-static void
-protocol_violation(const char *wrong)
-{
-	link_protocol_violation(wrong);
-	link_report_lost();
-}
-
 /* The next message of this type; others are dealt with. */
 static LsSlice
 next_answer(LsMsgType wanted)
@@ -50,18 +36,11 @@ next_answer(LsMsgType wanted)
 
 	for (;;)
 	{
-		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
+		if (link_has_message(link_await(&type, &payload, -1, PG_WAIT_EXTENSION)))
 		{
-			case LINK_MESSAGE:
-				if (type == wanted)
-					return payload;
-				xact_message(type, payload, &granted);
-				break;
-			case LINK_LOST:
-				link_report_lost();
-				break;
-			case LINK_NOTHING:
-				break;
+			if (type == wanted)
+				return payload;
+			xact_message(type, payload, &granted);
 		}
 		CHECK_FOR_INTERRUPTS();
 	}
@@ -84,30 +63,18 @@ ask_lease(LsLease *request)
 	enlargeStringInfo(&message, (int) size);
 	ls_put_lease((uint8_t *) message.data, size, request);
 	message.len = (int) size;
-	send_now(&message);
+	link_send(message.data, message.len);
 	pfree(message.data);
 	do
 	{
 		wrong = ls_get_leased(next_answer(LS_MSG_LEASED), &answer);
 		if (wrong != NULL)
-			protocol_violation(wrong);
+			link_report_violation(wrong);
 	} while (answer.id != request->id);
 	return answer;
 }
 
 /* ---------- queries on their own */
-
-static void
-report_not_ordered(const LsErrorFields *e)
-{
-	const uint8_t *s = e->sqlstate.data;
-
-	ereport(ERROR,
-			(errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
-			 errmsg_internal("%s", xact_text_of(e->message)),
-			 e->detail.len > 0 ? errdetail_internal("%s", xact_text_of(e->detail)) : 0,
-			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
-}
 
 uint64
 ask_alone(LsQuery *query)
@@ -132,16 +99,16 @@ ask_alone(LsQuery *query)
 	enlargeStringInfo(&message, (int) size);
 	ls_put_alone((uint8_t *) message.data, size, &alone);
 	message.len = (int) size;
-	send_now(&message);
+	link_send(message.data, message.len);
 	pfree(message.data);
 	pfree(inner.data);
 	do
 	{
 		wrong = ls_get_ordered(next_answer(LS_MSG_ORDERED), &answer);
 		if (wrong != NULL)
-			protocol_violation(wrong);
+			link_report_violation(wrong);
 	} while (answer.id != alone.id);
 	if (answer.seq == 0)
-		report_not_ordered(&answer.error);
+		xact_report_error(&answer.error);
 	return answer.seq;
 }

@@ -44,12 +44,6 @@ call_add_key(LsCall *call, const LsKey *key)
 	call->nkeys++;
 }
 
-static LsSlice
-slice_of(const StringInfo buffer)
-{
-	return (LsSlice) {(const uint8_t *) buffer->data, buffer->len};
-}
-
 /* What the call makes belongs to the role that made it here. */
 static void
 append_role(StringInfo settings)
@@ -77,11 +71,11 @@ call_forward(LsCall *call)
 	if (call->as_role)
 		append_role(&settings);
 	query.text = ls_slice_of(call->text);
-	query.settings = slice_of(&settings);
+	query.settings = ls_slice_of_buffer(&settings);
 	query.nparams = call->nparams;
-	query.params = slice_of(&call->params);
+	query.params = ls_slice_of_buffer(&call->params);
 	query.nkeys = call->nkeys;
-	query.keys = slice_of(&call->keys);
+	query.keys = ls_slice_of_buffer(&call->keys);
 	capture_flush();
 	xact_forward(&query);
 	pfree(settings.data);

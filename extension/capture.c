@@ -101,12 +101,6 @@ capture_is_busy(void)
 
 /* ---------- buffers */
 
-static LsSlice
-slice_of(const StringInfo buffer)
-{
-	return make_slice(buffer->data, buffer->len);
-}
-
 static void
 make_buffers(void)
 {
@@ -163,22 +157,22 @@ capture_flush(void)
 	{
 		query.form = LS_FORM_ROW;
 		query.reason = LS_REASON_ROW_CHANGED;
-		query.text = slice_of(&run.insert_text);
+		query.text = ls_slice_of_buffer(&run.insert_text);
 		query.nparams = run.nparams;
-		query.params = slice_of(&run.params);
+		query.params = ls_slice_of_buffer(&run.params);
 	}
 	else
 	{
 		resetStringInfo(&params);
-		deparse_text_param(run.data.data, run.data.len, &params);
+		statement_pack_param(&params, run.data.data, run.data.len);
 		query.form = LS_FORM_COPY;
 		query.reason = LS_REASON_ROW_RUN;
-		query.text = slice_of(&run.copy_text);
+		query.text = ls_slice_of_buffer(&run.copy_text);
 		query.nparams = 1;
-		query.params = slice_of(&params);
+		query.params = ls_slice_of_buffer(&params);
 	}
 	query.nkeys = run.keys.nkeys;
-	query.keys = slice_of(&run.keys.packed);
+	query.keys = ls_slice_of_buffer(&run.keys.packed);
 
 	run.nrows = 0;				/* an error must not forward it twice */
 	xact_forward(&query);
@@ -227,12 +221,12 @@ forward_empty_copy(Relation rel)
 	initStringInfo(&packed);
 	initStringInfo(&data);
 	statement_pack_key(&packed, &key);
-	deparse_text_param("", 0, &data);
-	query.text = slice_of_text(deparse_copy(relation_get(rel)));
+	statement_pack_param(&data, "", 0);
+	query.text = ls_slice_of(deparse_copy(relation_get(rel)));
 	query.nparams = 1;
-	query.params = slice_of(&data);
+	query.params = ls_slice_of_buffer(&data);
 	query.nkeys = 1;
-	query.keys = slice_of(&packed);
+	query.keys = ls_slice_of_buffer(&packed);
 	xact_forward(&query);
 }
 
@@ -340,7 +334,7 @@ make_image(LsRelation *r, const Datum *values, const bool *nulls)
 {
 	resetStringInfo(&image);
 	(void) deparse_identity(r, values, nulls, &image);
-	return slice_of(&image);
+	return ls_slice_of_buffer(&image);
 }
 
 static void
@@ -359,18 +353,18 @@ make_insert(LsRelation *r, TupleTableSlot *slot)
 	run.nparams = deparse_settable(r, slot->tts_values, slot->tts_isnull, out);
 	if (r->nidentity == 0)
 		change.new_image = r->has_generated ?
-			make_image(r, slot->tts_values, slot->tts_isnull) : slice_of(out);
+			make_image(r, slot->tts_values, slot->tts_isnull) : ls_slice_of_buffer(out);
 	keyset_add(&run.keys, &change);
 
 	if (run.nrows == 1)
 	{
-		LsSlice		first = slice_of(&run.params);
+		LsSlice		first = ls_slice_of_buffer(&run.params);
 
 		deparse_copy_line(&first, &run.data);
 	}
 	if (run.nrows >= 1)
 	{
-		LsSlice		next = slice_of(out);
+		LsSlice		next = ls_slice_of_buffer(out);
 
 		deparse_copy_line(&next, &run.data);
 	}
@@ -415,7 +409,7 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 	change.changed = &r->changed;
 
 	choose_assigned(r);
-	query->text = slice_of_text(deparse_update(r, &r->assigned));
+	query->text = ls_slice_of(deparse_update(r, &r->assigned));
 	query->nparams = deparse_assigned(r, &r->assigned, slot->tts_values, slot->tts_isnull, &params);
 	image_at = params.len;
 	query->nparams += deparse_identity(r, r->old_values, r->old_nulls, &params);
@@ -438,10 +432,10 @@ make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query)
 	fetch_old(rel, r, tid, &buffer);
 	change.old_values = r->old_values;
 	change.old_nulls = r->old_nulls;
-	query->text = slice_of_text(deparse_delete(r));
+	query->text = ls_slice_of(deparse_delete(r));
 	query->nparams = deparse_identity(r, r->old_values, r->old_nulls, &params);
 	if (r->nidentity == 0)
-		change.old_image = slice_of(&params);
+		change.old_image = ls_slice_of_buffer(&params);
 	keyset_add(&keys, &change);
 	ReleaseBuffer(buffer);
 }
@@ -533,9 +527,9 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	query.form = LS_FORM_ROW;
 	query.reason = LS_REASON_ROW_CHANGED;
 	query.rows = 1;
-	query.params = slice_of(&params);
+	query.params = ls_slice_of_buffer(&params);
 	query.nkeys = keys.nkeys;
-	query.keys = slice_of(&keys.packed);
+	query.keys = ls_slice_of_buffer(&keys.packed);
 	xact_forward(&query);
 	trim_buffers();
 }

@@ -19,7 +19,6 @@
 #include "catalog/pg_inherits.h"
 #include "commands/cluster.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"

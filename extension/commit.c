@@ -94,8 +94,8 @@ wants_out(void)
 }
 
 /* Interrupts that others wait for, and that can't fail. */
-static void
-absorb_harmless_interrupts(void)
+void
+commit_absorb_interrupts(void)
 {
 	if (ProcSignalBarrierPending)
 		ProcessProcSignalBarrier();
@@ -150,11 +150,12 @@ ms_left(TimestampTz deadline)
 static void
 begin_doubt(void)
 {
-	Token		token = fate_token();
+	Token		token;
 
 	if (!question.asked)
 		return;
 	question.asked = false;
+	token = fate_token();
 	doubt_begin(&token, question.seq);
 }
 
@@ -281,7 +282,7 @@ wait_for_verdict(LsVerdict *verdict)
 			case LINK_NOTHING:
 				break;
 		}
-		absorb_harmless_interrupts();
+		commit_absorb_interrupts();
 		if (patience == 0 && wants_out())
 		{
 			send_withdrawal();
@@ -336,7 +337,7 @@ ask(void)
 			question.asked = false;
 			ls_xact.told = false;
 			retry_note(&verdict);
-			xact_report_verdict(&verdict);
+			xact_report_error(&verdict.error);
 			break;
 	}
 	last_decided = verdict.seq;
@@ -410,7 +411,7 @@ wait_for_turn_held(uint64 seq)
 	 */
 	while (turn_applied() + 1 != seq)
 	{
-		absorb_harmless_interrupts();
+		commit_absorb_interrupts();
 		if (conflict_is_doomed())
 			report_not_here(seq, "It was in the way of a transaction that comes before it.");
 		if (ProcDiePending)
@@ -706,7 +707,7 @@ wait_for_applied(uint64 xcount)
 			case LINK_NOTHING:
 				break;
 		}
-		absorb_harmless_interrupts();
+		commit_absorb_interrupts();
 	}
 }
 

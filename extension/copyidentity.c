@@ -11,7 +11,6 @@
 
 #include "access/sysattr.h"
 #include "access/table.h"
-#include "access/xact.h"
 #include "catalog/dependency.h"
 #include "catalog/pg_authid.h"
 #include "commands/copy.h"
@@ -99,8 +98,7 @@ check_permissions(ParseState *pstate, ParseNamespaceItem *item, Relation rel, co
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("COPY FROM not supported with row-level security"),
 				 errhint("Use INSERT statements instead.")));
-	if (XactReadOnly)
-		PreventCommandIfReadOnly("COPY FROM");
+	PreventCommandIfReadOnly("COPY FROM");
 }
 
 static Node *

@@ -225,16 +225,6 @@ new_column_varies(ColumnDef *column, const char *source)
 	return !has_default && type_default_varies(column->typeName);
 }
 
-static List *
-check_new_column(Oid relid, ColumnDef *column, const char *source)
-{
-	List	   *tables = NIL;
-
-	if (new_column_varies(column, source))
-		tables = tables_with_rows(relid);
-	return tables;
-}
-
 /* USING, or the cast that stands for it. */
 static bool
 conversion_varies(Relation rel, AlterTableCmd *cmd, const char *source)
@@ -261,15 +251,15 @@ conversion_varies(Relation rel, AlterTableCmd *cmd, const char *source)
 		function_varies(function, NULL);
 }
 
-static List *
-check_new_type(Oid relid, AlterTableCmd *cmd, const char *source)
+static bool
+new_type_varies(Oid relid, AlterTableCmd *cmd, const char *source)
 {
 	Relation	rel = relation_open(relid, AccessShareLock);
 	bool		varies = rel->rd_rel->relkind != RELKIND_COMPOSITE_TYPE &&
 	conversion_varies(rel, cmd, source);
 
 	relation_close(rel, AccessShareLock);
-	return varies ? tables_with_rows(relid) : NIL;
+	return varies;
 }
 
 /* Another name for the heap is as good. */
@@ -333,7 +323,7 @@ static List *
 check_alter_table(AlterTableStmt *stmt, const char *source)
 {
 	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
-	List	   *tables = NIL;
+	bool		varies = false;
 	ListCell   *lc;
 
 	if (!OidIsValid(relid))
@@ -345,11 +335,10 @@ check_alter_table(AlterTableStmt *stmt, const char *source)
 		switch (cmd->subtype)
 		{
 			case AT_AddColumn:
-				tables = list_concat_unique_oid(tables,
-												check_new_column(relid, castNode(ColumnDef, cmd->def), source));
+				varies |= new_column_varies(castNode(ColumnDef, cmd->def), source);
 				break;
 			case AT_AlterColumnType:
-				tables = list_concat_unique_oid(tables, check_new_type(relid, cmd, source));
+				varies |= new_type_varies(relid, cmd, source);
 				break;
 			case AT_AttachPartition:
 				check_bound(castNode(PartitionCmd, cmd->def)->bound, source);
@@ -361,7 +350,7 @@ check_alter_table(AlterTableStmt *stmt, const char *source)
 				break;
 		}
 	}
-	return tables;
+	return varies ? tables_with_rows(relid) : NIL;
 }
 
 /* ---------- all */

@@ -18,10 +18,15 @@
 #include "access/table.h"
 #include "catalog/dependency.h"
 #include "catalog/indexing.h"
+#include "catalog/pg_attrdef.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
 #include "catalog/pg_depend.h"
+#include "catalog/pg_policy.h"
+#include "catalog/pg_rewrite.h"
+#include "catalog/pg_statistic_ext.h"
+#include "catalog/pg_trigger.h"
 #include "utils/fmgroids.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "ddl.h"
@@ -64,16 +69,14 @@ add_object(Search *s, Oid class, Oid object)
 static bool
 is_part_of_table(Oid class)
 {
-	ObjectAddress of_class = {.classId = class};
-
-	switch (getObjectClass(&of_class))
+	switch (class)
 	{
-		case OCLASS_DEFAULT:
-		case OCLASS_CONSTRAINT:
-		case OCLASS_REWRITE:
-		case OCLASS_TRIGGER:
-		case OCLASS_POLICY:
-		case OCLASS_STATISTIC_EXT:
+		case AttrDefaultRelationId:
+		case ConstraintRelationId:
+		case RewriteRelationId:
+		case TriggerRelationId:
+		case PolicyRelationId:
+		case StatisticExtRelationId:
 			return true;
 		default:
 			return false;

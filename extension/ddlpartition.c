@@ -14,7 +14,6 @@
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/partition.h"
-#include "catalog/pg_type.h"
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
 #include "partitioning/partdefs.h"
@@ -23,67 +22,9 @@
 #include "utils/lsyscache.h"
 #include "utils/partcache.h"
 #include "utils/rel.h"
-#include "utils/typcache.h"
 
 #include "ddl.h"
-
-static bool hash_differs(Oid type);
-
-static bool
-hash_of_attributes_differs(Oid composite)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(composite, -1);
-	bool		differs = false;
-	int			i;
-
-	for (i = 0; i < desc->natts && !differs; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		differs = !att->attisdropped && hash_differs(att->atttypid);
-	}
-	ReleaseTupleDesc(desc);
-	return differs;
-}
-
-static bool
-hash_differs(Oid type)
-{
-	Oid			element;
-
-	type = getBaseType(type);
-	element = get_element_type(type);
-	if (OidIsValid(element))
-		return hash_differs(element);
-	switch (type)
-	{
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGCLASSOID:
-		case REGCOLLATIONOID:
-		case REGTYPEOID:
-		case REGROLEOID:
-		case REGNAMESPACEOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-			return true;
-	}
-	switch (get_typtype(type))
-	{
-		case TYPTYPE_ENUM:
-			return true;
-		case TYPTYPE_COMPOSITE:
-			return hash_of_attributes_differs(type);
-		case TYPTYPE_RANGE:
-			return hash_differs(get_range_subtype(type));
-		case TYPTYPE_MULTIRANGE:
-			return hash_differs(get_multirange_range(type));
-		default:
-			return false;
-	}
-}
+#include "keyhash.h"
 
 /* schema: of the command, when the table is named without one. */
 static void
@@ -102,7 +43,7 @@ check_table(const char *schema, RangeVar *name)
 	key = RelationGetPartitionKey(rel);
 	for (i = 0; key->strategy == PARTITION_STRATEGY_HASH && i < key->partnatts; i++)
 	{
-		if (hash_differs(key->parttypid[i]) && ls_unreplicated != LS_UNREPLICATED_ALLOW)
+		if (!keyhash_is_portable(key->parttypid[i]) && ls_unreplicated != LS_UNREPLICATED_ALLOW)
 			ereport(ERROR,
 					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 					 errmsg("cannot partition table \"%s\" by the hash of type %s on a node",

@@ -618,30 +618,14 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 		case OBJECT_DOMAIN:
 			target_type(t, castNode(TypeName, object));
 			break;
-		case OBJECT_FUNCTION:
-		case OBJECT_PROCEDURE:
-		case OBJECT_ROUTINE:
-		case OBJECT_AGGREGATE:
-			target_function(t, type, castNode(ObjectWithArgs, object));
-			break;
 		case OBJECT_SCHEMA:
 			target_schema(t, strVal(object));
 			break;
 		case OBJECT_STATISTIC_EXT:
 			count_namespace(t, namespace_of_statistics(names));
 			break;
-		case OBJECT_EVENT_TRIGGER:
-		case OBJECT_FDW:
-		case OBJECT_FOREIGN_SERVER:
-		case OBJECT_PUBLICATION:
-		case OBJECT_ACCESS_METHOD:
-			t->npermanent++;
-			break;
 		default:
-			if (names != NIL)
-				target_name(t, names);
-			else
-				t->npermanent++;
+			target_object(t, type, object);
 			break;
 	}
 }
@@ -670,11 +654,12 @@ owner_of_lockstep(void)
 static void
 targets_of_drop_owned(DdlTargets *t, DropOwnedStmt *stmt)
 {
+	Oid			owner = owner_of_lockstep();
 	ListCell   *lc;
 
 	foreach(lc, stmt->roles)
 	{
-		if (get_rolespec_oid(lfirst_node(RoleSpec, lc), true) == owner_of_lockstep())
+		if (get_rolespec_oid(lfirst_node(RoleSpec, lc), true) == owner)
 			t->ours = true;
 	}
 	t->npermanent++;

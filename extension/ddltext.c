@@ -695,6 +695,7 @@ char *
 ddl_text(PlannedStmt **pstmt, const char *source)
 {
 	Node	   *stmt = (*pstmt)->utilityStmt;
+	List	   *current;
 	char	   *text;
 
 	if (IsA(stmt, CreateTableAsStmt) && ((CreateTableAsStmt *) stmt)->objtype == OBJECT_TABLE)
@@ -716,10 +717,11 @@ ddl_text(PlannedStmt **pstmt, const char *source)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot replicate a command that has no text"),
 				 errdetail("A C function made the command without saying how it is written.")));
-	if (settings_from_current(stmt) != NIL)
+	current = settings_from_current(stmt);
+	if (current != NIL)
 	{
 		/* run it so here, too: another spelling would be another value */
-		text = write_out_current(text, settings_from_current(stmt));
+		text = write_out_current(text, current);
 		*pstmt = copyObject(*pstmt);
 		stmt = (*pstmt)->utilityStmt = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_DEFAULT))->stmt;
 	}

@@ -451,16 +451,6 @@ deparse_update(LsRelation *r, const LsColumnSet *set)
 
 /* ---------- values */
 
-void
-deparse_text_param(const char *text, size_t len, StringInfo out)
-{
-	size_t		size = ls_put_param(NULL, 0, text, len);
-
-	enlargeStringInfo(out, (int) Min(size, MaxAllocSize));
-	ls_put_param((uint8_t *) out->data + out->len, size, text, len);
-	out->len += (int) size;
-}
-
 static void
 append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *nulls,
 			 StringInfo out)
@@ -468,7 +458,7 @@ append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *
 	char	   *text = nulls[attnum - 1] ? NULL :
 	OutputFunctionCall(&r->columns[attnum - 1].output, values[attnum - 1]);
 
-	deparse_text_param(text, text == NULL ? 0 : strlen(text), out);
+	statement_pack_param(out, text, text == NULL ? 0 : strlen(text));
 }
 
 uint32

@@ -43,9 +43,6 @@ extern uint32 deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datu
 extern uint32 deparse_identity(LsRelation *r, const Datum *values, const bool *nulls,
 							   StringInfo out);
 
-/* Append a text of our own as a parameter. */
-extern void deparse_text_param(const char *text, size_t len, StringInfo out);
-
 /* One row, given as packed parameters, as a line of COPY's text format. */
 extern void deparse_copy_line(const LsSlice *params, StringInfo out);
 

@@ -105,10 +105,7 @@ is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsFateAnswer *an
 	}
 	wrong = ls_get_fate_answer(payload, answer);
 	if (wrong != NULL)
-	{
-		link_protocol_violation(wrong);
-		link_report_lost();
-	}
+		link_report_violation(wrong);
 	return answer->question == question;
 }
 
@@ -129,8 +126,7 @@ send_question(const Token *token, bool gave_up)
 	q.question = ++last_question;
 	q.gave_up = gave_up;
 	size = ls_put_fate_question(message, sizeof(message), &q);
-	if (!link_send_later(message, size) || !link_drain())
-		link_report_lost();
+	link_send(message, size);
 }
 
 /* Asks on the link, which is open.  *seq: as in LsFateAnswer. */
@@ -144,20 +140,11 @@ fate_ask(const Token *token, bool gave_up, uint64 *seq)
 	send_question(token, gave_up);
 	for (;;)
 	{
-		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
+		if (link_has_message(link_await(&type, &payload, -1, PG_WAIT_EXTENSION)) &&
+			is_our_answer(type, payload, last_question, &answer))
 		{
-			case LINK_MESSAGE:
-				if (is_our_answer(type, payload, last_question, &answer))
-				{
-					*seq = answer.seq;
-					return answer.fate;
-				}
-				break;
-			case LINK_LOST:
-				link_report_lost();
-				break;
-			case LINK_NOTHING:
-				break;
+			*seq = answer.seq;
+			return answer.fate;
 		}
 		CHECK_FOR_INTERRUPTS();
 	}

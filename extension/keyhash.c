@@ -101,7 +101,6 @@ every_component(Oid type, Oid collation, TypePredicate predicate, bool otherwise
 	}
 }
 
-/* The type's hash function never looks at an OID that differs between nodes. */
 static bool
 hash_is_portable(Oid type, Oid collation)
 {
@@ -109,6 +108,12 @@ hash_is_portable(Oid type, Oid collation)
 	if (type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
 		return false;
 	return every_component(type, collation, hash_is_portable, true);
+}
+
+bool
+keyhash_is_portable(Oid type)
+{
+	return hash_is_portable(type, InvalidOid);
 }
 
 /* Values are equal if and only if their texts are. */

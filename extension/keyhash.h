@@ -22,6 +22,9 @@ typedef struct LsHasher
 	Oid			collation;
 } LsHasher;
 
+/* The type's hash function never looks at an OID that differs between nodes. */
+extern bool keyhash_is_portable(Oid type);
+
 /*
  * Make a hasher for values of the type that are equal by the operator, with
  * function look-ups in context.  False: no hash is usable.

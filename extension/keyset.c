@@ -69,24 +69,11 @@ keyset_table_key(const char *schema, const char *table, LsKeyMode mode)
 	key.hash = keyhash_seed('T', schema, table, "");
 	key.seen = turn_applied();
 	key.mode = mode;
-	key.name = slice_of_text(quote_qualified_identifier(schema, table));
+	key.name = ls_slice_of(quote_qualified_identifier(schema, table));
 	return key;
 }
 
-LsKey
-keyset_database_key(LsKeyMode mode)
-{
-	LsKey		key;
-
-	key.hash = keyhash_seed('D', "", "", "");
-	key.seen = turn_applied();
-	key.mode = mode;
-	key.name = slice_of_text(psprintf("database %s",
-									  quote_identifier(get_database_name(MyDatabaseId))));
-	return key;
-}
-
-/* The same, made once. */
+/* Made once: its name doesn't change while somebody is connected to it. */
 const LsTable *
 keyset_database(void)
 {
@@ -95,24 +82,29 @@ keyset_database(void)
 	if (table.name == NULL)
 	{
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-		LsKey		key = keyset_database_key(LS_TABLE_IX);
 
-		table.hash = key.hash;
-		table.name = unconstify(char *, (const char *) key.name.data);
+		table.hash = keyhash_seed('D', "", "", "");
+		table.name = psprintf("database %s", quote_identifier(get_database_name(MyDatabaseId)));
 		MemoryContextSwitchTo(old);
 	}
 	return &table;
 }
 
+LsKey
+keyset_database_key(LsKeyMode mode)
+{
+	const LsTable *table = keyset_database();
+	LsKey		key = {table->hash, turn_applied(), mode, ls_slice_of(table->name)};
+
+	return key;
+}
+
 static void
 append_key(LsKeyBuffer *keys, uint64 hash, LsKeyMode mode, const char *name)
 {
-	LsKey		key = {hash, turn_applied(), mode, slice_of_text(name)};
-	size_t		size = ls_put_key(NULL, 0, &key);
+	LsKey		key = {hash, turn_applied(), mode, ls_slice_of(name)};
 
-	enlargeStringInfo(&keys->packed, (int) size);
-	ls_put_key((uint8_t *) keys->packed.data + keys->packed.len, size, &key);
-	keys->packed.len += (int) size;
+	statement_pack_key(&keys->packed, &key);
 	keys->nkeys++;
 }
 
@@ -230,7 +222,7 @@ keyset_large_object_key(Oid oid)
 	key.hash = keyhash_bytes(bytes, sizeof(bytes), seed);
 	key.seen = turn_applied();
 	key.mode = LS_ROW_EXCLUSIVE;
-	key.name = slice_of_text(psprintf("large object %u", oid));
+	key.name = ls_slice_of(psprintf("large object %u", oid));
 	return key;
 }
 

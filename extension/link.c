@@ -430,6 +430,28 @@ is_silent(int *timeout_ms)
 	return false;
 }
 
+bool
+link_has_message(LinkResult result)
+{
+	if (result == LINK_LOST)
+		link_report_lost();
+	return result == LINK_MESSAGE;
+}
+
+void
+link_send(const void *data, size_t len)
+{
+	if (!link_send_later(data, len) || !link_drain())
+		link_report_lost();
+}
+
+void
+link_report_violation(const char *what)
+{
+	link_protocol_violation(what);
+	link_report_lost();
+}
+
 /* As link_receive(), while the replicator owes an answer. */
 LinkResult
 link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)

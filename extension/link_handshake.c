@@ -44,14 +44,6 @@ typedef struct Secret
 	size_t		len;
 } Secret;
 
-static LsSlice
-slice_of(const char *text)
-{
-	LsSlice		s = {(const uint8_t *) text, strlen(text)};
-
-	return s;
-}
-
 /* ---------- the secret */
 
 static void
@@ -136,14 +128,14 @@ fill_hello(LsHello *hello, uint8_t *nonce)
 				(errcode(ERRCODE_INTERNAL_ERROR),
 				 errmsg("could not generate a random nonce for the replicator")));
 	hello->version = LS_PROTOCOL_VERSION;
-	hello->node = slice_of(ls_node_name);
-	hello->database = slice_of(get_database_name(MyDatabaseId));
-	hello->cluster = slice_of(cluster_identity());
+	hello->node = ls_slice_of(ls_node_name);
+	hello->database = ls_slice_of(get_database_name(MyDatabaseId));
+	hello->cluster = ls_slice_of(cluster_identity());
 	hello->boot = turn_boot_id();
 	hello->pid = MyProcPid;
 	hello->nonce.data = nonce;
 	hello->nonce.len = LS_NONCE_SIZE;
-	hello->application = slice_of(application_name ? application_name : "");
+	hello->application = ls_slice_of(application_name ? application_name : "");
 }
 
 /* ---------- the socket */
@@ -332,19 +324,11 @@ expect(LsMsgType wanted, TimestampTz deadline)
 
 	for (;;)
 	{
-		switch (link_receive(&type, &payload, ms_left(deadline), PG_WAIT_EXTENSION))
+		if (link_has_message(link_receive(&type, &payload, ms_left(deadline), PG_WAIT_EXTENSION)))
 		{
-			case LINK_MESSAGE:
-				if (type == wanted)
-					return payload;
-				link_protocol_violation("unexpected message in the handshake");
-				link_report_lost();
-				break;
-			case LINK_LOST:
-				link_report_lost();
-				break;
-			case LINK_NOTHING:
-				break;
+			if (type == wanted)
+				return payload;
+			link_report_violation("unexpected message in the handshake");
 		}
 		CHECK_FOR_INTERRUPTS();
 		if (ms_left(deadline) == 0)
@@ -356,19 +340,11 @@ expect(LsMsgType wanted, TimestampTz deadline)
 }
 
 static void
-say(const uint8_t *message, size_t len)
-{
-	if (!link_send_later(message, len) || !link_drain())
-		link_report_lost();
-}
-
-static void
 check_decoded(const char *wrong)
 {
 	if (wrong == NULL)
 		return;
-	link_protocol_violation(wrong);
-	link_report_lost();
+	link_report_violation(wrong);
 }
 
 static void
@@ -384,13 +360,13 @@ handshake(const Secret *secret, TimestampTz deadline)
 	LsProof		theirs;
 
 	fill_hello(&hello, nonce);
-	say(message, ls_put_hello(message, sizeof(message), &hello));
+	link_send(message, ls_put_hello(message, sizeof(message), &hello));
 
 	check_decoded(ls_get_challenge(expect(LS_MSG_CHALLENGE, deadline), &challenge));
 	memcpy(challenge_nonce, challenge.nonce.data, LS_NONCE_SIZE);
 	challenge.nonce.data = challenge_nonce;
 	make_proof(secret, "backend", &hello, challenge.nonce, proof);
-	say(message, ls_put_proof(message, sizeof(message), &ours));
+	link_send(message, ls_put_proof(message, sizeof(message), &ours));
 
 	check_decoded(ls_get_proof(expect(LS_MSG_WELCOME, deadline), &theirs));
 	make_proof(secret, "replicator", &hello, challenge.nonce, proof);

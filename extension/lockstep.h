@@ -28,6 +28,13 @@
 
 #include "../replicator/protocol.h"
 
+/* The bytes in a buffer. */
+static inline LsSlice
+ls_slice_of_buffer(const StringInfoData *buffer)
+{
+	return (LsSlice) {(const uint8_t *) buffer->data, (size_t) buffer->len};
+}
+
 /* ---------- in lockstep.c: settings, start-up, which mode this session is in */
 
 typedef enum LsUnreplicated
@@ -345,10 +352,14 @@ extern void xact_lock_first(const LsKey *keys, int nkeys, bool ddl);
 /* The same for rows; false when it takes longer (0: for ever). */
 extern bool xact_lock_rows(const LsKey *keys, int nkeys, int timeout_ms);
 
-/* A message that came while it was not asked for; a grant raises *seq. */
 extern char *xact_text_of(LsSlice s);
+
+/* The replicator's error, to the client. */
+extern void xact_report_error(const LsErrorFields *e) pg_attribute_noreturn();
 extern void xact_report_closed(void) pg_attribute_noreturn();
 extern uint64 xact_new_number(void);
+
+/* A message that came while it was not asked for; a grant raises *seq. */
 extern void xact_message(LsMsgType type, LsSlice payload, uint64 *seq);
 extern void xact_wait_applied(uint64 seq);	/* fails when the node is dropped */
 extern void xact_may_fail_elsewhere(void);	/* it is not to be `ordered` */
@@ -464,6 +475,11 @@ extern const char *link_lost_message(void);
 
 /* The peer broke the protocol: log, close. */
 extern void link_protocol_violation(const char *what);
+
+/* These raise what link_report_lost() does when the connection is lost. */
+extern bool link_has_message(LinkResult result);
+extern void link_send(const void *data, size_t len);	/* now; waits */
+extern void link_report_violation(const char *what) pg_attribute_noreturn();
 
 /* ---------- in cluster.c: which cluster this database belongs to */
 

@@ -37,7 +37,6 @@
 #include "nodes/plannodes.h"
 #include "parser/parsetree.h"
 #include "utils/fmgroids.h"
-#include "utils/fmgrprotos.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -145,9 +144,8 @@ current_snapshot_seq(void)
 static void
 add_read_key(uint64 hash, LsKeyMode mode, const char *name)
 {
-	LsKey		key = {hash, current_snapshot_seq(), mode, slice_of_text(name)};
+	LsKey		key = {hash, current_snapshot_seq(), mode, ls_slice_of(name)};
 	ReadKey		entry = {hash, mode};
-	size_t		size = ls_put_key(NULL, 0, &key);
 	bool		found;
 
 	if (seen_keys == NULL)
@@ -162,9 +160,7 @@ add_read_key(uint64 hash, LsKeyMode mode, const char *name)
 	if (found)
 		return;
 	make_buffers();
-	enlargeStringInfo(&read_keys.packed, (int) size);
-	ls_put_key((uint8_t *) read_keys.packed.data + read_keys.packed.len, size, &key);
-	read_keys.packed.len += (int) size;
+	statement_pack_key(&read_keys.packed, &key);
 	read_keys.nkeys++;
 }
 
@@ -413,7 +409,7 @@ note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
 		return;
 	key->seen = turn_applied();
 	key->mode = mode;
-	key->name = slice_of_text(r->identity_index->name);
+	key->name = ls_slice_of(r->identity_index->name);
 	walk->nkeys++;
 }
 
@@ -562,6 +558,22 @@ reads_count(void)
 		ls_mode() == LS_MODE_ORIGIN;
 }
 
+static void
+begin_walk(PlanWalk *walk, QueryDesc *desc)
+{
+	memset(walk, 0, sizeof(*walk));
+	walk->desc = desc;
+	walk->ntables = list_length(desc->plannedstmt->rtable);
+	walk->tables = palloc0((walk->ntables + 1) * sizeof(TableRead));
+}
+
+static void
+walk_query(PlanWalk *walk)
+{
+	walk_plan(walk, walk->desc->plannedstmt->planTree);
+	walk_list(walk, walk->desc->plannedstmt->subplans);
+}
+
 void
 readkeys_before_query(QueryDesc *desc)
 {
@@ -573,12 +585,8 @@ readkeys_before_query(QueryDesc *desc)
 		return;
 	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep plan walk", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
-	memset(&walk, 0, sizeof(walk));
-	walk.desc = desc;
-	walk.ntables = list_length(desc->plannedstmt->rtable);
-	walk.tables = palloc0((walk.ntables + 1) * sizeof(TableRead));
-	walk_plan(&walk, desc->plannedstmt->planTree);
-	walk_list(&walk, desc->plannedstmt->subplans);
+	begin_walk(&walk, desc);
+	walk_query(&walk);
 	add_tables(&walk);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
@@ -625,19 +633,13 @@ readkeys_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel), LsKey *k
 		return 0;
 	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep plan walk", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
-	memset(&walk, 0, sizeof(walk));
-	walk.desc = desc;
-	walk.ntables = list_length(desc->plannedstmt->rtable);
-	walk.tables = palloc0((walk.ntables + 1) * sizeof(TableRead));
+	begin_walk(&walk, desc);
 	walk.modes = palloc0((walk.ntables + 1) * sizeof(LsKeyMode));
 	walk.wanted = wanted;
 	walk.keys = keys;
 	walk.max = max;
 	if (find_modes(desc->plannedstmt, walk.modes))
-	{
-		walk_plan(&walk, desc->plannedstmt->planTree);
-		walk_list(&walk, desc->plannedstmt->subplans);
-	}
+		walk_query(&walk);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
 	return walk.nkeys;
@@ -649,7 +651,6 @@ void
 readkeys_table(Relation rel)
 {
 	LsKey		key;
-	char	   *name;
 
 	if (!reads_count() || RelationGetRelid(rel) < FirstNormalObjectId ||
 		rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
@@ -661,9 +662,8 @@ readkeys_table(Relation rel)
 	}
 	key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
 						   RelationGetRelationName(rel), LS_TABLE_READ);
-	name = pnstrdup((const char *) key.name.data, key.name.len);
 	add_read_key(key.hash, rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
-				 LS_TABLE_READ_ROWS : LS_TABLE_READ, name);
+				 LS_TABLE_READ_ROWS : LS_TABLE_READ, (const char *) key.name.data);
 }
 
 /* ---------- forwarding, and ends */
@@ -675,7 +675,7 @@ forward(LsKeyBuffer *keys)
 
 	if (!buffers_made || keys->nkeys == 0)
 		return;
-	query.text = slice_of_text("keys");
+	query.text = ls_slice_of("keys");
 	query.nkeys = keys->nkeys;
 	query.keys = make_slice(keys->packed.data, keys->packed.len);
 	xact_forward(&query);

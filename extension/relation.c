@@ -229,11 +229,13 @@ build_columns(LsRelation *r)
 	{
 		Form_pg_attribute att = TupleDescAttr(r->desc, i);
 		LsColumn   *column = &r->columns[i];
+		Oid			base;
 		Oid			output;
 		bool		is_varlena;
 
 		if (att->attisdropped || ls_column_is_virtual(att))
 			continue;
+		base = getBaseType(att->atttypid);
 		column->live = true;
 		column->generated = att->attgenerated != '\0';
 		column->always_identity = att->attidentity == ATTRIBUTE_IDENTITY_ALWAYS;
@@ -241,12 +243,12 @@ build_columns(LsRelation *r)
 		column->byval = att->attbyval;
 		column->len = att->attlen;
 		column->name = pstrdup(quote_identifier(NameStr(att->attname)));
-		column->type = type_name(getBaseType(att->atttypid));
-		column->cheap = has_cheap_equality(getBaseType(att->atttypid));
-		r->has_domain |= getBaseType(att->atttypid) != att->atttypid;
+		column->type = type_name(base);
+		column->cheap = has_cheap_equality(base);
+		r->has_domain |= column->domain;
 		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
 		/* xml_out leaves out the declaration, which is part of the value */
-		if (getBaseType(att->atttypid) == XMLOID)
+		if (base == XMLOID)
 			output = F_TEXTOUT;
 		fmgr_info_cxt(output, &column->output, r->context);
 

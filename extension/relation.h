@@ -193,12 +193,6 @@ make_slice(const void *data, size_t len)
 	return slice;
 }
 
-static inline LsSlice
-slice_of_text(const char *text)
-{
-	return make_slice(text, strlen(text));
-}
-
 static inline bool
 column_set_has(const LsColumnSet *set, AttrNumber attnum)
 {

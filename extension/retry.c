@@ -21,10 +21,7 @@
 #include "postgres.h"
 
 #include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/ipc.h"
-#include "storage/procsignal.h"
-#include "utils/memutils.h"
 #include "utils/timestamp.h"
 
 #include "xact_private.h"
@@ -41,10 +38,7 @@ retry_note(const LsVerdict *verdict)
 static bool
 wants_on(void)
 {
-	if (ProcSignalBarrierPending)
-		ProcessProcSignalBarrier();
-	if (LogMemoryContextPending)
-		ProcessLogMemoryContextInterrupt();
+	commit_absorb_interrupts();
 	if (!QueryCancelPending && !ProcDiePending && !ClientConnectionLost && !proc_exit_inprogress)
 		return false;
 	if (!ProcDiePending)

@@ -59,23 +59,25 @@ check_target(Relation rel)
 static void
 executor_start(QueryDesc *desc, int eflags)
 {
-	bool		captured = desc->plannedstmt->resultRelations != NIL &&
-	(eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0 && ls_mode() == LS_MODE_ORIGIN;
+	bool		runs = (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0;
+	bool		top = nesting == 0 && !utility_is_running();
+	bool		captured = desc->plannedstmt->resultRelations != NIL && runs &&
+	ls_mode() == LS_MODE_ORIGIN;
 	ListCell   *lc;
 
 	/* whatever became of the one before */
 	if (nesting == 0)
 		shippable_forget();
-	if (nesting == 0 && !utility_is_running() && (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	if (top && runs)
 		causal_before_query(desc);
-	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	if (runs)
 		queue_before_query(desc);
 	staleness_check(desc->plannedstmt);
-	if ((eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0)
+	if (runs)
 		readkeys_before_query(desc);
 	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
 		doubt_before_statement(desc->plannedstmt);
-	if (captured && nesting == 0 && !utility_is_running())
+	if (captured && top)
 		shippable_consider(desc);
 
 	if (prev_ExecutorStart)

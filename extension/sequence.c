@@ -24,8 +24,6 @@
 #include "optimizer/planner.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/fmgrtab.h"
-#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "sequence.h"
@@ -183,11 +181,11 @@ forward_message(FunctionCallInfo fcinfo, const char *call, const char *content)
 	statement_pack_key(&packed, &key);
 	statement_pack_param(&params, prefix, strlen(prefix));
 	statement_pack_param(&params, content, strlen(content));
-	query.text = (LsSlice) {(const uint8_t *) call, strlen(call)};
+	query.text = ls_slice_of(call);
 	query.nparams = 2;
-	query.params = (LsSlice) {(const uint8_t *) params.data, params.len};
+	query.params = ls_slice_of_buffer(&params);
 	query.nkeys = 1;
-	query.keys = (LsSlice) {(const uint8_t *) packed.data, packed.len};
+	query.keys = ls_slice_of_buffer(&packed);
 	capture_flush();
 	xact_forward(&query);
 	pfree(params.data);
@@ -222,40 +220,19 @@ instead_of_emit_bytea(PG_FUNCTION_ARGS)
 
 /* ---------- putting them in place */
 
-static const struct
-{
-	Oid			function;
-	PGFunction	instead;
-	PGFunction *original;
-	const char *what;
-}			replaced[] =
-
-{
-#define REPLACE(oid, name) {oid, instead_of_##name, &original_##name, #name}
-	REPLACE(F_NEXTVAL, nextval),
-	REPLACE(F_CURRVAL, currval),
-	REPLACE(F_LASTVAL, lastval),
-	REPLACE(F_SETVAL_REGCLASS_INT8, setval),
-	REPLACE(F_SETVAL_REGCLASS_INT8_BOOL, setval_is_called),
-	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations),
-	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT, emit_text),
-	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA, emit_bytea),
-};
-
 static void
 replace_functions(void)
 {
-	int			i;
-
-	for (i = 0; i < lengthof(replaced); i++)
-	{
-		const FmgrBuiltin *builtin = &fmgr_builtins[fmgr_builtin_oid_index[replaced[i].function]];
-
-		Assert(builtin->foid == replaced[i].function);
-		*replaced[i].original = builtin->func;
-		ls_patch_pointer(unconstify(PGFunction *, &builtin->func), replaced[i].instead,
-						 psprintf("the built-in function %s", replaced[i].what));
-	}
+#define REPLACE(oid, name) ls_replace_function(oid, instead_of_##name, &original_##name, #name)
+	REPLACE(F_NEXTVAL, nextval);
+	REPLACE(F_CURRVAL, currval);
+	REPLACE(F_LASTVAL, lastval);
+	REPLACE(F_SETVAL_REGCLASS_INT8, setval);
+	REPLACE(F_SETVAL_REGCLASS_INT8_BOOL, setval_is_called);
+	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations);
+	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT, emit_text);
+	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA, emit_bytea);
+#undef REPLACE
 }
 
 /* ---------- identity columns */

@@ -26,16 +26,13 @@
 #include "access/relation.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_namespace.h"
 #include "miscadmin.h"
-#include "storage/lmgr.h"
 #include "storage/sinval.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/regproc.h"
@@ -116,9 +113,9 @@ sequence_effect_query(LsQuery *query, const char *effect, const char *name,
 	query->rows = -1;
 	query->text = ls_slice_of(sequence_effect_text);
 	query->nparams = 5;
-	query->params = (LsSlice) {(const uint8_t *) params.data, params.len};
+	query->params = ls_slice_of_buffer(&params);
 	query->nkeys = key != NULL ? 2 : 1;
-	query->keys = (LsSlice) {(const uint8_t *) keys.data, keys.len};
+	query->keys = ls_slice_of_buffer(&keys);
 }
 
 static void
@@ -281,15 +278,6 @@ forward_moved_schemas(Snapshot before)
 	table_close(classes, AccessShareLock);
 }
 
-static int
-compare_oids(const void *a, const void *b)
-{
-	Oid			x = *(const Oid *) a;
-	Oid			y = *(const Oid *) b;
-
-	return x < y ? -1 : x > y;
-}
-
 static void
 forward_ddl(void)
 {
@@ -313,7 +301,7 @@ forward_ddl(void)
 		else if (messages[i].id == NAMESPACEOID)
 			schemas = true;
 	}
-	qsort(relids, nrelids, sizeof(Oid), compare_oids);
+	qsort(relids, nrelids, sizeof(Oid), oid_cmp);
 	before = snapshot_before();
 	for (i = 0; i < nrelids; i++)
 	{

@@ -260,7 +260,7 @@ ask_once(Relation rel, const SeqShape *shape)
 	initStringInfo(&keys);
 	statement_pack_key(&keys, &database);
 	statement_pack_key(&keys, &key);
-	request.keys = (LsSlice) {(const uint8_t *) keys.data, keys.len};
+	request.keys = ls_slice_of_buffer(&keys);
 	answer = ask_lease(&request);
 	if (answer.count > 0)
 		seqshared_add(rel, shape, generation, answer.first, answer.count);

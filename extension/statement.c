@@ -13,6 +13,7 @@
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
+#include "utils/memutils.h"
 
 #include "ddl.h"
 
@@ -46,7 +47,7 @@ statement_pack_param(StringInfo out, const char *text, size_t len)
 {
 	size_t		size = ls_put_param(NULL, 0, text, len);
 
-	enlargeStringInfo(out, (int) size);
+	enlargeStringInfo(out, (int) Min(size, MaxAllocSize));
 	ls_put_param((uint8_t *) out->data + out->len, size, text, len);
 	out->len += (int) size;
 }
@@ -114,13 +115,13 @@ statement_forward(QueryDesc *desc, LsReason reason, int64 rows, const LsKey *key
 		appendStringInfoString(&text, source);
 	settings_append(&settings);
 
-	query.text = (LsSlice) {(const uint8_t *) text.data, text.len};
-	query.params = (LsSlice) {(const uint8_t *) params.data, params.len};
-	query.settings = (LsSlice) {(const uint8_t *) settings.data, settings.len};
+	query.text = ls_slice_of_buffer(&text);
+	query.params = ls_slice_of_buffer(&params);
+	query.settings = ls_slice_of_buffer(&settings);
 	for (i = 0; i < nkeys; i++)
 		statement_pack_key(&packed, &keys[i]);
 	query.nkeys = nkeys;
-	query.keys = (LsSlice) {(const uint8_t *) packed.data, packed.len};
+	query.keys = ls_slice_of_buffer(&packed);
 	capture_flush();
 	xact_forward(&query);
 }

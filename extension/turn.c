@@ -331,14 +331,8 @@ turn_wait_applied_until(uint64 seq, TimestampTz deadline)
 void
 turn_wait_applied_for(uint64 seq, long timeout_ms)
 {
-	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
-	if (turn_applied() >= seq)
-	{
-		LWLockRelease(turn_lock);
+	if (!turn_must_wait(seq))
 		return;
-	}
-	waiter_add(seq);
-	LWLockRelease(turn_lock);
 	sleep_on_latch(timeout_ms);
 	if (turn_applied() < seq)
 		waiter_forget_me();

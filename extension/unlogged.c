@@ -21,21 +21,22 @@
 
 #include "ddl.h"
 
-/* Make it an ordinary one; true if it wasn't. */
+/* change: make it an ordinary one. */
 static bool
-make_logged(RangeVar *rv)
+is_unlogged(RangeVar *rv, bool change)
 {
 	if (rv->relpersistence != RELPERSISTENCE_UNLOGGED)
 		return false;
-	rv->relpersistence = RELPERSISTENCE_PERMANENT;
+	if (change)
+		rv->relpersistence = RELPERSISTENCE_PERMANENT;
 	return true;
 }
 
-/* SET LOGGED does nothing to a table that is. */
+/* change: to SET LOGGED, which does nothing to a table that is. */
 static bool
-make_set_logged(AlterTableStmt *stmt)
+has_set_unlogged(AlterTableStmt *stmt, bool change)
 {
-	bool		changed = false;
+	bool		found = false;
 	ListCell   *lc;
 
 	foreach(lc, stmt->cmds)
@@ -44,36 +45,36 @@ make_set_logged(AlterTableStmt *stmt)
 
 		if (cmd->subtype != AT_SetUnLogged)
 			continue;
-		cmd->subtype = AT_SetLogged;
-		changed = true;
+		if (change)
+			cmd->subtype = AT_SetLogged;
+		found = true;
 	}
-	return changed;
+	return found;
 }
 
 static bool
-may_say_unlogged(Node *stmt)
+says_unlogged(Node *stmt, bool change)
 {
-	return IsA(stmt, CreateStmt) || IsA(stmt, CreateSeqStmt) ||
-		IsA(stmt, CreateTableAsStmt) || IsA(stmt, AlterTableStmt);
+	switch (nodeTag(stmt))
+	{
+		case T_CreateStmt:
+			return is_unlogged(((CreateStmt *) stmt)->relation, change);
+		case T_CreateSeqStmt:
+			return is_unlogged(((CreateSeqStmt *) stmt)->sequence, change);
+		case T_CreateTableAsStmt:
+			return is_unlogged(((CreateTableAsStmt *) stmt)->into->rel, change);
+		case T_AlterTableStmt:
+			return has_set_unlogged((AlterTableStmt *) stmt, change);
+		default:
+			return false;
+	}
 }
 
 /* Take UNLOGGED out of a command; true if there was any. */
 bool
 unlogged_change(Node *stmt)
 {
-	switch (nodeTag(stmt))
-	{
-		case T_CreateStmt:
-			return make_logged(((CreateStmt *) stmt)->relation);
-		case T_CreateSeqStmt:
-			return make_logged(((CreateSeqStmt *) stmt)->sequence);
-		case T_CreateTableAsStmt:
-			return make_logged(((CreateTableAsStmt *) stmt)->into->rel);
-		case T_AlterTableStmt:
-			return make_set_logged((AlterTableStmt *) stmt);
-		default:
-			return false;
-	}
+	return says_unlogged(stmt, true);
 }
 
 /* The command to run instead; the same if it doesn't say UNLOGGED. */
@@ -82,14 +83,10 @@ unlogged_ignore(PlannedStmt *pstmt)
 {
 	PlannedStmt *copy;
 
-	if (likely(!may_say_unlogged(pstmt->utilityStmt)))
+	if (likely(!says_unlogged(pstmt->utilityStmt, false)))
 		return pstmt;
 	copy = copyObject(pstmt);
-	if (!unlogged_change(copy->utilityStmt))
-	{
-		pfree(copy);
-		return pstmt;
-	}
+	(void) unlogged_change(copy->utilityStmt);
 	ereport(NOTICE,
 			(errmsg("UNLOGGED is ignored on a node"),
 			 errdetail("A crash would empty it on that node only, so it is an ordinary table or sequence.")));

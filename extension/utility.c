@@ -246,12 +246,6 @@ ask_first(Call *call, DdlTargets *targets, bool ddl)
 
 /* ---------- forwarding */
 
-static LsSlice
-slice_of(const StringInfo buffer)
-{
-	return (LsSlice) {(const uint8_t *) buffer->data, buffer->len};
-}
-
 static void
 forward(const char *text, const DdlTargets *targets, bool catalogs)
 {
@@ -265,10 +259,10 @@ forward(const char *text, const DdlTargets *targets, bool catalogs)
 	initStringInfo(&keys);
 	for (i = 0; i < targets->nkeys; i++)
 		statement_pack_key(&keys, &targets->keys[i]);
-	query.text = (LsSlice) {(const uint8_t *) text, strlen(text)};
-	query.settings = slice_of(&settings);
+	query.text = ls_slice_of(text);
+	query.settings = ls_slice_of_buffer(&settings);
 	query.nkeys = targets->nkeys;
-	query.keys = slice_of(&keys);
+	query.keys = ls_slice_of_buffer(&keys);
 	query.ddl = catalogs;
 	capture_flush();
 	xact_forward(&query);
@@ -289,9 +283,9 @@ forward_delete(Oid relid)
 
 	initStringInfo(&keys);
 	statement_pack_key(&keys, &key);
-	query.text = (LsSlice) {(const uint8_t *) text, strlen(text)};
+	query.text = ls_slice_of(text);
 	query.nkeys = 1;
-	query.keys = slice_of(&keys);
+	query.keys = ls_slice_of_buffer(&keys);
 	capture_flush();
 	xact_forward(&query);
 	pfree(keys.data);

@@ -127,6 +127,16 @@ xact_append_number(LsMsgType type, uint64 value)
 	queue_added(size);
 }
 
+static void
+append_rollback_to(uint64 keep)
+{
+	LsRollbackTo back = {ls_xact.xcount, keep};
+	size_t		size = ls_put_rollback_to(NULL, 0, &back);
+
+	ls_put_rollback_to(queue_room(size), size, &back);
+	queue_added(size);
+}
+
 /* Send what is buffered; wait for the socket to take it. */
 static void
 queue_stream(void)
@@ -215,20 +225,11 @@ xact_writes(void)
 void
 xact_tell(void)
 {
-	LsRollbackTo nothing;
-	size_t		size;
-
 	xact_writes();
 	if (ls_xact.told)
 		return;
-	nothing.xcount = ls_xact.xcount;
-	nothing.keep = 0;
 	if (ls_xact.nstatements == 0)
-	{
-		size = ls_put_rollback_to(NULL, 0, &nothing);
-		ls_put_rollback_to(queue_room(size), size, &nothing);
-		queue_added(size);
-	}
+		append_rollback_to(0);
 	queue_stream();
 }
 
@@ -308,12 +309,7 @@ send_lock(const LsKey *keys, int nkeys, bool ddl)
 
 	initStringInfo(&packed);
 	for (int i = 0; i < nkeys; i++)
-	{
-		size = ls_put_key(NULL, 0, &keys[i]);
-		enlargeStringInfo(&packed, size);
-		ls_put_key((uint8_t *) packed.data + packed.len, size, &keys[i]);
-		packed.len += size;
-	}
+		statement_pack_key(&packed, &keys[i]);
 	memset(&lock, 0, sizeof(lock));
 	lock.xcount = ls_xact.xcount;
 	lock.nkeys = nkeys;
@@ -345,11 +341,9 @@ xact_text_of(LsSlice s)
 	return text;
 }
 
-/* The transaction was rolled back by the replicator: say so to the client. */
 void
-xact_report_verdict(const LsVerdict *verdict)
+xact_report_error(const LsErrorFields *e)
 {
-	const LsErrorFields *e = &verdict->error;
 	const uint8_t *s = e->sqlstate.data;
 
 	ereport(ERROR,
@@ -387,15 +381,12 @@ xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 			ls_xact.told = false;
 			ls_xact.ended = true;
 			if (verdict.outcome == LS_OUTCOME_ROLLED_BACK)
-				xact_report_verdict(&verdict);
+				xact_report_error(&verdict.error);
 			wrong = "a verdict was given before it was asked for";
 		}
 	}
 	if (wrong != NULL)
-	{
-		link_protocol_violation(wrong);
-		link_report_lost();
-	}
+		link_report_violation(wrong);
 }
 
 /*
@@ -411,17 +402,8 @@ xact_wait_applied(uint64 seq)
 
 	while (turn_must_wait(seq))
 	{
-		switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
-		{
-			case LINK_MESSAGE:
-				xact_message(type, payload, &granted);
-				break;
-			case LINK_LOST:
-				link_report_lost();
-				break;
-			case LINK_NOTHING:
-				break;
-		}
+		if (link_has_message(link_receive(&type, &payload, -1, PG_WAIT_EXTENSION)))
+			xact_message(type, payload, &granted);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
@@ -453,17 +435,8 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 			if (ms <= 0)
 				return false;
 		}
-		switch (link_await(&type, &payload, (int) ms, PG_WAIT_EXTENSION))
-		{
-			case LINK_MESSAGE:
-				xact_message(type, payload, &seq);
-				break;
-			case LINK_LOST:
-				link_report_lost();
-				break;
-			case LINK_NOTHING:
-				break;
-		}
+		if (link_has_message(link_await(&type, &payload, (int) ms, PG_WAIT_EXTENSION)))
+			xact_message(type, payload, &seq);
 		CHECK_FOR_INTERRUPTS();
 	}
 	if (deadline != 0)
@@ -512,13 +485,9 @@ mark_push(int level)
 static void
 queue_take_back(uint64 keep)
 {
-	LsRollbackTo back = {ls_xact.xcount, keep};
-	size_t		size = ls_put_rollback_to(NULL, 0, &back);
-
 	resetStringInfo(&ls_xact.queue);
 	ls_xact.appended = ls_xact.sent;
-	ls_put_rollback_to(queue_room(size), size, &back);
-	queue_added(size);
+	append_rollback_to(keep);
 }
 
 static void

@@ -40,7 +40,6 @@ extern XactState ls_xact;
 extern void xact_append_number(LsMsgType type, uint64 value);
 extern void xact_reset(void);
 extern void xact_check_not_ended(void);
-extern void xact_report_verdict(const LsVerdict *verdict) pg_attribute_noreturn();
 
 /* ---------- in commit.c */
 
@@ -48,6 +47,9 @@ extern void commit_init(void);
 extern void commit_before(void);	/* PRE_COMMIT: may fail */
 extern void commit_done(void);	/* COMMIT */
 extern void commit_failed(void);	/* ABORT */
+
+/* Handle interrupts that others wait for, and that can't fail. */
+extern void commit_absorb_interrupts(void);
 
 /* ---------- in retry.c: after a conflict was lost */
 
