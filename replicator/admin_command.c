@@ -188,7 +188,7 @@ command_drop(AdminRequest *r, const char *arg)
 
 	if (node < 0)
 		return;
-	if (node_drop(node, "dropped by command", true))
+	if (node_drop(node, "dropped by command"))
 	{
 		admin_answer(r, success());
 		return;

@@ -170,30 +170,9 @@ decided_dependency(const Key *key, uint8_t conflicts)
 	return highest;
 }
 
-/* Is there one, of any origin, with seq > seen?  Sets winner. */
+/* Is there one of another origin, or, for a read, of any, with seq > seen?  Sets winner. */
 static bool
-decided_after_read(const Key *key, uint8_t conflicts, uint64_t seen, Certificate *out)
-{
-	uint64_t	highest = seen;
-
-	for (unsigned m = 0; m < KEY_WRITE_MODES; m++)
-	{
-		if ((conflicts & (1 << m)) && key->decided[m].seq > highest)
-		{
-			highest = key->decided[m].seq;
-			out->winner_origin = key->decided[m].origin;
-		}
-	}
-	if (highest == seen)
-		return false;
-	out->kind = CONFLICT_DECIDED;
-	out->winner_seq = highest;
-	return true;
-}
-
-/* Is there one of another origin with seq > seen?  Sets winner. */
-static bool
-decided_conflict(const Key *key, uint8_t conflicts, OriginId origin, uint64_t seen,
+decided_conflict(const Key *key, uint8_t conflicts, OriginId origin, bool is_read, uint64_t seen,
 				 Certificate *out)
 {
 	uint64_t	highest = seen;
@@ -204,12 +183,12 @@ decided_conflict(const Key *key, uint8_t conflicts, OriginId origin, uint64_t se
 
 		if (!(conflicts & (1 << m)))
 			continue;
-		if (d->origin != origin && d->seq > highest)
+		if ((is_read || d->origin != origin) && d->seq > highest)
 		{
 			highest = d->seq;
 			out->winner_origin = d->origin;
 		}
-		else if (d->origin == origin && d->other_seq > highest)
+		else if (!is_read && d->origin == origin && d->other_seq > highest)
 		{
 			highest = d->other_seq;
 			out->winner_origin = d->other_origin;
@@ -302,14 +281,14 @@ certify_key(Certifier *c, const Key *key, const LsKey *k, OriginId origin, Certi
 #else
 	uint8_t		conflicts = c->conflicts[key->is_table][mode];
 #endif
+	bool		is_read = ls_mode_is_read(k->mode);
 	uint64_t	dependency;
 
-	if (ls_mode_is_read(k->mode))
-		return !decided_after_read(key, conflicts, k->seen, out) &&
-			!reserved_conflict(c, key, conflicts, origin, true, out);
-	if (decided_conflict(key, conflicts, origin, k->seen, out) ||
-		reserved_conflict(c, key, conflicts, origin, false, out))
+	if (decided_conflict(key, conflicts, origin, is_read, k->seen, out) ||
+		reserved_conflict(c, key, conflicts, origin, is_read, out))
 		return false;
+	if (is_read)
+		return true;
 	add_readers(c, key, c->readers[key->is_table][mode], out);
 	dependency = decided_dependency(key, conflicts);
 	if (dependency > out->depends_on)

@@ -694,7 +694,8 @@ config_describe(void)
 		printf("# %s%s\n#%s = %s%s%s\n\n", s->help, s->reloadable ? "" : "  Needs a restart.",
 			   s->name, quote, s->preset, quote);
 	}
-	printf("# Connection string of each node, without dbname; one line per node.  Needs a restart.\n"
+	printf("# Connection string of each node, without dbname; one line per node.\n"
+		   "# A reload takes new lines and missing ones; a changed one needs a restart.\n"
 		   "#" NODE_PREFIX "n1 = 'host=127.0.0.1 port=5432 user=postgres'\n");
 }
 

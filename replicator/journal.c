@@ -45,7 +45,6 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
-#include <limits.h>
 #include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
@@ -54,7 +53,6 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
-#include <sys/uio.h>
 #include <unistd.h>
 
 #include "buffer.h"
@@ -115,34 +113,6 @@ uint64_t
 journal_last(const Journal *j)
 {
 	return j->last;
-}
-
-/* Write all of it; changes iov.  false: errno. */
-static bool
-write_all(int fd, struct iovec *iov, size_t n, uint64_t offset)
-{
-	while (n > 0)
-	{
-		ssize_t		written = pwritev(fd, iov, n < IOV_MAX ? (int) n : IOV_MAX, (off_t) offset);
-
-		if (written < 0 && errno == EINTR)
-			continue;
-		if (written < 0)
-			return false;
-		offset += (uint64_t) written;
-		while (n > 0 && (size_t) written >= iov->iov_len)
-		{
-			written -= (ssize_t) iov->iov_len;
-			iov++;
-			n--;
-		}
-		if (n > 0)
-		{
-			iov->iov_base = (char *) iov->iov_base + written;
-			iov->iov_len -= (size_t) written;
-		}
-	}
-	return true;
 }
 
 /* ---------- segments */

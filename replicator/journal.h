@@ -140,8 +140,8 @@ typedef struct JournalReader JournalReader;
 extern JournalReader *journal_reader_open(const char *dir, uint64_t from_seq, const char **error);
 
 /* Before the first read: begin with the first transaction of the segment where
- * seq is; its seq. */
-extern uint64_t journal_reader_rewind(JournalReader *r);
+ * seq is. */
+extern void journal_reader_rewind(JournalReader *r);
 extern void journal_reader_limit(JournalReader *r, uint64_t last_seq);
 extern JournalStatus journal_read(JournalReader *r, JournalRecord *record);
 extern const char *journal_reader_error(const JournalReader *r);

@@ -21,7 +21,6 @@
 #include <sys/random.h>
 #include <sys/stat.h>
 #include <sys/statvfs.h>
-#include <sys/uio.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -204,36 +203,14 @@ body_append(JournalBody *b, const void *payload, size_t len)
 {
 	uint8_t		header[CHUNK_HEADER_SIZE];
 	size_t		total = CHUNK_HEADER_SIZE + len;
-	size_t		done = 0;
+	struct iovec iov[2] = {{header, CHUNK_HEADER_SIZE}, {(uint8_t *) payload, len}};
 
 	if (!has_room(b, total))
 		return false;
 	put_be32(header, (uint32_t) len);
 	put_be64(header + 4, checksum(b, b->size, payload, len));
-	while (done < total)
-	{
-		struct iovec iov[2] = {
-			{header + done, done < CHUNK_HEADER_SIZE ? CHUNK_HEADER_SIZE - done : 0},
-			{(uint8_t *) payload, len}
-		};
-		ssize_t		n;
-
-		if (done >= CHUNK_HEADER_SIZE)
-		{
-			iov[0] = (struct iovec) {header, 0};
-			iov[1] = (struct iovec) {(uint8_t *) payload + (done - CHUNK_HEADER_SIZE), total - done};
-		}
-		n = pwritev(b->fd, iov, 2, (off_t) (b->size + done));
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n <= 0)
-		{
-			if (n == 0)
-				errno = ENOSPC;
-			return false;
-		}
-		done += (size_t) n;
-	}
+	if (!write_all(b->fd, iov, 2, b->size))
+		return false;
 	b->size += total;
 	return true;
 }
@@ -256,21 +233,11 @@ body_seal(JournalBody *b)
 static JournalStatus
 read_exactly(int fd, uint8_t *to, size_t n, uint64_t offset)
 {
-	while (n > 0)
-	{
-		ssize_t		got = pread(fd, to, n, (off_t) offset);
+	ssize_t		got = read_at(fd, to, n, offset);
 
-		if (got < 0 && errno == EINTR)
-			continue;
-		if (got < 0)
-			return JOURNAL_ERROR;
-		if (got == 0)
-			return JOURNAL_TORN;
-		to += got;
-		offset += (uint64_t) got;
-		n -= (size_t) got;
-	}
-	return JOURNAL_OK;
+	if (got < 0)
+		return JOURNAL_ERROR;
+	return (size_t) got < n ? JOURNAL_TORN : JOURNAL_OK;
 }
 
 JournalStatus

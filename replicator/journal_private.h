@@ -17,6 +17,8 @@
 
 #include "journal.h"
 
+#include <sys/uio.h>
+
 #define RECORD_HEADER_SIZE 12
 #define RECORD_VERSION 1
 #define RECORD_GROUP 'g'		/* the group mark; never leaves the journal */
@@ -76,6 +78,12 @@ extern void bodies_trim(BodyList *list, int dir_fd, uint64_t below);	/* delete *
 extern bool bodies_delete_others(const BodyList *list, const char *dir);
 
 /* ---------- in journal_segment.c */
+
+/* Up to len bytes at offset; fewer only at the end of the file; -1: errno. */
+extern ssize_t read_at(int fd, uint8_t *buf, size_t len, uint64_t offset);
+
+/* Write all of it; changes iov.  false: errno. */
+extern bool write_all(int fd, struct iovec *iov, size_t n, uint64_t offset);
 
 #define SEGMENT_HEADER_SIZE 64
 #define SEGMENT_VERSION 1

@@ -152,17 +152,16 @@ journal_reader_open(const char *dir, uint64_t from_seq, const char **error)
 	return r;
 }
 
+void
+journal_reader_rewind(JournalReader *r)
+{
+	r->from = r->first;
+}
+
 /*
  * What has been read ahead beyond the old limit may have been cut back and
  * written anew since: read it again.
  */
-uint64_t
-journal_reader_rewind(JournalReader *r)
-{
-	r->from = r->first;
-	return r->first;
-}
-
 void
 journal_reader_limit(JournalReader *r, uint64_t last_seq)
 {

@@ -11,10 +11,12 @@
 #include <dirent.h>
 #include <errno.h>
 #include <inttypes.h>
+#include <limits.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
+#include <sys/uio.h>
 #include <unistd.h>
 #include <xxhash.h>
 
@@ -25,8 +27,7 @@
 #define TEMPORARY_SUFFIX ".journal.tmp"
 #define WINDOW_SIZE (256 * 1024)
 
-/* Up to len bytes at offset; fewer only at the end of the file; -1: errno. */
-static ssize_t
+ssize_t
 read_at(int fd, uint8_t *buf, size_t len, uint64_t offset)
 {
 	size_t		done = 0;
@@ -44,6 +45,35 @@ read_at(int fd, uint8_t *buf, size_t len, uint64_t offset)
 		done += (size_t) n;
 	}
 	return (ssize_t) done;
+}
+
+bool
+write_all(int fd, struct iovec *iov, size_t n, uint64_t offset)
+{
+	while (n > 0)
+	{
+		ssize_t		written = pwritev(fd, iov, n < IOV_MAX ? (int) n : IOV_MAX, (off_t) offset);
+
+		if (written < 0 && errno == EINTR)
+			continue;
+		if (written == 0)
+			errno = ENOSPC;
+		if (written <= 0)
+			return false;
+		offset += (uint64_t) written;
+		while (n > 0 && (size_t) written >= iov->iov_len)
+		{
+			written -= (ssize_t) iov->iov_len;
+			iov++;
+			n--;
+		}
+		if (n > 0)
+		{
+			iov->iov_base = (char *) iov->iov_base + written;
+			iov->iov_len -= (size_t) written;
+		}
+	}
+	return true;
 }
 
 /* ---------- header: magic, u32 version, u32 head_len, u64 first, cluster, checksum */

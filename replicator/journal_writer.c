@@ -44,6 +44,7 @@
 #include "lease.h"
 #include "log.h"
 #include "loop.h"
+#include "metadata.h"
 
 #define RETRY_SECONDS 1
 #define EXIT_JOURNAL_BROKEN 2
@@ -138,24 +139,6 @@ set_failing(const char *error)
 	signal_loop();
 }
 
-static void
-apply_positions(const JournalItem *item)
-{
-	LsSlice		database = ls_slice_of(item->tx->database);
-	LsSlice		rest = {item->tx->effects.data, item->tx->effects.len};
-	LsMsgType	type;
-	LsSlice		payload;
-	LsQuery		query;
-
-	while (ls_frame(rest.data, rest.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
-	{
-		if (ls_get_query(payload, &query) == NULL)
-			(void) lease_effect(positions, database, item->seq, &query);
-		rest.data += LS_HEADER_SIZE + payload.len;
-		rest.len -= LS_HEADER_SIZE + payload.len;
-	}
-}
-
 /* What counts after this item. */
 static void
 note_head(const JournalItem *item)
@@ -163,12 +146,16 @@ note_head(const JournalItem *item)
 	LsSlice		text = {item->text.data, item->text.len};
 
 	if (item->positions)
-		apply_positions(item);
+	{
+		LsSlice		effects = {item->tx->effects.data, item->tx->effects.len};
+
+		(void) lease_effects(positions, ls_slice_of(item->tx->database), item->seq, effects);
+	}
 	if (item->type == RECORD_LEASE)
 		(void) lease_decode(positions, text);
 	if (item->type == RECORD_DATABASE_DROPPED)
 		lease_forget_database(positions, text);
-	if (item->nheads > 0)
+	if (item->head.len > 0)
 	{
 		head.len = 0;
 		buffer_append(&head, item->head.data, item->head.len);
@@ -178,18 +165,7 @@ note_head(const JournalItem *item)
 static void
 append_lease(void *arg, LsSlice text)
 {
-	Buffer	   *all = arg;
-	JournalRecord r;
-	size_t		size;
-
-	memset(&r, 0, sizeof(r));
-	r.type = RECORD_LEASE;
-	r.seq = journal_last(journal);
-	r.text = text;
-	size = journal_encode(NULL, 0, &r);
-	buffer_reserve(all, size);
-	journal_encode(all->data + all->len, size, &r);
-	all->len += size;
+	metadata_encode_record(arg, RECORD_LEASE, journal_last(journal), text);
 }
 
 static void
@@ -408,7 +384,6 @@ writer_item_free(JournalItem *item)
 {
 	buffer_free(&item->head);
 	buffer_free(&item->text);
-	free(item->head_sizes);
 	free(item);
 }
 

@@ -21,9 +21,7 @@ typedef struct JournalItem
 	Buffer		text;			/* of a lease, and of a database that goes */
 	bool		positions;		/* the transaction sets positions of things */
 	Buffer		head;			/* metadata: what new segments begin with,
-								 * from */
-	size_t	   *head_sizes;		/* now on: records one after the other */
-	size_t		nheads;
+								 * from now on: records one after the other */
 	size_t		len;
 	uint8_t		record[];
 } JournalItem;

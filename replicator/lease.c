@@ -107,6 +107,14 @@ add(LeaseTable *t, LsSlice database, LsSlice name)
 	return thing;
 }
 
+static Thing *
+find_or_add(LeaseTable *t, LsSlice database, LsSlice name)
+{
+	Thing	   *thing = find(t, database, name);
+
+	return thing != NULL ? thing : add(t, database, name);
+}
+
 static void
 forget_holders(Thing *thing)
 {
@@ -365,10 +373,8 @@ get_int64(LsSlice s, int64_t *v)
 static void
 set(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, int64_t value, bool called)
 {
-	Thing	   *thing = find(t, database, name);
+	Thing	   *thing = find_or_add(t, database, name);
 
-	if (thing == NULL)
-		thing = add(t, database, name);
 	forget_holders(thing);
 	thing->gone = false;
 	thing->value = value;
@@ -379,10 +385,8 @@ set(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, int64_t value, 
 static void
 drop(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq)
 {
-	Thing	   *thing = find(t, database, name);
+	Thing	   *thing = find_or_add(t, database, name);
 
-	if (thing == NULL)
-		thing = add(t, database, name);
 	forget_holders(thing);
 	thing->gone = true;
 	thing->seq = seq;
@@ -429,6 +433,24 @@ lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query
 	else
 		return false;
 	return true;
+}
+
+bool
+lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice queries)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	LsQuery		query;
+	bool		any = false;
+
+	while (ls_frame(queries.data, queries.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+	{
+		if (ls_get_query(payload, &query) == NULL && lease_effect(t, database, seq, &query))
+			any = true;
+		queries.data += LS_HEADER_SIZE + payload.len;
+		queries.len -= LS_HEADER_SIZE + payload.len;
+	}
+	return any;
 }
 
 /* ---------- records: "value called seq keys_len database_len " keys, both names.  The
@@ -524,9 +546,7 @@ lease_decode(LeaseTable *t, LsSlice text)
 	rest.len -= (size_t) keys_len;
 	database = (LsSlice) {rest.data, (size_t) database_len};
 	name = (LsSlice) {rest.data + database_len, rest.len - (size_t) database_len};
-	thing = find(t, database, name);
-	if (thing == NULL)
-		thing = add(t, database, name);
+	thing = find_or_add(t, database, name);
 	thing->gone = false;
 	thing->value = value;
 	thing->called = called;

@@ -59,6 +59,9 @@ extern LeaseStatus lease_request(LeaseTable *t, LsSlice database, const LsLease 
  */
 extern bool lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query);
 
+/* The same of all queries, as 'Q' messages one after the other. */
+extern bool lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice queries);
+
 /* Each thing of which values are leased, and the keys that came with a request. */
 typedef void (*LeaseEach) (void *arg, LsSlice name, int64_t value, LsSlice keys);
 extern void lease_each(const LeaseTable *t, LsSlice database, LeaseEach each, void *arg);

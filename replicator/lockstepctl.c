@@ -21,7 +21,7 @@
 #include "log.h"
 #include "version.h"
 
-#define DEFAULT_TIMEOUT_S 60	/* of drain and attach */
+#define DEFAULT_TIMEOUT_S 60	/* of drain, attach and join */
 #define ANSWER_TIMEOUT_S 10		/* beyond the command's own */
 
 typedef struct Options
@@ -93,7 +93,7 @@ print_help(void)
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "  -s, --socket=PATH      the replicator's admin socket, instead of --config\n"
 		   "      --json             print the answer as JSON\n"
-		   "      --timeout=SECONDS  how long drain and attach wait (%d), 0 for ever\n"
+		   "      --timeout=SECONDS  how long drain, attach and join wait (%d), 0 for ever\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
 		   "\nOptions of journal:\n"
@@ -375,7 +375,7 @@ run_command(const Options *o)
 	if (strchr(argument, '\n') != NULL)
 		die(CTL_USAGE, "a name must not contain a line break");
 	if (o->timeout_s >= 0 && command->timeout_s <= 0)
-		die(CTL_USAGE, "--timeout is for drain and attach");
+		die(CTL_USAGE, "--timeout is for drain, attach and join");
 
 	/* Commands that don't wait answer soon; 0 is "for ever" for the others. */
 	if (timeout_s < 0)

@@ -81,11 +81,11 @@ loop_fatal(const char *what)
 }
 
 static uint64_t
-clock_us(void)
+clock_us(clockid_t clock)
 {
 	struct timespec ts;
 
-	clock_gettime(CLOCK_MONOTONIC, &ts);
+	clock_gettime(clock, &ts);
 	return (uint64_t) ts.tv_sec * 1000000 + (uint64_t) ts.tv_nsec / 1000;
 }
 
@@ -96,13 +96,19 @@ loop_init(void)
 	epoll_fd = epoll_create1(EPOLL_CLOEXEC);
 	if (epoll_fd < 0)
 		loop_fatal("epoll_create1");
-	now_us = clock_us();
+	now_us = clock_us(CLOCK_MONOTONIC);
 }
 
 uint64_t
 loop_now_us(void)
 {
 	return now_us;
+}
+
+uint64_t
+loop_wall_us(void)
+{
+	return clock_us(CLOCK_REALTIME);
 }
 
 /* ---------- watches */
@@ -259,7 +265,7 @@ loop_after(int ms, TimerCallback callback, void *arg)
 	Timer	   *t = xcalloc(1, sizeof(Timer));
 
 	/* From the clock, not from the round's start: never early. */
-	t->due_us = clock_us() + (uint64_t) (ms > 0 ? ms : 0) * 1000;
+	t->due_us = clock_us(CLOCK_MONOTONIC) + (uint64_t) (ms > 0 ? ms : 0) * 1000;
 	t->order = timers_made++;
 	t->callback = callback;
 	t->arg = arg;
@@ -311,7 +317,7 @@ wait_ms(void)
 		return 0;
 	if (heap_len == 0)
 		return -1;
-	now = clock_us();
+	now = clock_us(CLOCK_MONOTONIC);
 	if (heap[0]->due_us <= now)
 		return 0;
 	ms = (heap[0]->due_us - now + 999) / 1000;
@@ -379,7 +385,7 @@ run_round(void)
 	n = epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, wait_ms());
 	if (n < 0 && errno != EINTR)
 		loop_fatal("epoll_wait");
-	now_us = clock_us();
+	now_us = clock_us(CLOCK_MONOTONIC);
 
 	for (int i = 0; i < n; i++)
 	{

@@ -46,6 +46,7 @@ extern void loop_undefer(Deferred *d);	/* before its memory goes; harmless if
 										 * not queued */
 
 extern uint64_t loop_now_us(void);	/* monotonic, of the current round */
+extern uint64_t loop_wall_us(void); /* since 1970, now */
 extern void loop_run(void);		/* until loop_stop() */
 extern void loop_stop(void);
 extern void loop_finish(void);	/* after loop_run(): what is deferred still */

@@ -206,8 +206,8 @@ metadata_fingerprint_text(const char *database, const char *fingerprint)
 	return xasprintf("%s\n%s", database, fingerprint);
 }
 
-static void
-encode(Buffer *bytes, size_t **sizes, size_t *n, RecordType type, uint64_t seq, const char *text)
+void
+metadata_encode_record(Buffer *bytes, RecordType type, uint64_t seq, LsSlice text)
 {
 	JournalRecord record;
 	size_t		size;
@@ -215,33 +215,29 @@ encode(Buffer *bytes, size_t **sizes, size_t *n, RecordType type, uint64_t seq, 
 	memset(&record, 0, sizeof(record));
 	record.type = type;
 	record.seq = seq;
-	record.text = ls_slice_of(text);
+	record.text = text;
 	size = journal_encode(NULL, 0, &record);
 	buffer_reserve(bytes, size);
 	journal_encode(bytes->data + bytes->len, size, &record);
 	bytes->len += size;
-	*sizes = xrealloc(*sizes, (*n + 1) * sizeof(size_t));
-	(*sizes)[(*n)++] = size;
 }
 
 void
-metadata_encode(uint64_t seq, Buffer *bytes, size_t **sizes, size_t *n)
+metadata_encode(uint64_t seq, Buffer *bytes)
 {
-	*sizes = NULL;
-	*n = 0;
 	for (int i = 0; i < ndropped; i++)
-		encode(bytes, sizes, n, RECORD_DATABASE_DROPPED, dropped[i].seq, dropped[i].database);
+		metadata_encode_record(bytes, RECORD_DATABASE_DROPPED, dropped[i].seq, ls_slice_of(dropped[i].database));
 	for (int i = 0; i < nnodes_out; i++)
-		encode(bytes, sizes, n, RECORD_NODE_DROPPED, seq, nodes_out[i]);
+		metadata_encode_record(bytes, RECORD_NODE_DROPPED, seq, ls_slice_of(nodes_out[i]));
 	for (int i = 0; i < nfacts; i++)
 	{
 		char	   *text;
 
-		encode(bytes, sizes, n, RECORD_DATABASE_ADDED, seq, facts[i].database);
+		metadata_encode_record(bytes, RECORD_DATABASE_ADDED, seq, ls_slice_of(facts[i].database));
 		if (facts[i].fingerprint == NULL)
 			continue;
 		text = metadata_fingerprint_text(facts[i].database, facts[i].fingerprint);
-		encode(bytes, sizes, n, RECORD_FINGERPRINT, seq, text);
+		metadata_encode_record(bytes, RECORD_FINGERPRINT, seq, ls_slice_of(text));
 		free(text);
 	}
 }

@@ -31,8 +31,10 @@ extern bool metadata_node_is_out(const char *name);
 /* Text of a RECORD_FINGERPRINT (malloc'ed). */
 extern char *metadata_fingerprint_text(const char *database, const char *fingerprint);
 
-/* Records of all that counts now, encoded one after the other; for
- * journal_set_metadata().  sizes: of each, *n of them (malloc'ed). */
-extern void metadata_encode(uint64_t seq, Buffer *bytes, size_t **sizes, size_t *n);
+/* Append records of all that counts now; for journal_set_metadata(). */
+extern void metadata_encode(uint64_t seq, Buffer *bytes);
+
+/* Append one. */
+extern void metadata_encode_record(Buffer *bytes, RecordType type, uint64_t seq, LsSlice text);
 
 #endif

@@ -305,15 +305,14 @@ node_out(Node *n, const char *fmt,...)
 }
 
 bool
-node_drop(int node, const char *reason, bool administrative)
+node_drop(int node, const char *reason)
 {
 	Node	   *n = &nodes[node];
 
-	if (administrative && n->administrative)
+	if (n->administrative)
 		return false;
-	n->administrative = administrative;
-	if (administrative)
-		sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, NULL, NULL);
+	n->administrative = true;
+	sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, NULL, NULL);
 	node_out(n, "%s", reason);
 	return true;
 }

@@ -107,7 +107,7 @@ extern void nodes_look_again(void);
 extern void nodes_stop(void);	/* at the end: close all connections */
 
 /* Commands.  false: *why says why not (static or per call buffer). */
-extern bool node_drop(int node, const char *reason, bool administrative);
+extern bool node_drop(int node, const char *reason);
 extern bool node_attach(int node, const char **why);
 
 /* Databases: replicated ones; add and drop run on every online node, then

@@ -157,6 +157,11 @@ extern void pool_replace(Pool *p, ApplyConn *c);	/* closes it, opens
 													 * another */
 extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none */
 
+/* An array of backends as a query's parameter: add each, then end it.  NULL:
+ * there is none; else to be freed. */
+extern void pids_add(Buffer *pids, const ApplyConn *c);
+extern char *pids_end(Buffer *pids);
+
 /* ---------- in positions.c: what it has handed out of sequences */
 
 extern void positions_watch(Node *n);

@@ -8,6 +8,7 @@
  * lets start always finds a connection here.
  */
 #include <assert.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -165,6 +166,23 @@ pools_find_connection(const Node *n, int pid)
 		}
 	}
 	return NULL;
+}
+
+void
+pids_add(Buffer *pids, const ApplyConn *c)
+{
+	char		pid[16];
+
+	snprintf(pid, sizeof(pid), "%s%d", pids->len > 0 ? "," : "{", apply_backend_pid(c));
+	buffer_append(pids, pid, strlen(pid));
+}
+
+char *
+pids_end(Buffer *pids)
+{
+	if (pids->len > 0)
+		buffer_append(pids, "}", 2);	/* and NUL */
+	return (char *) pids->data;
 }
 
 ApplyConn *

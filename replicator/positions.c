@@ -16,7 +16,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 
 #include "metadata.h"
 #include "node_private.h"
@@ -33,11 +32,8 @@ static uint64_t
 new_number(void)
 {
 	static uint64_t last;
-	struct timeval tv;
-	uint64_t	now;
+	uint64_t	now = loop_wall_us();
 
-	gettimeofday(&tv, NULL);
-	now = (uint64_t) tv.tv_sec * 1000000 + (uint64_t) tv.tv_usec;
 	last = now > last ? now : last + 1;
 	return last;
 }

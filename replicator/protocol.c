@@ -70,6 +70,13 @@ typedef struct MessageLayout
 #define OPTIONAL_TEXT(tag, type, member) \
 	{tag, FIELD_TEXT, FIELD_OPTIONAL, offsetof(type, member), 0, LS_MAX_PAYLOAD, NULL}
 
+/* Of a message with a member `error` that may be empty. */
+#define ERROR_FIELDS(type) \
+	OPTIONAL_TEXT('q', type, error.sqlstate), \
+	OPTIONAL_TEXT('m', type, error.message), \
+	OPTIONAL_TEXT('d', type, error.detail), \
+	OPTIONAL_TEXT('h', type, error.hint)
+
 #define LAYOUT(name, type) \
 	static const MessageLayout name = { \
 		name##_fields, sizeof(name##_fields) / sizeof(Field), sizeof(type) \
@@ -164,10 +171,7 @@ static const Field verdict_layout_fields[] = {
 	CHOICE('O', LsVerdict, outcome, "crw"),
 	{'S', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, seq), 0, 0, NULL},
 	{'a', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, after), 0, 0, NULL},
-	OPTIONAL_TEXT('q', LsVerdict, error.sqlstate),
-	OPTIONAL_TEXT('m', LsVerdict, error.message),
-	OPTIONAL_TEXT('d', LsVerdict, error.detail),
-	OPTIONAL_TEXT('h', LsVerdict, error.hint),
+	ERROR_FIELDS(LsVerdict),
 };
 
 LAYOUT(verdict_layout, LsVerdict);
@@ -207,10 +211,7 @@ LAYOUT(alone_layout, LsAlone);
 static const Field ordered_layout_fields[] = {
 	NUMBER64('X', LsOrdered, id),
 	NUMBER64('S', LsOrdered, seq),
-	OPTIONAL_TEXT('q', LsOrdered, error.sqlstate),
-	OPTIONAL_TEXT('m', LsOrdered, error.message),
-	OPTIONAL_TEXT('d', LsOrdered, error.detail),
-	OPTIONAL_TEXT('h', LsOrdered, error.hint),
+	ERROR_FIELDS(LsOrdered),
 };
 
 LAYOUT(ordered_layout, LsOrdered);

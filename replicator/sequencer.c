@@ -27,7 +27,6 @@
 #include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/time.h>
 
 #include "journal.h"
 #include "journal_sync.h"
@@ -238,18 +237,27 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 	loop_defer(&look_again);
 }
 
+/* after: as in LsVerdict. */
 static void
-refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint)
+refuse_after(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint,
+			 uint64_t after)
 {
 	LsVerdict	verdict;
 
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
+	verdict.after = after;
 	verdict.error.sqlstate = ls_slice_of(sqlstate);
 	verdict.error.message = ls_slice_of(message);
 	verdict.error.detail = ls_slice_of(detail);
 	verdict.error.hint = ls_slice_of(hint);
 	roll_back(tx, &verdict);
+}
+
+static void
+refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint)
+{
+	refuse_after(tx, sqlstate, message, detail, hint, 0);
 }
 
 /*
@@ -262,17 +270,8 @@ refuse(Transaction *tx, const char *sqlstate, const char *message, const char *d
 static void
 refuse_loser(Transaction *tx, const char *message, const char *detail, uint64_t winner_seq)
 {
-	LsVerdict	verdict;
-
-	memset(&verdict, 0, sizeof(verdict));
-	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict.after = winner_seq;
-	verdict.error.sqlstate = ls_slice_of("40001");
-	verdict.error.message = ls_slice_of(message);
-	verdict.error.detail = ls_slice_of(detail);
-	verdict.error.hint = ls_slice_of(retry_hint);
 	stats.conflicts++;
-	roll_back(tx, &verdict);
+	refuse_after(tx, "40001", message, detail, retry_hint, winner_seq);
 }
 
 static void
@@ -283,15 +282,6 @@ refuse_deadlock(Transaction *tx)
 }
 
 /* ---------- deciding */
-
-static uint64_t
-wall_clock_us(void)
-{
-	struct timeval tv;
-
-	gettimeofday(&tv, NULL);
-	return (uint64_t) tv.tv_sec * 1000000 + (uint64_t) tv.tv_usec;
-}
 
 static JournalItem *
 record_of(Transaction *tx)
@@ -308,7 +298,7 @@ record_of(Transaction *tx)
 	r.identity.xcount = tx->xcount;
 	r.database = ls_slice_of(tx->database);
 	r.depends_on = tx->depends_on;
-	r.time = wall_clock_us();
+	r.time = loop_wall_us();
 	r.wait = tx->wait;
 	if (tx->spill != NULL)
 		r.body = tx_keep_body(tx);
@@ -753,7 +743,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	memset(&r, 0, sizeof(r));
 	r.type = (RecordType) record_type;
 	r.seq = last_decided;
-	r.time = wall_clock_us();
+	r.time = loop_wall_us();
 	r.text = ls_slice_of(text);
 	metadata_apply(r.type, r.seq, r.text);
 	if (r.type == RECORD_DATABASE_DROPPED)
@@ -761,7 +751,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	item = writer_item(&r);
 	item->done = done;
 	item->arg = arg;
-	metadata_encode(last_decided, &item->head, &item->head_sizes, &item->nheads);
+	metadata_encode(last_decided, &item->head);
 	writer_push(item);
 }
 
@@ -809,8 +799,6 @@ void
 sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 {
 	Buffer		head = {0};
-	size_t	   *sizes;
-	size_t		n;
 
 	config = c;
 	journal = j;
@@ -819,9 +807,8 @@ sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 	decided = decided_create(DECIDED_KEPT);
 	certifier = certifier_from_journal(c, j, journal_dir, decided);
 	body_sync_start();
-	metadata_encode(last_decided, &head, &sizes, &n);
+	metadata_encode(last_decided, &head);
 	writer_start(j, journal_dir, on_durable, leases_copy(), &head);
-	free(sizes);
 	buffer_free(&head);
 	loop_after(FORGET_MS, on_forget, NULL);
 	loop_after(TRIM_MS, on_trim, NULL);

@@ -100,7 +100,6 @@ keys_of(const Transaction *tx)
 		return keys_in(queries);
 	list.keys = tx->spill->keys;
 	list.n = tx->spill->nkeys;
-	list.ddl = tx_has_ddl(tx);
 	return finished(list);
 }
 

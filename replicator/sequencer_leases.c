@@ -9,15 +9,12 @@
  * next lease begins behind this one, and its record is behind in the journal,
  * too.  A replicator that ends in between forgets a lease of which nobody heard.
  */
-#include <inttypes.h>
 #include <stdlib.h>
-#include <string.h>
 
 #include "journal.h"
 #include "journal_writer.h"
 #include "lease.h"
 #include "loop.h"
-#include "metadata.h"
 #include "sequencer_private.h"
 
 static LeaseTable *leases;
@@ -32,31 +29,12 @@ table(void)
 
 /* ---------- effects of transactions */
 
-static bool
-effects_of(LsSlice database, uint64_t seq, LsSlice queries)
-{
-	LsMsgType	type;
-	LsSlice		payload;
-	LsQuery		query;
-	bool		any = false;
-
-	while (ls_frame(queries.data, queries.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
-	{
-		if (ls_get_query(payload, &query) == NULL &&
-			lease_effect(table(), database, seq, &query))
-			any = true;
-		queries.data += LS_HEADER_SIZE + payload.len;
-		queries.len -= LS_HEADER_SIZE + payload.len;
-	}
-	return any;
-}
-
 bool
 leases_decided(const Transaction *tx)
 {
 	LsSlice		effects = {tx->effects.data, tx->effects.len};
 
-	return effects_of(ls_slice_of(tx->database), tx->seq, effects);
+	return lease_effects(table(), ls_slice_of(tx->database), tx->seq, effects);
 }
 
 /* A large transaction, whose queries are in a file of their own. */
@@ -97,7 +75,7 @@ leases_replay(const JournalRecord *r, const char *dir)
 			if (r->body.id != 0)
 				replay_body(r, dir);
 			else
-				(void) effects_of(r->database, r->seq, r->queries);
+				(void) lease_effects(table(), r->database, r->seq, r->queries);
 			break;
 		default:
 			break;

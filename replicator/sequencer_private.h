@@ -18,7 +18,7 @@ typedef struct KeyList
 	const LsKey *keys;
 	size_t		n;
 	bool		whole_table;	/* a table is locked or read as a whole */
-	bool		ddl;			/* a query changes the catalogs */
+	bool		ddl;			/* of a record: a query changes the catalogs */
 } KeyList;
 
 extern KeyList keys_of(const Transaction *tx);

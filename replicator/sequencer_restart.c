@@ -86,8 +86,7 @@ certifier_from_journal(const Config *config, Journal *journal, const char *journ
 	reader = journal_reader_open(journal_dir, from, &error);
 	if (reader == NULL)
 		unreadable(error);
-	(void) journal_reader_rewind(reader);	/* for all positions since its
-											 * head */
+	journal_reader_rewind(reader);	/* for all positions since its head */
 	c = certifier_create(keys_from - 1);
 	while ((status = journal_read(reader, &record)) == JOURNAL_OK)
 		replay(c, decided, config, journal_dir, &record, keys_from);

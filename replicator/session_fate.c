@@ -13,11 +13,7 @@
  * ends that backend's session, which is of no use any more: so the answer is
  * never "in progress" for longer than its record takes to become durable.
  */
-#include <inttypes.h>
-#include <stdlib.h>
-#include <string.h>
 
-#include "buffer.h"
 #include "node.h"
 #include "sequencer.h"
 #include "session_private.h"

@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "log.h"
 #include "node.h"
 #include "sequencer.h"
 #include "session_private.h"

@@ -44,7 +44,7 @@ spill_from_journal(const char *dir, const BodyRef *ref, const char **error)
 	Spill	   *s = xcalloc(1, sizeof(Spill));
 
 	s->nstatements = ref->nstatements;
-	s->sealed = s->durable = true;
+	s->durable = true;
 	s->body = body_open(dir, ref, error);
 	if (s->body != NULL)
 		return s;
@@ -232,7 +232,6 @@ tx_seal(Transaction *tx, const Config *config, SpillDurable durable)
 		failed(tx->spill, "truncate", errno);
 	if (tx->spill->failure != NULL)
 		return;
-	tx->spill->sealed = true;
 	sealing = xcalloc(1, sizeof(Sealing));
 	sealing->tx = tx_ref(tx);
 	sealing->durable = durable;

@@ -35,7 +35,6 @@ typedef struct Spill
 	size_t		keys_cap;
 	uint64_t	synced;			/* size when the last sync began */
 	bool		syncing;
-	bool		sealed;			/* complete */
 	bool		durable;
 	char	   *failure;		/* it could not be written or read: why */
 	bool		disk_full;

@@ -63,20 +63,16 @@ who_is_silent(const Node *n)
 		for (int i = 0; i < p->nconnections; i++)
 		{
 			ApplyConn  *c = p->connections[i];
-			char		pid[16];
 
 			if (!is_to_be_looked_at(c))
 			{
 				memset(apply_still(c), 0, sizeof(ApplyStill));
 				continue;
 			}
-			snprintf(pid, sizeof(pid), "%s%d", pids.len > 0 ? "," : "{", apply_backend_pid(c));
-			buffer_append(&pids, pid, strlen(pid));
+			pids_add(&pids, c);
 		}
 	}
-	if (pids.len > 0)
-		buffer_append(&pids, "}", 2);	/* and NUL */
-	return (char *) pids.data;
+	return pids_end(&pids);
 }
 
 /* blocker: a stopped process that it waits for, or 0.  False: the node is out. */

@@ -197,20 +197,16 @@ who_waits(const Node *n, bool *any)
 		{
 			const ApplyConn *c = p->connections[i];
 			const Work *w = apply_work(c);
-			char		pid[16];
 
 			if (w == NULL || w->state != WORK_RUNNING)
 				continue;
 			*any = true;
 			if (apply_progress_us(c) > since)
 				continue;
-			snprintf(pid, sizeof(pid), "%s%d", pids.len > 0 ? "," : "{", apply_backend_pid(c));
-			buffer_append(&pids, pid, strlen(pid));
+			pids_add(&pids, c);
 		}
 	}
-	if (pids.len > 0)
-		buffer_append(&pids, "}", 2);	/* and NUL */
-	return (char *) pids.data;
+	return pids_end(&pids);
 }
 
 static void
