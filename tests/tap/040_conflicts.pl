@@ -22,25 +22,12 @@ SQL
 $c->drain;
 my ($a, $b) = ($c->session(1), $c->session(2));
 
-# The apply sessions of some nodes are stopped, so that a transaction of n1 stays
-# reserved for as long as we like.
-sub frozen
-{
-	my ($nodes, $code) = @_;
-	my @pids = map { $c->apply_pids($_) } @$nodes;
-	kill 'STOP', @pids;
-	my $ok = eval { $code->(); 1 };
-	my $why = $@;
-	kill 'CONT', @pids;
-	die $why unless $ok;
-}
-
 # Both change what the key says, neither has seen the other.  n3 stands still; if
 # n2 does, too, the second loses when it asks, else when the first is executed there.
 sub race
 {
 	my ($name, $first, $second, @nodes) = @_;
-	frozen([ @nodes ? @nodes : (2, 3) ], sub {
+	$c->frozen([ @nodes ? @nodes : (2, 3) ], sub {
 		$a->do('BEGIN');
 		$b->do('BEGIN');
 		$a->do($first);
@@ -65,7 +52,7 @@ race('parent deleted, child inserted', 'DELETE FROM parent WHERE id = 1', 'INSER
 race('child inserted, parent deleted', 'INSERT INTO child VALUES (2, 2)', 'DELETE FROM parent WHERE id = 2');
 
 # What does not conflict, doesn't.
-frozen([3], sub {
+$c->frozen([3], sub {
 	$a->do('BEGIN; UPDATE t SET v = 5 WHERE id = 10; INSERT INTO child VALUES (10, 5)');
 	$b->do('BEGIN; UPDATE t SET v = 5 WHERE id = 11; INSERT INTO child VALUES (11, 5)');
 	$_->send('COMMIT') for $a, $b;

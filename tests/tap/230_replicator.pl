@@ -7,7 +7,6 @@ use FindBin;
 use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 2s\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');

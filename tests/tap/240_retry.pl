@@ -16,17 +16,6 @@ my ($winner, $loser) = ($c->session(1), $c->session(2));
 my $bounded = 60;				# longer than any test waits: what ends it is something else
 $loser->do("SET lockstep.retry_wait = '${bounded}s'");
 
-sub frozen
-{
-	my ($nodes, $code) = @_;
-	my @pids = map { $c->apply_pids($_) } @$nodes;
-	kill 'STOP', @pids;
-	my $ok = eval { $code->(); 1 };
-	my $why = $@;
-	kill 'CONT', @pids;
-	die $why unless $ok;
-}
-
 sub update { my ($id, $v) = @_; return "UPDATE t SET v = v + $v WHERE id = $id" }
 
 # The backend waits without a transaction: nobody has to wait for it.
@@ -51,7 +40,7 @@ sub retried
 
 # The winner is decided, and n2 has not applied it.
 $winner->do('SET lockstep.commit_wait = ordered');
-frozen([2], sub {
+$c->frozen([2], sub {
 	$winner->do(update(1, 10));
 	$loser->send(update(1, 1));
 	waits('decided');
@@ -61,7 +50,7 @@ retried(1, 'decided');
 # What ends the wait.
 $winner->do('SET lockstep.commit_wait = ordered');
 my $other = $c->session(2);
-frozen([2], sub {
+$c->frozen([2], sub {
 	$winner->do(update($_, 10)) for 4 .. 7;
 
 	my $start = time;

@@ -83,7 +83,6 @@ $c->drain;
 
 # ---------- an error after the commit record
 
-my $boot = $c->sql(1, 'SELECT pg_postmaster_start_time()');
 my $started = $c->sql(1, 'SELECT boot FROM lockstep.node_info()');
 $s->do('SET statement_timeout = 0');
 $s->do("SET lockstep_fault.fail_on_message = 'canceling the wait'");

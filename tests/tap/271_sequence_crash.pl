@@ -7,7 +7,6 @@ use FindBin;
 use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $c = LockstepCluster->new(nodes => 3, durable => 1, replicator_conf => "journal_segment_size = 64kB\n");
 $c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, node int); CREATE SEQUENCE s; CREATE SEQUENCE rolled_back');
@@ -43,7 +42,10 @@ my $script = $c->file('load.sql', "INSERT INTO t (node) VALUES (:node);\n");
 sub load
 {
 	my (@nodes) = @_;
-	return map { [ $_, $c->pgbench_start($_, '-n', '-f', $script, '-D', "node=$_", '-c', 3, '-T', 4, '--max-tries=1000') ] } @nodes;
+	my $rows = $c->sql(1, 'SELECT count(*) FROM t');
+	my @runs = map { [ $_, $c->pgbench_start($_, '-n', '-f', $script, '-D', "node=$_", '-c', 3, '-T', 4, '--max-tries=1000') ] } @nodes;
+	ok($c->wait_until(sub { $c->sql(1, 'SELECT count(*) FROM t') > $rows + 50 }, 10), 'there is load');
+	return @runs;
 }
 
 sub end_load
@@ -62,7 +64,6 @@ sub end_load
 
 take(2, 10);
 my @runs = load(1 .. 3);
-usleep(700_000);
 $c->cluster('kill-node', 2);
 $c->cluster('start-node', 2);
 ok($c->wait_state(2, 'online', 60), 'n2 is back');
@@ -73,7 +74,6 @@ nothing_twice('a node was killed');
 
 take(3, 10);
 @runs = load(1 .. 3);
-usleep(700_000);
 $c->cluster('kill-replicator');
 $c->cluster('start-replicator');
 ok($c->wait_state($_, 'online', 60), "n$_ is online") for $c->all;

@@ -18,33 +18,14 @@ my $t = 600;
 my $replicator_bound = 40 * 1024;	# kB
 my $backend_bound = 6 * 1024;		# kB, above what it had
 
-sub memory
-{
-	my ($pid, $what) = @_;
-	open(my $f, '<', "/proc/$pid/status") or die "$pid: $!";
-	my ($kb) = join('', <$f>) =~ /^$what:\s+(\d+) kB/m;
-	return $kb;
-}
-
-# Anonymous memory: not what is mapped of shared_buffers.
-my $highest = 0;
-sub backend_memory
-{
-	my ($pid) = @_;
-	return memory($pid, 'RssAnon');
-}
-
-sub bodies { return scalar glob_count("$c->{dir}/journal/*.body") }
-sub glob_count { my @f = glob($_[0]); return scalar @f }
-sub replicator_pid { return $c->replicator_pid }
-
 sub bounded
 {
 	my ($name, $session, $base) = @_;
-	my $peak = memory(replicator_pid(), 'VmHWM');
+	my $peak = $c->memory_kb($c->replicator_pid, 'VmHWM');
 	$c->replicator_is_sanitized ? pass("$name: memory of a sanitized replicator is not looked at") : cmp_ok($peak, '<', $replicator_bound, "$name: memory of the replicator is bounded ($peak kB)");
 	return unless $session;
-	my $now = backend_memory($session->pid) - $base;
+	# anonymous: not what is mapped of shared_buffers
+	my $now = $c->memory_kb($session->pid, 'RssAnon') - $base;
 	cmp_ok($now, '<', $backend_bound, "$name: and that of the backend (+$now kB)");
 	return;
 }
@@ -54,13 +35,13 @@ $c->sql(1, "INSERT INTO b SELECT i, 0, 'x' FROM generate_series(-100, -1) i");
 $c->drain;
 my $s = $c->session(1);
 $s->do("UPDATE b SET k = 1 WHERE id = -1");
-my $base = backend_memory($s->pid);
+my $base = $c->memory_kb($s->pid, 'RssAnon');
 
 my $file = $c->file('rows', join('', map { "$_\t$_\tvalue number $_ of many\n" } 1 .. $rows));
 $s->do("COPY b FROM '$file'", $t);
 bounded('COPY', $s, $base);
 is($c->sql(2, 'SELECT count(*) FROM b'), $rows + 100, 'and the other node has it when COPY returns');
-is(bodies(), 1, 'its queries are in a file of the journal');
+is($c->bodies, 1, 'its queries are in a file of the journal');
 my ($out, $err, $rc) = $c->ctl('journal', '--from=' . $c->status->{journal}{last}, '--journal-directory', "$c->{dir}/journal");
 is($rc, 0, 'the journal is printed') or diag($err);
 like($out, qr/queries in file .*\n  1  copy, \d+ rows: COPY public\.b/, 'with the queries of that file');
@@ -86,7 +67,7 @@ $s->do('SAVEPOINT a');
 $s->do("INSERT INTO b SELECT i, 1, repeat('b', 50) FROM generate_series($rows + 40001, $rows + 80000) i", $t);
 $s->do("SET lockstep.statement_rows = -1; DELETE FROM b WHERE id BETWEEN 1 AND 5000", $t);
 $s->do('ROLLBACK TO a');
-cmp_ok(bodies(), '>=', 1, 'it is being stored');
+cmp_ok($c->bodies, '>=', 1, 'it is being stored');
 $s->do("INSERT INTO b SELECT i, 2, 'c' FROM generate_series($rows + 40001, $rows + 50000) i", $t);
 $s->do('COMMIT', $t);
 is($c->sql(2, "SELECT string_agg(v || n, ',' ORDER BY v) FROM (SELECT v, count(*) AS n FROM b WHERE id > $rows GROUP BY v) x"), 'a40000,c10000',
@@ -94,12 +75,12 @@ is($c->sql(2, "SELECT string_agg(v || n, ',' ORDER BY v) FROM (SELECT v, count(*
 bounded('savepoints', $s, $base);
 
 # Rolled back, by the client and by a conflict.
-my $before = bodies();
+my $before = $c->bodies;
 $s->do('BEGIN');
 $s->do("INSERT INTO b SELECT i, 1, repeat('d', 20) FROM generate_series($rows + 60001, $rows + 120000) i", $t);
-ok($c->wait_until(sub { bodies() > $before }, 30), 'it goes to disk');
+ok($c->wait_until(sub { $c->bodies > $before }, 30), 'it goes to disk');
 $s->do('ROLLBACK');
-ok($c->wait_until(sub { bodies() == $before }, 30), 'and leaves nothing there when it is rolled back');
+ok($c->wait_until(sub { $c->bodies == $before }, 30), 'and leaves nothing there when it is rolled back');
 
 $s->do('BEGIN');
 $s->do("INSERT INTO b SELECT i, 1, repeat('e', 20) FROM generate_series($rows + 60001, $rows + 120000) i", $t);
@@ -108,7 +89,7 @@ $c->sql(2, "UPDATE b SET k = 8 WHERE id = -5");
 $s->query('COMMIT', $t);
 $err = $s->error;
 like($err, qr/40001/, 'a large one loses against an earlier small one');
-ok($c->wait_until(sub { bodies() == $before }, 30), 'and leaves nothing either');
+ok($c->wait_until(sub { $c->bodies == $before }, 30), 'and leaves nothing either');
 $s->finish;
 $c->same('nodes are equal');
 
@@ -119,14 +100,14 @@ $s->do("DELETE FROM b WHERE id BETWEEN 1 AND $tenth", $t);
 bounded('DELETE by row');
 $s->do('BEGIN');
 $s->do("INSERT INTO b SELECT i, 1, repeat('f', 20) FROM generate_series($rows + 60001, $rows + 120000) i", $t);
-ok($c->wait_until(sub { bodies() > $before + 1 }, 30), 'one more is open');
+ok($c->wait_until(sub { $c->bodies > $before + 1 }, 30), 'one more is open');
 $c->cluster('kill-replicator');
 $c->cluster('start-replicator');
 $s->query('COMMIT', $t);
 $err = $s->error;
 like($err, qr/57P03|08007|40001/, 'it is lost with the replicator');
 $s->finish;
-is(bodies(), $before + 1, 'its file is gone after the restart, those of the journal are there');
+is($c->bodies, $before + 1, 'its file is gone after the restart, those of the journal are there');
 $c->wait_state(1, 'online');
 $c->wait_state(2, 'online');
 

@@ -14,7 +14,6 @@ my $n = 60_000;
 my $t = 120;
 my $at = 0;
 
-sub bodies { my @f = glob("$c->{dir}/journal/*.body"); return scalar @f }
 sub decided { return $c->status->{journal}{decided} }
 
 # The next $n ids.
@@ -46,7 +45,7 @@ my $before = decided();
 $s->send(insert());
 $c->wait_sql(1, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = @{[ $s->pid ]}", 'Extension', $t);
 ok($c->wait_until(sub { $c->status->{counters}{reserved_now} == 1 }, $t), 'it is reserved, and being executed');
-is(bodies(), 1, 'its file is there');
+is($c->bodies, 1, 'its file is there');
 $c->cluster('kill-replicator');
 kill CONT => @held;
 $c->cluster('start-replicator');
@@ -54,7 +53,7 @@ $s->finish($t);
 like($s->error, qr/08007|57P03|40001/, 'killed meanwhile: the client learns that it is not known, or not committed');
 is(decided(), $before, 'it was not decided');
 count_is(0, 'and is nowhere');
-is(bodies(), 0, 'no file is left');
+is($c->bodies, 0, 'no file is left');
 $s->close;
 
 # ---------- after the decision
@@ -73,7 +72,7 @@ $c->cluster('start-replicator');
 kill CONT => $backend;
 $s->finish($t);
 count_is($n, 'killed after the decision: it exists everywhere, once');
-is(bodies(), 1, 'its file is the journal\'s');
+is($c->bodies, 1, 'its file is the journal\'s');
 $s->close;
 
 # ---------- a peer is killed
@@ -96,13 +95,13 @@ $c->same('and is equal');
 
 # ---------- the client, the backend
 
-$before = bodies();
+$before = $c->bodies;
 my $victim = $c->session(2);
 $victim->do('BEGIN');
 $victim->do(insert(), $t);
-ok($c->wait_until(sub { bodies() == $before + 1 }, $t), 'a transaction is being stored');
+ok($c->wait_until(sub { $c->bodies == $before + 1 }, $t), 'a transaction is being stored');
 $victim->kill;
-ok($c->wait_until(sub { bodies() == $before }, $t), 'its client is killed: nothing is left');
+ok($c->wait_until(sub { $c->bodies == $before }, $t), 'its client is killed: nothing is left');
 
 @held = $c->apply_pids(1);
 kill STOP => @held;
@@ -116,7 +115,7 @@ $c->drain;
 my @count = $c->sql_everywhere('SELECT count(*) FROM b');
 is($count[0], $count[1], 'on both nodes');
 ok($count[0] == 4 * $n || $count[0] == 5 * $n, "as a whole or not at all ($count[0])");
-is(bodies(), $before + $count[0] / $n - 4, 'and its file accordingly');
+is($c->bodies, $before + $count[0] / $n - 4, 'and its file accordingly');
 $c->cluster('restart-replicator');
 count_is($count[0], 'the same after a restart');
 

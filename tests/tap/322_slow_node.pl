@@ -14,13 +14,6 @@ my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.commit_wait = ordered
 $c->sql(1, "CREATE TABLE t (id int PRIMARY KEY, v text)");
 $c->drain;
 
-sub memory
-{
-	open(my $f, '<', '/proc/' . $c->replicator_pid . '/status') or die $!;
-	my ($kb) = join('', <$f>) =~ /^VmHWM:\s+(\d+) kB/m;
-	return $kb;
-}
-
 # ---------- throttle
 
 my @held = $c->apply_pids(3);
@@ -56,7 +49,7 @@ print $f "slow_node = drop\n";
 close $f;
 my (undef, $err, $rc) = $c->ctl('reload');
 is($rc, 0, 'slow_node can be changed while it runs') or diag($err);
-my $before = memory();
+my $before = $c->memory_kb($c->replicator_pid, 'VmHWM');
 @held = $c->apply_pids(3);
 kill STOP => @held;
 for my $i (1 .. 600)
@@ -65,7 +58,7 @@ for my $i (1 .. 600)
 }
 pass('writers are not held up');
 like($c->replicator_log, qr/node was dropped: lags \d+ transactions \(\d+ MB\) behind, more than max_apply_lag/, 'the node is dropped');
-my $grown = memory() - $before;
+my $grown = $c->memory_kb($c->replicator_pid, 'VmHWM') - $before;
 cmp_ok($grown, '<', $c->replicator_is_sanitized ? 400 * 1024 : 16 * 1024, "30 MB of transactions that it lacks are not in the replicator's memory (+$grown kB)");
 kill CONT => @held;
 ok($c->wait_state(3, 'online', 60), 'it comes back');

@@ -9,7 +9,6 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $seconds = $ENV{LOCKSTEP_LONG} ? 30 : 3;
 my $c = LockstepCluster->new(nodes => 3);
 $c->sql(1, <<'SQL');
 CREATE DOMAIN positive AS int CHECK (value > 0);

@@ -38,7 +38,7 @@ $c->drain;
 
 # ---------- cables: from each node to the replicator, and from it to each node
 
-my (%cable, $cables_log);
+my %cable;
 sub cable_ports { my ($kind, $node) = @_; return $c->{base} + $nodes + ($kind eq 'up' ? 0 : $nodes) + $node }
 
 sub plug
@@ -313,7 +313,7 @@ for my $w (@writers)
 	open(my $f, '<', $w->{log}) or next;
 	while (<$f>)
 	{
-		my ($kind, $number, $rows, $result, $state, $token, $us) = split ' ';
+		my ($kind, $number, $rows, $result, $state, $token) = split ' ';
 		$told{$number} = { number => $number, kind => $kind, rows => $rows, result => $result, state => $state, token => $token };
 		$results{$result}++;
 		$latest{"$result $state"}++ if $result ne 'C';

@@ -16,7 +16,6 @@ $c->drain;
 # ---------- a long wait is none of that
 
 my $s = $c->session(1);
-my @apply = $c->apply_pids(2);
 my $blocker = $c->session(2);
 $blocker->do('BEGIN; LOCK TABLE t IN ACCESS SHARE MODE; SELECT count(*) FROM t');
 $s->send('ALTER TABLE t ADD COLUMN w int');

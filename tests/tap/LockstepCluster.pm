@@ -345,6 +345,35 @@ sub apply_pids
 	return split /\n/, $self->sql($node, "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockstep apply'");
 }
 
+# Run the code while the apply sessions of these nodes are stopped, so that a
+# transaction of another node stays reserved for as long as it takes.
+sub frozen
+{
+	my ($self, $nodes, $code) = @_;
+	my @pids = map { $self->apply_pids($_) } @$nodes;
+	kill 'STOP', @pids;
+	my $ok = eval { $code->(); 1 };
+	my $why = $@;
+	kill 'CONT', @pids;
+	die $why unless $ok;
+}
+
+# A line of /proc/PID/status: VmHWM, RssAnon ...
+sub memory_kb
+{
+	my ($self, $pid, $what) = @_;
+	my ($kb) = _slurp("/proc/$pid/status") =~ /^$what:\s+(\d+) kB/m;
+	return $kb;
+}
+
+# How many files of large transactions are in the journal.
+sub bodies
+{
+	my ($self) = @_;
+	my @f = glob("$self->{dir}/journal/*.body");
+	return scalar @f;
+}
+
 # All processes of a node's server.
 sub server_pids
 {

@@ -65,13 +65,13 @@ node_state_name(NodeState s)
 }
 
 bool
-node_drop(int node, const char *reason, bool administrative)
+node_drop(int node, const char *reason)
 {
 	if (fakes[node].state == NODE_DROPPED)
 		return false;
 	fakes[node].state = NODE_DROPPED;
 	fakes[node].reason = reason;
-	fakes[node].administrative = administrative;
+	fakes[node].administrative = true;
 	return true;
 }
 
@@ -175,7 +175,7 @@ typedef struct Client
 	int			fd;
 	Watch	   *watch;
 	Buffer		in;
-} Client;
+}			Client;
 
 static char directory[] = "/tmp/lockstep_test_admin_XXXXXX";
 static Config config;
@@ -195,7 +195,7 @@ on_client(void *arg, uint32_t events)
 }
 
 static void
-client_open(Client *c, const void *bytes, size_t len)
+client_open(Client * c, const void *bytes, size_t len)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 
@@ -207,7 +207,7 @@ client_open(Client *c, const void *bytes, size_t len)
 }
 
 static void
-client_close(Client *c)
+client_close(Client * c)
 {
 	loop_unwatch(c->watch);
 	close(c->fd);
@@ -216,7 +216,7 @@ client_close(Client *c)
 
 /* The answer to these bytes; NULL if there was none. */
 static json_t *
-client_answer(Client *c)
+client_answer(Client * c)
 {
 	json_t	   *answer = NULL;
 

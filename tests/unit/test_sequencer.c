@@ -51,7 +51,6 @@ void
 writer_item_free(JournalItem *item)
 {
 	buffer_free(&item->head);
-	free(item->head_sizes);
 	free(item);
 }
 
