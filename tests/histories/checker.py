@@ -39,15 +39,24 @@ class Tx:
             f'{op} {key} {value}' for op, key, value in self.ops)
 
 
+def committed(history):
+    """Those that committed.  One whose end nobody knows did if one that did has seen it."""
+    certain = {t.name for t in history if t.outcome == 'committed'}
+    while True:
+        seen = {(key, v) for t in history if t.name in certain for op, key, value in t.ops if op in ('list', 'read')
+                for v in (value if op == 'list' else [value])}
+        more = {t.name for t in history if t.outcome == 'unknown' and t.name not in certain and
+                any((key, v) in seen for op, key, v in t.ops if op in ('append', 'write'))}
+        if not more:
+            return [t for t in history if t.name in certain]
+        certain |= more
+
+
 class Checker:
     def __init__(self, history, level, strict=False):
         self.level = LEVELS.index(level)
         self.problems = []
-        # what nobody knows the end of counts as committed if somebody has seen it
-        seen = {(key, v) for t in history for op, key, value in t.ops if op in ('list', 'read')
-                for v in (value if op == 'list' else [value])}
-        self.txs = [t for t in history if t.outcome == 'committed' or t.outcome == 'unknown' and
-                    any((key, v) in seen for op, key, v in t.ops if op in ('append', 'write'))]
+        self.txs = committed(history)
         self.aborted = {(op, k, v) for t in history if t.outcome == 'aborted'
                         for op, k, v in t.ops if op in ('append', 'write')}
         self.edges = {}                     # (from, to) -> set of kinds

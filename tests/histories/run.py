@@ -106,7 +106,7 @@ class Client(threading.Thread):
             t.outcome = 'aborted'
         elif self.options.tolerant and not self.connection.closed:
             t.outcome = 'aborted'
-        elif e.sqlstate not in (None, '08007', '57P03', '57P01', '57P02', '57P05', '08006'):
+        elif e.sqlstate not in (None, '08007', '57P03', '57P01', '57P02', '57P05', '08006', '53100', '58030'):
             raise e
         else:
             time.sleep(0.05)
@@ -164,12 +164,12 @@ def everything(connection):
     return t
 
 
-def connect_to_all(options, patience=60):
-    """Nodes that are down come back."""
+def patiently(options, work, patience=60):
+    """Connections to all nodes, and what work(connections) says; nodes that are down come back."""
     until = time.monotonic() + patience
     while True:
         try:
-            return [psycopg.connect(c, autocommit=True, connect_timeout=10) for c in options.nodes]
+            return work([psycopg.connect(c, autocommit=True, connect_timeout=10) for c in options.nodes])
         except psycopg.OperationalError:
             if time.monotonic() > until:
                 raise
@@ -183,12 +183,20 @@ def wait_for_all(connections):
             sys.exit('a node does not apply what others have')
 
 
-def record(options):
-    connections = connect_to_all(options)
+def prepare(connections):
     connections[0].execute(SCHEMA)
     connections[0].execute('DELETE FROM history_list')
     connections[0].execute('DELETE FROM history_register')
     wait_for_all(connections)
+
+
+def read_everything(connections):
+    wait_for_all(connections)
+    return everything(connections[0])
+
+
+def record(options):
+    patiently(options, prepare)
     clock = Clock()
     until = time.monotonic() + options.seconds
     clients = [Client(f'n{n + 1}c{i}', conninfo, options, clock, until)
@@ -199,10 +207,7 @@ def record(options):
         c.join(options.seconds + 120)
         if c.is_alive() or c.failure is not None:
             sys.exit(f'client {c.name} failed: {c.failure or "it hangs"}')
-    connections = connect_to_all(options)
-    wait_for_all(connections)
-    history = [t for c in clients for t in c.history]
-    return history + [everything(connections[0])]
+    return [t for c in clients for t in c.history] + [patiently(options, read_everything)]
 
 
 def main():

@@ -37,6 +37,9 @@ CASES = [
     ('register G2', 2, txs(([R('r', 1), R('q', 1), W('r', 2)],), ([R('r', 1), R('q', 1), W('q', 3)],),
                            ([W('r', 1), W('q', 1)],))),
     ('unknown and seen', 3, txs(([A('x', 1)], 'unknown'), ([L('x', 1)], 'committed'))),
+    ('unknown and seen by itself', 3, txs(([A('x', 1), L('x', 1)], 'unknown'), ([A('x', 2), L('x', 2)], 'committed'))),
+    ('unknown and seen by one that was seen', 3, txs(([W('r', 1)], 'unknown'), ([R('r', 1), W('r', 2)], 'unknown'),
+                                                     ([R('r', 2)], 'committed'))),
     ('unknown and not seen', 3, txs(([A('x', 1)], 'unknown'), ([L('x')], 'committed'))),
 ]
 

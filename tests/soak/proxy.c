@@ -2,12 +2,19 @@
  * proxy.c
  *	  A cable between two TCP ports of this machine, for the crash harness.
  *
- *	proxy LISTEN TARGET
+ *	proxy LISTEN TARGET lockstep|postgres
  *
  * Passes bytes both ways.  Faults are made from outside, by signals: kill -9
  * cuts all connections at whatever byte they are at (start it again to plug the
  * cable in), SIGSTOP is a network that swallows everything, SIGUSR1 cuts all
- * connections and goes on.
+ * connections and goes on.  And by a line on standard input,
+ *
+ *	 cut c|s TYPE before|within|after
+ *
+ * the connection on which the client's (c) or the server's (s) side sends the
+ * next message of that type is cut there; "cut" is printed when it has been.
+ * So the proxy follows the messages of the protocol that it was started for:
+ * their lengths, nothing else.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -26,23 +33,52 @@
 #define MAX_PAIRS 1000
 #define BYTES 65536
 
+/* Where a flow is in its messages. */
+typedef struct Follower
+{
+	unsigned char header[8];
+	size_t		have;			/* of the header */
+	size_t		left;			/* of the message's body */
+	bool		startup;		/* what comes first in PostgreSQL's protocol has
+								 * no type */
+	size_t		bare;			/* bytes to come that are no message */
+	bool		lost;			/* not to be followed any more */
+} Follower;
+
 typedef struct Flow
 {
 	char		bytes[BYTES];
 	size_t		from;
 	size_t		to;
 	bool		ended;			/* nothing more comes */
+	Follower	follower;
 } Flow;
 
 typedef struct Pair
 {
 	int			fd[2];
 	Flow		flow[2];		/* flow[i]: what fd[i] has sent */
+	bool		doomed;			/* cut when these bytes are through */
 } Pair;
+
+typedef enum Where
+{
+	BEFORE, WITHIN, AFTER
+} Where;
 
 static Pair *pairs[MAX_PAIRS];
 static int	npairs;
 static volatile sig_atomic_t cut;
+static bool postgres;			/* the protocol */
+
+/* The cut that is asked for. */
+static struct
+{
+	bool		wanted;
+	int			side;
+	char		type;
+	Where		where;
+}			order;
 
 static void
 on_cut(int signo)
@@ -113,15 +149,136 @@ pair_begin(int listener, int target)
 		fail("proxy: memory");
 	pairs[npairs]->fd[0] = a;
 	pairs[npairs]->fd[1] = b;
+	pairs[npairs]->flow[0].follower.startup = postgres;
 	npairs++;
 }
+
+/* ---------- messages */
+
+#define SSL_REQUEST 80877103
+#define GSS_REQUEST 80877104
+#define STARTUP 196608
+
+static uint32_t
+number_at(const unsigned char *p)
+{
+	return (uint32_t) p[0] << 24 | (uint32_t) p[1] << 16 | (uint32_t) p[2] << 8 | p[3];
+}
+
+/* A header is complete: how much comes after it, and what it means for those to
+ * come. */
+static void
+begin_message(Pair *p, int side)
+{
+	Follower   *f = &p->flow[side].follower;
+	uint32_t	length = number_at(f->header + (f->startup ? 0 : 1));
+
+	if (!postgres)
+		f->left = length;
+	else if (!f->startup)
+		f->left = length - 4;
+	else
+	{
+		uint32_t	code = number_at(f->header + 4);
+
+		f->left = length - 8;
+		if (code == SSL_REQUEST || code == GSS_REQUEST)
+			p->flow[!side].follower.bare++;	/* answered by one byte */
+		else if (code == STARTUP)
+			f->startup = false;
+		else
+			f->lost = p->flow[!side].follower.lost = true;
+	}
+}
+
+/*
+ * Follow the bytes that came; at the message that is asked for, forget those that
+ * are not to go through, and doom the connection.
+ */
+static void
+follow(Pair *p, int side, size_t from)
+{
+	Flow	   *flow = &p->flow[side];
+	Follower   *f = &flow->follower;
+
+	for (size_t at = from; at < flow->to && !f->lost;)
+	{
+		size_t		rest = flow->to - at;
+		bool		was_startup = f->startup;
+
+		if (f->bare > 0)
+		{
+			f->bare--;
+			at++;
+			continue;
+		}
+		if (f->left > 0)
+		{
+			size_t		n = f->left < rest ? f->left : rest;
+
+			f->left -= n;
+			at += n;
+			continue;
+		}
+		f->header[f->have++] = (unsigned char) flow->bytes[at++];
+		if (f->have < (f->startup ? 8u : 5u))
+			continue;
+		f->have = 0;
+		begin_message(p, side);
+		if (!order.wanted || was_startup || side != order.side || f->header[0] != (unsigned char) order.type)
+			continue;
+		order.wanted = false;
+		p->doomed = true;
+		/* the start of the header may be through already: then it is "within" */
+		if (order.where == BEFORE && at >= flow->from + 5)
+			flow->to = at - 5;
+		else if (order.where == WITHIN)
+			flow->to = at + (f->left < flow->to - at ? f->left : flow->to - at) / 2;
+		else if (order.where == AFTER)
+			flow->to = at + (f->left < flow->to - at ? f->left : flow->to - at);
+		else
+			flow->to = at;
+		printf("cut\n");
+		fflush(stdout);
+		return;
+	}
+}
+
+static void
+take_order(void)
+{
+	char		line[64];
+	char		side;
+	char		type;
+	char		where[8];
+	ssize_t		n = read(0, line, sizeof(line) - 1);
+
+	if (n <= 0)
+		exit(0);				/* who started it is gone */
+	line[n] = '\0';
+	if (sscanf(line, "cut %c %c %7s", &side, &type, where) != 3)
+	{
+		fprintf(stderr, "proxy: what is \"%s\"?\n", line);
+		exit(2);
+	}
+	order.wanted = true;
+	order.side = side == 's';
+	order.type = type;
+	order.where = where[0] == 'b' ? BEFORE : where[0] == 'w' ? WITHIN : AFTER;
+}
+
+/* ---------- bytes */
 
 /* false: the connection is broken. */
 static bool
 take(Pair *p, int side)
 {
 	Flow	   *f = &p->flow[side];
+	size_t		before;
 	ssize_t		n;
+
+	if (p->doomed)
+		return true;
 
 	if (f->from == f->to)
 		f->from = f->to = 0;
@@ -130,7 +287,9 @@ take(Pair *p, int side)
 		return errno == EAGAIN || errno == EINTR;
 	if (n == 0)
 		f->ended = true;
+	before = f->to;
 	f->to += (size_t) n;
+	follow(p, side, before);
 	return true;
 }
 
@@ -160,7 +319,7 @@ serve(Pair *p, const struct pollfd *polled)
 		if (f->ended && f->from == f->to)
 			return false;		/* neither libpq nor lockstep half-closes */
 	}
-	return true;
+	return !p->doomed || p->flow[0].from < p->flow[0].to || p->flow[1].from < p->flow[1].to;
 }
 
 int
@@ -169,14 +328,15 @@ main(int argc, char **argv)
 	int			listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
 	int			on = 1;
 	struct sockaddr_in at;
-	static struct pollfd polled[1 + 2 * MAX_PAIRS];
+	static struct pollfd polled[2 + 2 * MAX_PAIRS];
 	struct sigaction sa = {.sa_handler = on_cut};
 
-	if (argc != 3)
+	if (argc != 4)
 	{
-		fprintf(stderr, "usage: proxy LISTEN TARGET\n");
+		fprintf(stderr, "usage: proxy LISTEN TARGET lockstep|postgres\n");
 		return 2;
 	}
+	postgres = strcmp(argv[3], "postgres") == 0;
 	at = local(atoi(argv[1]));
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (bind(listener, (struct sockaddr *) &at, sizeof(at)) != 0 || listen(listener, 100) != 0)
@@ -187,26 +347,30 @@ main(int argc, char **argv)
 	for (;;)
 	{
 		polled[0] = (struct pollfd) {listener, POLLIN, 0};
+		polled[1] = (struct pollfd) {0, POLLIN, 0};
 		for (int i = 0; i < npairs; i++)
 		{
 			for (int side = 0; side < 2; side++)
 			{
 				const Flow *in = &pairs[i]->flow[side];
 				const Flow *out = &pairs[i]->flow[!side];
+				bool		more = !in->ended && in->to < BYTES && !pairs[i]->doomed;
 
-				polled[1 + 2 * i + side].fd = pairs[i]->fd[side];
-				polled[1 + 2 * i + side].events = (short) ((!in->ended && in->to < BYTES ? POLLIN : 0) |
+				polled[2 + 2 * i + side].fd = pairs[i]->fd[side];
+				polled[2 + 2 * i + side].events = (short) ((more ? POLLIN : 0) |
 														   (out->from < out->to ? POLLOUT : 0));
 			}
 		}
-		if (poll(polled, (nfds_t) (1 + 2 * npairs), -1) < 0 && errno != EINTR)
+		if (poll(polled, (nfds_t) (2 + 2 * npairs), -1) < 0 && errno != EINTR)
 			fail("proxy: poll");
 		for (int i = npairs - 1; i >= 0; i--)
 		{
-			if (cut || !serve(pairs[i], &polled[1 + 2 * i]))
-				pair_end(i, cut);
+			if (cut || !serve(pairs[i], &polled[2 + 2 * i]))
+				pair_end(i, cut || pairs[i]->doomed);
 		}
 		cut = 0;
+		if (polled[1].revents & (POLLIN | POLLHUP))
+			take_order();
 		if (polled[0].revents & POLLIN)
 			pair_begin(listener, atoi(argv[2]));
 	}

@@ -12,6 +12,8 @@
  *	 append		a row in entry, no transaction block
  *	 run		ROWS_OF_RUN rows in entry
  *	 savepoint	a row in entry, and -number, which is rolled back
+ *	 ddl		a command that changes the schema, and a row in entry whose note
+ *				says which table was made or dropped
  *
  * A line of the log is
  *
@@ -35,6 +37,7 @@
 #define ACCOUNTS 40
 #define ROWS_OF_RUN 20
 #define PER_WRITER INT64_C(1000000000)
+#define DDL_PER_MILLE 4
 
 typedef enum Result
 {
@@ -46,6 +49,7 @@ static PGconn *conn;
 static int	log_fd;
 static char sqlstate[6];
 static char token[128];
+static const char ask_token[] = "SELECT lockstep.transaction_token()";
 
 static void
 on_term(int signo)
@@ -121,7 +125,7 @@ run(const char *command, bool commits)
 
 	if (status == PGRES_COMMAND_OK || status == PGRES_TUPLES_OK)
 	{
-		if (status == PGRES_TUPLES_OK)
+		if (status == PGRES_TUPLES_OK && strcmp(command, ask_token) == 0)
 			snprintf(token, sizeof(token), "%s", PQgetvalue(r, 0, 0));
 		/* COMMIT of a failed transaction says ROLLBACK */
 		result = commits && strcmp(PQcmdStatus(r), "ROLLBACK") == 0 ? FAILED : COMMITTED;
@@ -156,7 +160,7 @@ in_block(const char *const *commands, int n)
 	Result		result = run("BEGIN", false);
 
 	if (result == COMMITTED)
-		result = run("SELECT lockstep.transaction_token()", false);
+		result = run(ask_token, false);
 	for (int i = 0; i < n && result == COMMITTED; i++)
 		result = run(commands[i], false);
 	if (result != COMMITTED)
@@ -220,18 +224,91 @@ savepoint(int64_t number)
 	return in_block(commands, 4);
 }
 
+/* On the tables that everybody writes, and on tables of its own. */
+static Result
+ddl(int64_t number)
+{
+	static int64_t made;		/* a table of ours, 0 = none */
+	static int64_t index;		/* the number in an index' name, a column's name */
+	static int64_t column;
+	char		text[3][200] = {"", "", ""};
+	const char *commands[] = {text[0], text[1], text[2]};
+	int64_t    *kept = NULL;
+	int64_t		keep = number;
+	char		note[40] = "ddl";
+	Result		result;
+
+	switch (pick(5))
+	{
+		case 0:
+			kept = &made;
+			if (made != 0)
+			{
+				keep = 0;
+				snprintf(note, sizeof(note), "drop %" PRId64, made);
+				snprintf(text[0], sizeof(text[0]), "DROP TABLE made_%" PRId64, made);
+				break;
+			}
+			strcpy(note, "create");
+			snprintf(text[0], sizeof(text[0]), "CREATE TABLE made_%" PRId64 " (id int PRIMARY KEY, v text)", number);
+			snprintf(text[1], sizeof(text[1]), "INSERT INTO made_%" PRId64 " SELECT i, i FROM generate_series(1, 5) i", number);
+			break;
+		case 1:
+			snprintf(text[0], sizeof(text[0]), "ALTER TABLE entry ALTER note SET DEFAULT '%" PRId64 "'", number);
+			break;
+		case 2:
+			kept = &index;
+			snprintf(text[0], sizeof(text[0]), "DROP INDEX IF EXISTS ledger_%" PRId64, index);
+			snprintf(text[1], sizeof(text[1]), "CREATE INDEX ledger_%" PRId64 " ON ledger (amount) WHERE source = 1", number);
+			break;
+		case 3:
+			kept = &column;
+			snprintf(text[0], sizeof(text[0]), "ALTER TABLE account DROP COLUMN IF EXISTS c_%" PRId64
+					 ", ADD COLUMN c_%" PRId64 " text DEFAULT 'x'", column, number);
+			break;
+		default:
+			strcpy(text[0], "TRUNCATE scratch");
+			snprintf(text[1], sizeof(text[1]), "INSERT INTO scratch SELECT i, %" PRId64 " FROM generate_series(1, 3) i", number);
+			break;
+	}
+	if (text[1][0] == '\0')
+		strcpy(text[1], "SELECT 1");	/* libpq takes no empty command for a success */
+	snprintf(text[2], sizeof(text[2]), "INSERT INTO entry VALUES (%" PRId64 ", '%s')", number, note);
+	result = in_block(commands, 3);
+	if (kept != NULL && result != FAILED)
+		*kept = keep;
+	if (strcmp(sqlstate, "42P01") == 0)
+		made = 0;				/* its outcome was unknown: it is not there, or not
+								 * yet */
+	return result;
+}
+
 static void
 one(int64_t number)
 {
-	int			dice = pick(100);
-	const char *kind = dice < 60 ? "transfer" : dice < 85 ? "append" : dice < 93 ? "run" : "savepoint";
+	static const struct
+	{
+		const char *kind;
+		int			below;
+		int			rows;
+		Result		(*run) (int64_t number);
+	}			kinds[] = {
+		{"ddl", DDL_PER_MILLE, 1, ddl},
+		{"transfer", 600, 1, transfer},
+		{"append", 850, 1, append},
+		{"run", 930, ROWS_OF_RUN, run_of_rows},
+		{"savepoint", 1000, 1, savepoint},
+	};
+	int			dice = pick(1000);
+	int			k = 0;
 	uint64_t	start = now_us();
 	Result		result;
 
+	while (dice >= kinds[k].below)
+		k++;
 	token[0] = '\0';
-	result = kind[0] == 't' ? transfer(number) : kind[0] == 'a' ? append(number) :
-		kind[0] == 'r' ? run_of_rows(number) : savepoint(number);
-	write_down(kind, number, kind[0] == 'r' ? ROWS_OF_RUN : 1, result, now_us() - start);
+	result = kinds[k].run(number);
+	write_down(kinds[k].kind, number, kinds[k].rows, result, now_us() - start);
 	if (strcmp(sqlstate, "57P03") == 0)
 		pause_ms(20);			/* the node takes no writes */
 }

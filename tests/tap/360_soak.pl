@@ -1,23 +1,32 @@
-# The crash harness.  Clients write on all nodes and record what they were told,
-# while backends, servers, the replicator, or all of them are killed -9 at random,
-# stopped and continued, and the network between them is cut or swallows
-# everything.  Afterwards, on every node: all that was acknowledged, nothing that
-# failed, nothing twice or in part, no money made or lost; and what nobody could
-# tell is there on all nodes or on none, as lockstep.outcome() says.
+# The crash harness.  Clients write on all nodes, DDL too, and record what they were
+# told, while backends, servers, the replicator, or all of them are killed -9 at
+# random, stopped and continued, the network between them is cut, at a certain
+# message or anywhere, or swallows everything, the journal's disk is full, nodes are
+# dropped and attached, lost and cloned anew, and a third node joins two.
+# Afterwards, on every node: all that was acknowledged, nothing that failed, nothing
+# twice or in part, no money made or lost, commits in the same order; and what nobody
+# could tell is there on all nodes or on none, as lockstep.outcome() says.
 #
-# LOCKSTEP_SOAK_SECONDS (30), LOCKSTEP_SEED (printed) and LOCKSTEP_SOAK_NODES (3) change
-# a run; LOCKSTEP_SOAK_FAULTS names the only faults to make.  `make soak` runs many.
+# LOCKSTEP_SOAK_SECONDS (30), LOCKSTEP_SEED (printed) and LOCKSTEP_SOAK_NODES (3; 2: a third
+# one joins) change a run; LOCKSTEP_SOAK_FAULTS names the only faults to make;
+# LOCKSTEP_SOAK_HISTORY is an isolation level: tests/histories run meanwhile, too.
+# `make soak` runs many.
 use strict;
 use warnings;
 use FindBin;
-use lib $FindBin::Bin;
+use lib $FindBin::Bin, "$FindBin::Bin/../soak";
+use File::Path qw(remove_tree);
+use IPC::Open2;
 use List::Util qw(max sum);
 use LockstepCluster;
+use Order;
+use POSIX qw(WNOHANG);
 use Test::More;
 use Time::HiRes qw(time usleep);
 
 my $seconds = $ENV{LOCKSTEP_SOAK_SECONDS} // 30;
-my $nodes = $ENV{LOCKSTEP_SOAK_NODES} // 3;
+my $most_nodes = 3;
+my $nodes = $ENV{LOCKSTEP_SOAK_NODES} // $most_nodes;
 my $seed = $ENV{LOCKSTEP_SEED} // int(rand(1e6));
 my $writers_per_node = 3;
 my $node_timeout = 2;
@@ -27,11 +36,12 @@ srand($seed);
 is(system("make -s -C $soak >&2"), 0, 'the harness is built') or BAIL_OUT('no harness');
 
 my $c = LockstepCluster->new(nodes => $nodes, replicator_conf => "node_timeout = ${node_timeout}s\n",
-	conf => "lockstep.connect_timeout = 2s\n");
+	conf => "lockstep.connect_timeout = 2s\ntrack_commit_timestamp = on\nmax_wal_senders = 5\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL);
 CREATE TABLE ledger (number bigint PRIMARY KEY, source int NOT NULL, target int NOT NULL, amount int NOT NULL);
 CREATE TABLE entry (number bigint NOT NULL, note text);
+CREATE TABLE scratch (id int PRIMARY KEY, number bigint);
 INSERT INTO account SELECT i, 1000 FROM generate_series(0, 39) i;
 SQL
 $c->drain;
@@ -39,18 +49,18 @@ $c->drain;
 # ---------- cables: from each node to the replicator, and from it to each node
 
 my %cable;
-sub cable_ports { my ($kind, $node) = @_; return $c->{base} + $nodes + ($kind eq 'up' ? 0 : $nodes) + $node }
+sub cable_ports { my ($kind, $node) = @_; return $c->{base} + $most_nodes + ($kind eq 'up' ? 0 : $most_nodes) + $node }
 
 sub plug
 {
 	my ($kind, $node) = @_;
 	my $target = $kind eq 'up' ? $c->{base} : $c->port($node);
 	my $port = cable_ports($kind, $node);
-	my $pid = open(my $out, '-|') // die "fork: $!";
-	exec("$soak/proxy", $port, $target) or exit 127 if $pid == 0;
+	my $pid = open2(my $out, my $in, "$soak/proxy", $port, $target, $kind eq 'up' ? 'lockstep' : 'postgres');
 	my $line = <$out>;
 	defined $line or die "no cable on port $port";
-	$cable{"$kind$node"} = { pid => $pid, out => $out };
+	$in->autoflush;
+	$cable{"$kind$node"} = { pid => $pid, out => $out, in => $in };
 }
 
 sub unplug
@@ -58,22 +68,30 @@ sub unplug
 	my ($name) = @_;
 	my $it = delete $cable{$name} or return;
 	kill 'KILL', $it->{pid};
-	close $it->{out};
+	waitpid($it->{pid}, 0);
+	close $it->{$_} for 'out', 'in';
 }
 for my $node (1 .. $nodes)
 {
 	plug($_, $node) for 'up', 'down';
 	$c->set($node, 'lockstep.replicator', "'127.0.0.1:" . cable_ports('up', $node) . "'");
 }
+my $conf = "$c->{dir}/replicator.conf";
+sub edit_conf { my ($code) = @_; local $_ = LockstepCluster::_slurp($conf); $code->(); open(my $f, '>', $conf) or die $!; print $f $_; close $f }
+edit_conf(sub { s/^(node\.n(\d+) = '.*port=)\d+/$1 . cable_ports('down', $2)/mge });
+
+# The journal gets a disk of its own, to be filled, if we may mount one.
+my $journal = "$c->{dir}/journal";
+my $journal_disk = 0;
+$c->cluster('stop-replicator');
+if ($> == 0)
 {
-	my $conf = "$c->{dir}/replicator.conf";
-	my $text = LockstepCluster::_slurp($conf);
-	$text =~ s/^(node\.n(\d+) = '.*port=)\d+/$1 . cable_ports('down', $2)/mge;
-	open(my $f, '>', $conf) or die $!;
-	print $f $text;
-	close $f;
-	$c->cluster('restart-replicator') or BAIL_OUT('the replicator does not start');
+	rename $journal, "$journal.before" or die $!;
+	mkdir $journal;
+	$journal_disk = system("mount -t tmpfs -o size=4g,mode=0700 tmpfs $journal 2>/dev/null") == 0;
+	system("cp -a $journal.before/. $journal/ && chown -R postgres: $journal") == 0 or die;
 }
+$c->cluster('start-replicator') or BAIL_OUT('the replicator does not start');
 ok($c->wait_state($_, 'online'), "n$_ is online") for 1 .. $nodes;
 
 # ---------- writers
@@ -89,13 +107,18 @@ END
 	{
 		kill 'KILL', map { $_->{pid} } grep { !$_->{ended} } @writers;
 		unplug($_) for keys %cable;
+		if ($journal_disk)
+		{
+			$c->cluster('kill-replicator');
+			system("umount -l $journal");
+		}
 	}
 	$? = $rc;
 }
 
 sub start_writers
 {
-	for my $node (1 .. $nodes)
+	for my $node (@_)
 	{
 		for my $i (1 .. $writers_per_node)
 		{
@@ -140,6 +163,9 @@ my (%counts, %down, %frozen, @heal);	# heal: [time, name, code]
 
 sub heal_later { my ($after, $code) = @_; push @heal, [ time + $after, $code ] }
 
+# Asked again until it is true.
+sub heal_when { my ($code) = @_; heal_later(0.5, sub { $code->() or heal_when($code) }) }
+
 sub server_up { my ($node) = @_; return !$down{"n$node"} && !$frozen{"n$node"} }
 
 # Processes of a server by what ps says of them.
@@ -171,6 +197,64 @@ sub freeze
 	$frozen{$name} = 1;
 	heal_later($for, sub { kill 'CONT', @pids; delete $frozen{$name} });
 }
+
+# A new server for a node whose data is gone, or never was: a clone of another node.
+# It is tried again when the donor does not survive it.
+sub clone_node
+{
+	my ($node, $then) = @_;
+	my $data = $c->pgdata($node);
+	my $pid;
+	$down{"n$node"} = 1;
+	heal_when(
+		sub {
+			if (!$pid)
+			{
+				my @donors = grep { $_ != $node && server_up($_) } 1 .. $nodes or return 0;
+				my $donor = $donors[ rand @donors ];
+				$c->cluster('kill-node', $node);
+				remove_tree($data);
+				$pid = fork // die "fork: $!";
+				return 0 if $pid;
+				chdir '/';
+				open(STDOUT, '>>', "$c->{top}/join.log");
+				open(STDERR, '>&', \*STDOUT);
+				close $c->{lock};
+				my @as = $> == 0 ? ('setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--init-groups', '--') : ();
+				exec(@as, "$LockstepCluster::bindir/lockstepctl", '--config', $conf, '--timeout=1', 'join', "n$node",
+					'--donor=' . $c->conninfo($donor, 'postgres'), "--pgdata=$data", '--set=port=' . $c->port($node),
+					'--set=lockstep.replicator=127.0.0.1:' . cable_ports('up', $node)) or POSIX::_exit(127);
+			}
+			return 0 if waitpid($pid, WNOHANG) != $pid;
+			undef $pid;
+			# it fails, too, when the node is not online within a second
+			return 0 unless -e "$data/postmaster.pid";
+			delete $down{"n$node"};
+			$counts{'clones'}++;
+			$then->() if $then;
+			return 1;
+		});
+}
+
+# The third node comes to two.
+sub join_node
+{
+	my $node = ++$nodes;
+	$c->{nodes} = $nodes;
+	plug($_, $node) for 'up', 'down';
+	open(my $env, '>>', "$c->{dir}/cluster.env") or die $!;
+	print $env "NODES=\"\$NODES 127.0.0.1:", $c->port($node), "\"\nNODE${node}_PORT=", $c->port($node),
+		"\nNODE${node}_PGDATA='", $c->pgdata($node), "'\nNODE${node}_LOG='$c->{dir}/n$node.log'\n";
+	close $env;
+	edit_conf(sub { $_ .= "node.n$node = 'host=127.0.0.1 port=" . cable_ports('down', $node) . " user=postgres'\n" });
+	$c->ctl('reload');		# or it reads it when it starts
+	clone_node($node, sub { start_writers($node) });
+}
+
+sub journal_disk { my ($size) = @_; return system("mount -o remount,size=$size $journal") == 0 }
+
+# Types of messages, by cable and sender.
+my %messages = (upc => 'HAQRPFZNOSUL', ups => 'CWVYnosulK', downc => 'QPBDESHX', downs => 'RSKZTDC12nE');
 
 sub how_long { return rand() < 0.5 ? rand(1) + 0.1 : $node_timeout + rand(2) }
 
@@ -236,6 +320,40 @@ my %faults = (
 		kill 'USR1', $it->{pid};
 		return 1;
 	},
+	'cut at a message' => sub {
+		my ($node) = @_;
+		my $kind = rand() < 0.5 ? 'up' : 'down';
+		my $side = rand() < 0.5 ? 'c' : 's';
+		my $it = $cable{"$kind$node"} or return 0;
+		my $types = $messages{"$kind$side"};
+		my $order = join(' ', 'cut', $side, substr($types, rand length $types, 1), (qw(before within after))[ rand 3 ]);
+		note_down("  $kind: $order");
+		print { $it->{in} } "$order\n";
+		return 1;
+	},
+	'journal disk full' => sub {
+		return 0 if !$journal_disk || $down{'journal disk'};
+		my ($used) = `df -k --output=used $journal` =~ /(\d+)/ or return 0;
+		journal_disk($used + int(rand(100)) . 'k') or return 0;
+		$down{'journal disk'} = 1;
+		heal_later(how_long(), sub { delete $down{'journal disk'}; journal_disk('4g') or die 'the journal keeps its small disk' });
+		return 1;
+	},
+	'drop and attach' => sub {
+		my ($node) = @_;
+		my (undef, undef, $rc) = $c->ctl('drop', "n$node");
+		return 0 if $rc != 0;
+		heal_later(rand(3), sub {
+			heal_when(sub { $c->ctl('--timeout=1', 'attach', "n$node"); return ($c->node_status($node)->{administrative} // 1) == 0 });
+		});
+		return 1;
+	},
+	'lose a server' => sub {
+		my ($node) = @_;
+		return 0 if grep { !server_up($_) } 1 .. $nodes;
+		clone_node($node);
+		return 1;
+	},
 	'unplug cable' => sub {
 		my ($node) = @_;
 		my $kind = rand() < 0.5 ? 'up' : 'down';
@@ -254,7 +372,11 @@ my %faults = (
 		return 1;
 	},
 );
-my @names = sort keys %faults;
+# Those not named here: 2.
+my %weights = ('cancel client backends' => 1, 'terminate client backends' => 1, 'kill server' => 6, 'stop server immediately' => 3,
+	'kill replicator' => 6, 'kill all at once' => 3, 'freeze server' => 5, 'freeze replicator' => 3, 'cut at a message' => 10,
+	'unplug cable' => 4, 'swallow' => 4, 'drop and attach' => 3);
+my @names = map { ($_) x ($weights{$_} // 2) } sort keys %faults;
 if (my $only = $ENV{LOCKSTEP_SOAK_FAULTS})
 {
 	@names = grep { my $n = $_; grep { $n eq $_ } split /\s*,\s*/, $only } @names;
@@ -276,11 +398,25 @@ $history->autoflush;
 sub note_down { printf $history "%s %s\n", scalar(localtime) =~ s/^\w+ \w+ +\d+ (\S+) .*/$1/r, join(' ', @_) }
 
 my $started = time;
-start_writers();
+start_writers(1 .. $nodes);
+my $joins_at = $nodes < $most_nodes && !$ENV{LOCKSTEP_SOAK_FAULTS} ? $started + $seconds / 3 : undef;
+my ($history_out, $checker) = ('');
+if (my $level = $ENV{LOCKSTEP_SOAK_HISTORY})
+{
+	local $ENV{PYTHONDONTWRITEBYTECODE} = 1;
+	$checker = IPC::Run::start([ '/usr/bin/python3', "$FindBin::Bin/../histories/run.py", '--seed', $seed, '--seconds', $seconds + 5, '--clients', 1,
+		'--level', $level, map { $c->conninfo($_) } 1 .. $nodes ], '<', \undef, '>&', \$history_out, IPC::Run::timeout($seconds + 400));
+}
 my $next = time + 1;
 while (time < $started + $seconds)
 {
 	heal(time);
+	if (defined $joins_at && time > $joins_at)
+	{
+		undef $joins_at;
+		note_down("n3 joins");
+		join_node();
+	}
 	if (time > $next)
 	{
 		if (@heal < 4)
@@ -296,8 +432,18 @@ while (time < $started + $seconds)
 	usleep(20_000);
 }
 note_down('end of faults');
-heal($started + 1e6);
-%down = %frozen = ();
+print { $_->{in} } "cut c - after\n" for values %cable;	# no message has this type
+while (@heal)
+{
+	heal(time + 1e6);
+	usleep(100_000) if @heal;
+}
+is(join(' ', sort keys %down, keys %frozen), '', 'all faults are over');
+if ($checker)
+{
+	ok($checker->finish, 'the checker of histories finds nothing') or diag($history_out);
+	note($history_out);
+}
 # They should come back under load; on a machine that is too busy for that, without.
 $c->wait_until(sub { !grep { $c->node_status($_)->{state} ne 'online' } 1 .. $nodes }, 60) or diag('not all nodes are back under load after 60 s');
 ok(stop_writers(90), 'no writer hangs');
@@ -339,12 +485,35 @@ for my $node (1 .. $nodes)
 	}
 	push @wrong, "$_ is there, nobody sent it or it was rolled back" for grep { !$told{$_} } keys %there, keys %ledger;
 	is(scalar(@wrong), 0, "n$node has what was acknowledged, once, and nothing else") or diag(join("\n", @wrong[ 0 .. ($#wrong > 20 ? 20 : $#wrong) ]));
+	is($c->sql($node, <<'SQL'), '', "n$node: the tables that were made are those that entry names");
+WITH expected AS (SELECT 'made_' || number AS name FROM entry WHERE note = 'create'
+		EXCEPT SELECT 'made_' || substr(note, 6) FROM entry WHERE note LIKE 'drop %'),
+	found AS (SELECT relname::text AS name FROM pg_class WHERE relname LIKE 'made\_%' AND relkind = 'r')
+SELECT coalesce(e.name, f.name), e.name IS NOT NULL, f.name IS NOT NULL FROM expected e FULL JOIN found f USING (name)
+	WHERE e.name IS NULL OR f.name IS NULL
+SQL
 	is($c->sql($node, <<'SQL'), '', "n$node: the accounts are what the ledger says");
 SELECT id, balance, expected FROM account
 	JOIN LATERAL (SELECT 1000 + coalesce((SELECT sum(amount) FROM ledger WHERE target = id), 0)
 		- coalesce((SELECT sum(amount) FROM ledger WHERE source = id), 0) AS expected) e ON true
 	WHERE balance <> expected
 SQL
+}
+# ---------- the order of commits
+
+{
+	my %swapped = (first => { 1 => 10, 2 => 20, 3 => 20, 4 => 30 }, second => { 1 => 5, 3 => 6, 2 => 7, 4 => 7 }, third => { 1 => 5, 2 => 6, 3 => 6, 4 => 4 });
+	is(scalar(Order::differences(@swapped{ 'first', 'second' })), 0, 'commits at one time have no order');
+	is(scalar(Order::differences(@swapped{ 'first', 'third' })), 1, 'a commit at another place is found');
+}
+my @committed_at = map {
+	+{ map { split /\|/ } split /\n/, $c->sql($_, 'SELECT DISTINCT number, (extract(epoch FROM pg_xact_commit_timestamp(xmin)) * 1000000)::bigint FROM entry') }
+} 1 .. $nodes;
+for my $node (2 .. $nodes)
+{
+	my @wrong = Order::differences($committed_at[0], $committed_at[ $node - 1 ]);
+	is(scalar(@wrong), 0, "n$node committed " . scalar(keys %{ $committed_at[ $node - 1 ] }) . ' transactions in the order of n1')
+		or diag(join("\n", map { "$_->[0], $_->[1]" } @wrong[ 0 .. ($#wrong > 20 ? 20 : $#wrong) ]));
 }
 {
 	my @asked = grep { $_->{token} ne '-' && ($_->{result} ne 'F' || rand() < 0.1) && ($_->{result} ne 'C' || rand() < 0.01) } values %told;
