@@ -4,10 +4,11 @@
  *
  * heap.c calls in here after each successful change.  The change becomes a
  * query in row form with its keys, and goes to the transaction's queue
- * (xact_forward), with one exception: an insert waits, because the next change
- * may well be another insert into the same relation.  Such a run travels as
- * COPY.  At most one run is pending; anything else that is forwarded has to be
- * preceded by capture_flush(), so that the queue has the order of the effects.
+ * (xact_forward), but waits before: the next change may well be another one of
+ * its kind in the same relation.  A run of inserts travels as COPY, one of updates
+ * or deletes as one query, too (batch.c).  At most one run is pending; anything
+ * else that is forwarded has to be preceded by capture_flush(), so that the
+ * queue has the order of the effects.
  *
  * The old image of an updated or deleted row is fetched from the heap by its
  * TID, with SnapshotAny: it can't be pruned while our transaction runs, and its
@@ -34,6 +35,7 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "batch.h"
 #include "deparse.h"
 #include "keyset.h"
 #include "lockstep.h"
@@ -142,10 +144,11 @@ void
 capture_discard(void)
 {
 	run.nrows = 0;
+	batch_discard();
 }
 
-void
-capture_flush(void)
+static void
+flush_inserts(void)
 {
 	LsQuery		query;
 
@@ -177,6 +180,13 @@ capture_flush(void)
 	run.nrows = 0;				/* an error must not forward it twice */
 	xact_forward(&query);
 	trim_buffers();
+}
+
+void
+capture_flush(void)
+{
+	flush_inserts();
+	batch_flush();
 }
 
 static void
@@ -385,10 +395,35 @@ always_identity_changed(const LsRelation *r)
 	return false;
 }
 
+/* Does the order of this change and others of the table matter? */
+static bool
+moves_key(const LsRelation *r)
+{
+	int			i;
+
+	for (i = 0; i < r->nindexes; i++)
+	{
+		if (column_sets_overlap(&r->indexes[i].depends_on, &r->changed))
+			return true;
+	}
+	return false;
+}
+
+/* For batch.c: of the old row, not 0. */
+static uint64
+row_identity(LsRelation *r)
+{
+	uint64		hash;
+
+	if (!keyset_identity_hash(r, r->old_values, r->old_nulls, &hash))
+		return 0;
+	return hash != 0 ? hash : 1;
+}
+
 /* False: there is no such UPDATE. */
 static bool
 make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
-			LsQuery *query)
+			LsQuery *query, uint64 *identity)
 {
 	LsRowChange change = {.relation = r};
 	Buffer		buffer;
@@ -419,12 +454,14 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 		change.new_image = make_image(r, slot->tts_values, slot->tts_isnull);
 	}
 	keyset_add(&keys, &change);
+	if (r->batches && !moves_key(r))
+		*identity = row_identity(r);
 	ReleaseBuffer(buffer);
 	return true;
 }
 
 static void
-make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query)
+make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query, uint64 *identity)
 {
 	LsRowChange change = {.relation = r};
 	Buffer		buffer;
@@ -437,6 +474,8 @@ make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query)
 	if (r->nidentity == 0)
 		change.old_image = ls_slice_of_buffer(&params);
 	keyset_add(&keys, &change);
+	if (r->batches)
+		*identity = row_identity(r);
 	ReleaseBuffer(buffer);
 }
 
@@ -469,6 +508,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	MemoryContext old;
 	LsRelation *r;
 	bool		in_two = false;
+	uint64		identity = 0;
 
 	if (capturing)
 		refuse_nested(rel);
@@ -480,7 +520,9 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	if (r->computes)
 		xact_may_fail_elsewhere();
 	if (tid != NULL || !continues_run(r))
-		capture_flush();
+		flush_inserts();
+	if (tid == NULL)
+		batch_flush();
 	if (row_context == NULL)
 		make_buffers();
 
@@ -497,9 +539,9 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 			resetStringInfo(&params);
 			keyset_begin(&keys);
 			if (slot != NULL)
-				in_two = !make_update(rel, r, tid, slot, &query);
+				in_two = !make_update(rel, r, tid, slot, &query, &identity);
 			else
-				make_delete(rel, r, tid, &query);
+				make_delete(rel, r, tid, &query, &identity);
 		}
 	}
 	PG_FINALLY();
@@ -521,16 +563,13 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	if (tid == NULL)
 	{
 		if (!run_may_grow(r))
-			capture_flush();
+			flush_inserts();
 		return;
 	}
-	query.form = LS_FORM_ROW;
-	query.reason = LS_REASON_ROW_CHANGED;
-	query.rows = 1;
 	query.params = ls_slice_of_buffer(&params);
 	query.nkeys = keys.nkeys;
 	query.keys = ls_slice_of_buffer(&keys.packed);
-	xact_forward(&query);
+	batch_add(r, slot == NULL ? NULL : &r->assigned, identity, &query);
 	trim_buffers();
 }
 

@@ -449,6 +449,76 @@ deparse_update(LsRelation *r, const LsColumnSet *set)
 	return found->text;
 }
 
+/* ---------- texts for many rows at once */
+
+/* The arrays' elements as rows u(c1, c2, ...), and how x is found by the last of them. */
+static void
+append_elements(const LsRelation *r, const LsColumnSet *set, const char *clause, StringInfo text)
+{
+	StringInfoData names;
+	int			param = 1;
+	int			i;
+
+	initStringInfo(&names);
+	appendStringInfo(text, " %s ROWS FROM (", clause);
+	for (i = 0; i < r->natts + r->nidentity; i++)
+	{
+		const LsColumn *column = i < r->natts ? &r->columns[i] :
+		&r->columns[r->identity[i - r->natts].attnum - 1];
+
+		if (i < r->natts && (set == NULL || !settable(column) || !column_set_has(set, i + 1)))
+			continue;
+		appendStringInfo(text, "%spg_catalog.unnest($%d::%s[])", param == 1 ? "" : ", ",
+						 param, column->type);
+		appendStringInfo(&names, "%sc%d", param == 1 ? "" : ", ", param);
+		param++;
+	}
+	appendStringInfo(text, ") AS u(%s)", names.data);
+	param -= r->nidentity;
+	for (i = 0; i < r->nidentity; i++)
+		appendStringInfo(text, "%sx.%s %s u.c%d", i == 0 ? " WHERE " : " AND ",
+						 r->columns[r->identity[i].attnum - 1].name, r->identity[i].equals, param++);
+	pfree(names.data);
+}
+
+void
+deparse_many(const LsRelation *r, const LsColumnSet *set, StringInfo text)
+{
+	int			param = 1;
+	int			i;
+
+	if (set == NULL)
+	{
+		appendStringInfo(text, "DELETE FROM ONLY %s AS x", r->name);
+		append_elements(r, NULL, "USING", text);
+		return;
+	}
+	appendStringInfo(text, "UPDATE ONLY %s AS x SET ", r->name);
+	for (i = 0; i < r->natts; i++)
+	{
+		if (settable(&r->columns[i]) && column_set_has(set, i + 1))
+		{
+			appendStringInfo(text, "%s%s = u.c%d", param == 1 ? "" : ", ", r->columns[i].name, param);
+			param++;
+		}
+	}
+	append_elements(r, set, "FROM", text);
+}
+
+void
+deparse_delimiters(const LsRelation *r, const LsColumnSet *set, StringInfo delimiters)
+{
+	int			i;
+
+	for (i = 0; set != NULL && i < r->natts; i++)
+	{
+		if (settable(&r->columns[i]) && column_set_has(set, i + 1))
+			appendStringInfoChar(delimiters, r->columns[i].delimiter);
+	}
+	for (i = 0; i < r->nidentity; i++)
+		appendStringInfoChar(delimiters, r->columns[r->identity[i].attnum - 1].delimiter);
+}
+
 /* ---------- values */
 
 static void

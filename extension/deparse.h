@@ -32,6 +32,14 @@ extern const char *deparse_delete(LsRelation *r);
 extern const char *deparse_update(LsRelation *r, const LsColumnSet *set);
 
 /*
+ * The same for many rows of a relation with an identity: each parameter is an
+ * array, of the values of a column (set NULL: DELETE).  And what stands between
+ * the elements of each array, a byte per parameter, which is 0 if there can be none.
+ */
+extern void deparse_many(const LsRelation *r, const LsColumnSet *set, StringInfo text);
+extern void deparse_delimiters(const LsRelation *r, const LsColumnSet *set, StringInfo delimiters);
+
+/*
  * Append values as parameters, packed as in the protocol: of the columns that
  * an INSERT names, of those in the set, of the identity (the row's image when
  * there is none).  Each returns the number of parameters.

@@ -200,6 +200,23 @@ type_name(Oid type)
 	return name;
 }
 
+/* unnest() takes arrays of arrays apart to the end, and rows into columns. */
+static char
+array_delimiter(Oid type)
+{
+	int16		len;
+	bool		byval;
+	char		align;
+	char		delimiter;
+	Oid			typioparam;
+	Oid			function;
+
+	if (OidIsValid(get_base_element_type(type)) || type_is_rowtype(type) || !OidIsValid(get_array_type(type)))
+		return '\0';
+	get_type_io_data(type, IOFunc_input, &len, &byval, &align, &delimiter, &typioparam, &function);
+	return delimiter;
+}
+
 void
 relation_init_columns(const LsRelation *r, LsColumnSet *set)
 {
@@ -244,6 +261,7 @@ build_columns(LsRelation *r)
 		column->len = att->attlen;
 		column->name = pstrdup(quote_identifier(NameStr(att->attname)));
 		column->type = type_name(base);
+		column->delimiter = array_delimiter(base);
 		column->cheap = has_cheap_equality(base);
 		r->has_domain |= column->domain;
 		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
@@ -381,6 +399,19 @@ build_replica_actions(LsRelation *r, Relation rel)
 
 /* ---------- the cache */
 
+static bool
+is_found_in_batches(const LsRelation *r)
+{
+	int			i;
+
+	for (i = 0; i < r->nidentity; i++)
+	{
+		if (r->columns[r->identity[i].attnum - 1].delimiter == '\0')
+			return false;
+	}
+	return r->identity_index != NULL && r->hashable;
+}
+
 static void
 build(LsRelation *r, Relation rel)
 {
@@ -410,6 +441,7 @@ build(LsRelation *r, Relation rel)
 		build_replica_actions(r, rel);
 		relation_build_indexes(r, rel);
 		relation_build_foreign_keys(r, rel);
+		r->batches = is_found_in_batches(r);
 		MemoryContextSwitchTo(old);
 	}
 	PG_CATCH();

@@ -40,6 +40,8 @@ typedef struct LsColumn
 	int16		len;
 	char	   *name;			/* quoted */
 	char	   *type;			/* qualified, without modifier */
+	char		delimiter;		/* in an array of such values that unnest()
+								 * makes values of; 0: there is none */
 	FmgrInfo	output;
 } LsColumn;
 
@@ -129,6 +131,7 @@ struct LsRelation
 	int			nidentity;
 	LsIdentityColumn *identity;
 	LsIndex    *identity_index;
+	bool		batches;		/* an array can be made of each of its columns */
 
 	int			nindexes;
 	LsIndex    *indexes;

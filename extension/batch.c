@@ -1,0 +1,412 @@
+/*
+ * batch.c
+ *	  Updates and deletes of many rows of one table, as one query.
+ *
+ * Starting and ending a statement costs another node more than changing a row.
+ * So a run of changes of one table waits here, and those with the same text, if
+ * they are many, are forwarded as one query whose parameters are arrays, a column's
+ * values each:
+ *
+ *	 UPDATE ONLY t AS x SET v = u.c1
+ *	 FROM ROWS FROM (unnest($1::text[]), unnest($2::int4[])) AS u(c1, c2)
+ *	 WHERE x.id = u.c2
+ *
+ * It is executed in any order.  That makes no difference as long as each row is
+ * there once, no unique or excluded value moves from one row to another, and
+ * nothing but the row itself is looked at.  So a run has rows of one relation, found by
+ * an identity, each of them once; and an update that touches a column of a unique
+ * index or an exclusion constraint travels alone.  Then it doesn't matter either that
+ * rows with another text, of which other columns have changed, are sorted out.
+ * The number of rows is checked as ever: the identity is unique, so it is the length
+ * of the arrays.
+ */
+#include "postgres.h"
+
+#include "utils/memutils.h"
+
+#include "batch.h"
+#include "deparse.h"
+#include "lockstep.h"
+
+#define MIN_ROWS 8				/* fewer are cheaper one by one: their text is
+								 * prepared already */
+#define MAX_ROWS 512
+#define MAX_GROUPS 16
+#define NSLOTS (2 * MAX_ROWS)	/* a power of two */
+#define DATA_LIMIT (64 * 1024)	/* a run ends when it has more */
+#define KEYS_LIMIT (256 * 1024)
+#define BUFFER_KEPT (1024 * 1024)
+
+typedef struct BatchRow
+{
+	int			group;
+	int			params_end;		/* in the run's params */
+	int			keys_end;
+	uint32		nkeys;
+	uint64		identity;
+	int			slot;			/* where it is found by it */
+} BatchRow;
+
+/* Rows with the same text.  Texts are copies: the relation's entry may be rebuilt. */
+typedef struct RowGroup
+{
+	int			nrows;
+	uint32		nparams;		/* of a row */
+	StringInfoData text;		/* for one row */
+	StringInfoData many_text;	/* made with row MIN_ROWS */
+	StringInfoData delimiters;
+} RowGroup;
+
+/* What is pending. */
+typedef struct Run
+{
+	int			nrows;			/* 0: none */
+	int			ngroups;
+	Oid			relid;
+	uint64		build;			/* of the relation's entry */
+	StringInfoData params;
+	StringInfoData keys;
+	RowGroup	groups[MAX_GROUPS];
+	BatchRow	rows[MAX_ROWS];
+	uint16		slots[NSLOTS];	/* counts only if its row says so, too */
+} Run;
+
+static MemoryContext context = NULL;
+static MemoryContext scratch = NULL;
+static Run	run;
+
+static void
+make_buffers(void)
+{
+	MemoryContext old;
+	int			i;
+
+	if (context == NULL)
+		context = AllocSetContextCreate(TopMemoryContext, "lockstep batch", ALLOCSET_DEFAULT_SIZES);
+	scratch = AllocSetContextCreate(context, "lockstep batch arrays", ALLOCSET_DEFAULT_SIZES);
+	old = MemoryContextSwitchTo(context);
+	initStringInfo(&run.params);
+	initStringInfo(&run.keys);
+	for (i = 0; i < MAX_GROUPS; i++)
+	{
+		initStringInfo(&run.groups[i].text);
+		initStringInfo(&run.groups[i].many_text);
+		initStringInfo(&run.groups[i].delimiters);
+	}
+	MemoryContextSwitchTo(old);
+}
+
+/* With nothing pending: give large buffers back. */
+static void
+trim_buffers(void)
+{
+	if (run.params.maxlen <= BUFFER_KEPT && run.keys.maxlen <= BUFFER_KEPT)
+		return;
+	MemoryContextReset(context);
+	scratch = NULL;
+}
+
+/* ---------- which rows are in it */
+
+/* The slot of that row if it is there, else the free one for it. */
+static int
+find_slot(uint64 identity, bool *found)
+{
+	int			slot = (int) (identity & (NSLOTS - 1));
+
+	for (;; slot = (slot + 1) & (NSLOTS - 1))
+	{
+		const BatchRow *row = &run.rows[Min(run.slots[slot], MAX_ROWS - 1)];
+
+		*found = false;
+		if (run.slots[slot] >= run.nrows || row->slot != slot)
+			return slot;
+		*found = row->identity == identity;
+		if (*found)
+			return slot;
+	}
+}
+
+/* ---------- forwarding */
+
+static void
+forward(LsQuery *query)
+{
+	query->form = LS_FORM_ROW;
+	query->reason = LS_REASON_ROW_CHANGED;
+	xact_forward(query);
+}
+
+static LsSlice
+params_of(int i)
+{
+	int			start = i > 0 ? run.rows[i - 1].params_end : 0;
+
+	return make_slice(run.params.data + start, run.rows[i].params_end - start);
+}
+
+static LsSlice
+keys_of(int i)
+{
+	int			start = i > 0 ? run.rows[i - 1].keys_end : 0;
+
+	return make_slice(run.keys.data + start, run.rows[i].keys_end - start);
+}
+
+static void
+forward_one(const RowGroup *group, int i)
+{
+	LsQuery		query = {.rows = 1};
+
+	query.text = ls_slice_of_buffer(&group->text);
+	query.nparams = group->nparams;
+	query.params = params_of(i);
+	query.nkeys = run.rows[i].nkeys;
+	query.keys = keys_of(i);
+	forward(&query);
+}
+
+static void
+append_element(StringInfo array, char delimiter, const LsSlice *value)
+{
+	size_t		i;
+
+	appendStringInfoChar(array, array->len == 0 ? '{' : delimiter);
+	if (value->data == NULL)
+	{
+		appendStringInfoString(array, "NULL");
+		return;
+	}
+	enlargeStringInfo(array, (int) Min(2 * value->len + 2, MaxAllocSize));
+	array->data[array->len++] = '"';
+	for (i = 0; i < value->len; i++)
+	{
+		char		c = (char) value->data[i];
+
+		if (c == '"' || c == '\\')
+			array->data[array->len++] = '\\';
+		array->data[array->len++] = c;
+	}
+	array->data[array->len++] = '"';
+	array->data[array->len] = '\0';
+}
+
+static void
+append_row(StringInfoData *arrays, const RowGroup *group, int i)
+{
+	LsSlice		rest = params_of(i);
+	LsSlice		value;
+
+	for (int column = 0; ls_next_param(&rest, &value); column++)
+		append_element(&arrays[column], group->delimiters.data[column], &value);
+}
+
+/* n: the rows of the run. */
+static void
+forward_many(const RowGroup *group, int g, int n)
+{
+	LsQuery		query = {.rows = group->nrows,.nparams = group->nparams};
+	MemoryContext old = MemoryContextSwitchTo(scratch);
+	StringInfoData *arrays = palloc(group->nparams * sizeof(StringInfoData));
+	StringInfoData packed;
+	StringInfoData keys;
+	uint32		column;
+	int			i;
+
+	for (column = 0; column < group->nparams; column++)
+		initStringInfo(&arrays[column]);
+	initStringInfo(&keys);
+	for (i = 0; i < n; i++)
+	{
+		LsSlice		row_keys = keys_of(i);
+
+		if (run.rows[i].group != g)
+			continue;
+		append_row(arrays, group, i);
+		appendBinaryStringInfo(&keys, (const char *) row_keys.data, (int) row_keys.len);
+		query.nkeys += run.rows[i].nkeys;
+	}
+	initStringInfo(&packed);
+	for (column = 0; column < group->nparams; column++)
+	{
+		appendStringInfoChar(&arrays[column], '}');
+		statement_pack_param(&packed, arrays[column].data, arrays[column].len);
+		pfree(arrays[column].data);
+	}
+	MemoryContextSwitchTo(old);
+
+	query.text = ls_slice_of_buffer(&group->many_text);
+	query.params = ls_slice_of_buffer(&packed);
+	query.keys = ls_slice_of_buffer(&keys);
+	forward(&query);
+	MemoryContextReset(scratch);
+}
+
+static void
+forward_group(int g, int n)
+{
+	const RowGroup *group = &run.groups[g];
+	int			i;
+
+	if (group->nrows >= MIN_ROWS)
+	{
+		forward_many(group, g, n);
+		return;
+	}
+	for (i = 0; i < n; i++)
+	{
+		if (run.rows[i].group == g)
+			forward_one(group, i);
+	}
+}
+
+void
+batch_flush(void)
+{
+	int			n = run.nrows;
+	int			g;
+
+	if (n == 0)
+		return;
+	run.nrows = 0;				/* an error must not forward it twice */
+	for (g = 0; g < run.ngroups; g++)
+		forward_group(g, n);
+	trim_buffers();
+}
+
+void
+batch_discard(void)
+{
+	run.nrows = 0;
+	if (scratch != NULL)
+		MemoryContextReset(scratch);
+}
+
+/* ---------- adding */
+
+/* Its group in the run, made if need be; -1: there are too many. */
+static int
+find_group(const LsQuery *query)
+{
+	RowGroup   *group;
+	int			g;
+
+	for (g = 0; g < run.ngroups; g++)
+	{
+		group = &run.groups[g];
+		if ((size_t) group->text.len == query->text.len &&
+			memcmp(group->text.data, query->text.data, query->text.len) == 0)
+			return g;
+	}
+	if (g == MAX_GROUPS)
+		return -1;
+	group = &run.groups[g];
+	group->nrows = 0;
+	group->nparams = query->nparams;
+	resetStringInfo(&group->text);
+	appendBinaryStringInfo(&group->text, (const char *) query->text.data, (int) query->text.len);
+	run.ngroups++;
+	return g;
+}
+
+static bool
+has_room(const LsRelation *r, const LsQuery *query)
+{
+	return run.nrows < MAX_ROWS && run.relid == r->relid && run.build == r->build &&
+		run.params.len + query->params.len <= DATA_LIMIT && run.keys.len <= KEYS_LIMIT;
+}
+
+static void
+start_run(const LsRelation *r)
+{
+	if (scratch == NULL)
+		make_buffers();
+	run.relid = r->relid;
+	run.build = r->build;
+	run.ngroups = 0;
+	resetStringInfo(&run.params);
+	resetStringInfo(&run.keys);
+}
+
+static void
+make_texts(RowGroup *group, const LsRelation *r, const LsColumnSet *assigned)
+{
+	resetStringInfo(&group->many_text);
+	resetStringInfo(&group->delimiters);
+	deparse_many(r, assigned, &group->many_text);
+	deparse_delimiters(r, assigned, &group->delimiters);
+}
+
+static void
+add_row(const LsRelation *r, const LsColumnSet *assigned, uint64 identity, int slot, int g,
+		const LsQuery *query)
+{
+	RowGroup   *group = &run.groups[g];
+	BatchRow   *row = &run.rows[run.nrows];
+
+	if (group->nrows + 1 == MIN_ROWS)
+		make_texts(group, r, assigned);
+	appendBinaryStringInfo(&run.params, (const char *) query->params.data, (int) query->params.len);
+	if (query->keys.len > 0)
+		appendBinaryStringInfo(&run.keys, (const char *) query->keys.data, (int) query->keys.len);
+	row->group = g;
+	row->params_end = run.params.len;
+	row->keys_end = run.keys.len;
+	row->nkeys = query->nkeys;
+	row->identity = identity;
+	row->slot = slot;
+	run.slots[slot] = (uint16) run.nrows;
+	group->nrows++;
+	run.nrows++;				/* last: what is above may fail */
+}
+
+/* Does it set anything, and can all that it names be an array's element? */
+static bool
+has_arrays(const LsRelation *r, const LsColumnSet *assigned)
+{
+	bool		any = false;
+	int			i;
+
+	if (assigned == NULL)
+		return true;
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!column_set_has(assigned, i + 1) || r->columns[i].generated)
+			continue;
+		if (r->columns[i].delimiter == '\0')
+			return false;
+		any = true;
+	}
+	return any;
+}
+
+void
+batch_add(LsRelation *r, const LsColumnSet *assigned, uint64 identity, const LsQuery *query)
+{
+	bool		found = false;
+	int			slot = 0;
+	int			g = -1;
+
+	if (identity == 0 || !has_arrays(r, assigned))
+	{
+		LsQuery		alone = *query;
+
+		batch_flush();
+		alone.rows = 1;
+		forward(&alone);
+		return;
+	}
+	if (run.nrows > 0 && has_room(r, query))
+	{
+		slot = find_slot(identity, &found);
+		g = found ? -1 : find_group(query);
+	}
+	if (g < 0)
+	{
+		batch_flush();
+		start_run(r);
+		slot = find_slot(identity, &found);
+		g = find_group(query);
+	}
+	add_row(r, assigned, identity, slot, g, query);
+}
