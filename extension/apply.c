@@ -106,6 +106,13 @@ static const struct
 };
 
 void
+apply_value_settings(void)
+{
+	for (int i = 0; i < lengthof(value_settings); i++)
+		set_session_option(value_settings[i].name, value_settings[i].value);
+}
+
+void
 apply_start(const char *cluster)
 {
 	const char *ours = cluster_identity();
@@ -122,8 +129,7 @@ apply_start(const char *cluster)
 				 errdetail("It belongs to \"%s\", the replicator to \"%s\".", ours, cluster)));
 	set_session_option("session_replication_role", "replica");
 	set_session_option("client_encoding", GetDatabaseEncodingName());
-	for (int i = 0; i < lengthof(value_settings); i++)
-		set_session_option(value_settings[i].name, value_settings[i].value);
+	apply_value_settings();
 	in_apply_session = true;
 	conflict_note_apply();
 	mode_forget();

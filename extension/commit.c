@@ -409,7 +409,7 @@ wait_for_turn_held(uint64 seq)
 	 * Look before sleeping: what came while we waited for the verdict has set
 	 * the latch, but that is reset by now.
 	 */
-	while (turn_applied() + 1 != seq)
+	while (!turn_has_come(seq))
 	{
 		commit_absorb_interrupts();
 		if (conflict_is_doomed())

@@ -56,3 +56,29 @@ CREATE FUNCTION lockstep.sequences_reported() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_sequences_reported' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.sequences_reported() IS 'from the replicator: after the start of this server, all positions of sequences are equal again';
 REVOKE EXECUTE ON FUNCTION lockstep.sequences_reported() FROM PUBLIC;
+
+-- ---------- comparing nodes while they are written to: lockstepctl verify
+
+CREATE FUNCTION lockstep.hold_commits(seq bigint, patience interval) RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_hold_commits' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
+COMMENT ON FUNCTION lockstep.hold_commits(bigint, interval) IS 'nobody commits on this node above seq (null: above where it is) until this session lets go, ends, or the time is over; returns the seq';
+REVOKE EXECUTE ON FUNCTION lockstep.hold_commits(bigint, interval) FROM PUBLIC;
+
+CREATE FUNCTION lockstep.let_commits_go() RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockstep_let_commits_go' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.let_commits_go() IS 'ends lockstep.hold_commits(); false: the time was over before';
+REVOKE EXECUTE ON FUNCTION lockstep.let_commits_go() FROM PUBLIC;
+
+CREATE FUNCTION lockstep.verify_start() RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_verify_start' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.verify_start() IS 'this session writes values as all nodes do, for lockstep.row_digest()';
+REVOKE EXECUTE ON FUNCTION lockstep.verify_start() FROM PUBLIC;
+
+CREATE FUNCTION lockstep.row_digest(image record) RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_row_digest' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
+COMMENT ON FUNCTION lockstep.row_digest(record) IS 'hash of the values of a row as they are stored, equal on nodes for equal values; after lockstep.verify_start()';
+
+CREATE FUNCTION lockstep.definition_is_seen(relation regclass) RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockstep_definition_is_seen' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.definition_is_seen(regclass) IS 'the snapshot sees the table as it is defined and stored now; locks it';
+REVOKE EXECUTE ON FUNCTION lockstep.definition_is_seen(regclass) FROM PUBLIC;

@@ -28,6 +28,11 @@
 
 #include "../replicator/protocol.h"
 
+/* A function that SQL can call. */
+#define LS_FUNCTION(name) \
+	PGDLLEXPORT Datum name(PG_FUNCTION_ARGS); \
+	PG_FUNCTION_INFO_V1(name)
+
 /* The bytes in a buffer. */
 static inline LsSlice
 ls_slice_of_buffer(const StringInfoData *buffer)
@@ -517,6 +522,13 @@ extern bool turn_is_next(uint64 seq, long timeout_ms);	/* waits for the latch,
 extern void turn_pass(uint64 seq);	/* committed */
 extern void turn_release(uint64 seq);	/* aborted: somebody else will apply
 										 * it */
+extern bool turn_has_come(uint64 seq);	/* its owner may commit */
+extern uint64 turn_hold(uint64 seq, TimestampTz until); /* nobody commits above
+														 * seq (0: above where
+														 * it is; returned);
+														 * until 0: no end */
+extern bool turn_let_go(void);	/* false: it was not held any more */
+extern bool turn_is_held_by_us(void);	/* and everything below is applied */
 extern bool turn_must_wait(uint64 seq); /* applied < seq; our latch is set
 										 * when that changes */
 extern void turn_wait_applied(uint64 seq);	/* until applied >= seq;

@@ -29,10 +29,6 @@
 
 #define LS_VERSION "1.1"
 
-#define LS_FUNCTION(name) \
-	PGDLLEXPORT Datum name(PG_FUNCTION_ARGS); \
-	PG_FUNCTION_INFO_V1(name)
-
 LS_FUNCTION(lockstep_node_info);
 LS_FUNCTION(lockstep_set_cluster);
 LS_FUNCTION(lockstep_heartbeat);

@@ -36,6 +36,12 @@
  * After a crash of any backend the postmaster makes shared memory anew: the
  * turn is closed, writes are refused, until the replicator says up to where
  * the databases' progress reaches (turn_open).
+ *
+ * A session may hold the turn: then nobody commits above a certain seq, until
+ * the session lets go, ends, or has taken longer than it said.  It is how
+ * lockstepctl verify gets snapshots of several nodes at one seq.  Nobody waits
+ * for the hold but the owner of the seq that would be next; whoever finds it
+ * overdue lifts it, so that the holder can tell that it was in force to the end.
  */
 #include "postgres.h"
 
@@ -60,6 +66,7 @@
 
 #define TURN_RING 4096
 #define NOBODY (-1)
+#define TURN_FREE PG_UINT64_MAX
 
 typedef struct TurnShared
 {
@@ -73,6 +80,11 @@ typedef struct TurnShared
 	int			nwaiting;		/* entries of waiting[] */
 	int		   *waiting;		/* pgprocnos, any order, MaxBackends of them */
 	uint64	   *waiting_for;	/* by pgprocno: seq, 0 = does not wait */
+	pg_atomic_uint64 held_at;	/* nobody commits above it; TURN_FREE: all
+								 * may. Read without the lock, after applied */
+	int			holder;			/* pgprocno, or NOBODY */
+	int			holder_pid;
+	TimestampTz held_until;		/* 0: as long as the holder lives */
 } TurnShared;
 
 static TurnShared *turn = NULL;
@@ -112,6 +124,8 @@ turn_shmem_startup(void)
 	at += MAXALIGN(mul_size(MaxBackends, sizeof(int)));
 	turn->waiting_for = (uint64 *) at;
 	pg_atomic_init_u64(&turn->applied, 0);
+	pg_atomic_init_u64(&turn->held_at, TURN_FREE);
+	turn->holder = NOBODY;
 	for (int i = 0; i < TURN_RING; i++)
 		turn->claimant[i] = NOBODY;
 	if (!pg_strong_random(&turn->boot, sizeof(turn->boot)))
@@ -338,6 +352,164 @@ turn_wait_applied_for(uint64 seq, long timeout_ms)
 		waiter_forget_me();
 }
 
+/* ---------- holding the turn */
+
+/* Whoever was kept from committing by the hold.  Caller holds the lock. */
+static void
+wake_next(void)
+{
+	int			next = *claim_of(turn_applied() + 1);
+
+	if (next != NOBODY)
+		wake(next);
+}
+
+/* Caller holds the lock. */
+static void
+hold_lift(void)
+{
+	pg_atomic_write_u64(&turn->held_at, TURN_FREE);
+	turn->holder = NOBODY;
+	wake_next();
+}
+
+/* Milliseconds, -1: no end.  Caller holds the lock. */
+static long
+hold_ms_left_locked(void)
+{
+	if (turn->holder == NOBODY)
+		return 0;
+	if (turn->held_until == 0)
+		return -1;
+	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(), turn->held_until);
+}
+
+static long
+hold_ms_left(void)
+{
+	long		ms;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	ms = hold_ms_left_locked();
+	LWLockRelease(turn_lock);
+	return ms;
+}
+
+/* True: there is none any more. */
+static bool
+hold_is_overdue(void)
+{
+	bool		overdue;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	overdue = hold_ms_left_locked() == 0;
+	if (overdue && turn->holder != NOBODY)
+		hold_lift();
+	LWLockRelease(turn_lock);
+	return overdue;
+}
+
+/* Of two waiting times, -1 being for ever. */
+static long
+sooner(long a, long b)
+{
+	return a < 0 ? b : b < 0 ? a : Min(a, b);
+}
+
+static void
+hold_at_exit(int code, Datum arg)
+{
+	(void) turn_let_go();
+}
+
+static bool
+hold_is_mine(void)
+{
+	return turn->holder == MyProc->pgprocno;
+}
+
+/*
+ * Where this node can stop.  The next seq may be committing just now, if it is
+ * claimed; if it is not, whoever claims it will see the hold.  Caller holds the
+ * lock.
+ */
+static uint64
+hold_here(void)
+{
+	uint64		applied = turn_applied();
+
+	return *claim_of(applied + 1) == NOBODY ? applied : applied + 1;
+}
+
+uint64
+turn_hold(uint64 seq, TimestampTz until)
+{
+	static bool registered = false;
+	int			other = 0;
+	bool		over = false;
+	uint64		at;
+
+	if (!registered)
+		before_shmem_exit(hold_at_exit, (Datum) 0);
+	registered = true;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	if (turn->holder != NOBODY && hold_ms_left_locked() == 0)
+		hold_lift();
+	if (turn->holder != NOBODY && !hold_is_mine())
+		other = turn->holder_pid;
+	over = seq != 0 && turn->holder == NOBODY;
+	at = hold_here();
+	if (hold_is_mine())
+		at = Max(seq, pg_atomic_read_u64(&turn->held_at));
+	if (other == 0 && !over)
+	{
+		pg_atomic_write_u64(&turn->held_at, at);
+		turn->holder = MyProc->pgprocno;
+		turn->holder_pid = MyProcPid;
+		turn->held_until = until;
+		wake_next();
+	}
+	LWLockRelease(turn_lock);
+
+	if (other != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("commits on this node are being held by another session"),
+				 errdetail("It is process %d.", other)));
+	if (over)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this session does not hold commits any more")));
+	return at;
+}
+
+bool
+turn_let_go(void)
+{
+	bool		mine;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	mine = hold_is_mine();
+	if (mine)
+		hold_lift();
+	LWLockRelease(turn_lock);
+	return mine;
+}
+
+/* Is nothing committed here until we let go? */
+bool
+turn_is_held_by_us(void)
+{
+	bool		held;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	held = hold_is_mine() && turn->held_until == 0 &&
+		pg_atomic_read_u64(&turn->held_at) == turn_applied();
+	LWLockRelease(turn_lock);
+	return held;
+}
+
 /* ---------- claiming, waiting for, passing and giving back the turn */
 
 /*
@@ -389,12 +561,21 @@ turn_claim(uint64 seq)
 }
 
 bool
+turn_has_come(uint64 seq)
+{
+	if (turn_applied() + 1 != seq)
+		return false;
+	pg_read_barrier();
+	return seq <= pg_atomic_read_u64(&turn->held_at) || hold_is_overdue();
+}
+
+bool
 turn_is_next(uint64 seq, long timeout_ms)
 {
-	if (turn_applied() + 1 == seq)
+	if (turn_has_come(seq))
 		return true;
-	sleep_on_latch(timeout_ms);
-	return turn_applied() + 1 == seq;
+	sleep_on_latch(turn_applied() + 1 == seq ? sooner(timeout_ms, hold_ms_left()) : timeout_ms);
+	return turn_has_come(seq);
 }
 
 void

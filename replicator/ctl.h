@@ -4,6 +4,8 @@
  *
  *	 lockstepctl.c	command line, the replicator's socket, exit codes
  *	 ctl_format.c	answers of the replicator as text
+ *	 ctl_join.c		a new node
+ *	 ctl_verify.c	are all nodes equal?  (its parts: ctl_verify.h)
  *	 ctl_journal.c	the journal as text, read from its directory
  *	 ctl_journal_json.c	one record of it as JSON
  */
@@ -43,6 +45,30 @@ typedef struct JoinOptions
 
 /* Clone, name, start; says what goes wrong. */
 extern bool join_clone(const JoinOptions *options);
+
+/* ---------- in ctl_verify.c */
+
+#define VERIFY_MAX_JOBS 64
+
+/* Its exit codes, as diff's. */
+#define VERIFY_EQUAL 0
+#define VERIFY_DIFFERENT 1
+#define VERIFY_NOT_DONE 2
+
+typedef struct VerifyOptions
+{
+	const char *database;		/* only that one, NULL: all */
+	const char *table;			/* only that one */
+	int			jobs;			/* tables at a time */
+	int			rows;			/* differing rows that are shown of a table */
+	long		timeout_s;		/* 0: none */
+	bool		json;
+} VerifyOptions;
+
+struct Config;
+
+/* status: the replicator's answer. */
+extern int	verify(const VerifyOptions *options, const struct Config *config, const json_t *status);
 
 /* ---------- in ctl_journal.c */
 

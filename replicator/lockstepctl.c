@@ -32,6 +32,7 @@ typedef struct Options
 	long		timeout_s;		/* -1: not given */
 	JournalOptions journal;
 	JoinOptions join;
+	VerifyOptions verify;
 	char	  **words;			/* the command and its arguments */
 	int			nwords;
 } Options;
@@ -89,11 +90,13 @@ print_help(void)
 		printf("  %s\n", commands[i].help);
 	printf("  journal                print the decided transactions\n"
 		   "  join NAME              make a new node here, a clone of another, and start it\n"
+		   "  verify                 compare all nodes that are online, while they are written to\n"
 		   "\nOptions:\n"
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "  -s, --socket=PATH      the replicator's admin socket, instead of --config\n"
 		   "      --json             print the answer as JSON\n"
-		   "      --timeout=SECONDS  how long drain, attach and join wait (%d), 0 for ever\n"
+		   "      --timeout=SECONDS  how long drain, attach and join wait (%d), 0 for ever;\n"
+		   "                         how long verify may take (for ever)\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
 		   "\nOptions of journal:\n"
@@ -107,7 +110,13 @@ print_help(void)
 		   "      --donor=NODE       node to clone: its name in replicator.conf, or a connection string\n"
 		   "      --pgdata=DIR       data directory to be made\n"
 		   "      --set=NAME=VALUE   setting of the new server; may be repeated\n"
-		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n",
+		   "\nOptions of verify:\n"
+		   "      --database=NAME    only that one\n"
+		   "      --table=NAME       only rows of that one, with its schema or without\n"
+		   "      --jobs=N           tables compared at a time (1)\n"
+		   "      --rows=N           differing rows of a table that are shown (10)\n"
+		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n"
+		   "Of verify: 0 equal, 1 different, 2 could not be done, 3 no replicator at the socket.\n",
 		   DEFAULT_TIMEOUT_S);
 }
 
@@ -130,7 +139,7 @@ parse_options(int argc, char **argv, Options *o)
 	enum
 	{
 		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
-		OPT_DONOR, OPT_PGDATA, OPT_SET
+		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -145,6 +154,10 @@ parse_options(int argc, char **argv, Options *o)
 		{"donor", required_argument, NULL, OPT_DONOR},
 		{"pgdata", required_argument, NULL, OPT_PGDATA},
 		{"set", required_argument, NULL, OPT_SET},
+		{"database", required_argument, NULL, OPT_DATABASE},
+		{"table", required_argument, NULL, OPT_TABLE},
+		{"jobs", required_argument, NULL, OPT_JOBS},
+		{"rows", required_argument, NULL, OPT_ROWS},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -189,6 +202,18 @@ parse_options(int argc, char **argv, Options *o)
 				if (strchr(optarg, '=') == NULL || strchr(optarg, '\n') != NULL || o->join.nsettings == JOIN_MAX_SETTINGS)
 					die(CTL_USAGE, "invalid value for --set: \"%s\"", optarg);
 				o->join.settings[o->join.nsettings++] = optarg;
+				break;
+			case OPT_DATABASE:
+				o->verify.database = optarg;
+				break;
+			case OPT_TABLE:
+				o->verify.table = optarg;
+				break;
+			case OPT_JOBS:
+				o->verify.jobs = (int) option_number("jobs", optarg, VERIFY_MAX_JOBS);
+				break;
+			case OPT_ROWS:
+				o->verify.rows = (int) option_number("rows", optarg, 100000);
 				break;
 			case OPT_DIRECTORY:
 				o->journal.directory = optarg;
@@ -469,10 +494,36 @@ run_join(Options *o)
 	return run_command(o);
 }
 
+/* Not done is not different: its exit code is another. */
+static int
+run_verify(Options *o)
+{
+	char	   *error;
+	Config	   *config = config_load(o->config_file, &error);
+	json_t	   *status;
+	int			code;
+
+	if (o->nwords != 1)
+		die(CTL_USAGE, "wrong number of arguments for \"verify\"");
+	if (config == NULL)
+		die(VERIFY_NOT_DONE, "%s", error);
+	status = ask(o->socket != NULL ? o->socket : config->admin_socket, "status\n", ANSWER_TIMEOUT_S);
+	o->verify.json = o->json;
+	o->verify.timeout_s = o->timeout_s > 0 ? o->timeout_s : 0;
+	if (o->verify.jobs == 0)
+		o->verify.jobs = 1;
+	code = verify(&o->verify, config, status);
+	if (fflush(stdout) != 0)
+		die(VERIFY_NOT_DONE, "could not write: %s", strerror(errno));
+	json_decref(status);
+	config_free(config);
+	return code;
+}
+
 int
 main(int argc, char **argv)
 {
-	Options		o = {.config_file = LOCKSTEP_CONFIG_FILE,.timeout_s = -1};
+	Options		o = {.config_file = LOCKSTEP_CONFIG_FILE,.timeout_s = -1,.verify.rows = 10};
 
 	log_open(NULL, LOG_WARNING);
 	parse_options(argc, argv, &o);
@@ -480,5 +531,7 @@ main(int argc, char **argv)
 		return run_journal(&o);
 	if (strcmp(o.words[0], "join") == 0)
 		return run_join(&o);
+	if (strcmp(o.words[0], "verify") == 0)
+		return run_verify(&o);
 	return run_command(&o);
 }

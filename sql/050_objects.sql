@@ -5,7 +5,7 @@
 \pset tuples_only on
 BEGIN;
 CREATE EXTENSION pgtap;
-SELECT plan(18);
+SELECT plan(21);
 SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
 SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
 SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
@@ -18,6 +18,8 @@ SELECT has_function('lockstep', f, args, f || ' is there for causal reads')
 FROM (VALUES ('last_seq', '{}'::name[]), ('applied_seq', '{}'), ('wait_for', '{bigint,interval}')) AS r(f, args);
 SELECT has_function('lockstep', f, args, f || ' is there for sequences')
 FROM (VALUES ('apply_sequence', '{text,text,bigint,boolean,text}'::name[]), ('sequence_positions', '{}'), ('sequences_reported', '{}')) AS r(f, args);
+SELECT has_function('lockstep', f, args, f || ' is there for lockstepctl verify')
+FROM (VALUES ('hold_commits', '{bigint,interval}'::name[]), ('let_commits_go', '{}'), ('row_digest', '{record}')) AS r(f, args);
 SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL
@@ -30,7 +32,8 @@ $$, 'every table and view has a comment');
 SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace
-	AND p.proname IN ('set_cluster', 'turn_open', 'apply_start', 'blockers', 'yield', 'sequence_positions', 'sequences_reported')
+	AND p.proname IN ('set_cluster', 'turn_open', 'apply_start', 'blockers', 'yield', 'sequence_positions', 'sequences_reported', 'hold_commits',
+		'let_commits_go', 'verify_start', 'definition_is_seen')
 	AND has_function_privilege('public', p.oid, 'EXECUTE')
 $$, 'what is for the replicator is for nobody else');
 SELECT * FROM finish();

@@ -1,0 +1,250 @@
+/*
+ * ctl_snapshot.c
+ *	  Snapshots of all nodes at one seq, while they are written to.
+ *
+ *		nodes at 17, 18, 18		 hold where you are	   -> 18, 18, 19
+ *								 hold at 19 (the highest), wait until applied
+ *								 BEGIN, pg_export_snapshot() in every database
+ *								 let go
+ *
+ * Nobody commits meanwhile: a few round trips, and what the slowest node needs
+ * for the seqs between.  A hold ends with its session, and by itself after
+ * HOLD_MS; if it did before the snapshots were taken, letting go says so, and
+ * everything is done again.  Before, the nodes catch up with each other, so that
+ * one that lags keeps nobody waiting.
+ *
+ * What was begun stays: sessions that read import the snapshot, a table at a
+ * time, so that their locks don't last.
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "ctl_verify.h"
+
+#define HOLD_MS "1000"
+#define HOLD_WAIT_MS "800"		/* for the slowest node */
+#define CATCH_UP "60s"
+#define TRIES 50
+#define PAUSE_US 50000
+
+static double
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return (double) t.tv_sec * 1e3 + (double) t.tv_nsec / 1e6;
+}
+
+bool
+snapshots_open(Snapshots *s, Verify *v)
+{
+	memset(s, 0, sizeof(*s));
+	s->v = v;
+	if (!peers_open(&s->control, v, v->databases[0]))
+		return false;
+	for (int d = 0; d < v->ndatabases; d++)
+	{
+		if (!peers_open(&s->leaders[d], v, v->databases[d]))
+			return false;
+	}
+	return true;
+}
+
+void
+snapshots_close(Snapshots *s)
+{
+	for (int d = 0; d < VERIFY_MAX_DATABASES; d++)
+		peers_close(&s->leaders[d]);
+	peers_close(&s->control);
+}
+
+static uint64_t
+highest(const Answer *answers, int n)
+{
+	uint64_t	seq = 0;
+
+	for (int i = 0; i < n; i++)
+	{
+		uint64_t	its = strtoull(answer_value(&answers[i], 0), NULL, 10);
+
+		if (its > seq)
+			seq = its;
+	}
+	return seq;
+}
+
+/* Did all say yes? */
+static bool
+all_true(Answer *answers, int n, int result)
+{
+	bool		yes = true;
+
+	for (int i = 0; i < n; i++)
+		yes &= strcmp(answer_value(&answers[i], result), "t") == 0;
+	return yes;
+}
+
+/* Those that lag get to where the others are now. */
+static bool
+catch_up(Snapshots *s)
+{
+	Answer		answers[CONFIG_MAX_NODES];
+	int			n = s->v->nnodes;
+	char	   *sql;
+	bool		ok;
+
+	if (!peers_ask(&s->control, "SELECT lockstep.applied_seq()", answers))
+		return false;
+	sql = xasprintf("SELECT lockstep.wait_for(%" PRIu64 ", '" CATCH_UP "')", highest(answers, n));
+	answers_free(answers, n);
+	ok = peers_ask(&s->control, sql, answers);
+	free(sql);
+	if (!ok)
+		return false;
+	for (int i = 0; i < n && ok; i++)
+	{
+		if (strcmp(answer_value(&answers[i], 0), "t") != 0)
+			ok = verify_fail(s->v, "node %s is behind, and did not catch up within " CATCH_UP, s->v->names[i]);
+	}
+	answers_free(answers, n);
+	return ok;
+}
+
+/* Hold where each is.  False: try again, or it has failed. */
+static bool
+hold_here(Snapshots *s, uint64_t *seq)
+{
+	Answer		answers[CONFIG_MAX_NODES];
+	int			n = s->v->nnodes;
+	bool		ok = true;
+
+	for (int i = 0; i < n; i++)
+		peers_send(&s->control, i, "SELECT lockstep.hold_commits(NULL, '" HOLD_MS "ms')");
+	for (int i = 0; i < n; i++)
+	{
+		peers_receive(&s->control, i, &answers[i]);
+		if (answers[i].error == NULL)
+			continue;
+		/* somebody else holds */
+		if (strcmp(answers[i].sqlstate, "55006") != 0)
+			(void) verify_fail(s->v, "node %s: %s", s->v->names[i], answers[i].error);
+		ok = false;
+	}
+	*seq = highest(answers, n);
+	answers_free(answers, n);
+	return ok;
+}
+
+static bool
+hold_at(Snapshots *s, uint64_t seq)
+{
+	Answer		answers[CONFIG_MAX_NODES];
+	int			n = s->v->nnodes;
+	bool		ok = true;
+	char	   *sql = xasprintf("SELECT lockstep.hold_commits(%" PRIu64 ", '" HOLD_MS "ms'); "
+								"SELECT lockstep.wait_for(%" PRIu64 ", '" HOLD_WAIT_MS "ms')", seq, seq);
+
+	for (int i = 0; i < n; i++)
+		peers_send(&s->control, i, sql);
+	free(sql);
+	for (int i = 0; i < n; i++)
+	{
+		peers_receive(&s->control, i, &answers[i]);
+		if (answers[i].error == NULL)
+			continue;
+		/* the hold has ended by itself */
+		if (strcmp(answers[i].sqlstate, "55000") != 0)
+			(void) verify_fail(s->v, "node %s: %s", s->v->names[i], answers[i].error);
+		ok = false;
+	}
+	ok = ok && all_true(answers, n, 1);
+	answers_free(answers, n);
+	return ok;
+}
+
+static bool
+let_go(Snapshots *s)
+{
+	Answer		answers[CONFIG_MAX_NODES];
+	bool		ok;
+
+	if (!peers_ask(&s->control, "SELECT lockstep.let_commits_go()", answers))
+		return false;
+	ok = all_true(answers, s->v->nnodes, 0);
+	answers_free(answers, s->v->nnodes);
+	return ok;
+}
+
+static bool
+begin_all(Snapshots *s)
+{
+	int			n = s->v->nnodes;
+	bool		ok = true;
+
+	for (int d = 0; d < s->v->ndatabases; d++)
+	{
+		for (int i = 0; i < n; i++)
+			peers_send(&s->leaders[d], i, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SELECT pg_export_snapshot()");
+	}
+	for (int d = 0; d < s->v->ndatabases; d++)
+	{
+		for (int i = 0; i < n; i++)
+		{
+			Answer		a;
+
+			peers_receive(&s->leaders[d], i, &a);
+			if (a.error != NULL)
+				ok = verify_fail(s->v, "node %s: %s", s->v->names[i], a.error);
+			snprintf(s->ids[d][i], sizeof(s->ids[d][i]), "%s", answer_value(&a, 0));
+			answer_free(&a);
+		}
+	}
+	return ok;
+}
+
+static void
+end_all(Snapshots *s)
+{
+	Answer		answers[CONFIG_MAX_NODES];
+
+	for (int d = 0; d < s->v->ndatabases; d++)
+	{
+		if (peers_ask(&s->leaders[d], "ROLLBACK", answers))
+			answers_free(answers, s->v->nnodes);
+	}
+}
+
+bool
+snapshots_take(Snapshots *s)
+{
+	end_all(s);
+	for (int i = 0; i < TRIES && !verify_failed(s->v); i++)
+	{
+		double		start;
+		bool		taken;
+
+		if (!catch_up(s))
+			return false;
+		start = now_ms();
+		taken = hold_here(s, &s->seq) && hold_at(s, s->seq) && begin_all(s);
+		taken = let_go(s) && taken;
+		s->held_ms = now_ms() - start;
+		if (taken && !verify_failed(s->v))
+			return true;
+		end_all(s);
+		usleep(PAUSE_US);
+	}
+	return verify_fail(s->v, "the nodes did not stand still at one seq for a moment, in %d tries", TRIES);
+}
+
+char *
+snapshot_begin(const Snapshots *s, int database, int node)
+{
+	return xasprintf("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY; SET TRANSACTION SNAPSHOT '%s';",
+					 s->ids[database][node]);
+}

@@ -1,0 +1,342 @@
+/*
+ * ctl_verify.c
+ *	  lockstepctl verify: are all nodes that are online equal?
+ *
+ * Snapshots of all nodes at one seq are taken (ctl_snapshot.c), then everything
+ * is compared at leisure by them.  What could not be compared, because DDL came
+ * between the snapshot and the lock, is looked at again with the next ones, in
+ * at most ROUNDS rounds.
+ *
+ * The result is one JSON object; the text is made of it (ctl_report.c).
+ */
+#include "ctl_verify.h"
+
+#include <inttypes.h>
+#include <signal.h>
+#include <stdarg.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "buffer.h"
+
+#define ROUNDS 8
+
+/* ---------- what has been found */
+
+bool
+verify_fail(Verify *v, const char *fmt,...)
+{
+	char		text[2048];
+	va_list		args;
+	size_t		len;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	for (len = strlen(text); len > 0 && text[len - 1] == '\n'; len--)
+		text[len - 1] = '\0';
+	pthread_mutex_lock(&v->lock);
+	if (v->error == NULL)
+		v->error = xstrdup(text);
+	pthread_mutex_unlock(&v->lock);
+	return false;
+}
+
+bool
+verify_failed(Verify *v)
+{
+	bool		failed;
+
+	pthread_mutex_lock(&v->lock);
+	failed = v->error != NULL;
+	pthread_mutex_unlock(&v->lock);
+	return failed;
+}
+
+json_t *
+verify_text(const char *text)
+{
+	json_t	   *value = json_string(text);
+	char	   *copy;
+
+	if (value != NULL)
+		return value;
+	copy = xstrdup(text);		/* of a database without an encoding */
+	for (char *p = copy; *p != '\0'; p++)
+	{
+		if ((unsigned char) *p >= 0x80)
+			*p = '?';
+	}
+	value = json_string(copy);
+	free(copy);
+	return value;
+}
+
+json_t *
+verify_difference(const char *database, const char *kind, const char *object, json_t *nodes)
+{
+	json_t	   *difference = json_object();
+
+	if (database != NULL)
+		json_object_set_new(difference, "database", verify_text(database));
+	json_object_set_new(difference, "kind", json_string(kind));
+	json_object_set_new(difference, "object", verify_text(object));
+	json_object_set_new(difference, "nodes", nodes);
+	return difference;
+}
+
+void
+verify_add(Verify *v, json_t *difference)
+{
+	pthread_mutex_lock(&v->lock);
+	json_array_append_new(v->differences, difference);
+	pthread_mutex_unlock(&v->lock);
+}
+
+/* So much more of that kind was compared. */
+void
+verify_count(Verify *v, const char *database, const char *what, long long n)
+{
+	json_t	   *facts;
+
+	pthread_mutex_lock(&v->lock);
+	facts = json_object_get(v->facts, database);
+	if (facts == NULL)
+	{
+		facts = json_object();
+		json_object_set_new(v->facts, database, facts);
+	}
+	json_object_set_new(facts, what, json_integer(json_integer_value(json_object_get(facts, what)) + n));
+	pthread_mutex_unlock(&v->lock);
+}
+
+/* ---------- what there is to compare */
+
+static const char *
+conninfo_of(const Config *config, const char *name)
+{
+	for (int i = 0; i < config->nnodes; i++)
+	{
+		if (strcmp(config->nodes[i].name, name) == 0)
+			return config->nodes[i].conninfo;
+	}
+	return NULL;
+}
+
+/* The nodes that are online; returns the others. */
+static json_t *
+take_nodes(Verify *v, const Config *config, const json_t *status)
+{
+	json_t	   *others = json_array();
+	size_t		i;
+	json_t	   *node;
+
+	json_array_foreach(json_object_get(status, "nodes"), i, node)
+	{
+		const char *name = json_string_value(json_object_get(node, "name"));
+		const char *conninfo = conninfo_of(config, name);
+
+		if (strcmp(json_string_value(json_object_get(node, "state")), "online") != 0)
+			json_array_append_new(others, json_pack("{s:s, s:O, s:O}", "name", name, "state", json_object_get(node, "state"),
+													"reason", json_object_get(node, "reason")));
+		else if (conninfo == NULL)
+			(void) verify_fail(v, "the configuration file does not have node \"%s\": is it the replicator's?", name);
+		else
+		{
+			v->names[v->nnodes] = name;
+			v->conninfos[v->nnodes++] = conninfo;
+		}
+	}
+	if (v->nnodes < 2)
+		(void) verify_fail(v, "fewer than two nodes are online");
+	return others;
+}
+
+static void
+take_databases(Verify *v, const json_t *status)
+{
+	size_t		i;
+	json_t	   *name;
+
+	json_array_foreach(json_object_get(status, "databases"), i, name)
+	{
+		const char *database = json_string_value(name);
+
+		if (v->options->database != NULL && strcmp(v->options->database, database) != 0)
+			continue;
+		if (v->ndatabases == VERIFY_MAX_DATABASES)
+		{
+			(void) verify_fail(v, "there are more than %d databases: name one by --database", VERIFY_MAX_DATABASES);
+			return;
+		}
+		v->databases[v->ndatabases++] = database;
+	}
+	if (v->ndatabases == 0 && v->options->database != NULL)
+		(void) verify_fail(v, "database \"%s\" is not replicated", v->options->database);
+	else if (v->ndatabases == 0)
+		(void) verify_fail(v, "no database is replicated");
+}
+
+/* ---------- rounds */
+
+typedef struct Progress
+{
+	Snapshots	snapshots;
+	Tables		tables[VERIFY_MAX_DATABASES];
+	int			round;
+	uint64_t	first_seq;
+	double		held_ms;		/* the longest of all rounds */
+} Progress;
+
+/* Lists made anew: what DDL has changed has new columns, perhaps. */
+static bool
+list_again(Progress *p, Verify *v)
+{
+	for (int d = 0; d < v->ndatabases; d++)
+	{
+		Tables		old = p->tables[d];
+		bool		ok = tables_list(&p->tables[d], &p->snapshots, d, p->round == 0 ? NULL : &old);
+
+		tables_free(&old);
+		if (!ok)
+			return false;
+	}
+	return true;
+}
+
+static int
+pending(const Progress *p, const Verify *v)
+{
+	int			n = 0;
+
+	for (int d = 0; d < v->ndatabases; d++)
+		n += tables_pending(&p->tables[d]);
+	return n;
+}
+
+static bool
+compare_round(Progress *p, Verify *v)
+{
+	if (!snapshots_take(&p->snapshots))
+		return false;
+	if (p->round == 0)
+		p->first_seq = p->snapshots.seq;
+	if (p->snapshots.held_ms > p->held_ms)
+		p->held_ms = p->snapshots.held_ms;
+	if (!list_again(p, v))
+		return false;
+	if (p->round == 0 && v->options->table != NULL && pending(p, v) == 0 && json_array_size(v->differences) == 0)
+		return verify_fail(v, "no node has a table \"%s\"", v->options->table);
+	for (int d = 0; d < v->ndatabases; d++)
+	{
+		if (!tables_compare(&p->tables[d], &p->snapshots))
+			return false;
+	}
+	return true;
+}
+
+/* After the last round. */
+static void
+say_pending(const Progress *p, Verify *v)
+{
+	for (int d = 0; d < v->ndatabases; d++)
+	{
+		for (int i = 0; i < p->tables[d].n; i++)
+		{
+			const Table *table = &p->tables[d].tables[i];
+
+			if (table->pending)
+				(void) verify_fail(v, "table %s was changed by DDL each time it was looked at%s%s", table->name,
+								   table->why != NULL ? ": " : "", table->why != NULL ? table->why : "");
+		}
+	}
+}
+
+static void
+compare(Progress *p, Verify *v)
+{
+	if (!snapshots_open(&p->snapshots, v))
+		return;
+	for (p->round = 0; p->round < ROUNDS; p->round++)
+	{
+		if (!compare_round(p, v) || pending(p, v) == 0)
+			break;
+	}
+	if (!verify_failed(v))
+		say_pending(p, v);
+}
+
+/* ---------- the result */
+
+static json_t *
+result_of(Verify *v, const Progress *p, json_t *others)
+{
+	bool		different = json_array_size(v->differences) > 0;
+	json_t	   *names = json_array();
+	json_t	   *result = json_object();
+
+	for (int i = 0; i < v->nnodes; i++)
+		json_array_append_new(names, json_string(v->names[i]));
+	json_object_set_new(result, "equal", v->error != NULL && !different ? json_null() : json_boolean(!different));
+	json_object_set_new(result, "nodes", names);
+	json_object_set_new(result, "not_compared", others);
+	json_object_set_new(result, "seq", json_integer((json_int_t) p->first_seq));
+	json_object_set_new(result, "commits_held_ms", json_real((double) (long long) (p->held_ms * 10) / 10));
+	json_object_set_new(result, "databases", v->facts);
+	json_object_set_new(result, "differences", v->differences);
+	if (v->error != NULL)
+		json_object_set_new(result, "error", verify_text(v->error));
+	return result;
+}
+
+static void
+on_alarm(int signo)
+{
+	static const char message[] = "lockstepctl: verify was not done within --timeout\n";
+
+	(void) !write(STDERR_FILENO, message, sizeof(message) - 1);
+	_exit(VERIFY_NOT_DONE);
+}
+
+int
+verify(const VerifyOptions *options, const Config *config, const json_t *status)
+{
+	Verify		v = {.options = options,.lock = PTHREAD_MUTEX_INITIALIZER};
+	Progress   *p = xcalloc(1, sizeof(Progress));
+	json_t	   *others;
+	json_t	   *result;
+	int			code;
+
+	v.differences = json_array();
+	v.facts = json_object();
+	if (options->timeout_s > 0)
+	{
+		signal(SIGALRM, on_alarm);
+		alarm((unsigned) options->timeout_s);
+	}
+	others = take_nodes(&v, config, status);
+	take_databases(&v, status);
+	if (v.error == NULL)
+		compare(p, &v);
+
+	result = result_of(&v, p, others);
+	if (options->json)
+	{
+		json_dumpf(result, stdout, JSON_INDENT(2));
+		printf("\n");
+	}
+	else
+		verify_report(stdout, result);
+	if (v.error != NULL)
+		fprintf(stderr, "lockstepctl: %s\n", v.error);
+	code = v.error != NULL ? VERIFY_NOT_DONE : json_is_true(json_object_get(result, "equal")) ? VERIFY_EQUAL :
+		VERIFY_DIFFERENT;
+	json_decref(result);
+	snapshots_close(&p->snapshots);
+	for (int d = 0; d < v.ndatabases; d++)
+		tables_free(&p->tables[d]);
+	free(p);
+	free(v.error);
+	return code;
+}

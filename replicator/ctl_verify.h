@@ -1,0 +1,143 @@
+/*
+ * ctl_verify.h
+ *	  Between the parts of lockstepctl verify.
+ *
+ *	 ctl_verify.c	rounds of comparing; what is different, said once
+ *	 ctl_peers.c	connections to the nodes, one query to all of them
+ *	 ctl_snapshot.c	snapshots of all nodes at one seq
+ *	 ctl_tables.c	rows: checksums, several tables at a time
+ *	 ctl_rows.c		the rows that differ in a table
+ *	 ctl_report.c	the result as text
+ */
+#ifndef LOCKSTEP_CTL_VERIFY_H
+#define LOCKSTEP_CTL_VERIFY_H
+
+#include <libpq-fe.h>
+#include <pthread.h>
+
+#include "config.h"
+#include "ctl.h"
+
+#define VERIFY_MAX_DATABASES 64
+
+typedef struct Verify
+{
+	const VerifyOptions *options;
+	int			nnodes;
+	const char *names[CONFIG_MAX_NODES];
+	const char *conninfos[CONFIG_MAX_NODES];
+	int			ndatabases;
+	const char *databases[VERIFY_MAX_DATABASES];
+
+	pthread_mutex_t lock;		/* of all below */
+	json_t	   *differences;	/* objects */
+	json_t	   *facts;			/* of each database: what was compared */
+	char	   *error;			/* NULL, or why it could not be done */
+} Verify;
+
+/* ---------- in ctl_verify.c */
+
+/* It can't be done; the first reason counts.  Returns false. */
+extern bool verify_fail(Verify *v, const char *fmt,...) __attribute__((format(printf, 2, 3)));
+extern bool verify_failed(Verify *v);
+
+/* Text of the server, in whatever encoding. */
+extern json_t *verify_text(const char *text);
+
+/* Something differs; takes nodes (name -> value) over. */
+extern json_t *verify_difference(const char *database, const char *kind, const char *object, json_t *nodes);
+extern void verify_add(Verify *v, json_t *difference);
+extern void verify_count(Verify *v, const char *database, const char *what, long long n);
+
+/* ---------- in ctl_peers.c */
+
+#define ANSWER_MAX 6
+
+/* What a node said to one string of statements. */
+typedef struct Answer
+{
+	int			n;
+	PGresult   *rows[ANSWER_MAX];	/* of those that return rows, in order */
+	char	   *error;			/* NULL, or the first one */
+	char		sqlstate[6];
+} Answer;
+
+/* A connection to every node, to one database. */
+typedef struct Peers
+{
+	Verify	   *v;
+	const char *database;
+	PGconn	   *conns[CONFIG_MAX_NODES];
+} Peers;
+
+extern bool peers_open(Peers *p, Verify *v, const char *database);
+extern void peers_close(Peers *p);
+extern PGconn *peer_connect(Verify *v, int node, const char *database);
+
+extern void peers_send(Peers *p, int node, const char *sql);
+extern void peers_receive(Peers *p, int node, Answer *a);
+extern void answer_free(Answer *a);
+extern const char *answer_value(const Answer *a, int result);	/* first field of the
+																 * first row */
+
+/* The same to all; false, and said: one has failed.  Else to be freed. */
+extern bool peers_ask(Peers *p, const char *sql, Answer *answers);
+extern void answers_free(Answer *answers, int n);
+
+/* ---------- in ctl_snapshot.c */
+
+typedef struct Snapshots
+{
+	Verify	   *v;
+	uint64_t	seq;
+	double		held_ms;		/* how long nobody could commit, at most */
+	Peers		control;		/* these hold commits */
+	Peers		leaders[VERIFY_MAX_DATABASES];	/* these have the snapshots */
+	char		ids[VERIFY_MAX_DATABASES][CONFIG_MAX_NODES][64];
+} Snapshots;
+
+extern bool snapshots_open(Snapshots *s, Verify *v);
+extern bool snapshots_take(Snapshots *s);	/* gives up those of before */
+extern void snapshots_close(Snapshots *s);
+
+/* Statements with which another session reads by that snapshot. */
+extern char *snapshot_begin(const Snapshots *s, int database, int node);
+
+/* ---------- in ctl_tables.c */
+
+typedef struct Table
+{
+	char	   *name;			/* as SQL wants it */
+	char	   *key;			/* list of columns, "" if there is none */
+	char	   *columns;		/* what they are, of the first node */
+	bool		same_columns;
+	long long	bytes;
+	char	   *oids[CONFIG_MAX_NODES];
+	bool		pending;		/* to be compared (again) */
+	char	   *why;			/* it could not be, NULL: it was changed */
+} Table;
+
+typedef struct Tables
+{
+	int			database;
+	int			n;
+	Table	   *tables;
+	int			next;			/* to be looked at; under the lock */
+	const Snapshots *snapshots;
+} Tables;
+
+/* before: a list whose pending tables are wanted, NULL: all */
+extern bool tables_list(Tables *t, const Snapshots *s, int database, const Tables *before);
+extern void tables_free(Tables *t);
+extern bool tables_compare(Tables *t, const Snapshots *s);	/* those pending */
+extern int	tables_pending(const Tables *t);
+
+/* ---------- in ctl_rows.c: begun on all peers is a transaction at the seq */
+
+extern bool rows_differ(Peers *p, const char *database, const Table *table, long long rows);
+
+/* ---------- in ctl_report.c */
+
+extern void verify_report(FILE *out, const json_t *result);
+
+#endif
