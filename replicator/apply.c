@@ -46,6 +46,7 @@
 
 #include "log.h"
 #include "sequencer.h"
+#include "spill.h"
 #include "statements.h"
 
 #define WINDOW_QUERIES 512
@@ -103,6 +104,10 @@ struct ApplyConn
 
 	/* the transaction that runs */
 	TxCursor	cursor;			/* statements to send */
+	LsSlice		held;			/* read, and has to wait until the transaction
+								 * is reserved; data NULL: none */
+	uint64_t	waited_for;		/* it began, or went on, when the node had
+								 * applied it */
 	bool		settings_on;
 	bool		seq_sent;		/* apply_begin */
 	bool		commit_sent;	/* and the Sync */
@@ -147,7 +152,7 @@ apply_still(ApplyConn *c)
 size_t
 apply_current_statement(const ApplyConn *c)
 {
-	size_t		at = c->cursor.next;
+	size_t		at = c->cursor.next - (c->held.data != NULL ? 1 : 0);
 
 	for (size_t i = 0; i < c->expected_count; i++)
 	{
@@ -155,6 +160,18 @@ apply_current_statement(const ApplyConn *c)
 			at--;
 	}
 	return at;
+}
+
+size_t
+apply_position(const ApplyConn *c)
+{
+	return c->cursor.next;
+}
+
+bool
+apply_is_idle(const ApplyConn *c)
+{
+	return c->expected_count == 0;
 }
 
 ApplyConn *
@@ -249,7 +266,9 @@ cannot_read(ApplyConn *c)
 	char	   *error = c->read_error;
 
 	c->read_error = NULL;
-	if (tx->state == TX_RESERVED)
+	if (c->work->early)
+		work_undo(c->work, false);	/* it will be found out again, or not */
+	else if (tx->state == TX_RESERVED)
 		sequencer_refuse(tx, "58030", error, NULL);
 	else
 		node_out(c->pool->node, "could not apply seq %" PRIu64 ": %s", tx->seq, error);
@@ -463,22 +482,65 @@ send_statement(ApplyConn *c, const LsQuery *q)
 	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl && !c->unprepared, (int) q->nparams, e);
 }
 
+static void
+wait_there(ApplyConn *c, uint64_t seq)
+{
+	if (seq <= c->waited_for)
+		return;
+	c->waited_for = seq;
+	send_seq(c, "SELECT lockstep.apply_wait($1)", seq);
+	sent(c, PQsendFlushRequest(c->conn));
+}
+
+/* How many statements of its transaction may be sent by now. */
+static size_t
+sendable(const ApplyConn *c)
+{
+	const Work *w = c->work;
+
+	if (w->empty)
+		return 0;
+	if (!w->early)
+		return w->tx->nstatements;
+	if (c->held.data != NULL || sequencer_last_ddl() != w->last_ddl)
+		return 0;
+	return w->tx->spill->nstatements;
+}
+
+/* An early one: is it a row's change, which nothing can make mean anything else? */
+static bool
+may_be_early(const LsQuery *query)
+{
+	return (query->form == LS_FORM_ROW || query->form == LS_FORM_COPY) &&
+		query->settings.len == 0 && !query->ddl;
+}
+
+static bool
+next_payload(ApplyConn *c, LsSlice *payload, const char **error)
+{
+	*payload = c->held;
+	c->held = nothing;
+	return payload->data != NULL || tx_next(&c->cursor, c->work->tx, payload, error);
+}
+
 /* All that there is room for. */
 static void
 send_more(ApplyConn *c)
 {
-	const Transaction *tx = c->work->tx;
-	size_t		n = c->work->empty ? 0 : tx->nstatements;
+	size_t		n = sendable(c);
 	bool		any = false;
 
-	while (c->cursor.next < n && !c->failed && !c->sync_sent && c->read_error == NULL &&
+	if (c->work->early && c->cursor.next < n && sequencer_last_decided() > c->pool->node->applied)
+		wait_there(c, sequencer_last_decided());	/* see early.c */
+	while ((c->cursor.next < n || c->held.data != NULL) && n > 0 &&
+		   !c->failed && !c->sync_sent && c->read_error == NULL &&
 		   c->expected_count < WINDOW_QUERIES && c->window_bytes < WINDOW_BYTES)
 	{
 		LsSlice		payload;
 		LsQuery		query;
 		const char *error;
 
-		if (!tx_next(&c->cursor, tx, &payload, &error))
+		if (!next_payload(c, &payload, &error))
 		{
 			/* told at the end of the round, as somebody may walk the works */
 			c->read_error = xstrdup(error);
@@ -490,6 +552,11 @@ send_more(ApplyConn *c)
 			abort();
 		if (query.form == LS_FORM_KEYS)
 			continue;
+		if (c->work->early && !may_be_early(&query))
+		{
+			c->held = payload;	/* in the cursor's chunk, which stays */
+			break;
+		}
 		send_statement(c, &query);
 		any = true;
 	}
@@ -502,7 +569,19 @@ send_more(ApplyConn *c)
 static bool
 all_is_executed(const ApplyConn *c)
 {
-	return c->expected_count == 0 && (c->work->empty || c->cursor.next == c->work->tx->nstatements);
+	return c->expected_count == 0 && c->held.data == NULL && !c->work->early &&
+		(c->work->empty || c->cursor.next == c->work->tx->nstatements);
+}
+
+void
+apply_go_on(ApplyConn *c)
+{
+	if (c->sync_sent || c->failed)
+		return;					/* work_failed() will come */
+	wait_there(c, c->work->wait_for);
+	send_more(c);
+	if (c->work->state == WORK_RUNNING && !c->failed && all_is_executed(c))
+		work_executed(c->work);
 }
 
 /*
@@ -534,6 +613,8 @@ apply_run(ApplyConn *c, Work *w)
 	w->connection = c;
 	tx_cursor_start(&c->cursor);
 	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
+	c->held = nothing;
+	c->waited_for = 0;
 	c->progress_us = loop_now_us();
 	mind_ddl(c, w);
 	if (c->prepare_anew || statements_full(&c->statements))
@@ -543,11 +624,7 @@ apply_run(ApplyConn *c, Work *w)
 		sent(c, PQsendQueryParams(c->conn, "DEALLOCATE ALL", 0, NULL, NULL, NULL, NULL, 0));
 		expect(c, of_kind(EXPECT_OTHER, NULL));
 	}
-	if (w->wait_for != 0)
-	{
-		send_seq(c, "SELECT lockstep.apply_wait($1)", w->wait_for);
-		sent(c, PQsendFlushRequest(c->conn));
-	}
+	wait_there(c, w->wait_for);
 	if (w->tx->seq != 0)
 	{
 		c->seq_sent = true;
@@ -793,11 +870,8 @@ read_results(ApplyConn *c)
 		lost(c);
 		return;
 	}
-	if (c->work == NULL || c->sync_sent)
-		return;
-	send_more(c);
-	if (c->work->state == WORK_RUNNING && !c->failed && all_is_executed(c))
-		work_executed(c->work);
+	if (c->work != NULL)
+		apply_go_on(c);
 }
 
 static void

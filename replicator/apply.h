@@ -14,6 +14,8 @@ extern void apply_close(ApplyConn *c);	/* no callback comes any more */
 
 extern void apply_run(ApplyConn *c, Work *w);	/* then work_executed() or
 												 * work_failed() */
+extern void apply_go_on(ApplyConn *c);	/* there is more of an early one, or
+										 * it is reserved now */
 extern void apply_commit(ApplyConn *c); /* executed: then work_committed() or
 										 * work_failed() */
 extern void apply_undo(ApplyConn *c);	/* not committing: then work_undone() */
@@ -22,6 +24,9 @@ extern void apply_cancel(ApplyConn *c); /* committing: then work_failed(), or
 
 extern int	apply_backend_pid(const ApplyConn *c);
 extern Work *apply_work(const ApplyConn *c);
+
+extern size_t apply_position(const ApplyConn *c);	/* statements read so far */
+extern bool apply_is_idle(const ApplyConn *c);	/* all results are in */
 
 /* Index of the statement of its transaction that it executes, or would next. */
 extern size_t apply_current_statement(const ApplyConn *c);

@@ -86,6 +86,8 @@ static const Setting settings[] = {
 	"Least severe messages that are logged: debug, info, notice, warning or error."},
 	{"apply_connections", SETTING_INT, AT(apply_connections), "8", 2, 64, false,
 	"Connections that the replicator keeps to each node and database."},
+	{"early_connections", SETTING_INT, AT(early_connections), "2", 0, 62, true,
+	"Connections to each node and database on which large transactions may begin before they ask to commit."},
 	{"max_apply_delay", SETTING_TIME, AT(max_apply_delay), "1s", 0, DAY, true,
 	"How long a reader may hold up DDL that is being applied before it is cancelled."},
 	{"yield_delay", SETTING_TIME, AT(yield_delay), "2ms", 0, 60 * SECOND, true,

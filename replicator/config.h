@@ -45,6 +45,7 @@ typedef struct Config
 	char	   *log_file;
 	LogLevel	log_level;
 	int			apply_connections;	/* per node and database, 8 (2..64) */
+	int			early_connections;	/* of them, 2 (0..62): see early.c */
 	int			max_apply_delay;	/* ms a reader may hold up DDL, 1000 */
 	int			yield_delay;	/* ms before blockers are looked for, 2 */
 	int			node_timeout;	/* ms a silent node is waited for, 30000 */

@@ -9,7 +9,8 @@
  * longer undecided (tickets only grow, and one that is queued again has just
  * given a connection back).  A decided one needs no other node, only its turn;
  * and the lowest decided one always finds the last connection free, or taken by
- * one with a lower seq.
+ * one with a lower seq.  A work that began before it was reserved (early.c) has
+ * never got one of the last two.
  */
 #include "dispatch.h"
 
@@ -24,7 +25,9 @@ rank_before(const Transaction *a, const Transaction *b)
 {
 	if ((a->seq != 0) != (b->seq != 0))
 		return a->seq != 0;
-	return a->seq != 0 ? a->seq < b->seq : a->ticket < b->ticket;
+	if (a->seq != 0)
+		return a->seq < b->seq;
+	return a->ticket != 0 && (b->ticket == 0 || a->ticket < b->ticket);
 }
 
 void

@@ -7,7 +7,8 @@
  * the works that have not started there, in rank order, and how many of its
  * connections are taken.
  *
- * Rank: decided transactions by seq, then reserved ones by ticket.
+ * Rank: decided transactions by seq, then reserved ones by ticket, then those that
+ * are neither (early.c).
  *
  * A lane of n connections gives
  *	 - the last one only to the lowest decided work that has not started,
@@ -43,6 +44,11 @@ typedef struct Work
 	WorkState	state;
 	bool		again;			/* UNDOING: to be queued again afterwards */
 	bool		empty;			/* its database is gone: only pass the turn */
+	bool		early;			/* RUNNING or UNDOING, and not reserved yet:
+								 * see early.c */
+	bool		began_early;
+	bool		ddl;			/* counted in the node's ddl_works */
+	uint64_t	last_ddl;		/* sequencer_last_ddl() when it began early */
 	struct Lane *lane;
 	struct ApplyConn *connection;	/* NULL while QUEUED */
 	uint64_t	wait_for;		/* seq that the node itself waits for first, 0

@@ -271,6 +271,7 @@ leave(Node *n)
 
 	cancel_timer(&n->pause_timer);
 	yield_stop(n);
+	early_stop(n);
 	attach_cancel(n);
 	catchup_end(n);
 	control_end(n);
@@ -433,7 +434,16 @@ nodes_execute(Transaction *tx)
 		if (nodes[i].state != NODE_ONLINE || i == (int) tx->origin)
 			continue;
 		tx->executing |= UINT64_C(1) << i;
-		work_add(&nodes[i], tx);
+		if (work_find(tx, i) == NULL)
+			work_add(&nodes[i], tx);
+	}
+	/* all bits are set: these may have nothing left to do */
+	for (int i = 0; i < nnodes; i++)
+	{
+		Work	   *w = (tx->executing >> i & 1) ? work_find(tx, i) : NULL;
+
+		if (w != NULL && w->early)
+			early_promote(w);
 	}
 	if (tx->executing == 0)
 		sequencer_executed(tx);

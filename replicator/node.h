@@ -7,6 +7,7 @@
  *	 attach.c    checks when a node comes, its connections
  *	 catchup.c   feeding a node from the journal, the barrier
  *	 stuck.c     apply sessions that stand still
+ *	 early.c     large transactions begin there before they are reserved
  *	 yield.c     who is in the way of a transaction there
  *	 databases.c adding and dropping replicated databases
  *	 dispatch.c  which transaction starts where and when: pure over structs,
@@ -86,6 +87,15 @@ extern uint64_t nodes_min_applied(void);
  * peer online sequencer_executed() comes at once.
  */
 extern void nodes_execute(Transaction *tx);
+
+/*
+ * A large transaction that is QUEUED: what is on disk of it may be executed by the
+ * online nodes already (early.c).  To be called again whenever there is more;
+ * when queries were taken back; and when there will be nothing to read any more.
+ */
+extern void nodes_begin_early(Transaction *tx);
+extern void nodes_cut_early(Transaction *tx);
+extern void nodes_end_early(Transaction *tx);
 
 /*
  * tx is DURABLE: every node that executed it commits it at tx->seq; nodes in

@@ -83,6 +83,8 @@ struct Node
 	Timer	   *ping_timer;
 	Timer	   *yield_timer;
 	Timer	   *pause_timer;	/* works that pause */
+	Timer	   *early_timer;	/* early works are looked at */
+	bool		early_asked;	/* the answer about them is under way */
 	int			stuck_ms;		/* since silent apply sessions were looked at */
 	bool		stuck_asked;	/* the answer about them is under way */
 	bool		yield_asked;	/* the answer about blockers is under way */
@@ -115,6 +117,7 @@ extern void node_retry_later(Node *n);
 /* ---------- in work.c: transactions on nodes */
 
 extern Work *work_add(Node *n, Transaction *tx);
+extern void work_begin_early(Pool *p, Transaction *tx);
 extern Work *work_find(const Transaction *tx, int node);
 extern bool work_decided_ddl(const Node *n);	/* one is here */
 extern void work_undo(Work *w, bool again); /* take it back there */
@@ -199,6 +202,12 @@ extern void catchup_work_gone(Node *n, const Work *w);
 
 extern void databases_node_gone(const Node *n); /* its control connection is
 												 * closed */
+
+/* ---------- in early.c: transactions that are not reserved yet */
+
+extern void early_promote(Work *w); /* it is reserved now, w->tx->executing is
+									 * set */
+extern void early_stop(Node *n);	/* the node is out */
 
 /* ---------- in stuck.c */
 

@@ -222,8 +222,8 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 	{
 		certifier_release(certifier, tx->ticket);
 		ticket_is_over(tx);
-		nodes_rollback(tx);
 	}
+	nodes_rollback(tx);			/* it may have begun early */
 	if (verdict != NULL)
 	{
 		verdict->xcount = tx->xcount;

@@ -476,13 +476,14 @@ store_if_large(Transaction *tx)
 		limit = BODY_CHUNK;
 	else if (limit > SMALL_QUEUE && tx_memory_of_all() / MEMORY_SHARES >= limit)
 		limit = SMALL_QUEUE;
-	if (tx_memory(tx) >= limit)
-		(void) tx_store(tx, session_config);
+	if (tx_memory(tx) >= limit && tx_store(tx, session_config))
+		nodes_begin_early(tx);
 }
 
 static void
 discard(Session *s)
 {
+	nodes_end_early(s->tx);
 	tx_discard(s->tx);
 	s->discarded = true;
 }
@@ -543,6 +544,7 @@ handle_rollback_to(Session *s, LsSlice payload)
 		session_fail(s, "08P01", NULL, "rollback to statement %" PRIu64 " of %" PRIu64, m.keep, s->statements);
 		return;
 	}
+	nodes_cut_early(tx);
 	s->statements = m.keep;
 }
 

@@ -50,7 +50,7 @@ is_to_be_looked_at(const ApplyConn *c)
 	const Work *w = apply_work(c);
 	uint64_t	patience_us = (uint64_t) node_config->node_timeout * 1000 / 2;
 
-	return w != NULL && w->state != WORK_EXECUTED && loop_now_us() - apply_progress_us(c) > patience_us;
+	return w != NULL && w->state != WORK_EXECUTED && !(w->early && apply_is_idle(c)) && loop_now_us() - apply_progress_us(c) > patience_us;
 }
 
 static char *

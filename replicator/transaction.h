@@ -77,6 +77,7 @@ typedef struct Transaction
 	uint64_t	oldest_seen;	/* lowest S of its keys so far, UINT64_MAX =
 								 * none */
 	struct Work *works;			/* on nodes that were given it, see dispatch.h */
+	uint64_t	not_early;		/* bit per node: not before it is reserved */
 	struct Transaction *prev;	/* list of the owner of the state */
 	struct Transaction *next;
 } Transaction;

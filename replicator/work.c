@@ -59,14 +59,21 @@ work_decided_ddl(const Node *n)
 	return w != NULL;
 }
 
-Work *
-work_add(Node *n, Transaction *tx)
+static void
+count_ddl(Node *n, Work *w)
 {
-	Pool	   *p = pool_find(n, tx->database);
-	Work	   *w;
+	if (w->ddl || !tx_has_ddl(w->tx))
+		return;
+	w->ddl = true;
+	n->ddl_works++;
+}
+
+static Work *
+work_create(Node *n, Transaction *tx)
+{
+	Work	   *w = xcalloc(1, sizeof(Work));
 
 	assert(work_find(tx, n->index) == NULL);
-	w = xcalloc(1, sizeof(Work));
 	w->tx = tx_ref(tx);
 	w->node = n->index;
 	w->next_of_tx = tx->works;
@@ -75,8 +82,16 @@ work_add(Node *n, Transaction *tx)
 	if (n->works != NULL)
 		n->works->node_prev = w;
 	n->works = w;
-	if (tx_has_ddl(tx))
-		n->ddl_works++;
+	count_ddl(n, w);
+	return w;
+}
+
+Work *
+work_add(Node *n, Transaction *tx)
+{
+	Pool	   *p = pool_find(n, tx->database);
+	Work	   *w = work_create(n, tx);
+
 	if (p == NULL || (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database)))
 	{
 		/*
@@ -91,6 +106,20 @@ work_add(Node *n, Transaction *tx)
 	lane_enqueue(&p->lane, w);
 	node_pump(n);
 	return w;
+}
+
+void
+work_begin_early(Pool *p, Transaction *tx)
+{
+	Work	   *w = work_create(p->node, tx);
+
+	w->early = true;
+	w->last_ddl = sequencer_last_ddl();
+	w->state = WORK_RUNNING;
+	w->lane = &p->lane;
+	w->started_us = loop_now_us();
+	p->lane.taken++;
+	apply_run(pool_take(p), w);
 }
 
 /* Gone, wherever it was; the connection is somebody else's matter. */
@@ -108,7 +137,7 @@ work_remove(Work *w)
 	*(w->node_prev != NULL ? &w->node_prev->node_next : &n->works) = w->node_next;
 	if (w->node_next != NULL)
 		w->node_next->node_prev = w->node_prev;
-	if (tx_has_ddl(w->tx))
+	if (w->ddl)
 	{
 		n->ddl_works--;
 		n->ddl_works_gone++;
@@ -135,7 +164,8 @@ queue_again(Work *w)
 	int			pause_ms = w->retries < 7 ? 1 << w->retries : MAX_PAUSE_MS;
 
 	w->retries++;
-	w->again = false;
+	w->again = w->began_early = false;
+	count_ddl(n, w);
 	w->not_before_us = loop_now_us() + (uint64_t) pause_ms * 1000;
 	if (w->tx->state == TX_RESERVED)
 		w->tx->executing |= bit_of(n);
@@ -175,6 +205,12 @@ work_commit(Work *w)
 void
 work_undo(Work *w, bool again)
 {
+	if (w->early)
+	{
+		/* again when it is reserved */
+		again = false;
+		w->tx->not_early |= bit_of(node_get(w->node));
+	}
 	switch (w->state)
 	{
 		case WORK_QUEUED:
@@ -246,7 +282,9 @@ void
 work_lost(Work *w)
 {
 	w->connection = NULL;
-	if (w->state == WORK_UNDOING && !w->again)
+	if (w->early)
+		w->tx->not_early |= bit_of(node_get(w->node));
+	if (w->early || (w->state == WORK_UNDOING && !w->again))
 		work_remove(w);
 	else
 		queue_again(w);
@@ -294,7 +332,16 @@ work_failed(Work *w, const ApplyError *e)
 
 	log_message(LOG_DEBUG, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64 " failed here: %s: %s",
 				tx->node, tx->pid, tx->xcount, e->sqlstate, e->message);
-	if (is_retryable(e))
+	if (w->early)
+	{
+		/* it may be nobody's fault, or the fault of what is not decided yet */
+		tx->not_early |= bit_of(n);
+		w->state = WORK_UNDOING;	/* it is in no queue */
+		work_remove(w);
+	}
+	else if (w->began_early)
+		queue_again(w);
+	else if (is_retryable(e))
 	{
 		if (is_time_to_tell(w->retries))
 			log_message(LOG_WARNING, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64

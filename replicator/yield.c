@@ -171,7 +171,7 @@ on_blockers(void *arg, const PGresult *r)
 		Work	   *w = c != NULL ? apply_work(c) : NULL;
 
 		/* things may have gone on since it was asked, or by the rows before */
-		if (w == NULL || w->state != WORK_RUNNING)
+		if (w == NULL || w->state != WORK_RUNNING || w->early)
 			continue;
 		if (is_true(r, i, 3))
 			apply_in_the_way(n, blocker, w);
@@ -198,7 +198,7 @@ who_waits(const Node *n, bool *any)
 			const ApplyConn *c = p->connections[i];
 			const Work *w = apply_work(c);
 
-			if (w == NULL || w->state != WORK_RUNNING)
+			if (w == NULL || w->state != WORK_RUNNING || w->early)
 				continue;
 			*any = true;
 			if (apply_progress_us(c) > since)
