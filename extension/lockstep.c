@@ -280,6 +280,7 @@ _PG_init(void)
 	heap_interpose();
 	relation_init();
 	sequence_init();
+	sequence_drop_init();
 	notify_init();
 	largeobject_init();
 	capture_init();

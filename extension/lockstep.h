@@ -208,6 +208,10 @@ struct ReturnSetInfo;
 extern void sequence_put_positions(struct ReturnSetInfo *rsinfo);
 extern void sequence_reported(void);
 
+/* ---------- in sequence_drop.c: dropped sequences are forgotten */
+
+extern void sequence_drop_init(void);	/* _PG_init */
+
 /* ---------- in sequence.c: nextval, without a check of permissions */
 
 extern Node *sequence_nextval_call(Oid sequence, Oid type);

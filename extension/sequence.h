@@ -82,6 +82,10 @@ extern void seqshared_ordered(Relation rel, const SeqShape *shape, int64 value, 
 extern void seqshared_set(Relation rel, SeqPosition position);
 extern void seqshared_renamed(Relation rel);
 
+/* Dropped for good; relid invalid: all of the database. */
+extern bool seqshared_knows(Oid database, Oid relid);
+extern void seqshared_forget(Oid database, Oid relid);
+
 /* ---------- in sequence_session.c */
 
 extern char *sequence_qualified_name(Relation rel);

@@ -15,8 +15,10 @@
  * made anew when its file is not that of the entry.  Whoever calls in here holds
  * RowExclusiveLock on the sequence, so its file doesn't change meanwhile.
  *
- * Locking: an entry is found under `table_lock`, shared; made under it,
- * exclusive; it never goes away.  Its fields are protected by its own lock.  The
+ * Locking: an entry is found under `table_lock`, shared; made and removed under it,
+ * exclusive.  It goes away when the transaction that dropped the sequence, or its
+ * database, commits, before the lock on the sequence is released: nobody else has it
+ * in hand then.  Its fields are protected by its own lock.  The
  * page's buffer lock is taken while holding that, never the other way.  Nobody
  * waits for anything else while holding one.
  *
@@ -154,7 +156,9 @@ make_entry(const SeqKey *key, Relation rel)
 	note_names(&fresh, rel);
 
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
-	e = hash_search(entries, key, HASH_ENTER_NULL, &found);
+	e = hash_search(entries, key, HASH_FIND, &found);
+	if (e == NULL && hash_get_num_entries(entries) < ls_max_sequences)
+		e = hash_search(entries, key, HASH_ENTER_NULL, &found);
 	if (e != NULL && !found)
 	{
 		memset((char *) e + sizeof(SeqKey), 0, sizeof(SeqEntry) - sizeof(SeqKey));
@@ -172,6 +176,7 @@ make_entry(const SeqKey *key, Relation rel)
 		ereport(ERROR,
 				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
 				 errmsg("too many sequences are in use on this node"),
+				 errdetail("Values of %d sequences have been handed out or are known here.", ls_max_sequences),
 				 errhint("Raise lockstep.max_sequences and restart the server.")));
 	return e;
 }
@@ -199,6 +204,40 @@ entry_of(Relation rel, bool make)
 		LWLockRelease(&e->lock);
 	}
 	return e;
+}
+
+bool
+seqshared_knows(Oid database, Oid relid)
+{
+	SeqKey		key = {database, relid};
+	bool		found;
+
+	LWLockAcquire(table_lock, LW_SHARED);
+	(void) hash_search(entries, &key, HASH_FIND, &found);
+	LWLockRelease(table_lock);
+	return found;
+}
+
+void
+seqshared_forget(Oid database, Oid relid)
+{
+	SeqKey		key = {database, relid};
+	HASH_SEQ_STATUS scan;
+	SeqEntry   *e;
+
+	LWLockAcquire(table_lock, LW_EXCLUSIVE);
+	if (OidIsValid(relid))
+		(void) hash_search(entries, &key, HASH_REMOVE, NULL);
+	else
+	{
+		hash_seq_init(&scan, entries);
+		while ((e = hash_seq_search(&scan)) != NULL)
+		{
+			if (e->key.database == database)
+				(void) hash_search(entries, &e->key, HASH_REMOVE, NULL);
+		}
+	}
+	LWLockRelease(table_lock);
 }
 
 /* ---------- taking */
