@@ -18,10 +18,16 @@ static uint64 questions = 0;
 
 /* A transaction in progress must not lose what came for it. */
 static void
-connect_if_needed(void)
+connect_for_question(void)
 {
 	if (!xact_is_known() && !link_is_alive())
 		link_open();
+}
+
+static void
+connect_if_needed(void)
+{
+	connect_for_question();
 	if (!turn_is_open())
 		xact_report_closed();
 }
@@ -72,6 +78,29 @@ ask_lease(LsLease *request)
 			link_report_violation(wrong);
 	} while (answer.id != request->id);
 	return answer;
+}
+
+/* ---------- what the replicator knows */
+
+/* The answer is a copy: the link's buffer is used again. */
+void
+ask_facts(LsFactsKind kind, LsFacts *facts)
+{
+	LsFactsQuestion question = {0, kind, 0};
+	uint8_t		message[64];
+	const char *wrong;
+
+	connect_for_question();
+	question.question = ++questions;
+	link_send(message, (int) ls_put_facts_question(message, sizeof(message), &question));
+	do
+	{
+		wrong = ls_get_facts(next_answer(LS_MSG_FACTS), facts);
+		if (wrong != NULL)
+			link_report_violation(wrong);
+	} while (facts->question != question.question);
+	if (facts->cells.len > 0)
+		facts->cells.data = memcpy(palloc(facts->cells.len), facts->cells.data, facts->cells.len);
 }
 
 /* ---------- queries on their own */

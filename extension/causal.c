@@ -170,6 +170,7 @@ forget_transaction_snapshot(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("the snapshot of the transaction is older than lockstep.causal_reads allows"),
+			 errdetail("Meanwhile this node has applied what was missing in it."),
 			 errhint("The transaction might succeed if retried.")));
 #else
 	Snapshot	old = GetTransactionSnapshot();

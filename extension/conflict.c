@@ -168,6 +168,7 @@ tell_the_reason(ErrorData *edata)
 	if (edata->elevel != ERROR)
 		return;
 	commit_explain_error(edata);
+	lost_explain(edata);
 	if (edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE || conflict_is_doomed())
 		queue_note_conflict();
 	if (!conflict_is_doomed() ||

@@ -266,6 +266,7 @@ doubt_check(void)
 	if (likely(!is_any_open() && pg_atomic_read_u64(&shared->events) == sample))
 		return;
 	settle_all();
+	lost_note(LS_LOST_DOUBT, "", "A transaction of this node whose outcome was in doubt.");
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not serialize access due to a transaction of this node whose outcome was in doubt"),

@@ -103,6 +103,14 @@ to_be_captured(Relation rel)
 	return false;
 }
 
+/* From REPEATABLE READ up an error will follow: for its detail. */
+static inline void
+note_lost(Relation rel, ItemPointer tid, TM_Result result, const TM_FailureData *tmfd)
+{
+	if (unlikely(result == TM_Updated || result == TM_Deleted))
+		lost_to_update(rel, tid, tmfd->xmax);
+}
+
 static void
 wrap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
 				  int options, BulkInsertState bistate)
@@ -152,6 +160,7 @@ wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
 										wait, tmfd, changing_part);
 	if (captured && result == TM_Ok)
 		capture_delete(rel, &old);
+	note_lost(rel, &old, result, tmfd);
 	return result;
 }
 
@@ -169,6 +178,7 @@ wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 										wait, tmfd, lockmode, update_indexes);
 	if (captured && result == TM_Ok)
 		capture_update(rel, &old, slot);
+	note_lost(rel, &old, result, tmfd);
 	return result;
 }
 
@@ -177,6 +187,7 @@ wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 				TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
 				LockWaitPolicy wait_policy, uint8 flags, TM_FailureData *tmfd)
 {
+	ItemPointerData old = *tid;
 	TM_Result	result;
 
 	result = heap_original.tuple_lock(rel, tid, snapshot, slot, cid, mode,
@@ -189,6 +200,7 @@ wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 		if (flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS)
 			readkeys_row_locked(rel, slot, mode);
 	}
+	note_lost(rel, &old, result, tmfd);
 	return result;
 }
 

@@ -82,3 +82,38 @@ CREATE FUNCTION lockstep.definition_is_seen(relation regclass) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_definition_is_seen' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.definition_is_seen(regclass) IS 'the snapshot sees the table as it is defined and stored now; locks it';
 REVOKE EXECUTE ON FUNCTION lockstep.definition_is_seen(regclass) FROM PUBLIC;
+
+-- ---------- conflicts
+
+CREATE FUNCTION lockstep.replicator_conflicts(what text DEFAULT 'conflicts',
+	OUT time_us bigint, OUT database text, OUT node text, OUT pid integer, OUT transaction bigint,
+	OUT winner_node text, OUT winner_pid integer, OUT winner_seq bigint, OUT "table" text, OUT key text,
+	OUT reason text, OUT sqlstate text, OUT update_order text, OUT detail text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.replicator_conflicts(text) IS 'for the view lockstep.conflicts';
+REVOKE EXECUTE ON FUNCTION lockstep.replicator_conflicts(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lockstep.replicator_conflicts(text) TO pg_monitor;
+
+CREATE VIEW lockstep.conflicts AS
+SELECT to_timestamp(time_us / 1e6) AS "time", database, node, pid, transaction, winner_node, winner_pid, winner_seq,
+	"table", key, reason, sqlstate, update_order, detail
+FROM lockstep.replicator_conflicts();
+COMMENT ON VIEW lockstep.conflicts IS 'who lost to whom lately, in the whole cluster, latest first; since the replicator''s start';
+REVOKE ALL ON lockstep.conflicts FROM PUBLIC;
+GRANT SELECT ON lockstep.conflicts TO pg_monitor;
+
+CREATE FUNCTION lockstep.replicator_conflict_counts(what text DEFAULT 'conflict counts',
+	OUT database text, OUT "table" text, OUT reason text, OUT conflicts bigint, OUT last_us bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.replicator_conflict_counts(text) IS 'for the view lockstep.conflict_counts';
+REVOKE EXECUTE ON FUNCTION lockstep.replicator_conflict_counts(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lockstep.replicator_conflict_counts(text) TO pg_monitor;
+
+CREATE VIEW lockstep.conflict_counts AS
+SELECT database, "table", reason, conflicts, to_timestamp(last_us / 1e6) AS last
+FROM lockstep.replicator_conflict_counts();
+COMMENT ON VIEW lockstep.conflict_counts IS 'how many conflicts were lost, by table and reason; since the replicator''s start';
+REVOKE ALL ON lockstep.conflict_counts FROM PUBLIC;
+GRANT SELECT ON lockstep.conflict_counts TO pg_monitor;

@@ -226,6 +226,15 @@ extern uint64 copy_identity(const struct CopyStmt *stmt, const char *source);
 
 extern LsLeased ask_lease(LsLease *request);	/* id is filled in here */
 extern uint64 ask_alone(LsQuery *query);	/* returns its seq */
+extern void ask_facts(LsFactsKind kind, LsFacts *facts);	/* in this memory
+															 * context */
+
+/* ---------- in lost.c: conflicts that this node finds by itself */
+
+extern void lost_note(LsLostReason reason, const char *key, const char *detail);
+extern void lost_to_update(Relation rel, ItemPointer tid, TransactionId xid);
+extern void lost_explain(ErrorData *edata);
+extern void lost_at_xact_end(void);
 
 /* ---------- in utility.c: utility commands */
 
@@ -505,6 +514,8 @@ extern uint64 turn_seen_by(struct SnapshotData *snapshot);	/* the highest seq th
 															 * is visible in it;
 															 * less when that is
 															 * long ago */
+extern uint64 turn_seq_of(TransactionId xid);	/* of a transaction that was
+												 * committed here lately, or 0 */
 extern uint64 turn_applied(void);	/* highest turn passed: the node's S.
 									 * Lock-free */
 extern bool turn_is_open(void);

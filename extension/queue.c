@@ -110,12 +110,16 @@ ask(QueryDesc *desc, const LsKey *keys, int nkeys)
 	for (int i = 0; i < nkeys && nheld < MAX_KEYS; i++)
 		held[nheld++] = keys[i].hash;
 	if (!xact_lock_rows(keys, nkeys, ls_queue_timeout))
+	{
+		char	   *name = pnstrdup((const char *) keys[0].name.data, keys[0].name.len);
+
+		lost_note(LS_LOST_QUEUE, name, psprintf("Nothing came of waiting for %d ms.", ls_queue_timeout));
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 				 errmsg("waited too long for a row that transactions of other nodes want to change"),
-				 errdetail("Key %.*s: nothing came of waiting for %d ms.", (int) keys[0].name.len,
-						   (const char *) keys[0].name.data, ls_queue_timeout),
+				 errdetail("Key %s: nothing came of waiting for %d ms.", name, ls_queue_timeout),
 				 errhint("The transaction might succeed if retried. See lockstep.queue_timeout.")));
+	}
 	causal_renew_snapshot(desc);
 }
 

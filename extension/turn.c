@@ -47,6 +47,7 @@
 
 #include <limits.h>
 
+#include "access/subtrans.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
@@ -191,6 +192,26 @@ turn_seen_by(Snapshot snapshot)
 			break;
 	}
 	return seq;
+}
+
+/* xid may be a subtransaction's. */
+uint64
+turn_seq_of(TransactionId xid)
+{
+	uint64		highest = turn_applied();
+	uint64		lowest = highest >= TURN_RING ? highest - TURN_RING + 1 : 1;
+	uint64		found = 0;
+
+	if (TransactionIdFollowsOrEquals(xid, TransactionXmin))
+		xid = SubTransGetTopmostTransaction(xid);
+	LWLockAcquire(turn_lock, LW_SHARED);
+	for (uint64 seq = highest; seq >= lowest && found == 0; seq--)
+	{
+		if (turn->xids[seq % TURN_RING] == xid)
+			found = seq;
+	}
+	LWLockRelease(turn_lock);
+	return found;
 }
 
 static int *

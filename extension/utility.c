@@ -236,7 +236,8 @@ ask_first(Call *call, DdlTargets *targets, bool ddl)
 			ereport(ERROR,
 					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 					 errmsg("could not lock the tables of %s", name_of(call)),
-					 errdetail("They were changed again and again on other nodes.")));
+					 errdetail("They were changed again and again on other nodes."),
+					 errhint("The transaction might succeed if retried.")));
 		asked = *targets;
 		xact_lock_first(asked.keys, asked.nkeys, ddl);
 		AcceptInvalidationMessages();

@@ -49,6 +49,7 @@ typedef struct Mark
 XactState	ls_xact;
 
 static uint64 last_xcount = 0;
+static char ended_why[512];		/* the replicator rolled it back */
 static Mark *marks = NULL;		/* a stack */
 static int	nmarks = 0;
 static int	marks_cap = 0;
@@ -170,6 +171,7 @@ xact_check_not_ended(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not go on with a transaction that the replicator has rolled back"),
+				 errdetail("A savepoint was kept here when that was reported: %s", ended_why),
 				 errhint("The transaction might succeed if retried.")));
 }
 
@@ -380,6 +382,8 @@ xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 		{
 			ls_xact.told = false;
 			ls_xact.ended = true;
+			strlcpy(ended_why, xact_text_of(verdict.error.detail.len > 0 ? verdict.error.detail :
+											verdict.error.message), sizeof(ended_why));
 			if (verdict.outcome == LS_OUTCOME_ROLLED_BACK)
 				xact_report_error(&verdict.error);
 			wrong = "a verdict was given before it was asked for";
@@ -560,6 +564,7 @@ at_end(void)
 	keyset_at_xact_end();
 	readkeys_at_xact_end();
 	queue_at_xact_end();
+	lost_at_xact_end();
 	witness_at_xact_end();
 	conflict_at_xact_end();
 	doubt_at_xact_end();

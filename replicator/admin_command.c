@@ -15,6 +15,7 @@
 
 #include "admin.h"
 #include "buffer.h"
+#include "conflicts.h"
 #include "log.h"
 #include "loop.h"
 #include "node.h"
@@ -142,6 +143,35 @@ command_sessions(AdminRequest *r, const char *arg)
 											  "bytes", json_seq(status.bytes)));
 	}
 	json_object_set_new(answer, "sessions", list);
+	admin_answer(r, answer);
+}
+
+/* Rows of texts as objects; of numbers as such. */
+static json_t *
+facts_list(const FactsColumn *columns, int ncolumns, bool (*row) (size_t i, const char **cells))
+{
+	json_t	   *list = json_array();
+	const char *cells[FACTS_MAX_COLUMNS];
+
+	for (size_t i = 0; row(i, cells); i++)
+	{
+		json_t	   *object = json_object();
+
+		for (int j = 0; j < ncolumns; j++)
+			json_object_set_new(object, columns[j].name, cells[j] == NULL ? json_null() :
+								columns[j].number ? json_seq(strtoull(cells[j], NULL, 10)) : admin_text(cells[j]));
+		json_array_append_new(list, object);
+	}
+	return list;
+}
+
+static void
+command_conflicts(AdminRequest *r, const char *arg)
+{
+	json_t	   *answer = success();
+
+	json_object_set_new(answer, "conflicts", facts_list(conflict_columns, CONFLICT_COLUMNS, conflicts_row));
+	json_object_set_new(answer, "counts", facts_list(count_columns, COUNT_COLUMNS, counts_row));
 	admin_answer(r, answer);
 }
 
@@ -376,6 +406,7 @@ typedef struct Command
 static const Command commands[] = {
 	{"status", false, false, command_status},
 	{"sessions", false, false, command_sessions},
+	{"conflicts", false, false, command_conflicts},
 	{"config", false, false, command_config},
 	{"drop", true, true, command_drop},
 	{"attach", true, true, command_attach},

@@ -132,6 +132,13 @@ extern LockResult certifier_lock_retry(Certifier *c, uint64_t ticket, uint64_t *
  */
 extern LockResult certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t blocker);
 
+/*
+ * After LOCK_DEADLOCK: the tickets of the locks in the circle, that of the call
+ * first, each waiting for the next and the last for the first.  Returns their
+ * number; at most max are told.
+ */
+extern size_t certifier_circle(const Certifier *c, uint64_t *tickets, size_t max);
+
 /* The asking transaction ended, or stopped waiting. */
 extern void certifier_unlock(Certifier *c, uint64_t ticket);
 

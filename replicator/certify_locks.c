@@ -100,6 +100,15 @@ step(Certifier *c, Lock *to, const Search *search)
 	return to->visited != c->search && waits_for(c, to, search);
 }
 
+/* Called on the way back from where the search ended. */
+static bool
+found_through(Certifier *c, const Lock *lock)
+{
+	if (c->ncircle < CIRCLE_MAX)
+		c->circle[c->ncircle++] = lock->ticket;
+	return true;
+}
+
 /* Depth first along the edges that leave lock; c->search marks the visited. */
 static bool
 waits_for(Certifier *c, Lock *lock, const Search *search)
@@ -112,7 +121,7 @@ waits_for(Certifier *c, Lock *lock, const Search *search)
 		for (const LockItem *other = item->key->locks; other != NULL; other = other->next_on_key)
 		{
 			if (item_blocks(other, item) && step(c, other->lock, search))
-				return true;
+				return found_through(c, lock);
 		}
 	}
 	if (lock->blocked_by != 0)
@@ -120,7 +129,7 @@ waits_for(Certifier *c, Lock *lock, const Search *search)
 		Lock	   *blocker = find_lock(c, lock->blocked_by);
 
 		if (blocker != NULL && step(c, blocker, search))
-			return true;
+			return found_through(c, lock);
 	}
 	return false;
 }
@@ -131,6 +140,7 @@ waits_for_itself(Certifier *c, Lock *lock)
 	Search		search = {lock, 0};
 
 	c->search++;
+	c->ncircle = 0;
 	return waits_for(c, lock, &search);
 }
 
@@ -144,6 +154,7 @@ lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 		if (item->lock->origin == origin || !ls_modes_conflict(item->mode, mode))
 			continue;
 		c->search++;
+		c->ncircle = 0;
 		if (item->granted || !waits_for(c, item->lock, &search))
 			return item->lock;
 	}
@@ -338,6 +349,16 @@ certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t blocker)
 		return LOCK_WAITING;
 	lock->blocked_by = 0;
 	return LOCK_DEADLOCK;
+}
+
+size_t
+certifier_circle(const Certifier *c, uint64_t *tickets, size_t max)
+{
+	size_t		n = 0;
+
+	for (size_t i = c->ncircle; i > 0 && n < max; i--)
+		tickets[n++] = c->circle[i - 1];
+	return n;
 }
 
 void

@@ -53,6 +53,8 @@ typedef struct Lock
 
 #define RESERVATION_BUCKETS 4096
 
+#define CIRCLE_MAX 16			/* locks of a circle that are told */
+
 struct Certifier
 {
 	uint64_t	floor;
@@ -73,6 +75,8 @@ struct Certifier
 	Key			ddl;			/* the ddl lock: a key of its own */
 	uint64_t	next_order;
 	uint64_t	search;
+	uint64_t	circle[CIRCLE_MAX]; /* the last one found, its end first */
+	size_t		ncircle;
 	/* scratch, kept from call to call */
 	Key		  **found;
 	size_t		found_cap;

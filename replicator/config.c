@@ -84,6 +84,8 @@ static const Setting settings[] = {
 	"File to log to, reopened on SIGHUP; empty for standard error."},
 	{"log_level", SETTING_LEVEL, AT(log_level), "info", 0, 0, true,
 	"Least severe messages that are logged: debug, info, notice, warning or error."},
+	{"log_conflicts", SETTING_LEVEL, AT(log_conflicts), "debug", 0, 0, true,
+	"Level at which each conflict that a transaction loses is logged."},
 	{"apply_connections", SETTING_INT, AT(apply_connections), "8", 2, 64, false,
 	"Connections that the replicator keeps to each node and database."},
 	{"early_connections", SETTING_INT, AT(early_connections), "2", 0, 62, true,

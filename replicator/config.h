@@ -44,6 +44,7 @@ typedef struct Config
 	char	   *pid_file;
 	char	   *log_file;
 	LogLevel	log_level;
+	LogLevel	log_conflicts;
 	int			apply_connections;	/* per node and database, 8 (2..64) */
 	int			early_connections;	/* of them, 2 (0..62): see early.c */
 	int			max_apply_delay;	/* ms a reader may hold up DDL, 1000 */

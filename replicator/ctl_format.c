@@ -39,6 +39,25 @@ static const Column session_columns[] = {
 	{"application", "application", false},
 };
 
+static const Column conflict_columns[] = {
+	{"database", "database", false},
+	{"loser", "node", false},
+	{"pid", "pid", true},
+	{"winner", "winner_node", false},
+	{"pid", "winner_pid", true},
+	{"seq", "winner_seq", true},
+	{"reason", "reason", false},
+	{"table", "table", false},
+	{"key", "key", false},
+};
+
+static const Column count_columns[] = {
+	{"database", "database", false},
+	{"conflicts", "conflicts", true},
+	{"reason", "reason", false},
+	{"table", "table", false},
+};
+
 static const Column config_columns[] = {
 	{"name", "name", false},
 	{"value", "value", false},
@@ -172,4 +191,12 @@ format_status(FILE *out, const json_t *answer)
 	fprintf(out, "cluster:      %s, replicator process %" PRId64 "\n",
 			text_of(json_object_get(answer, "cluster")),
 			(int64_t) json_integer_value(json_object_get(answer, "pid")));
+}
+
+void
+format_conflicts(FILE *out, const json_t *answer)
+{
+	format_table(out, json_object_get(answer, "conflicts"), conflict_columns, NCOLUMNS(conflict_columns));
+	fprintf(out, "\n");
+	format_table(out, json_object_get(answer, "counts"), count_columns, NCOLUMNS(count_columns));
 }

@@ -30,6 +30,7 @@
 #include "admin.h"
 #include "buffer.h"
 #include "config.h"
+#include "conflicts.h"
 #include "journal.h"
 #include "listener.h"
 #include "log.h"
@@ -326,6 +327,7 @@ main(int argc, char **argv)
 	catch_signals();
 	open_journal();
 	nodes_init(config, cluster, config->journal_directory);
+	conflicts_init(config);
 	sequencer_init(config, journal, config->journal_directory);
 	begin_databases();
 	if ((error = listener_init(config, cluster)) != NULL ||

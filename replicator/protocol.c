@@ -242,6 +242,32 @@ static const Field fate_answer_layout_fields[] = {
 
 LAYOUT(fate_answer_layout, LsFateAnswer);
 
+static const Field facts_question_layout_fields[] = {
+	NUMBER64('Q', LsFactsQuestion, question),
+	CHOICE('W', LsFactsQuestion, kind, "rcw"),
+	{'s', FIELD_U64, FIELD_OPTIONAL, offsetof(LsFactsQuestion, seq), 0, 0, NULL},
+};
+
+LAYOUT(facts_question_layout, LsFactsQuestion);
+
+static const Field facts_layout_fields[] = {
+	NUMBER64('Q', LsFacts, question),
+	NUMBER32('C', LsFacts, ncolumns),
+	OPTIONAL_BYTES('M', LsFacts, cells),
+};
+
+LAYOUT(facts_layout, LsFacts);
+
+static const Field lost_layout_fields[] = {
+	NUMBER64('X', LsLost, xcount),
+	CHOICE('R', LsLost, reason, "uqd"),
+	{'s', FIELD_U64, FIELD_OPTIONAL, offsetof(LsLost, seq), 0, 0, NULL},
+	OPTIONAL_TEXT('k', LsLost, key),
+	OPTIONAL_TEXT('d', LsLost, detail),
+};
+
+LAYOUT(lost_layout, LsLost);
+
 /* Enum members are moved as int by put_message() and get_message(). */
 _Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
 _Static_assert(sizeof(LsFate) == sizeof(int), "enums must have the size of int");
@@ -514,7 +540,7 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 
 	if (len == 0)
 		return LS_FRAME_MORE;
-	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOoKSsUu", buf[0]) == NULL)
+	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOoKSsUuIiJ", buf[0]) == NULL)
 		return LS_FRAME_BAD;
 	if (len < LS_HEADER_SIZE)
 		return LS_FRAME_MORE;
@@ -646,6 +672,24 @@ size_t
 ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m)
 {
 	return put_message(buf, cap, LS_MSG_FATE_IS, &fate_answer_layout, m);
+}
+
+size_t
+ls_put_facts_question(uint8_t *buf, size_t cap, const LsFactsQuestion *m)
+{
+	return put_message(buf, cap, LS_MSG_FACTS_ASK, &facts_question_layout, m);
+}
+
+size_t
+ls_put_facts(uint8_t *buf, size_t cap, const LsFacts *m)
+{
+	return put_message(buf, cap, LS_MSG_FACTS, &facts_layout, m);
+}
+
+size_t
+ls_put_lost(uint8_t *buf, size_t cap, const LsLost *m)
+{
+	return put_message(buf, cap, LS_MSG_LOST, &lost_layout, m);
 }
 
 /* ---------- packed lists, walked once */
@@ -897,4 +941,29 @@ const char *
 ls_get_fate_answer(LsSlice payload, LsFateAnswer *m)
 {
 	return get_message(payload, &fate_answer_layout, m);
+}
+
+const char *
+ls_get_facts_question(LsSlice payload, LsFactsQuestion *m)
+{
+	return get_message(payload, &facts_question_layout, m);
+}
+
+const char *
+ls_get_facts(LsSlice payload, LsFacts *m)
+{
+	const char *wrong = get_message(payload, &facts_layout, m);
+	uint32_t	nulls = 0;
+
+	if (wrong == NULL)
+		wrong = count_params(m->cells, &m->ncells, &nulls);
+	if (wrong == NULL && (m->ncolumns == 0 || m->ncells % m->ncolumns != 0))
+		wrong = "the rows of a table are incomplete";
+	return wrong;
+}
+
+const char *
+ls_get_lost(LsSlice payload, LsLost *m)
+{
+	return get_message(payload, &lost_layout, m);
 }

@@ -44,11 +44,14 @@
  *	   <- 's' leased
  *	 B 'U' alone  ->            a query that is ordered at once, whatever becomes
  *	   <- 'u' ordered           of the transaction in which it was run
+ *	 B 'I' facts ask ->         what the replicator knows, for people
+ *	   <- 'i' facts
+ *	 B 'J' lost   ->            a conflict that this node found by itself, no answer
  *	 at any time:
  *	   <- 'E' error             then the replicator closes the connection
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
- * 'S', 's', 'U' and 'u' were added.
+ * 'S', 's', 'U', 'u', 'I', 'i' and 'J' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -93,6 +96,9 @@ typedef enum LsMsgType
 	LS_MSG_LEASED = 's',
 	LS_MSG_ALONE = 'U',
 	LS_MSG_ORDERED = 'u',
+	LS_MSG_FACTS_ASK = 'I',
+	LS_MSG_FACTS = 'i',
+	LS_MSG_LOST = 'J',
 	LS_MSG_ERROR = 'E'
 } LsMsgType;
 
@@ -388,6 +394,49 @@ typedef struct LsFateAnswer
 	uint64_t	seq;
 } LsFateAnswer;
 
+typedef enum LsFactsKind
+{
+	LS_FACTS_CONFLICTS = 'r',	/* the last ones: see replicator/conflicts.h */
+	LS_FACTS_COUNTS = 'c',		/* how many of them, by table */
+	LS_FACTS_WINNER = 'w'		/* node and pid of the transaction with a seq */
+} LsFactsKind;
+
+/* 'I' */
+typedef struct LsFactsQuestion
+{
+	uint64_t	question;		/* 'Q' u64: repeated in the answer */
+	LsFactsKind kind;			/* 'W' u8 */
+	uint64_t	seq;			/* 's' u64, optional: of LS_FACTS_WINNER */
+} LsFactsQuestion;
+
+/* 'i': a table of texts; columns may be added at the end */
+typedef struct LsFacts
+{
+	uint64_t	question;		/* 'Q' u64 */
+	uint32_t	ncolumns;		/* 'C' u32, > 0 */
+	uint32_t	ncells;
+	LsSlice		cells;			/* 'M' optional: as params of 'Q', row by row */
+} LsFacts;
+
+typedef enum LsLostReason
+{
+	LS_LOST_UPDATE = 'u',		/* PostgreSQL found a row changed by seq */
+	LS_LOST_QUEUE = 'q',		/* waited too long for a row */
+	LS_LOST_DOUBT = 'd'			/* ran while the outcome of another was not
+								 * known */
+} LsLostReason;
+
+/* 'J' */
+typedef struct LsLost
+{
+	uint64_t	xcount;			/* 'X' u64: number of the transaction that
+								 * lost, 0: it has none */
+	LsLostReason reason;		/* 'R' u8 */
+	uint64_t	seq;			/* 's' u64, optional: the winner's */
+	LsSlice		key;			/* 'k' text, optional: as a key's name */
+	LsSlice		detail;			/* 'd' text, optional */
+} LsLost;
+
 /* Result of looking at the front of a receive buffer. */
 typedef enum LsFrame
 {
@@ -425,6 +474,9 @@ extern size_t ls_put_ordered(uint8_t *buf, size_t cap, const LsOrdered *m);
 extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
 extern size_t ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m);
 extern size_t ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m);
+extern size_t ls_put_facts_question(uint8_t *buf, size_t cap, const LsFactsQuestion *m);
+extern size_t ls_put_facts(uint8_t *buf, size_t cap, const LsFacts *m);
+extern size_t ls_put_lost(uint8_t *buf, size_t cap, const LsLost *m);
 
 /* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED, LS_MSG_CONFIRM, LS_MSG_NOW or
  * LS_MSG_ALIVE */
@@ -453,6 +505,9 @@ extern const char *ls_get_error(LsSlice payload, LsErrorFields *m);
 extern const char *ls_get_number(LsSlice payload, LsNumber *m);
 extern const char *ls_get_fate_question(LsSlice payload, LsFateQuestion *m);
 extern const char *ls_get_fate_answer(LsSlice payload, LsFateAnswer *m);
+extern const char *ls_get_facts_question(LsSlice payload, LsFactsQuestion *m);
+extern const char *ls_get_facts(LsSlice payload, LsFacts *m);
+extern const char *ls_get_lost(LsSlice payload, LsLost *m);
 
 /*
  * Packed lists.  ls_put_key/param append one element (bytes needed, written

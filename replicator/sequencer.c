@@ -260,6 +260,17 @@ refuse(Transaction *tx, const char *sqlstate, const char *message, const char *d
 	refuse_after(tx, sqlstate, message, detail, hint, 0);
 }
 
+static void
+remember(const Transaction *tx, Conflict *conflict)
+{
+	conflict->database = tx->database;
+	conflict->node = tx->node;
+	conflict->pid = tx->pid;
+	conflict->xcount = tx->xcount;
+	conflict->queued = tx->lock_ticket != 0;
+	conflicts_add(conflict);
+}
+
 /*
  * Lost to another transaction.  If that has a seq, a retry can't win before the
  * loser's node has applied it.  If it is only reserved, its row locks there will
@@ -268,17 +279,23 @@ refuse(Transaction *tx, const char *sqlstate, const char *message, const char *d
  * ten hot rows).
  */
 static void
-refuse_loser(Transaction *tx, const char *message, const char *detail, uint64_t winner_seq)
+refuse_loser(Transaction *tx, const char *message, Conflict *conflict)
 {
 	stats.conflicts++;
-	refuse_after(tx, "40001", message, detail, retry_hint, winner_seq);
+	conflict->sqlstate = "40001";
+	remember(tx, conflict);
+	refuse_after(tx, "40001", message, conflict->detail, retry_hint, conflict->winner_seq);
 }
 
 static void
 refuse_deadlock(Transaction *tx)
 {
-	refuse(tx, "40P01", "deadlock detected between locks of several nodes",
-		   "This transaction and one of another node wait for each other's tables or rows.", retry_hint);
+	LosingWords w;
+
+	lose_by_circle(tx, certifier, &w);
+	remember(tx, &w.conflict);
+	refuse(tx, "40P01", "deadlock detected between locks of several nodes", w.detail, retry_hint);
+	losing_words_free(&w);
 }
 
 /* ---------- deciding */
@@ -435,12 +452,12 @@ static void
 refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c)
 {
 	const Transaction *winner = c->kind == CONFLICT_RESERVED ? find_reserved(c->winner_ticket) : NULL;
-	char	   *detail = conflict_detail(tx, list, c, winner);
+	LosingWords w;
 
-	log_full(LOG_DEBUG, tx->node, "conflict", detail, NULL);
+	lose_by_key(tx, list, c, winner, &w);
 	refuse_loser(tx, ls_mode_is_read(list->keys[c->key_index].mode) ? read_conflict_message : conflict_message,
-				 detail, c->kind == CONFLICT_DECIDED ? c->winner_seq : 0);
-	free(detail);
+				 &w.conflict);
+	losing_words_free(&w);
 }
 
 static void
@@ -635,6 +652,11 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 		n++;
 	if (tx->lock_ticket == 0)
 		tx->lock_ticket = ++last_ticket;
+	if (n > 0)
+	{
+		free(tx->asked_for);
+		tx->asked_for = xstrndup(keys[0].name.data, keys[0].name.len);
+	}
 	result = certifier_lock(certifier, tx->origin, tx->lock_ticket, keys, n, lock->ddl, &seq);
 	free(keys);
 	lock_result(tx, result, seq);
@@ -700,12 +722,10 @@ sequencer_gone(Transaction *tx)
 }
 
 void
-sequencer_in_the_way(Transaction *tx, const char *detail, uint64_t winner_seq)
+sequencer_in_the_way(Transaction *tx, Conflict *conflict)
 {
-	if (!is_undecided_question(tx))
-		return;
-	log_full(LOG_DEBUG, tx->node, "in the way", detail, NULL);
-	refuse_loser(tx, conflict_message, detail, winner_seq);
+	if (is_undecided_question(tx))
+		refuse_loser(tx, conflict_message, conflict);
 }
 
 void

@@ -52,8 +52,9 @@ extern void sequencer_executed(Transaction *tx);	/* every node in
 extern void sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error);
 extern void sequencer_applied(Transaction *tx);
 
-/* It loses to one of a higher rank (winner_seq 0: not decided yet). */
-extern void sequencer_in_the_way(Transaction *tx, const char *detail, uint64_t winner_seq);
+/* It loses to one of a higher rank; conflict: but for the loser. */
+struct Conflict;
+extern void sequencer_in_the_way(Transaction *tx, struct Conflict *conflict);
 
 /* Every transaction that is reserved and not decided, in ticket order; NULL at
  * the end (a node that goes online executes them too). */
@@ -69,6 +70,9 @@ extern Transaction *sequencer_find(int node, uint32_t pid);
  * seq remembered. */
 extern uint64_t sequencer_find_decided(const LsIdentity *id);
 extern uint64_t sequencer_decided_first(void);
+
+/* Whose it was, if that is remembered (the last 65536). */
+extern bool sequencer_winner(uint64_t seq, const char **node, uint32_t *pid);
 
 extern uint64_t sequencer_last_decided(void);
 extern uint64_t sequencer_last_durable(void);

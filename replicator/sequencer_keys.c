@@ -1,34 +1,20 @@
 /*
  * sequencer_keys.c
- *	  The keys of a transaction's queries, and words for a conflict: which key,
- *	  of which query, who was first.  Loop's thread; scratch is kept.
+ *	  The keys of a transaction's queries.  Loop's thread; scratch is kept.
  */
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "journal.h"
-#include "node.h"
 #include "sequencer_private.h"
 #include "spill.h"
 
 #define KEYS_KEPT 100000		/* scratch beyond is given back */
-#define WINNERS 65536			/* a power of two */
-
-typedef struct Winner
-{
-	uint64_t	seq;
-	uint32_t	pid;
-	uint32_t	origin;
-} Winner;
-
-static Winner winners[WINNERS];
 
 static LsKey *keys;
 static size_t keys_cap;
 
-/* Take the next query off the front of a row of 'Q' messages. */
-static bool
+bool
 next_query(LsSlice *rest, LsQuery *query)
 {
 	LsMsgType	type;
@@ -133,89 +119,4 @@ keys_of_record(const JournalRecord *r, const char *dir, KeyList *list, const cha
 		keys[i].name = (LsSlice) {NULL, 0};
 	*list = finished(*list);
 	return *error == NULL;
-}
-
-/* ---------- who was first */
-
-void
-winners_remember(uint64_t seq, uint32_t origin, uint32_t pid)
-{
-	Winner	   *w = &winners[seq & (WINNERS - 1)];
-
-	w->seq = seq;
-	w->origin = origin;
-	w->pid = pid;
-}
-
-/*
- * The text of the query that has key i of its transaction, as it is shown
- * (malloc'ed), that query's form, and the key with its name, which may be in
- * *copy.
- */
-static char *
-query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy, LsKey *key, LsForm *form)
-{
-	LsSlice		rest = {tx->queries.data, tx->queries.len};
-	LsQuery		query = {0};
-
-	*key = list->keys[i];
-	if (tx->spill != NULL)
-	{
-		if (!tx_find_key(tx, i, copy, &query, key))
-			query.text = (LsSlice) {NULL, 0};
-		*form = query.form;
-		return tx_shown_text(query.text);
-	}
-	while (next_query(&rest, &query))
-	{
-		if (key->name.data >= query.keys.data && key->name.data <= query.keys.data + query.keys.len)
-			break;
-	}
-	*form = query.form;
-	return tx_shown_text(query.text);
-}
-
-static char *
-winner_words(const Certificate *c, const Transaction *winner)
-{
-	const Winner *w = &winners[c->winner_seq & (WINNERS - 1)];
-
-	switch (c->kind)
-	{
-		case CONFLICT_DECIDED:
-			if (w->seq == c->winner_seq)
-				return xasprintf("was changed by a transaction of node \"%s\" (pid %" PRIu32 ", seq %" PRIu64 ")",
-								 node_name((int) w->origin), w->pid, w->seq);
-			return xasprintf("was changed by a transaction of another node (seq %" PRIu64 ")", c->winner_seq);
-		case CONFLICT_RESERVED:
-			if (winner != NULL)
-				return xasprintf("is being changed by a transaction of node \"%s\" (pid %" PRIu32 ") that asked to commit first",
-								 winner->node, winner->pid);
-			return xstrdup("is being changed by a transaction that asked to commit first");
-		case CONFLICT_TOO_OLD:
-			break;
-	}
-	return xstrdup("was read longer ago than the replicator remembers");
-}
-
-char *
-conflict_detail(const Transaction *loser, const KeyList *list,
-				const Certificate *c, const Transaction *winner)
-{
-	Buffer		copy = {0};
-	LsKey		key;
-	LsForm		form;
-	char	   *query = query_of_key(loser, list, c->key_index, &copy, &key, &form);
-	char	   *words = winner_words(c, winner);
-	int			name_len = (int) key.name.len;
-	const char *name = key.name.data != NULL ? (const char *) key.name.data : "";
-	char	   *detail = form == LS_FORM_KEYS ?
-	xasprintf("Key %.*s, which this transaction has %s, %s.", name_len, name,
-			  ls_mode_is_read(key.mode) ? "read" : "locked", words) :
-	xasprintf("Key %.*s of query \"%s\" %s.", name_len, name, query, words);
-
-	buffer_free(&copy);
-	free(query);
-	free(words);
-	return detail;
 }

@@ -1,12 +1,15 @@
 /*
  * sequencer_private.h
- *	  What sequencer.c (the order), sequencer_keys.c (keys of a transaction, who
- *	  won) and sequencer_restart.c (state from the journal) share.
+ *	  What sequencer.c (the order), sequencer_keys.c (keys of a transaction),
+ *	  sequencer_lose.c (who won) and sequencer_restart.c (state from the journal)
+ *	  share.
  */
 #ifndef LOCKSTEP_SEQUENCER_PRIVATE_H
 #define LOCKSTEP_SEQUENCER_PRIVATE_H
 
+#include "buffer.h"
 #include "certify.h"
+#include "conflicts.h"
 #include "decided.h"
 #include "sequencer.h"
 
@@ -23,17 +26,31 @@ typedef struct KeyList
 
 extern KeyList keys_of(const Transaction *tx);
 
+/* Take the next query off the front of a row of 'Q' messages. */
+extern bool next_query(LsSlice *rest, LsQuery *query);
+
 /* The same of a record; false: its body can't be read, *error says why. */
 struct JournalRecord;
 extern bool keys_of_record(const struct JournalRecord *r, const char *dir, KeyList *list, const char **error);
 
+/* ---------- in sequencer_lose.c */
+
 /* Who was decided, for the details of conflicts. */
 extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 
-/* DETAIL of a conflict (malloc'ed).  list: of the loser; winner: of CONFLICT_RESERVED,
- * or NULL. */
-extern char *conflict_detail(const Transaction *loser, const KeyList *list,
-							 const Certificate *c, const Transaction *winner);
+/* Who won, and why; slices point into copy. */
+typedef struct LosingWords
+{
+	Conflict	conflict;		/* but for the loser */
+	char	   *detail;
+	Buffer		copy;
+} LosingWords;
+
+/* list: of the loser; winner: of CONFLICT_RESERVED, or NULL. */
+extern void lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
+						const Transaction *winner, LosingWords *w);
+extern void lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords *w);
+extern void losing_words_free(LosingWords *w);
 
 /* ---------- in sequencer_leases.c */
 

@@ -412,6 +412,8 @@ answered_dead(Session *s, uint64_t xcount)
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
 	verdict.error.sqlstate = ls_slice_of("40P01");
 	verdict.error.message = ls_slice_of("the transaction has been rolled back already, because of a deadlock");
+	verdict.error.detail = ls_slice_of("The error that said so named the transactions that waited for each other.");
+	verdict.error.hint = ls_slice_of("The transaction might succeed if retried.");
 	session_send(s, bytes, ls_put_verdict(bytes, sizeof(bytes), &verdict));
 	return true;
 }
@@ -717,6 +719,12 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 			break;
 		case LS_MSG_FATE:
 			session_handle_fate(s, payload);
+			break;
+		case LS_MSG_FACTS_ASK:
+			session_handle_facts(s, payload);
+			break;
+		case LS_MSG_LOST:
+			session_handle_lost(s, payload);
 			break;
 		case LS_MSG_LEASE:
 			session_lease(s, payload);

@@ -6,6 +6,7 @@
  *	 session.c            messages of a session that has proved who it is
  *	 session_handshake.c  before that
  *	 session_fate.c       what became of a transaction
+ *	 session_facts.c      what else is known, for people; conflicts found by a node
  *	 session_table.c      all sessions: by node and pid, for status, ending many
  *
  * What the sequencer calls back (session_verdict() ...) is in sequencer.h, what
@@ -49,6 +50,9 @@ extern SessionStatus session_status(const Session *s);
 
 /* The transaction of that backend that may hold locks there; NULL if none. */
 extern Transaction *session_transaction(int node, uint32_t pid);
+
+/* The one that asked for locks with that ticket; NULL if none. */
+extern Transaction *sessions_find_lock(uint64_t lock_ticket);
 
 /* The lowest S among the keys of open transactions; UINT64_MAX without any. */
 extern uint64_t sessions_oldest_seen(void);

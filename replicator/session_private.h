@@ -75,6 +75,11 @@ extern void session_fail(Session *s, const char *sqlstate, const char *hint,
 						 const char *fmt,...) __attribute__((format(printf, 4, 5)));
 extern void session_end(Session *s);	/* close, without a word */
 
+/* ---------- in session_facts.c */
+
+extern void session_handle_facts(Session *s, LsSlice payload);
+extern void session_handle_lost(Session *s, LsSlice payload);
+
 /* ---------- in session_fate.c */
 
 extern void session_handle_fate(Session *s, LsSlice payload);

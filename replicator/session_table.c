@@ -113,6 +113,17 @@ session_transaction(int node, uint32_t pid)
 	return NULL;
 }
 
+Transaction *
+sessions_find_lock(uint64_t lock_ticket)
+{
+	for (Session *s = sessions; s != NULL; s = s->next)
+	{
+		if (s->tx != NULL && s->tx->lock_ticket == lock_ticket)
+			return s->tx;
+	}
+	return NULL;
+}
+
 uint64_t
 sessions_oldest_seen(void)
 {

@@ -27,7 +27,6 @@
 #include "log.h"
 #include "spill.h"
 
-#define SHOWN_TEXT 100			/* bytes of a query in messages */
 
 typedef struct LegalMove
 {
@@ -124,6 +123,7 @@ tx_unref(Transaction *tx)
 	spill_free(tx->spill);
 	free(tx->offsets);
 	free(tx->after_tickets);
+	free(tx->asked_for);
 	buffer_free(&tx->effects);
 	free(tx->node);
 	free(tx->database);
@@ -377,26 +377,4 @@ tx_from_record(const JournalRecord *r, uint32_t origin, const char *dir, const c
 		return tx;
 	tx_unref(tx);
 	return NULL;
-}
-
-char *
-tx_shown_text(LsSlice query)
-{
-	size_t		len = query.len;
-	char	   *text;
-
-	if (len > SHOWN_TEXT)
-	{
-		for (len = SHOWN_TEXT; len > 0 && (query.data[len] & 0xC0) == 0x80; len--)
-			;
-	}
-	text = xmalloc(len + 4);
-	memcpy(text, query.data, len);
-	strcpy(text + len, len < query.len ? "..." : "");
-	for (size_t i = 0; i < len; i++)
-	{
-		if (text[i] == '\n' || text[i] == '\t' || text[i] == '\r')
-			text[i] = ' ';
-	}
-	return text;
 }

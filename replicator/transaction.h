@@ -69,6 +69,8 @@ typedef struct Transaction
 								 * applied it */
 	bool		awaits_lock;	/* QUEUED, and a lock asked first is not
 								 * granted yet */
+	char	   *asked_for;		/* name of a key of the locks asked last, for
+								 * people; NULL: none */
 	struct Alone *alone;		/* has no session: who waits for its order,
 								 * see sequencer.h; owned by the sequencer */
 	Buffer		effects;		/* of queries, again, those with
@@ -123,9 +125,6 @@ extern void tx_cursor_free(TxCursor *c);
 
 /* The i-th one, into *copy if it is on disk.  false: it can't be had. */
 extern bool tx_find_statement(const Transaction *tx, size_t i, Buffer *copy, LsSlice *payload);
-
-/* A query's text for a message: in one line, cut after a character (malloc'ed). */
-extern char *tx_shown_text(LsSlice query);
 
 /* A decided transaction as the journal in dir has it (catchup): state TX_DURABLE.
  * NULL: *error says why (static). */

@@ -24,8 +24,10 @@
 #include <string.h>
 
 #include "apply.h"
+#include "conflicts.h"
 #include "log.h"
 #include "node_private.h"
+#include "querytext.h"
 #include "sequencer.h"
 
 #define MAX_INTERVAL_MS 20
@@ -65,51 +67,125 @@ yield_stop(Node *n)
 
 /* ---------- acting */
 
-/* For the loser: which query, on which key, of whom (malloc'ed). */
-static char *
-way_detail(const Work *waiting)
+/* What the loser is told: slices point into copy. */
+typedef struct Words
+{
+	Conflict	conflict;		/* but for the loser */
+	char	   *detail;
+	Buffer		copy;
+} Words;
+
+/* The query that waits, or the one before it that has something to execute. */
+static bool
+waiting_query(const Work *waiting, Buffer *copy, LsQuery *query)
 {
 	const Transaction *tx = waiting->tx;
 	size_t		at = apply_current_statement(waiting->connection);
-	LsQuery		query;
-	LsKey		key = {0};
 	LsSlice		payload;
-	Buffer		copy = {0};
-	char	   *text;
-	char	   *detail;
-
-	bool		found = tx_find_statement(tx, at, &copy, &payload) && ls_get_query(payload, &query) == NULL;
+	bool		found = tx_find_statement(tx, at, copy, &payload) && ls_get_query(payload, query) == NULL;
 
 	/* those that have nothing to execute come last, and were not counted */
-	while (found && query.form == LS_FORM_KEYS && at > 0)
-		found = tx_find_statement(tx, --at, &copy, &payload) && ls_get_query(payload, &query) == NULL;
-	if (!found)
+	while (found && query->form == LS_FORM_KEYS && at > 0)
+		found = tx_find_statement(tx, --at, copy, &payload) && ls_get_query(payload, query) == NULL;
+	return found;
+}
+
+/* The key that tells most: of a row, else of a table, else of the database. */
+static LsKey
+telling_key(const LsQuery *query)
+{
+	LsSlice		rest = query->keys;
+	LsKey		key;
+	LsKey		best = {0};
+
+	while (ls_next_key(&rest, &key))
 	{
-		buffer_free(&copy);
-		return xasprintf("It held a lock that a transaction of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
-						 tx->node, tx->pid);
+		if (!ls_mode_is_table(key.mode))
+			return key;
+		if (best.name.len == 0 || (best.name.len > 9 && memcmp(best.name.data, "database ", 9) == 0))
+			best = key;
 	}
-	/* the first row key tells more than the table's */
-	while (ls_next_key(&query.keys, &key) && ls_mode_is_table(key.mode))
-		;
-	text = tx_shown_text(query.text);
-	detail = xasprintf("It held a lock that query \"%s\" on key %.*s of node \"%s\" (pid %" PRIu32 ") needs, which asked to commit first.",
-					   text, (int) key.name.len, key.name.data != NULL ? (const char *) key.name.data : "",
-					   tx->node, tx->pid);
-	free(text);
-	buffer_free(&copy);
-	return detail;
+	return best;
 }
 
 static void
-let_fail(Node *n, int pid, const char *detail)
+way_words(const Work *waiting, Words *w)
+{
+	const Transaction *tx = waiting->tx;
+	LsQuery		query;
+	char		who[LS_MAX_NAME + 64];
+
+	memset(w, 0, sizeof(*w));
+	w->conflict.winner_node = tx->node;
+	w->conflict.winner_pid = tx->pid;
+	w->conflict.winner_seq = tx->seq;
+	w->conflict.reason = "in the way";
+	snprintf(who, sizeof(who), tx->seq != 0 ? "node \"%s\" (pid %" PRIu32 ", seq %" PRIu64 ")" :
+			 "node \"%s\" (pid %" PRIu32 ")", tx->node, tx->pid, tx->seq);
+	if (waiting_query(waiting, &w->copy, &query))
+	{
+		LsKey		key = telling_key(&query);
+		char	   *text = query_shown(&query, &key, false);
+
+		w->conflict.key = key.name;
+		w->conflict.whole_table = key.name.len > 0 && ls_mode_is_table(key.mode);
+		w->detail = key.name.len > 0 ?
+			xasprintf("It held a lock that query \"%s\" on key %.*s of %s needs, which asked to commit first.",
+					  text, (int) key.name.len, (const char *) key.name.data, who) :
+			xasprintf("It held a lock that query \"%s\" of %s needs, which asked to commit first.", text, who);
+		free(text);
+	}
+	else
+		w->detail = xasprintf("It held a lock that a transaction of %s needs, which asked to commit first.", who);
+	w->conflict.detail = w->detail;
+}
+
+/*
+ * A victim is shot again and again until it obeys, and counts once.  The last
+ * ones will do.
+ */
+typedef struct Shot
+{
+	int			node;
+	int			pid;
+	uint64_t	ticket;			/* of the winner, or, if it has none, its seq */
+} Shot;
+
+#define SHOTS 64
+
+static Shot shots[SHOTS];
+static size_t nshots;
+
+static bool
+is_first_shot(const Node *n, int pid, const Transaction *winner)
+{
+	Shot		shot = {n->index, pid, winner->ticket != 0 ? winner->ticket : winner->seq};
+
+	for (size_t i = 0; i < SHOTS; i++)
+	{
+		if (shots[i].node == shot.node && shots[i].pid == shot.pid && shots[i].ticket == shot.ticket)
+			return false;
+	}
+	shots[nshots++ % SHOTS] = shot;
+	return true;
+}
+
+static void
+let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, Words *w)
 {
 	char		pid_text[16];
-	const char *params[] = {pid_text, detail};
+	const char *params[] = {pid_text, w->detail};
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
-	log_message(LOG_DEBUG, n->config->name, "backend %d is in the way and has to yield", pid);
 	pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
+	if (!is_first_shot(n, pid, winner))
+		return;
+	w->conflict.database = winner->database;
+	w->conflict.node = n->config->name;
+	w->conflict.pid = (uint32_t) pid;
+	w->conflict.xcount = b != NULL ? b->xcount : 0;
+	w->conflict.sqlstate = b != NULL && b->seq != 0 ? "08007" : "40001";
+	conflicts_add(&w->conflict);
 }
 
 static void
@@ -129,22 +205,24 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t 
 {
 	const Transaction *tx = waiting->tx;
 	Transaction *b = sequencer_find(n->index, (uint32_t) pid);
-	char	   *detail = way_detail(waiting);
+	Words		w;
 	bool		asked = b != NULL && (b->state == TX_WAITING || b->state == TX_RESERVED || b->awaits_lock);
 
+	way_words(waiting, &w);
 	if (asked)
 	{
 		if (tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket)
-			sequencer_in_the_way(b, detail, tx->seq);
+			sequencer_in_the_way(b, &w.conflict);
 	}
 	else if (b != NULL && b->seq != 0)
 	{
 		if (tx->seq != 0 && tx->seq < b->seq)
-			let_fail(n, pid, detail);
+			let_fail(n, pid, b, tx, &w);
 	}
 	else if (writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000)
-		let_fail(n, pid, detail);
-	free(detail);
+		let_fail(n, pid, b, tx, &w);
+	free(w.detail);
+	buffer_free(&w.copy);
 }
 
 static bool

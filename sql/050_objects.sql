@@ -5,7 +5,7 @@
 \pset tuples_only on
 BEGIN;
 CREATE EXTENSION pgtap;
-SELECT plan(21);
+SELECT plan(24);
 SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
 SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
 SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
@@ -20,6 +20,12 @@ SELECT has_function('lockstep', f, args, f || ' is there for sequences')
 FROM (VALUES ('apply_sequence', '{text,text,bigint,boolean,text}'::name[]), ('sequence_positions', '{}'), ('sequences_reported', '{}')) AS r(f, args);
 SELECT has_function('lockstep', f, args, f || ' is there for lockstepctl verify')
 FROM (VALUES ('hold_commits', '{bigint,interval}'::name[]), ('let_commits_go', '{}'), ('row_digest', '{record}')) AS r(f, args);
+SELECT has_view('lockstep', v, v || ' shows who lost to whom') FROM (VALUES ('conflicts'::name), ('conflict_counts')) AS r(v);
+SELECT is_empty($$
+	SELECT c.oid::regclass FROM pg_class c
+	WHERE c.oid IN ('lockstep.conflicts'::regclass, 'lockstep.conflict_counts'::regclass)
+	AND (has_table_privilege('public', c.oid, 'SELECT') OR NOT has_table_privilege('pg_monitor', c.oid, 'SELECT'))
+$$, 'it names values of others: for those who monitor');
 SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace AND obj_description(p.oid, 'pg_proc') IS NULL

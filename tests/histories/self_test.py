@@ -41,6 +41,10 @@ CASES = [
     ('unknown and seen by one that was seen', 3, txs(([W('r', 1)], 'unknown'), ([R('r', 1), W('r', 2)], 'unknown'),
                                                      ([R('r', 2)], 'committed'))),
     ('unknown and not seen', 3, txs(([A('x', 1)], 'unknown'), ([L('x')], 'committed'))),
+    ('unknown and seen by itself only', 3, txs(([L('y'), A('x', 1), L('x', 1)], 'unknown'), ([A('y', 2)], 'committed'),
+                                               ([L('y', 2), L('x')], 'committed'))),
+    ('unknown and seen by one that counts', 1, txs(([A('x', 1)], 'unknown'), ([L('x', 1), A('y', 2)], 'unknown'),
+                                                   ([L('y', 2), L('x')], 'committed'))),
 ]
 
 

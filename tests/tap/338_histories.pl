@@ -25,7 +25,9 @@ sub history
 	my $out = '';
 	IPC::Run::run([ $python, "$dir/run.py", '--seed', $seed, '--seconds', $seconds, @args, map { $c->conninfo($_) } $c->all ],
 		'<', \undef, '>&', \$out, IPC::Run::timeout($seconds + 300));
-	return ($? >> 8, $out);
+	my $rc = $? >> 8;
+	note($out =~ /^(.* committed, .*)$/m ? $1 : 'no history');
+	return ($rc, $out);
 }
 
 sub allows

@@ -139,6 +139,12 @@ make_samples(size_t *count)
 	LsGranted	granted = {5, 1000};
 	LsFateQuestion fate_question = {{SLICE("n1"), 0x1122334455667788, 4711, 9}, 70, 3, true};
 	LsFateAnswer fate_answer = {3, LS_FATE_COMMITTED, 77};
+	LsFactsQuestion facts_question = {4, LS_FACTS_WINNER, 77};
+	LsFactsQuestion conflicts_question = {4, LS_FACTS_CONFLICTS, 0};
+	uint8_t		cells[64];
+	LsFacts		facts = {.question = 4, .ncolumns = 2, .cells = {cells, 0}};
+	LsLost		lost_update = {9, LS_LOST_UPDATE, 77, SLICE("public.t t_pkey (id)=(1)"), SLICE("was changed")};
+	LsLost		lost_doubt = {.reason = LS_LOST_DOUBT};
 	LsLease		lease = {.id = 7, .name = SLICE("public.\"S\""), .increment = -2, .min = INT64_MIN,
 		.max = -1, .cycle = true, .value = -9, .called = true, .wanted = 3, .applied = 12};
 	LsLeased	leased = {7, -11, 32, 0};
@@ -179,6 +185,14 @@ make_samples(size_t *count)
 	SAMPLE("seq", ls_put_seq(buf, cap, &granted));
 	SAMPLE("fate-question", ls_put_fate_question(buf, cap, &fate_question));
 	SAMPLE("fate-answer", ls_put_fate_answer(buf, cap, &fate_answer));
+	SAMPLE("facts-question", ls_put_facts_question(buf, cap, &facts_question));
+	SAMPLE("facts-question-short", ls_put_facts_question(buf, cap, &conflicts_question));
+	SAMPLE("facts-none", ls_put_facts(buf, cap, &facts));
+	facts.cells.len = ls_put_param(cells, sizeof(cells), "n1", 2);
+	facts.cells.len += ls_put_param(cells + facts.cells.len, sizeof(cells) - facts.cells.len, NULL, 0);
+	SAMPLE("facts", ls_put_facts(buf, cap, &facts));
+	SAMPLE("lost-update", ls_put_lost(buf, cap, &lost_update));
+	SAMPLE("lost-doubt", ls_put_lost(buf, cap, &lost_doubt));
 	SAMPLE("lease", ls_put_lease(buf, cap, &lease));
 	SAMPLE("leased", ls_put_leased(buf, cap, &leased));
 	SAMPLE("alone", ls_put_alone(buf, cap, &alone));
@@ -211,6 +225,9 @@ typedef union AnyMessage
 	LsLeased	leased;
 	LsAlone		alone;
 	LsOrdered	ordered;
+	LsFactsQuestion facts_question;
+	LsFacts		facts;
+	LsLost		lost;
 } AnyMessage;
 
 static inline const char *
@@ -254,6 +271,12 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 			return ls_get_alone(payload, &m->alone, &query);
 		case LS_MSG_ORDERED:
 			return ls_get_ordered(payload, &m->ordered);
+		case LS_MSG_FACTS_ASK:
+			return ls_get_facts_question(payload, &m->facts_question);
+		case LS_MSG_FACTS:
+			return ls_get_facts(payload, &m->facts);
+		case LS_MSG_LOST:
+			return ls_get_lost(payload, &m->lost);
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:
@@ -307,6 +330,12 @@ encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
 			return ls_put_alone(buf, cap, &m->alone);
 		case LS_MSG_ORDERED:
 			return ls_put_ordered(buf, cap, &m->ordered);
+		case LS_MSG_FACTS_ASK:
+			return ls_put_facts_question(buf, cap, &m->facts_question);
+		case LS_MSG_FACTS:
+			return ls_put_facts(buf, cap, &m->facts);
+		case LS_MSG_LOST:
+			return ls_put_lost(buf, cap, &m->lost);
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:

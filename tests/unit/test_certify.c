@@ -536,16 +536,41 @@ test_ddl_lock_is_the_nodes(void **state)
 	certifier_destroy(c);
 }
 
+/* Three in a row, and round: who closes it is told first, then whom it waits for. */
+static void
+test_circle(void **state)
+{
+	Certifier  *c = certifier_create(0);
+	uint64_t	circle[4];
+
+	for (OriginId o = 1; o <= 3; o++)
+		assert_int_equal(lock(c, o, o, 10 + o, LS_TABLE_X), LOCK_GRANTED);
+	assert_int_equal(lock(c, 4, 4, 11, LS_TABLE_X), LOCK_WAITING);	/* not in it */
+	assert_int_equal(lock(c, 1, 1, 12, LS_TABLE_X), LOCK_WAITING);
+	assert_int_equal(lock(c, 2, 2, 13, LS_TABLE_X), LOCK_WAITING);
+	assert_int_equal(lock(c, 3, 3, 11, LS_TABLE_X), LOCK_DEADLOCK);
+	assert_int_equal(certifier_circle(c, circle, 4), 3);
+	assert_int_equal(circle[0], 3);
+	assert_int_equal(circle[1], 1);
+	assert_int_equal(circle[2], 2);
+	assert_int_equal(certifier_circle(c, circle, 2), 2);
+	certifier_destroy(c);
+}
+
 /* Two nodes lock two tables in opposite order: the second to wait gets 40P01. */
 static void
 test_deadlock(void **state)
 {
+	uint64_t	circle[4];
 	Certifier  *c = certifier_create(0);
 
 	assert_int_equal(lock(c, A, 1, 7, LS_TABLE_X), LOCK_GRANTED);
 	assert_int_equal(lock(c, B, 2, 8, LS_TABLE_X), LOCK_GRANTED);
 	assert_int_equal(lock(c, A, 1, 8, LS_TABLE_X), LOCK_WAITING);
 	assert_int_equal(lock(c, B, 2, 7, LS_TABLE_X), LOCK_DEADLOCK);
+	assert_int_equal(certifier_circle(c, circle, 4), 2);
+	assert_int_equal(circle[0], 2);
+	assert_int_equal(circle[1], 1);
 	assert_int_equal(certifier_lock_retry(c, 1, &lock_seq), LOCK_WAITING);	/* 8 is still B's */
 	certifier_unlock(c, 2);
 	assert_int_equal(certifier_lock_retry(c, 1, &lock_seq), LOCK_GRANTED);
@@ -633,6 +658,7 @@ main(void)
 		cmocka_unit_test(test_database_lock),
 		cmocka_unit_test(test_ddl_lock_is_the_nodes),
 		cmocka_unit_test(test_deadlock),
+		cmocka_unit_test(test_circle),
 		cmocka_unit_test(test_deadlock_with_reservation),
 		cmocka_unit_test(test_upgrade),
 		cmocka_unit_test(test_against_model),

@@ -1,0 +1,267 @@
+/*
+ * conflicts.c
+ *	  Who lost to whom: a ring of the last conflicts, and their number by
+ *	  database, table and reason.
+ *
+ * Both are bounded: RECENT conflicts, COUNTED tables (what comes after those is
+ * counted under no table), DETAIL_MAX bytes of a detail.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "conflicts.h"
+#include "log.h"
+#include "loop.h"
+
+#define RECENT 1000
+#define COUNTED 2000
+#define DETAIL_MAX 1000
+
+/* A conflict, with copies of what it was given. */
+typedef struct Kept
+{
+	Conflict	c;
+	char	   *table;
+	char	   *index;			/* or "whole table" */
+} Kept;
+
+typedef struct Count
+{
+	char	   *database;
+	char	   *table;			/* NULL: not known */
+	const char *reason;			/* static, as given */
+	uint64_t	conflicts;
+	uint64_t	last;
+} Count;
+
+const FactsColumn conflict_columns[CONFLICT_COLUMNS] = {
+	{"time", true},				/* microseconds since 1970 */
+	{"database", false},
+	{"node", false},
+	{"pid", true},
+	{"transaction", true},
+	{"winner_node", false},
+	{"winner_pid", true},
+	{"winner_seq", true},
+	{"table", false},
+	{"key", false},
+	{"reason", false},
+	{"sqlstate", false},
+	{"update_order", false},
+	{"detail", false},
+};
+
+const FactsColumn count_columns[COUNT_COLUMNS] = {
+	{"database", false},
+	{"table", false},
+	{"reason", false},
+	{"conflicts", true},
+	{"last", true},				/* microseconds since 1970 */
+};
+
+static const Config *config;
+static Kept ring[RECENT];
+static size_t nkept;			/* ever */
+static Count counts[COUNTED];
+static size_t ncounts;
+
+/* Numbers of a row as text, see number(). */
+static char numbers[FACTS_MAX_COLUMNS][24];
+static int	nnumbers;
+
+void
+conflicts_init(const Config *c)
+{
+	config = c;
+}
+
+/* ---------- what a key is of */
+
+/*
+ * The name of a key is the table's, quoted as in SQL, or that and the index's
+ * behind a space; or it is of a database, or of a large object.  Length of the
+ * table's.
+ */
+static size_t
+table_len(const LsSlice *name)
+{
+	bool		quoted = false;
+
+	if (name->len > 9 && memcmp(name->data, "database ", 9) == 0)
+		return name->len;
+	if (name->len > 13 && memcmp(name->data, "large object ", 13) == 0)
+		return 12;
+	for (size_t i = 0; i < name->len; i++)
+	{
+		if (name->data[i] == '"')
+			quoted = !quoted;
+		else if (name->data[i] == ' ' && !quoted)
+			return i;
+	}
+	return name->len;
+}
+
+static void
+name_parts(Kept *k, const Conflict *c)
+{
+	size_t		len = table_len(&c->key);
+
+	if (c->key.len == 0)
+		return;
+	k->table = xstrndup(c->key.data, len);
+	if (c->whole_table)
+		k->index = xstrdup("whole table");
+	else if (len < c->key.len)
+		k->index = xstrndup(c->key.data + len + 1, c->key.len - len - 1);
+}
+
+/* ---------- adding */
+
+static char *
+copy_text(const char *text)
+{
+	return text != NULL ? xstrdup(text) : NULL;
+}
+
+static char *
+copy_detail(const char *text)
+{
+	size_t		n = text != NULL ? strlen(text) : 0;
+
+	if (n <= DETAIL_MAX)
+		return copy_text(text);
+	for (n = DETAIL_MAX; n > 0 && ((unsigned char) text[n] & 0xC0) == 0x80; n--)
+		;
+	return xstrndup(text, n);
+}
+
+static void
+forget(Kept *k)
+{
+	free((char *) k->c.database);
+	free((char *) k->c.node);
+	free((char *) k->c.winner_node);
+	free((char *) k->c.detail);
+	free(k->table);
+	free(k->index);
+	memset(k, 0, sizeof(*k));
+}
+
+static bool
+same_text(const char *a, const char *b)
+{
+	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
+}
+
+static void
+count(const char *database, const char *table, const char *reason, uint64_t time)
+{
+	Count	   *found = NULL;
+
+	if (ncounts >= COUNTED - 1)
+		table = NULL;
+	for (size_t i = 0; i < ncounts && found == NULL; i++)
+	{
+		Count	   *n = &counts[i];
+
+		if (same_text(n->table, table) && same_text(n->database, database) && strcmp(n->reason, reason) == 0)
+			found = n;
+	}
+	if (found == NULL && ncounts < COUNTED)
+	{
+		found = &counts[ncounts++];
+		found->database = copy_text(database);
+		found->table = copy_text(table);
+		found->reason = reason;
+	}
+	if (found == NULL)
+		return;
+	found->conflicts++;
+	found->last = time;
+}
+
+static void
+log_conflict(const Conflict *c)
+{
+	char	   *context = xasprintf("%s/%" PRIu32, c->node, c->pid);
+	char	   *message = xasprintf("conflict in database \"%s\": %s", c->database, c->reason);
+
+	log_full(config->log_conflicts, context, message, c->detail, NULL);
+	free(context);
+	free(message);
+}
+
+void
+conflicts_add(const Conflict *c)
+{
+	Kept	   *k = &ring[nkept++ % RECENT];
+
+	forget(k);
+	k->c = *c;
+	k->c.time = loop_wall_us();
+	k->c.database = copy_text(c->database);
+	k->c.node = copy_text(c->node);
+	k->c.winner_node = copy_text(c->winner_node);
+	k->c.detail = copy_detail(c->detail);
+	name_parts(k, c);
+	k->c.key = (LsSlice) {NULL, 0};
+	count(c->database, k->table, c->reason, k->c.time);
+	log_conflict(c);
+}
+
+/* ---------- showing */
+
+/* 0 is not known. */
+static const char *
+number(uint64_t n)
+{
+	char	   *text = numbers[nnumbers++ % FACTS_MAX_COLUMNS];
+
+	if (n == 0)
+		return NULL;
+	snprintf(text, sizeof(numbers[0]), "%" PRIu64, n);
+	return text;
+}
+
+bool
+conflicts_row(size_t i, const char **cells)
+{
+	const Kept *k;
+
+	if (i >= RECENT || i >= nkept)
+		return false;
+	k = &ring[(nkept - 1 - i) % RECENT];
+	cells[0] = number(k->c.time);
+	cells[1] = k->c.database;
+	cells[2] = k->c.node;
+	cells[3] = number(k->c.pid);
+	cells[4] = number(k->c.xcount);
+	cells[5] = k->c.winner_node;
+	cells[6] = number(k->c.winner_pid);
+	cells[7] = number(k->c.winner_seq);
+	cells[8] = k->table;
+	cells[9] = k->index;
+	cells[10] = k->c.reason;
+	cells[11] = k->c.sqlstate;
+	cells[12] = k->c.queued ? "queued" : "optimistic";
+	cells[13] = k->c.detail;
+	return true;
+}
+
+bool
+counts_row(size_t i, const char **cells)
+{
+	const Count *n = &counts[i];
+
+	if (i >= ncounts)
+		return false;
+	cells[0] = n->database;
+	cells[1] = n->table;
+	cells[2] = n->reason;
+	cells[3] = number(n->conflicts);
+	cells[4] = number(n->last);
+	return true;
+}
