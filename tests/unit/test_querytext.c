@@ -56,10 +56,10 @@ values(void **state)
 	param(NULL);
 	param("1");
 	param("x\ny");
-	shows(NULL, true, "UPDATE ONLY public.t SET v = '7', w = NULL WHERE a = '1' AND b public.= 'x y'");
-	shows(NULL, false, "UPDATE ONLY public.t SET v = $1, w = $2 WHERE a = '1' AND b public.= 'x y'");
+	shows(NULL, true, "UPDATE ONLY public.t SET v = '7', w = NULL WHERE a = '1' AND b OPERATOR(public.=) 'x y'");
+	shows(NULL, false, "UPDATE ONLY public.t SET v = $1, w = $2 WHERE a = '1' AND b OPERATOR(public.=) 'x y'");
 	query.params.len = 0;		/* fewer than the text says: as they are */
-	shows(NULL, true, "UPDATE ONLY public.t SET v = $1, w = $2 WHERE a = $3 AND b public.= $4");
+	shows(NULL, true, "UPDATE ONLY public.t SET v = $1, w = $2 WHERE a = $3 AND b OPERATOR(public.=) $4");
 }
 
 static void
