@@ -112,6 +112,13 @@ extern List *cluster_unmarked(ClusterStmt *stmt);
 extern void cluster_mark(Oid index);
 extern char *cluster_mark_text(Oid index);
 
+/* ---------- in ddllike.c */
+
+/* LIKE a temporary table, all of which can be written as columns and checks. */
+extern bool ddl_like_is_written_out(TableLikeClause *clause);
+extern bool ddl_likes_temporary(CreateStmt *stmt);
+extern char *ddl_write_out_likes(const char *text);
+
 /* ---------- in ddlcheck.c */
 
 /*

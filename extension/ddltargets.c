@@ -388,7 +388,10 @@ targets_of_create(DdlTargets *t, CreateStmt *stmt)
 		if (IsA(element, ColumnDef))
 			sources_of_column(t, (ColumnDef *) element);
 		else if (IsA(element, TableLikeClause))
-			source_relation(t, ((TableLikeClause *) element)->relation);
+		{
+			if (!ddl_like_is_written_out((TableLikeClause *) element))
+				source_relation(t, ((TableLikeClause *) element)->relation);
+		}
 		else
 			source_of_constraint(t, element);
 	}

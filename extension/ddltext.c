@@ -12,6 +12,7 @@
  *	 - passwords, which are made into verifiers here: the salt is random;
  *	 - SESSION_USER as the name of a role, which is written out;
  *	 - SET ... FROM CURRENT, which gets the value;
+ *	 - LIKE a temporary table, which is written out (ddllike.c);
  *	 - extensions, of which the version is named.
  *
  * The string may not contain the command at all, if C code made the statement
@@ -672,24 +673,42 @@ text_of_permanent_truncate(TruncateStmt *stmt)
 
 /* ---------- IMPORT FOREIGN SCHEMA */
 
-/* The foreign-data wrapper wrote the text; the schema was put in afterwards. */
-static bool
-text_is_imported_table(const char *text, Node *stmt)
+/*
+ * The foreign-data wrapper wrote the text; the schema was put into the statement
+ * afterwards, and is put into the text here.  NULL: it is no such text.
+ */
+static char *
+text_of_imported_table(const char *text, Node *stmt)
 {
 	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
 	Node	   *node = list_length(parsed) == 1 ? linitial_node(RawStmt, parsed)->stmt : NULL;
 	RangeVar   *relation;
 
 	if (node == NULL || !IsA(node, CreateForeignTableStmt))
-		return false;
+		return NULL;
 	relation = ((CreateForeignTableStmt *) node)->base.relation;
 	if (relation->schemaname != NULL)
-		return false;
+		return NULL;
 	relation->schemaname = ((CreateForeignTableStmt *) stmt)->base.relation->schemaname;
-	return equal(node, stmt);
+	if (!equal(node, stmt))
+		return NULL;
+	return psprintf("%.*s%s.%s", relation->location, text, quote_identifier(relation->schemaname),
+					text + relation->location);
 }
 
 /* ---------- all */
+
+/* What runs here is this text, too. */
+static Node *
+replace_statement(PlannedStmt **pstmt, const char *text)
+{
+	Node	   *stmt = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_DEFAULT))->stmt;
+
+	(void) unlogged_change(stmt);
+	*pstmt = copyObject(*pstmt);
+	(*pstmt)->utilityStmt = stmt;
+	return stmt;
+}
 
 char *
 ddl_text(PlannedStmt **pstmt, const char *source)
@@ -712,7 +731,7 @@ ddl_text(PlannedStmt **pstmt, const char *source)
 	if (IsA(stmt, CreateTableAsStmt))
 		return text_of_create_matview(text);
 	if (!text_is_statement(text, stmt) &&
-		!(IsA(stmt, CreateForeignTableStmt) && text_is_imported_table(text, stmt)))
+		(!IsA(stmt, CreateForeignTableStmt) || (text = text_of_imported_table(text, stmt)) == NULL))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot replicate a command that has no text"),
@@ -722,8 +741,12 @@ ddl_text(PlannedStmt **pstmt, const char *source)
 	{
 		/* run it so here, too: another spelling would be another value */
 		text = write_out_current(text, current);
-		*pstmt = copyObject(*pstmt);
-		stmt = (*pstmt)->utilityStmt = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_DEFAULT))->stmt;
+		stmt = replace_statement(pstmt, text);
+	}
+	if (IsA(stmt, CreateStmt) && ddl_likes_temporary((CreateStmt *) stmt))
+	{
+		text = ddl_write_out_likes(text);
+		stmt = replace_statement(pstmt, text);
 	}
 	if (names_roles(stmt))
 		text = write_out_session_user(text);
