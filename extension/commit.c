@@ -65,7 +65,7 @@
 /* What remains to be done between the claim and the end of the commit. */
 static struct
 {
-	uint64		claimed;		/* seq, 0 = none */
+	Place		claimed;		/* seq 0 = none */
 	bool		holding;		/* we hold interrupts */
 	bool		flush;			/* after the locks are released, flush */
 	int			sync_wish;		/* the session's synchronous_commit */
@@ -312,8 +312,8 @@ report_withdrawn(void)
 			 errmsg("canceling statement due to user request")));
 }
 
-/* Returns the seq, or does not return. */
-static uint64
+/* Returns its place, or does not return. */
+static Place
 ask(void)
 {
 	LsVerdict	verdict;
@@ -342,7 +342,7 @@ ask(void)
 			break;
 	}
 	last_decided = verdict.seq;
-	return verdict.seq;
+	return (Place) {verdict.seq, verdict.chain};
 }
 
 uint64
@@ -355,16 +355,16 @@ commit_last_seq(void)
 
 /* Everything up to the commit; whoever has the turn holds interrupts. */
 static void
-claim_and_write_progress(uint64 seq)
+claim_and_write_progress(Place place)
 {
-	ending.claimed = seq;
+	ending.claimed = place;
 	ending.sync_wish = synchronous_commit;
 	ending.flush = true;
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		(void) set_config_option("synchronous_commit", "off",
 								 PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_LOCAL, true, 0, false);
-	progress_write(seq);
+	progress_write(place);
 }
 
 static void
@@ -427,13 +427,13 @@ wait_for_turn_held(uint64 seq)
 }
 
 static void
-take_turn_decided(uint64 seq)
+take_turn_decided(Place place)
 {
-	if (turn_claim(seq) == TURN_ALREADY_APPLIED)
-		report_not_here(seq, "The replicator has applied it on this node.");
+	if (turn_claim(place.seq) == TURN_ALREADY_APPLIED)
+		report_not_here(place.seq, "The replicator has applied it on this node.");
 	hold_until_committed();
-	claim_and_write_progress(seq);
-	wait_for_turn_held(seq);
+	claim_and_write_progress(place);
+	wait_for_turn_held(place.seq);
 	sequence_in_turn();
 	(void) disarm_statement_timeout();
 }
@@ -441,13 +441,13 @@ take_turn_decided(uint64 seq)
 /* Errors on the way to the turn don't mean what their code says: the
  * transaction is committed elsewhere. */
 static void
-take_turn_of_origin(uint64 seq)
+take_turn_of_origin(Place place)
 {
 	MemoryContext context = CurrentMemoryContext;
 
 	PG_TRY();
 	{
-		take_turn_decided(seq);
+		take_turn_decided(place);
 	}
 	PG_CATCH();
 	{
@@ -458,11 +458,41 @@ take_turn_of_origin(uint64 seq)
 		if (edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 			PG_RE_THROW();
 		FlushErrorState();
-		report_not_here(seq, psprintf("This session failed to commit it: %s.", edata->message));
+		report_not_here(place.seq, psprintf("This session failed to commit it: %s.", edata->message));
 	}
 	PG_END_TRY();
 	if (commit_wait_wish() == LS_WAIT_APPLIED)
 		ending.applied_xcount = ls_xact.xcount;
+}
+
+/*
+ * A second claimant is told so, and may forget the transaction; but not if the one
+ * that was applied is another, which a journal of another past gave that seq.
+ */
+static void
+report_applied(Place place)
+{
+	uint64		here = turn_chain_at(place.seq);
+
+	if (here != 0 && place.chain != 0 && here != place.chain)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("this node has committed another transaction %llu than the replicator's journal has",
+						(unsigned long long) place.seq),
+				 errdetail("Its history is known by %016llx there, the journal's by %016llx.",
+						   (unsigned long long) here, (unsigned long long) place.chain),
+				 errhint("The journal is an old copy, or that of another cluster: see \"The journal is lost, or old\" in docs/operating.md.")));
+	ereport(ERROR,
+			(errcode(LS_ERRCODE_ALREADY_APPLIED),
+			 errmsg("transaction %llu is already applied on this node",
+					(unsigned long long) place.seq)));
+}
+
+void
+commit_check_not_applied(Place place)
+{
+	if (place.seq <= turn_applied())
+		report_applied(place);
 }
 
 /*
@@ -471,24 +501,21 @@ take_turn_of_origin(uint64 seq)
  * is just being committed by its origin's backend.
  */
 void
-commit_claim_for_apply(uint64 seq)
+commit_claim_for_apply(Place place)
 {
-	if (ending.claimed == seq)
+	if (ending.claimed.seq == place.seq)
 		return;
-	if (turn_claim(seq) == TURN_ALREADY_APPLIED)
-		ereport(ERROR,
-				(errcode(LS_ERRCODE_ALREADY_APPLIED),
-				 errmsg("transaction %llu is already applied on this node",
-						(unsigned long long) seq)));
-	ending.claimed = seq;
+	if (turn_claim(place.seq) == TURN_ALREADY_APPLIED)
+		report_applied(place);
+	ending.claimed = place;
 }
 
 static void
-take_turn_of_apply(uint64 seq)
+take_turn_of_apply(Place place)
 {
-	commit_claim_for_apply(seq);
-	claim_and_write_progress(seq);
-	turn_wait(seq);
+	commit_claim_for_apply(place);
+	claim_and_write_progress(place);
+	turn_wait(place.seq);
 	sequence_in_turn();
 	hold_until_committed();
 }
@@ -501,12 +528,12 @@ take_turn_of_apply(uint64 seq)
 void
 commit_explain_error(ErrorData *edata)
 {
-	if (ending.claimed == 0 || apply_session() ||
+	if (ending.claimed.seq == 0 || apply_session() ||
 		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 		return;
 	edata->sqlerrcode = ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN;
 	edata->detail = psprintf("It is number %llu in the journal. This session failed to commit it: %s.",
-							 (unsigned long long) ending.claimed, edata->message);
+							 (unsigned long long) ending.claimed.seq, edata->message);
 	edata->message = pstrdup("the transaction is committed by the cluster, but not by this session");
 	edata->hint = pstrdup("Do not repeat it. The replicator applies it on this node.");
 }
@@ -516,9 +543,9 @@ commit_explain_error(ErrorData *edata)
 static void
 commit_before_apply(void)
 {
-	if (ls_xact.apply_seq != 0)
-		take_turn_of_apply(ls_xact.apply_seq);
-	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()) || ending.claimed != 0)
+	if (ls_xact.apply_place.seq != 0)
+		take_turn_of_apply(ls_xact.apply_place);
+	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()) || ending.claimed.seq != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
 				 errmsg("an apply session can't commit a change that has no place in the journal")));
@@ -548,6 +575,7 @@ commit_before_origin(void)
 	PreCommit_on_commit_actions();
 	PreCommit_CheckForSerializationFailure();
 	readkeys_forward();
+	progress_lock();
 	take_turn_of_origin(ask());
 }
 
@@ -609,7 +637,7 @@ abandon(void)
 void
 commit_done(void)
 {
-	if (ending.claimed == 0)
+	if (ending.claimed.seq == 0)
 	{
 		/* locks were asked for, or what was streamed was rolled back */
 		abandon();
@@ -617,10 +645,10 @@ commit_done(void)
 	}
 	turn_pass(ending.claimed);
 	question.asked = false;
-	if (ls_xact.apply_seq == 0)
-		confirmed = ending.claimed;
+	if (ls_xact.apply_place.seq == 0)
+		confirmed = ending.claimed.seq;
 	queue_note_commit();
-	ending.claimed = 0;
+	ending.claimed = (Place) {0, 0};
 	if (ending.holding)
 		RESUME_INTERRUPTS();
 	ending.holding = false;
@@ -631,8 +659,8 @@ void
 commit_failed(void)
 {
 	begin_doubt();				/* whatever the error, if it did not say so */
-	if (ending.claimed != 0)
-		turn_release(ending.claimed);
+	if (ending.claimed.seq != 0)
+		turn_release(ending.claimed.seq);
 	memset(&ending, 0, sizeof(ending));
 	timeout_armed = false;
 	abandon();

@@ -117,3 +117,21 @@ FROM lockstep.replicator_conflict_counts();
 COMMENT ON VIEW lockstep.conflict_counts IS 'how many conflicts were lost, by table and reason; since the replicator''s start';
 REVOKE ALL ON lockstep.conflict_counts FROM PUBLIC;
 GRANT SELECT ON lockstep.conflict_counts TO pg_monitor;
+
+-- ---------- a place in the journal's history: seq, and what it is known by
+
+ALTER TABLE lockstep.progress ADD COLUMN chain bigint;
+COMMENT ON COLUMN lockstep.progress.chain IS 'what the journal''s history up to that transaction is known by; null: an earlier version wrote it';
+
+CREATE FUNCTION lockstep.turn_open(at_seq bigint, at_chain bigint, OUT seq bigint, OUT chain bigint)
+AS 'MODULE_PATHNAME', 'lockstep_turn_open_at' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.turn_open(bigint, bigint) IS 'after server start: this node has applied up to seq, where the journal is known by chain; returns how far it is now';
+REVOKE EXECUTE ON FUNCTION lockstep.turn_open(bigint, bigint) FROM PUBLIC;
+
+CREATE FUNCTION lockstep.apply_begin(seq bigint, chain bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_begin' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint) IS 'the same, with what the journal is known by then';
+
+CREATE FUNCTION lockstep.apply_commit(seq bigint, chain bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_commit' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_commit(bigint, bigint) IS 'the same, with what the journal is known by then';

@@ -63,6 +63,16 @@ extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
 extern int	ls_statement_rows;	/* lockstep.statement_rows, -1 = never */
 extern bool ls_causal_reads;	/* lockstep.causal_reads */
 
+/*
+ * A place in the journal's history: a seq, and what the history up to it is
+ * known by (journal.h of the replicator); 0: not known.
+ */
+typedef struct Place
+{
+	uint64		seq;
+	uint64		chain;
+} Place;
+
 typedef enum LsUpdateOrder
 {
 	LS_ORDER_OPTIMISTIC,
@@ -393,7 +403,7 @@ extern bool xact_has_ddl(void); /* a forwarded DDL is in the queue now */
 extern LsSlice xact_forwarded(bool *truncated);
 
 /* Called by apply.c: the seq at which the current apply transaction commits. */
-extern void xact_set_apply_seq(uint64 seq);
+extern void xact_set_apply_place(Place place);
 
 /* Connect, if there is no connection. */
 extern void xact_connect(void);
@@ -447,7 +457,10 @@ extern int64 staleness_ms(void);
 
 /* ---------- in commit.c: the end of a transaction */
 
-extern void commit_claim_for_apply(uint64 seq); /* LS001: already applied */
+extern void commit_claim_for_apply(Place place);	/* LS001: already applied */
+
+/* LS001, if the node has applied it; an error if it has another one at that seq. */
+extern void commit_check_not_applied(Place place);
 extern void commit_confirm_at_exit(void);
 extern uint64 commit_last_seq(void);	/* of this session, 0 = none */
 extern void commit_explain_error(ErrorData *edata); /* past the verdict? */
@@ -519,8 +532,12 @@ extern uint64 turn_seq_of(TransactionId xid);	/* of a transaction that was
 extern uint64 turn_applied(void);	/* highest turn passed: the node's S.
 									 * Lock-free */
 extern bool turn_is_open(void);
-extern uint64 turn_open(uint64 seq);	/* first: sets applied; later: returns
-										 * it */
+
+extern Place turn_place(void);	/* of applied */
+extern Place turn_open(Place place);	/* first: sets applied; returns it */
+
+/* The history of this node at seq, which it has applied; 0: not known (any more). */
+extern uint64 turn_chain_at(uint64 seq);
 
 typedef enum TurnClaim
 {
@@ -534,7 +551,7 @@ extern void turn_wait(uint64 seq);	/* until applied == seq - 1; interruptible */
 extern bool turn_is_next(uint64 seq, long timeout_ms);	/* waits for the latch,
 														 * processes no
 														 * interrupts */
-extern void turn_pass(uint64 seq);	/* committed */
+extern void turn_pass(Place place); /* committed */
 extern void turn_release(uint64 seq);	/* aborted: somebody else will apply
 										 * it */
 extern bool turn_has_come(uint64 seq);	/* its owner may commit */
@@ -556,7 +573,8 @@ extern void turn_wait_applied_for(uint64 seq, long timeout_ms); /* sleeps once;
 
 /* ---------- in progress.c: how far this database has come */
 
-extern void progress_write(uint64 seq); /* the row of this backend's slot */
+extern void progress_lock(void);	/* before anybody waits for us */
+extern void progress_write(Place place);	/* the row of this backend's slot */
 extern uint64 progress_read(void);	/* highest seq, 0 if none */
 
 /* ---------- in conflict.c: a local transaction in the way yields */

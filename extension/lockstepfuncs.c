@@ -34,6 +34,7 @@ LS_FUNCTION(lockstep_set_cluster);
 LS_FUNCTION(lockstep_heartbeat);
 LS_FUNCTION(lockstep_staleness);
 LS_FUNCTION(lockstep_turn_open);
+LS_FUNCTION(lockstep_turn_open_at);
 LS_FUNCTION(lockstep_apply_start);
 LS_FUNCTION(lockstep_apply_wait);
 LS_FUNCTION(lockstep_apply_settings);
@@ -158,10 +159,33 @@ lockstep_set_cluster(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/* seq, or seq and chain, which SQL knows as a bigint of any sign. */
+static Place
+place_arguments(FunctionCallInfo fcinfo)
+{
+	Place		place;
+
+	place.seq = seq_argument(PG_GETARG_DATUM(0));
+	place.chain = PG_NARGS() > 1 ? (uint64) PG_GETARG_INT64(1) : 0;
+	return place;
+}
+
 Datum
 lockstep_turn_open(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64((int64) turn_open(seq_argument(PG_GETARG_DATUM(0))));
+	PG_RETURN_INT64((int64) turn_open(place_arguments(fcinfo)).seq);
+}
+
+Datum
+lockstep_turn_open_at(PG_FUNCTION_ARGS)
+{
+	Place		place = turn_open(place_arguments(fcinfo));
+	Datum		values[2];
+	bool		nulls[2] = {false};
+
+	values[0] = Int64GetDatum((int64) place.seq);
+	values[1] = Int64GetDatum((int64) place.chain);
+	return row_result(fcinfo, values, nulls);
 }
 
 /* ---------- applying */
@@ -232,26 +256,22 @@ lockstep_apply_copy(PG_FUNCTION_ARGS)
 Datum
 lockstep_apply_begin(PG_FUNCTION_ARGS)
 {
-	uint64		seq = seq_argument(PG_GETARG_DATUM(0));
+	Place		place = place_arguments(fcinfo);
 
 	apply_check_call("apply_begin");
-	commit_claim_for_apply(seq);
-	xact_set_apply_seq(seq);
+	commit_claim_for_apply(place);
+	xact_set_apply_place(place);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockstep_apply_commit(PG_FUNCTION_ARGS)
 {
-	uint64		seq = seq_argument(PG_GETARG_DATUM(0));
+	Place		place = place_arguments(fcinfo);
 
 	apply_check_call("apply_commit");
-	if (seq <= turn_applied())
-		ereport(ERROR,
-				(errcode(LS_ERRCODE_ALREADY_APPLIED),
-				 errmsg("transaction %llu is already applied on this node",
-						(unsigned long long) seq)));
-	xact_set_apply_seq(seq);
+	commit_check_not_applied(place);
+	xact_set_apply_place(place);
 	PG_RETURN_VOID();
 }
 

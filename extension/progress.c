@@ -6,7 +6,9 @@
  * transaction that a backend in that slot committed in this database.  The
  * highest seq in it, over all databases, is how far the node has come, because
  * commits happen in seq order (turn.c) in one WAL stream.  One row per slot,
- * because a row that every transaction updated would serialise them all.
+ * because a row that every transaction updated would serialise them all.  Beside
+ * the seq stands what the journal was known by then (its chain), so that another
+ * journal, or an old copy of it that has gone on differently, is found out.
  *
  * The row is written in PRE_COMMIT by the transaction that the seq belongs to,
  * past every hook: neither capture nor triggers see it.  It is found by the
@@ -23,6 +25,7 @@
 #include "catalog/indexing.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/lmgr.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
@@ -32,7 +35,8 @@
 
 #define PROGRESS_SLOT 1
 #define PROGRESS_SEQ 2
-#define PROGRESS_NATTS 2
+#define PROGRESS_CHAIN 3		/* not before version 1.1 of the extension */
+#define PROGRESS_NATTS 3
 
 /* Where our row was; checked before use. */
 static struct
@@ -106,17 +110,28 @@ row_index(Relation rel, HeapTuple tuple, Datum *values, bool *nulls)
 	index_close(index, RowExclusiveLock);
 }
 
+/*
+ * Whoever waits for a lock that ALTER EXTENSION has, or wants, must not have a
+ * place in the order of commits yet: others wait for that, and hold the lock.
+ */
 void
-progress_write(uint64 seq)
+progress_lock(void)
+{
+	LockRelationOid(ls_progress_relid(), RowExclusiveLock);
+}
+
+void
+progress_write(Place place)
 {
 	Relation	rel = table_open(ls_progress_relid(), RowExclusiveLock);
 	Datum		values[PROGRESS_NATTS];
-	bool		nulls[PROGRESS_NATTS] = {false, false};
+	bool		nulls[PROGRESS_NATTS] = {false, false, place.chain == 0};
 	ItemPointerData tid = cached.tid;
 	HeapTuple	tuple;
 
 	values[PROGRESS_SLOT - 1] = Int32GetDatum(my_slot());
-	values[PROGRESS_SEQ - 1] = Int64GetDatum((int64) seq);
+	values[PROGRESS_SEQ - 1] = Int64GetDatum((int64) place.seq);
+	values[PROGRESS_CHAIN - 1] = Int64GetDatum((int64) place.chain);
 	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
 
 	if (row_is_cached(rel) || row_find(rel, &tid))

@@ -78,6 +78,7 @@ typedef struct TurnShared
 										 * has this place above applied, or
 										 * NOBODY */
 	TransactionId xids[TURN_RING];	/* of the seqs at or below applied */
+	uint64		chains[TURN_RING];	/* of these, too; 0: not known */
 	int			nwaiting;		/* entries of waiting[] */
 	int		   *waiting;		/* pgprocnos, any order, MaxBackends of them */
 	uint64	   *waiting_for;	/* by pgprocno: seq, 0 = does not wait */
@@ -153,20 +154,44 @@ turn_is_open(void)
 	return *(volatile bool *) &turn->open;
 }
 
-uint64
-turn_open(uint64 seq)
+Place
+turn_place(void)
 {
-	uint64		applied;
+	Place		place;
 
+	LWLockAcquire(turn_lock, LW_SHARED);
+	place.seq = turn_applied();
+	place.chain = turn->chains[place.seq % TURN_RING];
+	LWLockRelease(turn_lock);
+	return place;
+}
+
+Place
+turn_open(Place place)
+{
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	if (!turn->open)
 	{
-		pg_atomic_write_u64(&turn->applied, seq);
+		turn->chains[place.seq % TURN_RING] = place.chain;
+		pg_atomic_write_u64(&turn->applied, place.seq);
 		turn->open = true;
 	}
-	applied = turn_applied();
 	LWLockRelease(turn_lock);
-	return applied;
+	return turn_place();
+}
+
+uint64
+turn_chain_at(uint64 seq)
+{
+	uint64		chain = 0;
+	uint64		applied;
+
+	LWLockAcquire(turn_lock, LW_SHARED);
+	applied = turn_applied();
+	if (seq <= applied && applied - seq < TURN_RING)
+		chain = turn->chains[seq % TURN_RING];
+	LWLockRelease(turn_lock);
+	return chain;
 }
 
 /*
@@ -606,10 +631,11 @@ turn_wait(uint64 seq)
 		CHECK_FOR_INTERRUPTS();
 }
 
-/* The claimant of seq has committed.  Does not fail. */
+/* The claimant of the seq has committed.  Does not fail. */
 void
-turn_pass(uint64 seq)
+turn_pass(Place place)
 {
+	uint64		seq = place.seq;
 	int			next;
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
@@ -617,6 +643,7 @@ turn_pass(uint64 seq)
 	Assert(turn_applied() + 1 == seq);
 	*claim_of(seq) = NOBODY;
 	turn->xids[seq % TURN_RING] = GetTopTransactionIdIfAny();
+	turn->chains[seq % TURN_RING] = place.chain;
 	pg_write_barrier();
 	pg_atomic_write_u64(&turn->applied, seq);
 	next = *claim_of(seq + 1);

@@ -99,7 +99,7 @@ xact_reset(void)
 	ls_xact.may_fail_elsewhere = false;
 	ls_xact.locks_asked = 0;
 	ls_xact.locks_granted = 0;
-	ls_xact.apply_seq = 0;
+	ls_xact.apply_place = (Place) {0, 0};
 	nmarks = 0;
 }
 
@@ -295,9 +295,9 @@ xact_forwarded(bool *truncated)
 }
 
 void
-xact_set_apply_seq(uint64 seq)
+xact_set_apply_place(Place place)
 {
-	ls_xact.apply_seq = seq;
+	ls_xact.apply_place = place;
 }
 
 /* ---------- asking for locks first */

@@ -31,8 +31,7 @@ typedef struct XactState
 									 * decided */
 	uint64		locks_asked;
 	uint64		locks_granted;
-	uint64		apply_seq;		/* apply session: commits at this seq, 0 =
-								 * none */
+	Place		apply_place;	/* apply session: commits there, seq 0 = none */
 } XactState;
 
 extern XactState ls_xact;

@@ -90,6 +90,7 @@ struct ApplyConn
 	bool		broken;			/* libpq would not send */
 	char	   *read_error;		/* of the queries on disk */
 	Statements	statements;
+	bool		has_chain;		/* the database stores the chain with a seq */
 	bool		prepare_anew;	/* forget all statements before the next work */
 	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
 	uint64_t	ddl_works_seen; /* ... and the node's ddl_works_gone, when the
@@ -370,23 +371,28 @@ need_values(size_t n)
 
 static const LsSlice nothing = {NULL, 0};
 
-/* SELECT lockstep.function($1), with one parameter. */
+/* SELECT lockstep.function($1), or ($1, $2). */
 static void
-send_call(ApplyConn *c, const char *command, const char *value)
+send_call(ApplyConn *c, const char *command, int n, const char *first, const char *second)
 {
-	need_values(1);
-	values[0] = value;
+	need_values(2);
+	values[0] = first;
+	values[1] = second;
 	texts.len = 0;
-	send_command(c, ls_slice_of(command), nothing, true, 1, of_kind(EXPECT_OTHER, NULL));
+	send_command(c, ls_slice_of(command), nothing, true, n, of_kind(EXPECT_OTHER, NULL));
 }
 
+/* The place in the journal; SQL has the chain as an int8. */
 static void
-send_seq(ApplyConn *c, const char *command, uint64_t seq)
+send_place(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx)
 {
-	char		text[24];
+	bool		both = c->has_chain && tx->chain != 0;
+	char		seq[24];
+	char		chain[24];
 
-	snprintf(text, sizeof(text), "%" PRIu64, seq);
-	send_call(c, command, text);
+	snprintf(seq, sizeof(seq), "%" PRIu64, tx->seq);
+	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
+	send_call(c, both ? with_chain : without, both ? 2 : 1, seq, chain);
 }
 
 /* One element of an array's text. */
@@ -414,7 +420,7 @@ send_settings(ApplyConn *c, LsSlice settings)
 	if (settings.len == 0)
 	{
 		if (c->settings_on)
-			send_call(c, command, NULL);
+			send_call(c, command, 1, NULL, NULL);
 		c->settings_on = false;
 		return;
 	}
@@ -428,7 +434,7 @@ send_settings(ApplyConn *c, LsSlice settings)
 		append_element(&array, value);
 	}
 	buffer_append(&array, "}", 2);	/* and NUL */
-	send_call(c, command, (const char *) array.data);
+	send_call(c, command, 1, (const char *) array.data, NULL);
 	buffer_free(&array);
 	c->settings_on = true;
 }
@@ -485,10 +491,13 @@ send_statement(ApplyConn *c, const LsQuery *q)
 static void
 wait_there(ApplyConn *c, uint64_t seq)
 {
+	char		text[24];
+
 	if (seq <= c->waited_for)
 		return;
 	c->waited_for = seq;
-	send_seq(c, "SELECT lockstep.apply_wait($1)", seq);
+	snprintf(text, sizeof(text), "%" PRIu64, seq);
+	send_call(c, "SELECT lockstep.apply_wait($1)", 1, text, NULL);
 	sent(c, PQsendFlushRequest(c->conn));
 }
 
@@ -628,7 +637,7 @@ apply_run(ApplyConn *c, Work *w)
 	if (w->tx->seq != 0)
 	{
 		c->seq_sent = true;
-		send_seq(c, "SELECT lockstep.apply_begin($1)", w->tx->seq);
+		send_place(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)", w->tx);
 		sent(c, PQsendFlushRequest(c->conn));
 	}
 	send_more(c);
@@ -642,7 +651,7 @@ apply_commit(ApplyConn *c)
 	assert(c->work->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
 	c->commit_sent = true;
 	if (!c->seq_sent)
-		send_seq(c, "SELECT lockstep.apply_commit($1)", c->work->tx->seq);
+		send_place(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)", c->work->tx);
 	send_sync(c);
 }
 
@@ -935,6 +944,7 @@ on_started(void *arg, const PGresult *result)
 				 result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost");
 		return;
 	}
+	c->has_chain = PQgetvalue(result, 0, 1)[0] == 't';
 	c->conn = pgclient_release(c->client);
 	c->client = NULL;
 	if (PQenterPipelineMode(c->conn) == 0)
@@ -959,7 +969,9 @@ on_connected(void *arg, const char *error)
 		node_out(c->pool->node, "could not open an apply connection to database \"%s\": %s",
 				 c->pool->database, error);
 	else
-		pgclient_query(c->client, "SELECT lockstep.apply_start($1)", 1, &node_cluster, on_started, c);
+		pgclient_query(c->client, "SELECT lockstep.apply_start($1), "
+					   "pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL",
+					   1, &node_cluster, on_started, c);
 }
 
 ApplyConn *

@@ -4,7 +4,7 @@
  *	  lacks?  Then its connections are opened and it catches up.
  *
  *	 1. each database: server, extension, identity			(dbcheck.c)
- *	 2. progress: within what the journal holds
+ *	 2. progress: within what the journal holds, and of the same past	(history.c)
  *	 3. content, of a node that has applied nothing yet: that of the first node
  *		that ever came
  *	 4. apply connections
@@ -32,6 +32,7 @@ struct Attach
 	int			n;
 	int			at;
 	uint64_t	progress;
+	uint64_t	chain;
 	bool		opening_pools;
 };
 
@@ -83,6 +84,7 @@ on_turn_open(void *arg, const PGresult *r)
 {
 	struct Attach *a = arg;
 	uint64_t	applied;
+	uint64_t	chain;
 
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 	{
@@ -91,10 +93,10 @@ on_turn_open(void *arg, const PGresult *r)
 		return;
 	}
 	applied = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
-	if (applied > sequencer_last_durable())
-		node_out(a->node, "it has applied seq %" PRIu64 ", the journal ends at %" PRIu64,
-				 applied, sequencer_last_durable());
-	else
+	chain = (uint64_t) strtoll(PQgetvalue(r, 0, 1), NULL, 10);
+
+	/* its backends may have gone on since step 2, with verdicts from before */
+	if (history_admits(a->node, applied, applied == a->progress ? 0 : chain))
 		attached(a, applied);
 }
 
@@ -102,10 +104,17 @@ static void
 open_turn(struct Attach *a)
 {
 	char		progress[24];
-	const char *params[] = {progress};
+	char		chain[24];
+	const char *params[] = {progress, chain};
+	DbCheck    *first = a->checks[0];
 
 	snprintf(progress, sizeof(progress), "%" PRIu64, a->progress);
-	pgclient_query(dbcheck_client(a->checks[0]), "SELECT lockstep.turn_open($1)", 1, params, on_turn_open, a);
+	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) a->chain);
+	if (dbcheck_knows_chains(first))
+		pgclient_query(dbcheck_client(first), "SELECT seq, chain FROM lockstep.turn_open($1, $2)", 2, params,
+					   on_turn_open, a);
+	else
+		pgclient_query(dbcheck_client(first), "SELECT lockstep.turn_open($1), 0", 1, params, on_turn_open, a);
 }
 
 static void
@@ -246,9 +255,6 @@ read_next_content(struct Attach *a)
 static void
 check_progress(struct Attach *a)
 {
-	uint64_t	first = sequencer_stats().journal_first;
-	uint64_t	last = sequencer_last_durable();
-
 	for (int i = 0; i < a->n; i++)
 	{
 		const char *database = dbcheck_database(a->checks[i]);
@@ -260,17 +266,15 @@ check_progress(struct Attach *a)
 					 "make it anew there, as the others had it then, or clone the node", database);
 			return;
 		}
-		if (dbcheck_progress(a->checks[i]) > a->progress)
-			a->progress = dbcheck_progress(a->checks[i]);
+		if (progress > a->progress)
+		{
+			a->progress = progress;
+			a->chain = dbcheck_chain(a->checks[i]);
+		}
 	}
-	if (a->progress > last)
-		node_out(a->node, "it has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
-				 ": the journal is not the one it followed, or has lost transactions", a->progress, last);
-	else if (a->progress + 1 < first)
-		node_out(a->node, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
-				 ": clone it anew from another node", a->progress + 1, first);
-	else
+	if (history_admits(a->node, a->progress, a->chain))
 	{
+		history_looked_at(a->node);
 		a->at = 0;
 		read_next_content(a);
 	}
@@ -315,7 +319,10 @@ on_plain_checked(void *arg, const char *error)
 	if (error != NULL)
 		node_out(a->node, "%s", error);
 	else
+	{
+		history_looked_at(a->node);
 		attached(a, sequencer_last_durable());
+	}
 }
 
 void

@@ -203,7 +203,7 @@ catchup_feed(Node *n)
 		{
 			if (c->goal == 0)
 				c->goal = c->fed;
-			if (n->applied >= c->goal)
+			if (n->applied >= c->goal && history_may_go_online())
 				go_online(n);
 			return;
 		}

@@ -75,7 +75,10 @@ on_pong(void *arg, const PGresult *r)
 	applied = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
 	if (PQnfields(r) == 3)
 		heard_flushed(n, applied, strtoull(PQgetvalue(r, 0, 1), NULL, 10), strtoull(PQgetvalue(r, 0, 2), NULL, 10));
-	node_heard_applied(n->index, applied);
+	if (applied > sequencer_last_decided())
+		(void) history_admits(n, applied, 0);
+	else
+		node_heard_applied(n->index, applied);
 }
 
 static void

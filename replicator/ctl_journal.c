@@ -3,7 +3,8 @@
  *	  The journal for people: one block of lines per decided transaction.
  *
  *	  seq 17  2026-11-21 08:15:02.345678 UTC  n1/4711  database app
- *	    boot 00c0ffee00c0ffee, transaction 3 of its session, depends on 15, wait executed
+ *	    boot 00c0ffee00c0ffee, transaction 3 of its session, depends on 15, wait executed,
+ *		  chain 5eed0000000000ff (all one line)
  *	    1  row, 1 row: INSERT INTO public.t (a, b) VALUES ($1, $2)
  *	         $1 = '5', $2 = NULL
  *	         key public.t t_pkey  mode x  seen 14  hash 0123456789abcdef
@@ -215,7 +216,8 @@ put_transaction(FILE *out, const char *directory, const JournalRecord *r, bool k
 	fprintf(out, "/%u  database ", r->identity.pid);
 	put_text(out, r->database, LS_MAX_NAME);
 	fprintf(out, "\n  boot %016" PRIx64 ", transaction %" PRIu64 " of its session, depends on %" PRIu64
-			", wait %s\n", r->identity.boot, r->identity.xcount, r->depends_on, journal_wait_text(r->wait));
+			", wait %s, chain %016" PRIx64 "\n", r->identity.boot, r->identity.xcount, r->depends_on,
+			journal_wait_text(r->wait), r->chain);
 	if (r->body.id != 0)
 		put_body(out, directory, &r->body, keys);
 	else
@@ -239,6 +241,8 @@ journal_metadata_text(int record_type)
 			return "fingerprint";
 		case RECORD_LEASE:
 			return "lease";
+		case RECORD_CHAIN:
+			return "chain";
 		case RECORD_TRANSACTION:
 			break;
 	}

@@ -139,6 +139,7 @@ put_transaction(json_t *object, const JournalRecord *r, bool keys)
 	json_object_set_new(object, "node", text_value(r->identity.node));
 	json_object_set_new(object, "pid", json_integer(r->identity.pid));
 	json_object_set_new(object, "boot", hex_value(r->identity.boot));
+	json_object_set_new(object, "chain", hex_value(r->chain));
 	json_object_set_new(object, "transaction", json_integer((json_int_t) r->identity.xcount));
 	json_object_set_new(object, "database", text_value(r->database));
 	json_object_set_new(object, "depends_on", json_integer((json_int_t) r->depends_on));

@@ -39,6 +39,8 @@ struct DbCheck
 	bool		has_cluster;
 	uint64_t	boot;
 	uint64_t	progress;
+	uint64_t	chain;
+	bool		knows_chains;
 	bool		made_extension;
 	char	   *fingerprint;
 	Timer	   *timer;			/* to look again for writers; to try a
@@ -196,6 +198,8 @@ on_info(void *arg, const PGresult *r)
 	d->has_cluster = cluster[0] != '\0';
 	d->boot = strtoull(PQgetvalue(r, 0, 2), NULL, 10);
 	d->progress = strtoull(PQgetvalue(r, 0, 3), NULL, 10);
+	d->chain = (uint64_t) strtoll(PQgetvalue(r, 0, 4), NULL, 10);
+	d->knows_chains = PQgetvalue(r, 0, 5)[0] == 't';
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
 		fail(d, "the server calls itself \"%s\" (lockstep.node_name)", PQgetvalue(r, 0, 0));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
@@ -206,10 +210,14 @@ on_info(void *arg, const PGresult *r)
 		finish(d, NULL);
 }
 
+/* Both halves of its place come from one row; the column is there from 1.1 on. */
 static void
 ask_info(DbCheck *d)
 {
-	pgclient_query(d->client, "SELECT node, cluster, boot, progress FROM lockstep.node_info()", 0, NULL, on_info, d);
+	pgclient_query(d->client, "SELECT i.node, i.cluster, i.boot, coalesce(p.seq, 0), coalesce(to_jsonb(p) ->> 'chain', '0'), "
+				   "to_regprocedure('lockstep.turn_open(bigint,bigint)') IS NOT NULL "
+				   "FROM lockstep.node_info() i LEFT JOIN "
+				   "(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true", 0, NULL, on_info, d);
 }
 
 static void
@@ -513,6 +521,18 @@ uint64_t
 dbcheck_progress(const DbCheck *d)
 {
 	return d->progress;
+}
+
+uint64_t
+dbcheck_chain(const DbCheck *d)
+{
+	return d->chain;
+}
+
+bool
+dbcheck_knows_chains(const DbCheck *d)
+{
+	return d->knows_chains;
 }
 
 const char *

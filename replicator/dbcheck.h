@@ -30,6 +30,8 @@ extern const char *dbcheck_database(const DbCheck *d);
 extern bool dbcheck_has_cluster(const DbCheck *d);
 extern uint64_t dbcheck_boot(const DbCheck *d);
 extern uint64_t dbcheck_progress(const DbCheck *d);
+extern uint64_t dbcheck_chain(const DbCheck *d);	/* stored with it, 0: none */
+extern bool dbcheck_knows_chains(const DbCheck *d); /* its extension does */
 extern const char *dbcheck_found(const DbCheck *d); /* the fingerprint; NULL:
 													 * not looked at */
 

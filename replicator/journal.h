@@ -12,6 +12,12 @@
  * journal_decode); the rest does file I/O and belongs to one thread, but for
  * JournalReader, which any thread may use on an open journal's directory.
  *
+ * The records are a chain: what the history up to seq is known by is the checksum
+ * of that transaction's record, and the record has that of the one before.  A
+ * node stores it beside its seq, so that a node and a journal whose pasts differ
+ * find out, however far either has gone on since.  Records and nodes of earlier
+ * versions have none (0): the history is known from the first one that has.
+ *
  * What a crash leaves, step by step: see journal.c.
  */
 #ifndef LOCKSTEP_JOURNAL_H
@@ -29,7 +35,8 @@ typedef enum RecordType
 	RECORD_NODE_ATTACHED = 'n',
 	RECORD_FINGERPRINT = 'f',	/* text: what the nodes held at seq 0, see
 								 * node.c */
-	RECORD_LEASE = 'l'			/* text: the position of a thing, see lease.c */
+	RECORD_LEASE = 'l',			/* text: the position of a thing, see lease.c */
+	RECORD_CHAIN = 'c'			/* text: the chain at seq; at a segment's head */
 } RecordType;
 
 /* A file beside the journal that has the queries of a large transaction, see
@@ -58,11 +65,22 @@ typedef struct JournalRecord
 								 * included, one after the other; ls_frame() */
 	BodyRef		body;			/* transaction only: where they are, if its id
 								 * is not 0 */
+	uint64_t	parent;			/* transaction only: the chain before it, 0:
+								 * not known */
+	uint64_t	chain;			/* of a transaction that was read: with it */
 	LsSlice		text;			/* the other types */
 } JournalRecord;
 
 /* Bytes needed for the record (written if <= cap). */
 extern size_t journal_encode(uint8_t *buf, size_t cap, const JournalRecord *r);
+
+/* The chain with this transaction, whose encoded record it is. */
+extern uint64_t journal_chain_of(const uint8_t *record);
+
+/* The text of RECORD_CHAIN, and back; false: malformed. */
+#define CHAIN_TEXT_SIZE 17
+extern void journal_chain_text(char text[CHAIN_TEXT_SIZE], uint64_t chain);
+extern bool journal_chain_parse(LsSlice text, uint64_t *chain);
 
 typedef enum JournalStatus
 {
@@ -146,5 +164,11 @@ extern void journal_reader_limit(JournalReader *r, uint64_t last_seq);
 extern JournalStatus journal_read(JournalReader *r, JournalRecord *record);
 extern const char *journal_reader_error(const JournalReader *r);
 extern void journal_reader_close(JournalReader *r);
+
+/*
+ * The chain at seq, which is in the journal or the one before its first; 0: it
+ * was written before there were chains.  false: it can't be read, *error says why.
+ */
+extern bool journal_chain_at(const char *dir, uint64_t seq, uint64_t *chain, const char **error);
 
 #endif							/* LOCKSTEP_JOURNAL_H */

@@ -42,7 +42,10 @@ typedef struct GroupMark
  * the size it claims to have if buf is shorter than that, else 0.
  */
 extern JournalStatus record_frame(const uint8_t *buf, size_t len, LsSlice *body, size_t *need);
-extern bool record_decode(LsSlice body, JournalRecord *r);
+extern bool record_decode(LsSlice body, JournalRecord *r);	/* a body from
+															 * record_frame(): its
+															 * checksum stands
+															 * before it */
 extern void group_encode(uint8_t buf[GROUP_MARK_SIZE], const GroupMark *mark);
 extern bool group_decode(LsSlice body, GroupMark *mark);
 

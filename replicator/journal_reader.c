@@ -279,3 +279,45 @@ journal_read(JournalReader *r, JournalRecord *record)
 			return JOURNAL_OK;
 	}
 }
+
+/* ---------- one place in the history */
+
+static JournalStatus
+look_for_chain(JournalReader *r, uint64_t seq, uint64_t *chain)
+{
+	JournalStatus status;
+	JournalRecord record;
+
+	while ((status = journal_read(r, &record)) == JOURNAL_OK)
+	{
+		if (record.type == RECORD_CHAIN && record.seq == seq)
+			return journal_chain_parse(record.text, chain) ? JOURNAL_OK : JOURNAL_TORN;
+		if (record.type != RECORD_TRANSACTION)
+			continue;
+		if (record.seq == seq)
+			*chain = record.chain;
+		else if (record.seq == seq + 1)
+			*chain = record.parent;
+		return JOURNAL_OK;
+	}
+	return status;
+}
+
+bool
+journal_chain_at(const char *dir, uint64_t seq, uint64_t *chain, const char **error)
+{
+	static _Thread_local char message[JOURNAL_ERROR_MAX];
+	JournalReader *r = journal_reader_open(dir, seq, error);
+	JournalStatus status;
+
+	*chain = 0;
+	if (r == NULL)				/* its segment is gone: what follows it says */
+		r = journal_reader_open(dir, seq + 1, error);
+	if (r == NULL)
+		return false;
+	status = look_for_chain(r, seq, chain);
+	snprintf(message, sizeof(message), "%s", status == JOURNAL_ERROR ? journal_reader_error(r) : "it is corrupt");
+	*error = message;
+	journal_reader_close(r);
+	return status == JOURNAL_OK || status == JOURNAL_END;
+}

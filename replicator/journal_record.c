@@ -7,6 +7,7 @@
  */
 #include "journal_private.h"
 
+#include <stdlib.h>
 #include <string.h>
 #include <xxhash.h>
 
@@ -29,6 +30,8 @@
 #define FIELD_QUERIES 'Q'
 #define FIELD_TEXT 'M'
 #define FIELD_BODY 'R'			/* u64 id, size, statements, first DDL */
+#define FIELD_PARENT 'c'		/* u64, optional: lower-case, so that an
+								 * earlier version skips it */
 
 /* Type of the record of a transaction that has a body instead of its queries. */
 #define RECORD_WITH_BODY 'T'
@@ -179,6 +182,8 @@ put_body(uint8_t *buf, const JournalRecord *r)
 	put_bytes(buf, &at, FIELD_DATABASE, r->database.data, r->database.len);
 	put_number(buf, &at, FIELD_DEPENDS_ON, r->depends_on, 8);
 	put_number(buf, &at, FIELD_WAIT, r->wait, 1);
+	if (r->parent != 0)
+		put_number(buf, &at, FIELD_PARENT, r->parent, 8);
 	if (r->body.id != 0)
 		put_body_ref(buf, &at, &r->body);
 	else
@@ -199,6 +204,36 @@ journal_encode(uint8_t *buf, size_t cap, const JournalRecord *r)
 		put_frame(buf, body_len);
 	}
 	return RECORD_HEADER_SIZE + body_len;
+}
+
+/* ---------- the chain */
+
+uint64_t
+journal_chain_of(const uint8_t *record)
+{
+	return get_be64(record + 4);
+}
+
+void
+journal_chain_text(char text[CHAIN_TEXT_SIZE], uint64_t chain)
+{
+	for (int i = CHAIN_TEXT_SIZE - 2; i >= 0; i--, chain >>= 4)
+		text[i] = "0123456789abcdef"[chain & 0xf];
+	text[CHAIN_TEXT_SIZE - 1] = '\0';
+}
+
+bool
+journal_chain_parse(LsSlice text, uint64_t *chain)
+{
+	char		digits[CHAIN_TEXT_SIZE] = "";
+
+	if (text.len != CHAIN_TEXT_SIZE - 1)
+		return false;
+	memcpy(digits, text.data, text.len);
+	if (strspn(digits, "0123456789abcdef") != text.len)
+		return false;
+	*chain = strtoull(digits, NULL, 16);
+	return true;
 }
 
 /* ---------- decoding */
@@ -289,6 +324,12 @@ get_fields(LsSlice rest, const char *fields, JournalRecord *r)
 		rest.data += FIELD_HEADER_SIZE + value.len;
 		rest.len -= FIELD_HEADER_SIZE + value.len;
 
+		if (tag == FIELD_PARENT && r->type == RECORD_TRANSACTION)
+		{
+			if (r->parent != 0 || !get_number(value, 8, &r->parent) || r->parent == 0)
+				return false;
+			continue;
+		}
 		if (tag >= 'a' && tag <= 'z')
 			continue;
 		known = tag != 0 ? strchr(fields, tag) : NULL;
@@ -305,6 +346,7 @@ record_decode(LsSlice body, JournalRecord *r)
 	LsSlice		fields = {body.data + BODY_HEADER_SIZE, body.len - BODY_HEADER_SIZE};
 
 	memset(r, 0, sizeof(*r));
+	r->chain = journal_chain_of(body.data - RECORD_HEADER_SIZE);
 	if (body.data[0] != RECORD_VERSION)
 		return false;
 	switch (body.data[1])
@@ -321,6 +363,7 @@ record_decode(LsSlice body, JournalRecord *r)
 		case RECORD_NODE_ATTACHED:
 		case RECORD_FINGERPRINT:
 		case RECORD_LEASE:
+		case RECORD_CHAIN:
 			r->type = (RecordType) body.data[1];
 			r->wait = LS_WAIT_EXECUTED; /* no meaning, but a legal value */
 			return get_fields(fields, metadata_fields, r);

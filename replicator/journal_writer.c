@@ -84,6 +84,7 @@ static const char *journal_dir;
 static bool prepare_failed;		/* there is no room for the next segment */
 static LeaseTable *positions;
 static Buffer head;				/* metadata records, but for leases */
+static uint64_t last_chain;		/* after the last transaction written */
 
 static void
 queue_init(ItemQueue *q)
@@ -173,7 +174,13 @@ set_head(void)
 {
 	Buffer		all = {0};
 	LsSlice		bytes;
+	char		text[CHAIN_TEXT_SIZE];
 
+	if (last_chain != 0)
+	{
+		journal_chain_text(text, last_chain);
+		metadata_encode_record(&all, RECORD_CHAIN, journal_last(journal), ls_slice_of(text));
+	}
 	buffer_append(&all, head.data, head.len);
 	lease_forget_gone(positions, UINT64_MAX);
 	lease_encode_all(positions, append_lease, &all);
@@ -288,6 +295,8 @@ write_batch(JournalItem *first)
 		return false;
 	for (JournalItem *item = first; item != NULL; item = item->next)
 	{
+		if (item->seq != 0)
+			last_chain = journal_chain_of(item->record);
 		if (item->body.id != 0)
 			journal_add_body(journal, item->seq, &item->body);
 	}
@@ -478,7 +487,7 @@ writer_trim(uint64_t flushed, int64_t keep_bytes)
 
 void
 writer_start(Journal *j, const char *dir, JournalDurable durable, LeaseTable *all_positions,
-			 const Buffer *first_head)
+			 const Buffer *first_head, uint64_t chain)
 {
 	int			rc;
 
@@ -487,6 +496,7 @@ writer_start(Journal *j, const char *dir, JournalDurable durable, LeaseTable *al
 	deliver = durable;
 	positions = all_positions;
 	buffer_append(&head, first_head->data, first_head->len);
+	last_chain = chain;
 	queue_init(&gathered);
 	queue_init(&shared.todo);
 	queue_init(&shared.done);

@@ -32,9 +32,9 @@ typedef void (*JournalDurable) (JournalItem *item);
 struct LeaseTable;
 
 /* positions: of all things that are leased; the thread's from now on.  head: the
- * metadata records that count. */
+ * metadata records that count.  chain: after the last transaction. */
 extern void writer_start(Journal *journal, const char *dir, JournalDurable durable,
-						 struct LeaseTable *positions, const Buffer *head);
+						 struct LeaseTable *positions, const Buffer *head, uint64_t chain);
 
 /* With size bytes of record, to be encoded by the caller. */
 extern JournalItem *writer_item(const JournalRecord *record);

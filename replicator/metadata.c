@@ -151,6 +151,7 @@ metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 			set_fingerprint(text);
 			break;
 		case RECORD_LEASE:		/* the sequencer's */
+		case RECORD_CHAIN:
 		case RECORD_TRANSACTION:
 			break;
 	}

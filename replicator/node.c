@@ -302,6 +302,7 @@ node_out(Node *n, const char *fmt,...)
 		log_message(LOG_NOTICE, n->config->name, "node still can't be attached: %s", reason);
 	}
 	leave(n);
+	history_looked_at(n);
 	node_retry_later(n);
 }
 
@@ -345,7 +346,8 @@ node_heard_applied(int node, uint64_t seq)
 	Node	   *n = &nodes[node];
 	Transaction *tx;
 
-	if (seq <= n->applied)
+	/* what was never decided here is the next heartbeat's matter: history.c */
+	if (seq <= n->applied || seq > sequencer_last_decided())
 		return;
 	n->applied = seq;
 	while ((tx = ring_pop(&n->applying, seq)) != NULL)

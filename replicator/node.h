@@ -5,6 +5,7 @@
  *
  *	 node.c      states and moves; giving transactions to nodes
  *	 attach.c    checks when a node comes, its connections
+ *	 history.c   is what it has applied the journal's past
  *	 catchup.c   feeding a node from the journal, the barrier
  *	 stuck.c     apply sessions that stand still
  *	 early.c     large transactions begin there before they are reserved

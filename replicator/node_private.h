@@ -1,7 +1,7 @@
 /*
  * node_private.h
  *	  A node, its pools of apply connections, and what node.c, attach.c,
- *	  catchup.c, pool.c, apply.c, stuck.c, yield.c and databases.c offer each
+ *	  history.c, catchup.c, pool.c, apply.c, stuck.c, yield.c and databases.c offer each
  *	  other.
  */
 #ifndef LOCKSTEP_NODE_PRIVATE_H
@@ -47,6 +47,8 @@ struct Node
 	NodeState	state;
 	bool		administrative;
 	char		reason[512];
+	bool		looked_at;		/* its past is known, or it was not reached:
+								 * see history.c */
 	int			failures;		/* in a row, after having been attached */
 	uint64_t	boot;
 	uint64_t	claimed_boot;	/* that of a backend who said it is of this
@@ -188,6 +190,15 @@ extern void control_leave_database(Node *n, const char *database);
 extern void attach_begin(Node *n);
 extern void attach_cancel(Node *n);
 extern void attach_pool_ready(Node *n); /* a connection of a pool is */
+
+/* ---------- in history.c: is a node's past the journal's? */
+
+/* That it has applied up to seq, where its history is known by chain (0: it
+ * doesn't know).  false: it is out. */
+extern bool history_admits(Node *n, uint64_t seq, uint64_t chain);
+extern void history_looked_at(Node *n);
+extern bool history_may_go_online(void);	/* nobody is left whose past could
+											 * matter */
 
 /* ---------- in catchup.c */
 

@@ -170,6 +170,7 @@ static const Field verdict_layout_fields[] = {
 	NUMBER64('X', LsVerdict, xcount),
 	CHOICE('O', LsVerdict, outcome, "crw"),
 	{'S', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, seq), 0, 0, NULL},
+	{'c', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, chain), 0, 0, NULL},
 	{'a', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, after), 0, 0, NULL},
 	ERROR_FIELDS(LsVerdict),
 };
@@ -849,6 +850,8 @@ ls_get_verdict(LsSlice payload, LsVerdict *m)
 	has_error = has_error_fields(&m->error);
 	if ((m->outcome == LS_OUTCOME_COMMITTED) != (m->seq != 0))
 		return "a seq belongs to a committed transaction and to no other";
+	if (m->outcome != LS_OUTCOME_COMMITTED && m->chain != 0)
+		return "only what is committed has a place in the history";
 	if (m->outcome != LS_OUTCOME_ROLLED_BACK && m->after != 0)
 		return "only what is rolled back can be tried again";
 	if ((m->outcome == LS_OUTCOME_ROLLED_BACK) != has_error)

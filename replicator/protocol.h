@@ -51,7 +51,7 @@
  *	   <- 'E' error             then the replicator closes the connection
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
- * 'S', 's', 'U', 'u', 'I', 'i' and 'J' were added.
+ * 'S', 's', 'U', 'u', 'I', 'i', 'J' and the field 'c' of 'V' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -294,14 +294,17 @@ typedef struct LsErrorFields
 } LsErrorFields;
 
 /*
- * 'V': 'X' u64, 'O' u8, 'S' u64 (seq, committed only), 'a' u64 (after, optional,
- * rolled back only), error fields (rolled back only)
+ * 'V': 'X' u64, 'O' u8, 'S' u64 (seq, committed only), 'c' u64 (chain, optional,
+ * committed only), 'a' u64 (after, optional, rolled back only), error fields
+ * (rolled back only)
  */
 typedef struct LsVerdict
 {
 	uint64_t	xcount;
 	LsOutcome	outcome;
 	uint64_t	seq;
+	uint64_t	chain;			/* what the journal's history is known by at
+								 * seq (journal.h); 0: not told */
 	uint64_t	after;			/* a retry loses again before this node has
 								 * applied up to it; 0: not known */
 	LsErrorFields error;

@@ -70,6 +70,8 @@ static Decided *decided;
 static uint64_t last_ticket;
 static uint64_t last_decided;
 static uint64_t last_durable;
+static uint64_t last_chain;		/* of last_decided */
+static uint64_t last_at_start;
 static TxList lock_waiters;
 static TxList waiting;
 static TxList reserved;
@@ -149,6 +151,12 @@ uint64_t
 sequencer_last_durable(void)
 {
 	return last_durable;
+}
+
+bool
+sequencer_has_decided(void)
+{
+	return last_decided > last_at_start;
 }
 
 uint64_t
@@ -317,12 +325,14 @@ record_of(Transaction *tx)
 	r.depends_on = tx->depends_on;
 	r.time = loop_wall_us();
 	r.wait = tx->wait;
+	r.parent = last_chain;
 	if (tx->spill != NULL)
 		r.body = tx_keep_body(tx);
 	else
 		r.queries = (LsSlice) {tx->queries.data, tx->queries.len};
 	item = writer_item(&r);
 	item->body = r.body;
+	last_chain = tx->chain = journal_chain_of(item->record);
 	return item;
 }
 
@@ -385,6 +395,7 @@ tell_committed(Transaction *tx)
 	verdict.xcount = tx->xcount;
 	verdict.outcome = LS_OUTCOME_COMMITTED;
 	verdict.seq = tx->seq;
+	verdict.chain = tx->chain;
 	session_verdict(tx, &verdict);
 }
 
@@ -823,12 +834,12 @@ sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 	config = c;
 	journal = j;
 	look_again.callback = on_look_again;
-	last_decided = last_durable = journal_last(j);
+	last_decided = last_durable = last_at_start = journal_last(j);
 	decided = decided_create(DECIDED_KEPT);
-	certifier = certifier_from_journal(c, j, journal_dir, decided);
+	certifier = certifier_from_journal(c, j, journal_dir, decided, &last_chain);
 	body_sync_start();
 	metadata_encode(last_decided, &head);
-	writer_start(j, journal_dir, on_durable, leases_copy(), &head);
+	writer_start(j, journal_dir, on_durable, leases_copy(), &head, last_chain);
 	buffer_free(&head);
 	loop_after(FORGET_MS, on_forget, NULL);
 	loop_after(TRIM_MS, on_trim, NULL);

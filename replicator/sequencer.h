@@ -76,6 +76,7 @@ extern bool sequencer_winner(uint64_t seq, const char **node, uint32_t *pid);
 
 extern uint64_t sequencer_last_decided(void);
 extern uint64_t sequencer_last_durable(void);
+extern bool sequencer_has_decided(void);	/* anything, since the start */
 extern uint64_t sequencer_last_ddl(void);	/* decided since the start */
 extern uint64_t sequencer_next_ticket(void);
 

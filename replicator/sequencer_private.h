@@ -62,8 +62,8 @@ extern struct LeaseTable *leases_copy(void);	/* for the journal's thread */
 
 /* ---------- in sequencer_restart.c */
 
-/* Certifier, metadata and identities from the journal's end. */
+/* Certifier, metadata, identities and chain from the journal's end. */
 extern Certifier *certifier_from_journal(const Config *config, struct Journal *journal, const char *journal_dir,
-										 Decided *decided);
+										 Decided *decided, uint64_t *chain);
 
 #endif

@@ -41,6 +41,15 @@ unreadable(const char *error)
 }
 
 static void
+replay_chain(const JournalRecord *r, uint64_t *chain)
+{
+	if (r->type == RECORD_TRANSACTION)
+		*chain = r->chain;
+	else if (r->type == RECORD_CHAIN && !journal_chain_parse(r->text, chain))
+		unreadable("A chain is malformed.");
+}
+
+static void
 replay(Certifier *c, Decided *decided, const Config *config, const char *dir, const JournalRecord *r, uint64_t keys_from)
 {
 	OriginId	origin = origin_of(config, r->identity.node);
@@ -71,7 +80,8 @@ last_of(uint64_t first, uint64_t last, uint64_t n)
 }
 
 Certifier *
-certifier_from_journal(const Config *config, Journal *journal, const char *journal_dir, Decided *decided)
+certifier_from_journal(const Config *config, Journal *journal, const char *journal_dir, Decided *decided,
+					   uint64_t *chain)
 {
 	uint64_t	last = journal_last(journal);
 	uint64_t	first = journal_first(journal);
@@ -88,8 +98,12 @@ certifier_from_journal(const Config *config, Journal *journal, const char *journ
 		unreadable(error);
 	journal_reader_rewind(reader);	/* for all positions since its head */
 	c = certifier_create(keys_from - 1);
+	*chain = 0;
 	while ((status = journal_read(reader, &record)) == JOURNAL_OK)
+	{
+		replay_chain(&record, chain);
 		replay(c, decided, config, journal_dir, &record, keys_from);
+	}
 	if (status != JOURNAL_END)
 		unreadable(status == JOURNAL_ERROR ? journal_reader_error(reader) : "A record is torn.");
 	journal_reader_close(reader);

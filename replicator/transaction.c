@@ -361,6 +361,7 @@ tx_from_record(const JournalRecord *r, uint32_t origin, const char *dir, const c
 
 	tx->state = TX_DURABLE;
 	tx->seq = r->seq;
+	tx->chain = r->chain;
 	tx->depends_on = r->depends_on;
 	tx->wait = r->wait;
 	*error = NULL;

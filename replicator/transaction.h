@@ -58,6 +58,7 @@ typedef struct Transaction
 	uint64_t	ticket;			/* 0 before RESERVED */
 	uint64_t	lock_ticket;	/* of locks asked first, 0 = none */
 	uint64_t	seq;			/* 0 before DECIDED */
+	uint64_t	chain;			/* of the journal, with it (journal.h) */
 	uint64_t	depends_on;		/* highest seq a node must have applied before
 								 * it */
 	uint64_t   *after_tickets;	/* same-origin reserved ones to be decided or

@@ -35,7 +35,7 @@ try_record(const uint8_t *data, size_t size)
 	CHECK(journal_decode(bytes, len, &again, &used) == JOURNAL_OK);
 	CHECK(used == len && again.seq == r.seq && again.type == r.type &&
 		  again.queries.len == r.queries.len && again.text.len == r.text.len &&
-		  again.identity.pid == r.identity.pid &&
+		  again.identity.pid == r.identity.pid && again.parent == r.parent &&
 		  memcmp(&again.body, &r.body, sizeof(r.body)) == 0);
 	free(bytes);
 }

@@ -57,6 +57,9 @@ main(int argc, char **argv)
 			tx.queries = (LsSlice) {samples[i].bytes, samples[i].len};
 	}
 	write_record(argv[1], "transaction", &tx);
+	tx.parent = 0x5eed;
+	write_record(argv[1], "transaction-with-parent", &tx);
+	tx.parent = 0;
 	tx.body = (BodyRef) {77, 4096, 12, 3};
 	write_record(argv[1], "transaction-with-body", &tx);
 	write_record(argv[1], "database-added", &text);
@@ -67,6 +70,9 @@ main(int argc, char **argv)
 	text.type = RECORD_LEASE;
 	text.text = SLICE("31 t 7 2 dbpublic.s");
 	write_record(argv[1], "lease", &text);
+	text.type = RECORD_CHAIN;
+	text.text = SLICE("0123456789abcdef");
+	write_record(argv[1], "chain", &text);
 	group_encode(mark_bytes, &mark);
 	write_seed(argv[1], "journal", "group-mark", mark_bytes, sizeof(mark_bytes));
 	free(samples);

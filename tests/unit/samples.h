@@ -129,7 +129,7 @@ make_samples(size_t *count)
 		.ddl = true};
 	LsLock		ddl_lock = {.xcount = 5, .ddl = true};
 	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99};
-	LsVerdict	committed = {.xcount = 9, .outcome = LS_OUTCOME_COMMITTED, .seq = 77};
+	LsVerdict	committed = {.xcount = 9, .outcome = LS_OUTCOME_COMMITTED, .seq = 77, .chain = 0xdeadbeef};
 	LsVerdict	rolled_back = {.xcount = 9, .outcome = LS_OUTCOME_ROLLED_BACK, .error = sample_error()};
 	LsVerdict	lost = {.xcount = 9, .outcome = LS_OUTCOME_ROLLED_BACK, .after = 76, .error = sample_error()};
 	LsVerdict	withdrawn = {.xcount = 9, .outcome = LS_OUTCOME_WITHDRAWN};

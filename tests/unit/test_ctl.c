@@ -172,7 +172,7 @@ journal_is_readable(void **state)
 	assert_string_equal(text,
 						"after seq 0  2026-11-21 08:15:02.000001 UTC  database added: app\n"
 						"seq 1  2026-11-21 08:15:02.345678 UTC  n1/4711  database app\n"
-						"  boot 0000000000c0ffee, transaction 3 of its session, depends on 0, wait executed\n"
+						"  boot 0000000000c0ffee, transaction 3 of its session, depends on 0, wait executed, chain b64e25d45460b8c1\n"
 						"  1  row, 1 row: INSERT INTO public.t (a, b)  VALUES ($1, $2)\n"
 						"       set TimeZone = 'UTC'\n"
 						"       $1 = 'O'Neill ', $2 = NULL\n");
@@ -214,7 +214,7 @@ journal_begins_where_told(void **state)
 
 	assert_string_equal(text,
 						"seq 3  2026-11-21 08:15:02.345678 UTC  n1/4711  database app\n"
-						"  boot 0000000000c0ffee, transaction 3 of its session, depends on 2, wait executed\n"
+						"  boot 0000000000c0ffee, transaction 3 of its session, depends on 2, wait executed, chain d5f984e135ab46d8\n"
 						"  1  row, 1 row: DELETE FROM public.t WHERE a = $1\n"
 						"       set TimeZone = 'UTC'\n"
 						"       $1 = 'O'Neill ', $2 = NULL\n"

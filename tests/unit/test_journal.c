@@ -1092,6 +1092,112 @@ test_race(void **state)
 	assert_holds(1, RACE_LAST);
 }
 
+/* ---------- the chain */
+
+/* Append transactions, each with the chain before it; the chain after them. */
+static uint64_t
+append_chained(Journal *j, uint64_t from, uint64_t to, uint64_t chain, uint64_t pid)
+{
+	for (uint64_t seq = from; seq <= to; seq++)
+	{
+		JournalRecord r = transaction(seq, SLICE("queries"));
+		LsSlice		record;
+
+		r.parent = chain;
+		r.identity.pid = (uint32_t) pid;
+		record = encode(&r);
+		assert_int_equal(journal_append(j, &record, 1, seq), JOURNAL_OK);
+		chain = journal_chain_of(record.data);
+		free((void *) record.data);
+	}
+	assert_int_equal(journal_sync(j), JOURNAL_OK);
+	return chain;
+}
+
+static uint64_t
+chain_at(uint64_t seq)
+{
+	uint64_t	chain;
+	bool		ok = journal_chain_at(dir, seq, &chain, &error);
+
+	if (!ok)
+		print_error("%s\n", error);
+	assert_true(ok);
+	return chain;
+}
+
+/* Two histories with a difference somewhere differ from there on. */
+static void
+test_chain(void **state)
+{
+	Journal    *j = open_journal();
+	uint64_t	at2 = append_chained(j, 1, 2, 0, 1);
+	uint64_t	at3 = append_chained(j, 3, 3, at2, 1);
+	uint64_t	at4 = append_chained(j, 4, 4, at3, 1);
+	JournalRecord other = transaction(4, SLICE("queries"));
+	LsSlice		record;
+
+	assert_int_equal(chain_at(2), at2);
+	assert_int_equal(chain_at(3), at3);
+	assert_int_equal(chain_at(4), at4);
+	other.identity.pid = 1;
+	other.parent = at3 ^ 1;		/* the same transaction, behind another one */
+	record = encode(&other);
+	assert_int_not_equal(journal_chain_of(record.data), at4);
+	free((void *) record.data);
+	journal_close(j);
+}
+
+/* A journal that begins later, or has nothing behind its beginning, knows the chain
+ * before it from the head of its segment. */
+static void
+test_chain_trimmed(void **state)
+{
+	Journal    *j = open_journal();
+	uint64_t	chain = append_chained(j, 1, 30, 0, 1);
+	uint64_t	before = chain;
+	char		text[CHAIN_TEXT_SIZE];
+	LsSlice		head;
+
+	journal_chain_text(text, before);
+	head = encode_text(RECORD_CHAIN, 30, text);
+	journal_set_metadata(j, &head, 1);
+	free((void *) head.data);
+	assert_true(journal_begins_segment(j, SEGMENT));
+	{
+		uint8_t		queries[SEGMENT];
+		JournalRecord r = transaction(31, (LsSlice) {queries, sizeof(queries)});
+		LsSlice		record;
+
+		memset(queries, 1, sizeof(queries));
+		r.parent = before;
+		record = encode(&r);
+		assert_int_equal(journal_append(j, &record, 1, 31), JOURNAL_OK);
+		assert_int_equal(journal_sync(j), JOURNAL_OK);
+		chain = journal_chain_of(record.data);
+		free((void *) record.data);
+	}
+	journal_trim(j, 31);
+	assert_int_equal(journal_first(j), 31);
+	assert_int_equal(chain_at(30), before);
+	assert_int_equal(chain_at(31), chain);
+	journal_close(j);
+}
+
+/* What an earlier version wrote has no chain before it, and can be gone on from. */
+static void
+test_chain_begins(void **state)
+{
+	Journal    *j = open_journal();
+	uint64_t	chain;
+
+	append(j, 1, 3);
+	chain = append_chained(j, 4, 5, chain_at(3), 1);
+	assert_int_not_equal(chain_at(3), 0);
+	assert_int_equal(chain_at(5), chain);
+	journal_close(j);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int
@@ -1125,6 +1231,9 @@ main(void)
 		TEST(test_reader_limit),
 		TEST(test_reader_sees_damage),
 		TEST(test_race),
+		TEST(test_chain),
+		TEST(test_chain_trimmed),
+		TEST(test_chain_begins),
 	};
 
 	log_open("/dev/null", LOG_ERROR);

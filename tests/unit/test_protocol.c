@@ -202,7 +202,7 @@ split(LsSlice payload, FieldAt *fields)
 static bool
 is_optional(LsMsgType type, uint8_t tag)
 {
-	return ((type == LS_MSG_HELLO || type == LS_MSG_VERDICT) && tag == 'a') ||
+	return ((type == LS_MSG_HELLO || type == LS_MSG_VERDICT) && tag == 'a') || (type == LS_MSG_VERDICT && tag == 'c') ||
 		(type == LS_MSG_QUERY && (tag == 'G' || tag == 'M' || tag == 'K')) ||
 		(type == LS_MSG_LOCK && tag == 'K') || (type == LS_MSG_FACTS_ASK && tag == 's') ||
 		(type == LS_MSG_FACTS && tag == 'M') || (type == LS_MSG_LOST && (tag == 's' || tag == 'k')) || tag == 'd' || tag == 'h';
@@ -369,6 +369,13 @@ test_bad_values(void **state)
 	verdict.after = 4;
 	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
 	verdict.after = 0;
+	verdict.seq = 0;
+	verdict.chain = 9;
+	verdict.outcome = LS_OUTCOME_WITHDRAWN;
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+	verdict.chain = 0;
+	verdict.seq = 5;
+	verdict.outcome = LS_OUTCOME_COMMITTED;
 	verdict.error = error;
 	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;

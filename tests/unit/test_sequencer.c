@@ -36,7 +36,7 @@ static uint64_t oldest_seen = UINT64_MAX;
 
 void
 writer_start(Journal *journal, const char *dir, JournalDurable callback, struct LeaseTable *positions,
-			 const Buffer *head)
+			 const Buffer *head, uint64_t chain)
 {
 	durable = callback;
 	lease_table_free(positions);

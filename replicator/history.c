@@ -1,0 +1,135 @@
+/*
+ * history.c
+ *	  Is what a node has applied a part of what the journal says?
+ *
+ * A node knows its place: the seq that it has come to, and the chain stored with
+ * it (journal.h).  Three ways to differ:
+ *
+ *	 before the journal's first record		it can't be told what it lacks: refused
+ *	 another chain at its seq				it followed another past: refused
+ *	 behind the journal's end				the journal has lost what was acknowledged
+ *
+ * In the last case to go on with nodes that know less would lose it for good, and
+ * give its seqs to others.  So nobody goes on, until the journal is right, or
+ * somebody takes that node out.  For the same reason the first node goes online
+ * only when every other has been looked at, or could not be reached.  Once this
+ * replicator has decided something there are acknowledged transactions on either
+ * side: then the node alone is refused, and people have to choose.
+ */
+#include <inttypes.h>
+
+#include "journal.h"
+#include "log.h"
+#include "node_private.h"
+#include "sequencer.h"
+
+#define REMEDY "see \"The journal is lost, or old\" in docs/operating.md"
+
+static Node *beyond;			/* knows more than the journal; NULL: none */
+static uint64_t beyond_seq;
+static bool all_looked_at;
+
+/* ---------- everybody is looked at before the first goes on */
+
+void
+history_looked_at(Node *n)
+{
+	if (n->looked_at)
+		return;
+	n->looked_at = true;
+	nodes_look_again();
+}
+
+bool
+history_may_go_online(void)
+{
+	for (int i = 0; i < nodes_count() && !all_looked_at; i++)
+	{
+		if (!node_get(i)->looked_at && !node_get(i)->administrative)
+			return false;
+	}
+	all_looked_at = true;		/* from now on: those that are added are no
+								 * news of the past */
+	return true;
+}
+
+/* ---------- a node that knows more */
+
+/* Somebody who took it out meanwhile has chosen. */
+static bool
+anybody_is_beyond(void)
+{
+	if (beyond != NULL && (beyond->administrative || beyond_seq <= sequencer_last_durable()))
+		beyond = NULL;
+	return beyond != NULL;
+}
+
+static void
+refuse_because_of_other(Node *n)
+{
+	node_out(n, "node \"%s\" has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
+			 ": to go on without it would lose what was acknowledged; " REMEDY,
+			 beyond->config->name, beyond_seq, sequencer_last_durable());
+}
+
+static void
+is_beyond(Node *n, uint64_t seq)
+{
+	node_out(n, "it has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
+			 ": the journal is an old copy, or not the one that it followed; " REMEDY,
+			 seq, sequencer_last_durable());
+	if (sequencer_has_decided())
+		return;
+	beyond = n;
+	beyond_seq = seq;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *other = node_get(i);
+
+		if (other != n && (other->state == NODE_CATCHUP || other->state == NODE_ONLINE))
+			refuse_because_of_other(other);
+	}
+}
+
+/* ---------- one place */
+
+/* Its chain is that of the journal, or is not known; false: it is out. */
+static bool
+same_past(Node *n, uint64_t seq, uint64_t chain)
+{
+	const char *error;
+	uint64_t	ours;
+
+	if (seq == 0 || chain == 0)
+		return true;
+	if (!journal_chain_at(node_journal_dir, seq, &ours, &error))
+		node_out(n, "could not look up seq %" PRIu64 " in the journal: %s", seq, error);
+	else if (ours != chain)
+		node_out(n, "its transaction %" PRIu64 " is not the journal's (chain %016" PRIx64 " there, %016" PRIx64
+				 " in the journal): it followed another copy of the journal; clone it anew from another node, or "
+				 REMEDY, seq, chain, ours);
+	else
+		return true;
+	return false;
+}
+
+bool
+history_admits(Node *n, uint64_t seq, uint64_t chain)
+{
+	uint64_t	first = sequencer_stats().journal_first;
+
+	if (seq > sequencer_last_durable())
+		is_beyond(n, seq);
+	else if (seq + 1 < first)
+		node_out(n, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
+				 ": clone it anew from another node", seq + 1, first);
+	else if (same_past(n, seq, chain))
+	{
+		if (beyond == n)
+			beyond = NULL;
+		if (!anybody_is_beyond())
+			return true;
+		refuse_because_of_other(n);
+	}
+	return false;
+}
