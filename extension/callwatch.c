@@ -167,6 +167,7 @@ watch(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
 	switch (event)
 	{
 		case FHET_START:
+			callers_look();		/* its module has been loaded by now */
 			push(kind_of(flinfo->fn_oid));
 			break;
 		case FHET_END:

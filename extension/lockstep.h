@@ -218,6 +218,11 @@ struct ReturnSetInfo;
 extern void sequence_put_positions(struct ReturnSetInfo *rsinfo);
 extern void sequence_reported(void);
 
+/* ---------- in callers.c: modules that call the server's functions directly */
+
+extern void callers_replace(void *original, void *instead, const char *name);	/* _PG_init */
+extern void callers_look(void); /* at modules loaded since */
+
 /* ---------- in sequence_drop.c: dropped sequences are forgotten */
 
 extern void sequence_drop_init(void);	/* _PG_init */

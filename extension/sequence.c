@@ -8,6 +8,8 @@
  * their entries are replaced: it is what calls by queries, defaults, the fastpath
  * protocol and functions in LANGUAGE internal go through.
  *
+ * Other modules that call them as C functions are led to ours, too (callers.c).
+ *
  * One way to a sequence's next value passes no function: NextValueExpr, of
  * identity columns.  The planner hook turns it into a call of nextval with a
  * second argument, which tells it not to check permissions, as NextValueExpr
@@ -16,6 +18,7 @@
 #include "postgres.h"
 
 #include "access/relation.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
@@ -25,6 +28,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/rel.h"
+#include "utils/varlena.h"
 
 #include "sequence.h"
 
@@ -122,6 +126,27 @@ instead_of_nextval(PG_FUNCTION_ARGS)
 	if (!check)
 		PG_RETURN_INT64(nextval_internal(relid, false));
 	return original_nextval(fcinfo);
+}
+
+/* Only called from C. */
+static Datum
+instead_of_nextval_text(PG_FUNCTION_ARGS)
+{
+	RangeVar   *name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
+
+	return DirectFunctionCall1(instead_of_nextval, ObjectIdGetDatum(RangeVarGetRelid(name, NoLock, false)));
+}
+
+static int64
+instead_of_nextval_internal(Oid relid, bool check)
+{
+	int64		result;
+
+	if (!is_captured())
+		check_uncaptured(relid, "nextval");
+	else if (sequence_nextval(relid, check, &result))
+		return result;
+	return nextval_internal(relid, check);
 }
 
 static Datum
@@ -233,6 +258,13 @@ replace_functions(void)
 	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT, emit_text);
 	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA, emit_bytea);
 #undef REPLACE
+	callers_replace(nextval, instead_of_nextval_text, "calls of nextval");
+	callers_replace(nextval_oid, instead_of_nextval, "calls of nextval_oid");
+	callers_replace(nextval_internal, instead_of_nextval_internal, "calls of nextval_internal");
+	callers_replace(currval_oid, instead_of_currval, "calls of currval_oid");
+	callers_replace(lastval, instead_of_lastval, "calls of lastval");
+	callers_replace(setval_oid, instead_of_setval, "calls of setval_oid");
+	callers_replace(setval3_oid, instead_of_setval_is_called, "calls of setval3_oid");
 }
 
 /* ---------- identity columns */

@@ -320,6 +320,8 @@ sequence_nextval(Oid relid, bool check, int64 *result)
 
 	if (!is_replicated(rel))
 	{
+		if (rel->rd_rel->relkind == RELKIND_SEQUENCE && sequence_is_new(rel))
+			taken_in_session++;
 		s->valid = false;
 		last_used = InvalidOid;
 		relation_close(rel, NoLock);
