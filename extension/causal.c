@@ -303,6 +303,12 @@ causal_renew_snapshot(QueryDesc *desc)
 		renew(desc);
 }
 
+bool
+causal_is_first_statement(void)
+{
+	return just_settled;
+}
+
 void
 causal_before_utility(PlannedStmt *pstmt)
 {

@@ -169,7 +169,8 @@ tell_the_reason(ErrorData *edata)
 		return;
 	commit_explain_error(edata);
 	lost_explain(edata);
-	if (edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE || conflict_is_doomed())
+	if (edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED || conflict_is_doomed())
 		queue_note_conflict();
 	if (!conflict_is_doomed() ||
 		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||

@@ -148,8 +148,10 @@ note_table_key(const LsTable *table, LsKeyMode mode)
 static void
 add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
 {
-	if (note_table_key(table, mode))
-		append_key(keys, table->hash, mode, table->name);
+	if (!note_table_key(table, mode))
+		return;
+	append_key(keys, table->hash, mode, table->name);
+	queue_note_table(table->hash, table->name, mode == LS_TABLE_IX || mode == LS_TABLE_X ? LS_TABLE_X : LS_TABLE_S);
 }
 
 static void

@@ -39,7 +39,7 @@ bool		ls_causal_reads = false;
 int			ls_update_order = LS_ORDER_OPTIMISTIC;
 char	   *ls_queued_tables = NULL;
 int			ls_queue_timeout = 5000;
-int			ls_queue_after = 0;
+int			ls_queue_after = 5;
 
 static const struct config_enum_entry commit_wait_options[] = {
 	{"ordered", LS_WAIT_ORDERED, false},
@@ -187,15 +187,15 @@ define_settings_of_session(void)
 
 	DefineCustomIntVariable("lockstep.queue_timeout",
 							"Time allowed for waiting in the replicator's queue for a row.",
-							"0 for ever. Circles that go through locks of a single node are not found otherwise.",
+							"0 for ever.",
 							&ls_queue_timeout, 5000, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.queue_after",
-							"Number of conflicts that a session loses in a row before it queues for its next transaction's first row.",
+							"Number of conflicts that a session loses in a row before its next transaction waits for its rows or tables.",
 							"0 never.",
-							&ls_queue_after, 0, 0, INT_MAX,
+							&ls_queue_after, 5, 0, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
 

@@ -306,6 +306,7 @@ extern void queue_before_query(struct QueryDesc *desc);
 extern void queue_note_conflict(void);	/* this session got a 40001 */
 extern void queue_note_commit(void);	/* it got through */
 extern void queue_at_xact_end(void);
+extern void queue_note_table(uint64 hash, const char *name, LsKeyMode mode);
 
 /* ---------- in readkeys.c: keys of what was read or locked */
 
@@ -334,6 +335,8 @@ extern void readkeys_at_xact_end(void);
 struct PlannedStmt;
 struct QueryDesc;
 extern void causal_before_query(struct QueryDesc *desc);
+extern bool causal_is_first_statement(void);	/* from REPEATABLE READ up:
+												 * the snapshot is new */
 extern void causal_renew_snapshot(struct QueryDesc *desc);	/* if it may still be */
 extern void causal_before_utility(struct PlannedStmt *pstmt);
 

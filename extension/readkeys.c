@@ -25,10 +25,12 @@
  */
 #include "postgres.h"
 
+#include "access/stratnum.h"
 #include "access/table.h"
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_opfamily.h"
 #include "catalog/pg_type.h"
 #include "executor/execdesc.h"
 #include "miscadmin.h"
@@ -162,6 +164,8 @@ add_read_key(uint64 hash, LsKeyMode mode, const char *name)
 	make_buffers();
 	statement_pack_key(&read_keys.packed, &key);
 	read_keys.nkeys++;
+	if (mode == LS_TABLE_READ || mode == LS_TABLE_READ_ROWS)
+		queue_note_table(hash, name, LS_TABLE_S);
 }
 
 /* Its rows, of whatever names, and not more than the table's existence. */
@@ -287,6 +291,45 @@ same_type(Oid type, Oid column_type)
 	return type == column_type || (type == TEXTOID && column_type == VARCHAROID);
 }
 
+static bool
+is_integer(Oid type)
+{
+	return type == INT2OID || type == INT4OID || type == INT8OID;
+}
+
+/*
+ * Integers of different widths are compared by operators of their own, and
+ * often: bigint columns with 7, integer ones with whatever type a driver finds
+ * small enough for its parameter.
+ */
+static bool
+is_integer_equality(const OpExpr *op, Oid type, Oid column_type)
+{
+	return is_integer(type) && is_integer(column_type) &&
+		get_op_opfamily_strategy(op->opno, INTEGER_BTREE_FAM_OID) == BTEqualStrategyNumber;
+}
+
+/* The same number in the column's type; false: it has no such. */
+static bool
+widen_or_narrow(Datum *value, Oid type, Oid column_type)
+{
+	int64		n = type == INT2OID ? DatumGetInt16(*value) :
+	type == INT4OID ? DatumGetInt32(*value) : DatumGetInt64(*value);
+
+	switch (column_type)
+	{
+		case INT2OID:
+			*value = Int16GetDatum((int16) n);
+			return n >= PG_INT16_MIN && n <= PG_INT16_MAX;
+		case INT4OID:
+			*value = Int32GetDatum((int32) n);
+			return n >= PG_INT32_MIN && n <= PG_INT32_MAX;
+		default:
+			*value = Int64GetDatum(n);
+			return true;
+	}
+}
+
 /*
  * Does the clause say "column = value", as the column's type understands
  * equality?  Then note the value.
@@ -300,6 +343,8 @@ note_equality(Node *clause, const PlanWalk *walk, const Scan *scan, TupleDesc de
 	Node	   *right;
 	AttrNumber	attnum;
 	Form_pg_attribute att;
+	Oid			type;
+	bool		converted;
 
 	if (!IsA(op, OpExpr) || list_length(op->args) != 2)
 		return;
@@ -317,11 +362,22 @@ note_equality(Node *clause, const PlanWalk *walk, const Scan *scan, TupleDesc de
 	if (attnum <= 0 || attnum > desc->natts || known[attnum - 1])
 		return;
 	att = TupleDescAttr(desc, attnum - 1);
-	if (!same_type(exprType(right), att->atttypid) ||
-		op->opno != lookup_type_cache(att->atttypid, TYPECACHE_EQ_OPR)->eq_opr ||
-		(OidIsValid(op->inputcollid) && op->inputcollid != att->attcollation))
+	type = exprType(right);
+	converted = type != att->atttypid && is_integer_equality(op, type, att->atttypid);
+	if (!converted &&
+		(!same_type(type, att->atttypid) ||
+		 op->opno != lookup_type_cache(att->atttypid, TYPECACHE_EQ_OPR)->eq_opr ||
+		 (OidIsValid(op->inputcollid) && op->inputcollid != att->attcollation)))
 		return;
 	known[attnum - 1] = value_of(right, walk->desc->params, &values[attnum - 1], &nulls[attnum - 1]);
+
+	/*
+	 * a number that the column can't have is equal to none of its values, as
+	 * NULL is
+	 */
+	if (known[attnum - 1] && converted && !nulls[attnum - 1] &&
+		!widen_or_narrow(&values[attnum - 1], type, att->atttypid))
+		nulls[attnum - 1] = true;
 }
 
 static List *

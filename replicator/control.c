@@ -135,7 +135,10 @@ on_ping_timer(void *arg)
 			 (n->applied < sequencer_last_durable() || since_us > PING_MS * IDLE_PINGS * 1000))
 		ping(n);
 	if (n->control != NULL)
+	{
 		stuck_look(n, PING_MS);
+		circles_look(n, PING_MS);
+	}
 }
 
 static void

@@ -9,6 +9,7 @@
  *	 catchup.c   feeding a node from the journal, the barrier
  *	 stuck.c     apply sessions that stand still
  *	 early.c     large transactions begin there before they are reserved
+ *	 circles.c   who waits for whom on a node
  *	 yield.c     who is in the way of a transaction there
  *	 databases.c adding and dropping replicated databases
  *	 dispatch.c  which transaction starts where and when: pure over structs,

@@ -25,6 +25,7 @@
  */
 #include <assert.h>
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -700,6 +701,59 @@ on_look_again(void *arg)
 		if (tx->executing == 0 && may_be_decided(tx))
 			decide(tx);
 	}
+}
+
+/* ---------- waits on the nodes */
+
+/* Has it asked for locks, and waits for nothing here? */
+static bool
+may_wait_on_its_node(const Transaction *tx, int node)
+{
+	return tx != NULL && (int) tx->origin == node && tx->lock_ticket != 0 &&
+		tx->state == TX_QUEUED && !tx->awaits_lock;
+}
+
+void
+sequencer_add_holders(int node, Buffer *pids)
+{
+	char		text[16];
+
+	if (lock_waiters.first == NULL && waiting.first == NULL)
+		return;
+	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	{
+		const Transaction *tx = session_open_transaction(s);
+
+		if (!may_wait_on_its_node(tx, node))
+			continue;
+		snprintf(text, sizeof(text), "%c%" PRIu32, pids->len == 0 ? '{' : ',', tx->pid);
+		buffer_append(pids, text, strlen(text));
+	}
+}
+
+void
+sequencer_forget_local_waits(int node)
+{
+	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	{
+		const Transaction *tx = session_open_transaction(s);
+
+		if (may_wait_on_its_node(tx, node))
+			(void) certifier_lock_blocked(certifier, tx->lock_ticket, 0);
+	}
+}
+
+void
+sequencer_local_wait(int node, uint32_t waiting_pid, uint32_t blocker_pid)
+{
+	const Transaction *tx = sequencer_find(node, waiting_pid);
+	Transaction *blocker = sequencer_find(node, blocker_pid);
+
+	if (!may_wait_on_its_node(tx, node) || blocker == NULL || blocker == tx ||
+		blocker->lock_ticket == 0 || !(blocker->awaits_lock || blocker->state == TX_WAITING))
+		return;
+	if (certifier_lock_blocked(certifier, tx->lock_ticket, blocker->lock_ticket) == LOCK_DEADLOCK)
+		refuse_deadlock(blocker);
 }
 
 /* ---------- taking back */

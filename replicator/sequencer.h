@@ -63,6 +63,14 @@ extern Transaction *sequencer_reserved(Transaction *previous);
 /* The same for those decided whose record is not durable yet, in seq order. */
 extern Transaction *sequencer_undurable(Transaction *previous);
 
+/*
+ * Circles that go through a node's own locks, see circles.c.  The pids of those
+ * who might wait for one, appended as {1,2 ...; nothing if nobody waits in a queue.
+ */
+extern void sequencer_add_holders(int node, Buffer *pids);
+extern void sequencer_forget_local_waits(int node);
+extern void sequencer_local_wait(int node, uint32_t waiting, uint32_t blocker);
+
 /* By identity: the live transaction of a backend, NULL if none (blockers). */
 extern Transaction *sequencer_find(int node, uint32_t pid);
 

@@ -159,6 +159,12 @@ append_link(Buffer *out, const Transaction *from, const Transaction *to, bool fi
 	char	   *text;
 	const char *key = from != NULL && from->asked_for != NULL ? from->asked_for : "a table or row";
 
+	/*
+	 * it waits for nothing here: circles.c has found out for whom, on its
+	 * node
+	 */
+	if (from != NULL && from->state == TX_QUEUED && !from->awaits_lock && !first)
+		key = "a lock on its node";
 	if (to == NULL)
 		text = xasprintf("%s waits for %s", first ? "This transaction" : ", which", key);
 	else
@@ -175,11 +181,14 @@ lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords
 	size_t		n = certifier_circle(certifier, tickets, CIRCLE);
 	const Transaction *from = loser;
 	Buffer		text = {0};
+	size_t		at = 0;			/* of the loser in the circle */
 
 	memset(w, 0, sizeof(*w));
+	while (at < n && tickets[at] != loser->lock_ticket)
+		at++;
 	for (size_t i = 1; i < n; i++)
 	{
-		const Transaction *to = sessions_find_lock(tickets[i]);
+		const Transaction *to = sessions_find_lock(tickets[(at + i) % n]);
 
 		append_link(&text, from, to, i == 1);
 		if (i == 1 && to != NULL)
@@ -192,7 +201,12 @@ lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords
 	if (n < 2)
 		append_link(&text, loser, NULL, true);
 	else
-		buffer_append(&text, ", which waits for this one", strlen(", which waits for this one"));
+	{
+		const char *last = from != NULL && from->state == TX_QUEUED && !from->awaits_lock ?
+		", which waits for a lock of this one" : ", which waits for this one";
+
+		buffer_append(&text, last, strlen(last));
+	}
 	buffer_append(&text, ".", 2);
 	w->detail = (char *) text.data;
 	w->conflict.key = ls_slice_of(loser->asked_for);

@@ -51,6 +51,8 @@ extern SessionStatus session_status(const Session *s);
 /* The transaction of that backend that may hold locks there; NULL if none. */
 extern Transaction *session_transaction(int node, uint32_t pid);
 
+extern Transaction *session_open_transaction(const Session *s); /* NULL: none */
+
 /* The one that asked for locks with that ticket; NULL if none. */
 extern Transaction *sessions_find_lock(uint64_t lock_ticket);
 

@@ -114,6 +114,12 @@ session_transaction(int node, uint32_t pid)
 }
 
 Transaction *
+session_open_transaction(const Session *s)
+{
+	return s->tx;
+}
+
+Transaction *
 sessions_find_lock(uint64_t lock_ticket)
 {
 	for (Session *s = sessions; s != NULL; s = s->next)

@@ -10,7 +10,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $c = LockstepCluster->new(nodes => 3, fault => 1);
+my $c = LockstepCluster->new(nodes => 3, fault => 1, conf => "lockstep.queue_after = 0\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, grp int NOT NULL, value int)');
 $c->drain;
 

@@ -9,7 +9,7 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3);
+my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.queue_after = 0\n");
 $c->sql(1, <<'SQL');
 CREATE DOMAIN positive AS int CHECK (value > 0);
 CREATE TABLE u (id int PRIMARY KEY, a int UNIQUE, b int, c int, UNIQUE (b) DEFERRABLE INITIALLY DEFERRED);

@@ -8,7 +8,7 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, replicator_conf => "log_conflicts = notice\n");
+my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.queue_after = 0\n", replicator_conf => "log_conflicts = notice\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, v text);
 INSERT INTO t SELECT i, 'secret' FROM generate_series(1, 50) i;

@@ -140,6 +140,18 @@ sessions_oldest_seen(void)
 	return oldest_seen;
 }
 
+Session *
+sessions_next(Session *previous)
+{
+	return NULL;
+}
+
+Transaction *
+session_open_transaction(const Session *s)
+{
+	return NULL;
+}
+
 Transaction *
 sessions_find_lock(uint64_t lock_ticket)
 {

@@ -1,0 +1,75 @@
+/*
+ * circles.c
+ *	  Who waits for whom on one node, for circles that go through it.
+ *
+ * The certifier knows who waits in its queues (certify_locks.c), PostgreSQL who
+ * waits for locks on its node.  Neither sees this:
+ *
+ *		n1: A has row 1 in the queue, waits for a row lock of B
+ *		n1: B waits in the queue for row 2
+ *		n2: C has row 2 in the queue, waits there for row 1
+ *
+ * So while anybody waits in a queue, those who have something there and don't
+ * wait for the replicator are looked at, on their node, every LOOK_MS: for whom
+ * do they wait, directly or not?  The certifier takes it as an edge, and who
+ * waits in the queue gets 40P01 if a circle is closed by it.
+ *
+ * An edge is as old as the last look.  What it led to may have gone on
+ * meanwhile; then, at worst, somebody gets 40P01 who would have got through.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "node_private.h"
+#include "log.h"
+#include "sequencer.h"
+
+#define LOOK_MS 300
+
+/* Chains of waits are followed; each pair comes once, so circles end. */
+static const char query[] =
+"WITH RECURSIVE chain(holder, blocker) AS ("
+"SELECT waiting, blocker FROM lockstep.blockers($1) "
+"UNION SELECT c.holder, b.blocker FROM chain c, lockstep.blockers(ARRAY[c.blocker]) b) "
+"SELECT holder, blocker FROM chain";
+
+static void
+on_looked(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+
+	n->circles_asked = false;
+	if (r == NULL)
+		return;					/* the node goes out */
+	if (PQresultStatus(r) != PGRES_TUPLES_OK)
+	{
+		log_message(LOG_WARNING, n->config->name, "could not ask who waits for whom: %s",
+					pgclient_message(PQresultErrorMessage(r)));
+		return;
+	}
+	sequencer_forget_local_waits(n->index);
+	for (int i = 0; i < PQntuples(r); i++)
+		sequencer_local_wait(n->index, (uint32_t) atoi(PQgetvalue(r, i, 0)), (uint32_t) atoi(PQgetvalue(r, i, 1)));
+}
+
+void
+circles_look(Node *n, int elapsed_ms)
+{
+	Buffer		pids = {0};
+	const char *params[1];
+	char	   *text;
+
+	n->circles_ms += elapsed_ms;
+	if (n->circles_asked || n->circles_ms < LOOK_MS)
+		return;
+	n->circles_ms = 0;
+	sequencer_add_holders(n->index, &pids);
+	if (pids.len == 0)
+		return;
+	buffer_append(&pids, "}", 2);
+	text = (char *) pids.data;
+	params[0] = text;
+	n->circles_asked = true;
+	pgclient_query(n->control, query, 1, params, on_looked, n);
+	buffer_free(&pids);
+}
