@@ -107,14 +107,14 @@ for my $node (1, 3)
 	cmp_ok($c->sql($node, "SELECT nextval('s')"), '>', 1000001, "also on n$node, which had values left");
 }
 my $session = $c->session(3);
-is($session->query("BEGIN; INSERT INTO t (node, v) VALUES (3, 'gone')"), '', 'a transaction begins');
-is($session->query("SELECT setval('s', 50, false)"), '50', 'and sets a value');
+is($session->query("BEGIN; INSERT INTO t (node, v) VALUES (3, 'gone')"), '', 'a transaction begins') or diag($session->error);
+is($session->query("SELECT setval('s', 50, false)"), '50', 'and sets a value') or diag($session->error);
 $session->query('ROLLBACK');
 $c->drain;
 is($c->sql(1, 'SELECT last_value, is_called FROM s'), '50|f', 'setval stays when its transaction is rolled back');
 is($c->sql(2, "SELECT nextval('s')"), 50, 'and is where it goes on');
 
-is($session->query("BEGIN; ALTER SEQUENCE s RESTART WITH 7000"), '', 'RESTART in a transaction');
+is($session->query("BEGIN; ALTER SEQUENCE s RESTART WITH 7000"), '', 'RESTART in a transaction') or diag($session->error);
 $session->query('ROLLBACK');
 cmp_ok($c->sql(1, "SELECT nextval('s')"), '<', 7000, 'RESTART that is rolled back is none');
 $c->sql(3, 'ALTER SEQUENCE s RESTART WITH 7000 INCREMENT BY 10');
