@@ -413,8 +413,10 @@ wait_for_turn_held(uint64 seq)
 	while (!turn_has_come(seq))
 	{
 		commit_absorb_interrupts();
-		if (conflict_is_doomed())
+		if (conflict_is_before(seq))
 			report_not_here(seq, "It was in the way of a transaction that comes before it.");
+		if (conflict_is_doomed())
+			QueryCancelPending = false; /* came too late */
 		if (ProcDiePending)
 			report_not_here(seq, "The connection was terminated by an administrator's command.");
 		if (patience == 0 && wants_out())

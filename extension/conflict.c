@@ -15,7 +15,8 @@
  *		opens an empty one in its place, which is doomed, too.
  *
  *		 running ----SIGINT----> 57014, told as 40001 ----> aborted
- *		 asking -----SIGINT----> withdraw ------> 40001, or decided: commits
+ *		 asking -----SIGINT----> withdraw ------> 40001, or decided: commits, unless
+ *												  one before it waits: 08007
  *		 idle ---invalidation--> fresh doomed block --next statement--> 40001
  *
  * 2 and 3 are always both sent, as the victim may change between running and
@@ -82,6 +83,8 @@ typedef struct Mark
 	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
 	TimestampTz since;			/* when it was doomed first */
 	bool		terminated;		/* its connection, and the log has it */
+	uint64		before;			/* it is in the way of the transaction decided
+								 * as this seq; 0: of one not decided */
 	char		detail[DETAIL_SIZE];	/* why it is doomed */
 } Mark;
 
@@ -136,6 +139,22 @@ conflict_is_doomed(void)
 		return false;
 	mark = my_mark();
 	return LocalTransactionIdIsValid(mark->doomed) && mark->doomed == MyProc->lxid;
+}
+
+/*
+ * A transaction that is decided as seq goes by itself, after all; it gives way
+ * only to what comes before it, or both would wait for ever.
+ */
+bool
+conflict_is_before(uint64 seq)
+{
+	uint64		before;
+
+	if (likely(!conflict_is_doomed()))
+		return false;
+	pg_read_barrier();
+	before = *(volatile uint64 *) &my_mark()->before;
+	return before != 0 && before < seq;
 }
 
 static const char *
@@ -327,10 +346,11 @@ is_deaf(const Mark *mark, const PGPROC *proc)
 }
 
 /*
- * Let the transaction that process pid is in fail.  False: it is in none.
+ * Let the transaction that process pid is in fail, as one that is decided as
+ * seq (0: not yet) waits for it.  False: it is in none.
  */
 bool
-conflict_yield(int pid, const char *detail)
+conflict_yield(int pid, const char *detail, uint64 seq)
 {
 	PGPROC	   *proc = BackendPidGetProc(pid);
 	volatile LocalTransactionId *lxid;
@@ -358,7 +378,11 @@ conflict_yield(int pid, const char *detail)
 		{
 			mark->since = GetCurrentTimestamp();
 			mark->terminated = false;
+			mark->before = 0;
 		}
+		if (seq != 0 && (mark->before == 0 || seq < mark->before))
+			mark->before = seq;
+		pg_memory_barrier();
 		mark->doomed = victim;
 		pg_memory_barrier();
 		hit = *lxid == victim;

@@ -38,6 +38,14 @@ CREATE FUNCTION lockstep.staleness() RETURNS interval
 AS 'MODULE_PATHNAME', 'lockstep_staleness' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.staleness() IS 'everything that was committed on any node so long ago is here; null: nobody knows. See lockstep.max_staleness';
 
+-- ---------- who is in the way
+
+DROP FUNCTION lockstep.yield(integer, text);
+CREATE FUNCTION lockstep.yield(pid integer, detail text, seq bigint) RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockstep_yield' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.yield(integer, text, bigint) IS 'that process''s transaction fails with 40001, as the one decided as seq (0: not yet) waits for it; false: it is in none';
+REVOKE EXECUTE ON FUNCTION lockstep.yield(integer, text, bigint) FROM PUBLIC;
+
 -- ---------- sequences
 
 CREATE FUNCTION lockstep.apply_sequence(effect text, name text, value bigint, called boolean, extra text)

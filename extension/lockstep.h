@@ -596,7 +596,9 @@ extern void conflict_report_doomed(void) pg_attribute_noreturn();
 extern void conflict_at_xact_end(void);
 extern void conflict_note_writes(void); /* this transaction asked or forwarded */
 extern void conflict_note_apply(void);	/* this session is an apply session */
-extern bool conflict_yield(int pid, const char *detail);
+extern bool conflict_is_before(uint64 seq); /* ... also if it is decided as
+											 * seq */
+extern bool conflict_yield(int pid, const char *detail, uint64 seq);
 extern bool conflict_pid_writes(int pid, bool *is_apply);
 
 /* ---------- in apply.c: when the session is the replicator */

@@ -419,7 +419,7 @@ lockstep_yield(PG_FUNCTION_ARGS)
 {
 	char	   *detail = text_to_cstring(PG_GETARG_TEXT_PP(1));
 
-	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), detail));
+	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), detail, seq_argument(PG_GETARG_DATUM(2))));
 }
 
 /* ---------- comparing nodes */

@@ -174,10 +174,12 @@ static void
 let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, Words *w)
 {
 	char		pid_text[16];
-	const char *params[] = {pid_text, w->detail};
+	char		seq_text[24];
+	const char *params[] = {pid_text, w->detail, seq_text};
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
-	pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
+	snprintf(seq_text, sizeof(seq_text), "%" PRIu64, winner->seq);
+	pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint)", 3, params, NULL, NULL);
 	if (!is_first_shot(n, pid, winner))
 		return;
 	w->conflict.database = winner->database;

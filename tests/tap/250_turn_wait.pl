@@ -65,6 +65,36 @@ is($s->error, '', 'late timeout: the transaction is committed, and so it is told
 is($s->query('SELECT 1'), 1, 'late timeout: the next statement does not meet it');
 $s->do('SET statement_timeout = 0');
 
+# a transaction that was told to give way before it was decided goes by itself,
+# unless what waits for it was decided before it
+for my $case ([ 0, 800 ], [ 1, 810 ])
+{
+	my ($seq, $id) = @$case;
+	my $name = $seq ? 'in the way of one decided before' : 'in the way of one not decided';
+	$s->do("INSERT INTO t VALUES (-$id)");
+	$c->drain;
+	$c->set(1, 'lockstep_fault.apply_commit', "'wait'");
+	$peer->do("INSERT INTO t VALUES ($id)");
+	$s->send("INSERT INTO t VALUES ($id + 1)");
+	ok($s->blocked(0.5), "$name: waits for its turn");
+	is($c->sql(1, 'SELECT lockstep.yield(' . $s->pid . ", 'test', $seq)"), 't', "$name: is told to give way");
+	ok($s->blocked(2.5), "$name: waits on") unless $seq;
+	$c->set(1, 'lockstep_fault.apply_commit', "'none'") unless $seq;
+	$s->finish(20);
+	if ($seq)
+	{
+		LockstepCluster::is_error($s->error, '08007', qr/in the way of a transaction that comes before it/, "$name: leaves it to apply");
+		$c->set(1, 'lockstep_fault.apply_commit', "'none'");
+	}
+	else
+	{
+		is($s->error, '', "$name: commits");
+	}
+	$c->drain;
+	is($c->sql(1, "SELECT count(*) FROM t WHERE id IN ($id, $id + 1)"), 2, "$name: both are there");
+	is($s->query('SELECT 1'), 1, "$name: the next statement does not meet it");
+}
+
 # ---------- applied
 
 $s->do('SET lockstep.commit_wait = applied');
