@@ -322,6 +322,22 @@ disable_partition_check(Relation rel)
 	rel->rd_partcheckvalid = true;
 }
 
+/*
+ * If the relation's entry is made anew in the middle of the rewriter, an ALWAYS
+ * rule of it may act after all.  What it adds was never in a query's text and
+ * has no location there.
+ */
+static void
+refuse_action_of_rule(QueryDesc *queryDesc)
+{
+	if (!is_clients_query(queryDesc->sourceText) || queryDesc->plannedstmt->stmt_location >= 0)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("a rule has acted on a row that is being applied"),
+			 errdetail("Its table was changed meanwhile; it is applied once more.")));
+}
+
 /* The rewriter comes next; it finds the rules of the target disabled. */
 static void
 post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
@@ -435,6 +451,8 @@ executor_start(QueryDesc *queryDesc, int eflags)
 		start_anyhow(queryDesc, eflags);
 	if (!in_apply_session)
 		return;
+	if (queryDesc->estate->es_opened_result_relations != NIL)
+		refuse_action_of_rule(queryDesc);
 	foreach(lc, queryDesc->estate->es_opened_result_relations)
 	{
 		ResultRelInfo *target = lfirst(lc);
@@ -651,27 +669,6 @@ prepare_truncate(TruncateStmt *stmt)
 		disable_triggers_of(lfirst_oid(lc));
 }
 
-/* A command that insists on being top-level. */
-static bool
-is_concurrent(Node *stmt)
-{
-	AlterTableCmd *cmd;
-
-	switch (nodeTag(stmt))
-	{
-		case T_IndexStmt:
-			return ((IndexStmt *) stmt)->concurrent;
-		case T_DropStmt:
-			return ((DropStmt *) stmt)->concurrent;
-		case T_AlterTableStmt:
-			cmd = linitial(((AlterTableStmt *) stmt)->cmds);
-			return cmd->subtype == AT_DetachPartitionFinalize ||
-				(cmd->subtype == AT_DetachPartition && castNode(PartitionCmd, cmd->def)->concurrent);
-		default:
-			return IsA(stmt, ReindexStmt);
-	}
-}
-
 static void
 process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -684,7 +681,7 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	 * event triggers, those that are ENABLE ALWAYS too, leave subcommands
 	 * alone
 	 */
-	if (in_apply_session && !is_concurrent(pstmt->utilityStmt))
+	if (in_apply_session)
 		context = PROCESS_UTILITY_SUBCOMMAND;
 	if (prev_ProcessUtility)
 		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,

@@ -64,6 +64,7 @@ typedef struct Run
 	int			ngroups;
 	Oid			relid;
 	uint64		build;			/* of the relation's entry */
+	StringInfoData settings;
 	StringInfoData params;
 	StringInfoData keys;
 	RowGroup	groups[MAX_GROUPS];
@@ -85,6 +86,7 @@ make_buffers(void)
 		context = AllocSetContextCreate(TopMemoryContext, "lockstep batch", ALLOCSET_DEFAULT_SIZES);
 	scratch = AllocSetContextCreate(context, "lockstep batch arrays", ALLOCSET_DEFAULT_SIZES);
 	old = MemoryContextSwitchTo(context);
+	initStringInfo(&run.settings);
 	initStringInfo(&run.params);
 	initStringInfo(&run.keys);
 	for (i = 0; i < MAX_GROUPS; i++)
@@ -159,6 +161,7 @@ forward_one(const RowGroup *group, int i)
 	LsQuery		query = {.rows = 1};
 
 	query.text = ls_slice_of_buffer(&group->text);
+	query.settings = ls_slice_of_buffer(&run.settings);
 	query.nparams = group->nparams;
 	query.params = params_of(i);
 	query.nkeys = run.rows[i].nkeys;
@@ -236,6 +239,7 @@ forward_many(const RowGroup *group, int g, int n)
 	MemoryContextSwitchTo(old);
 
 	query.text = ls_slice_of_buffer(&group->many_text);
+	query.settings = ls_slice_of_buffer(&run.settings);
 	query.params = ls_slice_of_buffer(&packed);
 	query.keys = ls_slice_of_buffer(&keys);
 	forward(&query);
@@ -313,17 +317,22 @@ static bool
 has_room(const LsRelation *r, const LsQuery *query)
 {
 	return run.nrows < MAX_ROWS && run.relid == r->relid && run.build == r->build &&
+		(size_t) run.settings.len == query->settings.len &&
+		(run.settings.len == 0 || memcmp(run.settings.data, query->settings.data, run.settings.len) == 0) &&
 		run.params.len + query->params.len <= DATA_LIMIT && run.keys.len <= KEYS_LIMIT;
 }
 
 static void
-start_run(const LsRelation *r)
+start_run(const LsRelation *r, const LsQuery *query)
 {
 	if (scratch == NULL)
 		make_buffers();
 	run.relid = r->relid;
 	run.build = r->build;
 	run.ngroups = 0;
+	resetStringInfo(&run.settings);
+	if (query->settings.len > 0)
+		appendBinaryStringInfo(&run.settings, (const char *) query->settings.data, (int) query->settings.len);
 	resetStringInfo(&run.params);
 	resetStringInfo(&run.keys);
 }
@@ -404,7 +413,7 @@ batch_add(LsRelation *r, const LsColumnSet *assigned, uint64 identity, const LsQ
 	if (g < 0)
 	{
 		batch_flush();
-		start_run(r);
+		start_run(r, query);
 		slot = find_slot(identity, &found);
 		g = find_group(query);
 	}

@@ -52,6 +52,9 @@ static MemoryContext row_context = NULL;
 
 static StringInfoData params;	/* of the query being made */
 static StringInfoData image;	/* of a row, when params don't hold it */
+static StringInfoData settings = {NULL};	/* that the row's functions depend
+
+											 * on; not in buffer_context */
 static LsKeyBuffer keys;
 
 /*
@@ -66,6 +69,7 @@ typedef struct PendingRun
 	uint32		nparams;
 	StringInfoData insert_text;
 	StringInfoData copy_text;
+	StringInfoData settings;
 	StringInfoData params;
 	StringInfoData data;
 	LsKeyBuffer keys;
@@ -119,6 +123,7 @@ make_buffers(void)
 	initStringInfo(&keys.packed);
 	initStringInfo(&run.insert_text);
 	initStringInfo(&run.copy_text);
+	initStringInfo(&run.settings);
 	initStringInfo(&run.params);
 	initStringInfo(&run.data);
 	initStringInfo(&run.keys.packed);
@@ -174,6 +179,7 @@ flush_inserts(void)
 		query.nparams = 1;
 		query.params = ls_slice_of_buffer(&params);
 	}
+	query.settings = ls_slice_of_buffer(&run.settings);
 	query.nkeys = run.keys.nkeys;
 	query.keys = ls_slice_of_buffer(&run.keys.packed);
 
@@ -198,6 +204,8 @@ start_run(LsRelation *r)
 	appendStringInfoString(&run.insert_text, deparse_insert(r));
 	resetStringInfo(&run.copy_text);
 	appendStringInfoString(&run.copy_text, deparse_copy(r));
+	resetStringInfo(&run.settings);
+	appendBinaryStringInfo(&run.settings, settings.data, settings.len);
 	resetStringInfo(&run.params);
 	resetStringInfo(&run.data);
 	keyset_begin(&run.keys);
@@ -215,7 +223,8 @@ run_may_grow(const LsRelation *r)
 static bool
 continues_run(const LsRelation *r)
 {
-	return run.nrows > 0 && run.relid == r->relid && run.build == r->build;
+	return run.nrows > 0 && run.relid == r->relid && run.build == r->build &&
+		run.settings.len == settings.len && memcmp(run.settings.data, settings.data, settings.len) == 0;
 }
 
 static void
@@ -480,16 +489,6 @@ make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query, uint64
 }
 
 static void
-refuse_replica_rule(const LsRelation *r)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot change table %s on a node", r->name),
-			 errdetail("It has a rule that is enabled ALWAYS or REPLICA, which would act once more on the other nodes."),
-			 errhint("Use ALTER TABLE ... ENABLE RULE, or a trigger instead of the rule.")));
-}
-
-static void
 refuse_nested(const Relation rel)
 {
 	ereport(ERROR,
@@ -499,12 +498,27 @@ refuse_nested(const Relation rel)
 			 errdetail("Functions of index expressions and of data types must not change data.")));
 }
 
+static void
+find_settings(const LsRelation *r, Relation rel)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	if (settings.data == NULL)
+		initStringInfo(&settings);
+	resetStringInfo(&settings);
+	MemoryContextSwitchTo(row_context);
+	if (r->computes)
+		settings_append_row_path(&settings, rel->rd_rel->relowner);
+	MemoryContextSwitchTo(old);
+	MemoryContextReset(row_context);
+}
+
 /* tid: of the old version, or NULL.  slot: the new version, or NULL. */
 static void
 capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 {
 	LsQuery		query;
-	LsTextSettings settings;
+	LsTextSettings text_settings;
 	MemoryContext old;
 	LsRelation *r;
 	bool		in_two = false;
@@ -515,10 +529,11 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	xact_writes();
 	rows_seen++;
 	r = relation_get(rel);
-	if (r->has_replica_rule)
-		refuse_replica_rule(r);
 	if (r->computes)
 		xact_may_fail_elsewhere();
+	if (row_context == NULL)
+		make_buffers();
+	find_settings(r, rel);
 	if (tid != NULL || !continues_run(r))
 		flush_inserts();
 	if (tid == NULL)
@@ -528,7 +543,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 
 	memset(&query, 0, sizeof(query));
 	old = MemoryContextSwitchTo(row_context);
-	deparse_enter(r, &settings);
+	deparse_enter(r, &text_settings);
 	capturing = true;
 	PG_TRY();
 	{
@@ -547,7 +562,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	PG_FINALLY();
 	{
 		capturing = false;
-		deparse_leave(&settings);
+		deparse_leave(&text_settings);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(old);
@@ -566,6 +581,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 			flush_inserts();
 		return;
 	}
+	query.settings = ls_slice_of_buffer(&settings);
 	query.params = ls_slice_of_buffer(&params);
 	query.nkeys = keys.nkeys;
 	query.keys = ls_slice_of_buffer(&keys.packed);

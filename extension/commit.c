@@ -365,6 +365,7 @@ claim_and_write_progress(Place place)
 								 PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_LOCAL, true, 0, false);
 	progress_write(place);
+	inval_collect();
 }
 
 static void
@@ -645,6 +646,7 @@ commit_done(void)
 		abandon();
 		return;
 	}
+	inval_send();
 	turn_pass(ending.claimed);
 	question.asked = false;
 	if (ls_xact.apply_place.seq == 0)
@@ -660,6 +662,7 @@ commit_done(void)
 void
 commit_failed(void)
 {
+	inval_forget();
 	begin_doubt();				/* whatever the error, if it did not say so */
 	if (ending.claimed.seq != 0)
 		turn_release(ending.claimed.seq);

@@ -39,6 +39,17 @@ typedef bool LsUpdateIndexes;
 #define ls_copy_default(cstate, i) ((cstate)->defexprs[i])
 #endif
 
+/* 16 has one function for all kinds of objects. */
+#if PG_VERSION_NUM >= 160000
+#define ls_may_use_schema(schema, role) \
+	(object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE) == ACLCHECK_OK)
+#define ls_owns_relation(relid, role) object_ownercheck(RelationRelationId, relid, role)
+#else
+#define ls_may_use_schema(schema, role) \
+	(pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK)
+#define ls_owns_relation(relid, role) pg_class_ownercheck(relid, role)
+#endif
+
 /* 16 renamed what identifies a relation's file. */
 #if PG_VERSION_NUM >= 160000
 #define ls_storage_is_new(rel) ((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)

@@ -9,8 +9,10 @@
 #include "postgres.h"
 
 #include "access/twophase.h"
+#include "access/xact.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -159,6 +161,25 @@ may_create_database(void)
 		ReleaseSysCache(tuple);
 	}
 	return may;
+}
+
+/*
+ * DROP DATABASE of one that isn't there says what it always says, and drops
+ * nothing, whatever is created meanwhile.
+ */
+bool
+ddl_database_is_missing(Node *node, bool is_top_level)
+{
+	DropdbStmt *stmt = (DropdbStmt *) node;
+
+	if (!IsA(node, DropdbStmt) || OidIsValid(get_database_oid(stmt->dbname, true)))
+		return false;
+	PreventInTransactionBlock(is_top_level, "DROP DATABASE");
+	ereport(stmt->missing_ok ? NOTICE : ERROR,
+			(stmt->missing_ok ? 0 : errcode(ERRCODE_UNDEFINED_DATABASE),
+			 stmt->missing_ok ? errmsg("database \"%s\" does not exist, skipping", stmt->dbname) :
+			 errmsg("database \"%s\" does not exist", stmt->dbname)));
+	return true;
 }
 
 static void

@@ -46,6 +46,9 @@ typedef struct DdlPlan
 
 extern void ddl_plan(Node *stmt, DdlPlan *plan);
 
+/* A DROP DATABASE that has nothing to drop, which the client has been told. */
+extern bool ddl_database_is_missing(Node *stmt, bool is_top_level);
+
 /* The statement whose effects this one has: itself, or what EXPLAIN ANALYZE runs. */
 extern Node *ddl_explained(Node *stmt);
 extern void ddl_refuse(DdlPlan *plan, const char *what, const char *detail, const char *hint);
@@ -135,6 +138,9 @@ extern List *ddl_check_repeatable(PlannedStmt *pstmt, const char *source);
  * one, statement and source.  ERROR inside of a block, as PostgreSQL does.
  */
 extern bool ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level);
+
+/* DETACH CONCURRENTLY made plain: what to run after it, palloc'ed, or NULL. */
+extern char *ddl_keep_bounds(AlterTableStmt *stmt);
 
 /* Does it drop nothing but invalid indexes, which are this node's own? */
 extern bool ddl_drops_leftovers(Node *stmt);

@@ -44,6 +44,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "ddl.h"
 
 static void
@@ -155,7 +156,7 @@ tables_with_rows(Oid relid)
 	List	   *result = NIL;
 	ListCell   *lc;
 
-	if (get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE || !pg_class_ownercheck(relid, GetUserId()))
+	if (get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE || !ls_owns_relation(relid, GetUserId()))
 		return NIL;
 	LockRelationOid(relid, AccessExclusiveLock);
 	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
@@ -364,8 +365,8 @@ check_create(CreateStmt *stmt, const char *source)
 							default_table_access_method);
 }
 
-List *
-ddl_check_repeatable(PlannedStmt *pstmt, const char *source)
+static List *
+check(PlannedStmt *pstmt, const char *source)
 {
 	Node	   *stmt = pstmt->utilityStmt;
 	ListCell   *lc;
@@ -395,6 +396,16 @@ ddl_check_repeatable(PlannedStmt *pstmt, const char *source)
 		default:
 			return NIL;
 	}
+}
+
+List *
+ddl_check_repeatable(PlannedStmt *pstmt, const char *source)
+{
+	int			quiet = settings_begin_quiet();
+	List	   *tables = check(pstmt, source);
+
+	settings_end_quiet(quiet);
+	return tables;
 }
 
 /* ---------- what it depends on */

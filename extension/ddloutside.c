@@ -20,16 +20,28 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/relation.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
+#include "commands/tablecmds.h"
 #include "common/keywords.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
+#include "optimizer/optimizer.h"
 #include "parser/gramparse.h"
+#include "storage/lmgr.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+#include "utils/fmgrprotos.h"
 #include "utils/lsyscache.h"
+#include "utils/partcache.h"
+#include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "ddl.h"
 
 /* Where in text the word CONCURRENTLY stands; the last one, or the first. */
@@ -60,9 +72,11 @@ without_keyword(const char *source, const PlannedStmt *pstmt, bool last)
 	int			start = Max(pstmt->stmt_location, 0);
 	int			len = pstmt->stmt_len > 0 ? pstmt->stmt_len : (int) strlen(source) - start;
 	char	   *statement = pnstrdup(source + start, len);
+	int			quiet = settings_begin_quiet();
 	int			at = find_keyword(statement, last);
 	char	   *copy = pstrdup(source);
 
+	settings_end_quiet(quiet);
 	pfree(statement);
 	if (at >= 0)
 		memset(copy + start + at, ' ', strlen("CONCURRENTLY"));
@@ -85,6 +99,7 @@ static void
 check_drop(DropStmt *stmt)
 {
 	RangeVar   *name;
+	Oid			index;
 
 	if (list_length(stmt->objects) != 1)
 		ereport(ERROR,
@@ -95,7 +110,11 @@ check_drop(DropStmt *stmt)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("DROP INDEX CONCURRENTLY does not support CASCADE")));
 	name = makeRangeVarFromNameList(linitial_node(List, stmt->objects));
-	if (get_rel_relkind(RangeVarGetRelid(name, NoLock, true)) == RELKIND_PARTITIONED_INDEX)
+	index = RangeVarGetRelid(name, NoLock, true);
+
+	/* of a temporary table PostgreSQL itself runs the plain command */
+	if (OidIsValid(index) && get_rel_relkind(index) == RELKIND_PARTITIONED_INDEX &&
+		get_rel_persistence(index) != RELPERSISTENCE_TEMP)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot drop partitioned index \"%s\" concurrently", name->relname)));
@@ -115,6 +134,69 @@ concurrent_detach(Node *node)
 	return castNode(PartitionCmd, cmd->def);
 }
 
+/* As PostgreSQL does, after it has checked that the table is the user's. */
+static void
+check_detach(AlterTableStmt *stmt)
+{
+	Oid			parent = RangeVarGetRelid(stmt->relation, NoLock, true);
+
+	if (get_rel_relkind(parent) == RELKIND_PARTITIONED_TABLE &&
+		ls_owns_relation(parent, GetUserId()) && OidIsValid(get_default_partition_oid(parent)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot detach partitions concurrently when a default partition exists")));
+}
+
+/* NULL if the partition's other constraints say it, or if it is one by hash,
+ * which would name its parent by OID. */
+static char *
+bounds_as_check(Relation parent, Relation partition)
+{
+	List	   *bounds;
+
+	if (get_partition_strategy(RelationGetPartitionKey(parent)) == PARTITION_STRATEGY_HASH)
+		return NULL;
+	bounds = (List *) eval_const_expressions(NULL, (Node *) RelationGetPartitionQual(partition));
+	if (PartConstraintImpliedByRelConstraint(partition, bounds))
+		return NULL;
+	return psprintf("ALTER TABLE %s ADD CHECK (%s)",
+					quote_qualified_identifier(get_namespace_name(RelationGetNamespace(partition)),
+											   RelationGetRelationName(partition)),
+					TextDatumGetCString(DirectFunctionCall1(pg_get_partition_constraintdef,
+															ObjectIdGetDatum(RelationGetRelid(partition)))));
+}
+
+/*
+ * A partition that was detached CONCURRENTLY keeps its bounds, as a CHECK
+ * constraint.  This is the command to run after the plain DETACH, or NULL;
+ * called before it, when the cluster's locks are held.  Locks the tables as
+ * the command will, unless that will fail.
+ */
+char *
+ddl_keep_bounds(AlterTableStmt *stmt)
+{
+	AlterTableCmd *cmd = linitial_node(AlterTableCmd, stmt->cmds);
+	Oid			relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	Relation	parent = NULL;
+	Relation	partition = NULL;
+	char	   *command = NULL;
+
+	if (get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE && ls_owns_relation(relid, GetUserId()))
+		parent = try_relation_open(relid, AccessExclusiveLock);
+	if (parent == NULL)
+		return NULL;
+	relid = RangeVarGetRelid(castNode(PartitionCmd, cmd->def)->name, NoLock, true);
+	if (get_rel_relispartition(relid))
+		partition = try_relation_open(relid, AccessExclusiveLock);
+	if (partition != NULL)
+	{
+		command = bounds_as_check(parent, partition);
+		relation_close(partition, NoLock);
+	}
+	relation_close(parent, NoLock);
+	return command;
+}
+
 bool
 ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level)
 {
@@ -131,6 +213,8 @@ ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level)
 		check_index((IndexStmt *) stmt);
 	if (drop)
 		check_drop((DropStmt *) stmt);
+	if (detach)
+		check_detach((AlterTableStmt *) stmt);
 
 	*source = without_keyword(*source, *pstmt, detach);
 	*pstmt = copyObject(*pstmt);

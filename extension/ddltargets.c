@@ -175,6 +175,17 @@ target_new_object(DdlTargets *t, List *names)
 	count_namespace(t, QualifiedNameGetCreationNamespace(names, &name));
 }
 
+/* Of a temporary table, an array of it, a domain over them. */
+static bool
+type_is_temporary(Oid type)
+{
+	Oid			base = OidIsValid(type) ? getBaseType(type) : InvalidOid;
+	Oid			element = get_element_type(base);
+	Oid			relid = get_typ_typrelid(OidIsValid(element) ? element : base);
+
+	return OidIsValid(relid) && isAnyTempNamespace(get_rel_namespace(relid));
+}
+
 static void
 target_type(DdlTargets *t, TypeName *name)
 {
@@ -186,18 +197,21 @@ target_type(DdlTargets *t, TypeName *name)
 		count_namespace(t, InvalidOid);
 		return;
 	}
-	count_namespace(t, ((Form_pg_type) GETSTRUCT(tuple))->typnamespace);
+	if (type_is_temporary(type))
+		t->ntemporary++;
+	else
+		count_namespace(t, ((Form_pg_type) GETSTRUCT(tuple))->typnamespace);
 	ReleaseSysCache(tuple);
 }
 
-/* Of a temporary table, or an array of it. */
-static bool
-type_is_temporary(Oid type)
+/* A domain over rows of a temporary table goes with it, as a function does. */
+static void
+target_new_domain(DdlTargets *t, CreateDomainStmt *stmt)
 {
-	Oid			element = get_element_type(type);
-	Oid			relid = get_typ_typrelid(OidIsValid(element) ? element : type);
-
-	return OidIsValid(relid) && isAnyTempNamespace(get_rel_namespace(relid));
+	if (type_is_temporary(LookupTypeNameOid(NULL, stmt->typeName, true)))
+		t->ntemporary++;
+	else
+		target_new_object(t, stmt->domainname);
 }
 
 /*
@@ -850,7 +864,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			target_new_object(t, ((CreateRangeStmt *) stmt)->typeName);
 			break;
 		case T_CreateDomainStmt:
-			target_new_object(t, ((CreateDomainStmt *) stmt)->domainname);
+			target_new_domain(t, (CreateDomainStmt *) stmt);
 			break;
 		case T_DefineStmt:
 			target_new_object(t, ((DefineStmt *) stmt)->defnames);
@@ -920,6 +934,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 void
 ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 {
+	int			quiet = settings_begin_quiet();
 	List	   *large_objects;
 	ListCell   *lc;
 
@@ -937,4 +952,5 @@ ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 	if (targets->whole_database)
 		targets->nkeys = 0;
 	add_key(targets, keyset_database_key(targets->whole_database ? LS_TABLE_X : LS_TABLE_IX));
+	settings_end_quiet(quiet);
 }

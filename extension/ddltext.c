@@ -710,8 +710,8 @@ replace_statement(PlannedStmt **pstmt, const char *text)
 	return stmt;
 }
 
-char *
-ddl_text(PlannedStmt **pstmt, const char *source)
+static char *
+make_text(PlannedStmt **pstmt, const char *source)
 {
 	Node	   *stmt = (*pstmt)->utilityStmt;
 	List	   *current;
@@ -767,4 +767,14 @@ ddl_text(PlannedStmt **pstmt, const char *source)
 		default:
 			return text;
 	}
+}
+
+char *
+ddl_text(PlannedStmt **pstmt, const char *source)
+{
+	int			quiet = settings_begin_quiet();
+	char	   *text = make_text(pstmt, source);
+
+	settings_end_quiet(quiet);
+	return text;
 }

@@ -14,9 +14,11 @@
  * costs one check.
  *
  * Catalogs meet a wrapper only when a superuser names them in a DML command.
- * What that means on another node can't be told, so it is refused.  So are
- * changes of unlogged tables, which were there before their database was
- * replicated (unlogged.c): a node that crashes loses their rows.
+ * What that means on another node can't be told, so it is refused, unless it is
+ * the numbers that the planner goes by: like those of ANALYZE they are the
+ * node's own.  Refused are also changes of unlogged tables, which were there
+ * before their database was replicated (unlogged.c): a node that crashes loses
+ * their rows.
  */
 #include "postgres.h"
 
@@ -25,7 +27,10 @@
 #include "access/transam.h"
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/datum.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "compat.h"
 #include "lockstep.h"
@@ -41,6 +46,33 @@ refuse_catalog(Relation rel)
 					RelationGetRelationName(rel)),
 			 errdetail("The other nodes would not have the change."),
 			 errhint("Use the DDL command for it, or set lockstep.replicate to off and change every node.")));
+}
+
+/* Does the new version of a row of pg_class differ in the planner's numbers only? */
+static bool
+changes_statistics_only(Relation rel, ItemPointer tid, TupleTableSlot *slot)
+{
+	HeapTupleData old;
+	Buffer		buffer;
+	bool		others = false;
+
+	old.t_self = *tid;
+	if (!heap_fetch(rel, SnapshotAny, &old, &buffer, false))
+		return false;
+	slot_getallattrs(slot);
+	for (AttrNumber i = 1; i <= RelationGetNumberOfAttributes(rel) && !others; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i - 1);
+		bool		isnull;
+		Datum		value = heap_getattr(&old, i, RelationGetDescr(rel), &isnull);
+
+		if (i == Anum_pg_class_reltuples || i == Anum_pg_class_relpages || i == Anum_pg_class_relallvisible)
+			continue;
+		others = isnull != slot->tts_isnull[i - 1] ||
+			(!isnull && !datum_image_eq(value, slot->tts_values[i - 1], att->attbyval, att->attlen));
+	}
+	ReleaseBuffer(buffer);
+	return !others;
 }
 
 /* A node's crash empties unlogged tables on that node only. */
@@ -170,10 +202,14 @@ wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 				  bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
 				  LsUpdateIndexes *update_indexes)
 {
-	bool		captured = to_be_captured(rel);
+	bool		statistics = RelationGetRelid(rel) == RelationRelationId &&
+	ls_mode() == LS_MODE_ORIGIN && changes_statistics_only(rel, otid, slot);
+	bool		captured = !statistics && to_be_captured(rel);
 	ItemPointerData old = *otid;	/* may be the slot's, which changes */
 	TM_Result	result;
 
+	if (statistics)
+		witness_note_command();
 	result = heap_original.tuple_update(rel, otid, slot, cid, snapshot, crosscheck,
 										wait, tmfd, lockmode, update_indexes);
 	if (captured && result == TM_Ok)

@@ -270,6 +270,11 @@ extern bool utility_is_replayed(void);
 
 /* Append name NUL value NUL ..., as in LsQuery.settings. */
 extern void settings_append(StringInfo out);
+extern void settings_append_row_path(StringInfo out, Oid owner);
+
+/* Between these the session gives no messages below ERROR. */
+extern int	settings_begin_quiet(void);
+extern void settings_end_quiet(int level);
 
 /* ---------- in statement.c: a query in statement form */
 
@@ -346,6 +351,12 @@ extern void callwatch_init(void);	/* _PG_init */
 extern int	ls_event_trigger_depth; /* event triggers' functions running */
 extern bool callwatch_is_unexplained(void); /* some effect isn't accounted for */
 extern void callwatch_explained(void);	/* it is now: the SELECT was forwarded */
+
+/* ---------- in inval.c: catalog changes are known before the turn passes */
+
+extern void inval_collect(void);	/* before the commit record */
+extern void inval_send(void);	/* after it, before turn_pass() */
+extern void inval_forget(void); /* it was rolled back */
 
 /* ---------- in witness.c: nothing escapes */
 

@@ -373,20 +373,12 @@ build_tables(LsRelation *r, Relation rel)
 	r->image_name = psprintf("%s (whole row)", r->name);
 }
 
-/* Rules and triggers that would act in a session of the replica role. */
+/* Triggers that would act in a session of the replica role. */
 static void
-build_replica_actions(LsRelation *r, Relation rel)
+build_replica_triggers(LsRelation *r, Relation rel)
 {
 	int			i;
 
-	for (i = 0; rel->rd_rules != NULL && i < rel->rd_rules->numLocks; i++)
-	{
-		RewriteRule *rule = rel->rd_rules->rules[i];
-
-		if (rule->event != CMD_SELECT &&
-			(rule->enabled == RULE_FIRES_ALWAYS || rule->enabled == RULE_FIRES_ON_REPLICA))
-			r->has_replica_rule = true;
-	}
 	for (i = 0; rel->trigdesc != NULL && i < rel->trigdesc->numtriggers; i++)
 	{
 		Trigger    *trigger = &rel->trigdesc->triggers[i];
@@ -438,7 +430,7 @@ build(LsRelation *r, Relation rel)
 		build_columns(r);
 		build_generated_from(r);
 		build_tables(r, rel);
-		build_replica_actions(r, rel);
+		build_replica_triggers(r, rel);
 		relation_build_indexes(r, rel);
 		relation_build_foreign_keys(r, rel);
 		r->batches = is_found_in_batches(r);

@@ -121,8 +121,7 @@ struct LsRelation
 	bool		has_generated;
 	bool		has_domain;
 	LsColumnSet generated_from; /* what generated columns are computed from */
-	bool		has_replica_rule;	/* would act in an apply session */
-	bool		has_replica_trigger;
+	bool		has_replica_trigger;	/* would act in an apply session */
 	int			needs;			/* LS_NEEDS_... */
 	bool		computes;		/* users' functions run where its rows are
 								 * applied, and may fail there */

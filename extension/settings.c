@@ -13,11 +13,14 @@
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/pg_namespace.h"
 #include "miscadmin.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 static const char *const names[] = {
@@ -50,6 +53,15 @@ append_setting(StringInfo out, const char *name, const char *value)
 	appendBinaryStringInfo(out, value, strlen(value) + 1);
 }
 
+static void
+append_schema(StringInfo path, Oid schema)
+{
+	char	   *name = get_namespace_name(schema);
+
+	if (name != NULL && !isAnyTempNamespace(schema))
+		appendStringInfo(path, "%s%s", path->len > 0 ? ", " : "", quote_identifier(name));
+}
+
 static char *
 search_path_without_temporary(void)
 {
@@ -58,14 +70,60 @@ search_path_without_temporary(void)
 
 	initStringInfo(&path);
 	foreach(lc, fetch_search_path(false))
-	{
-		char	   *schema = get_namespace_name(lfirst_oid(lc));
-
-		if (schema == NULL || isAnyTempNamespace(lfirst_oid(lc)))
-			continue;
-		appendStringInfo(&path, "%s%s", path.len > 0 ? ", " : "", quote_identifier(schema));
-	}
+		append_schema(&path, lfirst_oid(lc));
 	return path.data;
+}
+
+/*
+ * For rows whose users' functions (of an index, a generated column, a domain)
+ * are called where the row is applied, too: they have to find there what they
+ * find here.  Nothing is appended where that can't be, and a session that
+ * applies has pg_catalog only: if pg_catalog is not first, as the query's own
+ * operators would be other ones; and if the owner, as who they are called there,
+ * may not look into one of the schemas.
+ */
+void
+settings_append_row_path(StringInfo out, Oid owner)
+{
+	List	   *schemas = fetch_search_path(false);
+	StringInfoData path;
+	ListCell   *lc;
+
+	initStringInfo(&path);
+	append_schema(&path, PG_CATALOG_NAMESPACE);
+	foreach(lc, schemas)
+	{
+		if (lfirst_oid(lc) == PG_CATALOG_NAMESPACE && lc != list_head(schemas))
+			return;
+		if (lfirst_oid(lc) == PG_CATALOG_NAMESPACE || isAnyTempNamespace(lfirst_oid(lc)))
+			continue;
+		if (!ls_may_use_schema(lfirst_oid(lc), owner))
+			return;
+		append_schema(&path, lfirst_oid(lc));
+	}
+	append_setting(out, "search_path", path.data);
+}
+
+/*
+ * A command is parsed and analyzed here, and once more when it runs.  It has
+ * notices to give once.
+ */
+int
+settings_begin_quiet(void)
+{
+	int			level = NewGUCNestLevel();
+
+	(void) set_config_option("client_min_messages", "error", PGC_SUSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("log_min_messages", "error", PGC_SUSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	return level;
+}
+
+void
+settings_end_quiet(int level)
+{
+	AtEOXact_GUC(true, level);
 }
 
 void

@@ -21,11 +21,12 @@
 
 #include "ddl.h"
 
-/* change: make it an ordinary one. */
+/* change: make it an ordinary one.  Among temporary ones it is an error. */
 static bool
 is_unlogged(RangeVar *rv, bool change)
 {
-	if (rv->relpersistence != RELPERSISTENCE_UNLOGGED)
+	if (rv->relpersistence != RELPERSISTENCE_UNLOGGED ||
+		(rv->schemaname != NULL && strcmp(rv->schemaname, "pg_temp") == 0))
 		return false;
 	if (change)
 		rv->relpersistence = RELPERSISTENCE_PERMANENT;
@@ -87,7 +88,9 @@ unlogged_ignore(PlannedStmt *pstmt)
 		return pstmt;
 	copy = copyObject(pstmt);
 	(void) unlogged_change(copy->utilityStmt);
-	ereport(NOTICE,
+
+	/* for the log: a client that asked for less has got more */
+	ereport(apply_session() ? DEBUG1 : LOG,
 			(errmsg("UNLOGGED is ignored on a node"),
 			 errdetail("A crash would empty it on that node only, so it is an ordinary table or sequence.")));
 	return copy;

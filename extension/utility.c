@@ -24,6 +24,7 @@
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "commands/extension.h"
+#include "executor/spi.h"
 #include "miscadmin.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
@@ -58,6 +59,7 @@ typedef struct Call
 	DestReceiver *dest;
 	QueryCompletion *completion;
 	bool		identity;		/* COPY, see copyidentity.c */
+	bool		made_plain;		/* it was CONCURRENTLY, see ddloutside.c */
 } Call;
 
 bool
@@ -355,6 +357,15 @@ run_and_forward_rows(Call *call, List *tables)
 	}
 }
 
+/* A command of our own. */
+static void
+run_another(const char *command)
+{
+	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(command, false, 0) != SPI_OK_UTILITY)
+		elog(ERROR, "could not run \"%s\"", command);
+	SPI_finish();
+}
+
 static void
 run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 {
@@ -362,6 +373,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	List	   *tables;
 	ListCell   *lc;
 	char	   *text;
+	char	   *then = NULL;
 
 	xact_writes();
 	if (!plan->certified)
@@ -371,6 +383,8 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		refuse_and_maybe_run(call, plan);
 		return;
 	}
+	if (call->made_plain && IsA(stmt->utilityStmt, AlterTableStmt))
+		then = ddl_keep_bounds((AlterTableStmt *) stmt->utilityStmt);
 	text = ddl_text(&stmt, call->source);
 	if (call->meaning == call->pstmt)
 		call->pstmt = stmt;
@@ -386,6 +400,8 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		ddl_check_partition_key(call->pstmt);
 		ddl_check_dependencies();
 	}
+	if (then != NULL)
+		run_another(then);
 }
 
 /* Locks, then changes rows, which are captured. */
@@ -502,7 +518,8 @@ process_on_origin(Call *call)
 	DdlPlan		plan;
 	DdlTargets	targets;
 
-	if (ddl_make_plain(&call->pstmt, &call->source, call->context == PROCESS_UTILITY_TOPLEVEL))
+	call->made_plain = ddl_make_plain(&call->pstmt, &call->source, call->context == PROCESS_UTILITY_TOPLEVEL);
+	if (call->made_plain)
 		call->read_only_tree = false;	/* it is a copy */
 	call->meaning = meaning_of(call->pstmt);
 	ddl_plan(call->meaning->utilityStmt, &plan);
@@ -605,6 +622,9 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 		run(&call);
 		return;
 	}
+	if (ls_mode() != LS_MODE_APPLY && ls_is_node() &&
+		ddl_database_is_missing(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL))
+		return;
 	if (IsA(pstmt->utilityStmt, NotifyStmt) && !notify_command((NotifyStmt *) pstmt->utilityStmt))
 		return;
 	if (depth == 0 && !select_is_running())

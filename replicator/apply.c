@@ -110,6 +110,7 @@ struct ApplyConn
 	uint64_t	waited_for;		/* it began, or went on, when the node had
 								 * applied it */
 	bool		settings_on;
+	Buffer		settings;		/* if they are, which */
 	bool		seq_sent;		/* apply_begin */
 	bool		commit_sent;	/* and the Sync */
 	bool		sync_sent;
@@ -424,6 +425,11 @@ send_settings(ApplyConn *c, LsSlice settings)
 		c->settings_on = false;
 		return;
 	}
+	if (c->settings_on && c->settings.len == settings.len &&
+		memcmp(c->settings.data, settings.data, settings.len) == 0)
+		return;
+	c->settings.len = 0;
+	buffer_append(&c->settings, settings.data, settings.len);
 	buffer_append(&array, "{", 1);
 	while (ls_next_setting(&settings, &name, &value))
 	{

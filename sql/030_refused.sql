@@ -13,7 +13,7 @@ CREATE DATABASE r_db;
 INSERT INTO lockstep.progress VALUES (99, 1);
 DROP TABLE lockstep.cluster;
 SET allow_system_table_mods = on;
-UPDATE pg_class SET reltuples = 1 WHERE relname = 'r';
+UPDATE pg_class SET relname = 'r_2' WHERE relname = 'r';
 RESET allow_system_table_mods;
 -- nothing of it is there
 SELECT relname, relkind FROM pg_class WHERE relname ~ '^r_' ORDER BY 1;

@@ -8,6 +8,10 @@
  * that wrote something fails in PRE_COMMIT; with 'wait' it stays there until the
  * setting is changed and the configuration reloaded.
  *
+ * With lockstep_fault.slow_invalidations a commit of an apply session stops for
+ * so many milliseconds when it is visible and its locks are still held, before
+ * PostgreSQL tells other sessions what has changed in the catalogs.
+ *
  * lockstep_fault.fail_on_message makes the reporting of messages that contain
  * it fail, once they reach the server's log: an error at a place where there
  * is none otherwise.
@@ -20,6 +24,7 @@
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
+#include "utils/resowner.h"
 #include "utils/wait_event.h"
 
 PG_MODULE_MAGIC;
@@ -41,6 +46,8 @@ static const struct config_enum_entry fault_modes[] = {
 };
 
 static int	apply_commit = FAULT_NONE;
+
+static int	slow_invalidations = 0;
 
 static char *fail_on_message = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
@@ -93,6 +100,14 @@ fault_at_commit(XactEvent event, void *arg)
 	wait_for_reload();
 }
 
+static void
+fault_at_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, void *arg)
+{
+	if (phase == RESOURCE_RELEASE_BEFORE_LOCKS && is_commit && is_top_level && slow_invalidations > 0 &&
+		strcmp(application_name, "lockstep apply") == 0 && GetTopTransactionIdIfAny() != InvalidTransactionId)
+		pg_usleep(slow_invalidations * 1000L);
+}
+
 void
 _PG_init(void)
 {
@@ -104,6 +119,13 @@ _PG_init(void)
 							 fault_modes,
 							 PGC_SIGHUP, 0,
 							 NULL, NULL, NULL);
+	DefineCustomIntVariable("lockstep_fault.slow_invalidations",
+							"How long a commit of an apply session stops before others hear of its changes.",
+							NULL,
+							&slow_invalidations,
+							0, 0, 10000,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 	DefineCustomStringVariable("lockstep_fault.fail_on_message",
 							   "Warnings that contain this can't be reported.",
 							   NULL,
@@ -115,4 +137,5 @@ _PG_init(void)
 	prev_emit_log_hook = emit_log_hook;
 	emit_log_hook = fault_in_log;
 	RegisterXactCallback(fault_at_commit, NULL);
+	RegisterResourceReleaseCallback(fault_at_release, NULL);
 }

@@ -9,7 +9,9 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 2, durable => 1);
 
-like(($c->try(1, 'CREATE UNLOGGED TABLE a (id int PRIMARY KEY, v text)'))[1], qr/NOTICE:.*UNLOGGED is ignored/, 'the client is told');
+unlike(($c->try(1, 'CREATE UNLOGGED TABLE a (id int PRIMARY KEY, v text)'))[1], qr/UNLOGGED/, 'the client gets more than it asked for, without a word');
+like(($c->try(1, 'SET client_min_messages = log; CREATE UNLOGGED TABLE a2 (id int PRIMARY KEY)'))[1], qr/LOG:.*UNLOGGED is ignored/, 'the log has it');
+$c->fails(1, 'CREATE UNLOGGED TABLE pg_temp.x (a int)', '42P16', qr/only temporary relations/, 'among temporary ones: the error of PostgreSQL');
 $c->sql(2, <<'SQL');
 CREATE UNLOGGED SEQUENCE s;
 CREATE UNLOGGED TABLE b AS SELECT 1 AS x;

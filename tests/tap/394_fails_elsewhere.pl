@@ -9,11 +9,10 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 2);
 
-# it finds inner_() by the session's search_path, which an apply session does not have
+# they depend on a setting of the session, which an apply session does not have
 $c->sql(1, <<'SQL');
-CREATE FUNCTION inner_(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1 + 1; END';
-CREATE FUNCTION outer_(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN inner_($1); END';
-CREATE FUNCTION is_true(int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN inner_($1) > 0; END';
+CREATE FUNCTION outer_(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN $1 + current_setting('app.add')::int; END$$;
+CREATE FUNCTION is_true(int) RETURNS bool IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN current_setting('app.add')::int > 0; END$$;
 CREATE DOMAIN dom AS int CHECK (is_true(VALUE));
 CREATE TYPE pair AS (a dom, b int);
 CREATE TABLE expression (id int PRIMARY KEY, x int);
@@ -29,7 +28,7 @@ for ([ expression => 1 ], [ predicate => 1 ], [ generated => 1 ], [ arrays => q{
 {
 	my ($table, $value) = @$_;
 
-	$c->fails(1, "SET lockstep.commit_wait = ordered; INSERT INTO $table VALUES (1, $value)", '42883', qr/inner_/, "$table: an error");
+	$c->fails(1, "SET app.add = 1; SET lockstep.commit_wait = ordered; INSERT INTO $table VALUES (1, $value)", '42704', qr/app\.add/, "$table: an error");
 }
 is($c->node_status(2)->{state}, 'online', 'the other node is online');
 unlike($c->replicator_log, qr/could not apply/, 'nothing was decided that it can not apply');
