@@ -52,6 +52,17 @@ $c->sql(2, "SET search_path = b, public; COPY g (id, x) FROM STDIN;\n200\t1\n201
 $c->same('two paths in one transaction, and COPY');
 is($c->sql(1, 'SELECT sum(g - x) FROM g WHERE id BETWEEN 100 AND 109'), 5 * 1 + 5 * 1000, 'both of them counted');
 
+# runs of updates and deletes, too
+$c->sql(2, <<'SQL');
+SET search_path = public, a; INSERT INTO g (id, x) SELECT s, 1 FROM generate_series(500, 600) s;
+SQL
+$c->sql(1, <<'SQL');
+BEGIN; SET LOCAL search_path = public, a; UPDATE g SET x = random() * 100 WHERE id BETWEEN 500 AND 549;
+SET LOCAL search_path = public, b; UPDATE g SET x = random() * 100 WHERE id BETWEEN 550 AND 599; DELETE FROM g WHERE id BETWEEN 520 AND 540; COMMIT;
+SQL
+$c->same('two paths and runs of updates and deletes');
+is($c->sql(3, 'SELECT min(g - x), max(g - x) FROM g WHERE id BETWEEN 500 AND 599'), '1|1000', 'both counted');
+
 # a node that was away finds them in the journal
 with_path(1, 'INSERT INTO i SELECT s, s FROM generate_series(1, 20) s; INSERT INTO n SELECT s, s FROM generate_series(1, 20) s');
 $c->cluster('kill-node', 3);
