@@ -19,6 +19,7 @@
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "catalog/catalog.h"
 #include "catalog/heap.h"
 #include "catalog/index.h"
 #include "catalog/dependency.h"
@@ -100,10 +101,14 @@ add_relations(DdlTargets *t, List *relids)
 
 /* ---------- what is temporary, what is ours */
 
+/*
+ * A toast table, which is named by the OID of its table, is how a node stores
+ * rows: what is done to it by name stays here, as with a temporary one.
+ */
 static void
 count_namespace(DdlTargets *t, Oid namespace)
 {
-	if (OidIsValid(namespace) && isAnyTempNamespace(namespace))
+	if (OidIsValid(namespace) && (isAnyTempNamespace(namespace) || IsToastNamespace(namespace)))
 		t->ntemporary++;
 	else
 		t->npermanent++;
@@ -114,7 +119,8 @@ count_namespace(DdlTargets *t, Oid namespace)
 static bool
 is_temporary(Oid relid)
 {
-	return OidIsValid(relid) && get_rel_persistence(relid) == RELPERSISTENCE_TEMP;
+	return OidIsValid(relid) && (get_rel_persistence(relid) == RELPERSISTENCE_TEMP ||
+								 IsToastNamespace(get_rel_namespace(relid)));
 }
 
 /* An existing relation that the command changes, InvalidOid if there is none. */

@@ -105,6 +105,12 @@ isnt($c->sql(2, "SELECT reltuples FROM pg_class WHERE oid = 'r'::regclass"), 123
 $c->fails(1, "UPDATE pg_class SET reltuples = 1, relname = 'rr' WHERE oid = 'r'::regclass", '0A000', qr/system catalog "pg_class"/, 'nothing else');
 $c->fails(1, "DELETE FROM pg_class WHERE oid = 'r'::regclass", '0A000', qr/system catalog "pg_class"/, 'nor a DELETE');
 
+# a toast table has another name on each node
+$c->sql(1, 'CREATE TABLE wide (id int PRIMARY KEY, v text)');
+$c->sql(1, "SET allow_system_table_mods = on; DO \$\$ BEGIN EXECUTE 'ALTER TABLE ' || (SELECT reltoastrelid::regclass FROM pg_class WHERE oid = 'wide'::regclass) || ' RENAME TO wide_toast'; END \$\$");
+$c->sql(1, "REINDEX TABLE pg_toast.wide_toast; INSERT INTO wide SELECT 1, string_agg(random()::text, '') FROM generate_series(1, 1000)");
+is($c->sql(2, "SELECT count(*) FROM pg_class WHERE relname = 'wide_toast'"), 0, 'what is done to a toast table stays on its node');
+
 # ---------- domains over temporary types
 
 my $s = $c->session(1);
