@@ -52,9 +52,9 @@ static MemoryContext row_context = NULL;
 
 static StringInfoData params;	/* of the query being made */
 static StringInfoData image;	/* of a row, when params don't hold it */
-static StringInfoData settings = {NULL};	/* that the row's functions depend
 
-											 * on; not in buffer_context */
+/* What the row's functions depend on; not in buffer_context. */
+static StringInfoData settings = {NULL};
 static LsKeyBuffer keys;
 
 /*
