@@ -12,6 +12,8 @@
  * so many milliseconds when it is visible and its locks are still held, before
  * PostgreSQL tells other sessions what has changed in the catalogs.
  *
+ * It also is a provider of security labels, "fault", which takes any.
+ *
  * lockstep_fault.fail_on_message makes the reporting of messages that contain
  * it fail, once they reach the server's log: an error at a place where there
  * is none otherwise.
@@ -19,6 +21,7 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "commands/seclabel.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "postmaster/interrupt.h"
@@ -108,6 +111,11 @@ fault_at_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, 
 		pg_usleep(slow_invalidations * 1000L);
 }
 
+static void
+take_label(const ObjectAddress *object, const char *label)
+{
+}
+
 void
 _PG_init(void)
 {
@@ -134,6 +142,7 @@ _PG_init(void)
 							   PGC_SUSET, 0,
 							   NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lockstep_fault");
+	register_label_provider("fault", take_label);
 	prev_emit_log_hook = emit_log_hook;
 	emit_log_hook = fault_in_log;
 	RegisterXactCallback(fault_at_commit, NULL);
