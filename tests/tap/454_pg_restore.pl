@@ -1,4 +1,4 @@
-# pg_dump and pg_restore with their options, through any node: what is restored is
+# Dumps and pg_restore with its options, through any node: what is restored is
 # what was dumped, on all nodes; the sections through three nodes, and three
 # dumps through three nodes at once.
 use strict;
