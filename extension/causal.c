@@ -157,9 +157,13 @@ catch_up(void)
 
 /* ---------- snapshots */
 
-/* Make PostgreSQL believe that the transaction has not taken its snapshot. */
+/*
+ * Make PostgreSQL take the snapshot of the transaction anew.  The old one goes
+ * when the new one is there: if taking it fails, the end of the transaction looks
+ * at the old.
+ */
 static void
-forget_transaction_snapshot(void)
+renew_transaction_snapshot(void)
 {
 #ifdef USE_ASSERT_CHECKING
 
@@ -177,6 +181,8 @@ forget_transaction_snapshot(void)
 
 	if (IsolationIsSerializable())
 		ReleasePredicateLocks(false, false);
+	FirstSnapshotSet = false;
+	(void) GetTransactionSnapshot();
 
 	/*
 	 * its registration belongs to no resource owner: make it ours, and drop
@@ -185,7 +191,6 @@ forget_transaction_snapshot(void)
 	RegisterSnapshot(old);
 	old->regd_count--;
 	UnregisterSnapshot(old);
-	FirstSnapshotSet = false;
 #endif
 }
 
@@ -207,7 +212,7 @@ fresh_snapshot(void)
 	Snapshot	fresh;
 
 	if (IsolationUsesXactSnapshot() && FirstSnapshotSet)
-		forget_transaction_snapshot();
+		renew_transaction_snapshot();
 	fresh = GetTransactionSnapshot();
 	if (ActiveSnapshotSet())
 	{

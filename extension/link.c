@@ -310,18 +310,53 @@ link_send_later(const void *data, size_t len)
 	return ls_link.sock != PGINVALID_SOCKET && send_or_keep(data, len);
 }
 
+/*
+ * Whoever waits hears from the replicator every second, if only that it is
+ * there (LS_MSG_ALIVE, which is not handed out).  When it is silent for longer
+ * than lockstep.replicator_timeout, it hangs, or the network swallows it.
+ */
+static bool
+is_silent(int *timeout_ms)
+{
+	long		left;
+
+	if (ls_replicator_timeout <= 0 || !ls_link.ready)
+		return false;
+	left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
+										   TimestampTzPlusMilliseconds(ls_link.heard, ls_replicator_timeout));
+	if (left <= 0)
+		return true;
+	if (*timeout_ms < 0 || left < *timeout_ms)
+		*timeout_ms = (int) left;
+	return false;
+}
+
+/* While it takes something, or says something, it is there. */
 bool
 link_drain(void)
 {
+	if (ls_link.out.len > 0)
+		ls_link.heard = GetCurrentTimestamp();
 	while (ls_link.out.len > 0)
 	{
+		size_t		left = ls_link.out.len;
+		int			timeout_ms = -1;
+
 		/*
 		 * The replicator reads slowly.  It may also have said why it won't
 		 * read on: take in what it sends meanwhile.
 		 */
-		link_wait(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, -1, PG_WAIT_EXTENSION);
+		(void) is_silent(&timeout_ms);
+		link_wait(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, timeout_ms, PG_WAIT_EXTENSION);
 		if (!flush_some())
 			return false;
+		if (ls_link.out.len < left)
+			ls_link.heard = GetCurrentTimestamp();
+		else if (is_silent(&timeout_ms))
+		{
+			link_lost("It has taken nothing for %d ms.", ls_replicator_timeout);
+			return false;
+		}
 		CHECK_FOR_INTERRUPTS();
 	}
 	return true;
@@ -407,27 +442,6 @@ link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_even
 	if (ls_link.out.len > 0 && !flush_some())
 		return LINK_LOST;
 	return next_message(type, payload);
-}
-
-/*
- * Whoever waits hears from the replicator every second, if only that it is
- * there (LS_MSG_ALIVE, which is not handed out).  When it is silent for longer
- * than lockstep.replicator_timeout, it hangs, or the network swallows it.
- */
-static bool
-is_silent(int *timeout_ms)
-{
-	long		left;
-
-	if (ls_replicator_timeout <= 0 || !ls_link.ready)
-		return false;
-	left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
-										   TimestampTzPlusMilliseconds(ls_link.heard, ls_replicator_timeout));
-	if (left <= 0)
-		return true;
-	if (*timeout_ms < 0 || left < *timeout_ms)
-		*timeout_ms = (int) left;
-	return false;
 }
 
 bool

@@ -25,7 +25,7 @@ COMMENT ON FUNCTION lockstep.transaction_token() IS 'names the current transacti
 
 CREATE FUNCTION lockstep.outcome(token text) RETURNS text
 AS 'MODULE_PATHNAME', 'lockstep_outcome' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.outcome(text) IS 'committed, aborted, in progress, or unknown: asked on any node';
+COMMENT ON FUNCTION lockstep.outcome(text) IS 'committed, aborted (or without any replicated effect), in progress, or unknown: asked on any node';
 
 -- ---------- heartbeats, and how old is what a node shows
 

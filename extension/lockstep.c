@@ -20,6 +20,8 @@
 
 #include "lockstep.h"
 
+#define LEAST_MAX_STALENESS 2000	/* ms */
+
 PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
@@ -62,6 +64,17 @@ static const struct config_enum_entry unreplicated_options[] = {
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
+
+/* An idle node is known to be up to date once a second, of the second before. */
+static bool
+check_max_staleness(int *newval, void **extra, GucSource source)
+{
+	if (*newval < 0 || *newval >= LEAST_MAX_STALENESS)
+		return true;
+	GUC_check_errdetail("Heartbeats of an idle cluster come every second, so less than %d ms would fail at random.",
+						LEAST_MAX_STALENESS);
+	return false;
+}
 
 static bool
 check_node_name(char **newval, void **extra, GucSource source)
@@ -162,7 +175,7 @@ define_settings_of_session(void)
 							"Queries of tables fail while it is not known to have everything that was committed on any node so long ago; -1: never.",
 							&ls_max_staleness, -1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
-							NULL, NULL, NULL);
+							check_max_staleness, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.retry_wait",
 							"How long a session that lost a conflict waits for this node to apply the winner.",

@@ -592,6 +592,9 @@ extern void turn_wait_applied_for(uint64 seq, long timeout_ms); /* sleeps once;
 
 /* ---------- in progress.c: how far this database has come */
 
+struct PlannedStmt;
+extern void progress_check_query(const struct PlannedStmt *stmt);	/* may it read it? */
+extern void progress_check_reader(Oid relid);
 extern void progress_lock(void);	/* before anybody waits for us */
 extern void progress_write(Place place);	/* the row of this backend's slot */
 extern uint64 progress_read(void);	/* highest seq, 0 if none */

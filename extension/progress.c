@@ -21,9 +21,11 @@
 #include "access/heapam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
+#include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/indexing.h"
 #include "miscadmin.h"
+#include "nodes/plannodes.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
@@ -152,16 +154,55 @@ progress_write(Place place)
 	table_close(rel, RowExclusiveLock);
 }
 
+/*
+ * Our row is written when the transaction is decided already.  A SERIALIZABLE
+ * transaction that has read it would be in a conflict with that, which could make
+ * the writer fail then.  So none may.  One that is READ ONLY DEFERRABLE has a safe
+ * snapshot, and leaves no trace.
+ */
+void
+progress_check_reader(Oid relid)
+{
+	if (!IsolationIsSerializable() || (XactReadOnly && XactDeferrable) || relid != ls_progress_relid())
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot read lockstep.progress in a SERIALIZABLE transaction"),
+			 errdetail("Transactions that the cluster has decided could fail to commit on this node."),
+			 errhint("Read it in a transaction of another isolation level, or one that is READ ONLY DEFERRABLE; lockstep.applied_seq() may be asked in any.")));
+}
+
+/* Before a query runs. */
+void
+progress_check_query(const PlannedStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (likely(!IsolationIsSerializable()))
+		return;
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst(lc);
+
+		if (rte->rtekind == RTE_RELATION)
+			progress_check_reader(rte->relid);
+	}
+}
+
 uint64
 progress_read(void)
 {
-	Relation	rel = table_open(ls_progress_relid(), AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	SysScanDesc scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
+	Relation	rel;
+	Snapshot	snapshot;
+	SysScanDesc scan;
 	HeapTuple	tuple;
 	uint64		highest = 0;
 	bool		isnull;
 
+	progress_check_reader(ls_progress_relid());
+	rel = table_open(ls_progress_relid(), AccessShareLock);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = systable_beginscan(rel, InvalidOid, false, snapshot, 0, NULL);
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		uint64		seq = (uint64) DatumGetInt64(heap_getattr(tuple, PROGRESS_SEQ,

@@ -73,6 +73,7 @@ executor_start(QueryDesc *desc, int eflags)
 	if (runs)
 		queue_before_query(desc);
 	staleness_check(desc->plannedstmt);
+	progress_check_query(desc->plannedstmt);
 	if (runs)
 		readkeys_before_query(desc);
 	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)

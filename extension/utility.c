@@ -472,7 +472,10 @@ examine_copy(CopyStmt *stmt, DdlPlan *plan)
 	if (rel == NULL)
 		return false;
 	if (!stmt->is_from)
+	{
+		progress_check_reader(relid);
 		readkeys_table(rel);
+	}
 	else if (RelationGetNamespace(rel) == ls_schema_oid())
 		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
 	identity = stmt->is_from && rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt);

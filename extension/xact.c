@@ -89,6 +89,7 @@ xact_reset(void)
 	shrink(&ls_xact.queue);
 	shrink(&ls_xact.kept);
 	ls_xact.writes = false;
+	ls_xact.xcount = 0;			/* what comes late for it is nobody's */
 	ls_xact.told = false;
 	ls_xact.ended = false;
 	ls_xact.nstatements = 0;

@@ -168,6 +168,13 @@ settle_content(struct Attach *a)
 			free(difference);
 			return false;
 		}
+		if (a->progress > 0)
+		{
+			/* the journal is an adopted one, which has no beginning */
+			node_out(a->node, "database \"%s\" has not been replicated on it, and what the others held in the beginning "
+					 "is not known any more: clone it from another node", dbcheck_database(d));
+			return false;
+		}
 		text = metadata_fingerprint_text(dbcheck_database(d), found);
 		sequencer_journal_metadata(RECORD_FINGERPRINT, text, NULL, NULL);
 		free(text);

@@ -638,8 +638,15 @@ reload_nodes(Config *current, Config *fresh, char **need_restart)
 		NodeConfig *to = find_node(current, fresh->nodes[i].name);
 		char	   *name = xasprintf(NODE_PREFIX "%s", fresh->nodes[i].name);
 
-		if (to != NULL ? strcmp(to->conninfo, fresh->nodes[i].conninfo) != 0 : current->nnodes == CONFIG_MAX_NODES)
+		if (to == NULL && current->nnodes == CONFIG_MAX_NODES)
 			add_name(need_restart, name);
+		else if (to != NULL && strcmp(to->conninfo, fresh->nodes[i].conninfo) != 0)
+		{
+			/* who connects has a copy */
+			free(to->conninfo);
+			to->conninfo = xstrdup(fresh->nodes[i].conninfo);
+			to->moves++;
+		}
 		else if (to == NULL)
 		{
 			to = &current->nodes[current->nnodes++];

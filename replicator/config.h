@@ -19,6 +19,7 @@ typedef struct NodeConfig
 {
 	char		name[64];
 	char	   *conninfo;		/* libpq, without dbname */
+	int			moves;			/* reloads that have changed conninfo */
 	bool		retired;		/* a reload no longer found it: it stays out,
 								 * and is gone at the next start */
 } NodeConfig;

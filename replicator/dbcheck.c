@@ -203,7 +203,8 @@ on_info(void *arg, const PGresult *r)
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
 		fail(d, "the server calls itself \"%s\" (lockstep.node_name)", PQgetvalue(r, 0, 0));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
-		fail(d, "database \"%s\" belongs to another cluster (%s)", d->database, cluster);
+		fail(d, "database \"%s\" belongs to another cluster (%s); if that's this one's, and its journal was lost: "
+			 "see \"The journal is lost, or old\" in docs/operating.md", d->database, cluster);
 	else if (!d->has_cluster && d->progress > 0)
 		fail(d, "database \"%s\" has progress %" PRIu64 " but belongs to no cluster", d->database, d->progress);
 	else

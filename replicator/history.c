@@ -122,7 +122,7 @@ history_admits(Node *n, uint64_t seq, uint64_t chain)
 		is_beyond(n, seq);
 	else if (seq + 1 < first)
 		node_out(n, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
-				 ": clone it anew from another node", seq + 1, first);
+				 ": clone it anew from another node (how much is kept meanwhile: journal_keep)", seq + 1, first);
 	else if (same_past(n, seq, chain))
 	{
 		if (beyond == n)

@@ -547,18 +547,50 @@ open_segments(Journal *j, const SegmentList *list, bool create)
 	return settle_last_segment(j);
 }
 
+static Journal *
+new_journal(const char *dir, size_t segment_size)
+{
+	Journal    *j = xcalloc(1, sizeof(Journal));
+
+	j->dir = xstrdup(dir);
+	j->dir_fd = j->lock_fd = j->fd = j->spare_fd = -1;
+	j->segment_size = segment_size;
+	return j;
+}
+
+bool
+journal_create(const char *dir, size_t segment_size, const char *cluster, uint64_t first,
+			   LsSlice head, const char **error)
+{
+	static _Thread_local char message[JOURNAL_ERROR_MAX];
+	Journal    *j = new_journal(dir, segment_size);
+	SegmentList list = {0};
+	bool		ok = open_directory(j, true) && lock_directory(j) && list_segments(j, &list);
+
+	if (ok && (list.n > 0 || list.has_others))
+	{
+		set_error(j, "directory \"%s\" is not empty", j->dir);
+		ok = false;
+	}
+	snprintf(j->cluster, sizeof(j->cluster), "%s", cluster);
+	journal_set_metadata(j, &head, 1);
+	ok = ok && create_segment(j, first);
+	memcpy(message, j->error, sizeof(message));
+	*error = message;
+	free(list.first);
+	journal_close(j);
+	return ok;
+}
+
 Journal *
 journal_open(const char *dir, bool create, size_t segment_size,
 			 char cluster[33], const char **error)
 {
 	static _Thread_local char message[JOURNAL_ERROR_MAX];
-	Journal    *j = xcalloc(1, sizeof(Journal));
+	Journal    *j = new_journal(dir, segment_size);
 	SegmentList list = {0};
 	bool		ok;
 
-	j->dir = xstrdup(dir);
-	j->dir_fd = j->lock_fd = j->fd = j->spare_fd = -1;
-	j->segment_size = segment_size;
 	ok = open_directory(j, create) && lock_directory(j) && list_segments(j, &list) &&
 		open_segments(j, &list, create);
 	free(list.first);

@@ -104,6 +104,13 @@ typedef struct Journal Journal;
 extern Journal *journal_open(const char *dir, bool create, size_t segment_size,
 							 char cluster[33], const char **error);
 extern void journal_close(Journal *j);
+
+/*
+ * Make one of that cluster that begins with first, with this metadata at its head,
+ * in a directory that has none.  false: *error as above.
+ */
+extern bool journal_create(const char *dir, size_t segment_size, const char *cluster,
+						   uint64_t first, LsSlice head, const char **error);
 extern uint64_t journal_first(const Journal *j);	/* lowest seq it can
 													 * replay; 1 when new */
 extern uint64_t journal_last(const Journal *j); /* highest seq, 0 when none */

@@ -280,6 +280,17 @@ scan_next(SegmentScan *s, LsSlice *body)
 	return status;
 }
 
+/* A zero at i, and more behind it: where a mark, or a byte that is not zero, may be. */
+static size_t
+skip_zeros(const uint8_t *buf, size_t n, size_t i)
+{
+	static const uint8_t zeros[512];
+
+	while (i + sizeof(zeros) <= n && memcmp(buf + i, zeros, sizeof(zeros)) == 0)
+		i += sizeof(zeros) - 3; /* of a mark's length the first three are zero */
+	return i;
+}
+
 bool
 segment_tail(int fd, uint64_t from, SegmentTail *tail)
 {
@@ -296,6 +307,7 @@ segment_tail(int fd, uint64_t from, SegmentTail *tail)
 			LsSlice		body;
 			size_t		need;
 
+			i = skip_zeros(buf, (size_t) n, i);
 			if (buf[i] != 0)
 				tail->dirty = true;
 			if ((size_t) n - i >= GROUP_MARK_SIZE &&

@@ -28,6 +28,7 @@
 #include <unistd.h>
 
 #include "admin.h"
+#include "adopt.h"
 #include "buffer.h"
 #include "config.h"
 #include "conflicts.h"
@@ -47,6 +48,7 @@ static const char *config_file = LOCKSTEP_CONFIG_FILE;
 static Config *config;
 static char cluster[33];
 static Journal *journal;
+static bool adopt;
 static int	pid_fd = -1;
 static int	signal_fd = -1;
 
@@ -59,6 +61,8 @@ print_help(void)
 		   "Usage:\n  lockstep-replicator [OPTION]...\n\nOptions:\n"
 		   "  -c, --config=FILE      configuration file (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "      --check            check the configuration file and exit\n"
+		   "      --adopt-nodes      the journal is lost: make one that begins where the nodes are,\n"
+		   "                         and exit (see docs/operating.md)\n"
 		   "      --describe-config  print every setting with its default and exit\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
@@ -73,11 +77,12 @@ parse_options(int argc, char **argv)
 {
 	enum
 	{
-		OPT_CHECK = 256, OPT_DESCRIBE
+		OPT_CHECK = 256, OPT_DESCRIBE, OPT_ADOPT
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
 		{"check", no_argument, NULL, OPT_CHECK},
+		{"adopt-nodes", no_argument, NULL, OPT_ADOPT},
 		{"describe-config", no_argument, NULL, OPT_DESCRIBE},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
@@ -95,6 +100,9 @@ parse_options(int argc, char **argv)
 				break;
 			case OPT_CHECK:
 				check = true;
+				break;
+			case OPT_ADOPT:
+				adopt = true;
 				break;
 			case OPT_DESCRIBE:
 				config_describe();
@@ -316,6 +324,16 @@ main(int argc, char **argv)
 	{
 		printf("%s is valid\n", config_file);
 		return EXIT_SUCCESS;
+	}
+	if (adopt)
+	{
+		bool		adopted;
+
+		take_pid_file();
+		adopted = adopt_nodes(config);
+		if (pid_fd >= 0)
+			unlink(config->pid_file);
+		return adopted ? EXIT_SUCCESS : EXIT_STARTUP;
 	}
 	if (!log_open(config->log_file, config->log_level))
 		return EXIT_STARTUP;

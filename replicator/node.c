@@ -574,7 +574,14 @@ nodes_reload(void)
 	{
 		Node	   *n = &nodes[i];
 		const char *why;
+		bool		moved = n->config->moves != n->moves;
 
+		n->moves = n->config->moves;
+		if (moved && !n->config->retired && !n->administrative)
+		{
+			node_out(n, "its connection string has changed");
+			(void) node_attach(i, &why);
+		}
 		if (n->config->retired && !n->administrative)
 		{
 			n->administrative = true;

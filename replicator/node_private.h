@@ -44,6 +44,7 @@ struct Node
 {
 	int			index;
 	const NodeConfig *config;
+	int			moves;			/* of config, when it was looked at */
 	NodeState	state;
 	bool		administrative;
 	char		reason[512];

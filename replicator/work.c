@@ -30,6 +30,7 @@
 #include "sequencer.h"
 
 #define MAX_PAUSE_MS 100
+#define MAX_RACES 30			/* two seconds of pauses */
 #define TELL_RETRIES 32			/* a few seconds; then whenever they have
 								 * doubled */
 
@@ -290,6 +291,17 @@ work_lost(Work *w)
 		queue_again(w);
 }
 
+/*
+ * Commands on one object that don't lock it - GRANT, ALTER ROLE ... - wait for the
+ * other's row and then fail, where those at the origin came one after the other.
+ */
+static bool
+is_catalog_race(const Work *w, const ApplyError *e)
+{
+	return w->retries < MAX_RACES && strcmp(e->sqlstate, "XX000") == 0 &&
+		(strcmp(e->message, "tuple concurrently updated") == 0 || strcmp(e->message, "tuple concurrently deleted") == 0);
+}
+
 static bool
 is_retryable(const ApplyError *e)
 {
@@ -341,7 +353,7 @@ work_failed(Work *w, const ApplyError *e)
 	}
 	else if (w->began_early)
 		queue_again(w);
-	else if (is_retryable(e))
+	else if (is_retryable(e) || is_catalog_race(w, e))
 	{
 		if (is_time_to_tell(w->retries))
 			log_message(LOG_WARNING, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64
