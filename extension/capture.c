@@ -360,6 +360,7 @@ static void
 make_insert(LsRelation *r, TupleTableSlot *slot)
 {
 	LsRowChange change = {.relation = r};
+	bool		packed = run.nrows == 0 || r->nidentity == 0;
 	StringInfo	out = run.nrows == 0 ? &run.params : &params;
 
 	slot_getallattrs(slot);
@@ -369,7 +370,8 @@ make_insert(LsRelation *r, TupleTableSlot *slot)
 		start_run(r);
 	else
 		resetStringInfo(&params);
-	run.nparams = deparse_settable(r, slot->tts_values, slot->tts_isnull, out);
+	if (packed)
+		run.nparams = deparse_settable(r, slot->tts_values, slot->tts_isnull, out);
 	if (r->nidentity == 0)
 		change.new_image = r->has_generated ?
 			make_image(r, slot->tts_values, slot->tts_isnull) : ls_slice_of_buffer(out);
@@ -381,12 +383,14 @@ make_insert(LsRelation *r, TupleTableSlot *slot)
 
 		deparse_copy_line(&first, &run.data);
 	}
-	if (run.nrows >= 1)
+	if (run.nrows >= 1 && packed)
 	{
 		LsSlice		next = ls_slice_of_buffer(out);
 
 		deparse_copy_line(&next, &run.data);
 	}
+	else if (run.nrows >= 1)
+		deparse_copy_row(r, slot->tts_values, slot->tts_isnull, &run.data);
 	run.nrows++;
 }
 

@@ -20,6 +20,7 @@
 #include "utils/builtins.h"
 #include "utils/bytea.h"
 #include "utils/float.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -583,15 +584,22 @@ deparse_identity(LsRelation *r, const Datum *values, const bool *nulls, StringIn
 
 /* COPY's special characters; the encoding is a server's, so bytes will do. */
 static void
-append_copy_value(const LsSlice *value, StringInfo out)
+append_copy_value(const char *data, size_t len, StringInfo out)
 {
+	char	   *to;
 	size_t		i;
 
-	enlargeStringInfo(out, (int) Min(2 * value->len, MaxAllocSize));
-	for (i = 0; i < value->len; i++)
+	enlargeStringInfo(out, (int) Min(2 * len, MaxAllocSize));
+	to = out->data + out->len;
+	for (i = 0; i < len; i++)
 	{
-		char		c = (char) value->data[i];
+		char		c = data[i];
 
+		if (likely(c != '\\' && (unsigned char) c >= ' '))
+		{
+			*to++ = c;
+			continue;
+		}
 		switch (c)
 		{
 			case '\\':
@@ -606,12 +614,65 @@ append_copy_value(const LsSlice *value, StringInfo out)
 				c = 't';
 				break;
 			default:
-				out->data[out->len++] = c;
+				*to++ = c;
 				continue;
 		}
-		out->data[out->len++] = '\\';
-		out->data[out->len++] = c;
+		*to++ = '\\';
+		*to++ = c;
 	}
+	out->len = to - out->data;
+}
+
+/* The commonest types don't take the way by a palloc'ed string. */
+static void
+append_copy_datum(LsColumn *column, Datum value, StringInfo out)
+{
+	char	   *text;
+
+	switch (column->output.fn_oid)
+	{
+		case F_INT4OUT:
+			enlargeStringInfo(out, 12);
+			out->len += pg_ltoa(DatumGetInt32(value), out->data + out->len);
+			return;
+		case F_INT8OUT:
+			enlargeStringInfo(out, MAXINT8LEN + 1);
+			out->len += pg_lltoa(DatumGetInt64(value), out->data + out->len);
+			return;
+		case F_TEXTOUT:
+		case F_VARCHAROUT:
+			{
+				struct varlena *string = PG_DETOAST_DATUM_PACKED(value);
+
+				append_copy_value(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string), out);
+				return;
+			}
+		default:
+			text = OutputFunctionCall(&column->output, value);
+			append_copy_value(text, strlen(text), out);
+			return;
+	}
+}
+
+void
+deparse_copy_row(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
+{
+	bool		first = true;
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!settable(&r->columns[i]))
+			continue;
+		if (!first)
+			appendStringInfoChar(out, '\t');
+		first = false;
+		if (nulls[i])
+			appendBinaryStringInfo(out, "\\N", 2);
+		else
+			append_copy_datum(&r->columns[i], values[i], out);
+	}
+	appendStringInfoChar(out, '\n');
 }
 
 void
@@ -629,7 +690,7 @@ deparse_copy_line(const LsSlice *params, StringInfo out)
 		if (value.data == NULL)
 			appendStringInfoString(out, "\\N");
 		else
-			append_copy_value(&value, out);
+			append_copy_value((const char *) value.data, value.len, out);
 	}
 	appendStringInfoChar(out, '\n');
 }

@@ -51,7 +51,8 @@ extern uint32 deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datu
 extern uint32 deparse_identity(LsRelation *r, const Datum *values, const bool *nulls,
 							   StringInfo out);
 
-/* One row, given as packed parameters, as a line of COPY's text format. */
+/* One row as a line of COPY's text format: its values, or given as packed parameters. */
+extern void deparse_copy_row(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out);
 extern void deparse_copy_line(const LsSlice *params, StringInfo out);
 
 #endif							/* LOCKSTEP_DEPARSE_H */

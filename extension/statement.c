@@ -55,11 +55,8 @@ statement_pack_param(StringInfo out, const char *text, size_t len)
 void
 statement_pack_key(StringInfo out, const LsKey *key)
 {
-	size_t		size = ls_put_key(NULL, 0, key);
-
-	enlargeStringInfo(out, (int) size);
-	ls_put_key((uint8_t *) out->data + out->len, size, key);
-	out->len += (int) size;
+	enlargeStringInfo(out, LS_MAX_KEY_SIZE);
+	out->len += (int) ls_put_key((uint8_t *) out->data + out->len, LS_MAX_KEY_SIZE, key);
 }
 
 static void

@@ -517,6 +517,7 @@ extern const char *ls_get_lost(LsSlice payload, LsLost *m);
  * only if <= cap); ls_next_* take one off the front of *rest and return false
  * at the end.  A NULL parameter has data == NULL.
  */
+#define LS_MAX_KEY_SIZE (18 + 255)
 extern size_t ls_put_key(uint8_t *buf, size_t cap, const LsKey *key);
 extern size_t ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len); /* text NULL: NULL */
 extern bool ls_next_key(LsSlice *rest, LsKey *key);

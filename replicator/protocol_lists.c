@@ -8,6 +8,8 @@
 #define KEY_FIXED_SIZE 18		/* hash, seen, mode, length of the name */
 #define KEY_MAX_NAME 255
 
+_Static_assert(KEY_FIXED_SIZE + KEY_MAX_NAME == LS_MAX_KEY_SIZE, "a key has its largest size");
+
 static bool
 valid_key_mode(uint8_t mode)
 {

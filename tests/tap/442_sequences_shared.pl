@@ -48,4 +48,26 @@ for my $i (1 .. 30)
 is($c->sql(1, "CREATE TABLE u (id serial); INSERT INTO u DEFAULT VALUES; INSERT INTO u DEFAULT VALUES RETURNING id"), 2, 'there is still room');
 is($c->sql(1, "TRUNCATE u RESTART IDENTITY; INSERT INTO u DEFAULT VALUES RETURNING id"), 1, 'new storage is no new sequence');
 $c->same('equal');
+
+# ---------- leases: a busy caller hardly asks, an idle one leaves a small gap
+
+sub leases
+{
+	my ($out) = $c->ctl('journal', '--journal-directory', "$c->{dir}/journal");
+	return scalar(() = $out =~ /\blease\b.*busy/g);
+}
+
+$c->sql(1, 'CREATE SEQUENCE busy');
+$c->drain;
+my @busy = map { $c->session($_) } 1, 2;
+$_->send("SELECT count(nextval('busy')) FROM generate_series(1, 50000)") for @busy;
+is($_->finish(120), 50000, 'many values at once on both nodes') for @busy;
+cmp_ok(leases(), '>=', 2, 'the journal has the leases') or diag(($c->ctl('journal', '--journal-directory', "$c->{dir}/journal"))[0]);
+cmp_ok(leases(), '<=', 40, 'which are few: ' . leases() . ' for 100000 values');
+$_->close for @busy;
+
+$c->sql(1, 'CREATE SEQUENCE idle');
+$c->drain;
+is($c->sql(1, "SELECT nextval('idle')"), 1, 'a caller that asks now and then');
+cmp_ok($c->sql(2, "SELECT nextval('idle')"), '<=', 33, 'and goes to another node leaves a gap of one small lease');
 done_testing;
