@@ -66,6 +66,7 @@ cmp_ok(leases(), '>=', 2, 'the journal has the leases') or diag(($c->ctl('journa
 cmp_ok(leases(), '<=', 40, 'which are few: ' . leases() . ' for 100000 values');
 $_->close for @busy;
 
+$c->sql(1, 'DROP SEQUENCE busy');
 $c->sql(1, 'CREATE SEQUENCE idle');
 $c->drain;
 is($c->sql(1, "SELECT nextval('idle')"), 1, 'a caller that asks now and then');
