@@ -65,6 +65,8 @@
 /* What remains to be done between the claim and the end of the commit. */
 static struct
 {
+	uint64		first_claimed;	/* seqs up to claimed; one, but for an apply
+								 * session that catches up */
 	Place		claimed;		/* seq 0 = none */
 	bool		holding;		/* we hold interrupts */
 	bool		flush;			/* after the locks are released, flush */
@@ -355,9 +357,8 @@ commit_last_seq(void)
 
 /* Everything up to the commit; whoever has the turn holds interrupts. */
 static void
-claim_and_write_progress(Place place)
+write_progress(Place place)
 {
-	ending.claimed = place;
 	ending.sync_wish = synchronous_commit;
 	ending.flush = true;
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
@@ -432,10 +433,12 @@ wait_for_turn_held(uint64 seq)
 static void
 take_turn_decided(Place place)
 {
-	if (turn_claim(place.seq) == TURN_ALREADY_APPLIED)
+	if (turn_claim(place.seq, place.seq) == TURN_ALREADY_APPLIED)
 		report_not_here(place.seq, "The replicator has applied it on this node.");
+	ending.first_claimed = place.seq;
+	ending.claimed = place;
 	hold_until_committed();
-	claim_and_write_progress(place);
+	write_progress(place);
 	wait_for_turn_held(place.seq);
 	sequence_in_turn();
 	(void) disarm_statement_timeout();
@@ -466,6 +469,16 @@ take_turn_of_origin(Place place)
 	PG_END_TRY();
 	if (commit_wait_wish() == LS_WAIT_APPLIED)
 		ending.applied_xcount = ls_xact.xcount;
+}
+
+static void
+report_not_together(uint64 first, uint64 last, const char *why)
+{
+	ereport(ERROR,
+			(errcode(LS_ERRCODE_NOT_TOGETHER),
+			 errmsg("transactions %llu to %llu can't be applied as one on this node",
+					(unsigned long long) first, (unsigned long long) last),
+			 errdetail_internal("%s", why)));
 }
 
 /*
@@ -504,21 +517,32 @@ commit_check_not_applied(Place place)
  * is just being committed by its origin's backend.
  */
 void
-commit_claim_for_apply(Place place)
+commit_claim_for_apply(uint64 first, Place place)
 {
 	if (ending.claimed.seq == place.seq)
 		return;
-	if (turn_claim(place.seq) == TURN_ALREADY_APPLIED)
-		report_applied(place);
-	ending.claimed = place;
+	switch (turn_claim(first, place.seq))
+	{
+		case TURN_CLAIMED:
+			ending.first_claimed = first;
+			ending.claimed = place;
+			break;
+		case TURN_ALREADY_APPLIED:
+			report_applied(place);
+			break;
+		case TURN_NOT_TOGETHER:
+			report_not_together(first, place.seq, "Some of them are applied already, or being committed by others.");
+			break;
+	}
 }
 
 static void
 take_turn_of_apply(Place place)
 {
-	commit_claim_for_apply(place);
-	claim_and_write_progress(place);
-	turn_wait(place.seq);
+	commit_claim_for_apply(place.seq, place);
+	write_progress(place);
+	if (!turn_wait(ending.first_claimed, place.seq))
+		report_not_together(ending.first_claimed, place.seq, "Commits on this node are being held at one of them.");
 	sequence_in_turn();
 	hold_until_committed();
 }
@@ -647,7 +671,7 @@ commit_done(void)
 		return;
 	}
 	inval_send();
-	turn_pass(ending.claimed);
+	turn_pass(ending.first_claimed, ending.claimed);
 	question.asked = false;
 	if (ls_xact.apply_place.seq == 0)
 		confirmed = ending.claimed.seq;
@@ -665,7 +689,7 @@ commit_failed(void)
 	inval_forget();
 	begin_doubt();				/* whatever the error, if it did not say so */
 	if (ending.claimed.seq != 0)
-		turn_release(ending.claimed.seq);
+		turn_release(ending.first_claimed, ending.claimed.seq);
 	memset(&ending, 0, sizeof(ending));
 	timeout_armed = false;
 	abandon();

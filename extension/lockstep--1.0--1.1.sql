@@ -3,6 +3,12 @@
 -- complain if script is sourced in psql, rather than via ALTER EXTENSION
 \echo Use "ALTER EXTENSION lockstep UPDATE TO '1.1'" to load this file. \quit
 
+-- ---------- catching up
+
+CREATE FUNCTION lockstep.apply_begin(first bigint, last bigint, chain bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_begin_several' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint, bigint) IS 'as apply_begin(seq, chain), for all transactions from first to last, which commit here as one; SQLSTATE LS004: they can''t';
+
 -- ---------- reading one's own writes on another node
 
 CREATE FUNCTION lockstep.last_seq() RETURNS bigint

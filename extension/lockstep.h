@@ -476,7 +476,9 @@ extern int64 staleness_ms(void);
 
 /* ---------- in commit.c: the end of a transaction */
 
-extern void commit_claim_for_apply(Place place);	/* LS001: already applied */
+
+/* LS001: already applied; LS004: not all of several can be claimed. */
+extern void commit_claim_for_apply(uint64 first, Place place);
 
 /* LS001, if the node has applied it; an error if it has another one at that seq. */
 extern void commit_check_not_applied(Place place);
@@ -561,18 +563,23 @@ extern uint64 turn_chain_at(uint64 seq);
 typedef enum TurnClaim
 {
 	TURN_CLAIMED,
-	TURN_ALREADY_APPLIED
+	TURN_ALREADY_APPLIED,
+	TURN_NOT_TOGETHER			/* of a range: a part is applied, or another's */
 } TurnClaim;
 
-extern TurnClaim turn_claim(uint64 seq);	/* waits for an earlier claimant's
-											 * outcome */
-extern void turn_wait(uint64 seq);	/* until applied == seq - 1; interruptible */
+extern TurnClaim turn_claim(uint64 first, uint64 last); /* of one: waits for an
+														 * earlier claimant's
+														 * outcome */
+extern bool turn_wait(uint64 first, uint64 last);	/* until applied == first
+													 * - 1; interruptible;
+													 * false: commits are held
+													 * between the two */
 extern bool turn_is_next(uint64 seq, long timeout_ms);	/* waits for the latch,
 														 * processes no
 														 * interrupts */
-extern void turn_pass(Place place); /* committed */
-extern void turn_release(uint64 seq);	/* aborted: somebody else will apply
-										 * it */
+extern void turn_pass(uint64 first, Place last);	/* committed */
+extern void turn_release(uint64 first, uint64 last);	/* aborted: somebody
+														 * else will apply it */
 extern bool turn_has_come(uint64 seq);	/* its owner may commit */
 extern uint64 turn_hold(uint64 seq, TimestampTz until); /* nobody commits above
 														 * seq (0: above where
@@ -620,6 +627,7 @@ extern bool conflict_pid_writes(int pid, bool *is_apply);
 /* SQLSTATEs that the replicator knows */
 #define LS_ERRCODE_ALREADY_APPLIED MAKE_SQLSTATE('L', 'S', '0', '0', '1')
 #define LS_ERRCODE_APPLY_ROLLBACK MAKE_SQLSTATE('L', 'S', '0', '0', '2')
+#define LS_ERRCODE_NOT_TOGETHER MAKE_SQLSTATE('L', 'S', '0', '0', '4')
 
 extern bool apply_session(void);
 extern void apply_init(void);

@@ -40,6 +40,7 @@ LS_FUNCTION(lockstep_apply_wait);
 LS_FUNCTION(lockstep_apply_settings);
 LS_FUNCTION(lockstep_apply_copy);
 LS_FUNCTION(lockstep_apply_begin);
+LS_FUNCTION(lockstep_apply_begin_several);
 LS_FUNCTION(lockstep_apply_commit);
 LS_FUNCTION(lockstep_apply_rollback);
 LS_FUNCTION(lockstep_apply_sequence);
@@ -259,8 +260,25 @@ lockstep_apply_begin(PG_FUNCTION_ARGS)
 	Place		place = place_arguments(fcinfo);
 
 	apply_check_call("apply_begin");
-	commit_claim_for_apply(place);
+	commit_claim_for_apply(place.seq, place);
 	xact_set_apply_place(place);
+	PG_RETURN_VOID();
+}
+
+/* From the first seq to that of the place. */
+Datum
+lockstep_apply_begin_several(PG_FUNCTION_ARGS)
+{
+	uint64		first = seq_argument(PG_GETARG_DATUM(0));
+	Place		last = {seq_argument(PG_GETARG_DATUM(1)), (uint64) PG_GETARG_INT64(2)};
+
+	apply_check_call("apply_begin");
+	if (first == 0 || first > last.seq || last.seq - first >= LS_MAX_TOGETHER)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("can't apply transactions %llu to %llu as one", (unsigned long long) first, (unsigned long long) last.seq)));
+	commit_claim_for_apply(first, last);
+	xact_set_apply_place(last);
 	PG_RETURN_VOID();
 }
 

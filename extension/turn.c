@@ -24,7 +24,12 @@
  *		commit 7, pass	----------> woken, turn				"already applied"
  *									commit 8, pass			rolls back
  *
- * Who may call what: xact.c alone claims, passes and releases; anybody may
+ * A node that catches up commits several transactions in a row as one: then a
+ * process claims their range, [first, last], all of it or nothing, waits for
+ * applied = first - 1, and passes last.  A reader sees all of them or none.  It
+ * does not wait for other claimants, as it would hold seqs that these wait for.
+ *
+ * Who may call what: commit.c alone claims, passes and releases; anybody may
  * read `applied` or wait for it.
  *
  * Locking: everything but `applied` is protected by the LWLock of the tranche
@@ -42,6 +47,7 @@
  * lockstepctl verify gets snapshots of several nodes at one seq.  Nobody waits
  * for the hold but the owner of the seq that would be next; whoever finds it
  * overdue lifts it, so that the holder can tell that it was in force to the end.
+ * One who has claimed a range that the hold would divide gives it back instead.
  */
 #include "postgres.h"
 
@@ -482,9 +488,13 @@ hold_is_mine(void)
 static uint64
 hold_here(void)
 {
-	uint64		applied = turn_applied();
+	uint64		at = turn_applied();
+	int			next = *claim_of(at + 1);
 
-	return *claim_of(applied + 1) == NOBODY ? applied : applied + 1;
+	/* a process has one claim only, of one seq or of several in a row */
+	while (next != NOBODY && *claim_of(at + 1) == next && at - turn_applied() < LS_MAX_TOGETHER)
+		at++;
+	return at;
 }
 
 uint64
@@ -558,112 +568,170 @@ turn_is_held_by_us(void)
 
 /* ---------- claiming, waiting for, passing and giving back the turn */
 
+/* All of the range is above applied and nobody's.  Caller holds the lock. */
+static bool
+range_is_free(uint64 first, uint64 last)
+{
+	if (first <= turn_applied())
+		return false;
+	for (uint64 seq = first; seq <= last; seq++)
+	{
+		if (*claim_of(seq) != NOBODY)
+			return false;
+	}
+	return true;
+}
+
 /*
  * Try once.  False: somebody else has claimed it, or it is further ahead than
  * the ring reaches; we are on the list of waiters then.
  */
 static bool
-try_claim(uint64 seq, TurnClaim *result)
+try_claim(uint64 first, uint64 last, TurnClaim *result)
 {
 	uint64		applied;
 	bool		done = true;
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	applied = turn_applied();
-	if (seq <= applied)
+	if (last <= applied)
 		*result = TURN_ALREADY_APPLIED;
-	else if (seq - applied > TURN_RING)
+	else if (last - applied > TURN_RING)
 	{
-		waiter_add(seq - TURN_RING);
+		waiter_add(last - TURN_RING);
 		done = false;
 	}
-	else if (*claim_of(seq) != NOBODY)
+	else if (range_is_free(first, last))
 	{
-		waiter_add(seq);
-		done = false;
+		for (uint64 seq = first; seq <= last; seq++)
+			*claim_of(seq) = MyProc->pgprocno;
+		*result = TURN_CLAIMED;
 	}
+	else if (first != last)
+		*result = TURN_NOT_TOGETHER;
 	else
 	{
-		*claim_of(seq) = MyProc->pgprocno;
-		*result = TURN_CLAIMED;
+		waiter_add(last);
+		done = false;
 	}
 	LWLockRelease(turn_lock);
 	return done;
 }
 
 TurnClaim
-turn_claim(uint64 seq)
+turn_claim(uint64 first, uint64 last)
 {
 	TurnClaim	result;
+
+	Assert(first <= last && last - first < TURN_RING);
 
 	if (!turn_is_open())
 		ereport(ERROR,
 				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 				 errmsg("this node does not commit yet"),
 				 errdetail("The replicator has not told it, since the server started, where to go on.")));
-	while (!try_claim(seq, &result))
+	while (!try_claim(first, last, &result))
 		sleep_as_waiter(-1);
 	return result;
+}
+
+static bool
+range_has_come(uint64 first, uint64 last)
+{
+	if (turn_applied() + 1 != first)
+		return false;
+	pg_read_barrier();
+	return last <= pg_atomic_read_u64(&turn->held_at) || hold_is_overdue();
 }
 
 bool
 turn_has_come(uint64 seq)
 {
-	if (turn_applied() + 1 != seq)
-		return false;
-	pg_read_barrier();
-	return seq <= pg_atomic_read_u64(&turn->held_at) || hold_is_overdue();
+	return range_has_come(seq, seq);
+}
+
+static bool
+range_is_next(uint64 first, uint64 last, long timeout_ms)
+{
+	if (range_has_come(first, last))
+		return true;
+	sleep_on_latch(turn_applied() + 1 == first ? sooner(timeout_ms, hold_ms_left()) : timeout_ms);
+	return range_has_come(first, last);
 }
 
 bool
 turn_is_next(uint64 seq, long timeout_ms)
 {
-	if (turn_has_come(seq))
-		return true;
-	sleep_on_latch(turn_applied() + 1 == seq ? sooner(timeout_ms, hold_ms_left()) : timeout_ms);
-	return turn_has_come(seq);
+	return range_is_next(seq, seq, timeout_ms);
 }
 
-void
-turn_wait(uint64 seq)
+/* Can't the range be committed as one, because commits are held within it? */
+static bool
+range_is_held_within(uint64 first, uint64 last)
 {
-	while (!turn_is_next(seq, -1))
+	uint64		held_at = pg_atomic_read_u64(&turn->held_at);
+
+	return held_at >= first && held_at < last;
+}
+
+bool
+turn_wait(uint64 first, uint64 last)
+{
+	while (!range_has_come(first, last))
+	{
 		CHECK_FOR_INTERRUPTS();
+		if (range_is_held_within(first, last))
+			return false;
+		(void) range_is_next(first, last, -1);
+	}
+	return true;
 }
 
-/* The claimant of the seq has committed.  Does not fail. */
+/*
+ * The claimant of the range has committed.  Does not fail.  What is between is
+ * not known by its chain.
+ */
 void
-turn_pass(Place place)
+turn_pass(uint64 first, Place last)
 {
-	uint64		seq = place.seq;
 	int			next;
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
-	Assert(*claim_of(seq) == MyProc->pgprocno);
-	Assert(turn_applied() + 1 == seq);
-	*claim_of(seq) = NOBODY;
-	turn->xids[seq % TURN_RING] = GetTopTransactionIdIfAny();
-	turn->chains[seq % TURN_RING] = place.chain;
+	Assert(turn_applied() + 1 == first);
+	for (uint64 seq = first; seq <= last.seq; seq++)
+	{
+		Assert(*claim_of(seq) == MyProc->pgprocno);
+		*claim_of(seq) = NOBODY;
+		turn->xids[seq % TURN_RING] = GetTopTransactionIdIfAny();
+		turn->chains[seq % TURN_RING] = seq == last.seq ? last.chain : 0;
+	}
 	pg_write_barrier();
-	pg_atomic_write_u64(&turn->applied, seq);
-	next = *claim_of(seq + 1);
+	pg_atomic_write_u64(&turn->applied, last.seq);
+	next = *claim_of(last.seq + 1);
 	if (turn->nwaiting > 0)
-		waiters_wake(seq);
+		waiters_wake(last.seq);
 	LWLockRelease(turn_lock);
 
 	if (next != NOBODY)
 		wake(next);
 }
 
-/* The claimant of seq has aborted: whoever waits for its outcome claims it. */
+/* The claimant of the range has aborted: whoever waits for its outcome claims it. */
 void
-turn_release(uint64 seq)
+turn_release(uint64 first, uint64 last)
 {
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
-	Assert(*claim_of(seq) == MyProc->pgprocno);
-	*claim_of(seq) = NOBODY;
+	for (uint64 seq = first; seq <= last; seq++)
+	{
+		Assert(*claim_of(seq) == MyProc->pgprocno);
+		*claim_of(seq) = NOBODY;
+	}
 	for (int i = 0; i < turn->nwaiting; i++)
-		if (turn->waiting_for[turn->waiting[i]] == seq)
+	{
+		uint64		seq = turn->waiting_for[turn->waiting[i]];
+
+		if (seq >= first && seq <= last)
 			wake(turn->waiting[i]);
+	}
 	LWLockRelease(turn_lock);
 }

@@ -16,7 +16,8 @@
  *	  or: apply_rollback Sync		-> raises	-> work_undone
  *
  * apply_begin is for transactions that are decided already: it claims their
- * seq, or says (LS001) that the node has applied it, which is as good.
+ * seq, or says (LS001) that the node has applied it, which is as good.  Several
+ * that are executed as one (tx_together) claim all of theirs.
  *
  * The COMMIT never goes out before all results are in, even of a transaction
  * that is decided: a query that changes another number of rows than at its
@@ -396,6 +397,31 @@ send_place(ApplyConn *c, const char *with_chain, const char *without, const Tran
 	send_call(c, both ? with_chain : without, both ? 2 : 1, seq, chain);
 }
 
+/* Claim the seqs of what is decided already. */
+static void
+send_begin(ApplyConn *c, const Transaction *tx)
+{
+	char		first[24];
+	char		last[24];
+	char		chain[24];
+
+	c->seq_sent = true;
+	if (tx->nmembers == 0)
+	{
+		send_place(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)", tx);
+		return;
+	}
+	snprintf(first, sizeof(first), "%" PRIu64, tx_first_seq(tx));
+	snprintf(last, sizeof(last), "%" PRIu64, tx->seq);
+	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
+	need_values(3);
+	values[0] = first;
+	values[1] = last;
+	values[2] = chain;
+	texts.len = 0;
+	send_command(c, ls_slice_of("SELECT lockstep.apply_begin($1, $2, $3)"), nothing, true, 3, of_kind(EXPECT_OTHER, NULL));
+}
+
 /* One element of an array's text. */
 static void
 append_element(Buffer *b, LsSlice element)
@@ -642,8 +668,7 @@ apply_run(ApplyConn *c, Work *w)
 	wait_there(c, w->wait_for);
 	if (w->tx->seq != 0)
 	{
-		c->seq_sent = true;
-		send_place(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)", w->tx);
+		send_begin(c, w->tx);
 		sent(c, PQsendFlushRequest(c->conn));
 	}
 	send_more(c);

@@ -6,6 +6,10 @@
  *	  applied+1 ... fed	  ... last durable | decided	 | reserved
  *	  given from the journal, in chunks	   |	given at the barrier
  *
+ * It is given several in a row as one transaction where that is allowed
+ * (transaction_together.c), and so many of these at a time that a connection
+ * always has the next one while another commits.
+ *
  * Being given is not enough: a node that can't apply what it is given must not
  * come online again and again.  What was durable when it had been given
  * everything for the first time (`goal`) has to be applied before the barrier.
@@ -17,6 +21,7 @@
  */
 #include <inttypes.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "journal.h"
 #include "log.h"
@@ -24,7 +29,9 @@
 #include "node_private.h"
 #include "sequencer.h"
 
-#define IN_FLIGHT 64
+#define TOGETHER 64				/* transactions, at most */
+#define TOGETHER_BYTES (256 * 1024)
+#define IN_FLIGHT (8 * TOGETHER)
 #define IN_FLIGHT_BYTES (16 * 1024 * 1024)
 #define ESTIMATE_AFTER_US 300000
 
@@ -35,8 +42,11 @@ struct Catchup
 	uint64_t	fed;			/* seq given last */
 	uint64_t	goal;			/* to be applied before the barrier, 0 = not
 								 * known */
-	int			in_flight;
+	int			in_flight;		/* with those in together */
 	size_t		bytes;			/* of their queries */
+	Transaction *together[TOGETHER];	/* not given yet, to be given as one */
+	size_t		ntogether;
+	size_t		together_bytes;
 	uint64_t	began_us;
 	uint64_t	began_applied;
 	uint64_t	began_durable;
@@ -106,8 +116,19 @@ catchup_end(Node *n)
 		return;
 	if (c->reader != NULL)
 		journal_reader_close(c->reader);
+	for (size_t i = 0; i < c->ntogether; i++)
+		tx_unref(c->together[i]);
 	free(c);
 	n->catchup = NULL;
+}
+
+void
+catchup_work_added(Node *n, const Transaction *tx)
+{
+	if (n->catchup == NULL)
+		return;
+	n->catchup->in_flight += tx->nmembers > 0 ? (int) tx->nmembers : 1;
+	n->catchup->bytes += tx_memory(tx);
 }
 
 void
@@ -115,8 +136,57 @@ catchup_work_gone(Node *n, const Work *w)
 {
 	if (n->catchup == NULL)
 		return;
-	n->catchup->in_flight--;
+	n->catchup->in_flight -= w->tx->nmembers > 0 ? (int) w->tx->nmembers : 1;
 	n->catchup->bytes -= tx_memory(w->tx);
+}
+
+/* ---------- several as one */
+
+/* Give it those that are to be given as one. */
+static void
+give_together(Node *n)
+{
+	struct Catchup *c = n->catchup;
+	Transaction *tx;
+
+	if (c->ntogether == 0)
+		return;
+	tx = c->ntogether > 1 ? tx_together(c->together, c->ntogether) : tx_ref(c->together[0]);
+	work_add(n, tx);
+	tx_unref(tx);
+	for (size_t i = 0; i < c->ntogether; i++)
+		tx_unref(c->together[i]);
+	c->ntogether = c->together_bytes = 0;
+}
+
+static bool
+fits(const struct Catchup *c, const Transaction *tx)
+{
+	const Transaction *last = c->ntogether > 0 ? c->together[c->ntogether - 1] : NULL;
+
+	return last == NULL || (last->seq + 1 == tx->seq && strcmp(last->database, tx->database) == 0 &&
+							c->together_bytes + tx_memory(tx) <= TOGETHER_BYTES);
+}
+
+static void
+give(Node *n, Transaction *tx)
+{
+	struct Catchup *c = n->catchup;
+	bool		alone = pool_find(n, tx->database) == NULL || tx->seq <= metadata_dropped_at(tx->database) ||
+	!tx_may_be_together(tx);
+
+	catchup_work_added(n, tx);
+	if (alone || !fits(c, tx))
+		give_together(n);
+	if (alone)
+	{
+		work_add(n, tx);
+		return;
+	}
+	c->together[c->ntogether++] = tx_ref(tx);
+	c->together_bytes += tx_memory(tx);
+	if (c->ntogether == TOGETHER)
+		give_together(n);
 }
 
 /* A database added while the node was being attached has no connections there. */
@@ -183,45 +253,51 @@ feed_one(Node *n)
 	}
 	c->fed = r.seq;
 	if (r.seq > n->applied)
-	{
-		c->in_flight++;
-		c->bytes += tx_memory(tx);
-		work_add(n, tx);
-	}
+		give(n, tx);
 	tx_unref(tx);
 	return true;
+}
+
+/* false: no more for now, or it is out, or online. */
+static bool
+feed_more(Node *n)
+{
+	struct Catchup *c = n->catchup;
+
+	if (c->fed >= sequencer_last_durable())
+	{
+		if (c->goal == 0)
+			c->goal = c->fed;
+		return false;
+	}
+	if (n->pools == NULL)
+	{
+		/* what is left in the journal has no place to pass its turn */
+		node_out(n, "the last replicated database was dropped while it caught up");
+		return false;
+	}
+	if (!open_reader(n))
+		return false;
+	if (c->fed >= c->limit)
+	{
+		/* what is not durable may still be taken back and written anew */
+		c->limit = sequencer_last_durable();
+		journal_reader_limit(c->reader, c->limit);
+	}
+	/* those that are to be given as one are completed */
+	if (c->ntogether == 0 && (c->in_flight >= IN_FLIGHT || c->bytes >= IN_FLIGHT_BYTES))
+		return false;
+	return feed_one(n);
 }
 
 void
 catchup_feed(Node *n)
 {
-	while (n->catchup != NULL)
-	{
-		struct Catchup *c = n->catchup;
-
-		if (c->fed >= sequencer_last_durable())
-		{
-			if (c->goal == 0)
-				c->goal = c->fed;
-			if (n->applied >= c->goal && history_may_go_online())
-				go_online(n);
-			return;
-		}
-		if (n->pools == NULL)
-		{
-			/* what is left in the journal has no place to pass its turn */
-			node_out(n, "the last replicated database was dropped while it caught up");
-			return;
-		}
-		if (!open_reader(n))
-			return;
-		if (c->fed >= c->limit)
-		{
-			/* what is not durable may still be taken back and written anew */
-			c->limit = sequencer_last_durable();
-			journal_reader_limit(c->reader, c->limit);
-		}
-		if (c->in_flight >= IN_FLIGHT || c->bytes >= IN_FLIGHT_BYTES || !feed_one(n))
-			return;
-	}
+	while (n->catchup != NULL && feed_more(n))
+		;
+	if (n->catchup == NULL)
+		return;
+	give_together(n);
+	if (n->catchup->fed >= sequencer_last_durable() && n->applied >= n->catchup->goal && history_may_go_online())
+		go_online(n);
 }

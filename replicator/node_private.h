@@ -210,6 +210,7 @@ extern void catchup_end(Node *n);	/* harmless without one */
 extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 									 * is room */
 extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
+extern void catchup_work_added(Node *n, const Transaction *tx);
 extern void catchup_work_gone(Node *n, const Work *w);
 
 /* ---------- in databases.c */

@@ -70,6 +70,8 @@
 #define LS_PROOF_SIZE 32
 #define LS_SQLSTATE_SIZE 5
 #define LS_MAX_PARAMS 65535
+#define LS_MAX_TOGETHER 256		/* transactions that a node that catches up
+								 * may commit as one */
 
 typedef enum LsMsgType
 {

@@ -124,6 +124,9 @@ tx_unref(Transaction *tx)
 	free(tx->offsets);
 	free(tx->after_tickets);
 	free(tx->asked_for);
+	for (size_t i = 0; i < tx->nmembers; i++)
+		tx_unref(tx->members[i]);
+	free(tx->members);
 	buffer_free(&tx->effects);
 	free(tx->node);
 	free(tx->database);

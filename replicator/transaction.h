@@ -59,6 +59,9 @@ typedef struct Transaction
 	uint64_t	lock_ticket;	/* of locks asked first, 0 = none */
 	uint64_t	seq;			/* 0 before DECIDED */
 	uint64_t	chain;			/* of the journal, with it (journal.h) */
+	struct Transaction **members;	/* several, executed as one: see
+									 * tx_together */
+	size_t		nmembers;		/* 0: it is one */
 	uint64_t	depends_on;		/* highest seq a node must have applied before
 								 * it */
 	uint64_t   *after_tickets;	/* same-origin reserved ones to be decided or
@@ -126,6 +129,22 @@ extern void tx_cursor_free(TxCursor *c);
 
 /* The i-th one, into *copy if it is on disk.  false: it can't be had. */
 extern bool tx_find_statement(const Transaction *tx, size_t i, Buffer *copy, LsSlice *payload);
+
+/*
+ * Several decided transactions for a node that catches up to execute as one:
+ * of one database, their seqs without a gap.  The result has their queries, the
+ * last one's seq, and depends on what the members do that is not among them.
+ * The members are referred to, for when that fails.
+ */
+extern Transaction *tx_together(Transaction *const *members, size_t n);
+extern uint64_t tx_first_seq(const Transaction *tx);	/* its own, if it is one */
+
+/* Which member has the i-th statement, *i: which of its own (tx itself, if it is
+ * one). */
+extern const Transaction *tx_member_at(const Transaction *tx, size_t *i);
+
+/* Is it nothing but changes of rows, and not large?  Then it may be one of several. */
+extern bool tx_may_be_together(const Transaction *tx);
 
 /* A decided transaction as the journal in dir has it (catchup): state TX_DURABLE.
  * NULL: *error says why (static). */

@@ -15,6 +15,8 @@
  * back everywhere).  A decided transaction can't be rolled back any more: what
  * would be its own fault drops the node, too.
  *
+ * Several that were executed as one and failed are done one by one (work_split).
+ *
  * The bit of a node in tx->executing is set as long as a RESERVED transaction
  * has a work there that is not EXECUTED.
  */
@@ -33,6 +35,7 @@
 #define MAX_RACES 30			/* two seconds of pauses */
 #define TELL_RETRIES 32			/* a few seconds; then whenever they have
 								 * doubled */
+#define RETRIES_TOGETHER 3		/* then one by one */
 
 static uint64_t
 bit_of(const Node *n)
@@ -336,6 +339,28 @@ is_nodes_fault(const ApplyError *e)
 	return false;
 }
 
+/*
+ * One by one, what failed as one: so it is found out what is wrong with which,
+ * or nothing is.
+ */
+static void
+work_split(Work *w)
+{
+	Node	   *n = node_get(w->node);
+	Transaction *tx = tx_ref(w->tx);
+
+	w->state = WORK_UNDOING;	/* it is in no queue */
+	work_remove(w);
+	for (size_t i = 0; i < tx->nmembers; i++)
+	{
+		if (tx->members[i]->seq <= n->applied)
+			continue;
+		catchup_work_added(n, tx->members[i]);
+		work_add(n, tx->members[i]);
+	}
+	tx_unref(tx);
+}
+
 void
 work_failed(Work *w, const ApplyError *e)
 {
@@ -353,6 +378,8 @@ work_failed(Work *w, const ApplyError *e)
 	}
 	else if (w->began_early)
 		queue_again(w);
+	else if (tx->nmembers > 0 && (!is_retryable(e) || w->retries >= RETRIES_TOGETHER))
+		work_split(w);
 	else if (is_retryable(e) || is_catalog_race(w, e))
 	{
 		if (is_time_to_tell(w->retries))

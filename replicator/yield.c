@@ -75,12 +75,20 @@ typedef struct Words
 	Buffer		copy;
 } Words;
 
+/* The transaction that waits, of several that are executed as one; *at: its query. */
+static const Transaction *
+waiting_transaction(const Work *waiting, size_t *at)
+{
+	*at = apply_current_statement(waiting->connection);
+	return tx_member_at(waiting->tx, at);
+}
+
 /* The query that waits, or the one before it that has something to execute. */
 static bool
 waiting_query(const Work *waiting, Buffer *copy, LsQuery *query)
 {
-	const Transaction *tx = waiting->tx;
-	size_t		at = apply_current_statement(waiting->connection);
+	size_t		at;
+	const Transaction *tx = waiting_transaction(waiting, &at);
 	LsSlice		payload;
 	bool		found = tx_find_statement(tx, at, copy, &payload) && ls_get_query(payload, query) == NULL;
 
@@ -111,7 +119,8 @@ telling_key(const LsQuery *query)
 static void
 way_words(const Work *waiting, Words *w)
 {
-	const Transaction *tx = waiting->tx;
+	size_t		at;
+	const Transaction *tx = waiting_transaction(waiting, &at);
 	LsQuery		query;
 	char		who[LS_MAX_NAME + 64];
 
@@ -190,12 +199,31 @@ let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, Word
 	conflicts_add(&w->conflict);
 }
 
+/*
+ * An apply session whose connection is gone, of the node's time before it was
+ * dropped: one that waits, for a lock or for its turn, does not notice.  What it
+ * does is done again, so it may end; did it wait for a seq that another has
+ * claimed, whom it is in the way of, nobody would get any further.
+ */
 static void
-apply_in_the_way(const Node *n, int pid, const Work *waiting)
+end_orphan(Node *n, int pid)
+{
+	char		pid_text[16];
+	const char *params[] = {pid_text};
+
+	snprintf(pid_text, sizeof(pid_text), "%d", pid);
+	log_message(LOG_INFO, n->config->name, "apply session %d, left from before, is in the way and is ended", pid);
+	pgclient_query(n->control, "SELECT pg_catalog.pg_terminate_backend($1::int)", 1, params, NULL, NULL);
+}
+
+static void
+apply_in_the_way(Node *n, int pid, const Work *waiting)
 {
 	ApplyConn  *c = pools_find_connection(n, pid);
 	Work	   *w = c != NULL ? apply_work(c) : NULL;
 
+	if (c == NULL)
+		end_orphan(n, pid);
 	if (w == NULL || w == waiting || w->state == WORK_UNDOING || !rank_before(waiting->tx, w->tx))
 		return;
 	log_message(LOG_DEBUG, n->config->name, "apply session %d is in the way of a higher rank, will be executed again", pid);

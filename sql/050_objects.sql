@@ -5,7 +5,7 @@
 \pset tuples_only on
 BEGIN;
 CREATE EXTENSION pgtap;
-SELECT plan(28);
+SELECT plan(29);
 SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
 SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
 SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
@@ -14,7 +14,7 @@ SELECT view_owner_is('lockstep', 'forwarded', current_user, 'the view belongs to
 SELECT has_function('lockstep', 'status', 'people can ask for the status');
 SELECT has_function('lockstep', f, args, f || ' is there for the replicator')
 FROM (VALUES ('turn_open', '{bigint}'::name[]), ('apply_begin', '{bigint}'), ('apply_commit', '{bigint}'),
-	('turn_open', '{bigint,bigint}'), ('apply_begin', '{bigint,bigint}'), ('apply_commit', '{bigint,bigint}')) AS r(f, args);
+	('turn_open', '{bigint,bigint}'), ('apply_begin', '{bigint,bigint}'), ('apply_begin', '{bigint,bigint,bigint}'), ('apply_commit', '{bigint,bigint}')) AS r(f, args);
 SELECT has_column('lockstep', 'progress', 'chain', 'a place is a seq and a chain');
 SELECT has_function('lockstep', f, args, f || ' is there for causal reads')
 FROM (VALUES ('last_seq', '{}'::name[]), ('applied_seq', '{}'), ('wait_for', '{bigint,interval}')) AS r(f, args);

@@ -5,6 +5,7 @@
  *
  *	writer CONNINFO NUMBER SEED LOG
  *
+ * LOCKSTEP_SOAK_DDL says how many of 1000 transactions are DDL (4).
  * Ends at SIGTERM, when the transaction at hand is over.  Every transaction has
  * a number of its own, which it puts into the database:
  *
@@ -37,7 +38,6 @@
 #define ACCOUNTS 40
 #define ROWS_OF_RUN 20
 #define PER_WRITER INT64_C(1000000000)
-#define DDL_PER_MILLE 4
 
 typedef enum Result
 {
@@ -49,6 +49,7 @@ static PGconn *conn;
 static int	log_fd;
 static char sqlstate[6];
 static char token[128];
+static int	ddl_per_mille = 4;
 static const char ask_token[] = "SELECT lockstep.transaction_token()";
 
 static void
@@ -286,14 +287,14 @@ ddl(int64_t number)
 static void
 one(int64_t number)
 {
-	static const struct
+	const struct
 	{
 		const char *kind;
 		int			below;
 		int			rows;
 		Result		(*run) (int64_t number);
 	}			kinds[] = {
-		{"ddl", DDL_PER_MILLE, 1, ddl},
+		{"ddl", ddl_per_mille, 1, ddl},
 		{"transfer", 600, 1, transfer},
 		{"append", 850, 1, append},
 		{"run", 930, ROWS_OF_RUN, run_of_rows},
@@ -324,6 +325,8 @@ main(int argc, char **argv)
 		fprintf(stderr, "usage: writer CONNINFO NUMBER SEED LOG\n");
 		return 2;
 	}
+	if (getenv("LOCKSTEP_SOAK_DDL") != NULL)
+		ddl_per_mille = atoi(getenv("LOCKSTEP_SOAK_DDL"));
 	number = atoll(argv[2]) * PER_WRITER;
 	srandom((unsigned) atol(argv[3]));
 	log_fd = open(argv[4], O_WRONLY | O_CREAT | O_APPEND, 0644);

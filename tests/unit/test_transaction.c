@@ -89,8 +89,8 @@ static void
 append(Transaction *tx, const char *text, bool ddl)
 {
 	uint8_t		buf[256];
-	LsQuery		q = {.xcount = 5, .form = LS_FORM_STATEMENT, .reason = LS_REASON_UTILITY,
-		.text = {(const uint8_t *) text, strlen(text)}, .rows = -1, .ddl = ddl};
+	LsQuery		q = {.xcount = 5,.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,
+	.text = {(const uint8_t *) text, strlen(text)},.rows = -1,.ddl = ddl};
 
 	tx_append(tx, buf, ls_put_query(buf, sizeof(buf), &q), q.ddl);
 }
@@ -129,7 +129,7 @@ test_queue(void **state)
 	assert_true(tx_rollback_to(tx, 61));
 	assert_true(tx_has_ddl(tx));
 	assert_true(tx_rollback_to(tx, 60));
-	assert_false(tx_has_ddl(tx));		/* the DDL went with its savepoint */
+	assert_false(tx_has_ddl(tx));	/* the DDL went with its savepoint */
 	assert_statement(tx, 59, "statement 59");
 	append(tx, "after", false);
 	assert_int_equal(tx->nstatements, 61);
@@ -145,8 +145,8 @@ test_from_record(void **state)
 	Transaction *tx = new_tx();
 	Transaction *copy;
 	const char *error;
-	JournalRecord r = {.type = RECORD_TRANSACTION, .seq = 12, .depends_on = 3, .wait = LS_WAIT_ORDERED,
-		.identity = {SLICE("n9"), 1, 2, 3}, .database = SLICE("db2")};
+	JournalRecord r = {.type = RECORD_TRANSACTION,.seq = 12,.depends_on = 3,.wait = LS_WAIT_ORDERED,
+	.identity = {SLICE("n9"), 1, 2, 3},.database = SLICE("db2")};
 
 	append(tx, "one", false);
 	append(tx, "two", true);
@@ -168,6 +168,75 @@ test_from_record(void **state)
 	tx_unref(tx);
 }
 
+static Transaction *
+decided(uint64_t seq, uint64_t depends_on, LsReason reason, int nstatements)
+{
+	Transaction *tx = new_tx();
+
+	tx->state = TX_DURABLE;
+	tx->seq = seq;
+	tx->depends_on = depends_on;
+	for (int i = 0; i < nstatements; i++)
+	{
+		uint8_t		buf[256];
+		char		text[32];
+		LsQuery		q = {.xcount = 5,.form = LS_FORM_ROW,.reason = reason,.rows = 1};
+
+		snprintf(text, sizeof(text), "%d of %d", i, (int) seq);
+		q.text = ls_slice_of(text);
+		tx_append(tx, buf, ls_put_query(buf, sizeof(buf), &q), false);
+	}
+	return tx;
+}
+
+static void
+test_together(void **state)
+{
+	Transaction *members[3] = {
+		decided(10, 7, LS_REASON_ROW_CHANGED, 2),
+		decided(11, 10, LS_REASON_SEQUENCE, 1),
+		decided(12, 8, LS_REASON_ROW_CHANGED, 3),
+	};
+	Transaction *utility = decided(13, 0, LS_REASON_UTILITY, 1);
+	Transaction *call = decided(13, 0, LS_REASON_CALL, 1);
+	Transaction *ddl = decided(13, 0, LS_REASON_ROW_CHANGED, 1);
+	Transaction *tx = tx_together(members, 3);
+	size_t		at;
+
+	append(ddl, "ALTER", true);
+	assert_true(tx_may_be_together(members[0]));
+	assert_true(tx_may_be_together(members[1]));
+	assert_false(tx_may_be_together(utility));
+	assert_false(tx_may_be_together(call));
+	assert_false(tx_may_be_together(ddl));
+
+	assert_int_equal(tx->state, TX_DURABLE);
+	assert_int_equal(tx_first_seq(tx), 10);
+	assert_int_equal(tx->seq, 12);
+	assert_int_equal(tx_first_seq(members[2]), 12);
+	assert_int_equal(tx->depends_on, 8);	/* not 10, which is among them */
+	assert_int_equal(tx->nstatements, 6);
+	assert_statement(tx, 0, "0 of 10");
+	assert_statement(tx, 2, "0 of 11");
+	assert_statement(tx, 5, "2 of 12");
+	assert_int_equal(tx_memory(tx), tx_memory(members[0]) + tx_memory(members[1]) + tx_memory(members[2]));
+	at = 4;
+	assert_ptr_equal(tx_member_at(tx, &at), members[2]);
+	assert_int_equal(at, 1);
+	at = 1;
+	assert_ptr_equal(tx_member_at(members[0], &at), members[0]);
+	assert_int_equal(at, 1);
+
+	/* the members stay as long as it does */
+	for (int i = 0; i < 3; i++)
+		tx_unref(members[i]);
+	assert_int_equal(tx->members[2]->seq, 12);
+	tx_unref(tx);
+	tx_unref(utility);
+	tx_unref(call);
+	tx_unref(ddl);
+}
+
 int
 main(void)
 {
@@ -176,6 +245,7 @@ main(void)
 		cmocka_unit_test(test_moves),
 		cmocka_unit_test(test_queue),
 		cmocka_unit_test(test_from_record),
+		cmocka_unit_test(test_together),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);

@@ -1,0 +1,97 @@
+/*
+ * transaction_together.c
+ *	  Several decided transactions that a node executes and commits as one, when
+ *	  it catches up: what may be among them, and how they are put together.
+ *
+ * What a transaction of its own gives is not needed there: nobody else waits for
+ * one of them, all of them are decided, and readers see all or none, which is one
+ * of the states that the cluster has passed through.  It saves a claim of the
+ * turn, a row of progress, a commit and the waiting in between for each.
+ *
+ * Only changes of rows may be together.  DDL, notifications (of which PostgreSQL
+ * folds equal ones of a transaction), commands outside of transactions, whatever
+ * is not known here, go alone.  So do those that bring settings, and with them the
+ * time of their origin.
+ */
+#include "transaction.h"
+
+static bool
+changes_rows(const LsQuery *q)
+{
+	switch (q->reason)
+	{
+		case LS_REASON_ROW_CHANGED:
+		case LS_REASON_ROW_RUN:
+		case LS_REASON_SHIPPABLE:
+		case LS_REASON_READ:
+		case LS_REASON_SEQUENCE:
+			return !q->ddl && q->settings.len == 0;
+		default:
+			return false;
+	}
+}
+
+bool
+tx_may_be_together(const Transaction *tx)
+{
+	TxCursor	cursor = {0};
+	LsSlice		payload;
+	LsQuery		query;
+	const char *error;
+
+	if (tx->spill != NULL || tx_has_ddl(tx))
+		return false;
+	tx_cursor_start(&cursor);
+	while (tx_next(&cursor, tx, &payload, &error))
+	{
+		if (ls_get_query(payload, &query) != NULL || !changes_rows(&query))
+			return false;
+	}
+	return true;
+}
+
+Transaction *
+tx_together(Transaction *const *members, size_t n)
+{
+	const Transaction *first = members[0];
+	LsIdentity	id = {.node = ls_slice_of(first->node),.boot = first->boot,.pid = first->pid,.xcount = first->xcount};
+	Transaction *tx = tx_create(&id, ls_slice_of(first->database), first->origin);
+	TxCursor	cursor = {0};
+	LsSlice		payload;
+	const char *error;
+
+	tx->state = TX_DURABLE;
+	tx->seq = members[n - 1]->seq;
+	tx->chain = members[n - 1]->chain;
+	tx->members = xmalloc(n * sizeof(*tx->members));
+	for (size_t i = 0; i < n; i++)
+	{
+		Transaction *m = members[i];
+
+		tx->members[tx->nmembers++] = tx_ref(m);
+		if (m->depends_on < first->seq && m->depends_on > tx->depends_on)
+			tx->depends_on = m->depends_on;
+		tx_cursor_start(&cursor);
+		while (tx_next(&cursor, m, &payload, &error))
+			tx_append(tx, payload.data - LS_HEADER_SIZE, payload.len + LS_HEADER_SIZE, false);
+	}
+	return tx;
+}
+
+uint64_t
+tx_first_seq(const Transaction *tx)
+{
+	return tx->nmembers > 0 ? tx->members[0]->seq : tx->seq;
+}
+
+const Transaction *
+tx_member_at(const Transaction *tx, size_t *i)
+{
+	for (size_t m = 0; m < tx->nmembers; m++)
+	{
+		if (*i < tx->members[m]->nstatements)
+			return tx->members[m];
+		*i -= tx->members[m]->nstatements;
+	}
+	return tx;
+}
