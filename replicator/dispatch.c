@@ -8,9 +8,11 @@
  * connection can be in its way, which took it as the lowest then, so it is no
  * longer undecided (tickets only grow, and one that is queued again has just
  * given a connection back).  A decided one needs no other node, only its turn;
- * and the lowest decided one always finds the last connection free, or taken by
- * one with a lower seq.  A work that began before it was reserved (early.c) has
- * never got one of the last two.
+ * and the one whose turn is next always finds the last connection free, or taken
+ * by one whose turn came before it.  Not the lowest decided one: a transaction of
+ * the node itself may come late, when its backend can't commit it, and those
+ * decided after it would hold all connections and wait for it.  A work that began
+ * before it was reserved (early.c) has never got one of the last two.
  */
 #include "dispatch.h"
 
@@ -67,6 +69,15 @@ may_start(Work *w, uint64_t applied, uint64_t durable, uint64_t now_us)
 	return w->wait_for <= durable;
 }
 
+/* How many connections must stay free for others. */
+static int
+kept_from(const Work *w, bool lower, uint64_t applied)
+{
+	if (w->tx->seq != 0 && tx_first_seq(w->tx) <= applied + 1)
+		return 0;
+	return lower ? 2 : 1;
+}
+
 Work *
 lane_next(Lane *lane, uint64_t applied, uint64_t durable, uint64_t now_us)
 {
@@ -78,7 +89,7 @@ lane_next(Lane *lane, uint64_t applied, uint64_t durable, uint64_t now_us)
 	for (Work *w = lane->first; w != NULL && left > 0 && looked < LOOK_AHEAD; w = w->next, looked++)
 	{
 		bool	   *lower = w->tx->seq != 0 ? &decided : &reserved;
-		int			kept = *lower ? 2 : w->tx->seq != 0 ? 0 : 1;
+		int			kept = kept_from(w, *lower, applied);
 
 		*lower = true;
 		if (left <= kept || !may_start(w, applied, durable, now_us))

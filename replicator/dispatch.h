@@ -11,8 +11,9 @@
  * are neither (early.c).
  *
  * A lane of n connections gives
- *	 - the last one only to the lowest decided work that has not started,
- *	 - the last but one only to that, or to the lowest reserved one,
+ *	 - the last one only to the decided work whose turn is next,
+ *	 - the last but one only to that, or to the lowest decided or the lowest
+ *	   reserved one that has not started,
  *	 - the others to any work that may start, in rank order.
  * So the next turn always has a connection to come, and the lowest ticket of
  * the cluster can start on every node, whatever others hold connections and
