@@ -422,27 +422,11 @@ send_begin(ApplyConn *c, const Transaction *tx)
 	send_command(c, ls_slice_of("SELECT lockstep.apply_begin($1, $2, $3)"), nothing, true, 3, of_kind(EXPECT_OTHER, NULL));
 }
 
-/* One element of an array's text. */
-static void
-append_element(Buffer *b, LsSlice element)
-{
-	buffer_append(b, "\"", 1);
-	for (size_t i = 0; i < element.len; i++)
-	{
-		if (element.data[i] == '"' || element.data[i] == '\\')
-			buffer_append(b, "\\", 1);
-		buffer_append(b, &element.data[i], 1);
-	}
-	buffer_append(b, "\"", 1);
-}
-
 static void
 send_settings(ApplyConn *c, LsSlice settings)
 {
 	static const char command[] = "SELECT lockstep.apply_settings($1)";
 	Buffer		array = {0};
-	LsSlice		name;
-	LsSlice		value;
 
 	if (settings.len == 0)
 	{
@@ -456,16 +440,7 @@ send_settings(ApplyConn *c, LsSlice settings)
 		return;
 	c->settings.len = 0;
 	buffer_append(&c->settings, settings.data, settings.len);
-	buffer_append(&array, "{", 1);
-	while (ls_next_setting(&settings, &name, &value))
-	{
-		if (array.len > 1)
-			buffer_append(&array, ",", 1);
-		append_element(&array, name);
-		buffer_append(&array, ",", 1);
-		append_element(&array, value);
-	}
-	buffer_append(&array, "}", 2);	/* and NUL */
+	apply_settings_array(&array, settings);
 	send_call(c, command, 1, (const char *) array.data, NULL);
 	buffer_free(&array);
 	c->settings_on = true;

@@ -33,6 +33,9 @@ extern size_t apply_current_statement(const ApplyConn *c);
 extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result
 														 * came */
 
+/* In apply_settings.c: text of an array, names and values in turn; with a NUL. */
+extern void apply_settings_array(Buffer *array, LsSlice settings);
+
 /* What stuck.c knows of it. */
 typedef struct ApplyStill
 {

@@ -15,6 +15,7 @@
  *	 dispatch.c  which transaction starts where and when: pure over structs,
  *	             tested with fake nodes
  *	 apply.c     one apply connection: libpq pipeline, results -> executed/applied
+ *	 apply_settings.c  what it sends before a query that has settings
  */
 #ifndef LOCKSTEP_NODE_H
 #define LOCKSTEP_NODE_H
