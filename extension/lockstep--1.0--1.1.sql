@@ -134,6 +134,8 @@ GRANT SELECT ON lockstep.conflict_counts TO pg_monitor;
 
 -- ---------- a place in the journal's history: seq, and what it is known by
 
+-- Who commits holds this table, and may wait for one behind us: rather fail.
+SET LOCAL lock_timeout = '1s';
 ALTER TABLE lockstep.progress ADD COLUMN chain bigint;
 COMMENT ON COLUMN lockstep.progress.chain IS 'what the journal''s history up to that transaction is known by; null: an earlier version wrote it';
 
