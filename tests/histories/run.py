@@ -164,7 +164,7 @@ def everything(connection):
     return t
 
 
-def patiently(options, work, patience=60):
+def patiently(options, work, patience=240):
     """Connections to all nodes, and what work(connections) says; nodes that are down come back."""
     until = time.monotonic() + patience
     while True:
