@@ -64,6 +64,7 @@
 #include "compat.h"
 
 static bool in_apply_session = false;
+static bool repairs = false;
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
@@ -133,6 +134,38 @@ apply_start(const char *cluster)
 	in_apply_session = true;
 	conflict_note_apply();
 	mode_forget();
+}
+
+/*
+ * An apply session of lockstepctl verify --repair: what it does has no seq.  The
+ * node stands still meanwhile, held by this very session (commit.c looks again).
+ */
+void
+apply_start_repair(void)
+{
+	apply_require_hold();
+	set_session_option("session_replication_role", "replica");
+	apply_value_settings();
+	in_apply_session = true;
+	repairs = true;
+	conflict_note_apply();
+	mode_forget();
+}
+
+bool
+apply_repairs(void)
+{
+	return repairs;
+}
+
+void
+apply_require_hold(void)
+{
+	if (!turn_is_held_by_us())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("a node can be repaired only while the same session holds its commits"),
+				 errhint("This is for lockstepctl verify --repair.")));
 }
 
 /*

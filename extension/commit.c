@@ -572,6 +572,8 @@ commit_before_apply(void)
 {
 	if (ls_xact.apply_place.seq != 0)
 		take_turn_of_apply(ls_xact.apply_place);
+	else if (apply_repairs())
+		apply_require_hold();
 	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()) || ending.claimed.seq != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),

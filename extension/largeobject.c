@@ -213,7 +213,7 @@ forward_unlink(Oid oid)
 static void
 refuse_nested(void)
 {
-	if (call_is_forwarded(CALL) || utility_drops_owned())
+	if (call_is_forwarded(CALL) || utility_drops_owned() || apply_repairs())
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),

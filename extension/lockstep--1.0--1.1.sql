@@ -88,6 +88,11 @@ AS 'MODULE_PATHNAME', 'lockstep_verify_start' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.verify_start() IS 'this session writes values as all nodes do, for lockstep.row_digest()';
 REVOKE EXECUTE ON FUNCTION lockstep.verify_start() FROM PUBLIC;
 
+CREATE FUNCTION lockstep.repair_start() RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_repair_start' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.repair_start() IS 'this session, which holds commits without an end, changes this node only, and fires no trigger';
+REVOKE EXECUTE ON FUNCTION lockstep.repair_start() FROM PUBLIC;
+
 CREATE FUNCTION lockstep.row_digest(image record) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_row_digest' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION lockstep.row_digest(record) IS 'hash of the values of a row as they are stored, equal on nodes for equal values; after lockstep.verify_start()';

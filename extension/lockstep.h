@@ -630,6 +630,8 @@ extern bool conflict_pid_writes(int pid, bool *is_apply);
 #define LS_ERRCODE_NOT_TOGETHER MAKE_SQLSTATE('L', 'S', '0', '0', '4')
 
 extern bool apply_session(void);
+extern bool apply_repairs(void);	/* it repairs this node, and has no seqs */
+extern void apply_require_hold(void);	/* ERROR unless the node stands still */
 extern void apply_init(void);
 
 #endif							/* LOCKSTEP_H */

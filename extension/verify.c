@@ -39,6 +39,7 @@
 LS_FUNCTION(lockstep_hold_commits);
 LS_FUNCTION(lockstep_let_commits_go);
 LS_FUNCTION(lockstep_verify_start);
+LS_FUNCTION(lockstep_repair_start);
 LS_FUNCTION(lockstep_row_digest);
 LS_FUNCTION(lockstep_definition_is_seen);
 
@@ -74,6 +75,13 @@ Datum
 lockstep_verify_start(PG_FUNCTION_ARGS)
 {
 	apply_value_settings();
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_repair_start(PG_FUNCTION_ARGS)
+{
+	apply_start_repair();
 	PG_RETURN_VOID();
 }
 

@@ -23,6 +23,9 @@
 #define CTL_USAGE 2
 #define CTL_UNREACHABLE 3
 
+#define ANSWER_TIMEOUT_S 10		/* of the replicator, beyond what a command
+								 * takes */
+
 /* ---------- in ctl_format.c: answer is what admin_command.c sends */
 
 extern void format_nodes(FILE *out, const json_t *answer);
@@ -44,6 +47,9 @@ typedef struct JoinOptions
 	int			nsettings;
 } JoinOptions;
 
+/* A program of the same installation as this one. */
+extern char *program_path(const char *name);
+
 /* Clone, name, start; says what goes wrong. */
 extern bool join_clone(const JoinOptions *options);
 
@@ -63,13 +69,19 @@ typedef struct VerifyOptions
 	int			jobs;			/* tables at a time */
 	int			rows;			/* differing rows that are shown of a table */
 	long		timeout_s;		/* 0: none */
+	const char *repair;			/* make that node equal to the others */
+	const char *source;			/* this one is right, NULL: the others agree */
 	bool		json;
 } VerifyOptions;
 
 struct Config;
 
+/* One request to the replicator. */
+typedef json_t *(*AskReplicator) (void *arg, const char *request, long timeout_s);
+
 /* status: the replicator's answer. */
-extern int	verify(const VerifyOptions *options, const struct Config *config, const json_t *status);
+extern int	verify(const VerifyOptions *options, const struct Config *config, const json_t *status,
+				   AskReplicator ask, void *ask_arg);
 
 /* ---------- in ctl_journal.c */
 

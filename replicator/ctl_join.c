@@ -23,8 +23,7 @@
 #include "buffer.h"
 #include "ctl.h"
 
-/* A program of the same installation as this one. */
-static char *
+char *
 program_path(const char *name)
 {
 	char		self[4096];

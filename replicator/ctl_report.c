@@ -25,20 +25,24 @@ static void
 put_value(FILE *out, const json_t *value, const char *nothing)
 {
 	const char *text = json_string_value(value);
+	size_t		length = text != NULL ? strlen(text) : 0;
+
+	while (length > 0 && text[length - 1] == '\n')
+		length--;
 
 	if (json_is_integer(value))
 		fprintf(out, "%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	else if (text == NULL)
 		fputs(nothing, out);
-	else if (strlen(text) <= LONGEST)
-		fputs(text, out);
+	else if (length <= LONGEST)
+		fwrite(text, 1, length, out);
 	else
 	{
 		int			len = LONGEST;
 
 		while (len > 0 && ((unsigned char) text[len] & 0xC0) == 0x80)
 			len--;				/* not within a character */
-		fprintf(out, "%.*s... (%zu bytes)", len, text, strlen(text));
+		fprintf(out, "%.*s... (%zu bytes)", len, text, length);
 	}
 }
 
@@ -107,6 +111,64 @@ put_rows(FILE *out, const json_t *difference)
 		fputs("  ... (--rows shows more)\n", out);
 }
 
+/* Definitions are long: the lines at either end that all have are left out. */
+static json_t *
+shortened(const json_t *nodes)
+{
+	json_t	   *copy = json_deep_copy(nodes);
+	const char *name;
+	json_t	   *value;
+
+	for (;;)
+	{
+		const char *line = NULL;
+		size_t		len = 0;
+		bool		common = true;
+
+		json_object_foreach(copy, name, value)
+		{
+			const char *text = json_string_value(value);
+
+			if (text == NULL)
+				return copy;
+			if (line == NULL)
+			{
+				line = text;
+				len = strcspn(text, "\n") + 1;
+			}
+			common &= strlen(text) > len && strlen(line) > len && strncmp(text, line, len) == 0;
+		}
+		if (!common)
+			return copy;
+		json_object_foreach(copy, name, value)
+		{
+			char	   *rest = xstrdup(json_string_value(value) + len);
+
+			json_string_set(value, rest);
+			free(rest);
+		}
+	}
+}
+
+static void
+put_repaired(FILE *out, const json_t *repaired)
+{
+	size_t		i;
+	json_t	   *one;
+
+	json_array_foreach((json_t *) repaired, i, one)
+	{
+		const char *kind = text_of(one, "kind");
+
+		fprintf(out, "repaired: database %s: %s %s", text_of(one, "database"), strcmp(kind, "rows") == 0 ? "rows of" : kind,
+				text_of(one, "object"));
+		if (strcmp(kind, "rows") == 0)
+			fprintf(out, ": %" JSON_INTEGER_FORMAT " removed, %" JSON_INTEGER_FORMAT " added",
+					json_integer_value(json_object_get(one, "removed")), json_integer_value(json_object_get(one, "added")));
+		fputs("\n", out);
+	}
+}
+
 static void
 put_difference(FILE *out, const json_t *difference)
 {
@@ -115,15 +177,22 @@ put_difference(FILE *out, const json_t *difference)
 
 	if (database[0])
 		fprintf(out, "database %s: ", database);
-	fprintf(out, "%s %s%s: ", strcmp(kind, "rows") == 0 ? "rows of" : kind, text_of(difference, "object"),
-			strcmp(kind, "rows") == 0 ? "" : " differs");
 	if (strcmp(kind, "rows") == 0)
 	{
+		fprintf(out, "rows of %s: ", text_of(difference, "object"));
 		put_rows(out, difference);
 		return;
 	}
-	fputs("\n", out);
-	put_nodes(out, json_object_get(difference, "nodes"), "    ", "not there");
+	fprintf(out, "%s %s differs:\n", kind, text_of(difference, "object"));
+	if (strcmp(kind, "schema") == 0)
+	{
+		json_t	   *nodes = shortened(json_object_get(difference, "nodes"));
+
+		put_nodes(out, nodes, "    ", "not there");
+		json_decref(nodes);
+	}
+	else
+		put_nodes(out, json_object_get(difference, "nodes"), "    ", "not there");
 }
 
 static void
@@ -148,7 +217,10 @@ put_compared(FILE *out, const json_t *result)
 		json_t	   *n;
 		const char *separator = "";
 
-		fprintf(out, "database %s: ", database);
+		if (strcmp(database, VERIFY_GLOBAL) == 0)
+			fputs("all databases: ", out);
+		else
+			fprintf(out, "database %s: ", database);
 		json_object_foreach(facts, what, n)
 		{
 			fprintf(out, "%s%" JSON_INTEGER_FORMAT " %s", separator, json_integer_value(n), what);
@@ -165,10 +237,11 @@ verify_report(FILE *out, const json_t *result)
 	size_t		i;
 	json_t	   *difference;
 
-	if (json_integer_value(json_object_get(result, "seq")) > 0)
+	if (json_object_size(json_object_get(result, "databases")) > 0)
 		put_compared(out, result);
 	json_array_foreach(json_object_get(result, "differences"), i, difference)
 		put_difference(out, difference);
+	put_repaired(out, json_object_get(result, "repaired"));
 	if (json_object_get(result, "error") == NULL)
 		fputs(json_is_true(equal) ? "equal\n" : "different\n", out);
 }

@@ -28,18 +28,13 @@
 								 * can be told */
 #define MAX_KEYS 20000			/* fetched in step 3 of each node */
 
-typedef struct RowRef
-{
-	int64_t		digest;
-	int			node;
-	char		ctid[32];
-} RowRef;
-
 typedef struct Drill
 {
 	Peers	   *p;
 	const char *database;
-	const Table *table;
+	const char *name;			/* of the table */
+	const char *key;			/* its columns, "" if there is none */
+	long long	most;			/* rows looked at in step 2 */
 	long long	mask;
 	bool	   *buckets;		/* mask + 1 of them: differ */
 	bool		complete;		/* all that differ were looked at */
@@ -111,7 +106,7 @@ mark_buckets(Drill *d, Bucket *const *of_nodes)
 		}
 		if (!differs)
 			continue;
-		if (looked_at > 0 && looked_at + rows > MAX_ROWS)
+		if (looked_at > 0 && looked_at + rows > d->most)
 		{
 			d->complete = false;
 			continue;
@@ -127,8 +122,8 @@ find_buckets(Drill *d)
 	Answer		answers[CONFIG_MAX_NODES];
 	Bucket	   *of_nodes[CONFIG_MAX_NODES];
 	int			n = d->p->v->nnodes;
-	char	   *sql = xasprintf("SELECT h & %lld, count(*), sum(h) FROM (SELECT lockstep.row_digest(t) AS h FROM ONLY %s t "
-								"OFFSET 0) s GROUP BY 1", d->mask, d->table->name);
+	char	   *sql = xasprintf("SELECT h & %lld, count(*), sum(h) FROM (SELECT lockstep.row_digest(t.*) AS h FROM ONLY %s t "
+								"OFFSET 0) s GROUP BY 1", d->mask, d->name);
 	bool		ok = ask_all(d, sql, answers);
 
 	free(sql);
@@ -220,8 +215,8 @@ find_refs(Drill *d)
 	Answer		answers[CONFIG_MAX_NODES];
 	int			n = d->p->v->nnodes;
 	char	   *list = bucket_list(d);
-	char	   *sql = xasprintf("SELECT h, c FROM (SELECT lockstep.row_digest(t) AS h, t.ctid AS c FROM ONLY %s t OFFSET 0) s "
-								"WHERE h & %lld = ANY('{%s}'::bigint[])", d->table->name, d->mask, list);
+	char	   *sql = xasprintf("SELECT h, c FROM (SELECT lockstep.row_digest(t.*) AS h, t.ctid AS c FROM ONLY %s t OFFSET 0) s "
+								"WHERE h & %lld = ANY('{%s}'::bigint[])", d->name, d->mask, list);
 	bool		ok = ask_all(d, sql, answers);
 
 	free(list);
@@ -245,14 +240,14 @@ find_refs(Drill *d)
 static bool
 has_key(const Drill *d)
 {
-	return d->table->key[0] != '\0';
+	return d->key[0] != '\0';
 }
 
 /* What names a row, as SQL. */
 static char *
 key_of(const Drill *d)
 {
-	return has_key(d) ? xasprintf("ROW(%s)::text", d->table->key) : xstrdup("t::text");
+	return has_key(d) ? xasprintf("ROW(%s)::text", d->key) : xstrdup("(t.*)::text");
 }
 
 static char *
@@ -288,8 +283,8 @@ find_keys(Drill *d)
 	for (int i = 0; i < v->nnodes; i++)
 	{
 		char	   *list = ctid_list(d, i);
-		char	   *sql = xasprintf("SELECT %s FROM ONLY %s t WHERE ctid = ANY('{%s}'::tid[]) ORDER BY %s",
-									key, d->table->name, list, has_key(d) ? d->table->key : "1");
+		char	   *sql = xasprintf("SELECT %s AS \"key of row\" FROM ONLY %s t WHERE ctid = ANY('{%s}'::tid[]) ORDER BY %s",
+									key, d->name, list, has_key(d) ? d->key : "1");
 
 		peers_send(d->p, i, sql);
 		free(sql);
@@ -354,7 +349,7 @@ rows_shown(Drill *d, const json_t *keys)
 	char	   *key = key_of(d);
 	char	   *list = literal_list(d, keys);
 	char	   *sql = xasprintf("SELECT %s, %s, count(*) FROM ONLY %s t WHERE %s = ANY(ARRAY[%s]::text[]) GROUP BY 1, 2 ORDER BY 1, 2",
-								key, "t::text", d->table->name, key, list);
+								key, "(t.*)::text", d->name, key, list);
 	bool		ok = ask_all(d, sql, answers);
 	json_t	   *rows = json_array();
 	size_t		i;
@@ -411,12 +406,12 @@ difference_of(Drill *d, const json_t *keys, json_t *rows)
 		json_object_set_new(nodes, v->names[i], json_integer(d->surplus[i]));
 		most = d->surplus[i] > most ? d->surplus[i] : most;
 	}
-	difference = verify_difference(d->database, "rows", d->table->name, nodes);
+	difference = verify_difference(d->database, "rows", d->name, nodes);
 	if (most <= MAX_KEYS && has_key(d))
 		most = (long long) json_array_size(keys);
 	json_object_set_new(difference, "rows_that_differ", json_integer(most));
 	json_object_set_new(difference, "all_counted", json_boolean(d->complete));
-	json_object_set_new(difference, "key_columns", verify_text(d->table->key));
+	json_object_set_new(difference, "key_columns", verify_text(d->key));
 	json_object_set_new(difference, "rows", rows);
 	return difference;
 }
@@ -433,20 +428,41 @@ show_rows(Drill *d)
 	return rows != NULL;
 }
 
-/* False: could not be told now (DDL came between): to be looked at again. */
-bool
-rows_differ(Peers *p, const char *database, const Table *table, long long rows)
+static bool
+find(Drill *d, long long rows)
 {
-	Drill		d = {.p = p,.database = database,.table = table};
 	long long	n = MIN_BUCKETS;
 	bool		ok;
 
 	while (n < MAX_BUCKETS && n * ROWS_PER_BUCKET < rows)
 		n *= 2;
-	d.mask = n - 1;
-	d.buckets = xcalloc((size_t) n, sizeof(bool));
-	ok = find_buckets(&d) && find_refs(&d) && show_rows(&d);
-	free(d.buckets);
+	d->mask = n - 1;
+	d->buckets = xcalloc((size_t) n, sizeof(bool));
+	ok = find_buckets(d) && find_refs(d);
+	free(d->buckets);
+	d->buckets = NULL;
+	return ok;
+}
+
+bool
+rows_find(Peers *p, const char *name, long long rows, long long most, RowRef **refs, size_t *n, bool *complete)
+{
+	Drill		d = {.p = p,.name = name,.key = "",.most = most};
+	bool		ok = find(&d, rows);
+
+	*refs = d.refs;
+	*n = d.nrefs;
+	*complete = d.complete;
+	return ok;
+}
+
+/* False: could not be told now (DDL came between): to be looked at again. */
+bool
+rows_differ(Peers *p, const char *database, const Table *table, long long rows)
+{
+	Drill		d = {.p = p,.database = database,.name = table->name,.key = table->key,.most = MAX_ROWS};
+	bool		ok = find(&d, rows) && show_rows(&d);
+
 	free(d.refs);
 	return ok;
 }

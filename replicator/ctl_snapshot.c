@@ -45,6 +45,7 @@ snapshots_open(Snapshots *s, Verify *v)
 {
 	memset(s, 0, sizeof(*s));
 	s->v = v;
+	s->keep = -1;
 	if (!peers_open(&s->control, v, v->databases[0]))
 		return false;
 	for (int d = 0; d < v->ndatabases; d++)
@@ -167,16 +168,28 @@ hold_at(Snapshots *s, uint64_t seq)
 	return ok;
 }
 
+/* taken: else the one to be kept goes, too. */
 static bool
-let_go(Snapshots *s)
+let_go(Snapshots *s, bool taken)
 {
 	Answer		answers[CONFIG_MAX_NODES];
-	bool		ok;
+	char	   *stay = xasprintf("SELECT lockstep.hold_commits(%" PRIu64 ", NULL) = %" PRIu64, s->seq, s->seq);
+	bool		ok = true;
 
-	if (!peers_ask(&s->control, "SELECT lockstep.let_commits_go()", answers))
-		return false;
-	ok = all_true(answers, s->v->nnodes, 0);
+	for (int i = 0; i < s->v->nnodes; i++)
+		peers_send(&s->control, i, taken && i == s->keep ? stay : "SELECT lockstep.let_commits_go()");
+	free(stay);
+	for (int i = 0; i < s->v->nnodes; i++)
+	{
+		peers_receive(&s->control, i, &answers[i]);
+		if (PQstatus(s->control.conns[i]) != CONNECTION_OK)
+			(void) verify_fail(s->v, "node %s: %s", s->v->names[i], answers[i].error);
+		ok &= answers[i].error == NULL;
+	}
+	ok = ok && all_true(answers, s->v->nnodes, 0);
 	answers_free(answers, s->v->nnodes);
+	if (!ok && taken && s->keep >= 0)
+		(void) let_go(s, false);
 	return ok;
 }
 
@@ -210,12 +223,20 @@ begin_all(Snapshots *s)
 static void
 end_all(Snapshots *s)
 {
-	Answer		answers[CONFIG_MAX_NODES];
-
 	for (int d = 0; d < s->v->ndatabases; d++)
 	{
-		if (peers_ask(&s->leaders[d], "ROLLBACK", answers))
-			answers_free(answers, s->v->nnodes);
+		for (int i = 0; i < s->v->nnodes; i++)
+		{
+			Answer		a;
+
+			if (PQtransactionStatus(s->leaders[d].conns[i]) == PQTRANS_IDLE)
+				continue;
+			peers_send(&s->leaders[d], i, "ROLLBACK");
+			peers_receive(&s->leaders[d], i, &a);
+			if (a.error != NULL)
+				(void) verify_fail(s->v, "node %s: %s", s->v->names[i], a.error);
+			answer_free(&a);
+		}
 	}
 }
 
@@ -232,7 +253,7 @@ snapshots_take(Snapshots *s)
 			return false;
 		start = now_ms();
 		taken = hold_here(s, &s->seq) && hold_at(s, s->seq) && begin_all(s);
-		taken = let_go(s) && taken;
+		taken = let_go(s, taken) && taken;
 		s->held_ms = now_ms() - start;
 		if (taken && !verify_failed(s->v))
 			return true;

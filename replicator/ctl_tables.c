@@ -202,7 +202,7 @@ send_sums(Peers *p, const Tables *t, const Table *table)
 	{
 		char	   *begin = snapshot_begin(t->snapshots, t->database, i);
 		char	   *sql = xasprintf("%s SELECT lockstep.definition_is_seen(%s::oid::regclass);"
-									"SELECT count(*), sum(lockstep.row_digest(t)) FROM ONLY %s t",
+									"SELECT count(*), sum(lockstep.row_digest(t.*)) FROM ONLY %s t",
 									begin, table->oids[i], table->name);
 
 		peers_send(p, i, sql);

@@ -94,6 +94,17 @@ verify_add(Verify *v, json_t *difference)
 	pthread_mutex_unlock(&v->lock);
 }
 
+static long long
+count_of(Verify *v, const char *database, const char *what)
+{
+	long long	n;
+
+	pthread_mutex_lock(&v->lock);
+	n = json_integer_value(json_object_get(json_object_get(v->facts, database), what));
+	pthread_mutex_unlock(&v->lock);
+	return n;
+}
+
 /* So much more of that kind was compared. */
 void
 verify_count(Verify *v, const char *database, const char *what, long long n)
@@ -109,6 +120,12 @@ verify_count(Verify *v, const char *database, const char *what, long long n)
 	}
 	json_object_set_new(facts, what, json_integer(json_integer_value(json_object_get(facts, what)) + n));
 	pthread_mutex_unlock(&v->lock);
+}
+
+void
+verify_counted(Verify *v, const char *database, const char *what, long long n)
+{
+	verify_count(v, database, what, n - count_of(v, database, what));
 }
 
 /* ---------- what there is to compare */
@@ -187,6 +204,9 @@ typedef struct Progress
 	int			round;
 	uint64_t	first_seq;
 	double		held_ms;		/* the longest of all rounds */
+	bool		settled;		/* definitions need not be looked at again */
+	json_t	   *suspects;		/* what differed in the round before */
+	char	   *why;			/* definitions could not be compared */
 } Progress;
 
 /* Lists made anew: what DDL has changed has new columns, perhaps. */
@@ -205,14 +225,72 @@ list_again(Progress *p, Verify *v)
 	return true;
 }
 
+/* How much is to be looked at again. */
 static int
 pending(const Progress *p, const Verify *v)
 {
-	int			n = 0;
+	int			n = !p->settled;
 
 	for (int d = 0; d < v->ndatabases; d++)
 		n += tables_pending(&p->tables[d]);
 	return n;
+}
+
+/* ---------- definitions: they differ if they do so twice, in the same way */
+
+static bool
+is_among(const json_t *all, const json_t *one)
+{
+	size_t		i;
+	json_t	   *other;
+
+	json_array_foreach((json_t *) all, i, other)
+	{
+		if (json_equal(other, (json_t *) one))
+			return true;
+	}
+	return false;
+}
+
+/* found is taken over. */
+static void
+settle(Progress *p, Verify *v, json_t *found)
+{
+	size_t		i;
+	json_t	   *one;
+	size_t		confirmed = 0;
+
+	json_array_foreach(found, i, one)
+		confirmed += p->suspects != NULL && is_among(p->suspects, one);
+	p->settled = confirmed == json_array_size(found);
+	json_decref(p->suspects);
+	p->suspects = found;
+	json_array_foreach(found, i, one)
+	{
+		if (p->settled)
+			verify_add(v, json_incref(one));
+	}
+}
+
+static bool
+compare_definitions(Progress *p, Verify *v)
+{
+	json_t	   *found = json_array();
+	bool		ok = facts_compare_globals(&p->snapshots, found);
+
+	free(p->why);
+	p->why = NULL;
+	for (int d = 0; d < v->ndatabases && ok; d++)
+	{
+		ok = facts_compare_large_objects(&p->snapshots, d, found);
+		if (ok)
+			schema_compare(&p->snapshots, d, found, &p->why);
+	}
+	if (ok && p->why == NULL)
+		settle(p, v, found);
+	else
+		json_decref(found);
+	return ok;
 }
 
 static bool
@@ -226,20 +304,27 @@ compare_round(Progress *p, Verify *v)
 		p->held_ms = p->snapshots.held_ms;
 	if (!list_again(p, v))
 		return false;
+	if (p->round == 0)
+		p->settled = v->options->table != NULL;
 	if (p->round == 0 && v->options->table != NULL && pending(p, v) == 0 && json_array_size(v->differences) == 0)
 		return verify_fail(v, "no node has a table \"%s\"", v->options->table);
 	for (int d = 0; d < v->ndatabases; d++)
 	{
 		if (!tables_compare(&p->tables[d], &p->snapshots))
 			return false;
+		if (p->round == 0 && v->options->table == NULL && !sequences_compare(v, v->databases[d]))
+			return false;
 	}
-	return true;
+	return p->settled || compare_definitions(p, v);
 }
 
 /* After the last round. */
 static void
 say_pending(const Progress *p, Verify *v)
 {
+	if (!p->settled)
+		(void) verify_fail(v, "definitions were changed each time they were looked at%s%s", p->why != NULL ? ": " : "",
+						   p->why != NULL ? p->why : "");
 	for (int d = 0; d < v->ndatabases; d++)
 	{
 		for (int i = 0; i < p->tables[d].n; i++)
@@ -299,28 +384,9 @@ on_alarm(int signo)
 	_exit(VERIFY_NOT_DONE);
 }
 
-int
-verify(const VerifyOptions *options, const Config *config, const json_t *status)
+static void
+print_result(const VerifyOptions *options, const json_t *result)
 {
-	Verify		v = {.options = options,.lock = PTHREAD_MUTEX_INITIALIZER};
-	Progress   *p = xcalloc(1, sizeof(Progress));
-	json_t	   *others;
-	json_t	   *result;
-	int			code;
-
-	v.differences = json_array();
-	v.facts = json_object();
-	if (options->timeout_s > 0)
-	{
-		signal(SIGALRM, on_alarm);
-		alarm((unsigned) options->timeout_s);
-	}
-	others = take_nodes(&v, config, status);
-	take_databases(&v, status);
-	if (v.error == NULL)
-		compare(p, &v);
-
-	result = result_of(&v, p, others);
 	if (options->json)
 	{
 		json_dumpf(result, stdout, JSON_INDENT(2));
@@ -328,15 +394,84 @@ verify(const VerifyOptions *options, const Config *config, const json_t *status)
 	}
 	else
 		verify_report(stdout, result);
-	if (v.error != NULL)
-		fprintf(stderr, "lockstepctl: %s\n", v.error);
-	code = v.error != NULL ? VERIFY_NOT_DONE : json_is_true(json_object_get(result, "equal")) ? VERIFY_EQUAL :
-		VERIFY_DIFFERENT;
-	json_decref(result);
+	fflush(stdout);
+}
+
+/* Its exit code; *result: to be freed.  With --repair, what differs is repaired. */
+static int
+run(const VerifyOptions *options, const Config *config, const json_t *status, AskReplicator ask, void *ask_arg,
+	json_t **result)
+{
+	Verify		v = {.options = options,.lock = PTHREAD_MUTEX_INITIALIZER};
+	Progress   *p = xcalloc(1, sizeof(Progress));
+	json_t	   *others;
+	json_t	   *done = NULL;
+	int			target;
+	int			source;
+	int			code;
+
+	v.differences = json_array();
+	v.facts = json_object();
+	others = take_nodes(&v, config, status);
+	take_databases(&v, status);
+	if (v.error == NULL && (options->repair == NULL || repair_parts(&v, &target, &source)))
+		compare(p, &v);
 	snapshots_close(&p->snapshots);
-	for (int d = 0; d < v.ndatabases; d++)
+	if (options->repair != NULL && v.error == NULL && json_array_size(v.differences) > 0)
+	{
+		alarm(0);				/* the node must not stay out */
+		done = repair(&v, v.differences, ask, ask_arg);
+	}
+
+	*result = result_of(&v, p, others);
+	if (done != NULL)
+		json_object_set_new(*result, "repaired", done);
+	code = v.error != NULL ? VERIFY_NOT_DONE : json_is_true(json_object_get(*result, "equal")) ? VERIFY_EQUAL :
+		VERIFY_DIFFERENT;
+	for (int d = 0; d < VERIFY_MAX_DATABASES; d++)
 		tables_free(&p->tables[d]);
+	json_decref(p->suspects);
+	free(p->why);
 	free(p);
 	free(v.error);
+	return code;
+}
+
+int
+verify(const VerifyOptions *options, const Config *config, const json_t *status, AskReplicator ask, void *ask_arg)
+{
+	VerifyOptions again = *options;
+	json_t	   *result;
+	json_t	   *now;
+	json_t	   *after;
+	int			code;
+
+	if (options->timeout_s > 0)
+	{
+		signal(SIGALRM, on_alarm);
+		alarm((unsigned) options->timeout_s);
+	}
+	signal(SIGPIPE, SIG_IGN);
+	code = run(options, config, status, ask, ask_arg, &result);
+	if (code == VERIFY_DIFFERENT && options->repair != NULL)
+	{
+		if (!options->json)
+			print_result(options, result);
+		again.repair = NULL;
+		now = ask(ask_arg, "status\n", ANSWER_TIMEOUT_S);
+		code = run(&again, config, now, ask, ask_arg, &after);
+		if (options->json)
+		{
+			json_object_set(after, "repaired", json_object_get(result, "repaired"));
+			json_object_set(after, "found", json_object_get(result, "differences"));
+		}
+		json_decref(result);
+		result = after;
+		json_decref(now);
+	}
+	print_result(options, result);
+	if (json_object_get(result, "error") != NULL)
+		fprintf(stderr, "lockstepctl: %s\n", json_string_value(json_object_get(result, "error")));
+	json_decref(result);
 	return code;
 }

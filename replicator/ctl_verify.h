@@ -7,6 +7,10 @@
  *	 ctl_snapshot.c	snapshots of all nodes at one seq
  *	 ctl_tables.c	rows: checksums, several tables at a time
  *	 ctl_rows.c		the rows that differ in a table
+ *	 ctl_sequences.c	values of sequences
+ *	 ctl_schema.c	what databases are made of
+ *	 ctl_facts.c	roles, settings, large objects' owners
+ *	 ctl_repair.c	making a node equal to the others
  *	 ctl_report.c	the result as text
  */
 #ifndef LOCKSTEP_CTL_VERIFY_H
@@ -47,7 +51,9 @@ extern json_t *verify_text(const char *text);
 /* Something differs; takes nodes (name -> value) over. */
 extern json_t *verify_difference(const char *database, const char *kind, const char *object, json_t *nodes);
 extern void verify_add(Verify *v, json_t *difference);
-extern void verify_count(Verify *v, const char *database, const char *what, long long n);
+extern void verify_count(Verify *v, const char *database, const char *what, long long n);	/* more of it */
+extern void verify_counted(Verify *v, const char *database, const char *what, long long n); /* so many in all */
+#define VERIFY_GLOBAL "*"		/* what belongs to no database */
 
 /* ---------- in ctl_peers.c */
 
@@ -91,6 +97,8 @@ typedef struct Snapshots
 	Verify	   *v;
 	uint64_t	seq;
 	double		held_ms;		/* how long nobody could commit, at most */
+	int			keep;			/* this node goes on being held, without an
+								 * end; -1: none */
 	Peers		control;		/* these hold commits */
 	Peers		leaders[VERIFY_MAX_DATABASES];	/* these have the snapshots */
 	char		ids[VERIFY_MAX_DATABASES][CONFIG_MAX_NODES][64];
@@ -134,7 +142,34 @@ extern int	tables_pending(const Tables *t);
 
 /* ---------- in ctl_rows.c: begun on all peers is a transaction at the seq */
 
+/* A row that some other node has not, or less often. */
+typedef struct RowRef
+{
+	int64_t		digest;
+	int			node;
+	char		ctid[32];
+} RowRef;
+
+/* The same without showing them; of at most so many rows. */
+extern bool rows_find(Peers *p, const char *name, long long rows, long long most, RowRef **refs, size_t *n,
+					  bool *complete);
 extern bool rows_differ(Peers *p, const char *database, const Table *table, long long rows);
+
+/* ---------- in ctl_sequences.c */
+
+extern bool sequences_compare(Verify *v, const char *database);
+
+/* ---------- in ctl_schema.c, ctl_facts.c: what differs is added to found */
+
+extern void schema_compare(const Snapshots *s, int database, json_t *found, char **why);
+extern bool facts_compare_large_objects(const Snapshots *s, int database, json_t *found);
+extern bool facts_compare_globals(const Snapshots *s, json_t *found);
+
+/* ---------- in ctl_repair.c */
+
+/* The node to be repaired, and the one that is right. */
+extern bool repair_parts(Verify *v, int *target, int *source);
+extern json_t *repair(Verify *v, const json_t *differences, AskReplicator ask, void *ask_arg);
 
 /* ---------- in ctl_report.c */
 

@@ -22,7 +22,6 @@
 #include "version.h"
 
 #define DEFAULT_TIMEOUT_S 60	/* of drain, attach and join */
-#define ANSWER_TIMEOUT_S 10		/* beyond the command's own */
 
 typedef struct Options
 {
@@ -116,6 +115,8 @@ print_help(void)
 		   "      --table=NAME       only rows of that one, with its schema or without\n"
 		   "      --jobs=N           tables compared at a time (1)\n"
 		   "      --rows=N           differing rows of a table that are shown (10)\n"
+		   "      --repair=NODE      make that node equal to the others, in rows, sequences, large objects\n"
+		   "      --source=NODE      that one is right, whether or not the others agree\n"
 		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n"
 		   "Of verify: 0 equal, 1 different, 2 could not be done, 3 no replicator at the socket.\n",
 		   DEFAULT_TIMEOUT_S);
@@ -140,7 +141,8 @@ parse_options(int argc, char **argv, Options *o)
 	enum
 	{
 		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
-		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS
+		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
+		OPT_REPAIR, OPT_SOURCE
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -159,6 +161,8 @@ parse_options(int argc, char **argv, Options *o)
 		{"table", required_argument, NULL, OPT_TABLE},
 		{"jobs", required_argument, NULL, OPT_JOBS},
 		{"rows", required_argument, NULL, OPT_ROWS},
+		{"repair", required_argument, NULL, OPT_REPAIR},
+		{"source", required_argument, NULL, OPT_SOURCE},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -209,6 +213,12 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_TABLE:
 				o->verify.table = optarg;
+				break;
+			case OPT_REPAIR:
+				o->verify.repair = optarg;
+				break;
+			case OPT_SOURCE:
+				o->verify.source = optarg;
 				break;
 			case OPT_JOBS:
 				o->verify.jobs = (int) option_number("jobs", optarg, VERIFY_MAX_JOBS);
@@ -495,6 +505,12 @@ run_join(Options *o)
 	return run_command(o);
 }
 
+static json_t *
+ask_for_verify(void *path, const char *request, long timeout_s)
+{
+	return ask(path, request, timeout_s);
+}
+
 /* Not done is not different: its exit code is another. */
 static int
 run_verify(Options *o)
@@ -502,18 +518,22 @@ run_verify(Options *o)
 	char	   *error;
 	Config	   *config = config_load(o->config_file, &error);
 	json_t	   *status;
+	const char *path;
 	int			code;
 
 	if (o->nwords != 1)
 		die(CTL_USAGE, "wrong number of arguments for \"verify\"");
+	if (o->verify.source != NULL && o->verify.repair == NULL)
+		die(CTL_USAGE, "--source names the node that is right for --repair");
 	if (config == NULL)
 		die(VERIFY_NOT_DONE, "%s", error);
-	status = ask(o->socket != NULL ? o->socket : config->admin_socket, "status\n", ANSWER_TIMEOUT_S);
+	path = o->socket != NULL ? o->socket : config->admin_socket;
+	status = ask(path, "status\n", ANSWER_TIMEOUT_S);
 	o->verify.json = o->json;
 	o->verify.timeout_s = o->timeout_s > 0 ? o->timeout_s : 0;
 	if (o->verify.jobs == 0)
 		o->verify.jobs = 1;
-	code = verify(&o->verify, config, status);
+	code = verify(&o->verify, config, status, ask_for_verify, (void *) path);
 	if (fflush(stdout) != 0)
 		die(VERIFY_NOT_DONE, "could not write: %s", strerror(errno));
 	json_decref(status);

@@ -41,7 +41,7 @@ SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace
 	AND p.proname IN ('set_cluster', 'turn_open', 'apply_start', 'blockers', 'yield', 'sequence_positions', 'sequences_reported', 'hold_commits',
-		'let_commits_go', 'verify_start', 'definition_is_seen')
+		'let_commits_go', 'verify_start', 'repair_start', 'definition_is_seen')
 	AND has_function_privilege('public', p.oid, 'EXECUTE')
 $$, 'what is for the replicator is for nobody else');
 SELECT * FROM finish();

@@ -36,6 +36,8 @@ CREATE TABLE t (id int PRIMARY KEY, v text, f float8, n numeric, j jsonb);
 INSERT INTO t SELECT i, 'value ' || i, i / 3.0, i, '{"a": [1, 2]}' FROM generate_series(1, 5000) i;
 CREATE TABLE two (a text, b int, v text, PRIMARY KEY (a, b));
 INSERT INTO two VALUES ('x, "y"', 1, 'one'), ('x', 2, NULL);
+CREATE ROLE app_owner;
+CREATE ROLE app_user;
 CREATE TABLE keyless (a int, b text);
 INSERT INTO keyless SELECT i % 5, 'b' FROM generate_series(1, 20) i;
 CREATE TYPE mood AS ENUM ('sad', 'ok');
@@ -123,6 +125,57 @@ $c->sql_local(2, "INSERT INTO t SELECT i, 'value ' || i, i / 3.0, i, '{\"a\": [1
 $c->sql(1, "SELECT lo_from_bytea(4711, 'what all have')");
 $c->drain;
 found('a large object', 2, "SELECT lo_put(4711, 2, 'b')", "SELECT lo_put(4711, 2, 'a')", qr/pg_largeobject: 1 row\n.*4711,0/);
+
+found('an owner of a large object', 3, 'ALTER LARGE OBJECT 4711 OWNER TO app_owner', 'ALTER LARGE OBJECT 4711 OWNER TO postgres',
+	qr/large object 4711 differs:\s+n1, n2: owner postgres\s+n3: owner app_owner/);
+found('a large object that only one has', 1, 'SELECT lo_create(4712)', 'SELECT lo_unlink(4712)',
+	qr/large object 4712 differs:\s+n1: owner postgres\s+n2, n3: not there/);
+
+# ---------- sequences
+
+$c->sql(1, "CREATE SEQUENCE s; SELECT setval('s', 5); CREATE SEQUENCE unused");
+$c->drain;
+found('a sequence', 2, "SELECT setval('s', 7)", "SELECT setval('s', 5)", qr/sequence public\.s differs:\s+n1, n3: 5\s+n2: 7/);
+found('one that is not used', 3, "SELECT setval('unused', 1)", "SELECT setval('unused', 1, false)",
+	qr/public\.unused differs:\s+n1, n2: 1 \(not used yet\)\s+n3: 1/);
+
+# ---------- definitions
+
+found('a role', 2, 'CREATE ROLE stranger', 'DROP ROLE stranger', qr/^role stranger differs:\s+n1, n3: not there\s+n2: /m);
+found('an attribute of a role', 2, 'ALTER ROLE app_owner CREATEDB', 'ALTER ROLE app_owner NOCREATEDB',
+	qr/^role app_owner differs:.*n2: INHERIT CREATEDB/ms);
+found('a membership', 2, 'GRANT app_owner TO app_user', 'REVOKE app_owner FROM app_user',
+	qr/membership of app_user in app_owner differs/);
+found('a setting', 3, "ALTER ROLE app_user SET work_mem = '7MB'", 'ALTER ROLE app_user RESET work_mem',
+	qr/setting role app_user differs:.*n3: work_mem=7MB/s);
+$c->sql(1, 'GRANT CONNECT ON DATABASE app TO app_owner');
+$c->drain;
+found('a privilege of the database', 3, 'GRANT CREATE ON DATABASE app TO app_user', 'REVOKE CREATE ON DATABASE app FROM app_user',
+	qr/^database app differs:.*n3: .*app_user=C/ms);
+found('an index', 2, 'CREATE INDEX i ON t (v)', 'DROP INDEX i', qr/schema INDEX public\.i differs:.*n2: CREATE INDEX i ON public\.t/s);
+found('a constraint', 2, 'ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)', 'ALTER TABLE t DROP CONSTRAINT c',
+	qr/schema TABLE public\.t differs:.*n2: .*CONSTRAINT c CHECK/s);
+found('a default', 2, 'ALTER TABLE two ALTER w SET DEFAULT 9', 'ALTER TABLE two ALTER w SET DEFAULT 8',
+	qr/schema TABLE public\.two differs:\s+n1, n3: +w integer DEFAULT 8.*\s+n2: +w integer DEFAULT 9/s);
+found('a function', 3, "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", 'DROP FUNCTION f()', qr/schema FUNCTION public\.f\(\)/);
+found('a table', 3, 'CREATE TABLE only_here (a int)', 'DROP TABLE only_here', qr/schema TABLE public\.only_here/);
+found('a column', 3, 'ALTER TABLE log ADD x int', 'ALTER TABLE log DROP x', qr/table public\.log differs:.*n3: has other columns/s);
+found('a privilege', 2, 'GRANT SELECT ON t TO app_user', 'REVOKE SELECT ON t FROM app_user', qr/schema ACL public\.TABLE t/);
+found('a comment', 2, "COMMENT ON TABLE t IS 'x'", 'COMMENT ON TABLE t IS NULL', qr/schema COMMENT public\.TABLE t/);
+($out, $err, $rc) = verify();
+is($rc, 0, 'all that was planted is gone') or diag("$out\n$err");
+
+# Sequences in use, and objects that come and go, are no difference.
+@load = map { $c->pgbench_start($_, '-n', '-c', 2, '-T', 10, '-f', $c->file('seq.sql', "SELECT nextval('s');\n")) } 1, 2, 3;
+$ddl->send('DO $$BEGIN FOR i IN 1..8 LOOP CREATE TABLE passing (id serial PRIMARY KEY, v int); COMMIT; CREATE INDEX ON passing (v); COMMIT; ' .
+	  'DROP TABLE passing; COMMIT; PERFORM pg_sleep(0.5); END LOOP; END$$');
+for my $i (1 .. 3)
+{
+	($out, $err, $rc) = verify();
+	is($rc, 0, "sequences and DDL under load ($i)") or diag("$out\n$err");
+}
+$ddl->finish;
+$_->{handle}->finish for @load;
 
 # ---------- what can't be done
 

@@ -1,0 +1,323 @@
+/*
+ * ctl_schema.c
+ *	  Compare what databases are made of: pg_dump's description of the schema, by
+ *	  the snapshot, object by object.
+ *
+ * pg_dump knows every kind of object, and writes what counts of it and nothing
+ * that is a node's own, such as oids.  Only the order of its entries, and the
+ * settings between them, may differ with what else there is; so entries are
+ * compared by name, and each has the settings that are in force at its place.
+ *
+ * What a dump says of an object may be younger than the snapshot: PostgreSQL's
+ * functions that describe objects look at the present.  So does a dump fail when
+ * an object goes meanwhile.  Whoever calls asks twice.
+ */
+#include <errno.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "ctl_verify.h"
+
+/* ---------- running pg_dump */
+
+typedef struct Dump
+{
+	pid_t		pid;
+	FILE	   *out;
+	FILE	   *err;
+} Dump;
+
+/* keyword = 'value', as libpq reads it. */
+static void
+put_keyword(Buffer *b, const char *keyword, const char *value)
+{
+	char	   *head = xasprintf("%s='", keyword);
+
+	buffer_append(b, head, strlen(head));
+	free(head);
+	for (; *value != '\0'; value++)
+	{
+		if (*value == '\'' || *value == '\\')
+			buffer_append(b, "\\", 1);
+		buffer_append(b, value, 1);
+	}
+	buffer_append(b, "' ", 2);
+}
+
+/* The password goes by the environment: arguments can be seen by everybody. */
+static char *
+connection_string(const char *conninfo, const char *database, char **password)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	Buffer		b = {0};
+
+	*password = NULL;
+	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+	{
+		if (o->val == NULL || strcmp(o->keyword, "dbname") == 0 || strcmp(o->keyword, "options") == 0)
+			continue;
+		if (strcmp(o->keyword, "password") == 0)
+			*password = xstrdup(o->val);
+		else
+			put_keyword(&b, o->keyword, o->val);
+	}
+	PQconninfoFree(options);
+	put_keyword(&b, "dbname", database);
+	put_keyword(&b, "options", "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1");
+	buffer_append(&b, "", 1);
+	return (char *) b.data;
+}
+
+static bool
+dump_start(Dump *d, const Snapshots *s, int database, int node)
+{
+	const Verify *v = s->v;
+	char	   *password;
+	char	   *conninfo = connection_string(v->conninfos[node], v->databases[database], &password);
+	char	   *program = program_path("pg_dump");
+	char	   *snapshot = xasprintf("--snapshot=%s", s->ids[database][node]);
+	char	   *argv[] = {program, "--schema-only", "--no-subscriptions", "--encoding=UTF8", snapshot, "-d", conninfo, NULL};
+
+	d->out = tmpfile();
+	d->err = tmpfile();
+	d->pid = -1;
+	if (d->out != NULL && d->err != NULL)
+		d->pid = fork();
+	if (d->pid == 0)
+	{
+		if (password != NULL)
+			setenv("PGPASSWORD", password, 1);
+		unsetenv("PGOPTIONS");
+		dup2(fileno(d->out), STDOUT_FILENO);
+		dup2(fileno(d->err), STDERR_FILENO);
+		execvp(argv[0], argv);
+		fprintf(stderr, "could not run %s: %s\n", argv[0], strerror(errno));
+		_exit(127);
+	}
+	free(snapshot);
+	free(program);
+	free(conninfo);
+	free(password);
+	return d->pid > 0;
+}
+
+static char *
+contents(FILE *f)
+{
+	Buffer		b = {0};
+	size_t		n;
+
+	rewind(f);
+	do
+	{
+		buffer_reserve(&b, 65536);
+		n = fread(b.data + b.len, 1, 65536, f);
+		b.len += n;
+	} while (n > 0);
+	buffer_append(&b, "", 1);
+	return (char *) b.data;
+}
+
+/* The text, or NULL: *why says why not. */
+static char *
+dump_end(Dump *d, char **why)
+{
+	int			status = 0;
+	char	   *text = NULL;
+
+	if (d->pid > 0 && waitpid(d->pid, &status, 0) == d->pid && WIFEXITED(status) && WEXITSTATUS(status) == 0)
+		text = contents(d->out);
+	else if (*why == NULL)
+		*why = d->err != NULL ? contents(d->err) : xstrdup("could not make a temporary file");
+	if (d->out != NULL)
+		fclose(d->out);
+	if (d->err != NULL)
+		fclose(d->err);
+	return text;
+}
+
+/* ---------- its entries */
+
+static bool
+begins(const char *line, const char *with)
+{
+	return strncmp(line, with, strlen(with)) == 0;
+}
+
+/* What is between two texts of a line; "" if they are not there. */
+static char *
+between(const char *line, const char *from, const char *to)
+{
+	const char *start = strstr(line, from);
+	const char *end;
+
+	if (start == NULL)
+		return xstrdup("");
+	start += strlen(from);
+	end = to != NULL ? strstr(start, to) : start + strcspn(start, "\n");
+	return xstrndup(start, end != NULL ? (size_t) (end - start) : strlen(start));
+}
+
+/* "-- Name: t; Type: TABLE; Schema: public; Owner: u" */
+static char *
+entry_name(const char *line)
+{
+	char	   *name = between(line, "-- Name: ", "; Type: ");
+	char	   *type = between(line, "; Type: ", "; Schema: ");
+	char	   *schema = between(line, "; Schema: ", "; Owner: ");
+	char	   *owner = between(line, "; Owner: ", NULL);
+	bool		owned = strcmp(type, "DEFAULT ACL") == 0;
+	char	   *text = xasprintf("%s %s%s%s%s%s", type, strcmp(schema, "-") == 0 ? "" : schema,
+								 strcmp(schema, "-") == 0 ? "" : ".", name, owned ? " of " : "", owned ? owner : "");
+
+	free(name);
+	free(type);
+	free(schema);
+	free(owner);
+	return text;
+}
+
+static void
+add_to_entry(json_t *entries, const char *name, const char *line, size_t len)
+{
+	const char *before = json_string_value(json_object_get(entries, name));
+	char	   *text = xasprintf("%s%.*s", before != NULL ? before : "", (int) len, line);
+
+	json_object_set_new(entries, name, verify_text(text));
+	free(text);
+}
+
+/* Does it matter to this kind of object where it is stored, and how? */
+static bool
+has_storage(const char *name)
+{
+	return begins(name, "TABLE ") || begins(name, "INDEX ") || begins(name, "MATERIALIZED VIEW ") ||
+		begins(name, "CONSTRAINT ");
+}
+
+static json_t *
+entries_of(const char *dump)
+{
+	json_t	   *entries = json_object();
+	char	   *name = NULL;
+	char	   *tablespace = xstrdup("");
+	char	   *method = xstrdup("");
+	Buffer		body = {0};
+
+	for (const char *line = dump;; line += strcspn(line, "\n") + 1)
+	{
+		size_t		len = strcspn(line, "\n");
+		bool		end = line[0] == '\0';
+		bool		head = begins(line, "-- Name: ") && strstr(line, "; Type: ") != NULL;
+
+		if ((end || head || begins(line, "-- PostgreSQL database dump complete")) && name != NULL)
+		{
+			if (has_storage(name) && (tablespace[0] != '\0' || method[0] != '\0'))
+			{
+				char	   *storage = xasprintf("-- %s %s\n", tablespace, method);
+
+				buffer_append(&body, storage, strlen(storage));
+				free(storage);
+			}
+			add_to_entry(entries, name, (const char *) body.data, body.len);
+			free(name);
+			name = NULL;
+			body.len = 0;
+		}
+		if (end)
+			break;
+		if (head)
+			name = entry_name(line);
+		else if (begins(line, "SET default_tablespace = "))
+		{
+			free(tablespace);
+			tablespace = xstrndup(line, len);
+		}
+		else if (begins(line, "SET default_table_access_method = "))
+		{
+			free(method);
+			method = xstrndup(line, len);
+		}
+		else if (len > 0 && name != NULL && !(len == 2 && begins(line, "--")))
+		{
+			buffer_append(&body, line, len);
+			buffer_append(&body, "\n", 1);
+		}
+		if (line[len] == '\0')
+			line--;				/* no line break at the end */
+	}
+	free(tablespace);
+	free(method);
+	buffer_free(&body);
+	return entries;
+}
+
+/* ---------- comparing */
+
+static void
+compare_entry(const Verify *v, const char *database, const char *name, json_t *const *of_nodes, json_t *found)
+{
+	json_t	   *nodes = json_object();
+	bool		same = true;
+
+	for (int i = 0; i < v->nnodes; i++)
+	{
+		json_t	   *its = json_object_get(of_nodes[i], name);
+
+		json_object_set(nodes, v->names[i], its != NULL ? its : json_null());
+		same &= its != NULL && json_equal(its, json_object_get(nodes, v->names[0]));
+	}
+	if (same)
+		json_decref(nodes);
+	else
+		json_array_append_new(found, verify_difference(database, "schema", name, nodes));
+}
+
+static void
+compare_entries(Verify *v, const char *database, json_t *const *of_nodes, json_t *found)
+{
+	json_t	   *seen = json_object();
+	const char *name;
+	json_t	   *its;
+
+	for (int i = 0; i < v->nnodes; i++)
+	{
+		json_object_foreach(of_nodes[i], name, its)
+		{
+			if (json_object_get(seen, name) != NULL)
+				continue;
+			json_object_set_new(seen, name, json_true());
+			compare_entry(v, database, name, of_nodes, found);
+		}
+	}
+	verify_counted(v, database, "objects of the schema", (long long) json_object_size(seen));
+	json_decref(seen);
+}
+
+/* What differs is added to found; *why: could not be told this time. */
+void
+schema_compare(const Snapshots *s, int database, json_t *found, char **why)
+{
+	Verify	   *v = s->v;
+	Dump		dumps[CONFIG_MAX_NODES];
+	json_t	   *entries[CONFIG_MAX_NODES] = {NULL};
+	bool		all = true;
+
+	for (int i = 0; i < v->nnodes; i++)
+		all &= dump_start(&dumps[i], s, database, i);
+	for (int i = 0; i < v->nnodes; i++)
+	{
+		char	   *text = dump_end(&dumps[i], why);
+
+		all &= text != NULL;
+		entries[i] = entries_of(text != NULL ? text : "");
+		free(text);
+	}
+	if (all)
+		compare_entries(v, v->databases[database], entries, found);
+	for (int i = 0; i < v->nnodes; i++)
+		json_decref(entries[i]);
+}
