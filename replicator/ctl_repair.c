@@ -111,10 +111,22 @@ check_difference(Repair *r, const json_t *difference)
 static void
 make_way(Repair *r)
 {
-	char	   *sql = xasprintf("SELECT lockstep.yield(b.blocker, 'It was in the way of a repair of this node.') "
+	char	   *sql = xasprintf("SELECT lockstep.yield(b.blocker, 'It was in the way of a repair of this node.', 0) "
 								"FROM lockstep.blockers(ARRAY[%d]) b", PQbackendPID(r->conn));
+	PGresult   *result = PQexec(r->helper, sql);
+	PGcancel   *cancel;
+	char		why[256];
 
-	PQclear(PQexec(r->helper, sql));
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		/* else we would wait for ever */
+		(void) verify_fail(r->v, "node %s: %s", r->v->names[r->target], PQerrorMessage(r->helper));
+		cancel = PQgetCancel(r->conn);
+		if (cancel != NULL)
+			(void) PQcancel(cancel, why, sizeof(why));
+		PQfreeCancel(cancel);
+	}
+	PQclear(result);
 	free(sql);
 }
 
