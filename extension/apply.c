@@ -62,6 +62,7 @@
 
 #include "apply.h"
 #include "compat.h"
+#include "rights.h"
 
 static bool in_apply_session = false;
 static bool repairs = false;
@@ -497,20 +498,17 @@ executor_start(QueryDesc *queryDesc, int eflags)
 	}
 }
 
-/* ---------- the owner's rights */
+/* ---------- the owner's rights: rights.c */
 
-/*
- * Rows are written as the owner, unless the query came with a role of its own.
- * Permissions were checked in ExecutorStart.
- */
+/* Permissions were checked in ExecutorStart. */
 static Oid
-owner_to_become(QueryDesc *queryDesc)
+rights_of_query(QueryDesc *queryDesc)
 {
 	List	   *targets = queryDesc->estate->es_opened_result_relations;
 
-	if (targets == NIL || GetUserId() != GetSessionUserId())
+	if (targets == NIL)
 		return InvalidOid;
-	return ((ResultRelInfo *) linitial(targets))->ri_RelationDesc->rd_rel->relowner;
+	return rights_for_rows(((ResultRelInfo *) linitial(targets))->ri_RelationDesc);
 }
 
 static void
@@ -525,20 +523,17 @@ executor_run_anyhow(QueryDesc *queryDesc, ScanDirection direction, uint64 count,
 static void
 executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
 {
-	Oid			owner = in_apply_session ? owner_to_become(queryDesc) : InvalidOid;
-	Oid			save_user;
-	int			save_context;
+	Oid			user = in_apply_session ? rights_of_query(queryDesc) : InvalidOid;
+	LsRights	saved;
 
-	if (!OidIsValid(owner))
+	if (!OidIsValid(user))
 	{
 		executor_run_anyhow(queryDesc, direction, count, once);
 		return;
 	}
-	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(owner, save_context | SECURITY_LOCAL_USERID_CHANGE);
+	rights_lower(user, true, &saved);
 	executor_run_anyhow(queryDesc, direction, count, once);
-	/* after an error the end of the transaction resets it */
-	SetUserIdAndSecContext(save_user, save_context);
+	rights_restore(&saved);
 }
 
 /* ---------- COPY with the data in hand */
@@ -629,8 +624,7 @@ apply_copy(const char *command, const char *data, size_t len)
 	ParseState *pstate = make_parsestate(NULL);
 	CopyFromState cstate;
 	uint64		rows;
-	Oid			save_user;
-	int			save_context;
+	LsRights	saved;
 
 	disable_triggers(rel->trigdesc);
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
@@ -641,14 +635,13 @@ apply_copy(const char *command, const char *data, size_t len)
 	copy_source.data = data;
 	copy_source.len = len;
 
-	GetUserIdAndSecContext(&save_user, &save_context);
-	SetUserIdAndSecContext(rel->rd_rel->relowner, save_context | SECURITY_LOCAL_USERID_CHANGE);
+	rights_lower(rel->rd_rel->relowner, true, &saved);
 	cstate = BeginCopyFrom(pstate, rel, NULL, NULL, false, copy_read,
 						   stmt->attlist, stmt->options);
 	read_without_domains(cstate);
 	rows = copy_without_checks(cstate, rel);
 	EndCopyFrom(cstate);
-	SetUserIdAndSecContext(save_user, save_context);
+	rights_restore(&saved);
 
 	free_parsestate(pstate);
 	table_close(rel, NoLock);
@@ -703,10 +696,33 @@ prepare_truncate(TruncateStmt *stmt)
 }
 
 static void
+process_utility_anyhow(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+					   ProcessUtilityContext context, ParamListInfo params,
+					   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	if (prev_ProcessUtility)
+		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+							queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+								queryEnv, dest, qc);
+}
+
+/* An extension's script may do what is refused to functions, but not SET ROLE. */
+static bool
+runs_script(const Node *stmt)
+{
+	return creating_extension || IsA(stmt, CreateExtensionStmt) || IsA(stmt, AlterExtensionStmt);
+}
+
+static void
 process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
+	Oid			user = in_apply_session ? rights_for_command(pstmt->utilityStmt) : InvalidOid;
+	LsRights	saved;
+
 	if (in_apply_session && IsA(pstmt->utilityStmt, TruncateStmt))
 		prepare_truncate((TruncateStmt *) pstmt->utilityStmt);
 
@@ -716,12 +732,11 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	 */
 	if (in_apply_session)
 		context = PROCESS_UTILITY_SUBCOMMAND;
-	if (prev_ProcessUtility)
-		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-							queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-								queryEnv, dest, qc);
+	if (OidIsValid(user))
+		rights_lower(user, !runs_script(pstmt->utilityStmt), &saved);
+	process_utility_anyhow(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	if (OidIsValid(user))
+		rights_restore(&saved);
 }
 
 /* ---------- values of types that nobody may write */
@@ -740,6 +755,7 @@ apply_init(void)
 {
 	ls_replace_function(F_PG_NODE_TREE_IN, instead_of_pg_node_tree_in, &original_pg_node_tree_in,
 						"pg_node_tree_in");
+	rights_init();
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 	prev_ExecutorRun = ExecutorRun_hook;

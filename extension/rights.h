@@ -1,0 +1,24 @@
+/*
+ * rights.h
+ *	  What apply.c needs of rights.c.
+ */
+#ifndef LOCKSTEP_RIGHTS_H
+#define LOCKSTEP_RIGHTS_H
+
+#include "nodes/nodes.h"
+#include "utils/rel.h"
+
+typedef struct LsRights
+{
+	Oid			user;
+	int			context;
+	int			guc_level;
+} LsRights;
+
+extern Oid	rights_for_rows(Relation target);
+extern Oid	rights_for_command(const Node *command);
+extern void rights_lower(Oid user, bool restricted, LsRights *saved);
+extern void rights_restore(const LsRights *saved);
+extern void rights_init(void);
+
+#endif							/* LOCKSTEP_RIGHTS_H */
