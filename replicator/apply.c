@@ -778,14 +778,16 @@ conclude(ApplyConn *c)
 	tx_cursor_free(&c->cursor);
 	c->work = NULL;
 	w->connection = NULL;
-	if (c->cancels == 0)
-		pool_give_back(c->pool, c);
 	if (undone)
 		work_undone(w);
 	else if (failed ? strcmp(sqlstate, "LS001") == 0 : c->commit_sent)
 		work_committed(w);
 	else
 		work_failed(w, &error);
+
+	/* not before: a pool that is closing goes with its last work */
+	if (!c->closed && c->cancels == 0)
+		pool_give_back(c->pool, c);
 	free(message);
 	free(detail);
 	free(hint);

@@ -439,7 +439,16 @@ nodes_execute(Transaction *tx)
 		if (work_find(tx, i) == NULL)
 			work_add(&nodes[i], tx);
 	}
-	/* all bits are set: these may have nothing left to do */
+	if (tx->executing == 0)
+	{
+		sequencer_executed(tx);
+		return;
+	}
+
+	/*
+	 * All bits are set: these may have nothing left to do, and the last of
+	 * them tells the sequencer.
+	 */
 	for (int i = 0; i < nnodes; i++)
 	{
 		Work	   *w = (tx->executing >> i & 1) ? work_find(tx, i) : NULL;
@@ -447,8 +456,6 @@ nodes_execute(Transaction *tx)
 		if (w != NULL && w->early)
 			early_promote(w);
 	}
-	if (tx->executing == 0)
-		sequencer_executed(tx);
 }
 
 void

@@ -170,6 +170,30 @@ $s->do(insert(800_001, 'mixed'), $t);
 $s->do('COMMIT', $t);
 $c->same('with a statement in it');
 
+# ---------- nothing is left to do when it is reserved
+
+# A node has asked for a row that it can't see yet: the transaction has to wait for that, long
+# enough for the others to execute all of it.  The last row is one that goes to disk at once.
+sub waits { return grep { $_->{pid} == $s->pid && $_->{state} eq 'waiting' } @{ JSON::PP::decode_json(scalar $c->ctl('sessions', '--json'))->{sessions} } }
+sub written { my ($node) = @_; return $c->sql($node, "SELECT pg_relation_size(reltoastrelid) > 1 FROM pg_class WHERE relname = 'wide'") }
+$c->sql(1, 'CREATE TABLE wide (id int PRIMARY KEY, v text); ALTER TABLE wide ALTER v SET STORAGE external');
+$c->drain;
+begin(insert(850_001, 'waits'));
+$s->do("INSERT INTO wide VALUES (1, repeat('x', 300000))", $t);
+begun($_, 'begun') for 2, 3;
+ok($c->wait_until(sub { written(2) eq 't' && written(3) eq 't' }, 30), 'its last row has been executed');
+my $first = $c->session(2);
+$first->do('SET lockstep.update_order = queued');
+$first->do('BEGIN');
+is($first->query("UPDATE wide SET v = '' WHERE id = 1 RETURNING id"), '', 'somebody asks first for a row that it does not see');
+$s->send('COMMIT');
+ok($c->wait_until(sub { waits() == 1 }, 30), 'it waits');
+is(early($_), 1, "node $_ has executed it, and keeps it") for 2, 3;
+$first->query('ROLLBACK');
+$s->finish($t);
+is($s->error, '', 'and it is committed when it need not wait any more');
+$c->same('after waiting');
+
 # ---------- nodes that go and come
 
 begin(insert(900_001, 'node'));
