@@ -508,7 +508,7 @@ rights_of_query(QueryDesc *queryDesc)
 
 	if (targets == NIL)
 		return InvalidOid;
-	return rights_for_rows(((ResultRelInfo *) linitial(targets))->ri_RelationDesc);
+	return rights_for_rows(((ResultRelInfo *) linitial(targets))->ri_RelationDesc->rd_rel->relowner);
 }
 
 static void

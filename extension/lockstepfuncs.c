@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "apply.h"
+#include "rights.h"
 
 #define LS_VERSION "1.1"
 
@@ -457,13 +458,25 @@ lockstep_rows_fingerprint(PG_FUNCTION_ARGS)
 	text	   *copy;
 	MemoryContext caller = CurrentMemoryContext;
 	MemoryContext spi;
+	bool		guarded;
+	int			done;
 
 	if (schema == NULL || name == NULL)
 		PG_RETURN_NULL();
 	query = psprintf("SELECT count(*) || ' ' || coalesce(sum(hashtextextended(row(t.*)::text, 0)::numeric), 0)"
 					 " FROM ONLY %s t", quote_qualified_identifier(schema, name));
 	SPI_connect();
-	if (SPI_execute(query, true, 0) != SPI_OK_SELECT || SPI_processed != 1)
+	guarded = rights_guard_plans(true);
+	PG_TRY();
+	{
+		done = SPI_execute(query, true, 0);
+	}
+	PG_FINALLY();
+	{
+		(void) rights_guard_plans(guarded);
+	}
+	PG_END_TRY();
+	if (done != SPI_OK_SELECT || SPI_processed != 1)
 		elog(ERROR, "could not compute the fingerprint of \"%s\"", name);
 	result = SPI_getvalue(SPI_tuptable->vals[0], SPI_tuptable->tupdesc, 1);
 	spi = MemoryContextSwitchTo(caller);

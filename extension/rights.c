@@ -12,7 +12,8 @@
  * triggers of temporary tables), and what they set does not stay, as the session
  * goes on with other people's rows.
  *
- * That begins with the planner, which calls functions whose arguments are constants.
+ * That begins with the planner, which calls functions whose arguments are constants;
+ * it does so for what lockstepctl verify and lockstep.fingerprint() only read, too.
  * Before it a query gets its parameters.  A value of a domain inside of an array or a row
  * would be checked there, in the middle of reading it; the origin has done so.
  *
@@ -34,6 +35,9 @@
 
 #include "lockstep.h"
 #include "rights.h"
+
+/* This session compares nodes: it reads everybody's tables as a superuser. */
+static bool guards_plans = false;
 
 static planner_hook_type prev_planner_hook = NULL;
 static PGFunction original_domain_in;
@@ -63,11 +67,11 @@ rights_restore(const LsRights *saved)
  * role of its own.  InvalidOid: that is so already.
  */
 Oid
-rights_for_rows(Relation target)
+rights_for_rows(Oid owner)
 {
 	if (!apply_session() || InLocalUserIdChange())
 		return InvalidOid;
-	return GetUserId() != GetSessionUserId() ? GetUserId() : target->rd_rel->relowner;
+	return GetUserId() != GetSessionUserId() ? GetUserId() : owner;
 }
 
 /* Who is to run a command: the role that it came with, if any. */
@@ -90,20 +94,64 @@ plan_anyhow(Query *query, const char *source, int options, ParamListInfo params)
 		standard_planner(query, source, options, params);
 }
 
+static Oid
+owner_of(Oid relid)
+{
+	Relation	rel = table_open(relid, NoLock);
+	Oid			owner = rel->rd_rel->relowner;
+
+	table_close(rel, NoLock);
+	return owner;
+}
+
+/* The owner of the table that lockstep's own query reads. */
+static Oid
+owner_of_what_is_read(const Query *query)
+{
+	ListCell   *lc;
+
+	foreach(lc, query->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+		Oid			owner = InvalidOid;
+
+		if (rte->rtekind == RTE_RELATION)
+			owner = owner_of(rte->relid);
+		else if (rte->rtekind == RTE_SUBQUERY)
+			owner = owner_of_what_is_read(rte->subquery);
+		if (OidIsValid(owner))
+			return owner;
+	}
+	return InvalidOid;
+}
+
+/* Returns what it was. */
+bool
+rights_guard_plans(bool on)
+{
+	bool		was = guards_plans;
+
+	guards_plans = on;
+	return was;
+}
+
+static Oid
+rights_for_plan(const Query *query)
+{
+	if (apply_session() && query->resultRelation != 0)
+		return rights_for_rows(owner_of(rt_fetch(query->resultRelation, query->rtable)->relid));
+	if (guards_plans && !InLocalUserIdChange())
+		return owner_of_what_is_read(query);
+	return InvalidOid;
+}
+
 static PlannedStmt *
 plan(Query *query, const char *source, int options, ParamListInfo params)
 {
-	Oid			user = InvalidOid;
+	Oid			user = rights_for_plan(query);
 	PlannedStmt *result;
 	LsRights	saved;
 
-	if (apply_session() && query->resultRelation != 0)
-	{
-		Relation	target = table_open(rt_fetch(query->resultRelation, query->rtable)->relid, NoLock);
-
-		user = rights_for_rows(target);
-		table_close(target, NoLock);
-	}
 	if (!OidIsValid(user))
 		return plan_anyhow(query, source, options, params);
 	rights_lower(user, true, &saved);

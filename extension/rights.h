@@ -1,12 +1,11 @@
 /*
  * rights.h
- *	  What apply.c needs of rights.c.
+ *	  What apply.c needs of rights.c, and those that compare nodes.
  */
 #ifndef LOCKSTEP_RIGHTS_H
 #define LOCKSTEP_RIGHTS_H
 
 #include "nodes/nodes.h"
-#include "utils/rel.h"
 
 typedef struct LsRights
 {
@@ -15,10 +14,11 @@ typedef struct LsRights
 	int			guc_level;
 } LsRights;
 
-extern Oid	rights_for_rows(Relation target);
+extern Oid	rights_for_rows(Oid owner);
 extern Oid	rights_for_command(const Node *command);
 extern void rights_lower(Oid user, bool restricted, LsRights *saved);
 extern void rights_restore(const LsRights *saved);
+extern bool rights_guard_plans(bool on);
 extern void rights_init(void);
 
 #endif							/* LOCKSTEP_RIGHTS_H */

@@ -35,6 +35,7 @@
 #include "utils/typcache.h"
 
 #include "apply.h"
+#include "rights.h"
 
 LS_FUNCTION(lockstep_hold_commits);
 LS_FUNCTION(lockstep_let_commits_go);
@@ -75,6 +76,7 @@ Datum
 lockstep_verify_start(PG_FUNCTION_ARGS)
 {
 	apply_value_settings();
+	(void) rights_guard_plans(true);
 	PG_RETURN_VOID();
 }
 

@@ -73,6 +73,14 @@ while (my ($how, $sql) = splice(@steps, 0, 2))
 	called($how);
 }
 called('at the commit');
+
+# comparing nodes reads everybody's tables
+my $before = () = $c->node_log(2) =~ /LOOK planner/g;
+$c->sql(2, 'SELECT count(*) FROM lockstep.fingerprint()');
+my $after = () = $c->node_log(2) =~ /LOOK planner/g;
+cmp_ok($after, '>', $before, 'a fingerprint has called the function');
+$c->ctl('verify');
+called('planner');
 is($c->sql(2, 'SELECT DISTINCT rolsuper FROM pg_roles WHERE rolname = $$mallory$$'), 'f', 'mallory is who he was');
 
 # others' rows come by the same sessions
@@ -89,7 +97,8 @@ is($c->sql(2, "SELECT count(*) FROM n WHERE a[1] IS NULL"), 8, 'NULL is no text'
 $c->sql(1, "CREATE ROLE carol; GRANT CREATE ON DATABASE app TO mallory; ALTER ROLE mallory CREATEROLE; $mallory ALTER ROLE carol SET role = 'mallory'");
 $c->sql(1, "CREATE TABLE def (i int PRIMARY KEY, u int UNIQUE DEFERRABLE INITIALLY DEFERRED); ALTER TABLE def OWNER TO mallory; ALTER SCHEMA public OWNER TO mallory");
 $c->sql(1, "$mallory INSERT INTO def SELECT s, s FROM generate_series(1, 20) s; UPDATE def SET u = 21 - u; CREATE SCHEMA of_mallory CREATE TABLE t (i int REFERENCES public.def); INSERT INTO of_mallory.t SELECT generate_series(1, 9)");
-$c->same('deferred constraints, settings of roles, schemas of others');
+$c->sql(1, "$mallory CREATE EXTENSION hstore SCHEMA of_mallory");
+$c->same('deferred constraints, settings of roles, schemas of others, a trusted extension');
 
 $c->down;
 done_testing();
