@@ -8,6 +8,8 @@
  *
  *	 UPDATE ONLY public.t SET v = '7' WHERE id = '1'
  *
+ * and so is the row of a run of them (extension/batch.c) that a key is of.
+ *
  * It is text for an error's detail, and nothing is derived from it: where a
  * quoted name looks like what is looked for here, it is shown a little odd.
  * Pure.
@@ -85,6 +87,78 @@ begins(const char *text, const char *with)
 	return strncmp(text, with, strlen(with)) == 0;
 }
 
+/* ---------- a run of changed rows: its parameters are arrays */
+
+/* Element n, from 1, of an array as the extension writes it: {NULL,"a","b \"c\""}. */
+static void
+add_element(Buffer *out, const LsSlice *array, int64_t n)
+{
+	Buffer		element = {0};
+	LsSlice		value;
+	bool		inside = false;
+	bool		null = true;
+
+	for (size_t i = 1; i + 1 < array->len && n > 0; i++)
+	{
+		const uint8_t *c = &array->data[i];
+
+		if (*c == '"')
+		{
+			inside = !inside;
+			null &= n > 1;
+		}
+		else if (!inside)
+			n -= *c == ',' || *c == ';';	/* ; of boxes */
+		else
+		{
+			c += *c == '\\';
+			i = (size_t) (c - array->data);
+			if (n == 1)
+				buffer_append(&element, c, 1);
+		}
+	}
+	value.data = null ? NULL : element.len > 0 ? element.data : (const uint8_t *) "";
+	value.len = element.len;
+	add_value(out, &value);
+	buffer_free(&element);
+}
+
+/* As it would be if each row travelled alone: $1 for u.c1.  NULL: it is no run. */
+static char *
+without_arrays(const char *text)
+{
+	const char *clause = strstr(text, " ROWS FROM (");
+	const char *tail = clause != NULL ? strstr(clause, where) : NULL;
+	Buffer		out = {0};
+
+	if (tail == NULL || clause == text)
+		return NULL;
+	do
+		clause--;				/* FROM or USING */
+	while (clause > text && *clause != ' ');
+	for (const char *at = text; *at != '\0';)
+	{
+		if (at == clause)
+			at = tail;
+		if (begins(at, "u.c"))
+		{
+			add(&out, "$");
+			at += strlen("u.c");
+		}
+		else if (begins(at, " AS x "))
+			at += strlen(" AS x");
+		else if (begins(at, " x."))
+		{
+			add(&out, " ");
+			at += strlen(" x.");
+		}
+		else
+			buffer_append(&out, at++, 1);
+	}
+	buffer_append(&out, "", 1);
+	return (char *) out.data;
+}
+
 /* Past a name with its schema: ::pg_catalog."char"[] */
 static const char *
 skip_type(const char *at)
@@ -101,9 +175,12 @@ skip_type(const char *at)
 	return at;
 }
 
-/* Words for text, with the values of its parameters if they may be seen. */
+/*
+ * Words for text, with the values of its parameters if they may be seen; of a run
+ * those of this row, from 1 (0: it is no run).
+ */
 static void
-add_simplified(Buffer *out, const LsQuery *query, const char *at, const char *end, bool values)
+add_simplified(Buffer *out, const LsQuery *query, const char *at, const char *end, bool values, int64_t row)
 {
 	while (at < end)
 	{
@@ -121,10 +198,12 @@ add_simplified(Buffer *out, const LsQuery *query, const char *at, const char *en
 		else if (*at == '$' && at[1] >= '1' && at[1] <= '9')
 		{
 			n = strtoul(at + 1, &after, 10);
-			if (values && find_param(query, n, &value))
-				add_value(out, &value);
-			else
+			if (!values || !find_param(query, n, &value))
 				buffer_append(out, at, (size_t) (after - at));
+			else if (row > 0)
+				add_element(out, &value, row);
+			else
+				add_value(out, &value);
 			at = after;
 			if (begins(at, "::"))
 				at = skip_type(at);
@@ -153,7 +232,7 @@ add_image(Buffer *out, const LsQuery *query, const char *text)
 	add(out, ")");
 }
 
-/* ---------- a run of inserted rows */
+/* ---------- which row of a run */
 
 static bool
 same_name(const LsSlice *a, const LsSlice *b)
@@ -209,7 +288,7 @@ add_line(Buffer *out, const LsQuery *query, int64_t row)
 /* ---------- all of it */
 
 static void
-add_parts(Buffer *out, const LsQuery *query, const char *text, bool own)
+add_parts(Buffer *out, const LsQuery *query, const char *text, bool head, bool values, int64_t row)
 {
 	const char *tail = NULL;
 	Buffer		part = {0};
@@ -222,13 +301,13 @@ add_parts(Buffer *out, const LsQuery *query, const char *text, bool own)
 	}
 	if (tail == NULL)
 		tail = text + strlen(text);
-	add_simplified(&part, query, text, tail, own);
+	add_simplified(&part, query, text, tail, head, row);
 	add_cut(out, (const uint8_t *) part.data, part.len, HEAD_MAX);
 	part.len = 0;
 	if (begins(tail, image))
 		add_image(&part, query, tail);
 	else
-		add_simplified(&part, query, tail, tail + strlen(tail), true);
+		add_simplified(&part, query, tail, tail + strlen(tail), values, row);
 	if (part.len > 0)
 		add_cut(out, (const uint8_t *) part.data, part.len, TAIL_MAX);
 	buffer_free(&part);
@@ -240,17 +319,18 @@ query_shown(const LsQuery *query, const LsKey *key, bool own)
 	Buffer		out = {0};
 	char	   *text = xstrndup(query->text.data, query->text.len);
 
-	if (query->form == LS_FORM_ROW)
-		add_parts(&out, query, text, own);
+	char	   *alone = query->form == LS_FORM_ROW ? without_arrays(text) : NULL;
+	int64_t		row = own && key != NULL ? row_of_key(query, key) : 0;
+
+	if (alone != NULL)
+		add_parts(&out, query, alone, row > 0, row > 0, row);
+	else if (query->form == LS_FORM_ROW)
+		add_parts(&out, query, text, own, true, 0);
 	else
 		add_cut(&out, query->text.data, query->text.len, HEAD_MAX);
-	if (query->form == LS_FORM_COPY && own && key != NULL)
-	{
-		int64_t		row = row_of_key(query, key);
-
-		if (row > 0)
-			add_line(&out, query, row);
-	}
+	if (query->form == LS_FORM_COPY && row > 0)
+		add_line(&out, query, row);
+	free(alone);
 	buffer_append(&out, "", 1);
 	free(text);
 	return (char *) out.data;

@@ -73,6 +73,42 @@ whole_rows(void **state)
 	shows(NULL, false, "DELETE FROM ONLY public.t WHERE the row is ('1', NULL)");
 }
 
+/* Runs of changes: extension/batch.c. */
+static void
+runs_of_changes(void **state)
+{
+	LsKey		k;
+
+	row("UPDATE ONLY public.t AS x SET v = u.c1 FROM ROWS FROM (pg_catalog.unnest($1::pg_catalog.text[]), "
+		"pg_catalog.unnest($2::pg_catalog.int4[])) AS u(c1, c2) WHERE x.id OPERATOR(pg_catalog.=) u.c2", LS_FORM_ROW);
+	param("{\"a,\",NULL,\"b \\\"c\\\"\",\"\"}");
+	param("{\"1\",\"2\",\"3\",\"4\"}");
+	query.rows = 4;
+	for (uint64_t i = 1; i <= 4; i++)
+		k = key(i, "public.t_pkey", LS_ROW_EXCLUSIVE);
+	k.hash = 1;
+	shows(&k, true, "UPDATE ONLY public.t SET v = 'a,' WHERE id = '1'");
+	k.hash = 2;
+	shows(&k, true, "UPDATE ONLY public.t SET v = NULL WHERE id = '2'");
+	k.hash = 3;
+	shows(&k, true, "UPDATE ONLY public.t SET v = 'b \"c\"' WHERE id = '3'");
+	k.hash = 4;
+	shows(&k, true, "UPDATE ONLY public.t SET v = '' WHERE id = '4'");
+	k.hash = 5;
+	shows(&k, true, "UPDATE ONLY public.t SET v = $1 WHERE id = $2");
+	shows(&k, false, "UPDATE ONLY public.t SET v = $1 WHERE id = $2");
+	shows(NULL, true, "UPDATE ONLY public.t SET v = $1 WHERE id = $2");
+
+	query.text = ls_slice_of("DELETE FROM ONLY public.t AS x USING ROWS FROM (pg_catalog.unnest($2::pg_catalog.int4[])) AS u(c2) "
+							 "WHERE x.id OPERATOR(pg_catalog.=) u.c2 AND x.b OPERATOR(pg_catalog.=) u.c1");
+	k.hash = 1;
+	shows(&k, true, "DELETE FROM ONLY public.t WHERE id = '1' AND b = 'a,'");
+	query.params.len = 0;
+	param("{\"cut");
+	param("{");
+	shows(&k, true, "DELETE FROM ONLY public.t WHERE id = NULL AND b = 'cu'");
+}
+
 static void
 long_ones(void **state)
 {
@@ -129,6 +165,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(values),
 		cmocka_unit_test(whole_rows),
+		cmocka_unit_test(runs_of_changes),
 		cmocka_unit_test(long_ones),
 		cmocka_unit_test(runs),
 		cmocka_unit_test(nothing),
