@@ -211,6 +211,12 @@ named_node(AdminRequest *r, const char *arg)
 }
 
 static void
+drop_is_durable(void *arg)
+{
+	admin_answer(arg, success());
+}
+
+static void
 command_drop(AdminRequest *r, const char *arg)
 {
 	int			node = named_node(r, arg);
@@ -218,11 +224,8 @@ command_drop(AdminRequest *r, const char *arg)
 
 	if (node < 0)
 		return;
-	if (node_drop(node, "dropped by command"))
-	{
-		admin_answer(r, success());
+	if (node_drop(node, "dropped by command", drop_is_durable, r))
 		return;
-	}
 	error = xasprintf("could not drop node \"%s\": it is %s", arg, node_state_name(node_status(node).state));
 	admin_failed(r, error, NULL);
 	free(error);

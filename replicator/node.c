@@ -307,14 +307,14 @@ node_out(Node *n, const char *fmt,...)
 }
 
 bool
-node_drop(int node, const char *reason)
+node_drop(int node, const char *reason, void (*done) (void *), void *arg)
 {
 	Node	   *n = &nodes[node];
 
 	if (n->administrative)
 		return false;
 	n->administrative = true;
-	sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, NULL, NULL);
+	sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, done, arg);
 	node_out(n, "%s", reason);
 	return true;
 }

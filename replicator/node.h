@@ -119,8 +119,11 @@ extern void nodes_look_again(void);
 
 extern void nodes_stop(void);	/* at the end: close all connections */
 
-/* Commands.  false: *why says why not (static or per call buffer). */
-extern bool node_drop(int node, const char *reason);
+/*
+ * Commands.  false: *why says why not (static or per call buffer).  A drop is done
+ * when the journal has it: then a restart doesn't forget it.
+ */
+extern bool node_drop(int node, const char *reason, void (*done) (void *), void *arg);
 extern bool node_attach(int node, const char **why);
 
 /* Databases: replicated ones; add and drop run on every online node, then

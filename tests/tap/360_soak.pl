@@ -361,7 +361,7 @@ my %faults = (
 		my (undef, undef, $rc) = $c->ctl('drop', "n$node");
 		return 0 if $rc != 0;
 		heal_later(rand(3), sub {
-			heal_when(sub { $c->ctl('--timeout=1', 'attach', "n$node"); return ($c->node_status($node)->{administrative} // 1) == 0 });
+			heal_when(sub { return ($c->ctl('--timeout=1', 'attach', "n$node"))[2] == 0 });
 		});
 		return 1;
 	},

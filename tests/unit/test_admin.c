@@ -65,13 +65,14 @@ node_state_name(NodeState s)
 }
 
 bool
-node_drop(int node, const char *reason)
+node_drop(int node, const char *reason, void (*done) (void *), void *arg)
 {
 	if (fakes[node].state == NODE_DROPPED)
 		return false;
 	fakes[node].state = NODE_DROPPED;
 	fakes[node].reason = reason;
 	fakes[node].administrative = true;
+	done(arg);
 	return true;
 }
 
