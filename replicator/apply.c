@@ -925,6 +925,7 @@ apply_close(ApplyConn *c)
 	c->work = NULL;
 	forget_error(c);
 	statements_clear(&c->statements);
+	buffer_free(&c->settings);
 	tx_cursor_free(&c->cursor);
 	free(c->read_error);
 	c->read_error = NULL;

@@ -18,6 +18,8 @@
 
 #define RECENT 1000
 #define COUNTED 2000
+#define COUNTED_WITHOUT 200		/* of these, kept for databases and reasons
+								 * without a table */
 #define DETAIL_MAX 1000
 
 /* A conflict, with copies of what it was given. */
@@ -156,19 +158,28 @@ same_text(const char *a, const char *b)
 	return a == NULL || b == NULL ? a == b : strcmp(a, b) == 0;
 }
 
-static void
-count(const char *database, const char *table, const char *reason, uint64_t time)
+static Count *
+find_count(const char *database, const char *table, const char *reason)
 {
-	Count	   *found = NULL;
-
-	if (ncounts >= COUNTED - 1)
-		table = NULL;
-	for (size_t i = 0; i < ncounts && found == NULL; i++)
+	for (size_t i = 0; i < ncounts; i++)
 	{
 		Count	   *n = &counts[i];
 
 		if (same_text(n->table, table) && same_text(n->database, database) && strcmp(n->reason, reason) == 0)
-			found = n;
+			return n;
+	}
+	return NULL;
+}
+
+static void
+count(const char *database, const char *table, const char *reason, uint64_t time)
+{
+	Count	   *found = find_count(database, table, reason);
+
+	if (found == NULL && ncounts >= COUNTED - COUNTED_WITHOUT)
+	{
+		table = NULL;
+		found = find_count(database, table, reason);
 	}
 	if (found == NULL && ncounts < COUNTED)
 	{

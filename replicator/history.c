@@ -118,6 +118,8 @@ history_admits(Node *n, uint64_t seq, uint64_t chain)
 {
 	uint64_t	first = sequencer_stats().journal_first;
 
+	if (beyond == n && seq <= sequencer_last_durable())
+		beyond = NULL;			/* it has been made anew, perhaps too old */
 	if (seq > sequencer_last_durable())
 		is_beyond(n, seq);
 	else if (seq + 1 < first)
@@ -125,8 +127,6 @@ history_admits(Node *n, uint64_t seq, uint64_t chain)
 				 ": clone it anew from another node (how much is kept meanwhile: journal_keep)", seq + 1, first);
 	else if (same_past(n, seq, chain))
 	{
-		if (beyond == n)
-			beyond = NULL;
 		if (!anybody_is_beyond())
 			return true;
 		refuse_because_of_other(n);
