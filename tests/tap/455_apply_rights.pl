@@ -18,7 +18,7 @@ CREATE SCHEMA m AUTHORIZATION mallory;
 SET SESSION AUTHORIZATION mallory;
 CREATE FUNCTION m.volatile_part() RETURNS void LANGUAGE plpgsql AS $$
 BEGIN
-	EXECUTE 'DECLARE c CURSOR WITH HOLD FOR SELECT m.look(''at the commit'')';
+	EXECUTE format('DECLARE %I CURSOR WITH HOLD FOR SELECT m.look(''at the commit'')', 'c' || random());
 EXCEPTION WHEN others THEN NULL;
 END $$;
 CREATE FUNCTION m.look(how text) RETURNS bool LANGUAGE plpgsql AS $$
