@@ -358,8 +358,8 @@ my %faults = (
 	},
 	'drop and attach' => sub {
 		my ($node) = @_;
-		my (undef, undef, $rc) = $c->ctl('drop', "n$node");
-		return 0 if $rc != 0;
+		# a command that failed, its replicator having been killed or frozen, may have been obeyed
+		$c->ctl('drop', "n$node");
 		heal_later(rand(3), sub {
 			heal_when(sub { return ($c->ctl('--timeout=1', 'attach', "n$node"))[2] == 0 });
 		});
