@@ -24,12 +24,14 @@ CREATE TABLE arrays (id int PRIMARY KEY, x dom[]);
 CREATE TABLE composite (id int PRIMARY KEY, x pair);
 CREATE TABLE plain (id int PRIMARY KEY, x int);
 SQL
-for ([ expression => 1 ], [ predicate => 1 ], [ generated => 1 ], [ arrays => q{'{1}'} ], [ composite => 'ROW(1, 2)' ])
+for ([ expression => 1 ], [ predicate => 1 ], [ generated => 1 ])
 {
 	my ($table, $value) = @$_;
 
 	$c->fails(1, "SET app.add = 1; SET lockstep.commit_wait = ordered; INSERT INTO $table VALUES (1, $value)", '42704', qr/app\.add/, "$table: an error");
 }
+# a domain inside of a value has been checked where the row was made, and is not checked again
+$c->sql(1, "SET app.add = 1; SET lockstep.commit_wait = ordered; INSERT INTO arrays VALUES (1, '{1}'); INSERT INTO composite VALUES (1, ROW(1, 2))");
 is($c->node_status(2)->{state}, 'online', 'the other node is online');
 unlike($c->replicator_log, qr/could not apply/, 'nothing was decided that it can not apply');
 $c->sql(1, 'SET lockstep.commit_wait = ordered; INSERT INTO plain VALUES (1, 1)');
