@@ -45,7 +45,8 @@ writer_start(Journal *journal, const char *dir, JournalDurable callback, struct 
 JournalItem *
 writer_item(const JournalRecord *record)
 {
-	return calloc(1, sizeof(JournalItem));
+	/* the chain is read from the record's head */
+	return calloc(1, sizeof(JournalItem) + 64);
 }
 
 void
