@@ -25,6 +25,7 @@
 
 #include "admin.h"
 #include "buffer.h"
+#include "json_text.h"
 #include "log.h"
 #include "loop.h"
 
@@ -175,33 +176,14 @@ admin_answer(AdminRequest *r, json_t *answer)
 }
 
 json_t *
-admin_text(const char *text)
-{
-	json_t	   *json = json_string(text);
-	char	   *ascii;
-
-	if (json != NULL)
-		return json;
-	ascii = xstrdup(text);
-	for (char *p = ascii; *p != '\0'; p++)
-	{
-		if ((unsigned char) *p >= 0x80)
-			*p = '?';
-	}
-	json = json_string(ascii);
-	free(ascii);
-	return json;
-}
-
-json_t *
 admin_failure(const char *error, const char *hint)
 {
 	json_t	   *answer = json_object();
 
 	json_object_set_new(answer, "ok", json_false());
-	json_object_set_new(answer, "error", admin_text(error));
+	json_object_set_new(answer, "error", json_from_text(error));
 	if (hint != NULL)
-		json_object_set_new(answer, "hint", admin_text(hint));
+		json_object_set_new(answer, "hint", json_from_text(hint));
 	return answer;
 }
 

@@ -39,9 +39,6 @@ extern void admin_command(AdminRequest *r, char *line);
 extern void admin_answer(AdminRequest *r, json_t *answer);	/* takes answer over */
 extern void admin_failed(AdminRequest *r, const char *error, const char *hint);
 extern json_t *admin_failure(const char *error, const char *hint);
-extern json_t *admin_text(const char *text);	/* in whatever encoding: bytes
-												 * that are not UTF-8 become
-												 * question marks */
 extern void admin_poll(AdminRequest *r, AdminPoll poll, int node, uint64_t seq);	/* answer when poll does */
 extern int	admin_poll_node(const AdminRequest *r);
 extern uint64_t admin_poll_seq(const AdminRequest *r);

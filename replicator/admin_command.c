@@ -16,6 +16,7 @@
 #include "admin.h"
 #include "buffer.h"
 #include "conflicts.h"
+#include "json_text.h"
 #include "log.h"
 #include "loop.h"
 #include "node.h"
@@ -56,9 +57,9 @@ node_facts(int i)
 	else
 		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:o, s:o}",
-					 "name", admin_text(s.name),
+					 "name", json_from_text(s.name),
 					 "state", node_state_name(s.state),
-					 "reason", admin_text(s.state == NODE_CATCHUP ? where : s.reason),
+					 "reason", json_from_text(s.state == NODE_CATCHUP ? where : s.reason),
 					 "applied", json_seq(s.applied),
 					 "flushed", json_seq(s.flushed),
 					 "lag", json_seq(lag),
@@ -112,10 +113,10 @@ command_status(AdminRequest *r, const char *arg)
 		json_array_append_new(nodes, node_facts(i));
 	names = nodes_databases(&n);
 	for (int i = 0; i < n; i++)
-		json_array_append_new(databases, admin_text(names[i]));
+		json_array_append_new(databases, json_from_text(names[i]));
 
 	json_object_set_new(answer, "pid", json_integer(getpid()));
-	json_object_set_new(answer, "cluster", admin_text(admin_cluster()));
+	json_object_set_new(answer, "cluster", json_from_text(admin_cluster()));
 	json_object_set_new(answer, "nodes", nodes);
 	json_object_set_new(answer, "databases", databases);
 	json_object_set_new(answer, "counters", counters());
@@ -134,10 +135,10 @@ command_sessions(AdminRequest *r, const char *arg)
 		SessionStatus status = session_status(s);
 
 		json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:o, s:s, s:o, s:o}",
-											  "node", admin_text(status.node),
+											  "node", json_from_text(status.node),
 											  "pid", (json_int_t) status.pid,
-											  "database", admin_text(status.database),
-											  "application", admin_text(status.application),
+											  "database", json_from_text(status.database),
+											  "application", json_from_text(status.application),
 											  "state", status.state,
 											  "statements", json_seq(status.statements),
 											  "bytes", json_seq(status.bytes)));
@@ -159,7 +160,7 @@ facts_list(const FactsColumn *columns, int ncolumns, bool (*row) (size_t i, cons
 
 		for (int j = 0; j < ncolumns; j++)
 			json_object_set_new(object, columns[j].name, cells[j] == NULL ? json_null() :
-								columns[j].number ? json_seq(strtoull(cells[j], NULL, 10)) : admin_text(cells[j]));
+								columns[j].number ? json_seq(strtoull(cells[j], NULL, 10)) : json_from_text(cells[j]));
 		json_array_append_new(list, object);
 	}
 	return list;
@@ -186,7 +187,7 @@ command_config(AdminRequest *r, const char *arg)
 
 	for (int i = 0; (name = config_show(admin_config(), i, &value, &help)) != NULL; i++)
 		json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "name", name,
-											  "value", admin_text(value), "help", help));
+											  "value", json_from_text(value), "help", help));
 	json_object_set_new(answer, "settings", list);
 	admin_answer(r, answer);
 }

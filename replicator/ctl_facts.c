@@ -12,6 +12,7 @@
 
 #include "buffer.h"
 #include "ctl_verify.h"
+#include "json_text.h"
 
 /* Role names are looked up by joins, because functions look at the present. */
 static const char large_objects[] =
@@ -92,7 +93,7 @@ by_name(const Verify *v, const Answer *answers)
 					json_object_set_new(nodes, v->names[other], json_null());
 				json_object_set_new(all, name, nodes);
 			}
-			json_object_set_new(nodes, v->names[i], verify_text(PQgetvalue(r, row, 2)));
+			json_object_set_new(nodes, v->names[i], json_from_text(PQgetvalue(r, row, 2)));
 			free(name);
 		}
 	}

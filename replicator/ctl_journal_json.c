@@ -13,24 +13,12 @@
 #include "buffer.h"
 #include "ctl.h"
 #include "journal_body.h"
+#include "json_text.h"
 
 static json_t *
 text_value(LsSlice text)
 {
-	json_t	   *value = json_stringn((const char *) text.data, text.len);
-	char	   *ascii;
-
-	if (value != NULL)
-		return value;
-	ascii = xstrndup(text.data, text.len);
-	for (size_t i = 0; i < text.len; i++)
-	{
-		if ((unsigned char) ascii[i] >= 0x80 || ascii[i] == '\0')
-			ascii[i] = '?';
-	}
-	value = json_stringn(ascii, text.len);
-	free(ascii);
-	return value;
+	return json_from_bytes(text.data, text.len);
 }
 
 static json_t *

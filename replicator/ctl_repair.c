@@ -26,6 +26,7 @@
 
 #include "buffer.h"
 #include "ctl_repair.h"
+#include "json_text.h"
 
 #define ATTACH_TIMEOUT_S 3600
 
@@ -187,7 +188,7 @@ void
 repair_note(Repair *r, const char *kind, const char *object, long long removed, long long added)
 {
 	json_array_append_new(r->done, json_pack("{s:s, s:s, s:o, s:I, s:I}", "database", r->database, "kind", kind,
-											 "object", verify_text(object), "removed", (json_int_t) removed,
+											 "object", json_from_text(object), "removed", (json_int_t) removed,
 											 "added", (json_int_t) added));
 }
 

@@ -20,6 +20,7 @@
 
 #include "buffer.h"
 #include "ctl_verify.h"
+#include "json_text.h"
 
 #define ROWS_PER_BUCKET 64
 #define MIN_BUCKETS 16
@@ -303,7 +304,7 @@ find_keys(Drill *d)
 			if (json_object_get(seen, text) != NULL)
 				continue;
 			json_object_set_new(seen, text, json_true());
-			json_array_append_new(keys, verify_text(text));
+			json_array_append_new(keys, json_from_text(text));
 		}
 		answer_free(&a);
 	}
@@ -382,7 +383,7 @@ rows_shown(Drill *d, const json_t *keys)
 				if (strcmp(PQgetvalue(r, row, 0), json_string_value(name)) != 0)
 					continue;
 				json_decref(value);
-				value = has_key(d) ? verify_text(PQgetvalue(r, row, 1)) :
+				value = has_key(d) ? json_from_text(PQgetvalue(r, row, 1)) :
 					json_integer(strtoll(PQgetvalue(r, row, 2), NULL, 10));
 			}
 			json_object_set_new(nodes, v->names[n], value);
@@ -411,7 +412,7 @@ difference_of(Drill *d, const json_t *keys, json_t *rows)
 		most = (long long) json_array_size(keys);
 	json_object_set_new(difference, "rows_that_differ", json_integer(most));
 	json_object_set_new(difference, "all_counted", json_boolean(d->complete));
-	json_object_set_new(difference, "key_columns", verify_text(d->key));
+	json_object_set_new(difference, "key_columns", json_from_text(d->key));
 	json_object_set_new(difference, "rows", rows);
 	return difference;
 }

@@ -20,6 +20,7 @@
 
 #include "buffer.h"
 #include "ctl_verify.h"
+#include "json_text.h"
 
 /* ---------- running pg_dump */
 
@@ -186,7 +187,7 @@ add_to_entry(json_t *entries, const char *name, const char *line, size_t len)
 	const char *before = json_string_value(json_object_get(entries, name));
 	char	   *text = xasprintf("%s%.*s", before != NULL ? before : "", (int) len, line);
 
-	json_object_set_new(entries, name, verify_text(text));
+	json_object_set_new(entries, name, json_from_text(text));
 	free(text);
 }
 

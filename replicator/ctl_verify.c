@@ -19,6 +19,7 @@
 #include <unistd.h>
 
 #include "buffer.h"
+#include "json_text.h"
 
 #define ROUNDS 8
 
@@ -55,33 +56,14 @@ verify_failed(Verify *v)
 }
 
 json_t *
-verify_text(const char *text)
-{
-	json_t	   *value = json_string(text);
-	char	   *copy;
-
-	if (value != NULL)
-		return value;
-	copy = xstrdup(text);		/* of a database without an encoding */
-	for (char *p = copy; *p != '\0'; p++)
-	{
-		if ((unsigned char) *p >= 0x80)
-			*p = '?';
-	}
-	value = json_string(copy);
-	free(copy);
-	return value;
-}
-
-json_t *
 verify_difference(const char *database, const char *kind, const char *object, json_t *nodes)
 {
 	json_t	   *difference = json_object();
 
 	if (database != NULL)
-		json_object_set_new(difference, "database", verify_text(database));
+		json_object_set_new(difference, "database", json_from_text(database));
 	json_object_set_new(difference, "kind", json_string(kind));
-	json_object_set_new(difference, "object", verify_text(object));
+	json_object_set_new(difference, "object", json_from_text(object));
 	json_object_set_new(difference, "nodes", nodes);
 	return difference;
 }
@@ -371,7 +353,7 @@ result_of(Verify *v, const Progress *p, json_t *others)
 	json_object_set_new(result, "databases", v->facts);
 	json_object_set_new(result, "differences", v->differences);
 	if (v->error != NULL)
-		json_object_set_new(result, "error", verify_text(v->error));
+		json_object_set_new(result, "error", json_from_text(v->error));
 	return result;
 }
 

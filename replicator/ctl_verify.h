@@ -45,9 +45,6 @@ typedef struct Verify
 extern bool verify_fail(Verify *v, const char *fmt,...) __attribute__((format(printf, 2, 3)));
 extern bool verify_failed(Verify *v);
 
-/* Text of the server, in whatever encoding. */
-extern json_t *verify_text(const char *text);
-
 /* Something differs; takes nodes (name -> value) over. */
 extern json_t *verify_difference(const char *database, const char *kind, const char *object, json_t *nodes);
 extern void verify_add(Verify *v, json_t *difference);

@@ -1,0 +1,36 @@
+/*
+ * json_text.c
+ *	  Text that may be in whatever encoding, as a JSON string: names, messages and
+ *	  values come from databases that may have no encoding at all, and jansson
+ *	  takes nothing but UTF-8.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "buffer.h"
+#include "json_text.h"
+
+json_t *
+json_from_bytes(const void *text, size_t len)
+{
+	json_t	   *value = json_stringn(text, len);
+	char	   *ascii;
+
+	if (value != NULL)
+		return value;
+	ascii = xstrndup(text, len);
+	for (size_t i = 0; i < len; i++)
+	{
+		if ((unsigned char) ascii[i] >= 0x80 || ascii[i] == '\0')
+			ascii[i] = '?';
+	}
+	value = json_stringn(ascii, len);
+	free(ascii);
+	return value;
+}
+
+json_t *
+json_from_text(const char *text)
+{
+	return json_from_bytes(text, strlen(text));
+}
