@@ -342,6 +342,17 @@ check_conninfo(const char *conninfo)
 	return error;
 }
 
+static NodeConfig *
+find_node(Config *c, const char *name)
+{
+	for (int i = 0; i < c->nnodes; i++)
+	{
+		if (strcmp(c->nodes[i].name, name) == 0)
+			return &c->nodes[i];
+	}
+	return NULL;
+}
+
 static char *
 set_node(Config *c, const char *name, const char *conninfo)
 {
@@ -350,11 +361,8 @@ set_node(Config *c, const char *name, const char *conninfo)
 
 	if (!valid_node_name(name))
 		return xasprintf("invalid node name \"%s\" (1 to 63 of a-z, 0-9 and _)", name);
-	for (int i = 0; i < c->nnodes; i++)
-	{
-		if (strcmp(c->nodes[i].name, name) == 0)
-			return xasprintf("node \"%s\" is set twice", name);
-	}
+	if (find_node(c, name) != NULL)
+		return xasprintf("node \"%s\" is set twice", name);
 	if (c->nnodes == CONFIG_MAX_NODES)
 		return xasprintf("more than %d nodes", CONFIG_MAX_NODES);
 	if ((error = check_conninfo(conninfo)) != NULL)
@@ -602,6 +610,14 @@ config_free(Config *c)
 	free(c);
 }
 
+const char *
+config_conninfo(const Config *c, const char *name)
+{
+	const NodeConfig *node = find_node((Config *) c, name);
+
+	return node != NULL ? node->conninfo : NULL;
+}
+
 /* ---------- reload */
 
 static void
@@ -611,17 +627,6 @@ add_name(char **list, const char *name)
 
 	free(*list);
 	*list = longer;
-}
-
-static NodeConfig *
-find_node(Config *c, const char *name)
-{
-	for (int i = 0; i < c->nnodes; i++)
-	{
-		if (strcmp(c->nodes[i].name, name) == 0)
-			return &c->nodes[i];
-	}
-	return NULL;
 }
 
 /*

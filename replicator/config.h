@@ -72,6 +72,9 @@ typedef struct Config
 extern Config *config_load(const char *path, char **error);
 extern void config_free(Config *c);
 
+/* Of the node of that name; NULL: there is none. */
+extern const char *config_conninfo(const Config *c, const char *name);
+
 /*
  * Take from fresh what may change while running; returns the names of settings
  * that differ but need a restart (malloc'ed, "" if none).

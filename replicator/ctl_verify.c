@@ -112,17 +112,6 @@ verify_counted(Verify *v, const char *database, const char *what, long long n)
 
 /* ---------- what there is to compare */
 
-static const char *
-conninfo_of(const Config *config, const char *name)
-{
-	for (int i = 0; i < config->nnodes; i++)
-	{
-		if (strcmp(config->nodes[i].name, name) == 0)
-			return config->nodes[i].conninfo;
-	}
-	return NULL;
-}
-
 /* The nodes that are online; returns the others. */
 static json_t *
 take_nodes(Verify *v, const Config *config, const json_t *status)
@@ -134,7 +123,7 @@ take_nodes(Verify *v, const Config *config, const json_t *status)
 	json_array_foreach(json_object_get(status, "nodes"), i, node)
 	{
 		const char *name = json_string_value(json_object_get(node, "name"));
-		const char *conninfo = conninfo_of(config, name);
+		const char *conninfo = config_conninfo(config, name);
 
 		if (strcmp(json_string_value(json_object_get(node, "state")), "online") != 0)
 			json_array_append_new(others, json_pack("{s:s, s:O, s:O}", "name", name, "state", json_object_get(node, "state"),

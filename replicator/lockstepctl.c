@@ -453,18 +453,6 @@ run_journal(Options *o)
 	return code;
 }
 
-/* The connection string of a node that the configuration names. */
-static const char *
-conninfo_of(const Config *config, const char *name)
-{
-	for (int i = 0; i < config->nnodes; i++)
-	{
-		if (strcmp(config->nodes[i].name, name) == 0)
-			return config->nodes[i].conninfo;
-	}
-	return NULL;
-}
-
 static int
 run_join(Options *o)
 {
@@ -481,12 +469,12 @@ run_join(Options *o)
 	if (named || access(o->config_file, R_OK) == 0)
 	{
 		config = load_config(o);
-		if (conninfo_of(config, o->join.name) == NULL)
+		if (config_conninfo(config, o->join.name) == NULL)
 			die(CTL_FAILED, "replicator.conf has no line node.%s: add it, then \"lockstepctl reload\"", o->join.name);
-		if (named && conninfo_of(config, o->join.donor) == NULL)
+		if (named && config_conninfo(config, o->join.donor) == NULL)
 			die(CTL_FAILED, "there is no node \"%s\"", o->join.donor);
 		if (named)
-			o->join.donor = conninfo_of(config, o->join.donor);
+			o->join.donor = config_conninfo(config, o->join.donor);
 		if (path == NULL)
 			path = config->admin_socket;
 	}
