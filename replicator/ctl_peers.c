@@ -117,6 +117,8 @@ peers_receive(Peers *p, int node, Answer *a)
 	}
 	if (!any || PQstatus(conn) != CONNECTION_OK)
 		note_error(a, PQerrorMessage(conn), NULL);
+	if (PQstatus(conn) != CONNECTION_OK)
+		(void) verify_fail(p->v, "node %s: %s", p->v->names[node], a->error);
 }
 
 void

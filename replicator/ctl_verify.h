@@ -78,7 +78,8 @@ extern void peers_close(Peers *p);
 extern PGconn *peer_connect(Verify *v, int node, const char *database);
 
 extern void peers_send(Peers *p, int node, const char *sql);
-extern void peers_receive(Peers *p, int node, Answer *a);
+extern void peers_receive(Peers *p, int node, Answer *a);	/* a lost connection is
+															 * verify_fail()'s */
 extern void answer_free(Answer *a);
 extern const char *answer_value(const Answer *a, int result);	/* first field of the
 																 * first row */
