@@ -76,30 +76,27 @@ verify_add(Verify *v, json_t *difference)
 	pthread_mutex_unlock(&v->lock);
 }
 
-static long long
-count_of(Verify *v, const char *database, const char *what)
+/* Under the lock: what was compared of a database, by kind. */
+static json_t *
+facts_of(Verify *v, const char *database)
 {
-	long long	n;
+	json_t	   *facts = json_object_get(v->facts, database);
 
-	pthread_mutex_lock(&v->lock);
-	n = json_integer_value(json_object_get(json_object_get(v->facts, database), what));
-	pthread_mutex_unlock(&v->lock);
-	return n;
+	if (facts == NULL)
+	{
+		facts = json_object();
+		json_object_set_new(v->facts, database, facts);
+	}
+	return facts;
 }
 
-/* So much more of that kind was compared. */
 void
 verify_count(Verify *v, const char *database, const char *what, long long n)
 {
 	json_t	   *facts;
 
 	pthread_mutex_lock(&v->lock);
-	facts = json_object_get(v->facts, database);
-	if (facts == NULL)
-	{
-		facts = json_object();
-		json_object_set_new(v->facts, database, facts);
-	}
+	facts = facts_of(v, database);
 	json_object_set_new(facts, what, json_integer(json_integer_value(json_object_get(facts, what)) + n));
 	pthread_mutex_unlock(&v->lock);
 }
@@ -107,7 +104,9 @@ verify_count(Verify *v, const char *database, const char *what, long long n)
 void
 verify_counted(Verify *v, const char *database, const char *what, long long n)
 {
-	verify_count(v, database, what, n - count_of(v, database, what));
+	pthread_mutex_lock(&v->lock);
+	json_object_set_new(facts_of(v, database), what, json_integer(n));
+	pthread_mutex_unlock(&v->lock);
 }
 
 /* ---------- what there is to compare */
