@@ -65,6 +65,8 @@ typedef struct MessageLayout
 	{tag, FIELD_BYTES, FIELD_MANDATORY, offsetof(type, member), min, max, NULL}
 #define TEXT(tag, type, member, min, max) \
 	{tag, FIELD_TEXT, FIELD_MANDATORY, offsetof(type, member), min, max, NULL}
+#define OPTIONAL_NUMBER64(tag, type, member) \
+	{tag, FIELD_U64, FIELD_OPTIONAL, offsetof(type, member), 0, 0, NULL}
 #define OPTIONAL_BYTES(tag, type, member) \
 	{tag, FIELD_BYTES, FIELD_OPTIONAL, offsetof(type, member), 0, LS_MAX_PAYLOAD, NULL}
 #define OPTIONAL_TEXT(tag, type, member) \
@@ -169,9 +171,9 @@ LAYOUT(error_layout, LsErrorFields);
 static const Field verdict_layout_fields[] = {
 	NUMBER64('X', LsVerdict, xcount),
 	CHOICE('O', LsVerdict, outcome, "crw"),
-	{'S', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, seq), 0, 0, NULL},
-	{'c', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, chain), 0, 0, NULL},
-	{'a', FIELD_U64, FIELD_OPTIONAL, offsetof(LsVerdict, after), 0, 0, NULL},
+	OPTIONAL_NUMBER64('S', LsVerdict, seq),
+	OPTIONAL_NUMBER64('c', LsVerdict, chain),
+	OPTIONAL_NUMBER64('a', LsVerdict, after),
 	ERROR_FIELDS(LsVerdict),
 };
 
@@ -246,7 +248,7 @@ LAYOUT(fate_answer_layout, LsFateAnswer);
 static const Field facts_question_layout_fields[] = {
 	NUMBER64('Q', LsFactsQuestion, question),
 	CHOICE('W', LsFactsQuestion, kind, "rcw"),
-	{'s', FIELD_U64, FIELD_OPTIONAL, offsetof(LsFactsQuestion, seq), 0, 0, NULL},
+	OPTIONAL_NUMBER64('s', LsFactsQuestion, seq),
 };
 
 LAYOUT(facts_question_layout, LsFactsQuestion);
@@ -262,7 +264,7 @@ LAYOUT(facts_layout, LsFacts);
 static const Field lost_layout_fields[] = {
 	NUMBER64('X', LsLost, xcount),
 	CHOICE('R', LsLost, reason, "uqd"),
-	{'s', FIELD_U64, FIELD_OPTIONAL, offsetof(LsLost, seq), 0, 0, NULL},
+	OPTIONAL_NUMBER64('s', LsLost, seq),
 	OPTIONAL_TEXT('k', LsLost, key),
 	OPTIONAL_TEXT('d', LsLost, detail),
 };
