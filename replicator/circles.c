@@ -18,7 +18,6 @@
  * meanwhile; then, at worst, somebody gets 40P01 who would have got through.
  */
 #include <stdlib.h>
-#include <string.h>
 
 #include "node_private.h"
 #include "log.h"
@@ -52,24 +51,21 @@ on_looked(void *arg, const PGresult *r)
 		sequencer_local_wait(n->index, (uint32_t) atoi(PQgetvalue(r, i, 0)), (uint32_t) atoi(PQgetvalue(r, i, 1)));
 }
 
+static void
+add_holder(void *pids, uint32_t pid)
+{
+	pids_add(pids, (int) pid);
+}
+
 void
 circles_look(Node *n, int elapsed_ms)
 {
 	Buffer		pids = {0};
-	const char *params[1];
-	char	   *text;
 
 	n->circles_ms += elapsed_ms;
 	if (n->circles_asked || n->circles_ms < LOOK_MS)
 		return;
 	n->circles_ms = 0;
-	sequencer_add_holders(n->index, &pids);
-	if (pids.len == 0)
-		return;
-	buffer_append(&pids, "}", 2);
-	text = (char *) pids.data;
-	params[0] = text;
-	n->circles_asked = true;
-	pgclient_query(n->control, query, 1, params, on_looked, n);
-	buffer_free(&pids);
+	sequencer_holders(n->index, add_holder, &pids);
+	(void) pids_ask(n, &pids, query, &n->circles_asked, on_looked);
 }

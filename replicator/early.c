@@ -86,8 +86,6 @@ on_timer(void *arg)
 {
 	Node	   *n = arg;
 	Buffer		pids = {0};
-	char	   *list;
-	const char *params[1];
 	Work	   *next;
 
 	n->early_timer = NULL;
@@ -99,15 +97,9 @@ on_timer(void *arg)
 		if (loop_now_us() - apply_progress_us(w->connection) > IDLE_US)
 			end(w, "nothing has come for a while");
 		else
-			pids_add(&pids, w->connection);
+			pids_add(&pids, apply_backend_pid(w->connection));
 	}
-	list = pids_end(&pids);
-	if (list == NULL)
-		return;
-	params[0] = list;
-	n->early_asked = true;
-	pgclient_query(n->control, query, 1, params, on_answer, n);
-	free(list);
+	(void) pids_ask(n, &pids, query, &n->early_asked, on_answer);
 }
 
 static void

@@ -165,10 +165,13 @@ extern void pool_replace(Pool *p, ApplyConn *c);	/* closes it, opens
 													 * another */
 extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none */
 
-/* An array of backends as a query's parameter: add each, then end it.  NULL:
- * there is none; else to be freed. */
-extern void pids_add(Buffer *pids, const ApplyConn *c);
-extern char *pids_end(Buffer *pids);
+/*
+ * Backends that the node is asked about: add each, then ask.  $1 of the query is
+ * their array, *asked is set, done gets the node; pids is free again.  false:
+ * there is none, nothing is asked.
+ */
+extern void pids_add(Buffer *pids, int pid);
+extern bool pids_ask(Node *n, Buffer *pids, const char *query, bool *asked, PgDone done);
 
 /* ---------- in positions.c: what it has handed out of sequences */
 

@@ -169,20 +169,27 @@ pools_find_connection(const Node *n, int pid)
 }
 
 void
-pids_add(Buffer *pids, const ApplyConn *c)
+pids_add(Buffer *pids, int pid)
 {
-	char		pid[16];
+	char		text[16];
 
-	snprintf(pid, sizeof(pid), "%s%d", pids->len > 0 ? "," : "{", apply_backend_pid(c));
-	buffer_append(pids, pid, strlen(pid));
+	snprintf(text, sizeof(text), "%s%d", pids->len > 0 ? "," : "{", pid);
+	buffer_append(pids, text, strlen(text));
 }
 
-char *
-pids_end(Buffer *pids)
+bool
+pids_ask(Node *n, Buffer *pids, const char *query, bool *asked, PgDone done)
 {
-	if (pids->len > 0)
-		buffer_append(pids, "}", 2);	/* and NUL */
-	return (char *) pids->data;
+	const char *params[1];
+
+	if (pids->len == 0)
+		return false;
+	buffer_append(pids, "}", 2);	/* and NUL */
+	params[0] = (const char *) pids->data;
+	*asked = true;				/* before: it may fail at once */
+	pgclient_query(n->control, query, 1, params, done, n);
+	buffer_free(pids);
+	return true;
 }
 
 ApplyConn *

@@ -25,7 +25,6 @@
  */
 #include <assert.h>
 #include <inttypes.h>
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -714,20 +713,16 @@ may_wait_on_its_node(const Transaction *tx, int node)
 }
 
 void
-sequencer_add_holders(int node, Buffer *pids)
+sequencer_holders(int node, void (*found) (void *arg, uint32_t pid), void *arg)
 {
-	char		text[16];
-
 	if (lock_waiters.first == NULL && waiting.first == NULL)
 		return;
 	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
 	{
 		const Transaction *tx = session_open_transaction(s);
 
-		if (!may_wait_on_its_node(tx, node))
-			continue;
-		snprintf(text, sizeof(text), "%c%" PRIu32, pids->len == 0 ? '{' : ',', tx->pid);
-		buffer_append(pids, text, strlen(text));
+		if (may_wait_on_its_node(tx, node))
+			found(arg, tx->pid);
 	}
 }
 

@@ -64,10 +64,10 @@ extern Transaction *sequencer_reserved(Transaction *previous);
 extern Transaction *sequencer_undurable(Transaction *previous);
 
 /*
- * Circles that go through a node's own locks, see circles.c.  The pids of those
- * who might wait for one, appended as {1,2 ...; nothing if nobody waits in a queue.
+ * Circles that go through a node's own locks, see circles.c.  Tells the pids of
+ * those who might wait for one; none if nobody waits in a queue.
  */
-extern void sequencer_add_holders(int node, Buffer *pids);
+extern void sequencer_holders(int node, void (*found) (void *arg, uint32_t pid), void *arg);
 extern void sequencer_forget_local_waits(int node);
 extern void sequencer_local_wait(int node, uint32_t waiting, uint32_t blocker);
 

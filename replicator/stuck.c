@@ -21,7 +21,6 @@
  * the kernel says of processes is read on the node, by the server, from /proc;
  * where there is none, nothing is found out.
  */
-#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -53,11 +52,9 @@ is_to_be_looked_at(const ApplyConn *c)
 	return w != NULL && w->state != WORK_EXECUTED && !(w->early && apply_is_idle(c)) && loop_now_us() - apply_progress_us(c) > patience_us;
 }
 
-static char *
-who_is_silent(const Node *n)
+static void
+add_silent(const Node *n, Buffer *pids)
 {
-	Buffer		pids = {0};
-
 	for (const Pool *p = n->pools; p != NULL; p = p->next)
 	{
 		for (int i = 0; i < p->nconnections; i++)
@@ -69,10 +66,9 @@ who_is_silent(const Node *n)
 				memset(apply_still(c), 0, sizeof(ApplyStill));
 				continue;
 			}
-			pids_add(&pids, c);
+			pids_add(pids, apply_backend_pid(c));
 		}
 	}
-	return pids_end(&pids);
 }
 
 /* blocker: a stopped process that it waits for, or 0.  False: the node is out. */
@@ -127,20 +123,12 @@ on_looked(void *arg, const PGresult *r)
 void
 stuck_look(Node *n, int elapsed_ms)
 {
-	char	   *pids;
-	const char *params[1];
+	Buffer		pids = {0};
 
 	n->stuck_ms += elapsed_ms;	/* not by the clock: we may have been stopped */
 	if (n->stuck_asked || n->stuck_ms < node_config->node_timeout / LOOKS)
 		return;
-	pids = who_is_silent(n);
-	if (pids == NULL)
-	{
+	add_silent(n, &pids);
+	if (!pids_ask(n, &pids, query, &n->stuck_asked, on_looked))
 		n->stuck_ms = 0;
-		return;
-	}
-	params[0] = pids;
-	n->stuck_asked = true;
-	pgclient_query(n->control, query, 1, params, on_looked, n);
-	free(pids);
 }

@@ -291,14 +291,13 @@ on_blockers(void *arg, const PGresult *r)
 
 /* ---------- asking */
 
-/* Apply sessions without a result for a while; sets *any if one runs at all. */
-static char *
-who_waits(const Node *n, bool *any)
+/* Apply sessions without a result for a while.  Does any run at all? */
+static bool
+add_waiting(const Node *n, Buffer *pids)
 {
-	Buffer		pids = {0};
 	uint64_t	since = loop_now_us() - (uint64_t) node_config->yield_delay * 1000;
+	bool		any = false;
 
-	*any = false;
 	for (const Pool *p = n->pools; p != NULL; p = p->next)
 	{
 		for (int i = 0; i < p->nconnections; i++)
@@ -308,23 +307,21 @@ who_waits(const Node *n, bool *any)
 
 			if (w == NULL || w->state != WORK_RUNNING || w->early)
 				continue;
-			*any = true;
-			if (apply_progress_us(c) > since)
-				continue;
-			pids_add(&pids, c);
+			any = true;
+			if (apply_progress_us(c) <= since)
+				pids_add(pids, apply_backend_pid(c));
 		}
 	}
-	return pids_end(&pids);
+	return any;
 }
 
 static void
 ask(Node *n)
 {
-	bool		any;
-	char	   *pids = who_waits(n, &any);
-	const char *params[] = {pids};
+	Buffer		pids = {0};
+	bool		any = add_waiting(n, &pids);
 
-	if (pids == NULL)
+	if (pids.len == 0)
 	{
 		n->yield_ms = 0;
 		if (any)
@@ -334,8 +331,6 @@ ask(Node *n)
 	n->yield_ms = n->yield_ms > 0 ? n->yield_ms * 2 : node_config->yield_delay;
 	if (n->yield_ms > MAX_INTERVAL_MS)
 		n->yield_ms = MAX_INTERVAL_MS;
-	n->yield_asked = true;
-	pgclient_query(n->control, "SELECT waiting, blocker, writes, is_apply FROM lockstep.blockers($1)",
-				   1, params, on_blockers, n);
-	free(pids);
+	(void) pids_ask(n, &pids, "SELECT waiting, blocker, writes, is_apply FROM lockstep.blockers($1)",
+					&n->yield_asked, on_blockers);
 }
