@@ -11,7 +11,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "buffer.h"
 #include "conflicts.h"
 #include "log.h"
 #include "loop.h"
@@ -78,6 +77,13 @@ void
 conflicts_init(const Config *c)
 {
 	config = c;
+}
+
+void
+losing_words_free(LosingWords *w)
+{
+	buffer_free(&w->copy);
+	free(w->detail);
 }
 
 /* ---------- what a key is of */

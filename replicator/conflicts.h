@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_CONFLICTS_H
 #define LOCKSTEP_CONFLICTS_H
 
+#include "buffer.h"
 #include "config.h"
 #include "protocol.h"
 
@@ -27,6 +28,16 @@ typedef struct Conflict
 	bool		queued;			/* it had asked for rows or tables first */
 	const char *detail;
 } Conflict;
+
+/* Who won, and why; slices point into copy. */
+typedef struct LosingWords
+{
+	Conflict	conflict;		/* but for the loser */
+	char	   *detail;
+	Buffer		copy;
+} LosingWords;
+
+extern void losing_words_free(LosingWords *w);
 
 extern void conflicts_init(const Config *config);	/* again: after a reload */
 extern void conflicts_add(const Conflict *c);	/* copies; logs it */

@@ -144,13 +144,6 @@ lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 	free(words);
 }
 
-void
-losing_words_free(LosingWords *w)
-{
-	buffer_free(&w->copy);
-	free(w->detail);
-}
-
 /* ---------- waiting in a circle */
 
 static void

@@ -7,7 +7,6 @@
 #ifndef LOCKSTEP_SEQUENCER_PRIVATE_H
 #define LOCKSTEP_SEQUENCER_PRIVATE_H
 
-#include "buffer.h"
 #include "certify.h"
 #include "conflicts.h"
 #include "decided.h"
@@ -38,19 +37,10 @@ extern bool keys_of_record(const struct JournalRecord *r, const char *dir, KeyLi
 /* Who was decided, for the details of conflicts. */
 extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 
-/* Who won, and why; slices point into copy. */
-typedef struct LosingWords
-{
-	Conflict	conflict;		/* but for the loser */
-	char	   *detail;
-	Buffer		copy;
-} LosingWords;
-
 /* list: of the loser; winner: of CONFLICT_RESERVED, or NULL. */
 extern void lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 						const Transaction *winner, LosingWords *w);
 extern void lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords *w);
-extern void losing_words_free(LosingWords *w);
 
 /* ---------- in sequencer_leases.c */
 

@@ -67,28 +67,10 @@ yield_stop(Node *n)
 
 /* ---------- acting */
 
-/* What the loser is told: slices point into copy. */
-typedef struct Words
-{
-	Conflict	conflict;		/* but for the loser */
-	char	   *detail;
-	Buffer		copy;
-} Words;
-
-/* The transaction that waits, of several that are executed as one; *at: its query. */
-static const Transaction *
-waiting_transaction(const Work *waiting, size_t *at)
-{
-	*at = apply_current_statement(waiting->connection);
-	return tx_member_at(waiting->tx, at);
-}
-
-/* The query that waits, or the one before it that has something to execute. */
+/* Query at of the transaction, or the one before it that has something to execute. */
 static bool
-waiting_query(const Work *waiting, Buffer *copy, LsQuery *query)
+waiting_query(const Transaction *tx, size_t at, Buffer *copy, LsQuery *query)
 {
-	size_t		at;
-	const Transaction *tx = waiting_transaction(waiting, &at);
 	LsSlice		payload;
 	bool		found = tx_find_statement(tx, at, copy, &payload) && ls_get_query(payload, query) == NULL;
 
@@ -116,11 +98,14 @@ telling_key(const LsQuery *query)
 	return best;
 }
 
+/* What the loser is told. */
 static void
-way_words(const Work *waiting, Words *w)
+way_words(const Work *waiting, LosingWords *w)
 {
-	size_t		at;
-	const Transaction *tx = waiting_transaction(waiting, &at);
+	size_t		at = apply_current_statement(waiting->connection);
+
+	/* of several that are executed as one, and its query */
+	const Transaction *tx = tx_member_at(waiting->tx, &at);
 	LsQuery		query;
 	char		who[LS_MAX_NAME + 64];
 
@@ -131,7 +116,7 @@ way_words(const Work *waiting, Words *w)
 	w->conflict.reason = "in the way";
 	snprintf(who, sizeof(who), tx->seq != 0 ? "node \"%s\" (pid %" PRIu32 ", seq %" PRIu64 ")" :
 			 "node \"%s\" (pid %" PRIu32 ")", tx->node, tx->pid, tx->seq);
-	if (waiting_query(waiting, &w->copy, &query))
+	if (waiting_query(tx, at, &w->copy, &query))
 	{
 		LsKey		key = telling_key(&query);
 		char	   *text = query_shown(&query, &key, false);
@@ -180,7 +165,7 @@ is_first_shot(const Node *n, int pid, const Transaction *winner)
 }
 
 static void
-let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, Words *w)
+let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, LosingWords *w)
 {
 	char		pid_text[16];
 	char		seq_text[24];
@@ -235,7 +220,7 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t 
 {
 	const Transaction *tx = waiting->tx;
 	Transaction *b = sequencer_find(n->index, (uint32_t) pid);
-	Words		w;
+	LosingWords w;
 	bool		asked = b != NULL && (b->state == TX_WAITING || b->state == TX_RESERVED || b->awaits_lock);
 
 	way_words(waiting, &w);
@@ -251,8 +236,7 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t 
 	}
 	else if (writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000)
 		let_fail(n, pid, b, tx, &w);
-	free(w.detail);
-	buffer_free(&w.copy);
+	losing_words_free(&w);
 }
 
 static bool
