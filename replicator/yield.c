@@ -221,20 +221,21 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t 
 	const Transaction *tx = waiting->tx;
 	Transaction *b = sequencer_find(n->index, (uint32_t) pid);
 	LosingWords w;
+	bool		loses;
 	bool		asked = b != NULL && (b->state == TX_WAITING || b->state == TX_RESERVED || b->awaits_lock);
 
-	way_words(waiting, &w);
 	if (asked)
-	{
-		if (tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket)
-			sequencer_in_the_way(b, &w.conflict);
-	}
+		loses = tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket;
 	else if (b != NULL && b->seq != 0)
-	{
-		if (tx->seq != 0 && tx->seq < b->seq)
-			let_fail(n, pid, b, tx, &w);
-	}
-	else if (writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000)
+		loses = tx->seq != 0 && tx->seq < b->seq;
+	else
+		loses = writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000;
+	if (!loses)
+		return;
+	way_words(waiting, &w);		/* not before: its query may be on disk */
+	if (asked)
+		sequencer_in_the_way(b, &w.conflict);
+	else
 		let_fail(n, pid, b, tx, &w);
 	losing_words_free(&w);
 }
