@@ -127,7 +127,7 @@ catchup_work_added(Node *n, const Transaction *tx)
 {
 	if (n->catchup == NULL)
 		return;
-	n->catchup->in_flight += tx->nmembers > 0 ? (int) tx->nmembers : 1;
+	n->catchup->in_flight++;
 	n->catchup->bytes += tx_memory(tx);
 }
 
@@ -172,8 +172,7 @@ static void
 give(Node *n, Transaction *tx)
 {
 	struct Catchup *c = n->catchup;
-	bool		alone = pool_find(n, tx->database) == NULL || tx->seq <= metadata_dropped_at(tx->database) ||
-	!tx_may_be_together(tx);
+	bool		alone = work_pool(n, tx) == NULL || !tx_may_be_together(tx);
 
 	catchup_work_added(n, tx);
 	if (alone || !fits(c, tx))

@@ -121,6 +121,9 @@ extern void node_retry_later(Node *n);
 
 /* ---------- in work.c: transactions on nodes */
 
+extern Pool *work_pool(Node *n, const Transaction *tx); /* where it is executed;
+														 * NULL: only its turn
+														 * has to pass */
 extern Work *work_add(Node *n, Transaction *tx);
 extern void work_begin_early(Pool *p, Transaction *tx);
 extern Work *work_find(const Transaction *tx, int node);
@@ -213,7 +216,7 @@ extern void catchup_end(Node *n);	/* harmless without one */
 extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 									 * is room */
 extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
-extern void catchup_work_added(Node *n, const Transaction *tx);
+extern void catchup_work_added(Node *n, const Transaction *tx); /* a single one */
 extern void catchup_work_gone(Node *n, const Work *w);
 
 /* ---------- in databases.c */

@@ -90,17 +90,26 @@ work_create(Node *n, Transaction *tx)
 	return w;
 }
 
+/* NULL: the database has been dropped since, also if another got the name later. */
+Pool *
+work_pool(Node *n, const Transaction *tx)
+{
+	if (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database))
+		return NULL;
+	return pool_find(n, tx->database);
+}
+
 Work *
 work_add(Node *n, Transaction *tx)
 {
-	Pool	   *p = pool_find(n, tx->database);
+	Pool	   *p = work_pool(n, tx);
 	Work	   *w = work_create(n, tx);
 
-	if (p == NULL || (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database)))
+	if (p == NULL)
 	{
 		/*
-		 * The database has been dropped since: only its turn has to pass, and
-		 * not in one that got the name later, if there is another.
+		 * Only its turn has to pass, and not in the one that has the name
+		 * now, if there is another.
 		 */
 		assert(tx->seq != 0 && n->pools != NULL);
 		w->empty = true;
