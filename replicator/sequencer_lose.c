@@ -146,17 +146,20 @@ lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 
 /* ---------- waiting in a circle */
 
+/* Not for anything here: circles.c has found out for whom, there. */
+static bool
+waits_on_its_node(const Transaction *tx)
+{
+	return tx != NULL && tx->state == TX_QUEUED && !tx->awaits_lock;
+}
+
 static void
 append_link(Buffer *out, const Transaction *from, const Transaction *to, bool first)
 {
 	char	   *text;
 	const char *key = from != NULL && from->asked_for != NULL ? from->asked_for : "a table or row";
 
-	/*
-	 * it waits for nothing here: circles.c has found out for whom, on its
-	 * node
-	 */
-	if (from != NULL && from->state == TX_QUEUED && !from->awaits_lock && !first)
+	if (waits_on_its_node(from) && !first)
 		key = "a lock on its node";
 	if (to == NULL)
 		text = xasprintf("%s waits for %s", first ? "This transaction" : ", which", key);
@@ -195,7 +198,7 @@ lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords
 		append_link(&text, loser, NULL, true);
 	else
 	{
-		const char *last = from != NULL && from->state == TX_QUEUED && !from->awaits_lock ?
+		const char *last = waits_on_its_node(from) ?
 		", which waits for a lock of this one" : ", which waits for this one";
 
 		buffer_append(&text, last, strlen(last));
