@@ -73,6 +73,18 @@ xstrndup(const void *s, size_t n)
 	return copy;
 }
 
+size_t
+text_cut(const void *text, size_t len, size_t max)
+{
+	const uint8_t *bytes = text;
+
+	if (len <= max)
+		return len;
+	while (max > 0 && (bytes[max] & 0xC0) == 0x80)
+		max--;
+	return max;
+}
+
 char *
 xasprintf(const char *fmt,...)
 {

@@ -24,6 +24,10 @@ extern char *xstrdup(const char *s);
 extern char *xstrndup(const void *s, size_t n);
 extern char *xasprintf(const char *fmt,...) __attribute__((format(printf, 1, 2)));
 
+/* The length of so much of a text in UTF-8 that it has at most max bytes and ends
+ * between characters. */
+extern size_t text_cut(const void *text, size_t len, size_t max);
+
 extern void buffer_reserve(Buffer *b, size_t more); /* room for more bytes
 													 * after len */
 extern void buffer_append(Buffer *b, const void *data, size_t n);

@@ -137,13 +137,7 @@ copy_text(const char *text)
 static char *
 copy_detail(const char *text)
 {
-	size_t		n = text != NULL ? strlen(text) : 0;
-
-	if (n <= DETAIL_MAX)
-		return copy_text(text);
-	for (n = DETAIL_MAX; n > 0 && ((unsigned char) text[n] & 0xC0) == 0x80; n--)
-		;
-	return xstrndup(text, n);
+	return text != NULL ? xstrndup(text, text_cut(text, strlen(text), DETAIL_MAX)) : NULL;
 }
 
 static void

@@ -37,13 +37,8 @@ add(Buffer *out, const char *text)
 static void
 add_cut(Buffer *out, const uint8_t *text, size_t len, size_t max)
 {
-	size_t		n = len;
+	size_t		n = text_cut(text, len, max);
 
-	if (len > max)
-	{
-		for (n = max; n > 0 && (text[n] & 0xC0) == 0x80; n--)
-			;
-	}
 	for (size_t i = 0; i < n; i++)
 	{
 		char		c = (char) text[i];
@@ -318,7 +313,6 @@ query_shown(const LsQuery *query, const LsKey *key, bool own)
 {
 	Buffer		out = {0};
 	char	   *text = xstrndup(query->text.data, query->text.len);
-
 	char	   *alone = query->form == LS_FORM_ROW ? without_arrays(text) : NULL;
 	int64_t		row = own && key != NULL ? row_of_key(query, key) : 0;
 

@@ -27,7 +27,6 @@
 #include "log.h"
 #include "spill.h"
 
-
 typedef struct LegalMove
 {
 	TxState		from;

@@ -87,6 +87,16 @@ test_strings(void **state)
 	free(v);
 }
 
+static void
+test_text_is_cut_between_characters(void **state)
+{
+	static const char text[] = "a\xc3\xa4\xe2\x82\xac!";	/* of 1, 2, 3 and 1 bytes */
+	static const size_t expected[] = {0, 1, 1, 3, 3, 3, 6, 7, 7};
+
+	for (size_t max = 0; max < sizeof(expected) / sizeof(expected[0]); max++)
+		assert_int_equal(text_cut(text, strlen(text), max), expected[max]);
+}
+
 int
 main(void)
 {
@@ -95,6 +105,7 @@ main(void)
 		cmocka_unit_test(test_empty_starts_over),
 		cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_strings),
+		cmocka_unit_test(test_text_is_cut_between_characters),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
