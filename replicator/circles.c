@@ -20,7 +20,6 @@
 #include <stdlib.h>
 
 #include "node_private.h"
-#include "log.h"
 #include "sequencer.h"
 
 #define LOOK_MS 300
@@ -37,15 +36,8 @@ on_looked(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
 
-	n->circles_asked = false;
-	if (r == NULL)
-		return;					/* the node goes out */
-	if (PQresultStatus(r) != PGRES_TUPLES_OK)
-	{
-		log_message(LOG_WARNING, n->config->name, "could not ask who waits for whom: %s",
-					pgclient_message(PQresultErrorMessage(r)));
+	if (!pids_answered(n, r, &n->circles_asked, "ask who waits for whom"))
 		return;
-	}
 	sequencer_forget_local_waits(n->index);
 	for (int i = 0; i < PQntuples(r); i++)
 		sequencer_local_wait(n->index, (uint32_t) atoi(PQgetvalue(r, i, 0)), (uint32_t) atoi(PQgetvalue(r, i, 1)));

@@ -63,14 +63,9 @@ static void
 on_answer(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
+	int			rows = pids_answered(n, r, &n->early_asked, "ask who waits for early transactions") ? PQntuples(r) : 0;
 
-	n->early_asked = false;
-	if (r == NULL)
-		return;					/* the node goes out */
-	if (PQresultStatus(r) != PGRES_TUPLES_OK)
-		log_message(LOG_WARNING, n->config->name, "could not ask who waits for early transactions: %s",
-					pgclient_message(PQresultErrorMessage(r)));
-	for (int i = 0; i < PQntuples(r); i++)
+	for (int i = 0; i < rows; i++)
 	{
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
 		Work	   *w = c != NULL ? apply_work(c) : NULL;
@@ -78,7 +73,8 @@ on_answer(void *arg, const PGresult *r)
 		if (w != NULL && is_running_early(w))
 			end(w, "somebody waits for it");
 	}
-	watch(n);
+	if (r != NULL)
+		watch(n);
 }
 
 static void

@@ -176,6 +176,9 @@ extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none *
 extern void pids_add(Buffer *pids, int pid);
 extern bool pids_ask(Node *n, Buffer *pids, const char *query, bool *asked, PgDone done);
 
+/* What done does first.  false: there are no rows; r is NULL when the node goes out. */
+extern bool pids_answered(const Node *n, const PGresult *r, bool *asked, const char *what);
+
 /* ---------- in positions.c: what it has handed out of sequences */
 
 extern void positions_watch(Node *n);

@@ -13,6 +13,7 @@
 #include <string.h>
 
 #include "apply.h"
+#include "log.h"
 #include "node_private.h"
 
 Pool *
@@ -190,6 +191,18 @@ pids_ask(Node *n, Buffer *pids, const char *query, bool *asked, PgDone done)
 	pgclient_query(n->control, query, 1, params, done, n);
 	buffer_free(pids);
 	return true;
+}
+
+bool
+pids_answered(const Node *n, const PGresult *r, bool *asked, const char *what)
+{
+	*asked = false;
+	if (r == NULL)
+		return false;
+	if (PQresultStatus(r) == PGRES_TUPLES_OK)
+		return true;
+	log_message(LOG_WARNING, n->config->name, "could not %s: %s", what, pgclient_message(PQresultErrorMessage(r)));
+	return false;
 }
 
 ApplyConn *

@@ -25,7 +25,6 @@
 #include <string.h>
 
 #include "apply.h"
-#include "log.h"
 
 #define LOOKS 4					/* per node_timeout */
 
@@ -98,16 +97,9 @@ on_looked(void *arg, const PGresult *r)
 	Node	   *n = arg;
 	int			elapsed_ms = n->stuck_ms;
 
-	n->stuck_asked = false;
 	n->stuck_ms = 0;
-	if (r == NULL)
-		return;					/* the node goes out */
-	if (PQresultStatus(r) != PGRES_TUPLES_OK)
-	{
-		log_message(LOG_WARNING, n->config->name, "could not look at apply sessions that are silent: %s",
-					pgclient_message(PQresultErrorMessage(r)));
+	if (!pids_answered(n, r, &n->stuck_asked, "look at apply sessions that are silent"))
 		return;
-	}
 	for (int i = 0; i < PQntuples(r); i++)
 	{
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));

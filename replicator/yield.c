@@ -250,14 +250,9 @@ static void
 on_blockers(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
+	int			rows = pids_answered(n, r, &n->yield_asked, "ask who is in the way") ? PQntuples(r) : 0;
 
-	n->yield_asked = false;
-	if (r == NULL)
-		return;					/* the node goes out */
-	if (PQresultStatus(r) != PGRES_TUPLES_OK)
-		log_message(LOG_WARNING, n->config->name, "could not ask who is in the way: %s",
-					pgclient_message(PQresultErrorMessage(r)));
-	for (int i = 0; i < PQntuples(r); i++)
+	for (int i = 0; i < rows; i++)
 	{
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
 		int			blocker = atoi(PQgetvalue(r, i, 1));
@@ -271,7 +266,8 @@ on_blockers(void *arg, const PGresult *r)
 		else
 			backend_in_the_way(n, blocker, is_true(r, i, 2), w, loop_now_us() - apply_progress_us(c));
 	}
-	look_again_in(n, n->yield_ms);
+	if (r != NULL)
+		look_again_in(n, n->yield_ms);
 }
 
 /* ---------- asking */
