@@ -711,7 +711,7 @@ config_describe(void)
 			   s->name, quote, s->preset, quote);
 	}
 	printf("# Connection string of each node, without dbname; one line per node.\n"
-		   "# A reload takes new lines and missing ones; a changed one needs a restart.\n"
+		   "# A reload takes lines that are new, missing or changed.\n"
 		   "#" NODE_PREFIX "n1 = 'host=127.0.0.1 port=5432 user=postgres'\n");
 }
 
