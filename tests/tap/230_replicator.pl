@@ -52,7 +52,7 @@ $c->sql(1, 'CREATE TABLE latter (i int)', db => 'again');
 	local $ENV{LOCKSTEP_CLUSTER_TIMEOUT} = 3;
 	$c->cluster('start-node', 2);
 }
-ok($c->wait_until(sub { ($c->node_status(2)->{reason} // '') =~ /dropped and added anew/ }, 15),
+ok($c->wait_until(sub { $c->reason(2) =~ /dropped and added anew/ }, 15),
 	'a node that has the former one of that name is not attached');
 $c->sql_local(2, 'DROP DATABASE again WITH (FORCE)');
 $c->sql_local(2, 'CREATE DATABASE again');

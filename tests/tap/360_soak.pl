@@ -76,9 +76,7 @@ for my $node (1 .. $nodes)
 	plug($_, $node) for 'up', 'down';
 	$c->set($node, 'lockstep.replicator', "'127.0.0.1:" . cable_ports('up', $node) . "'");
 }
-my $conf = "$c->{dir}/replicator.conf";
-sub edit_conf { my ($code) = @_; local $_ = LockstepCluster::_slurp($conf); $code->(); open(my $f, '>', $conf) or die $!; print $f $_; close $f }
-edit_conf(sub { s/^(node\.n(\d+) = '.*port=)\d+/$1 . cable_ports('down', $2)/mge });
+$c->edit_replicator_conf(sub { s/^(node\.n(\d+) = '.*port=)\d+/$1 . cable_ports('down', $2)/mge });
 
 # The journal gets a disk of its own, to be filled, if we may mount one.
 my $journal = "$c->{dir}/journal";
@@ -237,8 +235,7 @@ sub clone_node
 				open(STDOUT, '>>', "$c->{top}/join.log");
 				open(STDERR, '>&', \*STDOUT);
 				close $c->{lock};
-				my @as = $> == 0 ? ('setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--init-groups', '--') : ();
-				exec(@as, "$LockstepCluster::bindir/lockstepctl", '--config', $conf, '--timeout=1', 'join', "n$node",
+				exec($c->owned("$LockstepCluster::bindir/lockstepctl"), '--config', $c->replicator_conf, '--timeout=1', 'join', "n$node",
 					'--donor=' . $c->conninfo($donor, 'postgres'), "--pgdata=$data", '--set=port=' . $c->port($node),
 					'--set=lockstep.replicator=127.0.0.1:' . cable_ports('up', $node)) or POSIX::_exit(127);
 			}
@@ -263,7 +260,7 @@ sub join_node
 	print $env "NODES=\"\$NODES 127.0.0.1:", $c->port($node), "\"\nNODE${node}_PORT=", $c->port($node),
 		"\nNODE${node}_PGDATA='", $c->pgdata($node), "'\nNODE${node}_LOG='$c->{dir}/n$node.log'\n";
 	close $env;
-	edit_conf(sub { $_ .= "node.n$node = 'host=127.0.0.1 port=" . cable_ports('down', $node) . " user=postgres'\n" });
+	$c->edit_replicator_conf(sub { $_ .= "node.n$node = 'host=127.0.0.1 port=" . cable_ports('down', $node) . " user=postgres'\n" });
 	$c->ctl('reload');		# or it reads it when it starts
 	clone_node($node, sub { start_writers($node) });
 }

@@ -13,18 +13,11 @@ my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 5s\n
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i; CREATE TABLE fill (id int, b text);
 	INSERT INTO fill SELECT i, repeat(i::text, 100) FROM generate_series(1, 20000) i');
 $c->drain;
-my $conf = "$c->{dir}/replicator.conf";
 my $port = $c->{base} + 3;
 
-sub edit { my ($code) = @_; local $_ = LockstepCluster::_slurp($conf); $code->(); open(my $f, '>', $conf) or die $!; print $f $_; close $f }
-sub as_postgres { my @command = ($> == 0 ? ('setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--init-groups', '--') : (), @_);
-	my ($out) = ('');
-	chdir '/';
-	IPC::Run::run(\@command, '<', \undef, '>&', \$out, IPC::Run::timeout(120));
-	return ($? >> 8, $out) }
-sub ctl { return as_postgres("$LockstepCluster::bindir/lockstepctl", '--config', $conf, @_) }
+sub ctl { return $c->run_owned("$LockstepCluster::bindir/lockstepctl", '--config', $c->replicator_conf, @_) }
 sub sql3 { my ($sql) = @_; my $out = ''; IPC::Run::run(["$LockstepCluster::bindir/psql", '-XAtq', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', '-v', 'VERBOSITY=verbose', 'app'], '<', \$sql, '>&', \$out, IPC::Run::timeout(30)); chomp $out; return $out }
-sub stop3 { as_postgres("$LockstepCluster::bindir/pg_ctl", '-D', "$c->{dir}/n3", '-m', 'immediate', '-s', 'stop') if -e "$c->{dir}/n3/postmaster.pid" }
+sub stop3 { $c->run_owned("$LockstepCluster::bindir/pg_ctl", '-D', "$c->{dir}/n3", '-m', 'immediate', '-s', 'stop') if -e "$c->{dir}/n3/postmaster.pid" }
 END { my $rc = $?; stop3() if $c; $? = $rc }
 
 # ---------- join
@@ -32,7 +25,7 @@ END { my $rc = $?; stop3() if $c; $? = $rc }
 my ($rc, $out) = ctl('join', 'n3', '--donor=n1', "--pgdata=$c->{dir}/n3");
 isnt($rc, 0, 'a node that the replicator does not know can\'t join');
 like($out, qr/no line node\.n3/, 'and that is said');
-edit(sub { $_ .= "node.n3 = 'host=127.0.0.1 port=$port user=postgres'\n" });
+$c->edit_replicator_conf(sub { $_ .= "node.n3 = 'host=127.0.0.1 port=$port user=postgres'\n" });
 is((ctl('reload'))[0], 0, 'a line is added, and read');
 is($c->node_status(3)->{name}, 'n3', 'the running replicator knows the node');
 
@@ -52,12 +45,12 @@ is(sql3("SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t"), $c->sql(1, "
 
 ($rc, $out) = ctl('remove', 'n3');
 like($out, qr/still has the line/, 'a node in replicator.conf is not retired');
-edit(sub { s/^node\.n3.*\n//m });
+$c->edit_replicator_conf(sub { s/^node\.n3.*\n//m });
 is((ctl('remove', 'n3'))[0], 0, 'without its line it is');
 like($c->node_status(3)->{reason}, qr/retired/, 'it is out');
 like(sql3('INSERT INTO t VALUES (50, 1)'), qr/57P03/, 'and refuses writes');
 $c->sql(1, 'INSERT INTO t VALUES (51, 1)');
-edit(sub { $_ .= "node.n3 = 'host=127.0.0.1 port=$port user=postgres'\n" });
+$c->edit_replicator_conf(sub { $_ .= "node.n3 = 'host=127.0.0.1 port=$port user=postgres'\n" });
 is((ctl('reload'))[0], 0, 'its line is back');
 ok($c->wait_state(3, 'online'), 'so is the node');
 is(sql3('SELECT count(*) FROM t WHERE id = 51'), 1, 'with what it missed');
@@ -68,7 +61,7 @@ stop3();
 open(my $f, '>>', "$c->{dir}/n3/postgresql.auto.conf") or die $!;
 print $f "lockstep.node_name = 'n1'\n";
 close $f;
-as_postgres("$LockstepCluster::bindir/pg_ctl", '-D', "$c->{dir}/n3", '-l', "$c->{dir}/n3.log", '-w', '-s', 'start');
+$c->run_owned("$LockstepCluster::bindir/pg_ctl", '-D', "$c->{dir}/n3", '-l', "$c->{dir}/n3.log", '-w', '-s', 'start');
 my $error = '';
 ok($c->wait_until(sub { $error = sql3('INSERT INTO t VALUES (60, 1)'); $error =~ /28000/ }), 'a clone that says it is n1 is refused') or diag($error);
 like($error, qr/another server is node "n1".*lockstep\.node_name/s, 'with the remedy');

@@ -11,7 +11,7 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 3);
 
-sub verify { return $c->ctl('--config', "$c->{dir}/replicator.conf", 'verify', @_) }
+sub verify { return $c->ctl('verify', @_) }
 
 # The differences, as JSON.
 sub differences

@@ -11,7 +11,7 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 3);
 
-sub verify { return $c->ctl('--config', "$c->{dir}/replicator.conf", 'verify', @_) }
+sub verify { return $c->ctl('verify', @_) }
 
 $c->sql(1, <<'SQL');
 CREATE ROLE reader;
@@ -94,7 +94,7 @@ $c->same('the same by the independent comparison');
 is($c->sql(2, "SELECT count(*) FROM audit WHERE what = 'DELETE'"), 0, 'no trigger has fired');
 is($c->sql(2, 'SELECT x::text FROM t WHERE id = 5'), '<?xml version="1.0"?><a/>', 'XML as it was');
 is($c->sql(2, "SELECT description FROM pg_description WHERE objoid = 4711 AND classoid = 'pg_largeobject'::regclass"), "it's large", 'a comment');
-my ($journal) = $c->ctl('--config', "$c->{dir}/replicator.conf", 'journal', '--limit', 1000000);
+my ($journal) = $c->ctl('journal', '--limit', 1000000);
 unlike($journal, qr/other 100|extra 5000/, 'nothing of it is in the journal');
 $c->sql(2, "INSERT INTO t (id, v) VALUES (7777, 'works')");
 $c->same('the node works as before');
@@ -139,7 +139,7 @@ isnt($c->sql(3, 'SELECT n FROM hot WHERE id = 5'), -5, 'else it does not commit'
 my $lock = $c->session(3);
 $lock->query('SET lockstep.replicate = off; BEGIN; LOCK TABLE hot IN ROW EXCLUSIVE MODE');
 kill 'STOP', $lock->pid;		# so that it does not yield
-my $h = IPC::Run::start([ "$LockstepCluster::bindir/lockstepctl", '--config', "$c->{dir}/replicator.conf", 'verify', '--table', 'hot',
+my $h = IPC::Run::start([ "$LockstepCluster::bindir/lockstepctl", '--config', $c->replicator_conf, 'verify', '--table', 'hot',
 	'--repair', 'n3' ], '<', \undef, '>', \my $o, '2>', \my $e);
 $c->wait_sql(3, 'SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted ' .
 	"AND application_name = 'lockstepctl'", 1);

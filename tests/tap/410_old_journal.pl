@@ -17,14 +17,12 @@ my $daemon = $ENV{LOCKSTEP_REPLICATOR} // "$LockstepCluster::bindir/lockstep-rep
 
 sub copy { my ($from, $to) = @_; system('rm', '-rf', $to) == 0 && system('cp', '-a', $from, $to) == 0 or die "cp $from $to" }
 sub replace_journal { my ($with) = @_; $c->cluster('stop-replicator'); copy($with, $journal); return $c->cluster('start-replicator') }
-sub reason { my ($node) = @_; return $c->node_status($node)->{reason} // '' }
 sub place { my ($node) = @_; return $c->sql($node, 'SELECT seq, chain FROM lockstep.progress ORDER BY seq DESC LIMIT 1') }
 sub daemon
 {
 	my ($conf) = @_;
 	my $out = '';
-	my @as = $> == 0 ? ('setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--init-groups', '--') : ();
-	my $h = IPC::Run::start([ @as, $daemon, '--config', $conf ], '<', \undef, '>&', \$out);
+	my $h = IPC::Run::start([ $c->owned($daemon, '--config', $conf) ], '<', \undef, '>&', \$out);
 	return ($h, \$out);
 }
 
@@ -32,12 +30,12 @@ sub daemon
 
 my ($seq, $chain) = split /\|/, place(1);
 is(place(2), "$seq|$chain", 'both nodes stand at the same place of the same history');
-my ($shown) = $c->ctl('journal', '--config', "$c->{dir}/replicator.conf", '--from', $seq) =~ /chain ([0-9a-f]{16})/;
+my ($shown) = $c->ctl('journal', '--from', $seq) =~ /chain ([0-9a-f]{16})/;
 is(sprintf('%016x', $chain), $shown, 'the one that the journal has');
 
 # ---------- a second replicator
 
-my $conf = LockstepCluster::_slurp("$c->{dir}/replicator.conf");
+my $conf = LockstepCluster::_slurp($c->replicator_conf);
 my $other = $conf =~ s/^port = \d+/"port = " . ($c->{base} + 5)/mer =~ s/^(admin_socket|unix_socket|pid_file) = '(.*)'/$1 = '$2.other'/mgr =~ s/^log_file.*\n//mr;
 my ($h, $out) = daemon($c->file('same-journal.conf', $other));
 $h->finish;
@@ -65,10 +63,10 @@ $c->cluster('stop-replicator');
 copy($journal, "$journal.good");
 copy("$journal.old", $journal);
 $c->cluster('start-replicator');
-ok($c->wait_until(sub { reason(1) =~ /but the journal ends at/ }), 'a journal older than a node is recognised') or diag(reason(1));
+ok($c->wait_until(sub { $c->reason(1) =~ /but the journal ends at/ }), 'a journal older than a node is recognised') or diag($c->reason(1));
 $c->cluster('start-node', 2, '--no-wait');
-ok($c->wait_until(sub { reason(2) =~ /node "n1" has applied seq \d+, but the journal ends at/ }), 'a node that knows less does not go on with it') or diag(reason(2));
-like(reason(2), qr/docs\/operating\.md/, 'where the remedy is, is said');
+ok($c->wait_until(sub { $c->reason(2) =~ /node "n1" has applied seq \d+, but the journal ends at/ }), 'a node that knows less does not go on with it') or diag($c->reason(2));
+like($c->reason(2), qr/docs\/operating\.md/, 'where the remedy is, is said');
 $c->fails($_, 'INSERT INTO t VALUES (20)', '57P03', qr/./, "n$_ takes no writes") for $c->all;
 is($c->sql(1, 'SELECT count(*) FROM t'), 12, 'reads go on');
 replace_journal("$journal.good");
@@ -95,9 +93,9 @@ $c->cluster('start-replicator');
 ok($c->wait_state(2, 'online', 60), 'so does n2, with a copy of the journal');
 $c->sql(2, "INSERT INTO t VALUES ($_, 'wednesday')") for 50 .. 59;
 $c->cluster('start-node', 1, '--no-wait');
-ok($c->wait_until(sub { reason(1) =~ /its transaction \d+ is not the journal's \(chain [0-9a-f]{16} there, [0-9a-f]{16} in the journal\)/ }, 30),
-	'the copy has gone beyond n1, with other transactions: refused') or diag(reason(1));
-like(reason(1), qr/clone it anew/, 'with the remedy');
+ok($c->wait_until(sub { $c->reason(1) =~ /its transaction \d+ is not the journal's \(chain [0-9a-f]{16} there, [0-9a-f]{16} in the journal\)/ }, 30),
+	'the copy has gone beyond n1, with other transactions: refused') or diag($c->reason(1));
+like($c->reason(1), qr/clone it anew/, 'with the remedy');
 $c->fails(1, 'INSERT INTO t VALUES (60)', '57P03', qr/./, 'it takes no writes');
 $c->sql(2, "INSERT INTO t VALUES (60, 'wednesday')");
 is($c->sql(1, "SELECT count(*) FROM t WHERE v = 'wednesday'"), 0, 'and gets nothing of the other history');
@@ -107,7 +105,7 @@ $c->cluster('stop-replicator');
 copy($journal, "$journal.wednesday");
 copy("$journal.tuesday", $journal);
 $c->cluster('start-replicator');
-ok($c->wait_until(sub { reason(2) =~ /but the journal ends at/ }, 30), 'the other journal does not fit n2') or diag(reason(2));
+ok($c->wait_until(sub { $c->reason(2) =~ /but the journal ends at/ }, 30), 'the other journal does not fit n2') or diag($c->reason(2));
 
 # ---------- the place that the journal begins with
 

@@ -11,16 +11,9 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 2, conf => "wal_level = replica\nmax_wal_senders = 5\n");
 my $journal = "$c->{dir}/journal";
-my $conf = "$c->{dir}/replicator.conf";
 my %acknowledged;
 
-sub as_postgres { my @command = ($> == 0 ? ('setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--init-groups', '--') : (), @_);
-	my ($out) = ('');
-	chdir '/';
-	IPC::Run::run(\@command, '<', \undef, '>&', \$out, IPC::Run::timeout(180));
-	return ($? >> 8, $out) }
-sub adopt { return as_postgres($ENV{LOCKSTEP_REPLICATOR} // "$LockstepCluster::bindir/lockstep-replicator", '--config', $conf, '--adopt-nodes') }
-sub reason { my ($node) = @_; return $c->node_status($node)->{reason} // '' }
+sub adopt { return $c->run_owned($ENV{LOCKSTEP_REPLICATOR} // "$LockstepCluster::bindir/lockstep-replicator", '--config', $c->replicator_conf, '--adopt-nodes') }
 sub insert { my ($node, $text) = @_; my $id = $c->sql($node, "INSERT INTO t (v) VALUES ('$text') RETURNING id"); die "twice: $id" if $acknowledged{$id}++; return $id }
 sub all_there { my ($name) = @_;
 	is($c->sql($_, 'SELECT string_agg(id::text, \',\' ORDER BY id) FROM t'), join(',', sort { $a <=> $b } keys %acknowledged), "$name: all that was acknowledged is on n$_") for $c->all }
@@ -47,7 +40,7 @@ my ($rc, $out) = adopt();
 isnt($rc, 0, 'nodes that have gone on since their start are not adopted');
 like($out, qr/restart the server first/, 'with the remedy');
 $c->cluster('start-replicator');
-ok($c->wait_until(sub { 2 == grep { reason($_) =~ /belongs to another cluster.*"The journal is lost, or old"/ } $c->all }, 60), 'an empty journal is recognised') or diag(reason(1));
+ok($c->wait_until(sub { 2 == grep { $c->reason($_) =~ /belongs to another cluster.*"The journal is lost, or old"/ } $c->all }, 60), 'an empty journal is recognised') or diag($c->reason(1));
 $c->fails(1, 'INSERT INTO t (v) VALUES (0)', '57P03|28000', qr/./, 'nobody writes');
 $c->cluster('stop-replicator');
 $c->cluster('restart-node', $_, '--no-wait') for $c->all;
@@ -84,7 +77,7 @@ insert(1, 'fourth') for 1 .. 5;
 $c->cluster('kill-replicator');
 system('mv', $journal, "$journal.lost") == 0 && system('cp', '-a', "$journal.old", $journal) == 0 or die;
 $c->cluster('start-replicator');
-ok($c->wait_until(sub { reason(1) =~ /but the journal ends at/ }, 60), 'the old copy is recognised') or diag(reason(1));
+ok($c->wait_until(sub { $c->reason(1) =~ /but the journal ends at/ }, 60), 'the old copy is recognised') or diag($c->reason(1));
 $c->cluster('stop-replicator');
 system('rm', '-rf', $journal) == 0 or die;
 $c->cluster('start-node', 2, '--no-wait');
@@ -95,10 +88,10 @@ like($out, qr/node n1 goes on\nnode n2 lacks 5 transactions: clone it anew/, 'on
 $c->cluster('start-replicator');
 ok($c->wait_state(1, 'online', 60), 'the other is online');
 insert(1, 'fifth');
-ok($c->wait_until(sub { reason(2) =~ /it lacks the transactions from seq \d+ on, but the journal begins at \d+: clone it anew/ }, 30), 'the one behind is refused') or diag(reason(2));
+ok($c->wait_until(sub { $c->reason(2) =~ /it lacks the transactions from seq \d+ on, but the journal begins at \d+: clone it anew/ }, 30), 'the one behind is refused') or diag($c->reason(2));
 $c->cluster('stop-node', 2);
 system('rm', '-rf', $c->pgdata(2)) == 0 or die;
-($rc, $out) = as_postgres("$LockstepCluster::bindir/lockstepctl", '--config', $conf, 'join', 'n2', '--donor=n1', '--pgdata=' . $c->pgdata(2), '--set=port=' . $c->port(2), '--timeout=100');
+($rc, $out) = $c->run_owned("$LockstepCluster::bindir/lockstepctl", '--config', $c->replicator_conf, 'join', 'n2', '--donor=n1', '--pgdata=' . $c->pgdata(2), '--set=port=' . $c->port(2), '--timeout=100');
 is($rc, 0, 'and cloned') or diag($out);
 insert(2, 'sixth');
 $c->drain;

@@ -37,12 +37,7 @@ like($c->sql(1, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT max(seq) FROM loc
 
 # ---------- a node that has moved
 
-my $conf = "$c->{dir}/replicator.conf";
-my $text = LockstepCluster::_slurp($conf);
-$text =~ s/^(node\.n2 = 'host=)127\.0\.0\.1/${1}localhost/m or die $text;
-open(my $f, '>', $conf) or die $!;
-print $f $text;
-close $f;
+$c->edit_replicator_conf(sub { s/^(node\.n2 = 'host=)127\.0\.0\.1/${1}localhost/m or die $_ });
 my ($out, undef, $rc) = $c->ctl('reload');
 is($rc, 0, 'a changed connection string is read');
 unlike($out . $c->replicator_log, qr/need a restart: .*node\.n2/, 'without a restart');

@@ -114,7 +114,7 @@ $c->sql(1, 'UPDATE hot SET v = v + 1 WHERE id = 2');
 my ($seq) = $c->sql(1, 'SELECT lockstep.applied_seq()');
 $c->sql(1, join('', map { "INSERT INTO no_key VALUES ($_);\n" } 1 .. 30));
 $c->ctl('--timeout=1', 'attach', 'n2');
-ok($c->wait_until(sub { ($c->node_status(2)->{reason} // '') =~ /could not apply seq $seq:/ }), 'what differs is found') or diag($c->node_status(2)->{reason});
+ok($c->wait_until(sub { $c->reason(2) =~ /could not apply seq $seq:/ }), 'what differs is found') or diag($c->reason(2));
 is($c->sql(2, 'SELECT lockstep.applied_seq()'), $seq - 1, 'all before it has been applied, nothing after it');
 my $v = $c->sql(1, 'SELECT v FROM hot WHERE id = 2') - 1;
 $c->sql_local(2, "INSERT INTO hot VALUES (2, $v)");

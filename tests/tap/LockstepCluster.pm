@@ -181,6 +181,7 @@ END
 sub port { my ($self, $node) = @_; return $self->{base} + $node }
 sub pgdata { my ($self, $node) = @_; return "$self->{dir}/n$node" }
 sub node_log { my ($self, $node) = @_; return _slurp("$self->{dir}/n$node.log") }
+sub replicator_conf { my ($self) = @_; return "$self->{dir}/replicator.conf" }
 sub replicator_log { my ($self) = @_; return _slurp("$self->{dir}/replicator.log") . _slurp("$self->{dir}/replicator.out") }
 sub all { my ($self) = @_; return 1 .. $self->{nodes} }
 
@@ -196,6 +197,23 @@ sub client
 {
 	my ($self, $node, $program, %o) = @_;
 	return ("$bindir/$program", '-h', '127.0.0.1', '-p', $self->port($node), '-U', 'postgres');
+}
+
+# Any command as the user of the servers and the replicator, as a list.
+sub owned
+{
+	my ($self, @command) = @_;
+	return ($> == 0 ? ('setpriv', '--reuid', 'postgres', '--regid', 'postgres', '--init-groups', '--') : (), @command);
+}
+
+# (exit code, stdout and stderr) of such a command.
+sub run_owned
+{
+	my ($self, @command) = @_;
+	my $out = '';
+	chdir '/';
+	IPC::Run::run([ $self->owned(@command) ], '<', \undef, '>&', \$out, IPC::Run::timeout(180));
+	return ($? >> 8, $out);
 }
 
 # ---------- statements
@@ -269,7 +287,7 @@ sub ctl
 {
 	my ($self, @args) = @_;
 	my ($out, $err) = ('', '');
-	IPC::Run::run(["$bindir/lockstepctl", '--socket', "$self->{dir}/admin.sock", @args],
+	IPC::Run::run(["$bindir/lockstepctl", '--config', $self->replicator_conf, '--socket', "$self->{dir}/admin.sock", @args],
 		'<', \undef, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
 	my $rc = $? >> 8;
 	chomp $out;
@@ -289,6 +307,9 @@ sub node_status
 	my ($n) = grep { $_->{name} eq "n$node" } @{ $self->status->{nodes} // [] };
 	return $n // {};
 }
+
+# Why it is in the state it is in.
+sub reason { my ($self, $node) = @_; return $self->node_status($node)->{reason} // '' }
 
 # Wait until a condition holds; false after the time.
 sub wait_until
@@ -391,6 +412,17 @@ sub set
 	close $f;
 	$self->sql($node, 'SELECT pg_reload_conf()');
 	$self->wait_sql($node, "SELECT current_setting('$name')", $value =~ s/^'(.*)'$/$1/r);
+}
+
+# Change replicator.conf, which is $_ to the code; it is not read anew yet.
+sub edit_replicator_conf
+{
+	my ($self, $code) = @_;
+	local $_ = _slurp($self->replicator_conf);
+	$code->();
+	open(my $f, '>', $self->replicator_conf) or croak $!;
+	print $f $_;
+	close $f;
 }
 
 # ---------- all nodes hold the same
