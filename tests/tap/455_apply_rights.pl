@@ -79,7 +79,8 @@ my $before = () = $c->node_log(2) =~ /LOOK planner/g;
 $c->sql(2, 'SELECT count(*) FROM lockstep.fingerprint()');
 my $after = () = $c->node_log(2) =~ /LOOK planner/g;
 cmp_ok($after, '>', $before, 'a fingerprint has called the function');
-$c->ctl('verify');
+my ($out, $err, $rc) = $c->ctl('verify');
+is($rc, 0, 'the nodes were compared') or diag("$out\n$err");
 called('planner');
 is($c->sql(2, 'SELECT DISTINCT rolsuper FROM pg_roles WHERE rolname = $$mallory$$'), 'f', 'mallory is who he was');
 
