@@ -224,7 +224,10 @@ relation_init_columns(const LsRelation *r, LsColumnSet *set)
 	set->words = palloc0(r->nwords * sizeof(uint64));
 }
 
-/* Reading such a value evaluates the checks of domains in it. */
+/*
+ * Reading such a value evaluates the checks of domains in it, but for parameters
+ * (rights.c): where rows are applied, that is in COPY only.
+ */
 static bool
 type_may_check(Oid type)
 {
