@@ -19,6 +19,7 @@ use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use IPC::Run ();
 use JSON::PP ();
+use POSIX ();
 use Test::More;
 use Time::HiRes qw(time usleep);
 
@@ -385,6 +386,14 @@ sub memory_kb
 	my ($self, $pid, $what) = @_;
 	my ($kb) = _slurp("/proc/$pid/status") =~ /^$what:\s+(\d+) kB/m;
 	return $kb;
+}
+
+# CPU seconds of a process so far; 0: it has gone.
+sub cpu_seconds
+{
+	my ($self, $pid) = @_;
+	my @fields = split ' ', _slurp("/proc/$pid/stat") =~ s/^.*\) //r;
+	return @fields ? ($fields[11] + $fields[12]) / POSIX::sysconf(&POSIX::_SC_CLK_TCK) : 0;
 }
 
 # How many files of large transactions are in the journal.
