@@ -240,7 +240,7 @@ repair_all(Repair *r)
 
 		if (!is_here(r, difference))
 			continue;
-		if (is_kind(difference, "large object") || strcmp(name, "pg_catalog.pg_largeobject") == 0)
+		if (is_kind(difference, "large object") || strcmp(name, LARGE_OBJECTS) == 0)
 			large_objects = true;
 		else if (is_kind(difference, "rows"))
 			ok = repair_table(r, name);

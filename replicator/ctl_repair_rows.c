@@ -449,7 +449,7 @@ merge_objects(Repair *r, const PGresult *right, const PGresult *wrong)
 bool
 repair_large_objects(Repair *r)
 {
-	char	   *sum = right_sum(r, "pg_catalog.pg_largeobject");
+	char	   *sum = right_sum(r, LARGE_OBJECTS);
 	PGresult   *right = sum != NULL ? ask_node(r, r->source, objects_query) : NULL;
 	PGresult   *wrong = right != NULL ? repair_do(r, objects_query, 0, NULL) : NULL;
 	PGresult   *after = NULL;

@@ -34,8 +34,6 @@ enum
 	LIST_NAME, LIST_OID, LIST_KEY, LIST_COLUMNS, LIST_BYTES
 };
 
-#define LARGE_OBJECTS "pg_catalog.pg_largeobject"
-
 /* ---------- which tables there are */
 
 static Table *

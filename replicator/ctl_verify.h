@@ -111,6 +111,8 @@ extern char *snapshot_begin(const Snapshots *s, int database, int node);
 
 /* ---------- in ctl_tables.c */
 
+#define LARGE_OBJECTS "pg_catalog.pg_largeobject"	/* is compared as a table */
+
 typedef struct Table
 {
 	char	   *name;			/* as SQL wants it */
