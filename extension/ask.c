@@ -1,7 +1,7 @@
 /*
  * ask.c
  *	  Questions to the replicator that are not about this transaction: values to
- *	  hand out, and queries that are ordered at once, on their own.
+ *	  hand out, what it knows, and queries that are ordered at once, on their own.
  *
  * Each waits for its answer, interruptibly.  An answer that comes after the
  * question was given up is known by its number, and ignored.
@@ -10,6 +10,7 @@
 
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
 #include "lockstep.h"
@@ -101,6 +102,58 @@ ask_facts(LsFactsKind kind, LsFacts *facts)
 	} while (facts->question != question.question);
 	if (facts->cells.len > 0)
 		facts->cells.data = memcpy(palloc(facts->cells.len), facts->cells.data, facts->cells.len);
+}
+
+/* A lost connection is no error of this kind of question; false: there is none. */
+static bool
+is_connected(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		connect_for_question();
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() == ERRCODE_QUERY_CANCELED || geterrcode() == ERRCODE_ADMIN_SHUTDOWN)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return link_is_open();
+}
+
+bool
+ask_winner(uint64 seq, long patience_ms, LsFacts *facts)
+{
+	LsFactsQuestion question = {++questions, LS_FACTS_WINNER, seq};
+	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience_ms);
+	uint8_t		message[64];
+	LsMsgType	type;
+	LsSlice		payload;
+	uint64		granted = 0;
+	long		left;
+
+	if (!is_connected() ||
+		!link_send_later(message, ls_put_facts_question(message, sizeof(message), &question)))
+		return false;
+	while ((left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline)) > 0)
+	{
+		LinkResult	result = link_receive(&type, &payload, (int) left, PG_WAIT_EXTENSION);
+
+		if (result == LINK_LOST)
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		if (result != LINK_MESSAGE)
+			continue;
+		if (type != LS_MSG_FACTS)
+			xact_message(type, payload, &granted);
+		else if (ls_get_facts(payload, facts) == NULL && facts->question == question.question)
+			return true;
+	}
+	return false;
 }
 
 /* ---------- queries on their own */

@@ -244,6 +244,12 @@ extern uint64 ask_alone(LsQuery *query);	/* returns its seq */
 extern void ask_facts(LsFactsKind kind, LsFacts *facts);	/* in this memory
 															 * context */
 
+/*
+ * Who committed seq?  False: not told in time, or not connected, which is no error.
+ * The answer is in the link's buffer.
+ */
+extern bool ask_winner(uint64 seq, long patience_ms, LsFacts *facts);
+
 /* ---------- in lost.c: conflicts that this node finds by itself */
 
 extern void lost_note(LsLostReason reason, const char *key, const char *detail);

@@ -22,15 +22,12 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "executor/executor.h"
-#include "miscadmin.h"
-#include "pgstat.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
-#include "utils/timestamp.h"
 
 #include "xact_private.h"
 
@@ -50,8 +47,6 @@ static struct
 	char		detail[DETAIL_SIZE];
 }			lost;
 
-static uint64 questions = 0;
-
 void
 lost_note(LsLostReason reason, const char *key, const char *detail)
 {
@@ -66,66 +61,22 @@ lost_note(LsLostReason reason, const char *key, const char *detail)
 /* ---------- who won */
 
 /*
- * A transaction that was about to write would connect now.  One that can't fails
- * with what it would have failed with anyway, but for the word who won.
+ * The replicator's answer: node and pid; NULL: it does not know, or not now.
+ * Then the transaction fails with what it would have failed with anyway, but for
+ * the word who won.
  */
-static bool
-is_connected(void)
-{
-	MemoryContext context = CurrentMemoryContext;
-
-	if (xact_is_known() || link_is_alive())
-		return link_is_open();
-	PG_TRY();
-	{
-		link_open();
-	}
-	PG_CATCH();
-	{
-		if (geterrcode() == ERRCODE_QUERY_CANCELED || geterrcode() == ERRCODE_ADMIN_SHUTDOWN)
-			PG_RE_THROW();
-		MemoryContextSwitchTo(context);
-		FlushErrorState();
-	}
-	PG_END_TRY();
-	return link_is_open();
-}
-
-/* The replicator's answer: node and pid; NULL: it does not know, or not now. */
 static char *
 winner_words(uint64 seq)
 {
-	LsFactsQuestion question = {++questions, LS_FACTS_WINNER, seq};
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), WINNER_PATIENCE_MS);
-	uint8_t		message[64];
-	LsMsgType	type;
-	LsSlice		payload;
 	LsFacts		facts;
 	LsSlice		node;
 	LsSlice		pid;
-	uint64		granted = 0;
-	long		left;
 
-	if (!is_connected() ||
-		!link_send_later(message, ls_put_facts_question(message, sizeof(message), &question)))
+	if (!ask_winner(seq, WINNER_PATIENCE_MS, &facts) || facts.ncells < 2 ||
+		!ls_next_param(&facts.cells, &node) || !ls_next_param(&facts.cells, &pid))
 		return NULL;
-	while ((left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline)) > 0)
-	{
-		LinkResult	result = link_receive(&type, &payload, (int) left, PG_WAIT_EXTENSION);
-
-		if (result == LINK_LOST)
-			return NULL;
-		CHECK_FOR_INTERRUPTS();
-		if (result != LINK_MESSAGE)
-			continue;
-		if (type != LS_MSG_FACTS)
-			xact_message(type, payload, &granted);
-		else if (ls_get_facts(payload, &facts) == NULL && facts.question == questions)
-			return facts.ncells >= 2 && ls_next_param(&facts.cells, &node) && ls_next_param(&facts.cells, &pid) ?
-				psprintf("node \"%s\" (pid %s, seq %llu)", xact_text_of(node), xact_text_of(pid),
-						 (unsigned long long) seq) : NULL;
-	}
-	return NULL;
+	return psprintf("node \"%s\" (pid %s, seq %llu)", xact_text_of(node), xact_text_of(pid),
+					(unsigned long long) seq);
 }
 
 /* ---------- which row */

@@ -136,6 +136,22 @@ $c->drain;
 $b->do(q{DO $$ BEGIN UPDATE t SET v = 'b' WHERE id = 25; EXCEPTION WHEN serialization_failure THEN END $$});
 $b->do('COMMIT');
 is($c->sql(1, 'SELECT count(*) FROM lockstep.conflicts'), $before, 'an error that is caught is no conflict that was lost');
+# the replicator does not say in time who it was; its late answer isn't taken for that to the session's next question
+my ($late, $replicator) = ($c->session(2), $c->replicator_pid);
+$late->do(q{UPDATE t SET v = 'connects' WHERE id = 30});
+$c->drain;
+$late->do('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT 1 FROM t');
+$a->do(q{UPDATE t SET v = 'a' WHERE id = 26});
+$c->drain;
+kill 'STOP', $replicator;
+$late->query(q{UPDATE t SET v = 'b' WHERE id = 26});
+LockstepCluster::is_error($late->error, '40001', qr/was changed by a transaction of the cluster \(seq \d+\)/, 'the winner is not known in time');
+$late->query('ROLLBACK');
+$late->send('SELECT count(*) > 0 FROM lockstep.conflicts');
+ok($late->blocked(0.3), 'the next question waits');
+kill 'CONT', $replicator;
+is($late->finish, 't', 'and gets its own answer');
+is($late->error, '', 'not the late one');
 # a user who may not see the key is not told it
 $c->sql(1, q{CREATE ROLE blind LOGIN; GRANT SELECT (v), UPDATE (v) ON t TO blind});
 $c->drain;
