@@ -505,14 +505,19 @@ refuse_nested(const Relation rel)
 static void
 find_settings(const LsRelation *r, Relation rel)
 {
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+	MemoryContext old;
 
 	if (settings.data == NULL)
+	{
+		old = MemoryContextSwitchTo(TopMemoryContext);
 		initStringInfo(&settings);
+		MemoryContextSwitchTo(old);
+	}
 	resetStringInfo(&settings);
-	MemoryContextSwitchTo(row_context);
-	if (r->computes)
-		settings_append_row_path(&settings, rel->rd_rel->relowner);
+	if (!r->computes)
+		return;
+	old = MemoryContextSwitchTo(row_context);
+	settings_append_row_path(&settings, rel->rd_rel->relowner);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(row_context);
 }
@@ -543,7 +548,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	if (tid == NULL)
 		batch_flush();
 	if (row_context == NULL)
-		make_buffers();
+		make_buffers();			/* flushing has given them back */
 
 	memset(&query, 0, sizeof(query));
 	old = MemoryContextSwitchTo(row_context);

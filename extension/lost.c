@@ -177,10 +177,12 @@ void
 lost_at_xact_end(void)
 {
 	uint8_t		message[KEY_SIZE + DETAIL_SIZE + 128];
-	LsLost		report = {ls_xact.xcount, lost.reason, lost.seq, ls_slice_of(lost.key), ls_slice_of(lost.detail)};
-	bool		told = lost.noted && lost.told;
+	LsLost		report;
+	bool		told = lost.told;
 
 	lost.noted = lost.told = false;
-	if (told && link_is_open())
-		link_send_or_close(message, ls_put_lost(message, sizeof(message), &report));
+	if (likely(!told) || !link_is_open())
+		return;
+	report = (LsLost) {ls_xact.xcount, lost.reason, lost.seq, ls_slice_of(lost.key), ls_slice_of(lost.detail)};
+	link_send_or_close(message, ls_put_lost(message, sizeof(message), &report));
 }
