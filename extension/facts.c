@@ -15,9 +15,7 @@
 
 #include "lockstep.h"
 
-PGDLLEXPORT Datum lockstep_replicator_facts(PG_FUNCTION_ARGS);
-
-PG_FUNCTION_INFO_V1(lockstep_replicator_facts);
+LS_FUNCTION(lockstep_replicator_facts);
 
 static LsFactsKind
 kind_of(const char *name)

@@ -21,11 +21,8 @@
 
 #include "xact_private.h"
 
-extern PGDLLEXPORT Datum lockstep_transaction_token(PG_FUNCTION_ARGS);
-extern PGDLLEXPORT Datum lockstep_outcome(PG_FUNCTION_ARGS);
-
-PG_FUNCTION_INFO_V1(lockstep_transaction_token);
-PG_FUNCTION_INFO_V1(lockstep_outcome);
+LS_FUNCTION(lockstep_transaction_token);
+LS_FUNCTION(lockstep_outcome);
 
 static uint64 last_question = 0;
 

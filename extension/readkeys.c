@@ -733,7 +733,7 @@ forward(LsKeyBuffer *keys)
 		return;
 	query.text = ls_slice_of("keys");
 	query.nkeys = keys->nkeys;
-	query.keys = make_slice(keys->packed.data, keys->packed.len);
+	query.keys = ls_slice_of_buffer(&keys->packed);
 	xact_forward(&query);
 }
 

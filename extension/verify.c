@@ -17,7 +17,6 @@
 
 #include <math.h>
 
-
 #include "access/detoast.h"
 #include "access/htup_details.h"
 #include "access/relation.h"
