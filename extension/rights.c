@@ -69,7 +69,7 @@ rights_restore(const LsRights *saved)
 Oid
 rights_for_rows(Oid owner)
 {
-	if (!apply_session() || InLocalUserIdChange())
+	if (InLocalUserIdChange())
 		return InvalidOid;
 	return GetUserId() != GetSessionUserId() ? GetUserId() : owner;
 }
@@ -78,7 +78,7 @@ rights_for_rows(Oid owner)
 Oid
 rights_for_command(const Node *command)
 {
-	if (!apply_session() || InLocalUserIdChange() || GetUserId() == GetSessionUserId())
+	if (InLocalUserIdChange() || GetUserId() == GetSessionUserId())
 		return InvalidOid;
 
 	/* they may be about the setting "role", and call nobody */

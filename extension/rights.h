@@ -14,8 +14,10 @@ typedef struct LsRights
 	int			guc_level;
 } LsRights;
 
+/* In an apply session. */
 extern Oid	rights_for_rows(Oid owner);
 extern Oid	rights_for_command(const Node *command);
+
 extern void rights_lower(Oid user, bool restricted, LsRights *saved);
 extern void rights_restore(const LsRights *saved);
 extern bool rights_guard_plans(bool on);
