@@ -133,7 +133,7 @@ extern void nodes_database_add(const char *name, NodeDone done, void *arg);
 extern void nodes_database_drop(const char *name, NodeDone done, void *arg);
 extern const char *const *nodes_databases(int *n);
 
-/* In session.c: sessions of a node that is not online any more are ended with
+/* In session_table.c: sessions of a node that is not online any more are ended with
  * this error. */
 extern void sessions_end_of_node(int node, const char *sqlstate, const char *message, const char *hint);
 

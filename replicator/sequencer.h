@@ -106,7 +106,7 @@ typedef struct SequencerStats
 
 extern SequencerStats sequencer_stats(void);
 
-/* In session.c, called by the sequencer. */
+/* In session_transaction.c, called by the sequencer. */
 extern void session_verdict(Transaction *tx, const LsVerdict *verdict);
 extern void session_granted(Transaction *tx, uint64_t seq);
 extern void session_applied(Transaction *tx);

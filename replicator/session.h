@@ -3,8 +3,9 @@
  *	  The backends: one session for each connection, keyed by (node, pid).
  *	  Belongs to the loop's thread.
  *
- *	 session.c            messages of a session that has proved who it is
- *	 session_handshake.c  before that
+ *	 session.c            its socket: bytes, beginning and end
+ *	 session_handshake.c  messages until it has proved who it is
+ *	 session_transaction.c  messages after that: of its transaction
  *	 session_fate.c       what became of a transaction
  *	 session_facts.c      what else is known, for people; conflicts found by a node
  *	 session_table.c      all sessions: by node and pid, for status, ending many

@@ -1,6 +1,6 @@
 /*
  * session_private.h
- *	  What session.c, session_handshake.c and session_table.c share.
+ *	  What the session*.c share.
  */
 #ifndef LOCKSTEP_SESSION_PRIVATE_H
 #define LOCKSTEP_SESSION_PRIVATE_H
@@ -63,10 +63,6 @@ struct Session
 
 /* ---------- in session.c */
 
-extern void session_handle(Session *s, LsMsgType type, LsSlice payload,
-						   const uint8_t *message, size_t len);
-extern void session_forget_transactions(Session *s);	/* it ends */
-
 /* Send an encoded message; one write per round sends all of them. */
 extern void session_send(Session *s, const void *message, size_t len);
 
@@ -74,6 +70,12 @@ extern void session_send(Session *s, const void *message, size_t len);
 extern void session_fail(Session *s, const char *sqlstate, const char *hint,
 						 const char *fmt,...) __attribute__((format(printf, 4, 5)));
 extern void session_end(Session *s);	/* close, without a word */
+
+/* ---------- in session_transaction.c */
+
+extern void session_handle(Session *s, LsMsgType type, LsSlice payload,
+						   const uint8_t *message, size_t len);
+extern void session_forget_transactions(Session *s);	/* it ends */
 
 /* ---------- in session_facts.c */
 

@@ -1,0 +1,521 @@
+/*
+ * session_transaction.c
+ *	  What a backend's message means for the transaction of its session, and what
+ *	  the session is told of it.
+ *
+ *	   nothing --Q,L--> open --P--> asked --verdict 'c'--> unconfirmed --F,P--> nothing
+ *						  |           |
+ *						  Z           verdict 'r', 'w' ---> nothing
+ *
+ * When the session ends, what is open or asked and not decided is rolled back
+ * everywhere; what is unconfirmed the node gets by apply.  A message out of order
+ * ends the session that sent it and nothing else.
+ *
+ * Ownership: a session has a reference to its transaction (tx until the verdict,
+ * unconfirmed after it); the sequencer calls back through tx->session, which is
+ * cleared when the session goes.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "node.h"
+#include "sequencer.h"
+#include "session_private.h"
+#include "spill.h"
+
+/* When all queues together have so many times transaction_memory, those above
+ * SMALL_QUEUE go to disk, too. */
+#define MEMORY_SHARES 16
+#define SMALL_QUEUE (64 * 1024)
+
+/* ---------- beginning and ending them */
+
+/* The transaction is not this session's business any more. */
+static void
+let_go(Transaction **tx)
+{
+	if (*tx == NULL)
+		return;
+	(*tx)->session = NULL;
+	tx_unref(*tx);
+	*tx = NULL;
+}
+
+void
+session_forget_transactions(Session *s)
+{
+	Transaction *tx = s->tx;
+	Transaction *unconfirmed = s->unconfirmed;
+
+	s->tx = s->unconfirmed = NULL;
+	let_go(&s->owed);
+	if (tx != NULL)
+	{
+		tx->session = NULL;
+		sequencer_gone(tx);
+		tx_unref(tx);
+	}
+	if (unconfirmed != NULL)
+	{
+		unconfirmed->session = NULL;
+		if (unconfirmed->seq > node_applied(s->node))
+			node_apply_at_origin(unconfirmed);
+		tx_unref(unconfirmed);
+	}
+}
+
+static void
+begin_transaction(Session *s, uint64_t xcount)
+{
+	LsIdentity	id = {ls_slice_of(node_name(s->node)), s->boot, s->pid, xcount};
+
+	s->tx = tx_create(&id, ls_slice_of(s->database), (uint32_t) s->node);
+	s->tx->session = s;
+	s->tx->oldest_seen = UINT64_MAX;
+	s->last_xcount = xcount;
+	s->asked = s->discarded = false;
+	s->granting = 0;
+	s->statements = 0;
+}
+
+/*
+ * The transaction that a message belongs to: the open one, or a new one.  NULL:
+ * the session has been ended, or the message is of a transaction that has been
+ * rolled back already and is ignored.
+ */
+static Transaction *
+transaction_for(Session *s, uint64_t xcount)
+{
+	if (s->tx == NULL)
+	{
+		if (xcount == s->last_xcount && xcount != 0)
+			return NULL;		/* sent before it learnt of its end */
+		if (xcount <= s->last_xcount)
+		{
+			session_fail(s, "08P01", NULL, "transaction %" PRIu64 " after %" PRIu64, xcount, s->last_xcount);
+			return NULL;
+		}
+		begin_transaction(s, xcount);
+	}
+	else if (s->tx->xcount != xcount)
+	{
+		session_fail(s, "08P01", NULL, "message of transaction %" PRIu64 " while %" PRIu64 " is open",
+					 xcount, s->tx->xcount);
+		return NULL;
+	}
+	if (s->asked)
+	{
+		session_fail(s, "08P01", NULL, "message of a transaction that has been asked for");
+		return NULL;
+	}
+	return s->tx;
+}
+
+/*
+ * A question about a transaction that was rolled back before it was asked for
+ * (by a deadlock of locks asked first; the backend may have caught that error).
+ */
+static bool
+answered_dead(Session *s, uint64_t xcount)
+{
+	LsVerdict	verdict;
+	uint8_t		bytes[512];
+
+	if (s->tx != NULL || xcount != s->last_xcount || xcount == 0)
+		return false;
+	memset(&verdict, 0, sizeof(verdict));
+	verdict.xcount = xcount;
+	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
+	verdict.error.sqlstate = ls_slice_of("40P01");
+	verdict.error.message = ls_slice_of("the transaction has been rolled back already, because of a deadlock");
+	verdict.error.detail = ls_slice_of("The error that said so named the transactions that waited for each other.");
+	verdict.error.hint = ls_slice_of("The transaction might succeed if retried.");
+	session_send(s, bytes, ls_put_verdict(bytes, sizeof(bytes), &verdict));
+	return true;
+}
+
+/* The node has committed up to seq, as this session says. */
+static void
+confirmed(Session *s, uint64_t seq)
+{
+	if (seq > sequencer_last_durable())
+	{
+		session_fail(s, "08P01", NULL, "confirmed seq %" PRIu64 " has never been decided", seq);
+		return;
+	}
+	node_heard_applied(s->node, seq);
+	if (s->unconfirmed == NULL || seq < s->unconfirmed->seq)
+		return;
+	if (s->unconfirmed->wait == LS_WAIT_APPLIED && s->unconfirmed->state != TX_DONE)
+	{
+		let_go(&s->owed);
+		s->owed = s->unconfirmed;
+		s->unconfirmed = NULL;
+	}
+	else
+		let_go(&s->unconfirmed);
+}
+
+/* The backend could not commit what was decided, or won't say. */
+static void
+not_committed(Session *s)
+{
+	Transaction *tx = s->unconfirmed;
+
+	if (tx == NULL)
+		return;
+	s->unconfirmed = NULL;
+	tx->session = NULL;
+	if (tx->seq > node_applied(s->node))
+		node_apply_at_origin(tx);
+	tx_unref(tx);
+}
+
+/* ---------- messages */
+
+/* S only grows within a transaction, so the first key of a query will do. */
+static void
+note_oldest_seen(Transaction *tx, const LsQuery *query)
+{
+	LsSlice		rest = query->keys;
+	LsKey		key;
+
+	if (ls_next_key(&rest, &key) && key.seen < tx->oldest_seen)
+		tx->oldest_seen = key.seen;
+}
+
+/* Its queue stays in memory, or goes (on) to disk. */
+static void
+store_if_large(Transaction *tx)
+{
+	size_t		limit = (size_t) session_config->transaction_memory;
+
+	if (tx->spill != NULL)
+		limit = BODY_CHUNK;
+	else if (limit > SMALL_QUEUE && tx_memory_of_all() / MEMORY_SHARES >= limit)
+		limit = SMALL_QUEUE;
+	if (tx_memory(tx) >= limit && tx_store(tx, session_config))
+		nodes_begin_early(tx);
+}
+
+static void
+discard(Session *s)
+{
+	nodes_end_early(s->tx);
+	tx_discard(s->tx);
+	s->discarded = true;
+}
+
+static void
+handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
+{
+	LsQuery		query;
+	const char *wrong = ls_get_query(payload, &query);
+	const char *sqlstate;
+	Transaction *tx;
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed query message: %s", wrong);
+		return;
+	}
+	tx = transaction_for(s, query.xcount);
+	if (tx == NULL)
+		return;
+	s->statements++;
+	note_oldest_seen(tx, &query);
+	if (s->discarded)
+		return;
+	if (tx_bytes(tx) + len > (uint64_t) session_config->max_transaction_size)
+	{
+		discard(s);
+		return;
+	}
+	if (query.reason == LS_REASON_SEQUENCE)
+		tx_keep_effect(tx, message, len);
+	tx_append(tx, message, len, query.ddl);
+	store_if_large(tx);
+	if (tx_failure(tx, &sqlstate) != NULL)
+		discard(s);
+}
+
+static void
+handle_rollback_to(Session *s, LsSlice payload)
+{
+	LsRollbackTo m;
+	const char *wrong = ls_get_rollback_to(payload, &m);
+	const char *sqlstate;
+	Transaction *tx;
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed rollback message: %s", wrong);
+		return;
+	}
+	tx = transaction_for(s, m.xcount);
+	if (tx == NULL)
+		return;
+	if (!s->discarded && !tx_rollback_to(tx, m.keep) && tx_failure(tx, &sqlstate) != NULL)
+		discard(s);
+	else if (m.keep > s->statements || (!s->discarded && tx->nstatements != m.keep))
+	{
+		session_fail(s, "08P01", NULL, "rollback to statement %" PRIu64 " of %" PRIu64, m.keep, s->statements);
+		return;
+	}
+	nodes_cut_early(tx);
+	s->statements = m.keep;
+}
+
+static void
+handle_lock(Session *s, LsSlice payload)
+{
+	LsLock		m;
+	const char *wrong = ls_get_lock(payload, &m);
+	Transaction *tx;
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed lock message: %s", wrong);
+		return;
+	}
+	if (answered_dead(s, m.xcount))
+		return;
+	tx = transaction_for(s, m.xcount);
+	if (tx == NULL)
+		return;
+	s->granting++;
+	sequencer_lock(tx, &m);
+}
+
+/* It is rolled back instead of being asked for. */
+static void
+refuse_question(Session *s, const char *sqlstate, const char *message, const char *hint)
+{
+	LsVerdict	verdict;
+
+	memset(&verdict, 0, sizeof(verdict));
+	verdict.xcount = s->tx->xcount;
+	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
+	verdict.error.sqlstate = ls_slice_of(sqlstate);
+	verdict.error.message = ls_slice_of(message);
+	verdict.error.hint = ls_slice_of(hint);
+	sequencer_gone(s->tx);
+	session_verdict(s->tx, &verdict);
+}
+
+static void
+refuse_too_large(Session *s)
+{
+	char	   *message = xasprintf("transaction is larger than the replicator takes (%" PRId64 " bytes)",
+									session_config->max_transaction_size);
+
+	refuse_question(s, "54000", message, "Split it, or raise max_transaction_size of the replicator.");
+	free(message);
+}
+
+static void
+handle_ask(Session *s, LsSlice payload)
+{
+	LsAsk		m;
+	const char *wrong = ls_get_ask(payload, &m);
+	const char *sqlstate;
+	Transaction *tx;
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed ask message: %s", wrong);
+		return;
+	}
+	confirmed(s, m.confirmed > m.applied ? m.confirmed : m.applied);
+	if (s->state == SESSION_ENDED)
+		return;
+	not_committed(s);
+	if (answered_dead(s, m.xcount))
+		return;
+	tx = transaction_for(s, m.xcount);
+	if (tx == NULL)
+		return;
+	if (m.nstatements != s->statements)
+	{
+		session_fail(s, "08P01", NULL, "asked for %" PRIu64 " statements where %" PRIu64 " have arrived",
+					 m.nstatements, s->statements);
+		return;
+	}
+	s->asked = true;
+	tx->wait = m.wait;
+	if (s->discarded && tx_failure(tx, &sqlstate) == NULL)
+		refuse_too_large(s);
+	else if (session_is_fenced(s, m.xcount))
+		refuse_question(s, "40001", "somebody asked for the outcome of this transaction before it did, and was told that it is aborted",
+						"The transaction might succeed if retried.");
+	else
+		sequencer_ask(tx);
+}
+
+static void
+handle_withdraw(Session *s, uint64_t xcount)
+{
+	if (s->tx == NULL || s->tx->xcount != xcount)
+		return;					/* its verdict is under way */
+	if (!s->asked && s->granting == 0)
+	{
+		session_fail(s, "08P01", NULL, "withdrew a transaction that was not asked for");
+		return;
+	}
+
+	/* If it has been decided, that verdict comes. */
+	(void) sequencer_withdraw(s->tx);
+}
+
+static void
+handle_abandon(Session *s, uint64_t xcount)
+{
+	Transaction *tx = s->tx;
+
+	if (s->unconfirmed != NULL && s->unconfirmed->xcount == xcount)
+	{
+		not_committed(s);
+		return;
+	}
+	if (tx == NULL || tx->xcount != xcount)
+		return;					/* nothing of it had arrived, or it is over */
+	s->tx = NULL;
+	tx->session = NULL;
+	sequencer_gone(tx);
+	tx_unref(tx);
+}
+
+/*
+ * A causal read: it has to see what anybody can know of.  A verdict is sent, and
+ * a node commits, only after the record is durable.
+ */
+static void
+handle_now(Session *s, uint64_t number)
+{
+	LsGranted	m = {number, sequencer_last_durable()};
+	uint8_t		bytes[64];
+
+	session_send(s, bytes, ls_put_seq(bytes, sizeof(bytes), &m));
+}
+
+static void
+handle_number(Session *s, LsMsgType type, LsSlice payload)
+{
+	LsNumber	m;
+	const char *wrong = ls_get_number(payload, &m);
+
+	if (wrong != NULL)
+		session_fail(s, "08P01", NULL, "malformed message of type %c: %s", type, wrong);
+	else if (type == LS_MSG_CONFIRM)
+		confirmed(s, m.value);
+	else if (type == LS_MSG_WITHDRAW)
+		handle_withdraw(s, m.value);
+	else if (type == LS_MSG_NOW)
+		handle_now(s, m.value);
+	else
+		handle_abandon(s, m.value);
+}
+
+void
+session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *message, size_t len)
+{
+	switch (type)
+	{
+		case LS_MSG_QUERY:
+			handle_query(s, payload, message, len);
+			break;
+		case LS_MSG_ROLLBACK_TO:
+			handle_rollback_to(s, payload);
+			break;
+		case LS_MSG_LOCK:
+			handle_lock(s, payload);
+			break;
+		case LS_MSG_ASK:
+			handle_ask(s, payload);
+			break;
+		case LS_MSG_FATE:
+			session_handle_fate(s, payload);
+			break;
+		case LS_MSG_FACTS_ASK:
+			session_handle_facts(s, payload);
+			break;
+		case LS_MSG_LOST:
+			session_handle_lost(s, payload);
+			break;
+		case LS_MSG_LEASE:
+			session_lease(s, payload);
+			break;
+		case LS_MSG_ALONE:
+			session_alone(s, payload);
+			break;
+		case LS_MSG_WITHDRAW:
+		case LS_MSG_ABANDON:
+		case LS_MSG_CONFIRM:
+		case LS_MSG_NOW:
+			handle_number(s, type, payload);
+			break;
+		default:
+			session_fail(s, "08P01", NULL, "unexpected message of type %c", type);
+			break;
+	}
+}
+
+/* ---------- answers, called by the sequencer */
+
+void
+session_verdict(Transaction *tx, const LsVerdict *verdict)
+{
+	Session    *s = tx->session;
+	uint8_t		bytes[1024];
+	uint8_t    *message = bytes;
+	size_t		size;
+
+	if (s == NULL)
+		return;
+	assert(s->tx == tx);
+	size = ls_put_verdict(bytes, sizeof(bytes), verdict);
+	if (size > sizeof(bytes))
+	{
+		message = xmalloc(size);
+		ls_put_verdict(message, size, verdict);
+	}
+	session_send(s, message, size);
+	if (message != bytes)
+		free(message);
+
+	s->tx = NULL;
+	s->asked = false;
+	s->granting = 0;
+	if (verdict->outcome == LS_OUTCOME_COMMITTED)
+		s->unconfirmed = tx;	/* the reference goes along */
+	else
+	{
+		tx->session = NULL;
+		tx_unref(tx);
+	}
+}
+
+void
+session_granted(Transaction *tx, uint64_t seq)
+{
+	LsGranted	m = {tx->xcount, seq};
+	uint8_t		bytes[64];
+
+	for (Session *s = tx->session; s != NULL && s->granting > 0; s->granting--)
+		session_send(s, bytes, ls_put_granted(bytes, sizeof(bytes), &m));
+}
+
+void
+session_applied(Transaction *tx)
+{
+	Session    *s = tx->session;
+	uint8_t		bytes[64];
+
+	if (s == NULL || tx->wait != LS_WAIT_APPLIED)
+		return;
+	session_send(s, bytes, ls_put_number(bytes, sizeof(bytes), LS_MSG_APPLIED, tx->xcount));
+	if (s->owed == tx)
+		let_go(&s->owed);
+}
