@@ -1,13 +1,13 @@
 /*
  * protocol.c
- *	  Encoding and decoding of the messages between a backend and the
- *	  replicator; protocol.h says what they mean.
+ *	  Which fields has each of the messages between a backend and the replicator,
+ *	  and what is legal in them?  protocol.h says what they mean.
  *
  * Each message is described once, by a table of its fields: tag, kind, where it
- * is in the C structure, what values are legal.  put_message() and
- * get_message() walk that table, so the two directions can't drift apart.  What
- * a table can't say (lists inside a field, fields that depend on another) is
- * checked after get_message() by the message's own decoder.
+ * is in the C structure, what values are legal.  protocol_fields.c walks that
+ * table in both directions.  What a table can't say (lists inside a field, fields
+ * that depend on another) is checked after get_message() by the message's own
+ * decoder.
  *
  * Invariants: no allocation, no I/O, no static state, nothing read outside the
  * bytes given.  Compiled into the replicator and into the extension, hence
@@ -16,42 +16,6 @@
 #include "protocol_private.h"
 
 #include <string.h>
-
-#define FIELD_HEADER_SIZE 5
-
-typedef enum FieldKind
-{
-	FIELD_ENUM,					/* one byte out of Field.allowed */
-	FIELD_BOOL,					/* one byte, 0 or 1 */
-	FIELD_U32,
-	FIELD_U64,					/* i64 too: two's complement */
-	FIELD_BYTES,				/* min_len..max_len bytes */
-	FIELD_TEXT					/* the same, none of them NUL */
-} FieldKind;
-
-typedef enum FieldPresence
-{
-	FIELD_MANDATORY,
-	FIELD_OPTIONAL				/* left out when empty or 0 */
-} FieldPresence;
-
-typedef struct Field
-{
-	uint8_t		tag;
-	FieldKind	kind;
-	FieldPresence presence;
-	size_t		offset;			/* of the member in the structure */
-	size_t		min_len;		/* bytes and text only */
-	size_t		max_len;
-	const char *allowed;		/* enum only */
-} Field;
-
-typedef struct MessageLayout
-{
-	const Field *fields;
-	size_t		nfields;
-	size_t		size;			/* of the structure */
-} MessageLayout;
 
 #define NUMBER32(tag, type, member) \
 	{tag, FIELD_U32, FIELD_MANDATORY, offsetof(type, member), 0, 0, NULL}
@@ -271,270 +235,6 @@ static const Field lost_layout_fields[] = {
 
 LAYOUT(lost_layout, LsLost);
 
-/* Enum members are moved as int by put_message() and get_message(). */
-_Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
-_Static_assert(sizeof(LsFate) == sizeof(int), "enums must have the size of int");
-
-/* ---------- messages */
-
-/* Bytes of the field's value in message m, or 0 with *omit set. */
-static size_t
-field_len(const Field *f, const void *m, bool *omit)
-{
-	const char *member = (const char *) m + f->offset;
-	size_t		len = 0;
-	bool		empty = false;
-
-	switch (f->kind)
-	{
-		case FIELD_ENUM:
-		case FIELD_BOOL:
-			len = 1;
-			break;
-		case FIELD_U32:
-			len = 4;
-			break;
-		case FIELD_U64:
-			{
-				uint64_t	v;
-
-				memcpy(&v, member, sizeof(v));
-				empty = (v == 0);
-				len = 8;
-				break;
-			}
-		case FIELD_BYTES:
-		case FIELD_TEXT:
-			{
-				LsSlice		s;
-
-				memcpy(&s, member, sizeof(s));
-				empty = (s.len == 0);
-				len = s.len;
-				break;
-			}
-	}
-	*omit = (f->presence == FIELD_OPTIONAL && empty);
-	return *omit ? 0 : len;
-}
-
-static void
-put_field_value(uint8_t *p, const Field *f, const void *m)
-{
-	const char *member = (const char *) m + f->offset;
-
-	switch (f->kind)
-	{
-		case FIELD_ENUM:
-			{
-				int			v;
-
-				memcpy(&v, member, sizeof(v));
-				p[0] = (uint8_t) v;
-				break;
-			}
-		case FIELD_BOOL:
-			p[0] = *(const bool *) member ? 1 : 0;
-			break;
-		case FIELD_U32:
-			{
-				uint32_t	v;
-
-				memcpy(&v, member, sizeof(v));
-				put_u32(p, v);
-				break;
-			}
-		case FIELD_U64:
-			{
-				uint64_t	v;
-
-				memcpy(&v, member, sizeof(v));
-				put_u64(p, v);
-				break;
-			}
-		case FIELD_BYTES:
-		case FIELD_TEXT:
-			{
-				LsSlice		s;
-
-				memcpy(&s, member, sizeof(s));
-				copy_bytes(p, s.data, s.len);
-				break;
-			}
-	}
-}
-
-static size_t
-put_message(uint8_t *buf, size_t cap, LsMsgType type, const MessageLayout *layout,
-			const void *m)
-{
-	size_t		payload = 0;
-	uint8_t    *p = buf;
-	bool		omit;
-
-	for (size_t i = 0; i < layout->nfields; i++)
-	{
-		size_t		len = field_len(&layout->fields[i], m, &omit);
-
-		if (omit)
-			continue;
-		if (len > LS_MAX_PAYLOAD)
-			return SIZE_MAX;
-		payload += FIELD_HEADER_SIZE + len;
-	}
-	if (payload > LS_MAX_PAYLOAD)
-		return SIZE_MAX;
-	if (LS_HEADER_SIZE + payload > cap)
-		return LS_HEADER_SIZE + payload;
-
-	*p++ = (uint8_t) type;
-	put_u32(p, (uint32_t) payload);
-	p += 4;
-	for (size_t i = 0; i < layout->nfields; i++)
-	{
-		const Field *f = &layout->fields[i];
-		size_t		len = field_len(f, m, &omit);
-
-		if (omit)
-			continue;
-		*p++ = f->tag;
-		put_u32(p, (uint32_t) len);
-		p += 4;
-		put_field_value(p, f, m);
-		p += len;
-	}
-	return LS_HEADER_SIZE + payload;
-}
-
-/* Store one field's value; NULL, or what is wrong with it. */
-static const char *
-get_field_value(const Field *f, LsSlice value, void *m)
-{
-	char	   *member = (char *) m + f->offset;
-
-	switch (f->kind)
-	{
-		case FIELD_ENUM:
-			{
-				int			v;
-
-				if (value.len != 1)
-					return "a field has the wrong width";
-				v = value.data[0];
-				if (v == 0 || strchr(f->allowed, v) == NULL)
-					return "a field has a value that is not one of the legal ones";
-				memcpy(member, &v, sizeof(v));
-				break;
-			}
-		case FIELD_BOOL:
-			if (value.len != 1)
-				return "a field has the wrong width";
-			if (value.data[0] > 1)
-				return "a field has a value that is not one of the legal ones";
-			*(bool *) member = (value.data[0] == 1);
-			break;
-		case FIELD_U32:
-			{
-				uint32_t	v;
-
-				if (value.len != 4)
-					return "a field has the wrong width";
-				v = get_u32(value.data);
-				memcpy(member, &v, sizeof(v));
-				break;
-			}
-		case FIELD_U64:
-			{
-				uint64_t	v;
-
-				if (value.len != 8)
-					return "a field has the wrong width";
-				v = get_u64(value.data);
-				memcpy(member, &v, sizeof(v));
-				break;
-			}
-		case FIELD_TEXT:
-			if (value.len > 0 && memchr(value.data, 0, value.len) != NULL)
-				return "a text contains a NUL byte";
-			/* FALLTHROUGH */
-		case FIELD_BYTES:
-			if (value.len < f->min_len)
-				return "a field is too short";
-			if (value.len > f->max_len)
-				return "a field is too long";
-			memcpy(member, &value, sizeof(value));
-			break;
-	}
-	return NULL;
-}
-
-/* Take the next field off the front of *rest. */
-static const char *
-next_field(LsSlice *rest, uint8_t *tag, LsSlice *value)
-{
-	uint32_t	len;
-
-	if (rest->len < FIELD_HEADER_SIZE)
-		return "the message ends inside a field";
-	*tag = rest->data[0];
-	len = get_u32(rest->data + 1);
-	if (len > rest->len - FIELD_HEADER_SIZE)
-		return "the message ends inside a field";
-	value->data = rest->data + FIELD_HEADER_SIZE;
-	value->len = len;
-	rest->data += FIELD_HEADER_SIZE + len;
-	rest->len -= FIELD_HEADER_SIZE + len;
-	return NULL;
-}
-
-static const char *
-get_message(LsSlice payload, const MessageLayout *layout, void *m)
-{
-	uint32_t	seen = 0;
-	size_t		next = 0;
-	const char *wrong;
-
-	memset(m, 0, layout->size);
-	while (payload.len > 0)
-	{
-		uint8_t		tag;
-		LsSlice		value;
-		size_t		i = 0;
-		size_t		n;
-
-		wrong = next_field(&payload, &tag, &value);
-		if (wrong != NULL)
-			return wrong;
-		/* they nearly always come in the layout's order */
-		for (n = 0; n < layout->nfields; n++)
-		{
-			i = next + n < layout->nfields ? next + n : next + n - layout->nfields;
-			if (layout->fields[i].tag == tag)
-				break;
-		}
-		if (n == layout->nfields)
-		{
-			/* a later version may add lower-case fields that we can ignore */
-			if (tag >= 'a' && tag <= 'z')
-				continue;
-			return "the message has a field of an unknown kind";
-		}
-		next = i + 1;
-		if (seen & (1u << i))
-			return "a field is given twice";
-		seen |= 1u << i;
-		wrong = get_field_value(&layout->fields[i], value, m);
-		if (wrong != NULL)
-			return wrong;
-	}
-	for (size_t i = 0; i < layout->nfields; i++)
-	{
-		if (layout->fields[i].presence == FIELD_MANDATORY && !(seen & (1u << i)))
-			return "a mandatory field is missing";
-	}
-	return NULL;
-}
-
 LsFrame
 ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 		 LsMsgType *type, LsSlice *payload)
@@ -695,56 +395,7 @@ ls_put_lost(uint8_t *buf, size_t cap, const LsLost *m)
 	return put_message(buf, cap, LS_MSG_LOST, &lost_layout, m);
 }
 
-/* ---------- packed lists, walked once */
-
-/* Walk a keys field. */
-static const char *
-count_keys(LsSlice keys, bool for_lock, uint32_t *n)
-{
-	LsKey		key;
-
-	*n = 0;
-	while (ls_next_key(&keys, &key))
-	{
-		if (for_lock && ls_mode_is_read(key.mode))
-			return "a lock is asked for, and only to read";
-		(*n)++;
-	}
-	return keys.len == 0 ? NULL : "the list of keys is malformed";
-}
-
-/* Walk a params field.  *nulls: how many of them are NULL. */
-static const char *
-count_params(LsSlice params, uint32_t *n, uint32_t *nulls)
-{
-	LsSlice		param;
-
-	*n = *nulls = 0;
-	while (ls_next_param(&params, &param))
-	{
-		if (param.data == NULL)
-			(*nulls)++;
-		else if (param.len > 0 && memchr(param.data, 0, param.len) != NULL)
-			return "a parameter contains a NUL byte";
-		if (++(*n) > LS_MAX_PARAMS)
-			return "there are too many parameters";
-	}
-	return params.len == 0 ? NULL : "the list of parameters is malformed";
-}
-
-static const char *
-check_settings(LsSlice settings)
-{
-	LsSlice		name,
-				value;
-
-	while (ls_next_setting(&settings, &name, &value))
-	{
-		if (name.len == 0)
-			return "a setting has no name";
-	}
-	return settings.len == 0 ? NULL : "the list of settings is malformed";
-}
+/* ---------- decoders */
 
 static const char *
 check_sqlstate(LsSlice sqlstate)
@@ -760,8 +411,6 @@ check_sqlstate(LsSlice sqlstate)
 	}
 	return NULL;
 }
-
-/* ---------- decoders */
 
 const char *
 ls_get_hello(LsSlice payload, LsHello *m)

@@ -1,6 +1,7 @@
 /*
  * protocol_lists.c
- *	  Lists inside a field: keys, parameters, settings; one element at a time.
+ *	  Lists inside a field: keys, parameters, settings; one element at a time, or
+ *	  is all of it well-formed?
  *	  Pure and compiled into both sides, as protocol.c.
  */
 #include "protocol_private.h"
@@ -122,4 +123,55 @@ ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value)
 		return false;
 	*rest = after;
 	return true;
+}
+
+/* ---------- all of a list, walked once */
+
+/* Walk a keys field. */
+const char *
+count_keys(LsSlice keys, bool for_lock, uint32_t *n)
+{
+	LsKey		key;
+
+	*n = 0;
+	while (ls_next_key(&keys, &key))
+	{
+		if (for_lock && ls_mode_is_read(key.mode))
+			return "a lock is asked for, and only to read";
+		(*n)++;
+	}
+	return keys.len == 0 ? NULL : "the list of keys is malformed";
+}
+
+/* Walk a params field.  *nulls: how many of them are NULL. */
+const char *
+count_params(LsSlice params, uint32_t *n, uint32_t *nulls)
+{
+	LsSlice		param;
+
+	*n = *nulls = 0;
+	while (ls_next_param(&params, &param))
+	{
+		if (param.data == NULL)
+			(*nulls)++;
+		else if (param.len > 0 && memchr(param.data, 0, param.len) != NULL)
+			return "a parameter contains a NUL byte";
+		if (++(*n) > LS_MAX_PARAMS)
+			return "there are too many parameters";
+	}
+	return params.len == 0 ? NULL : "the list of parameters is malformed";
+}
+
+const char *
+check_settings(LsSlice settings)
+{
+	LsSlice		name,
+				value;
+
+	while (ls_next_setting(&settings, &name, &value))
+	{
+		if (name.len == 0)
+			return "a setting has no name";
+	}
+	return settings.len == 0 ? NULL : "the list of settings is malformed";
 }

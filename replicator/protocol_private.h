@@ -1,12 +1,12 @@
 /*
  * protocol_private.h
- *	  Integers as they are in messages: big-endian.  For protocol*.c only.
+ *	  What protocol*.c share: integers as they are in messages, big-endian; the
+ *	  table that describes a message; checks of the lists inside its fields.
  */
 #ifndef LOCKSTEP_PROTOCOL_PRIVATE_H
 #define LOCKSTEP_PROTOCOL_PRIVATE_H
 
 #include "protocol.h"
-
 
 static inline void
 put_u32(uint8_t *p, uint32_t v)
@@ -44,5 +44,53 @@ copy_bytes(uint8_t *to, const void *from, size_t n)
 	if (n > 0)
 		memcpy(to, from, n);
 }
+
+/* ---------- in protocol_fields.c */
+
+typedef enum FieldKind
+{
+	FIELD_ENUM,					/* one byte out of Field.allowed */
+	FIELD_BOOL,					/* one byte, 0 or 1 */
+	FIELD_U32,
+	FIELD_U64,					/* i64 too: two's complement */
+	FIELD_BYTES,				/* min_len..max_len bytes */
+	FIELD_TEXT					/* the same, none of them NUL */
+} FieldKind;
+
+typedef enum FieldPresence
+{
+	FIELD_MANDATORY,
+	FIELD_OPTIONAL				/* left out when empty or 0 */
+} FieldPresence;
+
+typedef struct Field
+{
+	uint8_t		tag;
+	FieldKind	kind;
+	FieldPresence presence;
+	size_t		offset;			/* of the member in the structure */
+	size_t		min_len;		/* bytes and text only */
+	size_t		max_len;
+	const char *allowed;		/* enum only */
+} Field;
+
+typedef struct MessageLayout
+{
+	const Field *fields;
+	size_t		nfields;
+	size_t		size;			/* of the structure */
+} MessageLayout;
+
+extern size_t put_message(uint8_t *buf, size_t cap, LsMsgType type, const MessageLayout *layout,
+						  const void *m);
+
+/* NULL, or what is wrong. */
+extern const char *get_message(LsSlice payload, const MessageLayout *layout, void *m);
+
+/* ---------- in protocol_lists.c: NULL, or what is wrong */
+
+extern const char *count_keys(LsSlice keys, bool for_lock, uint32_t *n);
+extern const char *count_params(LsSlice params, uint32_t *n, uint32_t *nulls);
+extern const char *check_settings(LsSlice settings);
 
 #endif

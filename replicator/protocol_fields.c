@@ -1,0 +1,275 @@
+/*
+ * protocol_fields.c
+ *	  How a message is put into bytes and taken out of them, by the table of its
+ *	  fields.
+ *
+ * put_message() and get_message() walk the same table, so the two directions
+ * can't drift apart.  Pure and compiled into both sides, as protocol.c.
+ */
+#include "protocol_private.h"
+
+#include <string.h>
+
+#define FIELD_HEADER_SIZE 5
+
+/* Enum members are moved as int by put_message() and get_message(). */
+_Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
+_Static_assert(sizeof(LsFate) == sizeof(int), "enums must have the size of int");
+
+/* Bytes of the field's value in message m, or 0 with *omit set. */
+static size_t
+field_len(const Field *f, const void *m, bool *omit)
+{
+	const char *member = (const char *) m + f->offset;
+	size_t		len = 0;
+	bool		empty = false;
+
+	switch (f->kind)
+	{
+		case FIELD_ENUM:
+		case FIELD_BOOL:
+			len = 1;
+			break;
+		case FIELD_U32:
+			len = 4;
+			break;
+		case FIELD_U64:
+			{
+				uint64_t	v;
+
+				memcpy(&v, member, sizeof(v));
+				empty = (v == 0);
+				len = 8;
+				break;
+			}
+		case FIELD_BYTES:
+		case FIELD_TEXT:
+			{
+				LsSlice		s;
+
+				memcpy(&s, member, sizeof(s));
+				empty = (s.len == 0);
+				len = s.len;
+				break;
+			}
+	}
+	*omit = (f->presence == FIELD_OPTIONAL && empty);
+	return *omit ? 0 : len;
+}
+
+static void
+put_field_value(uint8_t *p, const Field *f, const void *m)
+{
+	const char *member = (const char *) m + f->offset;
+
+	switch (f->kind)
+	{
+		case FIELD_ENUM:
+			{
+				int			v;
+
+				memcpy(&v, member, sizeof(v));
+				p[0] = (uint8_t) v;
+				break;
+			}
+		case FIELD_BOOL:
+			p[0] = *(const bool *) member ? 1 : 0;
+			break;
+		case FIELD_U32:
+			{
+				uint32_t	v;
+
+				memcpy(&v, member, sizeof(v));
+				put_u32(p, v);
+				break;
+			}
+		case FIELD_U64:
+			{
+				uint64_t	v;
+
+				memcpy(&v, member, sizeof(v));
+				put_u64(p, v);
+				break;
+			}
+		case FIELD_BYTES:
+		case FIELD_TEXT:
+			{
+				LsSlice		s;
+
+				memcpy(&s, member, sizeof(s));
+				copy_bytes(p, s.data, s.len);
+				break;
+			}
+	}
+}
+
+size_t
+put_message(uint8_t *buf, size_t cap, LsMsgType type, const MessageLayout *layout,
+			const void *m)
+{
+	size_t		payload = 0;
+	uint8_t    *p = buf;
+	bool		omit;
+
+	for (size_t i = 0; i < layout->nfields; i++)
+	{
+		size_t		len = field_len(&layout->fields[i], m, &omit);
+
+		if (omit)
+			continue;
+		if (len > LS_MAX_PAYLOAD)
+			return SIZE_MAX;
+		payload += FIELD_HEADER_SIZE + len;
+	}
+	if (payload > LS_MAX_PAYLOAD)
+		return SIZE_MAX;
+	if (LS_HEADER_SIZE + payload > cap)
+		return LS_HEADER_SIZE + payload;
+
+	*p++ = (uint8_t) type;
+	put_u32(p, (uint32_t) payload);
+	p += 4;
+	for (size_t i = 0; i < layout->nfields; i++)
+	{
+		const Field *f = &layout->fields[i];
+		size_t		len = field_len(f, m, &omit);
+
+		if (omit)
+			continue;
+		*p++ = f->tag;
+		put_u32(p, (uint32_t) len);
+		p += 4;
+		put_field_value(p, f, m);
+		p += len;
+	}
+	return LS_HEADER_SIZE + payload;
+}
+
+/* Store one field's value; NULL, or what is wrong with it. */
+static const char *
+get_field_value(const Field *f, LsSlice value, void *m)
+{
+	char	   *member = (char *) m + f->offset;
+
+	switch (f->kind)
+	{
+		case FIELD_ENUM:
+			{
+				int			v;
+
+				if (value.len != 1)
+					return "a field has the wrong width";
+				v = value.data[0];
+				if (v == 0 || strchr(f->allowed, v) == NULL)
+					return "a field has a value that is not one of the legal ones";
+				memcpy(member, &v, sizeof(v));
+				break;
+			}
+		case FIELD_BOOL:
+			if (value.len != 1)
+				return "a field has the wrong width";
+			if (value.data[0] > 1)
+				return "a field has a value that is not one of the legal ones";
+			*(bool *) member = (value.data[0] == 1);
+			break;
+		case FIELD_U32:
+			{
+				uint32_t	v;
+
+				if (value.len != 4)
+					return "a field has the wrong width";
+				v = get_u32(value.data);
+				memcpy(member, &v, sizeof(v));
+				break;
+			}
+		case FIELD_U64:
+			{
+				uint64_t	v;
+
+				if (value.len != 8)
+					return "a field has the wrong width";
+				v = get_u64(value.data);
+				memcpy(member, &v, sizeof(v));
+				break;
+			}
+		case FIELD_TEXT:
+			if (value.len > 0 && memchr(value.data, 0, value.len) != NULL)
+				return "a text contains a NUL byte";
+			/* FALLTHROUGH */
+		case FIELD_BYTES:
+			if (value.len < f->min_len)
+				return "a field is too short";
+			if (value.len > f->max_len)
+				return "a field is too long";
+			memcpy(member, &value, sizeof(value));
+			break;
+	}
+	return NULL;
+}
+
+/* Take the next field off the front of *rest. */
+static const char *
+next_field(LsSlice *rest, uint8_t *tag, LsSlice *value)
+{
+	uint32_t	len;
+
+	if (rest->len < FIELD_HEADER_SIZE)
+		return "the message ends inside a field";
+	*tag = rest->data[0];
+	len = get_u32(rest->data + 1);
+	if (len > rest->len - FIELD_HEADER_SIZE)
+		return "the message ends inside a field";
+	value->data = rest->data + FIELD_HEADER_SIZE;
+	value->len = len;
+	rest->data += FIELD_HEADER_SIZE + len;
+	rest->len -= FIELD_HEADER_SIZE + len;
+	return NULL;
+}
+
+const char *
+get_message(LsSlice payload, const MessageLayout *layout, void *m)
+{
+	uint32_t	seen = 0;
+	size_t		next = 0;
+	const char *wrong;
+
+	memset(m, 0, layout->size);
+	while (payload.len > 0)
+	{
+		uint8_t		tag;
+		LsSlice		value;
+		size_t		i = 0;
+		size_t		n;
+
+		wrong = next_field(&payload, &tag, &value);
+		if (wrong != NULL)
+			return wrong;
+		/* they nearly always come in the layout's order */
+		for (n = 0; n < layout->nfields; n++)
+		{
+			i = next + n < layout->nfields ? next + n : next + n - layout->nfields;
+			if (layout->fields[i].tag == tag)
+				break;
+		}
+		if (n == layout->nfields)
+		{
+			/* a later version may add lower-case fields that we can ignore */
+			if (tag >= 'a' && tag <= 'z')
+				continue;
+			return "the message has a field of an unknown kind";
+		}
+		next = i + 1;
+		if (seen & (1u << i))
+			return "a field is given twice";
+		seen |= 1u << i;
+		wrong = get_field_value(&layout->fields[i], value, m);
+		if (wrong != NULL)
+			return wrong;
+	}
+	for (size_t i = 0; i < layout->nfields; i++)
+	{
+		if (layout->fields[i].presence == FIELD_MANDATORY && !(seen & (1u << i)))
+			return "a mandatory field is missing";
+	}
+	return NULL;
+}
