@@ -14,8 +14,11 @@
  *	 databases.c adding and dropping replicated databases
  *	 dispatch.c  which transaction starts where and when: pure over structs,
  *	             tested with fake nodes
- *	 apply.c     one apply connection: libpq pipeline, results -> executed/applied
+ *	 apply.c     one apply connection: when which part of a transaction may go out
+ *	 apply_send.c  ... as which commands of a libpq pipeline
  *	 apply_settings.c  what it sends before a query that has settings
+ *	 apply_result.c  results -> executed, committed, undone, failed
+ *	 apply_connection.c  opening, closing, losing it
  */
 #ifndef LOCKSTEP_NODE_H
 #define LOCKSTEP_NODE_H

@@ -1,0 +1,193 @@
+/*
+ * apply_connection.c
+ *	  How does an apply connection come, and go?
+ *
+ * A connection that is lost while its node is in - somebody ended that one
+ * session there - is replaced by another, and what it was doing is done again:
+ * if its COMMIT was under way and arrived, apply_begin says so.  The node goes
+ * out when the control connection says that it does not answer, when no other
+ * connection can be opened, or when they are lost again and again.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <sys/epoll.h>
+
+#include "apply_private.h"
+#include "log.h"
+#include "sequencer.h"
+
+#define MAX_TIMES_LOST 3		/* a work that loses so many connections ends
+								 * them */
+
+/* ---------- losing it, and what can't be read */
+
+void
+apply_lost(ApplyConn *c)
+{
+	Pool	   *p = c->pool;
+	Node	   *n = p->node;
+	Work	   *w = c->work;
+	char		message[400];
+
+	snprintf(message, sizeof(message), "lost a connection to database \"%s\": %s", p->database,
+			 pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory"));
+	if ((n->state != NODE_CATCHUP && n->state != NODE_ONLINE) || !pool_may_replace(p) ||
+		(w != NULL && ++w->times_lost >= MAX_TIMES_LOST))
+	{
+		node_out(n, "%s", message);
+		return;
+	}
+	log_message(LOG_WARNING, n->config->name, "%s; opening another one", message);
+	pool_replace(p, c);
+	if (w != NULL)
+		work_lost(w);
+	node_pump(n);
+}
+
+/*
+ * Its queries can't be read from the replicator's disk.  One that is not decided
+ * is rolled back; for the others this node has to wait until they can.
+ */
+static void
+cannot_read(ApplyConn *c)
+{
+	Transaction *tx = c->work->tx;
+	char	   *error = c->read_error;
+
+	c->read_error = NULL;
+	if (c->work->early)
+		work_undo(c->work, false);	/* it will be found out again, or not */
+	else if (tx->state == TX_RESERVED)
+		sequencer_refuse(tx, "58030", error, NULL);
+	else
+		node_out(c->pool->node, "could not apply seq %" PRIu64 ": %s", tx->seq, error);
+	free(error);
+}
+
+/* ---------- events */
+
+static void
+on_flush(void *arg)
+{
+	ApplyConn  *c = arg;
+	int			rc;
+
+	if (c->read_error != NULL)
+		cannot_read(c);
+	if (c->closed)
+		return;
+	rc = c->broken ? -1 : PQflush(c->conn);
+
+	if (rc < 0)
+		apply_lost(c);
+	else
+		loop_change(c->watch, rc == 1 ? EPOLLIN | EPOLLOUT : EPOLLIN);
+}
+
+static void
+on_socket(void *arg, uint32_t events)
+{
+	ApplyConn  *c = arg;
+
+	if (events & EPOLLOUT)
+		on_flush(c);
+	if (!c->closed && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
+		apply_read_results(c);
+}
+
+/* ---------- opening and closing */
+
+static void
+on_bury(void *arg)
+{
+	free(arg);
+}
+
+void
+apply_close(ApplyConn *c)
+{
+	if (c->closed)
+		return;
+	c->closed = true;
+	pgclient_close(c->client);
+	loop_undefer(&c->flush);
+	loop_unwatch(c->watch);
+	if (c->conn != NULL)
+		PQfinish(c->conn);
+	c->conn = NULL;
+	c->work = NULL;
+	apply_forget_error(c);
+	statements_clear(&c->statements);
+	buffer_free(&c->settings);
+	tx_cursor_free(&c->cursor);
+	free(c->read_error);
+	c->read_error = NULL;
+	free(c->expected);
+	c->expected = NULL;
+	c->expected_count = c->expected_cap = 0;
+	loop_defer(&c->bury);
+}
+
+static void
+ignore_notice(void *arg, const char *message)
+{
+	log_message(LOG_DEBUG, "apply", "%s", pgclient_message(message));
+}
+
+static void
+on_started(void *arg, const PGresult *result)
+{
+	ApplyConn  *c = arg;
+	Node	   *n = c->pool->node;
+
+	if (result == NULL || PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		node_out(n, "could not begin to apply in database \"%s\": %s", c->pool->database,
+				 result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost");
+		return;
+	}
+	c->has_chain = PQgetvalue(result, 0, 1)[0] == 't';
+	c->conn = pgclient_release(c->client);
+	c->client = NULL;
+	if (PQenterPipelineMode(c->conn) == 0)
+	{
+		apply_lost(c);
+		return;
+	}
+	PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
+	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
+	c->pool->lane.capacity++;
+	c->pool->lane.taken++;
+	pool_give_back(c->pool, c);
+	attach_pool_ready(n);
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	ApplyConn  *c = arg;
+
+	if (error != NULL)
+		node_out(c->pool->node, "could not open an apply connection to database \"%s\": %s",
+				 c->pool->database, error);
+	else
+		pgclient_query(c->client, "SELECT lockstep.apply_start($1), "
+					   "pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL",
+					   1, &node_cluster, on_started, c);
+}
+
+ApplyConn *
+apply_open(Pool *pool)
+{
+	ApplyConn  *c = xcalloc(1, sizeof(ApplyConn));
+
+	c->pool = pool;
+	c->flush.callback = on_flush;
+	c->flush.arg = c;
+	c->bury.callback = on_bury;
+	c->bury.arg = c;
+	c->client = pgclient_open(pool->node->config->conninfo, pool->database, "lockstep apply",
+							  pgclient_apply_options, node_config->node_timeout, on_connected, c);
+	return c;
+}

@@ -1,0 +1,105 @@
+/*
+ * apply_private.h
+ *	  What apply.c (a transaction on a connection), apply_send.c, apply_result.c
+ *	  and apply_connection.c share.
+ */
+#ifndef LOCKSTEP_APPLY_PRIVATE_H
+#define LOCKSTEP_APPLY_PRIVATE_H
+
+#include "apply.h"
+#include "statements.h"
+
+typedef enum ExpectKind
+{
+	EXPECT_OTHER,				/* only its success counts */
+	EXPECT_PREPARE,
+	EXPECT_QUERY,
+	EXPECT_SYNC
+} ExpectKind;
+
+typedef struct Expected
+{
+	ExpectKind	kind;
+	bool		was_prepared;	/* by an earlier transaction */
+	bool		copy;			/* the number of rows is the value returned */
+	int64_t		rows;
+	size_t		bytes;
+	Statement  *statement;		/* of EXPECT_PREPARE */
+} Expected;
+
+struct ApplyConn
+{
+	Pool	   *pool;
+	PgClient   *client;			/* while connecting */
+	PGconn	   *conn;
+	Watch	   *watch;
+	Deferred	flush;
+	Deferred	bury;
+	bool		closed;
+	ApplyConn  *next_idle;
+	Work	   *work;
+	int			cancels;		/* under way */
+	uint64_t	progress_us;
+	ApplyStill	still;
+	bool		broken;			/* libpq would not send */
+	char	   *read_error;		/* of the queries on disk */
+	Statements	statements;
+	bool		has_chain;		/* the database stores the chain with a seq */
+	bool		prepare_anew;	/* forget all statements before the next work */
+	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
+	uint64_t	ddl_works_seen; /* ... and the node's ddl_works_gone, when the
+								 * statements were begun */
+	bool		unprepared;		/* the transaction that runs doesn't use them */
+
+	Expected   *expected;		/* a ring */
+	size_t		expected_cap;
+	size_t		expected_head;
+	size_t		expected_count;
+	size_t		window_bytes;	/* of queries without result */
+
+	/* the transaction that runs */
+	TxCursor	cursor;			/* statements to send */
+	LsSlice		held;			/* read, and has to wait until the transaction
+								 * is reserved; data NULL: none */
+	uint64_t	waited_for;		/* it began, or went on, when the node had
+								 * applied it */
+	bool		settings_on;
+	Buffer		settings;		/* if they are, which */
+	bool		seq_sent;		/* apply_begin */
+	bool		commit_sent;	/* and the Sync */
+	bool		sync_sent;
+	bool		failed;			/* the first error: */
+	bool		retry;
+	char		sqlstate[6];
+	char	   *message;
+	char	   *detail;
+	char	   *hint;
+};
+
+/* ---------- in apply_send.c */
+
+extern void send_begin(ApplyConn *c, const Transaction *tx);	/* claim the seqs of
+																 * what is decided
+																 * already */
+extern void wait_there(ApplyConn *c, uint64_t seq); /* until the node has
+													 * applied it */
+extern void send_statement(ApplyConn *c, const LsQuery *q);
+extern void send_end(void);		/* no more of them for now */
+extern void send_flush_request(ApplyConn *c);
+extern void send_plain(ApplyConn *c, const char *command);
+
+/* Call a function with the place in the journal. */
+extern void send_place(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx);
+extern void send_sync(ApplyConn *c);	/* once */
+extern void send_rollback(ApplyConn *c);	/* with the Sync */
+
+/* ---------- in apply_result.c */
+
+extern void apply_read_results(ApplyConn *c);
+extern void apply_forget_error(ApplyConn *c);
+
+/* ---------- in apply_connection.c */
+
+extern void apply_lost(ApplyConn *c);
+
+#endif

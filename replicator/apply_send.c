@@ -1,0 +1,303 @@
+/*
+ * apply_send.c
+ *	  What does a transaction become on the wire of an apply connection: which
+ *	  commands, prepared or not, with which parameters?  Each that is sent is
+ *	  noted in `expected`.
+ *
+ * The scratch below is for one statement at a time: nothing of it is needed once
+ * libpq has taken the command.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apply_private.h"
+
+#define TEXTS_KEPT (1024 * 1024)	/* scratch beyond is given back */
+
+/* Scratch for one statement's texts and parameters. */
+static Buffer texts;
+static const char **values;
+static size_t values_cap;
+
+/* ---------- what is to come */
+
+static void
+expect(ApplyConn *c, Expected e)
+{
+	if (c->expected_count == c->expected_cap)
+	{
+		size_t		cap = c->expected_cap > 0 ? c->expected_cap * 2 : 16;
+		Expected   *bigger = xmalloc(cap * sizeof(Expected));
+
+		for (size_t i = 0; i < c->expected_count; i++)
+			bigger[i] = c->expected[(c->expected_head + i) & (c->expected_cap - 1)];
+		free(c->expected);
+		c->expected = bigger;
+		c->expected_cap = cap;
+		c->expected_head = 0;
+	}
+	c->expected[(c->expected_head + c->expected_count++) & (c->expected_cap - 1)] = e;
+	c->window_bytes += e.bytes;
+}
+
+/* Nothing but a kind, and the statement if it is being prepared. */
+static Expected
+of_kind(ExpectKind kind, Statement *st)
+{
+	Expected	e;
+
+	memset(&e, 0, sizeof(e));
+	e.kind = kind;
+	e.statement = st;
+	return e;
+}
+
+/* ---------- commands */
+
+/* Whether libpq took a command.  It goes out, or the connection is given up, at
+ * the end of the round. */
+static void
+sent(ApplyConn *c, int ok)
+{
+	if (!ok)
+		c->broken = true;
+	loop_defer(&c->flush);
+}
+
+void
+send_sync(ApplyConn *c)
+{
+	if (c->sync_sent)
+		return;
+	c->sync_sent = true;
+	sent(c, PQpipelineSync(c->conn));
+	expect(c, of_kind(EXPECT_SYNC, NULL));
+}
+
+void
+send_flush_request(ApplyConn *c)
+{
+	sent(c, PQsendFlushRequest(c->conn));
+}
+
+void
+send_plain(ApplyConn *c, const char *command)
+{
+	sent(c, PQsendQueryParams(c->conn, command, 0, NULL, NULL, NULL, NULL, 0));
+	expect(c, of_kind(EXPECT_OTHER, NULL));
+}
+
+/* A NUL-terminated copy in texts; its offset, as texts may move. */
+static size_t
+keep_text(LsSlice text)
+{
+	size_t		at = texts.len;
+
+	buffer_append(&texts, text.data, text.len);
+	buffer_append(&texts, "", 1);
+	return at;
+}
+
+/*
+ * Send one command with parameters, prepared if the cache says so.  values
+ * point into texts or elsewhere; text_at is the text's place there.
+ */
+static void
+send_command(ApplyConn *c, LsSlice text, LsSlice settings, bool prepare, int nparams, Expected e)
+{
+	Statement  *st = prepare ? statements_find(&c->statements, text, settings) : NULL;
+	size_t		text_at;
+
+	if (st == NULL)
+	{
+		const char *command;
+
+		text_at = keep_text(text);
+		command = (const char *) texts.data + text_at;
+		sent(c, PQsendQueryParams(c->conn, command, nparams, NULL, values, NULL, NULL, 0));
+		expect(c, e);
+		return;
+	}
+	if (st->state == STATEMENT_NEW)
+	{
+		char	   *command = xstrndup(text.data, text.len);
+
+		sent(c, PQsendPrepare(c->conn, st->name, command, 0, NULL));
+		free(command);
+		expect(c, of_kind(EXPECT_PREPARE, st));
+		st->state = STATEMENT_SENT;
+	}
+	else
+		e.was_prepared = st->state == STATEMENT_READY;
+	sent(c, PQsendQueryPrepared(c->conn, st->name, nparams, values, NULL, NULL, 0));
+	expect(c, e);
+}
+
+static void
+need_values(size_t n)
+{
+	if (n <= values_cap)
+		return;
+	values_cap = n * 2;
+	values = xrealloc(values, values_cap * sizeof(char *));
+}
+
+/* ---------- calls */
+
+static const LsSlice nothing = {NULL, 0};
+
+/* SELECT lockstep.function($1), or ($1, $2). */
+static void
+send_call(ApplyConn *c, const char *command, int n, const char *first, const char *second)
+{
+	need_values(2);
+	values[0] = first;
+	values[1] = second;
+	texts.len = 0;
+	send_command(c, ls_slice_of(command), nothing, true, n, of_kind(EXPECT_OTHER, NULL));
+}
+
+/* The place in the journal; SQL has the chain as an int8. */
+void
+send_place(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx)
+{
+	bool		both = c->has_chain && tx->chain != 0;
+	char		seq[24];
+	char		chain[24];
+
+	snprintf(seq, sizeof(seq), "%" PRIu64, tx->seq);
+	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
+	send_call(c, both ? with_chain : without, both ? 2 : 1, seq, chain);
+}
+
+/* Claim the seqs of what is decided already. */
+void
+send_begin(ApplyConn *c, const Transaction *tx)
+{
+	char		first[24];
+	char		last[24];
+	char		chain[24];
+
+	c->seq_sent = true;
+	if (tx->nmembers == 0)
+	{
+		send_place(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)", tx);
+		return;
+	}
+	snprintf(first, sizeof(first), "%" PRIu64, tx_first_seq(tx));
+	snprintf(last, sizeof(last), "%" PRIu64, tx->seq);
+	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
+	need_values(3);
+	values[0] = first;
+	values[1] = last;
+	values[2] = chain;
+	texts.len = 0;
+	send_command(c, ls_slice_of("SELECT lockstep.apply_begin($1, $2, $3)"), nothing, true, 3, of_kind(EXPECT_OTHER, NULL));
+}
+
+void
+wait_there(ApplyConn *c, uint64_t seq)
+{
+	char		text[24];
+
+	if (seq <= c->waited_for)
+		return;
+	c->waited_for = seq;
+	snprintf(text, sizeof(text), "%" PRIu64, seq);
+	send_call(c, "SELECT lockstep.apply_wait($1)", 1, text, NULL);
+	send_flush_request(c);
+}
+
+/* Raise an error there, so that the transaction is rolled back at the Sync. */
+void
+send_rollback(ApplyConn *c)
+{
+	if (c->sync_sent)
+		return;
+	send_plain(c, "SELECT lockstep.apply_rollback()");
+	send_sync(c);
+}
+
+/* ---------- statements */
+
+static void
+send_settings(ApplyConn *c, LsSlice settings)
+{
+	static const char command[] = "SELECT lockstep.apply_settings($1)";
+	Buffer		array = {0};
+
+	if (settings.len == 0)
+	{
+		if (c->settings_on)
+			send_call(c, command, 1, NULL, NULL);
+		c->settings_on = false;
+		return;
+	}
+	if (c->settings_on && c->settings.len == settings.len &&
+		memcmp(c->settings.data, settings.data, settings.len) == 0)
+		return;
+	c->settings.len = 0;
+	buffer_append(&c->settings, settings.data, settings.len);
+	apply_settings_array(&array, settings);
+	send_call(c, command, 1, (const char *) array.data, NULL);
+	buffer_free(&array);
+	c->settings_on = true;
+}
+
+/* Parameters of q as C strings, from values[first] on. */
+static void
+keep_params(const LsQuery *q, size_t first)
+{
+	LsSlice		rest = q->params;
+	LsSlice		param;
+	size_t		n = first;
+	size_t		need = 0;
+
+	need_values(first + q->nparams + 1);
+	while (ls_next_param(&rest, &param))
+		need += param.len + 1;
+	buffer_reserve(&texts, need);	/* so that it does not move below */
+	rest = q->params;
+	while (ls_next_param(&rest, &param))
+		values[n++] = param.data == NULL ? NULL : (const char *) texts.data + keep_text(param);
+}
+
+static void
+send_copy(ApplyConn *c, const LsQuery *q, Expected e)
+{
+	size_t		text_at;
+
+	buffer_reserve(&texts, q->text.len + q->params.len + 64);	/* the command's text,
+																 * too */
+	text_at = keep_text(q->text);
+	keep_params(q, 1);
+	values[0] = (const char *) texts.data + text_at;
+	e.copy = true;
+	send_command(c, ls_slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, 2, e);
+}
+
+void
+send_statement(ApplyConn *c, const LsQuery *q)
+{
+	Expected	e = {.kind = EXPECT_QUERY,.rows = q->rows,.bytes = q->text.len + q->params.len};
+
+	texts.len = 0;
+	send_settings(c, q->settings);
+	if (q->form == LS_FORM_COPY)
+	{
+		send_copy(c, q, e);
+		return;
+	}
+	buffer_reserve(&texts, q->text.len + q->params.len + 2);
+	keep_params(q, 0);
+	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl && !c->unprepared, (int) q->nparams, e);
+}
+
+void
+send_end(void)
+{
+	if (texts.cap > TEXTS_KEPT)
+		buffer_free(&texts);
+}
