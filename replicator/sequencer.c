@@ -1,6 +1,7 @@
 /*
  * sequencer.c
- *	  The only place that orders: reserve, execute, decide, journal, verdict.
+ *	  The only place that orders: which transaction may go on - be reserved, be
+ *	  executed, be decided - and which has to wait?
  *
  *	session			sequencer							nodes			journal
  *	  ask ------------> keys meet others'? -- yes: 40001
@@ -17,23 +18,18 @@
  *
  * Lists: a transaction is in at most one, by its state: `lock_waiters` (QUEUED
  * and awaits_lock), `waiting` (WAITING), `reserved` (RESERVED, in ticket order),
- * `undurable` (DECIDED, in seq order).  The sequencer has a reference from WAITING
- * or RESERVED to the end.
+ * `undurable` of sequencer_order.c (DECIDED, in seq order).  The sequencer has a
+ * reference from WAITING or RESERVED to the end.
  *
  * A lock given back, a reservation gone and a decision may let others on: they
  * are looked at once, at the end of the loop's round.
  */
 #include <assert.h>
-#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "journal.h"
-#include "journal_sync.h"
 #include "journal_writer.h"
-#include "log.h"
 #include "loop.h"
-#include "metadata.h"
 #include "node.h"
 #include "sequencer_private.h"
 #include "session.h"
@@ -44,12 +40,6 @@
 #define KEPT_SEQS 20000			/* of history below what all have applied: S
 								 * of keys that have not arrived yet */
 #define MAX_REMEMBERED_KEYS 2000000 /* about 500 MB */
-#define TRIM_MS 10000
-
-static const char conflict_message[] = "could not serialize access due to a concurrent change on another node";
-static const char read_conflict_message[] =
-"could not serialize access due to read/write dependencies among transactions";
-static const char retry_hint[] = "The transaction might succeed if retried.";
 
 struct Alone
 {
@@ -57,62 +47,23 @@ struct Alone
 	void	   *arg;
 };
 
-typedef struct TxList
-{
-	Transaction *first;
-	Transaction *last;
-} TxList;
-
 static const Config *config;
-static Journal *journal;
 static Certifier *certifier;
-static Decided *decided;
 static uint64_t last_ticket;
-static uint64_t last_decided;
-static uint64_t last_durable;
-static uint64_t last_chain;		/* of last_decided */
-static uint64_t last_at_start;
 static TxList lock_waiters;
 static TxList waiting;
 static TxList reserved;
-static TxList undurable;
 static uint64_t reserved_with_tickets;	/* of reserved: that wait for another
 										 * ticket */
 static Deferred look_again;
 static SequencerStats stats;
 
-static void reserve(Transaction *tx);
-static void tell_alone(Transaction *tx, const LsErrorFields *error);
-
 /* ---------- lists */
-
-static void
-list_add(TxList *list, Transaction *tx)
-{
-	tx->prev = list->last;
-	tx->next = NULL;
-	*(list->last != NULL ? &list->last->next : &list->first) = tx;
-	list->last = tx;
-}
-
-static void
-list_remove(TxList *list, Transaction *tx)
-{
-	*(tx->prev != NULL ? &tx->prev->next : &list->first) = tx->next;
-	*(tx->next != NULL ? &tx->next->prev : &list->last) = tx->prev;
-	tx->prev = tx->next = NULL;
-}
 
 Transaction *
 sequencer_reserved(Transaction *previous)
 {
 	return previous == NULL ? reserved.first : previous->next;
-}
-
-Transaction *
-sequencer_undurable(Transaction *previous)
-{
-	return previous == NULL ? undurable.first : previous->next;
 }
 
 Transaction *
@@ -122,41 +73,9 @@ sequencer_find(int node, uint32_t pid)
 }
 
 uint64_t
-sequencer_find_decided(const LsIdentity *id)
-{
-	return decided_find(decided, id);
-}
-
-uint64_t
-sequencer_decided_first(void)
-{
-	uint64_t	first = decided_first(decided);
-
-	return first != 0 ? first : last_decided + 1;
-}
-
-uint64_t
-sequencer_last_decided(void)
-{
-	return last_decided;
-}
-
-uint64_t
 sequencer_last_ddl(void)
 {
 	return certifier_last_ddl(certifier);
-}
-
-uint64_t
-sequencer_last_durable(void)
-{
-	return last_durable;
-}
-
-bool
-sequencer_has_decided(void)
-{
-	return last_decided > last_at_start;
 }
 
 uint64_t
@@ -205,8 +124,7 @@ ticket_is_over(const Transaction *over)
 	nodes_look_again();
 }
 
-/* Never decided; verdict may be NULL.  Drops the sequencer's reference. */
-static void
+void
 roll_back(Transaction *tx, LsVerdict *verdict)
 {
 	TxState		from = tx->state;
@@ -245,96 +163,7 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 	loop_defer(&look_again);
 }
 
-/* after: as in LsVerdict. */
-static void
-refuse_after(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint,
-			 uint64_t after)
-{
-	LsVerdict	verdict;
-
-	memset(&verdict, 0, sizeof(verdict));
-	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict.after = after;
-	verdict.error.sqlstate = ls_slice_of(sqlstate);
-	verdict.error.message = ls_slice_of(message);
-	verdict.error.detail = ls_slice_of(detail);
-	verdict.error.hint = ls_slice_of(hint);
-	roll_back(tx, &verdict);
-}
-
-static void
-refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint)
-{
-	refuse_after(tx, sqlstate, message, detail, hint, 0);
-}
-
-static void
-remember(const Transaction *tx, Conflict *conflict)
-{
-	conflict->database = tx->database;
-	conflict->node = tx->node;
-	conflict->pid = tx->pid;
-	conflict->xcount = tx->xcount;
-	conflict->queued = tx->lock_ticket != 0;
-	conflicts_add(conflict);
-}
-
-/*
- * Lost to another transaction.  If that has a seq, a retry can't win before the
- * loser's node has applied it.  If it is only reserved, its row locks there will
- * make a retry wait at the right place, or it goes: waiting for that before
- * everything else is done anew would cost 25 to 55 % of the throughput (64 clients,
- * ten hot rows).
- */
-static void
-refuse_loser(Transaction *tx, const char *message, Conflict *conflict)
-{
-	stats.conflicts++;
-	conflict->sqlstate = "40001";
-	remember(tx, conflict);
-	refuse_after(tx, "40001", message, conflict->detail, retry_hint, conflict->winner_seq);
-}
-
-static void
-refuse_deadlock(Transaction *tx)
-{
-	LosingWords w;
-
-	lose_by_circle(tx, certifier, &w);
-	remember(tx, &w.conflict);
-	refuse(tx, "40P01", "deadlock detected between locks of several nodes", w.detail, retry_hint);
-	losing_words_free(&w);
-}
-
 /* ---------- deciding */
-
-static JournalItem *
-record_of(Transaction *tx)
-{
-	JournalRecord r;
-	JournalItem *item;
-
-	memset(&r, 0, sizeof(r));
-	r.type = RECORD_TRANSACTION;
-	r.seq = tx->seq;
-	r.identity.node = ls_slice_of(tx->node);
-	r.identity.boot = tx->boot;
-	r.identity.pid = tx->pid;
-	r.identity.xcount = tx->xcount;
-	r.database = ls_slice_of(tx->database);
-	r.depends_on = tx->depends_on;
-	r.time = loop_wall_us();
-	r.wait = tx->wait;
-	r.parent = last_chain;
-	if (tx->spill != NULL)
-		r.body = tx_keep_body(tx);
-	else
-		r.queries = (LsSlice) {tx->queries.data, tx->queries.len};
-	item = writer_item(&r);
-	item->body = r.body;
-	last_chain = tx->chain = journal_chain_of(item->record);
-	return item;
-}
 
 /* Nothing is missing but its number: it has been executed, by all who have to. */
 static bool
@@ -344,8 +173,7 @@ may_be_decided(const Transaction *tx)
 		(tx->spill == NULL || tx->spill->durable);
 }
 
-/* Whoever waits for a transaction of its own is told once. */
-static void
+void
 tell_alone(Transaction *tx, const LsErrorFields *error)
 {
 	struct Alone *alone = tx->alone;
@@ -361,74 +189,18 @@ tell_alone(Transaction *tx, const LsErrorFields *error)
 static void
 decide(Transaction *tx)
 {
-	LsIdentity	id = {ls_slice_of(tx->node), tx->boot, tx->pid, tx->xcount};
-	JournalItem *item;
-
 	assert(may_be_decided(tx));
 	list_remove(&reserved, tx);
 	stats.reserved_now--;
-	tx->seq = ++last_decided;
-	tx_move(tx, TX_DECIDED);
-	list_add(&undurable, tx);
+	order_next(tx);
 	certifier_decide(certifier, tx->ticket, tx->seq);
 	if (tx->origin != ORIGIN_NONE)
 		winners_remember(tx->seq, tx->origin, tx->pid);
-	decided_add(decided, &id, tx->seq);
 	give_back_locks(tx);
 	ticket_is_over(tx);
 	if (lock_waiters.first != NULL || waiting.first != NULL)
 		loop_defer(&look_again);
-
-	item = record_of(tx);
-	item->positions = leases_decided(tx);
-	item->seq = tx->seq;
-	item->tx = tx_ref(tx);
-	writer_push(item);
-}
-
-static void
-tell_committed(Transaction *tx)
-{
-	LsVerdict	verdict;
-
-	memset(&verdict, 0, sizeof(verdict));
-	verdict.xcount = tx->xcount;
-	verdict.outcome = LS_OUTCOME_COMMITTED;
-	verdict.seq = tx->seq;
-	verdict.chain = tx->chain;
-	session_verdict(tx, &verdict);
-}
-
-/* The writer's answer: what was promised to the journal may be told. */
-static void
-on_durable(JournalItem *item)
-{
-	Transaction *tx = item->tx;
-
-	if (tx == NULL)
-	{
-		if (item->done != NULL)
-			item->done(item->arg);
-		writer_item_free(item);
-		return;
-	}
-	list_remove(&undurable, tx);
-	last_durable = tx->seq;
-	tx_move(tx, TX_DURABLE);
-	stats.committed++;
-	if (tx->session != NULL)
-	{
-		tell_committed(tx);
-		nodes_commit(tx);
-	}
-	else
-	{
-		nodes_commit(tx);
-		node_apply_at_origin(tx);
-		tell_alone(tx, NULL);
-	}
-	tx_unref(tx);
-	writer_item_free(item);
+	order_journal(tx);
 }
 
 void
@@ -437,14 +209,6 @@ sequencer_executed(Transaction *tx)
 	assert(tx->state == TX_RESERVED);
 	if (may_be_decided(tx))		/* else when what is missing has come */
 		decide(tx);
-}
-
-void
-sequencer_applied(Transaction *tx)
-{
-	tx_move(tx, TX_DONE);
-	session_applied(tx);
-	tx_unref(tx);
 }
 
 /* ---------- reserving */
@@ -460,18 +224,6 @@ find_reserved(uint64_t ticket)
 }
 
 static void
-refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c)
-{
-	const Transaction *winner = c->kind == CONFLICT_RESERVED ? find_reserved(c->winner_ticket) : NULL;
-	LosingWords w;
-
-	lose_by_key(tx, list, c, winner, &w);
-	refuse_loser(tx, ls_mode_is_read(list->keys[c->key_index].mode) ? read_conflict_message : conflict_message,
-				 &w.conflict);
-	losing_words_free(&w);
-}
-
-static void
 wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 {
 	if (tx->state == TX_QUEUED)
@@ -481,7 +233,7 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 	}
 	if (tx->lock_ticket != 0 &&
 		certifier_lock_blocked(certifier, tx->lock_ticket, lock_ticket) == LOCK_DEADLOCK)
-		refuse_deadlock(tx);
+		refuse_deadlock(tx, certifier);
 }
 
 /* May it be decided before the peers have executed it? */
@@ -533,7 +285,8 @@ reserve(Transaction *tx)
 			reserved_now(tx, &list, &c);
 			break;
 		case CERTIFY_CONFLICT:
-			refuse_conflict(tx, &list, &c);
+			refuse_conflict(tx, &list, &c,
+							c.kind == CONFLICT_RESERVED ? find_reserved(c.winner_ticket) : NULL);
 			break;
 		case CERTIFY_WAIT:
 			wait_for_lock(tx, c.lock_ticket);
@@ -541,28 +294,7 @@ reserve(Transaction *tx)
 	}
 }
 
-/* ---------- large transactions */
-
-/* Does its backend wait for an answer, and may it be rolled back? */
-static bool
-is_undecided_question(const Transaction *tx)
-{
-	return tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
-}
-
-/* Its queries could not be stored: false if they could. */
-static bool
-refused_for_failure(Transaction *tx)
-{
-	const char *sqlstate;
-	const char *failure = tx_failure(tx, &sqlstate);
-
-	if (failure == NULL)
-		return false;
-	refuse(tx, sqlstate, "could not store the queries of a large transaction", failure,
-		   "Make room in journal_directory of the replicator, or split the transaction.");
-	return true;
-}
+/* ---------- asked */
 
 /* All of it is on disk, or will never be. */
 static void
@@ -646,7 +378,7 @@ lock_result(Transaction *tx, LockResult result, uint64_t seq)
 	if (result == LOCK_GRANTED)
 		session_granted(tx, seq);
 	else
-		refuse_deadlock(tx);
+		refuse_deadlock(tx, certifier);
 }
 
 void
@@ -748,91 +480,16 @@ sequencer_local_wait(int node, uint32_t waiting_pid, uint32_t blocker_pid)
 		blocker->lock_ticket == 0 || !(blocker->awaits_lock || blocker->state == TX_WAITING))
 		return;
 	if (certifier_lock_blocked(certifier, tx->lock_ticket, blocker->lock_ticket) == LOCK_DEADLOCK)
-		refuse_deadlock(blocker);
+		refuse_deadlock(blocker, certifier);
 }
 
 /* ---------- taking back */
-
-bool
-sequencer_withdraw(Transaction *tx)
-{
-	LsVerdict	verdict;
-
-	if (!is_undecided_question(tx))
-		return false;
-	memset(&verdict, 0, sizeof(verdict));
-	verdict.outcome = LS_OUTCOME_WITHDRAWN;
-	stats.withdrawn++;
-	roll_back(tx, &verdict);
-	return true;
-}
-
-void
-sequencer_refuse(Transaction *tx, const char *sqlstate, const char *message, const char *hint)
-{
-	if (is_undecided_question(tx))
-		refuse(tx, sqlstate, message, NULL, hint);
-}
 
 void
 sequencer_gone(Transaction *tx)
 {
 	if (tx->state == TX_QUEUED || tx->state == TX_WAITING || tx->state == TX_RESERVED)
 		roll_back(tx, NULL);
-}
-
-void
-sequencer_in_the_way(Transaction *tx, Conflict *conflict)
-{
-	if (is_undecided_question(tx))
-		refuse_loser(tx, conflict_message, conflict);
-}
-
-void
-sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error)
-{
-	LsVerdict	verdict;
-	char	   *detail;
-
-	if (tx->state != TX_RESERVED)
-		return;
-	detail = xasprintf("%.*s%sThis happened on node \"%s\".", (int) error->detail.len,
-					   error->detail.data != NULL ? (const char *) error->detail.data : "",
-					   error->detail.len > 0 ? " " : "", node_name(node));
-	memset(&verdict, 0, sizeof(verdict));
-	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict.error = *error;
-	verdict.error.detail = ls_slice_of(detail);
-	stats.peer_errors++;
-	log_message(LOG_INFO, tx->node, "transaction of pid %" PRIu32 " failed on node \"%s\": %.*s: %.*s",
-				tx->pid, node_name(node), (int) error->sqlstate.len, (const char *) error->sqlstate.data,
-				(int) error->message.len, (const char *) error->message.data);
-	roll_back(tx, &verdict);
-	free(detail);
-}
-
-/* ---------- metadata */
-
-/* New segments begin with all that counts, so that trimming loses none of it. */
-void
-sequencer_journal_metadata(int record_type, const char *text, void (*done) (void *), void *arg)
-{
-	JournalRecord r;
-	JournalItem *item;
-
-	memset(&r, 0, sizeof(r));
-	r.type = (RecordType) record_type;
-	r.seq = last_decided;
-	r.time = loop_wall_us();
-	r.text = ls_slice_of(text);
-	metadata_apply(r.type, r.seq, r.text);
-	if (r.type == RECORD_DATABASE_DROPPED)
-		leases_forget_database(r.text);
-	item = writer_item(&r);
-	item->done = done;
-	item->arg = arg;
-	metadata_encode(last_decided, &item->head);
-	writer_push(item);
 }
 
 /* ---------- forgetting */
@@ -857,20 +514,10 @@ on_forget(void *arg)
 	{
 		uint64_t	floor = certifier_floor(certifier);
 
-		if (last_durable > floor + KEPT_SEQS)
-			certifier_forget(certifier, floor + (last_durable - KEPT_SEQS - floor) / 2 + 1);
+		if (sequencer_last_durable() > floor + KEPT_SEQS)
+			certifier_forget(certifier, floor + (sequencer_last_durable() - KEPT_SEQS - floor) / 2 + 1);
 	}
 	loop_after(FORGET_MS, on_forget, NULL);
-}
-
-static void
-on_trim(void *arg)
-{
-	uint64_t	below = nodes_min_flushed();
-
-	if (below > 0)
-		writer_trim(below, config->journal_keep);
-	loop_after(TRIM_MS, on_trim, NULL);
 }
 
 /* ---------- start and end */
@@ -878,35 +525,17 @@ on_trim(void *arg)
 void
 sequencer_init(const Config *c, Journal *j, const char *journal_dir)
 {
-	Buffer		head = {0};
-
 	config = c;
-	journal = j;
 	look_again.callback = on_look_again;
-	last_decided = last_durable = last_at_start = journal_last(j);
-	decided = decided_create(DECIDED_KEPT);
-	certifier = certifier_from_journal(c, j, journal_dir, decided, &last_chain);
-	body_sync_start();
-	metadata_encode(last_decided, &head);
-	writer_start(j, journal_dir, on_durable, leases_copy(), &head, last_chain);
-	buffer_free(&head);
+	certifier = order_start(c, j, journal_dir);
 	loop_after(FORGET_MS, on_forget, NULL);
-	loop_after(TRIM_MS, on_trim, NULL);
-}
-
-void
-sequencer_stop(void)
-{
-	writer_stop();
-	body_sync_stop();
 }
 
 SequencerStats
 sequencer_stats(void)
 {
 	stats.certifier_keys = certifier_keys(certifier);
-	stats.journal_first = journal_first(journal);
-	stats.journal_syncs = writer_syncs();
-	stats.journal_failing = writer_failing();
+	order_stats(&stats);
+	refusals_stats(&stats);
 	return stats;
 }

@@ -1,6 +1,7 @@
 /*
  * sequencer_private.h
- *	  What sequencer.c (the order), sequencer_keys.c (keys of a transaction),
+ *	  What sequencer.c (who may go on), sequencer_order.c (what is decided),
+ *	  sequencer_refuse.c (who may not), sequencer_keys.c (keys of a transaction),
  *	  sequencer_lose.c (who won) and sequencer_restart.c (state from the journal)
  *	  share.
  */
@@ -11,6 +12,47 @@
 #include "conflicts.h"
 #include "decided.h"
 #include "sequencer.h"
+
+/* A transaction is in one list at most. */
+typedef struct TxList
+{
+	Transaction *first;
+	Transaction *last;
+} TxList;
+
+static inline void
+list_add(TxList *list, Transaction *tx)
+{
+	tx->prev = list->last;
+	tx->next = NULL;
+	*(list->last != NULL ? &list->last->next : &list->first) = tx;
+	list->last = tx;
+}
+
+static inline void
+list_remove(TxList *list, Transaction *tx)
+{
+	*(tx->prev != NULL ? &tx->prev->next : &list->first) = tx->next;
+	*(tx->next != NULL ? &tx->next->prev : &list->last) = tx->prev;
+	tx->prev = tx->next = NULL;
+}
+
+/* ---------- in sequencer.c */
+
+/* Never decided; verdict may be NULL.  Drops the sequencer's reference. */
+extern void roll_back(Transaction *tx, LsVerdict *verdict);
+
+/* Whoever waits for a transaction of its own is told once. */
+extern void tell_alone(Transaction *tx, const LsErrorFields *error);
+
+/* ---------- in sequencer_order.c */
+
+/* After the journal was opened: the certifier as its end has it. */
+extern Certifier *order_start(const Config *config, struct Journal *journal, const char *journal_dir);
+extern void order_next(Transaction *tx);	/* it gets its seq */
+extern void order_journal(Transaction *tx); /* it exists, if the record
+											 * reaches the journal */
+extern void order_stats(SequencerStats *stats);
 
 /* ---------- in sequencer_keys.c */
 
@@ -41,6 +83,21 @@ extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 extern void lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 						const Transaction *winner, LosingWords *w);
 extern void lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords *w);
+
+/* ---------- in sequencer_refuse.c: it is rolled back, and its session told why */
+
+extern void refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint);
+extern void refuse_deadlock(Transaction *tx, const Certifier *certifier);
+
+/* winner: of CONFLICT_RESERVED, or NULL. */
+extern void refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, const Transaction *winner);
+
+/* Its queries could not be stored: false if they could. */
+extern bool refused_for_failure(Transaction *tx);
+
+/* Does its backend wait for an answer, and may it be rolled back? */
+extern bool is_undecided_question(const Transaction *tx);
+extern void refusals_stats(SequencerStats *stats);
 
 /* ---------- in sequencer_leases.c */
 

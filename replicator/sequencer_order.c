@@ -1,0 +1,246 @@
+/*
+ * sequencer_order.c
+ *	  What is decided: its place in the order, its record in the journal, who is
+ *	  told when that is durable; and the journal's other records, and its end.
+ *
+ * `undurable` has the transactions that are DECIDED, in seq order.
+ */
+#include <string.h>
+
+#include "journal.h"
+#include "journal_sync.h"
+#include "journal_writer.h"
+#include "loop.h"
+#include "metadata.h"
+#include "node.h"
+#include "sequencer_private.h"
+#include "spill.h"
+
+#define TRIM_MS 10000
+
+static const Config *config;
+static Journal *journal;
+static Decided *decided;
+static uint64_t last_decided;
+static uint64_t last_durable;
+static uint64_t last_chain;		/* of last_decided */
+static uint64_t last_at_start;
+static TxList undurable;
+static uint64_t committed;		/* how many, since the start */
+
+Transaction *
+sequencer_undurable(Transaction *previous)
+{
+	return previous == NULL ? undurable.first : previous->next;
+}
+
+uint64_t
+sequencer_find_decided(const LsIdentity *id)
+{
+	return decided_find(decided, id);
+}
+
+uint64_t
+sequencer_decided_first(void)
+{
+	uint64_t	first = decided_first(decided);
+
+	return first != 0 ? first : last_decided + 1;
+}
+
+uint64_t
+sequencer_last_decided(void)
+{
+	return last_decided;
+}
+
+uint64_t
+sequencer_last_durable(void)
+{
+	return last_durable;
+}
+
+bool
+sequencer_has_decided(void)
+{
+	return last_decided > last_at_start;
+}
+
+/* ---------- from the decision to the journal and back */
+
+static JournalItem *
+record_of(Transaction *tx)
+{
+	JournalRecord r;
+	JournalItem *item;
+
+	memset(&r, 0, sizeof(r));
+	r.type = RECORD_TRANSACTION;
+	r.seq = tx->seq;
+	r.identity.node = ls_slice_of(tx->node);
+	r.identity.boot = tx->boot;
+	r.identity.pid = tx->pid;
+	r.identity.xcount = tx->xcount;
+	r.database = ls_slice_of(tx->database);
+	r.depends_on = tx->depends_on;
+	r.time = loop_wall_us();
+	r.wait = tx->wait;
+	r.parent = last_chain;
+	if (tx->spill != NULL)
+		r.body = tx_keep_body(tx);
+	else
+		r.queries = (LsSlice) {tx->queries.data, tx->queries.len};
+	item = writer_item(&r);
+	item->body = r.body;
+	last_chain = tx->chain = journal_chain_of(item->record);
+	return item;
+}
+
+/* It gets its place, behind all others. */
+void
+order_next(Transaction *tx)
+{
+	LsIdentity	id = {ls_slice_of(tx->node), tx->boot, tx->pid, tx->xcount};
+
+	tx->seq = ++last_decided;
+	tx_move(tx, TX_DECIDED);
+	list_add(&undurable, tx);
+	decided_add(decided, &id, tx->seq);
+}
+
+void
+order_journal(Transaction *tx)
+{
+	JournalItem *item = record_of(tx);
+
+	item->positions = leases_decided(tx);
+	item->seq = tx->seq;
+	item->tx = tx_ref(tx);
+	writer_push(item);
+}
+
+static void
+tell_committed(Transaction *tx)
+{
+	LsVerdict	verdict;
+
+	memset(&verdict, 0, sizeof(verdict));
+	verdict.xcount = tx->xcount;
+	verdict.outcome = LS_OUTCOME_COMMITTED;
+	verdict.seq = tx->seq;
+	verdict.chain = tx->chain;
+	session_verdict(tx, &verdict);
+}
+
+/* The writer's answer: what was promised to the journal may be told. */
+static void
+on_durable(JournalItem *item)
+{
+	Transaction *tx = item->tx;
+
+	if (tx == NULL)
+	{
+		if (item->done != NULL)
+			item->done(item->arg);
+		writer_item_free(item);
+		return;
+	}
+	list_remove(&undurable, tx);
+	last_durable = tx->seq;
+	tx_move(tx, TX_DURABLE);
+	committed++;
+	if (tx->session != NULL)
+	{
+		tell_committed(tx);
+		nodes_commit(tx);
+	}
+	else
+	{
+		nodes_commit(tx);
+		node_apply_at_origin(tx);
+		tell_alone(tx, NULL);
+	}
+	tx_unref(tx);
+	writer_item_free(item);
+}
+
+void
+sequencer_applied(Transaction *tx)
+{
+	tx_move(tx, TX_DONE);
+	session_applied(tx);
+	tx_unref(tx);
+}
+
+/* ---------- metadata */
+
+/* New segments begin with all that counts, so that trimming loses none of it. */
+void
+sequencer_journal_metadata(int record_type, const char *text, void (*done) (void *), void *arg)
+{
+	JournalRecord r;
+	JournalItem *item;
+
+	memset(&r, 0, sizeof(r));
+	r.type = (RecordType) record_type;
+	r.seq = last_decided;
+	r.time = loop_wall_us();
+	r.text = ls_slice_of(text);
+	metadata_apply(r.type, r.seq, r.text);
+	if (r.type == RECORD_DATABASE_DROPPED)
+		leases_forget_database(r.text);
+	item = writer_item(&r);
+	item->done = done;
+	item->arg = arg;
+	metadata_encode(last_decided, &item->head);
+	writer_push(item);
+}
+
+/* ---------- trimming */
+
+static void
+on_trim(void *arg)
+{
+	uint64_t	below = nodes_min_flushed();
+
+	if (below > 0)
+		writer_trim(below, config->journal_keep);
+	loop_after(TRIM_MS, on_trim, NULL);
+}
+
+/* ---------- start and end */
+
+Certifier *
+order_start(const Config *c, Journal *j, const char *journal_dir)
+{
+	Certifier  *certifier;
+	Buffer		head = {0};
+
+	config = c;
+	journal = j;
+	last_decided = last_durable = last_at_start = journal_last(j);
+	decided = decided_create(DECIDED_KEPT);
+	certifier = certifier_from_journal(c, j, journal_dir, decided, &last_chain);
+	body_sync_start();
+	metadata_encode(last_decided, &head);
+	writer_start(j, journal_dir, on_durable, leases_copy(), &head, last_chain);
+	buffer_free(&head);
+	loop_after(TRIM_MS, on_trim, NULL);
+	return certifier;
+}
+
+void
+sequencer_stop(void)
+{
+	writer_stop();
+	body_sync_stop();
+}
+
+void
+order_stats(SequencerStats *stats)
+{
+	stats->committed = committed;
+	stats->journal_first = journal_first(journal);
+	stats->journal_syncs = writer_syncs();
+	stats->journal_failing = writer_failing();
+}
