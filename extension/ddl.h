@@ -1,7 +1,7 @@
 /*
  * ddl.h
- *	  What a utility command means for replication.  Private to utility.c,
- *	  ddl.c, ddltargets.c, ddltext.c and ddlcheck.c.
+ *	  What a utility command means for replication.  Private to utility.c and
+ *	  ddl*.c.
  *
  * utility.c asks in this order: ddl_plan (what is to be done with commands of
  * this kind), ddl_targets (which objects it names: temporary or not, and which

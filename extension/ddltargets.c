@@ -1,7 +1,7 @@
 /*
  * ddltargets.c
- *	  Which objects a utility command names: are they temporary, and which
- *	  table keys does the command need?
+ *	  Which objects does a utility command name, by its kind, and which table
+ *	  keys does it need?  ddlobjects.c knows of each of them what it is.
  *
  * A command on temporary objects only stays on this node; one on permanent
  * objects needs X on the tables whose rows or whose writers it may concern, or
@@ -9,369 +9,30 @@
  * expressions of tables use).  A command that no row depends on - a new type,
  * a comment, a grant - needs none: the ddl lock and IX on the database keep it
  * in order.
- *
- * Names are resolved as the command itself will do, without locks.  What is
- * not found counts as permanent: the command will fail, or do nothing, in the
- * same way everywhere.
  */
 #include "postgres.h"
 
 #include "access/genam.h"
 #include "access/htup_details.h"
 #include "access/table.h"
-#include "catalog/catalog.h"
 #include "catalog/heap.h"
-#include "catalog/index.h"
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
-#include "catalog/pg_constraint.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_proc.h"
 #include "catalog/pg_statistic_ext.h"
-#include "catalog/pg_type.h"
-#include "funcapi.h"
 #include "nodes/makefuncs.h"
 #include "parser/analyze.h"
-#include "parser/parse_func.h"
 #include "parser/parse_relation.h"
-#include "parser/parse_type.h"
-#include "storage/lmgr.h"
 #include "utils/acl.h"
-#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
-#include "ddl.h"
+#include "ddlobjects.h"
 #include "keyset.h"
 
-/* ---------- keys */
-
-static void
-add_key(DdlTargets *t, LsKey key)
-{
-	int			i;
-
-	for (i = 0; i < t->nkeys; i++)
-	{
-		if (t->keys[i].hash == key.hash)
-			return;
-	}
-	if (t->nkeys == t->maxkeys)
-	{
-		t->maxkeys = Max(16, t->maxkeys * 2);
-		t->keys = t->keys == NULL ? palloc(t->maxkeys * sizeof(LsKey)) :
-			repalloc(t->keys, t->maxkeys * sizeof(LsKey));
-	}
-	t->keys[t->nkeys++] = key;
-}
-
-static void
-add_name(DdlTargets *t, Oid namespace, const char *name)
-{
-	char	   *schema = get_namespace_name(namespace);
-
-	if (schema != NULL)
-		add_key(t, keyset_table_key(schema, name, LS_TABLE_X));
-}
-
-/* The key of a relation; an index stands for its table. */
-static void
-add_relation(DdlTargets *t, Oid relid)
-{
-	char	   *name;
-
-	if (get_rel_relkind(relid) == RELKIND_INDEX ||
-		get_rel_relkind(relid) == RELKIND_PARTITIONED_INDEX)
-		relid = IndexGetRelation(relid, true);
-	name = get_rel_name(relid);
-	if (name != NULL)
-		add_name(t, get_rel_namespace(relid), name);
-}
-
-static void
-add_relations(DdlTargets *t, List *relids)
-{
-	ListCell   *lc;
-
-	foreach(lc, relids)
-		add_relation(t, lfirst_oid(lc));
-}
-
-/* ---------- what is temporary, what is ours */
-
-/*
- * A toast table, which is named by the OID of its table, is how a node stores
- * rows: what is done to it by name stays here, as with a temporary one.
- */
-static void
-count_namespace(DdlTargets *t, Oid namespace)
-{
-	if (OidIsValid(namespace) && (isAnyTempNamespace(namespace) || IsToastNamespace(namespace)))
-		t->ntemporary++;
-	else
-		t->npermanent++;
-	if (OidIsValid(namespace) && namespace == ls_schema_oid())
-		t->ours = true;
-}
-
-static bool
-is_temporary(Oid relid)
-{
-	return OidIsValid(relid) && (get_rel_persistence(relid) == RELPERSISTENCE_TEMP ||
-								 IsToastNamespace(get_rel_namespace(relid)));
-}
-
-/* An existing relation that the command changes, InvalidOid if there is none. */
-static Oid
-target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
-{
-	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
-
-	count_namespace(t, OidIsValid(relid) ? get_rel_namespace(relid) : InvalidOid);
-	if (!OidIsValid(relid) || is_temporary(relid))
-		return relid;
-	add_relation(t, relid);
-	if (with_children && rv->inh)
-		add_relations(t, find_all_inheritors(relid, NoLock, NULL));
-	return relid;
-}
-
-/* An existing relation that is needed, but not changed in itself. */
-static void
-source_relation(DdlTargets *t, RangeVar *rv)
-{
-	if (is_temporary(RangeVarGetRelid(rv, NoLock, true)))
-		t->reads_temporary = true;
-}
-
-/* The same, where PostgreSQL itself refuses a temporary one. */
-static void
-needed_relation(DdlTargets *t, RangeVar *rv)
-{
-	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
-
-	if (OidIsValid(relid) && !is_temporary(relid))
-		add_relation(t, relid);
-}
-
-/* A relation that the command creates. */
-static void
-target_new_relation(DdlTargets *t, RangeVar *rv)
-{
-	Oid			namespace;
-
-	if (rv->relpersistence == RELPERSISTENCE_TEMP)
-	{
-		t->ntemporary++;
-		return;
-	}
-	namespace = RangeVarGetCreationNamespace(rv);
-	count_namespace(t, namespace);
-	add_name(t, namespace, rv->relname);
-}
-
-/* A function, type ... that the command creates. */
-static void
-target_new_object(DdlTargets *t, List *names)
-{
-	char	   *name;
-
-	count_namespace(t, QualifiedNameGetCreationNamespace(names, &name));
-}
-
-/* Of a temporary table, an array of it, a domain over them. */
-static bool
-type_is_temporary(Oid type)
-{
-	Oid			base = OidIsValid(type) ? getBaseType(type) : InvalidOid;
-	Oid			element = get_element_type(base);
-	Oid			relid = get_typ_typrelid(OidIsValid(element) ? element : base);
-
-	return OidIsValid(relid) && isAnyTempNamespace(get_rel_namespace(relid));
-}
-
-static void
-target_type(DdlTargets *t, TypeName *name)
-{
-	Oid			type = LookupTypeNameOid(NULL, name, true);
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-
-	if (!HeapTupleIsValid(tuple))
-	{
-		count_namespace(t, InvalidOid);
-		return;
-	}
-	if (type_is_temporary(type))
-		t->ntemporary++;
-	else
-		count_namespace(t, ((Form_pg_type) GETSTRUCT(tuple))->typnamespace);
-	ReleaseSysCache(tuple);
-}
-
-/* A domain over rows of a temporary table goes with it, as a function does. */
-static void
-target_new_domain(DdlTargets *t, CreateDomainStmt *stmt)
-{
-	if (type_is_temporary(LookupTypeNameOid(NULL, stmt->typeName, true)))
-		t->ntemporary++;
-	else
-		target_new_object(t, stmt->domainname);
-}
-
-/*
- * A function that takes or returns rows of a temporary table goes with that
- * table, at the end of the session at the latest.  No other node can have it.
- */
-static bool
-function_is_temporary(Oid function)
-{
-	Oid		   *types;
-	char	  **names;
-	char	   *modes;
-	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	bool		found;
-	int			n;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	found = type_is_temporary(((Form_pg_proc) GETSTRUCT(tuple))->prorettype);
-	n = get_func_arg_info(tuple, &types, &names, &modes);
-	while (n-- > 0)
-		found |= type_is_temporary(types[n]);
-	ReleaseSysCache(tuple);
-	return found;
-}
-
-static void
-target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
-{
-	Oid			oid = LookupFuncWithArgs(type, function, true);
-
-	if (OidIsValid(oid) && function_is_temporary(oid))
-		t->ntemporary++;
-	else
-		count_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
-}
-
-static void
-target_new_function(DdlTargets *t, CreateFunctionStmt *stmt)
-{
-	bool		temporary = stmt->returnType != NULL &&
-	type_is_temporary(LookupTypeNameOid(NULL, stmt->returnType, true));
-	ListCell   *lc;
-
-	foreach(lc, stmt->parameters)
-		temporary |= type_is_temporary(LookupTypeNameOid(NULL, lfirst_node(FunctionParameter, lc)->argType, true));
-	if (temporary)
-		t->ntemporary++;
-	else
-		target_new_object(t, stmt->funcname);
-}
-
-static bool
-is_function(ObjectType type)
-{
-	return type == OBJECT_FUNCTION || type == OBJECT_PROCEDURE ||
-		type == OBJECT_ROUTINE || type == OBJECT_AGGREGATE;
-}
-
-/* ---------- what depends on an object that changes */
-
-static void
-add_dependents(DdlTargets *t, Oid class, Oid object)
-{
-	List	   *relids = NIL;
-	ListCell   *lc;
-
-	if (!OidIsValid(object))
-		return;
-	if (!ddl_dependent_tables(class, object, &relids))
-		t->whole_database = true;
-	foreach(lc, relids)
-	{
-		if (!is_temporary(lfirst_oid(lc)))
-			add_relation(t, lfirst_oid(lc));
-	}
-}
-
-static void
-changed_type(DdlTargets *t, TypeName *name)
-{
-	target_type(t, name);
-	add_dependents(t, TypeRelationId, LookupTypeNameOid(NULL, name, true));
-}
-
-static void
-changed_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
-{
-	target_function(t, type, function);
-	add_dependents(t, ProcedureRelationId, LookupFuncWithArgs(type, function, true));
-}
-
-/* CREATE OR REPLACE: all functions of the name, whatever their arguments. */
-static void
-replaced_functions(DdlTargets *t, List *names)
-{
-	FuncCandidateList c;
-
-	for (c = FuncnameGetCandidates(names, -1, NIL, false, false, false, true); c != NULL; c = c->next)
-		add_dependents(t, ProcedureRelationId, c->oid);
-}
-
-/* Named by a list of identifiers, of a kind that we don't look up. */
-static void
-target_name(DdlTargets *t, List *names)
-{
-	if (list_length(names) > 1 && IsA(linitial(names), String))
-		count_namespace(t, LookupExplicitNamespace(strVal(linitial(names)), true));
-	else
-		count_namespace(t, InvalidOid);
-}
-
-/* Something that is no relation. */
-static void
-target_object(DdlTargets *t, ObjectType type, Node *object)
-{
-	if (object != NULL && is_function(type))
-		target_function(t, type, castNode(ObjectWithArgs, object));
-	else if (object != NULL && IsA(object, List))
-		target_name(t, (List *) object);
-	else
-		t->npermanent++;
-}
-
-static void
-target_schema(DdlTargets *t, const char *name)
-{
-	count_namespace(t, get_namespace_oid(name, true));
-}
-
-/* ---------- foreign keys */
-
-/* The tables at the other end of a table's foreign keys. */
-static void
-add_fk_neighbours(DdlTargets *t, Oid relid, bool parents, bool children)
-{
-	Relation	constraints = table_open(ConstraintRelationId, AccessShareLock);
-	SysScanDesc scan = systable_beginscan(constraints, InvalidOid, false, NULL, 0, NULL);
-	HeapTuple	tuple;
-
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_constraint c = (Form_pg_constraint) GETSTRUCT(tuple);
-
-		if (c->contype != CONSTRAINT_FOREIGN)
-			continue;
-		if (parents && c->conrelid == relid)
-			add_relation(t, c->confrelid);
-		if (children && c->confrelid == relid)
-			add_relation(t, c->conrelid);
-	}
-	systable_endscan(scan);
-	table_close(constraints, AccessShareLock);
-}
+/* ---------- commands on tables */
 
 static void
 source_of_constraint(DdlTargets *t, Node *node)
@@ -390,8 +51,6 @@ sources_of_column(DdlTargets *t, ColumnDef *column)
 	foreach(lc, column->constraints)
 		source_of_constraint(t, lfirst(lc));
 }
-
-/* ---------- commands on tables */
 
 static void
 targets_of_create(DdlTargets *t, CreateStmt *stmt)
@@ -448,7 +107,7 @@ targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
 		case AT_DropConstraint:
 		case AT_AlterColumnType:
 			if (OidIsValid(relid))
-				add_fk_neighbours(t, relid, true, true);
+				ddl_add_fk_neighbours(t, relid, true, true);
 			break;
 		default:
 			break;
@@ -463,7 +122,7 @@ targets_of_alter_table(DdlTargets *t, AlterTableStmt *stmt)
 
 	relid = target_relation(t, stmt->relation, true);
 	if (stmt->objtype == OBJECT_TYPE)
-		add_dependents(t, RelationRelationId, relid);
+		ddl_add_dependents(t, RelationRelationId, relid);
 	foreach(lc, stmt->cmds)
 		targets_of_alter_table_command(t, relid, lfirst_node(AlterTableCmd, lc));
 }
@@ -494,13 +153,13 @@ targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 		while (more != NIL)
 		{
 			more = list_difference_oid(heap_truncate_find_FKs(relids), relids);
-			add_relations(t, more);
+			ddl_add_relations(t, more);
 			relids = list_concat_copy(relids, more);
 		}
 	}
 	if (stmt->restart_seqs)
 		foreach(lc, relids)
-			add_relations(t, getOwnedSequences(lfirst_oid(lc)));
+			ddl_add_relations(t, getOwnedSequences(lfirst_oid(lc)));
 }
 
 static void
@@ -556,8 +215,8 @@ targets_of_rename(DdlTargets *t, RenameStmt *stmt)
 		case OBJECT_FOREIGN_TABLE:
 		case OBJECT_INDEX:
 			relid = target_relation(t, stmt->relation, false);
-			if (OidIsValid(relid) && !is_temporary(relid))
-				add_name(t, get_rel_namespace(relid), stmt->newname);
+			if (OidIsValid(relid) && !ddl_is_temporary(relid))
+				ddl_add_name(t, get_rel_namespace(relid), stmt->newname);
 			break;
 		case OBJECT_COLUMN:
 		case OBJECT_TABCONSTRAINT:
@@ -595,7 +254,7 @@ targets_of_set_schema(DdlTargets *t, AlterObjectSchemaStmt *stmt)
 	}
 	(void) target_relation(t, stmt->relation, false);
 	if (OidIsValid(namespace))
-		add_name(t, namespace, stmt->relation->relname);
+		ddl_add_name(t, namespace, stmt->relation->relname);
 }
 
 /* ---------- DROP */
@@ -628,8 +287,8 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 		case OBJECT_FOREIGN_TABLE:
 		case OBJECT_INDEX:
 			relid = target_relation(t, makeRangeVarFromNameList(names), true);
-			if (type == OBJECT_TABLE && OidIsValid(relid) && !is_temporary(relid))
-				add_fk_neighbours(t, relid, true, false);
+			if (type == OBJECT_TABLE && OidIsValid(relid) && !ddl_is_temporary(relid))
+				ddl_add_fk_neighbours(t, relid, true, false);
 			break;
 		case OBJECT_TRIGGER:
 		case OBJECT_RULE:
@@ -645,7 +304,7 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 			target_schema(t, strVal(object));
 			break;
 		case OBJECT_STATISTIC_EXT:
-			count_namespace(t, namespace_of_statistics(names));
+			target_namespace(t, namespace_of_statistics(names));
 			break;
 		default:
 			target_object(t, type, object);
@@ -758,7 +417,7 @@ targets_of_grant(DdlTargets *t, GrantStmt *stmt)
 	}
 	foreach(lc, stmt->objects)
 	{
-		if (is_temporary(RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true)))
+		if (ddl_is_temporary(RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true)))
 			t->ntemporary++;
 		else
 			t->npermanent++;
@@ -949,7 +608,7 @@ ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 	{
 		targets->npermanent++;
 		foreach(lc, large_objects)
-			add_key(targets, keyset_large_object_key(lfirst_oid(lc)));
+			ddl_add_key(targets, keyset_large_object_key(lfirst_oid(lc)));
 	}
 	else
 		collect(targets, pstmt, source);
@@ -957,6 +616,6 @@ ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 	/* X on the database is X on all of its tables */
 	if (targets->whole_database)
 		targets->nkeys = 0;
-	add_key(targets, keyset_database_key(targets->whole_database ? LS_TABLE_X : LS_TABLE_IX));
+	ddl_add_key(targets, keyset_database_key(targets->whole_database ? LS_TABLE_X : LS_TABLE_IX));
 	settings_end_quiet(quiet);
 }

@@ -1,0 +1,358 @@
+/*
+ * ddlobjects.c
+ *	  One object that a utility command names: is it temporary, is it lockstep's
+ *	  own, and which keys stand for it and for what depends on it?
+ *
+ * Names are resolved as the command itself will do, without locks.  What is
+ * not found counts as permanent: the command will fail, or do nothing, in the
+ * same way everywhere.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "catalog/catalog.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "funcapi.h"
+#include "parser/parse_func.h"
+#include "parser/parse_type.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
+#include "utils/syscache.h"
+
+#include "ddlobjects.h"
+#include "keyset.h"
+
+/* ---------- keys */
+
+void
+ddl_add_key(DdlTargets *t, LsKey key)
+{
+	int			i;
+
+	for (i = 0; i < t->nkeys; i++)
+	{
+		if (t->keys[i].hash == key.hash)
+			return;
+	}
+	if (t->nkeys == t->maxkeys)
+	{
+		t->maxkeys = Max(16, t->maxkeys * 2);
+		t->keys = t->keys == NULL ? palloc(t->maxkeys * sizeof(LsKey)) :
+			repalloc(t->keys, t->maxkeys * sizeof(LsKey));
+	}
+	t->keys[t->nkeys++] = key;
+}
+
+void
+ddl_add_name(DdlTargets *t, Oid namespace, const char *name)
+{
+	char	   *schema = get_namespace_name(namespace);
+
+	if (schema != NULL)
+		ddl_add_key(t, keyset_table_key(schema, name, LS_TABLE_X));
+}
+
+/* The key of a relation; an index stands for its table. */
+static void
+add_relation(DdlTargets *t, Oid relid)
+{
+	char	   *name;
+
+	if (get_rel_relkind(relid) == RELKIND_INDEX ||
+		get_rel_relkind(relid) == RELKIND_PARTITIONED_INDEX)
+		relid = IndexGetRelation(relid, true);
+	name = get_rel_name(relid);
+	if (name != NULL)
+		ddl_add_name(t, get_rel_namespace(relid), name);
+}
+
+void
+ddl_add_relations(DdlTargets *t, List *relids)
+{
+	ListCell   *lc;
+
+	foreach(lc, relids)
+		add_relation(t, lfirst_oid(lc));
+}
+
+/* ---------- what is temporary, what is ours */
+
+/*
+ * A toast table, which is named by the OID of its table, is how a node stores
+ * rows: what is done to it by name stays here, as with a temporary one.
+ */
+void
+target_namespace(DdlTargets *t, Oid namespace)
+{
+	if (OidIsValid(namespace) && (isAnyTempNamespace(namespace) || IsToastNamespace(namespace)))
+		t->ntemporary++;
+	else
+		t->npermanent++;
+	if (OidIsValid(namespace) && namespace == ls_schema_oid())
+		t->ours = true;
+}
+
+bool
+ddl_is_temporary(Oid relid)
+{
+	return OidIsValid(relid) && (get_rel_persistence(relid) == RELPERSISTENCE_TEMP ||
+								 IsToastNamespace(get_rel_namespace(relid)));
+}
+
+/* An existing relation that the command changes, InvalidOid if there is none. */
+Oid
+target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
+{
+	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
+
+	target_namespace(t, OidIsValid(relid) ? get_rel_namespace(relid) : InvalidOid);
+	if (!OidIsValid(relid) || ddl_is_temporary(relid))
+		return relid;
+	add_relation(t, relid);
+	if (with_children && rv->inh)
+		ddl_add_relations(t, find_all_inheritors(relid, NoLock, NULL));
+	return relid;
+}
+
+/* An existing relation that is needed, but not changed in itself. */
+void
+source_relation(DdlTargets *t, RangeVar *rv)
+{
+	if (ddl_is_temporary(RangeVarGetRelid(rv, NoLock, true)))
+		t->reads_temporary = true;
+}
+
+/* The same, where PostgreSQL itself refuses a temporary one. */
+void
+needed_relation(DdlTargets *t, RangeVar *rv)
+{
+	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
+
+	if (OidIsValid(relid) && !ddl_is_temporary(relid))
+		add_relation(t, relid);
+}
+
+/* A relation that the command creates. */
+void
+target_new_relation(DdlTargets *t, RangeVar *rv)
+{
+	Oid			namespace;
+
+	if (rv->relpersistence == RELPERSISTENCE_TEMP)
+	{
+		t->ntemporary++;
+		return;
+	}
+	namespace = RangeVarGetCreationNamespace(rv);
+	target_namespace(t, namespace);
+	ddl_add_name(t, namespace, rv->relname);
+}
+
+/* A function, type ... that the command creates. */
+void
+target_new_object(DdlTargets *t, List *names)
+{
+	char	   *name;
+
+	target_namespace(t, QualifiedNameGetCreationNamespace(names, &name));
+}
+
+/* Of a temporary table, an array of it, a domain over them. */
+static bool
+type_is_temporary(Oid type)
+{
+	Oid			base = OidIsValid(type) ? getBaseType(type) : InvalidOid;
+	Oid			element = get_element_type(base);
+	Oid			relid = get_typ_typrelid(OidIsValid(element) ? element : base);
+
+	return OidIsValid(relid) && isAnyTempNamespace(get_rel_namespace(relid));
+}
+
+void
+target_type(DdlTargets *t, TypeName *name)
+{
+	Oid			type = LookupTypeNameOid(NULL, name, true);
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+
+	if (!HeapTupleIsValid(tuple))
+	{
+		target_namespace(t, InvalidOid);
+		return;
+	}
+	if (type_is_temporary(type))
+		t->ntemporary++;
+	else
+		target_namespace(t, ((Form_pg_type) GETSTRUCT(tuple))->typnamespace);
+	ReleaseSysCache(tuple);
+}
+
+/* A domain over rows of a temporary table goes with it, as a function does. */
+void
+target_new_domain(DdlTargets *t, CreateDomainStmt *stmt)
+{
+	if (type_is_temporary(LookupTypeNameOid(NULL, stmt->typeName, true)))
+		t->ntemporary++;
+	else
+		target_new_object(t, stmt->domainname);
+}
+
+/*
+ * A function that takes or returns rows of a temporary table goes with that
+ * table, at the end of the session at the latest.  No other node can have it.
+ */
+static bool
+function_is_temporary(Oid function)
+{
+	Oid		   *types;
+	char	  **names;
+	char	   *modes;
+	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	bool		found;
+	int			n;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	found = type_is_temporary(((Form_pg_proc) GETSTRUCT(tuple))->prorettype);
+	n = get_func_arg_info(tuple, &types, &names, &modes);
+	while (n-- > 0)
+		found |= type_is_temporary(types[n]);
+	ReleaseSysCache(tuple);
+	return found;
+}
+
+void
+target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
+{
+	Oid			oid = LookupFuncWithArgs(type, function, true);
+
+	if (OidIsValid(oid) && function_is_temporary(oid))
+		t->ntemporary++;
+	else
+		target_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
+}
+
+void
+target_new_function(DdlTargets *t, CreateFunctionStmt *stmt)
+{
+	bool		temporary = stmt->returnType != NULL &&
+	type_is_temporary(LookupTypeNameOid(NULL, stmt->returnType, true));
+	ListCell   *lc;
+
+	foreach(lc, stmt->parameters)
+		temporary |= type_is_temporary(LookupTypeNameOid(NULL, lfirst_node(FunctionParameter, lc)->argType, true));
+	if (temporary)
+		t->ntemporary++;
+	else
+		target_new_object(t, stmt->funcname);
+}
+
+static bool
+is_function(ObjectType type)
+{
+	return type == OBJECT_FUNCTION || type == OBJECT_PROCEDURE ||
+		type == OBJECT_ROUTINE || type == OBJECT_AGGREGATE;
+}
+
+/* ---------- what depends on an object that changes */
+
+void
+ddl_add_dependents(DdlTargets *t, Oid class, Oid object)
+{
+	List	   *relids = NIL;
+	ListCell   *lc;
+
+	if (!OidIsValid(object))
+		return;
+	if (!ddl_dependent_tables(class, object, &relids))
+		t->whole_database = true;
+	foreach(lc, relids)
+	{
+		if (!ddl_is_temporary(lfirst_oid(lc)))
+			add_relation(t, lfirst_oid(lc));
+	}
+}
+
+void
+changed_type(DdlTargets *t, TypeName *name)
+{
+	target_type(t, name);
+	ddl_add_dependents(t, TypeRelationId, LookupTypeNameOid(NULL, name, true));
+}
+
+void
+changed_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
+{
+	target_function(t, type, function);
+	ddl_add_dependents(t, ProcedureRelationId, LookupFuncWithArgs(type, function, true));
+}
+
+/* CREATE OR REPLACE: all functions of the name, whatever their arguments. */
+void
+replaced_functions(DdlTargets *t, List *names)
+{
+	FuncCandidateList c;
+
+	for (c = FuncnameGetCandidates(names, -1, NIL, false, false, false, true); c != NULL; c = c->next)
+		ddl_add_dependents(t, ProcedureRelationId, c->oid);
+}
+
+/* Named by a list of identifiers, of a kind that we don't look up. */
+static void
+target_name(DdlTargets *t, List *names)
+{
+	if (list_length(names) > 1 && IsA(linitial(names), String))
+		target_namespace(t, LookupExplicitNamespace(strVal(linitial(names)), true));
+	else
+		target_namespace(t, InvalidOid);
+}
+
+/* Something that is no relation. */
+void
+target_object(DdlTargets *t, ObjectType type, Node *object)
+{
+	if (object != NULL && is_function(type))
+		target_function(t, type, castNode(ObjectWithArgs, object));
+	else if (object != NULL && IsA(object, List))
+		target_name(t, (List *) object);
+	else
+		t->npermanent++;
+}
+
+void
+target_schema(DdlTargets *t, const char *name)
+{
+	target_namespace(t, get_namespace_oid(name, true));
+}
+
+/* ---------- foreign keys */
+
+/* The tables at the other end of a table's foreign keys. */
+void
+ddl_add_fk_neighbours(DdlTargets *t, Oid relid, bool parents, bool children)
+{
+	Relation	constraints = table_open(ConstraintRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(constraints, InvalidOid, false, NULL, 0, NULL);
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_constraint c = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (c->contype != CONSTRAINT_FOREIGN)
+			continue;
+		if (parents && c->conrelid == relid)
+			add_relation(t, c->confrelid);
+		if (children && c->confrelid == relid)
+			add_relation(t, c->conrelid);
+	}
+	systable_endscan(scan);
+	table_close(constraints, AccessShareLock);
+}
