@@ -1,6 +1,6 @@
 /*
  * keyset.h
- *	  Changed rows -> keys.  Private to capture.c and readkeys.c.
+ *	  Changed rows -> keys.  For the files that make keys.
  */
 #ifndef LOCKSTEP_KEYSET_H
 #define LOCKSTEP_KEYSET_H

@@ -300,7 +300,7 @@ _PG_init(void)
 	callwatch_init();
 	utility_init();
 	select_init();
-	readkeys_init();
+	foreignkey_init();
 	mode_init();
 	xact_init();
 	conflict_init();

@@ -327,18 +327,27 @@ typedef struct LsReadMark
 	uint32		nkeys;
 } LsReadMark;
 
-extern void readkeys_init(void);	/* _PG_init */
 extern void readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode);
-struct QueryDesc;
-extern void readkeys_before_query(struct QueryDesc *desc);	/* before ExecutorStart */
-extern int	readkeys_rows_to_change(struct QueryDesc *desc, bool (*wanted) (Relation rel),
-									LsKey *keys, int max);
 extern void readkeys_table(Relation rel);	/* before it is read without a
 											 * plan */
 extern void readkeys_forward(void); /* before the question */
 extern LsReadMark readkeys_mark(void);	/* at the start of a subtransaction */
 extern void readkeys_cut(LsReadMark mark);	/* when it aborts */
 extern void readkeys_at_xact_end(void);
+
+/* ---------- in readplan.c: which rows a plan reads, changes or locks */
+
+struct QueryDesc;
+extern void readplan_before_query(struct QueryDesc *desc);	/* before ExecutorStart */
+extern int	readplan_rows_to_change(struct QueryDesc *desc, bool (*wanted) (Relation rel),
+									LsKey *keys, int max);
+
+/* ---------- in foreignkey.c: is a query a foreign key's own? */
+
+extern void foreignkey_init(void);	/* _PG_init */
+extern bool foreignkey_starts_query(void);	/* the next to start is */
+extern bool foreignkey_runs_query(void);	/* the innermost is */
+extern void foreignkey_at_xact_end(void);
 
 /* ---------- in causal.c: reads that see what was committed anywhere */
 

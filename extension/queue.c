@@ -257,7 +257,7 @@ queue_before_query(QueryDesc *desc)
 		XactReadOnly || ls_mode() != LS_MODE_ORIGIN || utility_is_replayed())
 		return;
 	if (names_rows)
-		found = readkeys_rows_to_change(desc, is_queued, keys, MAX_KEYS / 2);
+		found = readplan_rows_to_change(desc, is_queued, keys, MAX_KEYS / 2);
 	if (now == LUCK_WORSE || (now == LUCK_BAD && found == 0))
 		found = tables_to_ask(keys);
 	for (int i = 0; i < found; i++)

@@ -75,7 +75,7 @@ executor_start(QueryDesc *desc, int eflags)
 	staleness_check(desc->plannedstmt);
 	progress_check_query(desc->plannedstmt);
 	if (runs)
-		readkeys_before_query(desc);
+		readplan_before_query(desc);
 	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
 		doubt_before_statement(desc->plannedstmt);
 	if (captured && top)

@@ -563,6 +563,7 @@ at_end(void)
 {
 	sequence_at_xact_end();
 	keyset_at_xact_end();
+	foreignkey_at_xact_end();
 	readkeys_at_xact_end();
 	queue_at_xact_end();
 	lost_at_xact_end();
