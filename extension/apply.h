@@ -1,17 +1,33 @@
 /*
  * apply.h
- *	  What lockstepfuncs.c, the SQL functions, needs of apply.c.
+ *	  What lockstepfuncs.c, the SQL functions, needs of apply.c and applycopy.c,
+ *	  and they of applyrow.c.
  */
 #ifndef LOCKSTEP_APPLY_H
 #define LOCKSTEP_APPLY_H
 
 #include "lockstep.h"
 
+/* ---------- in apply.c */
+
 extern void apply_start(const char *cluster);
 extern void apply_value_settings(void); /* of texts that nodes exchange */
 extern void apply_start_repair(void);
 extern void apply_check_call(const char *function);
 extern void apply_settings(char **values, int n);
+
+/* ---------- in applycopy.c */
+
 extern uint64 apply_copy(const char *command, const char *data, size_t len);
+
+/* ---------- in applyrow.c */
+
+extern void applyrow_init(void);
+
+/* Before the rows of a table change, in this session's copy of what it is. */
+extern void applyrow_make_populated(Relation rel);
+struct TriggerDesc;
+extern void applyrow_disable_triggers(struct TriggerDesc *triggers);
+extern void applyrow_disable_partition_check(Relation rel);
 
 #endif							/* LOCKSTEP_APPLY_H */
