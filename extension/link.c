@@ -41,7 +41,7 @@ LinkState	ls_link = {.sock = PGINVALID_SOCKET};
 static void
 close_at_exit(int code, Datum arg)
 {
-	commit_confirm_at_exit();
+	verdict_confirm_at_exit();
 	link_close();
 }
 

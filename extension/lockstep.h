@@ -491,15 +491,17 @@ extern int64 staleness_ms(void);
 
 /* ---------- in commit.c: the end of a transaction */
 
-
 /* LS001: already applied; LS004: not all of several can be claimed. */
 extern void commit_claim_for_apply(uint64 first, Place place);
 
 /* LS001, if the node has applied it; an error if it has another one at that seq. */
 extern void commit_check_not_applied(Place place);
-extern void commit_confirm_at_exit(void);
-extern uint64 commit_last_seq(void);	/* of this session, 0 = none */
 extern void commit_explain_error(ErrorData *edata); /* past the verdict? */
+
+/* ---------- in verdict.c: may this transaction commit? */
+
+extern void verdict_confirm_at_exit(void);
+extern uint64 verdict_last_seq(void);	/* of this session, 0 = none */
 
 /* ---------- in link.c: this backend's connection to the replicator */
 

@@ -633,9 +633,9 @@ lockstep_status(PG_FUNCTION_ARGS)
 Datum
 lockstep_last_seq(PG_FUNCTION_ARGS)
 {
-	if (commit_last_seq() == 0)
+	if (verdict_last_seq() == 0)
 		PG_RETURN_NULL();
-	PG_RETURN_INT64((int64) commit_last_seq());
+	PG_RETURN_INT64((int64) verdict_last_seq());
 }
 
 Datum

@@ -38,7 +38,7 @@ retry_note(const LsVerdict *verdict)
 static bool
 wants_on(void)
 {
-	commit_absorb_interrupts();
+	interrupts_absorb();
 	if (!QueryCancelPending && !ProcDiePending && !ClientConnectionLost && !proc_exit_inprogress)
 		return false;
 	if (!ProcDiePending)

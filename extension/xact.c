@@ -17,8 +17,8 @@
  *		B aborts: the buffer is cut at B.  A aborts: the buffer is emptied and
  *		R(n of A) put into it.
  *
- * The end of the top-level transaction is in commit.c; this file decides what
- * it is called for.  Callbacks of COMMIT and ABORT never fail.
+ * The end of the top-level transaction is in commit.c, verdict.c and
+ * aftercommit.c; this file decides what it is called for.  Callbacks of COMMIT and ABORT never fail.
  */
 #include "postgres.h"
 
@@ -618,5 +618,5 @@ xact_init(void)
 	queue_init();
 	RegisterXactCallback(on_xact, NULL);
 	RegisterSubXactCallback(on_subxact, NULL);
-	commit_init();
+	aftercommit_init();
 }

@@ -1,7 +1,8 @@
 /*
  * xact_private.h
- *	  The current transaction as xact.c (its queue) and commit.c (its end) see
- *	  it.  Nobody else includes it.
+ *	  The current transaction as xact.c (its queue), those that end it (commit.c,
+ *	  verdict.c, interrupts.c, aftercommit.c, retry.c) and those that ask about it
+ *	  (fate.c, lost.c) see it.  Nobody else includes it.
  */
 #ifndef LOCKSTEP_XACT_PRIVATE_H
 #define LOCKSTEP_XACT_PRIVATE_H
@@ -42,13 +43,37 @@ extern void xact_check_not_ended(void);
 
 /* ---------- in commit.c */
 
-extern void commit_init(void);
 extern void commit_before(void);	/* PRE_COMMIT: may fail */
 extern void commit_done(void);	/* COMMIT */
 extern void commit_failed(void);	/* ABORT */
 
-/* Handle interrupts that others wait for, and that can't fail. */
-extern void commit_absorb_interrupts(void);
+/* ---------- in verdict.c */
+
+/* The place of the transaction, committed by the cluster; or does not return. */
+extern Place verdict_ask(void);
+extern void verdict_begin_doubt(void);	/* it may be committed elsewhere;
+										 * before the locks go */
+extern void verdict_committed(uint64 seq);
+extern void verdict_abandon(void);	/* let the replicator forget a transaction
+									 * that it has heard of */
+
+/* ---------- in interrupts.c */
+
+extern bool interrupts_wants_out(void);
+extern void interrupts_absorb(void);	/* those that others wait for, and
+										 * that can't fail */
+extern void interrupts_arm_timeout(void);	/* statement_timeout, once more */
+extern bool interrupts_disarm_timeout(void);	/* true: it came */
+extern bool interrupts_timed_out(void);
+extern void interrupts_forget_timeout(void);
+extern long interrupts_ms_left(TimestampTz deadline);
+
+/* ---------- in aftercommit.c */
+
+extern void aftercommit_init(void);
+extern void aftercommit_flush(void);	/* as the session wishes now */
+extern void aftercommit_wait_applied(uint64 xcount);
+extern void aftercommit_forget(void);
 
 /* ---------- in retry.c: after a conflict was lost */
 

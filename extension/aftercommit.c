@@ -1,0 +1,202 @@
+/*
+ * aftercommit.c
+ *	  What does a committed transaction still wait for, when its locks have been
+ *	  released?  The flush of its WAL and, commit_wait = applied, the other nodes.
+ *
+ * The flush is outside the turn because thousands of commits a second could
+ * not each wait for the disk in turn; outside, they share flushes as ever.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "replication/syncrep.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "tcop/dest.h"
+#include "tcop/tcopprot.h"
+#include "utils/memutils.h"
+#include "utils/resowner.h"
+
+#include "xact_private.h"
+
+static struct
+{
+	bool		flush;			/* after the locks are released, flush */
+	int			sync_wish;		/* the session's synchronous_commit */
+	uint64		applied_xcount; /* then wait for Y of this transaction, 0 = no */
+}			wish;
+
+void
+aftercommit_flush(void)
+{
+	wish.sync_wish = synchronous_commit;
+	wish.flush = true;
+}
+
+void
+aftercommit_wait_applied(uint64 xcount)
+{
+	wish.applied_xcount = xcount;
+}
+
+void
+aftercommit_forget(void)
+{
+	memset(&wish, 0, sizeof(wish));
+}
+
+/* As the commit itself would have done, had we left it synchronous. */
+static void
+flush_as_wished(void)
+{
+	if (wish.sync_wish == SYNCHRONOUS_COMMIT_OFF)
+		return;
+	XLogFlush(XactLastCommitEnd);
+	if (wish.sync_wish > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
+	{
+		/* the setting itself comes back a little later, in AtEOXact_GUC */
+		synchronous_commit = wish.sync_wish;
+		assign_synchronous_commit(wish.sync_wish, NULL);
+		SyncRepWaitForLSN(XactLastCommitEnd, true);
+	}
+}
+
+/* Is waiting for "applied" to be given up?  As in SyncRepWaitForLSN. */
+static bool
+stop_waiting_for_applied(void)
+{
+	if (ProcDiePending)
+	{
+		ereport(WARNING,
+				(errcode(ERRCODE_ADMIN_SHUTDOWN),
+				 errmsg("canceling the wait for other nodes and terminating connection due to administrator command"),
+				 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
+		whereToSendOutput = DestNone;
+		return true;
+	}
+	if (QueryCancelPending)
+	{
+		bool		timeout = interrupts_disarm_timeout();
+
+		QueryCancelPending = false;
+		ereport(WARNING,
+				(timeout ? errmsg("canceling the wait for other nodes due to statement timeout") :
+				 errmsg("canceling the wait for other nodes due to user request"),
+				 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
+		return true;
+	}
+	return false;
+}
+
+static void
+wait_for_applied(uint64 xcount)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	LsNumber	number;
+
+	while (!stop_waiting_for_applied())
+	{
+		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				if (type == LS_MSG_APPLIED && ls_get_number(payload, &number) == NULL &&
+					number.value == xcount)
+					return;
+				break;
+			case LINK_LOST:
+				ereport(WARNING,
+						(errcode(ERRCODE_CONNECTION_FAILURE),
+						 errmsg("the connection to the replicator was lost while waiting for other nodes"),
+						 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
+				return;
+			case LINK_NOTHING:
+				break;
+		}
+		interrupts_absorb();
+	}
+}
+
+static void
+flush_and_wait(uint64 xcount)
+{
+	flush_as_wished();
+	if (xcount == 0)
+		return;
+	interrupts_arm_timeout();
+	wait_for_applied(xcount);
+	(void) interrupts_disarm_timeout();
+}
+
+/* To the server's log only, and without a second error, whatever happens. */
+static void
+log_failed_wait(MemoryContext context)
+{
+	PG_TRY();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		FlushErrorState();
+		ereport(LOG,
+				(errmsg("an error at the end of a committed transaction was ignored: %s", edata->message)));
+		FreeErrorData(edata);
+	}
+	PG_CATCH();
+	{
+		FlushErrorState();
+	}
+	PG_END_TRY();
+}
+
+/*
+ * The transaction is committed, so an ERROR in here would be a PANIC.  None of
+ * what is done here is needed for it to stay: the journal has it, should this
+ * node lose what it has not flushed.  So an error (out of memory, a client's
+ * encoding that can't show a warning) is logged, and that is all.  Throwing it
+ * has let go of held interrupts, and left locks of its own taken.
+ */
+static void
+on_resource_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+{
+	uint64		xcount = wish.applied_xcount;
+	uint32		holdoff = InterruptHoldoffCount;
+	uint32		cancel_holdoff = QueryCancelHoldoffCount;
+	MemoryContext context = CurrentMemoryContext;
+
+	if (!isTopLevel || phase != RESOURCE_RELEASE_AFTER_LOCKS)
+		return;
+	if (!isCommit)
+		retry_wait();
+	if (!wish.flush || !isCommit)
+		return;
+	wish.flush = false;
+	wish.applied_xcount = 0;
+	PG_TRY();
+	{
+		flush_and_wait(xcount);
+	}
+	PG_CATCH();
+	{
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+		LWLockReleaseAll();
+		pgstat_report_wait_end();
+		(void) interrupts_disarm_timeout();
+		log_failed_wait(context);
+		InterruptHoldoffCount = holdoff;
+		QueryCancelHoldoffCount = cancel_holdoff;
+		MemoryContextSwitchTo(context);
+	}
+	PG_END_TRY();
+}
+
+void
+aftercommit_init(void)
+{
+	RegisterResourceReleaseCallback(on_resource_release, NULL);
+}

@@ -1,0 +1,285 @@
+/*
+ * verdict.c
+ *	  May this transaction commit?  The question, the verdict, or that nobody here
+ *	  can know.
+ *
+ * After the question only the replicator ends the transaction: nothing here
+ * may fail between ASK and V.  40001 and 57014 are only said when the answer
+ * is that it never will commit.
+ */
+#include "postgres.h"
+
+#include "access/xact.h"
+#include "miscadmin.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "xact_private.h"
+
+/* How long the answer to a withdrawal is waited for: a replicator that hangs
+ * must not keep a server from shutting down. */
+#define WITHDRAW_PATIENCE_MS 10000
+
+/* Asked, and neither answered "no" nor committed: not to be rolled back as if
+ * nothing had been. */
+static struct
+{
+	bool		asked;
+	uint64		seq;			/* decided, at that */
+}			question;
+
+static uint64 confirmed = 0;	/* seq of this session's last local commit */
+static uint64 confirmed_told = 0;	/* of that, what the replicator was told */
+static uint64 last_decided = 0; /* seq of this session's last transaction that
+								 * the cluster has committed, here or not */
+
+/* ---------- the question */
+
+/* It may be committed elsewhere; before the locks go. */
+void
+verdict_begin_doubt(void)
+{
+	Token		token;
+
+	if (!question.asked)
+		return;
+	question.asked = false;
+	token = fate_token();
+	doubt_begin(&token, question.seq);
+}
+
+static void
+report_outcome_unknown(void)
+{
+	Token		token = fate_token();
+
+	verdict_begin_doubt();
+	ereport(ERROR,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("the outcome of the transaction is unknown"),
+			 errdetail("Transaction: %s. The connection to the replicator was lost while it waited for its verdict: %s",
+					   fate_token_text(&token), link_lost_message()),
+			 errhint("It is committed on all nodes or on none. As soon as the replicator is back, ask on any node: SELECT lockstep.outcome('%s').",
+					 fate_token_text(&token))));
+}
+
+static LsCommitWait
+commit_wait_wish(void)
+{
+	return (LsCommitWait) ls_commit_wait;
+}
+
+/*
+ * The replicator may have gone while the client was thinking.  Nothing has been
+ * asked yet, so that is no unknown outcome.  A transaction of one statement has
+ * looked just now, in xact_writes.
+ */
+static void
+check_link_before_asking(void)
+{
+	if (GetCurrentTransactionStartTimestamp() == GetCurrentStatementStartTimestamp() &&
+		!ls_xact.told)
+		return;
+	if (!link_is_alive())
+		link_report_lost();
+}
+
+static void
+send_question(void)
+{
+	LsAsk		ask;
+	size_t		size;
+	StringInfo	queue = &ls_xact.queue;
+
+	memset(&ask, 0, sizeof(ask));
+	ask.xcount = ls_xact.xcount;
+	ask.nstatements = ls_xact.nstatements;
+	ask.wait = commit_wait_wish();
+
+	/* what can't be applied once it is decided drops every other node */
+	if (ask.wait == LS_WAIT_ORDERED && ls_xact.may_fail_elsewhere)
+		ask.wait = LS_WAIT_EXECUTED;
+	ask.applied = turn_applied();
+	ask.confirmed = confirmed;
+	confirmed_told = confirmed;
+
+	size = ls_put_ask(NULL, 0, &ask);
+	enlargeStringInfo(queue, size);
+	ls_put_ask((uint8_t *) queue->data + queue->len, size, &ask);
+	queue->len += size;
+
+	ls_xact.told = true;
+	question.asked = true;
+	question.seq = 0;
+	if (!link_send_later(queue->data, queue->len))
+	{
+		question.asked = false;
+		link_report_lost();		/* the question did not get through */
+	}
+	resetStringInfo(queue);
+}
+
+/* ---------- the verdict */
+
+/* A message while we wait.  True: it is our verdict. */
+static bool
+is_our_verdict(LsMsgType type, LsSlice payload, LsVerdict *verdict)
+{
+	const char *wrong;
+
+	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ ||
+		type == LS_MSG_FATE_IS || type == LS_MSG_LEASED || type == LS_MSG_ORDERED ||
+		type == LS_MSG_FACTS)
+		return false;			/* late, of no interest any more */
+	if (type != LS_MSG_VERDICT)
+		wrong = "it sent something else than a verdict";
+	else
+		wrong = ls_get_verdict(payload, verdict);
+	if (wrong != NULL)
+	{
+		link_protocol_violation(wrong);
+		report_outcome_unknown();
+	}
+	return verdict->xcount == ls_xact.xcount;
+}
+
+static void
+send_withdrawal(void)
+{
+	uint8_t		message[64];
+	size_t		size = ls_put_number(message, sizeof(message), LS_MSG_WITHDRAW, ls_xact.xcount);
+
+	(void) link_send_later(message, size);
+}
+
+static void
+wait_for_verdict(LsVerdict *verdict)
+{
+	TimestampTz patience = 0;	/* set once we have withdrawn */
+	LsMsgType	type;
+	LsSlice		payload;
+
+	for (;;)
+	{
+		switch (link_await(&type, &payload, patience ? interrupts_ms_left(patience) : -1,
+						   PG_WAIT_EXTENSION))
+		{
+			case LINK_MESSAGE:
+				if (is_our_verdict(type, payload, verdict))
+					return;
+				break;
+			case LINK_LOST:
+				report_outcome_unknown();
+				break;
+			case LINK_NOTHING:
+				break;
+		}
+		interrupts_absorb();
+		if (patience == 0 && interrupts_wants_out())
+		{
+			send_withdrawal();
+			patience = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), WITHDRAW_PATIENCE_MS);
+		}
+		else if (patience != 0 && interrupts_ms_left(patience) == 0)
+		{
+			link_close();
+			report_outcome_unknown();
+		}
+	}
+}
+
+/* We got what we asked for: the error that made us ask for it. */
+static void
+report_withdrawn(void)
+{
+	if (conflict_is_doomed())
+	{
+		QueryCancelPending = false;
+		conflict_report_doomed();
+	}
+	CHECK_FOR_INTERRUPTS();
+	ereport(ERROR,
+			(errcode(ERRCODE_QUERY_CANCELED),
+			 errmsg("canceling statement due to user request")));
+}
+
+/* Returns its place, or does not return. */
+Place
+verdict_ask(void)
+{
+	LsVerdict	verdict;
+
+	check_link_before_asking();
+	doubt_check();
+	send_question();
+	interrupts_arm_timeout();
+	wait_for_verdict(&verdict);
+
+	switch (verdict.outcome)
+	{
+		case LS_OUTCOME_COMMITTED:
+			question.seq = verdict.seq;
+			break;
+		case LS_OUTCOME_WITHDRAWN:
+			question.asked = false;
+			ls_xact.told = false;
+			report_withdrawn();
+			break;
+		case LS_OUTCOME_ROLLED_BACK:
+			question.asked = false;
+			ls_xact.told = false;
+			retry_note(&verdict);
+			xact_report_error(&verdict.error);
+			break;
+	}
+	last_decided = verdict.seq;
+	return (Place) {verdict.seq, verdict.chain};
+}
+
+uint64
+verdict_last_seq(void)
+{
+	return last_decided;
+}
+
+/* ---------- the end */
+
+/* seq 0: an apply session's, of which nobody has to be told. */
+void
+verdict_committed(uint64 seq)
+{
+	question.asked = false;
+	if (seq != 0)
+		confirmed = seq;
+}
+
+/*
+ * The session ends: tell the last commit, or the replicator would apply it here
+ * once more, to be told that it is applied.
+ */
+void
+verdict_confirm_at_exit(void)
+{
+	uint8_t		message[64];
+	size_t		size;
+
+	if (confirmed == confirmed_told)
+		return;
+	confirmed_told = confirmed;
+	size = ls_put_number(message, sizeof(message), LS_MSG_CONFIRM, confirmed);
+	link_send_or_close(message, size);
+}
+
+/* Let the replicator forget a transaction that it has heard of. */
+void
+verdict_abandon(void)
+{
+	uint8_t		message[64];
+	size_t		size;
+
+	if (!ls_xact.told)
+		return;
+	ls_xact.told = false;
+	size = ls_put_number(message, sizeof(message), LS_MSG_ABANDON, ls_xact.xcount);
+	link_send_or_close(message, size);
+}
