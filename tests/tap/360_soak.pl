@@ -330,7 +330,7 @@ my %faults = (
 	'freeze replicator' => sub { return 0 if $down{replicator} || $frozen{replicator}; freeze('replicator', how_long(), $c->replicator_pid); return 1 },
 	'cut cable' => sub {
 		my ($node) = @_;
-		my $it = $cable{ (rand() < 0.5 ? 'up' : 'down') . $node };
+		my $it = $cable{ (rand() < 0.5 ? 'up' : 'down') . $node } or return 0;
 		kill 'USR1', $it->{pid};
 		return 1;
 	},
