@@ -347,8 +347,8 @@ append_where_identity(const LsRelation *r, int param, StringInfo text)
 	{
 		const LsColumn *column = &r->columns[r->identity[i].attnum - 1];
 
-		appendStringInfo(text, "%s%s %s $%d::%s", i == 0 ? " WHERE " : " AND ",
-						 column->name, r->identity[i].equals, param++, column->type);
+		appendStringInfo(text, "%s%s %s $%d::%s%s", i == 0 ? " WHERE " : " AND ",
+						 column->name, r->identity[i].equals, param++, column->type, r->identity[i].collate);
 	}
 }
 
@@ -477,8 +477,9 @@ append_elements(const LsRelation *r, const LsColumnSet *set, const char *clause,
 	appendStringInfo(text, ") AS u(%s)", names.data);
 	param -= r->nidentity;
 	for (i = 0; i < r->nidentity; i++)
-		appendStringInfo(text, "%sx.%s %s u.c%d", i == 0 ? " WHERE " : " AND ",
-						 r->columns[r->identity[i].attnum - 1].name, r->identity[i].equals, param++);
+		appendStringInfo(text, "%sx.%s %s u.c%d%s", i == 0 ? " WHERE " : " AND ",
+						 r->columns[r->identity[i].attnum - 1].name, r->identity[i].equals, param++,
+						 r->identity[i].collate);
 	pfree(names.data);
 }
 

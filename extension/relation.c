@@ -5,7 +5,8 @@
  * A cache of LsRelation by OID.  An entry is invalid after a relcache
  * invalidation of the relation or of one that it names (partition ancestors,
  * parents of foreign keys, their indexes), after a change to a type of its
- * columns, and after any change to a schema (renames).  Being invalid it is
+ * columns, and after any change to a schema, a collation or an operator
+ * (renames).  Being invalid it is
  * rebuilt at the next relation_get(), never earlier: who holds it may go on.
  */
 #include "postgres.h"
@@ -115,8 +116,9 @@ on_type_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 	}
 }
 
+/* Of what relations name and don't list: schemas, collations, operators. */
 static void
-on_schema_invalidation(Datum arg, int cacheid, uint32 hashvalue)
+on_name_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 {
 	on_relcache_invalidation(arg, InvalidOid);
 }
@@ -126,7 +128,9 @@ relation_init(void)
 {
 	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
 	CacheRegisterSyscacheCallback(TYPEOID, on_type_invalidation, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, on_schema_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, on_name_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(COLLOID, on_name_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(OPEROID, on_name_invalidation, (Datum) 0);
 }
 
 void

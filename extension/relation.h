@@ -97,6 +97,7 @@ typedef struct LsIdentityColumn
 {
 	AttrNumber	attnum;
 	char	   *equals;			/* OPERATOR(schema.=) */
+	char	   *collate;		/* " COLLATE schema.name" of the index, or "" */
 } LsIdentityColumn;
 
 typedef struct LsUpdateText

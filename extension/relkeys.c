@@ -17,6 +17,7 @@
 #include "access/sysattr.h"
 #include "catalog/index.h"
 #include "catalog/partition.h"
+#include "catalog/pg_collation.h"
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_operator.h"
 #include "nodes/nodeFuncs.h"
@@ -202,6 +203,30 @@ operator_name(Oid operator)
 	return name;
 }
 
+/*
+ * What a value to compare with has to say of its collation.  Its type may have
+ * one that is not the column's (those of name differ from "default"), and then
+ * neither of them would win.
+ */
+static char *
+collate_clause(Oid type, Oid collation)
+{
+	HeapTuple	tuple;
+	Form_pg_collation form;
+	char	   *clause;
+
+	if (!OidIsValid(collation) || collation == get_typcollation(getBaseType(type)))
+		return pstrdup("");
+	tuple = SearchSysCache1(COLLOID, ObjectIdGetDatum(collation));
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for collation %u", collation);
+	form = (Form_pg_collation) GETSTRUCT(tuple);
+	clause = psprintf(" COLLATE %s", quote_qualified_identifier(get_namespace_name(form->collnamespace),
+																NameStr(form->collname)));
+	ReleaseSysCache(tuple);
+	return clause;
+}
+
 static void
 build_identity(LsRelation *r, Relation index)
 {
@@ -214,6 +239,8 @@ build_identity(LsRelation *r, Relation index)
 	{
 		r->identity[i].attnum = index->rd_index->indkey.values[i];
 		r->identity[i].equals = operator_name(equality_operator(index, i));
+		r->identity[i].collate = collate_clause(TupleDescAttr(r->desc, r->identity[i].attnum - 1)->atttypid,
+												index->rd_indcollation[i]);
 	}
 }
 
