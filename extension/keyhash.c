@@ -169,6 +169,9 @@ keyhash_init(LsHasher *hasher, Oid type, Oid equals, Oid collation,
 	if (!OidIsValid(entry->hash_extended_proc) ||
 		!op_in_opfamily(equals, entry->hash_opf))
 		return false;
+	/* names are compared by their collation, but hashed by their bytes */
+	if (type == NAMEOID && OidIsValid(collation) && !get_collation_isdeterministic(collation))
+		return false;
 	if (hash_is_portable(type, collation))
 	{
 		hasher->by = LS_HASH_FUNCTION;
