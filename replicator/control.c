@@ -90,7 +90,7 @@ ping(Node *n)
 	snprintf(seq, sizeof(seq), "%" PRIu64, sequencer_last_decided());
 	n->pinging = true;
 	n->ping_sent_us = loop_now_us();
-	if (n->pools == NULL)
+	if (!metadata_has_database(n->control_database))
 		pgclient_query(n->control, "SELECT 0", 0, NULL, on_pong, n);
 	else if (n->no_heartbeat)
 		pgclient_query(n->control, "SELECT applied" AND_WAL "FROM lockstep.node_info()", 0, NULL, on_pong, n);
@@ -189,6 +189,14 @@ control_end(Node *n)
 
 /* ---------- to another database */
 
+void
+control_move(Node *n, PgClient *client, const char *database)
+{
+	pgclient_finish(n->control);
+	n->control = NULL;
+	control_adopt(n, client, database);
+}
+
 static const char *
 a_database_but(const char *database)
 {
@@ -215,9 +223,7 @@ on_connected(void *arg, const char *error)
 		node_out(n, "could not open another control connection: %s", error);
 		return;
 	}
-	pgclient_finish(n->control);
-	n->control = NULL;
-	control_adopt(n, next, n->next_control_database);
+	control_move(n, next, n->next_control_database);
 }
 
 void

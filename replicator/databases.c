@@ -163,6 +163,20 @@ on_added(void *arg)
 		finish(NULL);
 }
 
+/*
+ * A node that came while no database was replicated could only be looked at from
+ * outside: now it is known which start of its server it is, and there is a
+ * database where the control connection finds the extension's functions.
+ */
+static void
+get_to_know(Node *n, DbCheck *d)
+{
+	if (metadata_has_database(n->control_database))
+		return;
+	n->boot = dbcheck_boot(d);
+	control_move(n, dbcheck_take_client(d), job->database);
+}
+
 /* All nodes have it, equal: it is replicated from now on. */
 static void
 add_to_journal(void)
@@ -185,7 +199,20 @@ add_to_journal(void)
 			return;
 		}
 	}
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (job->checks[i] != NULL && dbcheck_client(job->checks[i]) == NULL)
+		{
+			fail("node \"%s\": lost the connection", node_name(i));
+			return;
+		}
+	}
 	text = metadata_fingerprint_text(job->database, dbcheck_found(d));
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (job->checks[i] != NULL)
+			get_to_know(node_get(i), job->checks[i]);
+	}
 	sequencer_journal_metadata(RECORD_DATABASE_ADDED, job->database, NULL, NULL);
 	sequencer_journal_metadata(RECORD_FINGERPRINT, text, on_added, NULL);
 	free(text);

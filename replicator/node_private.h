@@ -189,6 +189,7 @@ extern void positions_stop(Node *n);
 /* ---------- in control.c: the connection that looks after a node */
 
 extern void control_adopt(Node *n, PgClient *client, const char *database);
+extern void control_move(Node *n, PgClient *client, const char *database);	/* of one that is in */
 extern void control_end(Node *n);
 
 /* Ask how far the node has come, then give it the doubtful ones that it lacks. */
