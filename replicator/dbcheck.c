@@ -2,10 +2,9 @@
  * dbcheck.c
  *	  Looking at one database of one node before anything is changed.
  *
- * What must be equal on all nodes is compared with what is known of a node that
- * is in: the facts of each node's databases are kept from its last check.  The
- * content is compared by fingerprints: one line per object, its name and a hash
- * of what lockstep.fingerprint() says of it.
+ * What must be equal on all nodes is in dbfacts.c.  The content is compared by
+ * fingerprints: one line per object, its name and a hash of what
+ * lockstep.fingerprint() says of it.
  *
  * Before the content is read, transactions that may have changed something
  * before the extension was there have to end: what they did is not captured,
@@ -25,6 +24,7 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "dbfacts.h"
 #include "log.h"
 
 struct DbCheck
@@ -41,6 +41,7 @@ struct DbCheck
 	uint64_t	progress;
 	uint64_t	chain;
 	bool		knows_chains;
+	bool		has_extension;
 	bool		made_extension;
 	char	   *fingerprint;
 	Timer	   *timer;			/* to look again for writers; to try a
@@ -49,16 +50,6 @@ struct DbCheck
 	char	   *since;			/* transactions that began before have to end */
 	int			waited_ms;		/* for them */
 };
-
-static const char facts_query[] =
-"SELECT current_setting('server_version_num')::int / 10000, pg_encoding_to_char(d.encoding), "
-"d.datcollate, d.datctype, coalesce(to_jsonb(d) ->> 'datlocprovider', 'c'), "
-"coalesce(to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale', ''), "
-"coalesce(pg_database_collation_actual_version(d.oid), ''), "
-"coalesce((SELECT extversion FROM pg_extension WHERE extname = 'lockstep'), ''), "
-"pg_is_in_recovery(), coalesce(current_setting('lockstep.node_name', true), ''), "
-"(SELECT rolsuper FROM pg_roles WHERE rolname = current_user) "
-"FROM pg_database d WHERE d.datname = current_database()";
 
 #define WRITERS_POLL_MS 50
 
@@ -70,28 +61,6 @@ static const char writers_query[] =
 "AND ((l.locktype = 'transactionid' AND l.mode = 'ExclusiveLock') OR (l.locktype = 'relation' "
 "AND l.mode NOT IN ('AccessShareLock', 'RowShareLock')))), "
 "(SELECT min(gid) FROM pg_prepared_xacts WHERE database = current_database())";
-
-/* The first columns of it: what must be equal. */
-static const char *const fact_names[] = {
-	"PostgreSQL version", "encoding", "collation", "character type", "locale provider",
-	"ICU locale", "collation version"
-};
-
-#define NFACTS ((int) (sizeof(fact_names) / sizeof(fact_names[0])))
-#define COLUMN_EXTENSION NFACTS
-#define COLUMN_RECOVERY (NFACTS + 1)
-#define COLUMN_NODE_NAME (NFACTS + 2)
-#define COLUMN_SUPERUSER (NFACTS + 3)
-
-typedef struct Facts
-{
-	struct Facts *next;
-	int			node;
-	char	   *database;
-	char	   *values[sizeof(fact_names) / sizeof(fact_names[0])];
-} Facts;
-
-static Facts *all_facts;
 
 /* ---------- telling the caller */
 
@@ -127,61 +96,6 @@ has_row(DbCheck *d, const PGresult *r, const char *what)
 	else
 		return true;
 	return false;
-}
-
-/* ---------- facts that must be equal */
-
-static Facts *
-facts_of(int node, const char *database)
-{
-	Facts	   *f = all_facts;
-
-	while (f != NULL && (f->node != node || strcmp(f->database, database) != 0))
-		f = f->next;
-	return f;
-}
-
-static void
-remember_facts(const DbCheck *d, const PGresult *r)
-{
-	Facts	   *f = facts_of(d->node->index, d->database);
-
-	if (f == NULL)
-	{
-		f = xcalloc(1, sizeof(Facts));
-		f->node = d->node->index;
-		f->database = xstrdup(d->database);
-		f->next = all_facts;
-		all_facts = f;
-	}
-	for (int i = 0; i < NFACTS; i++)
-	{
-		free(f->values[i]);
-		f->values[i] = xstrdup(PQgetvalue(r, 0, i));
-	}
-}
-
-/* Compare with a node that is in; the caller has been told if they differ. */
-static bool
-facts_agree(DbCheck *d, const PGresult *r)
-{
-	for (int node = 0; node < nodes_count(); node++)
-	{
-		NodeState	state = node_get(node)->state;
-		const Facts *f = facts_of(node, d->database);
-
-		if (f == NULL || node == d->node->index || (state != NODE_CATCHUP && state != NODE_ONLINE))
-			continue;
-		for (int i = 0; i < NFACTS; i++)
-		{
-			if (strcmp(f->values[i], PQgetvalue(r, 0, i)) == 0)
-				continue;
-			fail(d, "database \"%s\" has %s \"%s\", but \"%s\" on node \"%s\"", d->database,
-				 fact_names[i], PQgetvalue(r, 0, i), f->values[i], node_name(node));
-			return false;
-		}
-	}
-	return true;
 }
 
 /* ---------- the checks, one after the other */
@@ -235,27 +149,58 @@ on_created(void *arg, const PGresult *r)
 }
 
 static void
-on_facts(void *arg, const PGresult *r)
+next_after_facts(DbCheck *d)
 {
-	DbCheck    *d = arg;
-
-	if (!has_row(d, r, "asking for its properties") || !facts_agree(d, r))
-		return;
-	remember_facts(d, r);
-	if (PQgetvalue(r, 0, COLUMN_RECOVERY)[0] == 't')
-		fail(d, "the server is a standby");
-	else if (PQgetvalue(r, 0, COLUMN_SUPERUSER)[0] != 't')
-		fail(d, "the role that the replicator connects as is no superuser");
-	else if (d->plain)
+	if (d->plain)
 		finish(d, NULL);
-	else if (PQgetvalue(r, 0, COLUMN_NODE_NAME)[0] == '\0')
-		fail(d, "the server is not a node: shared_preload_libraries must contain lockstep, and lockstep.node_name be set");
-	else if (PQgetvalue(r, 0, COLUMN_EXTENSION)[0] != '\0')
+	else if (d->has_extension)
 		ask_info(d);
 	else if (d->create)
 		pgclient_query(d->client, "CREATE EXTENSION lockstep", 0, NULL, on_created, d);
 	else
 		fail(d, "database \"%s\" does not have the extension lockstep: run CREATE EXTENSION lockstep there", d->database);
+}
+
+/* What the operator had better know; nothing depends on it. */
+static void
+on_advice(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (r == NULL)
+		fail(d, "lost the connection to database \"%s\" while asking for its properties", d->database);
+	else
+	{
+		dbfacts_advise(d->node, d->database, r);
+		next_after_facts(d);
+	}
+}
+
+static void
+on_facts(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+	char	   *difference;
+
+	if (!has_row(d, r, "asking for its properties"))
+		return;
+	difference = dbfacts_difference(d->node, d->database, r);
+	if (difference != NULL)
+	{
+		fail(d, "%s", difference);
+		free(difference);
+		return;
+	}
+	dbfacts_remember(d->node, d->database, r);
+	d->has_extension = dbfacts_value(r, DBFACTS_EXTENSION)[0] != '\0';
+	if (dbfacts_value(r, DBFACTS_RECOVERY)[0] == 't')
+		fail(d, "the server is a standby");
+	else if (dbfacts_value(r, DBFACTS_SUPERUSER)[0] != 't')
+		fail(d, "the role that the replicator connects as is no superuser");
+	else if (!d->plain && dbfacts_value(r, DBFACTS_NODE_NAME)[0] == '\0')
+		fail(d, "the server is not a node: shared_preload_libraries must contain lockstep, and lockstep.node_name be set");
+	else
+		pgclient_query(d->client, dbfacts_advice_query, 0, NULL, on_advice, d);
 }
 
 static void
@@ -268,7 +213,7 @@ on_connected(void *arg, const char *error)
 	if (error != NULL)
 		fail(d, "could not connect to database \"%s\": %s", d->database, error);
 	else
-		pgclient_query(d->client, facts_query, 0, NULL, on_facts, d);
+		pgclient_query(d->client, dbfacts_query, 0, NULL, on_facts, d);
 }
 
 static void
