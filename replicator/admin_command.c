@@ -56,7 +56,7 @@ node_facts(int i)
 				 lag, s.rate, s.seconds_left);
 	else
 		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:o, s:o}",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o}",
 					 "name", json_from_text(s.name),
 					 "state", node_state_name(s.state),
 					 "reason", json_from_text(s.state == NODE_CATCHUP ? where : s.reason),
@@ -68,6 +68,8 @@ node_facts(int i)
 					 "connections", s.connections,
 					 "administrative", s.administrative,
 					 "boot", boot,
+					 "slow_drops", s.slow_drops,
+					 "retry_seconds", s.retry_ms >= 0 ? json_integer((s.retry_ms + 999) / 1000) : json_null(),
 					 "catchup_rate", s.state == NODE_CATCHUP ? json_seq(s.rate) : json_null(),
 					 "seconds_left", s.seconds_left >= 0 ? json_integer(s.seconds_left) : json_null());
 }

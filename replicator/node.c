@@ -33,12 +33,10 @@
 #include "node_private.h"
 #include "sequencer.h"
 
-/* A node that fails again and again while it catches up is tried more and more
- * rarely: reconnect_interval doubles so often, at most. */
+/* A node that fails again and again while it catches up, or is dropped again and
+ * again for its lag, is tried more and more rarely: reconnect_interval doubles so
+ * often, at most. */
 #define MAX_DOUBLINGS 6
-
-#define MIN_LAG 1024			/* bytes that a transaction counts at least */
-#define LARGE_LAG (256 * 1024)
 
 typedef struct LegalMove
 {
@@ -136,9 +134,15 @@ node_status(int node)
 		.administrative = n->administrative,
 		.connections = count_connections(n),
 		.boot = n->boot,
+		.slow_drops = n->slow_drops,
+		.retry_ms = -1,
 		.seconds_left = -1
 	};
 	uint64_t	seconds;
+	uint64_t	now = loop_now_us();
+
+	if (n->retry_timer != NULL)
+		status.retry_ms = n->retry_at > now ? (int64_t) ((n->retry_at - now) / 1000) : 0;
 
 	if (catchup_estimate(n, &status.rate, &seconds))
 		status.seconds_left = (int64_t) seconds;
@@ -170,7 +174,11 @@ node_move(Node *n, NodeState to, const char *reason)
 		if (move->from != n->state || move->to != to)
 			continue;
 		if (to == NODE_ONLINE)
+		{
 			n->failures = 0;
+			n->slow = false;
+			n->online_since = loop_now_us();
+		}
 		else if (n->state == NODE_CATCHUP)
 			n->failures++;
 		n->state = to;
@@ -193,15 +201,25 @@ on_retry(void *arg)
 	attach_begin(n);
 }
 
+int
+node_pause_ms(const Node *n)
+{
+	int			doublings = n->failures > lag_doublings(n) ? n->failures : lag_doublings(n);
+
+	return node_config->reconnect_interval << (doublings < MAX_DOUBLINGS ? doublings : MAX_DOUBLINGS);
+}
+
 void
 node_retry_later(Node *n)
 {
-	int			doublings = n->failures < MAX_DOUBLINGS ? n->failures : MAX_DOUBLINGS;
+	int			pause_ms = node_pause_ms(n);
 
 	loop_cancel(n->retry_timer);
 	n->retry_timer = NULL;
-	if (!n->administrative)
-		n->retry_timer = loop_after(node_config->reconnect_interval << doublings, on_retry, n);
+	if (n->administrative)
+		return;
+	n->retry_timer = loop_after(pause_ms, on_retry, n);
+	n->retry_at = loop_now_us() + (uint64_t) pause_ms * 1000;
 }
 
 static void
@@ -209,41 +227,6 @@ cancel_timer(Timer **t)
 {
 	loop_cancel(*t);
 	*t = NULL;
-}
-
-/*
- * What a transaction that a node has not applied counts: the memory that it
- * takes.  One that is on disk takes descriptors.
- */
-static uint64_t
-lag_of(const Transaction *tx)
-{
-	uint64_t	bytes = tx->spill != NULL ? LARGE_LAG : tx_memory(tx);
-
-	return bytes > MIN_LAG ? bytes : MIN_LAG;
-}
-
-bool
-nodes_lagging(void)
-{
-	for (int i = 0; i < nnodes; i++)
-	{
-		if (nodes[i].state == NODE_ONLINE && nodes[i].lag_bytes > (uint64_t) node_config->max_apply_lag)
-			return true;
-	}
-	return false;
-}
-
-/* false: it lags too much, and has been dropped for it. */
-static bool
-may_lag(Node *n)
-{
-	if (n->state != NODE_ONLINE || node_config->slow_node != SLOW_NODE_DROP ||
-		n->lag_bytes <= (uint64_t) node_config->max_apply_lag)
-		return true;
-	node_out(n, "lags %zu transactions (%" PRIu64 " MB) behind, more than max_apply_lag",
-			 n->applying.count, n->lag_bytes >> 20);
-	return false;
 }
 
 static void
@@ -330,6 +313,7 @@ node_attach(int node, const char **why)
 		sequencer_journal_metadata(RECORD_NODE_ATTACHED, n->config->name, NULL, NULL);
 	n->administrative = false;
 	n->failures = 0;
+	lag_forget(n);
 	cancel_timer(&n->retry_timer);
 	attach_cancel(n);
 	pools_destroy(n);
@@ -352,7 +336,7 @@ node_heard_applied(int node, uint64_t seq)
 	n->applied = seq;
 	while ((tx = ring_pop(&n->applying, seq)) != NULL)
 	{
-		n->lag_bytes -= lag_of(tx);
+		lag_remove(n, tx);
 		tx->applying &= ~(UINT64_C(1) << node);
 		if (tx->applying == 0)
 			sequencer_applied(tx);
@@ -405,7 +389,7 @@ on_pump(void *arg)
 {
 	Node	   *n = arg;
 
-	if (!may_lag(n))
+	if (!lag_may_go_on(n))
 		return;
 	if (n->catchup != NULL)
 		catchup_feed(n);
@@ -481,9 +465,7 @@ nodes_commit(Transaction *tx)
 			work_add(n, tx);	/* decided before it is executed */
 		tx->applying |= UINT64_C(1) << i;
 		ring_push(&n->applying, tx);
-		n->lag_bytes += lag_of(tx);
-		if (n->lag_bytes > (uint64_t) node_config->max_apply_lag)
-			node_pump(n);		/* not here: others are being given it */
+		lag_add(n, tx);
 	}
 	if (tx->applying == 0)
 		sequencer_applied(tx);

@@ -7,6 +7,7 @@
  *	 attach.c    checks when a node comes, its connections
  *	 history.c   is what it has applied the journal's past
  *	 catchup.c   feeding a node from the journal, the barrier
+ *	 lag.c       how far a node lags, and what becomes of it then
  *	 stuck.c     apply sessions that stand still
  *	 early.c     large transactions begin there before they are reserved
  *	 circles.c   who waits for whom on a node
@@ -48,6 +49,8 @@ typedef struct NodeStatus
 	bool		administrative; /* dropped by command: stays so until attach */
 	int			connections;
 	uint64_t	boot;
+	int			slow_drops;		/* in a row, for its lag: see lag.c */
+	int64_t		retry_ms;		/* until it is tried again; -1: it isn't */
 	uint64_t	rate;			/* CATCHUP: transactions a second, 0: not
 								 * known */
 	int64_t		seconds_left;	/* CATCHUP: -1: not known */

@@ -1,7 +1,7 @@
 /*
  * node_private.h
  *	  A node, its pools of apply connections, and what node.c, attach.c,
- *	  history.c, catchup.c, pool.c, apply.c, stuck.c, yield.c and databases.c offer each
+ *	  history.c, catchup.c, lag.c, pool.c, apply.c, stuck.c, yield.c and databases.c offer each
  *	  other.
  */
 #ifndef LOCKSTEP_NODE_PRIVATE_H
@@ -51,6 +51,9 @@ struct Node
 	bool		looked_at;		/* its past is known, or it was not reached:
 								 * see history.c */
 	int			failures;		/* in a row, after having been attached */
+	int			slow_drops;		/* for its lag, never online for long between */
+	bool		slow;			/* dropped for its lag, and not online since */
+	uint64_t	online_since;	/* loop_now_us() */
 	uint64_t	boot;
 	uint64_t	claimed_boot;	/* that of a backend who said it is of this
 								 * node */
@@ -75,7 +78,7 @@ struct Node
 	uint64_t	ddl_works;		/* of them, those with DDL */
 	uint64_t	ddl_works_gone; /* that there have been */
 	TxRing		applying;
-	uint64_t	lag_bytes;		/* of applying, see lag_of() in node.c */
+	uint64_t	lag_bytes;		/* of applying, see lag_of() in lag.c */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
 	bool		no_heartbeat;	/* its databases have an older extension */
@@ -98,6 +101,7 @@ struct Node
 	/* attach */
 	struct Attach *attach;
 	Timer	   *retry_timer;
+	uint64_t	retry_at;		/* when it is due */
 
 	/* catchup */
 	struct Catchup *catchup;
@@ -117,6 +121,7 @@ extern void node_move(Node *n, NodeState to, const char *reason);
 /* Out of the cluster, with a reason that is told; it is tried again later. */
 extern void node_out(Node *n, const char *fmt,...) __attribute__((format(printf, 2, 3)));
 extern void node_pump(Node *n); /* at the end of the round */
+extern int	node_pause_ms(const Node *n);	/* until it is tried again */
 extern void node_retry_later(Node *n);
 
 /* ---------- in work.c: transactions on nodes */
@@ -222,6 +227,15 @@ extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
 extern void catchup_work_added(Node *n, const Transaction *tx); /* a single one */
 extern void catchup_work_gone(Node *n, const Work *w);
+
+/* ---------- in lag.c */
+
+extern void lag_add(Node *n, const Transaction *tx);	/* it has to apply it */
+extern void lag_remove(Node *n, const Transaction *tx); /* it has */
+extern bool lag_may_go_on(Node *n); /* false: it lags too far, and has been
+									 * dropped for it */
+extern int	lag_doublings(const Node *n);	/* of reconnect_interval */
+extern void lag_forget(Node *n);	/* people say that it is well again */
 
 /* ---------- in databases.c */
 
