@@ -69,6 +69,7 @@ typedef struct VerifyOptions
 	int			jobs;			/* tables at a time */
 	int			rows;			/* differing rows that are shown of a table */
 	long		timeout_s;		/* 0: none */
+	bool		indexes;		/* each against its table, too */
 	const char *repair;			/* make that node equal to the others */
 	const char *source;			/* this one is right, NULL: the others agree */
 	bool		json;

@@ -93,6 +93,13 @@ check_difference(Repair *r, const json_t *difference)
 	const json_t *nodes = json_object_get(difference, "nodes");
 	bool		rows = is_kind(difference, "rows");
 
+	if (is_kind(difference, "index"))
+	{
+		if (json_object_get(nodes, v->names[r->target]) == NULL)
+			return true;		/* of another node */
+		return verify_fail(v, "index %s of node %s is damaged: run REINDEX INDEX %s there, and repair then",
+						   object_of(difference), v->names[r->target], object_of(difference));
+	}
 	if (!rows && json_equal(json_object_get(nodes, v->names[r->target]), json_object_get(nodes, v->names[r->source])))
 		return true;			/* about others */
 	if (!rows && !is_kind(difference, "sequence") && !is_kind(difference, "large object"))

@@ -183,7 +183,11 @@ put_difference(FILE *out, const json_t *difference)
 		put_rows(out, difference);
 		return;
 	}
-	fprintf(out, "%s %s differs:\n", kind, text_of(difference, "object"));
+	if (strcmp(kind, "index") == 0)
+		fprintf(out, "index %s of %s is damaged (REINDEX INDEX, on that node):\n", text_of(difference, "object"),
+				text_of(difference, "table"));
+	else
+		fprintf(out, "%s %s differs:\n", kind, text_of(difference, "object"));
 	if (strcmp(kind, "schema") == 0)
 	{
 		json_t	   *nodes = shortened(json_object_get(difference, "nodes"));
@@ -230,6 +234,20 @@ put_compared(FILE *out, const json_t *result)
 	}
 }
 
+/* Indexes that were to be checked. */
+static void
+put_not_checked(FILE *out, const json_t *list)
+{
+	size_t		i;
+	json_t	   *one;
+
+	json_array_foreach((json_t *) list, i, one)
+	{
+		fprintf(out, "database %s: indexes not checked (%s):\n", text_of(one, "database"), text_of(one, "why"));
+		put_nodes(out, json_object_get(one, "nodes"), "    ", "");
+	}
+}
+
 void
 verify_report(FILE *out, const json_t *result)
 {
@@ -239,6 +257,7 @@ verify_report(FILE *out, const json_t *result)
 
 	if (json_object_size(json_object_get(result, "databases")) > 0)
 		put_compared(out, result);
+	put_not_checked(out, json_object_get(result, "indexes_not_checked"));
 	json_array_foreach(json_object_get(result, "differences"), i, difference)
 		put_difference(out, difference);
 	put_repaired(out, json_object_get(result, "repaired"));

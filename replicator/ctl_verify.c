@@ -339,6 +339,7 @@ result_of(Verify *v, const Progress *p, json_t *others)
 	json_object_set_new(result, "seq", json_integer((json_int_t) p->first_seq));
 	json_object_set_new(result, "commits_held_ms", json_real((double) (long long) (p->held_ms * 10) / 10));
 	json_object_set_new(result, "databases", v->facts);
+	json_object_set_new(result, "indexes_not_checked", v->not_checked);
 	json_object_set_new(result, "differences", v->differences);
 	if (v->error != NULL)
 		json_object_set_new(result, "error", json_from_text(v->error));
@@ -382,11 +383,15 @@ run(const VerifyOptions *options, const Config *config, const json_t *status, As
 
 	v.differences = json_array();
 	v.facts = json_object();
+	v.not_checked = json_array();
 	others = take_nodes(&v, config, status);
 	take_databases(&v, status);
-	if (v.error == NULL && (options->repair == NULL || repair_parts(&v, &target, &source)))
+	if (v.error == NULL && (options->repair == NULL || repair_parts(&v, &target, &source)) &&
+		(!options->indexes || indexes_possible(&v)))
 		compare(p, &v);
 	snapshots_close(&p->snapshots);
+	if (options->indexes && v.error == NULL)
+		indexes_check(&v);
 	if (options->repair != NULL && v.error == NULL && json_array_size(v.differences) > 0)
 	{
 		alarm(0);				/* the node must not stay out */

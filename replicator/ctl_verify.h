@@ -10,6 +10,7 @@
  *	 ctl_sequences.c	values of sequences
  *	 ctl_schema.c	what databases are made of
  *	 ctl_facts.c	roles, settings, large objects' owners
+ *	 ctl_indexes.c	indexes, each against its own table
  *	 ctl_repair.c	making a node equal to the others
  *	 ctl_report.c	the result as text
  */
@@ -36,6 +37,7 @@ typedef struct Verify
 	pthread_mutex_t lock;		/* of all below */
 	json_t	   *differences;	/* objects */
 	json_t	   *facts;			/* of each database: what was compared */
+	json_t	   *not_checked;	/* objects: indexes that were not, and why */
 	char	   *error;			/* NULL, or why it could not be done */
 } Verify;
 
@@ -164,6 +166,11 @@ extern bool sequences_compare(Verify *v, const char *database);
 extern void schema_compare(const Snapshots *s, int database, json_t *found, char **why);
 extern bool facts_compare_large_objects(const Snapshots *s, int database, json_t *found);
 extern bool facts_compare_globals(const Snapshots *s, json_t *found);
+
+/* ---------- in ctl_indexes.c */
+
+extern bool indexes_possible(Verify *v);	/* false: why not is said */
+extern void indexes_check(Verify *v);
 
 /* ---------- in ctl_repair.c */
 

@@ -115,6 +115,7 @@ print_help(void)
 		   "      --table=NAME       only rows of that one, with its schema or without\n"
 		   "      --jobs=N           tables compared at a time (1)\n"
 		   "      --rows=N           differing rows of a table that are shown (10)\n"
+		   "      --indexes          check each btree index against its table, too (by the extension amcheck)\n"
 		   "      --repair=NODE      make that node equal to the others, in rows, sequences, large objects\n"
 		   "      --source=NODE      that one is right, whether or not the others agree\n"
 		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n"
@@ -142,7 +143,7 @@ parse_options(int argc, char **argv, Options *o)
 	{
 		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
-		OPT_REPAIR, OPT_SOURCE
+		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -161,6 +162,7 @@ parse_options(int argc, char **argv, Options *o)
 		{"table", required_argument, NULL, OPT_TABLE},
 		{"jobs", required_argument, NULL, OPT_JOBS},
 		{"rows", required_argument, NULL, OPT_ROWS},
+		{"indexes", no_argument, NULL, OPT_INDEXES},
 		{"repair", required_argument, NULL, OPT_REPAIR},
 		{"source", required_argument, NULL, OPT_SOURCE},
 		{"help", no_argument, NULL, 'h'},
@@ -213,6 +215,9 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_TABLE:
 				o->verify.table = optarg;
+				break;
+			case OPT_INDEXES:
+				o->verify.indexes = true;
 				break;
 			case OPT_REPAIR:
 				o->verify.repair = optarg;
