@@ -20,9 +20,11 @@
  * Each database is a round of its own.  Who is right: the others, if they agree,
  * or the node that --source names.
  */
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/select.h>
+#include <unistd.h>
 
 #include "buffer.h"
 #include "ctl_repair.h"
@@ -268,6 +270,46 @@ repair_transaction(Repair *r)
 
 /* ---------- the node goes, and comes back */
 
+/* As long as the node is out: what is said however lockstepctl ends, the replicator
+ * not being there any more included. */
+static char is_out[256];
+
+static void
+say_out(void)
+{
+	if (is_out[0] != '\0')
+		(void) !write(STDERR_FILENO, is_out, strlen(is_out));
+}
+
+static void
+on_signal(int signo)
+{
+	say_out();
+	_exit(VERIFY_NOT_DONE);
+}
+
+static void
+node_is_out(const char *name)
+{
+	static bool prepared;
+
+	if (!prepared)
+		atexit(say_out);
+	prepared = true;
+	snprintf(is_out, sizeof(is_out), "HINT:  Node %s may still be out: see \"lockstepctl status\", then \"lockstepctl attach %s\".\n",
+			 name, name);
+	signal(SIGINT, on_signal);
+	signal(SIGTERM, on_signal);
+}
+
+static void
+node_is_back(void)
+{
+	is_out[0] = '\0';
+	signal(SIGINT, SIG_DFL);
+	signal(SIGTERM, SIG_DFL);
+}
+
 static bool
 tell_replicator(Repair *r, const char *command, long timeout_s)
 {
@@ -297,7 +339,10 @@ repair_database(Repair *r)
 	r->helper = ok ? peer_connect(v, r->target, r->database) : NULL;
 	ok = r->helper != NULL && snapshots_take(&r->snapshots);
 	if (ok)
+	{
+		node_is_out(v->names[r->target]);
 		ok = dropped = tell_replicator(r, "drop", 0);
+	}
 	r->conn = r->snapshots.control.conns[r->target];
 	ok = ok && repair_transaction(r);
 	while (!ok && json_array_size(r->done) > done)
@@ -308,6 +353,7 @@ repair_database(Repair *r)
 	snapshots_close(&r->snapshots); /* rolls back, and lets go */
 	if (dropped && !tell_replicator(r, "attach", ATTACH_TIMEOUT_S))
 		return false;
+	node_is_back();
 	return ok;
 }
 
@@ -319,7 +365,7 @@ has_work(const Repair *r)
 
 	json_array_foreach((json_t *) r->differences, i, difference)
 	{
-		if (is_here(r, difference))
+		if (is_here(r, difference) && !is_kind(difference, "index"))
 			return true;
 	}
 	return false;
