@@ -59,7 +59,7 @@ node_facts(int i)
 	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o}",
 					 "name", json_from_text(s.name),
 					 "state", node_state_name(s.state),
-					 "reason", json_from_text(s.state == NODE_CATCHUP ? where : s.reason),
+					 "reason", json_from_text(s.state == NODE_CATCHUP && s.reason[0] == '\0' ? where : s.reason),
 					 "applied", json_seq(s.applied),
 					 "flushed", json_seq(s.flushed),
 					 "lag", json_seq(lag),

@@ -325,7 +325,7 @@ on_plain_checked(void *arg, const char *error)
 
 	if (error != NULL)
 		node_out(a->node, "%s", error);
-	else
+	else if (history_admits(a->node, sequencer_last_durable(), 0))
 	{
 		history_looked_at(a->node);
 		attached(a, sequencer_last_durable());

@@ -297,6 +297,6 @@ catchup_feed(Node *n)
 	if (n->catchup == NULL)
 		return;
 	give_together(n);
-	if (n->catchup->fed >= sequencer_last_durable() && n->applied >= n->catchup->goal && history_may_go_online())
+	if (n->catchup->fed >= sequencer_last_durable() && n->applied >= n->catchup->goal && history_may_go_online(n))
 		go_online(n);
 }

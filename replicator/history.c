@@ -15,8 +15,17 @@
  * only when every other has been looked at, or could not be reached.  Once this
  * replicator has decided something there are acknowledged transactions on either
  * side: then the node alone is refused, and people have to choose.
+ *
+ * One that can't be reached does not keep the others waiting, as after a normal
+ * restart the journal has all that any node has.  But if the journal's directory is
+ * not the one in which it was written (journal_place.c) it may be an old copy, and
+ * the node that can't be reached the only one who knows: then every node has to be
+ * heard, or taken out by command, before the first goes online.
  */
+#include <errno.h>
 #include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
 
 #include "journal.h"
 #include "log.h"
@@ -28,6 +37,7 @@
 static Node *beyond;			/* knows more than the journal; NULL: none */
 static uint64_t beyond_seq;
 static bool all_looked_at;
+static bool is_copy;			/* the journal, and not all have been heard */
 
 /* ---------- everybody is looked at before the first goes on */
 
@@ -40,17 +50,62 @@ history_looked_at(Node *n)
 	nodes_look_again();
 }
 
-bool
-history_may_go_online(void)
+void
+nodes_doubt_journal(void)
+{
+	is_copy = true;
+	log_full(LOG_WARNING, "journal", "this is not the directory in which the journal was written: it was copied, moved or restored",
+			 "If it is an old copy, a node may know of transactions that it lacks. So no node goes online before all have been heard.",
+			 "Those that are gone for good: lockstepctl drop NODE.  See \"The journal is lost, or old\" in docs/operating.md.");
+}
+
+static const Node *
+not_looked_at(void)
 {
 	for (int i = 0; i < nodes_count() && !all_looked_at; i++)
 	{
-		if (!node_get(i)->looked_at && !node_get(i)->administrative)
-			return false;
+		const Node *n = node_get(i);
+
+		if (!n->administrative && !(is_copy ? n->heard : n->looked_at))
+			return n;
 	}
+	return NULL;
+}
+
+bool
+history_may_go_online(Node *n)
+{
+	const Node *missing = not_looked_at();
+
+	if (missing != NULL)
+	{
+		snprintf(n->reason, sizeof(n->reason), is_copy ?
+				 "waits for node \"%s\" to be heard, or dropped by command: the journal's directory is a copy, perhaps an old one; " REMEDY :
+				 "waits until node \"%s\" has been looked at", missing->config->name);
+		return false;
+	}
+	n->reason[0] = '\0';
 	all_looked_at = true;		/* from now on: those that are added are no
 								 * news of the past */
+	if (is_copy)
+	{
+		is_copy = false;
+		if (journal_settle(node_journal_dir))
+			log_message(LOG_NOTICE, "journal", "no node knows more than it: it is used from here on");
+		else
+			log_message(LOG_WARNING, "journal", "could not note that it is used from here on: %s", strerror(errno));
+	}
 	return true;
+}
+
+/* Its place is known. */
+static void
+is_heard(Node *n)
+{
+	if (n->heard)
+		return;
+	n->heard = true;
+	nodes_look_again();
 }
 
 /* ---------- a node that knows more */
@@ -121,8 +176,12 @@ history_admits(Node *n, uint64_t seq, uint64_t chain)
 	if (beyond == n && seq <= sequencer_last_durable())
 		beyond = NULL;			/* it has been made anew, perhaps too old */
 	if (seq > sequencer_last_durable())
+	{
 		is_beyond(n, seq);
-	else if (seq + 1 < first)
+		return false;
+	}
+	is_heard(n);
+	if (seq + 1 < first)
 		node_out(n, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
 				 ": clone it anew from another node (how much is kept meanwhile: journal_keep)", seq + 1, first);
 	else if (same_past(n, seq, chain))

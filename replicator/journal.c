@@ -7,6 +7,7 @@
  * has a test in tests/unit/test_journal.c.
  *
  *	creating the directory	an empty one, or one with "lock": created anew
+ *	writing "place"			see journal_place.c
  *	preparing a segment		ffffffffffffffff.journal.tmp, any content: deleted
  *	creating a segment		the same, or it has its name.  It gets that when it
  *							is durable, and is used when its name is: a header
@@ -75,6 +76,7 @@ struct Journal
 	uint64_t	durable;
 	uint64_t	durable_last;	/* highest seq below durable */
 	bool		broken;			/* a sync or a cut failed */
+	bool		copy;			/* journal_is_copy() */
 	Buffer		metadata;		/* head of the next segment */
 	BodyList	bodies;			/* of its transactions */
 	uint64_t	segment_bodies; /* bytes of those in the last segment */
@@ -101,6 +103,12 @@ bool
 journal_broken(const Journal *j)
 {
 	return j->broken;
+}
+
+bool
+journal_is_copy(const Journal *j)
+{
+	return j->copy;
 }
 
 uint64_t
@@ -499,6 +507,25 @@ open_segment(Journal *j, uint64_t first, bool is_last)
 	return true;
 }
 
+static bool
+write_place(Journal *j)
+{
+	if (place_write(j->dir_fd))
+		return true;
+	set_error(j, "could not write \"%s/" PLACE_FILE "\": %s", j->dir, strerror(errno));
+	return false;
+}
+
+/* One that has no transaction yet lacks none. */
+static bool
+look_at_place(Journal *j)
+{
+	PlaceState	state = place_check(j->dir_fd);
+
+	j->copy = state != PLACE_SAME && j->last > 0;
+	return state == PLACE_SAME || j->copy || write_place(j);
+}
+
 /*
  * Make the open journal's state what memory says: what was read may not have
  * been durable, only written, when the last process died.
@@ -530,7 +557,7 @@ open_segments(Journal *j, const SegmentList *list, bool create)
 		}
 		make_cluster(j->cluster);
 		j->first = 1;
-		return create_segment(j, 1);
+		return create_segment(j, 1) && write_place(j);
 	}
 	j->first = list->first[0];
 	j->last = list->first[0] - 1;
@@ -544,7 +571,7 @@ open_segments(Journal *j, const SegmentList *list, bool create)
 		set_error(j, "could not delete what is left over in journal directory \"%s\": %s", j->dir, strerror(errno));
 		return false;
 	}
-	return settle_last_segment(j);
+	return settle_last_segment(j) && look_at_place(j);
 }
 
 static Journal *
@@ -574,7 +601,7 @@ journal_create(const char *dir, size_t segment_size, const char *cluster, uint64
 	}
 	snprintf(j->cluster, sizeof(j->cluster), "%s", cluster);
 	journal_set_metadata(j, &head, 1);
-	ok = ok && create_segment(j, first);
+	ok = ok && create_segment(j, first) && write_place(j);
 	memcpy(message, j->error, sizeof(message));
 	*error = message;
 	free(list.first);

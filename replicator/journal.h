@@ -111,6 +111,14 @@ extern void journal_close(Journal *j);
  */
 extern bool journal_create(const char *dir, size_t segment_size, const char *cluster,
 						   uint64_t first, LsSlice head, const char **error);
+
+/*
+ * The directory is not the one in which it was written, as far as can be told: a
+ * copy, perhaps an old one (journal_place.c).  journal_settle(): it is from now
+ * on; any thread; false: errno.
+ */
+extern bool journal_is_copy(const Journal *j);
+extern bool journal_settle(const char *dir);
 extern uint64_t journal_first(const Journal *j);	/* lowest seq it can
 													 * replay; 1 when new */
 extern uint64_t journal_last(const Journal *j); /* highest seq, 0 when none */

@@ -80,6 +80,21 @@ extern void bodies_trim(BodyList *list, int dir_fd, uint64_t below);	/* delete *
 /* Delete those in dir that are not in the list; false: errno. */
 extern bool bodies_delete_others(const BodyList *list, const char *dir);
 
+/* ---------- in journal_place.c */
+
+#define PLACE_FILE "place"
+#define PLACE_TEMPORARY "place.tmp"
+
+typedef enum PlaceState
+{
+	PLACE_SAME,					/* it is where it was written */
+	PLACE_OTHER,				/* it is a copy */
+	PLACE_UNKNOWN				/* it says nothing of that */
+} PlaceState;
+
+extern PlaceState place_check(int dir_fd);
+extern bool place_write(int dir_fd);	/* false: errno */
+
 /* ---------- in journal_segment.c */
 
 /* Up to len bytes at offset; fewer only at the end of the file; -1: errno. */

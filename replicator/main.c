@@ -351,6 +351,8 @@ main(int argc, char **argv)
 	if ((error = listener_init(config, cluster)) != NULL ||
 		(error = admin_init(config, cluster, &admin_calls)) != NULL)
 		refuse_to_start(error, NULL, NULL);
+	if (journal_is_copy(journal))
+		nodes_doubt_journal();
 	nodes_start();
 	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
 

@@ -299,6 +299,7 @@ node_drop(int node, const char *reason, void (*done) (void *), void *arg)
 	n->administrative = true;
 	sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, done, arg);
 	node_out(n, "%s", reason);
+	nodes_look_again();			/* others may have waited for it */
 	return true;
 }
 
@@ -575,6 +576,7 @@ nodes_reload(void)
 		{
 			n->administrative = true;
 			node_out(n, "%s", retired);
+			nodes_look_again();
 		}
 		else if (!n->config->retired && n->administrative && strcmp(n->reason, retired) == 0)
 			(void) node_attach(i, &why);

@@ -59,6 +59,9 @@ typedef struct NodeStatus
 struct Journal;
 
 extern void nodes_init(const Config *config, const char *cluster, const char *journal_dir);
+
+/* The journal may be an old copy: nobody goes online before all were heard. */
+extern void nodes_doubt_journal(void);
 extern void nodes_start(void);	/* begin connecting */
 extern void nodes_reload(void); /* nodes were added to the configuration, or
 								 * taken out */

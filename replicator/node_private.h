@@ -50,6 +50,7 @@ struct Node
 	char		reason[512];
 	bool		looked_at;		/* its past is known, or it was not reached:
 								 * see history.c */
+	bool		heard;			/* its past is known */
 	int			failures;		/* in a row, after having been attached */
 	int			slow_drops;		/* for its lag, never online for long between */
 	bool		slow;			/* dropped for its lag, and not online since */
@@ -215,8 +216,9 @@ extern void attach_pool_ready(Node *n); /* a connection of a pool is */
  * doesn't know).  false: it is out. */
 extern bool history_admits(Node *n, uint64_t seq, uint64_t chain);
 extern void history_looked_at(Node *n);
-extern bool history_may_go_online(void);	/* nobody is left whose past could
-											 * matter */
+extern bool history_may_go_online(Node *n); /* nobody is left whose past could
+											 * matter; else why n has to wait
+											 * is its reason */
 
 /* ---------- in catchup.c */
 

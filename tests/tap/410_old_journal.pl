@@ -90,9 +90,12 @@ copy("$journal.both", $journal);
 $c->cluster('stop-node', 1);
 $c->cluster('start-node', 2, '--no-wait');
 $c->cluster('start-replicator');
-ok($c->wait_state(2, 'online', 60), 'so does n2, with a copy of the journal');
+ok($c->wait_until(sub { $c->reason(2) =~ /waits for node "n1"/ }, 30), 'with a copy of the journal n2 waits for n1');
+$c->ctl('drop', 'n1');
+ok($c->wait_state(2, 'online', 60), 'unless the operator thinks that it is gone');
 $c->sql(2, "INSERT INTO t VALUES ($_, 'wednesday')") for 50 .. 59;
 $c->cluster('start-node', 1, '--no-wait');
+$c->ctl('attach', 'n1');
 ok($c->wait_until(sub { $c->reason(1) =~ /its transaction \d+ is not the journal's \(chain [0-9a-f]{16} there, [0-9a-f]{16} in the journal\)/ }, 30),
 	'the copy has gone beyond n1, with other transactions: refused') or diag($c->reason(1));
 like($c->reason(1), qr/clone it anew/, 'with the remedy');

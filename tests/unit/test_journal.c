@@ -1198,6 +1198,52 @@ test_chain_begins(void **state)
 	journal_close(j);
 }
 
+/* A directory that was copied says so, until it is settled; one that is empty is none. */
+static void
+test_copy(void **state)
+{
+	char		command[512];
+	Journal    *j = open_journal();
+
+	assert_false(journal_is_copy(j));
+	append(j, 1, 3);
+	journal_close(j);
+	j = open_journal();
+	assert_false(journal_is_copy(j));
+	journal_close(j);
+
+	snprintf(command, sizeof(command), "cp -a %s %s.copy && rm -rf %s && cp -a %s.copy %s && rm -rf %s.copy", dir, dir, dir, dir, dir, dir);
+	assert_int_equal(system(command), 0);
+	j = open_journal();
+	assert_true(journal_is_copy(j));
+	journal_close(j);
+	j = open_journal();
+	assert_true(journal_is_copy(j));
+	assert_true(journal_settle(dir));
+	journal_close(j);
+	j = open_journal();
+	assert_false(journal_is_copy(j));
+	journal_close(j);
+
+	/* a crash while it was written; and what has none, or says nonsense */
+	snprintf(command, sizeof(command), "echo inode > %s/place.tmp", dir);
+	assert_int_equal(system(command), 0);
+	j = open_journal();
+	assert_false(journal_is_copy(j));
+	assert_true(journal_settle(dir));
+	journal_close(j);
+	snprintf(command, sizeof(command), "echo inode > %s/place", dir);
+	assert_int_equal(system(command), 0);
+	j = open_journal();
+	assert_true(journal_is_copy(j));
+	journal_close(j);
+	snprintf(command, sizeof(command), "rm %s/place", dir);
+	assert_int_equal(system(command), 0);
+	j = open_journal();
+	assert_true(journal_is_copy(j));
+	journal_close(j);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int
@@ -1234,6 +1280,7 @@ main(void)
 		TEST(test_chain),
 		TEST(test_chain_trimmed),
 		TEST(test_chain_begins),
+		TEST(test_copy),
 	};
 
 	log_open("/dev/null", LOG_ERROR);
