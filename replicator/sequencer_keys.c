@@ -109,7 +109,10 @@ keys_of_record(const JournalRecord *r, const char *dir, KeyList *list, const cha
 		return false;
 	tx_cursor_start(&cursor);
 	while (tx_next(&cursor, tx, &payload, error) && ls_get_query(payload, &query) == NULL)
+	{
 		add_keys(list, &query);
+		leases_replay_query(r->database, r->seq, &query);
+	}
 	if (*error == NULL && cursor.next != tx->nstatements)
 		*error = "a query in it is malformed";
 	tx_cursor_free(&cursor);

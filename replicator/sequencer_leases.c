@@ -37,31 +37,37 @@ leases_decided(const Transaction *tx)
 	return lease_effects(table(), ls_slice_of(tx->database), tx->seq, effects);
 }
 
-/* A large transaction, whose queries are in a file of their own. */
-static void
-replay_body(const JournalRecord *r, const char *dir)
+void
+leases_replay_query(LsSlice database, uint64_t seq, const LsQuery *query)
 {
-	const char *error;
-	Transaction *tx = tx_from_record(r, 0, dir, &error);
+	(void) lease_effect(table(), database, seq, query);
+}
+
+/* A large transaction, whose queries are in a file of their own. */
+static bool
+replay_body(const JournalRecord *r, const char *dir, const char **error)
+{
+	Transaction *tx = tx_from_record(r, 0, dir, error);
 	TxCursor	cursor = {0};
 	LsSlice		payload;
 	LsQuery		query;
 
 	if (tx == NULL)
-		return;					/* its keys can't be read either, which is
-								 * fatal */
+		return false;
 	tx_cursor_start(&cursor);
-	while (tx_next(&cursor, tx, &payload, &error))
+	*error = NULL;
+	while (tx_next(&cursor, tx, &payload, error))
 	{
 		if (ls_get_query(payload, &query) == NULL)
-			(void) lease_effect(table(), r->database, r->seq, &query);
+			leases_replay_query(r->database, r->seq, &query);
 	}
 	tx_cursor_free(&cursor);
 	tx_unref(tx);
+	return *error == NULL;
 }
 
-void
-leases_replay(const JournalRecord *r, const char *dir)
+bool
+leases_replay(const JournalRecord *r, const char *dir, const char **error)
 {
 	switch (r->type)
 	{
@@ -73,13 +79,13 @@ leases_replay(const JournalRecord *r, const char *dir)
 			break;
 		case RECORD_TRANSACTION:
 			if (r->body.id != 0)
-				replay_body(r, dir);
-			else
-				(void) lease_effects(table(), r->database, r->seq, r->queries);
+				return replay_body(r, dir, error);
+			(void) lease_effects(table(), r->database, r->seq, r->queries);
 			break;
 		default:
 			break;
 	}
+	return true;
 }
 
 void

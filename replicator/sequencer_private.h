@@ -70,7 +70,10 @@ extern KeyList keys_of(const Transaction *tx);
 /* Take the next query off the front of a row of 'Q' messages. */
 extern bool next_query(LsSlice *rest, LsQuery *query);
 
-/* The same of a record; false: its body can't be read, *error says why. */
+/*
+ * The same of a record; false: its body can't be read, *error says why.  If it has
+ * one, this stands for leases_replay(), too: it is read only once.
+ */
 struct JournalRecord;
 extern bool keys_of_record(const struct JournalRecord *r, const char *dir, KeyList *list, const char **error);
 
@@ -101,7 +104,9 @@ extern void refusals_stats(SequencerStats *stats);
 
 /* ---------- in sequencer_leases.c */
 
-extern void leases_replay(const struct JournalRecord *r, const char *dir);	/* at the start */
+/* At the start; false: its body can't be read, *error says why. */
+extern bool leases_replay(const struct JournalRecord *r, const char *dir, const char **error);
+extern void leases_replay_query(LsSlice database, uint64_t seq, const LsQuery *query);
 extern bool leases_decided(const Transaction *tx);	/* true: it had an effect */
 extern void leases_forget_gone(uint64_t applied);
 extern void leases_forget_database(LsSlice database);

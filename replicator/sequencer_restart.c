@@ -55,15 +55,18 @@ replay(Certifier *c, Decided *decided, const Config *config, const char *dir, co
 	OriginId	origin = origin_of(config, r->identity.node);
 	const char *error;
 	KeyList		list;
+	bool		keys = r->type == RECORD_TRANSACTION && r->seq >= keys_from;
 
-	leases_replay(r, dir);
+	/* the queries of a large one are read once, for both */
+	if ((!keys || r->body.id == 0) && !leases_replay(r, dir, &error))
+		unreadable(error);
 	if (r->type != RECORD_TRANSACTION)
 	{
 		metadata_apply(r->type, r->seq, r->text);
 		return;
 	}
 	decided_add(decided, &r->identity, r->seq);
-	if (r->seq < keys_from)
+	if (!keys)
 		return;
 	if (!keys_of_record(r, dir, &list, &error))
 		unreadable(error);
