@@ -24,6 +24,10 @@ install: all
 	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C extension install
 	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C replicator install bindir=$(BINDIR)
 
+# On the replicator's host, after install.
+install-service:
+	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C replicator install-service bindir=$(BINDIR)
+
 uninstall:
 	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C extension uninstall
 	$(if $(DESTDIR),,$(SUDO)) rm -f $(DESTDIR)$(BINDIR)/lockstep-replicator $(DESTDIR)$(BINDIR)/lockstepctl
@@ -78,6 +82,7 @@ help:
 	@echo 'make                build the extension and the daemon'
 	@echo 'make setup          install the Debian packages that building and testing need'
 	@echo 'make install        install both (lockstep-replicator and lockstepctl in $(BINDIR))'
+	@echo 'make install-service  the unit for systemd and a sample configuration'
 	@echo 'make demo           two nodes, pgbench on both, compared afterwards; left running (NODES=3 for three)'
 	@echo 'make demo-stop      end it and remove its files'
 	@echo 'make check          every test, in stages: check-lint check-unit check-fuzz check-regress check-tap'
@@ -89,5 +94,5 @@ help:
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
-.PHONY: all extension replicator install uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
+.PHONY: all extension replicator install install-service uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
 	check-long check-drivers check-postgres check-sanitize soak bench demo demo-stop clean help

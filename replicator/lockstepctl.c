@@ -50,6 +50,7 @@ typedef struct Command
 static const Command commands[] = {
 	{"status", 0, 0, -1, format_status, "status                 nodes, databases, counters, journal"},
 	{"nodes", 0, 0, -1, format_nodes, "nodes                  the nodes only"},
+	{"metrics", 0, 0, -1, format_metrics, "metrics                the same for Prometheus"},
 	{"sessions", 0, 0, -1, format_sessions, "sessions               the backends that are connected"},
 	{"conflicts", 0, 0, -1, format_conflicts, "conflicts              who lost to whom lately, and how often by table"},
 	{"drop", 1, 1, -1, NULL, "drop NODE              take a node out; it refuses writes until attached"},
@@ -427,7 +428,7 @@ run_command(const Options *o)
 	if (o->socket == NULL)
 		config = load_config(o);
 	request = xasprintf("timeout=%ld %s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
-						strcmp(command->words, "nodes") == 0 ? "status" : command->words,
+						command->format == format_nodes || command->format == format_metrics ? "status" : command->words,
 						argument[0] ? " " : "", argument);
 	answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
 	code = print_answer(command, o, answer);

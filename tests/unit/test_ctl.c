@@ -46,6 +46,30 @@ nodes_are_aligned(void **state)
 				   "berlin  dropped         9  12345669         0  disk full\n");
 }
 
+/* Every line of a metric has its name first, and a number last. */
+static void
+metrics_are_lines(void **state)
+{
+	char	   *text = NULL;
+	size_t		len;
+	FILE	   *out = open_memstream(&text, &len);
+	json_t	   *answer = json_loads("{\"nodes\": [{\"name\": \"n1\", \"state\": \"online\", \"applied\": 12, \"administrative\": false},"
+									"{\"name\": \"n2\", \"state\": \"dropped\", \"applied\": 9, \"administrative\": true}],"
+									"\"counters\": {\"committed\": 7}, \"journal\": {\"failing\": \"disk full\"}}", 0, NULL);
+
+	format_metrics(out, answer);
+	fclose(out);
+	json_decref(answer);
+	assert_non_null(strstr(text, "\nlockstep_node_state{node=\"n1\",state=\"online\"} 1\n"));
+	assert_non_null(strstr(text, "\nlockstep_node_state{node=\"n2\",state=\"online\"} 0\n"));
+	assert_non_null(strstr(text, "\nlockstep_node_applied_seq{node=\"n2\"} 9\n"));
+	assert_non_null(strstr(text, "\nlockstep_node_dropped_by_command{node=\"n1\"} 0\n"));
+	assert_non_null(strstr(text, "\nlockstep_node_dropped_by_command{node=\"n2\"} 1\n"));
+	assert_non_null(strstr(text, "\n# TYPE lockstep_committed_total counter\nlockstep_committed_total 7\n"));
+	assert_non_null(strstr(text, "\nlockstep_journal_failing 1\n"));
+	free(text);
+}
+
 static void
 status_has_everything(void **state)
 {
@@ -290,6 +314,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(metrics_are_lines),
 		cmocka_unit_test(nodes_are_aligned),
 		cmocka_unit_test(status_has_everything),
 		cmocka_unit_test(missing_facts_do_no_harm),

@@ -1,0 +1,98 @@
+/*
+ * ctl_metrics.c
+ *	  The replicator's status in the text format of Prometheus, for a scraper that
+ *	  reads files or runs commands.
+ *
+ * Pure: from JSON to a stream.  Names of nodes need no quoting in labels.
+ */
+#include <string.h>
+
+#include "ctl.h"
+
+typedef struct Metric
+{
+	const char *name;
+	const char *type;
+	const char *group;			/* of the answer; NULL: of each node */
+	const char *field;
+	const char *help;
+} Metric;
+
+static const Metric metrics[] = {
+	{"lockstep_node_applied_seq", "gauge", NULL, "applied", "Highest seq that the node has applied."},
+	{"lockstep_node_flushed_seq", "gauge", NULL, "flushed", "Highest seq that the node has on its disk, as far as is known."},
+	{"lockstep_node_lag_transactions", "gauge", NULL, "lag", "Decided transactions that the node has not applied."},
+	{"lockstep_node_lag_bytes", "gauge", NULL, "lag_bytes", "What they take in the replicator's memory."},
+	{"lockstep_node_sessions", "gauge", NULL, "sessions", "Backends of the node that are connected."},
+	{"lockstep_node_connections", "gauge", NULL, "connections", "Connections of the replicator to the node."},
+	{"lockstep_node_dropped_by_command", "gauge", NULL, "administrative", "Whether it is out until it is attached by command."},
+	{"lockstep_node_slow_drops", "gauge", NULL, "slow_drops", "How often in a row it was dropped for its lag."},
+	{"lockstep_committed_total", "counter", "counters", "committed", "Transactions decided."},
+	{"lockstep_conflicts_total", "counter", "counters", "conflicts", "Transactions that lost a conflict."},
+	{"lockstep_peer_errors_total", "counter", "counters", "peer_errors", "Transactions that failed on another node."},
+	{"lockstep_withdrawn_total", "counter", "counters", "withdrawn", "Transactions that were withdrawn."},
+	{"lockstep_in_flight", "gauge", "counters", "reserved_now", "Transactions that are being executed on other nodes."},
+	{"lockstep_certifier_keys", "gauge", "counters", "certifier_keys", "Keys that the certifier remembers."},
+	{"lockstep_journal_first_seq", "gauge", "journal", "first", "Lowest seq in the journal."},
+	{"lockstep_journal_last_seq", "gauge", "journal", "last", "Highest seq that is durable."},
+	{"lockstep_journal_syncs_total", "counter", "journal", "syncs", "Flushes of the journal."},
+	{"lockstep_journal_failing", "gauge", "journal", "failing", "Whether it can't be written, so that nothing is decided."},
+};
+
+/* Numbers are themselves, a text is 1, as true is; nothing is 0. */
+static void
+put_value(FILE *out, const json_t *value)
+{
+	if (json_is_integer(value))
+		fprintf(out, " %" JSON_INTEGER_FORMAT "\n", json_integer_value(value));
+	else
+		fprintf(out, " %d\n", json_is_true(value) || json_is_string(value));
+}
+
+static void
+put_head(FILE *out, const char *name, const char *type, const char *help)
+{
+	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static const char *
+text_of(const json_t *node, const char *field)
+{
+	const char *text = json_string_value(json_object_get(node, field));
+
+	return text != NULL ? text : "";
+}
+
+void
+format_metrics(FILE *out, const json_t *answer)
+{
+	static const char *const states[] = {"joining", "catchup", "online", "dropped"};
+	const json_t *nodes = json_object_get(answer, "nodes");
+	size_t		i;
+	json_t	   *node;
+
+	put_head(out, "lockstep_node_state", "gauge", "1 for the state that the node is in.");
+	json_array_foreach((json_t *) nodes, i, node)
+	{
+		for (size_t s = 0; s < sizeof(states) / sizeof(states[0]); s++)
+			fprintf(out, "lockstep_node_state{node=\"%s\",state=\"%s\"} %d\n", text_of(node, "name"), states[s],
+					strcmp(text_of(node, "state"), states[s]) == 0);
+	}
+	for (size_t m = 0; m < sizeof(metrics) / sizeof(metrics[0]); m++)
+	{
+		const Metric *metric = &metrics[m];
+
+		put_head(out, metric->name, metric->type, metric->help);
+		if (metric->group != NULL)
+		{
+			fputs(metric->name, out);
+			put_value(out, json_object_get(json_object_get(answer, metric->group), metric->field));
+			continue;
+		}
+		json_array_foreach((json_t *) nodes, i, node)
+		{
+			fprintf(out, "%s{node=\"%s\"}", metric->name, text_of(node, "name"));
+			put_value(out, json_object_get(node, metric->field));
+		}
+	}
+}
