@@ -23,6 +23,10 @@
  * idle.  A savepoint may survive the cancel, with the outer locks; the
  * replicator then looks again and shoots again.
  *
+ * A Parse message is let through where that is possible: clients take it for
+ * granted, as it is no part of a transaction, that what they have prepared is
+ * there afterwards; what it is to do fails instead.
+ *
  * In the middle of a statement a backend that waits for its client (for the next
  * line of a COPY, for room to send rows, for the Sync of a pipeline) takes no
  * cancel, and may do so for ever.  After CLIENT_PATIENCE_MS its connection is
@@ -47,6 +51,7 @@
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
+#include "parser/analyze.h"
 #include "storage/backendid.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -96,6 +101,7 @@ static bool in_doomed_block = false;
 static char doomed_detail[DETAIL_SIZE];
 
 static emit_log_hook_type prev_emit_log_hook = NULL;
+static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
 static ExecutorRun_hook_type prev_ExecutorRun = NULL;
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
@@ -432,6 +438,20 @@ conflict_pid_writes(int pid, bool *is_apply)
 
 /* ---------- hooks: a doomed transaction does nothing more */
 
+/*
+ * The cancel that came while a statement was analyzed says no more than the mark
+ * does, at which the next thing that it is used for looks.  If there is none for
+ * long - the client is idle then, or waits - the replicator shoots again.
+ */
+static void
+post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
+{
+	if (unlikely(conflict_is_doomed()))
+		QueryCancelPending = false;
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(pstate, query, jstate);
+}
+
 static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
@@ -493,6 +513,8 @@ conflict_init(void)
 {
 	prev_emit_log_hook = emit_log_hook;
 	emit_log_hook = tell_the_reason;
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = post_parse_analyze;
 	prev_ExecutorStart = ExecutorStart_hook;
 	ExecutorStart_hook = executor_start;
 	prev_ExecutorRun = ExecutorRun_hook;

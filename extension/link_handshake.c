@@ -24,6 +24,7 @@
 #include <sys/un.h>
 #include <unistd.h>
 
+#include "access/xlog.h"
 #include "commands/dbcommands.h"
 #include "common/cryptohash.h"
 #include "common/hmac.h"
@@ -384,6 +385,14 @@ link_open(void)
 	Secret		secret;
 
 	link_close();
+
+	/* it has the name of the node that it follows, which would be dropped */
+	if (RecoveryInProgress())
+		ereport(ERROR,
+				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+				 errmsg("this server is a standby of node \"%s\"", ls_node_name),
+				 errdetail("A standby asks the replicator nothing."),
+				 errhint("Connect to the node itself.")));
 	read_secret(&secret);
 	PG_TRY();
 	{

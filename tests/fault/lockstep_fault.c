@@ -17,6 +17,9 @@
  * lockstep_fault.fail_on_message makes the reporting of messages that contain
  * it fail, once they reach the server's log: an error at a place where there
  * is none otherwise.
+ *
+ * A query that contains lockstep_fault.slow_parse is analyzed until somebody has
+ * sent its session a cancel request.
  */
 #include "postgres.h"
 
@@ -24,6 +27,7 @@
 #include "commands/seclabel.h"
 #include "fmgr.h"
 #include "miscadmin.h"
+#include "parser/analyze.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
 #include "utils/guc.h"
@@ -54,6 +58,9 @@ static int	slow_invalidations = 0;
 
 static char *fail_on_message = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
+
+static char *slow_parse = NULL;
+static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 
 static void
 fault_in_log(ErrorData *edata)
@@ -112,6 +119,18 @@ fault_at_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, 
 }
 
 static void
+fault_in_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
+{
+	if (slow_parse != NULL && slow_parse[0] != '\0' && strstr(pstate->p_sourcetext, slow_parse) != NULL)
+	{
+		for (int ms = 0; ms < 20000 && !*(volatile sig_atomic_t *) &QueryCancelPending; ms++)
+			pg_usleep(1000);
+	}
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(pstate, query, jstate);
+}
+
+static void
 take_label(const ObjectAddress *object, const char *label)
 {
 }
@@ -141,10 +160,19 @@ _PG_init(void)
 							   "",
 							   PGC_SUSET, 0,
 							   NULL, NULL, NULL);
+	DefineCustomStringVariable("lockstep_fault.slow_parse",
+							   "Queries that contain this are analyzed until they are cancelled.",
+							   NULL,
+							   &slow_parse,
+							   "",
+							   PGC_USERSET, 0,
+							   NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lockstep_fault");
 	register_label_provider("fault", take_label);
 	prev_emit_log_hook = emit_log_hook;
 	emit_log_hook = fault_in_log;
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = fault_in_analysis;
 	RegisterXactCallback(fault_at_commit, NULL);
 	RegisterResourceReleaseCallback(fault_at_release, NULL);
 }
