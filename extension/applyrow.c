@@ -268,6 +268,7 @@ executor_start(QueryDesc *queryDesc, int eflags)
 		applyrow_disable_triggers(target->ri_TrigDesc);
 		leave_out_checks(queryDesc->estate, target);
 		applyrow_disable_partition_check(target->ri_RelationDesc);
+		unproven_before_rows(target->ri_RelationDesc);
 	}
 }
 

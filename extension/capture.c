@@ -538,7 +538,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	xact_writes();
 	rows_seen++;
 	r = relation_get(rel);
-	if (r->computes)
+	if (r->computes || r->unproven)
 		xact_may_fail_elsewhere();
 	if (row_context == NULL)
 		make_buffers();

@@ -235,6 +235,12 @@ commit_claim_for_apply(uint64 first, Place place)
 	}
 }
 
+bool
+commit_is_claimed(void)
+{
+	return ending.claimed.seq != 0;
+}
+
 static void
 take_turn_of_apply(Place place)
 {
@@ -283,6 +289,7 @@ static void
 commit_before_origin(void)
 {
 	capture_flush();
+	concurrent_before_commit();
 	sequence_before_commit();
 	witness_check();
 	if (ls_xact.nstatements == 0)

@@ -53,10 +53,28 @@ typedef bool LsUpdateIndexes;
 /* 16 renamed what identifies a relation's file. */
 #if PG_VERSION_NUM >= 160000
 #define ls_storage_is_new(rel) ((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
+#define ls_set_new_file(rel) RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
 #define ls_set_sequence_file(record, rel) ((record).locator = (rel)->rd_locator)
 #else
 #define ls_storage_is_new(rel) ((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
+#define ls_set_new_file(rel) RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
 #define ls_set_sequence_file(record, rel) ((record).node = (rel)->rd_node)
+#endif
+
+/* 17 counts backends as processes. */
+#if PG_VERSION_NUM >= 170000
+#define ls_proc_of(vxid) ProcNumberGetProc((vxid).procNumber)
+#else
+#define ls_proc_of(vxid) BackendIdGetProc((vxid).backendId)
+#endif
+
+/* An index of its own, without looking at rights, and without a word; 16 counts partitions. */
+#if PG_VERSION_NUM >= 160000
+#define ls_define_index(table, stmt) \
+	DefineIndex(table, stmt, InvalidOid, InvalidOid, InvalidOid, -1, false, false, false, false, true)
+#else
+#define ls_define_index(table, stmt) \
+	DefineIndex(table, stmt, InvalidOid, InvalidOid, InvalidOid, false, false, false, false, true)
 #endif
 
 #endif							/* LOCKSTEP_COMPAT_H */

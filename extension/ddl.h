@@ -139,11 +139,36 @@ extern List *ddl_check_repeatable(PlannedStmt *pstmt, const char *source);
  */
 extern bool ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level);
 
+/* What PostgreSQL calls it; NULL: it isn't one. */
+extern const char *ddl_outside_name(Node *stmt);
+
 /* DETACH CONCURRENTLY made plain: what to run after it, palloc'ed, or NULL. */
 extern char *ddl_keep_bounds(AlterTableStmt *stmt);
 
+/* ---------- in ddlinvalid.c */
+
 /* Does it drop nothing but invalid indexes, which are this node's own? */
 extern bool ddl_drops_leftovers(Node *stmt);
+
+/* The name of what REINDEX CONCURRENTLY works with: of this node only. */
+extern bool ddl_is_name_of_reindex(const char *name);
+
+/* A command that is the node's own: does it make an index valid?  Then the plan,
+ * and perhaps the command, changes. */
+extern void ddl_watch_invalid(PlannedStmt **pstmt, const char **source, bool is_top_level,
+							  DdlPlan *plan);
+
+/* ---------- in ddlconcurrent.c */
+
+/* CREATE INDEX or DROP INDEX CONCURRENTLY, to be run as such. */
+extern bool concurrent_is_wanted(Node *stmt);
+
+/* They keep other DDL away from the table, not its writers. */
+extern void concurrent_weaken(DdlTargets *targets);
+
+/* Around running it. */
+extern void concurrent_begin(Node *stmt);
+extern void concurrent_end(void);
 
 /* ---------- in ddlpartition.c */
 

@@ -197,18 +197,28 @@ ddl_keep_bounds(AlterTableStmt *stmt)
 	return command;
 }
 
+const char *
+ddl_outside_name(Node *stmt)
+{
+	if (IsA(stmt, IndexStmt) && ((IndexStmt *) stmt)->concurrent)
+		return "CREATE INDEX CONCURRENTLY";
+	if (IsA(stmt, DropStmt) && ((DropStmt *) stmt)->concurrent)
+		return "DROP INDEX CONCURRENTLY";
+	return concurrent_detach(stmt) != NULL ? "ALTER TABLE ... DETACH CONCURRENTLY" : NULL;
+}
+
 bool
 ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level)
 {
 	Node	   *stmt = (*pstmt)->utilityStmt;
-	bool		index = IsA(stmt, IndexStmt) && ((IndexStmt *) stmt)->concurrent;
-	bool		drop = IsA(stmt, DropStmt) && ((DropStmt *) stmt)->concurrent;
-	bool		detach = concurrent_detach(stmt) != NULL;
+	const char *name = ddl_outside_name(stmt);
+	bool		index = IsA(stmt, IndexStmt);
+	bool		drop = IsA(stmt, DropStmt);
+	bool		detach = !index && !drop;
 
-	if (!index && !drop && !detach)
+	if (name == NULL)
 		return false;
-	PreventInTransactionBlock(is_top_level, index ? "CREATE INDEX CONCURRENTLY" :
-							  drop ? "DROP INDEX CONCURRENTLY" : "ALTER TABLE ... DETACH CONCURRENTLY");
+	PreventInTransactionBlock(is_top_level, name);
 	if (index)
 		check_index((IndexStmt *) stmt);
 	if (drop)
@@ -225,36 +235,5 @@ ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level)
 		((DropStmt *) stmt)->concurrent = false;
 	else
 		concurrent_detach(stmt)->concurrent = false;
-	return true;
-}
-
-/* ---------- what a REINDEX CONCURRENTLY that failed has left */
-
-static bool
-is_leftover(Oid indexid)
-{
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(indexid));
-	bool		valid;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	valid = ((Form_pg_index) GETSTRUCT(tuple))->indisvalid;
-	ReleaseSysCache(tuple);
-	return !valid && get_rel_relkind(indexid) == RELKIND_INDEX;
-}
-
-bool
-ddl_drops_leftovers(Node *node)
-{
-	DropStmt   *stmt = (DropStmt *) node;
-	ListCell   *lc;
-
-	if (!IsA(node, DropStmt) || stmt->removeType != OBJECT_INDEX)
-		return false;
-	foreach(lc, stmt->objects)
-	{
-		if (!is_leftover(RangeVarGetRelid(makeRangeVarFromNameList(lfirst_node(List, lc)), NoLock, true)))
-			return false;
-	}
 	return true;
 }

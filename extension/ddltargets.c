@@ -462,6 +462,9 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 		case T_IndexStmt:
 			(void) target_relation(t, ((IndexStmt *) stmt)->relation, true);
 			break;
+		case T_ReindexStmt:
+			(void) target_relation(t, ((ReindexStmt *) stmt)->relation, true);
+			break;
 		case T_TruncateStmt:
 			targets_of_truncate(t, (TruncateStmt *) stmt);
 			break;

@@ -156,3 +156,9 @@ COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint) IS 'the same, with what
 CREATE FUNCTION lockstep.apply_commit(seq bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_commit' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.apply_commit(bigint, bigint) IS 'the same, with what the journal is known by then';
+
+-- ---------- indexes that are made and dropped concurrently
+
+CREATE FUNCTION lockstep.apply_index(step text, schema text, "table" text, index text, definition text) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_index' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_index(text, text, text, text, text) IS 'a step of a CREATE or DROP INDEX CONCURRENTLY: enter, ready, valid; invalid, dead, gone';

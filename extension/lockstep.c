@@ -140,6 +140,13 @@ define_settings_of_node(void)
 							&ls_replicator_timeout, 30000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.index_patience",
+							"How long another node's CREATE or DROP INDEX CONCURRENTLY waits here for transactions that have the table open.",
+							"They then fail with 40001.",
+							&ls_index_patience, 60000, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 }
 
 static void
@@ -305,4 +312,5 @@ _PG_init(void)
 	xact_init();
 	conflict_init();
 	apply_init();
+	unproven_init();
 }

@@ -269,6 +269,20 @@ extern bool utility_drops_owned(void);	/* what is dropped now, DROP OWNED
  * it by themselves (an extension's script)?  Then nothing is captured. */
 extern bool utility_is_replayed(void);
 
+/* ---------- in ddlconcurrent.c: CREATE and DROP INDEX CONCURRENTLY */
+
+extern void concurrent_before_commit(void); /* forwards what has been done */
+extern void concurrent_at_xact_end(bool committed);
+
+/* ---------- in applyindex.c: the same in an apply session */
+
+extern int	ls_index_patience;	/* lockstep.index_patience, ms */
+
+/* ---------- in applyunproven.c: unique indexes that aren't valid */
+
+extern void unproven_init(void);	/* _PG_init */
+extern void unproven_before_rows(Relation rel); /* in an apply session */
+
 /* ---------- in settings.c: what a forwarded statement depends on */
 
 /* Not a setting, but it travels like one: when the transaction began. */
@@ -496,6 +510,7 @@ extern void commit_claim_for_apply(uint64 first, Place place);
 
 /* LS001, if the node has applied it; an error if it has another one at that seq. */
 extern void commit_check_not_applied(Place place);
+extern bool commit_is_claimed(void);	/* an apply session's: it is decided */
 extern void commit_explain_error(ErrorData *edata); /* past the verdict? */
 
 /* ---------- in verdict.c: may this transaction commit? */

@@ -126,6 +126,7 @@ struct LsRelation
 	int			needs;			/* LS_NEEDS_... */
 	bool		computes;		/* users' functions run where its rows are
 								 * applied, and may fail there */
+	bool		unproven;		/* a unique index of it isn't valid yet */
 
 	/* identity: none if nidentity is 0, then the image of the row */
 	int			nidentity;

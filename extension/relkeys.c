@@ -264,6 +264,7 @@ relation_build_indexes(LsRelation *r, Relation rel)
 			!(index->rd_index->indisunique || index->rd_index->indisexclusion))
 			continue;
 		build_index(r, &r->indexes[r->nindexes], index);
+		r->unproven |= !index->rd_index->indisvalid;
 		if (index_identifies(r, index) && identifies_better(index, identity))
 		{
 			identity = index;

@@ -60,6 +60,7 @@ typedef struct Call
 	QueryCompletion *completion;
 	bool		identity;		/* COPY, see copyidentity.c */
 	bool		made_plain;		/* it was CONCURRENTLY, see ddloutside.c */
+	bool		concurrent;		/* it is, see ddlconcurrent.c */
 } Call;
 
 bool
@@ -225,6 +226,14 @@ all_asked(const DdlTargets *asked, const DdlTargets *now)
 	return true;
 }
 
+static void
+find_targets(Call *call, DdlTargets *targets)
+{
+	ddl_targets(call->meaning, call->source, targets);
+	if (call->concurrent)
+		concurrent_weaken(targets);
+}
+
 /* On return *targets is what the command means now, its locks being held. */
 static void
 ask_first(Call *call, DdlTargets *targets, bool ddl)
@@ -243,7 +252,7 @@ ask_first(Call *call, DdlTargets *targets, bool ddl)
 		asked = *targets;
 		xact_lock_first(asked.keys, asked.nkeys, ddl);
 		AcceptInvalidationMessages();
-		ddl_targets(call->meaning, call->source, targets);
+		find_targets(call, targets);
 	} while (!all_asked(&asked, targets));
 }
 
@@ -404,6 +413,22 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		run_another(then);
 }
 
+/* Ends this transaction, and others; each forwards what it has done. */
+static void
+run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
+{
+	xact_writes();
+	ask_first(call, targets, true);
+	if (what_is_wrong_with(targets, plan) != NULL)
+	{
+		refuse_and_maybe_run(call, plan);
+		return;
+	}
+	concurrent_begin(call->pstmt->utilityStmt);
+	run_counted(call, 0);
+	concurrent_end();
+}
+
 /* Locks, then changes rows, which are captured. */
 static void
 run_refresh(Call *call, DdlTargets *targets)
@@ -521,13 +546,24 @@ process_on_origin(Call *call)
 	DdlPlan		plan;
 	DdlTargets	targets;
 
-	call->made_plain = ddl_make_plain(&call->pstmt, &call->source, call->context == PROCESS_UTILITY_TOPLEVEL);
+	call->concurrent = concurrent_is_wanted(call->pstmt->utilityStmt);
+	if (call->concurrent)
+		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL,
+								  ddl_outside_name(call->pstmt->utilityStmt));
+	else
+		call->made_plain = ddl_make_plain(&call->pstmt, &call->source,
+										  call->context == PROCESS_UTILITY_TOPLEVEL);
 	if (call->made_plain)
 		call->read_only_tree = false;	/* it is a copy */
 	call->meaning = meaning_of(call->pstmt);
 	ddl_plan(call->meaning->utilityStmt, &plan);
 	if (plan.action == DDL_FORWARD && ddl_drops_leftovers(call->meaning->utilityStmt))
 		plan.action = DDL_LOCAL;
+	else if (plan.action == DDL_LOCAL)
+	{
+		ddl_watch_invalid(&call->pstmt, &call->source, call->context == PROCESS_UTILITY_TOPLEVEL, &plan);
+		call->meaning = call->pstmt;
+	}
 	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
 	{
 		call->identity = examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
@@ -549,7 +585,7 @@ process_on_origin(Call *call)
 	}
 	if (plan.action == DDL_FORWARD || plan.action == DDL_LOCK)
 	{
-		ddl_targets(call->meaning, call->source, &targets);
+		find_targets(call, &targets);
 		if (targets.npermanent == 0 && targets.ntemporary > 0)
 			plan.action = DDL_LOCAL;
 		else if (plan.action == DDL_FORWARD && what_is_wrong_with(&targets, &plan) != NULL)
@@ -576,7 +612,10 @@ process_on_origin(Call *call)
 				run_lock(call, &targets);
 			break;
 		case DDL_FORWARD:
-			run_forwarded(call, &plan, &targets);
+			if (call->concurrent)
+				run_concurrently(call, &plan, &targets);
+			else
+				run_forwarded(call, &plan, &targets);
 			break;
 		case DDL_REFUSE:
 			refuse_and_maybe_run(call, &plan);

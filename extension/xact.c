@@ -585,11 +585,13 @@ on_xact(XactEvent event, void *arg)
 		case XACT_EVENT_COMMIT:
 			commit_done();
 			at_end();
+			concurrent_at_xact_end(true);
 			break;
 		case XACT_EVENT_ABORT:
 			capture_discard();
 			commit_failed();
 			at_end();
+			concurrent_at_xact_end(false);
 			break;
 		case XACT_EVENT_PRE_PREPARE:
 			/* lockstep.replicate may have been on in this transaction */

@@ -1,0 +1,290 @@
+/*
+ * ddlconcurrent.c
+ *	  CREATE INDEX CONCURRENTLY and DROP INDEX CONCURRENTLY: they keep nobody from
+ *	  writing, on any node.
+ *
+ * PostgreSQL runs each of them as a series of transactions, so that all others
+ * learn of what is coming.  Here it does just that, by its own code; and where it
+ * commits one of them, we look at what has become of the index, and forward a
+ * query that has the same effect on another node (applyindex.c):
+ *
+ *	 enter	 ->  ready  ->  (checked)  ->  valid
+ *								invalid	 ->  dead  ->  gone
+ *
+ * So each step is a transaction like any other: decided for all nodes or none,
+ * executed by the others before that, in the journal for those that are away.
+ * All nodes pass through the same states of the index; what a failure at any
+ * point leaves is what it leaves on one server, an invalid index, on every node.
+ *
+ * Keys.  A step must not keep writers away while the others execute it, which
+ * may take hours.  It has the table in mode IS, which meets nothing but the X of
+ * other DDL and TRUNCATE; the lock on the table, which PostgreSQL keeps from
+ * the first step to the last, does the same on this node.  Whose command is in the
+ * way of another node's here, between two steps, yields, as everybody does.
+ *
+ * Unique indexes.  That there are no duplicates is found out here, on the node
+ * that runs the command.  Every change of a row in the meantime is checked
+ * against the index here, or is found when it is completed here: by the session
+ * that made it, if it was made here, and else when it is executed here before it
+ * is decided.  There is one exception, a transaction that was decided before it
+ * was executed here (the node was away; the session that made it has died;
+ * commit_wait is `ordered`): who applies that one makes this command fail
+ * (applyunproven.c).  Transactions that know of the index are never
+ * `ordered`.  On the other nodes a change may find a duplicate, too, and fails
+ * everywhere then, as it would on one server; but never one that is decided.
+ *
+ * Keys of rows.  Each node makes keys from the index as soon as it is ready
+ * there, and takes it for the identity of rows when it is valid.  Between the
+ * two, and between `invalid` and `dead`, each of them waits for all who had the
+ * table open before: so transactions that know rows by the index, and those that
+ * know them by something else, have the keys of the index in common.
+ *
+ * Left to the plain command (ddloutside.c): what applyindex.c can't repeat, an
+ * expression on the row as a whole, and names that PostgreSQL gives to what REINDEX
+ * CONCURRENTLY works with, which is each node's own.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_index.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/ruleutils.h"
+#include "utils/syscache.h"
+
+#include "ddl.h"
+#include "keyset.h"
+
+static struct
+{
+	bool		active;			/* the transaction belongs to such a command */
+	bool		running;		/* which goes on after this transaction */
+	bool		drops;
+	const char *done;			/* the last step that was forwarded */
+	Oid			index;			/* once it is known */
+	char		schema[NAMEDATALEN];
+	char		table[NAMEDATALEN];
+	char		name[NAMEDATALEN];
+}			work;
+
+/* ---------- is it one? */
+
+/* Does an expression have the row as a whole?  Rather too often than not. */
+static bool
+has_whole_row(Node *node, void *table)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, ColumnRef))
+	{
+		Node	   *last = llast(((ColumnRef *) node)->fields);
+
+		return !IsA(last, String) || strcmp(strVal(last), (const char *) table) == 0;
+	}
+	return raw_expression_tree_walker(node, has_whole_row, table);
+}
+
+static bool
+is_repeatable(IndexStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (stmt->idxname != NULL && ddl_is_name_of_reindex(stmt->idxname))
+		return false;
+	foreach(lc, stmt->indexParams)
+	{
+		if (has_whole_row(lfirst_node(IndexElem, lc)->expr, stmt->relation->relname))
+			return false;
+	}
+	return !has_whole_row(stmt->whereClause, stmt->relation->relname);
+}
+
+/* Of a temporary table PostgreSQL itself runs the plain command. */
+static bool
+is_permanent(RangeVar *name)
+{
+	Oid			relid = RangeVarGetRelid(name, NoLock, true);
+
+	return !OidIsValid(relid) || get_rel_persistence(relid) != RELPERSISTENCE_TEMP;
+}
+
+bool
+concurrent_is_wanted(Node *node)
+{
+	IndexStmt  *create = (IndexStmt *) node;
+	DropStmt   *drop = (DropStmt *) node;
+
+	if (IsA(node, IndexStmt))
+		return create->concurrent && is_permanent(create->relation) && is_repeatable(create);
+	return IsA(node, DropStmt) && drop->concurrent && list_length(drop->objects) == 1 &&
+		is_permanent(makeRangeVarFromNameList(linitial_node(List, drop->objects))) &&
+		!ddl_drops_leftovers(node);
+}
+
+void
+concurrent_weaken(DdlTargets *targets)
+{
+	for (int i = 0; i < targets->nkeys; i++)
+	{
+		if (targets->keys[i].mode == LS_TABLE_X && !targets->whole_database)
+			targets->keys[i].mode = LS_TABLE_IS;
+	}
+}
+
+/* ---------- what has become of the index */
+
+static bool
+is_of_this_transaction(HeapTuple tuple)
+{
+	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+}
+
+/* The command's first transaction has entered it, or made it invalid. */
+static Oid
+changed_index(void)
+{
+	Relation	catalog = table_open(IndexRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	Oid			found = InvalidOid;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_index form = (Form_pg_index) GETSTRUCT(tuple);
+
+		if (is_of_this_transaction(tuple) && !form->indisvalid &&
+			get_rel_relkind(form->indexrelid) == RELKIND_INDEX)
+			found = form->indexrelid;
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return found;
+}
+
+static void
+find_index(void)
+{
+	Oid			table;
+
+	work.index = changed_index();
+	if (!OidIsValid(work.index))
+		return;
+	table = IndexGetRelation(work.index, false);
+	strlcpy(work.schema, get_namespace_name(get_rel_namespace(table)), NAMEDATALEN);
+	strlcpy(work.table, get_rel_name(table), NAMEDATALEN);
+	strlcpy(work.name, get_rel_name(work.index), NAMEDATALEN);
+}
+
+static const char *
+step_done(void)
+{
+	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(work.index));
+	Form_pg_index form;
+	const char *step;
+
+	if (!HeapTupleIsValid(tuple))
+		return "gone";
+	form = (Form_pg_index) GETSTRUCT(tuple);
+	if (!form->indislive)
+		step = "dead";
+	else if (work.drops)
+		step = "invalid";
+	else
+		step = form->indisvalid ? "valid" : form->indisready ? "ready" : "enter";
+	ReleaseSysCache(tuple);
+	return step;
+}
+
+/* ---------- forwarding */
+
+static void
+pack(StringInfo params, const char *text)
+{
+	statement_pack_param(params, text, strlen(text));
+}
+
+static void
+forward(const char *step)
+{
+	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,.rows = -1};
+	LsKey		table = keyset_table_key(work.schema, work.table, LS_TABLE_IS);
+	LsKey		database = keyset_database_key(LS_TABLE_IX);
+	bool		enters = strcmp(step, "enter") == 0;
+	StringInfoData settings;
+	StringInfoData params;
+	StringInfoData keys;
+
+	initStringInfo(&settings);
+	settings_append(&settings);
+	initStringInfo(&params);
+	pack(&params, step);
+	pack(&params, work.schema);
+	pack(&params, work.table);
+	pack(&params, work.name);
+	pack(&params, enters ? pg_get_indexdef_string(work.index) : "");
+	initStringInfo(&keys);
+	statement_pack_key(&keys, &table);
+	statement_pack_key(&keys, &database);
+	query.text = ls_slice_of("SELECT lockstep.apply_index($1, $2, $3, $4, $5)");
+	query.settings = ls_slice_of_buffer(&settings);
+	query.nparams = 5;
+	query.params = ls_slice_of_buffer(&params);
+	query.nkeys = 2;
+	query.keys = ls_slice_of_buffer(&keys);
+	query.ddl = true;
+	xact_forward(&query);
+	witness_note_command();
+}
+
+void
+concurrent_before_commit(void)
+{
+	const char *step;
+
+	if (likely(!work.active))
+		return;
+	CommandCounterIncrement();
+	if (!OidIsValid(work.index))
+		find_index();
+	if (!OidIsValid(work.index))
+		return;					/* it has found nothing to do */
+	step = step_done();
+	if (work.done != NULL && strcmp(work.done, step) == 0)
+		return;
+	work.done = step;
+	forward(step);
+}
+
+/* ---------- from the hook */
+
+void
+concurrent_begin(Node *stmt)
+{
+	memset(&work, 0, sizeof(work));
+	work.active = true;
+	work.running = true;
+	work.drops = IsA(stmt, DropStmt);
+}
+
+/* Its last transaction is still to be committed. */
+void
+concurrent_end(void)
+{
+	work.running = false;
+}
+
+void
+concurrent_at_xact_end(bool committed)
+{
+	if (!committed || !work.running)
+		work.active = false;
+}
