@@ -5,7 +5,8 @@
  * Such an index checks what is inserted, as soon as it is ready.  Those are the
  * rows of a transaction that may still fail; of one that is decided they must
  * not, because of an index that other nodes perhaps did not have, and that may
- * never become valid.  So they are put into the index unchecked.
+ * never become valid.  So they are put into the index unchecked; and so are those
+ * of a repair.
  *
  * Whoever builds that index from this node must not trust it any more.  He holds
  * the lock that we take then, and yields (ddlconcurrent.c).
@@ -79,7 +80,7 @@ set_enforced(Oid indexid, bool enforced)
 void
 unproven_before_rows(Relation rel)
 {
-	bool		enforced = !commit_is_claimed();
+	bool		enforced = !commit_is_claimed() && !apply_repairs();
 	bool		found = false;
 	ListCell   *lc;
 

@@ -242,7 +242,6 @@ forward(const char *step)
 	query.keys = ls_slice_of_buffer(&keys);
 	query.ddl = true;
 	xact_forward(&query);
-	witness_note_command();
 }
 
 void
@@ -257,6 +256,7 @@ concurrent_before_commit(void)
 		find_index();
 	if (!OidIsValid(work.index))
 		return;					/* it has found nothing to do */
+	witness_note_command();
 	step = step_done();
 	if (work.done != NULL && strcmp(work.done, step) == 0)
 		return;

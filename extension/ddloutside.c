@@ -1,8 +1,8 @@
 /*
  * ddloutside.c
- *	  Commands that PostgreSQL runs outside of a transaction block, so that they
- *	  keep nobody from writing: CREATE INDEX and DROP INDEX CONCURRENTLY, ALTER
- *	  TABLE ... DETACH PARTITION ... CONCURRENTLY.
+ *	  Commands that PostgreSQL runs outside of a transaction block, and that are
+ *	  made plain ones here: ALTER TABLE ... DETACH PARTITION ... CONCURRENTLY, and
+ *	  those CREATE INDEX and DROP INDEX CONCURRENTLY that ddlconcurrent.c leaves.
  *
  * Each of them is a series of transactions, and a crash, or one that fails,
  * leaves it half done: an invalid index, a partition that is half detached.
@@ -12,10 +12,6 @@
  * that writers of that table wait until it is done everywhere.  What PostgreSQL
  * asks of the command still holds, with its own errors: not inside a transaction
  * block, no CASCADE, no partitioned index.
- *
- * REINDEX CONCURRENTLY is the node's own matter (ddl.c) and runs as ever.  When
- * it fails it leaves an invalid index, on this node only, and so a DROP INDEX
- * that names nothing else stays on this node.
  */
 #include "postgres.h"
 
