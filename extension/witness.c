@@ -8,7 +8,8 @@
  *	 other access methods	refused when a command names such a table (select.c)
  *	 sequences, large objects, notifications: refused as they happen (sequence.c)
  *	 catalogs				a forwarded command, or one that is local by nature;
- *							seen in the invalidations that they cause
+ *							seen in the invalidations that they cause.  Workers
+ *							of subscriptions note there how far they are
  *	 C functions			the SELECT that called them; see callwatch.c
  *
  * What is left over is refused.  Temporary tables, row locks, hint bits,
@@ -17,9 +18,11 @@
 #include "postgres.h"
 
 #include "access/xact.h"
+#include "replication/logicalworker.h"
 #include "storage/ipc.h"
 #include "storage/sinval.h"
 #include "utils/inval.h"
+#include "utils/syscache.h"
 
 #include "lockstep.h"
 
@@ -46,6 +49,18 @@ witness_commands(void)
 }
 
 /*
+ * How far a subscription has come is known to the server that has it: CREATE
+ * SUBSCRIPTION is local, and so is what its workers note without a command.
+ */
+static bool
+is_notes_of_subscription(int cache)
+{
+	return IsLogicalWorker() &&
+		(cache == SUBSCRIPTIONRELMAP || cache == SUBSCRIPTIONOID || cache == SUBSCRIPTIONNAME ||
+		 cache == REPLORIGIDENT || cache == REPLORIGNAME);
+}
+
+/*
  * Rows of catalogs that have a cache: all that a change of a schema can't do
  * without.  Relation cache messages alone are no change.
  */
@@ -59,7 +74,8 @@ changed_catalogs(void)
 
 	for (i = 0; i < n; i++)
 	{
-		if (messages[i].id >= 0 || messages[i].id == SHAREDINVALCATALOG_ID)
+		if ((messages[i].id >= 0 && !is_notes_of_subscription(messages[i].cc.id)) ||
+			messages[i].id == SHAREDINVALCATALOG_ID)
 			return true;
 	}
 	return false;

@@ -199,7 +199,8 @@ open_journal(void)
 
 	if (mkdir(config->journal_directory, 0700) != 0 && errno != EEXIST)
 		refuse_to_start(xasprintf("could not create journal directory \"%s\": %s",
-								  config->journal_directory, strerror(errno)), NULL, NULL);
+								  config->journal_directory, strerror(errno)), NULL,
+						"Its parent directory must exist and be writable for this user.");
 	journal = journal_open(config->journal_directory, true, (size_t) config->journal_segment_size,
 						   cluster, &error);
 	if (journal == NULL)

@@ -80,34 +80,6 @@ handle_hello(Session *s, LsSlice payload)
 	session_send(s, bytes, ls_put_challenge(bytes, sizeof(bytes), &challenge));
 }
 
-/* It has the secret; is it one of ours? */
-static bool
-check_membership(Session *s)
-{
-	LsHello    *h = &s->hello;
-
-	s->node = node_find(h->node);
-	if (s->node < 0)
-	{
-		session_fail(s, "28000", "See node.NAME in replicator.conf and lockstep.node_name on the node.",
-					 "the replicator knows no node \"%.*s\"", (int) h->node.len, (const char *) h->node.data);
-		return false;
-	}
-	if (h->cluster.len == 0)
-	{
-		session_fail(s, "57P03", "The replicator attaches the node's database when it is replicated: see lockstepctl status.",
-					 "this database belongs to no cluster yet");
-		return false;
-	}
-	if (h->cluster.len != strlen(cluster) || memcmp(h->cluster.data, cluster, h->cluster.len) != 0)
-	{
-		session_fail(s, "28000", "lockstep.replicator of that node points to the wrong replicator, or the node comes from elsewhere.",
-					 "this node belongs to another cluster");
-		return false;
-	}
-	return true;
-}
-
 static bool
 check_database(Session *s)
 {
@@ -124,6 +96,36 @@ check_database(Session *s)
 	session_fail(s, "55000", "Use lockstepctl database add, or drop the extension in it.",
 				 "database \"%s\" is not replicated", s->database);
 	return false;
+}
+
+/* It has the secret; is it one of ours? */
+static bool
+check_membership(Session *s)
+{
+	LsHello    *h = &s->hello;
+
+	s->node = node_find(h->node);
+	if (s->node < 0)
+	{
+		session_fail(s, "28000", "See node.NAME in replicator.conf and lockstep.node_name on the node.",
+					 "the replicator knows no node \"%.*s\"", (int) h->node.len, (const char *) h->node.data);
+		return false;
+	}
+	if (h->cluster.len == 0)
+	{
+		if (!check_database(s))
+			return false;
+		session_fail(s, "57P03", "The replicator attaches the node's database when it is replicated: see lockstepctl status.",
+					 "this database belongs to no cluster yet");
+		return false;
+	}
+	if (h->cluster.len != strlen(cluster) || memcmp(h->cluster.data, cluster, h->cluster.len) != 0)
+	{
+		session_fail(s, "28000", "lockstep.replicator of that node points to the wrong replicator, or the node comes from elsewhere.",
+					 "this node belongs to another cluster");
+		return false;
+	}
+	return true;
 }
 
 static bool

@@ -11,6 +11,9 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 3, replicator_conf => "databases = ''\n");
 is_deeply($c->status->{databases}, [], 'no database is replicated');
+$c->sql(1, 'CREATE EXTENSION lockstep', db => 'postgres');
+$c->fails(1, 'CREATE TABLE x (id int)', '55000', qr/database "postgres" is not replicated.*HINT:.*lockstepctl database add/s,
+	'one that has the extension, made by hand, is told what to do', db => 'postgres');
 my (undef, $err, $rc) = $c->ctl('database', 'add', 'shop');
 is($rc, 0, 'the first one is added') or diag($err);
 
