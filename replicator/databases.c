@@ -343,8 +343,8 @@ on_checked(void *arg, const char *error)
 	Node	   *n = arg;
 
 	/*
-	 * One that was attached when no database was replicated is not known by its
-	 * server yet: the first backend would look like that of another.
+	 * One that was attached when no database was replicated is not known by
+	 * its server yet: the first backend would look like that of another.
 	 */
 	if (error == NULL && n->boot == 0)
 		n->boot = dbcheck_boot(job->checks[n->index]);

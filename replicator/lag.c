@@ -63,6 +63,12 @@ nodes_lagging(void)
 	return false;
 }
 
+int
+lag_drops(const Node *n)
+{
+	return n->state == NODE_ONLINE && loop_now_us() - n->online_since > FORGIVEN_US ? 0 : n->slow_drops;
+}
+
 bool
 lag_may_go_on(Node *n)
 {
@@ -72,9 +78,7 @@ lag_may_go_on(Node *n)
 
 	if (node_config->slow_node != SLOW_NODE_DROP || !too_far(n))
 		return true;
-	if (loop_now_us() - n->online_since > FORGIVEN_US)
-		n->slow_drops = 0;
-	n->slow_drops++;
+	n->slow_drops = lag_drops(n) + 1;
 	n->slow = true;
 	pause = (double) node_pause_ms(n) / 1000;
 	if (n->slow_drops == 1)

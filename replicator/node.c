@@ -134,7 +134,7 @@ node_status(int node)
 		.administrative = n->administrative,
 		.connections = count_connections(n),
 		.boot = n->boot,
-		.slow_drops = n->slow_drops,
+		.slow_drops = lag_drops(n),
 		.retry_ms = -1,
 		.seconds_left = -1
 	};

@@ -236,6 +236,7 @@ extern void lag_add(Node *n, const Transaction *tx);	/* it has to apply it */
 extern void lag_remove(Node *n, const Transaction *tx); /* it has */
 extern bool lag_may_go_on(Node *n); /* false: it lags too far, and has been
 									 * dropped for it */
+extern int	lag_drops(const Node *n);	/* so often in a row, for that */
 extern int	lag_doublings(const Node *n);	/* of reconnect_interval */
 extern void lag_forget(Node *n);	/* people say that it is well again */
 
