@@ -20,6 +20,7 @@
 #include "utils/memutils.h"
 #include "utils/resowner.h"
 
+#include "compat.h"
 #include "xact_private.h"
 
 static struct

@@ -21,6 +21,7 @@
 #include "utils/guc.h"
 
 #include "apply.h"
+#include "compat.h"
 #include "rights.h"
 
 static bool in_apply_session = false;
@@ -187,7 +188,7 @@ static LocalTransactionId settings_lxid;
 static void
 settings_undo(void)
 {
-	if (settings_level != 0 && settings_lxid == MyProc->lxid)
+	if (settings_level != 0 && settings_lxid == ls_lxid(MyProc))
 		AtEOXact_GUC(true, settings_level);
 	settings_level = 0;
 }
@@ -216,7 +217,7 @@ apply_settings(char **values, int n)
 	if (n == 0)
 		return;
 	settings_level = NewGUCNestLevel();
-	settings_lxid = MyProc->lxid;
+	settings_lxid = ls_lxid(MyProc);
 	for (int i = 0; i + 1 < n; i += 2)
 	{
 		if (strcmp(values[i], LS_SETTING_TIME) == 0)

@@ -286,27 +286,27 @@ rights_of_query(QueryDesc *queryDesc)
 }
 
 static void
-executor_run_anyhow(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
+executor_run_anyhow(QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
 	if (prev_ExecutorRun)
-		prev_ExecutorRun(queryDesc, direction, count, once);
+		prev_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
 	else
-		standard_ExecutorRun(queryDesc, direction, count, once);
+		standard_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
 }
 
 static void
-executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
+executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
 	Oid			user = apply_session() ? rights_of_query(queryDesc) : InvalidOid;
 	LsRights	saved;
 
 	if (!OidIsValid(user))
 	{
-		executor_run_anyhow(queryDesc, direction, count, once);
+		executor_run_anyhow(queryDesc, direction, count LS_ONCE_ARG);
 		return;
 	}
 	rights_lower(user, true, &saved);
-	executor_run_anyhow(queryDesc, direction, count, once);
+	executor_run_anyhow(queryDesc, direction, count LS_ONCE_ARG);
 	rights_restore(&saved);
 }
 

@@ -31,6 +31,7 @@
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 /* The transaction (REPEATABLE READ and up) that has its snapshot already. */
@@ -263,9 +264,9 @@ is_wanted(void)
 	just_settled = false;
 	if (IsolationUsesXactSnapshot())
 	{
-		if (settled == MyProc->lxid)
+		if (settled == ls_lxid(MyProc))
 			return false;
-		settled = MyProc->lxid;
+		settled = ls_lxid(MyProc);
 		just_settled = true;
 	}
 	return ls_causal_reads && ls_mode() == LS_MODE_ORIGIN;
@@ -320,7 +321,7 @@ causal_before_utility(PlannedStmt *pstmt)
 	if (!PlannedStmtRequiresSnapshot(pstmt))
 	{
 		if (imports_snapshot(pstmt))
-			settled = MyProc->lxid;
+			settled = ls_lxid(MyProc);
 		return;
 	}
 	if (likely(!is_wanted()))

@@ -24,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "ddl.h"
 
 static Oid
@@ -53,7 +54,7 @@ indexes_to_mark(Oid index)
 		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_INDEX && OidIsValid(table) &&
 			get_rel_persistence(table) != RELPERSISTENCE_TEMP &&
 			table >= FirstNormalObjectId && get_rel_relkind(table) != RELKIND_TOASTVALUE &&
-			pg_class_ownercheck(table, GetUserId()))
+			ls_may_cluster(table, GetUserId()))
 			result = lappend_oid(result, lfirst_oid(lc));
 	}
 	return result;

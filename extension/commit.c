@@ -38,6 +38,7 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "xact_private.h"
 
 /* How long a cancelled backend goes on waiting for its turn: it is usually
@@ -141,6 +142,7 @@ take_turn_decided(Place place)
 	wait_for_turn_held(place.seq);
 	sequence_in_turn();
 	(void) interrupts_disarm_timeout();
+	ls_forget_transaction_timeout();	/* it came too late */
 }
 
 /* Errors on the way to the turn don't mean what their code says: the

@@ -14,8 +14,92 @@
 /* 16 tells apart updates that concern summarizing indexes only. */
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LsUpdateIndexes;
+#define ls_heap_update(rel, tid, tuple) simple_heap_update(rel, tid, tuple, &(LsUpdateIndexes) {TU_None})
 #else
 typedef bool LsUpdateIndexes;
+#define ls_heap_update(rel, tid, tuple) simple_heap_update(rel, tid, tuple)
+#endif
+
+/* 16 has what a query needs permissions for apart from its range table. */
+#if PG_VERSION_NUM >= 160000
+typedef RTEPermissionInfo LsPermissions;
+#define ls_permissions_of_item(item) ((item)->p_perminfo)
+#define ls_check_permissions(pstate) ExecCheckPermissions((pstate)->p_rtable, (pstate)->p_rteperminfos, true)
+#define ls_updated_columns(stmt, rte) (getRTEPermissionInfo((stmt)->permInfos, rte)->updatedCols)
+#else
+typedef RangeTblEntry LsPermissions;
+#define ls_permissions_of_item(item) ((item)->p_rte)
+#define ls_check_permissions(pstate) ExecCheckRTPerms((pstate)->p_rtable, true)
+#define ls_updated_columns(stmt, rte) ((rte)->updatedCols)
+#endif
+
+/* 16 moved what settings call into a header of its own. */
+#if PG_VERSION_NUM >= 160000
+#include "utils/guc_hooks.h"
+#endif
+
+/* 16 moved the header that has CleanQuerytext(). */
+#if PG_VERSION_NUM >= 160000
+#include "nodes/queryjumble.h"
+#else
+#include "utils/queryjumble.h"
+#endif
+
+/* 16 lets functions of input report errors softly. */
+#if PG_VERSION_NUM >= 160000
+#define ls_qualified_names(text) stringToQualifiedNameList(text, NULL)
+#else
+#define ls_qualified_names(text) stringToQualifiedNameList(text)
+#endif
+
+/* 17 numbers processes by their place among all, and has their virtual transaction id in one field. */
+#if PG_VERSION_NUM >= 170000
+#define ls_lxid(proc) ((proc)->vxid.lxid)
+#define ls_procno(proc) GetNumberFromPGProc(proc)
+#define ls_signal_id(proc) GetNumberFromPGProc(proc)
+#else
+#define ls_lxid(proc) ((proc)->lxid)
+#define ls_procno(proc) ((proc)->pgprocno)
+#define ls_signal_id(proc) ((proc)->backendId)
+#endif
+
+/* 17 has a resource owner free what one waits for. */
+#if PG_VERSION_NUM >= 170000
+#define ls_create_wait_event_set(context, n) CreateWaitEventSet(NULL, n)
+#else
+#define ls_create_wait_event_set(context, n) CreateWaitEventSet(context, n)
+#endif
+
+/* 17 ends a session whose transaction takes too long. */
+#if PG_VERSION_NUM >= 170000
+#define ls_transaction_timed_out() TransactionTimeoutPending
+#define ls_forget_transaction_timeout() (TransactionTimeoutPending = false)
+#else
+#define ls_transaction_timed_out() false
+#define ls_forget_transaction_timeout() ((void) 0)
+#endif
+
+/* 17 has event triggers that fire when a session begins. */
+#if PG_VERSION_NUM >= 170000
+#define ls_skip_login_triggers() (MyDatabaseHasLoginEventTriggers = false)
+#else
+#define ls_skip_login_triggers() ((void) 0)
+#endif
+
+/* 17 wants the table open. */
+#if PG_VERSION_NUM >= 170000
+#define ls_identity_sequence(rel, attnum) getIdentitySequence(rel, attnum, false)
+#else
+#define ls_identity_sequence(rel, attnum) getIdentitySequence(RelationGetRelid(rel), attnum, false)
+#endif
+
+/* 17 gave these an argument more, which has a default. */
+#if PG_VERSION_NUM >= 170000
+#define LS_F_EMIT_MESSAGE_TEXT F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT_BOOL
+#define LS_F_EMIT_MESSAGE_BYTEA F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA_BOOL
+#else
+#define LS_F_EMIT_MESSAGE_TEXT F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT
+#define LS_F_EMIT_MESSAGE_BYTEA F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA
 #endif
 
 /* 18 has generated columns that are not stored. */
@@ -25,6 +109,33 @@ typedef bool LsUpdateIndexes;
 #define ls_column_is_virtual(att) false
 #endif
 
+/* 18 no longer says whether a query runs but once. */
+#if PG_VERSION_NUM >= 180000
+#define LS_ONCE_PARAM
+#define LS_ONCE_ARG
+#else
+#define LS_ONCE_PARAM , bool once
+#define LS_ONCE_ARG , once
+#endif
+
+/* 18 counts the frozen pages of a table, too: for the planner, as the others. */
+#if PG_VERSION_NUM >= 180000
+#define ls_is_statistic(attnum) \
+	((attnum) == Anum_pg_class_reltuples || (attnum) == Anum_pg_class_relpages || \
+	 (attnum) == Anum_pg_class_relallvisible || (attnum) == Anum_pg_class_relallfrozen)
+#else
+#define ls_is_statistic(attnum) \
+	((attnum) == Anum_pg_class_reltuples || (attnum) == Anum_pg_class_relpages || \
+	 (attnum) == Anum_pg_class_relallvisible)
+#endif
+
+/* 18 has foreign keys that are not enforced. */
+#if PG_VERSION_NUM >= 180000
+#define ls_is_enforced(info) ((info)->conenforced)
+#else
+#define ls_is_enforced(info) true
+#endif
+
 /* 18 renamed what holds a table's checks while rows are written. */
 #if PG_VERSION_NUM >= 180000
 #define ls_check_expressions(target) ((target)->ri_CheckConstraintExprs)
@@ -32,12 +143,29 @@ typedef bool LsUpdateIndexes;
 #define ls_check_expressions(target) ((target)->ri_ConstraintExprs)
 #endif
 
-/* 16 keeps COPY's default expressions by column. */
+/*
+ * 16 keeps COPY's default expressions by column, as its DEFAULT option wants them
+ * for columns in its list, too.  NULL: COPY has none of this column.
+ */
+#ifdef COPYFROM_INTERNAL_H
+static inline ExprState **
+ls_copy_default(CopyFromState cstate, AttrNumber attnum)
+{
 #if PG_VERSION_NUM >= 160000
-#define ls_copy_default(cstate, i) ((cstate)->defexprs[(cstate)->defmap[i]])
+	return cstate->defexprs[attnum - 1] != NULL ? &cstate->defexprs[attnum - 1] : NULL;
 #else
-#define ls_copy_default(cstate, i) ((cstate)->defexprs[i])
+	for (int i = 0; i < cstate->num_defaults; i++)
+	{
+		if (cstate->defmap[i] == attnum - 1)
+			return &cstate->defexprs[i];
+	}
+	return NULL;
 #endif
+}
+#endif							/* COPYFROM_INTERNAL_H */
+
+/* 18 refuses generated columns, which have no value yet, in COPY's WHERE. */
+#define LS_COPY_WHERE_HAS_GENERATED (PG_VERSION_NUM < 180000)
 
 /* 16 has one function for all kinds of objects. */
 #if PG_VERSION_NUM >= 160000
@@ -48,6 +176,13 @@ typedef bool LsUpdateIndexes;
 #define ls_may_use_schema(schema, role) \
 	(pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK)
 #define ls_owns_relation(relid, role) pg_class_ownercheck(relid, role)
+#endif
+
+/* 17 lets others than the owner CLUSTER a table. */
+#if PG_VERSION_NUM >= 170000
+#define ls_may_cluster(relid, role) (pg_class_aclcheck(relid, role, ACL_MAINTAIN) == ACLCHECK_OK)
+#else
+#define ls_may_cluster(relid, role) ls_owns_relation(relid, role)
 #endif
 
 /* 16 renamed what identifies a relation's file. */

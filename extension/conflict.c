@@ -52,7 +52,6 @@
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
 #include "parser/analyze.h"
-#include "storage/backendid.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
 #include "storage/proc.h"
@@ -70,6 +69,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 #define DETAIL_SIZE 512
@@ -129,7 +129,7 @@ conflict_shmem_startup(void)
 static Mark *
 my_mark(void)
 {
-	return &marks[MyProc->pgprocno];
+	return &marks[ls_procno(MyProc)];
 }
 
 /* ---------- the victim */
@@ -141,10 +141,10 @@ conflict_is_doomed(void)
 
 	if (in_doomed_block)
 		return true;
-	if (MyProc == NULL || MyProc->pgprocno >= MaxBackends)
+	if (MyProc == NULL || ls_procno(MyProc) >= MaxBackends)
 		return false;
 	mark = my_mark();
-	return LocalTransactionIdIsValid(mark->doomed) && mark->doomed == MyProc->lxid;
+	return LocalTransactionIdIsValid(mark->doomed) && mark->doomed == ls_lxid(MyProc);
 }
 
 /*
@@ -260,7 +260,7 @@ watch_errors(void)
 static bool
 idle_in_transaction_block(void)
 {
-	if (!IsUnderPostmaster || IsBackgroundWorker || MyBEEntry == NULL)
+	if (!IsUnderPostmaster || MyBackendType == B_BG_WORKER || MyBEEntry == NULL)
 		return false;
 	if (debug_query_string != NULL || ActiveSnapshotSet() || !IsTransactionBlock())
 		return false;
@@ -323,7 +323,7 @@ conflict_at_xact_end(void)
 void
 conflict_note_writes(void)
 {
-	my_mark()->writes = MyProc->lxid;
+	my_mark()->writes = ls_lxid(MyProc);
 }
 
 void
@@ -366,10 +366,10 @@ conflict_yield(int pid, const char *detail, uint64 seq)
 	bool		tell = false;
 	bool		hit;
 
-	if (proc == NULL || pid == MyProcPid || proc->pgprocno >= MaxBackends)
+	if (proc == NULL || pid == MyProcPid || ls_procno(proc) >= MaxBackends)
 		return false;
-	mark = &marks[proc->pgprocno];
-	lxid = &proc->lxid;
+	mark = &marks[ls_procno(proc)];
+	lxid = &ls_lxid(proc);
 
 	LWLockAcquire(conflict_lock, LW_EXCLUSIVE);
 	victim = *lxid;
@@ -415,7 +415,7 @@ conflict_yield(int pid, const char *detail, uint64 seq)
 		message.rc.dbId = proc->databaseId;
 		message.rc.relId = DUMMY_RELID;
 		SendSharedInvalidMessages(&message, 1);
-		(void) SendProcSignal(pid, PROCSIG_CATCHUP_INTERRUPT, proc->backendId);
+		(void) SendProcSignal(pid, PROCSIG_CATCHUP_INTERRUPT, ls_signal_id(proc));
 	}
 	return hit;
 }
@@ -428,12 +428,12 @@ conflict_pid_writes(int pid, bool *is_apply)
 	Mark	   *mark;
 
 	*is_apply = false;
-	if (proc == NULL || proc->pgprocno >= MaxBackends)
+	if (proc == NULL || ls_procno(proc) >= MaxBackends)
 		return false;
-	mark = &marks[proc->pgprocno];
+	mark = &marks[ls_procno(proc)];
 	*is_apply = mark->apply_pid == pid;
 	return TransactionIdIsValid(proc->xid) ||
-		(LocalTransactionIdIsValid(mark->writes) && mark->writes == proc->lxid);
+		(LocalTransactionIdIsValid(mark->writes) && mark->writes == ls_lxid(proc));
 }
 
 /* ---------- hooks: a doomed transaction does nothing more */
@@ -465,13 +465,13 @@ executor_start(QueryDesc *queryDesc, int eflags)
 }
 
 static void
-executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count, bool once)
+executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
 	watch_errors();
 	if (prev_ExecutorRun)
-		prev_ExecutorRun(queryDesc, direction, count, once);
+		prev_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
 	else
-		standard_ExecutorRun(queryDesc, direction, count, once);
+		standard_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
 }
 
 static void

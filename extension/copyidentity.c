@@ -49,6 +49,20 @@ names_column(const CopyStmt *stmt, const char *column)
 	return false;
 }
 
+/* Of a column that it names, too, where the DEFAULT option's text stands (16). */
+static bool
+may_take_defaults(const CopyStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+	{
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "default") == 0)
+			return true;
+	}
+	return false;
+}
+
 bool
 copy_takes_identity(Relation rel, const CopyStmt *stmt)
 {
@@ -59,7 +73,7 @@ copy_takes_identity(Relation rel, const CopyStmt *stmt)
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
 
 		if (!att->attisdropped && att->attidentity != '\0' &&
-			!names_column(stmt, NameStr(att->attname)))
+			(may_take_defaults(stmt) || !names_column(stmt, NameStr(att->attname))))
 			return true;
 	}
 	return false;
@@ -85,15 +99,15 @@ check_source(const CopyStmt *stmt)
 static void
 check_permissions(ParseState *pstate, ParseNamespaceItem *item, Relation rel, const CopyStmt *stmt)
 {
-	RangeTblEntry *rte = item->p_rte;
+	LsPermissions *permissions = ls_permissions_of_item(item);
 	ListCell   *lc;
 
-	rte->requiredPerms = ACL_INSERT;
+	permissions->requiredPerms = ACL_INSERT;
 	foreach(lc, CopyGetAttnums(RelationGetDescr(rel), rel, stmt->attlist))
-		rte->insertedCols = bms_add_member(rte->insertedCols,
-										   lfirst_int(lc) - FirstLowInvalidHeapAttributeNumber);
-	ExecCheckRTPerms(pstate->p_rtable, true);
-	if (check_enable_rls(rte->relid, InvalidOid, false) == RLS_ENABLED)
+		permissions->insertedCols = bms_add_member(permissions->insertedCols,
+												   lfirst_int(lc) - FirstLowInvalidHeapAttributeNumber);
+	ls_check_permissions(pstate);
+	if (check_enable_rls(permissions->relid, InvalidOid, false) == RLS_ENABLED)
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("COPY FROM not supported with row-level security"),
@@ -101,8 +115,29 @@ check_permissions(ParseState *pstate, ParseNamespaceItem *item, Relation rel, co
 	PreventCommandIfReadOnly("COPY FROM");
 }
 
+static void
+check_no_generated(Relation rel, Node *where)
+{
+	Bitmapset  *used = NULL;
+	bool		all;
+
+	pull_varattnos(where, 1, &used);
+	all = bms_is_member(0 - FirstLowInvalidHeapAttributeNumber, used);
+	for (int i = 0; i < RelationGetNumberOfAttributes(rel); i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i);
+
+		if (att->attgenerated != '\0' &&
+			(all || bms_is_member(att->attnum - FirstLowInvalidHeapAttributeNumber, used)))
+			ereport(ERROR,
+					(errcode(ERRCODE_INVALID_COLUMN_REFERENCE),
+					 errmsg("generated columns are not supported in COPY FROM WHERE conditions"),
+					 errdetail("Column \"%s\" is a generated column.", NameStr(att->attname))));
+	}
+}
+
 static Node *
-where_clause(ParseState *pstate, ParseNamespaceItem *item, const CopyStmt *stmt)
+where_clause(ParseState *pstate, ParseNamespaceItem *item, Relation rel, const CopyStmt *stmt)
 {
 	Node	   *where;
 
@@ -112,6 +147,8 @@ where_clause(ParseState *pstate, ParseNamespaceItem *item, const CopyStmt *stmt)
 	where = transformExpr(pstate, copyObject(stmt->whereClause), EXPR_KIND_COPY_WHERE);
 	where = coerce_to_boolean(pstate, where, "WHERE");
 	assign_expr_collations(pstate, where);
+	if (!LS_COPY_WHERE_HAS_GENERATED)
+		check_no_generated(rel, where);
 	where = eval_const_expressions(NULL, where);
 	where = (Node *) canonicalize_qual((Expr *) where, false);
 	return (Node *) make_ands_implicit((Expr *) where);
@@ -124,19 +161,18 @@ replace_defaults(CopyFromState cstate)
 {
 	Relation	rel = cstate->rel;
 	MemoryContext context = MemoryContextSwitchTo(cstate->copycontext);
-	int			i;
+	AttrNumber	attnum;
 
-	for (i = 0; i < cstate->num_defaults; i++)
+	for (attnum = 1; attnum <= RelationGetNumberOfAttributes(rel); attnum++)
 	{
-		AttrNumber	attnum = cstate->defmap[i] + 1;
 		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), attnum - 1);
-		Oid			sequence;
+		ExprState **expression = ls_copy_default(cstate, attnum);
+		Node	   *call;
 
-		if (att->attidentity == '\0')
+		if (expression == NULL || att->attisdropped || att->attidentity == '\0')
 			continue;
-		sequence = getIdentitySequence(RelationGetRelid(rel), attnum, false);
-		ls_copy_default(cstate, i) =
-			ExecInitExpr(expression_planner((Expr *) sequence_nextval_call(sequence, att->atttypid)), NULL);
+		call = sequence_nextval_call(ls_identity_sequence(rel, attnum), att->atttypid);
+		*expression = ExecInitExpr(expression_planner((Expr *) call), NULL);
 	}
 	MemoryContextSwitchTo(context);
 }
@@ -155,7 +191,7 @@ copy_identity(const CopyStmt *stmt, const char *source)
 	check_source(stmt);
 	rel = table_openrv(stmt->relation, RowExclusiveLock);
 	item = addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);
-	where = where_clause(pstate, item, stmt);
+	where = where_clause(pstate, item, rel, stmt);
 	check_permissions(pstate, item, rel, stmt);
 	cstate = BeginCopyFrom(pstate, rel, where, stmt->filename, stmt->is_program, NULL,
 						   stmt->attlist, stmt->options);

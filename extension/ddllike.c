@@ -17,11 +17,9 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_type.h"
 #include "commands/comment.h"
-#include "common/keywords.h"
 #include "miscadmin.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/parsenodes.h"
-#include "parser/gramparse.h"
 #include "parser/parser.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -32,6 +30,7 @@
 #include "utils/typcache.h"
 
 #include "ddl.h"
+#include "tokens.h"
 
 /* ---------- may it be written out? */
 
@@ -232,29 +231,25 @@ append_columns(TableLikeClause *clause, StringInfo out)
 static void
 find_clause(const char *text, int location, int *start, int *end)
 {
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		at = 0;
-	int			token;
+	Tokens		tokens;
 
-	extra.escape_string_warning = false;
 	*start = -1;
-	while ((token = core_yylex(&value, &at, scanner)) != 0 && at != location)
+	tokens_begin(&tokens, text);
+	while (tokens_next(&tokens) && tokens.at != location)
 	{
-		if (token == LIKE)
-			*start = at;
+		if (token_is(&tokens, "like"))
+			*start = tokens.at;
 	}
-	while ((token = core_yylex(&value, &at, scanner)) == '.')
-		(void) core_yylex(&value, &at, scanner);
-	while (token == INCLUDING || token == EXCLUDING)
+	while (tokens_next(&tokens) && tokens.kind == TOKEN_DOT)
+		(void) tokens_next(&tokens);
+	while (token_is(&tokens, "including") || token_is(&tokens, "excluding"))
 	{
-		(void) core_yylex(&value, &at, scanner);
-		token = core_yylex(&value, &at, scanner);
+		(void) tokens_next(&tokens);
+		(void) tokens_next(&tokens);
 	}
-	*end = at;
-	scanner_finish(scanner);
-	if (*start < 0 || token == 0)
+	*end = tokens.at;
+	tokens_end(&tokens);
+	if (*start < 0 || tokens.kind == TOKEN_END)
 		elog(ERROR, "could not find a LIKE clause in the command");
 }
 

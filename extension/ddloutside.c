@@ -23,11 +23,9 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
 #include "commands/tablecmds.h"
-#include "common/keywords.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
-#include "parser/gramparse.h"
 #include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -39,25 +37,22 @@
 
 #include "compat.h"
 #include "ddl.h"
+#include "tokens.h"
 
 /* Where in text the word CONCURRENTLY stands; the last one, or the first. */
 static int
 find_keyword(const char *text, bool last)
 {
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		at;
+	Tokens		tokens;
 	int			found = -1;
-	int			token;
 
-	extra.escape_string_warning = false;
-	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	tokens_begin(&tokens, text);
+	while (tokens_next(&tokens))
 	{
-		if (token == CONCURRENTLY && (last || found < 0))
-			found = at;
+		if (token_is(&tokens, "concurrently") && (last || found < 0))
+			found = tokens.at;
 	}
-	scanner_finish(scanner);
+	tokens_end(&tokens);
 	return found;
 }
 

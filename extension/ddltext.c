@@ -25,22 +25,21 @@
 #include "commands/defrem.h"
 #include "commands/prepare.h"
 #include "commands/user.h"
-#include "common/keywords.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "libpq/crypt.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
-#include "parser/gramparse.h"
 #include "parser/scansup.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
-#include "utils/queryjumble.h"
 #include "utils/ruleutils.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "ddl.h"
+#include "tokens.h"
 
 /* ---------- the statement in its string */
 
@@ -74,25 +73,21 @@ typedef bool (*FoundLiteral) (const char *value, int start, int end, void *arg);
 static bool
 for_each_literal(const char *text, FoundLiteral found, void *arg)
 {
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		start;
-	int			token;
+	Tokens		tokens;
 	bool		done = false;
 
-	extra.escape_string_warning = false;
-	token = core_yylex(&value, &start, scanner);
-	while (token != 0 && !done)
+	tokens_begin(&tokens, text);
+	(void) tokens_next(&tokens);
+	while (tokens.kind != TOKEN_END && !done)
 	{
-		char	   *literal = token == SCONST ? pstrdup(value.str) : NULL;
-		int			at = start;
+		char	   *literal = tokens.kind == TOKEN_STRING ? pstrdup(tokens.value.str) : NULL;
+		int			start = tokens.at;
+		int			end = tokens_next(&tokens) ? tokens.at : (int) strlen(text);
 
-		token = core_yylex(&value, &start, scanner);
 		if (literal != NULL)
-			done = found(literal, at, token == 0 ? (int) strlen(text) : start, arg);
+			done = found(literal, start, end, arg);
 	}
-	scanner_finish(scanner);
+	tokens_end(&tokens);
 	return done;
 }
 
@@ -254,31 +249,27 @@ names_roles(Node *stmt)
 static char *
 write_out_session_user(char *text)
 {
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		at;
+	Tokens		tokens;
 	int			copied = 0;
-	int			token;
 	StringInfoData out;
 
 	initStringInfo(&out);
-	extra.escape_string_warning = false;
-	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	tokens_begin(&tokens, text);
+	while (tokens_next(&tokens))
 	{
-		if (token != SESSION_USER)
+		if (!token_is(&tokens, "session_user"))
 			continue;
-		appendBinaryStringInfo(&out, text + copied, at - copied);
+		appendBinaryStringInfo(&out, text + copied, tokens.at - copied);
 		appendStringInfoString(&out, quote_identifier(GetUserNameFromId(GetSessionUserId(), false)));
-		copied = at + (int) strlen("session_user");
+		copied = tokens.at + (int) strlen("session_user");
 	}
-	scanner_finish(scanner);
+	tokens_end(&tokens);
 	appendStringInfoString(&out, text + copied);
 	return out.data;
 }
 
 static void
-check_role(RoleSpec *role)
+check_role_spec(RoleSpec *role)
 {
 	if (role != NULL && role->roletype == ROLESPEC_SESSION_USER)
 		ereport(ERROR,
@@ -300,14 +291,14 @@ check_roles(Node *stmt)
 	else if (IsA(stmt, AlterPolicyStmt))
 		roles = ((AlterPolicyStmt *) stmt)->roles;
 	else if (IsA(stmt, CreateSchemaStmt))
-		check_role(((CreateSchemaStmt *) stmt)->authrole);
+		check_role_spec(((CreateSchemaStmt *) stmt)->authrole);
 	else if (IsA(stmt, AlterTableStmt))
 	{
 		foreach(lc, ((AlterTableStmt *) stmt)->cmds)
-			check_role(lfirst_node(AlterTableCmd, lc)->newowner);
+			check_role_spec(lfirst_node(AlterTableCmd, lc)->newowner);
 	}
 	foreach(lc, roles)
-		check_role(lfirst_node(RoleSpec, lc));
+		check_role_spec(lfirst_node(RoleSpec, lc));
 }
 
 /* ---------- SET ... FROM CURRENT: the value is this session's */
@@ -378,30 +369,26 @@ settings_from_current(Node *stmt)
 static char *
 write_out_current(char *text, List *names)
 {
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		at;
-	YYLTYPE		from = -1;
+	Tokens		tokens;
+	int			from = -1;
 	int			copied = 0;
-	int			token;
 	ListCell   *name = list_head(names);
 	StringInfoData out;
 
 	initStringInfo(&out);
-	extra.escape_string_warning = false;
-	while ((token = core_yylex(&value, &at, scanner)) != 0 && name != NULL)
+	tokens_begin(&tokens, text);
+	while (tokens_next(&tokens) && name != NULL)
 	{
-		if (token == CURRENT_P && from >= 0)
+		if (token_is(&tokens, "current") && from >= 0)
 		{
 			appendBinaryStringInfo(&out, text + copied, from - copied);
 			appendStringInfo(&out, "TO %s", current_value(lfirst(name)));
-			copied = at + (int) strlen("current");
+			copied = tokens.at + (int) strlen("current");
 			name = lnext(names, name);
 		}
-		from = token == FROM ? at : -1;
+		from = token_is(&tokens, "from") ? tokens.at : -1;
 	}
-	scanner_finish(scanner);
+	tokens_end(&tokens);
 	appendStringInfoString(&out, text + copied);
 	return out.data;
 }
@@ -534,31 +521,31 @@ text_of_create_table_as(CreateTableAsStmt *stmt)
 static char *
 text_of_create_matview(const char *text)
 {
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		at;
-	YYLTYPE		with = 0;
+	Tokens		tokens;
+	int			with = 0;
 	int			start = -1;
 	int			end = (int) strlen(text);
-	int			before = 0;
-	int			last = 0;
-	int			token;
+	bool		after_with = false; /* of the last token: after WITH [NO]? */
+	bool		is_data = false;
 
-	extra.escape_string_warning = false;
-	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	tokens_begin(&tokens, text);
+	while (tokens_next(&tokens))
 	{
-		if (token == CREATE && start < 0)
-			start = at;
-		if (token == WITH)
-			with = at;
-		before = last;
-		last = token;
+		if (token_is(&tokens, "create") && start < 0)
+			start = tokens.at;
+		is_data = after_with && token_is(&tokens, "data");
+		if (token_is(&tokens, "with"))
+		{
+			with = tokens.at;
+			after_with = true;
+		}
+		else if (!token_is(&tokens, "no"))
+			after_with = false;
 	}
-	scanner_finish(scanner);
+	tokens_end(&tokens);
 	if (start < 0)
 		elog(ERROR, "could not find CREATE in the command");
-	if (last == DATA_P && (before == WITH || before == NO))
+	if (is_data)
 		end = with;
 	return psprintf("%.*s\nWITH NO DATA", end - start, text + start);
 }

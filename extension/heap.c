@@ -66,7 +66,7 @@ changes_statistics_only(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 		bool		isnull;
 		Datum		value = heap_getattr(&old, i, RelationGetDescr(rel), &isnull);
 
-		if (i == Anum_pg_class_reltuples || i == Anum_pg_class_relpages || i == Anum_pg_class_relallvisible)
+		if (ls_is_statistic(i))
 			continue;
 		others = isnull != slot->tts_isnull[i - 1] ||
 			(!isnull && !datum_image_eq(value, slot->tts_values[i - 1], att->attbyval, att->attlen));

@@ -11,12 +11,13 @@
 #include "utils/timeout.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "xact_private.h"
 
 bool
 interrupts_wants_out(void)
 {
-	return ProcDiePending || QueryCancelPending || ClientConnectionLost;
+	return ProcDiePending || QueryCancelPending || ClientConnectionLost || ls_transaction_timed_out();
 }
 
 /* Interrupts that others wait for, and that can't fail. */

@@ -51,6 +51,7 @@
 #include "utils/memutils.h"
 
 #include "call.h"
+#include "compat.h"
 #include "keyset.h"
 
 /* Bytes of one forwarded lo_put: whole pages of pg_largeobject. */
@@ -388,9 +389,9 @@ instead_of_lo_open(PG_FUNCTION_ARGS)
 		memset(opened.oids + opened.size, 0, (size - opened.size) * sizeof(Oid));
 		opened.size = size;
 	}
-	if (opened.lxid != MyProc->lxid)
+	if (opened.lxid != ls_lxid(MyProc))
 		memset(opened.oids, 0, opened.size * sizeof(Oid));
-	opened.lxid = MyProc->lxid;
+	opened.lxid = ls_lxid(MyProc);
 	opened.oids[fd] = PG_GETARG_OID(0);
 	return result;
 }
@@ -401,7 +402,7 @@ object_of(int fd, int64 *offset)
 {
 	/* fails if it isn't open */
 	*offset = DatumGetInt64(DirectFunctionCall1(be_lo_tell64, Int32GetDatum(fd)));
-	if (opened.lxid != MyProc->lxid || fd >= opened.size || !OidIsValid(opened.oids[fd]))
+	if (opened.lxid != ls_lxid(MyProc) || fd >= opened.size || !OidIsValid(opened.oids[fd]))
 		ereport(ERROR,
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot change the large object that is open as descriptor %d on a node", fd),

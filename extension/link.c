@@ -28,6 +28,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "compat.h"
 #include "link_private.h"
 
 /* A message of the replicator is never larger than this. */
@@ -73,7 +74,7 @@ link_adopt(pgsocket sock)
 	resetStringInfo(&ls_link.out);
 	ls_link.consumed = 0;
 	ls_link.ended = false;
-	ls_link.set = CreateWaitEventSet(ls_link.context, 3);
+	ls_link.set = ls_create_wait_event_set(ls_link.context, 3);
 	ls_link.events = WL_SOCKET_WRITEABLE;
 	ls_link.position = AddWaitEventToSet(ls_link.set, ls_link.events, sock, NULL, NULL);
 	AddWaitEventToSet(ls_link.set, WL_LATCH_SET, PGINVALID_SOCKET, MyLatch, NULL);

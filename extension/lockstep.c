@@ -18,6 +18,7 @@
 #include "storage/lwlock.h"
 #include "utils/guc.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 #define LEAST_MAX_STALENESS 2000	/* ms */
@@ -97,10 +98,16 @@ check_node_name(char **newval, void **extra, GucSource source)
 	return true;
 }
 
+/*
+ * A session that begins with it off is the replicator's, or somebody's who mends
+ * a node: what a login trigger writes in it would stay on this node.
+ */
 static void
 assign_replicate(bool newval, void *extra)
 {
 	mode_forget();
+	if (!newval)
+		ls_skip_login_triggers();
 }
 
 static void

@@ -33,6 +33,9 @@
 	PGDLLEXPORT Datum name(PG_FUNCTION_ARGS); \
 	PG_FUNCTION_INFO_V1(name)
 
+/* A function that doesn't return (18 has pg_noreturn in place of pg_attribute_noreturn). */
+#define LS_NORETURN __attribute__((noreturn))
+
 /* The bytes in a buffer. */
 static inline LsSlice
 ls_slice_of_buffer(const StringInfoData *buffer)
@@ -431,8 +434,8 @@ extern bool xact_lock_rows(const LsKey *keys, int nkeys, int timeout_ms);
 extern char *xact_text_of(LsSlice s);
 
 /* The replicator's error, to the client. */
-extern void xact_report_error(const LsErrorFields *e) pg_attribute_noreturn();
-extern void xact_report_closed(void) pg_attribute_noreturn();
+LS_NORETURN extern void xact_report_error(const LsErrorFields *e);
+LS_NORETURN extern void xact_report_closed(void);
 extern uint64 xact_new_number(void);
 
 /* A message that came while it was not asked for; a grant raises *seq. */
@@ -554,7 +557,7 @@ extern LinkResult link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms
 extern LinkResult link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event);
 
 /* ERROR with what the replicator said at last, or 57P03 and the cause. */
-extern void link_report_lost(void) pg_attribute_noreturn();
+LS_NORETURN extern void link_report_lost(void);
 extern const char *link_lost_message(void);
 
 /* The peer broke the protocol: log, close. */
@@ -563,7 +566,7 @@ extern void link_protocol_violation(const char *what);
 /* These raise what link_report_lost() does when the connection is lost. */
 extern bool link_has_message(LinkResult result);
 extern void link_send(const void *data, size_t len);	/* now; waits */
-extern void link_report_violation(const char *what) pg_attribute_noreturn();
+LS_NORETURN extern void link_report_violation(const char *what);
 
 /* ---------- in cluster.c: which cluster this database belongs to */
 
@@ -645,7 +648,7 @@ extern void conflict_shmem_request(void);
 extern void conflict_shmem_startup(void);
 extern bool conflict_is_doomed(void);	/* this transaction has to fail with
 										 * 40001 */
-extern void conflict_report_doomed(void) pg_attribute_noreturn();
+LS_NORETURN extern void conflict_report_doomed(void);
 extern void conflict_at_xact_end(void);
 extern void conflict_note_writes(void); /* this transaction asked or forwarded */
 extern void conflict_note_apply(void);	/* this session is an apply session */

@@ -19,12 +19,12 @@
 #include "catalog/namespace.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
-#include "postmaster/autovacuum.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 /* What is known of the extension in this database. */
@@ -140,7 +140,7 @@ static bool
 process_never_replicates(void)
 {
 	return !IsUnderPostmaster || IsBinaryUpgrade || IsParallelWorker() ||
-		IsAutoVacuumWorkerProcess() || IsAutoVacuumLauncherProcess() ||
+		MyBackendType == B_AUTOVAC_WORKER || MyBackendType == B_AUTOVAC_LAUNCHER ||
 		!OidIsValid(MyDatabaseId);
 }
 

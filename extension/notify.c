@@ -32,6 +32,7 @@
 #include "utils/syscache.h"
 
 #include "call.h"
+#include "compat.h"
 
 /* Leaves room for those that are looking at the queue at the same time. */
 #define FULL_ENOUGH 0.99
@@ -62,7 +63,7 @@ check_room(void)
 void
 notify_check(void)
 {
-	if (LocalTransactionIdIsValid(notifies_in) && notifies_in == MyProc->lxid)
+	if (LocalTransactionIdIsValid(notifies_in) && notifies_in == ls_lxid(MyProc))
 		check_room();
 }
 
@@ -75,7 +76,7 @@ forward(const char *channel, const char *payload)
 	call_add_param(&call, channel, strlen(channel));
 	call_add_param(&call, payload, strlen(payload));
 	call_forward(&call);
-	notifies_in = MyProc->lxid;
+	notifies_in = ls_lxid(MyProc);
 }
 
 static char *
@@ -90,9 +91,9 @@ apply(void)
 {
 	if (!call_is_forwarded(CALL))
 		return false;
-	if (notifies_in != MyProc->lxid)
+	if (notifies_in != ls_lxid(MyProc))
 		check_room();
-	notifies_in = MyProc->lxid;
+	notifies_in = ls_lxid(MyProc);
 	return true;
 }
 

@@ -33,6 +33,7 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 #define PROGRESS_SLOT 1
@@ -50,7 +51,7 @@ static struct
 static int32
 my_slot(void)
 {
-	return MyProc->pgprocno;
+	return ls_procno(MyProc);
 }
 
 /*
@@ -138,7 +139,7 @@ progress_write(Place place)
 
 	if (row_is_cached(rel) || row_find(rel, &tid))
 	{
-		simple_heap_update(rel, &tid, tuple);
+		ls_heap_update(rel, &tid, tuple);
 		if (!HeapTupleIsHeapOnly(tuple))
 		{
 			(void) RelationGetIndexList(rel);	/* sets rd_pkindex */

@@ -27,6 +27,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "lockstep.h"
 #include "relation.h"
 
@@ -72,6 +73,31 @@ equality_operator(Relation index, int column)
 {
 	return get_opfamily_member(index->rd_opfamily[column], index->rd_opcintype[column],
 							   index->rd_opcintype[column], BTEqualStrategyNumber);
+}
+
+/*
+ * By which two rows would be the same to the index.  Of a key WITHOUT OVERLAPS
+ * (18), a GiST index, that is && for the last column: of all rows with its other
+ * values only itself overlaps a row.
+ */
+static Oid *
+unique_operators(Relation index)
+{
+	int			n = IndexRelationGetNumberOfKeyAttributes(index);
+	Oid		   *operators;
+	Oid		   *procs;
+	uint16	   *strategies;
+	int			i;
+
+	if (index->rd_index->indisexclusion)
+	{
+		RelationGetExclusionInfo(index, &operators, &procs, &strategies);
+		return operators;
+	}
+	operators = palloc(n * sizeof(Oid));
+	for (i = 0; i < n; i++)
+		operators[i] = equality_operator(index, i);
+	return operators;
 }
 
 static void
@@ -153,18 +179,20 @@ static bool
 index_identifies(LsRelation *r, Relation index)
 {
 	Form_pg_index form = index->rd_index;
+	Oid		   *operators;
 	int			i;
 
 	if (!form->indisunique || !form->indimmediate || !form->indisvalid ||
 		RelationGetIndexExpressions(index) != NIL ||
 		RelationGetIndexPredicate(index) != NIL)
 		return false;
+	operators = unique_operators(index);
 	for (i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(r->desc, form->indkey.values[i] - 1);
 
 		if (!att->attnotnull || att->attcollation != index->rd_indcollation[i] ||
-			!OidIsValid(equality_operator(index, i)))
+			!OidIsValid(operators[i]))
 			return false;
 	}
 	return true;
@@ -231,6 +259,7 @@ static void
 build_identity(LsRelation *r, Relation index)
 {
 	int			n = IndexRelationGetNumberOfKeyAttributes(index);
+	Oid		   *operators = unique_operators(index);
 	int			i;
 
 	r->identity = palloc(n * sizeof(LsIdentityColumn));
@@ -238,7 +267,7 @@ build_identity(LsRelation *r, Relation index)
 	for (i = 0; i < n; i++)
 	{
 		r->identity[i].attnum = index->rd_index->indkey.values[i];
-		r->identity[i].equals = operator_name(equality_operator(index, i));
+		r->identity[i].equals = operator_name(operators[i]);
 		r->identity[i].collate = collate_clause(TupleDescAttr(r->desc, r->identity[i].attnum - 1)->atttypid,
 												index->rd_indcollation[i]);
 	}
@@ -368,6 +397,8 @@ relation_build_foreign_keys(LsRelation *r, Relation rel)
 	{
 		LsForeignKey *fk = &r->foreign_keys[r->nforeign_keys];
 
+		if (!ls_is_enforced(lfirst_node(ForeignKeyCacheInfo, lc)))
+			continue;
 		memset(fk, 0, sizeof(LsForeignKey));
 		build_foreign_key(r, fk, lfirst(lc));
 		if (!foreign_key_is_known(r, fk))

@@ -14,6 +14,7 @@
 #include "executor/executor.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
@@ -103,16 +104,16 @@ may_be_forwarded(QueryDesc *desc, ScanDirection direction, uint64 count)
 }
 
 static void
-run(QueryDesc *desc, ScanDirection direction, uint64 count, bool once)
+run(QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
 	nesting++;
 	shippable_start(desc);
 	PG_TRY();
 	{
 		if (prev_ExecutorRun)
-			prev_ExecutorRun(desc, direction, count, once);
+			prev_ExecutorRun(desc, direction, count LS_ONCE_ARG);
 		else
-			standard_ExecutorRun(desc, direction, count, once);
+			standard_ExecutorRun(desc, direction, count LS_ONCE_ARG);
 	}
 	PG_FINALLY();
 	{
@@ -124,7 +125,7 @@ run(QueryDesc *desc, ScanDirection direction, uint64 count, bool once)
 }
 
 static void
-executor_run(QueryDesc *desc, ScanDirection direction, uint64 count, bool once)
+executor_run(QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
 	bool		forwardable = may_be_forwarded(desc, direction, count) && !callwatch_is_unexplained();
 	uint64		rows = capture_rows_seen();
@@ -132,7 +133,7 @@ executor_run(QueryDesc *desc, ScanDirection direction, uint64 count, bool once)
 	uint64		statements = xact_nstatements();
 	LsKey		key;
 
-	run(desc, direction, count, once);
+	run(desc, direction, count LS_ONCE_ARG);
 
 	if (!forwardable || likely(!callwatch_is_unexplained()) ||
 		capture_rows_seen() != rows || witness_commands() != commands ||

@@ -30,6 +30,7 @@
 #include "utils/rel.h"
 #include "utils/varlena.h"
 
+#include "compat.h"
 #include "sequence.h"
 
 static planner_hook_type prev_planner_hook = NULL;
@@ -257,8 +258,8 @@ replace_functions(void)
 	REPLACE(F_SETVAL_REGCLASS_INT8, setval);
 	REPLACE(F_SETVAL_REGCLASS_INT8_BOOL, setval_is_called);
 	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations);
-	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT, emit_text);
-	REPLACE(F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_BYTEA, emit_bytea);
+	REPLACE(LS_F_EMIT_MESSAGE_TEXT, emit_text);
+	REPLACE(LS_F_EMIT_MESSAGE_BYTEA, emit_bytea);
 #undef REPLACE
 	callers_replace(nextval, instead_of_nextval_text, "calls of nextval");
 	callers_replace(nextval_oid, instead_of_nextval, "calls of nextval_oid");

@@ -40,6 +40,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "sequence.h"
 
 /* To be done in the turn; in TopMemoryContext. */
@@ -334,7 +335,7 @@ sequence_before_commit(void)
 static Oid
 lookup_and_lock(const char *name)
 {
-	List	   *names = stringToQualifiedNameList(name);
+	List	   *names = ls_qualified_names(name);
 
 	return RangeVarGetRelid(makeRangeVarFromNameList(names), RowExclusiveLock, true);
 }

@@ -117,7 +117,7 @@ static void
 note_used(SessionSequence *s, const SeqTaken *taken)
 {
 	taken_in_session++;
-	if (s->used_lxid != MyProc->lxid || s->used_at >= nused || used[s->used_at].relid != s->relid)
+	if (s->used_lxid != ls_lxid(MyProc) || s->used_at >= nused || used[s->used_at].relid != s->relid)
 	{
 		if (nused == maxused)
 		{
@@ -125,7 +125,7 @@ note_used(SessionSequence *s, const SeqTaken *taken)
 			used = used == NULL ? MemoryContextAlloc(TopMemoryContext, maxused * sizeof(SeqUsed)) :
 				repalloc(used, maxused * sizeof(SeqUsed));
 		}
-		s->used_lxid = MyProc->lxid;
+		s->used_lxid = ls_lxid(MyProc);
 		s->used_at = nused++;
 	}
 	used[s->used_at] = (SeqUsed) {s->relid, taken->last, taken->count, taken->generation};
@@ -140,14 +140,14 @@ open_sequence(Oid relid, SessionSequence **session)
 	SessionSequence *s = remembered(relid, true);
 	Relation	rel;
 
-	if (s->lxid != MyProc->lxid)
+	if (s->lxid != ls_lxid(MyProc))
 	{
 		ResourceOwner owner = CurrentResourceOwner;
 
 		CurrentResourceOwner = TopTransactionResourceOwner;
 		LockRelationOid(relid, RowExclusiveLock);
 		CurrentResourceOwner = owner;
-		s->lxid = MyProc->lxid;
+		s->lxid = ls_lxid(MyProc);
 	}
 	rel = relation_open(relid, NoLock);
 	if (rel->rd_rel->relkind == RELKIND_SEQUENCE && s->file != rel->rd_rel->relfilenode)

@@ -32,12 +32,14 @@
 #include "executor/executor.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
+#include "parser/parse_relation.h"
 #include "parser/parsetree.h"
 #include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "compat.h"
 #include "ddl.h"
 
 /* The statement that travels as its text. */
@@ -250,12 +252,12 @@ table_is_plain(Relation rel)
 /* ---------- deciding */
 
 static bool
-is_shippable(QueryDesc *desc, Relation rel, const RangeTblEntry *rte)
+is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte)
 {
 	char	   *text;
 
 	if (!table_is_plain(rel) ||
-		(desc->operation == CMD_UPDATE && !update_is_harmless(rel, rte->updatedCols)))
+		(desc->operation == CMD_UPDATE && !update_is_harmless(rel, ls_updated_columns(desc->plannedstmt, rte))))
 		return false;
 	text = ddl_statement_text(desc->sourceText, desc->plannedstmt->stmt_location,
 							  desc->plannedstmt->stmt_len);

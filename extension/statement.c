@@ -7,38 +7,35 @@
  */
 #include "postgres.h"
 
-#include "common/keywords.h"
 #include "executor/execdesc.h"
-#include "parser/gramparse.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
 #include "ddl.h"
+#include "tokens.h"
 
 /* Append text with ($n::type) for each $n. */
 static void
 append_typed(StringInfo out, const char *text, ParamListInfo params)
 {
-	core_yy_extra_type extra;
-	core_yyscan_t scanner = scanner_init(text, &extra, &ScanKeywords, ScanKeywordTokens);
-	core_YYSTYPE value;
-	YYLTYPE		at;
+	Tokens		tokens;
 	int			copied = 0;
-	int			token;
 
-	extra.escape_string_warning = false;
-	while ((token = core_yylex(&value, &at, scanner)) != 0)
+	tokens_begin(&tokens, text);
+	while (tokens_next(&tokens))
 	{
-		if (token != PARAM || value.ival < 1 || value.ival > params->numParams)
+		int			number = tokens.kind == TOKEN_PARAM ? tokens.value.ival : 0;
+
+		if (number < 1 || number > params->numParams)
 			continue;
-		appendBinaryStringInfo(out, text + copied, at - copied);
-		appendStringInfo(out, "($%d::%s)", value.ival,
-						 format_type_be_qualified(params->params[value.ival - 1].ptype));
-		copied = at + 1 + strspn(text + at + 1, "0123456789");
+		appendBinaryStringInfo(out, text + copied, tokens.at - copied);
+		appendStringInfo(out, "($%d::%s)", number,
+						 format_type_be_qualified(params->params[number - 1].ptype));
+		copied = tokens.at + 1 + strspn(text + tokens.at + 1, "0123456789");
 	}
-	scanner_finish(scanner);
+	tokens_end(&tokens);
 	appendStringInfoString(out, text + copied);
 }
 

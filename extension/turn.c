@@ -69,6 +69,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 #define TURN_RING 4096
@@ -263,7 +264,7 @@ wake(int procno)
 static void
 waiter_add(uint64 seq)
 {
-	int			me = MyProc->pgprocno;
+	int			me = ls_procno(MyProc);
 
 	if (turn->waiting_for[me] == 0)
 		turn->waiting[turn->nwaiting++] = me;
@@ -306,7 +307,7 @@ waiters_wake(uint64 seq)
 static void
 waiter_forget_me(void)
 {
-	int			me = MyProc->pgprocno;
+	int			me = ls_procno(MyProc);
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < turn->nwaiting; i++)
@@ -477,7 +478,7 @@ hold_at_exit(int code, Datum arg)
 static bool
 hold_is_mine(void)
 {
-	return turn->holder == MyProc->pgprocno;
+	return turn->holder == ls_procno(MyProc);
 }
 
 /*
@@ -521,7 +522,7 @@ turn_hold(uint64 seq, TimestampTz until)
 	if (other == 0 && !over)
 	{
 		pg_atomic_write_u64(&turn->held_at, at);
-		turn->holder = MyProc->pgprocno;
+		turn->holder = ls_procno(MyProc);
 		turn->holder_pid = MyProcPid;
 		turn->held_until = until;
 		wake_next();
@@ -604,7 +605,7 @@ try_claim(uint64 first, uint64 last, TurnClaim *result)
 	else if (range_is_free(first, last))
 	{
 		for (uint64 seq = first; seq <= last; seq++)
-			*claim_of(seq) = MyProc->pgprocno;
+			*claim_of(seq) = ls_procno(MyProc);
 		*result = TURN_CLAIMED;
 	}
 	else if (first != last)
@@ -700,7 +701,7 @@ turn_pass(uint64 first, Place last)
 	Assert(turn_applied() + 1 == first);
 	for (uint64 seq = first; seq <= last.seq; seq++)
 	{
-		Assert(*claim_of(seq) == MyProc->pgprocno);
+		Assert(*claim_of(seq) == ls_procno(MyProc));
 		*claim_of(seq) = NOBODY;
 		turn->xids[seq % TURN_RING] = GetTopTransactionIdIfAny();
 		turn->chains[seq % TURN_RING] = seq == last.seq ? last.chain : 0;
@@ -723,7 +724,7 @@ turn_release(uint64 first, uint64 last)
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	for (uint64 seq = first; seq <= last; seq++)
 	{
-		Assert(*claim_of(seq) == MyProc->pgprocno);
+		Assert(*claim_of(seq) == ls_procno(MyProc));
 		*claim_of(seq) = NOBODY;
 	}
 	for (int i = 0; i < turn->nwaiting; i++)

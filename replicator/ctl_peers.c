@@ -36,6 +36,8 @@ peer_connect(Verify *v, int node, const char *database)
 		PQfinish(conn);
 		return NULL;
 	}
+	if (PQserverVersion(conn) >= 170000)
+		PQclear(PQexec(conn, "SET transaction_timeout = 0"));
 	r = PQexec(conn, "SELECT lockstep.verify_start()");
 	if (PQresultStatus(r) != PGRES_TUPLES_OK)
 	{

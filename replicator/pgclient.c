@@ -65,8 +65,10 @@ const char	pgclient_control_options[] = COMMON_OPTIONS "-c lockstep.replicate=of
 /*
  * synchronous_commit is off because the journal is the redo log: what a node
  * loses in a crash it gets again, from where its progress says.
+ * lockstep.replicate is off until lockstep.apply_start(), as login triggers
+ * (PostgreSQL 17) fire before.
  */
-const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_role=replica "
+const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_role=replica -c lockstep.replicate=off "
 "-c plan_cache_mode=force_generic_plan -c synchronous_commit=off";
 
 static void step_connecting(PgClient *c);
@@ -366,6 +368,10 @@ connection_made(PgClient *c)
 	PQsetnonblocking(c->conn, 1);
 	PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
 	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
+
+	/* not among the options, as servers before 17 don't know it */
+	if (PQserverVersion(c->conn) >= 170000)
+		pgclient_query(c, "SET transaction_timeout = 0", 0, NULL, NULL, NULL);
 	c->connected(c->connected_arg, NULL);
 	send_first(c);
 }

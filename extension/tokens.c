@@ -1,0 +1,87 @@
+/*
+ * tokens.c
+ *	  The tokens of a command's text, by PostgreSQL's own scanner.
+ *
+ * The numbers of keywords belong to the server's grammar, whose header isn't
+ * installed from 16 on.  So the scanner gets a table here by which every keyword
+ * has the same number, and keywords are told apart by what they are called.
+ */
+#include "postgres.h"
+
+#include "common/keywords.h"
+#include "utils/memutils.h"
+
+#include "tokens.h"
+
+/* Of other tokens: scanner.h says that they are these in all grammars. */
+#define NUMBER_SCONST 261
+#define NUMBER_PARAM 267
+
+#define NUMBER_KEYWORD 1000		/* no other token's */
+
+/* One for each keyword, made once. */
+static const uint16 *
+keyword_numbers(void)
+{
+	static uint16 *numbers = NULL;
+
+	if (numbers == NULL)
+	{
+		uint16	   *made = MemoryContextAlloc(TopMemoryContext, ScanKeywords.num_keywords * sizeof(uint16));
+
+		for (int i = 0; i < ScanKeywords.num_keywords; i++)
+			made[i] = NUMBER_KEYWORD;
+		numbers = made;
+	}
+	return numbers;
+}
+
+void
+tokens_begin(Tokens *tokens, const char *text)
+{
+	tokens->kind = TOKEN_OTHER;
+	tokens->at = 0;
+	tokens->scanner = scanner_init(text, &tokens->extra, &ScanKeywords, keyword_numbers());
+
+	/* the client has been warned, or will be */
+	tokens->extra.escape_string_warning = false;
+}
+
+bool
+tokens_next(Tokens *tokens)
+{
+	switch (core_yylex(&tokens->value, &tokens->at, tokens->scanner))
+	{
+		case 0:
+			tokens->kind = TOKEN_END;
+			break;
+		case NUMBER_KEYWORD:
+			tokens->kind = TOKEN_KEYWORD;
+			break;
+		case NUMBER_SCONST:
+			tokens->kind = TOKEN_STRING;
+			break;
+		case NUMBER_PARAM:
+			tokens->kind = TOKEN_PARAM;
+			break;
+		case '.':
+			tokens->kind = TOKEN_DOT;
+			break;
+		default:
+			tokens->kind = TOKEN_OTHER;
+			break;
+	}
+	return tokens->kind != TOKEN_END;
+}
+
+bool
+token_is(const Tokens *tokens, const char *keyword)
+{
+	return tokens->kind == TOKEN_KEYWORD && strcmp(tokens->value.keyword, keyword) == 0;
+}
+
+void
+tokens_end(Tokens *tokens)
+{
+	scanner_finish(tokens->scanner);
+}
