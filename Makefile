@@ -55,6 +55,11 @@ check-drivers:
 check-postgres: install
 	tests/postgres/run
 
+# With servers of other major versions, which it builds, once: VERSIONS=17, or
+# VERSIONS=/opt/pg16/bin/pg_config for one that is there.  T as for check-tap.
+check-versions:
+	tests/versions/run $(VERSIONS)
+
 check-sanitize:
 	tests/check sanitize
 
@@ -90,9 +95,10 @@ help:
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
 	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
 	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'
+	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
 	@echo 'make check-long     what takes too long for make check'
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
 .PHONY: all extension replicator install install-service uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-drivers check-postgres check-sanitize soak bench demo demo-stop clean help
+	check-long check-drivers check-postgres check-versions check-sanitize soak bench demo demo-stop clean help

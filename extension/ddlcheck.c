@@ -263,11 +263,11 @@ new_type_varies(Oid relid, AlterTableCmd *cmd, const char *source)
 	return varies;
 }
 
-/* Another name for the heap is as good. */
+/* Another name for the heap is as good.  NULL: none is named, or DEFAULT. */
 static void
 check_access_method(const char *name)
 {
-	HeapTuple	tuple = SearchSysCache1(AMNAME, CStringGetDatum(name));
+	HeapTuple	tuple = SearchSysCache1(AMNAME, CStringGetDatum(name != NULL ? name : default_table_access_method));
 	bool		heap = true;
 
 	if (HeapTupleIsValid(tuple))	/* else the command will fail */
@@ -360,9 +360,9 @@ static void
 check_create(CreateStmt *stmt, const char *source)
 {
 	check_bound(stmt->partbound, source);
-	if (stmt->partspec == NULL)
-		check_access_method(stmt->accessMethod != NULL ? stmt->accessMethod :
-							default_table_access_method);
+	/* that of a partitioned table is (from 17 on) that of its partitions */
+	if (stmt->partspec == NULL || stmt->accessMethod != NULL)
+		check_access_method(stmt->accessMethod);
 }
 
 static List *
@@ -387,8 +387,7 @@ check(PlannedStmt *pstmt, const char *source)
 			{
 				IntoClause *into = ((CreateTableAsStmt *) stmt)->into;
 
-				check_access_method(into->accessMethod != NULL ? into->accessMethod :
-									default_table_access_method);
+				check_access_method(into->accessMethod);
 				return NIL;
 			}
 		case T_AlterTableStmt:

@@ -105,6 +105,7 @@ targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
 			break;
 		case AT_DropColumn:
 		case AT_DropConstraint:
+		case AT_AlterConstraint:	/* ENFORCED (18) looks at their rows */
 		case AT_AlterColumnType:
 			if (OidIsValid(relid))
 				ddl_add_fk_neighbours(t, relid, true, true);

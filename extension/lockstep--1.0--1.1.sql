@@ -162,3 +162,100 @@ COMMENT ON FUNCTION lockstep.apply_commit(bigint, bigint) IS 'the same, with wha
 CREATE FUNCTION lockstep.apply_index(step text, schema text, "table" text, index text, definition text) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_index' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.apply_index(text, text, text, text, text) IS 'a step of a CREATE or DROP INDEX CONCURRENTLY: enter, ready, valid; invalid, dead, gone';
+
+-- ---------- what two nodes have to have in common: columns of catalogs that not
+-- every PostgreSQL has (daticulocale is datlocale from 17 on) are asked for by name
+
+CREATE OR REPLACE FUNCTION lockstep.fingerprint(OUT object text, OUT value text)
+RETURNS SETOF record
+LANGUAGE sql VOLATILE
+SET search_path = pg_catalog, pg_temp
+SET extra_float_digits = 1
+SET bytea_output = hex
+SET datestyle = 'ISO, MDY'
+SET intervalstyle = postgres
+SET timezone = 'UTC'
+SET row_security = off
+AS $$
+	WITH schemas AS (
+		SELECT oid, nspname FROM pg_namespace
+		WHERE nspname NOT IN ('information_schema', 'lockstep') AND nspname !~ '^pg_'
+	), relations AS (
+		SELECT c.*, format('%I.%I', s.nspname, c.relname) AS qname
+		FROM pg_class c JOIN schemas s ON s.oid = c.relnamespace
+	)
+	SELECT 'database', concat_ws(' ', pg_encoding_to_char(encoding), datcollate, datctype,
+			datlocprovider, to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale', to_jsonb(d) ->> 'daticurules',
+			pg_database_collation_actual_version(oid))
+		FROM pg_database d WHERE datname = current_database()
+	UNION ALL
+	SELECT 'server', (current_setting('server_version_num')::int / 10000)::text
+	UNION ALL
+	SELECT 'extension ' || extname, extversion FROM pg_extension
+	UNION ALL
+	SELECT 'role ' || quote_ident(rolname), md5(concat_ws(' ', rolsuper, rolinherit, rolcreaterole,
+			rolcreatedb, rolcanlogin, rolreplication, rolbypassrls, rolconnlimit, rolpassword, rolvaliduntil,
+			(SELECT string_agg(concat_ws(' ', g.rolname, m.admin_option, to_jsonb(m) ->> 'inherit_option', to_jsonb(m) ->> 'set_option'),
+				',' ORDER BY g.rolname, m.admin_option, to_jsonb(m) ->> 'inherit_option', to_jsonb(m) ->> 'set_option')
+			 FROM pg_auth_members m JOIN pg_authid g ON g.oid = m.roleid WHERE m.member = r.oid)))
+		FROM pg_authid r WHERE rolname !~ '^pg_'
+	UNION ALL
+	SELECT 'schema ' || quote_ident(nspname), concat_ws(' ', pg_get_userbyid(nspowner), nspacl)
+		FROM pg_namespace JOIN schemas USING (oid, nspname)
+	UNION ALL
+	SELECT 'relation ' || qname, concat_ws(' ', relkind, relpersistence, pg_get_userbyid(relowner),
+			relreplident, relrowsecurity, relacl, reloptions,
+			CASE WHEN relkind IN ('v', 'm') THEN pg_get_viewdef(oid) END,
+			CASE WHEN relkind = 'p' THEN pg_get_partkeydef(oid) END,
+			pg_get_expr(relpartbound, oid))
+		FROM relations WHERE relkind IN ('r', 'p', 'v', 'm', 'f', 'S', 'c')
+	UNION ALL
+	SELECT 'columns ' || qname, string_agg(concat_ws(' ', quote_ident(a.attname),
+			format_type(a.atttypid, a.atttypmod),
+			CASE WHEN a.attcollation <> 0 THEN a.attcollation::regcollation::text END,
+			CASE WHEN a.attnotnull THEN 'not null' END,
+			a.attidentity, a.attgenerated, pg_get_expr(d.adbin, d.adrelid), a.attacl), ', ' ORDER BY a.attnum)
+		FROM relations r JOIN pg_attribute a ON a.attrelid = r.oid
+			LEFT JOIN pg_attrdef d ON d.adrelid = r.oid AND d.adnum = a.attnum
+		WHERE r.relkind IN ('r', 'p', 'v', 'm', 'f', 'c') AND a.attnum > 0 AND NOT a.attisdropped
+		GROUP BY qname
+	UNION ALL
+	SELECT 'index ' || qname, concat_ws(' ', pg_get_indexdef(oid), i.indisvalid, i.indisreplident)
+		FROM relations JOIN pg_index i ON i.indexrelid = oid
+	UNION ALL
+	SELECT 'constraint ' || qname || ' ' || quote_ident(conname),
+			concat_ws(' ', pg_get_constraintdef(c.oid), convalidated)
+		FROM relations r JOIN pg_constraint c ON c.conrelid = r.oid
+	UNION ALL
+	SELECT 'trigger ' || qname || ' ' || quote_ident(tgname), concat_ws(' ', pg_get_triggerdef(t.oid), tgenabled)
+		FROM relations r JOIN pg_trigger t ON t.tgrelid = r.oid WHERE NOT tgisinternal
+	UNION ALL
+	SELECT 'rule ' || qname || ' ' || quote_ident(w.rulename), concat_ws(' ', pg_get_ruledef(w.oid), w.ev_enabled)
+		FROM relations r JOIN pg_rewrite w ON w.ev_class = r.oid WHERE w.rulename <> '_RETURN'
+	UNION ALL
+	SELECT 'policy ' || qname || ' ' || quote_ident(polname), concat_ws(' ', polcmd, polpermissive,
+			pg_get_expr(polqual, polrelid), pg_get_expr(polwithcheck, polrelid))
+		FROM relations r JOIN pg_policy p ON p.polrelid = r.oid
+	UNION ALL
+	SELECT 'function ' || p.oid::regprocedure, md5(concat_ws(' ', pg_get_userbyid(proowner), proacl,
+			CASE WHEN prokind <> 'a' THEN pg_get_functiondef(p.oid) END))
+		FROM pg_proc p JOIN schemas s ON s.oid = p.pronamespace
+	UNION ALL
+	SELECT 'type ' || format('%I.%I', s.nspname, typname), concat_ws(' ', typtype, pg_get_userbyid(typowner), typacl,
+			(SELECT string_agg(quote_literal(enumlabel), ',' ORDER BY enumsortorder) FROM pg_enum WHERE enumtypid = t.oid),
+			CASE WHEN typtype = 'd' THEN concat_ws(' ', format_type(typbasetype, typtypmod), typnotnull, typdefault) END,
+			(SELECT string_agg(pg_get_constraintdef(oid), ',' ORDER BY conname) FROM pg_constraint WHERE contypid = t.oid))
+		FROM pg_type t JOIN schemas s ON s.oid = t.typnamespace
+		WHERE typtype IN ('e', 'd', 'r', 'b') AND typcategory <> 'A'
+	UNION ALL
+	SELECT 'sequence ' || qname, concat_ws(' ', format_type(seqtypid, NULL), seqstart, seqincrement,
+			seqmin, seqmax, seqcache, seqcycle, pg_sequence_last_value(r.oid))
+		FROM relations r JOIN pg_sequence q ON q.seqrelid = r.oid
+	UNION ALL
+	SELECT 'large objects', count(*) || ' ' || coalesce(sum(hashtextextended(row(l.*)::text, 0)::numeric), 0)
+		FROM pg_largeobject l
+	UNION ALL
+	SELECT 'rows ' || qname, lockstep.rows_fingerprint(oid)
+		FROM relations WHERE relkind IN ('r', 'm') AND relpersistence <> 't'
+	ORDER BY 1
+$$;
