@@ -238,10 +238,17 @@ deparse_copy(LsRelation *r)
 }
 
 /*
- * The row that the parameters from param on make, comparable with append_x.
- * Values of domains stand for what they are made of: a row may be older than
- * its domain's constraints.
+ * Are rows compared as the list of their stored columns?  Values of domains stand
+ * for what they are made of: a row may be older than its domain's constraints.
+ * Columns that aren't stored have no value that could travel.
  */
+static inline bool
+row_is_written_out(const LsRelation *r)
+{
+	return r->has_domain || r->has_virtual;
+}
+
+/* The row that the parameters from param on make, comparable with append_x. */
 static void
 append_row(const LsRelation *r, int param, StringInfo text)
 {
@@ -256,7 +263,7 @@ append_row(const LsRelation *r, int param, StringInfo text)
 		appendStringInfo(text, "%s$%d::%s", separator, param++, r->columns[i].type);
 		separator = ", ";
 	}
-	if (r->has_domain)
+	if (row_is_written_out(r))
 		appendStringInfoString(text, ")::pg_catalog.record");
 	else
 		appendStringInfo(text, ")::%s", r->name);
@@ -269,7 +276,7 @@ append_x(const LsRelation *r, StringInfo text)
 	const char *separator = "";
 	int			i;
 
-	if (!r->has_domain)
+	if (!row_is_written_out(r))
 	{
 		appendStringInfoString(text, "x.*");
 		return;

@@ -257,6 +257,8 @@ build_columns(LsRelation *r)
 		Oid			output;
 		bool		is_varlena;
 
+		if (!att->attisdropped && ls_column_is_virtual(att))
+			r->has_virtual = true;
 		if (att->attisdropped || ls_column_is_virtual(att))
 			continue;
 		base = getBaseType(att->atttypid);

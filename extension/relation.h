@@ -121,6 +121,7 @@ struct LsRelation
 	int			nsettable;		/* live and not generated */
 	bool		has_generated;
 	bool		has_domain;
+	bool		has_virtual;	/* columns that are computed when read (18) */
 	LsColumnSet generated_from; /* what generated columns are computed from */
 	bool		has_replica_trigger;	/* would act in an apply session */
 	int			needs;			/* LS_NEEDS_... */

@@ -34,6 +34,7 @@ struct PgClient
 	PGconn	   *conn;
 	Watch	   *watch;
 	Timer	   *patience;		/* of connecting, then of the query under way */
+	int			connect_ms;		/* of connecting */
 	int			limit_ms;		/* of queries, 0 = none */
 	Resolve    *resolving;		/* the host's name, before conn is there */
 	char	   *conninfo;
@@ -345,7 +346,7 @@ on_patience(void *arg)
 	{
 		char		text[64];
 
-		snprintf(text, sizeof(text), "no answer for %d ms", c->limit_ms);
+		snprintf(text, sizeof(text), "no answer for %d ms", c->limit_ms > 0 ? c->limit_ms : c->connect_ms);
 		log_message(LOG_INFO, NULL, "database \"%s\" gave %s", PQdb(c->conn), text);
 		fail(c, text);
 	}
@@ -371,7 +372,11 @@ connection_made(PgClient *c)
 
 	/* not among the options, as servers before 17 don't know it */
 	if (PQserverVersion(c->conn) >= 170000)
+	{
+		c->limit_ms = c->connect_ms;
 		pgclient_query(c, "SET transaction_timeout = 0", 0, NULL, NULL, NULL);
+		c->limit_ms = 0;
+	}
 	c->connected(c->connected_arg, NULL);
 	send_first(c);
 }
@@ -472,6 +477,7 @@ pgclient_open(const char *conninfo, const char *database, const char *applicatio
 	c->database = xstrdup(database);
 	c->application = xstrdup(application);
 	c->options = options;
+	c->connect_ms = timeout_ms;
 	c->end = &c->first;
 	c->connected = connected;
 	c->connected_arg = arg;
