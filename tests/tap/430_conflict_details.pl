@@ -8,7 +8,7 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.queue_after = 0\n", replicator_conf => "log_conflicts = notice\n");
+my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.queue_after = 0\n", replicator_conf => "log_conflicts = notice\njournal_segment_size = 64kB\njournal_keep = 0\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, v text);
 INSERT INTO t SELECT i, 'secret' FROM generate_series(1, 50) i;
@@ -24,6 +24,12 @@ INSERT INTO scanned VALUES (1, 0), (2, 0);
 SQL
 $c->drain;
 my ($a, $b) = ($c->session(1), $c->session(2));
+
+# One that stays open, of which nobody has heard, while the journal goes on, and is trimmed.
+my $old = $c->session(2);
+$old->do('BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT sum(v) FROM scanned');
+my $long_ago = $c->sql(1, 'SELECT lockstep.applied_seq()');
+$c->sql(1, "CREATE TABLE filler (v text); INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 80); INSERT INTO filler SELECT repeat('x', 1000) FROM generate_series(1, 80)");
 my $seen = 0;
 
 # b's error, and the conflict that it is in the view on every node.
@@ -36,7 +42,7 @@ sub told
 	$b->query('ROLLBACK');
 	my $where = "reason = '$o{reason}' AND sqlstate = '$code' AND node = 'n2' AND pid = " . $b->pid .
 		($o{winner} // 1 ? " AND winner_node = 'n1' AND winner_pid = " . $a->pid : '') .
-		" AND \"table\" = '$o{table}' AND key LIKE '$o{key}' AND database = 'app' AND \"time\" > now() - interval '5 min'";
+		" AND coalesce(\"table\", '') = '$o{table}' AND coalesce(key, '') LIKE '$o{key}' AND database = 'app' AND \"time\" > now() - interval '5 min'";
 	# what a node found by itself is reported behind its error
 	ok($c->wait_sql($_, "SELECT count(*) > 0 FROM (SELECT * FROM lockstep.conflicts LIMIT 2) l WHERE $where", "t", 10), "$name: in the view on n$_")
 		or diag($c->sql($_, 'SELECT * FROM lockstep.conflicts LIMIT 2')) for $c->all;
@@ -180,6 +186,29 @@ $b->query(q{UPDATE t SET v = 'b' WHERE id = 32});
 told('too long a wait', code => '40P01', reason => 'queue timeout', winner => 0, table => 'public.t', key => 't_pkey', detail => qr/t_pkey.*200 ms/);
 $a->do('COMMIT');
 
+# ---------- while the outcome of another transaction of its node is not known
+
+$_->do('RESET lockstep.update_order; RESET lockstep.queue_timeout') for $a, $b;
+my ($unsure, @apply) = ($c->session(2), $c->apply_pids(2));
+$unsure->do('SET lockstep.commit_wait = ordered');
+$a->do('SET lockstep.commit_wait = ordered');
+kill 'STOP', @apply;		# n2's turn stands
+my $decided = $c->status->{journal}{last};
+$a->do(q{UPDATE t SET v = 'a' WHERE id = 40});
+$unsure->do(q{BEGIN; UPDATE t SET v = 'unsure' WHERE id = 41});
+$unsure->send('COMMIT');
+ok($c->wait_until(sub { $c->status->{journal}{last} >= $decided + 2 }), 'doubt: it is decided');
+$b->do(q{BEGIN; UPDATE t SET v = 'b' WHERE id = 42});
+kill 'INT', $unsure->pid;
+$unsure->finish(20);
+LockstepCluster::is_error($unsure->error, '08007', qr/committed by the cluster/, 'doubt: its own session can not commit it');
+$b->send('COMMIT');
+ok($b->blocked(0.3), 'doubt: who wrote meanwhile waits until it is settled');
+kill 'CONT', @apply;
+$b->finish(20);
+told('doubt', reason => 'doubt', winner => 0, table => '', key => '%', detail => qr/./);
+$a->do('RESET lockstep.commit_wait');
+
 # ---------- all of them
 
 my $rows = $c->sql(3, 'SELECT count(*) FROM lockstep.conflicts');
@@ -190,7 +219,7 @@ is($c->sql(1, q{SELECT count(*) FROM lockstep.conflicts WHERE update_order = 'qu
 
 my $json = JSON::PP->new->decode($c->ctl('--json', 'conflicts'));
 is(scalar @{ $json->{conflicts} }, $rows, 'lockstepctl conflicts: all of them');
-is($json->{conflicts}[0]{reason}, 'queue timeout', 'lockstepctl conflicts: as in the view');
+is($json->{conflicts}[0]{reason}, 'doubt', 'lockstepctl conflicts: as in the view');
 like($c->ctl('conflicts'), qr/^app +n2 +\d+ +n1 +\d+ +\d+ +changed +public\.pair +pair_pkey$/m, 'lockstepctl conflicts: a line for each');
 like($c->ctl('conflicts'), qr/^app +1 +in the way +public\.altered$/m, 'lockstepctl conflicts: and by table');
 
@@ -210,5 +239,15 @@ my @lines = $log =~ /conflict in database "app": /g;
 is(scalar @lines, $rows, 'log_conflicts = notice: a line for each');
 like($log, qr{\[n2/\d+\] conflict in database "app": changed\n.*DETAIL:.*node "n1"}, 'with who lost, and its detail');
 $c->same('all nodes are equal');
+
+# ---------- so long ago that the replicator, started again, does not know any more
+
+ok($c->wait_until(sub { $c->status->{journal}{first} > $long_ago }, 60), 'forgotten: the journal begins later by now');
+$b = $old;
+$c->cluster('restart-replicator');
+$b->query(q{INSERT INTO filler VALUES ('b')});
+$b->query('COMMIT') if $b->error eq '';
+told('forgotten', reason => 'forgotten', winner => 0, table => 'database app', key => 'whole table', detail => qr/which this transaction has read, was read longer ago than the replicator remembers/);
+$c->same('all nodes are equal, then, too');
 $c->down;
 done_testing;
