@@ -437,8 +437,9 @@ Datum
 lockstep_yield(PG_FUNCTION_ARGS)
 {
 	char	   *detail = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	uint64		seq = PG_NARGS() > 2 ? seq_argument(PG_GETARG_DATUM(2)) : 0;	/* 1.0 has none */
 
-	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), detail, seq_argument(PG_GETARG_DATUM(2))));
+	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), detail, seq));
 }
 
 /* ---------- comparing nodes */

@@ -69,11 +69,13 @@ on_pong(void *arg, const PGresult *r)
 
 	n->pinging = false;
 	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR)
-		n->no_heartbeat = true; /* before ALTER EXTENSION ... UPDATE */
+		n->old_objects = true;	/* before ALTER EXTENSION ... UPDATE */
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) != 1)
 		return;
 	applied = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
-	if (PQnfields(r) == 3)
+	if (PQnfields(r) == 4 && PQgetvalue(r, 0, 3)[0] == 't')
+		n->old_objects = false; /* it has been done */
+	if (PQnfields(r) >= 3)
 		heard_flushed(n, applied, strtoull(PQgetvalue(r, 0, 1), NULL, 10), strtoull(PQgetvalue(r, 0, 2), NULL, 10));
 	if (applied > sequencer_last_decided())
 		(void) history_admits(n, applied, 0);
@@ -92,8 +94,9 @@ ping(Node *n)
 	n->ping_sent_us = loop_now_us();
 	if (!metadata_has_database(n->control_database))
 		pgclient_query(n->control, "SELECT 0", 0, NULL, on_pong, n);
-	else if (n->no_heartbeat)
-		pgclient_query(n->control, "SELECT applied" AND_WAL "FROM lockstep.node_info()", 0, NULL, on_pong, n);
+	else if (n->old_objects)
+		pgclient_query(n->control, "SELECT applied" AND_WAL ", to_regprocedure('lockstep.heartbeat(bigint)') IS NOT NULL "
+					   "FROM lockstep.node_info()", 0, NULL, on_pong, n);
 	else
 		pgclient_query(n->control, "SELECT applied" AND_WAL "FROM lockstep.heartbeat($1) AS h(applied)", 1, params, on_pong, n);
 }
@@ -167,7 +170,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = n->stuck_asked = n->no_heartbeat = false;
+	n->pinging = n->stuck_asked = n->old_objects = false;
 	n->ping_sent_us = loop_now_us();
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);

@@ -82,7 +82,7 @@ struct Node
 	uint64_t	lag_bytes;		/* of applying, see lag_of() in lag.c */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
-	bool		no_heartbeat;	/* its databases have an older extension */
+	bool		old_objects;	/* SQL objects of version 1.0: no heartbeat() */
 	bool		asking_doubtful;
 	uint64_t	ping_sent_us;
 	uint64_t	stalled_at;		/* applied, when it was looked at last */
@@ -208,6 +208,7 @@ extern void control_leave_database(Node *n, const char *database);
 
 extern void attach_begin(Node *n);
 extern void attach_cancel(Node *n);
+extern const char *attach_where(const Node *n); /* in words */
 extern void attach_pool_ready(Node *n); /* a connection of a pool is */
 
 /* ---------- in history.c: is a node's past the journal's? */

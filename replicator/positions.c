@@ -257,7 +257,7 @@ on_positions(void *arg, const PGresult *r)
 static void
 poll(Node *n)
 {
-	if (n->state != NODE_ONLINE || n->pools == NULL || n->positions_ordering > 0)
+	if (n->state != NODE_ONLINE || n->pools == NULL || n->old_objects || n->positions_ordering > 0)
 		poll_later(n);
 	else
 		pgclient_query(n->control, "SELECT database, name, value, extra, keys FROM lockstep.sequence_positions()",

@@ -173,7 +173,10 @@ let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, Losi
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
 	snprintf(seq_text, sizeof(seq_text), "%" PRIu64, winner->seq);
-	pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint)", 3, params, NULL, NULL);
+	if (n->old_objects)
+		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
+	else
+		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint)", 3, params, NULL, NULL);
 	if (!is_first_shot(n, pid, winner))
 		return;
 	w->conflict.database = winner->database;
