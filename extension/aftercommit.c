@@ -21,6 +21,7 @@
 #include "utils/resowner.h"
 
 #include "compat.h"
+#include "points.h"
 #include "xact_private.h"
 
 static struct
@@ -124,7 +125,9 @@ wait_for_applied(uint64 xcount)
 static void
 flush_and_wait(uint64 xcount)
 {
+	LS_POINT(FLUSHING);
 	flush_as_wished();
+	LS_POINT(FLUSHED);
 	if (xcount == 0)
 		return;
 	interrupts_arm_timeout();

@@ -44,6 +44,7 @@
 
 #include "apply.h"
 #include "compat.h"
+#include "points.h"
 #include "rights.h"
 
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
@@ -258,6 +259,8 @@ executor_start(QueryDesc *queryDesc, int eflags)
 		start_anyhow(queryDesc, eflags);
 	if (!apply_session())
 		return;
+	if (queryDesc->operation != CMD_SELECT)
+		LS_POINT(APPLY_EXECUTING);
 	if (queryDesc->estate->es_opened_result_relations != NIL)
 		refuse_action_of_rule(queryDesc);
 	foreach(lc, queryDesc->estate->es_opened_result_relations)

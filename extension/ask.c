@@ -14,6 +14,7 @@
 #include "utils/wait_event.h"
 
 #include "lockstep.h"
+#include "points.h"
 
 static uint64 questions = 0;
 
@@ -72,12 +73,14 @@ ask_lease(LsLease *request)
 	message.len = (int) size;
 	link_send(message.data, message.len);
 	pfree(message.data);
+	LS_POINT(LEASE_ASKED);
 	do
 	{
 		wrong = ls_get_leased(next_answer(LS_MSG_LEASED), &answer);
 		if (wrong != NULL)
 			link_report_violation(wrong);
 	} while (answer.id != request->id);
+	LS_POINT(LEASED);
 	return answer;
 }
 
@@ -184,12 +187,14 @@ ask_alone(LsQuery *query)
 	link_send(message.data, message.len);
 	pfree(message.data);
 	pfree(inner.data);
+	LS_POINT(ALONE_ASKED);
 	do
 	{
 		wrong = ls_get_ordered(next_answer(LS_MSG_ORDERED), &answer);
 		if (wrong != NULL)
 			link_report_violation(wrong);
 	} while (answer.id != alone.id);
+	LS_POINT(ALONE_ORDERED);
 	if (answer.seq == 0)
 		xact_report_error(&answer.error);
 	return answer.seq;

@@ -39,6 +39,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "points.h"
 #include "xact_private.h"
 
 /* How long a cancelled backend goes on waiting for its turn: it is usually
@@ -138,11 +139,14 @@ take_turn_decided(Place place)
 	ending.first_claimed = place.seq;
 	ending.claimed = place;
 	hold_until_committed();
+	LS_POINT(CLAIMED);
 	write_progress(place);
+	LS_POINT(PROGRESS);
 	wait_for_turn_held(place.seq);
 	sequence_in_turn();
 	(void) interrupts_disarm_timeout();
 	ls_forget_transaction_timeout();	/* it came too late */
+	LS_POINT(TURN);
 }
 
 /* Errors on the way to the turn don't mean what their code says: the
@@ -227,6 +231,7 @@ commit_claim_for_apply(uint64 first, Place place)
 		case TURN_CLAIMED:
 			ending.first_claimed = first;
 			ending.claimed = place;
+			LS_POINT(APPLY_CLAIMED);
 			break;
 		case TURN_ALREADY_APPLIED:
 			report_applied(place);
@@ -252,6 +257,7 @@ take_turn_of_apply(Place place)
 		report_not_together(ending.first_claimed, place.seq, "Commits on this node are being held at one of them.");
 	sequence_in_turn();
 	hold_until_committed();
+	LS_POINT(APPLY_TURN);
 }
 
 /*
@@ -343,15 +349,25 @@ commit_before(void)
 void
 commit_done(void)
 {
+	bool		applied = ls_xact.apply_place.seq != 0;
+
 	if (ending.claimed.seq == 0)
 	{
 		/* locks were asked for, or what was streamed was rolled back */
 		verdict_abandon();
 		return;
 	}
+	if (applied)
+		LS_POINT(APPLY_COMMITTED);
+	else
+		LS_POINT(COMMITTED);
 	inval_send();
 	turn_pass(ending.first_claimed, ending.claimed);
-	verdict_committed(ls_xact.apply_place.seq == 0 ? ending.claimed.seq : 0);
+	if (applied)
+		LS_POINT(APPLY_PASSED);
+	else
+		LS_POINT(PASSED);
+	verdict_committed(applied ? 0 : ending.claimed.seq);
 	queue_note_commit();
 	ending.claimed = (Place) {0, 0};
 	if (ending.holding)
@@ -365,6 +381,8 @@ commit_failed(void)
 {
 	inval_forget();
 	verdict_begin_doubt();		/* whatever the error, if it did not say so */
+	if (ls_xact.told)
+		LS_POINT(ROLLING_BACK);
 	if (ending.claimed.seq != 0)
 		turn_release(ending.first_claimed, ending.claimed.seq);
 	memset(&ending, 0, sizeof(ending));

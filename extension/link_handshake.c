@@ -35,6 +35,7 @@
 #include "utils/timestamp.h"
 
 #include "link_private.h"
+#include "points.h"
 
 #define SECRET_MIN 16
 #define SECRET_MAX 1024
@@ -408,4 +409,5 @@ link_open(void)
 	PG_END_TRY();
 	explicit_bzero(&secret, sizeof(secret));
 	ls_link.ready = true;
+	LS_POINT(LINKED);
 }

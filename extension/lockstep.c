@@ -20,6 +20,7 @@
 
 #include "compat.h"
 #include "lockstep.h"
+#include "points.h"
 
 #define LEAST_MAX_STALENESS 2000	/* ms */
 
@@ -62,6 +63,10 @@ static const struct config_enum_entry unreplicated_options[] = {
 	{"allow", LS_UNREPLICATED_ALLOW, false},
 	{NULL, 0, false}
 };
+
+/* Nobody waits at a point, unless a module says so. */
+static LsPointHook no_point_hook = NULL;
+LsPointHook *ls_point_hook = &no_point_hook;
 
 static shmem_request_hook_type prev_shmem_request_hook = NULL;
 static shmem_startup_hook_type prev_shmem_startup_hook = NULL;
@@ -304,6 +309,7 @@ _PG_init(void)
 	if (!ls_is_node())
 		return;
 
+	ls_point_hook = (LsPointHook *) find_rendezvous_variable("lockstep_point");
 	heap_interpose();
 	relation_init();
 	sequence_init();

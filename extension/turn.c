@@ -71,6 +71,7 @@
 
 #include "compat.h"
 #include "lockstep.h"
+#include "points.h"
 
 #define TURN_RING 4096
 #define NOBODY (-1)
@@ -176,6 +177,7 @@ turn_place(void)
 Place
 turn_open(Place place)
 {
+	LS_POINT(TURN_OPENING);
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	if (!turn->open)
 	{
@@ -184,6 +186,7 @@ turn_open(Place place)
 		turn->open = true;
 	}
 	LWLockRelease(turn_lock);
+	LS_POINT(TURN_OPENED);
 	return turn_place();
 }
 

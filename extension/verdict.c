@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "points.h"
 #include "xact_private.h"
 
 /* How long the answer to a withdrawal is waited for: a replicator that hangs
@@ -150,6 +151,7 @@ send_withdrawal(void)
 	size_t		size = ls_put_number(message, sizeof(message), LS_MSG_WITHDRAW, ls_xact.xcount);
 
 	(void) link_send_later(message, size);
+	LS_POINT(WITHDRAWN);
 }
 
 static void
@@ -211,7 +213,9 @@ verdict_ask(void)
 
 	check_link_before_asking();
 	doubt_check();
+	LS_POINT(ASKING);
 	send_question();
+	LS_POINT(ASKED);
 	interrupts_arm_timeout();
 	wait_for_verdict(&verdict);
 
@@ -233,6 +237,7 @@ verdict_ask(void)
 			break;
 	}
 	last_decided = verdict.seq;
+	LS_POINT(VERDICT);
 	return (Place) {verdict.seq, verdict.chain};
 }
 
@@ -266,6 +271,7 @@ verdict_confirm_at_exit(void)
 	if (confirmed == confirmed_told)
 		return;
 	confirmed_told = confirmed;
+	LS_POINT(CONFIRMING);
 	size = ls_put_number(message, sizeof(message), LS_MSG_CONFIRM, confirmed);
 	link_send_or_close(message, size);
 }

@@ -31,6 +31,7 @@
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "points.h"
 #include "xact_private.h"
 
 #define STREAM_AT (32 * 1024)
@@ -151,6 +152,7 @@ queue_stream(void)
 	resetStringInfo(&ls_xact.queue);
 	if (!ok || !link_drain())
 		link_report_lost();
+	LS_POINT(STREAMED);
 }
 
 /* The first queries are kept, as long as none is missing in between. */
@@ -257,6 +259,7 @@ xact_forward(LsQuery *query)
 	if (query->ddl)
 		ls_xact.nddl++;
 	keep((const char *) at, size);
+	LS_POINT(CAPTURED);
 	if (ls_xact.queue.len > STREAM_AT)
 		queue_stream();
 }
@@ -425,6 +428,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 	doubt_before_write();
 	xact_writes();
 	send_lock(keys, nkeys, ddl);
+	LS_POINT(LOCK_ASKED);
 
 	/*
 	 * A grant that came too late for an earlier command (cancelled in a
@@ -444,6 +448,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 			xact_message(type, payload, &seq);
 		CHECK_FOR_INTERRUPTS();
 	}
+	LS_POINT(LOCK_GRANTED);
 	if (deadline != 0)
 		return turn_wait_applied_until(seq, deadline);
 	xact_wait_applied(seq);

@@ -20,6 +20,7 @@
 #include "log.h"
 #include "loop.h"
 #include "node.h"
+#include "points.h"
 #include "sequencer.h"
 #include "session.h"
 
@@ -216,6 +217,7 @@ named_node(AdminRequest *r, const char *arg)
 static void
 drop_is_durable(void *arg)
 {
+	LOCKSTEP_POINT(DROP_DURABLE);
 	admin_answer(arg, success());
 }
 

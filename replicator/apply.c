@@ -35,6 +35,7 @@
 #include <stdlib.h>
 
 #include "apply_private.h"
+#include "points.h"
 #include "sequencer.h"
 #include "spill.h"
 
@@ -239,6 +240,7 @@ apply_run(ApplyConn *c, Work *w)
 		send_flush_request(c);
 	}
 	send_more(c);
+	LOCKSTEP_POINT(STARTED_THERE);
 	if (all_is_executed(c))
 		work_executed(w);
 }
@@ -251,6 +253,7 @@ apply_commit(ApplyConn *c)
 	if (!c->seq_sent)
 		send_place(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)", c->work->tx);
 	send_sync(c);
+	LOCKSTEP_POINT(COMMIT_THERE);
 }
 
 /* The connection is looked up: it may have been replaced meanwhile. */

@@ -15,6 +15,7 @@
 
 #include "apply_private.h"
 #include "log.h"
+#include "points.h"
 #include "sequencer.h"
 
 #define MAX_TIMES_LOST 3		/* a work that loses so many connections ends
@@ -78,6 +79,7 @@ on_flush(void *arg)
 	if (c->closed)
 		return;
 	rc = c->broken ? -1 : PQflush(c->conn);
+	LOCKSTEP_POINT(SENT_THERE);
 
 	if (rc < 0)
 		apply_lost(c);

@@ -23,6 +23,7 @@
 #include "journal.h"
 #include "log.h"
 #include "metadata.h"
+#include "points.h"
 #include "sequencer.h"
 
 struct Attach
@@ -34,6 +35,7 @@ struct Attach
 	uint64_t	progress;
 	uint64_t	chain;
 	bool		opening_pools;
+	const char *where;			/* for people */
 };
 
 static void check_next(struct Attach *a);
@@ -52,6 +54,12 @@ attach_cancel(Node *n)
 		dbcheck_free(a->checks[i]);
 	free(a->checks);
 	free(a);
+}
+
+const char *
+attach_where(const Node *n)
+{
+	return n->attach != NULL ? n->attach->where : "";
 }
 
 /* ---------- 5. identity and turn */
@@ -92,6 +100,7 @@ on_turn_open(void *arg, const PGresult *r)
 				 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
 		return;
 	}
+	LOCKSTEP_POINT(TURN_OPENED);
 	applied = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
 	chain = (uint64_t) strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 
@@ -108,6 +117,7 @@ open_turn(struct Attach *a)
 	const char *params[] = {progress, chain};
 	DbCheck    *first = a->checks[0];
 
+	a->where = "opening its turn";
 	snprintf(progress, sizeof(progress), "%" PRIu64, a->progress);
 	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) a->chain);
 	if (dbcheck_knows_chains(first))
@@ -210,6 +220,7 @@ static void
 open_pools(struct Attach *a)
 {
 	a->opening_pools = true;
+	a->where = "opening apply connections";
 	for (int i = 0; i < a->n; i++)
 	{
 		if (dbcheck_client(a->checks[i]) == NULL)
@@ -239,6 +250,7 @@ on_content(void *arg, const char *error)
 static void
 read_next_content(struct Attach *a)
 {
+	a->where = "comparing its content";
 	while (a->at < a->n)
 	{
 		DbCheck    *d = a->checks[a->at++];
@@ -282,6 +294,7 @@ check_progress(struct Attach *a)
 	if (history_admits(a->node, a->progress, a->chain))
 	{
 		history_looked_at(a->node);
+		LOCKSTEP_POINT(NODE_CHECKED);
 		a->at = 0;
 		read_next_content(a);
 	}
@@ -342,6 +355,7 @@ attach_begin(Node *n)
 		return;
 	a = xcalloc(1, sizeof(struct Attach));
 	a->node = n;
+	a->where = "looking at its databases";
 	(void) metadata_databases(&count);
 	a->n = count > 0 ? count : 1;
 	a->checks = xcalloc((size_t) a->n, sizeof(DbCheck *));

@@ -23,17 +23,18 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "catchup_estimate.h"
 #include "journal.h"
 #include "log.h"
 #include "metadata.h"
 #include "node_private.h"
+#include "points.h"
 #include "sequencer.h"
 
 #define TOGETHER 64				/* transactions, at most */
 #define TOGETHER_BYTES (256 * 1024)
 #define IN_FLIGHT (8 * TOGETHER)
 #define IN_FLIGHT_BYTES (16 * 1024 * 1024)
-#define ESTIMATE_AFTER_US 300000
 
 struct Catchup
 {
@@ -69,28 +70,20 @@ catchup_begin(Node *n)
 	node_pump(n);
 }
 
-/*
- * How fast it applies, and when it will have caught up with those who go on
- * meanwhile, if things stay as they were.
- */
 bool
 catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds)
 {
 	const struct Catchup *c = n->catchup;
-	uint64_t	us = c != NULL ? loop_now_us() - c->began_us : 0;
-	uint64_t	lag = sequencer_last_durable() - n->applied;
-	uint64_t	came;
-	uint64_t	went;
+	uint64_t	last = sequencer_last_durable();
+	CatchupSoFar sofar;
 
-	if (us < ESTIMATE_AFTER_US)
+	if (c == NULL)
 		return false;
-	came = sequencer_last_durable() - c->began_durable;
-	went = n->applied - c->began_applied;
-	*rate = went * 1000000 / us;
-	if (went <= came)
-		return false;
-	*seconds = lag * us / (went - came) / 1000000;
-	return true;
+	sofar.us = loop_now_us() - c->began_us;
+	sofar.applied = n->applied - c->began_applied;
+	sofar.came = last - c->began_durable;
+	sofar.lag = last > n->applied ? last - n->applied : 0;
+	return catchup_time_left(&sofar, rate, seconds);
 }
 
 /* false: it can't be read, the node is out. */
@@ -157,6 +150,7 @@ give_together(Node *n)
 	for (size_t i = 0; i < c->ntogether; i++)
 		tx_unref(c->together[i]);
 	c->ntogether = c->together_bytes = 0;
+	LOCKSTEP_POINT(TOGETHER_GIVEN);
 }
 
 static bool
@@ -212,6 +206,7 @@ go_online(Node *n)
 		node_out(n, "a database was added while it was attached");
 		return;
 	}
+	LOCKSTEP_POINT(BARRIER);
 	node_move(n, NODE_ONLINE, "");
 	positions_ask(n);
 	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
@@ -221,6 +216,7 @@ go_online(Node *n)
 		tx->executing |= UINT64_C(1) << n->index;
 		work_add(n, tx);
 	}
+	LOCKSTEP_POINT(ONLINE);
 }
 
 /* false: it is out, or there is no more for now. */
@@ -254,6 +250,7 @@ feed_one(Node *n)
 	if (r.seq > n->applied)
 		give(n, tx);
 	tx_unref(tx);
+	LOCKSTEP_POINT(CATCHUP_FED);
 	return true;
 }
 

@@ -58,6 +58,7 @@
 
 #include "buffer.h"
 #include "log.h"
+#include "points.h"
 
 struct Journal
 {
@@ -191,7 +192,10 @@ journal_prepare(Journal *j)
 	spare_path(j, path);
 	j->spare_fd = allocate_segment(j, path);
 	if (j->spare_fd >= 0)
+	{
+		LOCKSTEP_POINT(SEGMENT_PREPARED);
 		return JOURNAL_OK;
+	}
 	set_error(j, "could not create the next journal segment in \"%s\": %s", j->dir, strerror(errno));
 	return JOURNAL_ERROR;
 }
@@ -705,6 +709,7 @@ journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq)
 	{
 		if (!finish_segment(j) || !create_segment(j, j->last + 1))
 			return JOURNAL_ERROR;
+		LOCKSTEP_POINT(SEGMENT_BEGUN);
 	}
 	status = append_group(j, records, n);
 	if (status == JOURNAL_OK && last_seq > j->last)

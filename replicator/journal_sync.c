@@ -23,6 +23,7 @@
 
 #include "log.h"
 #include "loop.h"
+#include "points.h"
 
 typedef struct Request
 {
@@ -99,6 +100,7 @@ thread_main(void *arg)
 			continue;
 		}
 		r->error = fdatasync(r->body->fd) != 0 || fsync(r->body->dir_fd) != 0 ? errno : 0;
+		LOCKSTEP_POINT(BODY_SYNCED);
 
 		pthread_mutex_lock(&lock);
 		list_add(&done, r);

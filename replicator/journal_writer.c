@@ -45,6 +45,7 @@
 #include "log.h"
 #include "loop.h"
 #include "metadata.h"
+#include "points.h"
 
 #define RETRY_SECONDS 1
 #define EXIT_JOURNAL_BROKEN 2
@@ -234,6 +235,7 @@ give_up(void)
 static bool
 make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 {
+	LOCKSTEP_POINT(GROUP_TAKEN);
 	while (journal_append(journal, records, n, last_seq) != JOURNAL_OK)
 	{
 		if (journal_broken(journal))
@@ -244,8 +246,10 @@ make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 			return false;
 		wait_a_second();
 	}
+	LOCKSTEP_POINT(GROUP_WRITTEN);
 	if (journal_sync(journal) != JOURNAL_OK)
 		give_up();
+	LOCKSTEP_POINT(GROUP_DURABLE);
 	if (!prepare_failed)
 		set_failing(NULL);
 	return true;

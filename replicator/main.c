@@ -38,6 +38,7 @@
 #include "loop.h"
 #include "metadata.h"
 #include "node.h"
+#include "points.h"
 #include "sequencer.h"
 #include "session.h"
 #include "version.h"
@@ -311,6 +312,18 @@ stop_all(void)
 	log_message(LOG_NOTICE, NULL, "stopped");
 }
 
+/* For tests only. */
+static void
+arm_points(void)
+{
+	const char *directory = getenv("LOCKSTEP_POINTS");
+
+	if (directory == NULL)
+		return;
+	points_begin(directory, 0);
+	log_message(LOG_WARNING, NULL, "LOCKSTEP_POINTS is set: this replicator ends or stops where \"%s\" says", directory);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -338,6 +351,7 @@ main(int argc, char **argv)
 	}
 	if (!log_open(config->log_file, config->log_level))
 		return EXIT_STARTUP;
+	arm_points();
 	log_message(LOG_NOTICE, NULL, "lockstep-replicator " LOCKSTEP_VERSION " starting");
 
 	take_pid_file();

@@ -31,6 +31,7 @@
 #include "log.h"
 #include "metadata.h"
 #include "node_private.h"
+#include "points.h"
 #include "sequencer.h"
 
 /* A node that fails again and again while it catches up, or is dropped again and
@@ -127,7 +128,7 @@ node_status(int node)
 	NodeStatus	status = {
 		.name = n->config->name,
 		.state = n->state,
-		.reason = n->reason,
+		.reason = n->state == NODE_JOINING ? attach_where(n) : n->reason,
 		.applied = n->applied,
 		.flushed = n->flushed,
 		.lag_bytes = n->lag_bytes,
@@ -185,6 +186,7 @@ node_move(Node *n, NodeState to, const char *reason)
 		snprintf(n->reason, sizeof(n->reason), "%s", reason);
 		log_message(LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
 					reason[0] != '\0' ? ": " : "", reason);
+		LOCKSTEP_POINT(NODE_MOVED);
 		return;
 	}
 	log_message(LOG_ERROR, n->config->name, "node can't go from %s to %s",

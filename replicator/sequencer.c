@@ -31,6 +31,7 @@
 #include "journal_writer.h"
 #include "loop.h"
 #include "node.h"
+#include "points.h"
 #include "sequencer_private.h"
 #include "session.h"
 #include "spill.h"
@@ -150,6 +151,8 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 		ticket_is_over(tx);
 	}
 	nodes_rollback(tx);			/* it may have begun early */
+	if (from != TX_QUEUED)
+		LOCKSTEP_POINT(ROLLED_BACK);
 	if (verdict != NULL)
 	{
 		verdict->xcount = tx->xcount;
@@ -207,6 +210,7 @@ void
 sequencer_executed(Transaction *tx)
 {
 	assert(tx->state == TX_RESERVED);
+	LOCKSTEP_POINT(EXECUTED);
 	if (may_be_decided(tx))		/* else when what is missing has come */
 		decide(tx);
 }
@@ -267,6 +271,7 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	stats.reserved_now++;
 	if (tx->spill != NULL)
 		tx_forget_keys(tx);		/* the certifier has them */
+	LOCKSTEP_POINT(RESERVED);
 	if (may_be_ordered(tx, list))
 		decide(tx);
 	else
@@ -310,6 +315,7 @@ void
 sequencer_ask(Transaction *tx)
 {
 	assert(tx->state == TX_QUEUED);
+	LOCKSTEP_POINT(QUESTION);
 	if (tx->awaits_lock)
 	{
 		/* its backend has given up waiting; what it has is kept to the end */

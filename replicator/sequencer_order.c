@@ -13,6 +13,7 @@
 #include "loop.h"
 #include "metadata.h"
 #include "node.h"
+#include "points.h"
 #include "sequencer_private.h"
 #include "spill.h"
 
@@ -117,6 +118,7 @@ order_journal(Transaction *tx)
 	item->seq = tx->seq;
 	item->tx = tx_ref(tx);
 	writer_push(item);
+	LOCKSTEP_POINT(DECIDED);
 }
 
 static void
@@ -145,6 +147,7 @@ on_durable(JournalItem *item)
 		writer_item_free(item);
 		return;
 	}
+	LOCKSTEP_POINT(DURABLE);
 	list_remove(&undurable, tx);
 	last_durable = tx->seq;
 	tx_move(tx, TX_DURABLE);
@@ -152,7 +155,9 @@ on_durable(JournalItem *item)
 	if (tx->session != NULL)
 	{
 		tell_committed(tx);
+		LOCKSTEP_POINT(VERDICT_GIVEN);
 		nodes_commit(tx);
+		LOCKSTEP_POINT(COMMITS_GIVEN);
 	}
 	else
 	{
@@ -168,6 +173,7 @@ void
 sequencer_applied(Transaction *tx)
 {
 	tx_move(tx, TX_DONE);
+	LOCKSTEP_POINT(APPLIED);
 	session_applied(tx);
 	tx_unref(tx);
 }

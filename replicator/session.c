@@ -20,6 +20,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "points.h"
 #include "sequencer.h"
 #include "session_private.h"
 
@@ -95,6 +96,7 @@ static void
 on_flush(void *arg)
 {
 	session_write(arg);
+	LOCKSTEP_POINT(ANSWERED);
 }
 
 void

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "node.h"
+#include "points.h"
 #include "sequencer.h"
 #include "session_private.h"
 
@@ -58,6 +59,7 @@ on_leased(void *arg, const LsLeased *leased)
 	Session    *s = find_again(arg);
 	uint8_t		bytes[128];
 
+	LOCKSTEP_POINT(LEASE_DURABLE);
 	if (s != NULL)
 		session_send(s, bytes, ls_put_leased(bytes, sizeof(bytes), leased));
 }
@@ -73,6 +75,7 @@ session_lease(Session *s, LsSlice payload)
 		session_fail(s, "08P01", NULL, "malformed lease message: %s", wrong);
 		return;
 	}
+	LOCKSTEP_POINT(LEASE_ASKED);
 	sequencer_lease(node_name(s->node), ls_slice_of(s->database), &m, on_leased, asker_of(s, m.id));
 }
 
@@ -86,6 +89,7 @@ on_ordered(void *arg, uint64_t seq, const LsErrorFields *error)
 	size_t		size;
 	Session    *s;
 
+	LOCKSTEP_POINT(ALONE_ORDERED);
 	memset(&m, 0, sizeof(m));
 	m.id = ((Asker *) arg)->id;
 	m.seq = seq;
@@ -119,6 +123,7 @@ session_alone(Session *s, LsSlice payload)
 		session_fail(s, "08P01", NULL, "query on its own %" PRIu64 " after transaction %" PRIu64, m.id, s->last_xcount);
 		return;
 	}
+	LOCKSTEP_POINT(ALONE_ASKED);
 	id = (LsIdentity) {ls_slice_of(node_name(s->node)), s->boot, s->pid, m.id};
 	sequencer_alone(&id, ls_slice_of(s->database), (uint32_t) s->node, m.query.data, m.query.len,
 					on_ordered, asker_of(s, m.id));

@@ -21,6 +21,7 @@
 #include <string.h>
 
 #include "node.h"
+#include "points.h"
 #include "sequencer.h"
 #include "session_private.h"
 #include "spill.h"
@@ -49,6 +50,8 @@ session_forget_transactions(Session *s)
 	Transaction *tx = s->tx;
 	Transaction *unconfirmed = s->unconfirmed;
 
+	if (tx != NULL || unconfirmed != NULL)
+		LOCKSTEP_POINT(SESSION_GONE);
 	s->tx = s->unconfirmed = NULL;
 	let_go(&s->owed);
 	if (tx != NULL)
@@ -145,6 +148,7 @@ confirmed(Session *s, uint64_t seq)
 		session_fail(s, "08P01", NULL, "confirmed seq %" PRIu64 " has never been decided", seq);
 		return;
 	}
+	LOCKSTEP_POINT(CONFIRMED);
 	node_heard_applied(s->node, seq);
 	if (s->unconfirmed == NULL || seq < s->unconfirmed->seq)
 		return;
@@ -503,6 +507,7 @@ session_granted(Transaction *tx, uint64_t seq)
 	LsGranted	m = {tx->xcount, seq};
 	uint8_t		bytes[64];
 
+	LOCKSTEP_POINT(LOCK_GRANTED);
 	for (Session *s = tx->session; s != NULL && s->granting > 0; s->granting--)
 		session_send(s, bytes, ls_put_granted(bytes, sizeof(bytes), &m));
 }

@@ -29,6 +29,7 @@
 #include "log.h"
 #include "metadata.h"
 #include "node_private.h"
+#include "points.h"
 #include "sequencer.h"
 
 #define MAX_PAUSE_MS 100
@@ -133,6 +134,7 @@ work_begin_early(Pool *p, Transaction *tx)
 	w->started_us = loop_now_us();
 	p->lane.taken++;
 	apply_run(pool_take(p), w);
+	LOCKSTEP_POINT(BEGUN_EARLY);
 }
 
 /* Gone, wherever it was; the connection is somebody else's matter. */
@@ -256,6 +258,7 @@ work_executed(Work *w)
 {
 	Transaction *tx = w->tx;
 
+	LOCKSTEP_POINT(EXECUTED_THERE);
 	w->state = WORK_EXECUTED;
 	if (tx->state == TX_RESERVED)
 	{
@@ -273,6 +276,7 @@ work_committed(Work *w)
 	uint64_t	seq = w->tx->seq;
 	Node	   *n = node_get(w->node);
 
+	LOCKSTEP_POINT(COMMITTED_THERE);
 	work_remove(w);
 	node_heard_applied(n->index, seq);
 	node_pump(n);
@@ -281,6 +285,7 @@ work_committed(Work *w)
 void
 work_undone(Work *w)
 {
+	LOCKSTEP_POINT(UNDONE_THERE);
 	if (w->again)
 		queue_again(w);
 	else

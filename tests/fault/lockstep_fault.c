@@ -12,6 +12,9 @@
  * so many milliseconds when it is visible and its locks are still held, before
  * PostgreSQL tells other sessions what has changed in the catalogs.
  *
+ * lockstep_fault.points names the directory of orders for the hand-over points of
+ * extension/points.h, which replicator/points.c obeys.
+ *
  * It also is a provider of security labels, "fault", which takes any.
  *
  * lockstep_fault.fail_on_message makes the reporting of messages that contain
@@ -34,6 +37,8 @@
 #include "utils/resowner.h"
 #include "utils/wait_event.h"
 
+#include "../../replicator/points.h"
+
 PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
@@ -55,6 +60,8 @@ static const struct config_enum_entry fault_modes[] = {
 static int	apply_commit = FAULT_NONE;
 
 static int	slow_invalidations = 0;
+
+static char *points = NULL;
 
 static char *fail_on_message = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
@@ -131,6 +138,16 @@ fault_in_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 }
 
 static void
+fault_at_point(const char *name)
+{
+	if (points[0] == '\0')
+		return;
+	if (!points_armed)
+		points_begin(points, PostmasterPid);
+	point_reached(name);
+}
+
+static void
 take_label(const ObjectAddress *object, const char *label)
 {
 }
@@ -167,7 +184,15 @@ _PG_init(void)
 							   "",
 							   PGC_USERSET, 0,
 							   NULL, NULL, NULL);
+	DefineCustomStringVariable("lockstep_fault.points",
+							   "Directory with orders for hand-over points.",
+							   NULL,
+							   &points,
+							   "",
+							   PGC_POSTMASTER, 0,
+							   NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lockstep_fault");
+	*find_rendezvous_variable("lockstep_point") = fault_at_point;
 	register_label_provider("fault", take_label);
 	prev_emit_log_hook = emit_log_hook;
 	emit_log_hook = fault_in_log;
