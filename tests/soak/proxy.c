@@ -9,12 +9,18 @@
  * cable in), SIGSTOP is a network that swallows everything, SIGUSR1 cuts all
  * connections and goes on.  And by a line on standard input,
  *
- *	 cut c|s TYPE before|within|after
+ *	 cut c|s TYPE before|within|after [NTH [APPLICATION]]
  *
  * the connection on which the client's (c) or the server's (s) side sends the
- * next message of that type is cut there; "cut" is printed when it has been.
- * So the proxy follows the messages of the protocol that it was started for:
- * their lengths, nothing else.
+ * next (or NTH from now on) message of that type ("*": of any) is cut there; only
+ * those of the application of that name count, if one is given.  "cut" and the
+ * message's type are printed when it has been.  So the proxy follows the messages
+ * of the protocol that it was started for: their lengths, nothing else.
+ *
+ *	 tell APPLICATION
+ *
+ * prints the types of that application's messages from now on, "saw c P" for one of
+ * the client's; "tell" alone ends that.
  */
 #define _GNU_SOURCE
 #include <arpa/inet.h>
@@ -59,6 +65,7 @@ typedef struct Pair
 	int			fd[2];
 	Flow		flow[2];		/* flow[i]: what fd[i] has sent */
 	bool		doomed;			/* cut when these bytes are through */
+	char		application[32];	/* that says so at its beginning */
 } Pair;
 
 typedef enum Where
@@ -78,7 +85,11 @@ static struct
 	int			side;
 	char		type;
 	Where		where;
+	int			nth;
+	char		application[32];	/* empty: any */
 }			order;
+
+static char told[32];			/* application, of which each message is told */
 
 static void
 on_cut(int signo)
@@ -191,6 +202,32 @@ begin_message(Pair *p, int side)
 	}
 }
 
+/* Of the parameters with which a connection begins, which come in one piece. */
+static void
+note_application(Pair *p, const char *bytes, size_t len)
+{
+	static const char name[] = "application_name";
+	const char *at = memmem(bytes, len, name, sizeof(name));
+	size_t		left;
+
+	if (at == NULL)
+		return;
+	at += sizeof(name);
+	left = len - (size_t) (at - bytes);
+	snprintf(p->application, sizeof(p->application), "%.*s", (int) strnlen(at, left), at);
+}
+
+/* Is a message the one that is asked for? */
+static bool
+is_ordered(const Pair *p, int side, unsigned char type)
+{
+	if (!order.wanted || side != order.side || (order.type != '*' && type != (unsigned char) order.type))
+		return false;
+	if (order.application[0] != '\0' && strcmp(order.application, p->application) != 0)
+		return false;
+	return --order.nth <= 0;
+}
+
 /*
  * Follow the bytes that came; at the message that is asked for, forget those that
  * are not to go through, and doom the connection.
@@ -225,38 +262,52 @@ follow(Pair *p, int side, size_t from)
 			continue;
 		f->have = 0;
 		begin_message(p, side);
-		if (!order.wanted || was_startup || side != order.side || f->header[0] != (unsigned char) order.type)
+		if (was_startup)
+			note_application(p, flow->bytes + at, flow->to - at);
+		if (told[0] != '\0' && !was_startup && strcmp(told, p->application) == 0)
+		{
+			printf("saw %c %c\n", side == 0 ? 'c' : 's', f->header[0]);
+			fflush(stdout);
+		}
+		if (was_startup || !is_ordered(p, side, f->header[0]))
 			continue;
 		order.wanted = false;
 		p->doomed = true;
 		/* the start of the header may be through already: then it is "within" */
 		if (order.where == BEFORE && at >= flow->from + 5)
 			flow->to = at - 5;
+		else if (order.where == WITHIN && f->left == 0 && at >= flow->from + 3)
+			flow->to = at - 3;	/* it is a header only */
 		else if (order.where == WITHIN)
 			flow->to = at + (f->left < flow->to - at ? f->left : flow->to - at) / 2;
 		else if (order.where == AFTER)
 			flow->to = at + (f->left < flow->to - at ? f->left : flow->to - at);
 		else
 			flow->to = at;
-		printf("cut\n");
+		printf("cut %c\n", f->header[0]);
 		fflush(stdout);
 		return;
 	}
 }
 
 static void
-take_order(void)
+take_line(const char *line)
 {
-	char		line[64];
 	char		side;
 	char		type;
 	char		where[8];
-	ssize_t		n = read(0, line, sizeof(line) - 1);
+	int			fields;
 
-	if (n <= 0)
-		exit(0);				/* who started it is gone */
-	line[n] = '\0';
-	if (sscanf(line, "cut %c %c %7s", &side, &type, where) != 3)
+	if (strncmp(line, "tell", 4) == 0)
+	{
+		told[0] = '\0';
+		(void) sscanf(line, "tell %31[^\n]", told);
+		return;
+	}
+	order.nth = 1;
+	order.application[0] = '\0';
+	fields = sscanf(line, "cut %c %c %7s %d %31[^\n]", &side, &type, where, &order.nth, order.application);
+	if (fields < 3)
 	{
 		fprintf(stderr, "proxy: what is \"%s\"?\n", line);
 		exit(2);
@@ -265,6 +316,25 @@ take_order(void)
 	order.side = side == 's';
 	order.type = type;
 	order.where = where[0] == 'b' ? BEFORE : where[0] == 'w' ? WITHIN : AFTER;
+}
+
+/* Lines are short and written at once; several may have gathered. */
+static void
+take_orders(void)
+{
+	char		lines[1000];
+	ssize_t		n = read(0, lines, sizeof(lines) - 1);
+	char	   *rest = lines;
+	char	   *line;
+
+	if (n <= 0)
+		exit(0);				/* who started it is gone */
+	lines[n] = '\0';
+	while ((line = strsep(&rest, "\n")) != NULL)
+	{
+		if (line[0] != '\0')
+			take_line(line);
+	}
 }
 
 /* ---------- bytes */
@@ -280,8 +350,6 @@ take(Pair *p, int side)
 	if (p->doomed)
 		return true;
 
-	if (f->from == f->to)
-		f->from = f->to = 0;
 	n = recv(p->fd[side], f->bytes + f->to, BYTES - f->to, MSG_DONTWAIT);
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
@@ -302,6 +370,8 @@ give(Pair *p, int side)
 	if (n < 0)
 		return errno == EAGAIN || errno == EINTR;
 	f->from += (size_t) n;
+	if (f->from == f->to)
+		f->from = f->to = 0;	/* room for more */
 	return true;
 }
 
@@ -363,14 +433,15 @@ main(int argc, char **argv)
 		}
 		if (poll(polled, (nfds_t) (2 + 2 * npairs), -1) < 0 && errno != EINTR)
 			fail("proxy: poll");
+		/* first: it was given before what now comes was sent */
+		if (polled[1].revents & (POLLIN | POLLHUP))
+			take_orders();
 		for (int i = npairs - 1; i >= 0; i--)
 		{
 			if (cut || !serve(pairs[i], &polled[2 + 2 * i]))
 				pair_end(i, cut || pairs[i]->doomed);
 		}
 		cut = 0;
-		if (polled[1].revents & (POLLIN | POLLHUP))
-			take_order();
 		if (polled[0].revents & POLLIN)
 			pair_begin(listener, atoi(argv[2]));
 	}

@@ -1,6 +1,6 @@
 # The crash harness.  Clients write on all nodes, DDL too, and record what they were
 # told, while backends, servers, the replicator, or all of them are killed -9 at
-# random, stopped and continued, the network between them is cut, at a certain
+# random or at a hand-over point, stopped and continued, the network between them is cut, at a certain
 # message or anywhere, or swallows everything, the journal's disk is full, nodes are
 # dropped and attached, lost and cloned anew, and a third node joins two.
 # Afterwards, on every node: all that was acknowledged, nothing that failed, nothing
@@ -9,16 +9,17 @@
 #
 # LOCKSTEP_SOAK_SECONDS (30), LOCKSTEP_SEED (printed) and LOCKSTEP_SOAK_NODES (3; 2: a third
 # one joins) change a run; LOCKSTEP_SOAK_FAULTS names the only faults to make;
-# LOCKSTEP_SOAK_HISTORY is an isolation level: tests/histories run meanwhile, too.
+# LOCKSTEP_SOAK_HISTORY is an isolation level: tests/histories run meanwhile, too;
+# LOCKSTEP_SOAK_DELAYS: everybody stops now and then at a hand-over point.
 # `make soak` runs many.
 use strict;
 use warnings;
 use FindBin;
 use lib $FindBin::Bin, "$FindBin::Bin/../soak";
 use File::Path qw(remove_tree);
-use IPC::Open2;
 use List::Util qw(max sum);
-use LockstepCluster;
+use Cables;
+use LockstepPoints;
 use Order;
 use POSIX qw(WNOHANG);
 use Test::More;
@@ -33,9 +34,7 @@ my $node_timeout = 2;
 my $soak = "$FindBin::Bin/../soak";
 diag("LOCKSTEP_SEED=$seed");
 srand($seed);
-is(system("make -s -C $soak >&2"), 0, 'the harness is built') or BAIL_OUT('no harness');
-
-my $c = LockstepCluster->new(nodes => $nodes, replicator_conf => "node_timeout = ${node_timeout}s\n",
+my $c = LockstepPoints->new(nodes => $nodes, $ENV{LOCKSTEP_SOAK_DELAYS} ? (random => "$seed 20 20") : (), replicator_conf => "node_timeout = ${node_timeout}s\n",
 	conf => "lockstep.connect_timeout = 2s\ntrack_commit_timestamp = on\nmax_wal_senders = 5\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL);
@@ -48,35 +47,8 @@ $c->drain;
 
 # ---------- cables: from each node to the replicator, and from it to each node
 
-my %cable;
-sub cable_ports { my ($kind, $node) = @_; return $c->{base} + $most_nodes + ($kind eq 'up' ? 0 : $most_nodes) + $node }
-
-sub plug
-{
-	my ($kind, $node) = @_;
-	my $target = $kind eq 'up' ? $c->{base} : $c->port($node);
-	my $port = cable_ports($kind, $node);
-	my $pid = open2(my $out, my $in, "$soak/proxy", $port, $target, $kind eq 'up' ? 'lockstep' : 'postgres');
-	my $line = <$out>;
-	defined $line or die "no cable on port $port";
-	$in->autoflush;
-	$cable{"$kind$node"} = { pid => $pid, out => $out, in => $in };
-}
-
-sub unplug
-{
-	my ($name) = @_;
-	my $it = delete $cable{$name} or return;
-	kill 'KILL', $it->{pid};
-	waitpid($it->{pid}, 0);
-	close $it->{$_} for 'out', 'in';
-}
-for my $node (1 .. $nodes)
-{
-	plug($_, $node) for 'up', 'down';
-	$c->set($node, 'lockstep.replicator', "'127.0.0.1:" . cable_ports('up', $node) . "'");
-}
-$c->edit_replicator_conf(sub { s/^(node\.n(\d+) = '.*port=)\d+/$1 . cable_ports('down', $2)/mge });
+my $cables = Cables->new($c, $most_nodes);
+$cables->put_between(1 .. $nodes);
 
 # The journal gets a disk of its own, to be filled, if we may mount one.
 my $journal = "$c->{dir}/journal";
@@ -104,7 +76,7 @@ END
 	if (defined $test_pid && $test_pid == $$)
 	{
 		kill 'KILL', map { $_->{pid} } grep { !$_->{ended} } @writers;
-		unplug($_) for keys %cable;
+		$cables->unplug_all;
 		if ($journal_disk)
 		{
 			$c->cluster('kill-replicator');
@@ -237,7 +209,7 @@ sub clone_node
 				close $c->{lock};
 				exec($c->owned("$LockstepCluster::bindir/lockstepctl"), '--config', $c->replicator_conf, '--timeout=1', 'join', "n$node",
 					'--donor=' . $c->conninfo($donor, 'postgres'), "--pgdata=$data", '--set=port=' . $c->port($node),
-					'--set=lockstep.replicator=127.0.0.1:' . cable_ports('up', $node)) or POSIX::_exit(127);
+					'--set=lockstep.replicator=127.0.0.1:' . $cables->port('up', $node)) or POSIX::_exit(127);
 			}
 			return 0 if waitpid($pid, WNOHANG) != $pid;
 			undef $pid;
@@ -255,12 +227,12 @@ sub join_node
 {
 	my $node = ++$nodes;
 	$c->{nodes} = $nodes;
-	plug($_, $node) for 'up', 'down';
+	$cables->plug($_, $node) for 'up', 'down';
 	open(my $env, '>>', "$c->{dir}/cluster.env") or die $!;
 	print $env "NODES=\"\$NODES 127.0.0.1:", $c->port($node), "\"\nNODE${node}_PORT=", $c->port($node),
 		"\nNODE${node}_PGDATA='", $c->pgdata($node), "'\nNODE${node}_LOG='$c->{dir}/n$node.log'\n";
 	close $env;
-	$c->edit_replicator_conf(sub { $_ .= "node.n$node = 'host=127.0.0.1 port=" . cable_ports('down', $node) . " user=postgres'\n" });
+	$c->edit_replicator_conf(sub { $_ .= "node.n$node = 'host=127.0.0.1 port=" . $cables->port('down', $node) . " user=postgres'\n" });
 	$c->ctl('reload');		# or it reads it when it starts
 	clone_node($node, sub { start_writers($node) });
 }
@@ -330,7 +302,7 @@ my %faults = (
 	'freeze replicator' => sub { return 0 if $down{replicator} || $frozen{replicator}; freeze('replicator', how_long(), $c->replicator_pid); return 1 },
 	'cut cable' => sub {
 		my ($node) = @_;
-		my $it = $cable{ (rand() < 0.5 ? 'up' : 'down') . $node } or return 0;
+		my $it = $cables->it(rand() < 0.5 ? 'up' : 'down', $node) or return 0;
 		kill 'USR1', $it->{pid};
 		return 1;
 	},
@@ -338,11 +310,11 @@ my %faults = (
 		my ($node) = @_;
 		my $kind = rand() < 0.5 ? 'up' : 'down';
 		my $side = rand() < 0.5 ? 'c' : 's';
-		my $it = $cable{"$kind$node"} or return 0;
+		return 0 unless $cables->it($kind, $node);
 		my $types = $messages{"$kind$side"};
 		my $order = join(' ', 'cut', $side, substr($types, rand length $types, 1), (qw(before within after))[ rand 3 ]);
 		note_down("  $kind: $order");
-		print { $it->{in} } "$order\n";
+		$cables->order($kind, $node, $order);
 		return 1;
 	},
 	'journal disk full' => sub {
@@ -351,6 +323,25 @@ my %faults = (
 		journal_disk($used + int(rand(100)) . 'k') or return 0;
 		$down{'journal disk'} = 1;
 		heal_later(how_long(), sub { delete $down{'journal disk'}; journal_disk('4g') or die 'the journal keeps its small disk' });
+		return 1;
+	},
+	'kill at a point' => sub {
+		my ($node) = @_;
+		my $who = rand() < 0.5 ? 'replicator' : $node;
+		return 0 if $who eq 'replicator' ? $down{replicator} || $frozen{replicator} : !server_up($node);
+		my @points = LockstepPoints::points_of($who);
+		my $point = $points[ rand @points ];
+		note_down("  $who: $point");
+		$c->order_at($who, $point, 'kill');
+		my ($patience, $pid) = (time + 3, $c->replicator_pid);
+		heal_when(sub {
+			# a server starts anew by itself
+			return 0 if !$c->was_there($who, $point) && (time < $patience || !$c->take_back($who, $point));
+			return 1 if $who ne 'replicator' || $down{replicator};
+			return 0 if $c->was_there($who, $point) && !$c->is_gone($pid);
+			$c->cluster('start-replicator') or BAIL_OUT('the replicator does not start');
+			return 1;
+		});
 		return 1;
 	},
 	'drop and attach' => sub {
@@ -372,9 +363,9 @@ my %faults = (
 		my ($node) = @_;
 		my $kind = rand() < 0.5 ? 'up' : 'down';
 		return 0 if $frozen{"$kind$node"} || $down{"$kind$node"};
-		unplug("$kind$node");
+		$cables->unplug("$kind$node");
 		$down{"$kind$node"} = 1;
-		heal_later(how_long(), sub { delete $down{"$kind$node"}; plug($kind, $node) });
+		heal_later(how_long(), sub { delete $down{"$kind$node"}; $cables->plug($kind, $node) });
 		return 1;
 	},
 	'swallow' => sub {
@@ -382,13 +373,13 @@ my %faults = (
 		my @kinds = rand() < 0.4 ? ('up', 'down') : rand() < 0.5 ? ('up') : ('down');
 		return 0 if grep { $frozen{"$_$node"} || $down{"$_$node"} } @kinds;
 		my $for = how_long();
-		freeze("$_$node", $for, $cable{"$_$node"}{pid}) for @kinds;
+		freeze("$_$node", $for, $cables->it($_, $node)->{pid}) for @kinds;
 		return 1;
 	},
 );
 # Those not named here: 2.
 my %weights = ('cancel client backends' => 1, 'terminate client backends' => 1, 'kill server' => 6, 'stop server immediately' => 3,
-	'kill replicator' => 6, 'kill all at once' => 3, 'freeze server' => 5, 'freeze replicator' => 3, 'cut at a message' => 10,
+	'kill replicator' => 6, 'kill all at once' => 3, 'freeze server' => 5, 'freeze replicator' => 3, 'cut at a message' => 10, 'kill at a point' => 10,
 	'unplug cable' => 4, 'swallow' => 4, 'drop and attach' => 3);
 my @names = map { ($_) x ($weights{$_} // 2) } sort keys %faults;
 if (my $only = $ENV{LOCKSTEP_SOAK_FAULTS})
@@ -446,7 +437,7 @@ while (time < $started + $seconds)
 	usleep(20_000);
 }
 note_down('end of faults');
-print { $_->{in} } "cut c - after\n" for values %cable;	# no message has this type
+$cables->forget_all;
 while (@heal)
 {
 	heal(time + 1e6);
