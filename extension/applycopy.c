@@ -106,11 +106,11 @@ apply_copy(const char *command, const char *data, size_t len)
 	uint64		rows;
 	LsRights	saved;
 
+	unproven_before_rows(rel);	/* first, as it may have to wait */
 	applyrow_disable_triggers(rel->trigdesc);
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
 		applyrow_make_populated(rel);
 	applyrow_disable_partition_check(rel);
-	unproven_before_rows(rel);
 	pstate->p_sourcetext = command;
 	(void) addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);
 	copy_source.data = data;

@@ -268,10 +268,10 @@ executor_start(QueryDesc *queryDesc, int eflags)
 		ResultRelInfo *target = lfirst(lc);
 
 		refuse_nested_change(queryDesc, target->ri_RelationDesc);
+		unproven_before_rows(target->ri_RelationDesc);	/* may have to wait */
 		applyrow_disable_triggers(target->ri_TrigDesc);
 		leave_out_checks(queryDesc->estate, target);
 		applyrow_disable_partition_check(target->ri_RelationDesc);
-		unproven_before_rows(target->ri_RelationDesc);
 	}
 }
 

@@ -9,7 +9,7 @@
  * of a repair.
  *
  * Whoever builds that index from this node must not trust it any more.  He holds
- * the lock that we take then, and yields (ddlconcurrent.c).
+ * the lock that we ask for then, and yields (ddlconcurrent.c).
  */
 #include "postgres.h"
 
@@ -19,11 +19,12 @@
 #include "catalog/pg_index.h"
 #include "storage/lmgr.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/syscache.h"
 
-#include "lockstep.h"
+#include "ddl.h"
 
 static bool known = false;		/* the next is right */
 static bool any = false;		/* the database has a unique index that isn't
@@ -58,30 +59,63 @@ look_for_unproven(void)
 	table_close(catalog, AccessShareLock);
 }
 
+/* The unique indexes of the table that aren't valid. */
+static List *
+unproven_indexes(Relation rel)
+{
+	List	   *found = NIL;
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(lfirst_oid(lc)));
+
+		if (!HeapTupleIsValid(tuple))
+			continue;
+		if (is_unproven((Form_pg_index) GETSTRUCT(tuple)))
+			found = lappend_oid(found, lfirst_oid(lc));
+		ReleaseSysCache(tuple);
+	}
+	return found;
+}
+
+/*
+ * Whoever builds one of them holds this lock from before it was there until it is
+ * valid, so having had it is enough.  REINDEX CONCURRENTLY of a valid index needs
+ * no such care: that index, too, lets in no duplicate.
+ */
+static void
+stop_builder(Relation rel, List *indexes)
+{
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+	{
+		char	   *name = get_rel_name(lfirst_oid(lc));
+
+		if (name == NULL || ddl_is_name_of_reindex(name))
+			continue;
+		LockRelationOid(RelationGetRelid(rel), ShareUpdateExclusiveLock);
+		UnlockRelationOid(RelationGetRelid(rel), ShareUpdateExclusiveLock);
+		return;
+	}
+}
+
 /* The relation cache's copy says it to the executor. */
-static bool
+static void
 set_enforced(Oid indexid, bool enforced)
 {
-	HeapTuple	tuple = SearchSysCache1(INDEXRELID, ObjectIdGetDatum(indexid));
-	bool		unproven = HeapTupleIsValid(tuple) && is_unproven((Form_pg_index) GETSTRUCT(tuple));
+	Relation	index = index_open(indexid, RowExclusiveLock);
 
-	if (HeapTupleIsValid(tuple))
-		ReleaseSysCache(tuple);
-	if (unproven)
-	{
-		Relation	index = index_open(indexid, RowExclusiveLock);
-
-		index->rd_index->indisunique = enforced;
-		index_close(index, NoLock);
-	}
-	return unproven;
+	index->rd_index->indisunique = enforced;
+	index_close(index, NoLock);
 }
 
 void
 unproven_before_rows(Relation rel)
 {
 	bool		enforced = !commit_is_claimed() && !apply_repairs();
-	bool		found = false;
+	List	   *indexes;
 	ListCell   *lc;
 
 	if (likely(known && !any))
@@ -90,10 +124,14 @@ unproven_before_rows(Relation rel)
 		look_for_unproven();
 	if (!any || !rel->rd_rel->relhasindex)
 		return;
-	foreach(lc, RelationGetIndexList(rel))
-		found |= set_enforced(lfirst_oid(lc), enforced);
-	if (found && !enforced)
-		LockRelationOid(RelationGetRelid(rel), ShareUpdateExclusiveLock);
+	indexes = unproven_indexes(rel);
+	if (indexes != NIL && !enforced)
+	{
+		stop_builder(rel, indexes);
+		indexes = unproven_indexes(rel);
+	}
+	foreach(lc, indexes)
+		set_enforced(lfirst_oid(lc), enforced);
 }
 
 void

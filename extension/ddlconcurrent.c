@@ -55,6 +55,7 @@
 #include "catalog/pg_index.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
+#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -71,6 +72,7 @@ static struct
 	bool		drops;
 	const char *done;			/* the last step that was forwarded */
 	Oid			index;			/* once it is known */
+	LockRelId	table_lock;		/* held by the session from then on */
 	char		schema[NAMEDATALEN];
 	char		table[NAMEDATALEN];
 	char		name[NAMEDATALEN];
@@ -170,6 +172,20 @@ changed_index(void)
 	return found;
 }
 
+/*
+ * PostgreSQL gives its lock back just before the last commit, which here may take
+ * long.  We have it in this transaction, so we need not wait for it.
+ */
+static void
+keep_lock(Oid table)
+{
+	Relation	rel = table_open(table, ShareUpdateExclusiveLock);
+
+	work.table_lock = rel->rd_lockInfo.lockRelId;
+	table_close(rel, NoLock);
+	LockRelationIdForSession(&work.table_lock, ShareUpdateExclusiveLock);
+}
+
 static void
 find_index(void)
 {
@@ -179,6 +195,7 @@ find_index(void)
 	if (!OidIsValid(work.index))
 		return;
 	table = IndexGetRelation(work.index, false);
+	keep_lock(table);
 	strlcpy(work.schema, get_namespace_name(get_rel_namespace(table)), NAMEDATALEN);
 	strlcpy(work.table, get_rel_name(table), NAMEDATALEN);
 	strlcpy(work.name, get_rel_name(work.index), NAMEDATALEN);
@@ -282,9 +299,13 @@ concurrent_end(void)
 	work.running = false;
 }
 
+/* When it is rolled back, the locks of the session go, too. */
 void
 concurrent_at_xact_end(bool committed)
 {
-	if (!committed || !work.running)
-		work.active = false;
+	if (likely(!work.active) || (committed && work.running))
+		return;
+	if (committed && OidIsValid(work.index))
+		UnlockRelationIdForSession(&work.table_lock, ShareUpdateExclusiveLock);
+	work.active = false;
 }

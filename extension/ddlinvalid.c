@@ -23,7 +23,6 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/xact.h"
-#include "catalog/index.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
@@ -95,15 +94,18 @@ ddl_drops_leftovers(Node *node)
 typedef struct Search
 {
 	List	   *tables;			/* of these, and their partitions; NIL: all */
-	Oid			index;			/* this one, if it is one */
+	List	   *indexes;		/* these, if there are any */
+	Oid			schema;			/* those in it, if it is one */
 	bool		unique_too;
 } Search;
 
 static bool
 is_meant(const Search *search, Form_pg_index form)
 {
-	if (OidIsValid(search->index))
-		return form->indexrelid == search->index;
+	if (search->indexes != NIL)
+		return list_member_oid(search->indexes, form->indexrelid);
+	if (OidIsValid(search->schema))
+		return get_rel_namespace(form->indrelid) == search->schema;
 	return search->tables == NIL || list_member_oid(search->tables, form->indrelid);
 }
 
@@ -178,19 +180,24 @@ static void
 make_plain(PlannedStmt **pstmt, const char **source, bool is_top_level)
 {
 	ReindexStmt *stmt = (ReindexStmt *) (*pstmt)->utilityStmt;
+	const char *where = "";
 	List	   *options = NIL;
 	ListCell   *lc;
 
 	PreventInTransactionBlock(is_top_level, "REINDEX CONCURRENTLY");
 	foreach(lc, stmt->params)
 	{
-		if (strcmp(lfirst_node(DefElem, lc)->defname, "concurrently") != 0)
-			options = lappend(options, lfirst(lc));
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "tablespace") == 0)
+			where = psprintf("(TABLESPACE %s) ", quote_identifier(defGetString(option)));
+		if (strcmp(option->defname, "concurrently") != 0)
+			options = lappend(options, option);
 	}
 	*pstmt = copyObject(*pstmt);
 	stmt = (ReindexStmt *) (*pstmt)->utilityStmt;
 	stmt->params = options;
-	*source = psprintf("REINDEX INDEX %s",
+	*source = psprintf("REINDEX %sINDEX %s", where,
 					   quote_qualified_identifier(stmt->relation->schemaname, stmt->relation->relname));
 	(*pstmt)->stmt_location = 0;
 	(*pstmt)->stmt_len = 0;
@@ -203,27 +210,31 @@ watch_reindex(PlannedStmt **pstmt, const char **source, bool is_top_level, DdlPl
 	bool		concurrently = has_option(stmt->params, "concurrently");
 	Search		search = {.unique_too = true};
 	bool		one = stmt->kind == REINDEX_OBJECT_INDEX;
+	Oid			target = stmt->relation != NULL ? RangeVarGetRelid(stmt->relation, NoLock, true) : InvalidOid;
+	bool		in_one_transaction = OidIsValid(target) &&
+	get_rel_relkind(target) != RELKIND_PARTITIONED_INDEX && get_rel_relkind(target) != RELKIND_PARTITIONED_TABLE;
 	List	   *indexes;
 	ListCell   *lc;
 
 	/* of other kinds it leaves out, concurrently, what isn't valid */
-	if (concurrently && !one)
+	if ((concurrently && !one) || stmt->kind == REINDEX_OBJECT_SYSTEM)
+		return;
+	if (one && !OidIsValid(target))
 		return;
 	if (one)
-		search.index = RangeVarGetRelid(stmt->relation, NoLock, true);
+		search.indexes = find_all_inheritors(target, NoLock, NULL);
 	else if (stmt->kind == REINDEX_OBJECT_TABLE)
 		add_table(&search, stmt->relation);
-	if (one && get_rel_relkind(search.index) != RELKIND_INDEX)
-		return;
+	else if (stmt->kind == REINDEX_OBJECT_SCHEMA)
+		search.schema = get_namespace_oid(stmt->name, true);
 	indexes = find(&search);
 	if (indexes == NIL)
 		return;
 	foreach(lc, indexes)
 	{
-		if (ddl_is_name_of_reindex(get_rel_name(lfirst_oid(lc))) ||
-			(!one && stmt->kind != REINDEX_OBJECT_TABLE))
+		if (ddl_is_name_of_reindex(get_rel_name(lfirst_oid(lc))) || !in_one_transaction)
 		{
-			refuse(plan, lfirst_oid(lc), "REINDEX its table first, or drop the index.");
+			refuse(plan, lfirst_oid(lc), "REINDEX that index, or drop it.");
 			return;
 		}
 	}
@@ -241,7 +252,7 @@ watch_rewrite(const Search *search, DdlPlan *plan)
 	List	   *indexes = find(search);
 
 	if (indexes != NIL)
-		refuse(plan, linitial_oid(indexes), "REINDEX its table first, or drop the index.");
+		refuse(plan, linitial_oid(indexes), "REINDEX that index, or drop it.");
 }
 
 void

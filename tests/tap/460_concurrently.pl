@@ -248,6 +248,70 @@ $c->sql(2, 'REINDEX TABLE d');
 is_complete('bad', 'REINDEX TABLE');
 $c->sql(1, 'ALTER INDEX bad RENAME TO good; DROP INDEX CONCURRENTLY good');
 
+$c->sql(1, 'CREATE TABLE pt (id int, k int) PARTITION BY RANGE (id); CREATE TABLE pt1 PARTITION OF pt FOR VALUES FROM (0) TO (100); CREATE INDEX pti ON pt (k); INSERT INTO pt VALUES (1, 1), (2, 1)');
+$c->fails(1, 'CREATE UNIQUE INDEX CONCURRENTLY bad ON pt1 (k)', '23505', qr/bad/, 'of a partition');
+$c->drain;
+$c->fails(2, 'REINDEX TABLE pt', '0A000', qr/make index "bad" valid on this node only/, 'many transactions can not make it valid');
+$c->fails(2, 'REINDEX TABLE pt1', '23505', qr/bad/, 'nor is it yet');
+$c->sql(3, 'REINDEX INDEX pti; REINDEX SYSTEM app; CREATE SCHEMA other; REINDEX SCHEMA other; DROP INDEX bad; DROP TABLE pt');
+
+# ---------- what is decided before it is executed here
+
+# It stops a build from here: all that came from other nodes has to have been checked.
+{
+	my $writer = $c->session(2);
+	$writer->do("BEGIN; UPDATE t SET w = 'open' WHERE id = 290");
+	my $s = $c->session(1);
+	$s->send('CREATE UNIQUE INDEX CONCURRENTLY stopped ON t (id, (gate(id)))');
+	ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_stat_progress_create_index WHERE phase ~ 'waiting for writers'") == 1 }, 60), 'an index is to be made ready on n2');
+	$writer->do('COMMIT; BEGIN');
+	$writer->do("UPDATE t SET w = 'open' WHERE id = 291");
+	ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('stopped') AND indisready") == 1 }, 60), 'it is ready');
+	$c->drain;
+	$c->sql(3, "SET lockstep.commit_wait = ordered; UPDATE t SET w = 'ordered' WHERE id = 292");
+	$c->drain;
+	ok($s->blocked(0.1), 'rows of who knows of it are checked here first, whatever commit_wait says');
+
+	# as the replicator would, of a transaction that nobody waits for
+	my $apply = $c->session(1);
+	my $seq = $c->sql(1, 'SELECT lockstep.applied_seq()') + 50;
+	$apply->do("SELECT lockstep.apply_start('" . $c->sql(1, 'SELECT cluster FROM lockstep.node_info()') . "')");
+	$apply->do('BEGIN');
+	$apply->do("SELECT lockstep.apply_begin($seq)");
+	$apply->send("UPDATE t SET w = 'decided' WHERE id = 293");
+	ok($c->wait_sql(1, 'SELECT pg_blocking_pids(' . $apply->pid . ') = ARRAY[' . $s->pid . ']', 't'), 'one that is decided waits for the build to yield');
+	$c->sql(1, 'SELECT pg_cancel_backend(' . $apply->pid . ')');
+	$apply->finish;
+	$apply->query('ROLLBACK');
+	$apply->close;
+	$writer->do('COMMIT');
+	$s->finish(60);
+	is($s->error, '', 'this one did not have to');
+	is_complete('stopped', 'a unique index');
+	$c->sql(1, 'DROP INDEX stopped');
+}
+
+# But not REINDEX CONCURRENTLY of an index that is valid.
+{
+	$c->sql(1, 'CREATE UNIQUE INDEX again ON t (id, (gate(id)))');
+	$c->drain;
+	close_gate(2);
+	my $s = $c->session(2);
+	$s->send('REINDEX INDEX CONCURRENTLY again');
+	arrives(2, 'an index is rebuilt on n2');
+	my $writer = $c->session(2);
+	$writer->do("BEGIN; UPDATE t SET w = 'open' WHERE id = 291");
+	open_gate(2);
+	ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_stat_progress_create_index WHERE phase = 'waiting for writers before validation'") == 1 }, 60), 'and waits');
+	$c->sql(1, "SET lockstep.commit_wait = ordered; UPDATE t SET w = 'ordered', id = 29300 WHERE id = 293");
+	$c->drain;
+	$writer->do('COMMIT');
+	$s->finish(60);
+	is($s->error, '', 'and is done');
+	is_complete('again', 'REINDEX CONCURRENTLY');
+	$c->sql(1, 'DROP INDEX again');
+}
+
 # ---------- what the row as a whole is, and names of REINDEX's, are left to the plain command
 
 $c->sql(1, 'CREATE FUNCTION of_row(d) RETURNS int LANGUAGE sql IMMUTABLE AS $$ SELECT ($1).k $$; CREATE INDEX CONCURRENTLY whole ON d (of_row(d)); CREATE INDEX CONCURRENTLY d_ccnew ON d (k)');
