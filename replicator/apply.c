@@ -118,12 +118,17 @@ sendable(const ApplyConn *c)
 	return w->tx->spill->nstatements;
 }
 
-/* An early one: is it a row's change, which nothing can make mean anything else? */
+/*
+ * An early one: is it a row's change, or a utility command, which nothing can
+ * make mean anything else?
+ */
 static bool
 may_be_early(const LsQuery *query)
 {
+	if (query->reason == LS_REASON_UTILITY)
+		return true;
 	return (query->form == LS_FORM_ROW || query->form == LS_FORM_COPY) &&
-		query->settings.len == 0 && !query->ddl;
+		query->settings.len == 0;
 }
 
 static bool
@@ -168,6 +173,7 @@ send_more(ApplyConn *c)
 			c->held = payload;	/* in the cursor's chunk, which stays */
 			break;
 		}
+		c->unprepared |= query.ddl; /* it may have begun without */
 		send_statement(c, &query);
 		any = true;
 	}

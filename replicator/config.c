@@ -90,6 +90,8 @@ static const Setting settings[] = {
 	"Connections that the replicator keeps to each node and database."},
 	{"early_connections", SETTING_INT, AT(early_connections), "2", 0, 62, true,
 	"Connections to each node and database on which large transactions may begin before they ask to commit."},
+	{"early_size", SETTING_SIZE, AT(early_size), "1MB", 64 * KB, TB, true,
+	"Bytes of queries from which on a transaction may begin on the other nodes before it asks to commit."},
 	{"max_apply_delay", SETTING_TIME, AT(max_apply_delay), "1s", 0, DAY, true,
 	"How long a reader may hold up DDL that is being applied before it is cancelled."},
 	{"yield_delay", SETTING_TIME, AT(yield_delay), "2ms", 0, 60 * SECOND, true,

@@ -48,6 +48,7 @@ typedef struct Config
 	LogLevel	log_conflicts;
 	int			apply_connections;	/* per node and database, 8 (2..64) */
 	int			early_connections;	/* of them, 2 (0..62): see early.c */
+	int64_t		early_size;		/* bytes queued until it begins early, 1MB */
 	int			max_apply_delay;	/* ms a reader may hold up DDL, 1000 */
 	int			yield_delay;	/* ms before blockers are looked for, 2 */
 	int			node_timeout;	/* ms a silent node is waited for, 30000 */

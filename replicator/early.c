@@ -7,15 +7,17 @@
  * after it asks.  This is a guess at what will be reserved:
  *
  *	 - Only changes of rows are executed, which depend on nothing but those rows and
- *	   on unique values.  The first query of another kind waits until the
- *	   transaction is reserved; one with DDL in it does not begin early.
+ *	   on unique values, and utility commands, whose tables are locked on the origin,
+ *	   and in the cluster, from before they run.  The first query of another kind
+ *	   waits until the transaction is reserved.
  *	 - Whoever wrote such a row before, had committed on the origin when the row
  *	   was changed there, so his seq was decided when the query came in.  Before
  *	   queries are sent the session waits until its node has applied what is
  *	   decided by then.  A later writer of another node makes certification refuse
  *	   the transaction; one of the same node can't be, as the row is locked there.
  *	 - If DDL is decided meanwhile, or others of its origin have to be decided first,
- *	   what was done is not worth keeping: it begins anew when it is reserved.
+ *	   what was done is not worth keeping: it begins anew when it is reserved.  So all
+ *	   of it is executed by one state of the catalogs, and that of its turn.
  *	 - It has no rank.  It never makes anybody yield.  Whoever waits for a lock of
  *	   its sessions - another apply session or a client of that node, which are
  *	   looked for all the time - has them rolled back; so has a savepoint
@@ -141,11 +143,6 @@ begin(Node *n, Transaction *tx)
 void
 nodes_begin_early(Transaction *tx)
 {
-	if (tx_has_ddl(tx))
-	{
-		nodes_end_early(tx);
-		return;
-	}
 	for (int i = 0; i < nodes_count(); i++)
 	{
 		Node	   *n = node_get(i);
@@ -173,7 +170,8 @@ early_promote(Work *w)
 		return;
 	}
 	w->began_early = true;
-	if (tx_has_ddl(tx) || tx->nafter_tickets > 0 || w->last_ddl != sequencer_last_ddl())
+	work_count_ddl(n, w);
+	if (tx->nafter_tickets > 0 || w->last_ddl != sequencer_last_ddl())
 	{
 		work_undo(w, true);
 		return;

@@ -134,6 +134,8 @@ extern Work *work_add(Node *n, Transaction *tx);
 extern void work_begin_early(Pool *p, Transaction *tx);
 extern Work *work_find(const Transaction *tx, int node);
 extern bool work_decided_ddl(const Node *n);	/* one is here */
+extern void work_count_ddl(Node *n, Work *w);	/* there may be DDL in it by
+												 * now */
 extern void work_undo(Work *w, bool again); /* take it back there */
 extern void works_forget(Node *n);	/* the node is out: all of its works */
 extern void works_start(Node *n);	/* those that may */

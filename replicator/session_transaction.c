@@ -190,7 +190,7 @@ note_oldest_seen(Transaction *tx, const LsQuery *query)
 		tx->oldest_seen = key.seen;
 }
 
-/* Its queue stays in memory, or goes (on) to disk. */
+/* Its queue stays in memory, or goes (on) to disk, from where it may begin early. */
 static void
 store_if_large(Transaction *tx)
 {
@@ -200,6 +200,8 @@ store_if_large(Transaction *tx)
 		limit = BODY_CHUNK;
 	else if (limit > SMALL_QUEUE && tx_memory_of_all() / MEMORY_SHARES >= limit)
 		limit = SMALL_QUEUE;
+	else if (session_config->early_connections > 0 && limit > (size_t) session_config->early_size)
+		limit = (size_t) session_config->early_size;
 	if (tx_memory(tx) >= limit && tx_store(tx, session_config))
 		nodes_begin_early(tx);
 }

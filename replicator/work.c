@@ -64,8 +64,8 @@ work_decided_ddl(const Node *n)
 	return w != NULL;
 }
 
-static void
-count_ddl(Node *n, Work *w)
+void
+work_count_ddl(Node *n, Work *w)
 {
 	if (w->ddl || !tx_has_ddl(w->tx))
 		return;
@@ -87,7 +87,7 @@ work_create(Node *n, Transaction *tx)
 	if (n->works != NULL)
 		n->works->node_prev = w;
 	n->works = w;
-	count_ddl(n, w);
+	work_count_ddl(n, w);
 	return w;
 }
 
@@ -180,7 +180,7 @@ queue_again(Work *w)
 
 	w->retries++;
 	w->again = w->began_early = false;
-	count_ddl(n, w);
+	work_count_ddl(n, w);
 	w->not_before_us = loop_now_us() + (uint64_t) pause_ms * 1000;
 	if (w->tx->state == TX_RESERVED)
 		w->tx->executing |= bit_of(n);
