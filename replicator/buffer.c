@@ -85,6 +85,55 @@ text_cut(const void *text, size_t len, size_t max)
 	return max;
 }
 
+/* Bytes of the character at the start, as PostgreSQL understands it; 0: it is none. */
+static size_t
+utf8_length(const uint8_t *s, size_t left)
+{
+	static const uint32_t lowest[] = {0, 0, 0x80, 0x800, 0x10000};
+	size_t		len = s[0] < 0x80 ? 1 : s[0] < 0xC0 ? 0 : s[0] < 0xE0 ? 2 : s[0] < 0xF0 ? 3 : s[0] < 0xF8 ? 4 : 0;
+	uint32_t	code;
+
+	if (len <= 1)
+		return s[0] != 0 ? len : 0;
+	if (len > left)
+		return 0;
+	code = s[0] & (0x7Fu >> len);
+	for (size_t i = 1; i < len; i++)
+	{
+		if ((s[i] & 0xC0) != 0x80)
+			return 0;
+		code = code << 6 | (s[i] & 0x3Fu);
+	}
+	return code < lowest[len] || code > 0x10FFFF || (code >= 0xD800 && code <= 0xDFFF) ? 0 : len;
+}
+
+bool
+text_is_utf8(const void *text, size_t len)
+{
+	const uint8_t *bytes = text;
+
+	while (len > 0)
+	{
+		size_t		n = utf8_length(bytes, len);
+
+		if (n == 0)
+			return false;
+		bytes += n;
+		len -= n;
+	}
+	return true;
+}
+
+void
+text_make_ascii(char *text, size_t len)
+{
+	for (size_t i = 0; i < len; i++)
+	{
+		if ((unsigned char) text[i] >= 0x80 || text[i] == '\0')
+			text[i] = '?';
+	}
+}
+
 char *
 xasprintf(const char *fmt,...)
 {

@@ -28,6 +28,11 @@ extern char *xasprintf(const char *fmt,...) __attribute__((format(printf, 1, 2))
  * between characters. */
 extern size_t text_cut(const void *text, size_t len, size_t max);
 
+/* Text of a database may be in whatever encoding, or in none. */
+extern bool text_is_utf8(const void *text, size_t len);
+extern void text_make_ascii(char *text, size_t len);	/* ? for each byte that
+														 * isn't */
+
 extern void buffer_reserve(Buffer *b, size_t more); /* room for more bytes
 													 * after len */
 extern void buffer_append(Buffer *b, const void *data, size_t n);

@@ -19,11 +19,7 @@ json_from_bytes(const void *text, size_t len)
 	if (value != NULL)
 		return value;
 	ascii = xstrndup(text, len);
-	for (size_t i = 0; i < len; i++)
-	{
-		if ((unsigned char) ascii[i] >= 0x80 || ascii[i] == '\0')
-			ascii[i] = '?';
-	}
+	text_make_ascii(ascii, len);
 	value = json_stringn(ascii, len);
 	free(ascii);
 	return value;

@@ -254,6 +254,18 @@ send_first(PgClient *c)
 	flush(c);
 }
 
+/* There is no client_encoding: the server takes its own. */
+char *
+pgclient_acceptable(const PgClient *c, const char *text)
+{
+	const char *encoding = PQparameterStatus(c->conn, "server_encoding");
+	char	   *copy = xstrdup(text);
+
+	if (encoding == NULL || strcmp(encoding, "UTF8") != 0 || !text_is_utf8(text, strlen(text)))
+		text_make_ascii(copy, strlen(copy));
+	return copy;
+}
+
 void
 pgclient_limit(PgClient *c, int ms)
 {

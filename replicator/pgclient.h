@@ -30,6 +30,12 @@ extern void pgclient_query(PgClient *c, const char *sql, int nparams, const char
 						   PgDone done, void *arg);
 
 /*
+ * A copy of a text from any database that this server takes as a parameter,
+ * malloc'ed: what is no text in its encoding is shown as ?.
+ */
+extern char *pgclient_acceptable(const PgClient *c, const char *text);
+
+/*
  * Each query sent from now on must be answered in this time, else the
  * connection counts as lost.  0: no limit (as at first).
  */

@@ -169,7 +169,8 @@ let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, Losi
 {
 	char		pid_text[16];
 	char		seq_text[24];
-	const char *params[] = {pid_text, w->detail, seq_text};
+	char	   *detail = pgclient_acceptable(n->control, w->detail);
+	const char *params[] = {pid_text, detail, seq_text};
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
 	snprintf(seq_text, sizeof(seq_text), "%" PRIu64, winner->seq);
@@ -177,6 +178,7 @@ let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, Losi
 		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
 	else
 		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint)", 3, params, NULL, NULL);
+	free(detail);
 	if (!is_first_shot(n, pid, winner))
 		return;
 	w->conflict.database = winner->database;

@@ -97,6 +97,22 @@ test_text_is_cut_between_characters(void **state)
 		assert_int_equal(text_cut(text, strlen(text), max), expected[max]);
 }
 
+static void
+test_text_is_utf8_or_not(void **state)
+{
+	static const char *const good[] = {"", "a", "\xc3\xa4", "a\xe2\x82\xac!", "\xf0\x9f\x98\x80", "\xed\x9f\xbf", "\xf4\x8f\xbf\xbf"};
+	static const char *const bad[] = {"\xe4", "a\xc3", "\xc0\x80", "\xe0\x9f\xbf", "\xed\xa0\x80", "\xf0\x8f\xbf\xbf", "\xf4\x90\x80\x80", "\x80", "\xe2\x82'", "\xf8\x88\x80\x80\x80", "\xff"};
+	char		text[] = "a\xe4z\0\xff";
+
+	for (size_t i = 0; i < sizeof(good) / sizeof(good[0]); i++)
+		assert_true(text_is_utf8(good[i], strlen(good[i])));
+	for (size_t i = 0; i < sizeof(bad) / sizeof(bad[0]); i++)
+		assert_false(text_is_utf8(bad[i], strlen(bad[i])));
+	assert_false(text_is_utf8("a\0b", 3));
+	text_make_ascii(text, 5);
+	assert_string_equal(text, "a?z??");
+}
+
 int
 main(void)
 {
@@ -106,6 +122,7 @@ main(void)
 		cmocka_unit_test(test_reserve),
 		cmocka_unit_test(test_strings),
 		cmocka_unit_test(test_text_is_cut_between_characters),
+		cmocka_unit_test(test_text_is_utf8_or_not),
 	};
 
 	return cmocka_run_group_tests(tests, NULL, NULL);
