@@ -6,6 +6,7 @@
 #ifndef LOCKSTEP_BUFFER_H
 #define LOCKSTEP_BUFFER_H
 
+#include <stdbool.h>
 #include <stddef.h>
 #include <stdint.h>
 

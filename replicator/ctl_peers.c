@@ -21,11 +21,19 @@ static const char session_options[] =
 "-c enable_bitmapscan=off -c synchronous_commit=local -c client_connection_check_interval=1s "
 "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1";
 
+const char *
+peer_encoding(PGconn *conn)
+{
+	const char *encoding = PQparameterStatus(conn, "server_encoding");
+
+	return encoding != NULL && strcmp(encoding, "SQL_ASCII") == 0 ? "SQL_ASCII" : "UTF8";
+}
+
 PGconn *
 peer_connect(Verify *v, int node, const char *database)
 {
-	const char *keywords[] = {"dbname", "dbname", "application_name", "options", "client_encoding", NULL};
-	const char *values[] = {v->conninfos[node], database, "lockstepctl", session_options, "UTF8", NULL};
+	const char *keywords[] = {"dbname", "dbname", "application_name", "options", NULL};
+	const char *values[] = {v->conninfos[node], database, "lockstepctl", session_options, NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, 1);
 	PGresult   *r;
 
@@ -38,6 +46,7 @@ peer_connect(Verify *v, int node, const char *database)
 	}
 	if (PQserverVersion(conn) >= 170000)
 		PQclear(PQexec(conn, "SET transaction_timeout = 0"));
+	(void) PQsetClientEncoding(conn, peer_encoding(conn));
 	r = PQexec(conn, "SELECT lockstep.verify_start()");
 	if (PQresultStatus(r) != PGRES_TUPLES_OK)
 	{

@@ -80,7 +80,8 @@ dump_start(Dump *d, const Snapshots *s, int database, int node)
 	char	   *conninfo = connection_string(v->conninfos[node], v->databases[database], &password);
 	char	   *program = program_path("pg_dump");
 	char	   *snapshot = xasprintf("--snapshot=%s", s->ids[database][node]);
-	char	   *argv[] = {program, "--schema-only", "--no-subscriptions", "--encoding=UTF8", snapshot, "-d", conninfo, NULL};
+	char	   *encoding = xasprintf("--encoding=%s", peer_encoding(s->leaders[database].conns[node]));
+	char	   *argv[] = {program, "--schema-only", "--no-subscriptions", encoding, snapshot, "-d", conninfo, NULL};
 
 	d->out = tmpfile();
 	d->err = tmpfile();
@@ -98,6 +99,7 @@ dump_start(Dump *d, const Snapshots *s, int database, int node)
 		fprintf(stderr, "could not run %s: %s\n", argv[0], strerror(errno));
 		_exit(127);
 	}
+	free(encoding);
 	free(snapshot);
 	free(program);
 	free(conninfo);

@@ -79,6 +79,9 @@ extern bool peers_open(Peers *p, Verify *v, const char *database);
 extern void peers_close(Peers *p);
 extern PGconn *peer_connect(Verify *v, int node, const char *database);
 
+/* In which texts are exchanged: that of a database without one may be no UTF-8. */
+extern const char *peer_encoding(PGconn *conn);
+
 extern void peers_send(Peers *p, int node, const char *sql);
 extern void peers_receive(Peers *p, int node, Answer *a);	/* a lost connection is
 															 * verify_fail()'s */

@@ -179,6 +179,8 @@ $c->sql_local(3, 'UPDATE keyed SET n = 77', db => 'latin');
 ($out, $error, $rc) = $c->ctl('verify', '--json');
 is($rc, 1, 'and finds what differs') or diag("$out\n$error");
 ok(eval { JSON::PP::decode_json($out) }, 'in JSON') or diag($out);
+# names that are text in no encoding are shown with ?, and can't be repaired by that
+$c->sql_local(3, "UPDATE keyed SET n = 3; UPDATE \"$odd\" SET \"\xfd\" = '\xfc'", db => 'bytes');
 ($out, $error, $rc) = $c->ctl('verify', '--repair', 'n3');
 is($rc, 0, 'and mends it') or diag("$out\n$error");
 $c->wait_state(3, 'online');
