@@ -426,9 +426,9 @@ moves_key(const LsRelation *r)
 static uint64
 row_identity(LsRelation *r)
 {
-	uint64		hash;
+	uint64		hash = r->old_identity;
 
-	if (!keyset_identity_hash(r, r->old_values, r->old_nulls, &hash))
+	if (!r->old_identity_known && !keyset_identity_hash(r, r->old_values, r->old_nulls, &hash))
 		return 0;
 	return hash != 0 ? hash : 1;
 }

@@ -530,14 +530,42 @@ deparse_delimiters(const LsRelation *r, const LsColumnSet *set, StringInfo delim
 
 /* ---------- values */
 
+/* The commonest types don't take the way by a palloc'ed string. */
 static void
 append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *nulls,
 			 StringInfo out)
 {
-	char	   *text = nulls[attnum - 1] ? NULL :
-	OutputFunctionCall(&r->columns[attnum - 1].output, values[attnum - 1]);
+	LsColumn   *column = &r->columns[attnum - 1];
+	Datum		value = values[attnum - 1];
+	char		number[MAXINT8LEN + 1];
+	char	   *text;
 
-	statement_pack_param(out, text, text == NULL ? 0 : strlen(text));
+	if (nulls[attnum - 1])
+	{
+		statement_pack_param(out, NULL, 0);
+		return;
+	}
+	switch (column->output.fn_oid)
+	{
+		case F_INT4OUT:
+			statement_pack_param(out, number, pg_ltoa(DatumGetInt32(value), number));
+			return;
+		case F_INT8OUT:
+			statement_pack_param(out, number, pg_lltoa(DatumGetInt64(value), number));
+			return;
+		case F_TEXTOUT:
+		case F_VARCHAROUT:
+			{
+				struct varlena *string = PG_DETOAST_DATUM_PACKED(value);
+
+				statement_pack_param(out, VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
+				return;
+			}
+		default:
+			text = OutputFunctionCall(&column->output, value);
+			statement_pack_param(out, text, strlen(text));
+			return;
+	}
 }
 
 uint32
@@ -631,7 +659,7 @@ append_copy_value(const char *data, size_t len, StringInfo out)
 	out->len = to - out->data;
 }
 
-/* The commonest types don't take the way by a palloc'ed string. */
+/* As append_value. */
 static void
 append_copy_datum(LsColumn *column, Datum value, StringInfo out)
 {

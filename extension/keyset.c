@@ -353,6 +353,21 @@ add_index_key(LsKeyBuffer *keys, LsRelation *r, LsIndex *ix, Datum *values, bool
 }
 
 static void
+add_old_key(LsKeyBuffer *keys, LsRelation *r, LsIndex *ix, const LsRowChange *change, LsKeyMode mode)
+{
+	uint64		hash;
+
+	if (!index_hash(r, ix, change->old_values, change->old_nulls, &hash))
+		return;
+	append_key(keys, hash, mode, ix->name);
+	if (ix == r->identity_index)
+	{
+		r->old_identity = hash;
+		r->old_identity_known = true;
+	}
+}
+
+static void
 add_index_keys(LsKeyBuffer *keys, const LsRowChange *change)
 {
 	LsRelation *r = change->relation;
@@ -366,13 +381,11 @@ add_index_keys(LsKeyBuffer *keys, const LsRowChange *change)
 			!column_sets_overlap(&ix->depends_on, change->changed))
 		{
 			if (ix == r->identity_index)
-				add_index_key(keys, r, ix, change->old_values, change->old_nulls,
-							  LS_ROW_UPDATE);
+				add_old_key(keys, r, ix, change, LS_ROW_UPDATE);
 			continue;
 		}
 		if (change->old_values != NULL)
-			add_index_key(keys, r, ix, change->old_values, change->old_nulls,
-						  LS_ROW_EXCLUSIVE);
+			add_old_key(keys, r, ix, change, LS_ROW_EXCLUSIVE);
 		if (change->new_values != NULL)
 			add_index_key(keys, r, ix, change->new_values, change->new_nulls,
 						  LS_ROW_EXCLUSIVE);
@@ -441,6 +454,7 @@ keyset_add(LsKeyBuffer *keys, const LsRowChange *change)
 {
 	LsRelation *r = change->relation;
 
+	r->old_identity_known = false;
 	add_table_keys(keys, r);
 	if (too_many_rows(r))
 	{

@@ -164,6 +164,9 @@ struct LsRelation
 	uint64		parents_epoch;	/* ... S on the parents instead of row keys */
 	uint64		rows_xact;
 	uint64		rows;			/* with keys, in transaction rows_xact */
+	bool		old_identity_known; /* of the old row that keyset_add was
+									 * given last ... */
+	uint64		old_identity;	/* ... the hash */
 
 	/* scratch for one row */
 	Datum	   *old_values;
