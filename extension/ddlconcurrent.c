@@ -82,17 +82,25 @@ static struct
 
 /* Does an expression have the row as a whole?  Rather too often than not. */
 static bool
-has_whole_row(Node *node, void *table)
+has_whole_row(Node *node, void *context)
 {
+	const RangeVar *table = context;
+
 	if (node == NULL)
 		return false;
 	if (IsA(node, ColumnRef))
 	{
-		Node	   *last = llast(((ColumnRef *) node)->fields);
+		List	   *fields = ((ColumnRef *) node)->fields;
+		Node	   *last = llast(fields);
 
-		return !IsA(last, String) || strcmp(strVal(last), (const char *) table) == 0;
+		if (!IsA(last, String) || strcmp(strVal(last), table->relname) == 0)
+			return true;
+
+		/* table.name, which is no column, is name(table) */
+		return list_length(fields) > 1 &&
+			get_attnum(RangeVarGetRelid(table, NoLock, true), strVal(last)) == InvalidAttrNumber;
 	}
-	return raw_expression_tree_walker(node, has_whole_row, table);
+	return raw_expression_tree_walker(node, has_whole_row, context);
 }
 
 static bool
@@ -104,10 +112,10 @@ is_repeatable(IndexStmt *stmt)
 		return false;
 	foreach(lc, stmt->indexParams)
 	{
-		if (has_whole_row(lfirst_node(IndexElem, lc)->expr, stmt->relation->relname))
+		if (has_whole_row(lfirst_node(IndexElem, lc)->expr, stmt->relation))
 			return false;
 	}
-	return !has_whole_row(stmt->whereClause, stmt->relation->relname);
+	return !has_whole_row(stmt->whereClause, stmt->relation);
 }
 
 /* Of a temporary table PostgreSQL itself runs the plain command. */
