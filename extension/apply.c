@@ -149,7 +149,8 @@ end_of_arguments(const char *p)
 
 /*
  * Is the client's own query nothing but a call of this function?  Then nobody
- * else's code can be what calls it.
+ * else's code can be what calls it, unless that query has called it: but others'
+ * code runs with others' rights.
  */
 static bool
 is_whole_query(const char *function)
@@ -169,7 +170,7 @@ is_whole_query(const char *function)
 void
 apply_check_call(const char *function)
 {
-	if (in_apply_session && is_whole_query(function))
+	if (in_apply_session && !InLocalUserIdChange() && is_whole_query(function))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),

@@ -101,5 +101,29 @@ $c->sql(1, "$mallory INSERT INTO def SELECT s, s FROM generate_series(1, 20) s; 
 $c->sql(1, "$mallory CREATE EXTENSION hstore SCHEMA of_mallory");
 $c->same('deferred constraints, settings of roles, schemas of others, a trusted extension');
 
+# ---------- nor do they apply anything: in COPY the client's query is a call of apply_copy()
+
+$c->sql(1, <<'SQL');
+CREATE TABLE public.precious (t text);
+SET SESSION AUTHORIZATION mallory;
+CREATE FUNCTION m.copies(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
+BEGIN
+	IF session_user = 'postgres' THEN
+		BEGIN
+			PERFORM lockstep.apply_copy('COPY public.precious FROM STDIN', E'stolen\n');
+			RAISE LOG 'STOLEN';
+		EXCEPTION WHEN insufficient_privilege THEN RAISE LOG 'NO COPY';
+		END;
+	END IF;
+	RETURN i;
+END $$;
+CREATE TABLE m.copied (i int PRIMARY KEY, g int GENERATED ALWAYS AS (m.copies(i)) STORED);
+INSERT INTO m.copied SELECT generate_series(1, 5);
+SQL
+$c->drain;
+like($c->node_log(2), qr/NO COPY/, 'a function that COPY calls may not call apply_copy');
+unlike($c->node_log(2), qr/LOG:  STOLEN/, 'and did not');
+$c->same('what was copied');
+
 $c->down;
 done_testing();
