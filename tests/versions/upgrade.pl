@@ -18,6 +18,19 @@ my $new_bin = $LockstepCluster::bindir;
 my ($from, $to) = map { /(\d+)/ } $version, scalar `$new_bin/postgres --version`;
 plan skip_all => "it is no older version" if $from >= $to;
 
+# 15.20 and its contemporaries keep an option of columns (pg_attver) that pg_dump of
+# older minor releases writes as a plain one, which their servers refuse.
+plan skip_all => "pg_upgrade to this minor release can't read columns of $version (pg_attver): take a newer one"
+	if knows_attver($old_bin) && !knows_attver($new_bin);
+
+sub knows_attver
+{
+	my ($bin) = @_;
+	open(my $f, '<:raw', "$bin/postgres") or die "$bin/postgres: $!";
+	local $/;
+	return index(<$f>, 'pg_attver') >= 0;
+}
+
 # ---------- with the old version
 
 $ENV{PG_CONFIG} = $old;
@@ -62,7 +75,9 @@ for my $node ($c->all)
 $c->cluster('start-node', $_) for $c->all;
 $c->cluster('start-replicator');
 ok($c->cluster('wait-online'), 'the nodes are online');
-is($c->status->{journal}{decided}, $decided, 'the journal is the old one, and has nothing more');
+
+# (after their start the nodes order positions of their sequences, so it has more by now)
+like($c->replicator_log, qr/holds seq 1 to $decided$/m, 'the journal is the old one, and nothing was decided since');
 like($c->sql($_, 'SHOW server_version'), qr/^$to/, "n$_ is of the new version") for $c->all;
 $c->same('what was there is there');
 $c->sql($_, "INSERT INTO t (v) SELECT 'after, n$_' FROM generate_series(1, 10); UPDATE m SET how = 'low'; INSERT INTO m (how) VALUES ('low')") for $c->all;
