@@ -100,11 +100,15 @@ wait_for_one(VirtualTransactionId vxid, TimestampTz deadline)
 	}
 }
 
-/* All who hold a lock on the table now that conflicts with mode, but us. */
+/*
+ * All who hold a lock on the table now that conflicts with mode, but us.  A step
+ * that is decided already holds the turn: nobody is waited for with patience then.
+ */
 static void
 wait_for_lockers(Oid table, LOCKMODE mode)
 {
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ls_index_patience);
+	int			patience = commit_is_claimed() ? 0 : ls_index_patience;
+	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience);
 	VirtualTransactionId *lockers;
 	LOCKTAG		tag;
 	int			n;
