@@ -54,7 +54,7 @@ void
 nodes_doubt_journal(void)
 {
 	is_copy = true;
-	log_full(LOG_WARNING, "journal", "this is not the directory in which the journal was written: it was copied, moved or restored",
+	log_full(LOG_WARNING, "journal", "this is not the directory in which the journal was written, as far as is known: it was copied, moved or restored, or an older version wrote it",
 			 "If it is an old copy, a node may know of transactions that it lacks. So no node goes online before all have been heard.",
 			 "Those that are gone for good: lockstepctl drop NODE.  See \"The journal is lost, or old\" in docs/operating.md.");
 }
