@@ -239,6 +239,8 @@ forward_touched(Oid relid, Snapshot before)
 		if (old != NULL && strcmp(old, name) != 0)
 			forward_effect("dropped", old, nothing, "", NULL);
 		forward_effect("set", name, seqpage_read(rel), "", NULL);
+		/* what was handed out before is not to be reported afterwards */
+		add_in_turn(TURN_RENAMED, relid, nothing, 0, 0);
 	}
 	else if (old != NULL && strcmp(old, name) != 0)
 	{

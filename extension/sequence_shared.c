@@ -412,7 +412,7 @@ seqshared_renamed(Relation rel)
 /* ---------- for the replicator */
 
 static Datum
-keys_of(const SeqEntry *e)
+keys_of(const SeqEntry *e, uint64 seen)
 {
 	LsKey		keys[2];
 	StringInfoData packed;
@@ -425,7 +425,7 @@ keys_of(const SeqEntry *e)
 	initStringInfo(&packed);
 	for (i = 0; i < lengthof(keys); i++)
 	{
-		keys[i].seen = turn_applied();
+		keys[i].seen = seen;
 		keys[i].mode = LS_TABLE_IX;
 		keys[i].name = ls_slice_of(e->name);
 		statement_pack_key(&packed, &keys[i]);
@@ -437,7 +437,7 @@ keys_of(const SeqEntry *e)
 }
 
 static void
-put_position(ReturnSetInfo *rsinfo, const SeqEntry *e)
+put_position(ReturnSetInfo *rsinfo, const SeqEntry *e, uint64 seen)
 {
 	Datum		values[5];
 	bool		nulls[5] = {false};
@@ -446,7 +446,7 @@ put_position(ReturnSetInfo *rsinfo, const SeqEntry *e)
 	values[1] = CStringGetTextDatum(e->name);
 	values[2] = Int64GetDatum(e->value);
 	values[3] = CStringGetTextDatum(psprintf(UINT64_FORMAT ":" UINT64_FORMAT, turn_boot_id(), e->count));
-	values[4] = keys_of(e);
+	values[4] = keys_of(e, seen);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -468,6 +468,7 @@ sequence_put_positions(ReturnSetInfo *rsinfo)
 	SeqEntry   *found = NULL;
 	int			n = 0;
 	int			size = 0;
+	uint64		seen = turn_applied();	/* before the positions are read */
 
 	LWLockAcquire(table_lock, LW_SHARED);
 	hash_seq_init(&scan, entries);
@@ -489,12 +490,12 @@ sequence_put_positions(ReturnSetInfo *rsinfo)
 	}
 	LWLockRelease(table_lock);
 	while (n > 0)
-		put_position(rsinfo, &found[--n]);
+		put_position(rsinfo, &found[--n], seen);
 	if (!*reported)
 	{
 		SeqEntry	unknown;
 
 		memset(&unknown, 0, sizeof(unknown));
-		put_position(rsinfo, &unknown);
+		put_position(rsinfo, &unknown, seen);
 	}
 }
