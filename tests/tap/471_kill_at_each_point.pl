@@ -310,7 +310,7 @@ for my $torn (0, 1)
 
 # ---------- a node, in the middle of several that it applies as one
 
-for my $order ('kill 40', $long ? ('kill all 40') : ())
+for my $order ('kill 10', $long ? ('kill all 10') : ())
 {
 	$c->ctl('drop', 'n2');
 	$c->sql(1, join('', map { "INSERT INTO filler VALUES ($_);\n" } 1 .. 100));

@@ -33,6 +33,8 @@ $c->sql(1, "SELECT pg_create_logical_replication_slot('cdc', 'test_decoding')");
 $c->sql(1, "INSERT INTO t VALUES (1, 'n1')");
 $c->sql(2, "INSERT INTO t VALUES (2, 'n2')");
 $c->drain;
+# applied changes are flushed a little later, and decoded from then on
+$c->wait_sql(1, q{SELECT count(*) FROM pg_logical_slot_peek_changes('cdc', NULL, NULL, 'only-local', '1') WHERE data LIKE '%''n2''%'}, '1');
 my $changes = $c->sql(1, "SELECT data FROM pg_logical_slot_get_changes('cdc', NULL, NULL, 'only-local', '1')");
 like($changes, qr/'n1'.*lockstep\.progress: [A-Z]+: .*seq\[bigint\]:(\d+).*'n2'.*lockstep\.progress: [A-Z]+: .*seq\[bigint\]:(?!\1)\d+/s,
 	'changes made on both nodes come, each with its seq');
