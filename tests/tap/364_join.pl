@@ -16,7 +16,7 @@ $c->drain;
 my $port = $c->{base} + 3;
 
 sub ctl { return $c->run_owned("$LockstepCluster::bindir/lockstepctl", '--config', $c->replicator_conf, @_) }
-sub sql3 { my ($sql) = @_; my $out = ''; IPC::Run::run(["$LockstepCluster::bindir/psql", '-XAtq', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', '-v', 'VERBOSITY=verbose', 'app'], '<', \$sql, '>&', \$out, IPC::Run::timeout(30)); chomp $out; return $out }
+sub sql3 { return $c->psql_says($port, 'app', @_) }
 sub stop3 { $c->run_owned("$LockstepCluster::bindir/pg_ctl", '-D', "$c->{dir}/n3", '-m', 'immediate', '-s', 'stop') if -e "$c->{dir}/n3/postmaster.pid" }
 END { my $rc = $?; stop3() if $c; $? = $rc }
 

@@ -15,8 +15,7 @@ $c->drain;
 my $journal = "$c->{dir}/journal";
 my $daemon = $ENV{LOCKSTEP_REPLICATOR} // "$LockstepCluster::bindir/lockstep-replicator";
 
-sub copy { my ($from, $to) = @_; system('rm', '-rf', $to) == 0 && system('cp', '-a', $from, $to) == 0 or die "cp $from $to" }
-sub replace_journal { my ($with) = @_; $c->cluster('stop-replicator'); copy($with, $journal); return $c->cluster('start-replicator') }
+sub replace_journal { my ($with) = @_; $c->cluster('stop-replicator'); LockstepCluster::copy_tree($with, $journal); return $c->cluster('start-replicator') }
 sub place { my ($node) = @_; return $c->sql($node, 'SELECT seq, chain FROM lockstep.progress ORDER BY seq DESC LIMIT 1') }
 sub daemon
 {
@@ -51,17 +50,13 @@ $h->finish;
 
 # ---------- an old copy, behind one node
 
-$c->drain;
-$c->cluster('stop-replicator');
-copy($journal, "$journal.old");
-$c->cluster('start-replicator');
-$c->wait_state($_, 'online') for $c->all;
+$c->keep_old_journal;
 $c->cluster('stop-node', 2);
 $c->wait_state(2, 'dropped');
 $c->sql(1, "INSERT INTO t VALUES ($_)") for 10 .. 15;
 $c->cluster('stop-replicator');
-copy($journal, "$journal.good");
-copy("$journal.old", $journal);
+LockstepCluster::copy_tree($journal, "$journal.good");
+LockstepCluster::copy_tree("$journal.old", $journal);
 $c->cluster('start-replicator');
 ok($c->wait_until(sub { $c->reason(1) =~ /but the journal ends at/ }), 'a journal older than a node is recognised') or diag($c->reason(1));
 $c->cluster('start-node', 2, '--no-wait');
@@ -79,14 +74,14 @@ $c->same('and nothing is lost');
 
 # Both journals begin where both nodes are; each goes on with one node, on another day.
 $c->cluster('stop-replicator');
-copy($journal, "$journal.both");
+LockstepCluster::copy_tree($journal, "$journal.both");
 $c->cluster('stop-node', 2);
 $c->cluster('start-replicator');
 ok($c->wait_state(1, 'online'), 'n1 goes on alone');
 $c->sql(1, "INSERT INTO t VALUES ($_, 'tuesday')") for 40 .. 42;
 $c->cluster('stop-replicator');
-copy($journal, "$journal.tuesday");
-copy("$journal.both", $journal);
+LockstepCluster::copy_tree($journal, "$journal.tuesday");
+LockstepCluster::copy_tree("$journal.both", $journal);
 $c->cluster('stop-node', 1);
 $c->cluster('start-node', 2, '--no-wait');
 $c->cluster('start-replicator');
@@ -105,8 +100,8 @@ is($c->sql(1, "SELECT count(*) FROM t WHERE v = 'wednesday'"), 0, 'and gets noth
 
 # ... and the other way round
 $c->cluster('stop-replicator');
-copy($journal, "$journal.wednesday");
-copy("$journal.tuesday", $journal);
+LockstepCluster::copy_tree($journal, "$journal.wednesday");
+LockstepCluster::copy_tree("$journal.tuesday", $journal);
 $c->cluster('start-replicator');
 ok($c->wait_until(sub { $c->reason(2) =~ /but the journal ends at/ }, 30), 'the other journal does not fit n2') or diag($c->reason(2));
 

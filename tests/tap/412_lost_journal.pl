@@ -22,11 +22,7 @@ $c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, v text)');
 $c->cluster('make-db', 'other');
 $c->sql(2, 'CREATE TABLE o (id int PRIMARY KEY)', db => 'other');
 insert($_ % 2 + 1, 'first') for 1 .. 6;
-$c->drain;
-$c->cluster('stop-replicator');
-system('cp', '-a', $journal, "$journal.old") == 0 or die;
-$c->cluster('start-replicator');
-$c->wait_state($_, 'online') for $c->all;
+$c->keep_old_journal;
 
 # ---------- lost
 

@@ -11,8 +11,6 @@ use Test::More;
 my $c = LockstepCluster->new(nodes => 2);
 my $journal = "$c->{dir}/journal";
 
-sub copy { my ($from, $to) = @_; system('rm', '-rf', $to) == 0 && system('cp', '-a', $from, $to) == 0 or die "cp $from $to" }
-
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');
 $c->sql(1, "INSERT INTO t VALUES ($_)") for 1 .. 5;
 $c->drain;
@@ -38,18 +36,14 @@ unlike($c->replicator_log, qr/copied, moved or restored/, 'nothing is said');
 
 # ---------- an old copy, and who knows more is away
 
-$c->drain;
-$c->cluster('stop-replicator');
-copy($journal, "$journal.old");
-$c->cluster('start-replicator');
-$c->wait_state($_, 'online') for $c->all;
+$c->keep_old_journal;
 $c->cluster('stop-node', 2);
 $c->wait_state(2, 'dropped');
 $c->sql(1, "INSERT INTO t VALUES ($_)") for 10 .. 15;
 $c->cluster('stop-replicator');
 $c->cluster('stop-node', 1);
-copy($journal, "$journal.good");
-copy("$journal.old", $journal);
+LockstepCluster::copy_tree($journal, "$journal.good");
+LockstepCluster::copy_tree("$journal.old", $journal);
 $c->cluster('start-node', 2, '--no-wait');
 $c->cluster('start-replicator');
 ok($c->wait_until(sub { $c->reason(2) =~ /waits for node "n1" to be heard, or dropped by command: the journal's directory is a copy/ }, 30),
@@ -68,7 +62,7 @@ ok($c->wait_until(sub { $c->reason(2) =~ /node "n1" has applied seq/ }, 30), 'an
 # ---------- the right one: all are heard, nothing is lost
 
 $c->cluster('stop-replicator');
-copy("$journal.good", $journal);
+LockstepCluster::copy_tree("$journal.good", $journal);
 $c->cluster('start-replicator');
 ok($c->wait_state($_, 'online', 60), "with the right journal n$_ is online, as all were heard") for 1, 2;
 like($c->replicator_log, qr/no node knows more than it: it is used from here on/, 'and the log says so');
@@ -82,8 +76,8 @@ ok($c->wait_state(2, 'online', 30), 'from then on it is a normal restart');
 # ---------- the operator decides
 
 $c->cluster('stop-replicator');
-copy($journal, "$journal.good");
-copy("$journal.good", $journal);
+LockstepCluster::copy_tree($journal, "$journal.good");
+LockstepCluster::copy_tree("$journal.good", $journal);
 $c->cluster('start-replicator');
 ok($c->wait_until(sub { $c->reason(2) =~ /waits for node "n1"/ }, 30), 'a copy again, and n1 is gone');
 my (undef, $err, $rc) = $c->ctl('drop', 'n1');

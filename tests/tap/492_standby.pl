@@ -13,15 +13,7 @@ my $port = $c->{base} + 3;
 my $standby = "$c->{dir}/standby";
 my $bin = $LockstepCluster::bindir;
 
-sub sql_at
-{
-	my ($sql) = @_;
-	my $out = '';
-	IPC::Run::run([ "$bin/psql", '-XAtq', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', '-v', 'VERBOSITY=verbose', 'app' ],
-		'<', \$sql, '>&', \$out, IPC::Run::timeout(60));
-	chomp $out;
-	return $out;
-}
+sub sql_at { return $c->psql_says($port, 'app', @_) }
 sub pg_ctl { return $c->run_owned("$bin/pg_ctl", '-D', $standby, '-l', "$standby.log", '-w', '-s', @_) }
 END { my $rc = $?; pg_ctl('-m', 'immediate', 'stop') if $c && -e "$standby/postmaster.pid"; $? = $rc }
 

@@ -232,6 +232,17 @@ sub try
 	return wantarray ? ($out, $err) : $out;
 }
 
+# All that psql says of a script, which goes on after errors, on any server of this machine.
+sub psql_says
+{
+	my ($self, $port, $db, $sql) = @_;
+	my $out = '';
+	my @command = ("$bindir/psql", '-XAtq', '-v', 'VERBOSITY=verbose', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', $db);
+	IPC::Run::run(\@command, '<', \$sql, '>&', \$out, IPC::Run::timeout(60));
+	chomp $out;
+	return $out;
+}
+
 # stdout; an error ends the test.
 sub sql
 {
@@ -402,6 +413,24 @@ sub bodies
 	my ($self) = @_;
 	my @f = glob("$self->{dir}/journal/*.body");
 	return scalar @f;
+}
+
+# What was there under the second name is gone.
+sub copy_tree
+{
+	my ($from, $to) = @_;
+	system('rm', '-rf', $to) == 0 && system('cp', '-a', $from, $to) == 0 or croak "cp $from $to";
+}
+
+# A copy of the journal as it is now, as journal.old beside it; then it is gone on with.
+sub keep_old_journal
+{
+	my ($self) = @_;
+	$self->drain;
+	$self->cluster('stop-replicator');
+	copy_tree("$self->{dir}/journal", "$self->{dir}/journal.old");
+	$self->cluster('start-replicator');
+	$self->wait_state($_, 'online') for $self->all;
 }
 
 # All processes of a node's server.
