@@ -298,19 +298,7 @@ if ($long)
 
 $c->wait_state($_, 'online') for $c->all;
 $c->same('all nodes are equal');
-for my $node ($c->all)
-{
-	my %there = map { $_ => 1 } split /\n/, $c->sql($node, 'SELECT id FROM mark');
-	my @wrong;
-	for my $id (sort { $a <=> $b } keys %told)
-	{
-		my $t = $told{$id};
-		my $expected = $t->{result} =~ /[CN]/ || ($t->{outcome} // '') eq 'committed';
-		push @wrong, "$id, $t->{how}: $t->{result} " . ($t->{outcome} // $t->{error}) . ', it is ' . ($there{$id} ? 'there' : 'not there')
-			if $expected != ($there{$id} // 0);
-	}
-	is(scalar @wrong, 0, "n$node has what was told, and nothing else (" . scalar(keys %told) . ' transactions)') or diag(join("\n", @wrong));
-}
+$c->holds_what_was_told(\%told, sub { my ($t) = @_; return $t->{result} =~ /[CN]/ || ($t->{outcome} // '') eq 'committed' });
 my %results;
 $results{ $_->{result} . ($_->{outcome} ? " $_->{outcome}" : '') }++ for values %told;
 note(join(', ', map { "$results{$_} x $_" } sort keys %results));

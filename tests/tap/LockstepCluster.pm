@@ -549,6 +549,31 @@ sub same
 	return pass($name);
 }
 
+# What clients were told against what is there.  Table mark has a row of each of their
+# transactions that is committed; told: by its id, { how, result, outcome, error }; expected:
+# code that says of such a one whether its row is to be there, undef: nobody knows.
+sub holds_what_was_told
+{
+	my ($self, $told, $expected) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+
+	for my $node ($self->all)
+	{
+		my %there = map { $_ => 1 } split /\n/, $self->sql($node, 'SELECT id FROM mark');
+		my @wrong;
+		for my $id (sort { $a <=> $b } keys %$told)
+		{
+			my $t = $told->{$id};
+			my $is_to_be = $expected->($t);
+			next unless defined $is_to_be;
+			push @wrong, "$id, $t->{how}: $t->{result} " . ($t->{outcome} // $t->{error} // '') . ', it is ' . ($there{$id} ? 'there' : 'not there')
+				if $is_to_be != ($there{$id} // 0);
+		}
+		is(scalar @wrong, 0, "n$node has what was told, and nothing else (" . scalar(keys %$told) . ' transactions)')
+			or diag(join("\n", @wrong));
+	}
+}
+
 sub _show_difference
 {
 	my ($self, $a, $a_content, $b, $b_content, $db) = @_;
