@@ -446,7 +446,6 @@ extern bool xact_is_known(void);	/* it has a number, the link was found
 									 * good */
 
 extern uint64 xact_nstatements(void);	/* queries in the queue now */
-extern bool xact_has_ddl(void); /* a forwarded DDL is in the queue now */
 
 /* Queries of this transaction so far (the first LS_FORWARDED_KEPT bytes of
  * them), as 'Q' messages one after the other; *truncated when there were more. */
@@ -589,7 +588,6 @@ extern uint64 turn_applied(void);	/* highest turn passed: the node's S.
 									 * Lock-free */
 extern bool turn_is_open(void);
 
-extern Place turn_place(void);	/* of applied */
 extern Place turn_open(Place place);	/* first: sets applied; returns it */
 
 /* The history of this node at seq, which it has applied; 0: not known (any more). */

@@ -107,7 +107,6 @@ extern void sequence_forget_used(void);
 
 /* ---------- in sequence_commit.c */
 
-extern const char sequence_effect_text[];
 extern void sequence_effect_query(LsQuery *query, const char *effect, const char *name,
 								  SeqPosition position, const char *extra, const LsKey *key);
 

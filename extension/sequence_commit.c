@@ -85,7 +85,7 @@ add_in_turn(TurnAction action, Oid relid, SeqPosition position, uint64 boot, uin
 
 /* ---------- the query */
 
-const char	sequence_effect_text[] = "SELECT lockstep.apply_sequence($1, $2, $3, $4, $5)";
+static const char effect_text[] = "SELECT lockstep.apply_sequence($1, $2, $3, $4, $5)";
 
 /* Its parts are palloc'ed. */
 void
@@ -112,7 +112,7 @@ sequence_effect_query(LsQuery *query, const char *effect, const char *name,
 	query->form = LS_FORM_STATEMENT;
 	query->reason = LS_REASON_SEQUENCE;
 	query->rows = -1;
-	query->text = ls_slice_of(sequence_effect_text);
+	query->text = ls_slice_of(effect_text);
 	query->nparams = 5;
 	query->params = ls_slice_of_buffer(&params);
 	query->nkeys = key != NULL ? 2 : 1;

@@ -162,8 +162,9 @@ turn_is_open(void)
 	return *(volatile bool *) &turn->open;
 }
 
-Place
-turn_place(void)
+/* Of applied. */
+static Place
+place_applied(void)
 {
 	Place		place;
 
@@ -187,7 +188,7 @@ turn_open(Place place)
 	}
 	LWLockRelease(turn_lock);
 	LS_POINT(TURN_OPENED);
-	return turn_place();
+	return place_applied();
 }
 
 uint64

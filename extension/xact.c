@@ -40,7 +40,6 @@ typedef struct Mark
 {
 	int			level;			/* nesting level that starts after it */
 	uint64		nstatements;
-	uint64		nddl;
 	uint64		appended;
 	int			kept_len;
 	uint64		nkept;
@@ -84,8 +83,8 @@ shrink(StringInfo buf)
 }
 
 /* Forget the transaction; the next one starts from here. */
-void
-xact_reset(void)
+static void
+reset(void)
 {
 	shrink(&ls_xact.queue);
 	shrink(&ls_xact.kept);
@@ -94,7 +93,6 @@ xact_reset(void)
 	ls_xact.told = false;
 	ls_xact.ended = false;
 	ls_xact.nstatements = 0;
-	ls_xact.nddl = 0;
 	ls_xact.appended = 0;
 	ls_xact.sent = 0;
 	ls_xact.nkept = 0;
@@ -118,16 +116,6 @@ queue_added(size_t size)
 {
 	ls_xact.queue.len += size;
 	ls_xact.appended += size;
-}
-
-/* Put a small message that is just a number into the queue. */
-void
-xact_append_number(LsMsgType type, uint64 value)
-{
-	size_t		size = ls_put_number(NULL, 0, type, value);
-
-	ls_put_number(queue_room(size), size, type, value);
-	queue_added(size);
 }
 
 static void
@@ -256,8 +244,6 @@ xact_forward(LsQuery *query)
 	ls_put_query(at, size, query);
 	queue_added(size);
 	ls_xact.nstatements++;
-	if (query->ddl)
-		ls_xact.nddl++;
 	keep((const char *) at, size);
 	LS_POINT(CAPTURED);
 	if (ls_xact.queue.len > STREAM_AT)
@@ -281,12 +267,6 @@ bool
 xact_is_known(void)
 {
 	return ls_xact.writes;
-}
-
-bool
-xact_has_ddl(void)
-{
-	return ls_xact.nddl > 0;
 }
 
 LsSlice
@@ -484,7 +464,6 @@ mark_push(int level)
 	m = &marks[nmarks++];
 	m->level = level;
 	m->nstatements = ls_xact.nstatements;
-	m->nddl = ls_xact.nddl;
 	m->appended = ls_xact.appended;
 	m->kept_len = ls_xact.kept.len;
 	m->nkept = ls_xact.nkept;
@@ -513,7 +492,6 @@ queue_cut(const Mark *m)
 	else
 		queue_take_back(m->nstatements);
 	ls_xact.nstatements = m->nstatements;
-	ls_xact.nddl = m->nddl;
 	ls_xact.kept.len = m->kept_len;
 	ls_xact.nkept = m->nkept;
 }
@@ -576,7 +554,7 @@ at_end(void)
 	conflict_at_xact_end();
 	doubt_at_xact_end();
 	mode_at_xact_end();
-	xact_reset();
+	reset();
 }
 
 static void

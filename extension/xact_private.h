@@ -22,7 +22,6 @@ typedef struct XactState
 								 * asked; a savepoint may have survived that
 								 * here */
 	uint64		nstatements;	/* in the queue, sent or not */
-	uint64		nddl;			/* of them, those that change catalogs */
 	StringInfoData queue;		/* encoded messages not sent yet */
 	uint64		appended;		/* bytes that ever went into the queue */
 	uint64		sent;			/* bytes of these that left it */
@@ -37,8 +36,6 @@ typedef struct XactState
 
 extern XactState ls_xact;
 
-extern void xact_append_number(LsMsgType type, uint64 value);
-extern void xact_reset(void);
 extern void xact_check_not_ended(void);
 
 /* ---------- in commit.c */
