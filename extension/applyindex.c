@@ -311,16 +311,6 @@ run_step(const char *name, Oid table, const char *index_name)
 			 errmsg("unknown step \"%s\"", name)));
 }
 
-static Oid
-owner_of(Oid table)
-{
-	Relation	rel = table_open(table, NoLock);
-	Oid			owner = rel->rd_rel->relowner;
-
-	table_close(rel, NoLock);
-	return owner;
-}
-
 /* (step, schema, table, index, definition): the definition of what is entered. */
 Datum
 lockstep_apply_index(PG_FUNCTION_ARGS)
@@ -334,7 +324,7 @@ lockstep_apply_index(PG_FUNCTION_ARGS)
 
 	apply_check_call("apply_index");
 	table = RangeVarGetRelid(name, ShareUpdateExclusiveLock, false);
-	rights_lower(owner_of(table), true, &saved);
+	rights_lower(rights_owner_of(table), true, &saved);
 	pgstat_progress_start_command(PROGRESS_COMMAND_CREATE_INDEX, table);
 	pgstat_progress_update_param(PROGRESS_CREATEIDX_COMMAND,
 								 PROGRESS_CREATEIDX_COMMAND_CREATE_CONCURRENTLY);

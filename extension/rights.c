@@ -94,8 +94,8 @@ plan_anyhow(Query *query, const char *source, int options, ParamListInfo params)
 		standard_planner(query, source, options, params);
 }
 
-static Oid
-owner_of(Oid relid)
+Oid
+rights_owner_of(Oid relid)
 {
 	Relation	rel = table_open(relid, NoLock);
 	Oid			owner = rel->rd_rel->relowner;
@@ -116,7 +116,7 @@ owner_of_what_is_read(const Query *query)
 		Oid			owner = InvalidOid;
 
 		if (rte->rtekind == RTE_RELATION)
-			owner = owner_of(rte->relid);
+			owner = rights_owner_of(rte->relid);
 		else if (rte->rtekind == RTE_SUBQUERY)
 			owner = owner_of_what_is_read(rte->subquery);
 		if (OidIsValid(owner))
@@ -139,7 +139,7 @@ static Oid
 rights_for_plan(const Query *query)
 {
 	if (apply_session() && query->resultRelation != 0)
-		return rights_for_rows(owner_of(rt_fetch(query->resultRelation, query->rtable)->relid));
+		return rights_for_rows(rights_owner_of(rt_fetch(query->resultRelation, query->rtable)->relid));
 	if (guards_plans && !InLocalUserIdChange())
 		return owner_of_what_is_read(query);
 	return InvalidOid;

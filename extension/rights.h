@@ -18,6 +18,8 @@ typedef struct LsRights
 extern Oid	rights_for_rows(Oid owner);
 extern Oid	rights_for_command(const Node *command);
 
+extern Oid	rights_owner_of(Oid relid); /* of an open table */
+
 extern void rights_lower(Oid user, bool restricted, LsRights *saved);
 extern void rights_restore(const LsRights *saved);
 extern bool rights_guard_plans(bool on);
