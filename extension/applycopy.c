@@ -11,7 +11,6 @@
 #include "commands/copyfrom_internal.h"
 #include "parser/parse_node.h"
 #include "parser/parse_relation.h"
-#include "parser/parser.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
@@ -38,11 +37,8 @@ copy_read(void *outbuf, int minread, int maxread)
 static CopyStmt *
 parse_copy(const char *command)
 {
-	List	   *parsed = raw_parser(command, RAW_PARSE_DEFAULT);
-	CopyStmt   *stmt = NULL;
+	CopyStmt   *stmt = (CopyStmt *) statement_parse(command);
 
-	if (list_length(parsed) == 1)
-		stmt = (CopyStmt *) linitial_node(RawStmt, parsed)->stmt;
 	if (stmt == NULL || !IsA(stmt, CopyStmt) || !stmt->is_from ||
 		stmt->relation == NULL || stmt->filename != NULL || stmt->whereClause != NULL)
 		ereport(ERROR,

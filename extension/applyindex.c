@@ -41,7 +41,6 @@
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_utilcmd.h"
-#include "parser/parser.h"
 #include "pgstat.h"
 #include "storage/latch.h"
 #include "storage/lmgr.h"
@@ -130,11 +129,8 @@ report_phase(int64 phase)
 static IndexStmt *
 parse_index(const char *definition)
 {
-	List	   *parsed = raw_parser(definition, RAW_PARSE_DEFAULT);
-	IndexStmt  *stmt = NULL;
+	IndexStmt  *stmt = (IndexStmt *) statement_parse(definition);
 
-	if (list_length(parsed) == 1)
-		stmt = (IndexStmt *) linitial_node(RawStmt, parsed)->stmt;
 	if (stmt == NULL || !IsA(stmt, IndexStmt))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),

@@ -55,14 +55,12 @@ ddl_statement_text(const char *source, int location, int len)
 static bool
 text_is_statement(const char *text, Node *stmt)
 {
-	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
-	Node	   *first;
+	Node	   *parsed = statement_parse(text);
 
-	if (list_length(parsed) != 1)
+	if (parsed == NULL)
 		return false;
-	first = linitial_node(RawStmt, parsed)->stmt;
-	(void) unlogged_change(first);	/* as it was changed in stmt */
-	return equal(first, stmt);
+	(void) unlogged_change(parsed); /* as it was changed in stmt */
+	return equal(parsed, stmt);
 }
 
 /* ---------- looking at literals */
@@ -667,8 +665,7 @@ text_of_permanent_truncate(TruncateStmt *stmt)
 static char *
 text_of_imported_table(const char *text, Node *stmt)
 {
-	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
-	Node	   *node = list_length(parsed) == 1 ? linitial_node(RawStmt, parsed)->stmt : NULL;
+	Node	   *node = statement_parse(text);
 	RangeVar   *relation;
 
 	if (node == NULL || !IsA(node, CreateForeignTableStmt))

@@ -301,6 +301,9 @@ extern void settings_end_quiet(int level);
 
 /* ---------- in statement.c: a query in statement form */
 
+/* The statement that the text is, as the grammar has it; NULL: it is none, or several. */
+extern Node *statement_parse(const char *text);
+
 /* Append to LsQuery.keys, LsQuery.params. */
 extern void statement_pack_key(StringInfo out, const LsKey *key);
 extern void statement_pack_param(StringInfo out, const char *text, size_t len);

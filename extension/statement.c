@@ -8,6 +8,8 @@
 #include "postgres.h"
 
 #include "executor/execdesc.h"
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
@@ -37,6 +39,14 @@ append_typed(StringInfo out, const char *text, ParamListInfo params)
 	}
 	tokens_end(&tokens);
 	appendStringInfoString(out, text + copied);
+}
+
+Node *
+statement_parse(const char *text)
+{
+	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
+
+	return list_length(parsed) == 1 ? linitial_node(RawStmt, parsed)->stmt : NULL;
 }
 
 void
