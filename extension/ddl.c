@@ -69,6 +69,22 @@ examine_transaction(Node *node, DdlPlan *plan)
 	}
 }
 
+bool
+ddl_option_is_on(List *options, const char *name)
+{
+	bool		on = false;
+	ListCell   *lc;
+
+	foreach(lc, options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, name) == 0)
+			on = defGetBoolean(option);
+	}
+	return on;
+}
+
 /*
  * EXPLAIN ANALYZE runs CREATE TABLE AS without its passing our hook: what is
  * forwarded is that command.
@@ -78,21 +94,12 @@ ddl_explained(Node *node)
 {
 	ExplainStmt *stmt = (ExplainStmt *) node;
 	Query	   *query;
-	bool		analyze = false;
-	ListCell   *lc;
 
 	if (!IsA(node, ExplainStmt))
 		return node;
 	query = castNode(Query, stmt->query);
-
-	foreach(lc, stmt->options)
-	{
-		DefElem    *option = lfirst_node(DefElem, lc);
-
-		if (strcmp(option->defname, "analyze") == 0)
-			analyze = defGetBoolean(option);
-	}
-	if (analyze && query->commandType == CMD_UTILITY && query->utilityStmt != NULL &&
+	if (ddl_option_is_on(stmt->options, "analyze") &&
+		query->commandType == CMD_UTILITY && query->utilityStmt != NULL &&
 		IsA(query->utilityStmt, CreateTableAsStmt))
 		return query->utilityStmt;
 	return node;

@@ -51,6 +51,10 @@ extern bool ddl_database_is_missing(Node *stmt, bool is_top_level);
 
 /* The statement whose effects this one has: itself, or what EXPLAIN ANALYZE runs. */
 extern Node *ddl_explained(Node *stmt);
+
+/* Of a command's options in parentheses, the last of this name. */
+extern bool ddl_option_is_on(List *options, const char *name);
+
 extern void ddl_refuse(DdlPlan *plan, const char *what, const char *detail, const char *hint);
 
 /* Does a DropStmt or the like name lockstep itself? */

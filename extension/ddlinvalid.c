@@ -144,22 +144,6 @@ add_table(Search *search, RangeVar *name)
 		search->tables = lappend_oid(search->tables, InvalidOid);	/* not found: none */
 }
 
-static bool
-has_option(List *options, const char *name)
-{
-	ListCell   *lc;
-	bool		found = false;
-
-	foreach(lc, options)
-	{
-		DefElem    *option = lfirst_node(DefElem, lc);
-
-		if (strcmp(option->defname, name) == 0)
-			found = defGetBoolean(option);
-	}
-	return found;
-}
-
 static void
 refuse(DdlPlan *plan, Oid index, const char *hint)
 {
@@ -207,7 +191,7 @@ static void
 watch_reindex(PlannedStmt **pstmt, const char **source, bool is_top_level, DdlPlan *plan)
 {
 	ReindexStmt *stmt = (ReindexStmt *) (*pstmt)->utilityStmt;
-	bool		concurrently = has_option(stmt->params, "concurrently");
+	bool		concurrently = ddl_option_is_on(stmt->params, "concurrently");
 	Search		search = {.unique_too = true};
 	bool		one = stmt->kind == REINDEX_OBJECT_INDEX;
 	Oid			target = stmt->relation != NULL ? RangeVarGetRelid(stmt->relation, NoLock, true) : InvalidOid;
@@ -269,7 +253,7 @@ ddl_watch_invalid(PlannedStmt **pstmt, const char **source, bool is_top_level, D
 		add_table(&search, ((ClusterStmt *) node)->relation);
 		watch_rewrite(&search, plan);
 	}
-	else if (IsA(node, VacuumStmt) && has_option(((VacuumStmt *) node)->options, "full"))
+	else if (IsA(node, VacuumStmt) && ddl_option_is_on(((VacuumStmt *) node)->options, "full"))
 	{
 		foreach(lc, ((VacuumStmt *) node)->rels)
 			add_table(&search, lfirst_node(VacuumRelation, lc)->relation);
