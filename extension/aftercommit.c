@@ -14,10 +14,8 @@
 #include "pgstat.h"
 #include "replication/syncrep.h"
 #include "storage/lwlock.h"
-#include "storage/proc.h"
 #include "tcop/dest.h"
 #include "tcop/tcopprot.h"
-#include "utils/memutils.h"
 #include "utils/resowner.h"
 
 #include "compat.h"

@@ -23,12 +23,10 @@
 #include "funcapi.h"
 #include "parser/parse_func.h"
 #include "parser/parse_type.h"
-#include "storage/lmgr.h"
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
 #include "ddlobjects.h"
-#include "keyset.h"
 
 /* ---------- keys */
 
