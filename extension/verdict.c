@@ -64,12 +64,6 @@ report_outcome_unknown(void)
 					 fate_token_text(&token))));
 }
 
-static LsCommitWait
-commit_wait_wish(void)
-{
-	return (LsCommitWait) ls_commit_wait;
-}
-
 /*
  * The replicator may have gone while the client was thinking.  Nothing has been
  * asked yet, so that is no unknown outcome.  A transaction of one statement has
@@ -95,7 +89,7 @@ send_question(void)
 	memset(&ask, 0, sizeof(ask));
 	ask.xcount = ls_xact.xcount;
 	ask.nstatements = ls_xact.nstatements;
-	ask.wait = commit_wait_wish();
+	ask.wait = (LsCommitWait) ls_commit_wait;
 
 	/* what can't be applied once it is decided drops every other node */
 	if (ask.wait == LS_WAIT_ORDERED && ls_xact.may_fail_elsewhere)
