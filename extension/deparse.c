@@ -182,7 +182,7 @@ start_text(LsRelation *r, StringInfo text)
 
 /*
  * A value for a column.  One of a domain is read as its base type, and
- * converted by the query, which is where apply.c leaves out the domain's checks.
+ * converted by the query, which is where applyrow.c leaves out the domain's checks.
  */
 static void
 append_assigned(const LsColumn *column, int param, StringInfo text)

@@ -455,7 +455,7 @@ extern uint64 xact_nstatements(void);	/* queries in the queue now */
 #define LS_FORWARDED_KEPT (256 * 1024)
 extern LsSlice xact_forwarded(bool *truncated);
 
-/* Called by apply.c: the seq at which the current apply transaction commits. */
+/* Called by lockstepfuncs.c: the seq at which the current apply transaction commits. */
 extern void xact_set_apply_place(Place place);
 
 /* Connect, if there is no connection. */

@@ -1,6 +1,7 @@
 /*
  * rights.h
- *	  What apply.c needs of rights.c, and those that compare nodes.
+ *	  What the files of apply sessions (apply*.c) need of rights.c, and those
+ *	  that compare nodes.
  */
 #ifndef LOCKSTEP_RIGHTS_H
 #define LOCKSTEP_RIGHTS_H

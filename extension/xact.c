@@ -18,7 +18,8 @@
  *		R(n of A) put into it.
  *
  * The end of the top-level transaction is in commit.c, verdict.c and
- * aftercommit.c; this file decides what it is called for.  Callbacks of COMMIT and ABORT never fail.
+ * aftercommit.c; this file decides what it is called for.  Callbacks of COMMIT
+ * and ABORT never fail.
  */
 #include "postgres.h"
 
