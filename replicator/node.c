@@ -211,8 +211,8 @@ node_pause_ms(const Node *n)
 	return node_config->reconnect_interval << (doublings < MAX_DOUBLINGS ? doublings : MAX_DOUBLINGS);
 }
 
-void
-node_retry_later(Node *n)
+static void
+retry_later(Node *n)
 {
 	int			pause_ms = node_pause_ms(n);
 
@@ -288,7 +288,7 @@ node_out(Node *n, const char *fmt,...)
 	}
 	leave(n);
 	history_looked_at(n);
-	node_retry_later(n);
+	retry_later(n);
 }
 
 bool
@@ -590,15 +590,4 @@ nodes_start(void)
 {
 	for (int i = 0; i < nnodes; i++)
 		node_start(&nodes[i]);
-}
-
-void
-nodes_stop(void)
-{
-	for (int i = 0; i < nnodes; i++)
-	{
-		nodes[i].administrative = true;
-		node_out(&nodes[i], "the replicator is stopping");
-		loop_undefer(&nodes[i].pump);
-	}
 }

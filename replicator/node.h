@@ -126,8 +126,6 @@ extern void node_apply_at_origin(Transaction *tx);
 /* Reserved transactions may start that could not before (a ticket is over). */
 extern void nodes_look_again(void);
 
-extern void nodes_stop(void);	/* at the end: close all connections */
-
 /*
  * Commands.  false: *why says why not (static or per call buffer).  A drop is done
  * when the journal has it: then a restart doesn't forget it.

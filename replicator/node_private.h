@@ -123,7 +123,6 @@ extern void node_move(Node *n, NodeState to, const char *reason);
 extern void node_out(Node *n, const char *fmt,...) __attribute__((format(printf, 2, 3)));
 extern void node_pump(Node *n); /* at the end of the round */
 extern int	node_pause_ms(const Node *n);	/* until it is tried again */
-extern void node_retry_later(Node *n);
 
 /* ---------- in work.c: transactions on nodes */
 

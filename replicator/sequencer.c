@@ -79,12 +79,6 @@ sequencer_last_ddl(void)
 	return certifier_last_ddl(certifier);
 }
 
-uint64_t
-sequencer_next_ticket(void)
-{
-	return last_ticket + 1;
-}
-
 /* ---------- the end of a transaction that has no seq */
 
 static void

@@ -86,7 +86,6 @@ extern uint64_t sequencer_last_decided(void);
 extern uint64_t sequencer_last_durable(void);
 extern bool sequencer_has_decided(void);	/* anything, since the start */
 extern uint64_t sequencer_last_ddl(void);	/* decided since the start */
-extern uint64_t sequencer_next_ticket(void);
 
 /* Metadata records: queued behind what is decided; done on the loop when durable. */
 extern void sequencer_journal_metadata(int record_type, const char *text, void (*done) (void *), void *arg);
