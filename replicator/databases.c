@@ -340,14 +340,6 @@ add_next_content(void)
 static void
 on_checked(void *arg, const char *error)
 {
-	Node	   *n = arg;
-
-	/*
-	 * One that was attached when no database was replicated is not known by
-	 * its server yet: the first backend would look like that of another.
-	 */
-	if (error == NULL && n->boot == 0)
-		n->boot = dbcheck_boot(job->checks[n->index]);
 	if (step_succeeded(error))
 		add_next_check();
 }
@@ -361,7 +353,7 @@ add_next_check(void)
 
 		if (n->state != NODE_ONLINE)
 			continue;
-		job->checks[n->index] = dbcheck_open(n, job->database, true, false, on_checked, n);
+		job->checks[n->index] = dbcheck_open(n, job->database, true, false, on_checked, NULL);
 		return;
 	}
 	job->at = 0;
