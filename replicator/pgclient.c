@@ -385,9 +385,11 @@ connection_made(PgClient *c)
 	/* not among the options, as servers before 17 don't know it */
 	if (PQserverVersion(c->conn) >= 170000)
 	{
+		int			limit_ms = c->limit_ms;
+
 		c->limit_ms = c->connect_ms;
 		pgclient_query(c, "SET transaction_timeout = 0", 0, NULL, NULL, NULL);
-		c->limit_ms = 0;
+		c->limit_ms = limit_ms;
 	}
 	c->connected(c->connected_arg, NULL);
 	send_first(c);
