@@ -299,7 +299,7 @@ reserve(Transaction *tx)
 static void
 on_stored(Transaction *tx)
 {
-	if (!is_undecided_question(tx))
+	if (!sequencer_is_question(tx))
 		return;					/* rolled back meanwhile */
 	if (!refused_for_failure(tx))
 		loop_defer(&look_again);

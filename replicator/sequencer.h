@@ -52,6 +52,9 @@ extern void sequencer_executed(Transaction *tx);	/* every node in
 extern void sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error);
 extern void sequencer_applied(Transaction *tx);
 
+/* Does its backend wait for an answer, and may it be rolled back? */
+extern bool sequencer_is_question(const Transaction *tx);
+
 /* It loses to one of a higher rank; conflict: but for the loser. */
 struct Conflict;
 extern void sequencer_in_the_way(Transaction *tx, struct Conflict *conflict);

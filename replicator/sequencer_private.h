@@ -98,8 +98,6 @@ extern void refuse_conflict(Transaction *tx, const KeyList *list, const Certific
 /* Its queries could not be stored: false if they could. */
 extern bool refused_for_failure(Transaction *tx);
 
-/* Does its backend wait for an answer, and may it be rolled back? */
-extern bool is_undecided_question(const Transaction *tx);
 extern void refusals_stats(SequencerStats *stats);
 
 /* ---------- in sequencer_leases.c */

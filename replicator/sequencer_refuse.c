@@ -95,13 +95,6 @@ refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, cons
 	losing_words_free(&w);
 }
 
-/* Does its backend wait for an answer, and may it be rolled back? */
-bool
-is_undecided_question(const Transaction *tx)
-{
-	return tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
-}
-
 /* Its queries could not be stored: false if they could. */
 bool
 refused_for_failure(Transaction *tx)
@@ -119,11 +112,17 @@ refused_for_failure(Transaction *tx)
 /* ---------- called by sessions and nodes */
 
 bool
+sequencer_is_question(const Transaction *tx)
+{
+	return tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
+}
+
+bool
 sequencer_withdraw(Transaction *tx)
 {
 	LsVerdict	verdict;
 
-	if (!is_undecided_question(tx))
+	if (!sequencer_is_question(tx))
 		return false;
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.outcome = LS_OUTCOME_WITHDRAWN;
@@ -135,14 +134,14 @@ sequencer_withdraw(Transaction *tx)
 void
 sequencer_refuse(Transaction *tx, const char *sqlstate, const char *message, const char *hint)
 {
-	if (is_undecided_question(tx))
+	if (sequencer_is_question(tx))
 		refuse(tx, sqlstate, message, NULL, hint);
 }
 
 void
 sequencer_in_the_way(Transaction *tx, Conflict *conflict)
 {
-	if (is_undecided_question(tx))
+	if (sequencer_is_question(tx))
 		refuse_loser(tx, conflict_message, conflict);
 }
 

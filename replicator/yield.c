@@ -227,7 +227,7 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t 
 	Transaction *b = sequencer_find(n->index, (uint32_t) pid);
 	LosingWords w;
 	bool		loses;
-	bool		asked = b != NULL && (b->state == TX_WAITING || b->state == TX_RESERVED || b->awaits_lock);
+	bool		asked = b != NULL && sequencer_is_question(b);
 
 	if (asked)
 		loses = tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket;
