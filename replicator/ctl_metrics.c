@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "ctl.h"
+#include "json_text.h"
 
 typedef struct Metric
 {
@@ -55,14 +56,6 @@ put_head(FILE *out, const char *name, const char *type, const char *help)
 	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
 }
 
-static const char *
-text_of(const json_t *node, const char *field)
-{
-	const char *text = json_string_value(json_object_get(node, field));
-
-	return text != NULL ? text : "";
-}
-
 void
 format_metrics(FILE *out, const json_t *answer)
 {
@@ -75,8 +68,8 @@ format_metrics(FILE *out, const json_t *answer)
 	json_array_foreach((json_t *) nodes, i, node)
 	{
 		for (size_t s = 0; s < sizeof(states) / sizeof(states[0]); s++)
-			fprintf(out, "lockstep_node_state{node=\"%s\",state=\"%s\"} %d\n", text_of(node, "name"), states[s],
-					strcmp(text_of(node, "state"), states[s]) == 0);
+			fprintf(out, "lockstep_node_state{node=\"%s\",state=\"%s\"} %d\n", json_text_of(node, "name"), states[s],
+					strcmp(json_text_of(node, "state"), states[s]) == 0);
 	}
 	for (size_t m = 0; m < sizeof(metrics) / sizeof(metrics[0]); m++)
 	{
@@ -91,7 +84,7 @@ format_metrics(FILE *out, const json_t *answer)
 		}
 		json_array_foreach((json_t *) nodes, i, node)
 		{
-			fprintf(out, "%s{node=\"%s\"}", metric->name, text_of(node, "name"));
+			fprintf(out, "%s{node=\"%s\"}", metric->name, json_text_of(node, "name"));
 			put_value(out, json_object_get(node, metric->field));
 		}
 	}

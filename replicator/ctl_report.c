@@ -10,16 +10,9 @@
 
 #include "buffer.h"
 #include "ctl_verify.h"
+#include "json_text.h"
 
 #define LONGEST 300				/* bytes of a value */
-
-static const char *
-text_of(const json_t *object, const char *field)
-{
-	const char *text = json_string_value(json_object_get(object, field));
-
-	return text != NULL ? text : "";
-}
 
 static void
 put_value(FILE *out, const json_t *value, const char *nothing)
@@ -87,7 +80,7 @@ put_nodes(FILE *out, const json_t *nodes, const char *indent, const char *nothin
 static void
 put_rows(FILE *out, const json_t *difference)
 {
-	const char *columns = text_of(difference, "key_columns");
+	const char *columns = json_text_of(difference, "key_columns");
 	const json_t *rows = json_object_get(difference, "rows");
 	json_int_t	n = json_integer_value(json_object_get(difference, "rows_that_differ"));
 	size_t		i;
@@ -158,10 +151,10 @@ put_repaired(FILE *out, const json_t *repaired)
 
 	json_array_foreach((json_t *) repaired, i, one)
 	{
-		const char *kind = text_of(one, "kind");
+		const char *kind = json_text_of(one, "kind");
 
-		fprintf(out, "repaired: database %s: %s %s", text_of(one, "database"), strcmp(kind, "rows") == 0 ? "rows of" : kind,
-				text_of(one, "object"));
+		fprintf(out, "repaired: database %s: %s %s", json_text_of(one, "database"), strcmp(kind, "rows") == 0 ? "rows of" : kind,
+				json_text_of(one, "object"));
 		if (strcmp(kind, "rows") == 0)
 			fprintf(out, ": %" JSON_INTEGER_FORMAT " removed, %" JSON_INTEGER_FORMAT " added",
 					json_integer_value(json_object_get(one, "removed")), json_integer_value(json_object_get(one, "added")));
@@ -172,22 +165,22 @@ put_repaired(FILE *out, const json_t *repaired)
 static void
 put_difference(FILE *out, const json_t *difference)
 {
-	const char *kind = text_of(difference, "kind");
-	const char *database = text_of(difference, "database");
+	const char *kind = json_text_of(difference, "kind");
+	const char *database = json_text_of(difference, "database");
 
 	if (database[0])
 		fprintf(out, "database %s: ", database);
 	if (strcmp(kind, "rows") == 0)
 	{
-		fprintf(out, "rows of %s: ", text_of(difference, "object"));
+		fprintf(out, "rows of %s: ", json_text_of(difference, "object"));
 		put_rows(out, difference);
 		return;
 	}
 	if (strcmp(kind, "index") == 0)
-		fprintf(out, "index %s of %s is damaged (REINDEX INDEX, on that node):\n", text_of(difference, "object"),
-				text_of(difference, "table"));
+		fprintf(out, "index %s of %s is damaged (REINDEX INDEX, on that node):\n", json_text_of(difference, "object"),
+				json_text_of(difference, "table"));
 	else
-		fprintf(out, "%s %s differs:\n", kind, text_of(difference, "object"));
+		fprintf(out, "%s %s differs:\n", kind, json_text_of(difference, "object"));
 	if (strcmp(kind, "schema") == 0)
 	{
 		json_t	   *nodes = shortened(json_object_get(difference, "nodes"));
@@ -214,7 +207,7 @@ put_compared(FILE *out, const json_t *result)
 			json_integer_value(json_object_get(result, "seq")),
 			json_real_value(json_object_get(result, "commits_held_ms")));
 	json_array_foreach(json_object_get(result, "not_compared"), i, node)
-		fprintf(out, "not compared: %s (%s)\n", text_of(node, "name"), text_of(node, "state"));
+		fprintf(out, "not compared: %s (%s)\n", json_text_of(node, "name"), json_text_of(node, "state"));
 	json_object_foreach(json_object_get(result, "databases"), database, facts)
 	{
 		const char *what;
@@ -243,7 +236,7 @@ put_not_checked(FILE *out, const json_t *list)
 
 	json_array_foreach((json_t *) list, i, one)
 	{
-		fprintf(out, "database %s: indexes not checked (%s):\n", text_of(one, "database"), text_of(one, "why"));
+		fprintf(out, "database %s: indexes not checked (%s):\n", json_text_of(one, "database"), json_text_of(one, "why"));
 		put_nodes(out, json_object_get(one, "nodes"), "    ", "");
 	}
 }

@@ -30,3 +30,11 @@ json_from_text(const char *text)
 {
 	return json_from_bytes(text, strlen(text));
 }
+
+const char *
+json_text_of(const json_t *object, const char *field)
+{
+	const char *text = json_string_value(json_object_get(object, field));
+
+	return text != NULL ? text : "";
+}
