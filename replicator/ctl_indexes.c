@@ -230,19 +230,7 @@ run_lanes(Verify *v, NodeIndexes *all)
 	int			n = 0;
 
 	for (int i = 0; i < v->nnodes; i++)
-	{
-		int			started = 0;
-
-		while (started < v->options->jobs && started < PQntuples(all[i].list))
-		{
-			if (pthread_create(&threads[n], NULL, lane, &all[i]) != 0)
-				break;
-			started++;
-			n++;
-		}
-		if (started == 0 && PQntuples(all[i].list) > 0)
-			(void) lane(&all[i]);
-	}
+		n += verify_start_lanes(v, &threads[n], PQntuples(all[i].list), lane, &all[i]);
 	for (int i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
 }

@@ -310,18 +310,11 @@ tables_compare(Tables *t, const Snapshots *s)
 {
 	Verify	   *v = s->v;
 	pthread_t	threads[VERIFY_MAX_JOBS];
-	int			n = 0;
+	int			n;
 
 	t->snapshots = s;
 	t->next = 0;
-	while (n < v->options->jobs && n < tables_pending(t))
-	{
-		if (pthread_create(&threads[n], NULL, lane, t) != 0)
-			break;
-		n++;
-	}
-	if (n == 0 && tables_pending(t) > 0)
-		(void) lane(t);
+	n = verify_start_lanes(v, threads, tables_pending(t), lane, t);
 	for (int i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
 	return !verify_failed(v);

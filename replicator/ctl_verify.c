@@ -109,6 +109,18 @@ verify_counted(Verify *v, const char *database, const char *what, long long n)
 	pthread_mutex_unlock(&v->lock);
 }
 
+int
+verify_start_lanes(const Verify *v, pthread_t *threads, int n, void *(*lane) (void *), void *arg)
+{
+	int			started = 0;
+
+	while (started < v->options->jobs && started < n && pthread_create(&threads[started], NULL, lane, arg) == 0)
+		started++;
+	if (started == 0 && n > 0)
+		(void) lane(arg);
+	return started;
+}
+
 /* ---------- what there is to compare */
 
 /* The nodes that are online; returns the others. */

@@ -54,6 +54,12 @@ extern void verify_count(Verify *v, const char *database, const char *what, long
 extern void verify_counted(Verify *v, const char *database, const char *what, long long n); /* so many in all */
 #define VERIFY_GLOBAL "*"		/* what belongs to no database */
 
+/*
+ * Threads that run lane(arg), at most --jobs and n pieces of work; how many there
+ * are, to be joined.  If none can be started it has been run here.
+ */
+extern int	verify_start_lanes(const Verify *v, pthread_t *threads, int n, void *(*lane) (void *), void *arg);
+
 /* ---------- in ctl_peers.c */
 
 #define ANSWER_MAX 6
