@@ -1198,6 +1198,15 @@ test_chain_begins(void **state)
 	journal_close(j);
 }
 
+static void
+assert_copy(bool expected)
+{
+	Journal    *j = open_journal();
+
+	assert_int_equal(journal_is_copy(j), expected);
+	journal_close(j);
+}
+
 /* A directory that was copied says so, until it is settled; one that is empty is none. */
 static void
 test_copy(void **state)
@@ -1208,22 +1217,16 @@ test_copy(void **state)
 	assert_false(journal_is_copy(j));
 	append(j, 1, 3);
 	journal_close(j);
-	j = open_journal();
-	assert_false(journal_is_copy(j));
-	journal_close(j);
+	assert_copy(false);
 
 	snprintf(command, sizeof(command), "cp -a %s %s.copy && rm -rf %s && cp -a %s.copy %s && rm -rf %s.copy", dir, dir, dir, dir, dir, dir);
 	assert_int_equal(system(command), 0);
-	j = open_journal();
-	assert_true(journal_is_copy(j));
-	journal_close(j);
+	assert_copy(true);
 	j = open_journal();
 	assert_true(journal_is_copy(j));
 	assert_true(journal_settle(dir));
 	journal_close(j);
-	j = open_journal();
-	assert_false(journal_is_copy(j));
-	journal_close(j);
+	assert_copy(false);
 
 	/* a crash while it was written; and what has none, or says nonsense */
 	snprintf(command, sizeof(command), "echo inode > %s/place.tmp", dir);
@@ -1234,14 +1237,10 @@ test_copy(void **state)
 	journal_close(j);
 	snprintf(command, sizeof(command), "echo inode > %s/place", dir);
 	assert_int_equal(system(command), 0);
-	j = open_journal();
-	assert_true(journal_is_copy(j));
-	journal_close(j);
+	assert_copy(true);
 	snprintf(command, sizeof(command), "rm %s/place", dir);
 	assert_int_equal(system(command), 0);
-	j = open_journal();
-	assert_true(journal_is_copy(j));
-	journal_close(j);
+	assert_copy(true);
 }
 
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
