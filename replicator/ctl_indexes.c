@@ -88,6 +88,23 @@ not_checked(const NodeIndexes *x, const char *why)
 	pthread_mutex_unlock(&v->lock);
 }
 
+/* Lanes have come in any order; people read the nodes in one. */
+static void
+order_nodes(const Verify *v, json_t *entry)
+{
+	json_t	   *found = json_object_get(entry, "nodes");
+	json_t	   *nodes = json_object();
+
+	for (int i = 0; i < v->nnodes; i++)
+	{
+		json_t	   *count = json_object_get(found, v->names[i]);
+
+		if (count != NULL)
+			json_object_set(nodes, v->names[i], count);
+	}
+	json_object_set_new(entry, "nodes", nodes);
+}
+
 static void
 is_damaged(const NodeIndexes *x, int index, const char *message)
 {
@@ -299,9 +316,14 @@ indexes_possible(Verify *v)
 void
 indexes_check(Verify *v)
 {
+	size_t		i;
+	json_t	   *entry;
+
 	for (int d = 0; d < v->ndatabases; d++)
 	{
 		if (!with_indexes(v, d, run_lanes))
 			break;
 	}
+	json_array_foreach(v->not_checked, i, entry)
+		order_nodes(v, entry);
 }
