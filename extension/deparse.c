@@ -1,6 +1,6 @@
 /*
  * deparse.c
- *	  Changed rows -> queries in row form.
+ *	  Changed rows -> queries in row form: their texts.
  *
  * A query names its table with the schema, takes every value as a parameter,
  * and finds its row by the identity: the columns of an index, compared by that
@@ -14,13 +14,11 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
 #include "utils/builtins.h"
 #include "utils/bytea.h"
 #include "utils/float.h"
-#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -150,12 +148,6 @@ deparse_leave(const LsTextSettings *saved)
 
 /* ---------- texts */
 
-static bool
-settable(const LsColumn *column)
-{
-	return column->live && !column->generated;
-}
-
 static void
 append_settable_names(const LsRelation *r, StringInfo text)
 {
@@ -164,7 +156,7 @@ append_settable_names(const LsRelation *r, StringInfo text)
 
 	for (i = 0; i < r->natts; i++)
 	{
-		if (!settable(&r->columns[i]))
+		if (!column_is_settable(&r->columns[i]))
 			continue;
 		appendStringInfo(text, "%s%s", separator, r->columns[i].name);
 		separator = ", ";
@@ -212,7 +204,7 @@ deparse_insert(LsRelation *r)
 		appendStringInfoString(&text, ") OVERRIDING SYSTEM VALUE VALUES (");
 		for (i = 0; i < r->natts; i++)
 		{
-			if (!settable(&r->columns[i]))
+			if (!column_is_settable(&r->columns[i]))
 				continue;
 			if (param > 1)
 				appendStringInfoString(&text, ", ");
@@ -400,7 +392,7 @@ make_update_text(LsRelation *r, const LsColumnSet *set)
 	appendStringInfo(&text, "UPDATE ONLY %s SET ", r->name);
 	for (i = 0; i < r->natts; i++)
 	{
-		if (!settable(&r->columns[i]) || !column_set_has(set, i + 1))
+		if (!column_is_settable(&r->columns[i]) || !column_set_has(set, i + 1))
 			continue;
 		appendStringInfo(&text, "%s%s = ", param == 1 ? "" : ", ", r->columns[i].name);
 		append_assigned(&r->columns[i], param++, &text);
@@ -474,7 +466,7 @@ append_elements(const LsRelation *r, const LsColumnSet *set, const char *clause,
 		const LsColumn *column = i < r->natts ? &r->columns[i] :
 		&r->columns[r->identity[i - r->natts].attnum - 1];
 
-		if (i < r->natts && (set == NULL || !settable(column) || !column_set_has(set, i + 1)))
+		if (i < r->natts && (set == NULL || !column_is_settable(column) || !column_set_has(set, i + 1)))
 			continue;
 		appendStringInfo(text, "%spg_catalog.unnest($%d::%s[])", param == 1 ? "" : ", ",
 						 param, column->type);
@@ -505,7 +497,7 @@ deparse_many(const LsRelation *r, const LsColumnSet *set, StringInfo text)
 	appendStringInfo(text, "UPDATE ONLY %s AS x SET ", r->name);
 	for (i = 0; i < r->natts; i++)
 	{
-		if (settable(&r->columns[i]) && column_set_has(set, i + 1))
+		if (column_is_settable(&r->columns[i]) && column_set_has(set, i + 1))
 		{
 			appendStringInfo(text, "%s%s = u.c%d", param == 1 ? "" : ", ", r->columns[i].name, param);
 			param++;
@@ -521,212 +513,9 @@ deparse_delimiters(const LsRelation *r, const LsColumnSet *set, StringInfo delim
 
 	for (i = 0; set != NULL && i < r->natts; i++)
 	{
-		if (settable(&r->columns[i]) && column_set_has(set, i + 1))
+		if (column_is_settable(&r->columns[i]) && column_set_has(set, i + 1))
 			appendStringInfoChar(delimiters, r->columns[i].delimiter);
 	}
 	for (i = 0; i < r->nidentity; i++)
 		appendStringInfoChar(delimiters, r->columns[r->identity[i].attnum - 1].delimiter);
-}
-
-/* ---------- values */
-
-/* The commonest types don't take the way by a palloc'ed string. */
-static void
-append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *nulls,
-			 StringInfo out)
-{
-	LsColumn   *column = &r->columns[attnum - 1];
-	Datum		value = values[attnum - 1];
-	char		number[MAXINT8LEN + 1];
-	char	   *text;
-
-	if (nulls[attnum - 1])
-	{
-		statement_pack_param(out, NULL, 0);
-		return;
-	}
-	switch (column->output.fn_oid)
-	{
-		case F_INT4OUT:
-			statement_pack_param(out, number, pg_ltoa(DatumGetInt32(value), number));
-			return;
-		case F_INT8OUT:
-			statement_pack_param(out, number, pg_lltoa(DatumGetInt64(value), number));
-			return;
-		case F_TEXTOUT:
-		case F_VARCHAROUT:
-			{
-				struct varlena *string = PG_DETOAST_DATUM_PACKED(value);
-
-				statement_pack_param(out, VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
-				return;
-			}
-		default:
-			text = OutputFunctionCall(&column->output, value);
-			statement_pack_param(out, text, strlen(text));
-			return;
-	}
-}
-
-uint32
-deparse_settable(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
-{
-	int			i;
-
-	for (i = 0; i < r->natts; i++)
-	{
-		if (settable(&r->columns[i]))
-			append_value(r, i + 1, values, nulls, out);
-	}
-	return r->nsettable;
-}
-
-uint32
-deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datum *values,
-				 const bool *nulls, StringInfo out)
-{
-	uint32		n = 0;
-	int			i;
-
-	for (i = 0; i < r->natts; i++)
-	{
-		if (!settable(&r->columns[i]) || !column_set_has(set, i + 1))
-			continue;
-		append_value(r, i + 1, values, nulls, out);
-		n++;
-	}
-	return n;
-}
-
-uint32
-deparse_identity(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
-{
-	uint32		n = 0;
-	int			i;
-
-	for (i = 0; i < r->nidentity; i++)
-		append_value(r, r->identity[i].attnum, values, nulls, out);
-	if (r->nidentity > 0)
-		return r->nidentity;
-	for (i = 0; i < r->natts; i++)
-	{
-		if (!r->columns[i].live)
-			continue;
-		append_value(r, i + 1, values, nulls, out);
-		n++;
-	}
-	return n;
-}
-
-/* COPY's special characters; the encoding is a server's, so bytes will do. */
-static void
-append_copy_value(const char *data, size_t len, StringInfo out)
-{
-	char	   *to;
-	size_t		i;
-
-	enlargeStringInfo(out, (int) Min(2 * len, MaxAllocSize));
-	to = out->data + out->len;
-	for (i = 0; i < len; i++)
-	{
-		char		c = data[i];
-
-		if (likely(c != '\\' && (unsigned char) c >= ' '))
-		{
-			*to++ = c;
-			continue;
-		}
-		switch (c)
-		{
-			case '\\':
-				break;
-			case '\n':
-				c = 'n';
-				break;
-			case '\r':
-				c = 'r';
-				break;
-			case '\t':
-				c = 't';
-				break;
-			default:
-				*to++ = c;
-				continue;
-		}
-		*to++ = '\\';
-		*to++ = c;
-	}
-	out->len = to - out->data;
-}
-
-/* As append_value. */
-static void
-append_copy_datum(LsColumn *column, Datum value, StringInfo out)
-{
-	char	   *text;
-
-	switch (column->output.fn_oid)
-	{
-		case F_INT4OUT:
-			enlargeStringInfo(out, 12);
-			out->len += pg_ltoa(DatumGetInt32(value), out->data + out->len);
-			return;
-		case F_INT8OUT:
-			enlargeStringInfo(out, MAXINT8LEN + 1);
-			out->len += pg_lltoa(DatumGetInt64(value), out->data + out->len);
-			return;
-		case F_TEXTOUT:
-		case F_VARCHAROUT:
-			{
-				struct varlena *string = PG_DETOAST_DATUM_PACKED(value);
-
-				append_copy_value(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string), out);
-				return;
-			}
-		default:
-			text = OutputFunctionCall(&column->output, value);
-			append_copy_value(text, strlen(text), out);
-			return;
-	}
-}
-
-void
-deparse_copy_row(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
-{
-	bool		first = true;
-	int			i;
-
-	for (i = 0; i < r->natts; i++)
-	{
-		if (!settable(&r->columns[i]))
-			continue;
-		if (!first)
-			appendStringInfoChar(out, '\t');
-		first = false;
-		if (nulls[i])
-			appendBinaryStringInfo(out, "\\N", 2);
-		else
-			append_copy_datum(&r->columns[i], values[i], out);
-	}
-	appendStringInfoChar(out, '\n');
-}
-
-void
-deparse_copy_line(const LsSlice *params, StringInfo out)
-{
-	LsSlice		rest = *params;
-	LsSlice		value;
-	bool		first = true;
-
-	while (ls_next_param(&rest, &value))
-	{
-		if (!first)
-			appendStringInfoChar(out, '\t');
-		first = false;
-		if (value.data == NULL)
-			appendStringInfoString(out, "\\N");
-		else
-			append_copy_value((const char *) value.data, value.len, out);
-	}
-	appendStringInfoChar(out, '\n');
 }

@@ -35,6 +35,7 @@
 #include "deparse.h"
 #include "lockstep.h"
 #include "relation.h"
+#include "repertoire.h"
 
 #define SWEEP_MINIMUM 256
 
@@ -241,6 +242,25 @@ type_may_check(Oid type)
 	return kind == TYPTYPE_COMPOSITE || (OidIsValid(element) && kind == TYPTYPE_DOMAIN);
 }
 
+/* Common types that need not be looked at; for the others that costs little. */
+static bool
+has_ascii_output(Oid type)
+{
+	switch (type)
+	{
+		case NUMERICOID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case TIMEOID:
+		case INTERVALOID:
+		case BYTEAOID:
+		case UUIDOID:
+			return true;
+		default:
+			return has_cheap_equality(type);
+	}
+}
+
 static void
 build_columns(LsRelation *r)
 {
@@ -274,9 +294,15 @@ build_columns(LsRelation *r)
 		column->cheap = has_cheap_equality(base);
 		r->has_domain |= column->domain;
 		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
-		/* xml_out leaves out the declaration, which is part of the value */
-		if (base == XMLOID)
+
+		/*
+		 * The same, but xml_out leaves out the declaration, which is part of
+		 * the value, and what follows a NUL byte would not be seen.
+		 */
+		if (base == XMLOID || base == BPCHAROID || base == JSONOID)
 			output = F_TEXTOUT;
+		column->ascii = has_ascii_output(base);
+		column->hides_texts = repertoire_hides_texts(base);
 		fmgr_info_cxt(output, &column->output, r->context);
 
 		r->needs |= deparse_type_needs(att->atttypid);

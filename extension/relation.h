@@ -1,7 +1,7 @@
 /*
  * relation.h
  *	  What capture knows of a replicated relation.  Private to relation.c,
- *	  relkeys.c, keyset.c, deparse.c and capture.c.
+ *	  relkeys.c, keyset.c, deparse*.c, repertoire.c and capture.c.
  *
  * An LsRelation is built once per backend and rebuilt after an invalidation;
  * all it points to lives in its own memory context.  Between two lookups
@@ -42,6 +42,8 @@ typedef struct LsColumn
 	char	   *type;			/* qualified, without modifier */
 	char		delimiter;		/* in an array of such values that unnest()
 								 * makes values of; 0: there is none */
+	bool		ascii;			/* its text has no other characters */
+	bool		hides_texts;	/* see repertoire.h */
 	FmgrInfo	output;
 } LsColumn;
 
@@ -199,6 +201,13 @@ make_slice(const void *data, size_t len)
 	slice.data = data;
 	slice.len = len;
 	return slice;
+}
+
+/* Is it given values? */
+static inline bool
+column_is_settable(const LsColumn *column)
+{
+	return column->live && !column->generated;
 }
 
 static inline bool

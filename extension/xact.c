@@ -33,6 +33,7 @@
 #include "utils/timestamp.h"
 
 #include "points.h"
+#include "repertoire.h"
 #include "xact_private.h"
 
 #define STREAM_AT (32 * 1024)
@@ -234,6 +235,8 @@ xact_forward(LsQuery *query)
 	uint8_t    *at;
 
 	xact_writes();
+	if (query->form == LS_FORM_STATEMENT)
+		repertoire_check_query(query);
 	query->xcount = ls_xact.xcount;
 	size = ls_put_query(NULL, 0, query);
 	if (size > (size_t) LS_HEADER_SIZE + LS_MAX_PAYLOAD || size >= MaxAllocSize - STREAM_AT * 2)

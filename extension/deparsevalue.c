@@ -1,0 +1,266 @@
+/*
+ * deparsevalue.c
+ *	  The values of a row as parameters of a query, or as a line of COPY.
+ *
+ * They are text from the types' output functions, between deparse_enter and
+ * deparse_leave; of characters that the other nodes can read (repertoire.h).
+ */
+#include "postgres.h"
+
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/memutils.h"
+
+#include "deparse.h"
+#include "repertoire.h"
+
+/* The text of a value of a type that is not a common one. */
+static pg_noinline LsSlice
+output_text(LsRelation *r, AttrNumber attnum, Datum value)
+{
+	LsColumn   *column = &r->columns[attnum - 1];
+	LsSlice		text;
+
+	if (column->hides_texts)
+		repertoire_check_inside(r, attnum, value);
+	text = ls_slice_of(OutputFunctionCall(&column->output, value));
+	repertoire_check_text(r, attnum, (const char *) text.data, text.len);
+	return text;
+}
+
+static pg_attribute_always_inline LsSlice
+value_text(LsRelation *r, AttrNumber attnum, Datum value)
+{
+	LsColumn   *column = &r->columns[attnum - 1];
+	struct varlena *string;
+	LsSlice		text;
+
+	switch (column->output.fn_oid)
+	{
+		case F_TEXTOUT:
+		case F_VARCHAROUT:
+			string = PG_DETOAST_DATUM_PACKED(value);
+			text = make_slice(VARDATA_ANY(string), VARSIZE_ANY_EXHDR(string));
+			if (unlikely(!repertoire_is_plain((const char *) text.data, text.len)))
+				repertoire_check_text(r, attnum, (const char *) text.data, text.len);
+			return text;
+		default:
+			return column->ascii ? ls_slice_of(OutputFunctionCall(&column->output, value)) :
+				output_text(r, attnum, value);
+	}
+}
+
+/* The commonest types don't take the way by a palloc'ed string. */
+static void
+append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *nulls,
+			 StringInfo out)
+{
+	LsColumn   *column = &r->columns[attnum - 1];
+	Datum		value = values[attnum - 1];
+	char		number[MAXINT8LEN + 1];
+	LsSlice		text;
+
+	if (nulls[attnum - 1])
+	{
+		statement_pack_param(out, NULL, 0);
+		return;
+	}
+	switch (column->output.fn_oid)
+	{
+		case F_INT4OUT:
+			statement_pack_param(out, number, pg_ltoa(DatumGetInt32(value), number));
+			return;
+		case F_INT8OUT:
+			statement_pack_param(out, number, pg_lltoa(DatumGetInt64(value), number));
+			return;
+		default:
+			text = value_text(r, attnum, value);
+			statement_pack_param(out, (const char *) text.data, text.len);
+			return;
+	}
+}
+
+uint32
+deparse_settable(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
+{
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (column_is_settable(&r->columns[i]))
+			append_value(r, i + 1, values, nulls, out);
+	}
+	return r->nsettable;
+}
+
+uint32
+deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datum *values,
+				 const bool *nulls, StringInfo out)
+{
+	uint32		n = 0;
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!column_is_settable(&r->columns[i]) || !column_set_has(set, i + 1))
+			continue;
+		append_value(r, i + 1, values, nulls, out);
+		n++;
+	}
+	return n;
+}
+
+uint32
+deparse_identity(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
+{
+	uint32		n = 0;
+	int			i;
+
+	for (i = 0; i < r->nidentity; i++)
+		append_value(r, r->identity[i].attnum, values, nulls, out);
+	if (r->nidentity > 0)
+		return r->nidentity;
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!r->columns[i].live)
+			continue;
+		append_value(r, i + 1, values, nulls, out);
+		n++;
+	}
+	return n;
+}
+
+/* COPY's special characters; the encoding is a server's, so bytes will do. */
+static inline char *
+copy_byte(char *to, char c)
+{
+	if (likely(c != '\\' && (unsigned char) c >= ' '))
+	{
+		*to++ = c;
+		return to;
+	}
+	switch (c)
+	{
+		case '\\':
+			break;
+		case '\n':
+			c = 'n';
+			break;
+		case '\r':
+			c = 'r';
+			break;
+		case '\t':
+			c = 't';
+			break;
+		default:
+			*to++ = c;
+			return to;
+	}
+	*to++ = '\\';
+	*to++ = c;
+	return to;
+}
+
+/* Is a byte of them below a space, or a backslash? */
+static inline bool
+any_special(uint64 bytes)
+{
+	const uint64 each = UINT64CONST(0x0101010101010101);
+	uint64		backslash_is_0 = bytes ^ (each * '\\');
+
+	return (((bytes - each * ' ') | (backslash_is_0 - each)) & ~bytes & (each * 0x80)) != 0;
+}
+
+static void
+append_copy_value(const char *data, size_t len, StringInfo out)
+{
+	const char *end = data + len;
+	char	   *to;
+
+	enlargeStringInfo(out, (int) Min(2 * len, MaxAllocSize));
+	to = out->data + out->len;
+	while (data < end)
+	{
+		const char *stop = data + Min(sizeof(uint64), (size_t) (end - data));
+		uint64		bytes;
+
+		if (stop - data == sizeof(bytes))
+		{
+			memcpy(&bytes, data, sizeof(bytes));
+			if (likely(!any_special(bytes)))
+			{
+				memcpy(to, &bytes, sizeof(bytes));
+				to += sizeof(bytes);
+				data = stop;
+				continue;
+			}
+		}
+		while (data < stop)
+			to = copy_byte(to, *data++);
+	}
+	out->len = to - out->data;
+}
+
+/* As append_value. */
+static void
+append_copy_datum(LsRelation *r, AttrNumber attnum, Datum value, StringInfo out)
+{
+	LsSlice		text;
+
+	switch (r->columns[attnum - 1].output.fn_oid)
+	{
+		case F_INT4OUT:
+			enlargeStringInfo(out, 12);
+			out->len += pg_ltoa(DatumGetInt32(value), out->data + out->len);
+			return;
+		case F_INT8OUT:
+			enlargeStringInfo(out, MAXINT8LEN + 1);
+			out->len += pg_lltoa(DatumGetInt64(value), out->data + out->len);
+			return;
+		default:
+			text = value_text(r, attnum, value);
+			append_copy_value((const char *) text.data, text.len, out);
+			return;
+	}
+}
+
+void
+deparse_copy_row(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
+{
+	bool		first = true;
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!column_is_settable(&r->columns[i]))
+			continue;
+		if (!first)
+			appendStringInfoChar(out, '\t');
+		first = false;
+		if (nulls[i])
+			appendBinaryStringInfo(out, "\\N", 2);
+		else
+			append_copy_datum(r, i + 1, values[i], out);
+	}
+	appendStringInfoChar(out, '\n');
+}
+
+void
+deparse_copy_line(const LsSlice *params, StringInfo out)
+{
+	LsSlice		rest = *params;
+	LsSlice		value;
+	bool		first = true;
+
+	while (ls_next_param(&rest, &value))
+	{
+		if (!first)
+			appendStringInfoChar(out, '\t');
+		first = false;
+		if (value.data == NULL)
+			appendStringInfoString(out, "\\N");
+		else
+			append_copy_value((const char *) value.data, value.len, out);
+	}
+	appendStringInfoChar(out, '\n');
+}
