@@ -124,6 +124,9 @@ extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 /* Look at a waiting lock again (after a release or a decision). */
 extern LockResult certifier_lock_retry(Certifier *c, uint64_t ticket, uint64_t *seq);
 
+/* Does the lock, which waits, wait for that reserved transaction? */
+extern bool certifier_lock_waits_for(const Certifier *c, uint64_t ticket, uint64_t reserved);
+
 /*
  * The transaction that asked for lock `ticket` got CERTIFY_WAIT because of lock
  * `blocker` (Certificate.lock_ticket): remember that it waits for it, until the

@@ -67,16 +67,19 @@ item_blocks(const LockItem *other, const LockItem *item)
 	return other->order < item->order && !waits_for_granted(other, item->lock);
 }
 
+/* ticket: of the reserved transaction in question, 0: any. */
 static bool
-reserved_blocks(const Certifier *c, const LockItem *item)
+reserved_blocks(const Certifier *c, const LockItem *item, uint64_t ticket)
 {
 	const Key  *key = item->key;
 	uint8_t		conflicts = c->conflicts[key->is_table][key_mode_index(item->mode)];
 
 	for (uint32_t i = 0; i < key->nholders; i++)
 	{
-		if (key->holders[i].origin != item->lock->origin &&
-			(key->holders[i].modes & conflicts))
+		const Holder *holder = &key->holders[i];
+
+		if (holder->origin != item->lock->origin && (holder->modes & conflicts) &&
+			(ticket == 0 || holder->reservation->ticket == ticket))
 			return true;
 	}
 	return false;
@@ -246,7 +249,7 @@ must_wait(const Certifier *c, const Lock *lock)
 	{
 		if (item->granted)
 			continue;
-		if (reserved_blocks(c, item))
+		if (reserved_blocks(c, item, 0))
 			return true;
 		for (const LockItem *other = item->key->locks; other != NULL; other = other->next_on_key)
 		{
@@ -334,6 +337,19 @@ certifier_lock_retry(Certifier *c, uint64_t ticket, uint64_t *seq)
 		abort();				/* it was never asked for, or has been given
 								 * back */
 	return settle(c, lock, seq);
+}
+
+bool
+certifier_lock_waits_for(const Certifier *c, uint64_t ticket, uint64_t reserved)
+{
+	const Lock *lock = find_lock(c, ticket);
+
+	for (const LockItem *item = lock != NULL ? lock->items : NULL; item != NULL; item = item->next_in_lock)
+	{
+		if (!item->granted && reserved_blocks(c, item, reserved))
+			return true;
+	}
+	return false;
 }
 
 LockResult

@@ -56,6 +56,7 @@ static TxList waiting;
 static TxList reserved;
 static uint64_t reserved_with_tickets;	/* of reserved: that wait for another
 										 * ticket */
+static uint64_t reserved_steps; /* of reserved: index_step */
 static Deferred look_again;
 static SequencerStats stats;
 
@@ -119,6 +120,14 @@ ticket_is_over(const Transaction *over)
 	nodes_look_again();
 }
 
+static void
+no_longer_reserved(Transaction *tx)
+{
+	list_remove(&reserved, tx);
+	stats.reserved_now--;
+	reserved_steps -= tx->index_step;
+}
+
 void
 roll_back(Transaction *tx, LsVerdict *verdict)
 {
@@ -130,8 +139,7 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 		list_remove(&waiting, tx);
 	else if (from == TX_RESERVED)
 	{
-		list_remove(&reserved, tx);
-		stats.reserved_now--;
+		no_longer_reserved(tx);
 		if (tx->nafter_tickets > 0)
 			reserved_with_tickets--;
 		tx->nafter_tickets = 0;
@@ -187,8 +195,7 @@ static void
 decide(Transaction *tx)
 {
 	assert(may_be_decided(tx));
-	list_remove(&reserved, tx);
-	stats.reserved_now--;
+	no_longer_reserved(tx);
 	order_next(tx);
 	certifier_decide(certifier, tx->ticket, tx->seq);
 	if (tx->origin != ORIGIN_NONE)
@@ -263,6 +270,8 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	tx_move(tx, TX_RESERVED);
 	list_add(&reserved, tx);
 	stats.reserved_now++;
+	tx->index_step = list->index_step;
+	reserved_steps += tx->index_step;
 	if (tx->spill != NULL)
 		tx_forget_keys(tx);		/* the certifier has them */
 	LOCKSTEP_POINT(RESERVED);
@@ -362,6 +371,26 @@ sequencer_alone(const LsIdentity *id, LsSlice database, uint32_t origin,
 
 /* ---------- locks asked first */
 
+/*
+ * A step of CREATE or DROP INDEX CONCURRENTLY may be executed for hours, and is
+ * there for nobody to wait for: but other DDL on the table does, and behind that
+ * its writers and the other nodes' DDL on any table.  So the step yields, as the
+ * command does between two of them.  It is undecided: it is rolled back everywhere,
+ * and the index stays what it was after the step before, not valid.
+ */
+static void
+steps_yield(const Transaction *waiting)
+{
+	Transaction *next;
+
+	for (Transaction *tx = reserved_steps > 0 ? reserved.first : NULL; tx != NULL; tx = next)
+	{
+		next = tx->next;
+		if (tx->index_step && certifier_lock_waits_for(certifier, waiting->lock_ticket, tx->ticket))
+			refuse_step(tx, waiting);
+	}
+}
+
 static void
 lock_result(Transaction *tx, LockResult result, uint64_t seq)
 {
@@ -370,6 +399,7 @@ lock_result(Transaction *tx, LockResult result, uint64_t seq)
 		if (!tx->awaits_lock)
 			list_add(&lock_waiters, tx);
 		tx->awaits_lock = true;
+		steps_yield(tx);
 		return;
 	}
 	if (tx->awaits_lock)

@@ -11,6 +11,9 @@
 
 #define KEYS_KEPT 100000		/* scratch beyond is given back */
 
+/* As the extension's ddlconcurrent.c has it. */
+static const char index_step[] = "SELECT lockstep.apply_index(";
+
 static LsKey *keys;
 static size_t keys_cap;
 
@@ -41,6 +44,8 @@ add_keys(KeyList *list, LsQuery *query)
 	while (ls_next_key(&query->keys, &keys[list->n]))
 		list->n++;
 	list->ddl |= query->ddl;
+	list->index_step |= query->ddl && query->text.len > strlen(index_step) &&
+		memcmp(query->text.data, index_step, strlen(index_step)) == 0;
 }
 
 static KeyList

@@ -62,7 +62,9 @@ typedef struct KeyList
 	const LsKey *keys;
 	size_t		n;
 	bool		whole_table;	/* a table is locked or read as a whole */
-	bool		ddl;			/* of a record: a query changes the catalogs */
+	bool		ddl;			/* a query changes the catalogs */
+	bool		index_step;		/* a query is one of CREATE or DROP INDEX
+								 * CONCURRENTLY */
 } KeyList;
 
 extern KeyList keys_of(const Transaction *tx);
@@ -91,6 +93,7 @@ extern void lose_by_circle(const Transaction *loser, const Certifier *certifier,
 
 extern void refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint);
 extern void refuse_deadlock(Transaction *tx, const Certifier *certifier);
+extern void refuse_step(Transaction *step, const Transaction *waiting);
 
 /* winner: of CONFLICT_RESERVED, or NULL. */
 extern void refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, const Transaction *winner);

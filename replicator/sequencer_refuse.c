@@ -65,12 +65,12 @@ remember(const Transaction *tx, Conflict *conflict)
  * ten hot rows).
  */
 static void
-refuse_loser(Transaction *tx, const char *message, Conflict *conflict)
+refuse_loser(Transaction *tx, const char *message, Conflict *conflict, const char *hint)
 {
 	conflicts++;
 	conflict->sqlstate = "40001";
 	remember(tx, conflict);
-	refuse_after(tx, "40001", message, conflict->detail, retry_hint, conflict->winner_seq);
+	refuse_after(tx, "40001", message, conflict->detail, hint, conflict->winner_seq);
 }
 
 void
@@ -91,8 +91,22 @@ refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, cons
 
 	lose_by_key(tx, list, c, winner, &w);
 	refuse_loser(tx, ls_mode_is_read(list->keys[c->key_index].mode) ? read_conflict_message : conflict_message,
-				 &w.conflict);
+				 &w.conflict, retry_hint);
 	losing_words_free(&w);
+}
+
+void
+refuse_step(Transaction *step, const Transaction *waiting)
+{
+	const char *key = waiting->asked_for != NULL ? waiting->asked_for : "its table";
+	char	   *detail = xasprintf("A command of node \"%s\" (pid %" PRIu32 ") waits for %s, which must not wait for an index.",
+								   waiting->node, waiting->pid, key);
+	Conflict	conflict = {.winner_node = waiting->node,.winner_pid = waiting->pid,.key = ls_slice_of(key),
+	.whole_table = true,.reason = "in the way",.detail = detail};
+
+	refuse_loser(step, "could not go on with an index that is made or dropped concurrently", &conflict,
+				 "An invalid index may be left: drop it, then repeat the command.");
+	free(detail);
 }
 
 /* Its queries could not be stored: false if they could. */
@@ -142,7 +156,7 @@ void
 sequencer_in_the_way(Transaction *tx, Conflict *conflict)
 {
 	if (sequencer_is_question(tx))
-		refuse_loser(tx, conflict_message, conflict);
+		refuse_loser(tx, conflict_message, conflict, retry_hint);
 }
 
 void

@@ -71,6 +71,9 @@ typedef struct Transaction
 								 * decided */
 	uint64_t	applying;		/* bit per node: was given it and has not
 								 * applied it */
+	bool		index_step;		/* RESERVED, and of a command that yields to
+								 * whoever waits for its table: see
+								 * sequencer.c */
 	bool		awaits_lock;	/* QUEUED, and a lock asked first is not
 								 * granted yet */
 	char	   *asked_for;		/* name of a key of the locks asked last, for

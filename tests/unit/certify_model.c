@@ -153,13 +153,30 @@ lock_in_way(const Model *m, size_t i, OriginId origin, const LsKey *k)
 }
 
 static bool
-reserved_in_way(const Model *m, const ModelLock *lock, const ModelItem *item)
+tx_in_way(const ModelTx *tx, const ModelLock *lock, const ModelItem *item)
 {
 	LsKey		k = {.hash = item->hash, .mode = item->mode};
 
-	for (size_t i = 0; i < m->nreserved && !item->ddl; i++)
+	return !item->ddl && tx->origin != lock->origin && tx_conflicts(tx, &k);
+}
+
+static bool
+reserved_in_way(const Model *m, const ModelLock *lock, const ModelItem *item)
+{
+	for (size_t i = 0; i < m->nreserved; i++)
 	{
-		if (m->reserved[i].origin != lock->origin && tx_conflicts(&m->reserved[i], &k))
+		if (tx_in_way(&m->reserved[i], lock, item))
+			return true;
+	}
+	return false;
+}
+
+bool
+model_lock_waits_for(const ModelLock *lock, const ModelTx *tx)
+{
+	for (size_t i = 0; i < lock->nitems; i++)
+	{
+		if (!lock->items[i].granted && tx_in_way(tx, lock, &lock->items[i]))
 			return true;
 	}
 	return false;

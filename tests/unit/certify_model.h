@@ -69,6 +69,7 @@ extern LockResult model_lock_blocked(Model *m, uint64_t ticket, uint64_t blocker
 extern void model_unlock(Model *m, uint64_t ticket);
 extern ModelLock *model_find_lock(Model *m, uint64_t ticket);
 extern bool model_lock_waits(const ModelLock *lock);
+extern bool model_lock_waits_for(const ModelLock *lock, const ModelTx *tx);
 
 /* Nothing that excludes each other is held at once. */
 extern bool model_is_sound(const Model *m);

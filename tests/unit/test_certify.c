@@ -174,6 +174,24 @@ step_retry(Both *b)
 	}
 }
 
+/* For which reserved transactions do locks wait? */
+static void
+compare_waits(const Both *b)
+{
+	for (size_t i = 0; i < b->m->nlocks; i++)
+	{
+		const ModelLock *lock = &b->m->locks[i];
+
+		for (size_t j = 0; j < b->m->nreserved; j++)
+		{
+			const ModelTx *tx = &b->m->reserved[j];
+
+			assert_int_equal(certifier_lock_waits_for(b->c, lock->ticket, tx->ticket),
+							 model_lock_waits_for(lock, tx));
+		}
+	}
+}
+
 static void
 random_step(Both *b)
 {
@@ -267,6 +285,7 @@ test_against_model(void **state)
 	{
 		random_step(&b);
 		assert_true(model_is_sound(b.m));
+		compare_waits(&b);
 		if (i % 500 == 499)
 			drain(&b);
 		if (b.m->ndecided == MODEL_MAX_TX)

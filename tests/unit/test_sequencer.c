@@ -3,7 +3,8 @@
  *	  Proves what the sequencer makes of a transaction whose S lies below what
  *	  the certifier still knows (its floor): it loses with 40001, whatever its
  *	  keys, and takes nothing with it; one at the floor or above goes on, and
- *	  depends on all that was forgotten.  With fake nodes, sessions and journal
+ *	  depends on all that was forgotten.  And that a step of an index made concurrently
+ *	  yields to whoever waits for its table.  With fake nodes, sessions and journal
  *	  thread; certifier, keys and transactions are the real ones.
  */
 #include "unit.h"
@@ -84,10 +85,13 @@ writer_stop(void)
 {
 }
 
+static bool peers_are_slow;
+
 void
 nodes_execute(Transaction *tx)
 {
-	sequencer_executed(tx);
+	if (!peers_are_slow)
+		sequencer_executed(tx);
 }
 
 void
@@ -175,9 +179,12 @@ session_verdict(Transaction *tx, const LsVerdict *verdict)
 			 verdict->error.detail.data != NULL ? (const char *) verdict->error.detail.data : "");
 }
 
+static int	granted;
+
 void
 session_granted(Transaction *tx, uint64_t seq)
 {
+	granted++;
 }
 
 void
@@ -276,11 +283,118 @@ below_the_floor(void **state)
 	assert_int_equal(ask(1, DECIDED, DECIDED, NULL), last + 2);
 }
 
+/* ---------- indexes made concurrently */
+
+static LsSlice
+table_key(uint8_t *packed, size_t size, LsKeyMode mode)
+{
+	LsKey		key = {.hash = 31,.seen = sequencer_last_decided(),.mode = mode,.name = SLICE("public.t")};
+
+	return sample_pack_keys(packed, size, &key, 1);
+}
+
+static Transaction *
+begin(uint32_t origin)
+{
+	LsIdentity	id = {SLICE("n1"), 99, 4711, ++xcount};
+
+	return tx_create(&id, SLICE("db"), origin);
+}
+
+/* A command that asks to commit, and that the peers execute. */
+static Transaction *
+executing(uint32_t origin, const char *text)
+{
+	Transaction *tx = begin(origin);
+	uint8_t		packed[100];
+	uint8_t		message[500];
+	LsQuery		query = {.xcount = xcount,.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,
+	.rows = -1,.nkeys = 1,.ddl = true};
+
+	query.text = ls_slice_of(text);
+	query.keys = table_key(packed, sizeof(packed), LS_TABLE_IS);
+	tx_append(tx, message, ls_put_query(message, sizeof(message), &query), true);
+	tx->wait = LS_WAIT_EXECUTED;
+	sequencer_ask(tx);
+	assert_int_equal(tx->state, TX_RESERVED);
+	return tx;
+}
+
+static Transaction *
+asking(uint32_t origin)
+{
+	Transaction *tx = begin(origin);
+	uint8_t		packed[100];
+	LsLock		lock = {.xcount = xcount,.nkeys = 1,.ddl = true};
+
+	lock.keys = table_key(packed, sizeof(packed), LS_TABLE_X);
+	sequencer_lock(tx, &lock);
+	return tx;
+}
+
+static void
+finished(Transaction *tx)
+{
+	assert_int_equal(tx->refs, 1);
+	tx_unref(tx);
+}
+
+/* A step that the peers execute yields to DDL of another node that waits for its table. */
+static void
+a_step_yields(void **state)
+{
+	Transaction *step;
+	Transaction *other;
+	Transaction *ddl;
+	int			before = verdicts;
+
+	peers_are_slow = true;
+	granted = 0;
+	step = executing(0, "SELECT lockstep.apply_index($1, $2, $3, $4, $5)");
+	assert_int_equal(sequencer_stats().reserved_now, 1);
+	ddl = asking(1);
+	assert_int_equal(step->state, TX_ROLLED_BACK);
+	assert_int_equal(verdicts, before + 1);
+	assert_string_equal(last_sqlstate, "40001");
+	assert_string_equal(last_detail, "A command of node \"n1\" (pid 4711) waits for public.t, which must not wait for an index.");
+	assert_int_equal(sequencer_stats().reserved_now, 0);
+	finished(step);
+	let_it_forget();
+	assert_int_equal(granted, 1);
+	sequencer_gone(ddl);
+	finished(ddl);
+
+	/* not so any other transaction, nor a step of the same node */
+	other = executing(0, "ALTER STATISTICS s SET STATISTICS 1");
+	ddl = asking(1);
+	assert_int_equal(other->state, TX_RESERVED);
+	assert_true(ddl->awaits_lock);
+	sequencer_gone(ddl);
+	finished(ddl);
+	sequencer_executed(other);
+	assert_int_equal(other->state, TX_DONE);
+	finished(other);
+
+	step = executing(1, "SELECT lockstep.apply_index($1, $2, $3, $4, $5)");
+	ddl = asking(1);
+	assert_false(ddl->awaits_lock);
+	assert_int_equal(step->state, TX_RESERVED);
+	sequencer_gone(ddl);
+	finished(ddl);
+	sequencer_executed(step);
+	assert_int_equal(step->state, TX_DONE);
+	finished(step);
+	assert_int_equal(verdicts, before + 1);
+	assert_int_equal(sequencer_stats().reserved_now, 0);
+	peers_are_slow = false;
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(below_the_floor),
+		cmocka_unit_test(a_step_yields),
 	};
 	char		directory[] = "/tmp/lockstep-unit-sequencer-XXXXXX";
 	char		command[sizeof(directory) + 20];
