@@ -6,6 +6,8 @@
 #ifndef LOCKSTEP_APPLY_H
 #define LOCKSTEP_APPLY_H
 
+#include "storage/lockdefs.h"
+
 #include "lockstep.h"
 
 /* ---------- in apply.c */
@@ -29,5 +31,9 @@ extern void applyrow_make_populated(Relation rel);
 struct TriggerDesc;
 extern void applyrow_disable_triggers(struct TriggerDesc *triggers);
 extern void applyrow_disable_partition_check(Relation rel);
+
+/* ---------- in applywait.c */
+
+extern void applywait_lockers(Oid table, LOCKMODE mode);
 
 #endif							/* LOCKSTEP_APPLY_H */

@@ -16,11 +16,6 @@
  *	 invalid	no query uses it any more
  *	 dead		wait for all who use the table; no row goes into it
  *	 gone		wait again; drop
- *
- * A local transaction that has the table open is not in the way of anybody but
- * this step, so it is waited for without taking a place behind its lock, which
- * would have it yield at once (conflict.c).  That ends after
- * lockstep.index_patience, as it may well be what we wait for that waits for us.
  */
 #include "postgres.h"
 
@@ -41,11 +36,7 @@
 #include "nodes/makefuncs.h"
 #include "parser/parse_utilcmd.h"
 #include "pgstat.h"
-#include "storage/latch.h"
 #include "storage/lmgr.h"
-#include "storage/proc.h"
-#include "storage/procarray.h"
-#include "storage/sinvaladt.h"
 #include "utils/backend_progress.h"
 #include "utils/builtins.h"
 #include "utils/inval.h"
@@ -54,68 +45,12 @@
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
-#include "utils/timestamp.h"
-#include "utils/wait_event.h"
 
 #include "apply.h"
 #include "compat.h"
 #include "rights.h"
 
 LS_FUNCTION(lockstep_apply_index);
-
-#define LOOK_MS 10
-
-int			ls_index_patience = 60000;
-
-/* ---------- waiting for others */
-
-static bool
-is_apply(VirtualTransactionId vxid)
-{
-	PGPROC	   *proc = ls_proc_of(vxid);
-	bool		apply = false;
-
-	if (proc != NULL)
-		(void) conflict_pid_writes(proc->pid, &apply);
-	return apply;
-}
-
-/* Another apply session may wait for its turn behind us: the replicator has to see that. */
-static void
-wait_for_one(VirtualTransactionId vxid, TimestampTz deadline)
-{
-	while (!VirtualXactLock(vxid, false))
-	{
-		if (is_apply(vxid) || GetCurrentTimestamp() >= deadline)
-		{
-			(void) VirtualXactLock(vxid, true);
-			return;
-		}
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
-						 PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-/*
- * All who hold a lock on the table now that conflicts with mode, but us.  A step
- * that is decided already holds the turn: nobody is waited for with patience then.
- */
-static void
-wait_for_lockers(Oid table, LOCKMODE mode)
-{
-	int			patience = commit_is_claimed() ? 0 : ls_index_patience;
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience);
-	VirtualTransactionId *lockers;
-	LOCKTAG		tag;
-	int			n;
-
-	SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
-	lockers = GetLockConflicts(&tag, mode, &n);
-	for (int i = 0; i < n; i++)
-		wait_for_one(lockers[i], deadline);
-}
 
 /* ---------- the steps */
 
@@ -177,7 +112,7 @@ static void
 make_ready(Oid table, Oid index)
 {
 	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_1);
-	wait_for_lockers(table, ShareLock);
+	applywait_lockers(table, ShareLock);
 	empty_file(index);
 	PushActiveSnapshot(GetTransactionSnapshot());
 	index_concurrently_build(table, index);
@@ -209,7 +144,7 @@ make_valid(Oid table, Oid index)
 	Snapshot	snapshot;
 
 	report_phase(PROGRESS_CREATEIDX_PHASE_WAIT_2);
-	wait_for_lockers(table, ShareLock);
+	applywait_lockers(table, ShareLock);
 	snapshot = RegisterSnapshot(GetTransactionSnapshot());
 	PushActiveSnapshot(snapshot);
 	validate_index(table, index, snapshot);
@@ -231,7 +166,7 @@ make_invalid(Oid table, Oid index)
 static void
 make_dead(Oid table, Oid index)
 {
-	wait_for_lockers(table, AccessExclusiveLock);
+	applywait_lockers(table, AccessExclusiveLock);
 	index_concurrently_set_dead(table, index);
 }
 
@@ -240,7 +175,7 @@ drop(Oid table, Oid index)
 {
 	ObjectAddress address;
 
-	wait_for_lockers(table, AccessExclusiveLock);
+	applywait_lockers(table, AccessExclusiveLock);
 	ObjectAddressSet(address, RelationRelationId, index);
 	performDeletion(&address, DROP_RESTRICT,
 					PERFORM_DELETION_INTERNAL | PERFORM_DELETION_CONCURRENT_LOCK);

@@ -212,4 +212,11 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 	DefineIndex(table, stmt, InvalidOid, InvalidOid, InvalidOid, false, false, false, false, true)
 #endif
 
+/* 18 has constraints that are not enforced. */
+#if PG_VERSION_NUM >= 180000
+#define ls_enforce(constraint) ((void) ((constraint)->is_enforced = true))
+#else
+#define ls_enforce(constraint) ((void) (constraint))
+#endif
+
 #endif							/* LOCKSTEP_COMPAT_H */

@@ -87,6 +87,20 @@ extern void ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targ
  */
 extern bool ddl_dependent_tables(Oid class, Oid object, List **relids);
 
+/* ---------- in ddlforward.c */
+
+/* What the command's targets are now. */
+typedef void (*DdlFindTargets) (void *arg, DdlTargets *targets);
+
+/*
+ * Ask for the locks of *targets, found before.  On return it is what the command
+ * means now, the locks being held.  name: of the command, for a message.
+ */
+extern void ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targets,
+						  bool ddl);
+extern void ddl_forward(const char *text, const char *const *params, int nparams,
+						const DdlTargets *targets, bool catalogs);
+
 /* ---------- in unlogged.c */
 
 extern PlannedStmt *unlogged_ignore(PlannedStmt *pstmt);
@@ -146,9 +160,6 @@ extern bool ddl_make_plain(PlannedStmt **pstmt, const char **source, bool is_top
 /* What PostgreSQL calls it; NULL: it isn't one. */
 extern const char *ddl_outside_name(Node *stmt);
 
-/* DETACH CONCURRENTLY made plain: what to run after it, palloc'ed, or NULL. */
-extern char *ddl_keep_bounds(AlterTableStmt *stmt);
-
 /* ---------- in ddlinvalid.c */
 
 /* Does it drop nothing but invalid indexes, which are this node's own? */
@@ -173,6 +184,42 @@ extern void concurrent_weaken(DdlTargets *targets);
 /* Around running it. */
 extern void concurrent_begin(Node *stmt);
 extern void concurrent_end(void);
+
+/* ---------- in ddldetach.c */
+
+/* DETACH PARTITION ... CONCURRENTLY or FINALIZE, of a table that is not temporary. */
+extern bool detach_is_wanted(Node *stmt);
+extern bool detach_is_concurrent(Node *stmt);	/* temporary or not */
+
+/* What its first transaction needs. */
+extern void detach_targets(Node *stmt, bool in_block, DdlTargets *targets);
+
+/* PostgreSQL will report an error.  Called when the locks are held. */
+extern bool detach_is_refused(AlterTableStmt *stmt);
+
+/* Runs it, and ends this transaction; what is left is one to commit. */
+extern void detach_in_steps(AlterTableStmt *stmt, DdlTargets *targets);
+
+/* In a transaction block FINALIZE is run as it is. */
+extern void detach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *targets);
+
+/*
+ * True: a snapshot was made the active one, as the last was older than what the
+ * command has to know.  40001 if the transaction can have no other.
+ */
+extern bool detach_push_snapshot(const DdlTargets *targets);
+
+/* Partitions of it that are being detached, and what is below them. */
+extern List *detach_pending(Oid relid);
+
+/* ---------- in applydetach.c */
+
+/* The parts of it, on whatever node. */
+extern void detach_mark(Relation parent, Relation partition);
+
+/* The partition's bounds as a check; name: NULL to find one.  Its name, NULL: not needed. */
+extern const char *detach_keep_bounds(Relation parent, Relation partition, const char *name);
+extern void detach_finish(Oid parent, Oid partition);
 
 /* ---------- in ddlpartition.c */
 

@@ -60,7 +60,7 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
-#include "ddl.h"
+#include "ddlobjects.h"
 
 static struct
 {
@@ -229,41 +229,17 @@ step_done(void)
 /* ---------- forwarding */
 
 static void
-pack(StringInfo params, const char *text)
-{
-	statement_pack_param(params, text, strlen(text));
-}
-
-static void
 forward(const char *step)
 {
-	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,.rows = -1};
-	LsKey		table = keyset_table_key(work.schema, work.table, LS_TABLE_IS);
-	LsKey		database = keyset_database_key(LS_TABLE_IX);
 	bool		enters = strcmp(step, "enter") == 0;
-	StringInfoData settings;
-	StringInfoData params;
-	StringInfoData keys;
+	const char *params[] = {
+		step, work.schema, work.table, work.name, enters ? pg_get_indexdef_string(work.index) : ""
+	};
+	DdlTargets	targets = {0};
 
-	initStringInfo(&settings);
-	settings_append(&settings);
-	initStringInfo(&params);
-	pack(&params, step);
-	pack(&params, work.schema);
-	pack(&params, work.table);
-	pack(&params, work.name);
-	pack(&params, enters ? pg_get_indexdef_string(work.index) : "");
-	initStringInfo(&keys);
-	statement_pack_key(&keys, &table);
-	statement_pack_key(&keys, &database);
-	query.text = ls_slice_of("SELECT lockstep.apply_index($1, $2, $3, $4, $5)");
-	query.settings = ls_slice_of_buffer(&settings);
-	query.nparams = 5;
-	query.params = ls_slice_of_buffer(&params);
-	query.nkeys = 2;
-	query.keys = ls_slice_of_buffer(&keys);
-	query.ddl = true;
-	xact_forward(&query);
+	ddl_add_key(&targets, keyset_table_key(work.schema, work.table, LS_TABLE_IS));
+	ddl_add_key(&targets, keyset_database_key(LS_TABLE_IX));
+	ddl_forward("SELECT lockstep.apply_index($1, $2, $3, $4, $5)", params, lengthof(params), &targets, true);
 }
 
 void

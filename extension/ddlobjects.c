@@ -116,7 +116,10 @@ target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
 		return relid;
 	add_relation(t, relid);
 	if (with_children && rv->inh)
+	{
 		ddl_add_relations(t, find_all_inheritors(relid, NoLock, NULL));
+		ddl_add_relations(t, detach_pending(relid));
+	}
 	return relid;
 }
 

@@ -1,7 +1,7 @@
 /*
  * ddlobjects.h
  *	  One object that a utility command names is counted in its DdlTargets.
- *	  Private to ddltargets.c.
+ *	  Private to ddltargets.c, and those that know their targets otherwise.
  */
 #ifndef LOCKSTEP_DDLOBJECTS_H
 #define LOCKSTEP_DDLOBJECTS_H

@@ -163,6 +163,12 @@ CREATE FUNCTION lockstep.apply_index(step text, schema text, "table" text, index
 AS 'MODULE_PATHNAME', 'lockstep_apply_index' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.apply_index(text, text, text, text, text) IS 'a step of a CREATE or DROP INDEX CONCURRENTLY: enter, ready, valid; invalid, dead, gone';
 
+-- ---------- partitions that are detached concurrently
+
+CREATE FUNCTION lockstep.apply_detach(step text, schema text, "table" text, partition_schema text, partition text, "constraint" text) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_detach' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_detach(text, text, text, text, text, text) IS 'a step of a DETACH PARTITION CONCURRENTLY: pending, wait, detach; finalize is the last two';
+
 -- ---------- what two nodes have to have in common: columns of catalogs that not
 -- every PostgreSQL has (daticulocale is datlocale from 17 on) are asked for by name
 

@@ -154,7 +154,7 @@ define_settings_of_node(void)
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.index_patience",
-							"How long another node's CREATE or DROP INDEX CONCURRENTLY waits for transactions that have the table open.",
+							"How long what another node does CONCURRENTLY waits for transactions that have the table open.",
 							"They then fail with 40001.",
 							&ls_index_patience, 60000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,

@@ -277,7 +277,7 @@ extern bool utility_is_replayed(void);
 extern void concurrent_before_commit(void); /* forwards what has been done */
 extern void concurrent_at_xact_end(bool committed);
 
-/* ---------- in applyindex.c: the same in an apply session */
+/* ---------- in applywait.c: who is in the way of a step of such a command */
 
 extern int	ls_index_patience;	/* lockstep.index_patience, ms */
 

@@ -24,19 +24,15 @@
 #include "access/xlog.h"
 #include "catalog/namespace.h"
 #include "commands/extension.h"
-#include "executor/spi.h"
 #include "miscadmin.h"
 #include "tcop/cmdtag.h"
 #include "tcop/utility.h"
 #include "utils/builtins.h"
-#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/snapmgr.h"
 
 #include "ddl.h"
-
-/* How often a command's tables may change while it waits for their locks. */
-#define MAX_LOOKS 10
 
 static ProcessUtility_hook_type prev_ProcessUtility = NULL;
 
@@ -61,6 +57,7 @@ typedef struct Call
 	bool		identity;		/* COPY, see copyidentity.c */
 	bool		made_plain;		/* it was CONCURRENTLY, see ddloutside.c */
 	bool		concurrent;		/* it is, see ddlconcurrent.c */
+	bool		detach;			/* so is this, or FINALIZE: see ddldetach.c */
 } Call;
 
 bool
@@ -201,86 +198,31 @@ what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 /* ---------- asking first */
 
 static bool
-has_been_asked(const DdlTargets *asked, const LsKey *key)
+is_in_block(const Call *call)
 {
-	int			i;
-
-	for (i = 0; i < asked->nkeys; i++)
-	{
-		if (asked->keys[i].hash == key->hash && asked->keys[i].mode == key->mode)
-			return true;
-	}
-	return false;
-}
-
-static bool
-all_asked(const DdlTargets *asked, const DdlTargets *now)
-{
-	int			i;
-
-	for (i = 0; i < now->nkeys; i++)
-	{
-		if (!has_been_asked(asked, &now->keys[i]))
-			return false;
-	}
-	return true;
+	return IsInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL);
 }
 
 static void
-find_targets(Call *call, DdlTargets *targets)
+find_targets(void *arg, DdlTargets *targets)
 {
+	Call	   *call = arg;
+
 	ddl_targets(call->meaning, call->source, targets);
 	if (call->concurrent)
 		concurrent_weaken(targets);
+	if (call->detach)
+		detach_targets(call->pstmt->utilityStmt, is_in_block(call), targets);
 }
 
 /* On return *targets is what the command means now, its locks being held. */
 static void
 ask_first(Call *call, DdlTargets *targets, bool ddl)
 {
-	DdlTargets	asked;
-	int			looks = 0;
-
-	do
-	{
-		if (looks++ == MAX_LOOKS)
-			ereport(ERROR,
-					(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-					 errmsg("could not lock the tables of %s", name_of(call)),
-					 errdetail("They were changed again and again on other nodes."),
-					 errhint("The transaction might succeed if retried.")));
-		asked = *targets;
-		xact_lock_first(asked.keys, asked.nkeys, ddl);
-		AcceptInvalidationMessages();
-		find_targets(call, targets);
-	} while (!all_asked(&asked, targets));
+	ddl_ask_first(name_of(call), find_targets, call, targets, ddl);
 }
 
 /* ---------- forwarding */
-
-static void
-forward(const char *text, const DdlTargets *targets, bool catalogs)
-{
-	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,.rows = -1};
-	StringInfoData settings;
-	StringInfoData keys;
-	int			i;
-
-	initStringInfo(&settings);
-	settings_append(&settings);
-	initStringInfo(&keys);
-	for (i = 0; i < targets->nkeys; i++)
-		statement_pack_key(&keys, &targets->keys[i]);
-	query.text = ls_slice_of(text);
-	query.settings = ls_slice_of_buffer(&settings);
-	query.nkeys = targets->nkeys;
-	query.keys = ls_slice_of_buffer(&keys);
-	query.ddl = catalogs;
-	capture_flush();
-	xact_forward(&query);
-	pfree(settings.data);
-	pfree(keys.data);
-}
 
 /* On the other nodes the table is to be emptied before its rows come. */
 static void
@@ -366,15 +308,6 @@ run_and_forward_rows(Call *call, List *tables)
 	}
 }
 
-/* A command of our own. */
-static void
-run_another(const char *command)
-{
-	if (SPI_connect() != SPI_OK_CONNECT || SPI_execute(command, false, 0) != SPI_OK_UTILITY)
-		elog(ERROR, "could not run \"%s\"", command);
-	SPI_finish();
-}
-
 static void
 run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 {
@@ -382,18 +315,25 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	List	   *tables;
 	ListCell   *lc;
 	char	   *text;
-	char	   *then = NULL;
+	bool		renewed = false;
 
 	xact_writes();
 	if (!plan->certified)
+	{
 		ask_first(call, targets, plan->catalogs);
+		if (detach_push_snapshot(targets))
+		{
+			renewed = true;
+			ask_first(call, targets, plan->catalogs);
+		}
+	}
 	if (what_is_wrong_with(targets, plan) != NULL)
 	{
 		refuse_and_maybe_run(call, plan);
+		if (renewed)
+			PopActiveSnapshot();
 		return;
 	}
-	if (call->made_plain && IsA(stmt->utilityStmt, AlterTableStmt))
-		then = ddl_keep_bounds((AlterTableStmt *) stmt->utilityStmt);
 	text = ddl_text(&stmt, call->source);
 	if (call->meaning == call->pstmt)
 		call->pstmt = stmt;
@@ -401,7 +341,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	tables = ddl_check_repeatable(stmt, call->source);
 	foreach(lc, tables)
 		forward_delete(lfirst_oid(lc));
-	forward(text, targets, plan->catalogs);
+	ddl_forward(text, NULL, 0, targets, plan->catalogs);
 	witness_note_command();
 	run_and_forward_rows(call, tables);
 	if (plan->catalogs)
@@ -409,8 +349,8 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		ddl_check_partition_key(call->pstmt);
 		ddl_check_dependencies();
 	}
-	if (then != NULL)
-		run_another(then);
+	if (renewed)
+		PopActiveSnapshot();
 }
 
 /* Ends this transaction, and others; each forwards what it has done. */
@@ -427,6 +367,39 @@ run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
 	concurrent_begin(call->pstmt->utilityStmt);
 	run_counted(call, 0);
 	concurrent_end();
+}
+
+static void
+run_detach(Call *call, DdlPlan *plan, DdlTargets *targets)
+{
+	AlterTableStmt *stmt = castNode(AlterTableStmt, call->pstmt->utilityStmt);
+	bool		refused;
+
+	xact_writes();
+	ask_first(call, targets, true);
+	if (what_is_wrong_with(targets, plan) != NULL)
+	{
+		refuse_and_maybe_run(call, plan);
+		return;
+	}
+	refused = detach_is_refused(stmt);
+	if (refused || is_in_block(call))
+	{
+		if (!refused)
+			detach_forward_finalize(stmt, targets);
+		run_counted(call, 0);	/* which says why it is refused */
+		return;
+	}
+	depth++;
+	PG_TRY();
+	{
+		detach_in_steps(stmt, targets);
+	}
+	PG_FINALLY();
+	{
+		depth--;
+	}
+	PG_END_TRY();
 }
 
 /* Locks, then changes rows, which are captured. */
@@ -458,7 +431,7 @@ run_cluster(Call *call)
 		foreach(lc, indexes)
 		{
 			cluster_mark(lfirst_oid(lc));
-			forward(cluster_mark_text(lfirst_oid(lc)), &targets, true);
+			ddl_forward(cluster_mark_text(lfirst_oid(lc)), NULL, 0, &targets, true);
 		}
 		witness_note_command();
 	}
@@ -547,7 +520,8 @@ process_on_origin(Call *call)
 	DdlTargets	targets;
 
 	call->concurrent = concurrent_is_wanted(call->pstmt->utilityStmt);
-	if (call->concurrent)
+	call->detach = detach_is_wanted(call->pstmt->utilityStmt);
+	if (call->concurrent || (call->detach && detach_is_concurrent(call->pstmt->utilityStmt)))
 		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL,
 								  ddl_outside_name(call->pstmt->utilityStmt));
 	else
@@ -614,6 +588,8 @@ process_on_origin(Call *call)
 		case DDL_FORWARD:
 			if (call->concurrent)
 				run_concurrently(call, &plan, &targets);
+			else if (call->detach)
+				run_detach(call, &plan, &targets);
 			else
 				run_forwarded(call, &plan, &targets);
 			break;

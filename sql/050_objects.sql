@@ -5,7 +5,7 @@
 \pset tuples_only on
 BEGIN;
 CREATE EXTENSION pgtap;
-SELECT plan(30);
+SELECT plan(31);
 SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
 SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
 SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
@@ -21,6 +21,7 @@ FROM (VALUES ('last_seq', '{}'::name[]), ('applied_seq', '{}'), ('wait_for', '{b
 SELECT has_function('lockstep', f, args, f || ' is there for sequences')
 FROM (VALUES ('apply_sequence', '{text,text,bigint,boolean,text}'::name[]), ('sequence_positions', '{}'), ('sequences_reported', '{}')) AS r(f, args);
 SELECT has_function('lockstep', 'apply_index', '{text,text,text,text,text}'::name[], 'an index can be made step by step');
+SELECT has_function('lockstep', 'apply_detach', '{text,text,text,text,text,text}'::name[], 'a partition can be detached step by step');
 SELECT has_function('lockstep', f, args, f || ' is there for lockstepctl verify')
 FROM (VALUES ('hold_commits', '{bigint,interval}'::name[]), ('let_commits_go', '{}'), ('row_digest', '{record}')) AS r(f, args);
 SELECT has_view('lockstep', v, v || ' shows who lost to whom') FROM (VALUES ('conflicts'::name), ('conflict_counts')) AS r(v);

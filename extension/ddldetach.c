@@ -1,0 +1,558 @@
+/*
+ * ddldetach.c
+ *	  ALTER TABLE ... DETACH PARTITION ... CONCURRENTLY, and FINALIZE: they keep
+ *	  nobody from reading or writing the partitioned table, on any node.
+ *
+ * PostgreSQL runs it as two transactions, so that all learn of what is coming
+ * before it has to be so.  Here, too; each of them is a transaction of the
+ * cluster, and a third one between them is nothing but waiting:
+ *
+ *	 pending	the partition is marked: who takes a snapshot from now on, on this
+ *				node, doesn't find it below the partitioned table; who has an
+ *				older one does
+ *	 wait		for all who have had the table open since before, on this node as
+ *				PostgreSQL does, on the others when they execute the step
+ *	 detach		nobody knows it as a partition: the rest of what says so goes
+ *
+ * All nodes pass through the same states.  What a failure leaves after the first
+ * step is a partition pending detach, on every node, to be completed from any
+ * of them by FINALIZE, which is `wait` and `detach` in one.
+ *
+ * PostgreSQL's own code goes from its first transaction to the second without a
+ * place where anything could be asked.  But the second needs the partition for
+ * itself, on this node before it has asked for the verdict, where it would be
+ * in the way of whatever other nodes have reserved.  So the transactions are
+ * made here, and the exclusive lock is asked for first, as by all DDL.
+ *
+ * Keys.  IS on the partitioned table meets other DDL only.  The partition: IS at
+ * first, X in the end.  Tables at the other end of its foreign keys: X, as
+ * PostgreSQL locks them against writers; of the first step only those that refer
+ * to it, for what they refer to has to have been looked at (a row that refers to
+ * it and comes before is found here, one that comes later has not seen the
+ * mark, and loses).
+ *
+ * Which partitions a statement sees is decided on the node that runs it.  Changed
+ * rows name their partition; statements that travel as text (shippable.c) name
+ * no partitioned table.  What is left is DDL that goes down to partitions: it
+ * is executed by the others as they are at its place in the journal, so here it
+ * must not have an older snapshot than its locks (detach_push_snapshot).
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/htup_details.h"
+#include "access/relation.h"
+#include "access/table.h"
+#include "access/xact.h"
+#include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/partition.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_constraint.h"
+#include "catalog/pg_inherits.h"
+#include "commands/event_trigger.h"
+#include "commands/tablecmds.h"
+#include "commands/trigger.h"
+#include "miscadmin.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "utils/fmgroids.h"
+#include "utils/inval.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+#include "utils/syscache.h"
+
+#include "ddlobjects.h"
+#include "keyset.h"
+
+typedef struct Detach
+{
+	Oid			parent;
+	Oid			partition;
+	const char *parent_name;	/* as the command has it */
+	const char *partition_name;
+} Detach;
+
+typedef enum DetachStep
+{
+	DETACH_PENDING,
+	DETACH_WAIT,
+	DETACH_LAST
+} DetachStep;
+
+/* ---------- is it one? */
+
+/* Its one subcommand, of this kind; NULL: it isn't. */
+static PartitionCmd *
+subcommand(Node *node, AlterTableType type)
+{
+	AlterTableStmt *stmt = (AlterTableStmt *) node;
+	AlterTableCmd *cmd;
+
+	if (!IsA(node, AlterTableStmt) || list_length(stmt->cmds) != 1)
+		return NULL;
+	cmd = linitial_node(AlterTableCmd, stmt->cmds);
+	return cmd->subtype == type ? castNode(PartitionCmd, cmd->def) : NULL;
+}
+
+bool
+detach_is_concurrent(Node *stmt)
+{
+	PartitionCmd *cmd = subcommand(stmt, AT_DetachPartition);
+
+	return cmd != NULL && cmd->concurrent;
+}
+
+static bool
+is_finalize(Node *stmt)
+{
+	return subcommand(stmt, AT_DetachPartitionFinalize) != NULL;
+}
+
+static bool
+names_temporary(AlterTableStmt *stmt)
+{
+	return ddl_is_temporary(RangeVarGetRelid(stmt->relation, NoLock, true));
+}
+
+bool
+detach_is_wanted(Node *stmt)
+{
+	return (detach_is_concurrent(stmt) || is_finalize(stmt)) && !names_temporary((AlterTableStmt *) stmt);
+}
+
+/* ---------- what it is about */
+
+/* False: PostgreSQL will say what is wrong with the names. */
+static bool
+find_tables(AlterTableStmt *stmt, Detach *d)
+{
+	PartitionCmd *cmd = castNode(PartitionCmd, linitial_node(AlterTableCmd, stmt->cmds)->def);
+
+	d->parent = RangeVarGetRelid(stmt->relation, NoLock, true);
+	d->partition = RangeVarGetRelid(cmd->name, NoLock, true);
+	d->parent_name = stmt->relation->relname;
+	d->partition_name = cmd->name->relname;
+	return OidIsValid(d->parent) && OidIsValid(d->partition) &&
+		get_rel_relkind(d->parent) == RELKIND_PARTITIONED_TABLE &&
+		get_rel_relispartition(d->partition) &&
+		get_partition_parent(d->partition, true) == d->parent;
+}
+
+static List *
+tables_below(Oid relid)
+{
+	return get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
+		find_all_inheritors(relid, NoLock, NULL) : list_make1_oid(relid);
+}
+
+static void
+add_shared(DdlTargets *t, Oid relid)
+{
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *name = get_rel_name(relid);
+
+	if (schema != NULL && name != NULL)
+		ddl_add_key(t, keyset_table_key(schema, name, LS_TABLE_IS));
+}
+
+/* X first: a key that is there already is not added in another mode. */
+static void
+set_targets(const Detach *d, DetachStep step, DdlTargets *t)
+{
+	List	   *below = tables_below(d->partition);
+	ListCell   *lc;
+
+	t->nkeys = 0;
+	foreach(lc, below)
+	{
+		if (step != DETACH_WAIT)
+			ddl_add_fk_neighbours(t, lfirst_oid(lc), step == DETACH_LAST, true);
+	}
+	if (step == DETACH_LAST)
+		ddl_add_relations(t, below);
+	foreach(lc, below)
+		add_shared(t, lfirst_oid(lc));
+	add_shared(t, d->parent);
+	ddl_add_key(t, keyset_database_key(LS_TABLE_IX));
+}
+
+void
+detach_targets(Node *stmt, bool in_block, DdlTargets *targets)
+{
+	DetachStep	step = DETACH_PENDING;
+	Detach		d;
+
+	if (is_finalize(stmt))
+		step = in_block ? DETACH_LAST : DETACH_WAIT;
+	if (find_tables((AlterTableStmt *) stmt, &d))
+		set_targets(&d, step, targets);
+	else
+		concurrent_weaken(targets);
+}
+
+/* Of the later transactions; the tables may have other names by now. */
+static void
+find_wait_targets(void *arg, DdlTargets *targets)
+{
+	set_targets(arg, DETACH_WAIT, targets);
+}
+
+static void
+find_last_targets(void *arg, DdlTargets *targets)
+{
+	set_targets(arg, DETACH_LAST, targets);
+}
+
+static bool
+has_key_of(const DdlTargets *targets, Oid relid)
+{
+	DdlTargets	wanted = {0};
+
+	add_shared(&wanted, relid);
+	for (int i = 0; wanted.nkeys > 0 && i < targets->nkeys; i++)
+	{
+		if (targets->keys[i].hash == wanted.keys[0].hash)
+			return true;
+	}
+	return false;
+}
+
+/* ---------- partitions that are being detached */
+
+typedef bool (*FoundPending) (HeapTuple tuple, void *arg);
+
+/* Of all tables, or of one; until found() returns true. */
+static bool
+for_each_pending(Oid parent, FoundPending found, void *arg)
+{
+	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
+	SysScanDesc scan;
+	ScanKeyData key;
+	HeapTuple	tuple;
+	bool		done = false;
+
+	ScanKeyInit(&key, Anum_pg_inherits_inhparent, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(parent));
+	scan = systable_beginscan(catalog, InheritsParentIndexId, OidIsValid(parent), NULL,
+							  OidIsValid(parent) ? 1 : 0, &key);
+	while (!done && HeapTupleIsValid(tuple = systable_getnext(scan)))
+		done = ((Form_pg_inherits) GETSTRUCT(tuple))->inhdetachpending && found(tuple, arg);
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return done;
+}
+
+static bool
+is_any(HeapTuple tuple, void *arg)
+{
+	return true;
+}
+
+static bool
+collect(HeapTuple tuple, void *arg)
+{
+	List	  **found = arg;
+
+	*found = list_concat(*found, tables_below(((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid));
+	return false;
+}
+
+List *
+detach_pending(Oid relid)
+{
+	List	   *found = NIL;
+	ListCell   *lc;
+
+	if (get_rel_relkind(relid) != RELKIND_PARTITIONED_TABLE)
+		return NIL;
+	foreach(lc, tables_below(relid))
+		(void) for_each_pending(lfirst_oid(lc), collect, &found);
+	return found;
+}
+
+/* The command may go down from that table, and the snapshot doesn't see the mark. */
+static bool
+is_missed(HeapTuple tuple, void *arg)
+{
+	const DdlTargets *targets = arg;
+	Oid			parent = ((Form_pg_inherits) GETSTRUCT(tuple))->inhparent;
+
+	if (!XidInMVCCSnapshot(HeapTupleHeaderGetXmin(tuple->t_data), GetActiveSnapshot()))
+		return false;
+	return targets->whole_database || has_key_of(targets, parent);
+}
+
+/* Of what was running then, and of what has come since, nothing has ended. */
+static bool
+is_latest(Snapshot snapshot)
+{
+	Snapshot	latest = GetLatestSnapshot();
+
+	return latest->xmax == snapshot->xmax && latest->xcnt == snapshot->xcnt;
+}
+
+bool
+detach_push_snapshot(const DdlTargets *targets)
+{
+	if (!ActiveSnapshotSet() || is_latest(GetActiveSnapshot()) || !for_each_pending(InvalidOid, is_missed, unconstify(DdlTargets *, targets)))
+		return false;
+	if (IsolationUsesXactSnapshot())
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("could not serialize access due to concurrent update"),
+				 errdetail("A partition of the table is being detached since this transaction began."),
+				 errhint("The transaction might succeed if retried.")));
+	PushActiveSnapshot(GetTransactionSnapshot());
+	return true;
+}
+
+/* ---------- will it be refused? */
+
+bool
+detach_is_refused(AlterTableStmt *stmt)
+{
+	Detach		d;
+
+	if (!find_tables(stmt, &d))
+		return true;
+	if (is_finalize((Node *) stmt))
+		return !PartitionHasPendingDetach(d.partition);
+	return for_each_pending(d.parent, is_any, NULL) ||
+		OidIsValid(get_default_partition_oid(d.parent)) ||
+		(get_rel_relispartition(d.parent) && PartitionHasPendingDetach(d.parent));
+}
+
+/* ---------- forwarding */
+
+static void
+check_still_there(const Detach *d)
+{
+	if (get_rel_name(d->parent) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("partitioned table \"%s\" was removed concurrently", d->parent_name)));
+	if (get_rel_name(d->partition) == NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("partition \"%s\" was removed concurrently", d->partition_name)));
+}
+
+/* Of this node's other sessions only their locks here keep us from being renamed. */
+static void
+forward(const char *step, const Detach *d, const char *constraint, const DdlTargets *targets)
+{
+	const char *params[] = {
+		step,
+		get_namespace_name(get_rel_namespace(d->parent)), get_rel_name(d->parent),
+		get_namespace_name(get_rel_namespace(d->partition)), get_rel_name(d->partition),
+		constraint != NULL ? constraint : ""
+	};
+	bool		known = has_key_of(targets, d->parent) && has_key_of(targets, d->partition);
+
+	check_still_there(d);
+	for (int i = 0; i < lengthof(params); i++)
+		known &= params[i] != NULL;
+	if (!known)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("tables \"%s\" and \"%s\" were changed concurrently", d->parent_name, d->partition_name)));
+	ddl_forward("SELECT lockstep.apply_detach($1, $2, $3, $4, $5, $6)", params, lengthof(params), targets,
+				strcmp(step, "wait") != 0);
+	witness_note_command();
+}
+
+/* ---------- the first transaction */
+
+static void
+check_reference(Form_pg_constraint constraint, Relation partition)
+{
+	Relation	referring = table_open(constraint->conrelid, ShareLock);
+	Trigger		trigger = {0};
+
+	trigger.tgname = NameStr(constraint->conname);
+	trigger.tgenabled = TRIGGER_FIRES_ON_ORIGIN;
+	trigger.tgisinternal = true;
+	trigger.tgconstrrelid = RelationGetRelid(partition);
+	trigger.tgconstrindid = constraint->conindid;
+	trigger.tgconstraint = constraint->oid;
+	RI_PartitionRemove_Check(&trigger, referring, partition);
+	table_close(referring, NoLock);
+}
+
+/* No row may refer to one of the partition by a foreign key to the whole table. */
+static void
+check_references(Relation partition)
+{
+	Relation	catalog = table_open(ConstraintRelationId, AccessShareLock);
+	List	   *found = NIL;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+	ListCell   *lc;
+
+	scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_constraint form = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		if (form->contype == CONSTRAINT_FOREIGN && OidIsValid(form->conparentid) &&
+			form->confrelid == RelationGetRelid(partition))
+			found = lappend(found, heap_copytuple(tuple));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	foreach(lc, found)
+		check_reference((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(lc)), partition);
+}
+
+static void
+begin(AlterTableStmt *stmt, Detach *d, const DdlTargets *targets)
+{
+	PartitionCmd *cmd = subcommand((Node *) stmt, AT_DetachPartition);
+	Relation	parent;
+	Relation	partition;
+	const char *constraint;
+
+	(void) find_tables(stmt, d);
+	d->parent = AlterTableLookupRelation(stmt, ShareUpdateExclusiveLock);
+	parent = table_open(d->parent, NoLock);
+	CheckTableNotInUse(parent, "ALTER TABLE");
+	partition = table_openrv(cmd->name, ShareUpdateExclusiveLock);
+	d->partition = RelationGetRelid(partition);
+	PushActiveSnapshot(GetLatestSnapshot());
+	detach_mark(parent, partition);
+	check_references(partition);
+	constraint = detach_keep_bounds(parent, partition, NULL);
+	PopActiveSnapshot();
+	forward("pending", d, constraint, targets);
+	table_close(partition, NoLock);
+	table_close(parent, NoLock);
+}
+
+/* ---------- the others */
+
+static void
+wait_for_lockers(Oid relid)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	WaitForLockersMultiple(list_make1(&tag), AccessExclusiveLock, false);
+}
+
+/* As FINALIZE does, which has locked the partition then. */
+static void
+wait_for_snapshots(void)
+{
+	int			n;
+	VirtualTransactionId *older = GetCurrentVirtualXIDs(GetTransactionSnapshot()->xmin, true, false,
+														PROC_IS_AUTOVACUUM | PROC_IN_VACUUM | PROC_IN_SAFE_IC, &n);
+
+	for (int i = 0; i < n; i++)
+		(void) VirtualXactLock(older[i], true);
+}
+
+static void
+next_transaction(void)
+{
+	while (ActiveSnapshotSet())
+		PopActiveSnapshot();
+	CommitTransactionCommand();
+	StartTransactionCommand();
+}
+
+/*
+ * The transaction that has the others wait.  While they do, DDL of other nodes on
+ * these tables does, too; so that it does not lose to one that came before, it
+ * asks.
+ */
+static void
+have_others_wait(Detach *d, DdlTargets *targets)
+{
+	AcceptInvalidationMessages();
+	check_still_there(d);
+	xact_writes();
+	set_targets(d, DETACH_WAIT, targets);
+	ddl_ask_first("ALTER TABLE", find_wait_targets, d, targets, false);
+	forward("wait", d, NULL, targets);
+	xact_may_fail_elsewhere();
+	next_transaction();
+}
+
+static void
+lock_tables(const Detach *d)
+{
+	LockRelationOid(d->parent, ShareUpdateExclusiveLock);
+	LockRelationOid(d->partition, AccessExclusiveLock);
+}
+
+static void
+do_the_rest(Detach *d, DdlTargets *targets)
+{
+	check_still_there(d);
+	xact_writes();
+	set_targets(d, DETACH_LAST, targets);
+	ddl_ask_first("ALTER TABLE", find_last_targets, d, targets, true);
+	lock_tables(d);
+	forward("detach", d, NULL, targets);
+	detach_finish(d->parent, d->partition);
+}
+
+static void
+run(AlterTableStmt *stmt, DdlTargets *targets)
+{
+	Detach		d;
+
+	if (is_finalize((Node *) stmt))
+	{
+		(void) find_tables(stmt, &d);
+		d.parent = AlterTableLookupRelation(stmt, ShareUpdateExclusiveLock);
+		next_transaction();
+		wait_for_snapshots();
+	}
+	else
+	{
+		begin(stmt, &d, targets);
+		next_transaction();
+		wait_for_lockers(d.parent);
+	}
+	have_others_wait(&d, targets);
+	do_the_rest(&d, targets);
+}
+
+/* Event triggers fire as for PostgreSQL's own: before the first, in the last. */
+void
+detach_in_steps(AlterTableStmt *stmt, DdlTargets *targets)
+{
+	bool		complete = EventTriggerBeginCompleteQuery();
+
+	PG_TRY();
+	{
+		EventTriggerDDLCommandStart((Node *) stmt);
+		EventTriggerAlterTableStart((Node *) stmt);
+		run(stmt, targets);
+		EventTriggerAlterTableEnd();
+		EventTriggerSQLDrop((Node *) stmt);
+		EventTriggerDDLCommandEnd((Node *) stmt);
+	}
+	PG_FINALLY();
+	{
+		if (complete)
+			EventTriggerEndCompleteQuery();
+	}
+	PG_END_TRY();
+}
+
+/* Its locks come first, as it is forwarded by the names that the tables have then. */
+void
+detach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *targets)
+{
+	Detach		d;
+
+	(void) AlterTableLookupRelation(stmt, ShareUpdateExclusiveLock);
+	if (!find_tables(stmt, &d))
+		return;
+	lock_tables(&d);
+	forward("finalize", &d, NULL, targets);
+}
