@@ -207,7 +207,7 @@ DECLARE start timestamptz := clock_timestamp();
 BEGIN
 	IF current_setting('lockstep.node_name') = ANY (string_to_array(current_setting('x.slow', true), ',')) OR
 		EXISTS (SELECT FROM pg_db_role_setting, unnest(setconfig) s WHERE s = 'x.slow=' || current_setting('lockstep.node_name'))
-	THEN PERFORM pg_sleep(2); END IF;
+	THEN PERFORM pg_sleep(8); END IF;
 	RETURN i;
 END $$;
 CREATE TABLE s (id int PRIMARY KEY);

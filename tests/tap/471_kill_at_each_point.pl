@@ -95,10 +95,10 @@ my $withdraw = sub {
 	my ($s, $id) = begin(1);
 	$c->frozen([2], sub {
 		$s->send('COMMIT');
-		$s->blocked(0.1);
+		$c->wait_sql(1, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid, 'Extension');
 		$arm->();
 		$c->try(1, 'SELECT pg_cancel_backend(' . $s->pid . ')');
-		$s->blocked(0.2);
+		$s->blocked(60);		# whatever becomes of it, it ends before n2 goes on
 	});
 	finish($s, $id);
 };

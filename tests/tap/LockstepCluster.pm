@@ -323,11 +323,11 @@ sub node_status
 # Why it is in the state it is in.
 sub reason { my ($self, $node) = @_; return $self->node_status($node)->{reason} // '' }
 
-# Wait until a condition holds; false after the time.
+# Wait until a condition holds; false after the time, which is at least a minute if it is 5 s or more.
 sub wait_until
 {
 	my ($self, $condition, $seconds) = @_;
-	my $end = time + ($seconds // 20);
+	my $end = time + LockstepSession::patience($seconds // 20);
 	until ($condition->())
 	{
 		return 0 if time > $end;

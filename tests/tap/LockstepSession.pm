@@ -14,7 +14,7 @@ my $marker = 'lockstep-session-end';
 sub new
 {
 	my ($class, $psql, $conninfo, $options, $name) = @_;
-	my $self = bless { in => '', out => '', err => '', name => $name, error => '', busy => 0, timeout => 30 }, $class;
+	my $self = bless { in => '', out => '', err => '', name => $name, error => '', busy => 0, timeout => 60 }, $class;
 	local $ENV{PGOPTIONS} = $options // '';
 
 	$self->{timer} = IPC::Run::timer(1);
@@ -74,11 +74,15 @@ sub blocked
 	return !$self->_complete && !$self->{lost};
 }
 
+# A time is there so that what never comes is found out.  What does come may take long
+# on a busy machine: where a test has some patience, it has enough.
+sub patience { my ($seconds) = @_; return $seconds >= 5 && $seconds < 60 ? 60 : $seconds }
+
 # Wait for the statement; returns stdout, ->error is stderr.
 sub finish
 {
 	my ($self, $seconds) = @_;
-	$self->_pump($seconds // $self->{timeout});
+	$self->_pump(patience($seconds // $self->{timeout}));
 	croak "$self->{name}: no answer in time: $self->{out}$self->{err}" unless $self->_complete || $self->{lost};
 	$self->{busy} = 0;
 	my ($out, $err) = ($self->{out}, $self->{err});
