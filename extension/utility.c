@@ -308,6 +308,17 @@ run_and_forward_rows(Call *call, List *tables)
 	}
 }
 
+/*
+ * Before the first lock: what this session's last transaction knew of doubts is
+ * nothing to this one.
+ */
+static void
+announce_write(void)
+{
+	doubt_before_write();
+	xact_writes();
+}
+
 static void
 run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 {
@@ -317,7 +328,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	char	   *text;
 	bool		renewed = false;
 
-	xact_writes();
+	announce_write();
 	if (!plan->certified)
 	{
 		ask_first(call, targets, plan->catalogs);
@@ -357,7 +368,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 static void
 run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
 {
-	xact_writes();
+	announce_write();
 	ask_first(call, targets, true);
 	if (what_is_wrong_with(targets, plan) != NULL)
 	{
@@ -408,7 +419,7 @@ run_refresh(Call *call, DdlTargets *targets)
 {
 	if (targets->npermanent > 0 && !XactReadOnly)
 	{
-		xact_writes();
+		announce_write();
 		ask_first(call, targets, false);
 	}
 	run_local(call);
@@ -424,7 +435,7 @@ run_cluster(Call *call)
 
 	if (indexes != NIL && !XactReadOnly)
 	{
-		xact_writes();
+		announce_write();
 		ddl_targets(call->pstmt, call->source, &targets);
 		ask_first(call, &targets, true);
 		indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
@@ -447,7 +458,7 @@ run_lock(Call *call, DdlTargets *targets)
 	if (stmt->mode >= ShareLock && targets->npermanent > 0 && IsTransactionBlock() &&
 		!RecoveryInProgress())
 	{
-		xact_writes();
+		announce_write();
 		ask_first(call, targets, false);
 	}
 	run_counted(call, 0);

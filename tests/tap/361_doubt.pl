@@ -52,4 +52,39 @@ $open->query("ROLLBACK");
 $open->query("UPDATE t SET v = v + 1 WHERE id = 1");
 is($open->error, '', 'the retry succeeds');
 
+# ---------- it lost the replicator
+
+# Who begins afterwards, with whatever, has seen nothing: not even a command fails, be it
+# the one that settles the doubt, or of a session that has done something before it began.
+for my $settled (0, 1)
+{
+	my $when = $settled ? 'after the doubt' : 'while there is a doubt';
+	my %command = (ddl => 'CREATE TABLE made (id int)', truncate => 'TRUNCATE u', lock => 'BEGIN; LOCK TABLE u; INSERT INTO u VALUES (1); COMMIT',
+		index => 'CREATE INDEX CONCURRENTLY u_id ON u (id)', view => 'REFRESH MATERIALIZED VIEW mv', copy => "COPY u FROM PROGRAM 'echo 1'", row => 'INSERT INTO u VALUES (1)');
+	for my $kind ($settled ? sort keys %command : qw(ddl truncate index))
+	{
+		$c->sql(1, 'DROP TABLE IF EXISTS u, made CASCADE; CREATE TABLE u (id int); CREATE MATERIALIZED VIEW mv AS SELECT * FROM u');
+		$c->drain;
+		my $old = $c->session(1);
+		$old->do('INSERT INTO u VALUES (0)');
+		$c->drain;
+		my $asked = $c->session(1);
+		@apply = $c->apply_pids(2);
+		kill 'STOP', @apply;
+		$asked->send('UPDATE t SET v = v + 1 WHERE id = 2');
+		ok($c->wait_sql(1, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $asked->pid, 'Extension'), "$kind: a transaction has asked");
+		$c->cluster('kill-replicator');
+		kill 'CONT', @apply;
+		$asked->finish;
+		LockstepCluster::is_error($asked->error, '08007', qr/./, "$kind: its outcome is in doubt");
+		$c->cluster('start-replicator');
+		ok($c->wait_state($_, 'online', 60), "n$_ is online") for $c->all;
+		$c->sql(1, 'INSERT INTO t VALUES (100, 0); DELETE FROM t WHERE id = 100') if $settled;
+		$old->query($command{$kind});
+		is($old->error, '', "$kind: a session of before goes on $when");
+		$_->close for $old, $asked;
+	}
+}
+$c->same('equal after doubts');
+
 done_testing;
