@@ -22,6 +22,14 @@ extern void apply_settings(char **values, int n);
 
 extern uint64 apply_copy(const char *command, const char *data, size_t len);
 
+/* ---------- in applybatch.c */
+
+extern void apply_rows(LsSlice rows);
+extern void apply_forget_plans(void);
+extern bool apply_reads_params(void);
+extern const char *apply_batched_query(void);	/* that it is busy with, NULL:
+												 * none */
+
 /* ---------- in applyrow.c */
 
 extern void applyrow_init(void);

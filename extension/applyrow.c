@@ -98,6 +98,8 @@ without_domain_check(Node *node)
 static bool
 is_clients_query(const char *source)
 {
+	if (apply_batched_query() != NULL)
+		return source == apply_batched_query();
 	return debug_query_string != NULL && source != NULL &&
 		(source == debug_query_string || strcmp(source, debug_query_string) == 0);
 }
@@ -380,6 +382,12 @@ runs_script(const Node *stmt)
 	return creating_extension || IsA(stmt, CreateExtensionStmt) || IsA(stmt, AlterExtensionStmt);
 }
 
+static bool
+is_deallocate_all(const Node *stmt)
+{
+	return IsA(stmt, DeallocateStmt) && ((const DeallocateStmt *) stmt)->name == NULL;
+}
+
 static void
 process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -390,6 +398,8 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 
 	if (apply_session() && IsA(pstmt->utilityStmt, TruncateStmt))
 		prepare_truncate((TruncateStmt *) pstmt->utilityStmt);
+	if (apply_session() && context == PROCESS_UTILITY_TOPLEVEL && is_deallocate_all(pstmt->utilityStmt))
+		apply_forget_plans();
 
 	/*
 	 * event triggers, those that are ENABLE ALWAYS too, leave subcommands

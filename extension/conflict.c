@@ -86,6 +86,8 @@ typedef struct Mark
 	LocalTransactionId writes;	/* lxid of a transaction that asked or
 								 * forwarded */
 	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
+	int			apply_row;		/* it changes this one of its call's rows;
+								 * read without the lock, to tell people */
 	TimestampTz since;			/* when it was doomed first */
 	bool		terminated;		/* its connection, and the log has it */
 	uint64		before;			/* it is in the way of the transaction decided
@@ -330,6 +332,13 @@ void
 conflict_note_apply(void)
 {
 	my_mark()->apply_pid = MyProcPid;
+	conflict_note_row(0);		/* who had this slot may have died in one */
+}
+
+void
+conflict_note_row(int row)
+{
+	*(volatile int *) &my_mark()->apply_row = row;
 }
 
 /* ---------- those who act on others */
@@ -434,6 +443,17 @@ conflict_pid_writes(int pid, bool *is_apply)
 	*is_apply = mark->apply_pid == pid;
 	return TransactionIdIsValid(proc->xid) ||
 		(LocalTransactionIdIsValid(mark->writes) && mark->writes == ls_lxid(proc));
+}
+
+/* Which row of its call does that apply session change? */
+int
+conflict_row_of(int pid)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+
+	if (proc == NULL || ls_procno(proc) >= MaxBackends)
+		return 0;
+	return *(volatile int *) &marks[ls_procno(proc)].apply_row;
 }
 
 /* ---------- hooks: a doomed transaction does nothing more */

@@ -265,3 +265,17 @@ AS $$
 		FROM relations WHERE relkind IN ('r', 'm') AND relpersistence <> 't'
 	ORDER BY 1
 $$;
+
+-- ---------- changed rows, several in one call
+
+CREATE FUNCTION lockstep.apply_rows(seq bigint, rows bytea) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_rows' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_rows(bigint, bytea) IS 'when this node has applied up to seq: changes rows';
+
+DROP FUNCTION lockstep.blockers(integer[]);
+CREATE FUNCTION lockstep.blockers(pids integer[],
+	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'who is in the way of these processes, and what they are; at_row: which of its rows lockstep.apply_rows() changes, from 0 on';
+REVOKE EXECUTE ON FUNCTION lockstep.blockers(integer[]) FROM PUBLIC;

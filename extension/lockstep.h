@@ -653,6 +653,8 @@ LS_NORETURN extern void conflict_report_doomed(void);
 extern void conflict_at_xact_end(void);
 extern void conflict_note_writes(void); /* this transaction asked or forwarded */
 extern void conflict_note_apply(void);	/* this session is an apply session */
+extern void conflict_note_row(int row); /* and changes that row of its call */
+extern int	conflict_row_of(int pid);
 extern bool conflict_is_before(uint64 seq); /* ... also if it is decided as
 											 * seq */
 extern bool conflict_yield(int pid, const char *detail, uint64 seq);
@@ -663,6 +665,7 @@ extern bool conflict_pid_writes(int pid, bool *is_apply);
 /* SQLSTATEs that the replicator knows */
 #define LS_ERRCODE_ALREADY_APPLIED MAKE_SQLSTATE('L', 'S', '0', '0', '1')
 #define LS_ERRCODE_APPLY_ROLLBACK MAKE_SQLSTATE('L', 'S', '0', '0', '2')
+#define LS_ERRCODE_OTHER_ROWS MAKE_SQLSTATE('L', 'S', '0', '0', '3')
 #define LS_ERRCODE_NOT_TOGETHER MAKE_SQLSTATE('L', 'S', '0', '0', '4')
 
 extern bool apply_session(void);

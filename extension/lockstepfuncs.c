@@ -40,6 +40,7 @@ LS_FUNCTION(lockstep_apply_start);
 LS_FUNCTION(lockstep_apply_wait);
 LS_FUNCTION(lockstep_apply_settings);
 LS_FUNCTION(lockstep_apply_copy);
+LS_FUNCTION(lockstep_apply_rows);
 LS_FUNCTION(lockstep_apply_begin);
 LS_FUNCTION(lockstep_apply_begin_several);
 LS_FUNCTION(lockstep_apply_commit);
@@ -199,18 +200,23 @@ lockstep_apply_start(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
+/*
+ * The queries that follow are in the same transaction: what was waited for must
+ * not be hidden by what the caches knew before.
+ */
+static void
+wait_before_applying(uint64 seq)
+{
+	turn_wait_applied(seq);
+	AcceptInvalidationMessages();
+	InvalidateCatalogSnapshot();
+}
+
 Datum
 lockstep_apply_wait(PG_FUNCTION_ARGS)
 {
 	apply_check_call("apply_wait");
-	turn_wait_applied(seq_argument(PG_GETARG_DATUM(0)));
-
-	/*
-	 * The queries that follow are in the same transaction: what was waited
-	 * for must not be hidden by what the caches knew before.
-	 */
-	AcceptInvalidationMessages();
-	InvalidateCatalogSnapshot();
+	wait_before_applying(seq_argument(PG_GETARG_DATUM(0)));
 	PG_RETURN_VOID();
 }
 
@@ -253,6 +259,22 @@ lockstep_apply_copy(PG_FUNCTION_ARGS)
 	apply_check_call("apply_copy");
 	PG_RETURN_INT64((int64) apply_copy(text_to_cstring(PG_GETARG_TEXT_PP(0)),
 									   VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data)));
+}
+
+Datum
+lockstep_apply_rows(PG_FUNCTION_ARGS)
+{
+	uint64		seq = seq_argument(PG_GETARG_DATUM(0));
+	bytea	   *rows = PG_GETARG_BYTEA_PP(1);
+	LsSlice		list;
+
+	apply_check_call("apply_rows");
+	if (seq != 0)
+		wait_before_applying(seq);
+	list.data = (const uint8_t *) VARDATA_ANY(rows);
+	list.len = VARSIZE_ANY_EXHDR(rows);
+	apply_rows(list);
+	PG_RETURN_VOID();
 }
 
 Datum
@@ -333,8 +355,8 @@ lockstep_sequence_positions(PG_FUNCTION_ARGS)
 static void
 put_blocker(ReturnSetInfo *rsinfo, int waiting, int blocker)
 {
-	Datum		values[4];
-	bool		nulls[4] = {false};
+	Datum		values[5];
+	bool		nulls[5] = {false};
 	bool		is_apply;
 	bool		writes = conflict_pid_writes(blocker, &is_apply);
 
@@ -342,6 +364,8 @@ put_blocker(ReturnSetInfo *rsinfo, int waiting, int blocker)
 	values[1] = Int32GetDatum(blocker);
 	values[2] = BoolGetDatum(writes);
 	values[3] = BoolGetDatum(is_apply);
+	values[4] = Int32GetDatum(conflict_row_of(waiting));	/* not before version
+															 * 1.1 */
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

@@ -33,7 +33,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
-#include "lockstep.h"
+#include "apply.h"
 #include "rights.h"
 
 /* This session compares nodes: it reads everybody's tables as a superuser. */
@@ -160,7 +160,7 @@ plan(Query *query, const char *source, int options, ParamListInfo params)
 	return result;
 }
 
-/* Where no query runs, the parameters of one are being read. */
+/* Where no query runs, or apply_rows() says so, the parameters of one are being read. */
 static Datum
 instead_of_domain_in(PG_FUNCTION_ARGS)
 {
@@ -169,7 +169,7 @@ instead_of_domain_in(PG_FUNCTION_ARGS)
 	Oid			input;
 	Oid			typioparam;
 
-	if (!apply_session() || ActivePortal != NULL || PG_ARGISNULL(1))
+	if (!apply_session() || (ActivePortal != NULL && !apply_reads_params()) || PG_ARGISNULL(1))
 		return original_domain_in(fcinfo);
 	if (PG_ARGISNULL(0) || PG_GETARG_CSTRING(0) == NULL)
 		PG_RETURN_NULL();		/* the server calls it with both */

@@ -66,17 +66,26 @@ apply_still(ApplyConn *c)
 	return &c->still;
 }
 
+ApplyBlocked *
+apply_blocked(ApplyConn *c)
+{
+	return &c->blocked;
+}
+
 size_t
-apply_current_statement(const ApplyConn *c)
+apply_current_statement(const ApplyConn *c, size_t at_row)
 {
 	size_t		at = c->cursor.next - (c->held.data != NULL ? 1 : 0);
+	size_t		within = 0;		/* how many come together that are next */
 
 	for (size_t i = 0; i < c->expected_count; i++)
 	{
-		if (c->expected[(c->expected_head + i) & (c->expected_cap - 1)].kind == EXPECT_QUERY)
-			at--;
+		size_t		queries = c->expected[(c->expected_head + i) & (c->expected_cap - 1)].queries;
+
+		within = within > 0 ? within : queries;
+		at -= queries;
 	}
-	return at;
+	return at_row < within ? at + at_row : at;
 }
 
 size_t
@@ -161,7 +170,7 @@ send_more(ApplyConn *c)
 			/* told at the end of the round, as somebody may walk the works */
 			c->read_error = xstrdup(error);
 			loop_defer(&c->flush);
-			return;
+			break;
 		}
 		/* what came in was checked when it came in */
 		if (ls_get_query(payload, &query) != NULL)
@@ -174,9 +183,18 @@ send_more(ApplyConn *c)
 			break;
 		}
 		c->unprepared |= query.ddl; /* it may have begun without */
-		send_statement(c, &query);
 		any = true;
+		if (rows_take(c, &query))
+		{
+			rows_add(c, &query);
+			continue;
+		}
+		rows_send(c);
+		send_wait(c);
+		send_statement(c, &query);
 	}
+	any |= rows_send(c);
+	any |= send_wait(c);
 	if (any)
 		send_flush_request(c);
 	send_end();
@@ -230,7 +248,7 @@ apply_run(ApplyConn *c, Work *w)
 	tx_cursor_start(&c->cursor);
 	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
 	c->held = (LsSlice) {NULL, 0};
-	c->waited_for = 0;
+	c->waited_for = c->wait_first = 0;
 	c->progress_us = loop_now_us();
 	mind_ddl(c, w);
 	if (c->prepare_anew || statements_full(&c->statements))
@@ -242,6 +260,7 @@ apply_run(ApplyConn *c, Work *w)
 	wait_there(c, w->wait_for);
 	if (w->tx->seq != 0)
 	{
+		send_wait(c);
 		send_begin(c, w->tx);
 		send_flush_request(c);
 	}

@@ -28,8 +28,9 @@ extern Work *apply_work(const ApplyConn *c);
 extern size_t apply_position(const ApplyConn *c);	/* statements read so far */
 extern bool apply_is_idle(const ApplyConn *c);	/* all results are in */
 
-/* Index of the statement of its transaction that it executes, or would next. */
-extern size_t apply_current_statement(const ApplyConn *c);
+/* Index of the statement of its transaction that it executes, or would next; at_row:
+ * which of those that it got in one call. */
+extern size_t apply_current_statement(const ApplyConn *c, size_t at_row);
 extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result
 														 * came */
 
@@ -45,6 +46,15 @@ typedef struct ApplyStill
 } ApplyStill;
 
 extern ApplyStill *apply_still(ApplyConn *c);
+
+/* What yield.c knows of it. */
+typedef struct ApplyBlocked
+{
+	uint64_t	since_us;		/* somebody is in its way */
+	uint64_t	answer;			/* the last one that said so */
+} ApplyBlocked;
+
+extern ApplyBlocked *apply_blocked(ApplyConn *c);
 
 /* Links of the pool's list of idle connections. */
 extern ApplyConn *apply_next_idle(const ApplyConn *c);

@@ -150,6 +150,7 @@ on_started(void *arg, const PGresult *result)
 		return;
 	}
 	c->has_chain = PQgetvalue(result, 0, 1)[0] == 't';
+	c->has_rows = PQgetvalue(result, 0, 2)[0] == 't';
 	c->conn = pgclient_release(c->client);
 	c->client = NULL;
 	if (PQenterPipelineMode(c->conn) == 0)
@@ -175,7 +176,8 @@ on_connected(void *arg, const char *error)
 				 c->pool->database, error);
 	else
 		pgclient_query(c->client, "SELECT lockstep.apply_start($1), "
-					   "pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL",
+					   "pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL, "
+					   "pg_catalog.to_regprocedure('lockstep.apply_rows(bigint,bytea)') IS NOT NULL",
 					   1, &node_cluster, on_started, c);
 }
 

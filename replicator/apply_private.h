@@ -14,6 +14,8 @@ typedef enum ExpectKind
 	EXPECT_OTHER,				/* only its success counts */
 	EXPECT_PREPARE,
 	EXPECT_QUERY,
+	EXPECT_ROWS,				/* several queries in one call, which looks at
+								 * their numbers of rows */
 	EXPECT_SYNC
 } ExpectKind;
 
@@ -23,6 +25,7 @@ typedef struct Expected
 	bool		was_prepared;	/* by an earlier transaction */
 	bool		copy;			/* the number of rows is the value returned */
 	int64_t		rows;
+	size_t		queries;		/* of the transaction */
 	size_t		bytes;
 	Statement  *statement;		/* of EXPECT_PREPARE */
 } Expected;
@@ -41,10 +44,12 @@ struct ApplyConn
 	int			cancels;		/* under way */
 	uint64_t	progress_us;
 	ApplyStill	still;
+	ApplyBlocked blocked;
 	bool		broken;			/* libpq would not send */
 	char	   *read_error;		/* of the queries on disk */
 	Statements	statements;
 	bool		has_chain;		/* the database stores the chain with a seq */
+	bool		has_rows;		/* it has lockstep.apply_rows() */
 	bool		prepare_anew;	/* forget all statements before the next work */
 	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
 	uint64_t	ddl_works_seen; /* ... and the node's ddl_works_gone, when the
@@ -63,6 +68,7 @@ struct ApplyConn
 								 * is reserved; data NULL: none */
 	uint64_t	waited_for;		/* it began, or went on, when the node had
 								 * applied it */
+	uint64_t	wait_first;		/* the same, and still to be told; 0: no */
 	bool		settings_on;
 	Buffer		settings;		/* if they are, which */
 	bool		seq_sent;		/* apply_begin */
@@ -81,9 +87,14 @@ struct ApplyConn
 extern void send_begin(ApplyConn *c, const Transaction *tx);	/* claim the seqs of
 																 * what is decided
 																 * already */
-extern void wait_there(ApplyConn *c, uint64_t seq); /* until the node has
-													 * applied it */
+extern void wait_there(ApplyConn *c, uint64_t seq); /* before what is sent
+													 * next, until the node
+													 * has applied it */
+extern bool send_wait(ApplyConn *c);	/* by itself, if it is still to be
+										 * told */
 extern void send_statement(ApplyConn *c, const LsQuery *q);
+extern void send_rows(ApplyConn *c, LsSlice rows, size_t queries);	/* with the wait */
+extern void send_no_settings(ApplyConn *c); /* what comes next has none */
 extern void send_end(void);		/* no more of them for now */
 extern void send_flush_request(ApplyConn *c);
 extern void send_plain(ApplyConn *c, const char *command);
@@ -92,6 +103,14 @@ extern void send_plain(ApplyConn *c, const char *command);
 extern void send_place(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx);
 extern void send_sync(ApplyConn *c);	/* once */
 extern void send_rollback(ApplyConn *c);	/* with the Sync */
+
+/* ---------- in apply_rows.c */
+
+extern bool rows_take(const ApplyConn *c, const LsQuery *q);	/* may it be one of
+																 * them? */
+extern void rows_add(ApplyConn *c, const LsQuery *q);	/* sends those that are
+														 * enough */
+extern bool rows_send(ApplyConn *c);	/* the rest; false: there is none */
 
 /* ---------- in apply_result.c */
 

@@ -99,7 +99,7 @@ handle_error(ApplyConn *c, const PGresult *r)
 	const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
 	bool		is_plan = sqlstate != NULL && (strcmp(sqlstate, "0A000") == 0 || strcmp(sqlstate, "26000") == 0);
 
-	if (!c->failed && is_plan && head->kind == EXPECT_QUERY && head->was_prepared)
+	if (!c->failed && is_plan && head->queries > 0 && head->was_prepared)
 	{
 		/* its plan returns other columns now: prepare anew, all of them */
 		c->retry = c->prepare_anew = true;

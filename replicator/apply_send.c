@@ -100,12 +100,28 @@ keep_text(LsSlice text)
 	return at;
 }
 
+/* As libpq has them, beside the values: NULL, they are texts. */
+typedef struct Params
+{
+	int			n;
+	const int  *lengths;
+	const int  *formats;
+} Params;
+
+static Params
+texts_only(int n)
+{
+	Params		p = {n, NULL, NULL};
+
+	return p;
+}
+
 /*
  * Send one command with parameters, prepared if the cache says so.  values
  * point into texts or elsewhere; text_at is the text's place there.
  */
 static void
-send_command(ApplyConn *c, LsSlice text, LsSlice settings, bool prepare, int nparams, Expected e)
+send_command(ApplyConn *c, LsSlice text, LsSlice settings, bool prepare, Params p, Expected e)
 {
 	Statement  *st = prepare ? statements_find(&c->statements, text, settings) : NULL;
 	size_t		text_at;
@@ -116,7 +132,7 @@ send_command(ApplyConn *c, LsSlice text, LsSlice settings, bool prepare, int npa
 
 		text_at = keep_text(text);
 		command = (const char *) texts.data + text_at;
-		sent(c, PQsendQueryParams(c->conn, command, nparams, NULL, values, NULL, NULL, 0));
+		sent(c, PQsendQueryParams(c->conn, command, p.n, NULL, values, p.lengths, p.formats, 0));
 		expect(c, e);
 		return;
 	}
@@ -131,7 +147,7 @@ send_command(ApplyConn *c, LsSlice text, LsSlice settings, bool prepare, int npa
 	}
 	else
 		e.was_prepared = st->state == STATEMENT_READY;
-	sent(c, PQsendQueryPrepared(c->conn, st->name, nparams, values, NULL, NULL, 0));
+	sent(c, PQsendQueryPrepared(c->conn, st->name, p.n, values, p.lengths, p.formats, 0));
 	expect(c, e);
 }
 
@@ -156,7 +172,7 @@ send_call(ApplyConn *c, const char *command, int n, const char *first, const cha
 	values[0] = first;
 	values[1] = second;
 	texts.len = 0;
-	send_command(c, ls_slice_of(command), nothing, true, n, of_kind(EXPECT_OTHER, NULL));
+	send_command(c, ls_slice_of(command), nothing, true, texts_only(n), of_kind(EXPECT_OTHER, NULL));
 }
 
 /* The place in the journal; SQL has the chain as an int8. */
@@ -194,20 +210,29 @@ send_begin(ApplyConn *c, const Transaction *tx)
 	values[1] = last;
 	values[2] = chain;
 	texts.len = 0;
-	send_command(c, ls_slice_of("SELECT lockstep.apply_begin($1, $2, $3)"), nothing, true, 3, of_kind(EXPECT_OTHER, NULL));
+	send_command(c, ls_slice_of("SELECT lockstep.apply_begin($1, $2, $3)"), nothing, true, texts_only(3),
+				 of_kind(EXPECT_OTHER, NULL));
 }
 
 void
 wait_there(ApplyConn *c, uint64_t seq)
 {
-	char		text[24];
-
 	if (seq <= c->waited_for)
 		return;
-	c->waited_for = seq;
-	snprintf(text, sizeof(text), "%" PRIu64, seq);
+	c->waited_for = c->wait_first = seq;
+}
+
+bool
+send_wait(ApplyConn *c)
+{
+	char		text[24];
+
+	if (c->wait_first == 0)
+		return false;
+	snprintf(text, sizeof(text), "%" PRIu64, c->wait_first);
+	c->wait_first = 0;
 	send_call(c, "SELECT lockstep.apply_wait($1)", 1, text, NULL);
-	send_flush_request(c);
+	return true;
 }
 
 /* Raise an error there, so that the transaction is rolled back at the Sync. */
@@ -275,13 +300,13 @@ send_copy(ApplyConn *c, const LsQuery *q, Expected e)
 	keep_params(q, 1);
 	values[0] = (const char *) texts.data + text_at;
 	e.copy = true;
-	send_command(c, ls_slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, 2, e);
+	send_command(c, ls_slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, texts_only(2), e);
 }
 
 void
 send_statement(ApplyConn *c, const LsQuery *q)
 {
-	Expected	e = {.kind = EXPECT_QUERY,.rows = q->rows,.bytes = q->text.len + q->params.len};
+	Expected	e = {.kind = EXPECT_QUERY,.rows = q->rows,.queries = 1,.bytes = q->text.len + q->params.len};
 
 	texts.len = 0;
 	send_settings(c, q->settings);
@@ -292,7 +317,31 @@ send_statement(ApplyConn *c, const LsQuery *q)
 	}
 	buffer_reserve(&texts, q->text.len + q->params.len + 2);
 	keep_params(q, 0);
-	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl && !c->unprepared, (int) q->nparams, e);
+	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl && !c->unprepared, texts_only((int) q->nparams), e);
+}
+
+void
+send_no_settings(ApplyConn *c)
+{
+	send_settings(c, nothing);
+}
+
+void
+send_rows(ApplyConn *c, LsSlice rows, size_t queries)
+{
+	const int	lengths[] = {0, (int) rows.len};
+	const int	formats[] = {0, 1};
+	Params		p = {2, lengths, formats};
+	Expected	e = {.kind = EXPECT_ROWS,.queries = queries,.bytes = rows.len};
+	char		seq[24];
+
+	snprintf(seq, sizeof(seq), "%" PRIu64, c->wait_first);
+	c->wait_first = 0;
+	need_values(2);
+	values[0] = seq;
+	values[1] = (const char *) rows.data;
+	texts.len = 0;
+	send_command(c, ls_slice_of("SELECT lockstep.apply_rows($1, $2)"), nothing, true, p, e);
 }
 
 void

@@ -98,6 +98,7 @@ struct Node
 	bool		stuck_asked;	/* the answer about them is under way */
 	bool		yield_asked;	/* the answer about blockers is under way */
 	int			yield_ms;		/* growing interval */
+	uint64_t	yield_answers;	/* about blockers, so far */
 
 	/* attach */
 	struct Attach *attach;

@@ -526,6 +526,23 @@ extern bool ls_next_key(LsSlice *rest, LsKey *key);
 extern bool ls_next_param(LsSlice *rest, LsSlice *param);
 extern bool ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value);
 
+/*
+ * Changed rows, the argument of lockstep.apply_rows(): per row u32 length of the
+ * text (0: that of the row before), u32 length of params, i64 rows, the text, params
+ * as in 'Q'.
+ */
+typedef struct LsRow
+{
+	LsSlice		text;			/* ls_next_row() leaves it, if there is none */
+	int64_t		rows;			/* -1 = any */
+	LsSlice		params;
+} LsRow;
+
+#define LS_ROW_FIXED_SIZE 16	/* without text and params */
+
+extern size_t ls_put_row(uint8_t *buf, size_t cap, const LsRow *row);
+extern bool ls_next_row(LsSlice *rest, LsRow *row);
+
 /* Do two modes of one key exclude each other?  Row and table modes never meet. */
 extern bool ls_modes_conflict(LsKeyMode a, LsKeyMode b);
 extern bool ls_mode_is_table(LsKeyMode mode);

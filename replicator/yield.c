@@ -100,9 +100,9 @@ telling_key(const LsQuery *query)
 
 /* What the loser is told. */
 static void
-way_words(const Work *waiting, LosingWords *w)
+way_words(const Work *waiting, size_t at_row, LosingWords *w)
 {
-	size_t		at = apply_current_statement(waiting->connection);
+	size_t		at = apply_current_statement(waiting->connection, at_row);
 
 	/* of several that are executed as one, and its query */
 	const Transaction *tx = tx_member_at(waiting->tx, &at);
@@ -221,7 +221,7 @@ apply_in_the_way(Node *n, int pid, const Work *waiting)
 }
 
 static void
-backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t waited_us)
+backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, size_t at_row, uint64_t waited_us)
 {
 	const Transaction *tx = waiting->tx;
 	Transaction *b = sequencer_find(n->index, (uint32_t) pid);
@@ -237,7 +237,7 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, uint64_t 
 		loses = writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000;
 	if (!loses)
 		return;
-	way_words(waiting, &w);		/* not before: its query may be on disk */
+	way_words(waiting, at_row, &w); /* not before: its query may be on disk */
 	if (asked)
 		sequencer_in_the_way(b, &w.conflict);
 	else
@@ -251,12 +251,35 @@ is_true(const PGresult *r, int row, int column)
 	return PQgetvalue(r, row, column)[0] == 't';
 }
 
+/* Which of the rows that it got in one call it changes; 0 before version 1.1. */
+static size_t
+at_row(const PGresult *r, int row)
+{
+	return PQnfields(r) > 4 ? strtoul(PQgetvalue(r, row, 4), NULL, 10) : 0;
+}
+
+/*
+ * For how long somebody has been in its way.  Its last result may be older: in one
+ * call it waits for its turn to begin, and then for locks.
+ */
+static uint64_t
+waited_us(const Node *n, ApplyConn *c)
+{
+	ApplyBlocked *b = apply_blocked(c);
+
+	if (b->answer + 1 < n->yield_answers || b->since_us < apply_progress_us(c))
+		b->since_us = loop_now_us();
+	b->answer = n->yield_answers;
+	return loop_now_us() - b->since_us;
+}
+
 static void
 on_blockers(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
 	int			rows = pids_answered(n, r, &n->yield_asked, "ask who is in the way") ? PQntuples(r) : 0;
 
+	n->yield_answers++;
 	for (int i = 0; i < rows; i++)
 	{
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
@@ -269,7 +292,7 @@ on_blockers(void *arg, const PGresult *r)
 		if (is_true(r, i, 3))
 			apply_in_the_way(n, blocker, w);
 		else
-			backend_in_the_way(n, blocker, is_true(r, i, 2), w, loop_now_us() - apply_progress_us(c));
+			backend_in_the_way(n, blocker, is_true(r, i, 2), w, at_row(r, i), waited_us(n, c));
 	}
 	if (r != NULL)
 		look_again_in(n, n->yield_ms);
@@ -317,6 +340,6 @@ ask(Node *n)
 	n->yield_ms = n->yield_ms > 0 ? n->yield_ms * 2 : node_config->yield_delay;
 	if (n->yield_ms > MAX_INTERVAL_MS)
 		n->yield_ms = MAX_INTERVAL_MS;
-	(void) pids_ask(n, &pids, "SELECT waiting, blocker, writes, is_apply FROM lockstep.blockers($1)",
+	(void) pids_ask(n, &pids, "SELECT * FROM lockstep.blockers($1)",
 					&n->yield_asked, on_blockers);
 }

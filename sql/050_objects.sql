@@ -5,7 +5,7 @@
 \pset tuples_only on
 BEGIN;
 CREATE EXTENSION pgtap;
-SELECT plan(31);
+SELECT plan(32);
 SELECT has_table('lockstep', 'progress', 'progress is kept in a table');
 SELECT has_table('lockstep', 'cluster', 'so is the identity of the cluster');
 SELECT col_is_pk('lockstep', 'progress', 'slot', 'one row of progress per slot');
@@ -46,5 +46,6 @@ SELECT is_empty($$
 		'let_commits_go', 'verify_start', 'repair_start', 'definition_is_seen')
 	AND has_function_privilege('public', p.oid, 'EXECUTE')
 $$, 'what is for the replicator is for nobody else');
+SELECT has_function('lockstep', 'apply_rows', '{bigint,bytea}'::name[], 'apply_rows is there for the replicator');
 SELECT * FROM finish();
 ROLLBACK;

@@ -445,6 +445,79 @@ test_lists(void **state)
 }
 
 static void
+test_rows(void **state)
+{
+	static const uint8_t params[] = {0, 0, 0, 1, '7'};
+	const LsRow rows[] = {
+		{SLICE("UPDATE t SET v = $1"), 1, {params, sizeof(params)}},
+		{{NULL, 0}, -1, {NULL, 0}},
+		{SLICE("DELETE FROM t"), INT64_C(0x123456789a), {NULL, 0}},
+	};
+	uint8_t		bytes[256];
+	size_t		len = 0;
+	LsSlice		rest;
+	LsRow		row;
+
+	for (size_t i = 0; i < 3; i++)
+	{
+		size_t		size = ls_put_row(NULL, 0, &rows[i]);
+
+		assert_int_equal(ls_put_row(bytes + len, sizeof(bytes) - len, &rows[i]), size);
+		len += size;
+	}
+	rest = (LsSlice) {bytes, len};
+	memset(&row, 0, sizeof(row));
+	assert_true(ls_next_row(&rest, &row));
+	assert_slice(row.text, "UPDATE t SET v = $1");
+	assert_int_equal(row.rows, 1);
+	assert_int_equal(row.params.len, sizeof(params));
+	assert_memory_equal(row.params.data, params, sizeof(params));
+	assert_true(ls_next_row(&rest, &row));
+	assert_slice(row.text, "UPDATE t SET v = $1");
+	assert_int_equal(row.rows, -1);
+	assert_int_equal(row.params.len, 0);
+	assert_true(ls_next_row(&rest, &row));
+	assert_slice(row.text, "DELETE FROM t");
+	assert_int_equal(row.rows, INT64_C(0x123456789a));
+	assert_int_equal(rest.len, 0);
+	assert_false(ls_next_row(&rest, &row));
+
+	/* cut anywhere, it is no list of three; lengths may say anything */
+	for (size_t cut = 0; cut < len; cut++)
+	{
+		uint8_t    *copy = malloc(cut > 0 ? cut : 1);
+		int			n = 0;
+
+		memcpy(copy, bytes, cut);
+		rest = (LsSlice) {copy, cut};
+		memset(&row, 0, sizeof(row));
+		while (ls_next_row(&rest, &row))
+			n++;
+		assert_true(n < 3);
+		free(copy);
+	}
+	for (size_t i = 0; i < 8; i++)
+	{
+		uint8_t		saved = bytes[i];
+
+		bytes[i] = 0xff;
+		rest = (LsSlice) {bytes, len};
+		memset(&row, 0, sizeof(row));
+		assert_false(ls_next_row(&rest, &row) && rest.len == len - ls_put_row(NULL, 0, &rows[0]));
+		bytes[i] = saved;
+	}
+
+	/* a first one without a text */
+	len = ls_put_row(bytes, sizeof(bytes), &rows[1]);
+	rest = (LsSlice) {bytes, len};
+	memset(&row, 0, sizeof(row));
+	assert_false(ls_next_row(&rest, &row));
+
+	row = (LsRow) {{bytes, (size_t) LS_MAX_PAYLOAD + 1}, 0, {NULL, 0}};
+	assert_true(ls_put_row(NULL, 0, &row) == SIZE_MAX);
+}
+
+static void
 test_settings(void **state)
 {
 	LsSlice		rest = SLICE("search_path\0public\0TimeZone\0\0");
@@ -607,6 +680,7 @@ main(void)
 		cmocka_unit_test(test_unknown_tags),
 		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_too_many_params),
 		cmocka_unit_test(test_oversized),

@@ -1,0 +1,270 @@
+/*
+ * applybatch.c
+ *	  Changes of rows that are applied several in one call.
+ *
+ * A changed row is a query of its own.  Sent one by one, each comes with its
+ * messages and their answers, which cost the replicator more than all else that it
+ * does with it, and this server a tenth of what changing the row does.  So the
+ * replicator packs those that follow each other into one argument of
+ * lockstep.apply_rows() (LsRow in protocol.h); they are executed through SPI, with
+ * plans that this session keeps.
+ *
+ * Plans are found by their text.  The types of a plan's parameters are those that
+ * its columns had when it was made, and a name in it may mean another object
+ * since; the replicator knows when DDL comes in between, and says DEALLOCATE ALL,
+ * as for the statements that it prepares itself.
+ *
+ * What applyrow.c does to the replicator's own queries, it does to these:
+ * apply_batched_query() names the one that is parsed, planned or executed.
+ */
+#include "postgres.h"
+
+#include "common/hashfn.h"
+#include "executor/spi.h"
+#include "fmgr.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "parser/analyze.h"
+#include "utils/hsearch.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/plancache.h"
+
+#include "apply.h"
+
+#define PLANS_MAX 1000
+
+typedef struct RowPlan
+{
+	uint64		hash;			/* of the text: the key */
+	char	   *text;			/* as it came, without NUL */
+	Size		len;
+	SPIPlanPtr	plan;			/* NULL: it could not be made; last to be set */
+	const char *source;			/* what its queries say that they are */
+	int			nparams;
+	FmgrInfo   *input;			/* of each parameter's type */
+	Oid		   *ioparams;
+} RowPlan;
+
+static MemoryContext plans_context = NULL;
+static HTAB *plans = NULL;
+
+static bool reads_params = false;
+static const char *own_query = NULL;
+
+const char *
+apply_batched_query(void)
+{
+	return own_query;
+}
+
+bool
+apply_reads_params(void)
+{
+	return reads_params;
+}
+
+/* ---------- plans */
+
+void
+apply_forget_plans(void)
+{
+	HASH_SEQ_STATUS all;
+	RowPlan    *p;
+
+	if (plans == NULL)
+		return;
+	hash_seq_init(&all, plans);
+	while ((p = hash_seq_search(&all)) != NULL)
+	{
+		if (p->plan != NULL)
+			(void) SPI_freeplan(p->plan);
+		p->plan = NULL;
+	}
+	plans = NULL;
+	MemoryContextReset(plans_context);
+}
+
+static void
+make_table(void)
+{
+	HASHCTL		control = {.keysize = sizeof(uint64),.entrysize = sizeof(RowPlan)};
+
+	if (plans_context == NULL)
+		plans_context = AllocSetContextCreate(TopMemoryContext, "lockstep row plans", ALLOCSET_DEFAULT_SIZES);
+	control.hcxt = plans_context;
+	plans = hash_create("lockstep row plans", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/* The types of its parameters, as the replicator's PREPARE would infer them. */
+static Oid *
+infer_types(const char *query, int *n)
+{
+	RawStmt    *raw = makeNode(RawStmt);
+	Oid		   *types = NULL;
+	Query	   *analyzed = NULL;
+
+	*n = 0;
+	raw->stmt = statement_parse(query);
+	if (raw->stmt != NULL)
+		analyzed = parse_analyze_varparams(raw, query, &types, n, NULL);
+	if (analyzed == NULL || analyzed->resultRelation == 0 || analyzed->returningList != NIL)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("not a change of a row: %s", query)));
+	return types;
+}
+
+static void
+find_input_functions(RowPlan *p, const Oid *types, int n)
+{
+	p->nparams = n;
+	p->input = MemoryContextAlloc(plans_context, Max(n, 1) * sizeof(FmgrInfo));
+	p->ioparams = MemoryContextAlloc(plans_context, Max(n, 1) * sizeof(Oid));
+	for (int i = 0; i < n; i++)
+	{
+		Oid			input;
+
+		getTypeInputInfo(types[i], &input, &p->ioparams[i]);
+		fmgr_info_cxt(input, &p->input[i], plans_context);
+	}
+}
+
+static void
+make_plan(RowPlan *p, LsSlice text)
+{
+	char	   *query = pnstrdup((const char *) text.data, text.len);
+	Oid		   *types;
+	int			n;
+	SPIPlanPtr	plan;
+
+	(void) pg_verifymbstr(query, (int) text.len, false);
+	own_query = query;
+	types = infer_types(query, &n);
+	plan = SPI_prepare(query, n, types);
+	if (plan == NULL)
+		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
+	find_input_functions(p, types, n);
+	p->text = MemoryContextAlloc(plans_context, Max(text.len, 1));
+	memcpy(p->text, text.data, text.len);
+	p->len = text.len;
+	p->source = ((CachedPlanSource *) linitial(SPI_plan_get_plan_sources(plan)))->query_string;
+	SPI_keepplan(plan);
+	p->plan = plan;
+}
+
+static const RowPlan *
+find_plan(LsSlice text)
+{
+	uint64		hash = DatumGetUInt64(hash_any_extended(text.data, (int) text.len, 0));
+	RowPlan    *p = plans != NULL ? hash_search(plans, &hash, HASH_FIND, NULL) : NULL;
+	bool		found;
+
+	if (p != NULL && p->plan != NULL && p->len == text.len && memcmp(p->text, text.data, text.len) == 0)
+		return p;
+
+	/* another one of the same hash; it will hardly ever happen */
+	if (plans != NULL && ((p != NULL && p->plan != NULL) || hash_get_num_entries(plans) >= PLANS_MAX))
+		apply_forget_plans();
+	if (plans == NULL)
+		make_table();
+	p = hash_search(plans, &hash, HASH_ENTER, &found);
+	p->plan = NULL;
+	make_plan(p, text);
+	return p;
+}
+
+/* ---------- one row */
+
+/* Values of the parameters, read as those of a prepared statement are. */
+static void
+read_params(const RowPlan *p, LsSlice params, Datum *values, char *nulls)
+{
+	LsSlice		param;
+	int			i = 0;
+
+	reads_params = true;
+	for (; i < p->nparams && ls_next_param(&params, &param); i++)
+	{
+		char	   *text = NULL;
+
+		if (param.data != NULL)
+		{
+			(void) pg_verifymbstr((const char *) param.data, (int) param.len, false);
+			text = pnstrdup((const char *) param.data, param.len);
+		}
+		nulls[i] = text == NULL ? 'n' : ' ';
+		values[i] = InputFunctionCall((FmgrInfo *) &p->input[i], text, p->ioparams[i], -1);
+	}
+	reads_params = false;
+	if (i < p->nparams || params.len > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROTOCOL_VIOLATION),
+				 errmsg("a changed row has another number of parameters than its query")));
+}
+
+static void
+change_row(const RowPlan *p, const LsRow *row)
+{
+	Datum	   *values = palloc(Max(p->nparams, 1) * sizeof(Datum));
+	char	   *nulls = palloc(Max(p->nparams, 1));
+	int			result;
+
+	read_params(p, row->params, values, nulls);
+	own_query = p->source;
+	result = SPI_execute_plan(p->plan, values, nulls, false, 0);
+	if (result < 0)
+		elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
+	if (row->rows >= 0 && (uint64) row->rows != SPI_processed)
+		ereport(ERROR,
+				(errcode(LS_ERRCODE_OTHER_ROWS),
+				 errmsg("a query changed %llu rows on node \"%s\", %lld at its origin",
+						(unsigned long long) SPI_processed, ls_node_name, (long long) row->rows),
+				 errdetail("The nodes differ, or the query depends on something that is not replicated.")));
+}
+
+/* ---------- all of them */
+
+static void
+change_rows(LsSlice rows)
+{
+	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "lockstep row", ALLOCSET_DEFAULT_SIZES);
+	const RowPlan *plan = NULL;
+	LsRow		row = {{0}};
+	int			done = 0;
+
+	while (rows.len > 0)
+	{
+		LsSlice		before = row.text;
+
+		CHECK_FOR_INTERRUPTS();
+		conflict_note_row(done++);
+		if (!ls_next_row(&rows, &row))
+			ereport(ERROR,
+					(errcode(ERRCODE_PROTOCOL_VIOLATION),
+					 errmsg("the list of changed rows is malformed")));
+		MemoryContextSwitchTo(context); /* SPI goes back to its own */
+		if (plan == NULL || row.text.data != before.data)
+			plan = find_plan(row.text);
+		change_row(plan, &row);
+		MemoryContextReset(context);
+	}
+}
+
+void
+apply_rows(LsSlice rows)
+{
+	SPI_connect();
+	PG_TRY();
+	{
+		change_rows(rows);
+	}
+	PG_FINALLY();
+	{
+		own_query = NULL;
+		reads_params = false;
+		conflict_note_row(0);
+	}
+	PG_END_TRY();
+	SPI_finish();
+}
