@@ -173,7 +173,7 @@ send_more(ApplyConn *c)
 			break;
 		}
 		/* what came in was checked when it came in */
-		if (ls_get_query(payload, &query) != NULL)
+		if (!ls_take_query(payload, &query))
 			abort();
 		if (query.form == LS_FORM_KEYS)
 			continue;

@@ -271,8 +271,8 @@ send_settings(ApplyConn *c, LsSlice settings)
 	c->settings_on = true;
 }
 
-/* Parameters of q as C strings, from values[first] on. */
-static void
+/* Parameters of q as C strings, from values[first] on; how many values there are. */
+static int
 keep_params(const LsQuery *q, size_t first)
 {
 	LsSlice		rest = q->params;
@@ -280,13 +280,15 @@ keep_params(const LsQuery *q, size_t first)
 	size_t		n = first;
 	size_t		need = 0;
 
-	need_values(first + q->nparams + 1);
-	while (ls_next_param(&rest, &param))
+	for (; ls_next_param(&rest, &param); n++)
 		need += param.len + 1;
+	need_values(n + 1);
 	buffer_reserve(&texts, need);	/* so that it does not move below */
+	n = first;
 	rest = q->params;
 	while (ls_next_param(&rest, &param))
 		values[n++] = param.data == NULL ? NULL : (const char *) texts.data + keep_text(param);
+	return (int) n;
 }
 
 static void
@@ -297,7 +299,7 @@ send_copy(ApplyConn *c, const LsQuery *q, Expected e)
 	buffer_reserve(&texts, q->text.len + q->params.len + 64);	/* the command's text,
 																 * too */
 	text_at = keep_text(q->text);
-	keep_params(q, 1);
+	(void) keep_params(q, 1);
 	values[0] = (const char *) texts.data + text_at;
 	e.copy = true;
 	send_command(c, ls_slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, texts_only(2), e);
@@ -307,6 +309,7 @@ void
 send_statement(ApplyConn *c, const LsQuery *q)
 {
 	Expected	e = {.kind = EXPECT_QUERY,.rows = q->rows,.queries = 1,.bytes = q->text.len + q->params.len};
+	int			nparams;
 
 	texts.len = 0;
 	send_settings(c, q->settings);
@@ -316,8 +319,8 @@ send_statement(ApplyConn *c, const LsQuery *q)
 		return;
 	}
 	buffer_reserve(&texts, q->text.len + q->params.len + 2);
-	keep_params(q, 0);
-	send_command(c, q->text, q->settings, q->nparams > 0 && !q->ddl && !c->unprepared, texts_only((int) q->nparams), e);
+	nparams = keep_params(q, 0);
+	send_command(c, q->text, q->settings, nparams > 0 && !q->ddl && !c->unprepared, texts_only(nparams), e);
 }
 
 void

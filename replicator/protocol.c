@@ -456,6 +456,68 @@ ls_get_query(LsSlice payload, LsQuery *m)
 	return wrong;
 }
 
+/* As query_layout has it. */
+static inline bool
+take_field(LsQuery *m, uint8_t tag, LsSlice value)
+{
+	switch (tag)
+	{
+		case 'T':
+			m->text = value;
+			return true;
+		case 'G':
+			m->settings = value;
+			return true;
+		case 'M':
+			m->params = value;
+			return true;
+		case 'K':
+			m->keys = value;
+			return true;
+		case 'X':
+			m->xcount = value.len == 8 ? get_u64(value.data) : 0;
+			return value.len == 8;
+		case 'N':
+			m->rows = value.len == 8 ? (int64_t) get_u64(value.data) : 0;
+			return value.len == 8;
+		case 'F':
+			m->form = value.len == 1 ? (LsForm) value.data[0] : 0;
+			return value.len == 1;
+		case 'W':
+			m->reason = value.len == 1 ? (LsReason) value.data[0] : 0;
+			return value.len == 1;
+		case 'U':
+			m->ddl = value.len == 1 && value.data[0] != 0;
+			return value.len == 1;
+		default:
+			return true;		/* of a later version */
+	}
+}
+
+bool
+ls_take_query(LsSlice payload, LsQuery *m)
+{
+	memset(m, 0, sizeof(*m));
+	while (payload.len > 0)
+	{
+		LsSlice		value;
+		uint8_t		tag;
+
+		if (payload.len < FIELD_HEADER_SIZE)
+			return false;
+		tag = payload.data[0];
+		value.data = payload.data + FIELD_HEADER_SIZE;
+		value.len = get_u32(payload.data + 1);
+		if (value.len > payload.len - FIELD_HEADER_SIZE)
+			return false;
+		payload.data = value.data + value.len;
+		payload.len -= FIELD_HEADER_SIZE + value.len;
+		if (!take_field(m, tag, value))
+			return false;
+	}
+	return true;
+}
+
 const char *
 ls_get_rollback_to(LsSlice payload, LsRollbackTo *m)
 {

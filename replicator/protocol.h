@@ -497,6 +497,13 @@ extern const char *ls_get_hello(LsSlice payload, LsHello *m);
 extern const char *ls_get_challenge(LsSlice payload, LsChallenge *m);
 extern const char *ls_get_proof(LsSlice payload, LsProof *m);	/* 'A' and 'W' */
 extern const char *ls_get_query(LsSlice payload, LsQuery *m);
+
+/*
+ * One that has been accepted before: what is in it is not looked at again, nor are its
+ * parameters and keys counted (nparams and nkeys are 0).  false: it is no such one;
+ * whatever the bytes are, nothing outside of them is read, here or by ls_next_*().
+ */
+extern bool ls_take_query(LsSlice payload, LsQuery *m);
 extern const char *ls_get_rollback_to(LsSlice payload, LsRollbackTo *m);
 extern const char *ls_get_lock(LsSlice payload, LsLock *m);
 extern const char *ls_get_granted(LsSlice payload, LsGranted *m);	/* 'l' and 'n' */
@@ -519,7 +526,8 @@ extern const char *ls_get_lost(LsSlice payload, LsLost *m);
  * only if <= cap); ls_next_* take one off the front of *rest and return false
  * at the end.  A NULL parameter has data == NULL.
  */
-#define LS_MAX_KEY_SIZE (18 + 255)
+#define LS_MIN_KEY_SIZE 18
+#define LS_MAX_KEY_SIZE (LS_MIN_KEY_SIZE + 255)
 extern size_t ls_put_key(uint8_t *buf, size_t cap, const LsKey *key);
 extern size_t ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len); /* text NULL: NULL */
 extern bool ls_next_key(LsSlice *rest, LsKey *key);

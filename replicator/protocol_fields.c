@@ -10,8 +10,6 @@
 
 #include <string.h>
 
-#define FIELD_HEADER_SIZE 5
-
 /* Enum members are moved as int by put_message() and get_message(). */
 _Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
 _Static_assert(sizeof(LsFate) == sizeof(int), "enums must have the size of int");
@@ -226,6 +224,24 @@ next_field(LsSlice *rest, uint8_t *tag, LsSlice *value)
 	return NULL;
 }
 
+/* Index of the field with that tag, nfields if there is none.  They nearly always
+ * come in the layout's order: next is that of the one expected. */
+static size_t
+find_field(const MessageLayout *layout, size_t next, uint8_t tag)
+{
+	for (size_t i = next; i < layout->nfields; i++)
+	{
+		if (layout->fields[i].tag == tag)
+			return i;
+	}
+	for (size_t i = 0; i < next; i++)
+	{
+		if (layout->fields[i].tag == tag)
+			return i;
+	}
+	return layout->nfields;
+}
+
 const char *
 get_message(LsSlice payload, const MessageLayout *layout, void *m)
 {
@@ -238,20 +254,13 @@ get_message(LsSlice payload, const MessageLayout *layout, void *m)
 	{
 		uint8_t		tag;
 		LsSlice		value;
-		size_t		i = 0;
-		size_t		n;
+		size_t		i;
 
 		wrong = next_field(&payload, &tag, &value);
 		if (wrong != NULL)
 			return wrong;
-		/* they nearly always come in the layout's order */
-		for (n = 0; n < layout->nfields; n++)
-		{
-			i = next + n < layout->nfields ? next + n : next + n - layout->nfields;
-			if (layout->fields[i].tag == tag)
-				break;
-		}
-		if (n == layout->nfields)
+		i = find_field(layout, next, tag);
+		if (i == layout->nfields)
 		{
 			/* a later version may add lower-case fields that we can ignore */
 			if (tag >= 'a' && tag <= 'z')

@@ -6,7 +6,8 @@
  */
 #include "protocol_private.h"
 
-#define KEY_FIXED_SIZE 18		/* hash, seen, mode, length of the name */
+#define KEY_FIXED_SIZE LS_MIN_KEY_SIZE	/* hash, seen, mode, length of the
+										 * name */
 #define KEY_MAX_NAME 255
 
 _Static_assert(KEY_FIXED_SIZE + KEY_MAX_NAME == LS_MAX_KEY_SIZE, "a key has its largest size");
@@ -14,7 +15,13 @@ _Static_assert(KEY_FIXED_SIZE + KEY_MAX_NAME == LS_MAX_KEY_SIZE, "a key has its 
 static bool
 valid_key_mode(uint8_t mode)
 {
-	return mode != 0 && strchr("suxhriISXqR", mode) != NULL;
+	static const bool valid[256] = {
+		[LS_ROW_SHARE] = true,[LS_ROW_UPDATE] = true,[LS_ROW_EXCLUSIVE] = true,[LS_ROW_LOCK] = true,
+		[LS_ROW_READ] = true,[LS_TABLE_IS] = true,[LS_TABLE_IX] = true,[LS_TABLE_S] = true,
+		[LS_TABLE_X] = true,[LS_TABLE_READ_ROWS] = true,[LS_TABLE_READ] = true
+	};
+
+	return valid[mode];
 }
 
 size_t

@@ -45,6 +45,8 @@ copy_bytes(uint8_t *to, const void *from, size_t n)
 		memcpy(to, from, n);
 }
 
+#define FIELD_HEADER_SIZE 5		/* tag, u32 length */
+
 /* ---------- in protocol_fields.c */
 
 typedef enum FieldKind

@@ -32,13 +32,31 @@ next_query(LsSlice *rest, LsQuery *query)
 	return true;
 }
 
+/* The same, of those that have been looked at when they came in. */
+static bool
+take_query(LsSlice *rest, LsQuery *query)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+
+	if (rest->len == 0 ||
+		ls_frame(rest->data, rest->len, LS_MAX_PAYLOAD, &type, &payload) != LS_FRAME_OK ||
+		!ls_take_query(payload, query))
+		return false;
+	rest->data += LS_HEADER_SIZE + payload.len;
+	rest->len -= LS_HEADER_SIZE + payload.len;
+	return true;
+}
+
 /* Add the keys of one query; the scratch may move. */
 static void
 add_keys(KeyList *list, LsQuery *query)
 {
-	if (list->n + query->nkeys > keys_cap)
+	size_t		most = query->keys.len / LS_MIN_KEY_SIZE;
+
+	if (list->n + most > keys_cap)
 	{
-		keys_cap = (list->n + query->nkeys) * 2;
+		keys_cap = (list->n + most) * 2;
 		keys = xrealloc(keys, keys_cap * sizeof(LsKey));
 	}
 	while (ls_next_key(&query->keys, &keys[list->n]))
@@ -64,7 +82,7 @@ keys_in(LsSlice queries)
 	KeyList		list = {0};
 	LsQuery		query;
 
-	while (next_query(&queries, &query))
+	while (take_query(&queries, &query))
 		add_keys(&list, &query);
 	return finished(list);
 }

@@ -46,6 +46,28 @@ walk_query(const LsQuery *q)
 	CHECK(rest.len == 0 && sum < SIZE_MAX);
 }
 
+/* Whatever it is, what is taken out of it lies within. */
+static void
+take_query(LsSlice payload)
+{
+	LsQuery		q;
+	LsSlice		a,
+				b;
+	LsKey		key;
+	size_t		sum = 0;
+
+	if (!ls_take_query(payload, &q))
+		return;
+	while (ls_next_key(&q.keys, &key))
+		sum += key.name.len > 0 ? key.name.data[key.name.len - 1] : 0;
+	while (ls_next_param(&q.params, &a))
+		sum += a.len > 0 ? a.data[a.len - 1] : 0;
+	while (ls_next_setting(&q.settings, &a, &b))
+		sum += a.data[a.len] + b.data[b.len];
+	sum += q.text.len > 0 ? q.text.data[q.text.len - 1] : 0;
+	CHECK(sum < SIZE_MAX);
+}
+
 static void
 try_message(LsMsgType type, LsSlice payload)
 {
@@ -57,6 +79,7 @@ try_message(LsMsgType type, LsSlice payload)
 	LsMsgType	same;
 	size_t		len;
 
+	take_query(payload);
 	if (decode_any(type, payload, &m) != NULL)
 		return;
 	if (type == LS_MSG_QUERY)

@@ -444,6 +444,42 @@ test_lists(void **state)
 	assert_false(ls_next_param(&rest, &param));
 }
 
+/* A query that has been accepted is taken apart as it was then. */
+static void
+test_taken_again(void **state)
+{
+	size_t		count;
+	Sample	   *samples = make_samples(&count);
+	int			queries = 0;
+
+	for (size_t i = 0; i < count; i++)
+	{
+		LsMsgType	type;
+		LsSlice		payload;
+		LsQuery		got;
+		LsQuery		taken;
+
+		assert_int_equal(ls_frame(samples[i].bytes, samples[i].len, LS_MAX_PAYLOAD, &type, &payload), LS_FRAME_OK);
+		if (type != LS_MSG_QUERY)
+			continue;
+		assert_null(ls_get_query(payload, &got));
+		assert_true(ls_take_query(payload, &taken));
+		got.nkeys = got.nparams = 0;
+		assert_memory_equal(&taken, &got, sizeof(got));
+		queries++;
+		for (size_t len = 1; len < payload.len; len++)
+		{
+			uint8_t    *copy = malloc(len);
+
+			memcpy(copy, payload.data, len);
+			(void) ls_take_query((LsSlice) {copy, len}, &taken);	/* reads nothing behind it */
+			free(copy);
+		}
+	}
+	assert_true(queries >= 3);
+	free(samples);
+}
+
 static void
 test_rows(void **state)
 {
@@ -680,6 +716,7 @@ main(void)
 		cmocka_unit_test(test_unknown_tags),
 		cmocka_unit_test(test_bad_values),
 		cmocka_unit_test(test_lists),
+		cmocka_unit_test(test_taken_again),
 		cmocka_unit_test(test_rows),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_too_many_params),
