@@ -268,7 +268,10 @@ detach_pending(Oid relid)
 	if (get_rel_relkind(relid) != RELKIND_PARTITIONED_TABLE)
 		return NIL;
 	foreach(lc, tables_below(relid))
-		(void) for_each_pending(lfirst_oid(lc), collect, &found);
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_PARTITIONED_TABLE)
+			(void) for_each_pending(lfirst_oid(lc), collect, &found);
+	}
 	return found;
 }
 
