@@ -475,7 +475,7 @@ have_others_wait(Detach *d, DdlTargets *targets)
 {
 	AcceptInvalidationMessages();
 	check_still_there(d);
-	xact_writes();
+	xact_announce();
 	set_targets(d, DETACH_WAIT, targets);
 	ddl_ask_first("ALTER TABLE", find_wait_targets, d, targets, false);
 	forward("wait", d, NULL, targets);
@@ -494,7 +494,7 @@ static void
 do_the_rest(Detach *d, DdlTargets *targets)
 {
 	check_still_there(d);
-	xact_writes();
+	xact_announce();
 	set_targets(d, DETACH_LAST, targets);
 	ddl_ask_first("ALTER TABLE", find_last_targets, d, targets, true);
 	lock_tables(d);

@@ -308,17 +308,6 @@ run_and_forward_rows(Call *call, List *tables)
 	}
 }
 
-/*
- * Before the first lock: what this session's last transaction knew of doubts is
- * nothing to this one.
- */
-static void
-announce_write(void)
-{
-	doubt_before_write();
-	xact_writes();
-}
-
 static void
 run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 {
@@ -328,7 +317,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	char	   *text;
 	bool		renewed = false;
 
-	announce_write();
+	xact_announce();
 	if (!plan->certified)
 	{
 		ask_first(call, targets, plan->catalogs);
@@ -368,7 +357,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 static void
 run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
 {
-	announce_write();
+	xact_announce();
 	ask_first(call, targets, true);
 	if (what_is_wrong_with(targets, plan) != NULL)
 	{
@@ -386,7 +375,7 @@ run_detach(Call *call, DdlPlan *plan, DdlTargets *targets)
 	AlterTableStmt *stmt = castNode(AlterTableStmt, call->pstmt->utilityStmt);
 	bool		refused;
 
-	xact_writes();
+	xact_announce();
 	ask_first(call, targets, true);
 	if (what_is_wrong_with(targets, plan) != NULL)
 	{
@@ -419,7 +408,7 @@ run_refresh(Call *call, DdlTargets *targets)
 {
 	if (targets->npermanent > 0 && !XactReadOnly)
 	{
-		announce_write();
+		xact_announce();
 		ask_first(call, targets, false);
 	}
 	run_local(call);
@@ -435,7 +424,7 @@ run_cluster(Call *call)
 
 	if (indexes != NIL && !XactReadOnly)
 	{
-		announce_write();
+		xact_announce();
 		ddl_targets(call->pstmt, call->source, &targets);
 		ask_first(call, &targets, true);
 		indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
@@ -458,7 +447,7 @@ run_lock(Call *call, DdlTargets *targets)
 	if (stmt->mode >= ShareLock && targets->npermanent > 0 && IsTransactionBlock() &&
 		!RecoveryInProgress())
 	{
-		announce_write();
+		xact_announce();
 		ask_first(call, targets, false);
 	}
 	run_counted(call, 0);

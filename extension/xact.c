@@ -216,6 +216,17 @@ xact_writes(void)
 	doubt_check();
 }
 
+/*
+ * The same before the first lock of a command, which no ExecutorStart announces:
+ * what this session's last transaction knew of doubts is nothing to this one.
+ */
+void
+xact_announce(void)
+{
+	doubt_before_write();
+	xact_writes();
+}
+
 /* "Keep the first 0 queries" is as good a word as any. */
 void
 xact_tell(void)
@@ -409,8 +420,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 	TimestampTz deadline = timeout_ms > 0 ?
 	TimestampTzPlusMilliseconds(GetCurrentTimestamp(), timeout_ms) : 0;
 
-	doubt_before_write();
-	xact_writes();
+	xact_announce();
 	send_lock(keys, nkeys, ddl);
 	LS_POINT(LOCK_ASKED);
 

@@ -36,7 +36,7 @@ sub allows
 	my ($rc, $out) = history($c, @args);
 	is($rc, 0, "$name: nothing is found") or diag($out);
 	my ($committed) = $out =~ /(\d+) committed/;
-	cmp_ok($committed // 0, '>', 20 * $seconds, "$name: enough was committed (" . ($committed // 0) . ')');
+	cmp_ok($committed // 0, '>', 5 * $seconds, "$name: enough was committed (" . ($committed // 0) . ')');
 	$c->same("$name: all nodes are equal");
 }
 
