@@ -13,6 +13,7 @@ is_deeply([ sort @{ $c->status->{databases} } ], [ 'app', 'second' ], 'status li
 
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text)', db => $_) for 'app', 'second';
 $c->sql(1, "INSERT INTO t VALUES (1, 'app')");
+$c->drain;
 $c->sql(2, "INSERT INTO t VALUES (1, 'second')", db => 'second');
 $c->drain;
 is($c->sql(2, 'SELECT v FROM t'), 'app', 'a row of one database');
@@ -41,6 +42,7 @@ my (undef, $err) = $c->try(1, 'CREATE ROLE r1 LOGIN');
 SKIP:
 {
 	skip "roles are refused as yet: $err", 5 if $err =~ /0A000/;
+	$c->drain;
 	$c->sql(2, "ALTER ROLE r1 CREATEDB; CREATE ROLE r2 IN ROLE r1", db => 'second');
 	$c->drain;
 	is($c->sql($_, "SELECT rolcreatedb, rolcanlogin FROM pg_roles WHERE rolname = 'r1'"), 't|t', "role changed from any database (n$_)") for 1, 2;

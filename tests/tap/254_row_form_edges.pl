@@ -92,6 +92,7 @@ INSERT INTO l SELECT c, 1 FROM unnest(enum_range(NULL::colour)) c;
 INSERT INTO r SELECT c, 1 FROM unnest(enum_range(NULL::colour)) c;
 INSERT INTO h SELECT g, g::text FROM generate_series(1, 50) g;
 SQL
+$c->drain;
 $c->sql(2, "UPDATE l SET c = 'green' WHERE c = 'red'; UPDATE r SET c = 'blue' WHERE c = 'red'; UPDATE h SET id = id + 1000 WHERE id < 10");
 $c->same('LIST and RANGE of enums, HASH of other types: the same rows in the same partitions');
 for my $n (1, 2)

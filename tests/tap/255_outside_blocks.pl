@@ -36,6 +36,7 @@ $c->sql(1, 'CREATE INDEX CONCURRENTLY t_v ON t (v)');
 $c->drain;
 is_index('t_v', qr/^true\|CREATE INDEX t_v ON public\.t USING btree \(v\)/, 'CREATE INDEX CONCURRENTLY');
 $c->sql(2, 'CREATE UNIQUE INDEX CONCURRENTLY IF NOT EXISTS t_w ON t (w, "id") WHERE v > 2');
+$c->drain;
 $c->sql(3, "CREATE INDEX concurrently /* CONCURRENTLY */ \"CONCURRENTLY\" ON public.t USING btree (lower(w || 'concurrently'))");
 $c->sql(3, 'CREATE INDEX CONCURRENTLY ON t (w)');
 $c->drain;
@@ -163,6 +164,7 @@ END $$;
 SQL
 $c->sql(1, 'CALL fill(10)');
 is($c->sql(1, 'SELECT string_agg(id::text, \',\' ORDER BY id) FROM pr'), '1,2,4,5,7,8,10', 'CALL with COMMIT and ROLLBACK');
+$c->drain;
 $c->sql(2, 'CALL ddl()');
 $c->sql(3, 'DO $$ BEGIN FOR i IN 20 .. 25 LOOP INSERT INTO pr VALUES (i, clock_timestamp()::text); COMMIT; END LOOP; ROLLBACK; END $$');
 $c->same('equal after procedures and DO');

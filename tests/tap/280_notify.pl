@@ -84,6 +84,7 @@ CREATE FUNCTION tell() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_n
 CREATE TRIGGER row_trigger AFTER INSERT ON t FOR EACH ROW EXECUTE FUNCTION tell();
 CREATE CONSTRAINT TRIGGER zdeferred AFTER INSERT ON t DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION tell();
 SQL
+$c->drain;
 $c->sql(2, "BEGIN; INSERT INTO t VALUES (1, 'x'), (2, 'y'); NOTIFY a, 'between'; COMMIT");
 everywhere(join('', map { qq{"a" with payload "$_"\n} } 'row_trigger 1', 'row_trigger 2', 'between', 'zdeferred 1', 'zdeferred 2'),
 	'triggers, once');

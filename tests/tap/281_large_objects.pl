@@ -111,6 +111,7 @@ RESET ROLE;
 ALTER LARGE OBJECT 1000022 OWNER TO lo_other;
 SQL
 $c->sql(1, "COMMENT ON LARGE OBJECT $from IS 'of another node'; GRANT ALL ON LARGE OBJECT $from TO PUBLIC");
+$c->drain;
 $c->sql(3, "SET ROLE lo_other; SELECT lo_put(1000021, 2, 'theirs')");
 $c->fails(3, 'SET ROLE lo_other; SELECT lo_unlink(1000021)', '42501', qr/must be owner/, 'permissions are checked where it is asked for');
 $c->sql(1, "SET lo_compat_privileges = on; SET ROLE lo_other; SELECT lo_put(1000023, 2, 'compat')");

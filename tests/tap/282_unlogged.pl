@@ -31,6 +31,7 @@ CREATE UNLOGGED TABLE i AS EXECUTE q;
 CREATE TEMP TABLE t (a int);
 SQL
 $c->fails(1, 'CREATE TEMP TABLE t (a int); ALTER TABLE t SET UNLOGGED', '42809|42P16', qr/temporary/, 'of a temporary table');
+$c->drain;
 $c->sql(1, "INSERT INTO a SELECT g, 'row ' || g FROM generate_series(1, 100) g; INSERT INTO us.e VALUES (1), (1); INSERT INTO p VALUES (1, 'x')");
 $c->sql(2, "UPDATE a SET v = v || random() WHERE id % 2 = 0; INSERT INTO f VALUES (1, 'x', 1); INSERT INTO g VALUES (1)");
 is($c->sql($_, "SELECT count(*) FROM pg_class WHERE relpersistence = 'u'"), 0, "none is unlogged on n$_") for 1, 2;

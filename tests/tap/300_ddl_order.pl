@@ -44,6 +44,7 @@ $c->sql(1, 'CREATE TABLE w (id int PRIMARY KEY, v int)');
 for my $i (1 .. $rounds)
 {
 	my $type = $i % 2 ? 'text' : 'int';
+	$c->drain;
 	$c->sql(2, "INSERT INTO w VALUES ($i, '$i')");
 	$c->sql(1, "ALTER TABLE w ALTER v TYPE $type USING v::$type");
 	$c->sql(1, "UPDATE w SET v = '7' WHERE id = $i");

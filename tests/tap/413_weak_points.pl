@@ -48,6 +48,7 @@ $c->sql(2, 'INSERT INTO t VALUES (3)');
 # ---------- GRANTs that meet
 
 $c->sql(1, "CREATE ROLE r$_") for 1 .. 4;
+$c->drain;
 my @runs = map { my $node = $_; $c->pgbench_start($node, '-n', '-f', $c->file("grant$node.sql", "\\set r random(1, 4)\nGRANT SELECT ON t TO r:r;\nREVOKE SELECT ON t FROM r:r;\n"), '-c', 2, '-T', 4, '--max-tries=100') } 1, 2;
 $_->{handle}->finish for @runs;
 is(scalar(() = $c->replicator_log =~ /tuple concurrently \w+ \(XX000\)/g), 0, 'no node is dropped for GRANTs that meet');

@@ -59,6 +59,7 @@ $c->same('what is not included is no matter');
 $c->sql_local($_, 'CREATE SCHEMA far; CREATE TYPE far.kind AS ENUM (\'a\'); CREATE TABLE far.one (id int PRIMARY KEY, v varchar(5) COLLATE "C" DEFAULT \'q\', "Q" timestamptz NOT NULL); CREATE TABLE far.two (a int[]); CREATE TABLE far.left_out (x int); INSERT INTO far.one VALUES (1, \'far\', now())', db => 'postgres') for 1, 2;
 $c->sql(1, 'CREATE EXTENSION postgres_fdw; CREATE SCHEMA near');
 $c->sql(1, 'CREATE SERVER other FOREIGN DATA WRAPPER postgres_fdw OPTIONS (dbname \'postgres\'); CREATE USER MAPPING FOR CURRENT_USER SERVER other');
+$c->drain;
 $c->sql_local($_, "ALTER SERVER other OPTIONS (ADD host '127.0.0.1', ADD port '" . $c->port($_) . "')") for 1, 2;
 $c->sql(1, "IMPORT FOREIGN SCHEMA far EXCEPT (left_out) FROM SERVER other INTO near OPTIONS (import_default 'true')");
 $c->sql(2, 'BEGIN; CREATE SCHEMA nearer; IMPORT FOREIGN SCHEMA far LIMIT TO (left_out, two) FROM SERVER other INTO nearer; COMMIT');

@@ -46,6 +46,7 @@ SQL
 for my $enable ('ENABLE ALWAYS', 'ENABLE REPLICA', 'ENABLE', 'DISABLE')
 {
 	$c->sql(2, "ALTER TABLE r $enable RULE also, $enable RULE instead, $enable RULE nothing");
+	$c->drain;
 	my $before = $c->sql(1, 'SELECT count(*) FROM log');
 	$c->sql($_, "UPDATE r SET v = v + 1 WHERE id IN ($_, $_ + 3); INSERT INTO r VALUES (10 * $_ + length('$enable'), 1)") for 1 .. 3;
 	$c->sql(3, "INSERT INTO r SELECT 200 + length('$enable')");
@@ -68,11 +69,13 @@ CREATE TABLE p4x PARTITION OF p4 FOR VALUES IN ('x');
 INSERT INTO p SELECT g, 'x' FROM generate_series(0, 39) g;
 CREATE TABLE pd PARTITION OF p DEFAULT;
 SQL
+$c->drain;
 $c->fails(2, 'ALTER TABLE p DETACH PARTITION p1 CONCURRENTLY', '55000', qr/when a default partition exists/, 'DETACH with a default partition');
 $c->sql(2, 'DROP TABLE pd');
 $c->fails(2, 'BEGIN; ALTER TABLE p DETACH PARTITION p1 CONCURRENTLY', '25001', qr/transaction block/, 'DETACH in a transaction block');
 $c->sql(2, 'ALTER TABLE p DETACH PARTITION p1 CONCURRENTLY; SET search_path = pg_catalog; ALTER TABLE public.p DETACH PARTITION public."P 2" CONCURRENTLY');
 $c->sql(3, 'ALTER TABLE p DETACH PARTITION p3 CONCURRENTLY; ALTER TABLE p DETACH PARTITION p4 CONCURRENTLY');
+$c->drain;
 is($c->sql(1, "SELECT string_agg(conrelid::regclass || ': ' || pg_get_constraintdef(oid), E'\\n' ORDER BY conrelid::regclass::text COLLATE \"C\") FROM pg_constraint WHERE conrelid::regclass::text ~ '^\"?[pP]' AND contype = 'c'"),
 	<<'TEXT' =~ s/\n\z//r, 'what was detached keeps its bounds');
 "P 2": CHECK (((a IS NOT NULL) AND (a >= 10) AND (a < 20)))
@@ -92,8 +95,10 @@ CREATE FUNCTION ev() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN INSERT I
 CREATE TABLE h (a int) PARTITION BY LIST (a); CREATE TABLE h1 PARTITION OF h FOR VALUES IN (1);
 CREATE EVENT TRIGGER ev ON ddl_command_end WHEN TAG IN ('ALTER TABLE') EXECUTE FUNCTION ev(); ALTER EVENT TRIGGER ev ENABLE ALWAYS;
 SQL
+$c->drain;
 $c->sql_local($_, "SET allow_system_table_mods = on; UPDATE pg_inherits SET inhdetachpending = true WHERE inhrelid = 'h1'::regclass") for 1 .. 3;
 $c->sql(2, 'ALTER TABLE h DETACH PARTITION h1 FINALIZE; DROP EVENT TRIGGER ev');
+$c->drain;
 is($c->sql(3, 'SELECT count(*) FROM fired'), 1, 'FINALIZE fires an ALWAYS event trigger where it was said, and nowhere else');
 $c->same('FINALIZE');
 

@@ -96,6 +96,7 @@ is(restore(2, '--use-set-session-authorization', "$top/s3.dump"), '', '--use-set
 as_before('--use-set-session-authorization');
 $c->sql(1, 'DROP TABLE s3."Odd ""T"; DROP TABLE s3.up');
 is(restore(2, '-n', 's3', '-t', 'Odd "T', '-t', 'up', '--no-data-for-failed-tables', "$top/s3.dump"), '', 'two tables');
+$c->drain;
 $c->sql(3, 'ALTER TABLE s3.up ADD PRIMARY KEY (id); ALTER TABLE s3.up ADD FOREIGN KEY (up) REFERENCES s3.up');
 as_before('two tables');
 

@@ -24,6 +24,7 @@ CREATE INDEX CONCURRENTLY uk ON u (k);
 CREATE TABLE r (id int PRIMARY KEY, k int);
 CREATE FUNCTION kf(r) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1.k';
 SQL
+$c->drain;
 for my $n (1 .. 3)
 {
 	$c->fails($n, 'INSERT INTO "A b"."T ""x" VALUES (20)', '23505', qr/I 1/, "NULLS NOT DISTINCT holds on n$n");

@@ -101,6 +101,7 @@ SELECT classid::regclass, pg_describe_object(classid, objid, objsubid) FROM pg_d
 SQL
 is($schema->(1), $schema->(2), 'both have the same objects');
 $c->sql(1, "CREATE SEQUENCE s; INSERT INTO numbered VALUES (nextval('s'))");
+$c->drain;
 $c->sql(2, "INSERT INTO numbered VALUES (nextval('s'))");
 $c->ctl('drop', 'n1');
 $c->sql(2, join('', map { "INSERT INTO t (node) VALUES ('after');\n" } 1 .. 200));

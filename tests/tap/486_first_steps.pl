@@ -16,6 +16,7 @@ $c->sql_local($_, 'DROP DATABASE app', db => 'postgres') for $c->all;
 my (undef, $err, $rc) = $c->ctl('database', 'add', 'app');
 is($rc, 0, 'the first database is added') or diag($err);
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');
+$c->drain;
 $c->sql(2, 'INSERT INTO t VALUES (1)');
 pass('and written to at once, on each node');
 $c->same('it is replicated');

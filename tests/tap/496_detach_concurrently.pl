@@ -394,6 +394,7 @@ $c->sql(1, 'CREATE ROLE alice; ALTER TABLE m OWNER TO alice; TRUNCATE log');
 $c->fails(2, 'SET ROLE alice; ALTER TABLE h DETACH PARTITION h1 CONCURRENTLY', '42501', qr/must be owner/, 'who may not, is told so');
 $c->sql(2, 'ALTER TABLE h DETACH PARTITION h1 CONCURRENTLY');
 $c->sql(3, 'TRUNCATE log; SET search_path = pg_catalog; ALTER TABLE public.m DETACH PARTITION public.m1 CONCURRENTLY');
+$c->drain;
 is($c->sql(2, 'SELECT string_agg(what, $$ $$ ORDER BY what) FROM log'), 'ddl_command_endALTER TABLE ddl_command_startALTER TABLE', 'event triggers fire once, on one node');
 $c->sql(1, 'SET ROLE alice; ALTER TABLE m DETACH PARTITION "M 2" CONCURRENTLY');
 is_everywhere('h1', 'table 0', 'by hash');
