@@ -44,7 +44,7 @@ for my $how ('statement_timeout', 'cancel')
 		cmp_ok(time - $start, '<', 50, "$name: it ends");
 		LockstepCluster::is_error($s->error, '08007', qr/committed by the cluster.*number \d+ in the journal.*Do not repeat/s, "$name: 08007");
 		like($s->error, qr/statement_timeout/, "$name: the cause is told") if $how ne 'cancel';
-		is($c->sql(2, "SELECT count(*) FROM t WHERE id = $id + 1"), 1, "$name: the other node has it");
+		ok($c->wait_sql(2, "SELECT count(*) FROM t WHERE id = $id + 1", 1), "$name: the other node has it");
 		$c->set(1, 'lockstep_fault.apply_commit', "'none'");
 		$c->drain;
 		is($c->sql(1, "SELECT count(*) FROM t WHERE id IN ($id, $id + 1)"), 2, "$name: this node got it by apply");

@@ -40,7 +40,7 @@ my $base = $c->memory_kb($s->pid, 'RssAnon');
 my $file = $c->file('rows', join('', map { "$_\t$_\tvalue number $_ of many\n" } 1 .. $rows));
 $s->do("COPY b FROM '$file'", $t);
 bounded('COPY', $s, $base);
-is($c->sql(2, 'SELECT count(*) FROM b'), $rows + 100, 'and the other node has it when COPY returns');
+ok($c->wait_sql(2, 'SELECT count(*) FROM b', $rows + 100), 'and the other node has it');
 is($c->bodies, 1, 'its queries are in a file of the journal');
 my ($out, $err, $rc) = $c->ctl('journal', '--from=' . $c->status->{journal}{last}, '--journal-directory', "$c->{dir}/journal");
 is($rc, 0, 'the journal is printed') or diag($err);
@@ -70,7 +70,7 @@ $s->do('ROLLBACK TO a');
 cmp_ok($c->bodies, '>=', 1, 'it is being stored');
 $s->do("INSERT INTO b SELECT i, 2, 'c' FROM generate_series($rows + 40001, $rows + 50000) i", $t);
 $s->do('COMMIT', $t);
-is($c->sql(2, "SELECT string_agg(v || n, ',' ORDER BY v) FROM (SELECT v, count(*) AS n FROM b WHERE id > $rows GROUP BY v) x"), 'a40000,c10000',
+ok($c->wait_sql(2, "SELECT string_agg(v || n, ',' ORDER BY v) FROM (SELECT v, count(*) AS n FROM b WHERE id > $rows GROUP BY v) x", 'a40000,c10000'),
 	'a savepoint takes back what was stored');
 bounded('savepoints', $s, $base);
 

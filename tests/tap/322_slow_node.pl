@@ -34,7 +34,7 @@ is($node->{state}, 'online', 'it is not dropped');
 cmp_ok($node->{lag}, '>', 50, 'its lag is shown');
 cmp_ok($node->{lag_bytes}, '>', 1024 * 1024, 'in bytes, too');
 cmp_ok($node->{lag_bytes}, '<', 1200 * 1024, 'which are bounded');
-is($c->sql(2, 'SELECT count(*) > 50 FROM t'), 't', 'the other one has what was decided');
+ok($c->wait_sql(2, 'SELECT count(*) > 50 FROM t', 't'), 'the other one has what was decided');
 kill CONT => @held;
 $s->finish(60);
 is($s->error, '', 'when it goes on, so do the writers');
