@@ -417,8 +417,8 @@ extern void xact_init(void);	/* callbacks; _PG_init */
  * Connects if there is no connection.  Cheap when repeated.
  */
 extern void xact_writes(void);
-extern void xact_announce(void);	/* the same, of a command: before its first
-									 * lock */
+extern void xact_announce(void);	/* the same, of a command: before its
+									 * first lock */
 
 /*
  * Append a query to the transaction's queue (copied; xcount is filled in

@@ -15,8 +15,10 @@
 #include "postgres.h"
 
 #include "access/htup_details.h"
+#include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "mb/pg_wchar.h"
+#include "parser/parse_coerce.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -76,10 +78,18 @@ repertoire_check_query(const LsQuery *query)
 
 /* ---------- texts within values */
 
+/* Those of which relation.c has the bytes put out as they are. */
+static bool
+is_common_text(Oid type)
+{
+	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID || type == JSONOID || type == XMLOID;
+}
+
+/* Also by another name, as citext. */
 static bool
 is_text(Oid type)
 {
-	return type == TEXTOID || type == VARCHAROID || type == BPCHAROID || type == JSONOID || type == XMLOID;
+	return is_common_text(type) || (type >= FirstNormalObjectId && IsBinaryCoercible(type, TEXTOID));
 }
 
 static bool
@@ -121,7 +131,7 @@ repertoire_has_texts(Oid type)
 bool
 repertoire_hides_texts(Oid type)
 {
-	return !is_text(getBaseType(type)) && repertoire_has_texts(type);
+	return !is_common_text(getBaseType(type)) && repertoire_has_texts(type);
 }
 
 static void check_value(const LsRelation *r, AttrNumber attnum, Oid type, Datum value);

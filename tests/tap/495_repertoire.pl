@@ -11,11 +11,12 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 2);
 $c->sql(1, <<'SQL');
+CREATE EXTENSION citext;
 CREATE CAST (bytea AS text) WITHOUT FUNCTION;
 CREATE TYPE pair AS (n int, t text);
 CREATE DOMAIN words AS text;
 CREATE TYPE texts AS RANGE (subtype = text);
-CREATE TABLE t (id int PRIMARY KEY, v text, w varchar(100), f char(20), a text[], p pair, pp pair[], d words, j json, x xml, r texts, m texts_multirange, b bytea);
+CREATE TABLE t (id int PRIMARY KEY, v text, w varchar(100), f char(20), a text[], p pair, pp pair[], d words, j json, x xml, r texts, m texts_multirange, b bytea, c citext);
 CREATE TABLE bare (id int, v text);
 INSERT INTO t (id, v) SELECT i, 'x' FROM generate_series(1, 20) i;
 INSERT INTO bare VALUES (1, 'x');
@@ -34,7 +35,7 @@ for my $what (sort keys %bytes)
 	$c->fails(1, "UPDATE t SET v = CASE WHEN id = 15 THEN $text ELSE 'y' END", '22021', $error, 'UPDATE of many');
 	$c->fails(1, "INSERT INTO bare VALUES (2, $text)", '22021', $error, 'a table without a key');
 	my %other = (w => "$text\::varchar", f => "$text\::char(20)", a => "ARRAY['x', $text]", p => "ROW(1, $text)::pair", pp => "ARRAY[ROW(1, $text)::pair]",
-		d => "$text\::words", r => "texts('a', 'a' || $text)", m => "texts_multirange(texts('a', 'a' || $text))");
+		d => "$text\::words", r => "texts('a', 'a' || $text)", m => "texts_multirange(texts('a', 'a' || $text))", c => "$text\::citext");
 	for my $column (sort keys %other)
 	{
 		$c->fails(1, "INSERT INTO t (id, $column) VALUES (100, $other{$column})", '22021', qr/column $column of|LOCATION:  report_invalid_encoding/, "$what in column $column");
