@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/guc.h"
+#include "utils/memutils.h"
 
 #include "apply.h"
 #include "compat.h"
@@ -181,6 +182,7 @@ apply_check_call(const char *function)
 
 static int	settings_level = 0; /* GUC nesting level of them, 0 = none */
 static LocalTransactionId settings_lxid;
+static char *reset_path = NULL; /* came with the settings */
 
 /*
  * Undo what the last call set.  At the end of the transaction that happens by
@@ -192,6 +194,18 @@ settings_undo(void)
 	if (settings_level != 0 && settings_lxid == ls_lxid(MyProc))
 		AtEOXact_GUC(true, settings_level);
 	settings_level = 0;
+	if (reset_path != NULL)
+		pfree(reset_path);
+	reset_path = NULL;
+}
+
+/* Not the value that is in force: the statement's settings have set that. */
+void
+apply_reset_path(bool origin)
+{
+	if (reset_path != NULL)
+		(void) set_config_option("search_path", origin ? reset_path : "pg_catalog", PGC_SUSET,
+								 PGC_S_OVERRIDE, GUC_ACTION_SET, true, 0, false);
 }
 
 /*
@@ -224,6 +238,11 @@ apply_settings(char **values, int n)
 		if (strcmp(values[i], LS_SETTING_TIME) == 0)
 		{
 			set_transaction_time(values[i + 1]);
+			continue;
+		}
+		if (strcmp(values[i], LS_SETTING_RESET_PATH) == 0)
+		{
+			reset_path = MemoryContextStrdup(TopMemoryContext, values[i + 1]);
 			continue;
 		}
 		(void) set_config_option(values[i], values[i + 1],

@@ -18,6 +18,9 @@ extern void apply_start_repair(void);
 extern void apply_check_call(const char *function);
 extern void apply_settings(char **values, int n);
 
+/* What RESET search_path gives: as at the origin, or as in this session. */
+extern void apply_reset_path(bool origin);
+
 /* ---------- in applycopy.c */
 
 extern uint64 apply_copy(const char *command, const char *data, size_t len);

@@ -375,11 +375,28 @@ process_utility_anyhow(PlannedStmt *pstmt, const char *queryString, bool readOnl
 								queryEnv, dest, qc);
 }
 
+static void
+process_script(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			   ProcessUtilityContext context, ParamListInfo params,
+			   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	apply_reset_path(true);
+	PG_TRY();
+	{
+		process_utility_anyhow(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		apply_reset_path(false);
+	}
+	PG_END_TRY();
+}
+
 /* An extension's script may do what is refused to functions, but not SET ROLE. */
 static bool
 runs_script(const Node *stmt)
 {
-	return creating_extension || IsA(stmt, CreateExtensionStmt) || IsA(stmt, AlterExtensionStmt);
+	return creating_extension || ls_runs_script(stmt);
 }
 
 static bool
@@ -409,7 +426,10 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 		context = PROCESS_UTILITY_SUBCOMMAND;
 	if (OidIsValid(user))
 		rights_lower(user, !runs_script(pstmt->utilityStmt), &saved);
-	process_utility_anyhow(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	if (apply_session() && ls_runs_script(pstmt->utilityStmt) && !creating_extension)
+		process_script(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	else
+		process_utility_anyhow(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (OidIsValid(user))
 		rights_restore(&saved);
 }

@@ -74,6 +74,7 @@ typedef struct DdlTargets
 	bool		reads_temporary;	/* its result depends on a temporary table */
 	bool		ours;			/* names something in lockstep's schema */
 	bool		makes_logged;	/* of an unlogged table an ordinary one */
+	bool		runs_script;	/* of an extension */
 } DdlTargets;
 
 /* Takes no locks: by the time they are granted the answer may be another. */

@@ -75,6 +75,8 @@ ddl_forward(const char *text, const char *const *params, int nparams, const DdlT
 
 	initStringInfo(&settings);
 	settings_append(&settings);
+	if (targets->runs_script)
+		settings_append_reset_path(&settings);
 	initStringInfo(&packed);
 	for (i = 0; i < nparams; i++)
 		statement_pack_param(&packed, params[i], strlen(params[i]));

@@ -608,6 +608,7 @@ ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 	ListCell   *lc;
 
 	memset(targets, 0, sizeof(*targets));
+	targets->runs_script = ls_runs_script(pstmt->utilityStmt);
 	if (largeobject_named_by(pstmt->utilityStmt, &large_objects))
 	{
 		targets->npermanent++;

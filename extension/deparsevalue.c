@@ -3,7 +3,8 @@
  *	  The values of a row as parameters of a query, or as a line of COPY.
  *
  * They are text from the types' output functions, between deparse_enter and
- * deparse_leave; of characters that the other nodes can read (repertoire.h).
+ * deparse_leave; of characters that the other nodes can read (repertoire.h), and
+ * if they are to be stored, not to be looked for, exact (exacttext.h).
  */
 #include "postgres.h"
 
@@ -12,11 +13,12 @@
 #include "utils/memutils.h"
 
 #include "deparse.h"
+#include "exacttext.h"
 #include "repertoire.h"
 
 /* The text of a value of a type that is not a common one. */
 static pg_noinline LsSlice
-output_text(LsRelation *r, AttrNumber attnum, Datum value)
+output_text(LsRelation *r, AttrNumber attnum, Datum value, bool stored)
 {
 	LsColumn   *column = &r->columns[attnum - 1];
 	LsSlice		text;
@@ -25,11 +27,13 @@ output_text(LsRelation *r, AttrNumber attnum, Datum value)
 		repertoire_check_inside(r, attnum, value);
 	text = ls_slice_of(OutputFunctionCall(&column->output, value));
 	repertoire_check_text(r, attnum, (const char *) text.data, text.len);
+	if (stored && column->exact_text != NULL)
+		exacttext_check(r, attnum, value, (const char *) text.data);
 	return text;
 }
 
 static pg_attribute_always_inline LsSlice
-value_text(LsRelation *r, AttrNumber attnum, Datum value)
+value_text(LsRelation *r, AttrNumber attnum, Datum value, bool stored)
 {
 	LsColumn   *column = &r->columns[attnum - 1];
 	struct varlena *string;
@@ -46,14 +50,14 @@ value_text(LsRelation *r, AttrNumber attnum, Datum value)
 			return text;
 		default:
 			return column->ascii ? ls_slice_of(OutputFunctionCall(&column->output, value)) :
-				output_text(r, attnum, value);
+				output_text(r, attnum, value, stored);
 	}
 }
 
 /* The commonest types don't take the way by a palloc'ed string. */
 static void
 append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *nulls,
-			 StringInfo out)
+			 bool stored, StringInfo out)
 {
 	LsColumn   *column = &r->columns[attnum - 1];
 	Datum		value = values[attnum - 1];
@@ -74,7 +78,7 @@ append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *
 			statement_pack_param(out, number, pg_lltoa(DatumGetInt64(value), number));
 			return;
 		default:
-			text = value_text(r, attnum, value);
+			text = value_text(r, attnum, value, stored);
 			statement_pack_param(out, (const char *) text.data, text.len);
 			return;
 	}
@@ -88,7 +92,7 @@ deparse_settable(LsRelation *r, const Datum *values, const bool *nulls, StringIn
 	for (i = 0; i < r->natts; i++)
 	{
 		if (column_is_settable(&r->columns[i]))
-			append_value(r, i + 1, values, nulls, out);
+			append_value(r, i + 1, values, nulls, true, out);
 	}
 	return r->nsettable;
 }
@@ -104,7 +108,7 @@ deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datum *values,
 	{
 		if (!column_is_settable(&r->columns[i]) || !column_set_has(set, i + 1))
 			continue;
-		append_value(r, i + 1, values, nulls, out);
+		append_value(r, i + 1, values, nulls, true, out);
 		n++;
 	}
 	return n;
@@ -117,14 +121,14 @@ deparse_identity(LsRelation *r, const Datum *values, const bool *nulls, StringIn
 	int			i;
 
 	for (i = 0; i < r->nidentity; i++)
-		append_value(r, r->identity[i].attnum, values, nulls, out);
+		append_value(r, r->identity[i].attnum, values, nulls, false, out);
 	if (r->nidentity > 0)
 		return r->nidentity;
 	for (i = 0; i < r->natts; i++)
 	{
 		if (!r->columns[i].live)
 			continue;
-		append_value(r, i + 1, values, nulls, out);
+		append_value(r, i + 1, values, nulls, false, out);
 		n++;
 	}
 	return n;
@@ -218,7 +222,7 @@ append_copy_datum(LsRelation *r, AttrNumber attnum, Datum value, StringInfo out)
 			out->len += pg_lltoa(DatumGetInt64(value), out->data + out->len);
 			return;
 		default:
-			text = value_text(r, attnum, value);
+			text = value_text(r, attnum, value, true);
 			append_copy_value((const char *) text.data, text.len, out);
 			return;
 	}

@@ -291,9 +291,14 @@ extern void unproven_before_rows(Relation rel); /* in an apply session */
 /* Not a setting, but it travels like one: when the transaction began. */
 #define LS_SETTING_TIME "lockstep.transaction_time"
 
+/* Neither: what RESET search_path would give. */
+#define LS_SETTING_RESET_PATH "lockstep.reset_search_path"
+
 /* Append name NUL value NUL ..., as in LsQuery.settings. */
 extern void settings_append(StringInfo out);
 extern void settings_append_row_path(StringInfo out, Oid owner);
+extern void settings_append_reset_path(StringInfo out);
+extern bool ls_runs_script(const Node *stmt);	/* of an extension */
 
 /* Between these the session gives no messages below ERROR. */
 extern int	settings_begin_quiet(void);

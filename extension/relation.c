@@ -33,6 +33,7 @@
 
 #include "compat.h"
 #include "deparse.h"
+#include "exacttext.h"
 #include "lockstep.h"
 #include "relation.h"
 #include "repertoire.h"
@@ -303,6 +304,7 @@ build_columns(LsRelation *r)
 			output = F_TEXTOUT;
 		column->ascii = has_ascii_output(base);
 		column->hides_texts = repertoire_hides_texts(base);
+		column->exact_text = exacttext_for(base);
 		fmgr_info_cxt(output, &column->output, r->context);
 
 		r->needs |= deparse_type_needs(att->atttypid);

@@ -1,7 +1,7 @@
 /*
  * relation.h
  *	  What capture knows of a replicated relation.  Private to relation.c,
- *	  relkeys.c, keyset.c, deparse*.c, repertoire.c and capture.c.
+ *	  relkeys.c, keyset.c, deparse*.c, repertoire.c, exacttext.c and capture.c.
  *
  * An LsRelation is built once per backend and rebuilt after an invalidation;
  * all it points to lives in its own memory context.  Between two lookups
@@ -29,6 +29,8 @@ typedef struct LsColumnSet
 	uint64	   *words;
 } LsColumnSet;
 
+typedef struct LsExactText LsExactText;
+
 typedef struct LsColumn
 {
 	bool		live;			/* not dropped, and stored */
@@ -44,6 +46,7 @@ typedef struct LsColumn
 								 * makes values of; 0: there is none */
 	bool		ascii;			/* its text has no other characters */
 	bool		hides_texts;	/* see repertoire.h */
+	LsExactText *exact_text;	/* see exacttext.h; NULL: it is */
 	FmgrInfo	output;
 } LsColumn;
 

@@ -104,6 +104,22 @@ settings_append_row_path(StringInfo out, Oid owner)
 	append_setting(out, "search_path", path.data);
 }
 
+bool
+ls_runs_script(const Node *stmt)
+{
+	return IsA(stmt, CreateExtensionStmt) || IsA(stmt, AlterExtensionStmt);
+}
+
+/*
+ * Scripts of extensions set search_path, and go back by pg_settings.reset_val
+ * (PostGIS's topology and geocoder do).
+ */
+void
+settings_append_reset_path(StringInfo out)
+{
+	append_setting(out, LS_SETTING_RESET_PATH, GetConfigOptionResetString("search_path"));
+}
+
 /*
  * A command is parsed and analyzed here, and once more when it runs.  It has
  * notices to give once.
