@@ -26,11 +26,15 @@
 #include "catalog/heap.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/partition.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/pg_namespace.h"
 #include "commands/tablecmds.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "optimizer/optimizer.h"
 #include "storage/procarray.h"
+#include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/inval.h"
@@ -95,6 +99,17 @@ detach_mark(Relation parent, Relation partition)
 	CacheInvalidateRelcache(parent);
 }
 
+/* Its columns may have other numbers; what PostgreSQL's own command does not consider. */
+static Constraint *
+check_of_child(Relation child, Relation rel, Constraint *check)
+{
+	Constraint *result = copyObject(check);
+	List	   *expression = stringToNode(check->cooked_expr);
+
+	result->cooked_expr = nodeToString(map_partition_varattnos(expression, 1, child, rel));
+	return result;
+}
+
 /* All rows fulfil it.  Partitions of the partition inherit it, as ever. */
 static void
 add_check(Relation rel, Constraint *check, bool top)
@@ -113,7 +128,7 @@ add_check(Relation rel, Constraint *check, bool top)
 		Relation	child = table_open(lfirst_oid(lc), NoLock);
 
 		CheckTableNotInUse(child, "ALTER TABLE");
-		add_check(child, check, false);
+		add_check(child, check_of_child(child, rel, check), false);
 		table_close(child, NoLock);
 	}
 }
@@ -235,6 +250,19 @@ run_step(const char *step, Relation parent, RangeVar *partition, const char *con
 				 errmsg("unknown step \"%s\"", step)));
 }
 
+/*
+ * Whose functions may be called is the table's owner, with no more rights than
+ * that; but who may not use the partition's schema doesn't find it.  Then it is
+ * whoever gave the command, as for any other.
+ */
+static Oid
+user_for(Relation parent, const RangeVar *partition)
+{
+	Oid			owner = rights_owner_of(RelationGetRelid(parent));
+
+	return ls_may_use_schema(get_namespace_oid(partition->schemaname, false), owner) ? owner : GetUserId();
+}
+
 /* (step, schema, table, schema and name of the partition, name of the check or ''). */
 Datum
 lockstep_apply_detach(PG_FUNCTION_ARGS)
@@ -250,7 +278,7 @@ lockstep_apply_detach(PG_FUNCTION_ARGS)
 
 	apply_check_call("apply_detach");
 	parent = table_openrv(table, strcmp(step, "wait") == 0 ? AccessShareLock : ShareUpdateExclusiveLock);
-	rights_lower(rights_owner_of(RelationGetRelid(parent)), true, &saved);
+	rights_lower(user_for(parent, partition), true, &saved);
 	run_step(step, parent, partition, constraint);
 	rights_restore(&saved);
 	table_close(parent, NoLock);

@@ -374,6 +374,7 @@ check_reference(Form_pg_constraint constraint, Relation partition)
 	Relation	referring = table_open(constraint->conrelid, ShareLock);
 	Trigger		trigger = {0};
 
+	(void) find_all_inheritors(constraint->conrelid, ShareLock, NULL);
 	trigger.tgname = NameStr(constraint->conname);
 	trigger.tgenabled = TRIGGER_FIRES_ON_ORIGIN;
 	trigger.tgisinternal = true;
@@ -409,6 +410,21 @@ check_references(Relation partition)
 		check_reference((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(lc)), partition);
 }
 
+/* Sessions of this node wait for our locks only: what they have changed before is seen now. */
+static void
+check_again(const Detach *d)
+{
+	if (OidIsValid(get_default_partition_oid(d->parent)))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot detach partitions concurrently when a default partition exists")));
+	if (get_rel_relispartition(d->parent) && PartitionHasPendingDetach(d->parent))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot alter partition \"%s\" with an incomplete detach", get_rel_name(d->parent)),
+				 errhint("Use ALTER TABLE ... DETACH PARTITION ... FINALIZE to complete the pending detach operation.")));
+}
+
 static void
 begin(AlterTableStmt *stmt, Detach *d, const DdlTargets *targets)
 {
@@ -423,6 +439,7 @@ begin(AlterTableStmt *stmt, Detach *d, const DdlTargets *targets)
 	CheckTableNotInUse(parent, "ALTER TABLE");
 	partition = table_openrv(cmd->name, ShareUpdateExclusiveLock);
 	d->partition = RelationGetRelid(partition);
+	check_again(d);
 	PushActiveSnapshot(GetLatestSnapshot());
 	detach_mark(parent, partition);
 	check_references(partition);

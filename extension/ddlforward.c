@@ -55,6 +55,9 @@ ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targ
 					 errdetail("They were changed again and again on other nodes."),
 					 errhint("The transaction might succeed if retried.")));
 		asked = *targets;
+		/* find() may write its keys over them */
+		asked.keys = palloc(asked.nkeys * sizeof(LsKey));
+		memcpy(asked.keys, targets->keys, asked.nkeys * sizeof(LsKey));
 		xact_lock_first(asked.keys, asked.nkeys, ddl);
 		AcceptInvalidationMessages();
 		find(arg, targets);
