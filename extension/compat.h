@@ -55,10 +55,12 @@ typedef RangeTblEntry LsPermissions;
 /* 17 numbers processes by their place among all, and has their virtual transaction id in one field. */
 #if PG_VERSION_NUM >= 170000
 #define ls_lxid(proc) ((proc)->vxid.lxid)
+#define ls_lock_lxid(lock) ((lock)->vxid.lxid)
 #define ls_procno(proc) GetNumberFromPGProc(proc)
 #define ls_signal_id(proc) GetNumberFromPGProc(proc)
 #else
 #define ls_lxid(proc) ((proc)->lxid)
+#define ls_lock_lxid(lock) ((lock)->lxid)
 #define ls_procno(proc) ((proc)->pgprocno)
 #define ls_signal_id(proc) ((proc)->backendId)
 #endif

@@ -4,7 +4,7 @@
  *
  * Extension code does not run in a backend that waits for a lock or for its
  * client, so somebody else acts: the replicator finds out who blocks its apply
- * session (lockstep.blockers) and says lockstep.yield(pid).  That
+ * session (lockstep.blockers) and says lockstep.yield(pid, ...).  That
  *
  *	 1. marks the victim's transaction as doomed, in shared memory;
  *	 2. sends SIGINT: a running statement is cancelled, a backend that waits
@@ -361,11 +361,11 @@ is_deaf(const Mark *mark, const PGPROC *proc)
 }
 
 /*
- * Let the transaction that process pid is in fail, as one that is decided as
- * seq (0: not yet) waits for it.  False: it is in none.
+ * Let the transaction only of process pid fail (invalid: the one that it is in), as
+ * one that is decided as seq (0: not yet) waits for it.  False: it is not in it.
  */
 bool
-conflict_yield(int pid, const char *detail, uint64 seq)
+conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
 {
 	PGPROC	   *proc = BackendPidGetProc(pid);
 	volatile LocalTransactionId *lxid;
@@ -382,7 +382,8 @@ conflict_yield(int pid, const char *detail, uint64 seq)
 
 	LWLockAcquire(conflict_lock, LW_EXCLUSIVE);
 	victim = *lxid;
-	hit = LocalTransactionIdIsValid(victim) && proc->pid == pid;
+	hit = LocalTransactionIdIsValid(victim) && proc->pid == pid &&
+		(!LocalTransactionIdIsValid(only) || victim == only);
 	if (hit)
 	{
 		size_t		len = pg_mbcliplen(detail, strlen(detail), DETAIL_SIZE - 1);

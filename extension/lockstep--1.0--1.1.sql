@@ -47,10 +47,10 @@ COMMENT ON FUNCTION lockstep.staleness() IS 'everything that was committed on an
 -- ---------- who is in the way
 
 DROP FUNCTION lockstep.yield(integer, text);
-CREATE FUNCTION lockstep.yield(pid integer, detail text, seq bigint) RETURNS boolean
+CREATE FUNCTION lockstep.yield(pid integer, detail text, seq bigint, lxid bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_yield' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.yield(integer, text, bigint) IS 'that process''s transaction fails with 40001, as the one decided as seq (0: not yet) waits for it; false: it is in none';
-REVOKE EXECUTE ON FUNCTION lockstep.yield(integer, text, bigint) FROM PUBLIC;
+COMMENT ON FUNCTION lockstep.yield(integer, text, bigint, bigint) IS 'that process''s transaction lxid (0: whichever it is in) fails with 40001, as the one decided as seq (0: not yet) waits for it; false: it is in none';
+REVOKE EXECUTE ON FUNCTION lockstep.yield(integer, text, bigint, bigint) FROM PUBLIC;
 
 -- ---------- sequences
 
@@ -274,8 +274,8 @@ COMMENT ON FUNCTION lockstep.apply_rows(bigint, bytea) IS 'when this node has ap
 
 DROP FUNCTION lockstep.blockers(integer[]);
 CREATE FUNCTION lockstep.blockers(pids integer[],
-	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer)
+	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer, OUT lxid bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'who is in the way of these processes, and what they are; at_row: which of its rows lockstep.apply_rows() changes, from 0 on';
+COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'who is in the way of these processes, and what they are; at_row: which of its rows lockstep.apply_rows() changes, from 0 on; lxid: the local transaction in the way, 0 if unknown';
 REVOKE EXECUTE ON FUNCTION lockstep.blockers(integer[]) FROM PUBLIC;

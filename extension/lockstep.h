@@ -664,7 +664,7 @@ extern void conflict_note_row(int row); /* and changes that row of its call */
 extern int	conflict_row_of(int pid);
 extern bool conflict_is_before(uint64 seq); /* ... also if it is decided as
 											 * seq */
-extern bool conflict_yield(int pid, const char *detail, uint64 seq);
+extern bool conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq);
 extern bool conflict_pid_writes(int pid, bool *is_apply);
 
 /* ---------- in apply.c: when the session is the replicator */

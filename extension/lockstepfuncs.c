@@ -26,6 +26,7 @@
 #include "utils/timestamp.h"
 
 #include "apply.h"
+#include "compat.h"
 #include "rights.h"
 
 #define LS_VERSION "1.1"
@@ -353,19 +354,24 @@ lockstep_sequence_positions(PG_FUNCTION_ARGS)
 /* ---------- who is in the way */
 
 static void
-put_blocker(ReturnSetInfo *rsinfo, int waiting, int blocker)
+put_blocker(ReturnSetInfo *rsinfo, int waiting, const LockInstanceData *lock)
 {
-	Datum		values[5];
-	bool		nulls[5] = {false};
+	Datum		values[6];
+	bool		nulls[6] = {false};
 	bool		is_apply;
-	bool		writes = conflict_pid_writes(blocker, &is_apply);
+	bool		writes = conflict_pid_writes(lock->leaderPid, &is_apply);
 
 	values[0] = Int32GetDatum(waiting);
-	values[1] = Int32GetDatum(blocker);
+	values[1] = Int32GetDatum(lock->leaderPid);
 	values[2] = BoolGetDatum(writes);
 	values[3] = BoolGetDatum(is_apply);
-	values[4] = Int32GetDatum(conflict_row_of(waiting));	/* not before version
-															 * 1.1 */
+
+	/*
+	 * not before version 1.1; a parallel worker's transaction is not its
+	 * leader's
+	 */
+	values[4] = Int32GetDatum(conflict_row_of(waiting));
+	values[5] = Int64GetDatum(lock->pid == lock->leaderPid ? ls_lock_lxid(lock) : InvalidLocalTransactionId);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -435,7 +441,7 @@ put_blockers_of(ReturnSetInfo *rsinfo, int waiting)
 			if (other != ours && other->leaderPid != ours->leaderPid &&
 				(holds_conflicting(other, ours->waitLockMode) ||
 				 waits_before(data, proc, other, ours->waitLockMode)))
-				put_blocker(rsinfo, waiting, other->leaderPid);
+				put_blocker(rsinfo, waiting, other);
 		}
 	}
 }
@@ -461,9 +467,11 @@ Datum
 lockstep_yield(PG_FUNCTION_ARGS)
 {
 	char	   *detail = text_to_cstring(PG_GETARG_TEXT_PP(1));
-	uint64		seq = PG_NARGS() > 2 ? seq_argument(PG_GETARG_DATUM(2)) : 0;	/* 1.0 has none */
+	bool		is_old = PG_NARGS() == 2;	/* version 1.0 */
+	uint64		seq = is_old ? 0 : seq_argument(PG_GETARG_DATUM(2));
+	int64		lxid = is_old ? InvalidLocalTransactionId : PG_GETARG_INT64(3);
 
-	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), detail, seq));
+	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) lxid, detail, seq));
 }
 
 /* ---------- comparing nodes */

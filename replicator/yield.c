@@ -32,6 +32,17 @@
 
 #define MAX_INTERVAL_MS 20
 
+/* A row of lockstep.blockers(), of a process that is no apply session. */
+typedef struct Blocker
+{
+	int			pid;
+	const char *lxid;			/* of its transaction in the way, beyond which
+								 * it may be; "0": any */
+	bool		writes;
+	size_t		at_row;			/* who waits changes this one of the rows that
+								 * it got in one call */
+} Blocker;
+
 static void ask(Node *n);
 
 static void
@@ -165,25 +176,25 @@ is_first_shot(const Node *n, int pid, const Transaction *winner)
 }
 
 static void
-let_fail(Node *n, int pid, const Transaction *b, const Transaction *winner, LosingWords *w)
+let_fail(Node *n, const Blocker *blocker, const Transaction *b, const Transaction *winner, LosingWords *w)
 {
 	char		pid_text[16];
 	char		seq_text[24];
 	char	   *detail = pgclient_acceptable(n->control, w->detail);
-	const char *params[] = {pid_text, detail, seq_text};
+	const char *params[] = {pid_text, detail, seq_text, blocker->lxid};
 
-	snprintf(pid_text, sizeof(pid_text), "%d", pid);
+	snprintf(pid_text, sizeof(pid_text), "%d", blocker->pid);
 	snprintf(seq_text, sizeof(seq_text), "%" PRIu64, winner->seq);
 	if (n->old_objects)
 		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
 	else
-		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint)", 3, params, NULL, NULL);
+		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint, $4::bigint)", 4, params, NULL, NULL);
 	free(detail);
-	if (!is_first_shot(n, pid, winner))
+	if (!is_first_shot(n, blocker->pid, winner))
 		return;
 	w->conflict.database = winner->database;
 	w->conflict.node = n->config->name;
-	w->conflict.pid = (uint32_t) pid;
+	w->conflict.pid = (uint32_t) blocker->pid;
 	w->conflict.xcount = b != NULL ? b->xcount : 0;
 	w->conflict.sqlstate = b != NULL && b->seq != 0 ? "08007" : "40001";
 	conflicts_add(&w->conflict);
@@ -221,10 +232,10 @@ apply_in_the_way(Node *n, int pid, const Work *waiting)
 }
 
 static void
-backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, size_t at_row, uint64_t waited_us)
+backend_in_the_way(Node *n, const Blocker *blocker, const Work *waiting, uint64_t waited_us)
 {
 	const Transaction *tx = waiting->tx;
-	Transaction *b = sequencer_find(n->index, (uint32_t) pid);
+	Transaction *b = sequencer_find(n->index, (uint32_t) blocker->pid);
 	LosingWords w;
 	bool		loses;
 	bool		asked = b != NULL && sequencer_is_question(b);
@@ -234,14 +245,15 @@ backend_in_the_way(Node *n, int pid, bool writes, const Work *waiting, size_t at
 	else if (b != NULL && b->seq != 0)
 		loses = tx->seq != 0 && tx->seq < b->seq;
 	else
-		loses = writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000;
+		loses = blocker->writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000;
 	if (!loses)
 		return;
-	way_words(waiting, at_row, &w); /* not before: its query may be on disk */
+	way_words(waiting, blocker->at_row, &w);	/* not before: its query may
+												 * be on disk */
 	if (asked)
 		sequencer_in_the_way(b, &w.conflict);
 	else
-		let_fail(n, pid, b, tx, &w);
+		let_fail(n, blocker, b, tx, &w);
 	losing_words_free(&w);
 }
 
@@ -251,11 +263,19 @@ is_true(const PGresult *r, int row, int column)
 	return PQgetvalue(r, row, column)[0] == 't';
 }
 
-/* Which of the rows that it got in one call it changes; 0 before version 1.1. */
-static size_t
-at_row(const PGresult *r, int row)
+/* Version 1.0 says neither which row waits nor which transaction is in the way. */
+static Blocker
+blocker_of(const PGresult *r, int row)
 {
-	return PQnfields(r) > 4 ? strtoul(PQgetvalue(r, row, 4), NULL, 10) : 0;
+	bool		is_old = PQnfields(r) == 4;
+	Blocker		blocker = {
+		.pid = atoi(PQgetvalue(r, row, 1)),
+		.writes = is_true(r, row, 2),
+		.at_row = is_old ? 0 : strtoul(PQgetvalue(r, row, 4), NULL, 10),
+		.lxid = is_old ? "0" : PQgetvalue(r, row, 5)
+	};
+
+	return blocker;
 }
 
 /*
@@ -283,16 +303,16 @@ on_blockers(void *arg, const PGresult *r)
 	for (int i = 0; i < rows; i++)
 	{
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
-		int			blocker = atoi(PQgetvalue(r, i, 1));
+		Blocker		blocker = blocker_of(r, i);
 		Work	   *w = c != NULL ? apply_work(c) : NULL;
 
 		/* things may have gone on since it was asked, or by the rows before */
 		if (w == NULL || w->state != WORK_RUNNING || w->early)
 			continue;
 		if (is_true(r, i, 3))
-			apply_in_the_way(n, blocker, w);
+			apply_in_the_way(n, blocker.pid, w);
 		else
-			backend_in_the_way(n, blocker, is_true(r, i, 2), w, at_row(r, i), waited_us(n, c));
+			backend_in_the_way(n, &blocker, w, waited_us(n, c));
 	}
 	if (r != NULL)
 		look_again_in(n, n->yield_ms);

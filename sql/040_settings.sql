@@ -16,7 +16,7 @@ SET lockstep.unreplicated = allow;
 SHOW lockstep.secret_file;
 SELECT lockstep.apply_commit(1);
 SELECT lockstep.turn_open(1);
-SELECT lockstep.yield(1, 'x', 0);
+SELECT lockstep.yield(1, 'x', 0, 0);
 RESET ROLE;
 DROP ROLE regress_lockstep_user;
 RESET lockstep.commit_wait;

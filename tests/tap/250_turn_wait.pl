@@ -77,7 +77,10 @@ for my $case ([ 0, 800 ], [ 1, 810 ])
 	$peer->do("INSERT INTO t VALUES ($id)");
 	$s->send("INSERT INTO t VALUES ($id + 1)");
 	ok($s->blocked(0.5), "$name: waits for its turn");
-	is($c->sql(1, 'SELECT lockstep.yield(' . $s->pid . ", 'test', $seq)"), 't', "$name: is told to give way");
+	my $pid = $s->pid;
+	my $lxid = $c->sql(1, "SELECT split_part(virtualtransaction, '/', 2) FROM pg_locks WHERE pid = $pid AND locktype = 'virtualxid'");
+	is($c->sql(1, "SELECT lockstep.yield($pid, 'test', 1, $lxid - 1)"), 'f', "$name: what meant a transaction before it does not meet it");
+	is($c->sql(1, "SELECT lockstep.yield($pid, 'test', $seq, $lxid)"), 't', "$name: is told to give way");
 	ok($s->blocked(2.5), "$name: waits on") unless $seq;
 	$c->set(1, 'lockstep_fault.apply_commit', "'none'") unless $seq;
 	$s->finish(20);
