@@ -8,7 +8,8 @@
  * pointers in its own memory, which the dynamic linker sets when it loads the module.
  * Those that point to a function in question are made to point to ours.
  *
- * Modules are looked at when the first function in C is called after one was loaded
+ * Modules are looked at when the server starts, whose background workers may be theirs,
+ * and when the first function in C is called after another one was loaded
  * (callwatch.c), before it runs.  The server binds all symbols of a module when it loads it, so the
  * pointers are there.  On other systems than those below nothing is replaced,
  * and the witness is all there is.

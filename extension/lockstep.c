@@ -285,6 +285,9 @@ shmem_startup(void)
 	conflict_shmem_startup();
 	sequence_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
+
+	/* modules loaded with us have workers whose own code calls nextval (pg_cron) */
+	callers_look();
 }
 
 void

@@ -23,18 +23,30 @@
  *
  * A query that contains lockstep_fault.slow_parse is analyzed until somebody has
  * sent its session a cancel request.
+ *
+ * With lockstep_fault.numbers_in, a database, a background worker numbers rows there, once
+ * there is a table "numbered" and its sequence: its own code calls nextval, as pg_cron's does.
  */
 #include "postgres.h"
 
+#include <dlfcn.h>
+
 #include "access/xact.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
 #include "commands/seclabel.h"
+#include "commands/sequence.h"
+#include "executor/spi.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "parser/analyze.h"
+#include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
 #include "storage/latch.h"
+#include "utils/fmgrprotos.h"
 #include "utils/guc.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
 #include "../../replicator/points.h"
@@ -42,6 +54,7 @@
 PG_MODULE_MAGIC;
 
 PGDLLEXPORT void _PG_init(void);
+PGDLLEXPORT void lockstep_fault_numberer(Datum arg);
 
 typedef enum FaultMode
 {
@@ -62,6 +75,8 @@ static int	apply_commit = FAULT_NONE;
 static int	slow_invalidations = 0;
 
 static char *points = NULL;
+
+static char *numbers_in = NULL;
 
 static char *fail_on_message = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
@@ -152,6 +167,67 @@ take_label(const ObjectAddress *object, const char *label)
 {
 }
 
+/* False: there is no such table yet. */
+static bool
+number_a_row(void)
+{
+	Oid			sequence;
+
+	StartTransactionCommand();
+	PushActiveSnapshot(GetTransactionSnapshot());
+	sequence = RelnameGetRelid("numbered_n_seq");
+	if (OidIsValid(sequence))
+	{
+		Datum		values[] = {DirectFunctionCall1(nextval_oid, ObjectIdGetDatum(sequence))};
+		Oid			types[] = {INT8OID};
+
+		SPI_connect();
+		SPI_execute_with_args("INSERT INTO numbered (n) VALUES ($1)", 1, types, values, NULL, false, 0);
+		SPI_finish();
+	}
+	PopActiveSnapshot();
+	CommitTransactionCommand();
+	return OidIsValid(sequence);
+}
+
+void
+lockstep_fault_numberer(Datum arg)
+{
+	int			rows = 0;
+
+	BackgroundWorkerUnblockSignals();
+	BackgroundWorkerInitializeConnection(numbers_in, NULL, 0);
+	while (rows < 5)
+	{
+		if (number_a_row())
+			rows++;
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, 50, PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+	proc_exit(0);
+}
+
+static void
+register_numberer(void)
+{
+	BackgroundWorker worker = {
+		.bgw_name = "lockstep_fault numberer",
+		.bgw_type = "lockstep_fault numberer",
+		.bgw_flags = BGWORKER_SHMEM_ACCESS | BGWORKER_BACKEND_DATABASE_CONNECTION,
+		.bgw_start_time = BgWorkerStart_RecoveryFinished,
+		.bgw_restart_time = 1,
+		.bgw_function_name = "lockstep_fault_numberer"
+	};
+
+	Dl_info		us;
+
+	if (dladdr(lockstep_fault_numberer, &us) == 0)
+		elog(ERROR, "lockstep_fault does not know where it is");
+	strlcpy(worker.bgw_library_name, us.dli_fname, sizeof(worker.bgw_library_name));
+	RegisterBackgroundWorker(&worker);
+}
+
 void
 _PG_init(void)
 {
@@ -191,9 +267,18 @@ _PG_init(void)
 							   "",
 							   PGC_POSTMASTER, 0,
 							   NULL, NULL, NULL);
+	DefineCustomStringVariable("lockstep_fault.numbers_in",
+							   "Database in which a background worker numbers rows.",
+							   NULL,
+							   &numbers_in,
+							   "",
+							   PGC_POSTMASTER, 0,
+							   NULL, NULL, NULL);
 	MarkGUCPrefixReserved("lockstep_fault");
 	*find_rendezvous_variable("lockstep_point") = fault_at_point;
 	register_label_provider("fault", take_label);
+	if (numbers_in[0] != '\0')
+		register_numberer();
 	prev_emit_log_hook = emit_log_hook;
 	emit_log_hook = fault_in_log;
 	prev_post_parse_analyze = post_parse_analyze_hook;
