@@ -286,7 +286,7 @@ shmem_startup(void)
 	sequence_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
-	/* modules loaded with us have workers whose own code calls nextval (pg_cron) */
+	/* a module loaded with us may have a worker that calls nextval (pg_cron) */
 	callers_look();
 }
 
