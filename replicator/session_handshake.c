@@ -42,7 +42,8 @@ copy_name(char *to, size_t size, LsSlice from)
 {
 	size_t		len = from.len < size - 1 ? from.len : size - 1;
 
-	memcpy(to, from.data, len);
+	if (len > 0)				/* of nothing there is no address */
+		memcpy(to, from.data, len);
 	to[len] = '\0';
 }
 
