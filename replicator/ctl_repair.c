@@ -121,7 +121,7 @@ check_difference(Repair *r, const json_t *difference)
 static void
 make_way(Repair *r)
 {
-	char	   *sql = xasprintf("SELECT lockstep.yield(b.blocker, 'It was in the way of a repair of this node.', 0) "
+	char	   *sql = xasprintf("SELECT lockstep.yield(b.blocker, 'It was in the way of a repair of this node.', 0, b.lxid) "
 								"FROM lockstep.blockers(ARRAY[%d]) b", PQbackendPID(r->conn));
 	PGresult   *result = PQexec(r->helper, sql);
 	PGcancel   *cancel;
