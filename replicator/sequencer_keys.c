@@ -25,22 +25,6 @@ next_query(LsSlice *rest, LsQuery *query)
 
 	if (rest->len == 0 ||
 		ls_frame(rest->data, rest->len, LS_MAX_PAYLOAD, &type, &payload) != LS_FRAME_OK ||
-		ls_get_query(payload, query) != NULL)
-		return false;
-	rest->data += LS_HEADER_SIZE + payload.len;
-	rest->len -= LS_HEADER_SIZE + payload.len;
-	return true;
-}
-
-/* The same, of those that have been looked at when they came in. */
-static bool
-take_query(LsSlice *rest, LsQuery *query)
-{
-	LsMsgType	type;
-	LsSlice		payload;
-
-	if (rest->len == 0 ||
-		ls_frame(rest->data, rest->len, LS_MAX_PAYLOAD, &type, &payload) != LS_FRAME_OK ||
 		!ls_take_query(payload, query))
 		return false;
 	rest->data += LS_HEADER_SIZE + payload.len;
@@ -82,7 +66,7 @@ keys_in(LsSlice queries)
 	KeyList		list = {0};
 	LsQuery		query;
 
-	while (take_query(&queries, &query))
+	while (next_query(&queries, &query))
 		add_keys(&list, &query);
 	return finished(list);
 }

@@ -69,7 +69,8 @@ typedef struct KeyList
 
 extern KeyList keys_of(const Transaction *tx);
 
-/* Take the next query off the front of a row of 'Q' messages. */
+/* Take the next query off the front of a row of 'Q' messages that were looked at when
+ * they came in (ls_take_query). */
 extern bool next_query(LsSlice *rest, LsQuery *query);
 
 /*
