@@ -503,16 +503,7 @@ ls_take_query(LsSlice payload, LsQuery *m)
 		LsSlice		value;
 		uint8_t		tag;
 
-		if (payload.len < FIELD_HEADER_SIZE)
-			return false;
-		tag = payload.data[0];
-		value.data = payload.data + FIELD_HEADER_SIZE;
-		value.len = get_u32(payload.data + 1);
-		if (value.len > payload.len - FIELD_HEADER_SIZE)
-			return false;
-		payload.data = value.data + value.len;
-		payload.len -= FIELD_HEADER_SIZE + value.len;
-		if (!take_field(m, tag, value))
+		if (next_field(&payload, &tag, &value) != NULL || !take_field(m, tag, value))
 			return false;
 	}
 	return true;

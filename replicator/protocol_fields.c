@@ -205,25 +205,6 @@ get_field_value(const Field *f, LsSlice value, void *m)
 	return NULL;
 }
 
-/* Take the next field off the front of *rest. */
-static const char *
-next_field(LsSlice *rest, uint8_t *tag, LsSlice *value)
-{
-	uint32_t	len;
-
-	if (rest->len < FIELD_HEADER_SIZE)
-		return "the message ends inside a field";
-	*tag = rest->data[0];
-	len = get_u32(rest->data + 1);
-	if (len > rest->len - FIELD_HEADER_SIZE)
-		return "the message ends inside a field";
-	value->data = rest->data + FIELD_HEADER_SIZE;
-	value->len = len;
-	rest->data += FIELD_HEADER_SIZE + len;
-	rest->len -= FIELD_HEADER_SIZE + len;
-	return NULL;
-}
-
 /* Index of the field with that tag, nfields if there is none.  They nearly always
  * come in the layout's order: next is that of the one expected. */
 static size_t

@@ -47,6 +47,25 @@ copy_bytes(uint8_t *to, const void *from, size_t n)
 
 #define FIELD_HEADER_SIZE 5		/* tag, u32 length */
 
+/* Take the next field off the front of *rest; what is wrong, NULL: nothing. */
+static inline const char *
+next_field(LsSlice *rest, uint8_t *tag, LsSlice *value)
+{
+	uint32_t	len;
+
+	if (rest->len < FIELD_HEADER_SIZE)
+		return "the message ends inside a field";
+	*tag = rest->data[0];
+	len = get_u32(rest->data + 1);
+	if (len > rest->len - FIELD_HEADER_SIZE)
+		return "the message ends inside a field";
+	value->data = rest->data + FIELD_HEADER_SIZE;
+	value->len = len;
+	rest->data += FIELD_HEADER_SIZE + len;
+	rest->len -= FIELD_HEADER_SIZE + len;
+	return NULL;
+}
+
 /* ---------- in protocol_fields.c */
 
 typedef enum FieldKind
