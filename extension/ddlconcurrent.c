@@ -239,7 +239,7 @@ forward(const char *step)
 
 	ddl_add_key(&targets, keyset_table_key(work.schema, work.table, LS_TABLE_IS));
 	ddl_add_key(&targets, keyset_database_key(LS_TABLE_IX));
-	ddl_forward("SELECT lockstep.apply_index($1, $2, $3, $4, $5)", params, lengthof(params), &targets, true);
+	ddl_forward(LS_INDEX_STEP "$1, $2, $3, $4, $5)", params, lengthof(params), &targets, true);
 }
 
 void

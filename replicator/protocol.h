@@ -233,6 +233,10 @@ typedef struct LsQuery
 	bool		ddl;			/* 'U' u8 0/1: changes the catalogs */
 } LsQuery;
 
+/* How the text of a step of CREATE or DROP INDEX CONCURRENTLY begins: the sequencer knows
+ * it by that. */
+#define LS_INDEX_STEP "SELECT lockstep.apply_index("
+
 /* 'R': keep the first n statements of the transaction.  'X' u64, 'N' u64 */
 typedef struct LsRollbackTo
 {

@@ -11,9 +11,6 @@
 
 #define KEYS_KEPT 100000		/* scratch beyond is given back */
 
-/* As the extension's ddlconcurrent.c has it. */
-static const char index_step[] = "SELECT lockstep.apply_index(";
-
 static LsKey *keys;
 static size_t keys_cap;
 
@@ -46,8 +43,8 @@ add_keys(KeyList *list, LsQuery *query)
 	while (ls_next_key(&query->keys, &keys[list->n]))
 		list->n++;
 	list->ddl |= query->ddl;
-	list->index_step |= query->ddl && query->text.len > strlen(index_step) &&
-		memcmp(query->text.data, index_step, strlen(index_step)) == 0;
+	list->index_step |= query->ddl && query->text.len > strlen(LS_INDEX_STEP) &&
+		memcmp(query->text.data, LS_INDEX_STEP, strlen(LS_INDEX_STEP)) == 0;
 }
 
 static KeyList
