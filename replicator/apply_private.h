@@ -93,8 +93,8 @@ extern void wait_there(ApplyConn *c, uint64_t seq); /* before what is sent
 extern bool send_wait(ApplyConn *c);	/* by itself, if it is still to be
 										 * told */
 extern void send_statement(ApplyConn *c, const LsQuery *q);
-extern void send_rows(ApplyConn *c, LsSlice rows, size_t queries);	/* with the wait */
-extern void send_no_settings(ApplyConn *c); /* what comes next has none */
+extern void send_rows(ApplyConn *c, LsSlice rows, size_t queries);	/* with the wait,
+																	 * without settings */
 extern void send_end(void);		/* no more of them for now */
 extern void send_flush_request(ApplyConn *c);
 extern void send_plain(ApplyConn *c, const char *command);

@@ -82,10 +82,7 @@ rows_send(ApplyConn *c)
 	if (queries < MIN_QUERIES && c->wait_first == 0)
 		send_one_by_one(c, rows);
 	else
-	{
-		send_no_settings(c);
 		send_rows(c, rows, queries);
-	}
 	packed.len = 0;
 	queries = 0;
 	return true;

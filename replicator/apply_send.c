@@ -324,12 +324,6 @@ send_statement(ApplyConn *c, const LsQuery *q)
 }
 
 void
-send_no_settings(ApplyConn *c)
-{
-	send_settings(c, nothing);
-}
-
-void
 send_rows(ApplyConn *c, LsSlice rows, size_t queries)
 {
 	const int	lengths[] = {0, (int) rows.len};
@@ -338,6 +332,7 @@ send_rows(ApplyConn *c, LsSlice rows, size_t queries)
 	Expected	e = {.kind = EXPECT_ROWS,.queries = queries,.bytes = rows.len};
 	char		seq[24];
 
+	send_settings(c, nothing);
 	snprintf(seq, sizeof(seq), "%" PRIu64, c->wait_first);
 	c->wait_first = 0;
 	need_values(2);
