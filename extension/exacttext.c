@@ -14,7 +14,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "miscadmin.h"
@@ -23,6 +22,7 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
+#include "components.h"
 #include "exacttext.h"
 
 struct LsExactText
@@ -34,50 +34,15 @@ struct LsExactText
 	FmgrInfo	equal;			/* fn_oid is invalid: there is none */
 };
 
-static bool is_built_in(Oid type);
-
-static bool
-attributes_are_built_in(Oid composite)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(composite, -1);
-	bool		result = true;
-
-	for (int i = 0; i < desc->natts; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		result = result && (att->attisdropped || is_built_in(att->atttypid));
-	}
-	ReleaseTupleDesc(desc);
-	return result;
-}
-
 /* Is it made of nothing but PostgreSQL's own types? */
 static bool
-is_built_in(Oid type)
+is_built_in(Oid type, Oid collation)
 {
-	Oid			element;
-
 	check_stack_depth();
 	type = getBaseType(type);
-	if (type < FirstNormalObjectId)
+	if (type < FirstNormalObjectId || get_typtype(type) == TYPTYPE_ENUM)
 		return true;
-	element = get_element_type(type);
-	if (OidIsValid(element))
-		return is_built_in(element);
-	switch (get_typtype(type))
-	{
-		case TYPTYPE_ENUM:
-			return true;
-		case TYPTYPE_COMPOSITE:
-			return attributes_are_built_in(type);
-		case TYPTYPE_RANGE:
-			return is_built_in(get_range_subtype(type));
-		case TYPTYPE_MULTIRANGE:
-			return is_built_in(get_multirange_range(type));
-		default:
-			return false;
-	}
+	return component_every(type, collation, is_built_in, false);
 }
 
 LsExactText *
@@ -88,7 +53,7 @@ exacttext_for(Oid type)
 	Oid			equal;
 
 	type = getBaseType(type);
-	if (is_built_in(type))
+	if (is_built_in(type, InvalidOid))
 		return NULL;
 	e = palloc0(sizeof(LsExactText));
 	e->type = type;

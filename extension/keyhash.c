@@ -15,7 +15,6 @@
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "catalog/pg_collation.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
@@ -29,9 +28,8 @@
 #include "utils/pg_locale.h"
 #include "utils/typcache.h"
 
+#include "components.h"
 #include "keyhash.h"
-
-typedef bool (*TypePredicate) (Oid type, Oid collation);
 
 static bool type_is_reg(Oid type);
 static bool hash_is_portable(Oid type, Oid collation);
@@ -60,54 +58,12 @@ type_is_reg(Oid type)
 }
 
 static bool
-every_attribute(Oid composite, TypePredicate predicate)
-{
-	TupleDesc	desc = lookup_rowtype_tupdesc(composite, -1);
-	bool		all = true;
-	int			i;
-
-	for (i = 0; i < desc->natts && all; i++)
-	{
-		Form_pg_attribute att = TupleDescAttr(desc, i);
-
-		if (!att->attisdropped)
-			all = predicate(att->atttypid, att->attcollation);
-	}
-	ReleaseTupleDesc(desc);
-	return all;
-}
-
-/*
- * Does the predicate hold for all that the type is made of?  Domains have been
- * looked through; a type that is not made of others answers by itself.
- */
-static bool
-every_component(Oid type, Oid collation, TypePredicate predicate, bool otherwise)
-{
-	Oid			element = get_element_type(type);
-
-	if (OidIsValid(element))
-		return predicate(element, collation);
-	switch (get_typtype(type))
-	{
-		case TYPTYPE_COMPOSITE:
-			return every_attribute(type, predicate);
-		case TYPTYPE_RANGE:
-			return predicate(get_range_subtype(type), get_range_collation(type));
-		case TYPTYPE_MULTIRANGE:
-			return predicate(get_multirange_range(type), InvalidOid);
-		default:
-			return otherwise;
-	}
-}
-
-static bool
 hash_is_portable(Oid type, Oid collation)
 {
 	type = getBaseType(type);
 	if (type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
 		return false;
-	return every_component(type, collation, hash_is_portable, true);
+	return component_every(type, collation, hash_is_portable, true);
 }
 
 bool
@@ -140,7 +96,7 @@ text_is_equality(Oid type, Oid collation)
 		case NAMEOID:
 			return get_collation_isdeterministic(OidIsValid(collation) ? collation : DEFAULT_COLLATION_OID);
 		default:
-			return every_component(type, collation, text_is_equality, false);
+			return component_every(type, collation, text_is_equality, false);
 	}
 }
 

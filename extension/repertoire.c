@@ -26,6 +26,7 @@
 #include "utils/rangetypes.h"
 #include "utils/typcache.h"
 
+#include "components.h"
 #include "repertoire.h"
 
 /* ---------- saying no */
@@ -93,45 +94,16 @@ is_text(Oid type)
 }
 
 static bool
-any_attribute_has_texts(Oid composite)
+has_no_texts(Oid type, Oid collation)
 {
-	TupleDesc	desc = lookup_rowtype_tupdesc(composite, -1);
-	bool		any = false;
-
-	for (int i = 0; i < desc->natts && !any; i++)
-		any = !TupleDescAttr(desc, i)->attisdropped && repertoire_has_texts(TupleDescAttr(desc, i)->atttypid);
-	ReleaseTupleDesc(desc);
-	return any;
-}
-
-bool
-repertoire_has_texts(Oid type)
-{
-	Oid			element;
-
 	type = getBaseType(type);
-	if (is_text(type))
-		return true;
-	element = get_element_type(type);
-	if (OidIsValid(element))
-		return repertoire_has_texts(element);
-	switch (get_typtype(type))
-	{
-		case TYPTYPE_COMPOSITE:
-			return any_attribute_has_texts(type);
-		case TYPTYPE_RANGE:
-			return repertoire_has_texts(get_range_subtype(type));
-		case TYPTYPE_MULTIRANGE:
-			return repertoire_has_texts(get_multirange_range(type));
-		default:
-			return false;
-	}
+	return !is_text(type) && component_every(type, collation, has_no_texts, true);
 }
 
 bool
 repertoire_hides_texts(Oid type)
 {
-	return !is_common_text(getBaseType(type)) && repertoire_has_texts(type);
+	return !is_common_text(getBaseType(type)) && !has_no_texts(type, InvalidOid);
 }
 
 static void check_value(const LsRelation *r, AttrNumber attnum, Oid type, Datum value);
@@ -202,7 +174,7 @@ check_value(const LsRelation *r, AttrNumber attnum, Oid type, Datum value)
 {
 	Oid			element;
 
-	if (!repertoire_has_texts(type))
+	if (has_no_texts(type, InvalidOid))
 		return;
 	type = getBaseType(type);
 	element = get_element_type(type);

@@ -8,8 +8,7 @@
 
 #include "relation.h"
 
-/* Is it a text, or are there any in it?  Would its output cut those off at a NUL byte? */
-extern bool repertoire_has_texts(Oid type);
+/* Are there texts in it that its output would cut off at a NUL byte? */
 extern bool repertoire_hides_texts(Oid type);
 
 /* The value of a column whose type hides texts. */
