@@ -138,8 +138,10 @@ check_attributes(const LsRelation *r, AttrNumber attnum, HeapTupleHeader row)
 	heap_deform_tuple(&tuple, desc, values, nulls);
 	for (int i = 0; i < desc->natts; i++)
 	{
-		if (!nulls[i] && !TupleDescAttr(desc, i)->attisdropped)
-			check_value(r, attnum, TupleDescAttr(desc, i)->atttypid, values[i]);
+		Form_pg_attribute att = TupleDescAttr(desc, i);
+
+		if (!nulls[i] && !att->attisdropped && !has_no_texts(att->atttypid, att->attcollation))
+			check_value(r, attnum, att->atttypid, values[i]);
 	}
 	ReleaseTupleDesc(desc);
 }
@@ -169,24 +171,20 @@ check_ranges(const LsRelation *r, AttrNumber attnum, TypeCacheEntry *type, Multi
 		check_bounds(r, attnum, type->rngtype, each[i]);
 }
 
+/* Of a type that is a text, or has some in it. */
 static void
 check_value(const LsRelation *r, AttrNumber attnum, Oid type, Datum value)
 {
-	Oid			element;
-
-	if (has_no_texts(type, InvalidOid))
-		return;
 	type = getBaseType(type);
-	element = get_element_type(type);
-	if (OidIsValid(element))
-		check_elements(r, attnum, element, DatumGetArrayTypeP(value));
-	else if (is_text(type))
+	if (is_text(type))
 	{
 		struct varlena *text = PG_DETOAST_DATUM_PACKED(value);
 
 		if (!repertoire_is_plain(VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text)))
 			repertoire_check_text(r, attnum, VARDATA_ANY(text), VARSIZE_ANY_EXHDR(text));
 	}
+	else if (OidIsValid(get_element_type(type)))
+		check_elements(r, attnum, get_element_type(type), DatumGetArrayTypeP(value));
 	else if (get_typtype(type) == TYPTYPE_COMPOSITE)
 		check_attributes(r, attnum, DatumGetHeapTupleHeader(value));
 	else if (get_typtype(type) == TYPTYPE_RANGE)
