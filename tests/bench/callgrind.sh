@@ -1,4 +1,4 @@
-# Sourced by the benchmarks that count a backend's instructions (origin-cost, row-cost): one data
+# Sourced by the benchmarks that count instructions (origin-cost, row-cost, apply-cost): one data
 # directory with lockstep, that of the first of two nodes, and a copy of it for without, in
 # $dir, which is removed at the end; a server on one of them under callgrind.
 # shellcheck shell=bash
@@ -58,4 +58,10 @@ stop()
 	kill -INT "$server"
 	wait "$server" || true
 	server=
+}
+
+# executed FILE: the instructions of the process that wrote it
+executed()
+{
+	sed -n 's/^\(summary\|totals\): //p' "$1" | head -1
 }
