@@ -18,31 +18,18 @@ $c->sql(1, <<'SQL');
 CREATE EXTENSION amcheck;
 CREATE TABLE t (id int PRIMARY KEY, k int, w text);
 INSERT INTO t SELECT g, g, 'w' || g FROM generate_series(1, 300) g;
-CREATE FUNCTION gate(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-	IF i = 1 THEN
-		PERFORM pg_advisory_lock_shared(460);
-		PERFORM pg_advisory_unlock_shared(460);
-	END IF;
-	RETURN i;
-END $$;
 SQL
+$c->create_gate(460);
 $c->drain;
 
 # ---------- what there is of an index
-
-sub states
-{
-	my ($name) = @_;
-	return [ map { scalar $c->sql($_, "SELECT indisready || ' ' || indisvalid FROM pg_index WHERE indexrelid = to_regclass('$name')") } 1 .. 3 ];
-}
 
 sub is_everywhere
 {
 	my ($name, $state, $test) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
 	$c->drain;
-	is_deeply(states($name), [ ($state) x 3 ], $test);
+	is_deeply($c->index_states($name), [ ($state) x 3 ], $test);
 }
 
 # Is every row in it, on each node?
@@ -396,8 +383,8 @@ open_gate(2);
 $c->cluster('restart-node', 1);
 ok($c->wait_state($_, 'online', 60), "n$_ is online") for 1 .. 3;
 $c->drain;
-is_deeply(states('g'), [ (states('g')->[1]) x 3 ], 'the origin crashes: the index is the same on all nodes');
-like(states('g')->[1], qr/false$/, 'and not valid');
+is_deeply($c->index_states('g'), [ ($c->index_states('g')->[1]) x 3 ], 'the origin crashes: the index is the same on all nodes');
+like($c->index_states('g')->[1], qr/false$/, 'and not valid');
 write_everywhere('all nodes write');
 $c->sql(3, 'DROP INDEX CONCURRENTLY g');
 

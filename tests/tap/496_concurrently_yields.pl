@@ -16,20 +16,12 @@ $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, w text);
 CREATE TABLE other (id int PRIMARY KEY);
 INSERT INTO t SELECT g, 'w' || g FROM generate_series(1, 300) g;
-CREATE FUNCTION gate(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS $$
-BEGIN
-	IF i = 1 THEN
-		PERFORM pg_advisory_lock_shared(496);
-		PERFORM pg_advisory_unlock_shared(496);
-	END IF;
-	RETURN i;
-END $$;
 SQL
+$c->create_gate(496);
 $c->drain;
 
 my $keeper = $c->session(2);
 sub waits_at_gate { return $c->sql(2, "SELECT count(*) FROM pg_locks WHERE locktype = 'advisory' AND NOT granted") > 0 }
-sub states { my ($name) = @_; return [ map { scalar $c->sql($_, "SELECT indisready || ' ' || indisvalid FROM pg_index WHERE indexrelid = to_regclass('$name')") } $c->all ] }
 
 sub begin_build
 {
@@ -59,7 +51,7 @@ ok(waits_at_gate(), 'DDL on another table leaves it alone');
 $keeper->do('SELECT pg_advisory_unlock(496)');
 $s->finish(60);
 is($s->error, '', 'and it is created');
-is_deeply(states('undisturbed'), [ ('true true') x 3 ], 'on all nodes');
+is_deeply($c->index_states('undisturbed'), [ ('true true') x 3 ], 'on all nodes');
 $c->sql(1, 'DROP INDEX undisturbed');
 
 # ---------- on its table, from each other node
@@ -76,7 +68,7 @@ for my $node (2, 3)
 	ok(!waits_at_gate(), 'nobody builds any more');
 	$keeper->do('SELECT pg_advisory_unlock(496)');
 	$c->drain;
-	is_deeply(states("late$node"), [ ('false false') x 3 ], 'an invalid index is left everywhere');
+	is_deeply($c->index_states("late$node"), [ ('false false') x 3 ], 'an invalid index is left everywhere');
 }
 is($c->sql(1, 'SELECT winner_node, reason, "table", sqlstate FROM lockstep.conflicts LIMIT 1'), 'n3|in the way|public.t|40001', 'it is among the conflicts');
 $c->sql(3, 'DROP INDEX late2; DROP INDEX late3');
@@ -99,12 +91,12 @@ is($alter->error, '', 'which goes on');
 $reader->do('COMMIT');
 $alter->do('COMMIT');
 $c->drain;
-is_deeply([ map { s/^\w+ //r } @{ states('going') } ], [ ('false') x 3 ], 'the index is invalid everywhere');
+is_deeply([ map { s/^\w+ //r } @{ $c->index_states('going') } ], [ ('false') x 3 ], 'the index is invalid everywhere');
 
 # ---------- once more
 
 $c->sql(1, 'DROP INDEX CONCURRENTLY going; CREATE UNIQUE INDEX CONCURRENTLY again ON t (gate(id), w)');
-is_deeply(states('again'), [ ('true true') x 3 ], 'repeated, it is created');
+is_deeply($c->index_states('again'), [ ('true true') x 3 ], 'repeated, it is created');
 is($c->sql(1, "SELECT to_regclass('going') IS NULL"), 't', 'and dropped');
 $c->same('the nodes are equal');
 done_testing();

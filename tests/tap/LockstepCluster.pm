@@ -415,6 +415,29 @@ sub bodies
 	return scalar @f;
 }
 
+# A function for an index, which stops at 1 while somebody has the advisory lock.
+sub create_gate
+{
+	my ($self, $lock) = @_;
+	$self->sql(1, <<SQL);
+CREATE FUNCTION gate(i int) RETURNS int LANGUAGE plpgsql IMMUTABLE AS \$\$
+BEGIN
+	IF i = 1 THEN
+		PERFORM pg_advisory_lock_shared($lock);
+		PERFORM pg_advisory_unlock_shared($lock);
+	END IF;
+	RETURN i;
+END \$\$;
+SQL
+}
+
+# Ready and valid?  Of an index, on each node; '' where there is none.
+sub index_states
+{
+	my ($self, $name) = @_;
+	return [ map { scalar $self->sql($_, "SELECT indisready || ' ' || indisvalid FROM pg_index WHERE indexrelid = to_regclass('$name')") } $self->all ];
+}
+
 # What was there under the second name is gone.
 sub copy_tree
 {
