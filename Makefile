@@ -60,6 +60,11 @@ check-postgres: install
 check-versions:
 	tests/versions/run $(VERSIONS)
 
+# Every combination of loads, levels and numbers of clients for LIVENESS_SECONDS (600) each:
+# the longest pause between two commits.
+check-liveness: install
+	tests/liveness/run
+
 check-sanitize:
 	tests/check sanitize
 
@@ -96,9 +101,10 @@ help:
 	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
 	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'
 	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
+	@echo 'make check-liveness the longest pause between two commits, under loads that conflict (LIVENESS_SECONDS=20: an hour)'
 	@echo 'make check-long     what takes too long for make check'
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
 .PHONY: all extension replicator install install-service uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-drivers check-postgres check-versions check-sanitize soak bench demo demo-stop clean help
+	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench demo demo-stop clean help

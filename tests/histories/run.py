@@ -101,6 +101,10 @@ class Client(threading.Thread):
             except psycopg.Error as e:
                 self.failed(t, e)
             t.ended = time.monotonic()
+            self.finished(t)
+
+    def finished(self, t):
+        """For tests that count; tests/liveness does."""
 
     def failed(self, t, e):
         if e.sqlstate in ABORTED:
