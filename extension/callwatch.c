@@ -14,6 +14,14 @@
  * Immutable and stable functions are taken at their word, so that operators
  * and the like cost nothing.
  *
+ * The same hook leads compiled expressions (JIT) to the built-in functions that are
+ * replaced.  Such an expression calls a function by its name in C, or contains the
+ * function's own code, past the table of built-in functions.  Of a function
+ * that is watched it calls fmgr_security_definer() instead, which looks the
+ * function up as any other caller does, and finds the replacement.  Everything else
+ * of the plan is compiled as ever, and what is not compiled never asks about a
+ * built-in function.
+ *
  * Event triggers' functions are counted, too: what they do while an extension's
  * script runs is not part of the script.
  */
@@ -27,6 +35,7 @@
 #include "catalog/pg_type.h"
 #include "executor/instrument.h"
 #include "fmgr.h"
+#include "utils/builtins.h"
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
@@ -35,6 +44,7 @@
 typedef enum CallKind
 {
 	CALL_OTHER,
+	CALL_REPLACED,				/* a built-in function, or another name of it */
 	CALL_C,
 	CALL_NOTIFIES,				/* in C, and nobody sees it */
 	CALL_EVENT_TRIGGER
@@ -76,6 +86,16 @@ callwatch_explained(void)
 	unexplained_level = 0;
 }
 
+/* Declared by a user: LANGUAGE internal AS 'nextval_oid'. */
+static bool
+is_replaced(HeapTuple tuple)
+{
+	bool		isnull;
+	Datum		source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+
+	return !isnull && ls_is_replaced(TextDatumGetCString(source));
+}
+
 static CallKind
 kind_of(Oid function)
 {
@@ -84,13 +104,15 @@ kind_of(Oid function)
 	CallKind	kind = CALL_OTHER;
 
 	if (function < FirstNormalObjectId)
-		return CALL_OTHER;
+		return ls_is_replaced_builtin(function) ? CALL_REPLACED : CALL_OTHER;
 	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
 	if (!HeapTupleIsValid(tuple))
 		return CALL_OTHER;
 	proc = (Form_pg_proc) GETSTRUCT(tuple);
 	if (proc->prorettype == EVENT_TRIGGEROID)
 		kind = CALL_EVENT_TRIGGER;
+	else if (proc->prolang == INTERNALlanguageId)
+		kind = is_replaced(tuple) ? CALL_REPLACED : CALL_OTHER;
 	else if (proc->prolang == ClanguageId && proc->provolatile == PROVOLATILE_VOLATILE &&
 			 proc->pronamespace != ls_schema_oid())
 		kind = notify_is_hidden_in(proc, tuple) ? CALL_NOTIFIES : CALL_C;

@@ -121,9 +121,14 @@ extern void mode_at_xact_end(void);
  * value; FATAL at preload when the page can't be made writable. */
 extern void ls_patch_pointer(void *slot, void *value, const char *what);
 
-/* Whoever calls the built-in function, by whatever way, calls instead. */
+/*
+ * Whoever calls the built-in function, by whatever way, calls instead: the table
+ * of built-in functions leads there; callwatch.c does so with compiled expressions.
+ */
 extern void ls_replace_function(Oid function, PGFunction instead, PGFunction *original,
 								const char *name);
+extern bool ls_is_replaced(const char *source); /* by its name in C */
+extern bool ls_is_replaced_builtin(Oid function);
 
 /* ---------- in heap.c: interposition on the heap table access method */
 

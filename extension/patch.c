@@ -19,6 +19,12 @@
 
 #include "lockstep.h"
 
+#define MAX_REPLACED 64
+
+/* What ls_replace_function() has replaced. */
+static const FmgrBuiltin *replaced[MAX_REPLACED];
+static int	nreplaced = 0;
+
 /* Protection of the page at address, as the kernel has it; -1 if not known. */
 static int
 page_protection(uintptr_t address)
@@ -85,7 +91,37 @@ ls_replace_function(Oid function, PGFunction instead, PGFunction *original, cons
 	const FmgrBuiltin *builtin = &fmgr_builtins[fmgr_builtin_oid_index[function]];
 
 	Assert(builtin->foid == function);
+	if (nreplaced == MAX_REPLACED)
+		elog(FATAL, "too many functions to replace");
 	*original = builtin->func;
 	ls_patch_pointer(unconstify(PGFunction *, &builtin->func), instead,
 					 psprintf("the built-in function %s", name));
+	replaced[nreplaced++] = builtin;
+}
+
+/*
+ * Does the catalog name a replaced function by its C symbol?  "source" is prosrc
+ * of a function in LANGUAGE internal, which users can declare, too.
+ */
+bool
+ls_is_replaced(const char *source)
+{
+	for (int i = 0; i < nreplaced; i++)
+	{
+		if (strcmp(replaced[i]->funcName, source) == 0)
+			return true;
+	}
+	return false;
+}
+
+/* The same, of a built-in function. */
+bool
+ls_is_replaced_builtin(Oid function)
+{
+	for (int i = 0; i < nreplaced; i++)
+	{
+		if (replaced[i]->foid == function)
+			return true;
+	}
+	return false;
 }

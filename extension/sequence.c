@@ -6,7 +6,8 @@
  * nextval and its family are ours (sequence_session.c); pg_logical_emit_message
  * is forwarded.  They are met in the server's table of built-in functions, where
  * their entries are replaced: it is what calls by queries, defaults, the fastpath
- * protocol and functions in LANGUAGE internal go through.
+ * protocol and functions in LANGUAGE internal go through.  Compiled expressions (JIT)
+ * would not: callwatch.c sees to them.
  *
  * Other modules that call them as C functions are led to ours, too (callers.c).
  *
