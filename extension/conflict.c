@@ -30,7 +30,8 @@
  * In the middle of a statement a backend that waits for its client (for the next
  * line of a COPY, for room to send rows, for the Sync of a pipeline) takes no
  * cancel, and may do so for ever.  After CLIENT_PATIENCE_MS its connection is
- * terminated: that is all that it takes then.
+ * terminated: that is all that it takes then.  So is, after OBEY_PATIENCE_MS,
+ * one that goes on whatever it is sent, as it catches the errors that come of it.
  *
  * The mark names the transaction by its local id (PGPROC.lxid), so it never
  * meets a later one.  Locking: marks are written under the LWLock of tranche
@@ -76,6 +77,7 @@
 
 /* How long a victim may wait for its client before it is disconnected. */
 #define CLIENT_PATIENCE_MS 1000
+#define OBEY_PATIENCE_MS 5000
 
 /* A relation that never exists: its invalidation means "look at your mark". */
 #define DUMMY_RELID ((Oid) 1)
@@ -352,12 +354,12 @@ waits_for_client(const PGPROC *proc)
 	return event == WAIT_EVENT_CLIENT_READ || event == WAIT_EVENT_CLIENT_WRITE;
 }
 
-/* Has it had time enough to obey, and can't?  Caller holds the lock. */
+/* Has it had time enough to obey, and does not?  Caller holds the lock. */
 static bool
-is_deaf(const Mark *mark, const PGPROC *proc)
+is_deaf(const Mark *mark, bool waits_for_client)
 {
-	return waits_for_client(proc) &&
-		TimestampDifferenceExceeds(mark->since, GetCurrentTimestamp(), CLIENT_PATIENCE_MS);
+	return TimestampDifferenceExceeds(mark->since, GetCurrentTimestamp(),
+									  waits_for_client ? CLIENT_PATIENCE_MS : OBEY_PATIENCE_MS);
 }
 
 /*
@@ -373,6 +375,7 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
 	Mark	   *mark;
 	bool		deaf = false;
 	bool		tell = false;
+	bool		silent_client = false;
 	bool		hit;
 
 	if (proc == NULL || pid == MyProcPid || ls_procno(proc) >= MaxBackends)
@@ -402,7 +405,8 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
 		mark->doomed = victim;
 		pg_memory_barrier();
 		hit = *lxid == victim;
-		deaf = hit && is_deaf(mark, proc);
+		silent_client = waits_for_client(proc);
+		deaf = hit && is_deaf(mark, silent_client);
 		tell = deaf && !mark->terminated;
 		mark->terminated |= deaf;
 		if (hit)
@@ -414,7 +418,9 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
 
 	if (tell)
 		ereport(LOG,
-				(errmsg("terminated the connection of process %d, which is in the way of another node's transaction and waits for its client", pid),
+				(silent_client ?
+				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and waits for its client", pid) :
+				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and does not end", pid),
 				 errdetail_internal("%s", detail)));
 	if (hit)
 	{

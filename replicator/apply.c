@@ -27,8 +27,7 @@
  * mirrors it.  Large transactions go in windows, so that neither side has to
  * buffer all of one.
  *
- * A cancel request (sent by the control connection) must have been delivered
- * before the connection gets other work: until then it is not given back.
+ * How a transaction is taken back is in apply_cancel.c.
  */
 #include <assert.h>
 #include <stdio.h>
@@ -279,51 +278,4 @@ apply_commit(ApplyConn *c)
 		send_place(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)", c->work->tx);
 	send_sync(c);
 	LOCKSTEP_POINT(COMMIT_THERE);
-}
-
-/* The connection is looked up: it may have been replaced meanwhile. */
-static void
-on_cancelled(void *arg, const PGresult *result)
-{
-	Node	   *n = arg;
-	ApplyConn  *c;
-
-	if (result == NULL)
-		return;					/* the node goes out */
-	if (PQresultStatus(result) != PGRES_TUPLES_OK)
-	{
-		node_out(n, "could not cancel a query: %s", pgclient_message(PQresultErrorMessage(result)));
-		return;
-	}
-	c = pools_find_connection(n, atoi(PQgetvalue(result, 0, 0)));
-	if (c == NULL || c->cancels == 0)
-		return;
-	c->cancels--;
-	if (c->work == NULL && c->cancels == 0)
-		pool_give_back(c->pool, c);
-}
-
-void
-apply_cancel(ApplyConn *c)
-{
-	char		pid[16];
-	const char *params[] = {pid};
-
-	if (c->cancels > 0)
-		return;
-	snprintf(pid, sizeof(pid), "%d", apply_backend_pid(c));
-	c->cancels++;
-	pgclient_query(c->pool->node->control, "SELECT $1::int, pg_cancel_backend($1::int)", 1, params,
-				   on_cancelled, c->pool->node);
-}
-
-void
-apply_undo(ApplyConn *c)
-{
-	bool		running = c->expected_count > 0;
-
-	assert(!c->commit_sent);
-	send_rollback(c);
-	if (running)
-		apply_cancel(c);
 }

@@ -112,6 +112,7 @@ apply_close(ApplyConn *c)
 	if (c->closed)
 		return;
 	c->closed = true;
+	apply_stop_insisting(c);
 	pgclient_close(c->client);
 	loop_undefer(&c->flush);
 	loop_unwatch(c->watch);

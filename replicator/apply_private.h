@@ -1,7 +1,7 @@
 /*
  * apply_private.h
- *	  What apply.c (a transaction on a connection), apply_send.c, apply_result.c
- *	  and apply_connection.c share.
+ *	  What apply.c (a transaction on a connection), apply_send.c, apply_result.c,
+ *	  apply_cancel.c and apply_connection.c share.
  */
 #ifndef LOCKSTEP_APPLY_PRIVATE_H
 #define LOCKSTEP_APPLY_PRIVATE_H
@@ -42,6 +42,10 @@ struct ApplyConn
 	ApplyConn  *next_idle;
 	Work	   *work;
 	int			cancels;		/* under way */
+	Timer	   *insist;			/* the next cancel request, while the work is
+								 * being undone */
+	int			insist_pause_ms;	/* the last pause */
+	int			insisted_ms;	/* all of them */
 	uint64_t	progress_us;
 	ApplyStill	still;
 	ApplyBlocked blocked;
@@ -116,6 +120,10 @@ extern bool rows_send(ApplyConn *c);	/* the rest; false: there is none */
 
 extern void apply_read_results(ApplyConn *c);
 extern void apply_forget_error(ApplyConn *c);
+
+/* ---------- in apply_cancel.c */
+
+extern void apply_stop_insisting(ApplyConn *c); /* it has obeyed, or is closed */
 
 /* ---------- in apply_connection.c */
 

@@ -70,6 +70,7 @@ conclude(ApplyConn *c)
 	}
 
 	/* what is called below may close the connection */
+	apply_stop_insisting(c);
 	c->message = c->detail = c->hint = NULL;
 	c->failed = c->sync_sent = false;
 	free(c->read_error);

@@ -187,7 +187,7 @@ control_end(Node *n)
 	n->next_control = NULL;
 	pgclient_close(n->control);
 	n->control = NULL;
-	n->pinging = n->asking_doubtful = n->stuck_asked = false;
+	n->pinging = n->asking_doubtful = n->stuck_asked = n->circles_asked = false;
 }
 
 /* ---------- to another database */

@@ -56,6 +56,8 @@ typedef struct Work
 								 * = none */
 	uint64_t	started_us;
 	uint64_t	not_before_us;	/* QUEUED again: a pause */
+	struct Timer *pause;		/* fires when it is over; one per work, as
+								 * each has an end of its own */
 	int			retries;
 	int			times_lost;		/* connections that it lost */
 	bool		looked_twice;	/* failed here once, although it is decided */

@@ -254,7 +254,6 @@ leave(Node *n)
 {
 	char		message[sizeof(n->reason) + 128];
 
-	cancel_timer(&n->pause_timer);
 	yield_stop(n);
 	early_stop(n);
 	attach_cancel(n);

@@ -19,6 +19,7 @@
  *	 apply_send.c  ... as which commands of a libpq pipeline
  *	 apply_settings.c  what it sends before a query that has settings
  *	 apply_result.c  results -> executed, committed, undone, failed
+ *	 apply_cancel.c  making it stop
  *	 apply_connection.c  opening, closing, losing it
  */
 #ifndef LOCKSTEP_NODE_H

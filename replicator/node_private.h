@@ -89,7 +89,6 @@ struct Node
 	int			stalled_ms;		/* it has not moved since, and should have */
 	Timer	   *ping_timer;
 	Timer	   *yield_timer;
-	Timer	   *pause_timer;	/* works that pause */
 	Timer	   *early_timer;	/* early works are looked at */
 	bool		early_asked;	/* the answer about them is under way */
 	int			stuck_ms;		/* since silent apply sessions were looked at */

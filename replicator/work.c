@@ -158,6 +158,7 @@ work_remove(Work *w)
 		n->ddl_works_gone++;
 	}
 	catchup_work_gone(n, w);
+	loop_cancel(w->pause);
 	tx_unref(w->tx);
 	free(w);
 }
@@ -165,10 +166,10 @@ work_remove(Work *w)
 static void
 on_pause_over(void *arg)
 {
-	Node	   *n = arg;
+	Work	   *w = arg;
 
-	n->pause_timer = NULL;
-	node_pump(n);
+	w->pause = NULL;
+	node_pump(node_get(w->node));
 }
 
 /* Run it once more, in its rank's order, after a pause that grows. */
@@ -185,8 +186,8 @@ queue_again(Work *w)
 	if (w->tx->state == TX_RESERVED)
 		w->tx->executing |= bit_of(n);
 	lane_enqueue(w->lane, w);
-	loop_cancel(n->pause_timer);
-	n->pause_timer = loop_after(pause_ms, on_pause_over, n);
+	loop_cancel(w->pause);
+	w->pause = loop_after(pause_ms, on_pause_over, w);
 }
 
 void

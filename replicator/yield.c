@@ -57,7 +57,9 @@ on_yield_timer(void *arg)
 static void
 look_again_in(Node *n, int ms)
 {
-	n->yield_timer = loop_after(ms, on_yield_timer, n);
+	/* somebody who has begun meanwhile may be watched already: that is sooner */
+	if (n->yield_timer == NULL)
+		n->yield_timer = loop_after(ms, on_yield_timer, n);
 }
 
 void
@@ -207,13 +209,14 @@ let_fail(Node *n, const Blocker *blocker, const Transaction *b, const Transactio
  * claimed, whom it is in the way of, nobody would get any further.
  */
 static void
-end_orphan(Node *n, int pid)
+end_orphan(Node *n, int pid, const Transaction *waiting)
 {
 	char		pid_text[16];
 	const char *params[] = {pid_text};
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
-	log_message(LOG_INFO, n->config->name, "apply session %d, left from before, is in the way and is ended", pid);
+	if (is_first_shot(n, pid, waiting))
+		log_message(LOG_INFO, n->config->name, "apply session %d, left from before, is in the way and is ended", pid);
 	pgclient_query(n->control, "SELECT pg_catalog.pg_terminate_backend($1::int)", 1, params, NULL, NULL);
 }
 
@@ -224,8 +227,12 @@ apply_in_the_way(Node *n, int pid, const Work *waiting)
 	Work	   *w = c != NULL ? apply_work(c) : NULL;
 
 	if (c == NULL)
-		end_orphan(n, pid);
-	if (w == NULL || w == waiting || w->state == WORK_UNDOING || !rank_before(waiting->tx, w->tx))
+		end_orphan(n, pid, waiting->tx);
+	if (w == NULL || w == waiting)
+		return;
+	if (w->state == WORK_UNDOING)
+		apply_cancel(c);		/* whatever its rank; see apply_cancel.c */
+	if (w->state == WORK_UNDOING || !rank_before(waiting->tx, w->tx))
 		return;
 	log_message(LOG_DEBUG, n->config->name, "apply session %d is in the way of a higher rank, will be executed again", pid);
 	work_undo(w, true);

@@ -1,0 +1,130 @@
+/*
+ * apply_cancel.c
+ *	  How is an apply session made to stop what it executes?
+ *
+ * By a cancel request, sent by the control connection.  A server discards one
+ * that arrives between two commands of a pipeline, while it reads the next one.
+ * So a cancel request is repeated, with growing pauses, until the session has
+ * answered the Sync.  One that does not obey in TERMINATE_MS is terminated: its
+ * connection is replaced then.  If even that is not noticed for node_timeout,
+ * the node is out.  Time is counted by the pauses, not by the clock, as the
+ * replicator may have been stopped.
+ *
+ * A cancel request must have been delivered before the connection gets other
+ * work: until then it is not given back.
+ */
+#include <assert.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "apply_private.h"
+#include "log.h"
+
+#define FIRST_PAUSE_MS 10
+#define MAX_PAUSE_MS 200
+#define TERMINATE_MS 5000
+
+static void insist_later(ApplyConn *c);
+
+/* The connection is looked up: it may have been replaced meanwhile. */
+static void
+on_cancelled(void *arg, const PGresult *result)
+{
+	Node	   *n = arg;
+	ApplyConn  *c;
+
+	if (result == NULL)
+		return;					/* the node goes out */
+	if (PQresultStatus(result) != PGRES_TUPLES_OK)
+	{
+		node_out(n, "could not cancel a query: %s", pgclient_message(PQresultErrorMessage(result)));
+		return;
+	}
+	c = pools_find_connection(n, atoi(PQgetvalue(result, 0, 0)));
+	if (c == NULL || c->cancels == 0)
+		return;
+	c->cancels--;
+	if (c->work == NULL && c->cancels == 0)
+		pool_give_back(c->pool, c);
+}
+
+void
+apply_cancel(ApplyConn *c)
+{
+	char		pid[16];
+	const char *params[] = {pid};
+
+	if (c->cancels > 0)
+		return;
+	snprintf(pid, sizeof(pid), "%d", apply_backend_pid(c));
+	c->cancels++;
+	pgclient_query(c->pool->node->control, "SELECT $1::int, pg_cancel_backend($1::int)", 1, params,
+				   on_cancelled, c->pool->node);
+}
+
+static void
+terminate(ApplyConn *c)
+{
+	char		pid[16];
+	const char *params[] = {pid};
+	const Transaction *tx = c->work->tx;
+
+	log_message(LOG_WARNING, c->pool->node->config->name,
+				"apply session %d is terminated: it was to roll back a transaction of node \"%s\" (pid %" PRIu32
+				"), and has not obeyed cancel requests for %d s",
+				apply_backend_pid(c), tx->node, tx->pid, c->insisted_ms / 1000);
+	snprintf(pid, sizeof(pid), "%d", apply_backend_pid(c));
+	pgclient_query(c->pool->node->control, "SELECT pg_catalog.pg_terminate_backend($1::int)", 1, params, NULL, NULL);
+}
+
+static void
+on_insist(void *arg)
+{
+	ApplyConn  *c = arg;
+	int			before_ms = c->insisted_ms;
+
+	c->insist = NULL;
+	c->insisted_ms += c->insist_pause_ms;
+	if (c->insisted_ms > TERMINATE_MS + node_config->node_timeout)
+	{
+		node_out(c->pool->node, "apply session %d can't be ended: it has been terminated, and is there after %d s",
+				 apply_backend_pid(c), node_config->node_timeout / 1000);
+		return;
+	}
+	if (before_ms < TERMINATE_MS && c->insisted_ms >= TERMINATE_MS)
+		terminate(c);
+	else if (c->insisted_ms < TERMINATE_MS)
+		apply_cancel(c);
+	insist_later(c);
+}
+
+static void
+insist_later(ApplyConn *c)
+{
+	c->insist_pause_ms = c->insist_pause_ms == 0 ? FIRST_PAUSE_MS : c->insist_pause_ms * 2;
+	if (c->insist_pause_ms > MAX_PAUSE_MS)
+		c->insist_pause_ms = MAX_PAUSE_MS;
+	c->insist = loop_after(c->insist_pause_ms, on_insist, c);
+}
+
+void
+apply_stop_insisting(ApplyConn *c)
+{
+	loop_cancel(c->insist);
+	c->insist = NULL;
+	c->insisted_ms = c->insist_pause_ms = 0;
+}
+
+void
+apply_undo(ApplyConn *c)
+{
+	bool		running = c->expected_count > 0;
+
+	assert(!c->commit_sent && c->insist == NULL);
+	send_rollback(c);
+	if (!running)
+		return;
+	apply_cancel(c);
+	insist_later(c);
+}
