@@ -347,6 +347,9 @@ extern void queue_before_query(struct QueryDesc *desc);
 extern void queue_note_conflict(void);	/* this session got a 40001 */
 extern void queue_note_commit(void);	/* it got through */
 extern void queue_at_xact_end(void);
+extern int	queue_rows_held(void);
+extern void queue_forget_rows(int n);	/* all but the first n, at the end of
+										 * a subtransaction */
 extern void queue_note_table(uint64 hash, const char *name, LsKeyMode mode);
 
 /* ---------- in readkeys.c: keys of what was read or locked */

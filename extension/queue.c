@@ -86,6 +86,19 @@ queue_at_xact_end(void)
 		nused = 0;
 }
 
+int
+queue_rows_held(void)
+{
+	return nheld;
+}
+
+/* Those above the first n have been given back. */
+void
+queue_forget_rows(int n)
+{
+	nheld = Min(nheld, n);
+}
+
 /* Once for a table in a transaction, or a little oftener. */
 void
 queue_note_table(uint64 hash, const char *name, LsKeyMode mode)

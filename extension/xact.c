@@ -17,6 +17,9 @@
  *		B aborts: the buffer is cut at B.  A aborts: the buffer is emptied and
  *		R(n of A) put into it.
  *
+ * Locks that it asked for are given back at once, by a message (B, "keep those of
+ * the first n questions").
+ *
  * The end of the top-level transaction is in commit.c, verdict.c and
  * aftercommit.c; this file decides what it is called for.  Callbacks of COMMIT
  * and ABORT never fail.
@@ -46,6 +49,8 @@ typedef struct Mark
 	int			kept_len;
 	uint64		nkept;
 	LsReadMark	reads;
+	uint64		locks_asked;
+	int			rows_held;		/* see queue.c */
 } Mark;
 
 XactState	ls_xact;
@@ -370,7 +375,7 @@ xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 		wrong = ls_get_granted(payload, &granted);
 		if (wrong == NULL && granted.xcount == ls_xact.xcount)
 		{
-			ls_xact.locks_granted++;
+			ls_xact.locks_granted = Max(ls_xact.locks_granted, granted.asked);
 			*seq = Max(*seq, granted.seq);
 		}
 	}
@@ -426,7 +431,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 
 	/*
 	 * A grant that came too late for an earlier command (cancelled in a
-	 * savepoint) is counted, not mistaken for ours.
+	 * savepoint) has a lower number.
 	 */
 	while (ls_xact.locks_granted < ls_xact.locks_asked)
 	{
@@ -482,6 +487,8 @@ mark_push(int level)
 	m->kept_len = ls_xact.kept.len;
 	m->nkept = ls_xact.nkept;
 	m->reads = readkeys_mark();
+	m->locks_asked = ls_xact.locks_asked;
+	m->rows_held = queue_rows_held();
 }
 
 /* Take back what the replicator has got, by a message. */
@@ -508,6 +515,21 @@ queue_cut(const Mark *m)
 	ls_xact.nstatements = m->nstatements;
 	ls_xact.kept.len = m->kept_len;
 	ls_xact.nkept = m->nkept;
+}
+
+/*
+ * Others need not wait for what a subtransaction wanted, whether it got it or was
+ * refused, until this one ends; which may be idle for long.
+ */
+static void
+give_back_locks(const Mark *m)
+{
+	LsRollbackTo unlock = {ls_xact.xcount, m->locks_asked};
+	uint8_t		message[64];
+
+	queue_forget_rows(m->rows_held);
+	if (ls_xact.locks_asked > m->locks_asked && ls_xact.told)
+		link_send_or_close(message, ls_put_unlock(message, sizeof(message), &unlock));
 }
 
 /* Take the mark of this level off the stack; NULL if none was made. */
@@ -547,6 +569,7 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid,
 			if (m != NULL)
 			{
 				queue_cut(m);
+				give_back_locks(m);
 				readkeys_cut(m->reads);
 			}
 			break;

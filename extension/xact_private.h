@@ -30,7 +30,7 @@ typedef struct XactState
 	bool		may_fail_elsewhere; /* so other nodes execute it before it is
 									 * decided */
 	uint64		locks_asked;
-	uint64		locks_granted;
+	uint64		locks_granted;	/* of these, the first */
 	Place		apply_place;	/* apply session: commits there, seq 0 = none */
 } XactState;
 

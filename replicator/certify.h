@@ -142,6 +142,12 @@ extern LockResult certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t
  */
 extern size_t certifier_circle(const Certifier *c, uint64_t *tickets, size_t max);
 
+/*
+ * A part of the asking transaction was rolled back, and waits for nothing: of its
+ * calls of certifier_lock only the first `keep` are still wanted.
+ */
+extern void certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep);
+
 /* The asking transaction ended, or stopped waiting. */
 extern void certifier_unlock(Certifier *c, uint64_t ticket);
 

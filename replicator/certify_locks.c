@@ -191,6 +191,7 @@ add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode)
 	item->key = key;
 	item->mode = mode;
 	item->order = ++c->next_order;
+	item->asked = lock->asked;
 	while (*end != NULL)
 		end = &(*end)->next_on_key;
 	*end = item;
@@ -198,9 +199,23 @@ add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode)
 	lock->items = item;
 }
 
-/* Take items off the lock: all of them, or those not granted. */
+typedef bool (*Wanted) (const LockItem *item, uint64_t keep);
+
+static bool
+is_granted(const LockItem *item, uint64_t keep)
+{
+	return item->granted;
+}
+
+static bool
+is_asked_early(const LockItem *item, uint64_t keep)
+{
+	return item->asked <= keep;
+}
+
+/* Take items off the lock: those that are not wanted, NULL: all. */
 static void
-remove_items(Lock *lock, bool granted_too)
+remove_items(Lock *lock, Wanted wanted, uint64_t keep)
 {
 	LockItem  **link = &lock->items;
 
@@ -209,7 +224,7 @@ remove_items(Lock *lock, bool granted_too)
 		LockItem   *item = *link;
 		LockItem  **on_key = &item->key->locks;
 
-		if (item->granted && !granted_too)
+		if (wanted != NULL && wanted(item, keep))
 		{
 			link = &item->next_in_lock;
 			continue;
@@ -227,7 +242,7 @@ remove_lock(Certifier *c, Lock *lock)
 {
 	Lock	  **link = &c->locks;
 
-	remove_items(lock, true);
+	remove_items(lock, NULL, 0);
 	while (*link != lock)
 		link = &(*link)->next;
 	*link = lock->next;
@@ -289,7 +304,7 @@ settle(Certifier *c, Lock *lock, uint64_t *seq)
 	}
 	if (waits_for_itself(c, lock))
 	{
-		remove_items(lock, false);
+		remove_items(lock, is_granted, 0);
 		lock->waiting = false;
 		if (lock->items == NULL)
 			remove_lock(c, lock);
@@ -314,6 +329,7 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 		c->locks = lock;
 	}
 	lock->blocked_by = 0;
+	lock->asked++;
 	for (size_t i = 0; i < nkeys; i++)
 	{
 		bool		is_table = ls_mode_is_table(keys[i].mode);
@@ -375,6 +391,19 @@ certifier_circle(const Certifier *c, uint64_t *tickets, size_t max)
 	for (size_t i = c->ncircle; i > 0 && n < max; i--)
 		tickets[n++] = c->circle[i - 1];
 	return n;
+}
+
+/* An empty lock stays: it counts the calls. */
+void
+certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep)
+{
+	Lock	   *lock = find_lock(c, ticket);
+
+	if (lock == NULL)
+		return;
+	remove_items(lock, is_asked_early, keep);
+	lock->waiting = false;
+	lock->blocked_by = 0;
 }
 
 void

@@ -34,6 +34,7 @@ typedef struct LockItem
 	Key		   *key;
 	LsKeyMode	mode;
 	uint64_t	order;			/* when it was asked */
+	uint64_t	asked;			/* by which call for the lock, from 1 */
 	bool		granted;
 	struct LockItem *next_on_key;	/* in the order asked */
 	struct LockItem *next_in_lock;
@@ -44,6 +45,7 @@ typedef struct Lock
 	uint64_t	ticket;
 	OriginId	origin;
 	LockItem   *items;
+	uint64_t	asked;			/* calls of certifier_lock */
 	bool		waiting;		/* some items are not granted */
 	uint64_t	blocked_by;		/* its transaction waits at its reservation
 								 * for that lock, 0 = it does not */

@@ -108,6 +108,7 @@ LAYOUT(lock_layout, LsLock);
 static const Field granted_layout_fields[] = {
 	NUMBER64('X', LsGranted, xcount),
 	NUMBER64('S', LsGranted, seq),
+	OPTIONAL_NUMBER64('N', LsGranted, asked),
 };
 
 LAYOUT(granted_layout, LsGranted);
@@ -243,7 +244,7 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 
 	if (len == 0)
 		return LS_FRAME_MORE;
-	if (buf[0] == 0 || strchr("HCAWLlQRPDVYFZENnOoKSsUuIiJ", buf[0]) == NULL)
+	if (buf[0] == 0 || strchr("HCAWLlBQRPDVYFZENnOoKSsUuIiJ", buf[0]) == NULL)
 		return LS_FRAME_BAD;
 	if (len < LS_HEADER_SIZE)
 		return LS_FRAME_MORE;
@@ -294,6 +295,12 @@ size_t
 ls_put_rollback_to(uint8_t *buf, size_t cap, const LsRollbackTo *m)
 {
 	return put_message(buf, cap, LS_MSG_ROLLBACK_TO, &rollback_to_layout, m);
+}
+
+size_t
+ls_put_unlock(uint8_t *buf, size_t cap, const LsRollbackTo *m)
+{
+	return put_message(buf, cap, LS_MSG_UNLOCK, &rollback_to_layout, m);
 }
 
 size_t

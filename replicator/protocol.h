@@ -25,6 +25,7 @@
  *	 then, for each transaction that changes something:
  *	 B 'L' lock   ->            only before DDL, TRUNCATE, LOCK TABLE
  *	   <- 'l' granted
+ *	 B 'B' unlock ->            the subtransaction that asked went away, no answer
  *	 B 'Q' query  ->            streamed, no answer
  *	 B 'R' rollback-to ->       a subtransaction went away, no answer
  *	 B 'P' ask    ->
@@ -51,7 +52,8 @@
  *	   <- 'E' error             then the replicator closes the connection
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
- * 'S', 's', 'U', 'u', 'I', 'i', 'J' and the field 'c' of 'V' were added.
+ * 'S', 's', 'U', 'u', 'I', 'i', 'J', 'B', the field 'c' of 'V' and 'N' of 'l' were
+ * added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -81,6 +83,7 @@ typedef enum LsMsgType
 	LS_MSG_WELCOME = 'W',
 	LS_MSG_LOCK = 'L',
 	LS_MSG_GRANTED = 'l',
+	LS_MSG_UNLOCK = 'B',
 	LS_MSG_QUERY = 'Q',
 	LS_MSG_ROLLBACK_TO = 'R',
 	LS_MSG_ASK = 'P',
@@ -237,7 +240,10 @@ typedef struct LsQuery
  * it by that. */
 #define LS_INDEX_STEP "SELECT lockstep.apply_index("
 
-/* 'R': keep the first n statements of the transaction.  'X' u64, 'N' u64 */
+/*
+ * 'R': keep the first n statements of the transaction.  'B': keep what its first
+ * n messages 'L' asked for, and give back the rest.  'X' u64, 'N' u64
+ */
 typedef struct LsRollbackTo
 {
 	uint64_t	xcount;
@@ -254,13 +260,15 @@ typedef struct LsLock
 } LsLock;
 
 /*
- * 'l': 'X' u64, 'S' u64: go on when this node has applied up to it.  'n': the
- * same, X being the number that 'N' gave.
+ * 'l': 'X' u64, 'S' u64: go on when this node has applied up to it; 'N' u64: what
+ * the first N messages 'L' of the transaction asked for is granted, as far as it
+ * was not given back.  'n': 'X' and 'S', X being the number that 'N' gave.
  */
 typedef struct LsGranted
 {
 	uint64_t	xcount;
 	uint64_t	seq;
+	uint64_t	asked;			/* of 'l' only */
 } LsGranted;
 
 typedef enum LsCommitWait
@@ -471,6 +479,7 @@ extern size_t ls_put_proof(uint8_t *buf, size_t cap, const LsProof *m);
 extern size_t ls_put_welcome(uint8_t *buf, size_t cap, const LsProof *m);
 extern size_t ls_put_query(uint8_t *buf, size_t cap, const LsQuery *m);
 extern size_t ls_put_rollback_to(uint8_t *buf, size_t cap, const LsRollbackTo *m);
+extern size_t ls_put_unlock(uint8_t *buf, size_t cap, const LsRollbackTo *m);
 extern size_t ls_put_lock(uint8_t *buf, size_t cap, const LsLock *m);
 extern size_t ls_put_granted(uint8_t *buf, size_t cap, const LsGranted *m);
 extern size_t ls_put_seq(uint8_t *buf, size_t cap, const LsGranted *m); /* LS_MSG_SEQ */
@@ -508,7 +517,7 @@ extern const char *ls_get_query(LsSlice payload, LsQuery *m);
  * whatever the bytes are, nothing outside of them is read, here or by ls_next_*().
  */
 extern bool ls_take_query(LsSlice payload, LsQuery *m);
-extern const char *ls_get_rollback_to(LsSlice payload, LsRollbackTo *m);
+extern const char *ls_get_rollback_to(LsSlice payload, LsRollbackTo *m);	/* 'R' and 'B' */
 extern const char *ls_get_lock(LsSlice payload, LsLock *m);
 extern const char *ls_get_granted(LsSlice payload, LsGranted *m);	/* 'l' and 'n' */
 extern const char *ls_get_ask(LsSlice payload, LsAsk *m);

@@ -435,6 +435,19 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 	lock_result(tx, result, seq);
 }
 
+void
+sequencer_unlock(Transaction *tx, uint64_t keep)
+{
+	assert(tx->state == TX_QUEUED);
+	if (tx->lock_ticket == 0)
+		return;
+	if (tx->awaits_lock)
+		list_remove(&lock_waiters, tx);
+	tx->awaits_lock = false;
+	certifier_unlock_after(certifier, tx->lock_ticket, keep);
+	loop_defer(&look_again);
+}
+
 /* Something has gone that others may have waited for. */
 static void
 on_look_again(void *arg)

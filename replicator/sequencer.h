@@ -19,6 +19,10 @@ extern void sequencer_stop(void);	/* journal thread ends after what was
 /* From sessions. */
 extern void sequencer_ask(Transaction *tx); /* TX_QUEUED, complete */
 extern bool sequencer_withdraw(Transaction *tx);	/* false: already decided */
+extern void sequencer_unlock(Transaction *tx, uint64_t keep);	/* what the first `keep`
+																 * calls of
+																 * sequencer_lock asked
+																 * for stays */
 extern void sequencer_lock(Transaction *tx, const LsLock *lock);	/* session_granted() or
 																	 * session_verdict()
 																	 * later */

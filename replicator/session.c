@@ -247,7 +247,7 @@ on_patience(void *arg)
 static bool
 is_awaited(const Session *s)
 {
-	return s->asked || s->granting > 0 || s->questions > 0 || s->owed != NULL ||
+	return s->asked || s->granting || s->questions > 0 || s->owed != NULL ||
 		(s->unconfirmed != NULL && s->unconfirmed->wait == LS_WAIT_APPLIED);
 }
 

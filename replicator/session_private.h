@@ -53,9 +53,8 @@ struct Session
 	bool		asked;			/* tx has been asked for */
 	int			questions;		/* leases and queries on their own, not
 								 * answered yet */
-	int			granting;		/* grants that the backend still waits for;
-								 * more than one if it gave up waiting
-								 * (savepoint), then asked again */
+	bool		granting;		/* the backend waits for what it asked last */
+	uint64_t	locks_asked;	/* messages 'L' of tx */
 	bool		discarded;		/* tx has outgrown max_transaction_size, or
 								 * could not be stored */
 	uint64_t	statements;		/* of tx, as the backend counts */

@@ -79,7 +79,8 @@ begin_transaction(Session *s, uint64_t xcount)
 	s->tx->oldest_seen = UINT64_MAX;
 	s->last_xcount = xcount;
 	s->asked = s->discarded = false;
-	s->granting = 0;
+	s->granting = false;
+	s->locks_asked = 0;
 	s->statements = 0;
 }
 
@@ -291,8 +292,31 @@ handle_lock(Session *s, LsSlice payload)
 	tx = transaction_for(s, m.xcount);
 	if (tx == NULL)
 		return;
-	s->granting++;
+	s->granting = true;
+	s->locks_asked++;
 	sequencer_lock(tx, &m);
+}
+
+/* A subtransaction of it has gone; of one that is over nothing is left to give back. */
+static void
+handle_unlock(Session *s, LsSlice payload)
+{
+	LsRollbackTo m;
+	const char *wrong = ls_get_rollback_to(payload, &m);
+	Transaction *tx;
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed unlock message: %s", wrong);
+		return;
+	}
+	if (s->tx == NULL)
+		return;
+	tx = transaction_for(s, m.xcount);
+	if (tx == NULL || m.keep >= s->locks_asked)
+		return;
+	s->granting = false;		/* whoever waited, waits no more */
+	sequencer_unlock(tx, m.keep);
 }
 
 /* It is rolled back instead of being asked for. */
@@ -365,7 +389,7 @@ handle_withdraw(Session *s, uint64_t xcount)
 {
 	if (s->tx == NULL || s->tx->xcount != xcount)
 		return;					/* its verdict is under way */
-	if (!s->asked && s->granting == 0)
+	if (!s->asked && !s->granting)
 	{
 		session_fail(s, "08P01", NULL, "withdrew a transaction that was not asked for");
 		return;
@@ -400,7 +424,7 @@ handle_abandon(Session *s, uint64_t xcount)
 static void
 handle_now(Session *s, uint64_t number)
 {
-	LsGranted	m = {number, sequencer_last_durable()};
+	LsGranted	m = {number, sequencer_last_durable(), 0};
 	uint8_t		bytes[64];
 
 	session_send(s, bytes, ls_put_seq(bytes, sizeof(bytes), &m));
@@ -437,6 +461,9 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 			break;
 		case LS_MSG_LOCK:
 			handle_lock(s, payload);
+			break;
+		case LS_MSG_UNLOCK:
+			handle_unlock(s, payload);
 			break;
 		case LS_MSG_ASK:
 			handle_ask(s, payload);
@@ -493,7 +520,7 @@ session_verdict(Transaction *tx, const LsVerdict *verdict)
 
 	s->tx = NULL;
 	s->asked = false;
-	s->granting = 0;
+	s->granting = false;
 	if (verdict->outcome == LS_OUTCOME_COMMITTED)
 		s->unconfirmed = tx;	/* the reference goes along */
 	else
@@ -506,12 +533,15 @@ session_verdict(Transaction *tx, const LsVerdict *verdict)
 void
 session_granted(Transaction *tx, uint64_t seq)
 {
-	LsGranted	m = {tx->xcount, seq};
+	Session    *s = tx->session;
+	LsGranted	m = {tx->xcount, seq, s != NULL ? s->locks_asked : 0};
 	uint8_t		bytes[64];
 
 	LOCKSTEP_POINT(LOCK_GRANTED);
-	for (Session *s = tx->session; s != NULL && s->granting > 0; s->granting--)
-		session_send(s, bytes, ls_put_granted(bytes, sizeof(bytes), &m));
+	if (s == NULL || !s->granting)
+		return;
+	session_send(s, bytes, ls_put_granted(bytes, sizeof(bytes), &m));
+	s->granting = false;
 }
 
 void

@@ -115,6 +115,7 @@ my %withdrawn = (run => sub {
 my @cuts = (
 	[ 'H', 'c', %handshake ], [ 'C', 's', %handshake ], [ 'A', 'c', %handshake ], [ 'W', 's', %handshake ],
 	[ 'L', 'c', %ddl ], [ 'l', 's', %ddl ],
+	[ 'B', 'c', run => sub { my ($s, $id) = @_; transact($s, $id, "SAVEPOINT s; CREATE TABLE gone_$id (id int); ROLLBACK TO s") } ],
 	[ 'Q', 'c', %plain ],
 	[ 'Q', 'c', run => sub { transact(@_, "$large; DELETE FROM filler") }, name => 'streamed' ],
 	[ 'R', 'c', run => sub { transact(@_, "SAVEPOINT s; $large; ROLLBACK TO s") } ],

@@ -19,26 +19,26 @@ typedef struct Sample
 	const char *name;
 	uint8_t		bytes[SAMPLE_MAX];
 	size_t		len;
-} Sample;
+}			Sample;
 
 #define SLICE(literal) ((LsSlice) {(const uint8_t *) (literal), sizeof(literal) - 1})
 
 static const LsKey sample_keys[] = {
-	{.hash = 0, .seen = 0, .mode = LS_ROW_EXCLUSIVE, .name = {(const uint8_t *) "public.t t_pkey", 15}},
-	{.hash = UINT64_MAX, .seen = 1234567890123, .mode = LS_TABLE_IX, .name = {NULL, 0}},
-	{.hash = 42, .seen = UINT64_MAX, .mode = LS_ROW_SHARE, .name = {(const uint8_t *) "p", 1}},
+	{.hash = 0,.seen = 0,.mode = LS_ROW_EXCLUSIVE,.name = {(const uint8_t *) "public.t t_pkey", 15}},
+	{.hash = UINT64_MAX,.seen = 1234567890123,.mode = LS_TABLE_IX,.name = {NULL, 0}},
+	{.hash = 42,.seen = UINT64_MAX,.mode = LS_ROW_SHARE,.name = {(const uint8_t *) "p", 1}},
 };
 
 static const LsKey sample_read_keys[] = {
-	{.hash = 7, .seen = 3, .mode = LS_TABLE_READ, .name = {(const uint8_t *) "public.t", 8}},
-	{.hash = 8, .seen = 3, .mode = LS_TABLE_READ_ROWS, .name = {(const uint8_t *) "db", 2}},
-	{.hash = 9, .seen = 3, .mode = LS_ROW_READ, .name = {(const uint8_t *) "p", 1}},
-	{.hash = 9, .seen = 4, .mode = LS_ROW_LOCK, .name = {(const uint8_t *) "p", 1}},
+	{.hash = 7,.seen = 3,.mode = LS_TABLE_READ,.name = {(const uint8_t *) "public.t", 8}},
+	{.hash = 8,.seen = 3,.mode = LS_TABLE_READ_ROWS,.name = {(const uint8_t *) "db", 2}},
+	{.hash = 9,.seen = 3,.mode = LS_ROW_READ,.name = {(const uint8_t *) "p", 1}},
+	{.hash = 9,.seen = 4,.mode = LS_ROW_LOCK,.name = {(const uint8_t *) "p", 1}},
 };
 
 static const LsKey sample_table_keys[] = {
-	{.hash = 7, .seen = 3, .mode = LS_TABLE_X, .name = {(const uint8_t *) "public.t", 8}},
-	{.hash = 8, .seen = 3, .mode = LS_TABLE_IX, .name = {(const uint8_t *) "db", 2}},
+	{.hash = 7,.seen = 3,.mode = LS_TABLE_X,.name = {(const uint8_t *) "public.t", 8}},
+	{.hash = 8,.seen = 3,.mode = LS_TABLE_IX,.name = {(const uint8_t *) "db", 2}},
 };
 
 static inline LsSlice
@@ -64,10 +64,11 @@ sample_pack_params(uint8_t *buf, size_t cap)
 static inline LsHello
 sample_hello(void)
 {
-	return (LsHello) {
-		.version = LS_PROTOCOL_VERSION, .node = SLICE("n1"), .database = SLICE("postgres"),
-		.cluster = SLICE("0123456789abcdef0123456789abcdef"), .boot = 0x1122334455667788,
-		.pid = 4711, .nonce = SLICE("nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"), .application = SLICE("psql")
+	return (LsHello)
+	{
+		.version = LS_PROTOCOL_VERSION,.node = SLICE("n1"),.database = SLICE("postgres"),
+			.cluster = SLICE("0123456789abcdef0123456789abcdef"),.boot = 0x1122334455667788,
+			.pid = 4711,.nonce = SLICE("nnnnnnnnnnnnnnnnnnnnnnnnnnnnnnnn"),.application = SLICE("psql")
 	};
 }
 
@@ -75,21 +76,23 @@ sample_hello(void)
 static inline LsQuery
 sample_query(uint8_t *buf)
 {
-	return (LsQuery) {
-		.xcount = 3, .form = LS_FORM_ROW, .reason = LS_REASON_ROW_CHANGED,
-		.text = SLICE("UPDATE public.t SET a = $1 WHERE b = $2"),
-		.settings = SLICE("search_path\0public, pg_catalog\0TimeZone\0\0"), .rows = 1,
-		.params = sample_pack_params(buf, 128),
-		.keys = sample_pack_keys(buf + 128, 384, sample_keys, 3)
+	return (LsQuery)
+	{
+		.xcount = 3,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,
+			.text = SLICE("UPDATE public.t SET a = $1 WHERE b = $2"),
+			.settings = SLICE("search_path\0public, pg_catalog\0TimeZone\0\0"),.rows = 1,
+			.params = sample_pack_params(buf, 128),
+			.keys = sample_pack_keys(buf + 128, 384, sample_keys, 3)
 	};
 }
 
 static inline LsErrorFields
 sample_error(void)
 {
-	return (LsErrorFields) {
-		.sqlstate = SLICE("40001"), .message = SLICE("could not serialize access"),
-		.detail = SLICE("Key of public.t."), .hint = SLICE("Try again.")
+	return (LsErrorFields)
+	{
+		.sqlstate = SLICE("40001"),.message = SLICE("could not serialize access"),
+			.detail = SLICE("Key of public.t."),.hint = SLICE("Try again.")
 	};
 }
 
@@ -115,45 +118,45 @@ make_samples(size_t *count)
 	LsChallenge challenge = {LS_PROTOCOL_VERSION, SLICE("cccccccccccccccccccccccccccccccc")};
 	LsProof		proof = {SLICE("pppppppppppppppppppppppppppppppp")};
 	LsQuery		query = sample_query(lists);
-	LsQuery		plain = {.xcount = 1, .form = LS_FORM_STATEMENT, .reason = LS_REASON_UTILITY,
-		.text = SLICE("CREATE TABLE t ()"), .rows = -1, .ddl = true};
+	LsQuery		plain = {.xcount = 1,.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,
+	.text = SLICE("CREATE TABLE t ()"),.rows = -1,.ddl = true};
 	uint8_t		copy_data[16];
-	LsQuery		copy = {.xcount = 1, .form = LS_FORM_COPY, .reason = LS_REASON_ROW_RUN,
-		.text = SLICE("COPY t FROM STDIN"), .rows = 2,
-		.params = {copy_data, ls_put_param(copy_data, sizeof(copy_data), "1\n2\n", 4)}};
+	LsQuery		copy = {.xcount = 1,.form = LS_FORM_COPY,.reason = LS_REASON_ROW_RUN,
+		.text = SLICE("COPY t FROM STDIN"),.rows = 2,
+	.params = {copy_data, ls_put_param(copy_data, sizeof(copy_data), "1\n2\n", 4)}};
 	uint8_t		read_list[256];
-	LsQuery		read_keys = {.xcount = 1, .form = LS_FORM_KEYS, .reason = LS_REASON_READ,
-		.text = SLICE("keys"), .rows = -1,
-		.keys = sample_pack_keys(read_list, sizeof(read_list), sample_read_keys, 4)};
-	LsLock		lock = {.xcount = 5, .keys = sample_pack_keys(locks, sizeof(locks), sample_table_keys, 2),
-		.ddl = true};
-	LsLock		ddl_lock = {.xcount = 5, .ddl = true};
+	LsQuery		read_keys = {.xcount = 1,.form = LS_FORM_KEYS,.reason = LS_REASON_READ,
+		.text = SLICE("keys"),.rows = -1,
+	.keys = sample_pack_keys(read_list, sizeof(read_list), sample_read_keys, 4)};
+	LsLock		lock = {.xcount = 5,.keys = sample_pack_keys(locks, sizeof(locks), sample_table_keys, 2),
+	.ddl = true};
+	LsLock		ddl_lock = {.xcount = 5,.ddl = true};
 	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99};
-	LsVerdict	committed = {.xcount = 9, .outcome = LS_OUTCOME_COMMITTED, .seq = 77, .chain = 0xdeadbeef};
-	LsVerdict	rolled_back = {.xcount = 9, .outcome = LS_OUTCOME_ROLLED_BACK, .error = sample_error()};
-	LsVerdict	lost = {.xcount = 9, .outcome = LS_OUTCOME_ROLLED_BACK, .after = 76, .error = sample_error()};
-	LsVerdict	withdrawn = {.xcount = 9, .outcome = LS_OUTCOME_WITHDRAWN};
+	LsVerdict	committed = {.xcount = 9,.outcome = LS_OUTCOME_COMMITTED,.seq = 77,.chain = 0xdeadbeef};
+	LsVerdict	rolled_back = {.xcount = 9,.outcome = LS_OUTCOME_ROLLED_BACK,.error = sample_error()};
+	LsVerdict	lost = {.xcount = 9,.outcome = LS_OUTCOME_ROLLED_BACK,.after = 76,.error = sample_error()};
+	LsVerdict	withdrawn = {.xcount = 9,.outcome = LS_OUTCOME_WITHDRAWN};
 	LsErrorFields error = sample_error();
-	LsErrorFields short_error = {.sqlstate = SLICE("08P01"), .message = SLICE("bad message")};
+	LsErrorFields short_error = {.sqlstate = SLICE("08P01"),.message = SLICE("bad message")};
 	LsRollbackTo rollback_to = {3, 2};
-	LsGranted	granted = {5, 1000};
+	LsGranted	granted = {5, 1000, 2};
 	LsFateQuestion fate_question = {{SLICE("n1"), 0x1122334455667788, 4711, 9}, 70, 3, true};
 	LsFateAnswer fate_answer = {3, LS_FATE_COMMITTED, 77};
 	LsFactsQuestion facts_question = {4, LS_FACTS_WINNER, 77};
 	LsFactsQuestion conflicts_question = {4, LS_FACTS_CONFLICTS, 0};
 	uint8_t		cells[64];
-	LsFacts		facts = {.question = 4, .ncolumns = 2, .cells = {cells, 0}};
+	LsFacts		facts = {.question = 4,.ncolumns = 2,.cells = {cells, 0}};
 	LsLost		lost_update = {9, LS_LOST_UPDATE, 77, SLICE("public.t t_pkey (id)=(1)"), SLICE("was changed")};
 	LsLost		lost_doubt = {.reason = LS_LOST_DOUBT};
-	LsLease		lease = {.id = 7, .name = SLICE("public.\"S\""), .increment = -2, .min = INT64_MIN,
-		.max = -1, .cycle = true, .value = -9, .called = true, .wanted = 3, .applied = 12};
+	LsLease		lease = {.id = 7,.name = SLICE("public.\"S\""),.increment = -2,.min = INT64_MIN,
+	.max = -1,.cycle = true,.value = -9,.called = true,.wanted = 3,.applied = 12};
 	LsLeased	leased = {7, -11, 32, 0};
 	uint8_t		inner[256];
-	LsQuery		set = {.xcount = 8, .form = LS_FORM_STATEMENT, .reason = LS_REASON_SEQUENCE,
-		.text = SLICE("SELECT 1"), .rows = -1};
+	LsQuery		set = {.xcount = 8,.form = LS_FORM_STATEMENT,.reason = LS_REASON_SEQUENCE,
+	.text = SLICE("SELECT 1"),.rows = -1};
 	LsAlone		alone = {8, {inner, ls_put_query(inner, sizeof(inner), &set)}};
-	LsOrdered	ordered = {.id = 8, .seq = 99};
-	LsOrdered	not_ordered = {.id = 8, .error = sample_error()};
+	LsOrdered	ordered = {.id = 8,.seq = 99};
+	LsOrdered	not_ordered = {.id = 8,.error = sample_error()};
 
 	SAMPLE("hello", ls_put_hello(buf, cap, &hello));
 	hello.application = (LsSlice) {NULL, 0};
@@ -167,6 +170,7 @@ make_samples(size_t *count)
 	SAMPLE("query-copy", ls_put_query(buf, cap, &copy));
 	SAMPLE("query-keys", ls_put_query(buf, cap, &read_keys));
 	SAMPLE("rollback-to", ls_put_rollback_to(buf, cap, &rollback_to));
+	SAMPLE("unlock", ls_put_unlock(buf, cap, &rollback_to));
 	SAMPLE("lock", ls_put_lock(buf, cap, &lock));
 	SAMPLE("lock-ddl", ls_put_lock(buf, cap, &ddl_lock));
 	SAMPLE("granted", ls_put_granted(buf, cap, &granted));
@@ -228,10 +232,10 @@ typedef union AnyMessage
 	LsFactsQuestion facts_question;
 	LsFacts		facts;
 	LsLost		lost;
-} AnyMessage;
+}			AnyMessage;
 
 static inline const char *
-decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
+decode_any(LsMsgType type, LsSlice payload, AnyMessage * m)
 {
 	LsQuery		query;
 
@@ -256,6 +260,7 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 		case LS_MSG_QUERY:
 			return ls_get_query(payload, &m->query);
 		case LS_MSG_ROLLBACK_TO:
+		case LS_MSG_UNLOCK:
 			return ls_get_rollback_to(payload, &m->rollback_to);
 		case LS_MSG_ASK:
 			return ls_get_ask(payload, &m->ask);
@@ -290,7 +295,7 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage *m)
 
 /* The message again; its size. */
 static inline size_t
-encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
+encode_any(LsMsgType type, const AnyMessage * m, uint8_t *buf, size_t cap)
 {
 	switch (type)
 	{
@@ -314,6 +319,8 @@ encode_any(LsMsgType type, const AnyMessage *m, uint8_t *buf, size_t cap)
 			return ls_put_fate_answer(buf, cap, &m->fate_answer);
 		case LS_MSG_QUERY:
 			return ls_put_query(buf, cap, &m->query);
+		case LS_MSG_UNLOCK:
+			return ls_put_unlock(buf, cap, &m->rollback_to);
 		case LS_MSG_ROLLBACK_TO:
 			return ls_put_rollback_to(buf, cap, &m->rollback_to);
 		case LS_MSG_ASK:

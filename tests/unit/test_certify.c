@@ -27,10 +27,10 @@ typedef struct Both
 	uint64_t	deadlocks;
 	uint64_t	granted;
 	uint64_t	reserved;
-} Both;
+}			Both;
 
 static size_t
-random_keys(const Model *m, LsKey *keys, bool for_lock)
+random_keys(const Model * m, LsKey *keys, bool for_lock)
 {
 	size_t		n = unit_below(MODEL_MAX_KEYS / (for_lock ? 2 : 1)) + (for_lock ? 0 : 1);
 
@@ -39,7 +39,8 @@ random_keys(const Model *m, LsKey *keys, bool for_lock)
 		bool		table = unit_below(3) == (for_lock ? 1 : 0) || (for_lock && unit_below(2));
 
 		memset(&keys[i], 0, sizeof(keys[i]));
-		keys[i].hash = unit_below(table ? 5 : for_lock ? 8 : 40);	/* 0 is legal, and shared by both kinds */
+		keys[i].hash = unit_below(table ? 5 : for_lock ? 8 : 40);	/* 0 is legal, and
+																	 * shared by both kinds */
 		if (table)
 			keys[i].mode = for_lock ? (unit_below(3) ? LS_TABLE_X : table_modes[unit_below(4)]) :
 				(unit_below(12) ? table_modes[unit_below(2)] : table_modes[unit_below(6)]);
@@ -53,7 +54,7 @@ random_keys(const Model *m, LsKey *keys, bool for_lock)
 }
 
 static void
-assert_same_reserve(Both *b, OriginId origin, const LsKey *keys, size_t nkeys)
+assert_same_reserve(Both * b, OriginId origin, const LsKey *keys, size_t nkeys)
 {
 	Certificate got,
 				expected;
@@ -113,14 +114,14 @@ assert_same_reserve(Both *b, OriginId origin, const LsKey *keys, size_t nkeys)
 }
 
 static void
-count_lock(Both *b, LockResult result)
+count_lock(Both * b, LockResult result)
 {
 	b->deadlocks += result == LOCK_DEADLOCK;
 	b->granted += result == LOCK_GRANTED;
 }
 
 static void
-step_lock(Both *b)
+step_lock(Both * b)
 {
 	LsKey		keys[MODEL_MAX_KEYS];
 	size_t		nkeys = random_keys(b->m, keys, true);
@@ -134,7 +135,7 @@ step_lock(Both *b)
 	if (b->m->nlocks > 0 && unit_below(3) == 0)
 	{
 		/* one more for a transaction that has some */
-		const ModelLock *old = &b->m->locks[unit_below(b->m->nlocks)];
+		const		ModelLock *old = &b->m->locks[unit_below(b->m->nlocks)];
 
 		if (model_lock_waits(old) || old->nitems + nkeys + 1 > MODEL_MAX_ITEMS)
 			return;
@@ -151,7 +152,7 @@ step_lock(Both *b)
 }
 
 static void
-step_retry(Both *b)
+step_retry(Both * b)
 {
 	uint64_t	got = 0,
 				expected = 0;
@@ -176,15 +177,15 @@ step_retry(Both *b)
 
 /* For which reserved transactions do locks wait? */
 static void
-compare_waits(const Both *b)
+compare_waits(const Both * b)
 {
 	for (size_t i = 0; i < b->m->nlocks; i++)
 	{
-		const ModelLock *lock = &b->m->locks[i];
+		const		ModelLock *lock = &b->m->locks[i];
 
 		for (size_t j = 0; j < b->m->nreserved; j++)
 		{
-			const ModelTx *tx = &b->m->reserved[j];
+			const		ModelTx *tx = &b->m->reserved[j];
 
 			assert_int_equal(certifier_lock_waits_for(b->c, lock->ticket, tx->ticket),
 							 model_lock_waits_for(lock, tx));
@@ -193,7 +194,7 @@ compare_waits(const Both *b)
 }
 
 static void
-random_step(Both *b)
+random_step(Both * b)
 {
 	LsKey		keys[MODEL_MAX_KEYS];
 	uint64_t	what = unit_below(100);
@@ -243,7 +244,7 @@ random_step(Both *b)
  * back, that is, nobody was left in a circle.
  */
 static void
-drain(Both *b)
+drain(Both * b)
 {
 	Model	   *m = b->m;
 
@@ -290,7 +291,10 @@ test_against_model(void **state)
 			drain(&b);
 		if (b.m->ndecided == MODEL_MAX_TX)
 		{
-			/* the model gets slow: let it begin anew from what it must remember */
+			/*
+			 * the model gets slow: let it begin anew from what it must
+			 * remember
+			 */
 			size_t		n = 0;
 
 			for (size_t j = 0; j < b.m->ndecided; j++)
@@ -332,7 +336,7 @@ test_replay(void **state)
 		b.m->floor = b.m->highest = floor;
 		if (floor > 0)
 		{
-			keys[0] = (LsKey) {.hash = 1, .mode = LS_ROW_EXCLUSIVE};
+			keys[0] = (LsKey) {.hash = 1,.mode = LS_ROW_EXCLUSIVE};
 			assert_int_equal(certifier_replay(b.c, 0, floor, true, keys, 1), floor - 1);
 		}
 		for (uint64_t seq = floor + 1; seq < floor + 100; seq++)
@@ -364,7 +368,7 @@ test_many_keys(void **state)
 		LsKey		keys[10] = {{0}};
 
 		for (uint64_t i = 0; i < 10; i++)
-			keys[i] = (LsKey) {.hash = seq * 10 + i, .seen = seq - 1, .mode = LS_ROW_EXCLUSIVE};
+			keys[i] = (LsKey) {.hash = seq * 10 + i,.seen = seq - 1,.mode = LS_ROW_EXCLUSIVE};
 		assert_int_equal(certifier_reserve(c, 1, seq, false, keys, 10, &out), CERTIFY_RESERVED);
 		certifier_decide(c, seq, seq);
 		if (seq % 100 == 0)
@@ -389,7 +393,7 @@ static uint64_t lock_seq;
 static CertifyResult
 reserve(Certifier *c, OriginId origin, uint64_t ticket, uint64_t hash, LsKeyMode mode, uint64_t seen)
 {
-	LsKey		key = {.hash = hash, .mode = mode, .seen = seen};
+	LsKey		key = {.hash = hash,.mode = mode,.seen = seen};
 
 	return certifier_reserve(c, origin, ticket, false, &key, 1, &cert);
 }
@@ -429,7 +433,7 @@ test_ddl_first(void **state)
 static LockResult
 lock(Certifier *c, OriginId origin, uint64_t ticket, uint64_t hash, LsKeyMode mode)
 {
-	LsKey		key = {.hash = hash, .mode = mode};
+	LsKey		key = {.hash = hash,.mode = mode};
 
 	return certifier_lock(c, origin, ticket, &key, 1, false, &lock_seq);
 }
@@ -496,7 +500,7 @@ test_ddl_is_not_starved(void **state)
 	assert_int_equal(certifier_lock_retry(c, 2, &lock_seq), LOCK_GRANTED);
 	assert_int_equal(lock_seq, 1);
 	assert_int_equal(reserve(c, B, 6, 7, LS_TABLE_IX, 1), CERTIFY_WAIT);
-	assert_int_equal(reserve(c, A, 7, 7, LS_TABLE_X, 1), CERTIFY_RESERVED);	/* the DDL itself */
+	assert_int_equal(reserve(c, A, 7, 7, LS_TABLE_X, 1), CERTIFY_RESERVED); /* the DDL itself */
 	assert_int_equal(reserve(c, B, 8, 7, LS_TABLE_IX, 1), CERTIFY_CONFLICT);
 	certifier_decide(c, 7, 2);
 	certifier_unlock(c, 2);
@@ -512,8 +516,8 @@ test_database_lock(void **state)
 {
 	Certifier  *c = certifier_create(0);
 	LsKey		table[2] = {
-		{.hash = 100, .mode = LS_TABLE_IX}, /* the database */
-		{.hash = 7, .mode = LS_TABLE_X}
+		{.hash = 100,.mode = LS_TABLE_IX},	/* the database */
+		{.hash = 7,.mode = LS_TABLE_X}
 	};
 
 	assert_int_equal(certifier_lock(c, A, 1, table, 2, false, &lock_seq), LOCK_GRANTED);
@@ -630,6 +634,34 @@ test_upgrade(void **state)
 	certifier_destroy(c);
 }
 
+/* A rolled back part of a transaction gives back what it asked for, and no more. */
+static void
+test_unlock_after(void **state)
+{
+	Certifier  *c = certifier_create(0);
+
+	assert_int_equal(lock(c, A, 1, 7, LS_TABLE_S), LOCK_GRANTED);
+	assert_int_equal(lock(c, A, 1, 7, LS_TABLE_X), LOCK_GRANTED);
+	assert_int_equal(lock(c, A, 1, 8, LS_TABLE_X), LOCK_GRANTED);
+	assert_int_equal(lock(c, B, 2, 8, LS_TABLE_X), LOCK_WAITING);
+	assert_int_equal(lock(c, B, 3, 7, LS_TABLE_S), LOCK_WAITING);
+	certifier_unlock_after(c, 1, 1);
+	assert_int_equal(certifier_lock_retry(c, 2, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock_retry(c, 3, &lock_seq), LOCK_GRANTED);
+	certifier_unlock(c, 3);
+	assert_int_equal(lock(c, B, 2, 7, LS_TABLE_X), LOCK_WAITING);	/* the S stays */
+
+	/* who gives up waiting is in nobody's way, and numbers go on */
+	certifier_unlock_after(c, 2, 1);
+	assert_int_equal(lock(c, C, 4, 7, LS_TABLE_S), LOCK_GRANTED);
+	certifier_unlock_after(c, 2, 0);
+	assert_int_equal(lock(c, C, 4, 8, LS_TABLE_X), LOCK_GRANTED);
+	assert_int_equal(lock(c, B, 2, 9, LS_TABLE_X), LOCK_GRANTED);
+	certifier_unlock_after(c, 2, 2);
+	assert_int_equal(lock(c, C, 4, 9, LS_TABLE_X), LOCK_GRANTED);
+	certifier_destroy(c);
+}
+
 /* ---------- speed: printed, not judged (sanitizers, busy machines) */
 
 static void
@@ -652,8 +684,11 @@ test_speed(void **state)
 		Certificate out;
 
 		for (uint64_t i = 0; i < KEYS; i++)
-			keys[i] = (LsKey) {.hash = unit_random(), .seen = seq - 1,
-				.mode = i < 2 ? LS_TABLE_IX : LS_ROW_UPDATE};
+			keys[i] = (LsKey)
+		{
+			.hash = unit_random(),.seen = seq - 1,
+				.mode = i < 2 ? LS_TABLE_IX : LS_ROW_UPDATE
+		};
 		keys[0].hash = 1;
 		keys[1].hash = 2;
 		certifier_reserve(c, seq & 1, seq, false, keys, KEYS, &out);
@@ -680,6 +715,7 @@ main(void)
 		cmocka_unit_test(test_circle),
 		cmocka_unit_test(test_deadlock_with_reservation),
 		cmocka_unit_test(test_upgrade),
+		cmocka_unit_test(test_unlock_after),
 		cmocka_unit_test(test_against_model),
 		cmocka_unit_test(test_ddl_first),
 		cmocka_unit_test(test_replay),

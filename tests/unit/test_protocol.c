@@ -160,7 +160,7 @@ test_frame(void **state)
 	/* unknown types: bad at the first byte */
 	for (int c = 0; c < 256; c++)
 	{
-		bool		known = c != 0 && strchr("HCAWLlQRPDVYFZENnOoKSsUuIiJ", c) != NULL;
+		bool		known = c != 0 && strchr("HCAWLlBQRPDVYFZENnOoKSsUuIiJ", c) != NULL;
 
 		bytes[0] = (uint8_t) c;
 		assert_int_equal(ls_frame(bytes, 1, LS_MAX_PAYLOAD, &type, &payload),
@@ -204,7 +204,7 @@ is_optional(LsMsgType type, uint8_t tag)
 {
 	return ((type == LS_MSG_HELLO || type == LS_MSG_VERDICT) && tag == 'a') || (type == LS_MSG_VERDICT && tag == 'c') ||
 		(type == LS_MSG_QUERY && (tag == 'G' || tag == 'M' || tag == 'K')) ||
-		(type == LS_MSG_LOCK && tag == 'K') || (type == LS_MSG_FACTS_ASK && tag == 's') ||
+		(type == LS_MSG_LOCK && tag == 'K') || ((type == LS_MSG_GRANTED || type == LS_MSG_SEQ) && tag == 'N') || (type == LS_MSG_FACTS_ASK && tag == 's') ||
 		(type == LS_MSG_FACTS && tag == 'M') || (type == LS_MSG_LOST && (tag == 's' || tag == 'k')) || tag == 'd' || tag == 'h';
 }
 
