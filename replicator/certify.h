@@ -148,6 +148,16 @@ extern size_t certifier_circle(const Certifier *c, uint64_t *tickets, size_t max
  */
 extern void certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep);
 
+/*
+ * Whom does it wait for: a lock, with its ticket, or a reserved transaction, with its
+ * own; the other is 0.  Some may be told more than once.  Of a lock that waits; of a
+ * transaction that got CERTIFY_WAIT.
+ */
+typedef void (*LockBlocker) (void *arg, uint64_t lock, uint64_t reserved);
+extern void certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, void *arg);
+extern void certifier_reserve_blockers(Certifier *c, OriginId origin, const LsKey *keys, size_t nkeys,
+									   LockBlocker found, void *arg);
+
 /* The asking transaction ended, or stopped waiting. */
 extern void certifier_unlock(Certifier *c, uint64_t ticket);
 

@@ -147,18 +147,25 @@ waits_for_itself(Certifier *c, Lock *lock)
 	return waits_for(c, lock, &search);
 }
 
+/* Of a transaction of origin with the item's key. */
+static bool
+is_in_the_way(Certifier *c, const LockItem *item, LsKeyMode mode, OriginId origin)
+{
+	Search		search = {NULL, origin};
+
+	if (item->lock->origin == origin || !ls_modes_conflict(item->mode, mode))
+		return false;
+	c->search++;
+	c->ncircle = 0;
+	return item->granted || !waits_for(c, item->lock, &search);
+}
+
 const Lock *
 lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 {
 	for (const LockItem *item = key->locks; item != NULL; item = item->next_on_key)
 	{
-		Search		search = {NULL, origin};
-
-		if (item->lock->origin == origin || !ls_modes_conflict(item->mode, mode))
-			continue;
-		c->search++;
-		c->ncircle = 0;
-		if (item->granted || !waits_for(c, item->lock, &search))
+		if (is_in_the_way(c, item, mode, origin))
 			return item->lock;
 	}
 	return NULL;
@@ -413,4 +420,54 @@ certifier_unlock(Certifier *c, uint64_t ticket)
 
 	if (lock != NULL)
 		remove_lock(c, lock);
+}
+
+/* ---------- told to others */
+
+static void
+tell_blockers(const Certifier *c, const LockItem *item, LockBlocker found, void *arg)
+{
+	const Key  *key = item->key;
+	uint8_t		conflicts = c->conflicts[key->is_table][key_mode_index(item->mode)];
+
+	for (const LockItem *other = key->locks; other != NULL; other = other->next_on_key)
+	{
+		if (item_blocks(other, item))
+			found(arg, other->lock->ticket, 0);
+	}
+	for (uint32_t i = 0; i < key->nholders; i++)
+	{
+		if (key->holders[i].origin != item->lock->origin && (key->holders[i].modes & conflicts))
+			found(arg, 0, key->holders[i].reservation->ticket);
+	}
+}
+
+void
+certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, void *arg)
+{
+	const Lock *lock = find_lock(c, ticket);
+
+	for (const LockItem *item = lock != NULL ? lock->items : NULL; item != NULL; item = item->next_in_lock)
+	{
+		if (!item->granted)
+			tell_blockers(c, item, found, arg);
+	}
+}
+
+void
+certifier_reserve_blockers(Certifier *c, OriginId origin, const LsKey *keys, size_t nkeys,
+						   LockBlocker found, void *arg)
+{
+	for (size_t i = 0; i < nkeys; i++)
+	{
+		const Key  *key = keytable_find(&c->keys, keys[i].hash, ls_mode_is_table(keys[i].mode));
+
+		if (key == NULL || ls_mode_is_read(keys[i].mode))
+			continue;
+		for (const LockItem *item = key->locks; item != NULL; item = item->next_on_key)
+		{
+			if (is_in_the_way(c, item, keys[i].mode, origin))
+				found(arg, item->lock->ticket, 0);
+		}
+	}
 }

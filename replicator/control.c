@@ -170,7 +170,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = n->stuck_asked = n->old_objects = false;
+	n->pinging = n->stuck_asked = n->old_objects = n->local_waits_asked = false;
 	n->ping_sent_us = loop_now_us();
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
@@ -187,6 +187,7 @@ control_end(Node *n)
 	n->next_control = NULL;
 	pgclient_close(n->control);
 	n->control = NULL;
+	localwaits_forget(n);
 	n->pinging = n->asking_doubtful = n->stuck_asked = n->circles_asked = false;
 }
 

@@ -42,6 +42,7 @@
 #include "sequencer.h"
 #include "session.h"
 #include "version.h"
+#include "waits.h"
 
 #define EXIT_STARTUP 1
 
@@ -368,6 +369,7 @@ main(int argc, char **argv)
 		refuse_to_start(error, NULL, NULL);
 	if (journal_is_copy(journal))
 		nodes_doubt_journal();
+	waits_start();
 	nodes_start();
 	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
 

@@ -95,6 +95,8 @@ struct Node
 	int			circles_ms;		/* since it was looked for circles */
 	bool		circles_asked;	/* the answer is under way */
 	bool		stuck_asked;	/* the answer about them is under way */
+	struct LocalWaits *local_waits; /* as it said last; NULL: none */
+	bool		local_waits_asked;	/* the answer is under way */
 	bool		yield_asked;	/* the answer about blockers is under way */
 	int			yield_ms;		/* growing interval */
 	uint64_t	yield_answers;	/* about blockers, so far */
@@ -256,6 +258,10 @@ extern void early_stop(Node *n);	/* the node is out */
 /* ---------- in circles.c */
 
 extern void circles_look(Node *n, int elapsed_ms);	/* called again and again */
+
+/* ---------- in localwaits.c */
+
+extern void localwaits_forget(Node *n); /* it is out */
 
 /* ---------- in stuck.c */
 

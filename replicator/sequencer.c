@@ -68,6 +68,24 @@ sequencer_reserved(Transaction *previous)
 	return previous == NULL ? reserved.first : previous->next;
 }
 
+const TxList *
+sequencer_lock_waiters(void)
+{
+	return &lock_waiters;
+}
+
+const TxList *
+sequencer_waiting(void)
+{
+	return &waiting;
+}
+
+Certifier *
+sequencer_certifier(void)
+{
+	return certifier;
+}
+
 Transaction *
 sequencer_find(int node, uint32_t pid)
 {
@@ -397,13 +415,20 @@ lock_result(Transaction *tx, LockResult result, uint64_t seq)
 	if (result == LOCK_WAITING)
 	{
 		if (!tx->awaits_lock)
+		{
 			list_add(&lock_waiters, tx);
+			tx->since_us = loop_now_us();
+		}
 		tx->awaits_lock = true;
 		steps_yield(tx);
 		return;
 	}
 	if (tx->awaits_lock)
+	{
 		list_remove(&lock_waiters, tx);
+		tx->has_waited |= result == LOCK_GRANTED;
+		tx->since_us = loop_now_us();
+	}
 	tx->awaits_lock = false;
 	if (result == LOCK_GRANTED)
 		session_granted(tx, seq);

@@ -78,6 +78,11 @@ extern void sequencer_holders(int node, void (*found) (void *arg, uint32_t pid),
 extern void sequencer_forget_local_waits(int node);
 extern void sequencer_local_wait(int node, uint32_t waiting, uint32_t blocker);
 
+/* Who waits for whom, for waits.c; and the party that a transaction is. */
+struct WaitGraph;
+extern void sequencer_add_waits(struct WaitGraph *g);
+extern uint32_t sequencer_party(struct WaitGraph *g, Transaction *tx);
+
 /* By identity: the live transaction of a backend, NULL if none (blockers). */
 extern Transaction *sequencer_find(int node, uint32_t pid);
 

@@ -2,6 +2,7 @@
  * sequencer_private.h
  *	  What sequencer.c (who may go on), sequencer_order.c (what is decided),
  *	  sequencer_refuse.c (who may not), sequencer_keys.c (keys of a transaction),
+ *	  sequencer_waits.c (who waits for whom),
  *	  sequencer_lose.c (who won) and sequencer_restart.c (state from the journal)
  *	  share.
  */
@@ -44,6 +45,11 @@ extern void roll_back(Transaction *tx, LsVerdict *verdict);
 
 /* Whoever waits for a transaction of its own is told once. */
 extern void tell_alone(Transaction *tx, const LsErrorFields *error);
+
+/* Those that wait for a lock asked first; at their reservation. */
+extern const TxList *sequencer_lock_waiters(void);
+extern const TxList *sequencer_waiting(void);
+extern Certifier *sequencer_certifier(void);
 
 /* ---------- in sequencer_order.c */
 

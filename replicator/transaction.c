@@ -25,6 +25,7 @@
 
 #include "journal.h"
 #include "log.h"
+#include "loop.h"
 #include "spill.h"
 
 typedef struct LegalMove
@@ -93,6 +94,7 @@ tx_create(const LsIdentity *id, LsSlice database, uint32_t origin)
 	Transaction *tx = xcalloc(1, sizeof(Transaction));
 
 	tx->state = TX_QUEUED;
+	tx->since_us = loop_now_us();
 	tx->refs = 1;
 	tx->origin = origin;
 	tx->node = xstrndup(id->node.data, id->node.len);
@@ -168,6 +170,7 @@ tx_move(Transaction *tx, TxState to)
 						"transaction %s/%" PRIu32 "/%" PRIu64 " (ticket %" PRIu64 ", seq %" PRIu64 ") %s",
 						tx->node, tx->pid, tx->xcount, tx->ticket, tx->seq, move->sentence);
 			tx->state = to;
+			tx->since_us = loop_now_us();
 			return;
 		}
 	}

@@ -1,0 +1,202 @@
+/*
+ * sequencer_waits.c
+ *	  Which transactions wait here, and for whom: the sequencer's part of the
+ *	  wait-for graph (waits.h).
+ *
+ *	 QUEUED, awaits_lock	whoever has what it asked for, or asked earlier; reserved
+ *							transactions that have its key
+ *	 WAITING				whoever has, or asked for, a lock in its way
+ *	 RESERVED				those of its origin that come first
+ *	 alone					its session waits for it
+ *
+ * What a transaction waits for on a node is localwaits.c's part.  Locks and tickets
+ * are found by binary search in two lists that are made for it.
+ */
+#include <stdlib.h>
+
+#include "loop.h"
+#include "node.h"
+#include "sequencer_private.h"
+#include "session.h"
+#include "waits.h"
+
+typedef struct Ticket
+{
+	uint64_t	ticket;
+	Transaction *tx;
+} Ticket;
+
+typedef struct Tickets
+{
+	Ticket	   *items;
+	size_t		n;
+	size_t		cap;
+} Tickets;
+
+/* Who asked for locks; who is reserved.  And whose waits are being told. */
+typedef struct Telling
+{
+	WaitGraph  *g;
+	Tickets		locks;
+	Tickets		reserved;
+	uint32_t	waiter;
+	WaitKind	kind;
+	uint64_t	since_us;
+	const char *what;
+} Telling;
+
+uint32_t
+sequencer_party(WaitGraph *g, Transaction *tx)
+{
+	uint32_t	i = waitgraph_party(g, (int) tx->origin, tx->pid, tx->xcount);
+	WaitParty  *p = &g->parties[i];
+
+	if (p->owner != NULL)
+		return i;
+	p->node_name = tx->node;
+	p->seq = tx->seq;
+	p->owner = tx;
+	p->at_front = tx->has_waited;
+	p->done = tx_bytes(tx) + (tx->lock_ticket != 0 ? 1 : 0);
+	p->since_us = tx->since_us;
+	if (tx->state == TX_WAITING || tx->awaits_lock)
+		p->loses = LOSES_HERE;
+	else if (tx->state == TX_QUEUED)
+		p->loses = LOSES_THERE;
+	return i;
+}
+
+/* ---------- tickets */
+
+static void
+add_ticket(Tickets *t, uint64_t ticket, Transaction *tx)
+{
+	if (t->n == t->cap)
+	{
+		t->cap = t->cap > 0 ? t->cap * 2 : 64;
+		t->items = xrealloc(t->items, t->cap * sizeof(Ticket));
+	}
+	t->items[t->n++] = (Ticket) {ticket, tx};
+}
+
+static int
+compare(const void *a, const void *b)
+{
+	uint64_t	x = ((const Ticket *) a)->ticket;
+	uint64_t	y = ((const Ticket *) b)->ticket;
+
+	return x < y ? -1 : x > y;
+}
+
+static Transaction *
+of_ticket(const Tickets *t, uint64_t ticket)
+{
+	Ticket		key = {ticket, NULL};
+	const Ticket *found = t->n > 0 ? bsearch(&key, t->items, t->n, sizeof(Ticket), compare) : NULL;
+
+	return found != NULL ? found->tx : NULL;
+}
+
+static void
+collect_tickets(Telling *t)
+{
+	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	{
+		Transaction *tx = session_open_transaction(s);
+
+		if (tx != NULL && tx->lock_ticket != 0)
+			add_ticket(&t->locks, tx->lock_ticket, tx);
+	}
+	if (t->locks.n > 1)
+		qsort(t->locks.items, t->locks.n, sizeof(Ticket), compare);
+	for (Transaction *tx = sequencer_reserved(NULL); tx != NULL; tx = sequencer_reserved(tx))
+		add_ticket(&t->reserved, tx->ticket, tx);	/* in order already */
+}
+
+/* ---------- waits */
+
+static void
+begin(Telling *t, Transaction *tx, WaitKind kind)
+{
+	t->waiter = sequencer_party(t->g, tx);
+	t->kind = kind;
+	t->since_us = tx->since_us;
+	t->what = kind == WAIT_LOCK ? tx->asked_for : NULL;
+}
+
+static void
+add_wait(Telling *t, WaitKind kind, Transaction *blocker)
+{
+	if (blocker != NULL)
+		waitgraph_add(t->g, kind, t->waiter, sequencer_party(t->g, blocker), -1, t->since_us, t->what);
+}
+
+static void
+found_blocker(void *arg, uint64_t lock, uint64_t reserved)
+{
+	Telling    *t = arg;
+
+	if (lock != 0)
+		add_wait(t, t->kind, of_ticket(&t->locks, lock));
+	else
+		add_wait(t, WAIT_LOCK_RESERVED, of_ticket(&t->reserved, reserved));
+}
+
+static void
+add_waiting(Telling *t, Transaction *tx)
+{
+	KeyList		list = keys_of(tx);
+
+	begin(t, tx, WAIT_RESERVATION);
+	certifier_reserve_blockers(sequencer_certifier(), tx->origin, list.keys, list.n, found_blocker, t);
+}
+
+static void
+add_reserved(Telling *t, Transaction *tx)
+{
+	begin(t, tx, WAIT_TICKET);
+	for (size_t i = 0; i < tx->nafter_tickets; i++)
+		add_wait(t, WAIT_TICKET, of_ticket(&t->reserved, tx->after_tickets[i]));
+}
+
+/* Its session, in whichever transaction it is, waits for it. */
+static void
+add_alone(Telling *t, Transaction *tx)
+{
+	Transaction *of = tx->alone != NULL && tx->origin != ORIGIN_NONE ?
+		session_transaction((int) tx->origin, tx->pid) : NULL;
+	uint32_t	waiter;
+
+	if (tx->alone == NULL || tx->origin == ORIGIN_NONE)
+		return;
+	waiter = of != NULL ? sequencer_party(t->g, of) : waitgraph_party(t->g, (int) tx->origin, tx->pid, 0);
+	t->g->parties[waiter].node_name = tx->node;
+	waitgraph_add(t->g, WAIT_ALONE, waiter, sequencer_party(t->g, tx), -1, tx->since_us, NULL);
+}
+
+void
+sequencer_add_waits(WaitGraph *g)
+{
+	Telling		t = {.g = g};
+
+	collect_tickets(&t);
+	for (Transaction *tx = sequencer_lock_waiters()->first; tx != NULL; tx = tx->next)
+	{
+		begin(&t, tx, WAIT_LOCK);
+		certifier_lock_blockers(sequencer_certifier(), tx->lock_ticket, found_blocker, &t);
+	}
+	for (Transaction *tx = sequencer_waiting()->first; tx != NULL; tx = tx->next)
+	{
+		add_waiting(&t, tx);
+		add_alone(&t, tx);
+	}
+	for (Transaction *tx = sequencer_reserved(NULL); tx != NULL; tx = sequencer_reserved(tx))
+	{
+		add_reserved(&t, tx);
+		add_alone(&t, tx);
+	}
+	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
+		waitgraph_add(g, WAIT_JOURNAL, sequencer_party(g, tx), WAIT_NOBODY, -1, tx->since_us, NULL);
+	free(t.locks.items);
+	free(t.reserved.items);
+}

@@ -1,0 +1,39 @@
+/*
+ * waits.h
+ *	  Everything that waits in the cluster, as one graph (waitgraph.h): built when
+ *	  somebody wants to look at it, from what the sequencer, the certifier, the
+ *	  works and the nodes themselves say.
+ *
+ *	 sequencer_waits.c  transactions: locks asked first, reservations, tickets
+ *	 localwaits.c       backends and apply sessions that wait in PostgreSQL, on
+ *						their node; works that wait there
+ *	 waits.c            looks for circles, and who loses
+ *
+ * Belongs to the loop's thread.
+ */
+#ifndef LOCKSTEP_WAITS_H
+#define LOCKSTEP_WAITS_H
+
+#include "waitgraph.h"
+
+extern void waits_start(void);
+
+/*
+ * Ask every node that is in who waits for whom there; done(arg) when they have
+ * answered, or after a while when one doesn't.  What a node said last is kept, and
+ * is forgotten when it goes out.
+ */
+extern void waits_refresh(void (*done) (void *arg), void *arg);
+
+/* Fill in an empty graph, with what is known now; owners and texts are valid until
+ * the loop goes on. */
+extern void waits_build(WaitGraph *g);
+
+/*
+ * The same, wait by wait, those that are no edges, too; parties and texts are valid
+ * in the call only.  blocker is NULL for a wait that is no edge.
+ */
+typedef void (*WaitFound) (void *arg, const WaitEdge *wait, const WaitParty *waiter, const WaitParty *blocker);
+extern void waits_each(WaitFound found, void *arg);
+
+#endif

@@ -1,0 +1,22 @@
+/*
+ * waits_private.h
+ *	  What waits.c (the whole graph, circles) and localwaits.c (one node) offer each
+ *	  other.
+ */
+#ifndef LOCKSTEP_WAITS_PRIVATE_H
+#define LOCKSTEP_WAITS_PRIVATE_H
+
+#include "node_private.h"
+#include "waits.h"
+
+/* ---------- in localwaits.c */
+
+extern bool localwaits_ask(Node *n);	/* false: not now; else
+										 * waits_node_answered() */
+extern void localwaits_add(WaitGraph *g, Node *n);
+
+/* ---------- in waits.c */
+
+extern void waits_node_answered(void);	/* or it has gone out */
+
+#endif
