@@ -11,7 +11,7 @@
  *	 stuck.c     apply sessions that stand still
  *	 early.c     large transactions begin there before they are reserved
  *	 circles.c   who waits for whom on a node
- *	 localwaits.c  the same, for the wait-for graph (waits.h)
+ *	 waits_local.c  the same, for the wait-for graph (waits.h)
  *	 yield.c     who is in the way of a transaction there
  *	 databases.c adding and dropping replicated databases
  *	 dispatch.c  which transaction starts where and when: pure over structs,

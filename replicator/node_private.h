@@ -259,7 +259,7 @@ extern void early_stop(Node *n);	/* the node is out */
 
 extern void circles_look(Node *n, int elapsed_ms);	/* called again and again */
 
-/* ---------- in localwaits.c */
+/* ---------- in waits_local.c */
 
 extern void localwaits_forget(Node *n); /* it is out */
 

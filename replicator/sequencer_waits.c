@@ -9,16 +9,14 @@
  *	 RESERVED				those of its origin that come first
  *	 alone					its session waits for it
  *
- * What a transaction waits for on a node is localwaits.c's part.  Locks and tickets
+ * What a transaction waits for on a node is waits_local.c's part.  Locks and tickets
  * are found by binary search in two lists that are made for it.
  */
 #include <stdlib.h>
 
-#include "loop.h"
-#include "node.h"
 #include "sequencer_private.h"
 #include "session.h"
-#include "waits.h"
+#include "waitgraph.h"
 
 typedef struct Ticket
 {
@@ -164,7 +162,7 @@ static void
 add_alone(Telling *t, Transaction *tx)
 {
 	Transaction *of = tx->alone != NULL && tx->origin != ORIGIN_NONE ?
-		session_transaction((int) tx->origin, tx->pid) : NULL;
+	session_transaction((int) tx->origin, tx->pid) : NULL;
 	uint32_t	waiter;
 
 	if (tx->alone == NULL || tx->origin == ORIGIN_NONE)

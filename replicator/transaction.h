@@ -77,8 +77,8 @@ typedef struct Transaction
 	bool		awaits_lock;	/* QUEUED, and a lock asked first is not
 								 * granted yet */
 	bool		has_waited;		/* for a lock asked first, and got it */
-	uint64_t	since_us;		/* it has its state, or waits for a lock, since
-								 * (loop_now_us) */
+	uint64_t	since_us;		/* it has its state, or waits for a lock,
+								 * since (loop_now_us) */
 	char	   *asked_for;		/* name of a key of the locks asked last, for
 								 * people; NULL: none */
 	struct Alone *alone;		/* has no session: who waits for its order,

@@ -20,14 +20,14 @@
 
 typedef enum WaitKind
 {
-	WAIT_LOCK,					/* asked for a lock; the other has it, or asked
-								 * earlier */
+	WAIT_LOCK,					/* asked for a lock; the other has it, or
+								 * asked earlier */
 	WAIT_LOCK_RESERVED,			/* asked for a lock; the other is reserved and
 								 * has its key */
 	WAIT_RESERVATION,			/* asked to commit; a lock of the other is in
 								 * the way */
-	WAIT_TICKET,				/* reserved; the other, of the same node, comes
-								 * first */
+	WAIT_TICKET,				/* reserved; the other, of the same node,
+								 * comes first */
 	WAIT_ORDER,					/* its node has to apply the other first */
 	WAIT_ALONE,					/* for a query of its own that is ordered on
 								 * its own (setval) */
@@ -36,7 +36,8 @@ typedef enum WaitKind
 	WAIT_CONNECTION,			/* no edge: for any apply connection there */
 	WAIT_PAUSE,					/* no edge: it is tried again there soon */
 	WAIT_UNDO,					/* no edge: it is rolled back there first */
-	WAIT_COMMIT,				/* no edge: decided; a node has not committed it */
+	WAIT_COMMIT,				/* no edge: decided; a node has not committed
+								 * it */
 	WAIT_JOURNAL,				/* no edge: for the journal's disk */
 	WAIT_KINDS
 } WaitKind;
@@ -56,7 +57,8 @@ typedef struct WaitParty
 	int			node;			/* index; < 0: none */
 	const char *node_name;
 	uint32_t	pid;
-	uint64_t	xcount;			/* 0: the replicator knows no transaction of it */
+	uint64_t	xcount;			/* 0: the replicator knows no transaction of
+								 * it */
 	uint64_t	seq;			/* 0: not decided */
 	uint64_t	began;			/* of a backend that only its node knows: its
 								 * transaction's, by that node's clock */
@@ -79,8 +81,8 @@ typedef struct WaitEdge
 	WaitKind	kind;
 	uint32_t	waiter;
 	uint32_t	blocker;		/* or WAIT_NOBODY */
-	int			at;				/* index of the node where it waits; < 0: in the
-								 * replicator */
+	int			at;				/* index of the node where it waits; < 0: in
+								 * the replicator */
 	uint64_t	since_us;		/* loop_now_us() when it began; 0: not known */
 	const char *what;			/* for people: a lock, a key, a table; or NULL */
 	uint32_t	next_of_waiter;

@@ -5,7 +5,7 @@
  *	  works and the nodes themselves say.
  *
  *	 sequencer_waits.c  transactions: locks asked first, reservations, tickets
- *	 localwaits.c       backends and apply sessions that wait in PostgreSQL, on
+ *	 waits_local.c       backends and apply sessions that wait in PostgreSQL, on
  *						their node; works that wait there
  *	 waits.c            looks for circles, and who loses
  *

@@ -1,6 +1,6 @@
 /*
  * waits_private.h
- *	  What waits.c (the whole graph, circles) and localwaits.c (one node) offer each
+ *	  What waits.c (the whole graph, circles) and waits_local.c (one node) offer each
  *	  other.
  */
 #ifndef LOCKSTEP_WAITS_PRIVATE_H
@@ -9,7 +9,7 @@
 #include "node_private.h"
 #include "waits.h"
 
-/* ---------- in localwaits.c */
+/* ---------- in waits_local.c */
 
 extern bool localwaits_ask(Node *n);	/* false: not now; else
 										 * waits_node_answered() */

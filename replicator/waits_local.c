@@ -1,5 +1,5 @@
 /*
- * localwaits.c
+ * waits_local.c
  *	  Who waits for whom on one node: the nodes' part of the wait-for graph
  *	  (waits.h).
  *
@@ -111,7 +111,10 @@ localwaits_ask(Node *n)
 static uint32_t
 backend_party(WaitGraph *g, const Node *n, uint32_t pid, uint64_t began)
 {
-	/* of a backend that only the node knows, its transaction's time stands for a number */
+	/*
+	 * of a backend that only the node knows, its transaction's time stands
+	 * for a number
+	 */
 	uint32_t	i = waitgraph_party(g, n->index, pid, 0);
 
 	g->parties[i].node_name = n->config->name;
@@ -146,7 +149,7 @@ blocker_party(WaitGraph *g, const Node *n, const LocalWait *wait)
 	ApplyConn  *c = pools_find_connection(n, (int) wait->blocker);
 	Work	   *w = c != NULL ? apply_work(c) : NULL;
 	Transaction *tx = c == NULL ? sequencer_find(n->index, wait->blocker) :
-		w != NULL && w->state != WORK_UNDOING ? w->tx : NULL;
+	w != NULL && w->state != WORK_UNDOING ? w->tx : NULL;
 
 	return tx != NULL ? sequencer_party(g, tx) : backend_party(g, n, wait->blocker, wait->blocker_began);
 }
