@@ -41,11 +41,11 @@ is_apply(VirtualTransactionId vxid)
 
 /* Another apply session may wait for its turn behind us: the replicator has to see that. */
 static void
-wait_for_one(VirtualTransactionId vxid, TimestampTz deadline)
+wait_for_one(VirtualTransactionId vxid, MonoTime deadline)
 {
 	while (!VirtualXactLock(vxid, false))
 	{
-		if (is_apply(vxid) || GetCurrentTimestamp() >= deadline)
+		if (is_apply(vxid) || mono_now() >= deadline)
 		{
 			(void) VirtualXactLock(vxid, true);
 			return;
@@ -65,7 +65,7 @@ void
 applywait_lockers(Oid table, LOCKMODE mode)
 {
 	int			patience = commit_is_claimed() ? 0 : ls_index_patience;
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience);
+	MonoTime	deadline = mono_after(patience);
 	VirtualTransactionId *lockers;
 	LOCKTAG		tag;
 	int			n;

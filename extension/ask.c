@@ -132,7 +132,7 @@ bool
 ask_winner(uint64 seq, long patience_ms, LsFacts *facts)
 {
 	LsFactsQuestion question = {++questions, LS_FACTS_WINNER, seq};
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), patience_ms);
+	MonoTime	deadline = mono_after(patience_ms);
 	uint8_t		message[64];
 	LsMsgType	type;
 	LsSlice		payload;
@@ -142,7 +142,7 @@ ask_winner(uint64 seq, long patience_ms, LsFacts *facts)
 	if (!is_connected() ||
 		!link_send_later(message, ls_put_facts_question(message, sizeof(message), &question)))
 		return false;
-	while ((left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline)) > 0)
+	while ((left = mono_ms_left(deadline)) > 0)
 	{
 		LinkResult	result = link_receive(&type, &payload, (int) left, PG_WAIT_EXTENSION);
 

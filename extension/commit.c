@@ -107,7 +107,7 @@ why_canceled(void)
 static void
 wait_for_turn_held(uint64 seq)
 {
-	TimestampTz patience = 0;
+	MonoTime	patience = 0;
 
 	/*
 	 * Look before sleeping: what came while we waited for the verdict has set
@@ -123,10 +123,10 @@ wait_for_turn_held(uint64 seq)
 		if (ProcDiePending)
 			report_not_here(seq, "The connection was terminated by an administrator's command.");
 		if (patience == 0 && interrupts_wants_out())
-			patience = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), TURN_PATIENCE_MS);
-		else if (patience != 0 && interrupts_ms_left(patience) == 0)
+			patience = mono_after(TURN_PATIENCE_MS);
+		else if (patience != 0 && mono_ms_left(patience) == 0)
 			report_not_here(seq, why_canceled());
-		if (turn_is_next(seq, patience ? interrupts_ms_left(patience) : -1))
+		if (turn_is_next(seq, patience ? mono_ms_left(patience) : -1))
 			break;
 	}
 }

@@ -90,7 +90,7 @@ typedef struct Mark
 	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
 	int			apply_row;		/* it changes this one of its call's rows;
 								 * read without the lock, to tell people */
-	TimestampTz since;			/* when it was doomed first */
+	MonoTime	since;			/* when it was doomed first */
 	bool		terminated;		/* its connection, and the log has it */
 	uint64		before;			/* it is in the way of the transaction decided
 								 * as this seq; 0: of one not decided */
@@ -358,8 +358,7 @@ waits_for_client(const PGPROC *proc)
 static bool
 is_deaf(const Mark *mark, bool waits_for_client)
 {
-	return TimestampDifferenceExceeds(mark->since, GetCurrentTimestamp(),
-									  waits_for_client ? CLIENT_PATIENCE_MS : OBEY_PATIENCE_MS);
+	return mono_ms_since(mark->since) >= (waits_for_client ? CLIENT_PATIENCE_MS : OBEY_PATIENCE_MS);
 }
 
 /*
@@ -395,7 +394,7 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
 		mark->detail[len] = '\0';
 		if (mark->doomed != victim)
 		{
-			mark->since = GetCurrentTimestamp();
+			mark->since = mono_now();
 			mark->terminated = false;
 			mark->before = 0;
 		}

@@ -76,9 +76,3 @@ interrupts_forget_timeout(void)
 {
 	timeout_armed = false;
 }
-
-long
-interrupts_ms_left(TimestampTz deadline)
-{
-	return Max(TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline), 0);
-}

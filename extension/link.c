@@ -216,7 +216,7 @@ read_some(void)
 	if (n > 0)
 	{
 		in->len += n;
-		ls_link.heard = GetCurrentTimestamp();
+		ls_link.heard = mono_now();
 		return true;
 	}
 	if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
@@ -307,7 +307,7 @@ send_or_keep(const char *data, size_t len)
 bool
 link_send_later(const void *data, size_t len)
 {
-	ls_link.heard = GetCurrentTimestamp();	/* an answer can't be due before */
+	ls_link.heard = mono_now(); /* an answer can't be due before */
 	return ls_link.sock != PGINVALID_SOCKET && send_or_keep(data, len);
 }
 
@@ -323,8 +323,7 @@ is_silent(int *timeout_ms)
 
 	if (ls_replicator_timeout <= 0 || !ls_link.ready)
 		return false;
-	left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(),
-										   TimestampTzPlusMilliseconds(ls_link.heard, ls_replicator_timeout));
+	left = mono_ms_left(ls_link.heard + (MonoTime) ls_replicator_timeout * 1000);
 	if (left <= 0)
 		return true;
 	if (*timeout_ms < 0 || left < *timeout_ms)
@@ -337,7 +336,7 @@ bool
 link_drain(void)
 {
 	if (ls_link.out.len > 0)
-		ls_link.heard = GetCurrentTimestamp();
+		ls_link.heard = mono_now();
 	while (ls_link.out.len > 0)
 	{
 		size_t		left = ls_link.out.len;
@@ -352,7 +351,7 @@ link_drain(void)
 		if (!flush_some())
 			return false;
 		if (ls_link.out.len < left)
-			ls_link.heard = GetCurrentTimestamp();
+			ls_link.heard = mono_now();
 		else if (is_silent(&timeout_ms))
 		{
 			link_lost("It has taken nothing for %d ms.", ls_replicator_timeout);

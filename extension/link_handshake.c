@@ -161,17 +161,9 @@ set_tcp_options(pgsocket sock)
 	(void) setsockopt(sock, IPPROTO_TCP, TCP_USER_TIMEOUT, &user_timeout, sizeof(user_timeout));
 }
 
-static long
-ms_left(TimestampTz deadline)
-{
-	long		left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
-
-	return Max(left, 0);
-}
-
 /* Wait for the outcome of a connect that is under way. */
 static bool
-finish_connect(TimestampTz deadline)
+finish_connect(MonoTime deadline)
 {
 	for (;;)
 	{
@@ -186,19 +178,19 @@ finish_connect(TimestampTz deadline)
 			errno = error;
 			return error == 0;
 		}
-		if (ms_left(deadline) == 0)
+		if (mono_ms_left(deadline) == 0)
 		{
 			errno = ETIMEDOUT;
 			return false;
 		}
-		link_wait(WL_SOCKET_WRITEABLE, ms_left(deadline), PG_WAIT_EXTENSION);
+		link_wait(WL_SOCKET_WRITEABLE, mono_ms_left(deadline), PG_WAIT_EXTENSION);
 		CHECK_FOR_INTERRUPTS();
 	}
 }
 
 /* Connect to one address.  False: closed again, errno says why. */
 static bool
-connect_address(const struct sockaddr *address, socklen_t len, TimestampTz deadline)
+connect_address(const struct sockaddr *address, socklen_t len, MonoTime deadline)
 {
 	pgsocket	sock;
 	int			saved_errno;
@@ -231,7 +223,7 @@ connect_address(const struct sockaddr *address, socklen_t len, TimestampTz deadl
 }
 
 static bool
-connect_unix(const char *path, TimestampTz deadline)
+connect_unix(const char *path, MonoTime deadline)
 {
 	struct sockaddr_un address;
 
@@ -268,7 +260,7 @@ split_address(const char *text, char **host, char **port)
 }
 
 static bool
-connect_tcp(const char *target, TimestampTz deadline)
+connect_tcp(const char *target, MonoTime deadline)
 {
 	struct addrinfo hints;
 	struct addrinfo *addresses = NULL;
@@ -303,7 +295,7 @@ connect_tcp(const char *target, TimestampTz deadline)
 }
 
 static void
-connect_socket(TimestampTz deadline)
+connect_socket(MonoTime deadline)
 {
 	bool		connected = ls_replicator[0] == '/' ?
 	connect_unix(ls_replicator, deadline) : connect_tcp(ls_replicator, deadline);
@@ -319,21 +311,21 @@ connect_socket(TimestampTz deadline)
 
 /* Wait for the message that has to come next. */
 static LsSlice
-expect(LsMsgType wanted, TimestampTz deadline)
+expect(LsMsgType wanted, MonoTime deadline)
 {
 	LsMsgType	type;
 	LsSlice		payload;
 
 	for (;;)
 	{
-		if (link_has_message(link_receive(&type, &payload, ms_left(deadline), PG_WAIT_EXTENSION)))
+		if (link_has_message(link_receive(&type, &payload, mono_ms_left(deadline), PG_WAIT_EXTENSION)))
 		{
 			if (type == wanted)
 				return payload;
 			link_report_violation("unexpected message in the handshake");
 		}
 		CHECK_FOR_INTERRUPTS();
-		if (ms_left(deadline) == 0)
+		if (mono_ms_left(deadline) == 0)
 		{
 			link_lost("It did not answer within %d ms.", ls_connect_timeout);
 			link_report_lost();
@@ -350,7 +342,7 @@ check_decoded(const char *wrong)
 }
 
 static void
-handshake(const Secret *secret, TimestampTz deadline)
+handshake(const Secret *secret, MonoTime deadline)
 {
 	uint8_t		nonce[LS_NONCE_SIZE];
 	uint8_t		challenge_nonce[LS_NONCE_SIZE];
@@ -382,7 +374,7 @@ handshake(const Secret *secret, TimestampTz deadline)
 void
 link_open(void)
 {
-	TimestampTz deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ls_connect_timeout);
+	MonoTime	deadline = mono_after(ls_connect_timeout);
 	Secret		secret;
 
 	link_close();

@@ -30,7 +30,7 @@ typedef struct LinkState
 	uint32		events;			/* that the socket is waited for */
 	StringInfoData in;			/* received */
 	size_t		consumed;		/* of it handed out */
-	TimestampTz heard;			/* something came last, or was sent */
+	MonoTime	heard;			/* something came last, or was sent */
 	bool		ended;			/* nothing more will arrive, because of ... */
 	int			end_errno;		/* 0: end of file */
 	StringInfoData out;			/* not sent yet */

@@ -27,6 +27,7 @@
 #include "utils/relcache.h"
 
 #include "../replicator/protocol.h"
+#include "monotonic.h"
 
 /* A function that SQL can call. */
 #define LS_FUNCTION(name) \
@@ -514,11 +515,16 @@ extern void doubt_before_write(void);
 extern void doubt_check(void);
 extern void doubt_at_xact_end(void);
 
+/* ---------- in lockstepfuncs.c */
+
+extern MonoTime mono_after_interval(Interval *interval);
+
 /* ---------- in staleness.c: how old may be what this node shows? */
 
 extern int	ls_max_staleness;	/* lockstep.max_staleness, ms; -1: any age */
 extern void staleness_shmem_request(void);
 extern void staleness_shmem_startup(void);
+extern void staleness_answered(void);
 extern uint64 staleness_heartbeat(uint64 seq);	/* returns applied */
 extern void staleness_check(const struct PlannedStmt *stmt);
 extern int64 staleness_ms(void);
@@ -632,7 +638,7 @@ extern void turn_pass(uint64 first, Place last);	/* committed */
 extern void turn_release(uint64 first, uint64 last);	/* aborted: somebody
 														 * else will apply it */
 extern bool turn_has_come(uint64 seq);	/* its owner may commit */
-extern uint64 turn_hold(uint64 seq, TimestampTz until); /* nobody commits above
+extern uint64 turn_hold(uint64 seq, MonoTime until);	/* nobody commits above
 														 * seq (0: above where
 														 * it is; returned);
 														 * until 0: no end */
@@ -642,7 +648,7 @@ extern bool turn_must_wait(uint64 seq); /* applied < seq; our latch is set
 										 * when that changes */
 extern void turn_wait_applied(uint64 seq);	/* until applied >= seq;
 											 * interruptible */
-extern bool turn_wait_applied_until(uint64 seq, TimestampTz deadline);	/* false: too late */
+extern bool turn_wait_applied_until(uint64 seq, MonoTime deadline); /* false: too late */
 
 extern void turn_wait_applied_for(uint64 seq, long timeout_ms); /* sleeps once;
 																 * processes no

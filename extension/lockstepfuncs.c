@@ -119,6 +119,7 @@ lockstep_node_info(PG_FUNCTION_ARGS)
 	bool		nulls[7] = {false};
 
 	require_extension();
+	staleness_answered();
 	values[0] = CStringGetTextDatum(ls_node_name);
 	values[1] = CStringGetTextDatum(cluster_identity());
 	values[2] = CStringGetTextDatum(psprintf(UINT64_FORMAT, turn_boot_id()));
@@ -678,14 +679,17 @@ lockstep_applied_seq(PG_FUNCTION_ARGS)
 }
 
 /* The moment at which an interval from now ends. */
-static TimestampTz
-deadline_after(Interval *timeout)
+MonoTime
+mono_after_interval(Interval *interval)
 {
-	TimestampTz now = GetCurrentTimestamp();
+	/* months and days are as long as they are now, by the calendar */
+	TimestampTz now = GetCurrentTimestamp();	/* wall clock: only a
+												 * difference */
+	TimestampTz then = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
+															   TimestampTzGetDatum(now),
+															   IntervalPGetDatum(interval)));
 
-	return DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-												   TimestampTzGetDatum(now),
-												   IntervalPGetDatum(timeout)));
+	return mono_after(TimestampDifferenceMilliseconds(now, then));
 }
 
 /*
@@ -713,7 +717,7 @@ lockstep_wait_for(PG_FUNCTION_ARGS)
 	seq = seq_argument(PG_GETARG_DATUM(0));
 	check_wait_is_useful();
 	if (!PG_ARGISNULL(1))
-		PG_RETURN_BOOL(turn_wait_applied_until(seq, deadline_after(PG_GETARG_INTERVAL_P(1))));
+		PG_RETURN_BOOL(turn_wait_applied_until(seq, mono_after_interval(PG_GETARG_INTERVAL_P(1))));
 	turn_wait_applied(seq);
 	PG_RETURN_BOOL(true);
 }

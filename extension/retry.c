@@ -50,14 +50,14 @@ void
 retry_wait(void)
 {
 	uint64		seq = after;
-	TimestampTz deadline;
+	MonoTime	deadline;
 	long		left;
 
 	after = 0;
 	if (seq == 0)
 		return;
-	deadline = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), ls_retry_wait);
+	deadline = mono_after(ls_retry_wait);
 	while (turn_applied() < seq && !wants_on() &&
-		   (left = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline)) > 0)
+		   (left = mono_ms_left(deadline)) > 0)
 		turn_wait_applied_for(seq, left);
 }

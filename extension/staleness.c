@@ -33,15 +33,17 @@
 typedef struct StalenessShared
 {
 	slock_t		mutex;
-	TimestampTz fresh;			/* all that was decided before is here */
-	TimestampTz next;			/* the same, as soon as next_seq is applied */
+	MonoTime	fresh;			/* all that was decided before is here */
+	MonoTime	next;			/* the same, as soon as next_seq is applied */
 	uint64		next_seq;		/* 0: nothing is awaited */
 } StalenessShared;
 
 int			ls_max_staleness = -1;
 
 static StalenessShared *shared = NULL;
-static TimestampTz answered = 0;	/* the heartbeat before, in this session */
+
+/* When this session answered the replicator last; 0: it has not. */
+static MonoTime answered = 0;
 
 void
 staleness_shmem_request(void)
@@ -72,33 +74,40 @@ look_at_next(uint64 applied)
 	shared->next_seq = 0;
 }
 
+/* The replicator has asked this session something else, before any heartbeat. */
+void
+staleness_answered(void)
+{
+	answered = mono_now();
+}
+
 /* The replicator, in this session: the cluster has come to seq. */
 uint64
 staleness_heartbeat(uint64 seq)
 {
 	uint64		applied = turn_applied();
-	TimestampTz before = answered != 0 ? answered : MyStartTimestamp;
+	MonoTime	before = answered;	/* 0: this says nothing yet */
 
 	SpinLockAcquire(&shared->mutex);
 	look_at_next(applied);
 	if (applied >= seq)
 		shared->fresh = Max(shared->fresh, before);
-	else if (shared->next_seq == 0)
+	else if (shared->next_seq == 0 && before != 0)
 	{
 		shared->next = before;
 		shared->next_seq = seq;
 	}
 	SpinLockRelease(&shared->mutex);
-	answered = GetCurrentTimestamp();
+	answered = mono_now();
 	return applied;
 }
 
 /* 0: nobody knows. */
-static TimestampTz
+static MonoTime
 fresh_at(void)
 {
 	uint64		applied = turn_applied();
-	TimestampTz fresh;
+	MonoTime	fresh;
 
 	SpinLockAcquire(&shared->mutex);
 	look_at_next(applied);
@@ -126,13 +135,13 @@ reads_tables(const PlannedStmt *stmt)
 void
 staleness_check(const PlannedStmt *stmt)
 {
-	TimestampTz fresh;
+	MonoTime	fresh;
 	long		age_ms;
 
 	if (likely(ls_max_staleness < 0) || ls_mode() != LS_MODE_ORIGIN || !reads_tables(stmt))
 		return;
 	fresh = fresh_at();
-	age_ms = TimestampDifferenceMilliseconds(fresh, GetCurrentTimestamp());
+	age_ms = mono_ms_since(fresh);
 	if (fresh != 0 && age_ms <= ls_max_staleness)
 		return;
 	ereport(ERROR,
@@ -147,7 +156,7 @@ staleness_check(const PlannedStmt *stmt)
 int64
 staleness_ms(void)
 {
-	TimestampTz fresh = fresh_at();
+	MonoTime	fresh = fresh_at();
 
-	return fresh == 0 ? -1 : TimestampDifferenceMilliseconds(fresh, GetCurrentTimestamp());
+	return fresh == 0 ? -1 : mono_ms_since(fresh);
 }

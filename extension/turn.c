@@ -94,7 +94,7 @@ typedef struct TurnShared
 								 * may. Read without the lock, after applied */
 	int			holder;			/* pgprocno, or NOBODY */
 	int			holder_pid;
-	TimestampTz held_until;		/* 0: as long as the holder lives */
+	MonoTime	held_until;		/* 0: as long as the holder lives */
 } TurnShared;
 
 static TurnShared *turn = NULL;
@@ -382,15 +382,15 @@ turn_wait_applied(uint64 seq)
 }
 
 bool
-turn_wait_applied_until(uint64 seq, TimestampTz deadline)
+turn_wait_applied_until(uint64 seq, MonoTime deadline)
 {
 	while (turn_must_wait(seq))
 	{
-		long		ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+		long		ms = mono_ms_left(deadline);
 
 		if (ms <= 0)
 			return false;
-		sleep_as_waiter(Min(ms, INT_MAX));
+		sleep_as_waiter(ms);
 	}
 	return true;
 }
@@ -438,7 +438,7 @@ hold_ms_left_locked(void)
 		return 0;
 	if (turn->held_until == 0)
 		return -1;
-	return TimestampDifferenceMilliseconds(GetCurrentTimestamp(), turn->held_until);
+	return mono_ms_left(turn->held_until);
 }
 
 static long
@@ -503,7 +503,7 @@ hold_here(void)
 }
 
 uint64
-turn_hold(uint64 seq, TimestampTz until)
+turn_hold(uint64 seq, MonoTime until)
 {
 	static bool registered = false;
 	int			other = 0;

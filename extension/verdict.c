@@ -151,13 +151,13 @@ send_withdrawal(void)
 static void
 wait_for_verdict(LsVerdict *verdict)
 {
-	TimestampTz patience = 0;	/* set once we have withdrawn */
+	MonoTime	patience = 0;	/* set once we have withdrawn */
 	LsMsgType	type;
 	LsSlice		payload;
 
 	for (;;)
 	{
-		switch (link_await(&type, &payload, patience ? interrupts_ms_left(patience) : -1,
+		switch (link_await(&type, &payload, patience ? mono_ms_left(patience) : -1,
 						   PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
@@ -174,9 +174,9 @@ wait_for_verdict(LsVerdict *verdict)
 		if (patience == 0 && interrupts_wants_out())
 		{
 			send_withdrawal();
-			patience = TimestampTzPlusMilliseconds(GetCurrentTimestamp(), WITHDRAW_PATIENCE_MS);
+			patience = mono_after(WITHDRAW_PATIENCE_MS);
 		}
-		else if (patience != 0 && interrupts_ms_left(patience) == 0)
+		else if (patience != 0 && mono_ms_left(patience) == 0)
 		{
 			link_close();
 			report_outcome_unknown();

@@ -51,7 +51,7 @@ Datum
 lockstep_hold_commits(PG_FUNCTION_ARGS)
 {
 	int64		seq = PG_ARGISNULL(0) ? 0 : PG_GETARG_INT64(0);
-	TimestampTz until = 0;
+	MonoTime	until = 0;
 
 	if (!turn_is_open() || seq < 0)
 		ereport(ERROR,
@@ -59,9 +59,7 @@ lockstep_hold_commits(PG_FUNCTION_ARGS)
 				 errmsg("commits can't be held on this node"),
 				 errdetail("The replicator has not told it, since the server started, where to go on.")));
 	if (!PG_ARGISNULL(1))
-		until = DatumGetTimestampTz(DirectFunctionCall2(timestamptz_pl_interval,
-														TimestampTzGetDatum(GetCurrentTimestamp()),
-														PG_GETARG_DATUM(1)));
+		until = mono_after_interval(PG_GETARG_INTERVAL_P(1));
 	PG_RETURN_INT64((int64) turn_hold((uint64) seq, until));
 }
 

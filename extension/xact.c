@@ -422,8 +422,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 	uint64		seq = 0;
 	LsMsgType	type;
 	LsSlice		payload;
-	TimestampTz deadline = timeout_ms > 0 ?
-	TimestampTzPlusMilliseconds(GetCurrentTimestamp(), timeout_ms) : 0;
+	MonoTime	deadline = timeout_ms > 0 ? mono_after(timeout_ms) : 0;
 
 	xact_announce();
 	send_lock(keys, nkeys, ddl);
@@ -439,7 +438,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 
 		if (deadline != 0)
 		{
-			ms = TimestampDifferenceMilliseconds(GetCurrentTimestamp(), deadline);
+			ms = mono_ms_left(deadline);
 			if (ms <= 0)
 				return false;
 		}

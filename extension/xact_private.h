@@ -63,7 +63,6 @@ extern void interrupts_arm_timeout(void);	/* statement_timeout, once more */
 extern bool interrupts_disarm_timeout(void);	/* true: it came */
 extern bool interrupts_timed_out(void);
 extern void interrupts_forget_timeout(void);
-extern long interrupts_ms_left(TimestampTz deadline);
 
 /* ---------- in aftercommit.c */
 

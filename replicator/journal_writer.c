@@ -57,7 +57,7 @@ typedef struct ItemQueue
 } ItemQueue;
 
 static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static pthread_cond_t wanted = PTHREAD_COND_INITIALIZER;
+static pthread_cond_t wanted;	/* by CLOCK_MONOTONIC */
 
 static struct
 {
@@ -190,12 +190,24 @@ set_head(void)
 	buffer_free(&all);
 }
 
+/* Whoever sets the clock back must not make a full journal wait for as long. */
+static void
+wanted_init(void)
+{
+	pthread_condattr_t attr;
+
+	if (pthread_condattr_init(&attr) != 0 || pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) != 0 ||
+		pthread_cond_init(&wanted, &attr) != 0)
+		abort();
+	(void) pthread_condattr_destroy(&attr);
+}
+
 static struct timespec
 in_a_second(void)
 {
 	struct timespec until;
 
-	clock_gettime(CLOCK_REALTIME, &until);
+	clock_gettime(CLOCK_MONOTONIC, &until);
 	until.tv_sec += RETRY_SECONDS;
 	return until;
 }
@@ -207,7 +219,7 @@ wait_a_second(void)
 
 	pthread_mutex_lock(&lock);
 	if (!shared.stop)
-		pthread_cond_timedwait(&wanted, &lock, &until);
+		pthread_cond_timedwait(&wanted, &lock, &until); /* not the wall clock */
 	pthread_mutex_unlock(&lock);
 }
 
@@ -361,7 +373,7 @@ thread_main(void *arg)
 		{
 			if (!prepare_failed)
 				pthread_cond_wait(&wanted, &lock);
-			else if (pthread_cond_timedwait(&wanted, &lock, &retry_at) == ETIMEDOUT)
+			else if (pthread_cond_timedwait(&wanted, &lock, &retry_at) == ETIMEDOUT)	/* not the wall clock */
 				break;
 		}
 		queue_move(&batch, &shared.todo);
@@ -505,6 +517,7 @@ writer_start(Journal *j, const char *dir, JournalDurable durable, LeaseTable *al
 	queue_init(&shared.todo);
 	queue_init(&shared.done);
 	hand_over.callback = on_hand_over;
+	wanted_init();
 	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	rc = event_fd < 0 ? errno : pthread_create(&thread, NULL, thread_main, NULL);
 	if (rc != 0)

@@ -108,7 +108,7 @@ loop_now_us(void)
 uint64_t
 loop_wall_us(void)
 {
-	return clock_us(CLOCK_REALTIME);
+	return clock_us(CLOCK_REALTIME);	/* wall clock */
 }
 
 /* ---------- watches */

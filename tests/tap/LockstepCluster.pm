@@ -48,7 +48,8 @@ sub _claim_ports
 }
 
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
-# lockstep_fault before lockstep), durable (fsync on), up => 0 (don't start yet),
+# lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
+# set_clock() sets), durable (fsync on), up => 0 (don't start yet),
 # any_state => 1 (start, but don't wait for all nodes to be online).
 sub new
 {
@@ -62,6 +63,7 @@ sub new
 	chmod 0755, $top;
 	push @alive, $self;
 	$self->_fault_module if $o{fault};
+	$self->_own_clock if $o{clock};
 	$self->up if $o{up} // 1;
 	return $self;
 }
@@ -103,6 +105,24 @@ sub _fault_module
 	$self->{fault_conf} = "shared_preload_libraries = 'lockstep, $self->{top}/lockstep_fault.so'\n";
 }
 
+sub _own_clock
+{
+	my ($self) = @_;
+	my $out = `make -C $tests/fault clock.so 2>&1`;
+	$? == 0 or BAIL_OUT("tests/fault/clock.c did not compile:\n$out");
+	system('cp', "$tests/fault/clock.so", $self->{top}) == 0 or BAIL_OUT('no clock');
+	$self->file('clock', pack('q', 0));
+}
+
+# The wall clock of all servers and of the replicator is so many seconds ahead from now on.
+sub set_clock
+{
+	my ($self, $seconds) = @_;
+	open(my $f, '+<', "$self->{top}/clock") or croak "clock: $!";
+	syswrite($f, pack('q', $seconds)) == 8 or croak "clock: $!";
+	close $f;
+}
+
 # tests/cluster COMMAND ...; true if it succeeded.
 sub cluster
 {
@@ -116,6 +136,7 @@ sub cluster
 		open(STDOUT, '>', $log);
 		open(STDERR, '>&', \*STDOUT);
 		close $self->{lock};
+		@ENV{qw(LD_PRELOAD LOCKSTEP_CLOCK)} = ("$self->{top}/clock.so", "$self->{top}/clock") if $self->{options}{clock};
 		exec("$tests/cluster", $command, @args, @dir) or exit 127;
 	}
 	waitpid($pid, 0);
