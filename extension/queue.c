@@ -18,7 +18,7 @@
  * Who waits for whom among nodes is known to the replicator, which lets one of a
  * circle fail with 40P01.
  * Who waits for whom through row locks of one node, the replicator asks that
- * node (replicator/circles.c).
+ * node (replicator/waits.c).
  *
  * A session that has lost lockstep.queue_after times in a row, if that is not 0,
  * queues by itself, until it has got through: a client that tries again in a new

@@ -138,10 +138,7 @@ on_ping_timer(void *arg)
 			 (n->applied < sequencer_last_durable() || since_us > PING_MS * IDLE_PINGS * 1000))
 		ping(n);
 	if (n->control != NULL)
-	{
 		stuck_look(n, PING_MS);
-		circles_look(n, PING_MS);
-	}
 }
 
 static void
@@ -188,7 +185,7 @@ control_end(Node *n)
 	pgclient_close(n->control);
 	n->control = NULL;
 	localwaits_forget(n);
-	n->pinging = n->asking_doubtful = n->stuck_asked = n->circles_asked = false;
+	n->pinging = n->asking_doubtful = n->stuck_asked = false;
 }
 
 /* ---------- to another database */

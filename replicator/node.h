@@ -10,7 +10,6 @@
  *	 lag.c       how far a node lags, and what becomes of it then
  *	 stuck.c     apply sessions that stand still
  *	 early.c     large transactions begin there before they are reserved
- *	 circles.c   who waits for whom on a node
  *	 waits_local.c  the same, for the wait-for graph (waits.h)
  *	 yield.c     who is in the way of a transaction there
  *	 databases.c adding and dropping replicated databases

@@ -92,8 +92,6 @@ struct Node
 	Timer	   *early_timer;	/* early works are looked at */
 	bool		early_asked;	/* the answer about them is under way */
 	int			stuck_ms;		/* since silent apply sessions were looked at */
-	int			circles_ms;		/* since it was looked for circles */
-	bool		circles_asked;	/* the answer is under way */
 	bool		stuck_asked;	/* the answer about them is under way */
 	struct LocalWaits *local_waits; /* as it said last; NULL: none */
 	bool		local_waits_asked;	/* the answer is under way */
@@ -254,10 +252,6 @@ extern void databases_node_gone(const Node *n); /* its control connection is
 extern void early_promote(Work *w); /* it is reserved now, w->tx->executing is
 									 * set */
 extern void early_stop(Node *n);	/* the node is out */
-
-/* ---------- in circles.c */
-
-extern void circles_look(Node *n, int elapsed_ms);	/* called again and again */
 
 /* ---------- in waits_local.c */
 

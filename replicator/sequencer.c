@@ -254,6 +254,11 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 		tx_move(tx_ref(tx), TX_WAITING);
 		list_add(&waiting, tx);
 	}
+	if (tx->waits_for != lock_ticket)
+	{
+		tx->waits_for = lock_ticket;
+		tx->waits_since_us = loop_now_us();
+	}
 	if (tx->lock_ticket != 0 &&
 		certifier_lock_blocked(certifier, tx->lock_ticket, lock_ticket) == LOCK_DEADLOCK)
 		refuse_deadlock(tx, certifier);
@@ -502,53 +507,46 @@ on_look_again(void *arg)
 	}
 }
 
-/* ---------- waits on the nodes */
+/* ---------- stuck */
 
-/* Has it asked for locks, and waits for nothing here? */
+/* Has it waited so long for one and the same? */
 static bool
-may_wait_on_its_node(const Transaction *tx, int node)
+is_stuck(Transaction *tx, uint64_t blocker, uint64_t now, uint64_t patience_us)
 {
-	return tx != NULL && (int) tx->origin == node && tx->lock_ticket != 0 &&
-		tx->state == TX_QUEUED && !tx->awaits_lock;
-}
-
-void
-sequencer_holders(int node, void (*found) (void *arg, uint32_t pid), void *arg)
-{
-	if (lock_waiters.first == NULL && waiting.first == NULL)
-		return;
-	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	if (tx->waits_for != blocker)
 	{
-		const Transaction *tx = session_open_transaction(s);
-
-		if (may_wait_on_its_node(tx, node))
-			found(arg, tx->pid);
+		tx->waits_for = blocker;
+		tx->waits_since_us = now;
 	}
+	return now - tx->waits_since_us >= patience_us;
 }
 
-void
-sequencer_forget_local_waits(int node)
+static void
+first_blocker(void *arg, uint64_t lock, uint64_t reserved)
 {
-	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	uint64_t   *first = arg;
+
+	if (*first == 0)
+		*first = lock != 0 ? lock : reserved;
+}
+
+bool
+sequencer_is_stuck(int patience_ms)
+{
+	uint64_t	now = loop_now_us();
+	uint64_t	patience_us = (uint64_t) patience_ms * 1000;
+	bool		stuck = false;
+
+	for (Transaction *tx = lock_waiters.first; tx != NULL; tx = tx->next)
 	{
-		const Transaction *tx = session_open_transaction(s);
+		uint64_t	first = 0;
 
-		if (may_wait_on_its_node(tx, node))
-			(void) certifier_lock_blocked(certifier, tx->lock_ticket, 0);
+		certifier_lock_blockers(certifier, tx->lock_ticket, first_blocker, &first);
+		stuck |= is_stuck(tx, first, now, patience_us);
 	}
-}
-
-void
-sequencer_local_wait(int node, uint32_t waiting_pid, uint32_t blocker_pid)
-{
-	const Transaction *tx = sequencer_find(node, waiting_pid);
-	Transaction *blocker = sequencer_find(node, blocker_pid);
-
-	if (!may_wait_on_its_node(tx, node) || blocker == NULL || blocker == tx ||
-		blocker->lock_ticket == 0 || !(blocker->awaits_lock || blocker->state == TX_WAITING))
-		return;
-	if (certifier_lock_blocked(certifier, tx->lock_ticket, blocker->lock_ticket) == LOCK_DEADLOCK)
-		refuse_deadlock(blocker, certifier);
+	for (Transaction *tx = waiting.first; tx != NULL; tx = tx->next)
+		stuck |= is_stuck(tx, tx->waits_for, now, patience_us);
+	return stuck || (reserved.first != NULL && now - reserved.first->since_us >= patience_us);
 }
 
 /* ---------- taking back */

@@ -70,18 +70,16 @@ extern Transaction *sequencer_reserved(Transaction *previous);
 /* The same for those decided whose record is not durable yet, in seq order. */
 extern Transaction *sequencer_undurable(Transaction *previous);
 
-/*
- * Circles that go through a node's own locks, see circles.c.  Tells the pids of
- * those who might wait for one; none if nobody waits in a queue.
- */
-extern void sequencer_holders(int node, void (*found) (void *arg, uint32_t pid), void *arg);
-extern void sequencer_forget_local_waits(int node);
-extern void sequencer_local_wait(int node, uint32_t waiting, uint32_t blocker);
-
 /* Who waits for whom, for waits.c; and the party that a transaction is. */
 struct WaitGraph;
 extern void sequencer_add_waits(struct WaitGraph *g);
 extern uint32_t sequencer_party(struct WaitGraph *g, Transaction *tx);
+
+/* Has anybody waited so long for one and the same? */
+extern bool sequencer_is_stuck(int patience_ms);
+
+/* It waits in a circle, see detail, for that winner. */
+extern void sequencer_refuse_circle(Transaction *tx, const char *detail, const char *winner_node, uint32_t winner_pid);
 
 /* By identity: the live transaction of a backend, NULL if none (blockers). */
 extern Transaction *sequencer_find(int node, uint32_t pid);

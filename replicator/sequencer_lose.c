@@ -146,21 +146,12 @@ lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 
 /* ---------- waiting in a circle */
 
-/* Not for anything here: circles.c has found out for whom, there. */
-static bool
-waits_on_its_node(const Transaction *tx)
-{
-	return tx != NULL && tx->state == TX_QUEUED && !tx->awaits_lock;
-}
-
 static void
 append_link(Buffer *out, const Transaction *from, const Transaction *to, bool first)
 {
 	char	   *text;
 	const char *key = from != NULL && from->asked_for != NULL ? from->asked_for : "a table or row";
 
-	if (waits_on_its_node(from) && !first)
-		key = "a lock on its node";
 	if (to == NULL)
 		text = xasprintf("%s waits for %s", first ? "This transaction" : ", which", key);
 	else
@@ -197,12 +188,7 @@ lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords
 	if (n < 2)
 		append_link(&text, loser, NULL, true);
 	else
-	{
-		const char *last = waits_on_its_node(from) ?
-		", which waits for a lock of this one" : ", which waits for this one";
-
-		buffer_append(&text, last, strlen(last));
-	}
+		buffer_append(&text, ", which waits for this one", strlen(", which waits for this one"));
 	buffer_append(&text, ".", 2);
 	w->detail = (char *) text.data;
 	w->conflict.key = ls_slice_of(loser->asked_for);

@@ -85,6 +85,17 @@ refuse_deadlock(Transaction *tx, const Certifier *certifier)
 }
 
 void
+sequencer_refuse_circle(Transaction *tx, const char *detail, const char *winner_node, uint32_t winner_pid)
+{
+	Conflict	conflict = {.winner_node = winner_node,.winner_pid = winner_pid,
+		.key = ls_slice_of(tx->asked_for),.reason = "deadlock",.sqlstate = "40P01",.detail = detail
+	};
+
+	remember(tx, &conflict);
+	refuse(tx, "40P01", "deadlock detected between transactions of several nodes", detail, retry_hint);
+}
+
+void
 refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, const Transaction *winner)
 {
 	LosingWords w;

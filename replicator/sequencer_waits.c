@@ -55,7 +55,7 @@ sequencer_party(WaitGraph *g, Transaction *tx)
 	p->seq = tx->seq;
 	p->owner = tx;
 	p->at_front = tx->has_waited;
-	p->done = tx_bytes(tx) + (tx->lock_ticket != 0 ? 1 : 0);
+	p->done = tx->nstatements + tx_bytes(tx) / 1024 + (tx->lock_ticket != 0 ? 1 : 0);
 	p->since_us = tx->since_us;
 	if (tx->state == TX_WAITING || tx->awaits_lock)
 		p->loses = LOSES_HERE;

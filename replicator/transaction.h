@@ -77,6 +77,9 @@ typedef struct Transaction
 	bool		awaits_lock;	/* QUEUED, and a lock asked first is not
 								 * granted yet */
 	bool		has_waited;		/* for a lock asked first, and got it */
+	uint64_t	waits_for;		/* lock, or ticket, that it was seen to wait
+								 * for last ... */
+	uint64_t	waits_since_us; /* ... since then */
 	uint64_t	since_us;		/* it has its state, or waits for a lock,
 								 * since (loop_now_us) */
 	char	   *asked_for;		/* name of a key of the locks asked last, for

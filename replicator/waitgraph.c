@@ -9,6 +9,7 @@
  */
 #include "waitgraph.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -26,7 +27,7 @@ static const struct
 }			kinds[WAIT_KINDS] = {
 	[WAIT_LOCK] = {"lock", "for a lock that was asked for, behind", true},
 	[WAIT_LOCK_RESERVED] = {"lock", "for a lock that was asked for, until the end of", true},
-	[WAIT_RESERVATION] = {"reservation", "to be reserved, behind", true},
+	[WAIT_RESERVATION] = {"reservation", "to commit, behind", true},
 	[WAIT_TICKET] = {"ticket", "for its turn to be executed, behind", true},
 	[WAIT_ORDER] = {"order", "for its node to apply", true},
 	[WAIT_ALONE] = {"alone", "for its own query", true},
@@ -358,6 +359,72 @@ waitgraph_victim(const WaitGraph *g, const uint32_t *edges, size_t n)
 			victim = party;
 	}
 	return victim;
+}
+
+/* Which edge of the circle is the party's? */
+static size_t
+edge_of(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n)
+{
+	size_t		i = 0;
+
+	while (i + 1 < n && g->edges[edges[i]].waiter != party)
+		i++;
+	return i;
+}
+
+uint32_t
+waitgraph_blocker_of(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n)
+{
+	return g->edges[edges[edge_of(g, party, edges, n)]].blocker;
+}
+
+static void
+append(Buffer *out, char *text)
+{
+	buffer_append(out, text, strlen(text));
+	free(text);
+}
+
+static void
+append_link(Buffer *out, const WaitGraph *g, const WaitEdge *e, bool first)
+{
+	append(out, xstrdup(first ? "This transaction waits " : ", which waits "));
+	if (e->kind == WAIT_LOCK || e->kind == WAIT_LOCK_RESERVED)
+		append(out, xasprintf("for %s behind ", e->what != NULL ? e->what : "a table or row"));
+	else if (e->kind == WAIT_LOCAL)
+		append(out, xasprintf("for a lock on its node (%s) behind ", e->what != NULL ? e->what : "?"));
+	else
+		append(out, xasprintf("%s ", kinds[e->kind].words));
+}
+
+static void
+append_party(Buffer *out, const WaitParty *p)
+{
+	append(out, xasprintf("%s of node \"%s\" (pid %" PRIu32, p->xcount != 0 ? "a transaction" : "a backend",
+						  p->node_name != NULL ? p->node_name : "?", p->pid));
+	if (p->xcount != 0)
+		append(out, xasprintf(", transaction %" PRIu64, p->xcount));
+	append(out, xasprintf(p->seq != 0 ? ", seq %" PRIu64 ")" : ")", p->seq));
+}
+
+char *
+waitgraph_words(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n)
+{
+	size_t		from = edge_of(g, party, edges, n);
+	Buffer		out = {0};
+
+	for (size_t i = 0; i < n; i++)
+	{
+		const WaitEdge *e = &g->edges[edges[(from + i) % n]];
+
+		append_link(&out, g, e, i == 0);
+		if (i + 1 == n)
+			append(&out, xstrdup("this one"));
+		else
+			append_party(&out, &g->parties[e->blocker]);
+	}
+	buffer_append(&out, ".", 2);	/* and NUL */
+	return (char *) out.data;
 }
 
 void

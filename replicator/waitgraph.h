@@ -125,6 +125,12 @@ extern size_t waitgraph_circle(WaitGraph *g, uint32_t *edges, size_t max);
  */
 extern uint32_t waitgraph_victim(const WaitGraph *g, const uint32_t *edges, size_t n);
 
+/* For whom of the circle does that party of it wait? */
+extern uint32_t waitgraph_blocker_of(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n);
+
+/* The circle in words, from that party of it on; malloc'ed.  No key values in it. */
+extern char *waitgraph_words(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n);
+
 /* It goes: its edges count no more. */
 extern void waitgraph_remove(WaitGraph *g, uint32_t party);
 

@@ -1,15 +1,38 @@
 /*
  * waits.c
- *	  Everything that waits, as one graph: see waits.h.
+ *	  Everything that waits, as one graph (see waits.h); and circles in it: nobody
+ *	  waits for ever.
+ *
+ * Circles of nothing but locks asked first are found when they close
+ * (certify_locks.c), as they are common and cost little to find.  All others go
+ * through a node, and have to be looked for: PostgreSQL doesn't see the whole of
+ * them, and neither do we without asking.  So as long as somebody waits for one and
+ * the same thing for PATIENCE_MS, all nodes are asked, and what they say is put
+ * together with what is known here.
+ *
+ *		tick -> stuck? -> ask nodes -> graph -> circle? -> seen before? -> one loses
+ *		 ^																   |
+ *		 +-----------------------------------------------------------------+
+ *
+ * What a node said is older than what is known here, so a circle may be none: part
+ * of it was over when the rest began.  It counts if each of its edges was there at
+ * the look before, too: an edge names transactions, not processes, and nobody gives
+ * up a lock before its transaction's end, so it was there all the time between, and
+ * all of them were there at once.
  */
 #include "waits.h"
 
+#include <inttypes.h>
 #include <stdlib.h>
 
+#include "log.h"
 #include "sequencer.h"
 #include "waits_private.h"
 
-#define PATIENCE_MS 1000		/* with a node that does not answer */
+#define TICK_MS 100
+#define PATIENCE_MS 200			/* of who waits, before it is looked at */
+#define LOOK_MS 150				/* between two looks */
+#define NODE_PATIENCE_MS 1000	/* with a node that does not answer */
 
 /* Who wants to know, when the nodes have answered. */
 typedef struct Asker
@@ -22,6 +45,12 @@ typedef struct Asker
 static Asker *askers;
 static Timer *patience;
 static Deferred answered;
+
+static WaitGraph before;		/* as the last look found it */
+static uint64_t looked_us;		/* when that was */
+static bool looking;
+
+/* ---------- the graph */
 
 static void
 tell_askers(void *unused)
@@ -78,7 +107,7 @@ waits_refresh(void (*done) (void *arg), void *arg)
 	if (!any_asked())
 		loop_defer(&answered);
 	if (patience == NULL)
-		patience = loop_after(PATIENCE_MS, on_patience_over, NULL);
+		patience = loop_after(NODE_PATIENCE_MS, on_patience_over, NULL);
 }
 
 void
@@ -109,8 +138,95 @@ waits_each(WaitFound found, void *arg)
 	waitgraph_free(&g);
 }
 
+/* ---------- circles */
+
+static bool
+seen_before(const WaitGraph *g, const uint32_t *edges, size_t n)
+{
+	for (size_t i = 0; i < n; i++)
+	{
+		if (!waitgraph_has(&before, g, edges[i]))
+			return false;
+	}
+	return true;
+}
+
+static void
+let_lose(const WaitGraph *g, uint32_t victim, uint32_t *edges, size_t n)
+{
+	const WaitParty *p = &g->parties[victim];
+	char	   *detail = waitgraph_words(g, victim, edges, n);
+
+	if (p->loses == LOSES_HERE)
+	{
+		const WaitParty *winner = &g->parties[waitgraph_blocker_of(g, victim, edges, n)];
+
+		sequencer_refuse_circle(p->owner, detail, winner->node_name, winner->pid);
+	}
+	else
+	{
+		log_message(LOG_INFO, p->node_name, "backend %" PRIu32 " is let fail with 40P01: %s", p->pid, detail);
+		localwaits_let_fail(node_get(p->node), p->pid, detail);
+	}
+	free(detail);
+}
+
+/* Those that were seen at the look before, too, are broken. */
+static void
+break_circles(WaitGraph *g)
+{
+	uint32_t   *edges = xmalloc((g->nparties + 1) * sizeof(uint32_t));
+	size_t		n;
+
+	while ((n = waitgraph_circle(g, edges, g->nparties)) > 0)
+	{
+		uint32_t	victim = waitgraph_victim(g, edges, n);
+		bool		certain = seen_before(g, edges, n);
+
+		if (certain && victim != WAIT_NOBODY)
+			let_lose(g, victim, edges, n);
+		else if (certain)
+		{
+			char	   *words = waitgraph_words(g, g->edges[edges[0]].waiter, edges, n);
+
+			log_message(LOG_WARNING, NULL, "transactions wait in a circle, and none of them may be rolled back: %s", words);
+			free(words);
+		}
+		waitgraph_remove(g, victim != WAIT_NOBODY ? victim : g->edges[edges[0]].waiter);
+	}
+	free(edges);
+}
+
+static void
+on_looked(void *unused)
+{
+	WaitGraph	g = {0};
+
+	looking = false;
+	waits_build(&g);
+	break_circles(&g);
+	waitgraph_free(&before);
+	before = g;
+	looked_us = loop_now_us();
+}
+
+static void
+on_tick(void *unused)
+{
+	bool		stuck = sequencer_is_stuck(PATIENCE_MS);
+
+	loop_after(TICK_MS, on_tick, NULL);
+	if (!stuck && !looking)
+		waitgraph_free(&before);
+	if (!stuck || looking || loop_now_us() - looked_us < LOOK_MS * 1000)
+		return;
+	looking = true;
+	waits_refresh(on_looked, NULL);
+}
+
 void
 waits_start(void)
 {
 	answered.callback = tell_askers;
+	loop_after(TICK_MS, on_tick, NULL);
 }

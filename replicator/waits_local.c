@@ -167,6 +167,22 @@ add_local(WaitGraph *g, const Node *n)
 	}
 }
 
+void
+localwaits_let_fail(Node *n, uint32_t pid, const char *detail)
+{
+	char		pid_text[16];
+	char	   *acceptable;
+	const char *params[2] = {pid_text};
+
+	if (n->control == NULL)
+		return;
+	snprintf(pid_text, sizeof(pid_text), "%" PRIu32, pid);
+	params[1] = acceptable = pgclient_acceptable(n->control, detail);
+	pgclient_query(n->control, n->old_objects ? "SELECT lockstep.yield($1::int, $2)" :
+				   "SELECT lockstep.yield($1::int, $2, 0, 0)", 2, params, NULL, NULL);
+	free(acceptable);
+}
+
 /* ---------- works */
 
 /* The decided transaction that the node commits next, as far as it is known here. */

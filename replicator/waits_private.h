@@ -15,6 +15,9 @@ extern bool localwaits_ask(Node *n);	/* false: not now; else
 										 * waits_node_answered() */
 extern void localwaits_add(WaitGraph *g, Node *n);
 
+/* A backend that waits there: it is told why, with 40P01. */
+extern void localwaits_let_fail(Node *n, uint32_t pid, const char *detail);
+
 /* ---------- in waits.c */
 
 extern void waits_node_answered(void);	/* or it has gone out */
