@@ -26,8 +26,6 @@
 
 #define LOOK_MS 10
 
-int			ls_index_patience = 60000;
-
 static bool
 is_apply(VirtualTransactionId vxid)
 {

@@ -27,6 +27,7 @@
 #include "utils/relcache.h"
 
 #include "../replicator/protocol.h"
+#include "guc.h"
 #include "monotonic.h"
 
 /* A function that SQL can call. */
@@ -44,28 +45,7 @@ ls_slice_of_buffer(const StringInfoData *buffer)
 	return (LsSlice) {(const uint8_t *) buffer->data, (size_t) buffer->len};
 }
 
-/* ---------- in lockstep.c: settings, start-up, which mode this session is in */
-
-typedef enum LsUnreplicated
-{
-	LS_UNREPLICATED_REFUSE,
-	LS_UNREPLICATED_ALLOW
-} LsUnreplicated;
-
-extern char *ls_node_name;		/* lockstep.node_name, "" = not a node */
-extern char *ls_replicator;		/* lockstep.replicator: host:port or
-								 * /path/to/socket */
-extern char *ls_secret_file;	/* lockstep.secret_file */
-extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait */
-extern int	ls_retry_wait;		/* lockstep.retry_wait, ms, 0 = not at all */
-extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */
-extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local
-								 * changes */
-extern int	ls_replicator_timeout;	/* lockstep.replicator_timeout, ms */
-extern int	ls_connect_timeout; /* lockstep.connect_timeout, ms */
-extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
-extern int	ls_statement_rows;	/* lockstep.statement_rows, -1 = never */
-extern bool ls_causal_reads;	/* lockstep.causal_reads */
+/* ---------- in mode.c: which mode this session is in */
 
 /*
  * A place in the journal's history: a seq, and what the history up to it is
@@ -76,18 +56,6 @@ typedef struct Place
 	uint64		seq;
 	uint64		chain;
 } Place;
-
-typedef enum LsUpdateOrder
-{
-	LS_ORDER_OPTIMISTIC,
-	LS_ORDER_QUEUED
-} LsUpdateOrder;
-
-extern int	ls_update_order;	/* lockstep.update_order: an LsUpdateOrder */
-extern char *ls_queued_tables;	/* lockstep.queued_tables, a list of names */
-extern int	ls_queue_timeout;	/* lockstep.queue_timeout, ms; 0 = for ever */
-extern int	ls_queue_after;		/* lockstep.queue_after, lost in a row; 0 =
-								 * never */
 
 typedef enum LsMode
 {
@@ -103,15 +71,10 @@ typedef enum LsMode
 /* Mode of this session now.  Cheap: cached, refreshed by invalidation. */
 extern LsMode ls_mode(void);
 
-/* True while this node has a name, whatever the database: changes to shared
- * catalogs from a database without the extension have to be refused. */
-extern bool ls_is_node(void);
-
 /* OIDs inside schema lockstep of this database; InvalidOid without the extension. */
 extern Oid	ls_schema_oid(void);
 extern Oid	ls_progress_relid(void);
 
-/* Mode of this session: see mode.c. */
 extern void mode_init(void);
 extern void mode_forget(void);	/* something it depends on has changed */
 extern void mode_at_xact_end(void);
@@ -203,8 +166,6 @@ extern void sequence_init(void);
 
 /* ---------- in sequence_*.c: values of sequences; more in sequence.h */
 
-extern int	ls_max_sequences;	/* lockstep.max_sequences */
-
 extern void sequence_shmem_request(void);
 extern void sequence_shmem_startup(void);
 
@@ -282,10 +243,6 @@ extern bool utility_is_replayed(void);
 
 extern void concurrent_before_commit(void); /* forwards what has been done */
 extern void concurrent_at_xact_end(bool committed);
-
-/* ---------- in applywait.c: who is in the way of a step of such a command */
-
-extern int	ls_index_patience;	/* lockstep.index_patience, ms */
 
 /* ---------- in applyunproven.c: unique indexes that aren't valid */
 
@@ -521,7 +478,6 @@ extern MonoTime mono_after_interval(Interval *interval);
 
 /* ---------- in staleness.c: how old may be what this node shows? */
 
-extern int	ls_max_staleness;	/* lockstep.max_staleness, ms; -1: any age */
 extern void staleness_shmem_request(void);
 extern void staleness_shmem_startup(void);
 extern void staleness_answered(void);

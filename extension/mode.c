@@ -39,12 +39,6 @@ static struct
 static bool mode_known = false;
 static LsMode mode_cached;
 
-bool
-ls_is_node(void)
-{
-	return ls_node_name != NULL && ls_node_name[0] != '\0';
-}
-
 void
 mode_forget(void)
 {
@@ -183,9 +177,22 @@ mode_at_xact_end(void)
 		extension_forget();
 }
 
+/*
+ * A session that begins with lockstep.replicate off is the replicator's, or somebody's who mends
+ * a node: what a login trigger writes in it would stay on this node.
+ */
+static void
+replicate_changed(bool newval)
+{
+	mode_forget();
+	if (!newval)
+		ls_skip_login_triggers();
+}
+
 void
 mode_init(void)
 {
+	guc_replicate_changed = replicate_changed;
 	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
 	CacheRegisterSyscacheCallback(NAMESPACEOID, on_syscache_invalidation, (Datum) 0);
 	CacheRegisterSyscacheCallback(RELOID, on_syscache_invalidation, (Datum) 0);

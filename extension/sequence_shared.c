@@ -79,8 +79,6 @@ typedef struct SeqEntry
 	uint64		database_hash;
 } SeqEntry;
 
-int			ls_max_sequences = 4096;
-
 static HTAB *entries = NULL;
 static bool *reported = NULL;	/* the replicator knows that the server was
 								 * started, and has made all positions equal */

@@ -38,8 +38,6 @@ typedef struct StalenessShared
 	uint64		next_seq;		/* 0: nothing is awaited */
 } StalenessShared;
 
-int			ls_max_staleness = -1;
-
 static StalenessShared *shared = NULL;
 
 /* When this session answered the replicator last; 0: it has not. */
