@@ -3,7 +3,8 @@
  *	  Which cluster this database belongs to: table lockstep.cluster, one row
  *	  with the identity of the replicator's journal, or none.
  *
- * It is written once, by the replicator when the node joins, and is data like
+ * It is written once, by the replicator when the node joins, deleted when the
+ * database leaves the cluster (membership.c), and is data like
  * any other: a physical clone of a node belongs to the same cluster.
  */
 #include "postgres.h"
@@ -58,6 +59,28 @@ cluster_identity(void)
 	result = read_identity(rel);
 	table_close(rel, AccessShareLock);
 	return result != NULL ? result : pstrdup("");
+}
+
+/* It belongs to none. */
+void
+cluster_forget_identity(void)
+{
+	Oid			relid = cluster_relid();
+	Relation	rel;
+	Snapshot	snapshot;
+	TableScanDesc scan;
+	HeapTuple	tuple;
+
+	if (!OidIsValid(relid))
+		return;
+	rel = table_open(relid, ShareRowExclusiveLock);
+	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	scan = table_beginscan(rel, snapshot, 0, NULL);
+	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
+		simple_heap_delete(rel, &tuple->t_self);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
 }
 
 void

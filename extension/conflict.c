@@ -343,6 +343,27 @@ conflict_note_row(int row)
 	*(volatile int *) &my_mark()->apply_row = row;
 }
 
+static bool
+is_apply_session(int slot, const PGPROC *proc)
+{
+	return proc != NULL && ls_procno(proc) == slot;
+}
+
+/* A slot is written by who has it; one that is read too early or too late is no harm. */
+int
+conflict_apply_session_in(Oid database)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		int			pid = *(volatile int *) &marks[i].apply_pid;
+		PGPROC	   *proc = pid != 0 ? BackendPidGetProc(pid) : NULL;
+
+		if (is_apply_session(i, proc) && proc->databaseId == database)
+			return pid;
+	}
+	return 0;
+}
+
 /* ---------- those who act on others */
 
 /* The owner of the slot may do something else the next moment. */

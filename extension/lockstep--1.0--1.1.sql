@@ -279,3 +279,10 @@ RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'who is in the way of these processes, and what they are; at_row: which of its rows lockstep.apply_rows() changes, from 0 on; lxid: the local transaction in the way, 0 if unknown';
 REVOKE EXECUTE ON FUNCTION lockstep.blockers(integer[]) FROM PUBLIC;
+
+-- ---------- for the operator of a server that has left its cluster
+
+CREATE FUNCTION lockstep.leave_cluster() RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_leave_cluster' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.leave_cluster() IS 'this database belongs to no cluster from now on, so that DROP EXTENSION lockstep is allowed; not while it is replicated';
+REVOKE EXECUTE ON FUNCTION lockstep.leave_cluster() FROM PUBLIC;

@@ -84,6 +84,7 @@ _PG_init(void)
 	relation_init();
 	sequence_init();
 	sequence_drop_init();
+	membership_init();
 	notify_init();
 	largeobject_init();
 	capture_init();

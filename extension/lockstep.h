@@ -551,6 +551,11 @@ LS_NORETURN extern void link_report_violation(const char *what);
 
 extern char *cluster_identity(void);	/* "" if none; palloc'ed */
 extern void cluster_set_identity(const char *identity); /* once; ERROR 55000 */
+extern void cluster_forget_identity(void);
+
+/* ---------- in membership.c: lockstep's objects stay while the database belongs to one */
+
+extern void membership_init(void);	/* _PG_init */
 
 /* ---------- in turn.c: commit order on this node (shared memory) */
 
@@ -630,6 +635,8 @@ LS_NORETURN extern void conflict_report_doomed(void);
 extern void conflict_at_xact_end(void);
 extern void conflict_note_writes(void); /* this transaction asked or forwarded */
 extern void conflict_note_apply(void);	/* this session is an apply session */
+extern int	conflict_apply_session_in(Oid database);	/* pid of one, 0: there
+														 * is none */
 extern void conflict_note_row(int row); /* and changes that row of its call */
 extern int	conflict_row_of(int pid);
 extern bool conflict_is_before(uint64 seq); /* ... also if it is decided as

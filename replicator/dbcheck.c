@@ -158,7 +158,8 @@ next_after_facts(DbCheck *d)
 	else if (d->create)
 		pgclient_query(d->client, "CREATE EXTENSION lockstep", 0, NULL, on_created, d);
 	else
-		fail(d, "database \"%s\" does not have the extension lockstep: run CREATE EXTENSION lockstep there", d->database);
+		fail(d, "database \"%s\" does not have the extension lockstep: on a new node run CREATE EXTENSION lockstep there; "
+			 "one that had it must be cloned anew", d->database);
 }
 
 /* What the operator had better know; nothing depends on it. */

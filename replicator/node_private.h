@@ -13,6 +13,7 @@
 #include "pgclient.h"
 
 typedef struct ApplyConn ApplyConn;
+typedef struct DbWatch DbWatch;
 typedef struct Node Node;
 
 /* The connections of one database on one node. */
@@ -26,6 +27,7 @@ typedef struct Pool
 	int			nconnections;
 	ApplyConn **connections;
 	ApplyConn  *idle;			/* those without a work, last used first */
+	DbWatch    *watch;			/* is the database still what it was? */
 	int			nreplaced;		/* connections lost and replaced lately */
 	uint64_t	replaced_us;	/* since then */
 	Deferred	bury;
@@ -185,6 +187,11 @@ extern bool pids_ask(Node *n, Buffer *pids, const char *query, bool *asked, PgDo
 
 /* What done does first.  false: there are no rows; r is NULL when the node goes out. */
 extern bool pids_answered(const Node *n, const PGresult *r, bool *asked, const char *what);
+
+/* ---------- in dbwatch.c: is a database still the one that was attached? */
+
+extern DbWatch *dbwatch_begin(Pool *p); /* else the node goes out */
+extern void dbwatch_end(DbWatch *w);
 
 /* ---------- in positions.c: what it has handed out of sequences */
 

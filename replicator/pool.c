@@ -53,6 +53,7 @@ pool_open(Node *n, const char *database)
 	*end = p;
 	for (int i = 0; i < p->nconnections; i++)
 		p->connections[i] = apply_open(p);
+	p->watch = dbwatch_begin(p);
 	return p;
 }
 
@@ -66,6 +67,7 @@ destroy(Pool *p)
 	*link = p->next;
 	for (int i = 0; i < p->nconnections; i++)
 		apply_close(p->connections[i]);
+	dbwatch_end(p->watch);
 	loop_defer(&p->bury);
 }
 

@@ -1,0 +1,113 @@
+/*
+ * membership.c
+ *	  A database that belongs to a cluster stays in it until somebody says so.
+ *
+ * Without the extension's objects a database is a plain one: its sessions write,
+ * nobody else gets it, and nothing fails.  So they are not dropped while the table
+ * lockstep.cluster says which cluster the database belongs to, whatever the way:
+ * DROP EXTENSION, DROP OWNED, DROP SCHEMA ... CASCADE, by a client, a
+ * function, an event trigger, with lockstep.replicate off or on.  All of them
+ * meet object_access_hook.  Only ALTER EXTENSION ... UPDATE may.
+ *
+ * What takes a database out is the replicator (lockstepctl database drop), which
+ * deletes that row first, and lockstep.leave_cluster(), for a server of which the
+ * replicator knows nothing any more.
+ */
+#include "postgres.h"
+
+#include "catalog/objectaccess.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_extension.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "commands/dbcommands.h"
+#include "commands/extension.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "utils/lsyscache.h"
+
+#include "ddl.h"
+
+LS_FUNCTION(lockstep_leave_cluster);
+
+static object_access_hook_type prev_object_access_hook = NULL;
+
+static bool
+is_lockstep(Oid extension)
+{
+	char	   *name = OidIsValid(extension) ? get_extension_name(extension) : NULL;
+
+	return name != NULL && ddl_is_lockstep(name);
+}
+
+static bool
+is_ours(Oid class, Oid object)
+{
+	switch (class)
+	{
+		case ExtensionRelationId:
+			return is_lockstep(object);
+		case NamespaceRelationId:
+			return object == ls_schema_oid();
+		case RelationRelationId:
+			return OidIsValid(ls_schema_oid()) && get_rel_namespace(object) == ls_schema_oid();
+		case ProcedureRelationId:
+			return OidIsValid(ls_schema_oid()) && get_func_namespace(object) == ls_schema_oid();
+		default:
+			return false;
+	}
+}
+
+static void
+refuse_if_member(void)
+{
+	char	   *cluster = cluster_identity();
+	char	   *database;
+
+	if (cluster[0] == '\0')
+		return;
+	database = get_database_name(MyDatabaseId);
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot drop the extension lockstep in a database that belongs to a cluster"),
+			 errdetail("What is written to database \"%s\" on node \"%s\" would not reach the other nodes of cluster %s any more.",
+					   database, ls_node_name, cluster),
+			 errhint("lockstepctl database drop %s ends the replication of the database on all nodes. On a server that has left its cluster, call lockstep.leave_cluster() first.",
+					 database)));
+}
+
+static void
+object_access(ObjectAccessType access, Oid class, Oid object, int subobject, void *arg)
+{
+	if (prev_object_access_hook)
+		prev_object_access_hook(access, class, object, subobject, arg);
+	if (access != OAT_DROP || !is_ours(class, object))
+		return;
+	if (creating_extension && is_lockstep(CurrentExtensionObject))
+		return;					/* ALTER EXTENSION ... UPDATE */
+	refuse_if_member();
+}
+
+/* The node forgets its cluster, in this database. */
+Datum
+lockstep_leave_cluster(PG_FUNCTION_ARGS)
+{
+	int			pid = conflict_apply_session_in(MyDatabaseId);
+
+	if (pid != 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_IN_USE),
+				 errmsg("database \"%s\" is being replicated", get_database_name(MyDatabaseId)),
+				 errdetail("The session of process %d applies what the other nodes change.", pid),
+				 errhint("Use lockstepctl database drop, for all nodes, or lockstepctl drop, for node \"%s\", and then call it again.",
+						 ls_node_name)));
+	cluster_forget_identity();
+	PG_RETURN_VOID();
+}
+
+void
+membership_init(void)
+{
+	prev_object_access_hook = object_access_hook;
+	object_access_hook = object_access;
+}

@@ -1,0 +1,167 @@
+/*
+ * dbwatch.c
+ *	  Is each database of a node that is in still the one that was attached?
+ *
+ * A database whose extension has been dropped, or that is another one of the same
+ * name, would take writes that nobody else gets, and nothing would fail there.  So
+ * each is asked once a second who it is: its OID must stay, the extension be there, and
+ * the cluster be this one.  Else the node is out, with what was found as the reason.
+ *
+ * The question goes over a connection of its own, which lives as long as the
+ * pool of apply connections of that database.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "metadata.h"
+#include "node_private.h"
+
+#define LOOK_MS 1000
+
+struct DbWatch
+{
+	Pool	   *pool;
+	Timer	   *timer;
+	PgClient   *client;			/* NULL: not connected */
+	bool		told;			/* that it can't be connected to */
+	char		oid[16];		/* at the first look; '': there was none yet */
+	Deferred	bury;
+};
+
+static const char look_query[] =
+"SELECT d.oid, EXISTS (SELECT FROM pg_catalog.pg_extension WHERE extname = 'lockstep') "
+"AND pg_catalog.to_regclass('lockstep.progress') IS NOT NULL, (SELECT cluster FROM lockstep.cluster LIMIT 1) "
+"FROM pg_catalog.pg_database d WHERE d.datname = pg_catalog.current_database()";
+
+static void look_later(DbWatch *w);
+
+/* What is wrong with it, malloc'ed, or NULL. */
+static char *
+what_is_wrong(DbWatch *w, const PGresult *r)
+{
+	const char *database = w->pool->database;
+	const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+
+	/* there is no such schema, or table */
+	if (sqlstate != NULL && (strcmp(sqlstate, "3F000") == 0 || strcmp(sqlstate, "42P01") == 0))
+		return xasprintf("database \"%s\" does not have the extension lockstep any more", database);
+	if (PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) != 1)
+		return NULL;			/* that it can't be asked is found out
+								 * elsewhere */
+	if (w->oid[0] == '\0')
+		snprintf(w->oid, sizeof(w->oid), "%s", PQgetvalue(r, 0, 0));
+	if (strcmp(w->oid, PQgetvalue(r, 0, 0)) != 0)
+		return xasprintf("database \"%s\" is not the one that was attached: its OID was %s, and is %s now",
+						 database, w->oid, PQgetvalue(r, 0, 0));
+	if (PQgetvalue(r, 0, 1)[0] != 't')
+		return xasprintf("database \"%s\" does not have the extension lockstep any more", database);
+	if (PQgetvalue(r, 0, 2)[0] == '\0')
+		return xasprintf("database \"%s\" does not belong to this cluster any more (table lockstep.cluster is empty)", database);
+	if (strcmp(PQgetvalue(r, 0, 2), node_cluster) != 0)
+		return xasprintf("database \"%s\" belongs to another cluster now (%s)", database, PQgetvalue(r, 0, 2));
+	return NULL;
+}
+
+static void
+on_answer(void *arg, const PGresult *r)
+{
+	DbWatch    *w = arg;
+	char	   *wrong = r != NULL ? what_is_wrong(w, r) : NULL;
+
+	if (wrong != NULL)
+		node_out(w->pool->node, "%s; what was written there since nobody else has: clone the node anew", wrong);
+	else if (r != NULL)
+		look_later(w);			/* else on_lost() comes */
+	free(wrong);
+}
+
+static void
+on_lost(void *arg, const char *error)
+{
+	DbWatch    *w = arg;
+
+	w->client = NULL;			/* closes itself */
+	look_later(w);
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	DbWatch    *w = arg;
+
+	if (error != NULL)
+	{
+		/* a database that is gone has lost its apply connections, too */
+		if (!w->told)
+			log_message(LOG_WARNING, w->pool->node->config->name, "could not look at database \"%s\": %s",
+						w->pool->database, error);
+		w->told = true;
+		w->client = NULL;		/* closes itself */
+		look_later(w);
+		return;
+	}
+	w->told = false;
+	pgclient_limit(w->client, node_config->node_timeout);
+	pgclient_on_lost(w->client, on_lost, w);
+	pgclient_query(w->client, look_query, 0, NULL, on_answer, w);
+}
+
+/* Not while it is being attached, added or dropped. */
+static bool
+is_replicated(const Pool *p)
+{
+	return (p->node->state == NODE_CATCHUP || p->node->state == NODE_ONLINE) && !p->closing &&
+		metadata_has_database(p->database);
+}
+
+static void
+look(void *arg)
+{
+	DbWatch    *w = arg;
+	Pool	   *p = w->pool;
+
+	w->timer = NULL;
+	if (!is_replicated(p))
+		look_later(w);
+	else if (w->client != NULL)
+		pgclient_query(w->client, look_query, 0, NULL, on_answer, w);
+	else
+		w->client = pgclient_open(p->node->config->conninfo, p->database, "lockstep control",
+								  pgclient_control_options, node_config->node_timeout, on_connected, w);
+}
+
+static void
+look_later(DbWatch *w)
+{
+	w->timer = loop_after(LOOK_MS, look, w);
+}
+
+static void
+on_bury(void *arg)
+{
+	free(arg);
+}
+
+DbWatch *
+dbwatch_begin(Pool *p)
+{
+	DbWatch    *w = xcalloc(1, sizeof(DbWatch));
+
+	w->pool = p;
+	w->bury.callback = on_bury;
+	w->bury.arg = w;
+	look_later(w);
+	return w;
+}
+
+/* Its memory stays until the round is over: a callback of its may have ended it. */
+void
+dbwatch_end(DbWatch *w)
+{
+	loop_cancel(w->timer);
+	w->timer = NULL;
+	pgclient_close(w->client);
+	w->client = NULL;
+	loop_defer(&w->bury);
+}
