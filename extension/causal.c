@@ -27,6 +27,7 @@
 #include "pgstat.h"
 #include "storage/predicate.h"
 #include "tcop/pquery.h"
+#include "utils/inval.h"
 #include "utils/portal.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
@@ -120,13 +121,13 @@ is_answer(LsMsgType type, LsSlice payload, uint64 *seq)
  * the link.
  */
 static bool
-sleep_for_answer(uint64 *seq)
+sleep_for_answer(uint64 *seq, int ms)
 {
 	LsMsgType	type;
 	LsSlice		payload;
 	bool		answered = false;
 
-	switch (link_receive(&type, &payload, -1, PG_WAIT_EXTENSION))
+	switch (link_receive(&type, &payload, ms, PG_WAIT_EXTENSION))
 	{
 		case LINK_MESSAGE:
 			answered = is_answer(type, payload, seq);
@@ -150,10 +151,53 @@ catch_up(void)
 	if (!xact_is_known() && !link_is_alive())
 		open_link();
 	send_question();
-	while (!sleep_for_answer(&seq))
+	while (!sleep_for_answer(&seq, -1))
 		;
 	while (turn_must_wait(seq))
-		(void) sleep_for_answer(&seq);
+		(void) sleep_for_answer(&seq, -1);
+}
+
+static void
+catch_up_until(MonoTime deadline)
+{
+	uint64		seq = 0;
+	bool		answered = false;
+
+	if (!xact_is_known() && !link_is_alive())
+		open_link();
+	send_question();
+	while (!answered || turn_must_wait(seq))
+	{
+		long		ms = mono_ms_left(deadline);
+
+		if (ms <= 0)
+			return;
+		answered |= sleep_for_answer(&seq, (int) ms);
+	}
+}
+
+/* A replicator that is away is no reason to fail: then this node is all there is. */
+void
+causal_catch_up_for(int ms)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		catch_up_until(mono_after(ms));
+	}
+	PG_CATCH();
+	{
+		ErrorData  *edata;
+
+		MemoryContextSwitchTo(context);
+		edata = CopyErrorData();
+		if (edata->sqlerrcode != ERRCODE_CANNOT_CONNECT_NOW)
+			PG_RE_THROW();
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	AcceptInvalidationMessages();
 }
 
 /* ---------- snapshots */

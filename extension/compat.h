@@ -25,11 +25,13 @@ typedef bool LsUpdateIndexes;
 typedef RTEPermissionInfo LsPermissions;
 #define ls_permissions_of_item(item) ((item)->p_perminfo)
 #define ls_check_permissions(pstate) ExecCheckPermissions((pstate)->p_rtable, (pstate)->p_rteperminfos, true)
+#define ls_check_statement(stmt) ExecCheckPermissions((stmt)->rtable, (stmt)->permInfos, true)
 #define ls_updated_columns(stmt, rte) (getRTEPermissionInfo((stmt)->permInfos, rte)->updatedCols)
 #else
 typedef RangeTblEntry LsPermissions;
 #define ls_permissions_of_item(item) ((item)->p_rte)
 #define ls_check_permissions(pstate) ExecCheckRTPerms((pstate)->p_rtable, true)
+#define ls_check_statement(stmt) ExecCheckRTPerms((stmt)->rtable, true)
 #define ls_updated_columns(stmt, rte) ((rte)->updatedCols)
 #endif
 
@@ -173,8 +175,18 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 #if PG_VERSION_NUM >= 160000
 #define ls_may_use_schema(schema, role) \
 	(object_aclcheck(NamespaceRelationId, schema, role, ACL_USAGE) == ACLCHECK_OK)
+#define ls_may_create_in(schema, role) \
+	(object_aclcheck(NamespaceRelationId, schema, role, ACL_CREATE) == ACLCHECK_OK)
 #define ls_owns_relation(relid, role) object_ownercheck(RelationRelationId, relid, role)
+#define ls_owns(class, object, role) object_ownercheck(class, object, role)
 #else
+#define ls_may_create_in(schema, role) \
+	(pg_namespace_aclcheck(schema, role, ACL_CREATE) == ACLCHECK_OK)
+#define ls_owns(class, object, role) \
+	((class) == NamespaceRelationId ? pg_namespace_ownercheck(object, role) : \
+	 (class) == ProcedureRelationId ? pg_proc_ownercheck(object, role) : \
+	 (class) == TypeRelationId ? pg_type_ownercheck(object, role) : \
+	 pg_class_ownercheck(object, role))
 #define ls_may_use_schema(schema, role) \
 	(pg_namespace_aclcheck(schema, role, ACL_USAGE) == ACLCHECK_OK)
 #define ls_owns_relation(relid, role) pg_class_ownercheck(relid, role)

@@ -102,6 +102,20 @@ extern void ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlT
 extern void ddl_forward(const char *text, const char *const *params, int nparams,
 						const DdlTargets *targets, bool catalogs);
 
+/* ---------- in ddlrights.c */
+
+typedef void (*DdlRun) (void *arg);
+
+/*
+ * Before any lock is asked for: ERROR if the role may not run the command.  True:
+ * it has been run by run(), and changed nothing.  has_result: it also returns rows,
+ * so that run() can't stand for it.
+ */
+extern bool ddl_is_settled_by_rights(Node *stmt, bool has_result, DdlRun run, void *arg);
+
+/* The same for an index or a partition CONCURRENTLY. */
+extern void ddl_check_rights(Node *stmt);
+
 /* ---------- in unlogged.c */
 
 extern PlannedStmt *unlogged_ignore(PlannedStmt *pstmt);

@@ -350,6 +350,9 @@ extern bool causal_is_first_statement(void);	/* from REPEATABLE READ up:
 												 * the snapshot is new */
 extern void causal_renew_snapshot(struct QueryDesc *desc);	/* if it may still be */
 extern void causal_before_utility(struct PlannedStmt *pstmt);
+extern void causal_catch_up_for(int ms);	/* with what is decided; at most
+											 * so long, and no error if it
+											 * can't */
 
 /* ---------- in callwatch.c: functions that do what no other hook sees */
 

@@ -38,12 +38,14 @@
 #include "catalog/partition.h"
 #include "catalog/pg_class.h"
 #include "executor/execdesc.h"
+#include "executor/executor.h"
 #include "miscadmin.h"
 #include "parser/parsetree.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/varlena.h"
 
+#include "compat.h"
 #include "keyset.h"
 #include "lockstep.h"
 
@@ -263,7 +265,10 @@ queue_before_query(QueryDesc *desc)
 	int			nfresh = 0;
 
 	if (unlikely(conflicts > 0) && ls_queue_after > 0 && !XactReadOnly && ls_mode() == LS_MODE_ORIGIN)
+	{
+		(void) ls_check_statement(stmt);
 		note_targets(stmt);
+	}
 	if (likely(now == LUCK_GOOD && (!names_rows || (ls_update_order != LS_ORDER_QUEUED && ls_queued_tables[0] == '\0'))))
 		return;
 	if ((!names_rows && stmt->commandType != CMD_INSERT && !begins_with_snapshot()) ||
@@ -278,6 +283,9 @@ queue_before_query(QueryDesc *desc)
 		if (!is_held(keys[i].hash))
 			fresh[nfresh++] = keys[i];
 	}
-	if (nfresh > 0)
-		ask(desc, fresh, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);
+	if (nfresh == 0)
+		return;
+	(void) ls_check_statement(stmt);	/* or others would wait for who may
+										 * not */
+	ask(desc, fresh, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);
 }

@@ -195,6 +195,33 @@ what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 	return plan->detail;
 }
 
+/* ---------- rights */
+
+/* What it needs is looked up anew by whoever runs it: the statement is left as it is. */
+static void
+run_as_trial(void *arg)
+{
+	Call		trial = *(Call *) arg;
+
+	trial.pstmt = copyObject(trial.pstmt);
+	trial.read_only_tree = false;
+	if (IsA(trial.pstmt->utilityStmt, ExplainStmt))
+		trial.dest = None_Receiver;
+	run_counted(&trial, 0);
+}
+
+/* Before a lock is asked for.  True: nothing is left to be done. */
+static bool
+is_settled_by_rights(Call *call)
+{
+	if (call->concurrent || call->detach)
+	{
+		ddl_check_rights(call->meaning->utilityStmt);
+		return false;
+	}
+	return ddl_is_settled_by_rights(call->meaning->utilityStmt, call->meaning != call->pstmt, run_as_trial, call);
+}
+
 /* ---------- asking first */
 
 static bool
@@ -513,6 +540,16 @@ meaning_of(PlannedStmt *pstmt)
 	return copy;
 }
 
+static bool
+asks_first(const Call *call, const DdlPlan *plan)
+{
+	/* PostgreSQL refuses LOCK outside of a block, see run_lock() */
+	if (IsA(call->pstmt->utilityStmt, LockStmt) && !IsTransactionBlock())
+		return false;
+	return plan->action == DDL_LOCK || (plan->action == DDL_FORWARD && !plan->certified) ||
+		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, ClusterStmt));
+}
+
 static void
 process_on_origin(Call *call)
 {
@@ -565,6 +602,8 @@ process_on_origin(Call *call)
 		else if (plan.action == DDL_FORWARD && what_is_wrong_with(&targets, &plan) != NULL)
 			plan.action = DDL_REFUSE;
 	}
+	if (asks_first(call, &plan) && is_settled_by_rights(call))
+		return;
 	switch (plan.action)
 	{
 		case DDL_PASS:
