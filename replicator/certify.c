@@ -429,7 +429,7 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 	}
 
 	/* it could be reserved: nothing but a lock is in the way, if that */
-	for (size_t i = 0; i < nkeys && c->locks != NULL; i++)
+	for (size_t i = 0; i < nkeys && c->nlocks > 0; i++)
 	{
 		const Lock *lock;
 
@@ -451,10 +451,13 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 
 /* Take the transaction off its i-th key. */
 static void
-let_go(Reservation *r, size_t i)
+let_go(Certifier *c, Reservation *r, size_t i)
 {
 	Key		   *key = r->keys[i].key;
 	uint32_t	at = r->keys[i].holder;
+
+	if (key->locks != NULL)
+		locks_touch(c, key->locks);
 
 	for (unsigned m = 0; m < KEY_MODES; m++)
 	{
@@ -490,7 +493,7 @@ certifier_decide(Certifier *c, uint64_t ticket, uint64_t seq)
 			if (modes & (1 << m))
 				key_decided(key, m, seq, r->origin);
 		}
-		let_go(r, i);
+		let_go(c, r, i);
 	}
 	if (seq > c->highest)
 		c->highest = seq;
@@ -509,7 +512,7 @@ certifier_release(Certifier *c, uint64_t ticket)
 		return;
 	*link = r->next;
 	for (size_t i = 0; i < r->nkeys; i++)
-		let_go(r, i);
+		let_go(c, r, i);
 	free(r);
 }
 

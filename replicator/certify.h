@@ -113,7 +113,7 @@ typedef enum LockResult
 {
 	LOCK_GRANTED,				/* *seq: the highest decided seq that touches
 								 * its keys */
-	LOCK_WAITING,				/* ask certifier_lock_retry later */
+	LOCK_WAITING,				/* certifier_next_grant() will tell */
 	LOCK_DEADLOCK				/* it would wait for itself: nothing was taken
 								 * by this call, and nothing waits */
 } LockResult;
@@ -121,8 +121,19 @@ typedef enum LockResult
 extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 								 const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq);
 
-/* Look at a waiting lock again (after a release or a decision). */
-extern LockResult certifier_lock_retry(Certifier *c, uint64_t ticket, uint64_t *seq);
+/*
+ * After locks were given back, or transactions decided or released: a lock that
+ * waited and has been granted now, and *seq as above.  false: there is none any
+ * more.  What it costs does not grow with the number of those that go on waiting.
+ */
+extern bool certifier_next_grant(Certifier *c, uint64_t *ticket, uint64_t *seq);
+
+/* It waits no more for what it has not got. */
+extern void certifier_lock_give_up(Certifier *c, uint64_t ticket);
+
+/* Something of the caller's that goes with a lock. */
+extern void certifier_lock_set_owner(Certifier *c, uint64_t ticket, void *owner);
+extern void *certifier_lock_owner(const Certifier *c, uint64_t ticket); /* NULL: no such lock */
 
 /* Does the lock, which waits, wait for that reserved transaction? */
 extern bool certifier_lock_waits_for(const Certifier *c, uint64_t ticket, uint64_t reserved);
@@ -150,11 +161,15 @@ extern void certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep)
 
 /*
  * Whom does it wait for: a lock, with its ticket, or a reserved transaction, with its
- * own; the other is 0.  Some may be told more than once.  Of a lock that waits; of a
- * transaction that got CERTIFY_WAIT.
+ * own; the other is 0.  Some may be told more than once; not told are those for which
+ * one that is told waits, too.  Of a lock that waits; of a transaction that got
+ * CERTIFY_WAIT.
  */
 typedef void (*LockBlocker) (void *arg, uint64_t lock, uint64_t reserved);
 extern void certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, void *arg);
+
+/* One that stands before it, which changes as the queue moves on; 0: none. */
+extern uint64_t certifier_lock_first_blocker(const Certifier *c, uint64_t ticket);
 extern void certifier_reserve_blockers(Certifier *c, OriginId origin, const LsKey *keys, size_t nkeys,
 									   LockBlocker found, void *arg);
 

@@ -33,23 +33,37 @@
 
 #include "buffer.h"
 
+static Lock **
+bucket_of(Certifier *c, uint64_t ticket)
+{
+	return &c->locks[ticket % LOCK_BUCKETS];
+}
+
 static Lock *
 find_lock(const Certifier *c, uint64_t ticket)
 {
-	Lock	   *lock = c->locks;
+	Lock	   *lock = c->locks[ticket % LOCK_BUCKETS];
 
 	while (lock != NULL && lock->ticket != ticket)
 		lock = lock->next;
 	return lock;
 }
 
-/* Does other wait for something that lock holds on that key? */
-static bool
-waits_for_granted(const LockItem *other, const Lock *lock)
+static LockItem *
+first_item(const Key *key)
 {
-	for (const LockItem *i = other->key->locks; i != NULL; i = i->next_on_key)
+	return key->locks != NULL ? key->locks->first : NULL;
+}
+
+/* Does other wait for something that the item's lock holds on their key? */
+static bool
+waits_for_granted(const LockItem *other, const LockItem *item)
+{
+	if (!item->again)
+		return false;
+	for (const LockItem *i = item->lock->items; i != NULL; i = i->next_in_lock)
 	{
-		if (i->lock == lock && i->granted && ls_modes_conflict(i->mode, other->mode))
+		if (i->key == item->key && i->granted && ls_modes_conflict(i->mode, other->mode))
 			return true;
 	}
 	return false;
@@ -64,7 +78,14 @@ item_blocks(const LockItem *other, const LockItem *item)
 		return false;
 	if (other->granted)
 		return true;
-	return other->order < item->order && !waits_for_granted(other, item->lock);
+	return other->order < item->order && !waits_for_granted(other, item);
+}
+
+/* What can't be had beside anything else of its key. */
+static bool
+is_strongest(LsKeyMode mode)
+{
+	return mode == LS_ROW_EXCLUSIVE || mode == LS_TABLE_X;
 }
 
 /* ticket: of the reserved transaction in question, 0: any. */
@@ -78,7 +99,7 @@ reserved_blocks(const Certifier *c, const LockItem *item, uint64_t ticket)
 	{
 		const Holder *holder = &key->holders[i];
 
-		if (holder->origin != item->lock->origin && (holder->modes & conflicts) &&
+		if ((holder->modes & conflicts) && holder->origin != item->lock->origin &&
 			(ticket == 0 || holder->reservation->ticket == ticket))
 			return true;
 	}
@@ -86,6 +107,8 @@ reserved_blocks(const Certifier *c, const LockItem *item, uint64_t ticket)
 }
 
 /* ---------- the wait-for graph */
+
+#define SEARCH_STEPS 1000
 
 typedef struct Search
 {
@@ -112,7 +135,12 @@ found_through(Certifier *c, const Lock *lock)
 	return true;
 }
 
-/* Depth first along the edges that leave lock; c->search marks the visited. */
+/*
+ * Depth first along the edges that leave lock; c->visited marks the visited.  After
+ * SEARCH_STEPS it gives up, as if there were nothing: what it missed is found by
+ * the search of waits.c, and nothing that is done for each transaction may take
+ * longer the more of them wait.
+ */
 static bool
 waits_for(Certifier *c, Lock *lock, const Search *search)
 {
@@ -121,8 +149,11 @@ waits_for(Certifier *c, Lock *lock, const Search *search)
 	{
 		if (item->granted)
 			continue;
-		for (const LockItem *other = item->key->locks; other != NULL; other = other->next_on_key)
+		for (const LockItem *other = item->queue->first; other != NULL && c->steps > 0; other = other->next_on_key)
 		{
+			c->steps--;
+			if (other == item && item->queue->nagain == 0)
+				break;			/* nobody behind it is in its way */
 			if (item_blocks(other, item) && step(c, other->lock, search))
 				return found_through(c, lock);
 		}
@@ -138,13 +169,20 @@ waits_for(Certifier *c, Lock *lock, const Search *search)
 }
 
 static bool
+search_from(Certifier *c, Lock *lock, const Search *search)
+{
+	c->search++;
+	c->ncircle = 0;
+	c->steps = SEARCH_STEPS;
+	return waits_for(c, lock, search);
+}
+
+static bool
 waits_for_itself(Certifier *c, Lock *lock)
 {
 	Search		search = {lock, 0};
 
-	c->search++;
-	c->ncircle = 0;
-	return waits_for(c, lock, &search);
+	return search_from(c, lock, &search);
 }
 
 /* Of a transaction of origin with the item's key. */
@@ -155,18 +193,31 @@ is_in_the_way(Certifier *c, const LockItem *item, LsKeyMode mode, OriginId origi
 
 	if (item->lock->origin == origin || !ls_modes_conflict(item->mode, mode))
 		return false;
-	c->search++;
-	c->ncircle = 0;
-	return item->granted || !waits_for(c, item->lock, &search);
+	return item->granted || !search_from(c, item->lock, &search);
 }
 
+/*
+ * Whoever waits behind one that lets nobody in, and that is of that origin or waits
+ * for it, waits for that origin, too: if the queue is in the order that it seems,
+ * that need not be searched for.
+ */
 const Lock *
 lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 {
-	for (const LockItem *item = key->locks; item != NULL; item = item->next_on_key)
+	uint64_t	behind = 0;		/* origins of those */
+
+	for (const LockItem *item = first_item(key); item != NULL; item = item->next_on_key)
 	{
-		if (is_in_the_way(c, item, mode, origin))
+		uint64_t	bit = UINT64_C(1) << item->lock->origin;
+		bool		in_order = key->locks->nagain == 0;
+
+		if (!(in_order && !item->granted && (behind & ~bit) != 0) &&
+			is_in_the_way(c, item, mode, origin))
 			return item->lock;
+		if (is_strongest(item->mode))
+			behind |= bit;
+		if (in_order && (behind & (behind - 1)) != 0)
+			return NULL;		/* nobody behind them has anything */
 	}
 	return NULL;
 }
@@ -185,25 +236,80 @@ covered(const Lock *lock, const Key *key, LsKeyMode mode)
 	return false;
 }
 
+void
+locks_touch(Certifier *c, LockQueue *q)
+{
+	if (q->touched || q->nwaiting == 0)
+		return;
+	q->touched = true;
+	q->next_touched = c->touched;
+	c->touched = q;
+}
+
+static LockQueue *
+queue_of(Key *key)
+{
+	if (key->locks == NULL)
+	{
+		key->locks = xcalloc(1, sizeof(LockQueue));
+		key->locks->key = key;
+	}
+	return key->locks;
+}
+
+static bool
+asks_again(const Lock *lock, const Key *key)
+{
+	for (const LockItem *i = lock->items; i != NULL; i = i->next_in_lock)
+	{
+		if (i->key == key)
+			return true;
+	}
+	return false;
+}
+
 static void
 add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode)
 {
-	LockItem  **end = &key->locks;
+	LockQueue  *q;
 	LockItem   *item;
 
 	if (covered(lock, key, mode))
 		return;
+	q = queue_of(key);
 	item = xcalloc(1, sizeof(LockItem));
 	item->lock = lock;
+	item->queue = q;
 	item->key = key;
 	item->mode = mode;
 	item->order = ++c->next_order;
 	item->asked = lock->asked;
-	while (*end != NULL)
-		end = &(*end)->next_on_key;
-	*end = item;
+	item->again = asks_again(lock, key);
+	item->prev_on_key = q->last;
+	*(q->last != NULL ? &q->last->next_on_key : &q->first) = item;
+	q->last = item;
+	q->nwaiting++;
+	q->nagain += item->again;
 	item->next_in_lock = lock->items;
 	lock->items = item;
+}
+
+/* Whoever waited for it may go on. */
+static void
+remove_from_key(Certifier *c, LockItem *item)
+{
+	LockQueue  *q = item->queue;
+
+	*(item->prev_on_key != NULL ? &item->prev_on_key->next_on_key : &q->first) = item->next_on_key;
+	*(item->next_on_key != NULL ? &item->next_on_key->prev_on_key : &q->last) = item->prev_on_key;
+	q->nwaiting -= !item->granted;
+	q->nagain -= item->again;
+	locks_touch(c, q);
+	if (q->first == NULL && !q->touched)
+	{
+		q->key->locks = NULL;
+		free(q);
+	}
 }
 
 typedef bool (*Wanted) (const LockItem *item, uint64_t keep);
@@ -222,23 +328,20 @@ is_asked_early(const LockItem *item, uint64_t keep)
 
 /* Take items off the lock: those that are not wanted, NULL: all. */
 static void
-remove_items(Lock *lock, Wanted wanted, uint64_t keep)
+remove_items(Certifier *c, Lock *lock, Wanted wanted, uint64_t keep)
 {
 	LockItem  **link = &lock->items;
 
 	while (*link != NULL)
 	{
 		LockItem   *item = *link;
-		LockItem  **on_key = &item->key->locks;
 
 		if (wanted != NULL && wanted(item, keep))
 		{
 			link = &item->next_in_lock;
 			continue;
 		}
-		while (*on_key != item)
-			on_key = &(*on_key)->next_on_key;
-		*on_key = item->next_on_key;
+		remove_from_key(c, item);
 		*link = item->next_in_lock;
 		free(item);
 	}
@@ -247,20 +350,40 @@ remove_items(Lock *lock, Wanted wanted, uint64_t keep)
 static void
 remove_lock(Certifier *c, Lock *lock)
 {
-	Lock	  **link = &c->locks;
+	Lock	  **link = bucket_of(c, lock->ticket);
 
-	remove_items(lock, NULL, 0);
+	remove_items(c, lock, NULL, 0);
 	while (*link != lock)
 		link = &(*link)->next;
 	*link = lock->next;
+	c->nlocks--;
 	free(lock);
+}
+
+/* Take the first one off the list. */
+static void
+untouch(Certifier *c)
+{
+	LockQueue  *q = c->touched;
+
+	c->touched = q->next_touched;
+	q->touched = false;
+	if (q->first != NULL)
+		return;
+	q->key->locks = NULL;
+	free(q);
 }
 
 void
 locks_free(Certifier *c)
 {
-	while (c->locks != NULL)
-		remove_lock(c, c->locks);
+	for (size_t i = 0; i < LOCK_BUCKETS; i++)
+	{
+		while (c->locks[i] != NULL)
+			remove_lock(c, c->locks[i]);
+	}
+	while (c->touched != NULL)
+		untouch(c);
 }
 
 /* Does any item still wait? */
@@ -271,13 +394,15 @@ must_wait(const Certifier *c, const Lock *lock)
 	{
 		if (item->granted)
 			continue;
-		if (reserved_blocks(c, item, 0))
-			return true;
-		for (const LockItem *other = item->key->locks; other != NULL; other = other->next_on_key)
+		for (const LockItem *other = item->queue->first; other != NULL; other = other->next_on_key)
 		{
+			if (other == item && item->queue->nagain == 0)
+				break;			/* nobody behind it is in its way */
 			if (item_blocks(other, item))
 				return true;
 		}
+		if (reserved_blocks(c, item, 0))
+			return true;
 	}
 	return false;
 }
@@ -292,33 +417,13 @@ grant(Certifier *c, Lock *lock)
 	{
 		uint64_t	touched = item->key == &c->ddl ? c->highest : key_highest(item->key);
 
+		item->queue->nwaiting -= !item->granted;
 		item->granted = true;
 		if (touched > seq)
 			seq = touched;
 	}
 	lock->waiting = false;
 	return seq;
-}
-
-/* A lock with new items, or an old one looked at again. */
-static LockResult
-settle(Certifier *c, Lock *lock, uint64_t *seq)
-{
-	if (!must_wait(c, lock))
-	{
-		*seq = grant(c, lock);
-		return LOCK_GRANTED;
-	}
-	if (waits_for_itself(c, lock))
-	{
-		remove_items(lock, is_granted, 0);
-		lock->waiting = false;
-		if (lock->items == NULL)
-			remove_lock(c, lock);
-		return LOCK_DEADLOCK;
-	}
-	lock->waiting = true;
-	return LOCK_WAITING;
 }
 
 LockResult
@@ -332,8 +437,9 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 		lock = xcalloc(1, sizeof(Lock));
 		lock->ticket = ticket;
 		lock->origin = origin;
-		lock->next = c->locks;
-		c->locks = lock;
+		lock->next = *bucket_of(c, ticket);
+		*bucket_of(c, ticket) = lock;
+		c->nlocks++;
 	}
 	lock->blocked_by = 0;
 	lock->asked++;
@@ -348,18 +454,93 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 	}
 	if (ddl)
 		add_item(c, lock, &c->ddl, LS_TABLE_X);
-	return settle(c, lock, seq);
+	if (!must_wait(c, lock))
+	{
+		*seq = grant(c, lock);
+		return LOCK_GRANTED;
+	}
+	lock->waiting = true;
+	if (!waits_for_itself(c, lock))
+		return LOCK_WAITING;
+	lock->asked--;				/* this call does not count */
+	remove_items(c, lock, is_granted, 0);
+	lock->waiting = false;
+	if (lock->items == NULL && lock->asked == 0)
+		remove_lock(c, lock);
+	return LOCK_DEADLOCK;
 }
 
-LockResult
-certifier_lock_retry(Certifier *c, uint64_t ticket, uint64_t *seq)
-{
-	Lock	   *lock = find_lock(c, ticket);
+/* ---------- granting to those that wait */
 
-	if (lock == NULL)
-		abort();				/* it was never asked for, or has been given
-								 * back */
-	return settle(c, lock, seq);
+/* Modes of what stands before an item, by origin; enough to know that it waits. */
+typedef struct Before
+{
+	uint64_t	origins[KEY_MODES]; /* bit per origin */
+	uint64_t	strongest;		/* of those, of modes that let nobody in */
+} Before;
+
+static bool
+may_be_blocked(const Certifier *c, const Before *before, const LockItem *item)
+{
+	uint8_t		conflicts = c->conflicts[item->key->is_table][key_mode_index(item->mode)];
+	uint64_t	origins = 0;
+
+	for (unsigned m = 0; m < KEY_MODES; m++)
+	{
+		if (conflicts & (1 << m))
+			origins |= before->origins[m];
+	}
+	return (origins & ~(UINT64_C(1) << item->lock->origin)) != 0;
+}
+
+static void
+add_before(Before *before, const LockItem *item)
+{
+	uint64_t	origin = UINT64_C(1) << item->lock->origin;
+
+	before->origins[key_mode_index(item->mode)] |= origin;
+	if (is_strongest(item->mode))
+		before->strongest |= origin;
+}
+
+/*
+ * The first one of the queue that need not wait any more.  With two origins that let
+ * nobody in nobody behind them can be granted, whatever his origin.
+ */
+static Lock *
+grantable(const Certifier *c, const LockQueue *q)
+{
+	Before		before = {0};
+
+	if (q->nwaiting == 0)
+		return NULL;
+	for (LockItem *item = q->first; item != NULL; item = item->next_on_key)
+	{
+		if (!item->granted && (q->nagain > 0 || !may_be_blocked(c, &before, item)) && !must_wait(c, item->lock))
+			return item->lock;
+		add_before(&before, item);
+		if (q->nagain == 0 && (before.strongest & (before.strongest - 1)) != 0)
+			break;
+	}
+	return NULL;
+}
+
+bool
+certifier_next_grant(Certifier *c, uint64_t *ticket, uint64_t *seq)
+{
+	while (c->touched != NULL)
+	{
+		Lock	   *lock = grantable(c, c->touched);
+
+		if (lock != NULL)
+		{
+			*ticket = lock->ticket;
+			*seq = grant(c, lock);
+			return true;
+		}
+		untouch(c);
+	}
+	return false;
 }
 
 bool
@@ -408,7 +589,7 @@ certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep)
 
 	if (lock == NULL)
 		return;
-	remove_items(lock, is_asked_early, keep);
+	remove_items(c, lock, is_asked_early, keep);
 	lock->waiting = false;
 	lock->blocked_by = 0;
 }
@@ -424,17 +605,34 @@ certifier_unlock(Certifier *c, uint64_t ticket)
 
 /* ---------- told to others */
 
+/*
+ * From the item forward, to what is known to wait for all that is before it: two of
+ * different origins that let nobody in.
+ */
+static void
+tell_items(const LockItem *item, LockBlocker found, void *arg)
+{
+	const LockQueue *q = item->queue;
+	uint64_t	strongest = 0;
+
+	for (const LockItem *other = q->nagain > 0 ? q->last : item->prev_on_key; other != NULL; other = other->prev_on_key)
+	{
+		if (item_blocks(other, item))
+			found(arg, other->lock->ticket, 0);
+		if (!other->granted && is_strongest(other->mode))
+			strongest |= UINT64_C(1) << other->lock->origin;
+		if (q->nagain == 0 && (strongest & (strongest - 1)) != 0)
+			break;
+	}
+}
+
 static void
 tell_blockers(const Certifier *c, const LockItem *item, LockBlocker found, void *arg)
 {
 	const Key  *key = item->key;
 	uint8_t		conflicts = c->conflicts[key->is_table][key_mode_index(item->mode)];
 
-	for (const LockItem *other = key->locks; other != NULL; other = other->next_on_key)
-	{
-		if (item_blocks(other, item))
-			found(arg, other->lock->ticket, 0);
-	}
+	tell_items(item, found, arg);
 	for (uint32_t i = 0; i < key->nholders; i++)
 	{
 		if (key->holders[i].origin != item->lock->origin && (key->holders[i].modes & conflicts))
@@ -455,16 +653,57 @@ certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, 
 }
 
 void
+certifier_lock_give_up(Certifier *c, uint64_t ticket)
+{
+	Lock	   *lock = find_lock(c, ticket);
+
+	if (lock == NULL)
+		return;
+	remove_items(c, lock, is_granted, 0);
+	lock->waiting = false;
+}
+
+uint64_t
+certifier_lock_first_blocker(const Certifier *c, uint64_t ticket)
+{
+	const Lock *lock = find_lock(c, ticket);
+
+	for (const LockItem *item = lock != NULL ? lock->items : NULL; item != NULL; item = item->next_in_lock)
+	{
+		if (!item->granted && item->queue->first != item)
+			return item->queue->first->lock->ticket;
+	}
+	return 0;
+}
+
+void
+certifier_lock_set_owner(Certifier *c, uint64_t ticket, void *owner)
+{
+	Lock	   *lock = find_lock(c, ticket);
+
+	if (lock != NULL)
+		lock->owner = owner;
+}
+
+void *
+certifier_lock_owner(const Certifier *c, uint64_t ticket)
+{
+	const Lock *lock = find_lock(c, ticket);
+
+	return lock != NULL ? lock->owner : NULL;
+}
+
+void
 certifier_reserve_blockers(Certifier *c, OriginId origin, const LsKey *keys, size_t nkeys,
 						   LockBlocker found, void *arg)
 {
-	for (size_t i = 0; i < nkeys; i++)
+	for (size_t i = 0; i < nkeys && c->nlocks > 0; i++)
 	{
 		const Key  *key = keytable_find(&c->keys, keys[i].hash, ls_mode_is_table(keys[i].mode));
 
 		if (key == NULL || ls_mode_is_read(keys[i].mode))
 			continue;
-		for (const LockItem *item = key->locks; item != NULL; item = item->next_on_key)
+		for (const LockItem *item = first_item(key); item != NULL; item = item->next_on_key)
 		{
 			if (is_in_the_way(c, item, keys[i].mode, origin))
 				found(arg, item->lock->ticket, 0);

@@ -26,17 +26,35 @@ typedef struct Reservation
 } Reservation;
 
 struct Lock;
+struct LockItem;
+
+/* Of a key: what was asked of it, in the order asked.  Made with the first item. */
+typedef struct LockQueue
+{
+	Key		   *key;
+	struct LockItem *first;
+	struct LockItem *last;
+	uint32_t	nwaiting;		/* not granted */
+	uint32_t	nagain;			/* of locks that had asked for the key before:
+								 * the order may not be what it seems */
+	bool		touched;		/* somebody who waits may be granted now: in
+								 * the certifier's list */
+	struct LockQueue *next_touched;
+} LockQueue;
 
 /* One key of a lock asked first. */
 typedef struct LockItem
 {
 	struct Lock *lock;
+	LockQueue  *queue;
 	Key		   *key;
 	LsKeyMode	mode;
 	uint64_t	order;			/* when it was asked */
 	uint64_t	asked;			/* by which call for the lock, from 1 */
 	bool		granted;
+	bool		again;			/* its lock has asked for the key before */
 	struct LockItem *next_on_key;	/* in the order asked */
+	struct LockItem *prev_on_key;
 	struct LockItem *next_in_lock;
 } LockItem;
 
@@ -50,8 +68,11 @@ typedef struct Lock
 	uint64_t	blocked_by;		/* its transaction waits at its reservation
 								 * for that lock, 0 = it does not */
 	uint64_t	visited;		/* search that saw it last */
-	struct Lock *next;
+	void	   *owner;			/* the caller's */
+	struct Lock *next;			/* same bucket */
 } Lock;
+
+#define LOCK_BUCKETS 1024
 
 #define RESERVATION_BUCKETS 4096
 
@@ -73,7 +94,10 @@ struct Certifier
 	size_t		ddl_cap;
 	uint64_t	last_ddl;
 	/* locks asked first */
-	Lock	   *locks;
+	Lock	   *locks[LOCK_BUCKETS];	/* by ticket */
+	size_t		nlocks;
+	LockQueue  *touched;
+	int			steps;			/* that the search under way may still take */
 	Key			ddl;			/* the ddl lock: a key of its own */
 	uint64_t	next_order;
 	uint64_t	search;
@@ -91,6 +115,9 @@ struct Certifier
  * there is none.
  */
 extern const Lock *lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin);
+
+/* Somebody who waits in the queue may be granted now. */
+extern void locks_touch(Certifier *c, LockQueue *q);
 extern void locks_free(Certifier *c);
 
 #endif

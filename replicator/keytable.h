@@ -15,7 +15,7 @@
 #define KEY_WRITE_MODES 4		/* of them, those that history remembers */
 
 struct Reservation;
-struct LockItem;
+struct LockQueue;
 
 /* Transactions decided with one mode of a key. */
 typedef struct Decided
@@ -46,7 +46,7 @@ typedef struct Key
 	Holder		first_holder;
 	uint32_t	held[KEY_MODES];	/* how many holders have the mode */
 	Decided		decided[KEY_WRITE_MODES];
-	struct LockItem *locks;		/* asked first, in the order asked */
+	struct LockQueue *locks;	/* asked first; NULL: none */
 	struct Key *next_free;
 } Key;
 

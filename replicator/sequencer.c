@@ -36,6 +36,7 @@
 #include "session.h"
 #include "spill.h"
 
+#define WAITER_BUCKETS 256
 #define LARGE_STATEMENTS 1000	/* not `ordered` beyond */
 #define FORGET_MS 1000
 #define KEPT_SEQS 20000			/* of history below what all have applied: S
@@ -58,6 +59,8 @@ static uint64_t reserved_with_tickets;	/* of reserved: that wait for another
 										 * ticket */
 static uint64_t reserved_steps; /* of reserved: index_step */
 static Deferred look_again;
+static bool decide_some;		/* reserved ones may be decided that might not
+								 * when they had been executed */
 static SequencerStats stats;
 
 /* ---------- lists */
@@ -98,14 +101,74 @@ sequencer_last_ddl(void)
 	return certifier_last_ddl(certifier);
 }
 
+/* ---------- at their reservation, by the lock that they wait for */
+
+typedef struct TxWaiters
+{
+	Transaction *first;
+	Transaction *last;
+} TxWaiters;
+
+static TxWaiters waiters_of[WAITER_BUCKETS];
+static TxWaiters retries;		/* are to be reserved, if they may */
+
+static void
+stop_waiting_in(Transaction *tx)
+{
+	TxWaiters  *list = tx->waits_in;
+
+	if (list == NULL)
+		return;
+	*(tx->prev_waits != NULL ? &tx->prev_waits->next_waits : &list->first) = tx->next_waits;
+	*(tx->next_waits != NULL ? &tx->next_waits->prev_waits : &list->last) = tx->prev_waits;
+	tx->prev_waits = tx->next_waits = NULL;
+	tx->waits_in = NULL;
+}
+
+static void
+wait_in(TxWaiters *list, Transaction *tx)
+{
+	stop_waiting_in(tx);
+	tx->waits_in = list;
+	tx->prev_waits = list->last;
+	*(list->last != NULL ? &list->last->next_waits : &list->first) = tx;
+	list->last = tx;
+}
+
+static void
+retry_later(Transaction *tx)
+{
+	wait_in(&retries, tx);
+	loop_defer(&look_again);
+}
+
+/* The lock has gone, or a part of it; or it waits for more than before. */
+static void
+lock_has_changed(uint64_t ticket)
+{
+	TxWaiters  *list = &waiters_of[ticket % WAITER_BUCKETS];
+	Transaction *next;
+
+	for (Transaction *tx = list->first; tx != NULL; tx = next)
+	{
+		next = tx->next_waits;
+		if (tx->waits_for == ticket)
+			retry_later(tx);
+	}
+}
+
 /* ---------- the end of a transaction that has no seq */
 
 static void
 give_back_locks(Transaction *tx)
 {
-	if (tx->lock_ticket != 0)
-		certifier_unlock(certifier, tx->lock_ticket);
+	uint64_t	ticket = tx->lock_ticket;
+
 	tx->lock_ticket = 0;
+	if (ticket == 0)
+		return;
+	certifier_unlock(certifier, ticket);
+	lock_has_changed(ticket);
 }
 
 /* A reservation is over: those of the same origin that wait for its ticket. */
@@ -132,7 +195,10 @@ ticket_is_over(const Transaction *over)
 		if (over->seq > tx->depends_on)
 			tx->depends_on = over->seq;
 		if (n == 0)
+		{
 			reserved_with_tickets--;
+			decide_some |= tx->executing == 0;
+		}
 	}
 	loop_defer(&look_again);
 	nodes_look_again();
@@ -154,7 +220,10 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 	if (from == TX_QUEUED && tx->awaits_lock)
 		list_remove(&lock_waiters, tx);
 	else if (from == TX_WAITING)
+	{
 		list_remove(&waiting, tx);
+		stop_waiting_in(tx);
+	}
 	else if (from == TX_RESERVED)
 	{
 		no_longer_reserved(tx);
@@ -220,7 +289,7 @@ decide(Transaction *tx)
 		winners_remember(tx->seq, tx->origin, tx->pid);
 	give_back_locks(tx);
 	ticket_is_over(tx);
-	if (lock_waiters.first != NULL || waiting.first != NULL)
+	if (lock_waiters.first != NULL)
 		loop_defer(&look_again);
 	order_journal(tx);
 }
@@ -247,6 +316,15 @@ find_reserved(uint64_t ticket)
 }
 
 static void
+note_wait(Transaction *tx, uint64_t for_ticket)
+{
+	if (tx->waits_for == for_ticket)
+		return;
+	tx->waits_for = for_ticket;
+	tx->waits_since_us = loop_now_us();
+}
+
+static void
 wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 {
 	if (tx->state == TX_QUEUED)
@@ -254,14 +332,12 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 		tx_move(tx_ref(tx), TX_WAITING);
 		list_add(&waiting, tx);
 	}
-	if (tx->waits_for != lock_ticket)
-	{
-		tx->waits_for = lock_ticket;
-		tx->waits_since_us = loop_now_us();
-	}
-	if (tx->lock_ticket != 0 &&
-		certifier_lock_blocked(certifier, tx->lock_ticket, lock_ticket) == LOCK_DEADLOCK)
-		refuse_deadlock(tx, certifier);
+	note_wait(tx, lock_ticket);
+	wait_in(&waiters_of[lock_ticket % WAITER_BUCKETS], tx);
+	while (tx->lock_ticket != 0 &&
+		   certifier_lock_blocked(certifier, tx->lock_ticket, lock_ticket) == LOCK_DEADLOCK)
+		if (refuse_deadlock(tx, certifier))
+			return;
 }
 
 /* May it be decided before the peers have executed it? */
@@ -276,7 +352,10 @@ static void
 reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 {
 	if (tx->state == TX_WAITING)
+	{
 		list_remove(&waiting, tx);
+		stop_waiting_in(tx);
+	}
 	else
 		tx_ref(tx);
 	if (tx->lock_ticket != 0)
@@ -333,8 +412,10 @@ on_stored(Transaction *tx)
 {
 	if (!sequencer_is_question(tx))
 		return;					/* rolled back meanwhile */
-	if (!refused_for_failure(tx))
-		loop_defer(&look_again);
+	if (refused_for_failure(tx))
+		return;
+	decide_some = true;
+	loop_defer(&look_again);
 }
 
 void
@@ -347,6 +428,9 @@ sequencer_ask(Transaction *tx)
 		/* its backend has given up waiting; what it has is kept to the end */
 		list_remove(&lock_waiters, tx);
 		tx->awaits_lock = false;
+		certifier_lock_give_up(certifier, tx->lock_ticket);
+		lock_has_changed(tx->lock_ticket);
+		loop_defer(&look_again);
 	}
 	if (writer_failing() != NULL)
 	{
@@ -415,30 +499,27 @@ steps_yield(const Transaction *waiting)
 }
 
 static void
-lock_result(Transaction *tx, LockResult result, uint64_t seq)
+begin_to_wait(Transaction *tx)
 {
-	if (result == LOCK_WAITING)
-	{
-		if (!tx->awaits_lock)
-		{
-			list_add(&lock_waiters, tx);
-			tx->since_us = loop_now_us();
-		}
-		tx->awaits_lock = true;
-		steps_yield(tx);
-		return;
-	}
+	if (!tx->awaits_lock)
+		list_add(&lock_waiters, tx);
+	tx->awaits_lock = true;
+	tx->since_us = tx->waits_since_us = loop_now_us();
+	tx->waits_for = certifier_lock_first_blocker(certifier, tx->lock_ticket);
+	steps_yield(tx);
+}
+
+static void
+granted(Transaction *tx, uint64_t seq)
+{
 	if (tx->awaits_lock)
 	{
 		list_remove(&lock_waiters, tx);
-		tx->has_waited |= result == LOCK_GRANTED;
+		tx->has_waited = true;
 		tx->since_us = loop_now_us();
 	}
 	tx->awaits_lock = false;
-	if (result == LOCK_GRANTED)
-		session_granted(tx, seq);
-	else
-		refuse_deadlock(tx, certifier);
+	session_granted(tx, seq);
 }
 
 void
@@ -449,6 +530,7 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 	size_t		n = 0;
 	uint64_t	seq = 0;
 	LockResult	result;
+	bool		refused = false;
 
 	assert(tx->state == TX_QUEUED);
 	while (ls_next_key(&rest, &keys[n]))
@@ -460,9 +542,19 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 		free(tx->asked_for);
 		tx->asked_for = xstrndup(keys[0].name.data, keys[0].name.len);
 	}
-	result = certifier_lock(certifier, tx->origin, tx->lock_ticket, keys, n, lock->ddl, &seq);
+	tx->since_us = loop_now_us();
+	lock_has_changed(tx->lock_ticket);
+	do
+		result = certifier_lock(certifier, tx->origin, tx->lock_ticket, keys, n, lock->ddl, &seq);
+	while (result == LOCK_DEADLOCK && !(refused = refuse_deadlock(tx, certifier)));
 	free(keys);
-	lock_result(tx, result, seq);
+	if (refused)
+		return;
+	certifier_lock_set_owner(certifier, tx->lock_ticket, tx);
+	if (result == LOCK_GRANTED)
+		granted(tx, seq);
+	else
+		begin_to_wait(tx);
 }
 
 void
@@ -475,30 +567,49 @@ sequencer_unlock(Transaction *tx, uint64_t keep)
 		list_remove(&lock_waiters, tx);
 	tx->awaits_lock = false;
 	certifier_unlock_after(certifier, tx->lock_ticket, keep);
+	lock_has_changed(tx->lock_ticket);
 	loop_defer(&look_again);
 }
 
-/* Something has gone that others may have waited for. */
+static void
+grant_locks(void)
+{
+	uint64_t	ticket;
+	uint64_t	seq;
+
+	while (certifier_next_grant(certifier, &ticket, &seq))
+	{
+		Transaction *tx = certifier_lock_owner(certifier, ticket);
+
+		if (tx->awaits_lock)
+			granted(tx, seq);
+	}
+}
+
+/*
+ * Something has gone that others may have waited for: only those are looked at, as
+ * their number may be large and they look again often.
+ */
 static void
 on_look_again(void *arg)
 {
 	Transaction *next;
 
-	for (Transaction *tx = lock_waiters.first; tx != NULL; tx = next)
+	grant_locks();
+	while (retries.first != NULL)
 	{
-		uint64_t	seq = 0;
-		LockResult	result = certifier_lock_retry(certifier, tx->lock_ticket, &seq);
+		Transaction *tx = retries.first;
 
-		next = tx->next;
-		lock_result(tx, result, seq);
-	}
-	for (Transaction *tx = waiting.first; tx != NULL; tx = next)
-	{
-		next = tx->next;
+		stop_waiting_in(tx);
 		reserve(tx);
 	}
+	for (Transaction *tx = reserved_steps > 0 ? lock_waiters.first : NULL; tx != NULL; tx = tx->next)
+		steps_yield(tx);
 
 	/* those that were executed (by nobody, without peers) before they might */
+	if (!decide_some)
+		return;
+	decide_some = false;
 	for (Transaction *tx = reserved.first; tx != NULL; tx = next)
 	{
 		next = tx->next;
@@ -509,44 +620,28 @@ on_look_again(void *arg)
 
 /* ---------- stuck */
 
-/* Has it waited so long for one and the same? */
-static bool
-is_stuck(Transaction *tx, uint64_t blocker, uint64_t now, uint64_t patience_us)
-{
-	if (tx->waits_for != blocker)
-	{
-		tx->waits_for = blocker;
-		tx->waits_since_us = now;
-	}
-	return now - tx->waits_since_us >= patience_us;
-}
-
-static void
-first_blocker(void *arg, uint64_t lock, uint64_t reserved)
-{
-	uint64_t   *first = arg;
-
-	if (*first == 0)
-		*first = lock != 0 ? lock : reserved;
-}
-
 bool
 sequencer_is_stuck(int patience_ms)
 {
 	uint64_t	now = loop_now_us();
 	uint64_t	patience_us = (uint64_t) patience_ms * 1000;
-	bool		stuck = false;
+	bool		stuck = reserved.first != NULL && now - reserved.first->since_us >= patience_us;
 
 	for (Transaction *tx = lock_waiters.first; tx != NULL; tx = tx->next)
 	{
-		uint64_t	first = 0;
-
-		certifier_lock_blockers(certifier, tx->lock_ticket, first_blocker, &first);
-		stuck |= is_stuck(tx, first, now, patience_us);
+		note_wait(tx, certifier_lock_first_blocker(certifier, tx->lock_ticket));
+		stuck |= now - tx->waits_since_us >= patience_us;
 	}
+
+	/* what was in its way may have got behind it, without having changed */
 	for (Transaction *tx = waiting.first; tx != NULL; tx = tx->next)
-		stuck |= is_stuck(tx, tx->waits_for, now, patience_us);
-	return stuck || (reserved.first != NULL && now - reserved.first->since_us >= patience_us);
+	{
+		if (now - tx->waits_since_us < patience_us)
+			continue;
+		stuck = true;
+		retry_later(tx);
+	}
+	return stuck;
 }
 
 /* ---------- taking back */

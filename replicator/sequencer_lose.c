@@ -12,6 +12,7 @@
 #include "sequencer_private.h"
 #include "session.h"
 #include "spill.h"
+#include "waitgraph.h"
 
 #define WINNERS 65536			/* a power of two */
 #define CIRCLE 16
@@ -161,8 +162,34 @@ append_link(Buffer *out, const Transaction *from, const Transaction *to, bool fi
 	free(text);
 }
 
+Transaction *
+loser_of_circle(Transaction *closes, const Certifier *certifier)
+{
+	uint64_t	tickets[CIRCLE];
+	size_t		n = certifier_circle(certifier, tickets, CIRCLE);
+	Transaction *loser = closes;
+	WaitGraph	g = {0};
+	uint32_t	losing = sequencer_party(&g, closes);
+
+	g.parties[losing].loses = LOSES_HERE;	/* it is about to wait */
+	for (size_t i = 0; i < n; i++)
+	{
+		Transaction *tx = certifier_lock_owner(certifier, tickets[i]);
+		uint32_t	party = tx != NULL ? sequencer_party(&g, tx) : losing;
+
+		if (g.parties[party].loses == LOSES_HERE && party != losing &&
+			waitgraph_loses_before(&g.parties[party], &g.parties[losing]))
+		{
+			loser = tx;
+			losing = party;
+		}
+	}
+	waitgraph_free(&g);
+	return loser;
+}
+
 void
-lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords *w)
+lose_by_circle(const Transaction *loser, const Transaction *closes, const Certifier *certifier, LosingWords *w)
 {
 	uint64_t	tickets[CIRCLE];
 	size_t		n = certifier_circle(certifier, tickets, CIRCLE);
@@ -175,7 +202,8 @@ lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords
 		at++;
 	for (size_t i = 1; i < n; i++)
 	{
-		const Transaction *to = sessions_find_lock(tickets[(at + i) % n]);
+		uint64_t	ticket = tickets[(at + i) % n];
+		const Transaction *to = ticket == closes->lock_ticket ? closes : certifier_lock_owner(certifier, ticket);
 
 		append_link(&text, from, to, i == 1);
 		if (i == 1 && to != NULL)

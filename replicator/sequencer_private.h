@@ -94,12 +94,18 @@ extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 /* list: of the loser; winner: of CONFLICT_RESERVED, or NULL. */
 extern void lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 						const Transaction *winner, LosingWords *w);
-extern void lose_by_circle(const Transaction *loser, const Certifier *certifier, LosingWords *w);
+
+/* Who of the circle that it closes ranks lowest. */
+extern Transaction *loser_of_circle(Transaction *closes, const Certifier *certifier);
+extern void lose_by_circle(const Transaction *loser, const Transaction *closes, const Certifier *certifier,
+						   LosingWords *w);
 
 /* ---------- in sequencer_refuse.c: it is rolled back, and its session told why */
 
 extern void refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint);
-extern void refuse_deadlock(Transaction *tx, const Certifier *certifier);
+
+/* Of a circle that tx has closed, who should lose does.  False: it was another one. */
+extern bool refuse_deadlock(Transaction *tx, const Certifier *certifier);
 extern void refuse_step(Transaction *step, const Transaction *waiting);
 
 /* winner: of CONFLICT_RESERVED, or NULL. */

@@ -73,15 +73,17 @@ refuse_loser(Transaction *tx, const char *message, Conflict *conflict, const cha
 	refuse_after(tx, "40001", message, conflict->detail, hint, conflict->winner_seq);
 }
 
-void
+bool
 refuse_deadlock(Transaction *tx, const Certifier *certifier)
 {
+	Transaction *loser = loser_of_circle(tx, certifier);
 	LosingWords w;
 
-	lose_by_circle(tx, certifier, &w);
-	remember(tx, &w.conflict);
-	refuse(tx, "40P01", "deadlock detected between locks of several nodes", w.detail, retry_hint);
+	lose_by_circle(loser, tx, certifier, &w);
+	remember(loser, &w.conflict);
+	refuse(loser, "40P01", "deadlock detected between locks of several nodes", w.detail, retry_hint);
 	losing_words_free(&w);
+	return loser == tx;
 }
 
 void

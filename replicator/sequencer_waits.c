@@ -9,8 +9,8 @@
  *	 RESERVED				those of its origin that come first
  *	 alone					its session waits for it
  *
- * What a transaction waits for on a node is waits_local.c's part.  Locks and tickets
- * are found by binary search in two lists that are made for it.
+ * What a transaction waits for on a node is waits_local.c's part.  Reserved
+ * ones are found by binary search in a list that is made for it.
  */
 #include <stdlib.h>
 
@@ -31,11 +31,10 @@ typedef struct Tickets
 	size_t		cap;
 } Tickets;
 
-/* Who asked for locks; who is reserved.  And whose waits are being told. */
+/* Who is reserved; and whose waits are being told. */
 typedef struct Telling
 {
 	WaitGraph  *g;
-	Tickets		locks;
 	Tickets		reserved;
 	uint32_t	waiter;
 	WaitKind	kind;
@@ -98,15 +97,6 @@ of_ticket(const Tickets *t, uint64_t ticket)
 static void
 collect_tickets(Telling *t)
 {
-	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
-	{
-		Transaction *tx = session_open_transaction(s);
-
-		if (tx != NULL && tx->lock_ticket != 0)
-			add_ticket(&t->locks, tx->lock_ticket, tx);
-	}
-	if (t->locks.n > 1)
-		qsort(t->locks.items, t->locks.n, sizeof(Ticket), compare);
 	for (Transaction *tx = sequencer_reserved(NULL); tx != NULL; tx = sequencer_reserved(tx))
 		add_ticket(&t->reserved, tx->ticket, tx);	/* in order already */
 }
@@ -135,7 +125,7 @@ found_blocker(void *arg, uint64_t lock, uint64_t reserved)
 	Telling    *t = arg;
 
 	if (lock != 0)
-		add_wait(t, t->kind, of_ticket(&t->locks, lock));
+		add_wait(t, t->kind, certifier_lock_owner(sequencer_certifier(), lock));
 	else
 		add_wait(t, WAIT_LOCK_RESERVED, of_ticket(&t->reserved, reserved));
 }
@@ -195,6 +185,5 @@ sequencer_add_waits(WaitGraph *g)
 	}
 	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
 		waitgraph_add(g, WAIT_JOURNAL, sequencer_party(g, tx), WAIT_NOBODY, -1, tx->since_us, NULL);
-	free(t.locks.items);
 	free(t.reserved.items);
 }

@@ -54,9 +54,6 @@ extern Transaction *session_transaction(int node, uint32_t pid);
 
 extern Transaction *session_open_transaction(const Session *s); /* NULL: none */
 
-/* The one that asked for locks with that ticket; NULL if none. */
-extern Transaction *sessions_find_lock(uint64_t lock_ticket);
-
 /* The lowest S among the keys of open transactions; UINT64_MAX without any. */
 extern uint64_t sessions_oldest_seen(void);
 

@@ -119,17 +119,6 @@ session_open_transaction(const Session *s)
 	return s->tx;
 }
 
-Transaction *
-sessions_find_lock(uint64_t lock_ticket)
-{
-	for (Session *s = sessions; s != NULL; s = s->next)
-	{
-		if (s->tx != NULL && s->tx->lock_ticket == lock_ticket)
-			return s->tx;
-	}
-	return NULL;
-}
-
 uint64_t
 sessions_oldest_seen(void)
 {

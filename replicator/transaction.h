@@ -93,6 +93,10 @@ typedef struct Transaction
 								 * none */
 	struct Work *works;			/* on nodes that were given it, see dispatch.h */
 	uint64_t	not_early;		/* bit per node: not before it is reserved */
+	struct TxWaiters *waits_in; /* WAITING: list of those that wait for the
+								 * same, of sequencer.c */
+	struct Transaction *prev_waits;
+	struct Transaction *next_waits;
 	struct Transaction *prev;	/* list of the owner of the state */
 	struct Transaction *next;
 } Transaction;

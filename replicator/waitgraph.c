@@ -333,8 +333,8 @@ waitgraph_circle(WaitGraph *g, uint32_t *edges, size_t max)
 	return n;
 }
 
-static bool
-loses_before(const WaitParty *a, const WaitParty *b)
+bool
+waitgraph_loses_before(const WaitParty *a, const WaitParty *b)
 {
 	if (a->at_front != b->at_front)
 		return b->at_front;
@@ -355,7 +355,7 @@ waitgraph_victim(const WaitGraph *g, const uint32_t *edges, size_t n)
 		uint32_t	party = g->edges[edges[i]].waiter;
 
 		if (g->parties[party].loses != LOSES_NEVER &&
-			(victim == WAIT_NOBODY || loses_before(&g->parties[party], &g->parties[victim])))
+			(victim == WAIT_NOBODY || waitgraph_loses_before(&g->parties[party], &g->parties[victim])))
 			victim = party;
 	}
 	return victim;

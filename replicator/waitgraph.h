@@ -119,6 +119,9 @@ extern bool waitgraph_has(const WaitGraph *g, const WaitGraph *of, uint32_t edge
  */
 extern size_t waitgraph_circle(WaitGraph *g, uint32_t *edges, size_t max);
 
+/* By that rank: does a lose rather than b? */
+extern bool waitgraph_loses_before(const WaitParty *a, const WaitParty *b);
+
 /*
  * Who of a circle should lose: has not waited its way to the front, has done least,
  * has begun last.  WAIT_NOBODY: none of them can.

@@ -158,12 +158,6 @@ session_open_transaction(const Session *s)
 }
 
 Transaction *
-sessions_find_lock(uint64_t lock_ticket)
-{
-	return NULL;
-}
-
-Transaction *
 session_transaction(int node, uint32_t pid)
 {
 	return NULL;
