@@ -134,7 +134,8 @@ look(void *arg)
 static void
 look_later(DbWatch *w)
 {
-	w->timer = loop_after(LOOK_MS, look, w);
+	if (w->timer == NULL)		/* a connection may be lost between two looks */
+		w->timer = loop_after(LOOK_MS, look, w);
 }
 
 static void

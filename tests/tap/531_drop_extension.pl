@@ -77,6 +77,22 @@ $c->sql_local(2, "INSERT INTO lockstep.cluster VALUES ('$cluster')");
 ok($c->wait_state(2, 'online', 20), 'it comes back when that is mended');
 $c->same('with all that it missed', nodes => [ 1, 2 ]);
 
+# ---------- the connection over which it is asked is lost, again and again
+
+my $replicator = $c->replicator_pid;
+for (1 .. 5)
+{
+	$c->sql(2, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE query ~ 'lockstep.cluster LIMIT 1' AND pid <> pg_backend_pid()");
+	ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'lockstep.cluster LIMIT 1' AND pid <> pg_backend_pid()") eq '1' }, 10),
+		'another one is opened');
+}
+$c->ctl('drop', 'n2');
+$c->ctl('attach', 'n2');
+ok($c->wait_state(2, 'online', 20), 'n2 goes and comes');
+ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_stat_activity WHERE query ~ 'lockstep.cluster LIMIT 1' AND pid <> pg_backend_pid()") eq '1' }, 10),
+	'it is asked again');
+is($c->replicator_pid, $replicator, 'by the same replicator');
+
 # ---------- what is to go, goes
 
 $c->ctl('drop', 'n2');
