@@ -57,7 +57,7 @@ node_facts(int i)
 				 lag, s.rate, s.seconds_left);
 	else
 		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o}",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o}",
 					 "name", json_from_text(s.name),
 					 "state", node_state_name(s.state),
 					 "reason", json_from_text(s.state == NODE_CATCHUP && s.reason[0] == '\0' ? where : s.reason),
@@ -65,6 +65,8 @@ node_facts(int i)
 					 "flushed", json_seq(s.flushed),
 					 "lag", json_seq(lag),
 					 "lag_bytes", json_seq(s.lag_bytes),
+					 "silent_ms", s.silent_ms >= 0 ? json_integer(s.silent_ms) : json_null(),
+					 "waiting", s.waiting,
 					 "sessions", sessions_of_node(i),
 					 "connections", s.connections,
 					 "administrative", s.administrative,

@@ -6,7 +6,7 @@
  * that arrives between two commands of a pipeline, while it reads the next one.
  * So a cancel request is repeated, with growing pauses, until the session has
  * answered the Sync.  One that does not obey in TERMINATE_MS is terminated: its
- * connection is replaced then.  If even that is not noticed for node_timeout,
+ * connection is replaced then.  If even that is not noticed for stall_timeout,
  * the node is out.  Time is counted by the pauses, not by the clock, as the
  * replicator may have been stopped.
  *
@@ -86,10 +86,10 @@ on_insist(void *arg)
 
 	c->insist = NULL;
 	c->insisted_ms += c->insist_pause_ms;
-	if (c->insisted_ms > TERMINATE_MS + node_config->node_timeout)
+	if (c->insisted_ms > TERMINATE_MS + node_stall_timeout())
 	{
 		node_out(c->pool->node, "apply session %d can't be ended: it has been terminated, and is there after %d s",
-				 apply_backend_pid(c), node_config->node_timeout / 1000);
+				 apply_backend_pid(c), node_stall_timeout() / 1000);
 		return;
 	}
 	if (before_ms < TERMINATE_MS && c->insisted_ms >= TERMINATE_MS)

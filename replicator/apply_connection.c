@@ -193,6 +193,6 @@ apply_open(Pool *pool)
 	c->bury.callback = on_bury;
 	c->bury.arg = c;
 	c->client = pgclient_open(pool->node->config->conninfo, pool->database, "lockstep apply",
-							  pgclient_apply_options, node_config->node_timeout, on_connected, c);
+							  pgclient_apply_options, node_stall_timeout(), on_connected, c);
 	return c;
 }

@@ -51,7 +51,11 @@ typedef struct Config
 	int64_t		early_size;		/* bytes queued until it begins early, 1MB */
 	int			max_apply_delay;	/* ms a reader may hold up DDL, 1000 */
 	int			yield_delay;	/* ms before blockers are looked for, 2 */
-	int			node_timeout;	/* ms a silent node is waited for, 30000 */
+	int			node_timeout;	/* ms a silent node is waited for, 5000 */
+	int			stall_timeout;	/* ms one that answers and does not go on is; 0:
+								 * see node_stall_timeout() */
+	int			wait_warning;	/* ms until the log says who waits for whom,
+								 * 2000; 0: never */
 	int			reconnect_interval; /* ms between tries to reach a node, 1000 */
 	int			max_sessions;	/* 10000 */
 	int64_t		max_transaction_size;	/* bytes queued for one, 64GB */

@@ -4,7 +4,7 @@
  *	  cancel requests, and a heartbeat that also tells how far the node has come (a
  *	  backend that has committed may not have said so yet).
  *
- * When it is lost, or does not answer for node_timeout, the node is out.  It is
+ * When it is lost, or does not answer a heartbeat for stall_timeout, the node is out.  It is
  * connected to one of the replicated databases, where the extension's functions
  * are, or to maintenance_database as long as there is none.
  */
@@ -18,7 +18,9 @@
 #include "sequencer.h"
 
 #define PING_MS 100				/* while the node lags behind */
-#define IDLE_PINGS 10			/* else every so many of these */
+#define WAITING_PINGS 3			/* while something is being executed there:
+								 * every so many of these */
+#define IDLE_PINGS 10			/* else */
 
 /* The function in FROM comes first: see heard_flushed(). */
 #define AND_WAL \
@@ -68,6 +70,9 @@ on_pong(void *arg, const PGresult *r)
 	uint64_t	applied;
 
 	n->pinging = false;
+	n->unanswered_ms = 0;
+	if (r != NULL)
+		node_heard(n);
 	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR)
 		n->old_objects = true;	/* before ALTER EXTENSION ... UPDATE */
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) != 1)
@@ -120,7 +125,7 @@ is_stalled(Node *n)
 		return false;
 	}
 	n->stalled_ms += PING_MS;	/* not by the clock: we may have been stopped */
-	return n->stalled_ms > node_config->node_timeout;
+	return n->stalled_ms > node_stall_timeout();
 }
 
 static void
@@ -128,14 +133,21 @@ on_ping_timer(void *arg)
 {
 	Node	   *n = arg;
 	uint64_t	since_us = loop_now_us() - n->ping_sent_us;
+	int			pause_ms = PING_MS * (n->works != NULL ? WAITING_PINGS : IDLE_PINGS);
+	int			patience_ms = probe_is_there(n) ? node_stall_timeout() : node_config->node_timeout;
 
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
-	if (n->pinging && since_us > (uint64_t) node_config->node_timeout * 1000)
+	if (n->pinging)
+		n->unanswered_ms += PING_MS;	/* not by the clock: we may have been
+										 * stopped */
+	if (!probe_look(n, PING_MS, pause_ms))
 		node_out(n, "has not answered for %d s", node_config->node_timeout / 1000);
+	else if (n->pinging && n->unanswered_ms > patience_ms)
+		node_out(n, "has not answered a heartbeat for %d s", patience_ms / 1000);
 	else if (is_stalled(n))
-		node_out(n, "has not committed seq %" PRIu64 " for %d s", n->applied + 1, node_config->node_timeout / 1000);
+		node_out(n, "has not committed seq %" PRIu64 " for %d s", n->applied + 1, node_stall_timeout() / 1000);
 	else if (!n->pinging &&
-			 (n->applied < sequencer_last_durable() || since_us > PING_MS * IDLE_PINGS * 1000))
+			 (n->applied < sequencer_last_durable() || since_us > (uint64_t) pause_ms * 1000))
 		ping(n);
 	if (n->control != NULL)
 		stuck_look(n, PING_MS);
@@ -169,9 +181,12 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	pgclient_on_lost(client, on_lost, n);
 	n->pinging = n->stuck_asked = n->old_objects = n->local_waits_asked = false;
 	n->ping_sent_us = loop_now_us();
+	n->unanswered_ms = 0;
+	node_heard(n);
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
 	positions_watch(n);
+	probe_begin(n);
 }
 
 void
@@ -180,6 +195,7 @@ control_end(Node *n)
 	loop_cancel(n->ping_timer);
 	n->ping_timer = NULL;
 	positions_stop(n);
+	probe_end(n);
 	pgclient_close(n->next_control);
 	n->next_control = NULL;
 	pgclient_close(n->control);
@@ -234,5 +250,5 @@ control_leave_database(Node *n, const char *database)
 		return;
 	snprintf(n->next_control_database, sizeof(n->next_control_database), "%s", a_database_but(database));
 	n->next_control = pgclient_open(n->config->conninfo, n->next_control_database, "lockstep control",
-									pgclient_control_options, node_config->node_timeout, on_connected, n);
+									pgclient_control_options, node_stall_timeout(), on_connected, n);
 }

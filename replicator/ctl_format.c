@@ -18,50 +18,53 @@ typedef struct Column
 	const char *title;
 	const char *field;			/* of the objects in the rows' array */
 	bool		number;
+	bool		ms;				/* shown as seconds */
 } Column;
 
 static const Column node_columns[] = {
-	{"node", "name", false},
-	{"state", "state", false},
-	{"applied", "applied", true},
-	{"lag", "lag", true},
-	{"sessions", "sessions", true},
-	{"reason", "reason", false},
+	{"node", "name", false, false},
+	{"state", "state", false, false},
+	{"applied", "applied", true, false},
+	{"lag", "lag", true, false},
+	{"silent", "silent_ms", true, true},
+	{"waiting", "waiting", true, false},
+	{"sessions", "sessions", true, false},
+	{"reason", "reason", false, false},
 };
 
 static const Column session_columns[] = {
-	{"node", "node", false},
-	{"pid", "pid", true},
-	{"database", "database", false},
-	{"state", "state", false},
-	{"statements", "statements", true},
-	{"bytes", "bytes", true},
-	{"application", "application", false},
+	{"node", "node", false, false},
+	{"pid", "pid", true, false},
+	{"database", "database", false, false},
+	{"state", "state", false, false},
+	{"statements", "statements", true, false},
+	{"bytes", "bytes", true, false},
+	{"application", "application", false, false},
 };
 
 static const Column conflict_columns[] = {
-	{"database", "database", false},
-	{"loser", "node", false},
-	{"pid", "pid", true},
-	{"winner", "winner_node", false},
-	{"pid", "winner_pid", true},
-	{"seq", "winner_seq", true},
-	{"reason", "reason", false},
-	{"table", "table", false},
-	{"key", "key", false},
+	{"database", "database", false, false},
+	{"loser", "node", false, false},
+	{"pid", "pid", true, false},
+	{"winner", "winner_node", false, false},
+	{"pid", "winner_pid", true, false},
+	{"seq", "winner_seq", true, false},
+	{"reason", "reason", false, false},
+	{"table", "table", false, false},
+	{"key", "key", false, false},
 };
 
 static const Column count_columns[] = {
-	{"database", "database", false},
-	{"conflicts", "conflicts", true},
-	{"reason", "reason", false},
-	{"table", "table", false},
+	{"database", "database", false, false},
+	{"conflicts", "conflicts", true, false},
+	{"reason", "reason", false, false},
+	{"table", "table", false, false},
 };
 
 static const Column config_columns[] = {
-	{"name", "name", false},
-	{"value", "value", false},
-	{"description", "help", false},
+	{"name", "name", false, false},
+	{"value", "value", false, false},
+	{"description", "help", false, false},
 };
 
 #define NCOLUMNS(columns) (sizeof(columns) / sizeof((columns)[0]))
@@ -77,6 +80,8 @@ cell_text(const json_t *row, const Column *column)
 {
 	const json_t *value = json_object_get(row, column->field);
 
+	if (json_is_integer(value) && column->ms)
+		return xasprintf("%.1f s", (double) json_integer_value(value) / 1000);
 	if (json_is_integer(value))
 		return xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	return xstrdup(text_of(value));

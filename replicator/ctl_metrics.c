@@ -24,6 +24,8 @@ static const Metric metrics[] = {
 	{"lockstep_node_flushed_seq", "gauge", NULL, "flushed", "Highest seq that the node has on its disk, as far as is known."},
 	{"lockstep_node_lag_transactions", "gauge", NULL, "lag", "Decided transactions that the node has not applied."},
 	{"lockstep_node_lag_bytes", "gauge", NULL, "lag_bytes", "What they take in the replicator's memory."},
+	{"lockstep_node_silent_ms", "gauge", NULL, "silent_ms", "Milliseconds since the node's server said something."},
+	{"lockstep_node_waiting_transactions", "gauge", NULL, "waiting", "Transactions that wait for the node."},
 	{"lockstep_node_sessions", "gauge", NULL, "sessions", "Backends of the node that are connected."},
 	{"lockstep_node_connections", "gauge", NULL, "connections", "Connections of the replicator to the node."},
 	{"lockstep_node_dropped_by_command", "gauge", NULL, "administrative", "Whether it is out until it is attached by command."},

@@ -594,7 +594,7 @@ drop_next_extension(void)
 		if (n->state != NODE_ONLINE)
 			continue;
 		job->client = pgclient_open(n->config->conninfo, job->database, "lockstep control",
-									pgclient_control_options, node_config->node_timeout,
+									pgclient_control_options, node_stall_timeout(),
 									on_drop_connected, NULL);
 		return;
 	}

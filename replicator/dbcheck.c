@@ -11,7 +11,7 @@
  * and nobody has it until they commit.  A transaction that has not yet locked
  * a table for writing will find the extension when it does.
  *
- * Every question must be answered in node_timeout.  Reading the content may
+ * Every question must be answered in stall_timeout.  Reading the content may
  * take as long as it needs: meanwhile new connections are tried, to see whether
  * the server is there.
  */
@@ -253,8 +253,8 @@ dbcheck_open(Node *n, const char *database, bool create, bool plain, DbCheckDone
 	d->done = done;
 	d->arg = arg;
 	d->client = pgclient_open(n->config->conninfo, database, "lockstep control",
-							  pgclient_control_options, node_config->node_timeout, on_connected, d);
-	pgclient_limit(d->client, node_config->node_timeout);
+							  pgclient_control_options, node_stall_timeout(), on_connected, d);
+	pgclient_limit(d->client, node_stall_timeout());
 	pgclient_on_lost(d->client, on_client_lost, d);
 	return d;
 }
@@ -296,7 +296,7 @@ on_fingerprint(void *arg, const PGresult *r)
 	Buffer		text = {0};
 
 	stop_probing(d);
-	pgclient_limit(d->client, node_config->node_timeout);
+	pgclient_limit(d->client, node_stall_timeout());
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 	{
 		fail(d, "could not read the content of database \"%s\": %s", d->database,
@@ -330,7 +330,7 @@ on_probed(void *arg, const char *error)
 	else
 	{
 		pgclient_close(probe);
-		d->timer = loop_after(node_config->node_timeout, try_connection, d);
+		d->timer = loop_after(node_stall_timeout(), try_connection, d);
 	}
 }
 
@@ -341,7 +341,7 @@ try_connection(void *arg)
 
 	d->timer = NULL;
 	d->probe = pgclient_open(d->node->config->conninfo, d->database, "lockstep control",
-							 pgclient_control_options, node_config->node_timeout, on_probed, d);
+							 pgclient_control_options, node_stall_timeout(), on_probed, d);
 }
 
 static void
@@ -350,7 +350,7 @@ read_content(DbCheck *d)
 	pgclient_limit(d->client, 0);
 	pgclient_query(d->client, "SELECT object, value FROM lockstep.fingerprint() ORDER BY object COLLATE \"C\"",
 				   0, NULL, on_fingerprint, d);
-	d->timer = loop_after(node_config->node_timeout, try_connection, d);
+	d->timer = loop_after(node_stall_timeout(), try_connection, d);
 }
 
 static void
@@ -366,7 +366,7 @@ on_writers(void *arg, const PGresult *r)
 		fail(d, "database \"%s\" has a prepared transaction (\"%s\"): end it", d->database, PQgetvalue(r, 0, 2));
 	else if (PQgetisnull(r, 0, 1))
 		read_content(d);
-	else if (d->waited_ms > node_config->node_timeout)
+	else if (d->waited_ms > node_stall_timeout())
 		fail(d, "database \"%s\" has a transaction that may have written before it was looked at: "
 			 "end that of process %s", d->database, PQgetvalue(r, 0, 1));
 	else

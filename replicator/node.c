@@ -136,6 +136,8 @@ node_status(int node)
 		.connections = count_connections(n),
 		.boot = n->boot,
 		.slow_drops = lag_drops(n),
+		.silent_ms = n->control != NULL ? (int64_t) ((loop_now_us() - n->heard_us) / 1000) : -1,
+		.waiting = works_awaited(n),
 		.retry_ms = -1,
 		.seconds_left = -1
 	};
@@ -155,6 +157,18 @@ uint64_t
 node_applied(int node)
 {
 	return nodes[node].applied;
+}
+
+void
+node_heard(Node *n)
+{
+	n->heard_us = loop_now_us();
+}
+
+int
+node_stall_timeout(void)
+{
+	return node_config->stall_timeout > 0 ? node_config->stall_timeout : node_config->node_timeout * 6;
 }
 
 const char *const *

@@ -8,6 +8,7 @@
  *	 history.c   is what it has applied the journal's past
  *	 catchup.c   feeding a node from the journal, the barrier
  *	 lag.c       how far a node lags, and what becomes of it then
+ *	 probe.c     does its server live?
  *	 stuck.c     apply sessions that stand still
  *	 early.c     large transactions begin there before they are reserved
  *	 waits_local.c  the same, for the wait-for graph (waits.h)
@@ -52,6 +53,9 @@ typedef struct NodeStatus
 	uint64_t	boot;
 	int			slow_drops;		/* in a row, for its lag: see lag.c */
 	int64_t		retry_ms;		/* until it is tried again; -1: it isn't */
+	int64_t		silent_ms;		/* since its server said something; -1: it is
+								 * not in */
+	int			waiting;		/* transactions that wait for it */
 	uint64_t	rate;			/* CATCHUP: transactions a second, 0: not
 								 * known */
 	int64_t		seconds_left;	/* CATCHUP: -1: not known */

@@ -84,6 +84,13 @@ struct Node
 	uint64_t	lag_bytes;		/* of applying, see lag_of() in lag.c */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
+	int			unanswered_ms;	/* the ping is, counted by the timer */
+	PgClient   *probe;			/* see probe.c; or being opened */
+	bool		probe_ready;
+	bool		probing;		/* its answer is under way */
+	int			probe_unanswered_ms;	/* since it was asked last */
+	int			probe_pause_ms; /* since it was lost */
+	uint64_t	heard_us;		/* when its server said something last */
 	bool		old_objects;	/* SQL objects of version 1.0: no heartbeat() */
 	bool		asking_doubtful;
 	uint64_t	ping_sent_us;
@@ -126,6 +133,14 @@ extern void node_out(Node *n, const char *fmt,...) __attribute__((format(printf,
 extern void node_pump(Node *n); /* at the end of the round */
 extern int	node_pause_ms(const Node *n);	/* until it is tried again */
 
+/*
+ * Two patiences: a server that leaves the probe (probe.c) unanswered for
+ * node_timeout hangs.  What a node has been asked for may take longer, with a slow
+ * disk or a full one, also connecting to it: that has node_stall_timeout().
+ */
+extern int	node_stall_timeout(void);
+extern void node_heard(Node *n);	/* its server has said something */
+
 /* ---------- in work.c: transactions on nodes */
 
 extern Pool *work_pool(Node *n, const Transaction *tx); /* where it is executed;
@@ -134,6 +149,7 @@ extern Pool *work_pool(Node *n, const Transaction *tx); /* where it is executed;
 extern Work *work_add(Node *n, Transaction *tx);
 extern void work_begin_early(Pool *p, Transaction *tx);
 extern Work *work_find(const Transaction *tx, int node);
+extern int	works_awaited(const Node *n);	/* transactions that wait for it */
 extern bool work_decided_ddl(const Node *n);	/* one is here */
 extern void work_count_ddl(Node *n, Work *w);	/* there may be DDL in it by
 												 * now */
@@ -211,6 +227,14 @@ extern void control_ask_doubtful(Node *n);
 
 /* If it is connected to that database, connect to another one. */
 extern void control_leave_database(Node *n, const char *database);
+
+/* ---------- in probe.c: does its server live? */
+
+/* Called again and again; false: it is silent for node_timeout. */
+extern bool probe_look(Node *n, int elapsed_ms, int interval_ms);
+extern void probe_begin(Node *n);
+extern bool probe_is_there(const Node *n);
+extern void probe_end(Node *n);
 
 /* ---------- in attach.c */
 

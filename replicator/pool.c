@@ -201,6 +201,7 @@ pids_answered(const Node *n, const PGresult *r, bool *asked, const char *what)
 	*asked = false;
 	if (r == NULL)
 		return false;
+	node_heard((Node *) n);
 	if (PQresultStatus(r) == PGRES_TUPLES_OK)
 		return true;
 	log_message(LOG_WARNING, n->config->name, "could not %s: %s", what, pgclient_message(PQresultErrorMessage(r)));

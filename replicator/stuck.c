@@ -17,7 +17,7 @@
  *	 its process has used CPU time since the last look	   goes on
  *	 else (not stopped, uses none, waits for a disk)	   stands still
  *
- * One that stands still at every look for node_timeout puts its node out.  What
+ * One that stands still at every look for stall_timeout puts its node out.  What
  * the kernel says of processes is read on the node, by the server, from /proc;
  * where there is none, nothing is found out.
  */
@@ -26,7 +26,7 @@
 
 #include "apply.h"
 
-#define LOOKS 4					/* per node_timeout */
+#define LOOKS 4					/* per stall_timeout */
 
 /* Fields of /proc/PID/stat behind the command's name: state, utime, stime. */
 #define STAT_OF(pid) \
@@ -46,7 +46,7 @@ static bool
 is_to_be_looked_at(const ApplyConn *c)
 {
 	const Work *w = apply_work(c);
-	uint64_t	patience_us = (uint64_t) node_config->node_timeout * 1000 / 2;
+	uint64_t	patience_us = (uint64_t) node_stall_timeout() * 1000 / 2;
 
 	return w != NULL && w->state != WORK_EXECUTED && !(w->early && apply_is_idle(c)) && loop_now_us() - apply_progress_us(c) > patience_us;
 }
@@ -80,7 +80,7 @@ judge(Node *n, ApplyConn *c, bool stopped, int64_t ticks, bool waits, int blocke
 	still->ms = stands && still->known ? still->ms + elapsed_ms : 0;
 	still->known = true;
 	still->ticks = ticks;
-	if (still->ms < node_config->node_timeout)
+	if (still->ms < node_stall_timeout())
 		return true;
 	if (!stopped && blocker != 0)
 		node_out(n, "process %d, which is in the way of apply session %d, has been stopped for %d s",
@@ -118,7 +118,7 @@ stuck_look(Node *n, int elapsed_ms)
 	Buffer		pids = {0};
 
 	n->stuck_ms += elapsed_ms;	/* not by the clock: we may have been stopped */
-	if (n->stuck_asked || n->stuck_ms < node_config->node_timeout / LOOKS)
+	if (n->stuck_asked || n->stuck_ms < node_stall_timeout() / LOOKS)
 		return;
 	add_silent(n, &pids);
 	if (!pids_ask(n, &pids, query, &n->stuck_asked, on_looked))

@@ -54,6 +54,25 @@ work_find(const Transaction *tx, int node)
 	return w;
 }
 
+/*
+ * Those that are undecided until it has executed them, and those whose clients
+ * wait until it has committed them.
+ */
+int
+works_awaited(const Node *n)
+{
+	int			count = 0;
+
+	for (const Work *w = n->state == NODE_ONLINE ? n->works : NULL; w != NULL; w = w->node_next)
+	{
+		if (w->tx->state == TX_RESERVED)
+			count += w->state != WORK_EXECUTED && w->tx->nafter_tickets == 0;
+		else if (w->tx->seq != 0)
+			count += w->tx->wait == LS_WAIT_APPLIED;
+	}
+	return count;
+}
+
 bool
 work_decided_ddl(const Node *n)
 {

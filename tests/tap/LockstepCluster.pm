@@ -49,7 +49,7 @@ sub _claim_ports
 
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
 # lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
-# set_clock() sets), durable (fsync on), up => 0 (don't start yet),
+# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), up => 0 (don't start yet),
 # any_state => 1 (start, but don't wait for all nodes to be online).
 sub new
 {
@@ -63,7 +63,9 @@ sub new
 	chmod 0755, $top;
 	push @alive, $self;
 	$self->_fault_module if $o{fault};
-	$self->_own_clock if $o{clock};
+	$self->_preload('clock') if $o{clock};
+	$self->file('clock', pack('q', 0)) if $o{clock};
+	$self->_preload('disk') if $o{disk};
 	$self->up if $o{up} // 1;
 	return $self;
 }
@@ -105,13 +107,26 @@ sub _fault_module
 	$self->{fault_conf} = "shared_preload_libraries = 'lockstep, $self->{top}/lockstep_fault.so'\n";
 }
 
-sub _own_clock
+# A library for LD_PRELOAD.
+sub _preload
 {
-	my ($self) = @_;
-	my $out = `make -C $tests/fault clock.so 2>&1`;
-	$? == 0 or BAIL_OUT("tests/fault/clock.c did not compile:\n$out");
-	system('cp', "$tests/fault/clock.so", $self->{top}) == 0 or BAIL_OUT('no clock');
-	$self->file('clock', pack('q', 0));
+	my ($self, $name) = @_;
+	my $out = `make -C $tests/fault $name.so 2>&1`;
+	$? == 0 or BAIL_OUT("tests/fault/$name.c did not compile:\n$out");
+	system('cp', "$tests/fault/$name.so", $self->{top}) == 0 or BAIL_OUT("no $name.so");
+	$self->{preload} = join ' ', grep { $_ } $self->{preload}, "$self->{top}/$name.so";
+}
+
+# The disk of a node's server stands still while the code runs.
+sub stop_disk
+{
+	my ($self, $node, $code) = @_;
+	my $flag = $self->pgdata($node) . '/disk_stands_still';
+	open(my $f, '>', $flag) or croak "$flag: $!";
+	my $ok = eval { $code->(); 1 };
+	my $why = $@;
+	unlink $flag;
+	die $why unless $ok;
 }
 
 # The wall clock of all servers and of the replicator is so many seconds ahead from now on.
@@ -136,7 +151,7 @@ sub cluster
 		open(STDOUT, '>', $log);
 		open(STDERR, '>&', \*STDOUT);
 		close $self->{lock};
-		@ENV{qw(LD_PRELOAD LOCKSTEP_CLOCK)} = ("$self->{top}/clock.so", "$self->{top}/clock") if $self->{options}{clock};
+		@ENV{qw(LD_PRELOAD LOCKSTEP_CLOCK)} = ($self->{preload}, "$self->{top}/clock") if $self->{preload};
 		exec("$tests/cluster", $command, @args, @dir) or exit 127;
 	}
 	waitpid($pid, 0);

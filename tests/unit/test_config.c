@@ -84,7 +84,7 @@ presets(void **state)
 	assert_int_equal(c->apply_connections, 8);
 	assert_int_equal(c->max_apply_delay, 1000);
 	assert_int_equal(c->yield_delay, 2);
-	assert_int_equal(c->node_timeout, 30000);
+	assert_int_equal(c->node_timeout, 5000);
 	assert_string_equal(c->maintenance_database, "postgres");
 	assert_int_equal(c->nnodes, 1);
 	assert_string_equal(c->nodes[0].name, "n1");

@@ -1,0 +1,108 @@
+/*
+ * probe.c
+ *	  Does a node's server live?  A connection of its own, to the maintenance
+ *	  database, on which it is asked for nothing: an empty query.
+ *
+ * A server that runs answers that at once, whatever its disks do and whatever else
+ * it has been asked, as nothing is read or locked for it.  The control connection
+ * can't tell: its questions are answered one after the other, and some of them read
+ * tables.  So a probe that is not answered for node_timeout means that the server
+ * hangs, or can't be reached; what is not answered there has stall_timeout.
+ *
+ * As long as there is no such connection (it could not be opened, or somebody has
+ * ended it) the heartbeat on the control connection stands for it.
+ */
+#include <stdio.h>
+
+#include "node_private.h"
+
+#define REOPEN_MS 1000
+
+static void
+on_answer(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+
+	n->probing = false;
+	if (r != NULL)
+		node_heard(n);
+}
+
+static void
+ask(Node *n)
+{
+	n->probing = true;
+	n->probe_unanswered_ms = 0;
+	pgclient_query(n->probe, "", 0, NULL, on_answer, n);
+}
+
+static void
+on_lost(void *arg, const char *error)
+{
+	Node	   *n = arg;
+
+	n->probe = NULL;			/* closes itself */
+	n->probe_ready = n->probing = false;
+	n->probe_pause_ms = 0;
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	Node	   *n = arg;
+
+	if (error != NULL)
+	{
+		on_lost(n, error);
+		return;
+	}
+	pgclient_on_lost(n->probe, on_lost, n);
+	n->probe_ready = true;
+	node_heard(n);
+	ask(n);
+}
+
+void
+probe_end(Node *n)
+{
+	pgclient_close(n->probe);
+	n->probe = NULL;
+	n->probe_ready = n->probing = false;
+}
+
+void
+probe_begin(Node *n)
+{
+	if (n->probe != NULL)
+		return;					/* the control connection has moved */
+	n->probe_pause_ms = 0;
+	n->probe = pgclient_open(n->config->conninfo, node_config->maintenance_database, "lockstep probe",
+							 pgclient_control_options, node_stall_timeout(), on_connected, n);
+}
+
+/* Time is counted by these calls: we may have been stopped. */
+bool
+probe_look(Node *n, int elapsed_ms, int interval_ms)
+{
+	n->probe_pause_ms += elapsed_ms;
+	n->probe_unanswered_ms += elapsed_ms;
+	if (n->probe == NULL)
+	{
+		if (n->probe_pause_ms >= REOPEN_MS)
+			probe_begin(n);
+		return true;
+	}
+	if (!n->probe_ready)
+		return true;
+	if (n->probing)
+		return n->probe_unanswered_ms <= node_config->node_timeout;
+	if (n->probe_unanswered_ms >= interval_ms)
+		ask(n);
+	return true;
+}
+
+bool
+probe_is_there(const Node *n)
+{
+	return n->probe_ready;
+}
