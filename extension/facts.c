@@ -24,6 +24,8 @@ kind_of(const char *name)
 		return LS_FACTS_CONFLICTS;
 	if (strcmp(name, "conflict counts") == 0)
 		return LS_FACTS_COUNTS;
+	if (strcmp(name, "waits") == 0)
+		return LS_FACTS_WAITS;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("the replicator keeps no facts \"%s\"", name)));

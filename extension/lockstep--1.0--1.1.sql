@@ -137,6 +137,24 @@ COMMENT ON VIEW lockstep.conflict_counts IS 'how many conflicts were lost, by ta
 REVOKE ALL ON lockstep.conflict_counts FROM PUBLIC;
 GRANT SELECT ON lockstep.conflict_counts TO pg_monitor;
 
+CREATE FUNCTION lockstep.replicator_waits(what text DEFAULT 'waits',
+	OUT node text, OUT pid integer, OUT transaction bigint, OUT seq bigint, OUT kind text, OUT waits text, OUT at_node text,
+	OUT object text, OUT for_ms bigint,
+	OUT blocker_node text, OUT blocker_pid integer, OUT blocker_transaction bigint, OUT blocker_seq bigint)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.replicator_waits(text) IS 'for the view lockstep.waits';
+REVOKE EXECUTE ON FUNCTION lockstep.replicator_waits(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lockstep.replicator_waits(text) TO pg_monitor;
+
+CREATE VIEW lockstep.waits AS
+SELECT node, pid, transaction, seq, kind, waits, at_node, object, for_ms * interval '1 ms' AS duration,
+	blocker_node, blocker_pid, blocker_transaction, blocker_seq
+FROM lockstep.replicator_waits();
+COMMENT ON VIEW lockstep.waits IS 'who waits for whom now, in the whole cluster, the longest wait first';
+REVOKE ALL ON lockstep.waits FROM PUBLIC;
+GRANT SELECT ON lockstep.waits TO pg_monitor;
+
 -- ---------- a place in the journal's history: seq, and what it is known by
 
 -- Who commits holds this table, and may wait for one behind us: rather fail.

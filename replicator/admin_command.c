@@ -23,6 +23,7 @@
 #include "points.h"
 #include "sequencer.h"
 #include "session.h"
+#include "waits_rows.h"
 
 /* Which nodes a drain waits for. */
 #define DRAIN_MEMBERS 0			/* all but those dropped by command */
@@ -195,6 +196,26 @@ command_config(AdminRequest *r, const char *arg)
 											  "value", json_from_text(value), "help", help));
 	json_object_set_new(answer, "settings", list);
 	admin_answer(r, answer);
+}
+
+/* The nodes have been asked who waits there. */
+static void
+waits_are_known(void *arg)
+{
+	json_t	   *answer = success();
+	json_t	   *nodes = json_array();
+
+	json_object_set_new(answer, "waits", facts_list(wait_columns, WAIT_COLUMNS, waits_row));
+	for (int i = 0; i < nodes_count(); i++)
+		json_array_append_new(nodes, node_facts(i));
+	json_object_set_new(answer, "nodes", nodes);
+	admin_answer(arg, answer);
+}
+
+static void
+command_waits(AdminRequest *r, const char *arg)
+{
+	waits_refresh(waits_are_known, r);
 }
 
 /* ---------- nodes */
@@ -417,6 +438,7 @@ static const Command commands[] = {
 	{"status", false, false, command_status},
 	{"sessions", false, false, command_sessions},
 	{"conflicts", false, false, command_conflicts},
+	{"waits", false, false, command_waits},
 	{"config", false, false, command_config},
 	{"drop", true, true, command_drop},
 	{"attach", true, true, command_attach},

@@ -165,6 +165,7 @@ apply_read_results(ApplyConn *c)
 	int			nulls = 0;		/* in a row; several: nothing comes any more */
 
 	c->progress_us = loop_now_us();
+	c->pool->node->went_on_us = c->progress_us;
 	node_heard(c->pool->node);
 	while (!c->closed && c->expected_count > 0 && nulls < 3 && !PQisBusy(c->conn))
 	{

@@ -52,8 +52,8 @@ typedef struct Config
 	int			max_apply_delay;	/* ms a reader may hold up DDL, 1000 */
 	int			yield_delay;	/* ms before blockers are looked for, 2 */
 	int			node_timeout;	/* ms a silent node is waited for, 5000 */
-	int			stall_timeout;	/* ms one that answers and does not go on is; 0:
-								 * see node_stall_timeout() */
+	int			stall_timeout;	/* ms one that answers and does not go on is;
+								 * 0: see node_stall_timeout() */
 	int			wait_warning;	/* ms until the log says who waits for whom,
 								 * 2000; 0: never */
 	int			reconnect_interval; /* ms between tries to reach a node, 1000 */

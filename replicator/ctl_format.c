@@ -61,6 +61,19 @@ static const Column count_columns[] = {
 	{"table", "table", false, false},
 };
 
+static const Column wait_columns[] = {
+	{"node", "node", false, false},
+	{"pid", "pid", true, false},
+	{"seq", "seq", true, false},
+	{"for", "for_ms", true, true},
+	{"waits", "waits", false, false},
+	{"node", "blocker_node", false, false},
+	{"pid", "blocker_pid", true, false},
+	{"seq", "blocker_seq", true, false},
+	{"on", "at_node", false, false},
+	{"object", "object", false, false},
+};
+
 static const Column config_columns[] = {
 	{"name", "name", false, false},
 	{"value", "value", false, false},
@@ -196,6 +209,30 @@ format_status(FILE *out, const json_t *answer)
 	fprintf(out, "cluster:      %s, replicator process %" PRId64 "\n",
 			text_of(json_object_get(answer, "cluster")),
 			(int64_t) json_integer_value(json_object_get(answer, "pid")));
+}
+
+/* A node that answers says something every second. */
+#define SILENT_MS 1500
+
+void
+format_waits(FILE *out, const json_t *answer)
+{
+	size_t		i;
+	json_t	   *node;
+
+	json_array_foreach(json_object_get(answer, "nodes"), i, node)
+	{
+		json_int_t	ms = json_integer_value(json_object_get(node, "silent_ms"));
+
+		if (ms >= SILENT_MS)
+			fprintf(out, "node %s has been silent for %.1f s, and %" JSON_INTEGER_FORMAT " transactions wait for it\n",
+					text_of(json_object_get(node, "name")), (double) ms / 1000,
+					json_integer_value(json_object_get(node, "waiting")));
+	}
+	if (json_array_size(json_object_get(answer, "waits")) == 0)
+		fprintf(out, "nothing waits\n");
+	else
+		format_table(out, json_object_get(answer, "waits"), wait_columns, NCOLUMNS(wait_columns));
 }
 
 void

@@ -53,6 +53,7 @@ static const Command commands[] = {
 	{"metrics", 0, 0, -1, format_metrics, "metrics                the same for Prometheus"},
 	{"sessions", 0, 0, -1, format_sessions, "sessions               the backends that are connected"},
 	{"conflicts", 0, 0, -1, format_conflicts, "conflicts              who lost to whom lately, and how often by table"},
+	{"waits", 0, 0, -1, format_waits, "waits                  who waits for whom now, the longest wait first"},
 	{"drop", 1, 1, -1, NULL, "drop NODE              take a node out; it refuses writes until attached"},
 	{"attach", 1, 1, DEFAULT_TIMEOUT_S, NULL, "attach NODE            take a node in again and wait until it is online"},
 	{"database add", 1, 1, 0, NULL, "database add NAME      replicate a database that exists on every node"},

@@ -42,7 +42,8 @@
 #include "sequencer.h"
 #include "session.h"
 #include "version.h"
-#include "waits.h"
+#include "waits_rows.h"
+#include "waits_watchdog.h"
 
 #define EXIT_STARTUP 1
 
@@ -370,6 +371,8 @@ main(int argc, char **argv)
 	if (journal_is_copy(journal))
 		nodes_doubt_journal();
 	waits_start();
+	waits_watchdog_start();
+	sessions_tell_waits(waits_refresh, WAIT_COLUMNS, waits_row);
 	nodes_start();
 	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
 

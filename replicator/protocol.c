@@ -212,7 +212,7 @@ LAYOUT(fate_answer_layout, LsFateAnswer);
 
 static const Field facts_question_layout_fields[] = {
 	NUMBER64('Q', LsFactsQuestion, question),
-	CHOICE('W', LsFactsQuestion, kind, "rcw"),
+	CHOICE('W', LsFactsQuestion, kind, "rcwg"),
 	OPTIONAL_NUMBER64('s', LsFactsQuestion, seq),
 };
 

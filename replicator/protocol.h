@@ -415,7 +415,9 @@ typedef enum LsFactsKind
 {
 	LS_FACTS_CONFLICTS = 'r',	/* the last ones: see replicator/conflicts.h */
 	LS_FACTS_COUNTS = 'c',		/* how many of them, by table */
-	LS_FACTS_WINNER = 'w'		/* node and pid of the transaction with a seq */
+	LS_FACTS_WINNER = 'w',		/* node and pid of the transaction with a seq */
+	LS_FACTS_WAITS = 'g'		/* who waits for whom: see
+								 * replicator/waits_rows.h */
 } LsFactsKind;
 
 /* 'I' */

@@ -498,6 +498,15 @@ steps_yield(const Transaction *waiting)
 	}
 }
 
+/* When a lock that had been waited for was granted last. */
+static uint64_t granted_us;
+
+uint64_t
+sequencer_granted_us(void)
+{
+	return granted_us;
+}
+
 static void
 begin_to_wait(Transaction *tx)
 {
@@ -515,6 +524,7 @@ granted(Transaction *tx, uint64_t seq)
 	if (tx->awaits_lock)
 	{
 		list_remove(&lock_waiters, tx);
+		granted_us = loop_now_us();
 		tx->has_waited = true;
 		tx->since_us = loop_now_us();
 	}

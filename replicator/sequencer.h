@@ -70,6 +70,11 @@ extern Transaction *sequencer_reserved(Transaction *previous);
 /* The same for those decided whose record is not durable yet, in seq order. */
 extern Transaction *sequencer_undurable(Transaction *previous);
 
+/* Has any waited here since before then?  When was a lock granted last that had been
+ * waited for? */
+extern bool sequencer_any_waits_since(uint64_t before_us);
+extern uint64_t sequencer_granted_us(void);
+
 /* Who waits for whom, for waits.c; and the party that a transaction is. */
 struct WaitGraph;
 extern void sequencer_add_waits(struct WaitGraph *g);

@@ -187,3 +187,20 @@ sequencer_add_waits(WaitGraph *g)
 		waitgraph_add(g, WAIT_JOURNAL, sequencer_party(g, tx), WAIT_NOBODY, -1, tx->since_us, NULL);
 	free(t.reserved.items);
 }
+
+static bool
+any_since(const Transaction *tx, uint64_t before_us)
+{
+	while (tx != NULL && tx->since_us > before_us)
+		tx = tx->next;
+	return tx != NULL;
+}
+
+bool
+sequencer_any_waits_since(uint64_t before_us)
+{
+	return any_since(sequencer_lock_waiters()->first, before_us) ||
+		any_since(sequencer_waiting()->first, before_us) ||
+		any_since(sequencer_reserved(NULL), before_us) ||
+		any_since(sequencer_undurable(NULL), before_us);
+}

@@ -61,4 +61,11 @@ extern uint64_t sessions_oldest_seen(void);
 extern void sessions_end_of_database(const char *database, const char *sqlstate,
 									 const char *message, const char *hint);
 
+/*
+ * For lockstep.waits: refresh asks the nodes, then calls done; row i tells its cells,
+ * false: there is none.
+ */
+extern void sessions_tell_waits(void (*refresh) (void (*done) (void *arg), void *arg), uint32_t ncolumns,
+								bool (*row) (size_t i, const char **cells));
+
 #endif

@@ -50,15 +50,78 @@ add_winner(Buffer *cells, uint64_t seq)
 	return 2;
 }
 
+static void
+send_facts(Session *s, uint64_t question, uint32_t ncolumns, Buffer *cells)
+{
+	LsFacts		facts = {
+		.question = question,
+		.ncolumns = ncolumns,
+		.cells = {cells->data, cells->len}
+	};
+	size_t		size = ls_put_facts(NULL, 0, &facts);
+	uint8_t    *message = xmalloc(size);
+
+	ls_put_facts(message, size, &facts);
+	session_send(s, message, size);
+	free(message);
+	buffer_free(cells);
+}
+
+/* ---------- who waits for whom: the nodes are asked first */
+
+static void (*refresh_waits) (void (*done) (void *arg), void *arg);
+static uint32_t waits_ncolumns;
+static bool (*waits_row) (size_t i, const char **cells);
+
+typedef struct WaitsAsker
+{
+	int			node;
+	uint32_t	pid;
+	uint64_t	boot;
+	uint64_t	question;
+} WaitsAsker;
+
+void
+sessions_tell_waits(void (*refresh) (void (*done) (void *arg), void *arg), uint32_t ncolumns,
+					bool (*row) (size_t i, const char **cells))
+{
+	refresh_waits = refresh;
+	waits_ncolumns = ncolumns;
+	waits_row = row;
+}
+
+/* It may have gone meanwhile. */
+static void
+waits_are_known(void *arg)
+{
+	WaitsAsker *a = arg;
+	Session    *s = table_find(a->node, a->pid);
+	Buffer		cells = {0};
+
+	if (s != NULL && s->state == SESSION_READY && s->boot == a->boot)
+	{
+		add_rows(&cells, waits_ncolumns, waits_row);
+		send_facts(s, a->question, waits_ncolumns, &cells);
+	}
+	free(a);
+}
+
+static void
+ask_for_waits(const Session *s, uint64_t question)
+{
+	WaitsAsker *a = xmalloc(sizeof(WaitsAsker));
+
+	*a = (WaitsAsker) {s->node, s->pid, s->boot, question};
+	refresh_waits(waits_are_known, a);
+}
+
 void
 session_handle_facts(Session *s, LsSlice payload)
 {
 	LsFactsQuestion q;
-	LsFacts		facts = {0};
+	uint32_t	ncolumns = 0;
 	Buffer		cells = {0};
 	const char *wrong = ls_get_facts_question(payload, &q);
-	uint8_t    *message;
-	size_t		size;
 
 	if (wrong != NULL)
 	{
@@ -68,23 +131,19 @@ session_handle_facts(Session *s, LsSlice payload)
 	switch (q.kind)
 	{
 		case LS_FACTS_CONFLICTS:
-			add_rows(&cells, facts.ncolumns = CONFLICT_COLUMNS, conflicts_row);
+			add_rows(&cells, ncolumns = CONFLICT_COLUMNS, conflicts_row);
 			break;
 		case LS_FACTS_COUNTS:
-			add_rows(&cells, facts.ncolumns = COUNT_COLUMNS, counts_row);
+			add_rows(&cells, ncolumns = COUNT_COLUMNS, counts_row);
 			break;
 		case LS_FACTS_WINNER:
-			facts.ncolumns = add_winner(&cells, q.seq);
+			ncolumns = add_winner(&cells, q.seq);
 			break;
+		case LS_FACTS_WAITS:
+			ask_for_waits(s, q.question);
+			return;
 	}
-	facts.question = q.question;
-	facts.cells = (LsSlice) {cells.data, cells.len};
-	size = ls_put_facts(NULL, 0, &facts);
-	message = xmalloc(size);
-	ls_put_facts(message, size, &facts);
-	session_send(s, message, size);
-	free(message);
-	buffer_free(&cells);
+	send_facts(s, q.question, ncolumns, &cells);
 }
 
 static const char *

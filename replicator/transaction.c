@@ -157,6 +157,15 @@ tx_state_name(TxState s)
 	return "unknown";
 }
 
+/* When a transaction went on from there last. */
+static uint64_t left_us[TX_ROLLED_BACK + 1];
+
+uint64_t
+tx_left_us(TxState state)
+{
+	return left_us[state];
+}
+
 void
 tx_move(Transaction *tx, TxState to)
 {
@@ -169,6 +178,7 @@ tx_move(Transaction *tx, TxState to)
 			log_message(LOG_DEBUG, NULL,
 						"transaction %s/%" PRIu32 "/%" PRIu64 " (ticket %" PRIu64 ", seq %" PRIu64 ") %s",
 						tx->node, tx->pid, tx->xcount, tx->ticket, tx->seq, move->sentence);
+			left_us[tx->state] = loop_now_us();
 			tx->state = to;
 			tx->since_us = loop_now_us();
 			return;

@@ -105,6 +105,7 @@ extern Transaction *tx_create(const LsIdentity *id, LsSlice database, uint32_t o
 extern Transaction *tx_ref(Transaction *tx);
 extern void tx_unref(Transaction *tx);
 extern const char *tx_state_name(TxState s);
+extern uint64_t tx_left_us(TxState state);	/* when one left that state last */
 extern void tx_move(Transaction *tx, TxState to);	/* the table of legal
 													 * moves is in
 													 * transaction.c */

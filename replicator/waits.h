@@ -8,6 +8,8 @@
  *	 waits_local.c       backends and apply sessions that wait in PostgreSQL, on
  *						their node; works that wait there
  *	 waits.c            looks for circles, and who loses
+ *	 waits_rows.c       the graph as rows of texts, for people
+ *	 waits_watchdog.c   tells the log what stands still
  *
  * Belongs to the loop's thread.
  */

@@ -9,7 +9,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 3s\n");
+my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 3s\nstall_timeout = 3s\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE once (id int)');
 $c->drain;
 

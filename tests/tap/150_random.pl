@@ -17,7 +17,7 @@ my $seed = $ENV{LOCKSTEP_SEED} // int(rand(1e6));
 diag("LOCKSTEP_SEED=$seed");
 srand($seed);
 
-my $c = LockstepCluster->new(nodes => 3, durable => $long ? 1 : 0, replicator_conf => "node_timeout = 5s\n");
+my $c = LockstepCluster->new(nodes => 3, durable => $long ? 1 : 0, replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE keyed (id int PRIMARY KEY, u int UNIQUE DEFERRABLE, v int, t text);
 INSERT INTO keyed SELECT i, i, 0, repeat('t', i) FROM generate_series(1, 60) i;

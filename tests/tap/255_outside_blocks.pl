@@ -12,7 +12,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 5s\nreconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\nreconnect_interval = 200ms\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int, w text); INSERT INTO t SELECT g, g % 7, g::text FROM generate_series(1, 1000) g');
 $c->drain;
 

@@ -9,7 +9,7 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "transaction_memory = 64kB\nnode_timeout = 10s\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "transaction_memory = 64kB\nnode_timeout = 10s\nstall_timeout = 10s\n");
 my $n = 60_000;
 my $t = 120;
 my $at = 0;

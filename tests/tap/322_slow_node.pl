@@ -10,7 +10,7 @@ use LockstepCluster;
 use Test::More;
 
 my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.commit_wait = ordered\n",
-	replicator_conf => "max_apply_lag = 1MB\nslow_node = throttle\nnode_timeout = 60s\n");
+	replicator_conf => "max_apply_lag = 1MB\nslow_node = throttle\nnode_timeout = 60s\nstall_timeout = 60s\n");
 $c->sql(1, "CREATE TABLE t (id int PRIMARY KEY, v text)");
 $c->drain;
 

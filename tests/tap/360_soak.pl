@@ -34,7 +34,7 @@ my $node_timeout = 2;
 my $soak = "$FindBin::Bin/../soak";
 diag("LOCKSTEP_SEED=$seed");
 srand($seed);
-my $c = LockstepPoints->new(nodes => $nodes, $ENV{LOCKSTEP_SOAK_DELAYS} ? (random => "$seed 20 20") : (), replicator_conf => "node_timeout = ${node_timeout}s\n",
+my $c = LockstepPoints->new(nodes => $nodes, $ENV{LOCKSTEP_SOAK_DELAYS} ? (random => "$seed 20 20") : (), replicator_conf => "node_timeout = ${node_timeout}s\nstall_timeout = ${node_timeout}s\n",
 	conf => "lockstep.connect_timeout = 2s\ntrack_commit_timestamp = on\nmax_wal_senders = 5\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE account (id int PRIMARY KEY, balance bigint NOT NULL);

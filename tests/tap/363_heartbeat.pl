@@ -9,7 +9,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.replicator_timeout = 3s\n", replicator_conf => "node_timeout = 4s\n");
+my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.replicator_timeout = 3s\n", replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
 $c->drain;
 

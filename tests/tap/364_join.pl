@@ -9,7 +9,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 5s\n", conf => "wal_level = replica\nmax_wal_senders = 5\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\n", conf => "wal_level = replica\nmax_wal_senders = 5\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i; CREATE TABLE fill (id int, b text);
 	INSERT INTO fill SELECT i, repeat(i::text, 100) FROM generate_series(1, 20000) i');
 $c->drain;

@@ -12,7 +12,7 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 5s\nreconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\nreconnect_interval = 200ms\n");
 
 $c->sql(1, <<'SQL');
 CREATE EXTENSION amcheck;

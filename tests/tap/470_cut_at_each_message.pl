@@ -19,7 +19,7 @@ my $long = $ENV{LOCKSTEP_LONG};
 my $only = $ENV{LOCKSTEP_CUTS};
 my @positions = ('before', 'within', 'after');
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 3s\n", conf => "lockstep.connect_timeout = 2s\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 3s\nstall_timeout = 3s\n", conf => "lockstep.connect_timeout = 2s\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE mark (id int PRIMARY KEY, how text, filler text);
 CREATE TABLE filler (id int, filler text);

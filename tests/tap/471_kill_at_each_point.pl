@@ -18,7 +18,7 @@ my $seed = $ENV{LOCKSTEP_SEED} // int(rand(1e6));
 diag("LOCKSTEP_SEED=$seed") if $long;
 
 my $c = LockstepPoints->new(nodes => 2, conf => "lockstep.connect_timeout = 2s\n",
-	replicator_conf => "node_timeout = 5s\ntransaction_memory = 64kB\njournal_segment_size = 64kB\n",
+	replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\ntransaction_memory = 64kB\njournal_segment_size = 64kB\n",
 	$long ? (random => "$seed 50 20") : ());
 $c->sql(1, <<'SQL');
 CREATE TABLE mark (id int PRIMARY KEY);

@@ -8,7 +8,7 @@ use LockstepCluster;
 use Test::More;
 
 my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.commit_wait = ordered\n",
-	replicator_conf => "max_apply_lag = 1MB\nslow_node = drop\nnode_timeout = 60s\nreconnect_interval = 500ms\n");
+	replicator_conf => "max_apply_lag = 1MB\nslow_node = drop\nnode_timeout = 60s\nstall_timeout = 60s\nreconnect_interval = 500ms\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text)');
 $c->drain;
 is($c->node_status(2)->{slow_drops}, 0, 'never slow');

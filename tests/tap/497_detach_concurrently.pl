@@ -9,7 +9,7 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 5s\nreconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\nreconnect_interval = 200ms\n");
 
 # Partition pN has the ids from 100 * N on.
 my $last = 24;

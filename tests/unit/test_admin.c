@@ -20,6 +20,7 @@
 #include "node.h"
 #include "sequencer.h"
 #include "session.h"
+#include "waits_rows.h"
 
 /* ---------- fakes */
 
@@ -32,6 +33,23 @@ static NodeDone database_callback;
 static void *database_arg;
 static char *reload_error;
 static int	stops;
+
+const FactsColumn wait_columns[WAIT_COLUMNS] = {{"node", false}, {"pid", true}};
+
+bool
+waits_row(size_t i, const char **cells)
+{
+	memset(cells, 0, WAIT_COLUMNS * sizeof(cells[0]));
+	cells[0] = "n1";
+	cells[1] = "4711";
+	return i == 0;
+}
+
+void
+waits_refresh(void (*done) (void *arg), void *arg)
+{
+	done(arg);
+}
 
 int
 nodes_count(void)
@@ -352,6 +370,18 @@ status_has_the_facts(void **state)
 }
 
 static void
+waits_are_listed(void **state)
+{
+	json_t	   *answer = ask("waits\n");
+	json_t	   *first = json_array_get(json_object_get(answer, "waits"), 0);
+
+	assert_int_equal(json_array_size(json_object_get(answer, "waits")), 1);
+	assert_int_equal(json_integer_value(json_object_get(first, "pid")), 4711);
+	assert_int_equal(json_array_size(json_object_get(answer, "nodes")), NODES);
+	json_decref(answer);
+}
+
+static void
 sessions_are_listed(void **state)
 {
 	json_t	   *answer = ask("sessions\n");
@@ -577,6 +607,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test_setup(socket_is_private, reset),
 		cmocka_unit_test_setup(status_has_the_facts, reset),
+		cmocka_unit_test_setup(waits_are_listed, reset),
 		cmocka_unit_test_setup(sessions_are_listed, reset),
 		cmocka_unit_test_setup(config_is_shown, reset),
 		cmocka_unit_test_setup(drop_works_once, reset),

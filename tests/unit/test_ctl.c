@@ -38,12 +38,24 @@ nodes_are_aligned(void **state)
 {
 	assert_printed(format_nodes,
 				   "{\"nodes\": ["
-				   "{\"name\": \"n1\", \"state\": \"online\", \"applied\": 12345678, \"lag\": 0, \"sessions\": 3, \"reason\": \"\"},"
-				   "{\"name\": \"berlin\", \"state\": \"dropped\", \"applied\": 9, \"lag\": 12345669, \"sessions\": 0,"
+				   "{\"name\": \"n1\", \"state\": \"online\", \"applied\": 12345678, \"lag\": 0, \"silent_ms\": 412, \"waiting\": 2, \"sessions\": 3, \"reason\": \"\"},"
+				   "{\"name\": \"berlin\", \"state\": \"dropped\", \"applied\": 9, \"lag\": 12345669, \"silent_ms\": null, \"waiting\": 0, \"sessions\": 0,"
 				   " \"reason\": \"disk full\"}]}",
-				   "node    state     applied       lag  sessions  reason\n"
-				   "n1      online   12345678         0         3  \n"
-				   "berlin  dropped         9  12345669         0  disk full\n");
+				   "node    state     applied       lag  silent  waiting  sessions  reason\n"
+				   "n1      online   12345678         0   0.4 s        2         3  \n"
+				   "berlin  dropped         9  12345669                0         0  disk full\n");
+}
+
+static void
+waits_name_silent_nodes(void **state)
+{
+	assert_printed(format_waits, "{\"nodes\": [{\"name\": \"n1\", \"silent_ms\": 900, \"waiting\": 0}], \"waits\": []}",
+				   "nothing waits\n");
+	assert_printed(format_waits, "{\"nodes\": [{\"name\": \"n2\", \"silent_ms\": 3100, \"waiting\": 4}], \"waits\": ["
+				   "{\"node\": \"n1\", \"pid\": 7, \"for_ms\": 3000, \"waits\": \"for a node that executes it\", \"at_node\": \"n2\"}]}",
+				   "node n2 has been silent for 3.1 s, and 4 transactions wait for it\n"
+				   "node  pid  seq    for  waits                        node  pid  seq  on  object\n"
+				   "n1      7       3.0 s  for a node that executes it                  n2  \n");
 }
 
 /* Every line of a metric has its name first, and a number last. */
@@ -77,7 +89,7 @@ status_has_everything(void **state)
 				   "{\"nodes\": [], \"databases\": [\"a\", \"b\"], \"cluster\": \"c\", \"pid\": 42,"
 				   "\"counters\": {\"committed\": 7, \"conflicts\": 1, \"peer_errors\": 2, \"withdrawn\": 3, \"reserved_now\": 4},"
 				   "\"journal\": {\"directory\": \"/j\", \"first\": 1, \"last\": 7, \"syncs\": 5}}",
-				   "node  state  applied  lag  sessions  reason\n"
+				   "node  state  applied  lag  silent  waiting  sessions  reason\n"
 				   "\n"
 				   "databases:    a, b\n"
 				   "transactions: 7 committed, 1 conflicts, 2 peer errors, 3 withdrawn, 4 in flight\n"
@@ -89,10 +101,10 @@ status_has_everything(void **state)
 static void
 missing_facts_do_no_harm(void **state)
 {
-	assert_printed(format_nodes, "{}", "node  state  applied  lag  sessions  reason\n");
+	assert_printed(format_nodes, "{}", "node  state  applied  lag  silent  waiting  sessions  reason\n");
 	assert_printed(format_config, "{\"settings\": [{}]}", "name  value  description\n             \n");
 	assert_printed(format_status, "{}",
-				   "node  state  applied  lag  sessions  reason\n"
+				   "node  state  applied  lag  silent  waiting  sessions  reason\n"
 				   "\n"
 				   "databases:    none (lockstepctl database add NAME)\n"
 				   "transactions: 0 committed, 0 conflicts, 0 peer errors, 0 withdrawn, 0 in flight\n"
@@ -315,6 +327,7 @@ main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(metrics_are_lines),
+		cmocka_unit_test(waits_name_silent_nodes),
 		cmocka_unit_test(nodes_are_aligned),
 		cmocka_unit_test(status_has_everything),
 		cmocka_unit_test(missing_facts_do_no_harm),
