@@ -102,7 +102,7 @@ on_connected(void *arg, const char *error)
 		return;
 	}
 	w->told = false;
-	pgclient_limit(w->client, node_config->node_timeout);
+	pgclient_limit(w->client, node_stall_timeout());
 	pgclient_on_lost(w->client, on_lost, w);
 	pgclient_query(w->client, look_query, 0, NULL, on_answer, w);
 }
@@ -128,7 +128,7 @@ look(void *arg)
 		pgclient_query(w->client, look_query, 0, NULL, on_answer, w);
 	else
 		w->client = pgclient_open(p->node->config->conninfo, p->database, "lockstep control",
-								  pgclient_control_options, node_config->node_timeout, on_connected, w);
+								  pgclient_control_options, node_stall_timeout(), on_connected, w);
 }
 
 static void
