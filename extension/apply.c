@@ -184,6 +184,9 @@ static int	settings_level = 0; /* GUC nesting level of them, 0 = none */
 static LocalTransactionId settings_lxid;
 static char *reset_path = NULL; /* came with the settings */
 
+/* The names with a dot that the origin knew, each with its NUL; data: NULL = not told. */
+static StringInfoData custom_names = {NULL};
+
 /*
  * Undo what the last call set.  At the end of the transaction that happens by
  * itself, so a level of an earlier transaction counts for nothing.
@@ -191,12 +194,86 @@ static char *reset_path = NULL; /* came with the settings */
 static void
 settings_undo(void)
 {
-	if (settings_level != 0 && settings_lxid == ls_lxid(MyProc))
+	if (apply_has_settings())
 		AtEOXact_GUC(true, settings_level);
 	settings_level = 0;
 	if (reset_path != NULL)
 		pfree(reset_path);
 	reset_path = NULL;
+	if (custom_names.data != NULL)
+		pfree(custom_names.data);
+	custom_names.data = NULL;
+}
+
+bool
+apply_has_settings(void)
+{
+	return settings_level != 0 && settings_lxid == ls_lxid(MyProc);
+}
+
+static void
+begin_custom_names(void)
+{
+	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
+
+	if (custom_names.data == NULL)
+		initStringInfo(&custom_names);
+	MemoryContextSwitchTo(old);
+}
+
+static bool
+is_custom_name(const char *name)
+{
+	for (int at = 0; at < custom_names.len; at += (int) strlen(custom_names.data + at) + 1)
+	{
+		if (pg_strcasecmp(custom_names.data + at, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * A setting that somebody has made up exists from then on, in that session.  This
+ * session has met those of many others; the query's has not.
+ */
+bool
+apply_setting_is_unknown(const char *name)
+{
+	return in_apply_session && custom_names.data != NULL && apply_has_settings() &&
+		strchr(name, '.') != NULL && (GetConfigOptionFlags(name, true) & GUC_CUSTOM_PLACEHOLDER) != 0 &&
+		!is_custom_name(name);
+}
+
+static PGFunction original_current_setting;
+static PGFunction original_current_setting_or_null;
+
+static void
+refuse_unknown(const char *name)
+{
+	if (apply_setting_is_unknown(name))
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_OBJECT),
+				 errmsg("unrecognized configuration parameter \"%s\"", name)));
+}
+
+static Datum
+instead_of_current_setting(PG_FUNCTION_ARGS)
+{
+	if (unlikely(in_apply_session))
+		refuse_unknown(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	return original_current_setting(fcinfo);
+}
+
+static Datum
+instead_of_current_setting_or_null(PG_FUNCTION_ARGS)
+{
+	if (unlikely(in_apply_session) && apply_setting_is_unknown(text_to_cstring(PG_GETARG_TEXT_PP(0))))
+	{
+		if (PG_GETARG_BOOL(1))
+			PG_RETURN_NULL();
+		refuse_unknown(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	}
+	return original_current_setting_or_null(fcinfo);
 }
 
 /* Not the value that is in force: the statement's settings have set that. */
@@ -228,6 +305,8 @@ set_transaction_time(const char *value)
 void
 apply_settings(char **values, int n)
 {
+	GucContext	context = PGC_SUSET;
+
 	settings_undo();
 	if (n == 0)
 		return;
@@ -245,8 +324,23 @@ apply_settings(char **values, int n)
 			reset_path = MemoryContextStrdup(TopMemoryContext, values[i + 1]);
 			continue;
 		}
+		if (strcmp(values[i], LS_SETTING_CUSTOM) == 0)
+		{
+			begin_custom_names();
+			context = strcmp(values[i + 1], "user") == 0 ? PGC_USERSET : PGC_SUSET;
+			continue;
+		}
+
+		/*
+		 * What an ordinary user has made up may be a superuser's setting
+		 * here, if a module is loaded here only.
+		 */
+		if (strchr(values[i], '.') == NULL)
+			context = PGC_SUSET;
+		else if (custom_names.data != NULL)
+			appendBinaryStringInfo(&custom_names, values[i], (int) strlen(values[i]) + 1);
 		(void) set_config_option(values[i], values[i + 1],
-								 PGC_SUSET, PGC_S_SESSION,
+								 context, PGC_S_SESSION,
 								 GUC_ACTION_SAVE, true, 0, false);
 	}
 }
@@ -267,6 +361,10 @@ apply_init(void)
 {
 	ls_replace_function(F_PG_NODE_TREE_IN, instead_of_pg_node_tree_in, &original_pg_node_tree_in,
 						"pg_node_tree_in");
+	ls_replace_function(F_CURRENT_SETTING_TEXT, instead_of_current_setting, &original_current_setting,
+						"current_setting");
+	ls_replace_function(F_CURRENT_SETTING_TEXT_BOOL, instead_of_current_setting_or_null,
+						&original_current_setting_or_null, "current_setting");
 	rights_init();
 	applyrow_init();
 }

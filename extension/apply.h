@@ -6,7 +6,9 @@
 #ifndef LOCKSTEP_APPLY_H
 #define LOCKSTEP_APPLY_H
 
+#include "access/tupdesc.h"
 #include "storage/lockdefs.h"
+#include "utils/relcache.h"
 
 #include "lockstep.h"
 
@@ -17,6 +19,7 @@ extern void apply_value_settings(void); /* of texts that nodes exchange */
 extern void apply_start_repair(void);
 extern void apply_check_call(const char *function);
 extern void apply_settings(char **values, int n);
+extern bool apply_has_settings(void);	/* that came with the query */
 
 /* What RESET search_path gives: as at the origin, or as in this session. */
 extern void apply_reset_path(bool origin);
@@ -42,6 +45,28 @@ extern void applyrow_make_populated(Relation rel);
 struct TriggerDesc;
 extern void applyrow_disable_triggers(struct TriggerDesc *triggers);
 extern void applyrow_disable_partition_check(Relation rel);
+
+/* ---------- in applygenerated.c: generated columns whose values come with the row */
+
+struct Bitmapset;
+struct QueryDesc;
+struct List;
+struct PlannedStmt;
+struct Query;
+struct ResultRelInfo;
+
+/* Past the rewriter, which refuses them: behind parse analysis, before planning. */
+extern void applygenerated_hide(struct Query *query);
+extern void applygenerated_show(struct Query *query);
+
+/* The target, open, if none of its columns is to be computed; else NULL. */
+extern Relation applygenerated_open(const struct PlannedStmt *plan);
+extern void applygenerated_leave_out(struct QueryDesc *queryDesc, struct ResultRelInfo *target);
+
+/* COPY: are there any among the columns?  Then none is generated meanwhile. */
+extern bool applygenerated_is_named(const struct List *columns, Relation rel);
+extern struct Bitmapset *applygenerated_unmark(TupleDesc desc);
+extern void applygenerated_mark_again(TupleDesc desc, const struct Bitmapset *columns);
 
 /* ---------- in applywait.c */
 

@@ -92,13 +92,50 @@ copy_without_checks(CopyFromState cstate, Relation rel)
 	return rows;
 }
 
+static uint64
+copy_rows(const CopyStmt *stmt, Relation rel, ParseState *pstate)
+{
+	CopyFromState cstate = BeginCopyFrom(pstate, rel, NULL, NULL, false, copy_read,
+										 stmt->attlist, stmt->options);
+	uint64		rows;
+
+	read_without_domains(cstate);
+	rows = copy_without_checks(cstate, rel);
+	EndCopyFrom(cstate);
+	return rows;
+}
+
+/* With values of generated columns, see applygenerated.c. */
+static uint64
+copy_generated(const CopyStmt *stmt, Relation rel, ParseState *pstate)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+	Bitmapset  *generated = applygenerated_unmark(desc);
+	uint64		rows = 0;
+
+	PG_TRY();
+	{
+		rows = copy_rows(stmt, rel, pstate);
+	}
+	PG_FINALLY();
+	{
+		applygenerated_mark_again(desc, generated);
+	}
+	PG_END_TRY();
+	if (RelationGetDescr(rel) != desc)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("generated columns of \"%s\" were computed while rows were applied", RelationGetRelationName(rel)),
+				 errdetail("The table was looked at anew meanwhile; the rows are applied once more.")));
+	return rows;
+}
+
 uint64
 apply_copy(const char *command, const char *data, size_t len)
 {
 	CopyStmt   *stmt = parse_copy(command);
 	Relation	rel = table_openrv(stmt->relation, RowExclusiveLock);
 	ParseState *pstate = make_parsestate(NULL);
-	CopyFromState cstate;
 	uint64		rows;
 	LsRights	saved;
 
@@ -107,17 +144,16 @@ apply_copy(const char *command, const char *data, size_t len)
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
 		applyrow_make_populated(rel);
 	applyrow_disable_partition_check(rel);
+	if (apply_has_settings())
+		relation_evaluate_anew(rel);
 	pstate->p_sourcetext = command;
 	(void) addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);
 	copy_source.data = data;
 	copy_source.len = len;
 
 	rights_lower(rel->rd_rel->relowner, true, &saved);
-	cstate = BeginCopyFrom(pstate, rel, NULL, NULL, false, copy_read,
-						   stmt->attlist, stmt->options);
-	read_without_domains(cstate);
-	rows = copy_without_checks(cstate, rel);
-	EndCopyFrom(cstate);
+	rows = applygenerated_is_named(stmt->attlist, rel) ? copy_generated(stmt, rel, pstate) :
+		copy_rows(stmt, rel, pstate);
 	rights_restore(&saved);
 
 	free_parsestate(pstate);

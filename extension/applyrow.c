@@ -13,8 +13,9 @@
  *
  * CHECK constraints, of tables and of domains, are not evaluated: the origin has
  * done so, with the search_path of its session, which their functions may need,
- * and what they wrote there was sent by itself.  Expressions of indexes, generated
- * columns and partitions must be evaluated, and find nothing but pg_catalog.
+ * and what they wrote there was sent by itself.  Expressions of indexes must be
+ * evaluated, with the settings that came with the row; those of generated columns
+ * only if all nodes come to the same (applygenerated.c).
  *
  * Rows are written with the rights of the table's owner, because the functions
  * in index expressions, checks and generated columns are the owner's, and the
@@ -157,7 +158,10 @@ post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 		Relation	rel;
 
 		if (is_clients_query(pstate->p_sourcetext))
+		{
 			leave_out_domain_checks(query);
+			applygenerated_hide(query);
+		}
 		rel = table_open(rt_fetch(query->resultRelation, query->rtable)->relid, NoLock);
 		disable_rules(rel);
 		table_close(rel, NoLock);
@@ -233,6 +237,27 @@ start_on_matview(QueryDesc *queryDesc, int eflags, Relation rel)
 	PG_END_TRY();
 }
 
+/*
+ * Nothing of it is computed: not now either, where PostgreSQL evaluates what is
+ * constant in its expressions.
+ */
+static void
+start_with_generated(QueryDesc *queryDesc, int eflags, Relation rel)
+{
+	TupleConstr *constr = RelationGetDescr(rel)->constr;
+
+	PG_TRY();
+	{
+		constr->has_generated_stored = false;
+		start_anyhow(queryDesc, eflags);
+	}
+	PG_FINALLY();
+	{
+		constr->has_generated_stored = true;
+	}
+	PG_END_TRY();
+}
+
 /* The target, if it is one; else NULL. */
 static Relation
 open_matview(QueryDesc *queryDesc)
@@ -250,12 +275,18 @@ static void
 executor_start(QueryDesc *queryDesc, int eflags)
 {
 	Relation	matview = apply_session() ? open_matview(queryDesc) : NULL;
+	Relation	generated = apply_session() ? applygenerated_open(queryDesc->plannedstmt) : NULL;
 	ListCell   *lc;
 
 	if (matview != NULL)
 	{
 		start_on_matview(queryDesc, eflags, matview);
 		table_close(matview, NoLock);
+	}
+	else if (generated != NULL)
+	{
+		start_with_generated(queryDesc, eflags, generated);
+		table_close(generated, NoLock);
 	}
 	else
 		start_anyhow(queryDesc, eflags);
@@ -272,7 +303,11 @@ executor_start(QueryDesc *queryDesc, int eflags)
 		refuse_nested_change(queryDesc, target->ri_RelationDesc);
 		unproven_before_rows(target->ri_RelationDesc);	/* may have to wait */
 		applyrow_disable_triggers(target->ri_TrigDesc);
+		if (apply_has_settings())
+			relation_evaluate_anew(target->ri_RelationDesc);
 		leave_out_checks(queryDesc->estate, target);
+		if (generated != NULL)
+			applygenerated_leave_out(queryDesc, target);
 		applyrow_disable_partition_check(target->ri_RelationDesc);
 	}
 }
@@ -413,6 +448,8 @@ process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 	Oid			user = apply_session() ? rights_for_command(pstmt->utilityStmt) : InvalidOid;
 	LsRights	saved;
 
+	if (apply_session() && apply_has_settings())
+		settings_renew_plans();
 	if (apply_session() && IsA(pstmt->utilityStmt, TruncateStmt))
 		prepare_truncate((TruncateStmt *) pstmt->utilityStmt);
 	if (apply_session() && context == PROCESS_UTILITY_TOPLEVEL && is_deallocate_all(pstmt->utilityStmt))

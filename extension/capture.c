@@ -66,6 +66,7 @@ typedef struct PendingRun
 	int64		nrows;			/* 0: none */
 	Oid			relid;
 	uint64		build;			/* of the relation's entry */
+	bool		reads_settings; /* else COPY does, only */
 	uint32		nparams;
 	StringInfoData insert_text;
 	StringInfoData copy_text;
@@ -168,6 +169,8 @@ flush_inserts(void)
 		query.text = ls_slice_of_buffer(&run.insert_text);
 		query.nparams = run.nparams;
 		query.params = ls_slice_of_buffer(&run.params);
+		if (run.reads_settings)
+			query.settings = ls_slice_of_buffer(&run.settings);
 	}
 	else
 	{
@@ -178,8 +181,8 @@ flush_inserts(void)
 		query.text = ls_slice_of_buffer(&run.copy_text);
 		query.nparams = 1;
 		query.params = ls_slice_of_buffer(&params);
+		query.settings = ls_slice_of_buffer(&run.settings);
 	}
-	query.settings = ls_slice_of_buffer(&run.settings);
 	query.nkeys = run.keys.nkeys;
 	query.keys = ls_slice_of_buffer(&run.keys.packed);
 
@@ -200,6 +203,7 @@ start_run(LsRelation *r)
 {
 	run.relid = r->relid;
 	run.build = r->build;
+	run.reads_settings = r->reads_settings;
 	resetStringInfo(&run.insert_text);
 	appendStringInfoString(&run.insert_text, deparse_insert(r));
 	resetStringInfo(&run.copy_text);
@@ -310,11 +314,30 @@ may_be_assigned(const LsColumn *column)
 	return column->live && !column->generated && !column->always_identity;
 }
 
+/* One generated column that is given its value says that none is to be computed. */
+static void
+assign_a_computed_column(LsRelation *r)
+{
+	LsColumnSet *set = &r->assigned;
+	int			first = -1;
+	int			i;
+
+	for (i = 0; i < r->natts; i++)
+	{
+		if (r->columns[i].computed && column_set_has(set, i + 1))
+			return;
+		if (r->columns[i].computed && first < 0)
+			first = i;
+	}
+	column_set_add(set, first + 1);
+}
+
 /*
  * What changed.  A generated column is not assigned, but the other nodes have
- * to compute it again, and do so when a column that it is made from is.  An
- * update that changes nothing is forwarded all the same, as it counts as a
- * change of the row: it sets a column to what it is.
+ * to compute it again, and do so when a column that it is made from is.  If its
+ * value travels it is assigned as any other.  An update that changes nothing is
+ * forwarded all the same, as it counts as a change of the row: it sets a column
+ * to what it is.
  */
 static void
 choose_assigned(LsRelation *r)
@@ -329,6 +352,8 @@ choose_assigned(LsRelation *r)
 		computed |= r->columns[i].generated && column_set_has(&r->changed, i + 1);
 	for (i = 0; computed && i < set->nwords; i++)
 		set->words[i] |= r->generated_from.words[i];
+	if (r->has_computed && column_sets_overlap(set, &r->generated_from))
+		assign_a_computed_column(r);
 	for (i = 0; i < r->natts && !any; i++)
 		any = !r->columns[i].generated && column_set_has(set, i + 1);
 	if (any)
@@ -503,7 +528,7 @@ refuse_nested(const Relation rel)
 }
 
 static void
-find_settings(const LsRelation *r, Relation rel)
+find_settings(const LsRelation *r, Relation rel, bool may_copy)
 {
 	MemoryContext old;
 
@@ -514,10 +539,11 @@ find_settings(const LsRelation *r, Relation rel)
 		MemoryContextSwitchTo(old);
 	}
 	resetStringInfo(&settings);
-	if (!r->computes)
+	if (!r->reads_settings && !(may_copy && r->copy_checks))
 		return;
 	old = MemoryContextSwitchTo(row_context);
 	settings_append_row_path(&settings, rel->rd_rel->relowner);
+	settings_append_row(&settings);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(row_context);
 }
@@ -542,7 +568,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 		xact_may_fail_elsewhere();
 	if (row_context == NULL)
 		make_buffers();
-	find_settings(r, rel);
+	find_settings(r, rel, tid == NULL);
 	if (tid != NULL || !continues_run(r))
 		flush_inserts();
 	if (tid == NULL)

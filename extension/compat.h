@@ -35,6 +35,20 @@ typedef RangeTblEntry LsPermissions;
 #define ls_updated_columns(stmt, rte) ((rte)->updatedCols)
 #endif
 
+/* 16 makes the list of settings when it is asked for. */
+#ifdef GUC_TABLES_H
+static inline struct config_generic **
+ls_settings(int *n)
+{
+#if PG_VERSION_NUM >= 160000
+	return get_guc_variables(n);
+#else
+	*n = GetNumConfigOptions();
+	return get_guc_variables();
+#endif
+}
+#endif							/* GUC_TABLES_H */
+
 /* 16 moved what settings call into a header of its own. */
 #if PG_VERSION_NUM >= 160000
 #include "utils/guc_hooks.h"
@@ -145,6 +159,34 @@ typedef RangeTblEntry LsPermissions;
 #define ls_check_expressions(target) ((target)->ri_CheckConstraintExprs)
 #else
 #define ls_check_expressions(target) ((target)->ri_ConstraintExprs)
+#endif
+
+/* 16 keeps the expressions of generated columns for INSERT and UPDATE apart. */
+#if PG_VERSION_NUM >= 160000
+#define ls_set_generated_expressions(target, none) \
+	((target)->ri_GeneratedExprsI = (target)->ri_GeneratedExprsU = (none), \
+	 (target)->ri_NumGeneratedNeededI = (target)->ri_NumGeneratedNeededU = 0, \
+	 (target)->ri_extraUpdatedCols_valid = true)
+#else
+#define ls_set_generated_expressions(target, none) \
+	((target)->ri_GeneratedExprs = (none), (target)->ri_NumGeneratedNeeded = 0)
+#endif
+
+/* 18 has the most important of a column twice. */
+#if PG_VERSION_NUM >= 180000
+#define ls_attribute_changed(desc, attnum) populate_compact_attribute(desc, (attnum) - 1)
+#else
+#define ls_attribute_changed(desc, attnum) ((void) 0)
+#endif
+
+/* 17 can give a generated column another expression. */
+#define LS_CAN_SET_EXPRESSION (PG_VERSION_NUM >= 170000)
+
+/* 18 has generated columns that are not stored: of a column's definition. */
+#if PG_VERSION_NUM >= 180000
+#define ls_is_stored(constraint) ((constraint)->generated_kind == ATTRIBUTE_GENERATED_STORED)
+#else
+#define ls_is_stored(constraint) true
 #endif
 
 /*

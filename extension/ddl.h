@@ -15,6 +15,7 @@
 #include "nodes/params.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
+#include "utils/relcache.h"
 
 #include "lockstep.h"
 
@@ -239,8 +240,15 @@ extern void detach_finish(Oid parent, Oid partition);
 /* ---------- in ddlpartition.c */
 
 /* After it ran: ERROR 0A000 if it made a table that nodes would split among its
- * partitions differently. */
-extern void ddl_check_partition_key(PlannedStmt *pstmt);
+ * partitions differently, or a unique index that would not mean the same. */
+extern void ddl_check_table(PlannedStmt *pstmt);
+
+/* ---------- in ddloids.c */
+
+extern void ddl_check_oids(Relation rel);
+
+/* The same of an index that is yet to be made. */
+extern void ddl_check_oids_before(Node *stmt, const char *source);
 
 /* ---------- in ddlcheck.c */
 

@@ -4,8 +4,9 @@
  *
  * A forwarded command runs on each node by itself.  What would differ:
  *	 - values that it computes for rows that are there (a new column with a
- *	   volatile default, serial, USING with random()): their order is physical.
- *	   The rows of such tables travel (utility.c);
+ *	   volatile default, serial, USING with random()): their order is physical;
+ *	   or each node has OIDs of its own (USING o::regclass::text); or nobody can tell
+ *	   (a function that isn't built in).  The rows of such tables travel (utility.c);
  *	 - values that it computes for the catalogs: partition bounds;
  *	 - tables in an access method of which the rows are not captured.
  * The latter are refused.  Called when the locks are granted: the tables can't
@@ -46,6 +47,7 @@
 
 #include "compat.h"
 #include "ddl.h"
+#include "expression.h"
 
 static void
 refuse(const char *what, const char *detail, const char *hint)
@@ -63,8 +65,8 @@ refuse(const char *what, const char *detail, const char *hint)
 
 /*
  * Volatile, or stable and dependent on session or server.  The transaction's
- * time is the same on all nodes (settings.c).  What a stable function that
- * isn't built in depends on can't be told.
+ * time is the same on all nodes (settings.c), the statement's is not.  What a
+ * function that isn't built in depends on can't be told.
  */
 static bool
 function_varies(Oid function, void *context)
@@ -79,6 +81,8 @@ function_varies(Oid function, void *context)
 		case F_PG_CURRENT_XACT_ID_IF_ASSIGNED:
 		case F_PG_CURRENT_SNAPSHOT:
 		case F_PG_BACKEND_PID:
+		case F_STATEMENT_TIMESTAMP:
+		case F_ROW_SECURITY_ACTIVE_TEXT:
 		case F_VERSION:
 		case F_INET_CLIENT_ADDR:
 		case F_INET_CLIENT_PORT:
@@ -91,9 +95,7 @@ function_varies(Oid function, void *context)
 		case F_SESSION_USER:
 			return true;
 		default:
-			if (function >= FirstNormalObjectId)
-				return func_volatile(function) != PROVOLATILE_IMMUTABLE;
-			return func_volatile(function) == PROVOLATILE_VOLATILE;
+			return function >= FirstNormalObjectId || func_volatile(function) == PROVOLATILE_VOLATILE;
 	}
 }
 
@@ -119,7 +121,18 @@ varies_walker(Node *node, void *context)
 static bool
 expression_varies(Node *expression)
 {
-	return varies_walker(expression, NULL);
+	return varies_walker(expression, NULL) || expression_has_oids(expression);
+}
+
+/* As a value of that type: an OID is read as a name of this node's, or a name as an OID. */
+static bool
+value_varies(Node *expression, Oid type)
+{
+	Oid			from = exprType(expression);
+
+	return expression_varies(expression) ||
+		(from != type && from != UNKNOWNOID &&
+		 (expression_type_has_oids(from) || expression_type_has_oids(type)));
 }
 
 /* ---------- rows that are there */
@@ -198,28 +211,95 @@ type_default_varies(const TypeName *name)
 	return value != NULL && expression_varies(value);
 }
 
+/* Is it a column that the other parts of the command leave alone? */
 static bool
-new_column_varies(ColumnDef *column, const char *source)
+column_is_there(AlterTableStmt *stmt, Oid relid, const char *name)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
+
+		if (cmd->name != NULL && strcmp(cmd->name, name) == 0)
+			return false;
+	}
+	return get_attnum(relid, name) != InvalidAttrNumber;
+}
+
+typedef struct NamedColumns
+{
+	AlterTableStmt *stmt;
+	Oid			relid;
+} NamedColumns;
+
+static bool
+names_other_column(Node *node, void *context)
+{
+	NamedColumns *named = context;
+
+	if (node == NULL)
+		return false;
+	if (IsA(node, ColumnRef))
+	{
+		Node	   *last = llast(((ColumnRef *) node)->fields);
+
+		return !IsA(last, String) || !column_is_there(named->stmt, named->relid, strVal(last));
+	}
+	return raw_expression_tree_walker(node, names_other_column, context);
+}
+
+/*
+ * Of a generated column.  What names columns that the same command makes or changes
+ * is not looked at: its rows travel.
+ */
+static bool
+generated_varies(AlterTableStmt *stmt, Oid relid, Node *raw, Oid type, const char *source)
+{
+	NamedColumns named = {stmt, relid};
+	Relation	rel;
+	ParseState *pstate;
+	bool		varies;
+
+	if (names_other_column(raw, &named))
+		return true;
+	rel = relation_open(relid, AccessShareLock);
+	pstate = make_parsestate(NULL);
+	pstate->p_sourcetext = source;
+	addNSItemToQuery(pstate,
+					 addRangeTableEntryForRelation(pstate, rel, AccessShareLock, NULL, false, true),
+					 false, true, true);
+	varies = value_varies(transformExpr(pstate, copyObject(raw), EXPR_KIND_GENERATED_COLUMN), type);
+	free_parsestate(pstate);
+	relation_close(rel, AccessShareLock);
+	return varies;
+}
+
+static bool
+new_column_varies(AlterTableStmt *stmt, Oid relid, ColumnDef *column, const char *source)
 {
 	bool		has_default = column->raw_default != NULL;
+	Oid			type;
 	ListCell   *lc;
 
 	if (is_serial(column->typeName))
 		return true;
+	type = LookupTypeNameOid(NULL, column->typeName, true);
 	foreach(lc, column->constraints)
 	{
 		Constraint *constraint = lfirst_node(Constraint, lc);
 
 		if (constraint->contype == CONSTR_IDENTITY)
 			return true;
+		if (constraint->contype == CONSTR_GENERATED)
+			return ls_is_stored(constraint) && generated_varies(stmt, relid, constraint->raw_expr, type, source);
 		if (constraint->contype == CONSTR_DEFAULT)
 		{
 			ParseState *pstate = make_parsestate(NULL);
 
 			has_default = true;
 			pstate->p_sourcetext = source;
-			if (expression_varies(transformExpr(pstate, copyObject(constraint->raw_expr),
-												EXPR_KIND_COLUMN_DEFAULT)))
+			if (value_varies(transformExpr(pstate, copyObject(constraint->raw_expr), EXPR_KIND_COLUMN_DEFAULT), type))
 				return true;
 		}
 	}
@@ -232,6 +312,8 @@ conversion_varies(Relation rel, AlterTableCmd *cmd, const char *source)
 {
 	ColumnDef  *definition = castNode(ColumnDef, cmd->def);
 	AttrNumber	attnum = get_attnum(RelationGetRelid(rel), cmd->name);
+	Oid			to = LookupTypeNameOid(NULL, definition->typeName, true);
+	Oid			from;
 	Oid			function;
 
 	if (definition->raw_default != NULL)
@@ -242,13 +324,14 @@ conversion_varies(Relation rel, AlterTableCmd *cmd, const char *source)
 		addNSItemToQuery(pstate,
 						 addRangeTableEntryForRelation(pstate, rel, AccessShareLock, NULL, false, true),
 						 false, true, true);
-		return expression_varies(transformExpr(pstate, copyObject(definition->raw_default),
-											   EXPR_KIND_ALTER_COL_TRANSFORM));
+		return value_varies(transformExpr(pstate, copyObject(definition->raw_default), EXPR_KIND_ALTER_COL_TRANSFORM), to);
 	}
-	return attnum != InvalidAttrNumber &&
-		find_coercion_pathway(LookupTypeNameOid(NULL, definition->typeName, true),
-							  TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid,
-							  COERCION_ASSIGNMENT, &function) == COERCION_PATH_FUNC &&
+	if (attnum <= 0)
+		return false;
+	from = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
+	if (from != to && (expression_type_has_oids(from) || expression_type_has_oids(to)))
+		return true;
+	return find_coercion_pathway(to, from, COERCION_ASSIGNMENT, &function) == COERCION_PATH_FUNC &&
 		function_varies(function, NULL);
 }
 
@@ -316,7 +399,7 @@ check_bound(PartitionBoundSpec *bound, const char *source)
 		bound_varies(bound->lowerdatums, source) ||
 		bound_varies(bound->upperdatums, source))
 		refuse("a partition bound that differs from node to node",
-			   "A volatile function in a partition bound may have another value on another node.",
+			   "A volatile function in a partition bound, or the OID of an object, may have another value on another node.",
 			   "Write the value.");
 }
 
@@ -336,11 +419,16 @@ check_alter_table(AlterTableStmt *stmt, const char *source)
 		switch (cmd->subtype)
 		{
 			case AT_AddColumn:
-				varies |= new_column_varies(castNode(ColumnDef, cmd->def), source);
+				varies |= new_column_varies(stmt, relid, castNode(ColumnDef, cmd->def), source);
 				break;
 			case AT_AlterColumnType:
 				varies |= new_type_varies(relid, cmd, source);
 				break;
+#if LS_CAN_SET_EXPRESSION
+			case AT_SetExpression:
+				varies |= generated_varies(stmt, relid, cmd->def, get_atttype(relid, get_attnum(relid, cmd->name)), source);
+				break;
+#endif
 			case AT_AttachPartition:
 				check_bound(castNode(PartitionCmd, cmd->def)->bound, source);
 				break;

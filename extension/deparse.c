@@ -103,6 +103,8 @@ set_for_text(const char *name, const char *value)
  * back, as nothing but output functions runs until they are put back, and
  * because a row must not cost a GUC nest level.
  */
+static LsTextSettings *entered = NULL;
+
 void
 deparse_enter(const LsRelation *r, LsTextSettings *saved)
 {
@@ -117,6 +119,7 @@ deparse_enter(const LsRelation *r, LsTextSettings *saved)
 	}
 
 	/* nothing below can fail: leave will be called */
+	entered = saved;
 	saved->changed = extra_float_digits < 1 || DateStyle != USE_ISO_DATES ||
 		IntervalStyle != INTSTYLE_POSTGRES || bytea_output != BYTEA_OUTPUT_HEX;
 	if (saved->changed)
@@ -144,6 +147,28 @@ deparse_leave(const LsTextSettings *saved)
 	}
 	if (saved->guc_nest_level > 0)
 		AtEOXact_GUC(true, saved->guc_nest_level);
+	entered = NULL;
+}
+
+/* If what runs meanwhile fails, leave finds nothing to do. */
+LsTextSettings *
+deparse_pause(void)
+{
+	LsTextSettings *paused = entered;
+
+	if (paused == NULL)
+		return NULL;
+	deparse_leave(paused);
+	paused->changed = false;
+	paused->guc_nest_level = 0;
+	return paused;
+}
+
+void
+deparse_go_on(const LsRelation *r, LsTextSettings *paused)
+{
+	if (paused != NULL)
+		deparse_enter(r, paused);
 }
 
 /* ---------- texts */

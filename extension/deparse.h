@@ -1,6 +1,7 @@
 /*
  * deparse.h
- *	  Changed rows -> queries in row form.  Private to capture.c and relation.c.
+ *	  Changed rows -> queries in row form.  Private to capture.c, keyset.c and
+ *	  relation.c.
  */
 #ifndef LOCKSTEP_DEPARSE_H
 #define LOCKSTEP_DEPARSE_H
@@ -24,6 +25,10 @@ typedef struct LsTextSettings
 extern int	deparse_type_needs(Oid type);	/* LS_NEEDS_... */
 extern void deparse_enter(const LsRelation *r, LsTextSettings *saved);
 extern void deparse_leave(const LsTextSettings *saved);
+
+/* In between, for a moment, the session's own settings; NULL: they are in force. */
+extern LsTextSettings *deparse_pause(void);
+extern void deparse_go_on(const LsRelation *r, LsTextSettings *paused);
 
 /* Texts of queries; they live as long as the relation's entry. */
 extern const char *deparse_insert(LsRelation *r);

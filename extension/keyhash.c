@@ -31,12 +31,11 @@
 #include "components.h"
 #include "keyhash.h"
 
-static bool type_is_reg(Oid type);
 static bool hash_is_portable(Oid type, Oid collation);
 static bool text_is_equality(Oid type, Oid collation);
 
-static bool
-type_is_reg(Oid type)
+bool
+keyhash_type_is_reg(Oid type)
 {
 	switch (type)
 	{
@@ -61,7 +60,7 @@ static bool
 hash_is_portable(Oid type, Oid collation)
 {
 	type = getBaseType(type);
-	if (type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
+	if (keyhash_type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
 		return false;
 	return component_every(type, collation, hash_is_portable, true);
 }
@@ -77,7 +76,7 @@ static bool
 text_is_equality(Oid type, Oid collation)
 {
 	type = getBaseType(type);
-	if (type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
+	if (keyhash_type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
 		return true;
 	switch (type)
 	{

@@ -35,6 +35,7 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
+#include "deparse.h"
 #include "keyset.h"
 #include "lockstep.h"
 
@@ -296,22 +297,49 @@ prepare_expressions(LsIndex *ix)
 	ix->prepared_epoch = epoch;
 }
 
+/* What the index has of the row beside its columns; false: the row is not in it. */
+static bool
+evaluate_plainly(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results, bool *result_nulls)
+{
+	ExprContext *econtext;
+	ListCell   *lc;
+	int			n = 0;
+
+	prepare_expressions(ix);
+	econtext = row_context(r, values, nulls);
+	if (!ExecQual(ix->predicate_state, econtext))
+		return false;
+	foreach(lc, ix->expression_states)
+	{
+		results[n] = ExecEvalExprSwitchContext(lfirst(lc), econtext, &result_nulls[n]);
+		n++;
+	}
+	return true;
+}
+
+/* With the session's settings, as the index itself. */
+static bool
+evaluate(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results, bool *result_nulls)
+{
+	LsTextSettings *paused = r->reads_settings ? deparse_pause() : NULL;
+	bool		is_in = evaluate_plainly(r, ix, values, nulls, results, result_nulls);
+
+	deparse_go_on(r, paused);
+	return is_in;
+}
+
 /* Hash of the row's value in the index; false: the row is not in it. */
 static bool
 index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
 {
-	ExprContext *econtext = NULL;
-	ListCell   *state = NULL;
+	Datum		computed[INDEX_MAX_KEYS];
+	bool		computed_nulls[INDEX_MAX_KEYS];
+	int			expression = 0;
 	int			i;
 
-	if (ix->expressions != NIL || ix->predicate != NIL)
-	{
-		prepare_expressions(ix);
-		econtext = row_context(r, values, nulls);
-		if (!ExecQual(ix->predicate_state, econtext))
-			return false;
-		state = list_head(ix->expression_states);
-	}
+	if ((ix->expressions != NIL || ix->predicate != NIL) &&
+		!evaluate(r, ix, values, nulls, computed, computed_nulls))
+		return false;
 
 	*hash = ix->seed;
 	for (i = 0; i < ix->ncolumns; i++)
@@ -327,8 +355,8 @@ index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
 		}
 		else
 		{
-			value = ExecEvalExprSwitchContext(lfirst(state), econtext, &isnull);
-			state = lnext(ix->expression_states, state);
+			value = computed[expression];
+			isnull = computed_nulls[expression++];
 		}
 		if (isnull && ix->nulls_distinct)
 			return false;

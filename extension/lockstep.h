@@ -133,6 +133,8 @@ typedef struct LsRelation LsRelation;	/* see relation.h */
 
 extern bool relation_is_replicated(Relation rel);
 extern void relation_init(void);	/* _PG_init */
+extern bool relation_some_read_settings(void);
+extern void relation_evaluate_anew(Relation rel);
 
 /* ---------- in keyset.c: changed rows -> 64-bit keys */
 
@@ -257,9 +259,19 @@ extern void unproven_before_rows(Relation rel); /* in an apply session */
 /* Neither: what RESET search_path would give. */
 #define LS_SETTING_RESET_PATH "lockstep.reset_search_path"
 
+/*
+ * Neither: what follows are all of the settings with a dot in their name that the
+ * session has, set by an ordinary user (value "user") or a superuser ("superuser").
+ */
+#define LS_SETTING_CUSTOM "lockstep.custom"
+
 /* Append name NUL value NUL ..., as in LsQuery.settings. */
 extern void settings_append(StringInfo out);
 extern void settings_append_row_path(StringInfo out, Oid owner);
+extern void settings_append_row(StringInfo out);
+
+/* Plans don't keep what functions have made of other settings than those now. */
+extern void settings_renew_plans(void);
 extern void settings_append_reset_path(StringInfo out);
 extern bool ls_runs_script(const Node *stmt);	/* of an extension */
 
@@ -656,6 +668,9 @@ extern bool conflict_pid_writes(int pid, bool *is_apply);
 #define LS_ERRCODE_NOT_TOGETHER MAKE_SQLSTATE('L', 'S', '0', '0', '4')
 
 extern bool apply_session(void);
+
+/* One that the session whose query is applied has never heard of. */
+extern bool apply_setting_is_unknown(const char *name);
 extern bool apply_repairs(void);	/* it repairs this node, and has no seqs */
 extern void apply_require_hold(void);	/* ERROR unless the node stands still */
 extern void apply_init(void);

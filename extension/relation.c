@@ -34,6 +34,7 @@
 #include "compat.h"
 #include "deparse.h"
 #include "exacttext.h"
+#include "expression.h"
 #include "lockstep.h"
 #include "relation.h"
 #include "repertoire.h"
@@ -43,6 +44,7 @@
 static HTAB *relations = NULL;
 static long sweep_above = SWEEP_MINIMUM;
 static uint64 builds = 0;
+static bool some_read_settings = false;
 
 bool
 relation_is_replicated(Relation rel)
@@ -262,10 +264,35 @@ has_ascii_output(Oid type)
 	}
 }
 
+/*
+ * The value of a generated column travels if it can't be computed again: because
+ * it may depend on more than the row.  If one does, all of the table do, as a
+ * server computes all of them or none.
+ */
+static bool
+generated_values_travel(TupleDesc desc)
+{
+	for (int i = 0; desc->constr != NULL && desc->constr->has_generated_stored && i < desc->constr->num_defval; i++)
+	{
+		AttrDefault *def = &desc->constr->defval[i];
+		Form_pg_attribute att = TupleDescAttr(desc, def->adnum - 1);
+		Node	   *expression;
+
+		if (att->attgenerated != ATTRIBUTE_GENERATED_STORED)
+			continue;
+		expression = stringToNode(def->adbin);
+		if (expression_reads_settings(expression) || expression_has_oids(expression))
+			return true;
+	}
+	return false;
+}
+
 static void
 build_columns(LsRelation *r)
 {
 	int			i;
+
+	r->has_computed = generated_values_travel(r->desc);
 
 	r->natts = r->desc->natts;
 	r->nwords = Max(1, (r->natts + 63) / 64);
@@ -284,7 +311,8 @@ build_columns(LsRelation *r)
 			continue;
 		base = getBaseType(att->atttypid);
 		column->live = true;
-		column->generated = att->attgenerated != '\0';
+		column->generated = att->attgenerated != '\0' && !r->has_computed;
+		column->computed = att->attgenerated != '\0' && r->has_computed;
 		column->always_identity = att->attidentity == ATTRIBUTE_IDENTITY_ALWAYS;
 		column->domain = get_typtype(att->atttypid) == TYPTYPE_DOMAIN;
 		column->byval = att->attbyval;
@@ -309,7 +337,8 @@ build_columns(LsRelation *r)
 
 		r->needs |= deparse_type_needs(att->atttypid);
 		r->has_generated |= column->generated;
-		r->computes |= type_may_check(att->atttypid);
+		if (type_may_check(att->atttypid))
+			r->computes = r->copy_checks = true;
 		if (!column->generated)
 			r->nsettable++;
 		add_type(r, att->atttypid);
@@ -319,26 +348,6 @@ build_columns(LsRelation *r)
 	relation_init_columns(r, &r->changed);
 	relation_init_columns(r, &r->assigned);
 	r->slot = MakeSingleTupleTableSlot(r->desc, &TTSOpsVirtual);
-}
-
-static bool
-is_users_function(Oid function, void *context)
-{
-	return function >= FirstNormalObjectId;
-}
-
-static bool
-calls_users_walker(Node *node, void *context)
-{
-	return node != NULL &&
-		(check_functions_in_node(node, is_users_function, context) ||
-		 expression_tree_walker(node, calls_users_walker, context));
-}
-
-bool
-relation_calls_users(Node *expression)
-{
-	return calls_users_walker(expression, NULL);
 }
 
 /* All columns that expressions of generated columns use. */
@@ -351,17 +360,12 @@ build_generated_from(LsRelation *r)
 	int			i;
 
 	relation_init_columns(r, &r->generated_from);
-	for (i = 0; r->has_generated && i < constr->num_defval; i++)
+	for (i = 0; (r->has_generated || r->has_computed) && i < constr->num_defval; i++)
 	{
 		AttrDefault *def = &constr->defval[i];
 
-		if (r->columns[def->adnum - 1].generated)
-		{
-			Node	   *expression = stringToNode(def->adbin);
-
-			pull_varattnos(expression, 1, &attnums);
-			r->computes |= relation_calls_users(expression);
-		}
+		if (r->columns[def->adnum - 1].generated || r->columns[def->adnum - 1].computed)
+			pull_varattnos(stringToNode(def->adbin), 1, &attnums);
 	}
 	while ((member = bms_next_member(attnums, member)) >= 0)
 	{
@@ -471,6 +475,7 @@ build(LsRelation *r, Relation rel)
 		relation_build_indexes(r, rel);
 		relation_build_foreign_keys(r, rel);
 		r->batches = is_found_in_batches(r);
+		some_read_settings |= r->reads_settings;
 		MemoryContextSwitchTo(old);
 	}
 	PG_CATCH();
@@ -479,6 +484,46 @@ build(LsRelation *r, Relation rel)
 		PG_RE_THROW();
 	}
 	PG_END_TRY();
+}
+
+static void
+forget_index_expressions(LsRelation *r, Relation rel)
+{
+	List	   *indexes = RelationGetIndexList(rel);
+	ListCell   *lc;
+
+	foreach(lc, indexes)
+		RelationCacheInvalidateEntry(lfirst_oid(lc));
+	list_free(indexes);
+	r->valid = false;
+}
+
+/*
+ * PostgreSQL evaluates IMMUTABLE functions of constants once, and keeps the value:
+ * in plans, those of PL/pgSQL functions too, and in the relation cache, for the
+ * expressions of indexes.  If they read settings, that value was right with the
+ * settings of that moment.  Called before a statement changes rows.
+ */
+void
+relation_evaluate_anew(Relation rel)
+{
+	LsRelation *r;
+
+	if (!relation_is_replicated(rel))
+		return;
+	r = relation_get(rel);
+	if (!r->reads_settings && !r->copy_checks)
+		return;
+	settings_renew_plans();
+	if (r->folds)
+		forget_index_expressions(r, rel);
+}
+
+/* Is there any such table, as far as this session knows? */
+bool
+relation_some_read_settings(void)
+{
+	return some_read_settings;
 }
 
 /* Dropped relations leave invalid entries behind. */

@@ -34,7 +34,8 @@ typedef struct LsExactText LsExactText;
 typedef struct LsColumn
 {
 	bool		live;			/* not dropped, and stored */
-	bool		generated;		/* never given a value */
+	bool		generated;		/* never given a value: computed on each node */
+	bool		computed;		/* generated, but its value travels */
 	bool		domain;			/* is declared with a domain */
 	bool		always_identity;	/* INSERT may give it a value, UPDATE not */
 	bool		byval;
@@ -125,6 +126,7 @@ struct LsRelation
 	LsColumn   *columns;
 	int			nsettable;		/* live and not generated */
 	bool		has_generated;
+	bool		has_computed;	/* then all generated columns are */
 	bool		has_domain;
 	bool		has_virtual;	/* columns that are computed when read (18) */
 	LsColumnSet generated_from; /* what generated columns are computed from */
@@ -132,6 +134,10 @@ struct LsRelation
 	int			needs;			/* LS_NEEDS_... */
 	bool		computes;		/* users' functions run where its rows are
 								 * applied, and may fail there */
+	bool		reads_settings; /* expressions of indexes may depend on them */
+	bool		copy_checks;	/* COPY evaluates checks of domains in values */
+	bool		folds;			/* a part of an index's expression, too, which
+								 * is evaluated once */
 	bool		unproven;		/* a unique index of it isn't valid yet */
 
 	/* identity: none if nidentity is 0, then the image of the row */
@@ -188,9 +194,6 @@ extern LsRelation *relation_get(Relation rel);
 extern void relation_add_relid(LsRelation *r, Oid relid);
 extern void relation_init_columns(const LsRelation *r, LsColumnSet *set);
 extern void relation_init_table(LsTable *table, Oid relid);
-
-/* Does the expression, or the list of them, call a function that isn't built in? */
-extern bool relation_calls_users(Node *expression);
 
 /* In relkeys.c. */
 extern void relation_build_indexes(LsRelation *r, Relation rel);

@@ -28,6 +28,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "expression.h"
 #include "lockstep.h"
 #include "relation.h"
 
@@ -273,6 +274,18 @@ build_identity(LsRelation *r, Relation index)
 	}
 }
 
+/* Of any index: it is made where rows are applied, too. */
+static void
+look_at_expressions(LsRelation *r, Relation index)
+{
+	Node	   *expressions = expression_of_index(index, Anum_pg_index_indexprs);
+	Node	   *predicate = expression_of_index(index, Anum_pg_index_indpred);
+
+	r->computes |= expression_calls_users(expressions) || expression_calls_users(predicate);
+	r->reads_settings |= expression_reads_settings(expressions) || expression_reads_settings(predicate);
+	r->folds |= expression_folds_settings(expressions) || expression_folds_settings(predicate);
+}
+
 void
 relation_build_indexes(LsRelation *r, Relation rel)
 {
@@ -287,8 +300,7 @@ relation_build_indexes(LsRelation *r, Relation rel)
 		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
 
 		opened = lappend(opened, index);
-		r->computes |= relation_calls_users((Node *) RelationGetIndexExpressions(index)) ||
-			relation_calls_users((Node *) RelationGetIndexPredicate(index));
+		look_at_expressions(r, index);
 		if (!index->rd_index->indisready ||
 			!(index->rd_index->indisunique || index->rd_index->indisexclusion))
 			continue;

@@ -152,6 +152,8 @@ plan(Query *query, const char *source, int options, ParamListInfo params)
 	PlannedStmt *result;
 	LsRights	saved;
 
+	if (apply_session())
+		applygenerated_show(query);
 	if (!OidIsValid(user))
 		return plan_anyhow(query, source, options, params);
 	rights_lower(user, true, &saved);

@@ -90,7 +90,13 @@ executor_start(QueryDesc *desc, int eflags)
 	if (!captured)
 		return;
 	foreach(lc, desc->estate->es_opened_result_relations)
-		check_target(((ResultRelInfo *) lfirst(lc))->ri_RelationDesc);
+	{
+		Relation	target = ((ResultRelInfo *) lfirst(lc))->ri_RelationDesc;
+
+		check_target(target);
+		if (unlikely(relation_some_read_settings()))
+			relation_evaluate_anew(target);
+	}
 }
 
 /* ---------- SELECT that writes */

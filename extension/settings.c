@@ -8,17 +8,24 @@
  * transaction is among them, so that now() and literals like 'today' mean the
  * same everywhere.  The role comes last, as it may lack the right to set the
  * others.
+ *
+ * Settings that users make up ('app.tenant') and those of modules travel, too,
+ * wherever they were set: for the session, its role, its database or in a
+ * configuration file.
  */
 #include "postgres.h"
 
 #include "access/xact.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_namespace.h"
+#include "common/hashfn.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/guc.h"
+#include "utils/guc_tables.h"
 #include "utils/lsyscache.h"
+#include "utils/plancache.h"
 
 #include "compat.h"
 #include "lockstep.h"
@@ -38,6 +45,7 @@ static const char *const names[] = {
 	"lc_monetary",
 	"lc_numeric",
 	"lc_time",
+	"quote_all_identifiers",
 	"standard_conforming_strings",
 	"TimeZone",
 	"timezone_abbreviations",
@@ -46,9 +54,35 @@ static const char *const names[] = {
 	"xmloption",
 };
 
+/*
+ * On which a function that is called where a row is applied may depend.  Not those
+ * on which reading the row's values does (array_nulls, lc_monetary, xmloption): the
+ * values' texts are written for what apply_value_settings() sets.  For DateStyle and
+ * IntervalStyle these texts are the same.
+ */
+static const char *const row_names[] = {
+	"backslash_quote",
+	"bytea_output",
+	"DateStyle",
+	"default_text_search_config",
+	"extra_float_digits",
+	"IntervalStyle",
+	"lc_numeric",
+	"lc_time",
+	"quote_all_identifiers",
+	"standard_conforming_strings",
+	"TimeZone",
+	"timezone_abbreviations",
+	"transform_null_equals",
+	"xmlbinary",
+};
+
+/* value: NULL is as good as '', as it is for SHOW. */
 static void
 append_setting(StringInfo out, const char *name, const char *value)
 {
+	if (value == NULL)
+		value = "";
 	appendBinaryStringInfo(out, name, strlen(name) + 1);
 	appendBinaryStringInfo(out, value, strlen(value) + 1);
 }
@@ -104,6 +138,68 @@ settings_append_row_path(StringInfo out, Oid owner)
 	append_setting(out, "search_path", path.data);
 }
 
+/* ---------- settings with a dot in their name */
+
+/* Not lockstep's own, and none that only the server's start sets. */
+static bool
+is_custom(const struct config_generic *setting)
+{
+	return setting->group == CUSTOM_OPTIONS &&
+		(setting->context == PGC_USERSET || setting->context == PGC_SUSET) &&
+		((setting->flags & GUC_CUSTOM_PLACEHOLDER) != 0 || setting->source != PGC_S_DEFAULT) &&
+		strncmp(setting->name, "lockstep.", strlen("lockstep.")) != 0 &&
+		!apply_setting_is_unknown(setting->name);
+}
+
+/*
+ * All that the session has, also those that are '' (as SET LOCAL leaves them):
+ * where this is read others are unknown.
+ */
+static void
+append_custom(StringInfo out)
+{
+	int			n;
+	struct config_generic **settings = ls_settings(&n);
+
+	for (int superuser = 0; superuser <= 1; superuser++)
+	{
+		append_setting(out, LS_SETTING_CUSTOM, superuser ? "superuser" : "user");
+		for (int i = 0; i < n; i++)
+		{
+			if (is_custom(settings[i]) && (settings[i]->scontext != PGC_USERSET) == superuser)
+				append_setting(out, settings[i]->name, GetConfigOption(settings[i]->name, false, false));
+		}
+	}
+}
+
+/*
+ * For rows of which something is computed where they are applied that may depend
+ * on settings.  This is called for every row, as a function may have changed them.
+ */
+void
+settings_append_row(StringInfo out)
+{
+	for (int i = 0; i < lengthof(row_names); i++)
+		append_setting(out, row_names[i], GetConfigOption(row_names[i], false, false));
+	append_custom(out);
+}
+
+void
+settings_renew_plans(void)
+{
+	static uint64 made_with = 0;
+	StringInfoData now;
+	uint64		hash;
+
+	initStringInfo(&now);
+	settings_append_row(&now);
+	hash = hash_bytes_extended((unsigned char *) now.data, now.len, 0);
+	pfree(now.data);
+	if (hash != made_with)
+		ResetPlanCache();
+	made_with = hash;
+}
+
 bool
 ls_runs_script(const Node *stmt)
 {
@@ -154,6 +250,7 @@ settings_append(StringInfo out)
 		if (value != NULL)
 			append_setting(out, names[i], value);
 	}
+	append_custom(out);
 	append_setting(out, "search_path", search_path_without_temporary());
 
 	/*

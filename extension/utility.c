@@ -366,6 +366,8 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		call->pstmt = stmt;
 	call->meaning = stmt;
 	tables = ddl_check_repeatable(stmt, call->source);
+	if (plan->catalogs)
+		settings_renew_plans();
 	foreach(lc, tables)
 		forward_delete(lfirst_oid(lc));
 	ddl_forward(text, NULL, 0, targets, plan->catalogs);
@@ -373,7 +375,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	run_and_forward_rows(call, tables);
 	if (plan->catalogs)
 	{
-		ddl_check_partition_key(call->pstmt);
+		ddl_check_table(call->pstmt);
 		ddl_check_dependencies();
 	}
 	if (renewed)
@@ -391,6 +393,8 @@ run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
 		refuse_and_maybe_run(call, plan);
 		return;
 	}
+	ddl_check_oids_before(call->pstmt->utilityStmt, call->source);
+	settings_renew_plans();
 	concurrent_begin(call->pstmt->utilityStmt);
 	run_counted(call, 0);
 	concurrent_end();
@@ -503,6 +507,8 @@ examine_copy(CopyStmt *stmt, DdlPlan *plan)
 	}
 	else if (RelationGetNamespace(rel) == ls_schema_oid())
 		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+	else if (relation_some_read_settings())
+		relation_evaluate_anew(rel);
 	identity = stmt->is_from && rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt);
 	table_close(rel, AccessShareLock);
 	return identity;

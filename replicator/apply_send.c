@@ -305,6 +305,27 @@ send_copy(ApplyConn *c, const LsQuery *q, Expected e)
 	send_command(c, ls_slice_of("SELECT lockstep.apply_copy($1, $2)"), nothing, true, texts_only(2), e);
 }
 
+/*
+ * What a query means does not depend on the other settings, if it changes a row: they
+ * are for the functions that it calls, and may be others with every row.  The path
+ * comes first.
+ */
+static LsSlice
+settings_of_meaning(const LsQuery *q)
+{
+	LsSlice		rest = q->settings;
+	LsSlice		name;
+	LsSlice		value;
+
+	if (q->form != LS_FORM_ROW || !ls_next_setting(&rest, &name, &value))
+		return q->settings;
+	if (name.len != strlen("search_path") || memcmp(name.data, "search_path", name.len) != 0)
+		return nothing;
+	rest.data = q->settings.data;
+	rest.len = (size_t) (value.data + value.len + 1 - q->settings.data);
+	return rest;
+}
+
 void
 send_statement(ApplyConn *c, const LsQuery *q)
 {
@@ -320,7 +341,7 @@ send_statement(ApplyConn *c, const LsQuery *q)
 	}
 	buffer_reserve(&texts, q->text.len + q->params.len + 2);
 	nparams = keep_params(q, 0);
-	send_command(c, q->text, q->settings, nparams > 0 && !q->ddl && !c->unprepared, texts_only(nparams), e);
+	send_command(c, q->text, settings_of_meaning(q), nparams > 0 && !q->ddl && !c->unprepared, texts_only(nparams), e);
 }
 
 void

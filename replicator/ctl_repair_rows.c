@@ -169,7 +169,7 @@ delete_rows(Repair *r, const char *name, const RowRef *refs, size_t n, long long
 	return ok;
 }
 
-/* Columns to be set, and how their values are read. */
+/* Columns that are stored, generated ones too, and how their values are read. */
 static bool
 columns_of(Repair *r, const char *name, char **columns, char **values)
 {
@@ -179,7 +179,7 @@ columns_of(Repair *r, const char *name, char **columns, char **values)
 								   "(WITH RECURSIVE b(t) AS (VALUES (atttypid) UNION ALL SELECT typbasetype FROM pg_type, b "
 								   "WHERE oid = b.t AND typbasetype <> 0) SELECT 1 FROM b WHERE t = 'xml'::regtype) "
 								   "THEN '::text' ELSE '' END, ', ' ORDER BY attnum) FROM pg_attribute "
-								   "WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated = ''", 1, params);
+								   "WHERE attrelid = $1::regclass AND attnum > 0 AND NOT attisdropped AND attgenerated IN ('', 's')", 1, params);
 	bool		ok = result != NULL && !PQgetisnull(result, 0, 0);
 
 	if (ok)

@@ -50,7 +50,7 @@ sub called
 	my ($how) = @_;
 	my @as = $c->node_log(2) =~ /LOOK \Q$how\E super=(\w)/g;
 
-	ok(@as > 0, "$how: it was called") if $how ne 'domain' && $how ne 'at the commit';
+	ok($how =~ /^(using|generated)$/ ? @as == 0 : @as > 0, "$how: it was called, or its values have travelled") if $how ne 'domain' && $how ne 'at the commit';
 	is(scalar(grep { $_ eq 't' } @as), 0, "$how: and never as a superuser");
 }
 
@@ -59,8 +59,8 @@ my @steps = (
 	'default' => "ALTER TABLE m.a ADD j int DEFAULT m.f(3, 'default')",
 	'check' => "ALTER TABLE m.a ADD CHECK (m.f(i::int, 'check') > 0)",
 	'generated' => "CREATE TABLE m.b (i int PRIMARY KEY, g int GENERATED ALWAYS AS (m.f(i, 'generated')) STORED); INSERT INTO m.b VALUES (1)",
-	'copied' => "CREATE TABLE m.cp (i int PRIMARY KEY, g int GENERATED ALWAYS AS (m.f(i, 'copied')) STORED); INSERT INTO m.cp SELECT generate_series(1, 20)",
-	'updated' => "CREATE TABLE m.u (i int PRIMARY KEY, j int, g int GENERATED ALWAYS AS (m.f(j, 'updated')) STORED); INSERT INTO m.u VALUES (1, 1); UPDATE m.u SET j = 2",
+	'copied' => "CREATE TABLE m.cp (i int PRIMARY KEY, g int); CREATE INDEX ON m.cp (m.f(i, 'copied')); INSERT INTO m.cp SELECT generate_series(1, 20)",
+	'updated' => "CREATE TABLE m.u (i int PRIMARY KEY, j int); CREATE INDEX ON m.u (m.f(j, 'updated')); INSERT INTO m.u VALUES (1, 1); UPDATE m.u SET j = 2",
 	'index' => "CREATE TABLE m.i (i int PRIMARY KEY); CREATE INDEX ON m.i (m.f(i, 'index')); INSERT INTO m.i VALUES (1)",
 	'planner' => "CREATE TABLE m.p (i int PRIMARY KEY); CREATE INDEX ON m.p (i) WHERE m.f(1, 'planner') > 0; INSERT INTO m.p VALUES (1); UPDATE m.p SET i = 2; DELETE FROM m.p",
 	'domain' => "CREATE DOMAIN m.d AS int CHECK (m.f(VALUE, 'domain') > 0); CREATE TYPE m.r AS (x m.d); "
@@ -88,7 +88,7 @@ is($c->sql(2, 'SELECT DISTINCT rolsuper FROM pg_roles WHERE rolname = $$mallory$
 $c->sql(1, 'CREATE TABLE n (i int PRIMARY KEY, a text[])');
 for (1 .. 8)
 {
-	$c->sql(1, "$mallory INSERT INTO m.b VALUES (100 + $_)");
+	$c->sql(1, "$mallory INSERT INTO m.i VALUES (100 + $_)");
 	$c->sql(1, "INSERT INTO n VALUES ($_, '{NULL}')");
 }
 $c->same('what the functions have set does not stay');
@@ -117,7 +117,8 @@ BEGIN
 	END IF;
 	RETURN i;
 END $$;
-CREATE TABLE m.copied (i int PRIMARY KEY, g int GENERATED ALWAYS AS (m.copies(i)) STORED);
+CREATE TABLE m.copied (i int PRIMARY KEY);
+CREATE INDEX ON m.copied (m.copies(i));
 INSERT INTO m.copied SELECT generate_series(1, 5);
 SQL
 $c->drain;
