@@ -343,25 +343,49 @@ conflict_note_row(int row)
 	*(volatile int *) &my_mark()->apply_row = row;
 }
 
-static bool
-is_apply_session(int slot, const PGPROC *proc)
+/*
+ * The process of the apply session in a slot; *pid is 0 and the result NULL if there
+ * is none.  A slot is written by who has it; one that is read too early or too
+ * late is no harm.
+ */
+static const PGPROC *
+apply_session_at(int slot, int *pid)
 {
-	return proc != NULL && ls_procno(proc) == slot;
+	const PGPROC *proc;
+
+	*pid = *(volatile int *) &marks[slot].apply_pid;
+	proc = *pid != 0 ? BackendPidGetProc(*pid) : NULL;
+	if (proc == NULL || ls_procno(proc) != slot)
+		*pid = 0;
+	return *pid != 0 ? proc : NULL;
 }
 
-/* A slot is written by who has it; one that is read too early or too late is no harm. */
 int
 conflict_apply_session_in(Oid database)
 {
 	for (int i = 0; i < MaxBackends; i++)
 	{
-		int			pid = *(volatile int *) &marks[i].apply_pid;
-		PGPROC	   *proc = pid != 0 ? BackendPidGetProc(pid) : NULL;
+		int			pid;
+		const PGPROC *proc = apply_session_at(i, &pid);
 
-		if (is_apply_session(i, proc) && proc->databaseId == database)
+		if (proc != NULL && proc->databaseId == database)
 			return pid;
 	}
 	return 0;
+}
+
+bool
+conflict_applies_as(Oid role)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		int			pid;
+		const PGPROC *proc = apply_session_at(i, &pid);
+
+		if (proc != NULL && proc->roleId == role)
+			return true;
+	}
+	return false;
 }
 
 /* ---------- those who act on others */

@@ -61,6 +61,11 @@ extern void ddl_refuse(DdlPlan *plan, const char *what, const char *detail, cons
 /* Does a DropStmt or the like name lockstep itself? */
 extern bool ddl_is_lockstep(const char *name);
 
+/* ---------- in lockout.c */
+
+/* Refuses what would keep the replicator from connecting. */
+extern void lockout_check(const Node *stmt);
+
 /* ---------- in ddltargets.c */
 
 typedef struct DdlTargets

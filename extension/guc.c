@@ -35,6 +35,7 @@ int			ls_index_patience = 60000;
 int			ls_max_sequences = 4096;
 int			ls_max_staleness = -1;
 void		(*guc_replicate_changed) (bool newval) = NULL;
+void		(*guc_session_begins_off) (void) = NULL;
 
 static const struct config_enum_entry commit_wait_options[] = {
 	{"ordered", LS_WAIT_ORDERED, false},
@@ -84,6 +85,27 @@ check_node_name(char **newval, void **extra, GucSource source)
 			return false;
 		}
 	}
+	return true;
+}
+
+/*
+ * Off is what one session says of itself.  As a setting of a database, a role, a
+ * function or the server it would let everybody's changes stay on their node,
+ * and nobody would notice.
+ */
+static bool
+check_replicate(bool *newval, void **extra, GucSource source)
+{
+	if (*newval)
+		return true;
+	if (source == PGC_S_TEST || (source > PGC_S_DEFAULT && source < PGC_S_CLIENT))
+	{
+		GUC_check_errdetail("Only a session itself can be kept from replicating what it changes.");
+		GUC_check_errhint("Use SET, or the options of the connection.");
+		return false;
+	}
+	if (source == PGC_S_CLIENT && guc_session_begins_off)
+		guc_session_begins_off();
 	return true;
 }
 
@@ -215,7 +237,7 @@ define_of_session(void)
 							 "Off: changes stay on this node, which then differs from the others.",
 							 &ls_replicate, true,
 							 PGC_SUSET, 0,
-							 NULL, assign_replicate, NULL);
+							 check_replicate, assign_replicate, NULL);
 
 	DefineCustomEnumVariable("lockstep.unreplicated",
 							 "What happens to a transaction with effects that can't be replicated.",

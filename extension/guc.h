@@ -49,6 +49,9 @@ extern void guc_define(void);	/* _PG_init */
 /* Told when lockstep.replicate changes, in this session or before it begins. */
 extern void (*guc_replicate_changed) (bool newval);
 
+/* Told when the options of a session's connection say off, while it begins. */
+extern void (*guc_session_begins_off) (void);
+
 /* True while this node has a name, whatever the database: changes to shared
  * catalogs from a database without the extension have to be refused. */
 extern bool ls_is_node(void);

@@ -85,6 +85,7 @@ _PG_init(void)
 	sequence_init();
 	sequence_drop_init();
 	membership_init();
+	usersettings_init();
 	notify_init();
 	largeobject_init();
 	capture_init();

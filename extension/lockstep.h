@@ -568,6 +568,10 @@ extern char *cluster_identity(void);	/* "" if none; palloc'ed */
 extern void cluster_set_identity(const char *identity); /* once; ERROR 55000 */
 extern void cluster_forget_identity(void);
 
+/* ---------- in usersettings.c: settings of databases and roles stay away from the replicator */
+
+extern void usersettings_init(void);	/* _PG_init */
+
 /* ---------- in membership.c: lockstep's objects stay while the database belongs to one */
 
 extern void membership_init(void);	/* _PG_init */
@@ -652,6 +656,8 @@ extern void conflict_note_writes(void); /* this transaction asked or forwarded *
 extern void conflict_note_apply(void);	/* this session is an apply session */
 extern int	conflict_apply_session_in(Oid database);	/* pid of one, 0: there
 														 * is none */
+extern bool conflict_applies_as(Oid role);	/* some apply session is that
+											 * role's */
 extern void conflict_note_row(int row); /* and changes that row of its call */
 extern int	conflict_row_of(int pid);
 extern bool conflict_is_before(uint64 seq); /* ... also if it is decided as

@@ -677,6 +677,8 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 {
 	Call		call = {pstmt, pstmt, source, read_only_tree, context, params, environment, dest, completion};
 
+	if (ls_mode() != LS_MODE_OFF)
+		lockout_check(pstmt->utilityStmt);
 	if (ls_mode() != LS_MODE_OFF || (ls_is_node() && utility_is_replayed()))
 		call.pstmt = unlogged_ignore(pstmt);
 	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||

@@ -64,13 +64,19 @@ refuse(const char *hint, const char *fmt,...)
 
 /* ---------- asking a node */
 
+/* What users give the role or the database must not matter (usersettings.c of the extension). */
+static const char session_options[] =
+"-c role=none -c session_preload_libraries= -c local_preload_libraries= "
+"-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 "
+"-c idle_session_timeout=0 -c search_path=pg_catalog -c lockstep.replicate=off";
+
 /* The value of a connection option set for the session; NULL: why has been said. */
 static PGconn *
 open_database(const Config *config, const NodeConfig *node, const char *database)
 {
 	char		timeout[16];
 	const char *keywords[] = {"connect_timeout", "dbname", "dbname", "application_name", "options", NULL};
-	const char *values[] = {timeout, node->conninfo, database, "lockstep adopt", "-c search_path=pg_catalog", NULL};
+	const char *values[] = {timeout, node->conninfo, database, "lockstep adopt", session_options, NULL};
 	PGconn	   *conn;
 
 	snprintf(timeout, sizeof(timeout), "%d", config->node_timeout / 1000 > 2 ? config->node_timeout / 1000 : 2);

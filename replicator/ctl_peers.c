@@ -14,9 +14,10 @@
 #include "ctl_verify.h"
 
 static const char session_options[] =
+"-c role=none -c session_preload_libraries= -c local_preload_libraries= "
 "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 "
 "-c idle_session_timeout=0 -c default_transaction_isolation=read\\ committed "
-"-c default_transaction_read_only=off -c row_security=off -c jit=off -c search_path=pg_catalog "
+"-c default_transaction_read_only=off -c default_transaction_deferrable=off -c row_security=off -c jit=off -c search_path=pg_catalog "
 "-c standard_conforming_strings=on -c client_min_messages=error -c enable_indexscan=off -c enable_indexonlyscan=off "
 "-c enable_bitmapscan=off -c synchronous_commit=local -c client_connection_check_interval=1s "
 "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1";

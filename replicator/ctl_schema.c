@@ -67,7 +67,9 @@ connection_string(const char *conninfo, const char *database, char **password)
 	}
 	PQconninfoFree(options);
 	put_keyword(&b, "dbname", database);
-	put_keyword(&b, "options", "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1");
+	put_keyword(&b, "options", "-c role=none -c session_preload_libraries= -c local_preload_libraries= -c client_min_messages=error "
+				"-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 "
+				"-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1");
 	buffer_append(&b, "", 1);
 	return (char *) b.data;
 }

@@ -55,10 +55,15 @@ struct PgClient
 	Deferred	bury;
 };
 
+/*
+ * An extension sets back what users give the role or the database (lockstep.replicate
+ * being off); the first three act before it can.  An older one doesn't.
+ */
 #define COMMON_OPTIONS \
+	"-c role=none -c session_preload_libraries= -c local_preload_libraries= -c exit_on_error=off " \
 	"-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 " \
 	"-c idle_session_timeout=0 -c default_transaction_isolation=read\\ committed " \
-	"-c default_transaction_read_only=off -c row_security=off -c jit=off -c search_path=pg_catalog " \
+	"-c default_transaction_read_only=off -c default_transaction_deferrable=off -c row_security=off -c jit=off -c search_path=pg_catalog " \
 	"-c extra_float_digits=1 -c standard_conforming_strings=on "
 
 const char	pgclient_control_options[] = COMMON_OPTIONS "-c lockstep.replicate=off";
@@ -379,7 +384,6 @@ connection_made(PgClient *c)
 	c->patience = NULL;
 	c->ready = true;
 	PQsetnonblocking(c->conn, 1);
-	PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
 	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
 
 	/* not among the options, as servers before 17 don't know it */
@@ -443,6 +447,8 @@ start(PgClient *c, const char *hosts, const char *addresses)
 	 * what stands before it are defaults
 	 */
 	c->conn = PQconnectStartParams(keywords, values, 1);
+	if (c->conn != NULL)
+		PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
 	if (c->conn != NULL && PQstatus(c->conn) != CONNECTION_BAD)
 		c->watch = loop_watch(PQsocket(c->conn), EPOLLOUT, on_socket, c);
 }
