@@ -181,7 +181,8 @@ conflict_report_doomed(void)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not go on with the transaction because it was in the way of another node's"),
-			 detail[0] ? errdetail_internal("%s", detail) : 0,
+			 detail[0] ? errdetail_internal("%s", hidden_for_reader(detail)) : 0,
+			 detail[0] ? errdetail_log("%s", hidden_for_log(detail)) : 0,
 			 errhint("The transaction might succeed if retried.")));
 }
 
@@ -207,7 +208,8 @@ tell_the_reason(ErrorData *edata)
 		return;
 	edata->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
 	edata->message = pstrdup("could not go on with the transaction because it was in the way of another node's");
-	edata->detail = doomed_why()[0] ? pstrdup(doomed_why()) : NULL;
+	edata->detail = doomed_why()[0] ? hidden_in_error(doomed_why()) : NULL;
+	edata->detail_log = doomed_why()[0] ? hidden_for_log(doomed_why()) : NULL;
 	edata->hint = pstrdup("The transaction might succeed if retried.");
 }
 
@@ -227,7 +229,10 @@ tell_the_reason_in_context(void *arg)
 	errcode(ERRCODE_T_R_SERIALIZATION_FAILURE);
 	errmsg("could not go on with the transaction because it was in the way of another node's");
 	if (doomed_why()[0])
-		errdetail_internal("%s", doomed_why());
+	{
+		errdetail_internal("%s", hidden_in_error(doomed_why()));
+		errdetail_log("%s", hidden_for_log(doomed_why()));
+	}
 	errhint("The transaction might succeed if retried.");
 }
 
@@ -465,7 +470,7 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
 				(silent_client ?
 				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and waits for its client", pid) :
 				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and does not end", pid),
-				 errdetail_internal("%s", detail)));
+				 errdetail_internal("%s", hidden_for_log(detail))));
 	if (hit)
 	{
 		SharedInvalidationMessage message;

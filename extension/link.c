@@ -74,6 +74,7 @@ link_adopt(pgsocket sock)
 	resetStringInfo(&ls_link.out);
 	ls_link.consumed = 0;
 	ls_link.ended = false;
+	ls_link.proven = false;
 	ls_link.set = ls_create_wait_event_set(ls_link.context, 3);
 	ls_link.events = WL_SOCKET_WRITEABLE;
 	ls_link.position = AddWaitEventToSet(ls_link.set, ls_link.events, sock, NULL, NULL);
@@ -138,6 +139,43 @@ link_lost(const char *fmt,...)
 	return LINK_LOST;
 }
 
+/* In one line. */
+static char *
+printable(const char *text)
+{
+	StringInfoData out;
+
+	initStringInfo(&out);
+	for (; *text != '\0'; text++)
+	{
+		if ((unsigned char) *text < 0x20 || *text == 0x7f)
+			appendStringInfo(&out, "\\x%02x", (unsigned char) *text);
+		else
+			appendStringInfoChar(&out, *text);
+	}
+	return out.data;
+}
+
+/*
+ * Whoever listens there has not proved that it is the cluster's replicator: its words
+ * are for the operator, who knows better, and in no client's error.
+ */
+static LinkResult
+link_refused_by_anybody(void)
+{
+	ereport(LOG,
+			(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+			 errmsg("what listens at lockstep.replicator refused the connection before it proved to be the replicator"),
+			 errdetail_internal("It said: %s: %s", printable(ls_link.why.sqlstate), printable(ls_link.why.message))));
+	strcpy(ls_link.why.sqlstate, "28000");
+	strcpy(ls_link.why.message, "the replicator refused the connection before it proved that it has this cluster's secret");
+	ls_link.why.detail[0] = '\0';
+	strcpy(ls_link.why.hint,
+		   "The server's log has what it said. Something else may listen at lockstep.replicator, the secrets may differ, or the versions of lockstep.");
+	link_close();
+	return LINK_LOST;
+}
+
 /* Close, remembering what the replicator's 'E' said. */
 static LinkResult
 link_refused(LsSlice payload)
@@ -151,6 +189,8 @@ link_refused(LsSlice payload)
 	copy_text(ls_link.why.message, sizeof(ls_link.why.message), error.message);
 	copy_text(ls_link.why.detail, sizeof(ls_link.why.detail), error.detail);
 	copy_text(ls_link.why.hint, sizeof(ls_link.why.hint), error.hint);
+	if (!ls_link.proven)
+		return link_refused_by_anybody();
 	link_close();
 	return LINK_LOST;
 }

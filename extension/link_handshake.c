@@ -369,6 +369,9 @@ handshake(const Secret *secret, MonoTime deadline)
 				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 				 errmsg("the replicator could not prove that it has this cluster's secret"),
 				 errhint("Something else may listen at lockstep.replicator, or the secrets differ.")));
+	ls_link.proven = true;
+	if (theirs.refused)
+		(void) expect(LS_MSG_ERROR, deadline);	/* does not return */
 }
 
 void

@@ -25,6 +25,7 @@ typedef struct LinkState
 {
 	pgsocket	sock;
 	bool		ready;			/* both sides are authenticated */
+	bool		proven;			/* the replicator is */
 	WaitEventSet *set;			/* socket, latch, postmaster death */
 	int			position;		/* of the socket in it */
 	uint32		events;			/* that the socket is waited for */

@@ -322,6 +322,13 @@ extern void queue_forget_rows(int n);	/* all but the first n, at the end of
 										 * a subtransaction */
 extern void queue_note_table(uint64 hash, const char *name, LsKeyMode mode);
 
+/* ---------- in hidden.c: what of others' rows and commands may be seen */
+
+extern char *hidden_for_reader(const char *text);	/* palloc'ed */
+extern char *hidden_for_log(const char *text);
+extern char *hidden_in_error(const char *text); /* without the catalogs */
+extern bool hidden_query_is_seen(const LsQuery *query);
+
 /* ---------- in readkeys.c: keys of what was read or locked */
 
 typedef struct LsReadMark

@@ -600,6 +600,8 @@ put_forwarded(ReturnSetInfo *rsinfo, int64 n, const LsQuery *query)
 	values[5] = Int64GetDatum(query->rows);
 	nulls[5] = query->rows < 0;
 	values[6] = keys_array(query);
+	if (!hidden_query_is_seen(query))
+		nulls[3] = nulls[4] = nulls[6] = true;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 

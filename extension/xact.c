@@ -169,7 +169,7 @@ xact_check_not_ended(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not go on with a transaction that the replicator has rolled back"),
-				 errdetail("A savepoint was kept here when that was reported: %s", ended_why),
+				 errdetail("A savepoint was kept here when that was reported: %s", hidden_for_reader(ended_why)),
 				 errhint("The transaction might succeed if retried.")));
 }
 
@@ -351,11 +351,13 @@ void
 xact_report_error(const LsErrorFields *e)
 {
 	const uint8_t *s = e->sqlstate.data;
+	char	   *detail = xact_text_of(e->detail);
 
 	ereport(ERROR,
 			(errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
 			 errmsg_internal("%s", xact_text_of(e->message)),
-			 e->detail.len > 0 ? errdetail_internal("%s", xact_text_of(e->detail)) : 0,
+			 e->detail.len > 0 ? errdetail_internal("%s", hidden_for_reader(detail)) : 0,
+			 e->detail.len > 0 ? errdetail_log("%s", hidden_for_log(detail)) : 0,
 			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
 }
 

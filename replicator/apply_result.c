@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "apply_private.h"
+#include "hidden.h"
 
 static Expected
 expected_pop(ApplyConn *c)
@@ -98,6 +99,9 @@ handle_error(ApplyConn *c, const PGresult *r)
 {
 	const Expected *head = &c->expected[c->expected_head];
 	const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
+	const char *told = PQresultErrorField(r, PG_DIAG_MESSAGE_DETAIL);
+	char	   *detail = told == NULL ? NULL :
+	hidden_of_table(told, PQresultErrorField(r, PG_DIAG_SCHEMA_NAME), PQresultErrorField(r, PG_DIAG_TABLE_NAME));
 	bool		is_plan = sqlstate != NULL && (strcmp(sqlstate, "0A000") == 0 || strcmp(sqlstate, "26000") == 0);
 
 	if (!c->failed && is_plan && head->queries > 0 && head->was_prepared)
@@ -106,7 +110,8 @@ handle_error(ApplyConn *c, const PGresult *r)
 		c->retry = c->prepare_anew = true;
 	}
 	note_error(c, sqlstate, PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY),
-			   PQresultErrorField(r, PG_DIAG_MESSAGE_DETAIL), PQresultErrorField(r, PG_DIAG_MESSAGE_HINT));
+			   detail, PQresultErrorField(r, PG_DIAG_MESSAGE_HINT));
+	free(detail);
 }
 
 static void

@@ -184,6 +184,39 @@ buffer_append(Buffer *b, const void *data, size_t n)
 	b->len += n;
 }
 
+/* Of text in UTF-8, or any encoding in which bytes below 0x20 are control characters. */
+void
+buffer_append_printable(Buffer *b, const void *text, size_t n)
+{
+	const unsigned char *at = text;
+
+	for (size_t i = 0; i < n; i++)
+	{
+		char		escaped[5];
+
+		if (at[i] >= 0x20 && at[i] != 0x7f)
+		{
+			buffer_append(b, &at[i], 1);
+			continue;
+		}
+		if (at[i] == '\n' || at[i] == '\t' || at[i] == '\r')
+			snprintf(escaped, sizeof(escaped), "\\%c", at[i] == '\n' ? 'n' : at[i] == '\t' ? 't' : 'r');
+		else
+			snprintf(escaped, sizeof(escaped), "\\x%02x", at[i]);
+		buffer_append(b, escaped, strlen(escaped));
+	}
+}
+
+char *
+text_printable(const void *text, size_t len)
+{
+	Buffer		b = {0};
+
+	buffer_append_printable(&b, text, len);
+	buffer_append(&b, "", 1);
+	return (char *) b.data;
+}
+
 void
 buffer_consume(Buffer *b, size_t n)
 {

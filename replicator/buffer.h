@@ -29,6 +29,9 @@ extern char *xasprintf(const char *fmt,...) __attribute__((format(printf, 1, 2))
  * between characters. */
 extern size_t text_cut(const void *text, size_t len, size_t max);
 
+/* malloc'ed, see buffer_append_printable(). */
+extern char *text_printable(const void *text, size_t len);
+
 /* Text of a database may be in whatever encoding, or in none. */
 extern bool text_is_utf8(const void *text, size_t len);
 extern void text_make_ascii(char *text, size_t len);	/* ? for each byte that
@@ -37,6 +40,8 @@ extern void text_make_ascii(char *text, size_t len);	/* ? for each byte that
 extern void buffer_reserve(Buffer *b, size_t more); /* room for more bytes
 													 * after len */
 extern void buffer_append(Buffer *b, const void *data, size_t n);
+extern void buffer_append_printable(Buffer *b, const void *text, size_t n); /* control characters as
+																			 * \n and \x01 */
 extern void buffer_consume(Buffer *b, size_t n);	/* advance pos; compacts
 													 * when empty */
 extern void buffer_free(Buffer *b); /* and zero: may be used again */

@@ -12,6 +12,7 @@
 #include <string.h>
 
 #include "conflicts.h"
+#include "hidden.h"
 #include "log.h"
 #include "loop.h"
 
@@ -88,42 +89,18 @@ losing_words_free(LosingWords *w)
 
 /* ---------- what a key is of */
 
-/*
- * The name of a key is the table's, quoted as in SQL, or that and the index's
- * behind a space; or it is of a database, or of a large object.  Length of the
- * table's.
- */
-static size_t
-table_len(const LsSlice *name)
-{
-	bool		quoted = false;
-
-	if (name->len > 9 && memcmp(name->data, "database ", 9) == 0)
-		return name->len;
-	if (name->len > 13 && memcmp(name->data, "large object ", 13) == 0)
-		return 12;
-	for (size_t i = 0; i < name->len; i++)
-	{
-		if (name->data[i] == '"')
-			quoted = !quoted;
-		else if (name->data[i] == ' ' && !quoted)
-			return i;
-	}
-	return name->len;
-}
-
 static void
 name_parts(Kept *k, const Conflict *c)
 {
-	size_t		len = table_len(&c->key);
+	size_t		len = hidden_table_len(&c->key);
 
 	if (c->key.len == 0)
 		return;
-	k->table = xstrndup(c->key.data, len);
+	k->table = text_printable(c->key.data, len);
 	if (c->whole_table)
 		k->index = xstrdup("whole table");
 	else if (len < c->key.len)
-		k->index = xstrndup(c->key.data + len + 1, c->key.len - len - 1);
+		k->index = text_printable(c->key.data + len + 1, c->key.len - len - 1);
 }
 
 /* ---------- adding */
@@ -137,7 +114,11 @@ copy_text(const char *text)
 static char *
 copy_detail(const char *text)
 {
-	return text != NULL ? xstrndup(text, text_cut(text, strlen(text), DETAIL_MAX)) : NULL;
+	char	   *whole = text != NULL ? hidden_shown(text) : NULL;
+	char	   *shown = whole != NULL ? text_printable(whole, text_cut(whole, strlen(whole), DETAIL_MAX)) : NULL;
+
+	free(whole);
+	return shown;
 }
 
 static void
@@ -200,7 +181,10 @@ log_conflict(const Conflict *c)
 	char	   *context = xasprintf("%s/%" PRIu32, c->node, c->pid);
 	char	   *message = xasprintf("conflict in database \"%s\": %s", c->database, c->reason);
 
-	log_full(config->log_conflicts, context, message, c->detail, NULL);
+	char	   *detail = c->detail != NULL ? hidden_shown(c->detail) : NULL;
+
+	log_full(config->log_conflicts, context, message, detail, NULL);
+	free(detail);
 	free(context);
 	free(message);
 }

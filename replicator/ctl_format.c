@@ -97,7 +97,7 @@ cell_text(const json_t *row, const Column *column)
 		return xasprintf("%.1f s", (double) json_integer_value(value) / 1000);
 	if (json_is_integer(value))
 		return xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
-	return xstrdup(text_of(value));
+	return text_printable(text_of(value), strlen(text_of(value)));
 }
 
 static int
@@ -184,7 +184,12 @@ format_databases(FILE *out, const json_t *answer)
 
 	fprintf(out, "databases:    ");
 	json_array_foreach((json_t *) databases, i, name)
-		fprintf(out, "%s%s", i > 0 ? ", " : "", text_of(name));
+	{
+		char	   *shown = text_printable(text_of(name), strlen(text_of(name)));
+
+		fprintf(out, "%s%s", i > 0 ? ", " : "", shown);
+		free(shown);
+	}
 	fprintf(out, "%s\n", json_array_size(databases) == 0 ? "none (lockstepctl database add NAME)" : "");
 }
 

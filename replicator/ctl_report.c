@@ -14,6 +14,17 @@
 
 #define LONGEST 300				/* bytes of a value */
 
+/* A name, in one line; after it so much of the text. */
+static void
+put_name(FILE *out, const json_t *object, const char *field, const char *after)
+{
+	const char *name = json_text_of(object, field);
+	char	   *shown = text_printable(name, strlen(name));
+
+	fprintf(out, "%s%s", shown, after);
+	free(shown);
+}
+
 static void
 put_value(FILE *out, const json_t *value, const char *nothing)
 {
@@ -153,8 +164,10 @@ put_repaired(FILE *out, const json_t *repaired)
 	{
 		const char *kind = json_text_of(one, "kind");
 
-		fprintf(out, "repaired: database %s: %s %s", json_text_of(one, "database"), strcmp(kind, "rows") == 0 ? "rows of" : kind,
-				json_text_of(one, "object"));
+		fputs("repaired: database ", out);
+		put_name(out, one, "database", ": ");
+		fprintf(out, "%s ", strcmp(kind, "rows") == 0 ? "rows of" : kind);
+		put_name(out, one, "object", "");
 		if (strcmp(kind, "rows") == 0)
 			fprintf(out, ": %" JSON_INTEGER_FORMAT " removed, %" JSON_INTEGER_FORMAT " added",
 					json_integer_value(json_object_get(one, "removed")), json_integer_value(json_object_get(one, "added")));
@@ -166,21 +179,30 @@ static void
 put_difference(FILE *out, const json_t *difference)
 {
 	const char *kind = json_text_of(difference, "kind");
-	const char *database = json_text_of(difference, "database");
 
-	if (database[0])
-		fprintf(out, "database %s: ", database);
+	if (json_text_of(difference, "database")[0])
+	{
+		fputs("database ", out);
+		put_name(out, difference, "database", ": ");
+	}
 	if (strcmp(kind, "rows") == 0)
 	{
-		fprintf(out, "rows of %s: ", json_text_of(difference, "object"));
+		fputs("rows of ", out);
+		put_name(out, difference, "object", ": ");
 		put_rows(out, difference);
 		return;
 	}
 	if (strcmp(kind, "index") == 0)
-		fprintf(out, "index %s of %s is damaged (REINDEX INDEX, on that node):\n", json_text_of(difference, "object"),
-				json_text_of(difference, "table"));
+	{
+		fputs("index ", out);
+		put_name(out, difference, "object", " of ");
+		put_name(out, difference, "table", " is damaged (REINDEX INDEX, on that node):\n");
+	}
 	else
-		fprintf(out, "%s %s differs:\n", kind, json_text_of(difference, "object"));
+	{
+		fprintf(out, "%s ", kind);
+		put_name(out, difference, "object", " differs:\n");
+	}
 	if (strcmp(kind, "schema") == 0)
 	{
 		json_t	   *nodes = shortened(json_object_get(difference, "nodes"));

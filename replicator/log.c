@@ -7,8 +7,8 @@
  *
  *	  2026-11-21 08:15:02.345 UTC [4711] WARNING:  [node n2] message
  *
- * and line breaks inside a message are followed by a tab, as PostgreSQL does
- * it, so that nothing a client sends can pass for a line of its own.
+ * and line breaks and other control characters inside of a message are escaped, so
+ * that nothing a client sends can pass for a line of its own.
  *
  * Any thread may log.  `lock` covers the descriptor while it is replaced; a
  * failed write is not reported, because this is where it would be reported.
@@ -70,8 +70,8 @@ line_put(Line *line, const char *text)
 	{
 		if (*p == '\n')
 		{
-			line->text[line->len++] = '\n';
-			line->text[line->len++] = '\t';
+			line->text[line->len++] = '\\';
+			line->text[line->len++] = 'n';
 		}
 		else
 			line->text[line->len++] =

@@ -72,6 +72,7 @@ LAYOUT(challenge_layout, LsChallenge);
 
 static const Field proof_layout_fields[] = {
 	BYTES('A', LsProof, proof, LS_PROOF_SIZE, LS_PROOF_SIZE),
+	OPTIONAL_NUMBER64('R', LsProof, refused),
 };
 
 LAYOUT(proof_layout, LsProof);

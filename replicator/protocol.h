@@ -21,7 +21,8 @@
  *	 B 'H' hello  ->            R: version, names and cluster id checked
  *	   <- 'C' challenge         R's nonce
  *	 B 'A' proof  ->            HMAC-SHA-256 over both nonces (see auth.h)
- *	   <- 'W' welcome           R's own proof: authentication is mutual
+ *	   <- 'W' welcome           R's own proof: authentication is mutual; an error before
+ *	                            it is anybody's, and no client is told its words
  *	 then, for each transaction that changes something:
  *	 B 'L' lock   ->            only before DDL, TRUNCATE, LOCK TABLE
  *	   <- 'l' granted
@@ -124,6 +125,16 @@ ls_slice_of(const char *text)
 }
 
 /*
+ * In the DETAIL of an error: parts that only those may see who may read these
+ * tables (replicator/hidden.c, extension/hidden.c); without any table, only those
+ * who may see everything.
+ */
+#define LS_HIDDEN_BEGIN '\002'	/* the names of the tables follow */
+#define LS_HIDDEN_AND '\036'	/* between two of them */
+#define LS_HIDDEN_TEXT '\037'	/* the part follows */
+#define LS_HIDDEN_END '\003'
+
+/*
  * Keys.  A row key stands for one value of one index (or one row of a table
  * without a key), a table key for a whole table, a database or "all DDL".
  * Conflicts: see ls_modes_conflict().
@@ -210,10 +221,14 @@ typedef struct LsChallenge
 	LsSlice		nonce;
 } LsChallenge;
 
-/* 'A' and 'W': 'A' proof of LS_PROOF_SIZE bytes */
+/*
+ * 'A' and 'W': 'A' proof of LS_PROOF_SIZE bytes; of 'W' 'R' u64, not 0: the backend is
+ * refused, an error follows, and this proves whose it is.
+ */
 typedef struct LsProof
 {
 	LsSlice		proof;
+	uint64_t	refused;
 } LsProof;
 
 /* 'Q'.  Also, as they are, the statements of a journal record. */

@@ -41,11 +41,9 @@ add_cut(Buffer *out, const uint8_t *text, size_t len, size_t max)
 
 	for (size_t i = 0; i < n; i++)
 	{
-		char		c = (char) text[i];
+		bool		space = text[i] == '\n' || text[i] == '\t' || text[i] == '\r';
 
-		if (c == '\n' || c == '\t' || c == '\r')
-			c = ' ';
-		buffer_append(out, &c, 1);
+		buffer_append_printable(out, space ? (const uint8_t *) " " : &text[i], 1);
 	}
 	if (n < len)
 		add(out, "...");

@@ -550,7 +550,7 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 	if (n > 0)
 	{
 		free(tx->asked_for);
-		tx->asked_for = xstrndup(keys[0].name.data, keys[0].name.len);
+		tx->asked_for = text_printable(keys[0].name.data, keys[0].name.len);
 	}
 	tx->since_us = loop_now_us();
 	lock_has_changed(tx->lock_ticket);

@@ -7,6 +7,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "hidden.h"
 #include "node.h"
 #include "querytext.h"
 #include "sequencer_private.h"
@@ -58,7 +59,7 @@ is_in(const uint8_t *at, LsSlice bytes)
 }
 
 /*
- * The query that has key i of its transaction, as it is shown (malloc'ed), its
+ * The query that has key i of its transaction, as words to be added (malloc'ed), its
  * form, and the key with its name, which may be in *copy.
  */
 static char *
@@ -66,6 +67,9 @@ query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy,
 {
 	LsSlice		rest = {tx->queries.data, tx->queries.len};
 	LsQuery		query = {0};
+	char	   *shown;
+	char	   *part;
+	char	   *hidden;
 
 	*key = list->keys[i];
 	if (tx->spill != NULL)
@@ -79,7 +83,12 @@ query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy,
 			;
 	}
 	*form = query.form;
-	return query_shown(&query, key, true);
+	shown = query_shown(&query, key, true);
+	part = xasprintf(" of query \"%s\"", shown);
+	hidden = hidden_part(part, &query);
+	free(shown);
+	free(part);
+	return hidden;
 }
 
 static const char *
@@ -125,22 +134,21 @@ lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 	LsForm		form;
 	char	   *query;
 	char	   *words;
-	int			len;
-	const char *name;
+	char	   *name;
 
 	memset(w, 0, sizeof(*w));
 	query = query_of_key(loser, list, c->key_index, &w->copy, &key, &form);
 	words = winner_words(c, winner, &w->conflict);
-	len = (int) key.name.len;
-	name = key.name.data != NULL ? (const char *) key.name.data : "";
+	name = text_printable(key.name.data, key.name.len);
 	w->detail = form == LS_FORM_KEYS ?
-		xasprintf("Key %.*s, which this transaction has %s, %s.", len, name,
+		xasprintf("Key %s, which this transaction has %s, %s.", name,
 				  ls_mode_is_read(key.mode) ? "read" : "locked", words) :
-		xasprintf("Key %.*s of query \"%s\" %s.", len, name, query, words);
+		xasprintf("Key %s%s %s.", name, query, words);
 	w->conflict.key = key.name;
 	w->conflict.whole_table = ls_mode_is_table(key.mode);
 	w->conflict.reason = reason_of(c, ls_mode_is_read(key.mode));
 	w->conflict.detail = w->detail;
+	free(name);
 	free(query);
 	free(words);
 }

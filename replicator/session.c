@@ -142,6 +142,7 @@ session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt
 	error.sqlstate = ls_slice_of(sqlstate);
 	error.message = ls_slice_of(text);
 	error.hint = ls_slice_of(hint);
+	handshake_refused(s);
 	send_error(s, &error);
 	session_write(s);			/* what does not go now, does not go */
 	session_end(s);

@@ -165,19 +165,28 @@ end_older(Session *s)
 }
 
 static bool
-welcome(Session *s)
+welcome(Session *s, bool refused)
 {
 	uint8_t		proof[LS_PROOF_SIZE];
-	LsProof		m = {{proof, LS_PROOF_SIZE}};
+	LsProof		m = {{proof, LS_PROOF_SIZE}, refused};
 	uint8_t		bytes[128];
 
 	if (!auth_proof(secret, "replicator", &s->hello, own_nonce(s), proof))
 	{
+		s->proved = false;
 		session_fail(s, "58000", NULL, "the replicator could not compute its proof");
 		return false;
 	}
 	session_send(s, bytes, ls_put_welcome(bytes, sizeof(bytes), &m));
 	return true;
+}
+
+/* To who has proved that it has the secret, so do we: then its client may read why. */
+void
+handshake_refused(Session *s)
+{
+	if (s->state == SESSION_PROOF && s->proved)
+		(void) welcome(s, true);
 }
 
 static void
@@ -197,12 +206,13 @@ handle_proof(Session *s, LsSlice payload)
 					 "the backend could not prove that it has the cluster's secret");
 		return;
 	}
+	s->proved = true;
 	s->boot = s->hello.boot;
 	s->pid = s->hello.pid;
 	if (!check_membership(s))
 		return;
 	snprintf(s->name, sizeof(s->name), "session %s/%" PRIu32, node_name(s->node), s->pid);
-	if (!check_database(s) || !check_node_online(s) || !welcome(s))
+	if (!check_database(s) || !check_node_online(s) || !welcome(s, false))
 		return;
 	end_older(s);
 	copy_name(s->application, sizeof(s->application), s->hello.application);

@@ -34,6 +34,7 @@ struct Session
 	Buffer		hello_bytes;	/* hello's slices point into it */
 	LsHello		hello;
 	uint8_t		nonce[LS_NONCE_SIZE];
+	bool		proved;			/* it has the secret */
 	int			node;
 	uint32_t	pid;
 	uint64_t	boot;
@@ -95,6 +96,7 @@ extern void session_alone(Session *s, LsSlice payload);
 /* ---------- in session_handshake.c */
 
 extern void handshake_init(const Config *config, const char *cluster, const Secret *secret);
+extern void handshake_refused(Session *s);	/* before the error is sent */
 extern void handshake_message(Session *s, LsMsgType type, LsSlice payload);
 
 /* ---------- in session_table.c */

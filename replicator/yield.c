@@ -25,6 +25,7 @@
 
 #include "apply.h"
 #include "conflicts.h"
+#include "hidden.h"
 #include "log.h"
 #include "node_private.h"
 #include "querytext.h"
@@ -136,11 +137,17 @@ way_words(const Work *waiting, size_t at_row, LosingWords *w)
 
 		w->conflict.key = key.name;
 		w->conflict.whole_table = key.name.len > 0 && ls_mode_is_table(key.mode);
+		char	   *part = xasprintf("query \"%s\" on ", text);
+		char	   *hidden = hidden_part(part, &query);
+		char	   *name = text_printable(key.name.data, key.name.len);
+
 		w->detail = key.name.len > 0 ?
-			xasprintf("It held a lock that query \"%s\" on key %.*s of %s needs, which asked to commit first.",
-					  text, (int) key.name.len, (const char *) key.name.data, who) :
-			xasprintf("It held a lock that query \"%s\" of %s needs, which asked to commit first.", text, who);
+			xasprintf("It held a lock that %skey %s of %s needs, which asked to commit first.", hidden, name, who) :
+			xasprintf("It held a lock that a transaction of %s needs, which asked to commit first.", who);
 		free(text);
+		free(part);
+		free(hidden);
+		free(name);
 	}
 	else
 		w->detail = xasprintf("It held a lock that a transaction of %s needs, which asked to commit first.", who);
@@ -182,7 +189,8 @@ let_fail(Node *n, const Blocker *blocker, const Transaction *b, const Transactio
 {
 	char		pid_text[16];
 	char		seq_text[24];
-	char	   *detail = pgclient_acceptable(n->control, w->detail);
+	char	   *text = n->old_objects ? hidden_shown(w->detail) : xstrdup(w->detail);	/* 1.0 shows all of it */
+	char	   *detail = pgclient_acceptable(n->control, text);
 	const char *params[] = {pid_text, detail, seq_text, blocker->lxid};
 
 	snprintf(pid_text, sizeof(pid_text), "%d", blocker->pid);
@@ -192,6 +200,7 @@ let_fail(Node *n, const Blocker *blocker, const Transaction *b, const Transactio
 	else
 		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint, $4::bigint)", 4, params, NULL, NULL);
 	free(detail);
+	free(text);
 	if (!is_first_shot(n, blocker->pid, winner))
 		return;
 	w->conflict.database = winner->database;

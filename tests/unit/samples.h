@@ -116,7 +116,7 @@ make_samples(size_t *count)
 	uint8_t		locks[128];
 	LsHello		hello = sample_hello();
 	LsChallenge challenge = {LS_PROTOCOL_VERSION, SLICE("cccccccccccccccccccccccccccccccc")};
-	LsProof		proof = {SLICE("pppppppppppppppppppppppppppppppp")};
+	LsProof		proof = {.proof = SLICE("pppppppppppppppppppppppppppppppp")};
 	LsQuery		query = sample_query(lists);
 	LsQuery		plain = {.xcount = 1,.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,
 	.text = SLICE("CREATE TABLE t ()"),.rows = -1,.ddl = true};
@@ -165,6 +165,8 @@ make_samples(size_t *count)
 	SAMPLE("challenge", ls_put_challenge(buf, cap, &challenge));
 	SAMPLE("proof", ls_put_proof(buf, cap, &proof));
 	SAMPLE("welcome", ls_put_welcome(buf, cap, &proof));
+	proof.refused = 1;
+	SAMPLE("welcome-refused", ls_put_welcome(buf, cap, &proof));
 	SAMPLE("query-row", ls_put_query(buf, cap, &query));
 	SAMPLE("query-plain", ls_put_query(buf, cap, &plain));
 	SAMPLE("query-copy", ls_put_query(buf, cap, &copy));
