@@ -90,6 +90,7 @@ struct Node
 	bool		probing;		/* its answer is under way */
 	int			probe_unanswered_ms;	/* since it was asked last */
 	int			probe_pause_ms; /* since it was lost */
+	int			probe_reopen_ms;	/* when it is opened again */
 	uint64_t	heard_us;		/* when its server said something last */
 	uint64_t	went_on_us;		/* when an apply session had a result last */
 	bool		old_objects;	/* SQL objects of version 1.0: no heartbeat() */

@@ -12,11 +12,12 @@
  * As long as there is no such connection (it could not be opened, or somebody has
  * ended it) the heartbeat on the control connection stands for it.
  */
-#include <stdio.h>
-
+#include "log.h"
 #include "node_private.h"
 
-#define REOPEN_MS 1000
+#define REOPEN_MS 1000			/* after it was lost */
+#define MAX_REOPEN_MS 60000		/* while it can't be opened: twice the pause
+								 * each time */
 
 static void
 on_answer(void *arg, const PGresult *r)
@@ -44,6 +45,22 @@ on_lost(void *arg, const char *error)
 	n->probe = NULL;			/* closes itself */
 	n->probe_ready = n->probing = false;
 	n->probe_pause_ms = 0;
+	n->probe_reopen_ms = REOPEN_MS;
+}
+
+/* Nothing depends on it, so it is told once. */
+static void
+not_opened(Node *n, const char *error)
+{
+	bool		first = n->probe_reopen_ms <= REOPEN_MS;
+	int			pause_ms = first ? 2 * REOPEN_MS : 2 * n->probe_reopen_ms;
+
+	on_lost(n, error);
+	n->probe_reopen_ms = pause_ms < MAX_REOPEN_MS ? pause_ms : MAX_REOPEN_MS;
+	if (first)
+		log_message(LOG_NOTICE, n->config->name,
+					"could not open the connection that asks whether the server lives, to database \"%s\": %s; heartbeats stand for it",
+					node_config->maintenance_database, error);
 }
 
 static void
@@ -53,9 +70,10 @@ on_connected(void *arg, const char *error)
 
 	if (error != NULL)
 	{
-		on_lost(n, error);
+		not_opened(n, error);
 		return;
 	}
+	n->probe_reopen_ms = REOPEN_MS;
 	pgclient_on_lost(n->probe, on_lost, n);
 	n->probe_ready = true;
 	node_heard(n);
@@ -88,7 +106,7 @@ probe_look(Node *n, int elapsed_ms, int interval_ms)
 	n->probe_unanswered_ms += elapsed_ms;
 	if (n->probe == NULL)
 	{
-		if (n->probe_pause_ms >= REOPEN_MS)
+		if (n->probe_pause_ms >= n->probe_reopen_ms)
 			probe_begin(n);
 		return true;
 	}

@@ -85,10 +85,19 @@ silent_ms(const Node *n)
 	return n->control != NULL ? (int64_t) ((loop_now_us() - n->heard_us) / 1000) : 0;
 }
 
+/* Not if it has only not been asked, as we were stopped: so what counts the time is
+ * the timer, which begins when it is asked. */
+static bool
+is_asked_in_vain(const Node *n)
+{
+	return (n->probing && n->probe_unanswered_ms >= limit_ms() / 2) ||
+		(n->pinging && n->unanswered_ms >= limit_ms() / 2);
+}
+
 static bool
 is_silent(const Node *n)
 {
-	return n->state == NODE_ONLINE && silent_ms(n) >= limit_ms() && works_awaited(n) > 0;
+	return n->state == NODE_ONLINE && silent_ms(n) >= limit_ms() && is_asked_in_vain(n) && works_awaited(n) > 0;
 }
 
 /* However short: it is why the node's silence matters. */

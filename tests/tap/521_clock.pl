@@ -8,7 +8,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 2, clock => 1);
+my $c = LockstepCluster->new(nodes => 2, clock => 1, replicator_conf => "wait_warning = 0\nnode_timeout = 30s\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 9) i');
 $c->drain;
 $c->set_clock(7200);
@@ -33,7 +33,7 @@ $one->finish(20);
 is($one->error, '', 'a COMMIT that waits for the verdict is not ended by it');
 
 my $holds = $c->session(2, options => '-c lockstep.update_order=queued');
-my $queued = $c->session(1, options => '-c lockstep.update_order=queued -c lockstep.queue_timeout=30s');
+my $queued = $c->session(1, options => '-c lockstep.update_order=queued -c lockstep.queue_timeout=60s');
 $holds->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 2');
 $queued->send('UPDATE t SET v = v + 1 WHERE id = 2');
 $c->wait_sql(1, $commits . $queued->pid, 1);
@@ -44,20 +44,20 @@ $queued->finish(20);
 is($queued->error, '', 'which ends when it is its turn');
 
 my $seq = $c->sql(1, 'SELECT lockstep.applied_seq()');
-$one->send("SELECT lockstep.wait_for($seq + 1, '30s')");
+$one->send("SELECT lockstep.wait_for($seq + 1, '60s')");
 jumps();
 ok($one->blocked(0.1), 'lockstep.wait_for() goes on waiting');
 $two->do('UPDATE t SET v = v + 1 WHERE id = 3');
 is($one->finish(20), 't', 'until it has come');
 
-$one->do("SELECT lockstep.hold_commits(0, '30s')");
+$one->do("SELECT lockstep.hold_commits(0, '60s')");
 $two->send('UPDATE t SET v = v + 1 WHERE id = 4');
 jumps();
 ok($two->blocked(0.1), 'commits are held as long as was said');
 is($one->do('SELECT lockstep.let_commits_go()'), 't', 'and let go');
 $two->finish(20);
 
-$c->wait_sql(2, "SELECT lockstep.staleness() < '3s'", 't');
+$c->wait_sql(2, "SELECT lockstep.staleness() < '30s'", 't');
 jumps();
 is($c->sql(2, "SELECT lockstep.staleness() < '60s'"), 't', 'what the node has is not called old');
 
@@ -72,11 +72,11 @@ is($one->finish(20), 'f', 'lockstep.wait_for() ends');
 cmp_ok(time - $begin, '>=', 1.4, 'not too early');
 
 $holds->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 5');
-$queued->do("SET lockstep.queue_timeout = '1500ms'");
+$queued->do("SET lockstep.queue_timeout = '4s'");
 $queued->send('UPDATE t SET v = v + 1 WHERE id = 5');
 $c->wait_sql(1, $commits . $queued->pid, 1);
 $c->set_clock(-14400);
-ok(!$queued->blocked(20), 'so does the wait in the queue');
+ok(!$queued->blocked(40), 'so does the wait in the queue');
 $queued->finish(20);
 $holds->query('ROLLBACK');
 
