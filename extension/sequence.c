@@ -23,6 +23,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_type.h"
 #include "commands/sequence.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "nodes/nodeFuncs.h"
 #include "optimizer/planner.h"
@@ -221,10 +222,20 @@ forward_message(FunctionCallInfo fcinfo, const char *call, const char *content)
 	pfree(packed.data);
 }
 
+/* A parallel worker forwards nothing; the server would let it write the message. */
+static bool
+message_is_captured(FunctionCallInfo fcinfo)
+{
+	if (!PG_GETARG_BOOL(0))
+		return false;
+	PreventCommandIfParallelMode("pg_logical_emit_message()");
+	return is_captured();
+}
+
 static Datum
 instead_of_emit_text(PG_FUNCTION_ARGS)
 {
-	if (PG_GETARG_BOOL(0) && is_captured())
+	if (message_is_captured(fcinfo))
 		forward_message(fcinfo, "SELECT pg_catalog.pg_logical_emit_message(true, $1::pg_catalog.text, $2::pg_catalog.text)",
 						text_to_cstring(PG_GETARG_TEXT_PP(2)));
 	return original_emit_text(fcinfo);
@@ -233,7 +244,7 @@ instead_of_emit_text(PG_FUNCTION_ARGS)
 static Datum
 instead_of_emit_bytea(PG_FUNCTION_ARGS)
 {
-	if (PG_GETARG_BOOL(0) && is_captured())
+	if (message_is_captured(fcinfo))
 	{
 		bytea	   *content = PG_GETARG_BYTEA_PP(2);
 		char	   *hex = palloc(2 * VARSIZE_ANY_EXHDR(content) + 3);

@@ -71,6 +71,8 @@ my @ways = (
 		'CREATE TABLE trig_W (v text); CREATE TRIGGER t BEFORE INSERT ON trig_W FOR EACH ROW EXECUTE FUNCTION t_W(); INSERT INTO trig_W VALUES (1);' ],
 	[ 'WHEN of a trigger' => 'CREATE FUNCTION t_W() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$; CREATE TABLE trig_W (v text); ' .
 		"CREATE TRIGGER t BEFORE INSERT ON trig_W FOR EACH ROW WHEN (E <> '') EXECUTE FUNCTION t_W(); INSERT INTO trig_W VALUES (1);" ],
+	[ 'a trigger in C' => 'CREATE TABLE auto_W (id int, v text); CREATE TRIGGER t BEFORE INSERT ON auto_W FOR EACH ROW EXECUTE FUNCTION autoinc(id, ns); ' .
+		'INSERT INTO auto_W SELECT 0, E FROM one;' ],
 	[ 'under other names' => 'SELECT A FROM one;' ],
 	[ 'under other names, inserted' => 'INSERT INTO got SELECT A FROM one;' ],
 	[ 'what an aggregate consists of' => "CREATE AGGREGATE agg_W(*) (sfunc = lo_create, stype = oid, initcond = 'LO1'); SELECT agg_W(*), max(R) FROM one;" ],
@@ -83,6 +85,7 @@ my $ways = 2 * @ways;
 sub lo { my ($way, $n) = @_; return 800_000 + 10 * $way + $n }
 
 $c->sql(1, <<"SQL");
+CREATE EXTENSION autoinc;
 CREATE TABLE one (v text, w int); INSERT INTO one VALUES ('x', 1);
 CREATE TABLE got (v text);
 CREATE TABLE keyed (i int PRIMARY KEY, v text); INSERT INTO keyed VALUES (1, 'x');
@@ -154,6 +157,21 @@ for my $w (1 .. $#named)
 	$before = $value if $value > $before;
 }
 unlike($out, qr/ERROR/, 'nothing failed') or diag(join("\n", grep { /ERROR|DETAIL/ } split /\n/, $out));
+
+# ---------- in parallel workers, by functions that say of themselves that they may be there
+
+$c->sql(1, join(' ', map { "ALTER FUNCTION $_ PARALLEL SAFE;" } 'my_nextval', 'my_setval(regclass, bigint)', 'my_setval(regclass, bigint, boolean)', 'my_notify',
+	'my_message', 'my_create', 'my_from_bytea'));
+my $parallel = $c->sql(1, "SELECT name FROM pg_settings WHERE name IN ('force_parallel_mode', 'debug_parallel_query')");
+for my $how (sort keys %setting)
+{
+	for my $call ("my_nextval('ns')", "my_setval('sa_1', 5)", "my_setval('sa_1', 5, true)", "my_notify('way', 'parallel')", "my_message(true, 'way', 'parallel')",
+		'my_create(799999)', "my_from_bytea(799999, '\\x61')")
+	{
+		$c->fails(1, "$setting{$how} SET $parallel = on; BEGIN; INSERT INTO got VALUES ('parallel'); SELECT $call FROM one; COMMIT",
+			'25000|XX000|0A000', qr/parallel/, "in a parallel worker, $how: $call");
+	}
+}
 
 # ---------- what it did
 
