@@ -157,9 +157,12 @@ GRANT SELECT ON lockstep.waits TO pg_monitor;
 
 -- ---------- a place in the journal's history: seq, and what it is known by
 
--- Who commits holds this table, and may wait for one behind us: rather fail.
-SET LOCAL lock_timeout = '1s';
-ALTER TABLE lockstep.progress ADD COLUMN chain bigint;
+-- Who commits holds this table, and may wait for its turn behind one who would wait behind
+-- ALTER TABLE: so the column comes without a lock that they meet.
+CREATE FUNCTION lockstep.add_progress_chain() RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_add_progress_chain' LANGUAGE C VOLATILE STRICT;
+SELECT lockstep.add_progress_chain();
+DROP FUNCTION lockstep.add_progress_chain();
 COMMENT ON COLUMN lockstep.progress.chain IS 'what the journal''s history up to that transaction is known by; null: an earlier version wrote it';
 
 CREATE FUNCTION lockstep.turn_open(at_seq bigint, at_chain bigint, OUT seq bigint, OUT chain bigint)

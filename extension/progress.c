@@ -24,11 +24,19 @@
 #include "access/xact.h"
 #include "catalog/index.h"
 #include "catalog/indexing.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_type.h"
+#include "commands/event_trigger.h"
+#include "commands/extension.h"
+#include "commands/tablecmds.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "nodes/plannodes.h"
+#include "tcop/utility.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
 #include "utils/fmgroids.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/relcache.h"
 #include "utils/snapmgr.h"
@@ -154,6 +162,43 @@ progress_write(Place place)
 	heap_freetuple(tuple);
 	table_close(rel, RowExclusiveLock);
 }
+
+/* ---------- version 1.1 of the extension: a column more */
+
+LS_FUNCTION(lockstep_add_progress_chain);
+
+/*
+ * ALTER TABLE ... ADD COLUMN chain bigint, under a lock that writers of the table don't
+ * meet.  One that has its old description goes on to write rows without the column,
+ * which is what rows look like that were written before.
+ */
+Datum
+lockstep_add_progress_chain(PG_FUNCTION_ARGS)
+{
+	Oid			relid = get_relname_relid("progress", ls_schema_oid());
+	AlterTableCmd *cmd = makeNode(AlterTableCmd);
+	AlterTableStmt *stmt = makeNode(AlterTableStmt);
+	AlterTableUtilityContext context = {.queryString = "ALTER TABLE lockstep.progress ADD COLUMN chain bigint",.relid = relid};
+
+	if (!creating_extension)
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("this is a part of ALTER EXTENSION lockstep UPDATE")));
+	cmd->subtype = AT_AddColumn;
+	cmd->def = (Node *) makeColumnDef("chain", INT8OID, -1, InvalidOid);
+	stmt->relation = makeRangeVar(get_namespace_name(ls_schema_oid()), pstrdup("progress"), -1);
+	stmt->cmds = list_make1(cmd);
+	stmt->objtype = OBJECT_TABLE;
+	LockRelationOid(relid, ShareUpdateExclusiveLock);
+	EventTriggerAlterTableStart((Node *) stmt);
+	EventTriggerAlterTableRelid(relid);
+	AlterTable(stmt, ShareUpdateExclusiveLock, &context);
+	EventTriggerAlterTableEnd();
+	CommandCounterIncrement();
+	PG_RETURN_VOID();
+}
+
+/* ---------- who may read it */
 
 /*
  * Our row is written when the transaction is decided already.  A SERIALIZABLE

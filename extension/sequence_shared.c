@@ -36,6 +36,7 @@
 #include "storage/shmem.h"
 #include "utils/builtins.h"
 #include "utils/hsearch.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/wait_event.h"
@@ -191,6 +192,13 @@ entry_of(Relation rel, bool make)
 	LWLockRelease(table_lock);
 	if (e == NULL)
 		return make ? make_entry(&key, rel) : NULL;
+
+	/*
+	 * who looks without a lock of its own may have missed that it is another
+	 * file
+	 */
+	if (e->file != rel->rd_rel->relfilenode)
+		AcceptInvalidationMessages();
 	if (e->file != rel->rd_rel->relfilenode)
 	{
 		LWLockAcquire(&e->lock, LW_EXCLUSIVE);

@@ -1,8 +1,8 @@
 # An older version of the extension's SQL objects is brought up to date while everybody
 # works, as docs/operating.md says: one node after the other, dropped, updated, attached. A
 # cluster works before, between and after; nothing is lost, the other nodes' clients notice
-# nothing; and ALTER EXTENSION ... UPDATE on a node that is online either succeeds or says
-# at once that it can't, and holds nobody up for longer than that.
+# nothing; and ALTER EXTENSION ... UPDATE on a node that is online succeeds, and holds nobody
+# up.
 use strict;
 use warnings;
 use FindBin;
@@ -66,9 +66,9 @@ ok(goes_on($_), "there is load on n$_") for $c->all;
 $start = time;
 (undef, $error) = $c->try(1, 'ALTER EXTENSION lockstep UPDATE', timeout => 30);
 my $took = time - $start;
-like($error, qr/^$|55P03/, 'while it is online: it succeeds, or says that it can\'t');
+is($error, '', 'while it is online: it succeeds');
 cmp_ok($took, '<', 25, 'soon');
-is(version(1), $error eq '' ? $latest : '1.0', 'all of it, or nothing');
+is(version(1), $latest, 'all of it');
 ok(goes_on($_), "the load on n$_ goes on") for $c->all;
 is($c->node_status($_)->{state}, 'online', "n$_ is online still") for $c->all;
 
