@@ -8,10 +8,12 @@
  * not plainly have the right to what it would be granted locks on, or if what it
  * names isn't there.  A suspected command is tried on this node, in a subtransaction:
  *
- *	 it fails			  the client gets PostgreSQL's own error
- *	 it changes nothing	  (DROP ... IF EXISTS of nothing) it is done
+ *	 it fails			  it is run once more, and the client gets PostgreSQL's error
+ *	 it changes nothing	  (DROP ... IF EXISTS of nothing) the same; then it is done
  *	 it changes anything  the trial is rolled back, and the command takes the way of
  *						  all commands: locks first
+ *
+ * The first trial is quiet: it gives no notices, and event triggers don't fire.
  *
  * So a suspicion that is wrong costs time, and a right that is overlooked costs
  * others a wait.  Before the trial the node catches up with what is decided: the
@@ -32,12 +34,14 @@
 #include "catalog/pg_inherits.h"
 #include "catalog/dependency.h"
 #include "commands/tablecmds.h"
+#include "commands/trigger.h"
 #include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/parse_func.h"
 #include "parser/parse_type.h"
 #include "utils/acl.h"
 #include "utils/lsyscache.h"
+#include "utils/plancache.h"
 #include "utils/resowner.h"
 
 #include "compat.h"
@@ -437,20 +441,32 @@ plainly_may(Node *stmt)
 
 /* ---------- the trial */
 
-/* True: it changed nothing, and has been run.  False: it may do what it does. */
+typedef struct Trial
+{
+	DdlRun		run;
+	void	   *arg;
+	bool		holds;			/* it takes a lock, or has a result */
+} Trial;
+
+/*
+ * True: it changed nothing, and stays.  False: it was rolled back; that is, it may do
+ * what it does, unless it failed with *error.
+ */
 static bool
-try_it(DdlRun run, void *arg, bool holds)
+try_it(const Trial *trial, ErrorData **error)
 {
 	MemoryContext context = CurrentMemoryContext;
 	ResourceOwner owner = CurrentResourceOwner;
 	volatile bool effective = true;
 
+	*error = NULL;
+
 	BeginInternalSubTransaction(NULL);
 	MemoryContextSwitchTo(context);
 	PG_TRY();
 	{
-		run(arg);
-		effective = holds || TransactionIdIsValid(GetCurrentTransactionIdIfAny());
+		trial->run(trial->arg);
+		effective = trial->holds || TransactionIdIsValid(GetCurrentTransactionIdIfAny());
 		if (effective)
 			RollbackAndReleaseCurrentSubTransaction();
 		else
@@ -458,15 +474,10 @@ try_it(DdlRun run, void *arg, bool holds)
 	}
 	PG_CATCH();
 	{
-		ErrorData  *edata;
-
 		MemoryContextSwitchTo(context);
-		edata = CopyErrorData();
+		*error = CopyErrorData();
 		FlushErrorState();
 		RollbackAndReleaseCurrentSubTransaction();
-		MemoryContextSwitchTo(context);
-		CurrentResourceOwner = owner;
-		ReThrowError(edata);
 	}
 	PG_END_TRY();
 	MemoryContextSwitchTo(context);
@@ -474,15 +485,43 @@ try_it(DdlRun run, void *arg, bool holds)
 	return !effective;
 }
 
+/* May it do what it does, as far as can be told without notices and event triggers? */
+static bool
+passes_quietly(const Trial *trial)
+{
+	int			quiet = settings_begin_quiet();
+	int			role = SessionReplicationRole;
+	ErrorData  *error;
+	bool		idle;
+
+	SessionReplicationRole = SESSION_REPLICATION_ROLE_REPLICA;
+	idle = try_it(trial, &error);
+	SessionReplicationRole = role;
+	ResetPlanCache();			/* they depend on it */
+	settings_end_quiet(quiet);
+	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
+		ReThrowError(error);
+	return error == NULL && !idle;
+}
+
 bool
 ddl_is_settled_by_rights(Node *stmt, bool has_result, DdlRun run, void *arg)
 {
+	Trial		trial = {run, arg, has_result || IsA(stmt, LockStmt)};
+	ErrorData  *error;
+	bool		idle;
+
 	if (superuser() || plainly_may(stmt))
 		return false;
 	causal_catch_up_for(CATCH_UP_MS);
 	if (plainly_may(stmt))
 		return false;
-	return try_it(run, arg, has_result || IsA(stmt, LockStmt));
+	if (passes_quietly(&trial))
+		return false;
+	idle = try_it(&trial, &error);
+	if (error != NULL)
+		ReThrowError(error);
+	return idle;
 }
 
 /* ---------- what can't be tried */

@@ -162,6 +162,22 @@ for my $command ('CREATE TABLE s.a (id int PRIMARY KEY)', 'COMMENT ON TABLE s.a 
 	unlike($somebody->error, qr/ERROR/, "allowed: $command");
 }
 
+# notices and event triggers: once
+$c->sql(1, <<'SQL');
+CREATE FUNCTION says() RETURNS event_trigger LANGUAGE plpgsql AS $$ BEGIN RAISE NOTICE 'fired %', tg_tag; END $$;
+CREATE EVENT TRIGGER says ON ddl_command_start EXECUTE FUNCTION says();
+GRANT CREATE ON DATABASE app TO somebody;
+SQL
+for my $case (['CREATE SCHEMA made', 1], ['ALTER DEFAULT PRIVILEGES REVOKE SELECT ON TABLES FROM nobody1', 1], ['COMMENT ON SCHEMA made IS NULL', 1], ['DROP SCHEMA IF EXISTS nosuch', 2])
+{
+	my ($command, $n) = @$case;
+	$somebody->query($command);
+	is(scalar(() = $somebody->error =~ /NOTICE/g), $n, "$command: notices come once") or diag($somebody->error);
+}
+$nobody->query('CREATE SCHEMA made2');
+like($nobody->error, qr/NOTICE.*fired CREATE SCHEMA.*ERROR.*denied/s, 'as PostgreSQL does, event triggers fire before rights are looked at');
+$c->sql(1, 'DROP EVENT TRIGGER says');
+
 # given on another node just now
 for my $i (1 .. 5)
 {
