@@ -92,6 +92,7 @@ typedef struct Mark
 								 * read without the lock, to tell people */
 	MonoTime	since;			/* when it was doomed first */
 	bool		terminated;		/* its connection, and the log has it */
+	bool		in_circle;		/* it waits in a circle: 40P01 */
 	uint64		before;			/* it is in the way of the transaction decided
 								 * as this seq; 0: of one not decided */
 	char		detail[DETAIL_SIZE];	/* why it is doomed */
@@ -102,6 +103,7 @@ static LWLock *conflict_lock = NULL;
 
 /* The transaction block that was put in the place of an aborted one. */
 static bool in_doomed_block = false;
+static bool doomed_in_circle;
 static char doomed_detail[DETAIL_SIZE];
 
 static emit_log_hook_type prev_emit_log_hook = NULL;
@@ -173,14 +175,33 @@ doomed_why(void)
 	return in_doomed_block ? doomed_detail : my_mark()->detail;
 }
 
+static bool
+is_in_circle(void)
+{
+	return in_doomed_block ? doomed_in_circle : my_mark()->in_circle;
+}
+
+static int
+doomed_code(void)
+{
+	return is_in_circle() ? ERRCODE_T_R_DEADLOCK_DETECTED : ERRCODE_T_R_SERIALIZATION_FAILURE;
+}
+
+static const char *
+doomed_message(void)
+{
+	return is_in_circle() ? "deadlock detected between transactions of several nodes" :
+		"could not go on with the transaction because it was in the way of another node's";
+}
+
 void
 conflict_report_doomed(void)
 {
 	const char *detail = doomed_why();
 
 	ereport(ERROR,
-			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-			 errmsg("could not go on with the transaction because it was in the way of another node's"),
+			(errcode(doomed_code()),
+			 errmsg("%s", doomed_message()),
 			 detail[0] ? errdetail_internal("%s", hidden_for_reader(detail)) : 0,
 			 detail[0] ? errdetail_log("%s", hidden_for_log(detail)) : 0,
 			 errhint("The transaction might succeed if retried.")));
@@ -204,10 +225,11 @@ tell_the_reason(ErrorData *edata)
 		queue_note_conflict();
 	if (!conflict_is_doomed() ||
 		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
 		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 		return;
-	edata->sqlerrcode = ERRCODE_T_R_SERIALIZATION_FAILURE;
-	edata->message = pstrdup("could not go on with the transaction because it was in the way of another node's");
+	edata->sqlerrcode = doomed_code();
+	edata->message = pstrdup(doomed_message());
 	edata->detail = doomed_why()[0] ? hidden_in_error(doomed_why()) : NULL;
 	edata->detail_log = doomed_why()[0] ? hidden_for_log(doomed_why()) : NULL;
 	edata->hint = pstrdup("The transaction might succeed if retried.");
@@ -226,8 +248,8 @@ tell_the_reason_in_context(void *arg)
 	if ((code != ERRCODE_QUERY_CANCELED && code != ERRCODE_S_E_INVALID_SPECIFICATION) ||
 		!conflict_is_doomed())
 		return;
-	errcode(ERRCODE_T_R_SERIALIZATION_FAILURE);
-	errmsg("could not go on with the transaction because it was in the way of another node's");
+	errcode(doomed_code());
+	errmsg("%s", doomed_message());
 	if (doomed_why()[0])
 	{
 		errdetail_internal("%s", hidden_in_error(doomed_why()));
@@ -285,6 +307,7 @@ abort_while_idle(void)
 	MemoryContext context = CurrentMemoryContext;
 
 	strlcpy(doomed_detail, my_mark()->detail, sizeof(doomed_detail));
+	doomed_in_circle = my_mark()->in_circle;
 	AbortOutOfAnyTransaction();
 	StartTransactionCommand();
 	BeginTransactionBlock();
@@ -413,10 +436,11 @@ is_deaf(const Mark *mark, bool waits_for_client)
 
 /*
  * Let the transaction only of process pid fail (invalid: the one that it is in), as
- * one that is decided as seq (0: not yet) waits for it.  False: it is not in it.
+ * one that is decided as seq (0: not yet) waits for it, or, in_circle, as it waits
+ * for itself in the end.  False: it is not in it.
  */
 bool
-conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
+conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq, bool in_circle)
 {
 	PGPROC	   *proc = BackendPidGetProc(pid);
 	volatile LocalTransactionId *lxid;
@@ -447,6 +471,7 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq)
 			mark->since = mono_now();
 			mark->terminated = false;
 			mark->before = 0;
+			mark->in_circle = in_circle;
 		}
 		if (seq != 0 && (mark->before == 0 || seq < mark->before))
 			mark->before = seq;

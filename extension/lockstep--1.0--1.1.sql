@@ -301,6 +301,15 @@ AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'who is in the way of these processes, and what they are; at_row: which of its rows lockstep.apply_rows() changes, from 0 on; lxid: the local transaction in the way, 0 if unknown';
 REVOKE EXECUTE ON FUNCTION lockstep.blockers(integer[]) FROM PUBLIC;
 
+CREATE FUNCTION lockstep.yield_in_circle(pid integer, lxid bigint, detail text) RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockstep_yield_in_circle' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.yield_in_circle(integer, bigint, text) IS 'that process''s transaction lxid (0: whichever it is in) fails with 40P01, as it waits in a circle that goes through several nodes; false: it is in none';
+REVOKE EXECUTE ON FUNCTION lockstep.yield_in_circle(integer, bigint, text) FROM PUBLIC;
+CREATE FUNCTION lockstep.turn_waits(OUT pid integer, OUT seq bigint, OUT holds boolean) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_turn_waits' LANGUAGE C VOLATILE;
+COMMENT ON FUNCTION lockstep.turn_waits() IS 'which processes wait until this node has applied up to seq; holds: who lets nobody commit above it';
+REVOKE EXECUTE ON FUNCTION lockstep.turn_waits() FROM PUBLIC;
+
 -- ---------- for the operator of a server that has left its cluster
 
 CREATE FUNCTION lockstep.leave_cluster() RETURNS void

@@ -629,6 +629,7 @@ extern uint64 turn_hold(uint64 seq, MonoTime until);	/* nobody commits above
 														 * seq (0: above where
 														 * it is; returned);
 														 * until 0: no end */
+extern int	turn_waiters(int *pids, uint64 *seqs, int *holder, uint64 *held_at);	/* arrays of MaxBackends */
 extern bool turn_let_go(void);	/* false: it was not held any more */
 extern bool turn_is_held_by_us(void);	/* and everything below is applied */
 extern bool turn_must_wait(uint64 seq); /* applied < seq; our latch is set
@@ -669,7 +670,7 @@ extern void conflict_note_row(int row); /* and changes that row of its call */
 extern int	conflict_row_of(int pid);
 extern bool conflict_is_before(uint64 seq); /* ... also if it is decided as
 											 * seq */
-extern bool conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq);
+extern bool conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq, bool in_circle);
 extern bool conflict_pid_writes(int pid, bool *is_apply);
 
 /* ---------- in apply.c: when the session is the replicator */

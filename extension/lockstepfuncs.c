@@ -51,6 +51,8 @@ LS_FUNCTION(lockstep_sequence_positions);
 LS_FUNCTION(lockstep_sequences_reported);
 LS_FUNCTION(lockstep_blockers);
 LS_FUNCTION(lockstep_yield);
+LS_FUNCTION(lockstep_yield_in_circle);
+LS_FUNCTION(lockstep_turn_waits);
 LS_FUNCTION(lockstep_rows_fingerprint);
 LS_FUNCTION(lockstep_forwarded_queries);
 LS_FUNCTION(lockstep_status);
@@ -472,7 +474,42 @@ lockstep_yield(PG_FUNCTION_ARGS)
 	uint64		seq = is_old ? 0 : seq_argument(PG_GETARG_DATUM(2));
 	int64		lxid = is_old ? InvalidLocalTransactionId : PG_GETARG_INT64(3);
 
-	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) lxid, detail, seq));
+	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) lxid, detail, seq, false));
+}
+
+/* As it waits in a circle, that goes through several nodes. */
+Datum
+lockstep_yield_in_circle(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) PG_GETARG_INT64(1),
+								  text_to_cstring(PG_GETARG_TEXT_PP(2)), 0, true));
+}
+
+static void
+put_turn_wait(ReturnSetInfo *rsinfo, int pid, uint64 seq, bool holds)
+{
+	Datum		values[3] = {Int32GetDatum(pid), Int64GetDatum((int64) seq), BoolGetDatum(holds)};
+	bool		nulls[3] = {false};
+
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+Datum
+lockstep_turn_waits(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+	int		   *pids = palloc(MaxBackends * sizeof(int));
+	uint64	   *seqs = palloc(MaxBackends * sizeof(uint64));
+	int			holder;
+	uint64		held_at;
+	int			n = turn_waiters(pids, seqs, &holder, &held_at);
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int i = 0; i < n; i++)
+		put_turn_wait(rsinfo, pids[i], seqs[i], false);
+	if (holder != 0)
+		put_turn_wait(rsinfo, holder, held_at, true);
+	return (Datum) 0;
 }
 
 /* ---------- comparing nodes */

@@ -325,6 +325,25 @@ waiter_forget_me(void)
 	LWLockRelease(turn_lock);
 }
 
+/* For people, and to find circles: who waits for which seq; who holds the turn, 0: nobody. */
+int
+turn_waiters(int *pids, uint64 *seqs, int *holder, uint64 *held_at)
+{
+	int			n = 0;
+
+	LWLockAcquire(turn_lock, LW_SHARED);
+	for (int i = 0; i < turn->nwaiting; i++)
+	{
+		pids[n] = ProcGlobal->allProcs[turn->waiting[i]].pid;
+		seqs[n] = turn->waiting_for[turn->waiting[i]];
+		n += pids[n] != 0;
+	}
+	*holder = turn->holder != NOBODY ? turn->holder_pid : 0;
+	*held_at = pg_atomic_read_u64(&turn->held_at);
+	LWLockRelease(turn_lock);
+	return n;
+}
+
 /* One sleep on the latch; whoever calls looks again at what it waits for. */
 static void
 sleep_on_latch(long timeout_ms)

@@ -32,6 +32,7 @@ static const struct
 	[WAIT_ORDER] = {"order", "for its node to apply", true},
 	[WAIT_ALONE] = {"alone", "for its own query", true},
 	[WAIT_LOCAL] = {"local", "in PostgreSQL for a lock, behind", true},
+	[WAIT_HELD] = {"held", "to commit, as commits are held by", true},
 	[WAIT_EXECUTION] = {"execution", "for a node that executes it", false},
 	[WAIT_CONNECTION] = {"connection", "for an apply connection", false},
 	[WAIT_PAUSE] = {"pause", "to be tried again", false},

@@ -32,6 +32,8 @@ typedef enum WaitKind
 	WAIT_ALONE,					/* for a query of its own that is ordered on
 								 * its own (setval) */
 	WAIT_LOCAL,					/* in PostgreSQL, on a node, for a lock */
+	WAIT_HELD,					/* the other holds commits on that node
+								 * (verify) */
 	WAIT_EXECUTION,				/* no edge: for a node that executes it */
 	WAIT_CONNECTION,			/* no edge: for any apply connection there */
 	WAIT_PAUSE,					/* no edge: it is tried again there soon */
@@ -62,6 +64,8 @@ typedef struct WaitParty
 	uint64_t	seq;			/* 0: not decided */
 	uint64_t	began;			/* of a backend that only its node knows: its
 								 * transaction's, by that node's clock */
+	uint32_t	lxid;			/* on its node, where it waits there; 0: not
+								 * known */
 	/* for the choice of who loses */
 	WaitLoser	loses;
 	void	   *owner;			/* the caller's */

@@ -166,7 +166,7 @@ let_lose(const WaitGraph *g, uint32_t victim, uint32_t *edges, size_t n)
 	else
 	{
 		log_message(LOG_INFO, p->node_name, "backend %" PRIu32 " is let fail with 40P01: %s", p->pid, detail);
-		localwaits_let_fail(node_get(p->node), p->pid, detail);
+		localwaits_let_fail(node_get(p->node), p->pid, p->lxid, detail);
 	}
 	free(detail);
 }

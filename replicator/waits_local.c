@@ -20,13 +20,16 @@
 #include <string.h>
 
 #include "apply.h"
+#include "metadata.h"
 #include "sequencer.h"
 #include "waits_private.h"
 
 typedef struct LocalWait
 {
-	uint32_t	waiter;			/* pids */
-	uint32_t	blocker;
+	uint32_t	waiter;			/* pids; 0: who commits next */
+	uint32_t	blocker;		/* 0: the turn, up to */
+	uint64_t	seq;
+	uint32_t	lxid;
 	uint64_t	waiter_began;	/* their transactions, by the node's clock */
 	uint64_t	blocker_began;
 	uint64_t	since_us;
@@ -40,18 +43,24 @@ typedef struct LocalWaits
 } LocalWaits;
 
 /* A parallel worker waits in its leader's name. */
-static const char query[] =
-"WITH a AS MATERIALIZED (SELECT pid, coalesce(leader_pid, pid) AS leader, wait_event_type AS type, wait_event AS event, "
-"coalesce(extract(epoch FROM xact_start) * 1000000, 0)::bigint AS began FROM pg_catalog.pg_stat_activity), "
-"w AS MATERIALIZED (SELECT leader, event, min(began) AS began, array_agg(pid) AS pids FROM a WHERE type = 'Lock' OR event = 'SafeSnapshot' GROUP BY leader, event), "
-"l AS MATERIALIZED (SELECT pid, min(waitstart) AS waitstart, min(relation) AS relation, min(database) AS database "
-"FROM pg_catalog.pg_locks WHERE NOT granted AND EXISTS (SELECT FROM w) GROUP BY pid) "
-"SELECT w.leader, b.pid, w.began, coalesce((SELECT began FROM a WHERE a.pid = b.pid), 0), "
-"coalesce((SELECT extract(epoch FROM pg_catalog.clock_timestamp() - min(waitstart)) * 1000 FROM l WHERE l.pid = ANY (w.pids)), 0)::bigint, "
-"w.event || coalesce((SELECT ' ' || relation::regclass FROM l WHERE l.pid = ANY (w.pids) AND database = "
-"(SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) LIMIT 1), '') "
-"FROM w, LATERAL (SELECT DISTINCT pg_catalog.unnest(CASE event WHEN 'SafeSnapshot' THEN pg_catalog.pg_safe_snapshot_blocking_pids(leader) "
-"ELSE pg_catalog.pg_blocking_pids(leader) END) AS pid) AS b WHERE b.pid <> 0 AND b.pid <> w.leader";
+#define LOCAL_WAITS \
+"WITH a AS MATERIALIZED (SELECT pid, coalesce(leader_pid, pid) AS leader, wait_event_type AS type, wait_event AS event, " \
+"coalesce(extract(epoch FROM xact_start) * 1000000, 0)::bigint AS began FROM pg_catalog.pg_stat_activity), " \
+"w AS MATERIALIZED (SELECT leader, event, min(began) AS began, array_agg(pid) AS pids FROM a WHERE type = 'Lock' OR event = 'SafeSnapshot' GROUP BY leader, event), " \
+"l AS MATERIALIZED (SELECT pid, min(waitstart) AS waitstart, min(split_part(virtualtransaction, '/', 2)::bigint) AS lxid, min(relation) AS relation, min(database) AS database " \
+"FROM pg_catalog.pg_locks WHERE NOT granted AND EXISTS (SELECT FROM w) GROUP BY pid) " \
+"SELECT w.leader, b.pid, w.began, coalesce((SELECT began FROM a WHERE a.pid = b.pid), 0), " \
+"coalesce((SELECT extract(epoch FROM pg_catalog.clock_timestamp() - min(waitstart)) * 1000 FROM l WHERE l.pid = ANY (w.pids)), 0)::bigint, " \
+"w.event || coalesce((SELECT ' ' || relation::regclass FROM l WHERE l.pid = ANY (w.pids) AND database = " \
+"(SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) LIMIT 1), ''), " \
+"0::bigint, coalesce((SELECT max(lxid) FROM l WHERE l.pid = ANY (w.pids)), 0) " \
+"FROM w, LATERAL (SELECT DISTINCT pg_catalog.unnest(CASE event WHEN 'SafeSnapshot' THEN pg_catalog.pg_safe_snapshot_blocking_pids(leader) " \
+"ELSE pg_catalog.pg_blocking_pids(leader) END) AS pid) AS b WHERE b.pid <> 0 AND b.pid <> w.leader"
+
+/* And for the turn, which version 1.0 does not tell. */
+#define TURN_WAITS \
+" UNION ALL SELECT CASE WHEN t.holds THEN 0 ELSE t.pid END, CASE WHEN t.holds THEN t.pid ELSE 0 END, " \
+"coalesce((SELECT began FROM a WHERE a.pid = t.pid), 0), 0, 0, NULL, t.seq, 0 FROM lockstep.turn_waits() t"
 
 void
 localwaits_forget(Node *n)
@@ -75,6 +84,8 @@ take(LocalWait *w, const PGresult *r, int row)
 	w->blocker_began = strtoull(PQgetvalue(r, row, 3), NULL, 10);
 	w->since_us = ms * 1000 < now ? now - ms * 1000 : 0;
 	snprintf(w->what, sizeof(w->what), "%s", PQgetvalue(r, row, 5));
+	w->seq = strtoull(PQgetvalue(r, row, 6), NULL, 10);
+	w->lxid = (uint32_t) strtoul(PQgetvalue(r, row, 7), NULL, 10);
 }
 
 static void
@@ -102,7 +113,8 @@ localwaits_ask(Node *n)
 	if (n->control == NULL || n->local_waits_asked)
 		return false;
 	n->local_waits_asked = true;
-	pgclient_query(n->control, query, 0, NULL, on_answer, n);
+	pgclient_query(n->control, n->old_objects || !metadata_has_database(n->control_database) ? LOCAL_WAITS :
+				   LOCAL_WAITS TURN_WAITS, 0, NULL, on_answer, n);
 	return true;
 }
 
@@ -154,32 +166,65 @@ blocker_party(WaitGraph *g, const Node *n, const LocalWait *wait)
 	return tx != NULL ? sequencer_party(g, tx) : backend_party(g, n, wait->blocker, wait->blocker_began);
 }
 
+/* For what the node has to apply first, or for who holds commits there. */
 static void
-add_local(WaitGraph *g, const Node *n)
+add_turn_wait(WaitGraph *g, const Node *n, const LocalWait *wait, Transaction *next)
+{
+	uint32_t	waiter;
+
+	if (next == NULL)
+		return;
+	if (wait->waiter == 0 && next->seq > wait->seq)
+		waitgraph_add(g, WAIT_HELD, sequencer_party(g, next), backend_party(g, n, wait->blocker, wait->waiter_began),
+					  n->index, 0, NULL);
+	if (wait->waiter == 0 || next->seq > wait->seq)
+		return;
+	waiter = waiter_party(g, n, wait);
+	if (waiter != WAIT_NOBODY)
+		waitgraph_add(g, WAIT_ORDER, waiter, sequencer_party(g, next), n->index, 0, NULL);
+}
+
+static void
+add_local(WaitGraph *g, const Node *n, Transaction *next)
 {
 	for (int i = 0; n->local_waits != NULL && i < n->local_waits->n; i++)
 	{
 		const LocalWait *wait = &n->local_waits->items[i];
-		uint32_t	waiter = waiter_party(g, n, wait);
+		uint32_t	waiter;
 
-		if (waiter != WAIT_NOBODY)
-			waitgraph_add(g, WAIT_LOCAL, waiter, blocker_party(g, n, wait), n->index, wait->since_us, wait->what);
+		if (wait->seq != 0)
+		{
+			add_turn_wait(g, n, wait, next);
+			continue;
+		}
+		waiter = waiter_party(g, n, wait);
+		if (waiter == WAIT_NOBODY)
+			continue;
+		g->parties[waiter].lxid = wait->lxid;
+		waitgraph_add(g, WAIT_LOCAL, waiter, blocker_party(g, n, wait), n->index, wait->since_us, wait->what);
 	}
 }
 
 void
-localwaits_let_fail(Node *n, uint32_t pid, const char *detail)
+localwaits_let_fail(Node *n, uint32_t pid, uint32_t lxid, const char *detail)
 {
 	char		pid_text[16];
+	char		lxid_text[16];
 	char	   *acceptable;
-	const char *params[2] = {pid_text};
+	const char *params[3] = {pid_text, lxid_text};
 
 	if (n->control == NULL)
 		return;
 	snprintf(pid_text, sizeof(pid_text), "%" PRIu32, pid);
-	params[1] = acceptable = pgclient_acceptable(n->control, detail);
-	pgclient_query(n->control, n->old_objects ? "SELECT lockstep.yield($1::int, $2)" :
-				   "SELECT lockstep.yield($1::int, $2, 0, 0)", 2, params, NULL, NULL);
+	snprintf(lxid_text, sizeof(lxid_text), "%" PRIu32, lxid);
+	params[2] = acceptable = pgclient_acceptable(n->control, detail);
+	if (n->old_objects)
+	{
+		params[1] = acceptable;
+		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
+	}
+	else
+		pgclient_query(n->control, "SELECT lockstep.yield_in_circle($1::int, $2::bigint, $3)", 3, params, NULL, NULL);
 	free(acceptable);
 }
 
@@ -236,7 +281,7 @@ localwaits_add(WaitGraph *g, Node *n)
 {
 	Transaction *next = next_of(n);
 
-	add_local(g, n);
+	add_local(g, n, next);
 	for (const Work *w = n->works; w != NULL; w = w->node_next)
 		add_work(g, n, w, next);
 

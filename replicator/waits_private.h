@@ -16,7 +16,7 @@ extern bool localwaits_ask(Node *n);	/* false: not now; else
 extern void localwaits_add(WaitGraph *g, Node *n);
 
 /* A backend that waits there: it is told why, with 40P01. */
-extern void localwaits_let_fail(Node *n, uint32_t pid, const char *detail);
+extern void localwaits_let_fail(Node *n, uint32_t pid, uint32_t lxid, const char *detail);
 
 /* ---------- in waits.c */
 

@@ -9,7 +9,9 @@
 #include "certify.h"
 
 #define MODEL_MAX_KEYS 8
+#ifndef MODEL_MAX_TX
 #define MODEL_MAX_TX 4000
+#endif
 #define MODEL_MAX_LOCKS 12
 #define MODEL_MAX_ITEMS 24
 
@@ -21,7 +23,7 @@ typedef struct ModelTx
 	uint64_t	seq;
 	size_t		nkeys;
 	LsKey		keys[MODEL_MAX_KEYS];
-} ModelTx;
+}			ModelTx;
 
 typedef struct ModelItem
 {
@@ -30,7 +32,7 @@ typedef struct ModelItem
 	LsKeyMode	mode;
 	uint64_t	order;
 	bool		granted;
-} ModelItem;
+}			ModelItem;
 
 typedef struct ModelLock
 {
@@ -39,7 +41,7 @@ typedef struct ModelLock
 	uint64_t	blocked_by;
 	size_t		nitems;
 	ModelItem	items[MODEL_MAX_ITEMS];
-} ModelLock;
+}			ModelLock;
 
 typedef struct Model
 {
@@ -54,24 +56,24 @@ typedef struct Model
 	ModelLock	locks[MODEL_MAX_LOCKS];
 	uint64_t	tickets[64];
 	size_t		ntickets;
-} Model;
+}			Model;
 
-extern CertifyResult model_reserve(Model *m, OriginId origin, uint64_t ticket, bool ddl,
+extern CertifyResult model_reserve(Model * m, OriginId origin, uint64_t ticket, bool ddl,
 								   const LsKey *keys, size_t nkeys, Certificate *out);
-extern void model_decide(Model *m, uint64_t ticket, uint64_t seq);
-extern void model_release(Model *m, uint64_t ticket);
-extern uint64_t model_replay(Model *m, OriginId origin, uint64_t seq, bool ddl,
+extern void model_decide(Model * m, uint64_t ticket, uint64_t seq);
+extern void model_release(Model * m, uint64_t ticket);
+extern uint64_t model_replay(Model * m, OriginId origin, uint64_t seq, bool ddl,
 							 const LsKey *keys, size_t nkeys);
-extern LockResult model_lock(Model *m, OriginId origin, uint64_t ticket,
+extern LockResult model_lock(Model * m, OriginId origin, uint64_t ticket,
 							 const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq);
-extern LockResult model_lock_retry(Model *m, uint64_t ticket, uint64_t *seq);
-extern LockResult model_lock_blocked(Model *m, uint64_t ticket, uint64_t blocker);
-extern void model_unlock(Model *m, uint64_t ticket);
-extern ModelLock *model_find_lock(Model *m, uint64_t ticket);
-extern bool model_lock_waits(const ModelLock *lock);
-extern bool model_lock_waits_for(const ModelLock *lock, const ModelTx *tx);
+extern LockResult model_lock_retry(Model * m, uint64_t ticket, uint64_t *seq);
+extern LockResult model_lock_blocked(Model * m, uint64_t ticket, uint64_t blocker);
+extern void model_unlock(Model * m, uint64_t ticket);
+extern ModelLock * model_find_lock(Model * m, uint64_t ticket);
+extern bool model_lock_waits(const ModelLock * lock);
+extern bool model_lock_waits_for(const ModelLock * lock, const ModelTx * tx);
 
 /* Nothing that excludes each other is held at once. */
-extern bool model_is_sound(const Model *m);
+extern bool model_is_sound(const Model * m);
 
 #endif
