@@ -636,6 +636,7 @@ sequencer_is_stuck(int patience_ms)
 	uint64_t	now = loop_now_us();
 	uint64_t	patience_us = (uint64_t) patience_ms * 1000;
 	bool		stuck = reserved.first != NULL && now - reserved.first->since_us >= patience_us;
+	static unsigned looks;
 
 	for (Transaction *tx = lock_waiters.first; tx != NULL; tx = tx->next)
 	{
@@ -643,13 +644,18 @@ sequencer_is_stuck(int patience_ms)
 		stuck |= now - tx->waits_since_us >= patience_us;
 	}
 
-	/* what was in its way may have got behind it, without having changed */
+	/*
+	 * What was in its way may have got behind it, without having changed.
+	 * Not if it has been granted; and a large one takes long to look at.
+	 */
+	looks++;
 	for (Transaction *tx = waiting.first; tx != NULL; tx = tx->next)
 	{
 		if (now - tx->waits_since_us < patience_us)
 			continue;
 		stuck = true;
-		retry_later(tx);
+		if ((tx->spill == NULL || looks % 16 == 0) && certifier_lock_first_blocker(certifier, tx->waits_for) != 0)
+			retry_later(tx);
 	}
 	return stuck;
 }

@@ -133,9 +133,16 @@ found_blocker(void *arg, uint64_t lock, uint64_t reserved)
 static void
 add_waiting(Telling *t, Transaction *tx)
 {
-	KeyList		list = keys_of(tx);
+	KeyList		list;
 
 	begin(t, tx, WAIT_RESERVATION);
+	if (tx->spill != NULL)
+	{
+		/* it has too many keys to look at all of them often */
+		found_blocker(t, tx->waits_for, 0);
+		return;
+	}
+	list = keys_of(tx);
 	certifier_reserve_blockers(sequencer_certifier(), tx->origin, list.keys, list.n, found_blocker, t);
 }
 

@@ -180,7 +180,8 @@ waitgraph_has(const WaitGraph *g, const WaitGraph *of, uint32_t edge)
 	uint32_t	waiter = find_party(g, from->node, from->pid, from->xcount);
 	uint32_t	blocker = find_party(g, to->node, to->pid, to->xcount);
 
-	if (waiter == WAIT_NOBODY || blocker == WAIT_NOBODY)
+	if (waiter == WAIT_NOBODY || blocker == WAIT_NOBODY ||
+		g->parties[waiter].began != from->began || g->parties[blocker].began != to->began)
 		return false;
 	for (uint32_t i = g->parties[waiter].first_edge; i != WAIT_NOBODY; i = g->edges[i].next_of_waiter)
 	{

@@ -31,8 +31,10 @@
 
 #define TICK_MS 100
 #define PATIENCE_MS 200			/* of who waits, before it is looked at */
-#define LOOK_MS 150				/* between two looks */
-#define NODE_PATIENCE_MS 1000	/* with a node that does not answer */
+#define LOOK_MS 300				/* between two looks */
+#define LOOK_AGAIN_MS 80		/* the same, when there may be a circle */
+#define NODE_PATIENCE_MS 300	/* with a node that does not answer */
+#define TELL_US (10 * UINT64_C(1000000))	/* between two warnings */
 
 /* Who wants to know, when the nodes have answered. */
 typedef struct Asker
@@ -48,6 +50,7 @@ static Deferred answered;
 
 static WaitGraph before;		/* as the last look found it */
 static uint64_t looked_us;		/* when that was */
+static bool may_be_circle;		/* there was one that had not been seen before */
 static bool looking;
 
 /* ---------- the graph */
@@ -110,8 +113,9 @@ waits_refresh(void (*done) (void *arg), void *arg)
 		patience = loop_after(NODE_PATIENCE_MS, on_patience_over, NULL);
 }
 
-void
-waits_build(WaitGraph *g)
+/* fresh: what nodes said long ago, as they don't answer now, does not count. */
+static void
+build(WaitGraph *g, bool fresh)
 {
 	sequencer_add_waits(g);
 	for (int i = 0; i < nodes_count(); i++)
@@ -119,8 +123,14 @@ waits_build(WaitGraph *g)
 		Node	   *n = node_get(i);
 
 		if (n->state == NODE_ONLINE)
-			localwaits_add(g, n);
+			localwaits_add(g, n, fresh);
 	}
+}
+
+void
+waits_build(WaitGraph *g)
+{
+	build(g, false);
 }
 
 void
@@ -171,6 +181,20 @@ let_lose(const WaitGraph *g, uint32_t victim, uint32_t *edges, size_t n)
 	free(detail);
 }
 
+static void
+tell_hopeless(const WaitGraph *g, const uint32_t *edges, size_t n)
+{
+	static uint64_t told_us;
+	char	   *words;
+
+	if (told_us != 0 && loop_now_us() - told_us < TELL_US)
+		return;
+	told_us = loop_now_us();
+	words = waitgraph_words(g, g->edges[edges[0]].waiter, edges, n);
+	log_message(LOG_WARNING, NULL, "transactions wait in a circle, and none of them may be rolled back: %s", words);
+	free(words);
+}
+
 /* Those that were seen at the look before, too, are broken. */
 static void
 break_circles(WaitGraph *g)
@@ -178,6 +202,7 @@ break_circles(WaitGraph *g)
 	uint32_t   *edges = xmalloc((g->nparties + 1) * sizeof(uint32_t));
 	size_t		n;
 
+	may_be_circle = false;
 	while ((n = waitgraph_circle(g, edges, g->nparties)) > 0)
 	{
 		uint32_t	victim = waitgraph_victim(g, edges, n);
@@ -186,12 +211,8 @@ break_circles(WaitGraph *g)
 		if (certain && victim != WAIT_NOBODY)
 			let_lose(g, victim, edges, n);
 		else if (certain)
-		{
-			char	   *words = waitgraph_words(g, g->edges[edges[0]].waiter, edges, n);
-
-			log_message(LOG_WARNING, NULL, "transactions wait in a circle, and none of them may be rolled back: %s", words);
-			free(words);
-		}
+			tell_hopeless(g, edges, n);
+		may_be_circle |= !certain;
 		waitgraph_remove(g, victim != WAIT_NOBODY ? victim : g->edges[edges[0]].waiter);
 	}
 	free(edges);
@@ -203,7 +224,7 @@ on_looked(void *unused)
 	WaitGraph	g = {0};
 
 	looking = false;
-	waits_build(&g);
+	build(&g, true);
 	break_circles(&g);
 	waitgraph_free(&before);
 	before = g;
@@ -214,11 +235,12 @@ static void
 on_tick(void *unused)
 {
 	bool		stuck = sequencer_is_stuck(PATIENCE_MS);
+	uint64_t	pause_ms = may_be_circle ? LOOK_AGAIN_MS : LOOK_MS;
 
 	loop_after(TICK_MS, on_tick, NULL);
 	if (!stuck && !looking)
 		waitgraph_free(&before);
-	if (!stuck || looking || loop_now_us() - looked_us < LOOK_MS * 1000)
+	if (!stuck || looking || loop_now_us() - looked_us < pause_ms * 1000)
 		return;
 	looking = true;
 	waits_refresh(on_looked, NULL);

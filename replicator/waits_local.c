@@ -277,11 +277,12 @@ add_work(WaitGraph *g, const Node *n, const Work *w, Transaction *next)
 }
 
 void
-localwaits_add(WaitGraph *g, Node *n)
+localwaits_add(WaitGraph *g, Node *n, bool fresh)
 {
 	Transaction *next = next_of(n);
 
-	add_local(g, n, next);
+	if (!fresh || !n->local_waits_asked)
+		add_local(g, n, next);
 	for (const Work *w = n->works; w != NULL; w = w->node_next)
 		add_work(g, n, w, next);
 

@@ -13,7 +13,8 @@
 
 extern bool localwaits_ask(Node *n);	/* false: not now; else
 										 * waits_node_answered() */
-extern void localwaits_add(WaitGraph *g, Node *n);
+extern void localwaits_add(WaitGraph *g, Node *n, bool fresh);	/* fresh: only what it
+																 * said when asked last */
 
 /* A backend that waits there: it is told why, with 40P01. */
 extern void localwaits_let_fail(Node *n, uint32_t pid, uint32_t lxid, const char *detail);
