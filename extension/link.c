@@ -103,6 +103,13 @@ link_is_open(void)
 	return ls_link.ready;
 }
 
+/* A connection has a number of its own, from 1. */
+uint64
+link_number(void)
+{
+	return ls_link.number;
+}
+
 /* ---------- why it was lost */
 
 /* Text of another server: in this database's encoding, one hopes. */

@@ -138,6 +138,8 @@ fill_hello(LsHello *hello, uint8_t *nonce)
 	hello->nonce.data = nonce;
 	hello->nonce.len = LS_NONCE_SIZE;
 	hello->application = ls_slice_of(application_name ? application_name : "");
+	hello->role = ls_slice_of(GetUserNameFromId(GetAuthenticatedUserId(), true));
+	hello->over = xact_over();
 }
 
 /* ---------- the socket */
@@ -404,5 +406,6 @@ link_open(void)
 	PG_END_TRY();
 	explicit_bzero(&secret, sizeof(secret));
 	ls_link.ready = true;
+	ls_link.number++;
 	LS_POINT(LINKED);
 }

@@ -26,6 +26,7 @@ typedef struct LinkState
 	pgsocket	sock;
 	bool		ready;			/* both sides are authenticated */
 	bool		proven;			/* the replicator is */
+	uint64		number;			/* of connections so far that were ready */
 	WaitEventSet *set;			/* socket, latch, postmaster death */
 	int			position;		/* of the socket in it */
 	uint32		events;			/* that the socket is waited for */

@@ -435,6 +435,7 @@ extern char *xact_text_of(LsSlice s);
 LS_NORETURN extern void xact_report_error(const LsErrorFields *e);
 LS_NORETURN extern void xact_report_closed(void);
 extern uint64 xact_new_number(void);
+extern uint64 xact_over(void);
 
 /* A message that came while it was not asked for; a grant raises *seq. */
 extern void xact_message(LsMsgType type, LsSlice payload, uint64 *seq);
@@ -533,6 +534,7 @@ typedef enum LinkResult
 } LinkResult;
 
 extern bool link_is_open(void);
+extern uint64 link_number(void);
 extern void link_open(void);	/* connect, authenticate; ERROR 57P03 ... */
 extern void link_close(void);
 

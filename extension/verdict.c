@@ -75,8 +75,17 @@ check_link_before_asking(void)
 	if (GetCurrentTransactionStartTimestamp() == GetCurrentStatementStartTimestamp() &&
 		!ls_xact.told)
 		return;
-	if (!link_is_alive())
+	if (!link_is_alive() || xact_told_elsewhere())
 		link_report_lost();
+}
+
+/* 0 if it is not long. */
+static uint64
+took_ms(void)
+{
+	long		ms = TimestampDifferenceMilliseconds(GetCurrentTransactionStartTimestamp(), GetCurrentTimestamp());
+
+	return ms > LS_QUICK_MS ? ms : 0;
 }
 
 static void
@@ -96,6 +105,7 @@ send_question(void)
 		ask.wait = LS_WAIT_EXECUTED;
 	ask.applied = turn_applied();
 	ask.confirmed = confirmed;
+	ask.took_ms = took_ms();
 	confirmed_told = confirmed;
 
 	size = ls_put_ask(NULL, 0, &ask);
@@ -104,6 +114,7 @@ send_question(void)
 	queue->len += size;
 
 	ls_xact.told = true;
+	ls_xact.told_by = link_number();
 	question.asked = true;
 	question.seq = 0;
 	if (!link_send_later(queue->data, queue->len))

@@ -135,13 +135,30 @@ append_rollback_to(uint64 keep)
 	queue_added(size);
 }
 
+/* The replicator that was told of it has forgotten it, with that connection. */
+bool
+xact_told_elsewhere(void)
+{
+	return ls_xact.told && ls_xact.told_by != link_number();
+}
+
+/* By this connection. */
+static void
+told_now(void)
+{
+	if (xact_told_elsewhere())
+		link_report_lost();
+	ls_xact.told = true;
+	ls_xact.told_by = link_number();
+}
+
 /* Send what is buffered; wait for the socket to take it. */
 static void
 queue_stream(void)
 {
 	bool		ok;
 
-	ls_xact.told = true;
+	told_now();
 	ok = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
 	ls_xact.sent = ls_xact.appended;
 	resetStringInfo(&ls_xact.queue);
@@ -203,6 +220,19 @@ xact_new_number(void)
 	if (last_xcount == 0)
 		last_xcount = (uint64) Max(MyStartTimestamp, 0);
 	return ++last_xcount;
+}
+
+/*
+ * Transactions up to this number are over, or won't come by a connection that is made
+ * now: one of which the replicator was told by another ends with that.  So the
+ * replicator may call one aborted that it can't come by any more: see session_fate.c.
+ */
+uint64
+xact_over(void)
+{
+	if (ls_xact.writes && !ls_xact.told)
+		return ls_xact.xcount - 1;
+	return last_xcount != 0 ? last_xcount : (uint64) Max(MyStartTimestamp, 0);
 }
 
 void

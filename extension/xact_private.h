@@ -18,6 +18,7 @@ typedef struct XactState
 								 * got its number */
 	bool		told;			/* the replicator knows something of it, and
 								 * has not ended it by a verdict */
+	uint64		told_by;		/* link_number() then */
 	bool		ended;			/* the replicator rolled it back before it was
 								 * asked; a savepoint may have survived that
 								 * here */
@@ -37,6 +38,7 @@ typedef struct XactState
 extern XactState ls_xact;
 
 extern void xact_check_not_ended(void);
+extern bool xact_told_elsewhere(void);	/* by a connection that is gone */
 
 /* ---------- in commit.c */
 

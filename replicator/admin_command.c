@@ -58,7 +58,7 @@ node_facts(int i)
 				 lag, s.rate, s.seconds_left);
 	else
 		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o}",
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o, s:o}",
 					 "name", json_from_text(s.name),
 					 "state", node_state_name(s.state),
 					 "reason", json_from_text(s.state == NODE_CATCHUP && s.reason[0] == '\0' ? where : s.reason),
@@ -73,6 +73,7 @@ node_facts(int i)
 					 "administrative", s.administrative,
 					 "boot", boot,
 					 "slow_drops", s.slow_drops,
+					 "overlong_ended", json_seq(s.overlong_ended),
 					 "retry_seconds", s.retry_ms >= 0 ? json_integer((s.retry_ms + 999) / 1000) : json_null(),
 					 "catchup_rate", s.state == NODE_CATCHUP ? json_seq(s.rate) : json_null(),
 					 "seconds_left", s.seconds_left >= 0 ? json_integer(s.seconds_left) : json_null());

@@ -53,6 +53,24 @@ apply_work(const ApplyConn *c)
 	return c->work;
 }
 
+Holder
+apply_holder(const ApplyConn *c)
+{
+	return c->holder;
+}
+
+uint64_t
+apply_waits_for(const ApplyConn *c)
+{
+	return c->waited_for;
+}
+
+int *
+apply_executing_ms(ApplyConn *c)
+{
+	return &c->executing_ms;
+}
+
 uint64_t
 apply_progress_us(const ApplyConn *c)
 {
@@ -244,6 +262,8 @@ apply_run(ApplyConn *c, Work *w)
 	assert(c->work == NULL && c->expected_count == 0 && !c->closed);
 	c->work = w;
 	w->connection = c;
+	c->holder = w->holder;
+	c->executing_ms = 0;
 	tx_cursor_start(&c->cursor);
 	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
 	c->held = (LsSlice) {NULL, 0};

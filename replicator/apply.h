@@ -24,6 +24,8 @@ extern void apply_cancel(ApplyConn *c); /* committing: then work_failed(), or
 
 extern int	apply_backend_pid(const ApplyConn *c);
 extern Work *apply_work(const ApplyConn *c);
+extern Holder apply_holder(const ApplyConn *c); /* of the last work, also when
+												 * that is gone */
 
 extern size_t apply_position(const ApplyConn *c);	/* statements read so far */
 extern bool apply_is_idle(const ApplyConn *c);	/* all results are in */
@@ -36,6 +38,12 @@ extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result
 
 /* In apply_settings.c: text of an array, names and values in turn; with a NUL. */
 extern void apply_settings_array(Buffer *array, LsSlice settings);
+
+extern uint64_t apply_waits_for(const ApplyConn *c);	/* goes on when the node has
+														 * applied it */
+
+/* What overlong.c has seen of this work. */
+extern int *apply_executing_ms(ApplyConn *c);
 
 /* What stuck.c knows of it. */
 typedef struct ApplyStill

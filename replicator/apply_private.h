@@ -41,6 +41,8 @@ struct ApplyConn
 	bool		closed;
 	ApplyConn  *next_idle;
 	Work	   *work;
+	Holder		holder;			/* of the lane's connection */
+	int			executing_ms;	/* the work has been seen executing so long */
 	int			cancels;		/* under way */
 	Timer	   *insist;			/* the next cancel request, while the work is
 								 * being undone */

@@ -47,6 +47,9 @@ typedef struct Config
 	LogLevel	log_level;
 	LogLevel	log_conflicts;
 	int			apply_connections;	/* per node and database, 8 (2..64) */
+	int			reserved_connections;	/* beside these, 4 (0..62): see
+										 * dispatch.h */
+	int			apply_patience; /* ms, 3000, 0 = without end: see overlong.c */
 	int			early_connections;	/* of them, 2 (0..62): see early.c */
 	int64_t		early_size;		/* bytes queued until it begins early, 1MB */
 	int			max_apply_delay;	/* ms a reader may hold up DDL, 1000 */

@@ -150,7 +150,10 @@ on_ping_timer(void *arg)
 			 (n->applied < sequencer_last_durable() || since_us > (uint64_t) pause_ms * 1000))
 		ping(n);
 	if (n->control != NULL)
+	{
 		stuck_look(n, PING_MS);
+		overlong_look(n, PING_MS);
+	}
 }
 
 static void
@@ -179,7 +182,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = n->stuck_asked = n->old_objects = n->local_waits_asked = false;
+	n->pinging = n->stuck_asked = n->overlong_asked = n->old_objects = n->local_waits_asked = false;
 	n->ping_sent_us = loop_now_us();
 	n->unanswered_ms = 0;
 	node_heard(n);
@@ -201,7 +204,8 @@ control_end(Node *n)
 	pgclient_close(n->control);
 	n->control = NULL;
 	localwaits_forget(n);
-	n->pinging = n->asking_doubtful = n->stuck_asked = false;
+	n->shortage[0] = '\0';
+	n->pinging = n->asking_doubtful = n->stuck_asked = n->overlong_asked = false;
 }
 
 /* ---------- to another database */

@@ -30,6 +30,7 @@ static const Metric metrics[] = {
 	{"lockstep_node_connections", "gauge", NULL, "connections", "Connections of the replicator to the node."},
 	{"lockstep_node_dropped_by_command", "gauge", NULL, "administrative", "Whether it is out until it is attached by command."},
 	{"lockstep_node_slow_drops", "gauge", NULL, "slow_drops", "How often in a row it was dropped for its lag."},
+	{"lockstep_node_overlong_total", "counter", NULL, "overlong_ended", "Transactions rolled back because it executed them for too long."},
 	{"lockstep_committed_total", "counter", "counters", "committed", "Transactions decided."},
 	{"lockstep_conflicts_total", "counter", "counters", "conflicts", "Transactions that lost a conflict."},
 	{"lockstep_peer_errors_total", "counter", "counters", "peer_errors", "Transactions that failed on another node."},

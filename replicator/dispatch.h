@@ -18,6 +18,12 @@
  * So the next turn always has a connection to come, and the lowest ticket of
  * the cluster can start on every node, whatever others hold connections and
  * wait for each other: no circle of waits for connections.
+ *
+ * Of its n connections `reserved` are for those who have few: half of them for roles,
+ * the rest also for tables, that have not as many already.  So neither what one role's
+ * functions do there nor what happens to one table takes all of them.  Who has the
+ * turn next, and the lowest ticket of the cluster, are exempt, or there would be such
+ * circles; so is what has no role (NULL): of the replicator, or from the journal.
  */
 #ifndef LOCKSTEP_DISPATCH_H
 #define LOCKSTEP_DISPATCH_H
@@ -38,6 +44,13 @@ typedef enum WorkState
 struct ApplyConn;
 struct Lane;
 
+/* Whose a connection is. */
+typedef struct Holder
+{
+	const char *role;
+	uint64_t	table;			/* tx->table, 0: not known */
+} Holder;
+
 typedef struct Work
 {
 	Transaction *tx;			/* a reference */
@@ -52,6 +65,7 @@ typedef struct Work
 	uint64_t	last_ddl;		/* sequencer_last_ddl() when it began early */
 	struct Lane *lane;
 	struct ApplyConn *connection;	/* NULL while QUEUED */
+	Holder		holder;			/* as what it took its connection */
 	uint64_t	wait_for;		/* seq that the node itself waits for first, 0
 								 * = none */
 	uint64_t	started_us;
@@ -74,6 +88,11 @@ typedef struct Lane
 	Work	   *last;
 	int			capacity;		/* connections */
 	int			taken;			/* of them by works */
+	int			reserved;		/* of them, see above */
+	Holder	   *holders;		/* of those that are taken, with a role, in no
+								 * order */
+	int			nholders;
+	int			holders_cap;
 } Lane;
 
 /* a ranks before b */
@@ -82,12 +101,28 @@ extern bool rank_before(const Transaction *a, const Transaction *b);
 extern void lane_enqueue(Lane *lane, Work *w);	/* by rank */
 extern void lane_dequeue(Lane *lane, Work *w);
 
+typedef struct LaneMoment
+{
+	uint64_t	applied;
+	uint64_t	durable;
+	uint64_t	now_us;
+	uint64_t	lowest_ticket;	/* of all that are reserved, 0: none */
+} LaneMoment;
+
 /*
  * The next work to start on a node that has applied `applied`, when everything
  * up to `durable` is in the journal; NULL when none may.  It has left the queue
  * and takes a connection until lane_release(); w->wait_for is set.
  */
-extern Work *lane_next(Lane *lane, uint64_t applied, uint64_t durable, uint64_t now_us);
-extern void lane_release(Lane *lane);
+extern Work *lane_next(Lane *lane, const LaneMoment *at);
+
+/* The first one that waits for nothing but a connection; NULL: none. */
+extern const Work *lane_waiting(const Lane *lane, const LaneMoment *at, int *n);
+
+/* A connection is taken by lane_next(), or by lane_take(). */
+extern Holder lane_take(Lane *lane, const Transaction *tx);
+extern void lane_release(Lane *lane, Holder holder);
+extern int	lane_held(const Lane *lane, const char *role);	/* connections */
+extern void lane_free(Lane *lane);	/* its memory */
 
 #endif

@@ -34,7 +34,8 @@
 #include "spill.h"
 
 #define WATCH_MS 50
-#define LEFT_FREE 3				/* a lane with fewer free ones gives none */
+#define LEFT_FREE 3				/* and what is reserved: a lane with fewer
+								 * free ones gives none */
 #define IDLE_US (60 * UINT64_C(1000000))	/* what hears no more of it must
 											 * not hold locks and back VACUUM */
 
@@ -122,7 +123,7 @@ has_room(const Node *n, const Pool *p)
 {
 	int			early = 0;
 
-	if (p->lane.capacity - p->lane.taken < LEFT_FREE)
+	if (p->lane.capacity - p->lane.taken < LEFT_FREE + p->lane.reserved)
 		return false;
 	for (const Work *w = n->works; w != NULL; w = w->node_next)
 		early += w->early && w->lane == &p->lane;

@@ -128,7 +128,8 @@ node_status(int node)
 	NodeStatus	status = {
 		.name = n->config->name,
 		.state = n->state,
-		.reason = n->state == NODE_JOINING ? attach_where(n) : n->reason,
+		.reason = n->state == NODE_JOINING ? attach_where(n) :
+		n->state == NODE_ONLINE && n->shortage[0] != '\0' ? n->shortage : n->reason,
 		.applied = n->applied,
 		.flushed = n->flushed,
 		.lag_bytes = n->lag_bytes,
@@ -138,6 +139,7 @@ node_status(int node)
 		.slow_drops = lag_drops(n),
 		.silent_ms = n->control != NULL ? (int64_t) ((loop_now_us() - n->heard_us) / 1000) : -1,
 		.waiting = works_awaited(n),
+		.overlong_ended = n->overlong_ended,
 		.retry_ms = -1,
 		.seconds_left = -1
 	};

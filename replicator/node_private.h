@@ -30,6 +30,11 @@ typedef struct Pool
 	DbWatch    *watch;			/* is the database still what it was? */
 	int			nreplaced;		/* connections lost and replaced lately */
 	uint64_t	replaced_us;	/* since then */
+	uint64_t	short_of;		/* ticket of the work that waits for a
+								 * connection, ... */
+	int			short_ms;		/* ... for so long, see overlong.c */
+	int			short_n;		/* so many wait */
+	int			tell_ms;		/* short_ms when it is told again */
 	Deferred	bury;
 } Pool;
 
@@ -103,6 +108,11 @@ struct Node
 	Timer	   *early_timer;	/* early works are looked at */
 	bool		early_asked;	/* the answer about them is under way */
 	int			stuck_ms;		/* since silent apply sessions were looked at */
+	int			overlong_ms;	/* since it was looked at sessions that others
+								 * wait for */
+	bool		overlong_asked; /* the answer is under way */
+	char		shortage[256];	/* in words, "": none */
+	uint64_t	overlong_ended; /* transactions rolled back for that */
 	bool		stuck_asked;	/* the answer about them is under way */
 	struct LocalWaits *local_waits; /* as it said last; NULL: none */
 	bool		local_waits_asked;	/* the answer is under way */
@@ -157,6 +167,7 @@ extern void work_count_ddl(Node *n, Work *w);	/* there may be DDL in it by
 												 * now */
 extern void work_undo(Work *w, bool again); /* take it back there */
 extern void works_forget(Node *n);	/* the node is out: all of its works */
+extern LaneMoment works_moment(const Node *n);
 extern void works_start(Node *n);	/* those that may */
 extern void work_commit(Work *w);	/* its tx is durable: COMMIT if it is
 									 * executed */
@@ -289,6 +300,10 @@ extern void early_stop(Node *n);	/* the node is out */
 /* ---------- in waits_local.c */
 
 extern void localwaits_forget(Node *n); /* it is out */
+
+/* ---------- in overlong.c */
+
+extern void overlong_look(Node *n, int elapsed_ms); /* called again and again */
 
 /* ---------- in stuck.c */
 

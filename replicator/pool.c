@@ -31,6 +31,7 @@ on_bury(void *arg)
 {
 	Pool	   *p = arg;
 
+	lane_free(&p->lane);
 	free(p->connections);
 	free(p->database);
 	free(p);
@@ -46,7 +47,8 @@ pool_open(Node *n, const char *database)
 	p->database = xstrdup(database);
 	p->bury.callback = on_bury;
 	p->bury.arg = p;
-	p->nconnections = node_config->apply_connections;
+	p->lane.reserved = node_config->reserved_connections;
+	p->nconnections = node_config->apply_connections + p->lane.reserved;
 	p->connections = xcalloc((size_t) p->nconnections, sizeof(ApplyConn *));
 	while (*end != NULL)
 		end = &(*end)->next;
@@ -102,7 +104,7 @@ pool_give_back(Pool *p, ApplyConn *c)
 {
 	apply_set_next_idle(c, p->idle);
 	p->idle = c;
-	lane_release(&p->lane);
+	lane_release(&p->lane, apply_holder(c));
 	if (p->closing)
 		pool_close(p);
 	node_pump(p->node);
@@ -147,7 +149,7 @@ void
 pool_replace(Pool *p, ApplyConn *c)
 {
 	if (!take_off(p, c))
-		lane_release(&p->lane);
+		lane_release(&p->lane, apply_holder(c));
 	p->lane.capacity--;
 	for (int i = 0; i < p->nconnections; i++)
 	{

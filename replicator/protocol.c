@@ -59,6 +59,8 @@ static const Field hello_layout_fields[] = {
 	NUMBER32('P', LsHello, pid),
 	BYTES('R', LsHello, nonce, LS_NONCE_SIZE, LS_NONCE_SIZE),
 	OPTIONAL_TEXT('a', LsHello, application),
+	OPTIONAL_TEXT('u', LsHello, role),
+	OPTIONAL_NUMBER64('x', LsHello, over),
 };
 
 LAYOUT(hello_layout, LsHello);
@@ -120,6 +122,7 @@ static const Field ask_layout_fields[] = {
 	CHOICE('W', LsAsk, wait, COMMIT_WAITS),
 	NUMBER64('S', LsAsk, applied),
 	NUMBER64('F', LsAsk, confirmed),
+	OPTIONAL_NUMBER64('d', LsAsk, took_ms),
 };
 
 LAYOUT(ask_layout, LsAsk);

@@ -53,8 +53,8 @@
  *	   <- 'E' error             then the replicator closes the connection
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
- * 'S', 's', 'U', 'u', 'I', 'i', 'J', 'B', the field 'c' of 'V' and 'N' of 'l' were
- * added.
+ * 'S', 's', 'U', 'u', 'I', 'i', 'J', 'B', the fields 'c' of 'V', 'N' of 'l', 'u' and 'x'
+ * of 'H', and 'd' of 'P' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -212,6 +212,11 @@ typedef struct LsHello
 	uint32_t	pid;			/* 'P' u32, > 0 */
 	LsSlice		nonce;			/* 'R' LS_NONCE_SIZE bytes */
 	LsSlice		application;	/* 'a' text, optional: for status */
+	LsSlice		role;			/* 'u' text, optional: who logged in; shares
+								 * are by role */
+	uint64_t	over;			/* 'x' u64, optional: transactions with
+								 * numbers up to it are over, or will never
+								 * come by this connection */
 } LsHello;
 
 /* 'C': 'V' u32 version, 'R' nonce */
@@ -303,7 +308,11 @@ typedef struct LsAsk
 	uint64_t	applied;		/* 'S' u64: highest turn passed on this node */
 	uint64_t	confirmed;		/* 'F' u64: this session's last local commit,
 								 * 0 none */
+	uint64_t	took_ms;		/* 'd' u64, optional: since it began, if it is
+								 * longer than LS_QUICK_MS */
 } LsAsk;
+
+#define LS_QUICK_MS 100
 
 typedef enum LsOutcome
 {

@@ -38,6 +38,7 @@
 
 #define WAITER_BUCKETS 256
 #define LARGE_STATEMENTS 1000	/* not `ordered` beyond */
+#define FIRST_KEYS 16
 #define FORGET_MS 1000
 #define KEPT_SEQS 20000			/* of history below what all have applied: S
 								 * of keys that have not arrived yet */
@@ -348,6 +349,20 @@ may_be_ordered(const Transaction *tx, const KeyList *list)
 		tx->spill == NULL && !nodes_lagging() && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
 }
 
+/* Of the first table among the first keys; the database's is everybody's. */
+static uint64_t
+first_table(const KeyList *list)
+{
+	for (size_t i = 0; i < list->n && i < FIRST_KEYS; i++)
+	{
+		const LsKey *k = &list->keys[i];
+
+		if (ls_mode_is_table(k->mode) && !(k->name.len > 9 && memcmp(k->name.data, "database ", 9) == 0))
+			return k->hash;
+	}
+	return 0;
+}
+
 static void
 reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 {
@@ -361,6 +376,7 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	if (tx->lock_ticket != 0)
 		(void) certifier_lock_blocked(certifier, tx->lock_ticket, 0);
 	tx->ticket = ++last_ticket;
+	tx->table = first_table(list);
 	tx->depends_on = c->depends_on;
 	if (c->ntickets > 0)
 	{

@@ -19,6 +19,7 @@
 
 #include "log.h"
 #include "node.h"
+#include "roles.h"
 #include "session_private.h"
 
 static const char *cluster;
@@ -216,6 +217,8 @@ handle_proof(Session *s, LsSlice payload)
 		return;
 	end_older(s);
 	copy_name(s->application, sizeof(s->application), s->hello.application);
+	s->role = role_of(s->hello.role);
+	s->last_xcount = s->hello.over;
 	buffer_free(&s->hello_bytes);
 	memset(&s->hello, 0, sizeof(s->hello));
 	loop_cancel(s->patience);

@@ -40,6 +40,7 @@ struct Session
 	uint64_t	boot;
 	char		database[LS_MAX_NAME + 1];
 	char		application[LS_MAX_NAME + 1];
+	const char *role;			/* see roles.h */
 
 	/* READY */
 	Session    *next_same_hash;

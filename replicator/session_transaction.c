@@ -76,6 +76,7 @@ begin_transaction(Session *s, uint64_t xcount)
 
 	s->tx = tx_create(&id, ls_slice_of(s->database), (uint32_t) s->node);
 	s->tx->session = s;
+	s->tx->role = s->role;
 	s->tx->oldest_seen = UINT64_MAX;
 	s->last_xcount = xcount;
 	s->asked = s->discarded = false;
@@ -375,6 +376,7 @@ handle_ask(Session *s, LsSlice payload)
 	}
 	s->asked = true;
 	tx->wait = m.wait;
+	tx->took_ms = m.took_ms;
 	if (s->discarded && tx_failure(tx, &sqlstate) == NULL)
 		refuse_too_large(s);
 	else if (session_is_fenced(s, m.xcount))

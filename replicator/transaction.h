@@ -42,6 +42,10 @@ typedef struct Transaction
 	uint32_t	origin;			/* index of the node it came from */
 	char	   *node;			/* identity: copies, owned */
 	char	   *database;
+	const char *role;			/* who logged in at its origin, see roles.h;
+								 * NULL: not known */
+	uint64_t	table;			/* key of one that it changes, from RESERVED
+								 * on; 0: not known */
 	uint64_t	boot;
 	uint32_t	pid;
 	uint64_t	xcount;
@@ -55,6 +59,7 @@ typedef struct Transaction
 	size_t		first_ddl;		/* first statement that changes catalogs,
 								 * SIZE_MAX = none */
 	LsCommitWait wait;
+	uint64_t	took_ms;		/* on its origin, until it asked; 0: not long */
 	uint64_t	ticket;			/* 0 before RESERVED */
 	uint64_t	lock_ticket;	/* of locks asked first, 0 = none */
 	uint64_t	seq;			/* 0 before DECIDED */

@@ -151,7 +151,7 @@ work_begin_early(Pool *p, Transaction *tx)
 	w->state = WORK_RUNNING;
 	w->lane = &p->lane;
 	w->started_us = loop_now_us();
-	p->lane.taken++;
+	w->holder = lane_take(&p->lane, tx);
 	apply_run(pool_take(p), w);
 	LOCKSTEP_POINT(BEGUN_EARLY);
 }
@@ -209,16 +209,25 @@ queue_again(Work *w)
 	w->pause = loop_after(pause_ms, on_pause_over, w);
 }
 
+LaneMoment
+works_moment(const Node *n)
+{
+	const Transaction *lowest = sequencer_reserved(NULL);
+
+	return (LaneMoment) {n->applied, sequencer_last_durable(), loop_now_us(), lowest != NULL ? lowest->ticket : 0};
+}
+
 void
 works_start(Node *n)
 {
+	LaneMoment	at = works_moment(n);
 	bool		any = false;
 
 	for (Pool *p = n->pools; p != NULL; p = p->next)
 	{
 		Work	   *w;
 
-		while ((w = lane_next(&p->lane, n->applied, sequencer_last_durable(), loop_now_us())) != NULL)
+		while ((w = lane_next(&p->lane, &at)) != NULL)
 		{
 			apply_run(pool_take(p), w);
 			any = true;

@@ -224,9 +224,10 @@ sub all { my ($self) = @_; return 1 .. $self->{nodes} }
 
 sub conninfo
 {
-	my ($self, $node, $db) = @_;
+	my ($self, $node, $db, $user) = @_;
 	$db //= $self->{db};
-	return "host=127.0.0.1 port=" . $self->port($node) . " user=postgres dbname=$db connect_timeout=10";
+	$user //= 'postgres';
+	return "host=127.0.0.1 port=" . $self->port($node) . " user=$user dbname=$db connect_timeout=10";
 }
 
 # A command of PostgreSQL's against a node, as a list.
@@ -262,7 +263,7 @@ sub try
 	my ($out, $err) = ('', '');
 	local $ENV{PGOPTIONS} = $o{options} // '';
 	my @command = ("$bindir/psql", '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose',
-		'-d', $self->conninfo($node, $o{db}));
+		'-d', $self->conninfo($node, $o{db}, $o{user}));
 	IPC::Run::run(\@command, '<', \$sql, '>', \$out, '2>', \$err, IPC::Run::timeout($o{timeout} // 60));
 	chomp $out;
 	return wantarray ? ($out, $err) : $out;
@@ -324,7 +325,7 @@ sub is_error
 sub session
 {
 	my ($self, $node, %o) = @_;
-	my $s = LockstepSession->new("$bindir/psql", $self->conninfo($node, $o{db}), $o{options}, "n$node");
+	my $s = LockstepSession->new("$bindir/psql", $self->conninfo($node, $o{db}, $o{user}), $o{options}, "n$node");
 	push @{ $self->{sessions} }, $s;
 	return $s;
 }

@@ -131,7 +131,8 @@ make_samples(size_t *count)
 	LsLock		lock = {.xcount = 5,.keys = sample_pack_keys(locks, sizeof(locks), sample_table_keys, 2),
 	.ddl = true};
 	LsLock		ddl_lock = {.xcount = 5,.ddl = true};
-	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99};
+	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99, 0};
+	LsAsk		long_ask = {9, 12, LS_WAIT_EXECUTED, 100, 99, 4000};
 	LsVerdict	committed = {.xcount = 9,.outcome = LS_OUTCOME_COMMITTED,.seq = 77,.chain = 0xdeadbeef};
 	LsVerdict	rolled_back = {.xcount = 9,.outcome = LS_OUTCOME_ROLLED_BACK,.error = sample_error()};
 	LsVerdict	lost = {.xcount = 9,.outcome = LS_OUTCOME_ROLLED_BACK,.after = 76,.error = sample_error()};
@@ -162,6 +163,9 @@ make_samples(size_t *count)
 	hello.application = (LsSlice) {NULL, 0};
 	hello.cluster = (LsSlice) {NULL, 0};
 	SAMPLE("hello-short", ls_put_hello(buf, cap, &hello));
+	hello.role = (LsSlice) SLICE("mallory");
+	hello.over = 41;
+	SAMPLE("hello-role", ls_put_hello(buf, cap, &hello));
 	SAMPLE("challenge", ls_put_challenge(buf, cap, &challenge));
 	SAMPLE("proof", ls_put_proof(buf, cap, &proof));
 	SAMPLE("welcome", ls_put_welcome(buf, cap, &proof));
@@ -177,6 +181,7 @@ make_samples(size_t *count)
 	SAMPLE("lock-ddl", ls_put_lock(buf, cap, &ddl_lock));
 	SAMPLE("granted", ls_put_granted(buf, cap, &granted));
 	SAMPLE("ask", ls_put_ask(buf, cap, &ask));
+	SAMPLE("ask-long", ls_put_ask(buf, cap, &long_ask));
 	SAMPLE("verdict-committed", ls_put_verdict(buf, cap, &committed));
 	SAMPLE("verdict-rolled-back", ls_put_verdict(buf, cap, &rolled_back));
 	SAMPLE("verdict-lost", ls_put_verdict(buf, cap, &lost));

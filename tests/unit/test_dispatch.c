@@ -38,6 +38,17 @@ enqueue(Lane *lane, Transaction *tx)
 	return w;
 }
 
+static const Holder nobody;
+
+/* Without a lowest ticket of the cluster. */
+static Work *
+next(Lane *lane, uint64_t applied, uint64_t durable, uint64_t now_us)
+{
+	LaneMoment	at = {applied, durable, now_us, 0};
+
+	return lane_next(lane, &at);
+}
+
 static void
 drop(Work *w)
 {
@@ -77,7 +88,7 @@ test_queue_order(void **state)
 		enqueue(&lane, new_tx(tickets[i], seqs[i], 0));
 	for (int i = 0; i < 5; i++)
 	{
-		Work	   *w = lane_next(&lane, 0, 0, 0);
+		Work	   *w = next(&lane, 0, 0, 0);
 
 		assert_non_null(w);
 		assert_int_equal(w->tx->ticket, expect_ticket[i]);
@@ -100,15 +111,15 @@ test_dependencies(void **state)
 	Work	   *behind_ticket = enqueue(&lane, new_tx(4, 0, 0));
 
 	behind_ticket->tx->nafter_tickets = 1;
-	assert_ptr_equal(lane_next(&lane, 10, 12, 0), applied);
+	assert_ptr_equal(next(&lane, 10, 12, 0), applied);
 	assert_int_equal(applied->wait_for, 0);
-	assert_ptr_equal(lane_next(&lane, 10, 12, 0), durable);
+	assert_ptr_equal(next(&lane, 10, 12, 0), durable);
 	assert_int_equal(durable->wait_for, 12);
-	assert_null(lane_next(&lane, 10, 12, 0));
-	assert_ptr_equal(lane_next(&lane, 10, 13, 0), decided);
-	assert_null(lane_next(&lane, 10, 13, 0));
+	assert_null(next(&lane, 10, 12, 0));
+	assert_ptr_equal(next(&lane, 10, 13, 0), decided);
+	assert_null(next(&lane, 10, 13, 0));
 	behind_ticket->tx->nafter_tickets = 0;
-	assert_ptr_equal(lane_next(&lane, 10, 13, 0), behind_ticket);
+	assert_ptr_equal(next(&lane, 10, 13, 0), behind_ticket);
 	drop(applied);
 	drop(durable);
 	drop(decided);
@@ -122,8 +133,8 @@ test_pause(void **state)
 	Work	   *w = enqueue(&lane, new_tx(1, 0, 0));
 
 	w->not_before_us = 500;
-	assert_null(lane_next(&lane, 0, 0, 499));
-	assert_ptr_equal(lane_next(&lane, 0, 0, 500), w);
+	assert_null(next(&lane, 0, 0, 499));
+	assert_ptr_equal(next(&lane, 0, 0, 500), w);
 	drop(w);
 }
 
@@ -137,21 +148,21 @@ test_kept_connections(void **state)
 
 	for (int i = 0; i < 5; i++)
 		w[i] = enqueue(&lane, new_tx((uint64_t) i + 1, 0, 0));
-	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[0]);
-	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[1]);
-	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[2]);	/* the lowest that waits */
-	assert_null(lane_next(&lane, 0, 0, 0));
+	assert_ptr_equal(next(&lane, 0, 0, 0), w[0]);
+	assert_ptr_equal(next(&lane, 0, 0, 0), w[1]);
+	assert_ptr_equal(next(&lane, 0, 0, 0), w[2]);	/* the lowest that waits */
+	assert_null(next(&lane, 0, 0, 0));
 
 	w[5] = enqueue(&lane, new_tx(20, 8, 0));
 	w[6] = enqueue(&lane, new_tx(21, 7, 0));
-	assert_null(lane_next(&lane, 5, 8, 0));	/* 6 may come late */
-	assert_ptr_equal(lane_next(&lane, 6, 8, 0), w[6]);
-	assert_null(lane_next(&lane, 6, 8, 0));
-	lane_release(&lane);
-	assert_ptr_equal(lane_next(&lane, 7, 8, 0), w[5]);
-	lane_release(&lane);
-	lane_release(&lane);
-	assert_ptr_equal(lane_next(&lane, 0, 0, 0), w[3]);
+	assert_null(next(&lane, 5, 8, 0));	/* 6 may come late */
+	assert_ptr_equal(next(&lane, 6, 8, 0), w[6]);
+	assert_null(next(&lane, 6, 8, 0));
+	lane_release(&lane, nobody);
+	assert_ptr_equal(next(&lane, 7, 8, 0), w[5]);
+	lane_release(&lane, nobody);
+	lane_release(&lane, nobody);
+	assert_ptr_equal(next(&lane, 0, 0, 0), w[3]);
 	for (int i = 0; i < 7; i++)
 	{
 		if (w[i]->state == WORK_QUEUED)
@@ -168,12 +179,58 @@ test_lowest_keeps_its_claim(void **state)
 	Work	   *low = enqueue(&lane, new_tx(1, 0, 5));
 	Work	   *high = enqueue(&lane, new_tx(2, 0, 0));
 
-	assert_null(lane_next(&lane, 0, 0, 0));
-	assert_ptr_equal(lane_next(&lane, 5, 5, 0), low);
-	assert_null(lane_next(&lane, 5, 5, 0));
+	assert_null(next(&lane, 0, 0, 0));
+	assert_ptr_equal(next(&lane, 5, 5, 0), low);
+	assert_null(next(&lane, 5, 5, 0));
 	lane_dequeue(&lane, high);
 	drop(low);
 	drop(high);
+}
+
+/* What is reserved is for roles and tables that have few; for the others only what
+ * the cluster's lowest ticket, and the next turn, need. */
+static void
+test_shares(void **state)
+{
+	static const char mallory[] = "mallory";
+	static const char alice[] = "alice";
+	Lane		lane = {.capacity = 12, .reserved = 4};
+	LaneMoment	at = {0, 0, 0, 0};
+	Holder		hers = {mallory, 1};
+	Work	   *w[14];
+	int			n;
+
+	for (int i = 0; i < 14; i++)
+	{
+		w[i] = enqueue(&lane, new_tx((uint64_t) i + 1, 0, 0));
+		w[i]->tx->role = i < 12 ? mallory : alice;
+		w[i]->tx->table = i == 10 ? 2 : 1;
+	}
+	for (int i = 0; i < 6; i++)
+		assert_ptr_equal(lane_next(&lane, &at), w[i]);
+	assert_int_equal(lane_held(&lane, mallory), 6);
+	assert_ptr_equal(lane_next(&lane, &at), w[10]);	/* of another table */
+	assert_ptr_equal(lane_next(&lane, &at), w[12]); /* of another role */
+	assert_ptr_equal(lane_next(&lane, &at), w[13]);
+	assert_null(lane_next(&lane, &at));
+	assert_ptr_equal(lane_waiting(&lane, &at, &n), w[6]);
+	assert_int_equal(n, 5);
+	at.lowest_ticket = 7;
+	assert_ptr_equal(lane_next(&lane, &at), w[6]);
+	assert_null(lane_next(&lane, &at));
+	w[7]->tx->seq = 1;
+	assert_ptr_equal(lane_next(&lane, &at), w[7]);
+	lane_release(&lane, hers);
+	lane_release(&lane, hers);
+	assert_int_equal(lane_held(&lane, mallory), 7);
+	assert_null(lane_next(&lane, &at));	/* it is for others now */
+	for (int i = 0; i < 14; i++)
+	{
+		if (w[i]->state == WORK_QUEUED)
+			lane_dequeue(&lane, w[i]);
+		drop(w[i]);
+	}
+	lane_free(&lane);
 }
 
 /* ---------- a cluster of fake nodes */
@@ -205,7 +262,25 @@ typedef struct FakeCluster
 	uint64_t	ticket;
 	uint64_t	seq;
 	int			done;
+	int			roles;
 } FakeCluster;
+
+static const char role_names[3][8] = {"alice", "bob", "mallory"};
+
+static uint64_t
+lowest_ticket(const FakeCluster *c)
+{
+	uint64_t	lowest = 0;
+
+	for (int i = 0; i < LIVE; i++)
+	{
+		const Transaction *tx = c->live[i].tx;
+
+		if (tx != NULL && tx->seq == 0 && (lowest == 0 || tx->ticket < lowest))
+			lowest = tx->ticket;
+	}
+	return lowest;
+}
 
 static void
 give(FakeCluster *c, FakeTx *f, int node)
@@ -228,6 +303,8 @@ begin(FakeCluster *c, FakeTx *f)
 	f->ordered = rand() % 4 == 0;
 	f->late = rand() % 10 == 0;
 	f->tx = new_tx(++c->ticket, 0, c->seq > 0 ? c->seq - (uint64_t) rand() % (c->seq < 20 ? c->seq : 20) : 0);
+	f->tx->role = c->roles > 0 && rand() % 8 != 0 ? role_names[rand() % c->roles] : NULL;
+	f->tx->table = (uint64_t) rand() % 3;
 	if (f->ordered)
 		decide(c, f);
 	for (int n = 0; n < NODES; n++)
@@ -252,7 +329,7 @@ executed_everywhere(const FakeTx *f)
 static void
 yield(FakeCluster *c, FakeTx *f, int n)
 {
-	lane_release(&c->node[n].lane);
+	lane_release(&c->node[n].lane, f->work[n]->holder);
 	f->executed[n] = false;
 	lane_enqueue(&c->node[n].lane, f->work[n]);
 }
@@ -268,7 +345,9 @@ step(FakeCluster *c)
 		FakeNode   *node = &c->node[n];
 		Work	   *w;
 
-		while ((w = lane_next(&node->lane, node->applied, c->seq, 0)) != NULL)
+		LaneMoment	at = {node->applied, c->seq, 0, lowest_ticket(c)};
+
+		while ((w = lane_next(&node->lane, &at)) != NULL)
 			any = true;
 		assert_true(node->lane.taken <= node->lane.capacity);
 	}
@@ -314,7 +393,7 @@ step(FakeCluster *c)
 				any = true;
 				if (f->work[n] != NULL)
 				{
-					lane_release(&node->lane);
+					lane_release(&node->lane, f->work[n]->holder);
 					free(f->work[n]);
 					f->work[n] = NULL;
 				}
@@ -333,15 +412,16 @@ step(FakeCluster *c)
 
 /* Whatever comes in whatever order, every transaction gets everywhere. */
 static void
-run_cluster(int connections, int count)
+run_cluster(int connections, int reserved, int roles, int count)
 {
 	FakeCluster *c = calloc(1, sizeof(FakeCluster));
 	int			begun = 0;
 	int			idle = 0;
 	int			steps = 0;
 
+	c->roles = roles;
 	for (int n = 0; n < NODES; n++)
-		c->node[n].lane.capacity = connections;
+		c->node[n].lane = (Lane) {.capacity = connections + reserved, .reserved = reserved};
 	while (c->done < count)
 	{
 		for (int i = 0; i < LIVE && begun < count; i++)
@@ -359,6 +439,8 @@ run_cluster(int connections, int count)
 	{
 		assert_int_equal(c->node[n].lane.taken, 0);
 		assert_int_equal(c->node[n].applied, c->seq);
+		assert_int_equal(c->node[n].lane.nholders, 0);
+		lane_free(&c->node[n].lane);
 	}
 	free(c);
 }
@@ -368,7 +450,7 @@ test_random_clusters(void **state)
 {
 	srand(4711);
 	for (int round = 0; round < 60; round++)
-		run_cluster(2 + round % 7, 1000);
+		run_cluster(2 + round % 7, round % 6, round / 4 % 4, 1000);
 }
 
 int
@@ -381,6 +463,7 @@ main(void)
 		cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_kept_connections),
 		cmocka_unit_test(test_lowest_keeps_its_claim),
+		cmocka_unit_test(test_shares),
 		cmocka_unit_test(test_random_clusters),
 	};
 
