@@ -18,6 +18,7 @@
 #include <sys/stat.h>
 #include <sys/un.h>
 #include <unistd.h>
+#include <xxhash.h>
 
 #include "buffer.h"
 #include "listener.h"
@@ -28,6 +29,9 @@
 #define MAX_LISTENERS 32
 #define ACCEPTS_PER_EVENT 64
 #define PAUSE_MS 200
+#define FULL_PAUSE_MS 20
+#define DATA_SECONDS 2			/* the kernel keeps a connection that says
+								 * nothing for itself so long */
 
 typedef struct Listener
 {
@@ -76,6 +80,38 @@ describe_peer(const struct sockaddr_storage *addr, socklen_t len, char *text, si
 		snprintf(text, size, "the Unix socket");
 }
 
+/* Of the host, or the user on this one. */
+static uint64_t
+address_of(int fd, const struct sockaddr_storage *addr)
+{
+	struct ucred peer = {.uid = (uid_t) -1};
+	socklen_t	len = sizeof(peer);
+
+	if (addr->ss_family == AF_INET)
+	{
+		const struct sockaddr_in *in = (const struct sockaddr_in *) addr;
+
+		return XXH3_64bits(&in->sin_addr, sizeof(in->sin_addr));
+	}
+	if (addr->ss_family == AF_INET6)
+	{
+		const struct sockaddr_in6 *in6 = (const struct sockaddr_in6 *) addr;
+
+		return XXH3_64bits(&in6->sin6_addr, 8); /* a network's */
+	}
+	(void) getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len);
+	return (uint64_t) peer.uid;
+}
+
+static void listen_again(void *arg);
+
+static void
+pause_listening(Listener *l, int ms)
+{
+	loop_change(l->watch, 0);
+	l->pause = loop_after(ms, listen_again, l);
+}
+
 static void
 listen_again(void *arg)
 {
@@ -95,24 +131,32 @@ on_listen(void *arg, uint32_t events)
 		struct sockaddr_storage addr;
 		socklen_t	len = sizeof(addr);
 		char		from[96];
-		int			fd = accept4(l->fd, (struct sockaddr *) &addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		int			fd;
 
+		if (!sessions_have_room())
+		{
+			pause_listening(l, FULL_PAUSE_MS);
+			return;
+		}
+		fd = accept4(l->fd, (struct sockaddr *) &addr, &len, SOCK_NONBLOCK | SOCK_CLOEXEC);
 		if (fd < 0 && (errno == EINTR || errno == ECONNABORTED))
 			continue;
 		if (fd < 0)
 		{
 			if (errno != EAGAIN && errno != EWOULDBLOCK)
 			{
-				log_message(LOG_WARNING, NULL, "could not accept a backend: %s", strerror(errno));
-				loop_change(l->watch, 0);
-				l->pause = loop_after(PAUSE_MS, listen_again, l);
+				char		text[128];
+
+				snprintf(text, sizeof(text), "could not accept a backend: %s", strerror(errno));
+				strangers_log(LOG_WARNING, NULL, text);
+				pause_listening(l, PAUSE_MS);
 			}
 			return;
 		}
 		if (addr.ss_family != AF_UNIX)
 			set_tcp_options(fd);
 		describe_peer(&addr, len, from, sizeof(from));
-		session_accept(fd, from);
+		session_accept(fd, from, address_of(fd, &addr));
 	}
 }
 
@@ -146,11 +190,13 @@ listen_address(const struct addrinfo *a, const char *where)
 {
 	int			fd = socket(a->ai_family, SOCK_STREAM | SOCK_NONBLOCK | SOCK_CLOEXEC, 0);
 	int			on = 1;
+	int			seconds = DATA_SECONDS;
 	char	   *error;
 
 	if (fd < 0)
 		return xasprintf("could not create a socket for %s: %s", where, strerror(errno));
 	(void) setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
+	(void) setsockopt(fd, IPPROTO_TCP, TCP_DEFER_ACCEPT, &seconds, sizeof(seconds));
 	if (a->ai_family == AF_INET6)
 		(void) setsockopt(fd, IPPROTO_IPV6, IPV6_V6ONLY, &on, sizeof(on));
 	if (bind(fd, a->ai_addr, a->ai_addrlen) != 0)

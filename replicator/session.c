@@ -32,7 +32,6 @@ const Config *session_config;
 
 /* Bytes just read, of whatever session; what is incomplete goes to its buffer. */
 static uint8_t read_bytes[READ_SIZE];
-static int	nconnections;
 
 /* ---------- ending */
 
@@ -54,15 +53,36 @@ session_end(Session *s)
 		return;
 	if (s->state == SESSION_READY)
 		table_remove(s);
+	else
+		strangers_remove(s);
 	s->state = SESSION_ENDED;
 	loop_cancel(s->patience);
 	s->patience = NULL;
 	loop_undefer(&s->flush);
 	loop_unwatch(s->watch);
 	close(s->fd);
-	nconnections--;
 	session_forget_transactions(s);
 	loop_defer(&s->bury);
+}
+
+/* ---------- the log */
+
+/* Whoever has not authenticated gets a few lines only. */
+static void say(const Session *s, LogLevel level, const char *fmt,...) __attribute__((format(printf, 3, 4)));
+
+static void
+say(const Session *s, LogLevel level, const char *fmt,...)
+{
+	char		text[1100];
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	if (s->proved)
+		log_message(level, s->name, "%s", text);
+	else
+		strangers_log(level, s->name, text);
 }
 
 /* ---------- writing */
@@ -83,7 +103,7 @@ session_write(Session *s)
 		}
 		if (n < 0)
 		{
-			log_message(LOG_INFO, s->name, "could not send to the backend: %s", strerror(errno));
+			say(s, LOG_INFO, "could not send to the backend: %s", strerror(errno));
 			session_end(s);
 			return;
 		}
@@ -132,8 +152,7 @@ session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
 	/* that a node is not online has been told already, once for all sessions */
-	log_message(strcmp(sqlstate, "57P03") == 0 ? LOG_DEBUG : LOG_WARNING,
-				s->name, "session ended: %s", text);
+	say(s, strcmp(sqlstate, "57P03") == 0 ? LOG_DEBUG : LOG_WARNING, "session ended: %s", text);
 
 	/* a backend that waits for an answer need not be left in doubt */
 	if (s->tx != NULL)
@@ -207,7 +226,7 @@ session_read(Session *s)
 	if (n <= 0)
 	{
 		if (n < 0)
-			log_message(LOG_INFO, s->name, "could not receive from the backend: %s", strerror(errno));
+			say(s, LOG_INFO, "could not receive from the backend: %s", strerror(errno));
 		session_end(s);
 		return;
 	}
@@ -277,12 +296,14 @@ sessions_init(const Config *config, const char *cluster, const Secret *secret)
 }
 
 void
-session_accept(int fd, const char *from)
+session_accept(int fd, const char *from, uint64_t address)
 {
 	Session    *s = xcalloc(1, sizeof(Session));
 
 	s->fd = fd;
 	s->node = -1;
+	s->address = address;
+	s->since_us = loop_now_us();
 	snprintf(s->name, sizeof(s->name), "session from %s", from);
 	s->flush.callback = on_flush;
 	s->flush.arg = s;
@@ -290,7 +311,8 @@ session_accept(int fd, const char *from)
 	s->bury.arg = s;
 	s->watch = loop_watch(fd, EPOLLIN, on_socket, s);
 	s->patience = loop_after(HANDSHAKE_MS, on_patience, s);
-	if (++nconnections > session_config->max_sessions)
-		session_fail(s, "53300", "Raise max_sessions of the replicator.",
-					 "the replicator has %d sessions already", session_config->max_sessions);
+	strangers_add(s);
+
+	/* its hello lies in the socket, unless it is none of ours */
+	session_read(s);
 }

@@ -4,6 +4,7 @@
  *	  Belongs to the loop's thread.
  *
  *	 session.c            its socket: bytes, beginning and end
+ *	 session_strangers.c  those that have not proved who they are
  *	 session_handshake.c  messages until it has proved who it is
  *	 session_transaction.c  messages after that: of its transaction
  *	 session_fate.c       what became of a transaction
@@ -26,8 +27,15 @@ extern void sessions_init(const Config *config, const char *cluster, const Secre
 extern void sessions_stop(void);	/* what is to be sent is sent, then all
 									 * are ended */
 
-/* A new connection; takes the descriptor over. */
-extern void session_accept(int fd, const char *from);
+/* A new connection; takes the descriptor over.  address: the same for all that come
+ * from there. */
+extern void session_accept(int fd, const char *from, uint64_t address);
+
+/* Before it is accepted: false: too many have yet to prove who they are, it must wait. */
+extern bool sessions_have_room(void);
+extern int	sessions_strangers(void);	/* have not proved it */
+extern void strangers_log(LogLevel level, const char *context, const char *text);	/* few lines, a number
+																					 * for the rest */
 
 /* Sessions that have proved who they are. */
 extern int	sessions_count(void);

@@ -78,6 +78,7 @@ handle_hello(Session *s, LsSlice payload)
 	}
 	challenge.version = LS_PROTOCOL_VERSION;
 	challenge.nonce = own_nonce(s);
+	strangers_challenged(s);
 	s->state = SESSION_PROOF;
 	session_send(s, bytes, ls_put_challenge(bytes, sizeof(bytes), &challenge));
 }
@@ -166,6 +167,16 @@ end_older(Session *s)
 }
 
 static bool
+check_number(Session *s)
+{
+	if (sessions_count() < session_config->max_sessions)
+		return true;
+	session_fail(s, "53300", "Raise max_sessions of the replicator.",
+				 "the replicator has %d sessions already", session_config->max_sessions);
+	return false;
+}
+
+static bool
 welcome(Session *s, bool refused)
 {
 	uint8_t		proof[LS_PROOF_SIZE];
@@ -213,7 +224,7 @@ handle_proof(Session *s, LsSlice payload)
 	if (!check_membership(s))
 		return;
 	snprintf(s->name, sizeof(s->name), "session %s/%" PRIu32, node_name(s->node), s->pid);
-	if (!check_database(s) || !check_node_online(s) || !welcome(s, false))
+	if (!check_database(s) || !check_node_online(s) || !check_number(s) || !welcome(s, false))
 		return;
 	end_older(s);
 	copy_name(s->application, sizeof(s->application), s->hello.application);
@@ -223,6 +234,7 @@ handle_proof(Session *s, LsSlice payload)
 	memset(&s->hello, 0, sizeof(s->hello));
 	loop_cancel(s->patience);
 	s->patience = NULL;
+	strangers_remove(s);
 	s->state = SESSION_READY;
 	table_add(s);
 	log_message(LOG_DEBUG, s->name, "session begins");

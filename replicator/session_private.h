@@ -5,6 +5,7 @@
 #ifndef LOCKSTEP_SESSION_PRIVATE_H
 #define LOCKSTEP_SESSION_PRIVATE_H
 
+#include "log.h"
 #include "loop.h"
 #include "session.h"
 
@@ -27,6 +28,8 @@ struct Session
 	Timer	   *patience;		/* until READY */
 	Buffer		in;				/* the part of a message that has arrived */
 	Buffer		out;
+	uint64_t	address;		/* where it comes from, without the port */
+	uint64_t	since_us;		/* connected */
 	char		name[96];		/* for the log: node/pid, or where it comes
 								 * from */
 
@@ -44,9 +47,11 @@ struct Session
 
 	/* READY */
 	Session    *next_same_hash;
-	Session    *next;			/* all that are READY */
+	Session    *next;			/* all that are READY; before, see
+								 * session_strangers.c */
 	Session    *prev;
-	uint64_t	last_xcount;	/* of the latest transaction begun */
+	uint64_t	last_xcount;	/* of the latest transaction begun, or, before
+								 * the first, what it said is over */
 	Transaction *tx;			/* open, up to its verdict; a reference */
 	Transaction *unconfirmed;	/* decided, the node has not been heard to
 								 * have committed it; a reference */
@@ -86,8 +91,6 @@ extern void session_handle_lost(Session *s, LsSlice payload);
 /* ---------- in session_fate.c */
 
 extern void session_handle_fate(Session *s, LsSlice payload);
-extern bool session_is_fenced(const Session *s, uint64_t xcount);	/* it has been called
-																	 * aborted */
 
 /* ---------- in session_lease.c */
 
@@ -99,6 +102,14 @@ extern void session_alone(Session *s, LsSlice payload);
 extern void handshake_init(const Config *config, const char *cluster, const Secret *secret);
 extern void handshake_refused(Session *s);	/* before the error is sent */
 extern void handshake_message(Session *s, LsMsgType type, LsSlice payload);
+
+/* ---------- in session_strangers.c */
+
+extern void strangers_add(Session *s);	/* HELLO */
+extern void strangers_challenged(Session *s);	/* is going from HELLO to
+												 * PROOF */
+extern void strangers_remove(Session *s);	/* is going from HELLO or PROOF
+											 * elsewhere */
 
 /* ---------- in session_table.c */
 
