@@ -6,14 +6,24 @@
  * number in the session; and how far the node was when it was made, so that
  * whoever looks for it in the journal knows from where on.  As text:
  *
- *		n1:00c0ffee00c0ffee:4711:12:3001
+ *		n1:00c0ffee00c0ffee:4711:12:3001:9ae1b0...
  *
- * A transaction that gives its token away has told the replicator of itself, so
- * that it is "in progress" there, not unknown; and one that the replicator has
- * called aborted can't ask any more.
+ * The last field is a seal: 128 bits of HMAC-SHA-256 over the others, by a key that is
+ * made of the cluster's secret.  So a token can't be guessed, not from another one of
+ * the same session either, and who has not been given it learns nothing of the
+ * transaction; every node can check it at any time, and a transaction whose token
+ * nobody wants to have pays nothing for it.
+ *
+ * A transaction that gives its token away has told the replicator of itself by its
+ * connection, so that it is "in progress" there, not unknown; and it ends with that
+ * connection (xact_told_elsewhere()).  So one that the replicator calls aborted
+ * can't ask any more, and asking changes nothing: see session_fate.c.
  */
 #include "postgres.h"
 
+#include "common/cryptohash.h"
+#include "common/hmac.h"
+#include "common/sha2.h"
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "pgstat.h"
@@ -24,7 +34,74 @@
 LS_FUNCTION(lockstep_transaction_token);
 LS_FUNCTION(lockstep_outcome);
 
+#define SEAL_SIZE 16
+
 static uint64 last_question = 0;
+static uint8 seal_key[PG_SHA256_DIGEST_LENGTH];
+
+/* ---------- seals */
+
+/* HMAC-SHA-256; false: it could not be computed. */
+static bool
+hmac(const uint8 *key, size_t key_len, const char *text, uint8 *result)
+{
+	pg_hmac_ctx *ctx = pg_hmac_create(PG_SHA256);
+	bool		ok;
+
+	ok = ctx != NULL &&
+		pg_hmac_init(ctx, key, key_len) >= 0 &&
+		pg_hmac_update(ctx, (const uint8 *) text, strlen(text)) >= 0 &&
+		pg_hmac_final(ctx, result, PG_SHA256_DIGEST_LENGTH) >= 0;
+	pg_hmac_free(ctx);
+	return ok;
+}
+
+static void
+report_no_seal(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INTERNAL_ERROR),
+			 errmsg("could not compute the seal of a transaction's token")));
+}
+
+/* What seals is not the secret itself: it stays in this process. */
+void
+fate_take_secret(const uint8 *secret, size_t len)
+{
+	if (!hmac(secret, len, "lockstep: seals of tokens", seal_key))
+		report_no_seal();
+}
+
+/* Of the other fields; hexadecimal, palloc'ed. */
+static char *
+seal_of(const Token *t)
+{
+	uint8		digest[PG_SHA256_DIGEST_LENGTH];
+	char	   *text = psprintf("%s:%016llx:%u:%llu:%llu", t->node, (unsigned long long) t->boot, t->pid,
+								(unsigned long long) t->xcount, (unsigned long long) t->since);
+	char	   *seal = palloc(2 * SEAL_SIZE + 1);
+
+	if (!hmac(seal_key, sizeof(seal_key), text, digest))
+		report_no_seal();
+	for (int i = 0; i < SEAL_SIZE; i++)
+		sprintf(seal + 2 * i, "%02x", digest[i]);
+	pfree(text);
+	return seal;
+}
+
+/* Takes the same time whatever is given. */
+static bool
+is_sealed(const Token *t, const char *given)
+{
+	const char *seal = seal_of(t);
+	int			differ = 0;
+
+	if (strlen(given) != 2 * SEAL_SIZE)
+		return false;
+	for (int i = 0; i < 2 * SEAL_SIZE; i++)
+		differ |= seal[i] ^ given[i];
+	return differ == 0;
+}
 
 /* ---------- tokens */
 
@@ -46,8 +123,8 @@ fate_token(void)
 char *
 fate_token_text(const Token *t)
 {
-	return psprintf("%s:%016llx:%u:%llu:%llu", t->node, (unsigned long long) t->boot, t->pid,
-					(unsigned long long) t->xcount, (unsigned long long) t->since);
+	return psprintf("%s:%016llx:%u:%llu:%llu:%s", t->node, (unsigned long long) t->boot, t->pid,
+					(unsigned long long) t->xcount, (unsigned long long) t->since, seal_of(t));
 }
 
 /* A number in this base, up to the end or a colon, which is skipped. */
@@ -66,8 +143,9 @@ parse_number(const char **at, int base, uint64 max, uint64 *value)
 	return true;
 }
 
+/* *seal: in text. */
 static bool
-parse_token(const char *text, Token *t)
+parse_token(const char *text, Token *t, const char **seal)
 {
 	const char *at = strchr(text, ':');
 	uint64		pid;
@@ -83,7 +161,8 @@ parse_token(const char *text, Token *t)
 		!parse_number(&at, 10, PG_INT64_MAX, &t->since))
 		return false;
 	t->pid = (uint32) pid;
-	return *at == '\0' && t->pid > 0;
+	*seal = at;
+	return at[-1] == ':' && t->pid > 0;
 }
 
 /* ---------- asking */
@@ -187,24 +266,33 @@ fate_text(LsFate fate)
 	return "unknown";
 }
 
+static void
+report_no_token(const char *given)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+			 errmsg("\"%s\" is not the token of a transaction", given),
+			 errhint("lockstep.transaction_token() gives one inside of the transaction; an error 08007 names it.")));
+}
+
 Datum
 lockstep_outcome(PG_FUNCTION_ARGS)
 {
 	char	   *given = text_to_cstring(PG_GETARG_TEXT_PP(0));
+	const char *seal;
 	Token		token;
 	uint64		seq;
 
-	if (!parse_token(given, &token))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("\"%s\" is not the token of a transaction", given),
-				 errhint("lockstep.transaction_token() gives one inside of the transaction; an error 08007 names it.")));
+	if (!parse_token(given, &token, &seal))
+		report_no_token(given);
 	check_is_origin();
+	xact_connect();				/* no seal is known before */
+	if (!is_sealed(&token, seal))
+		report_no_token(given);
 
 	/* one's own is in progress, and need not ask */
 	if (token.boot == turn_boot_id() && token.pid == (uint32) MyProcPid &&
 		ls_xact.writes && token.xcount == ls_xact.xcount)
 		PG_RETURN_TEXT_P(cstring_to_text(fate_text(LS_FATE_IN_PROGRESS)));
-	xact_connect();
 	PG_RETURN_TEXT_P(cstring_to_text(fate_text(fate_ask(&token, false, &seq))));
 }

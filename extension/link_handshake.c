@@ -396,6 +396,7 @@ link_open(void)
 	{
 		connect_socket(deadline);
 		handshake(&secret, deadline);
+		fate_take_secret(secret.bytes, secret.len);
 	}
 	PG_CATCH();
 	{

@@ -472,6 +472,8 @@ typedef struct Token
 								 * began */
 } Token;
 
+extern void fate_take_secret(const uint8 *secret, size_t len);	/* when the link is made */
+
 extern Token fate_token(void);	/* of the current transaction, which writes */
 extern char *fate_token_text(const Token *t);
 

@@ -230,7 +230,7 @@ xact_new_number(void)
 uint64
 xact_over(void)
 {
-	if (ls_xact.writes && !ls_xact.told)
+	if (ls_xact.writes && !ls_xact.told && !ls_xact.ended)
 		return ls_xact.xcount - 1;
 	return last_xcount != 0 ? last_xcount : (uint64) Max(MyStartTimestamp, 0);
 }

@@ -2,54 +2,39 @@
  * session_fate.c
  *	  What became of a transaction?  Asked by whoever lost the answer to a COMMIT.
  *
- * It is decided (the sequencer knows the last million), or a session has it, or
- * it never will be: a session that ends takes what is undecided with it.  But
- * its question may still be on the way, in a socket that is read after this one.
- * So a transaction that was called aborted is remembered (`fenced`), and if it
- * asks after all, it is refused.  Only a backend that lives can still ask, and
- * one that asked long ago has been heard: the last FENCED will do.
+ * It is decided (the sequencer knows the last million), or it is open, or it never
+ * will be decided: a transaction comes by one connection only, which the replicator
+ * was told of it by, and ends with that (xact_told_elsewhere() in the extension).  So
+ * nothing has to be remembered of an answer, and asking changes nothing:
  *
- * Whoever asks for a backend that has given up (rolled back without knowing)
- * ends that backend's session, which is of no use any more: so the answer is
- * never "in progress" for longer than its record takes to become durable.
+ *	 its backend is connected, and says its number is over		aborted
+ *	 ..., it is the one that is open							in progress
+ *	 ..., it has a number that is not over yet					in progress: its messages
+ *																may be on the way
+ *	 its backend is not connected								aborted
+ *
+ * Which numbers are over: a backend counts, and says when it connects from where on.
+ * One that rolled back without knowing has closed its connection, or does so now.
+ *
+ * Whoever asks for a backend that has given up (rolled back without knowing: only
+ * other backends of its node do, see doubt.c of the extension) ends that backend's session,
+ * which is of no use any more: so the answer is never "in progress" for longer than
+ * its record takes to become durable.
  */
 
 #include "node.h"
 #include "sequencer.h"
 #include "session_private.h"
 
-#define FENCED 4096
-
-typedef struct Fence
+/* May it still be asked for by that session? */
+static bool
+may_come(const Session *s, const LsIdentity *id)
 {
-	int			node;
-	uint64_t	boot;
-	uint32_t	pid;
-	uint64_t	xcount;
-} Fence;
-
-static Fence fences[FENCED];	/* a ring */
-static size_t nfences;			/* ever */
-
-bool
-session_is_fenced(const Session *s, uint64_t xcount)
-{
-	size_t		n = nfences < FENCED ? nfences : FENCED;
-
-	for (size_t i = 0; i < n; i++)
-	{
-		const Fence *f = &fences[i];
-
-		if (f->xcount == xcount && f->pid == s->pid && f->boot == s->boot && f->node == s->node)
-			return true;
-	}
-	return false;
-}
-
-static void
-fence(int node, const LsIdentity *id)
-{
-	fences[nfences++ % FENCED] = (Fence) {node, id->boot, id->pid, id->xcount};
+	if (s == NULL || s->boot != id->boot)
+		return false;
+	if (s->tx != NULL && s->tx->xcount == id->xcount)
+		return s->tx->seq == 0;
+	return id->xcount > s->last_xcount;
 }
 
 static LsFate
@@ -59,7 +44,7 @@ fate_of(const LsFateQuestion *q, uint64_t *seq)
 	int			node = node_find(id->node);
 	Session    *s = node >= 0 ? table_find(node, id->pid) : NULL;
 
-	if (s != NULL && s->boot == id->boot && s->tx != NULL && s->tx->xcount == id->xcount && s->tx->seq == 0)
+	if (may_come(s, id))
 	{
 		if (!q->gave_up)
 			return LS_FATE_IN_PROGRESS;
@@ -71,8 +56,6 @@ fate_of(const LsFateQuestion *q, uint64_t *seq)
 	*seq = sequencer_last_decided();
 	if (q->since + 1 < sequencer_decided_first())
 		return LS_FATE_UNKNOWN;
-	if (node >= 0)
-		fence(node, id);
 	return LS_FATE_ABORTED;
 }
 

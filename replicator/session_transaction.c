@@ -379,9 +379,6 @@ handle_ask(Session *s, LsSlice payload)
 	tx->took_ms = m.took_ms;
 	if (s->discarded && tx_failure(tx, &sqlstate) == NULL)
 		refuse_too_large(s);
-	else if (session_is_fenced(s, m.xcount))
-		refuse_question(s, "40001", "somebody asked for the outcome of this transaction before it did, and was told that it is aborted",
-						"The transaction might succeed if retried.");
 	else
 		sequencer_ask(tx);
 }
