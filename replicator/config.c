@@ -92,6 +92,8 @@ static const Setting settings[] = {
 	"Connections to each node and database, beside apply_connections, for roles and tables that have few of them."},
 	{"apply_patience", SETTING_TIME, AT(apply_patience), "3s", 0, DAY, true,
 	"How long a node may execute a transaction, beyond four times what it took at its origin, while others wait for its connection; 0: without end."},
+	{"idle_ddl_timeout", SETTING_TIME, AT(idle_ddl_timeout), "10s", 0, DAY, true,
+	"How long a transaction that has run DDL may be idle while other nodes' DDL waits for it; 0: for ever."},
 	{"early_connections", SETTING_INT, AT(early_connections), "2", 0, 62, true,
 	"Connections to each node and database on which large transactions may begin before they ask to commit."},
 	{"early_size", SETTING_SIZE, AT(early_size), "1MB", 64 * KB, TB, true,

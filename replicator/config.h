@@ -49,6 +49,7 @@ typedef struct Config
 	int			apply_connections;	/* per node and database, 8 (2..64) */
 	int			reserved_connections;	/* beside these, 4 (0..62): see
 										 * dispatch.h */
+	int			idle_ddl_timeout;	/* ms, 10000, 0 = never: see idle_ddl.c */
 	int			apply_patience; /* ms, 3000, 0 = without end: see overlong.c */
 	int			early_connections;	/* of them, 2 (0..62): see early.c */
 	int64_t		early_size;		/* bytes queued until it begins early, 1MB */

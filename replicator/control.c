@@ -153,6 +153,7 @@ on_ping_timer(void *arg)
 	{
 		stuck_look(n, PING_MS);
 		overlong_look(n, PING_MS);
+		idle_ddl_look(n, PING_MS);
 	}
 }
 
@@ -182,7 +183,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = n->stuck_asked = n->overlong_asked = n->old_objects = n->local_waits_asked = false;
+	n->pinging = n->stuck_asked = n->overlong_asked = n->idle_ddl_asked = n->old_objects = n->local_waits_asked = false;
 	n->ping_sent_us = loop_now_us();
 	n->unanswered_ms = 0;
 	node_heard(n);
@@ -205,7 +206,7 @@ control_end(Node *n)
 	n->control = NULL;
 	localwaits_forget(n);
 	n->shortage[0] = '\0';
-	n->pinging = n->asking_doubtful = n->stuck_asked = n->overlong_asked = false;
+	n->pinging = n->asking_doubtful = n->stuck_asked = n->overlong_asked = n->idle_ddl_asked = false;
 }
 
 /* ---------- to another database */

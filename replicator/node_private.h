@@ -108,6 +108,8 @@ struct Node
 	Timer	   *early_timer;	/* early works are looked at */
 	bool		early_asked;	/* the answer about them is under way */
 	int			stuck_ms;		/* since silent apply sessions were looked at */
+	int			idle_ddl_ms;	/* since it was looked who has the ddl lock */
+	bool		idle_ddl_asked; /* the answer is under way */
 	int			overlong_ms;	/* since it was looked at sessions that others
 								 * wait for */
 	bool		overlong_asked; /* the answer is under way */
@@ -300,6 +302,10 @@ extern void early_stop(Node *n);	/* the node is out */
 /* ---------- in waits_local.c */
 
 extern void localwaits_forget(Node *n); /* it is out */
+
+/* ---------- in idle_ddl.c */
+
+extern void idle_ddl_look(Node *n, int elapsed_ms); /* called again and again */
 
 /* ---------- in overlong.c */
 

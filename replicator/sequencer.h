@@ -125,4 +125,9 @@ extern void session_verdict(Transaction *tx, const LsVerdict *verdict);
 extern void session_granted(Transaction *tx, uint64_t seq);
 extern void session_applied(Transaction *tx);
 
+/* Open transactions of that node which have the ddl lock, and do not wait here, while
+ * other nodes' wait for it; waiting: one of them. */
+typedef void (*DdlHolder) (void *arg, Transaction *holder, const Transaction *waiting);
+extern void sequencer_ddl_holders(int node, DdlHolder found, void *arg);
+
 #endif

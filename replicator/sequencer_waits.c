@@ -211,3 +211,29 @@ sequencer_any_waits_since(uint64_t before_us)
 		any_since(sequencer_reserved(NULL), before_us) ||
 		any_since(sequencer_undurable(NULL), before_us);
 }
+
+typedef struct DdlHolders
+{
+	int			node;
+	DdlHolder	found;
+	void	   *arg;
+} DdlHolders;
+
+static void
+found_ddl_holder(void *arg, uint64_t holder, uint64_t waiting)
+{
+	const DdlHolders *h = arg;
+	Transaction *tx = certifier_lock_owner(sequencer_certifier(), holder);
+	const Transaction *for_it = certifier_lock_owner(sequencer_certifier(), waiting);
+
+	if (tx != NULL && for_it != NULL && (int) tx->origin == h->node && tx->state == TX_QUEUED && !tx->awaits_lock)
+		h->found(h->arg, tx, for_it);
+}
+
+void
+sequencer_ddl_holders(int node, DdlHolder found, void *arg)
+{
+	DdlHolders	h = {node, found, arg};
+
+	certifier_ddl_holders(sequencer_certifier(), found_ddl_holder, &h);
+}

@@ -87,6 +87,8 @@ typedef struct Transaction
 	uint64_t	waits_since_us; /* ... since then */
 	uint64_t	since_us;		/* it has its state, or waits for a lock,
 								 * since (loop_now_us) */
+	int			idle_ms;		/* has the ddl lock and does nothing, see
+								 * idle_ddl.c */
 	char	   *asked_for;		/* name of a key of the locks asked last, for
 								 * people; NULL: none */
 	struct Alone *alone;		/* has no session: who waits for its order,

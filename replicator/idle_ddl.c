@@ -1,0 +1,103 @@
+/*
+ * idle_ddl.c
+ *	  Who holds the ddl lock and does nothing, while other nodes' DDL waits for it.
+ *
+ * The ddl lock is one for all objects of all databases, which PostgreSQL has not: whoever may
+ * create a temporary view of a table, and leaves the transaction open, would keep the DDL
+ * of all other nodes waiting for ever.  So while anybody waits for it, those that hold
+ * it are looked at on their nodes, every LOOK_MS.  One that has been found idle, or asleep
+ * (pg_sleep), for idle_ddl_timeout fails with 40001.  One that works is left alone,
+ * however long it takes; so is one that nobody waits for, and who holds locks of tables only.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "log.h"
+#include "node_private.h"
+#include "sequencer.h"
+
+#define LOOK_MS 500
+
+static const char query[] =
+"SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1::int[]) "
+"AND (state IN ('idle in transaction', 'idle in transaction (aborted)') OR wait_event = 'PgSleep')";
+
+static void
+add_holder(void *pids, Transaction *holder, const Transaction *waiting)
+{
+	pids_add(pids, (int) holder->pid);
+}
+
+/* Those that the node has found idle, as against all that are looked at. */
+typedef struct Idle
+{
+	Node	   *node;
+	const PGresult *result;
+} Idle;
+
+static bool
+is_idle(const Idle *idle, uint32_t pid)
+{
+	for (int i = 0; i < PQntuples(idle->result); i++)
+	{
+		if ((uint32_t) atoi(PQgetvalue(idle->result, i, 0)) == pid)
+			return true;
+	}
+	return false;
+}
+
+static void
+let_fail(Node *n, const Transaction *holder, const Transaction *waiting)
+{
+	char		pid[16];
+	char	   *detail = xasprintf("It held the lock of all DDL and did nothing for %d s, while a command of node \"%s\" (pid %" PRIu32
+								   ", for %s) waited for it.",
+								   holder->idle_ms / 1000, waiting->node, waiting->pid,
+								   waiting->asked_for != NULL ? waiting->asked_for : "DDL");
+	char	   *acceptable = pgclient_acceptable(n->control, detail);
+	const char *params[] = {pid, acceptable};
+
+	snprintf(pid, sizeof(pid), "%" PRIu32, holder->pid);
+	log_message(LOG_WARNING, n->config->name, "transaction of pid %" PRIu32 " (role \"%s\") is rolled back: %s",
+				holder->pid, holder->role != NULL ? holder->role : "", detail);
+	pgclient_query(n->control, n->old_objects ? "SELECT lockstep.yield($1::int, $2)" :
+				   "SELECT lockstep.yield($1::int, $2, 0, 0)", 2, params, NULL, NULL);
+	free(acceptable);
+	free(detail);
+}
+
+static void
+judge(void *arg, Transaction *holder, const Transaction *waiting)
+{
+	const Idle *idle = arg;
+
+	holder->idle_ms = is_idle(idle, holder->pid) ? holder->idle_ms + LOOK_MS : 0;
+	if (holder->idle_ms < node_config->idle_ddl_timeout)
+		return;
+	let_fail(idle->node, holder, waiting);
+	holder->idle_ms = 0;		/* or again */
+}
+
+static void
+on_looked(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+	Idle		idle = {n, r};
+
+	if (pids_answered(n, r, &n->idle_ddl_asked, "look who holds the ddl lock"))
+		sequencer_ddl_holders(n->index, judge, &idle);
+}
+
+void
+idle_ddl_look(Node *n, int elapsed_ms)
+{
+	Buffer		pids = {0};
+
+	n->idle_ddl_ms += elapsed_ms;
+	if (n->idle_ddl_asked || n->idle_ddl_ms < LOOK_MS || node_config->idle_ddl_timeout == 0)
+		return;
+	n->idle_ddl_ms = 0;
+	sequencer_ddl_holders(n->index, add_holder, &pids);
+	(void) pids_ask(n, &pids, query, &n->idle_ddl_asked, on_looked);
+}
