@@ -79,11 +79,15 @@ check_link_before_asking(void)
 		link_report_lost();
 }
 
-/* 0 if it is not long. */
+/*
+ * 0 if it is not long.  The server knows by no other clock when a transaction began; if
+ * that is set meanwhile, other nodes have more or less patience with this one.
+ */
 static uint64
 took_ms(void)
 {
-	long		ms = TimestampDifferenceMilliseconds(GetCurrentTransactionStartTimestamp(), GetCurrentTimestamp());
+	TimestampTz now = GetCurrentTimestamp();	/* wall clock */
+	long		ms = TimestampDifferenceMilliseconds(GetCurrentTransactionStartTimestamp(), now);
 
 	return ms > LS_QUICK_MS ? ms : 0;
 }

@@ -39,8 +39,8 @@ extern uint64_t apply_progress_us(const ApplyConn *c);	/* when the last result
 /* In apply_settings.c: text of an array, names and values in turn; with a NUL. */
 extern void apply_settings_array(Buffer *array, LsSlice settings);
 
-extern uint64_t apply_waits_for(const ApplyConn *c);	/* goes on when the node has
-														 * applied it */
+extern uint64_t apply_waits_for(const ApplyConn *c);	/* goes on when the node
+														 * has applied it */
 
 /* What overlong.c has seen of this work. */
 extern int *apply_executing_ms(ApplyConn *c);

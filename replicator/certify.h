@@ -166,6 +166,7 @@ extern void certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep)
  * CERTIFY_WAIT.
  */
 typedef void (*LockBlocker) (void *arg, uint64_t lock, uint64_t reserved);
+
 /* Those that have the ddl lock, and the first that waits for it; nothing if none does. */
 extern void certifier_ddl_holders(const Certifier *c, void (*found) (void *arg, uint64_t holder, uint64_t waiting), void *arg);
 extern void certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, void *arg);

@@ -1,4 +1,4 @@
-# lockstep.outcome(): a token can't be guessed, not from those of the same session either;
+# A token of lockstep.outcome() cannot be guessed, not from those of the same session either;
 # asking changes nothing, whoever asks, however often; and "aborted" is final: the
 # transaction can't commit afterwards, not after a restart of the replicator either.  20 of 60
 # transactions of another role had been made to fail by guessing their tokens, and
