@@ -714,11 +714,12 @@ certifier_reserve_blockers(Certifier *c, OriginId origin, const LsKey *keys, siz
 void
 certifier_ddl_holders(const Certifier *c, void (*found) (void *arg, uint64_t holder, uint64_t waiting), void *arg)
 {
-	const LockItem *waiting = c->ddl.locks;
+	const LockQueue *queue = c->ddl.locks;
+	const LockItem *waiting = queue != NULL && queue->nwaiting > 0 ? queue->first : NULL;
 
 	while (waiting != NULL && waiting->granted)
 		waiting = waiting->next_on_key;
-	for (const LockItem *i = waiting != NULL ? c->ddl.locks : NULL; i != NULL; i = i->next_on_key)
+	for (const LockItem *i = waiting != NULL ? queue->first : NULL; i != NULL; i = i->next_on_key)
 	{
 		if (i->granted && i->lock->origin != waiting->lock->origin)
 			found(arg, i->lock->ticket, waiting->lock->ticket);
