@@ -15,12 +15,20 @@
  * made anew when its file is not that of the entry.  Whoever calls in here holds
  * RowExclusiveLock on the sequence, so its file doesn't change meanwhile.
  *
- * Locking: an entry is found under `table_lock`, shared; made and removed under it,
- * exclusive.  It goes away when the transaction that dropped the sequence, or its
- * database, commits, before the lock on the sequence is released: nobody else has it
- * in hand then.  Its fields are protected by its own lock.  The
+ * Locking: an entry is found, and its own lock taken, under `table_lock`, shared; it is
+ * made and removed under that, exclusive.  So one whose lock is free then is in nobody's
+ * hand, but for the process that asks for more of it.  It goes away when the transaction that dropped the sequence, or
+ * its database, commits, before the lock on the sequence is released: nobody else has it
+ * in hand then.  And when lockstep.max_sequences are there and another is used: the one
+ * that was used longest ago of those whose position all nodes have, so that nothing but the rest of a lease is lost.  What a session or a message on
+ * its way knows of an entry is never taken for what is known of a later one of that
+ * sequence: generations are numbers of this server's, and values are counted on from
+ * where any entry had come (`floor`).  Its fields are protected by its own lock.  The
  * page's buffer lock is taken while holding that, never the other way.  Nobody
  * waits for anything else while holding one.
+ *
+ * When no entry may go (all have values that the other nodes don't know yet, which takes
+ * the replicator half a second) whoever needs one waits for that, up to ROOM_MS.
  *
  * One process at a time asks for more of a sequence; the others wait on its
  * condition variable.
@@ -45,6 +53,9 @@
 
 #define MAX_RUNS 8
 #define MAX_NAME 512
+#define ROOM_MS 10000
+#define LOOK_MS 100				/* again at the latest */
+#define ASKED 64
 
 typedef struct SeqRun
 {
@@ -61,9 +72,9 @@ typedef struct SeqKey
 typedef struct SeqEntry
 {
 	SeqKey		key;
+	MonoTime	last_used;		/* about */
 	LWLock		lock;
-	ConditionVariable asked;
-	bool		asking;
+	bool		asking;			/* a process asks for more: it stays */
 	Oid			file;
 	uint64		generation;
 	uint64		count;
@@ -80,16 +91,26 @@ typedef struct SeqEntry
 	uint64		database_hash;
 } SeqEntry;
 
-static HTAB *entries = NULL;
-static bool *reported = NULL;	/* the replicator knows that the server was
+typedef struct SeqShared
+{
+	bool		reported;		/* the replicator knows that the server was
 								 * started, and has made all positions equal */
+	pg_atomic_uint64 generation;	/* the last one that was given */
+	uint64		floor;			/* no entry that is gone had counted further;
+								 * under table_lock */
+	ConditionVariable room;		/* an entry may go that could not before */
+	ConditionVariable asked[ASKED]; /* by file: asking has ended */
+} SeqShared;
+
+static HTAB *entries = NULL;
+static SeqShared *shared = NULL;
 static LWLock *table_lock = NULL;
 static int	entry_tranche = 0;
 
 static Size
 shmem_size(void)
 {
-	return add_size(hash_estimate_size(ls_max_sequences, sizeof(SeqEntry)), MAXALIGN(sizeof(bool)));
+	return add_size(hash_estimate_size(ls_max_sequences, sizeof(SeqEntry)), MAXALIGN(sizeof(SeqShared)));
 }
 
 void
@@ -107,9 +128,16 @@ sequence_shmem_startup(void)
 	HASHCTL		info;
 	bool		found;
 
-	reported = ShmemInitStruct("lockstep sequences reported", sizeof(bool), &found);
+	shared = ShmemInitStruct("lockstep sequences shared", sizeof(SeqShared), &found);
 	if (!found)
-		*reported = false;
+	{
+		shared->reported = false;
+		pg_atomic_init_u64(&shared->generation, 0);
+		shared->floor = 0;
+		ConditionVariableInit(&shared->room);
+		for (int i = 0; i < ASKED; i++)
+			ConditionVariableInit(&shared->asked[i]);
+	}
 	info.keysize = sizeof(SeqKey);
 	info.entrysize = sizeof(SeqEntry);
 	entries = ShmemInitHash("lockstep sequences", ls_max_sequences, ls_max_sequences, &info,
@@ -133,54 +161,123 @@ note_names(SeqEntry *e, Relation rel)
 	e->database_hash = database.hash;
 }
 
+static uint64
+new_generation(void)
+{
+	return pg_atomic_add_fetch_u64(&shared->generation, 1);
+}
+
 /* Void what is known of the values; the caller has the entry's lock, if it is in use. */
 static void
 void_runs(SeqEntry *e)
 {
-	e->generation++;
+	e->generation = new_generation();
 	e->nruns = 0;
 	e->logged_valid = false;
 	e->ordered = e->count;
 }
 
+/* ---------- room for another */
+
+/* The caller has table_lock, exclusive. */
+static void
+remove_entry(SeqEntry *e)
+{
+	shared->floor = Max(shared->floor, e->count);
+	(void) hash_search(entries, &e->key, HASH_REMOVE, NULL);
+}
+
+/* The same.  False: none may go. */
+static bool
+make_room(void)
+{
+	HASH_SEQ_STATUS scan;
+	SeqEntry   *e;
+	SeqEntry   *oldest = NULL;
+
+	if (hash_get_num_entries(entries) < ls_max_sequences)
+		return true;
+	hash_seq_init(&scan, entries);
+	while ((e = hash_seq_search(&scan)) != NULL)
+	{
+		if ((oldest != NULL && e->last_used >= oldest->last_used) || !LWLockConditionalAcquire(&e->lock, LW_EXCLUSIVE))
+			continue;
+		if (!e->asking && e->count == e->ordered)
+			oldest = e;
+		LWLockRelease(&e->lock);
+	}
+	if (oldest != NULL)
+		remove_entry(oldest);
+	return oldest != NULL;
+}
+
+/* Locked; NULL: there is no room now.  Whatever may fail has been done, into fresh. */
 static SeqEntry *
-make_entry(const SeqKey *key, Relation rel)
+try_make_entry(const SeqKey *key, const SeqEntry *fresh)
 {
 	SeqEntry   *e;
 	bool		found;
-	SeqEntry	fresh;
-
-	/* whatever may fail comes first */
-	memset(&fresh, 0, sizeof(fresh));
-	note_names(&fresh, rel);
 
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	e = hash_search(entries, key, HASH_FIND, &found);
-	if (e == NULL && hash_get_num_entries(entries) < ls_max_sequences)
+	if (e == NULL && make_room())
 		e = hash_search(entries, key, HASH_ENTER_NULL, &found);
 	if (e != NULL && !found)
 	{
-		memset((char *) e + sizeof(SeqKey), 0, sizeof(SeqEntry) - sizeof(SeqKey));
+		memcpy((char *) e + sizeof(SeqKey), (const char *) fresh + sizeof(SeqKey), sizeof(SeqEntry) - sizeof(SeqKey));
 		LWLockInitialize(&e->lock, entry_tranche);
-		ConditionVariableInit(&e->asked);
-		e->generation = 1;
-		e->file = rel->rd_rel->relfilenode;
-		memcpy(e->database, fresh.database, sizeof(e->database));
-		memcpy(e->name, fresh.name, sizeof(e->name));
-		e->hash = fresh.hash;
-		e->database_hash = fresh.database_hash;
+		e->generation = new_generation();
+		e->count = e->ordered = shared->floor;
+		e->last_used = mono_now();
 	}
+	if (e != NULL)
+		LWLockAcquire(&e->lock, LW_EXCLUSIVE);
 	LWLockRelease(table_lock);
-	if (e == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
-				 errmsg("too many sequences are in use on this node"),
-				 errdetail("Values of %d sequences have been handed out or are known here.", ls_max_sequences),
-				 errhint("Raise lockstep.max_sequences and restart the server.")));
 	return e;
 }
 
-/* NULL: there is none, and none is to be made. */
+static void
+report_no_room(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIGURATION_LIMIT_EXCEEDED),
+			 errmsg("too many sequences are in use on this node"),
+			 errdetail("Values of %d sequences have been handed out, and the other nodes have not learnt of them for %d s.",
+					   ls_max_sequences, ROOM_MS / 1000),
+			 errhint("Raise lockstep.max_sequences and restart the server.")));
+}
+
+/* Locked. */
+static SeqEntry *
+make_entry(const SeqKey *key, Relation rel)
+{
+	SeqEntry	fresh;
+	SeqEntry   *e;
+	MonoTime	deadline = 0;
+
+	memset(&fresh, 0, sizeof(fresh));
+	note_names(&fresh, rel);
+	fresh.file = rel->rd_rel->relfilenode;
+	while ((e = try_make_entry(key, &fresh)) == NULL)
+	{
+		if (deadline == 0)
+		{
+			deadline = mono_after(ROOM_MS);
+			ConditionVariablePrepareToSleep(&shared->room);
+			continue;			/* it may have come before */
+		}
+		if (mono_ms_left(deadline) == 0)
+			report_no_room();
+		(void) ConditionVariableTimedSleep(&shared->room, LOOK_MS, PG_WAIT_EXTENSION);
+	}
+	if (deadline != 0)
+		ConditionVariableCancelSleep();
+	return e;
+}
+
+/* ---------- finding */
+
+/* Locked, exclusively.  NULL: there is none, and none is to be made. */
 static SeqEntry *
 entry_of(Relation rel, bool make)
 {
@@ -189,6 +286,8 @@ entry_of(Relation rel, bool make)
 
 	LWLockAcquire(table_lock, LW_SHARED);
 	e = hash_search(entries, &key, HASH_FIND, NULL);
+	if (e != NULL)
+		LWLockAcquire(&e->lock, LW_EXCLUSIVE);
 	LWLockRelease(table_lock);
 	if (e == NULL)
 		return make ? make_entry(&key, rel) : NULL;
@@ -201,13 +300,8 @@ entry_of(Relation rel, bool make)
 		AcceptInvalidationMessages();
 	if (e->file != rel->rd_rel->relfilenode)
 	{
-		LWLockAcquire(&e->lock, LW_EXCLUSIVE);
-		if (e->file != rel->rd_rel->relfilenode)
-		{
-			void_runs(e);
-			e->file = rel->rd_rel->relfilenode;
-		}
-		LWLockRelease(&e->lock);
+		void_runs(e);
+		e->file = rel->rd_rel->relfilenode;
 	}
 	return e;
 }
@@ -233,14 +327,18 @@ seqshared_forget(Oid database, Oid relid)
 
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	if (OidIsValid(relid))
-		(void) hash_search(entries, &key, HASH_REMOVE, NULL);
+	{
+		e = hash_search(entries, &key, HASH_FIND, NULL);
+		if (e != NULL)
+			remove_entry(e);
+	}
 	else
 	{
 		hash_seq_init(&scan, entries);
 		while ((e = hash_seq_search(&scan)) != NULL)
 		{
 			if (e->key.database == database)
-				(void) hash_search(entries, &e->key, HASH_REMOVE, NULL);
+				remove_entry(e);
 		}
 	}
 	LWLockRelease(table_lock);
@@ -257,7 +355,6 @@ seqshared_take(Relation rel, const SeqShape *shape, SeqTaken *taken)
 	uint64		n;
 	int64		limit;
 
-	LWLockAcquire(&e->lock, LW_EXCLUSIVE);
 	if (e->nruns == 0)
 	{
 		LWLockRelease(&e->lock);
@@ -270,6 +367,7 @@ seqshared_take(Relation rel, const SeqShape *shape, SeqTaken *taken)
 	taken->count = ++e->count;
 	taken->generation = e->generation;
 	e->value = taken->last;
+	e->last_used = mono_now();
 	run->left -= n;
 	if (run->left == 0)
 		memmove(&e->runs[0], &e->runs[1], --e->nruns * sizeof(SeqRun));
@@ -286,7 +384,6 @@ seqshared_generation(Relation rel)
 	SeqEntry   *e = entry_of(rel, true);
 	uint64		generation;
 
-	LWLockAcquire(&e->lock, LW_SHARED);
 	generation = e->generation;
 	LWLockRelease(&e->lock);
 	return generation;
@@ -294,42 +391,45 @@ seqshared_generation(Relation rel)
 
 /* ---------- asking */
 
+static ConditionVariable *
+asked_of(Oid file)
+{
+	return &shared->asked[file % ASKED];
+}
+
 SeqEntry *
 seqshared_begin_asking(Relation rel)
 {
-	SeqEntry   *e = entry_of(rel, true);
+	ConditionVariable *asked = asked_of(rel->rd_rel->relfilenode);
+	SeqEntry   *e;
 	bool		mine;
+	bool		others;
 
-	LWLockAcquire(&e->lock, LW_EXCLUSIVE);
-	mine = !e->asking && e->nruns == 0;
-	if (mine)
-		e->asking = true;
-	LWLockRelease(&e->lock);
-	if (mine)
-		return e;
-	ConditionVariablePrepareToSleep(&e->asked);
 	for (;;)
 	{
-		bool		asking;
-
-		LWLockAcquire(&e->lock, LW_SHARED);
-		asking = e->asking && e->nruns == 0;
+		e = entry_of(rel, true);
+		mine = !e->asking && e->nruns == 0;
+		others = e->asking && e->nruns == 0;
+		e->asking |= mine;
 		LWLockRelease(&e->lock);
-		if (!asking)
+		if (!others)
 			break;
-		ConditionVariableSleep(&e->asked, PG_WAIT_EXTENSION);
+		ConditionVariableSleep(asked, PG_WAIT_EXTENSION);
 	}
 	ConditionVariableCancelSleep();
-	return NULL;
+	return mine ? e : NULL;
 }
 
 void
 seqshared_end_asking(SeqEntry *e)
 {
+	Oid			file;
+
 	LWLockAcquire(&e->lock, LW_EXCLUSIVE);
 	e->asking = false;
+	file = e->file;
 	LWLockRelease(&e->lock);
-	ConditionVariableBroadcast(&e->asked);
+	ConditionVariableBroadcast(asked_of(file));
 }
 
 /* A lease has come, for what the sequence was when it was asked for. */
@@ -338,7 +438,6 @@ seqshared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 firs
 {
 	SeqEntry   *e = entry_of(rel, true);
 
-	LWLockAcquire(&e->lock, LW_EXCLUSIVE);
 	if (e->generation == generation && e->nruns < MAX_RUNS)
 	{
 		SeqRun	   *last = e->nruns > 0 ? &e->runs[e->nruns - 1] : NULL;
@@ -365,8 +464,6 @@ seqshared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot,
 	SeqPosition page;
 	SeqPosition position = {value, true};
 
-	if (e != NULL)
-		LWLockAcquire(&e->lock, LW_EXCLUSIVE);
 	if (ours && count > e->ordered)
 		e->ordered = Min(count, e->count);
 
@@ -380,7 +477,11 @@ seqshared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot,
 			e->logged_valid = false;
 	}
 	if (e != NULL)
+	{
 		LWLockRelease(&e->lock);
+		if (hash_get_num_entries(entries) >= ls_max_sequences)
+			ConditionVariableBroadcast(&shared->room);
+	}
 }
 
 void
@@ -389,10 +490,7 @@ seqshared_set(Relation rel, SeqPosition position)
 	SeqEntry   *e = entry_of(rel, false);
 
 	if (e != NULL)
-	{
-		LWLockAcquire(&e->lock, LW_EXCLUSIVE);
 		void_runs(e);
-	}
 	seqpage_set(rel, position);
 	if (e != NULL)
 		LWLockRelease(&e->lock);
@@ -401,14 +499,17 @@ seqshared_set(Relation rel, SeqPosition position)
 void
 seqshared_renamed(Relation rel)
 {
-	SeqEntry   *e = entry_of(rel, false);
+	SeqEntry   *e;
 	SeqEntry	fresh;
 
-	if (e == NULL)
+	/* whatever may fail, or looks into catalogs, comes first */
+	if (!seqshared_knows(MyDatabaseId, RelationGetRelid(rel)))
 		return;
 	memset(&fresh, 0, sizeof(fresh));
 	note_names(&fresh, rel);
-	LWLockAcquire(&e->lock, LW_EXCLUSIVE);
+	e = entry_of(rel, false);
+	if (e == NULL)
+		return;
 	memcpy(e->database, fresh.database, sizeof(e->database));
 	memcpy(e->name, fresh.name, sizeof(e->name));
 	e->hash = fresh.hash;
@@ -459,7 +560,7 @@ put_position(ReturnSetInfo *rsinfo, const SeqEntry *e, uint64 seen)
 void
 sequence_reported(void)
 {
-	*reported = true;
+	shared->reported = true;
 }
 
 /*
@@ -497,7 +598,7 @@ sequence_put_positions(ReturnSetInfo *rsinfo)
 	LWLockRelease(table_lock);
 	while (n > 0)
 		put_position(rsinfo, &found[--n], seen);
-	if (!*reported)
+	if (!shared->reported)
 	{
 		SeqEntry	unknown;
 
