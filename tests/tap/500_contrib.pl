@@ -9,7 +9,7 @@ use lib $FindBin::Bin;
 use LockstepCluster;
 use Test::More;
 
-my $share = `pg_config --sharedir` =~ s/\n//r . '/extension';
+my $share = `$LockstepCluster::bindir/pg_config --sharedir` =~ s/\n//r . '/extension';
 plan skip_all => 'contrib is not installed' if !-e "$share/citext.control";
 
 my $c = LockstepCluster->new(nodes => 3);
