@@ -112,7 +112,7 @@ $c->same('equal again');
 
 $c->cluster('stop-replicator');
 $c->fails(1, 'UPDATE pgbench_branches SET bbalance = 0', '57P03', qr/HINT/, 'the replicator is gone for good: writes are refused');
-$c->sql_local(1, 'SELECT lockstep.leave_cluster()');
+$c->leave_cluster(1);
 $c->sql_local(1, 'DROP EXTENSION lockstep');
 $c->sql(1, 'UPDATE pgbench_branches SET bbalance = 0; CREATE SEQUENCE s; CREATE TABLE alone (id serial)');
 pass('after DROP EXTENSION one node goes on alone');

@@ -77,7 +77,7 @@ $c->same('replication goes on');
 
 # DROP EXTENSION stays possible where it is documented: on one node that has left its cluster
 $c->ctl('drop', 'n1');
-$c->sql(1, 'SELECT lockstep.leave_cluster()');
+$c->leave_cluster(1);
 $c->fails(1, "BEGIN; INSERT INTO t VALUES (1001, 1); DROP EXTENSION lockstep; COMMIT", '0A000|57P03', qr/./,
 	'not together with changes');
 $c->sql(1, 'DROP EXTENSION lockstep');

@@ -178,7 +178,12 @@ for my $how (sort keys %setting)
 $c->drain;
 is($c->sql(2, join(' UNION ALL ', map { "SELECT $_ WHERE (SELECT last_value FROM sa_$_) <> 777 OR (SELECT last_value FROM sb_$_) <> 888" } 1 .. $ways)),
 	'', 'n2: each setval');
-my %heard = map { $_ => 1 } $listener->query('SELECT 1') =~ /with payload "(\d+)"/g;
+my %heard;
+$c->wait_until(
+	sub {
+		$heard{$_} = 1 for $listener->query('SELECT 1') =~ /with payload "(\d+)"/g;
+		return keys %heard == $ways;
+	}, 30);
 is(join(' ', grep { !$heard{$_} } 1 .. $ways), '', 'n2 was notified by each');
 $c->same('the nodes are equal');
 done_testing();

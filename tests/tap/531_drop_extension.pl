@@ -97,7 +97,7 @@ is($c->replicator_pid, $replicator, 'by the same replicator');
 
 $c->ctl('drop', 'n2');
 $c->fails(2, 'DROP EXTENSION lockstep', '0A000', $refused, 'not by a node\'s being dropped alone');
-$c->sql(2, 'SELECT lockstep.leave_cluster()');
+$c->leave_cluster(2);
 $c->sql(2, 'DROP EXTENSION lockstep');
 $c->sql(2, "INSERT INTO t VALUES (5, 'alone')");
 pass('a server that has left its cluster goes on alone');

@@ -373,6 +373,15 @@ sub wait_until
 	return 1;
 }
 
+# Of a node that is out: as soon as the replicator's sessions there have ended.
+sub leave_cluster
+{
+	my ($self, $node) = @_;
+	my $why;
+	$self->wait_until(sub { (undef, $why) = $self->try($node, 'SELECT lockstep.leave_cluster()'); return $why eq '' }, 30)
+		or croak "n$node: $why";
+}
+
 sub wait_state
 {
 	my ($self, $node, $state, $seconds) = @_;
