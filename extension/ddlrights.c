@@ -371,6 +371,8 @@ has_roles(List *roles)
 static bool
 plainly_may(Node *stmt)
 {
+	Oid			relid;
+
 	switch (nodeTag(stmt))
 	{
 		case T_LockStmt:
@@ -386,7 +388,8 @@ plainly_may(Node *stmt)
 		case T_ReindexStmt:
 			return owns_relation(((ReindexStmt *) stmt)->relation);
 		case T_ClusterStmt:
-			return owns_relation(((ClusterStmt *) stmt)->relation);
+			relid = find(((ClusterStmt *) stmt)->relation);
+			return OidIsValid(relid) && ls_may_cluster(relid, GetUserId());
 		case T_RefreshMatViewStmt:
 			return owns_relation(((RefreshMatViewStmt *) stmt)->relation);
 		case T_RuleStmt:

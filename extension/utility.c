@@ -553,7 +553,8 @@ asks_first(const Call *call, const DdlPlan *plan)
 	if (IsA(call->pstmt->utilityStmt, LockStmt) && !IsTransactionBlock())
 		return false;
 	return plan->action == DDL_LOCK || (plan->action == DDL_FORWARD && !plan->certified) ||
-		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, ClusterStmt));
+		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, ClusterStmt) &&
+		 ((ClusterStmt *) call->pstmt->utilityStmt)->indexname != NULL);
 }
 
 static void

@@ -34,17 +34,16 @@ my $id = 0;
 # Does a writer on the other node get through?  Then it is done at once.
 sub writes
 {
-	my ($table, $row) = @_;
+	my ($table, $row, $patience) = @_;
 	my $s = $c->session(2);
 	$s->send(sprintf('UPDATE %s SET v = v + 1 WHERE id = %d', $table, $row // 1));
-	my $free = !$s->blocked(1.5) || ($ENV{LOCKSTEP_SLOW} && !$s->blocked(5));
-	return ($free, $s);
+	return (!$s->blocked($patience // 0.7), $s);
 }
 
 sub is_free
 {
 	my ($name, $table, $row) = @_;
-	my ($free, $s) = writes($table, $row);
+	my ($free, $s) = writes($table, $row, 30);
 	ok($free, $name);
 	$s->finish if $free;
 	is($s->error, '', "$name: without an error") if $free;

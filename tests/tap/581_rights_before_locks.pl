@@ -126,7 +126,7 @@ for my $command (@denied)
 my $holder = $c->session(2);
 $holder->do('SET lockstep.update_order = queued; BEGIN; DROP TABLE scratch CASCADE; UPDATE orders SET v = 1 WHERE id = 1');
 my $nobody = $c->session(1);
-$nobody->do('SET SESSION AUTHORIZATION nobody1; SET lockstep.update_order = queued; SET statement_timeout = 10000');
+$nobody->do('SET SESSION AUTHORIZATION nobody1; SET lockstep.update_order = queued; SET statement_timeout = 30000');
 for my $command (@denied)
 {
 	$nobody->query($command =~ /^LOCK/ ? "BEGIN; $command" : $command);
@@ -156,7 +156,8 @@ for my $command ('CREATE TABLE s.a (id int PRIMARY KEY)', 'COMMENT ON TABLE s.a 
 	'CREATE OR REPLACE FUNCTION s.f() RETURNS int LANGUAGE sql AS \'SELECT 2\'', 'ALTER FUNCTION s.f() IMMUTABLE', 'ALTER ROLE somebody SET work_mem = \'2MB\'', 'ALTER DEFAULT PRIVILEGES GRANT SELECT ON TABLES TO nobody1',
 	'GRANT SELECT ON s.a TO nobody1', 'GRANT EXECUTE ON FUNCTION s.f() TO nobody1', 'CREATE INDEX CONCURRENTLY ON s.mine (v)', 'TRUNCATE s.a CASCADE', 'BEGIN; LOCK TABLE s.a; COMMIT', 'CREATE TYPE s.t AS ENUM (\'a\')',
 	'ALTER TYPE s.t RENAME VALUE \'a\' TO \'b\'', 'DROP TYPE s.t', 'DO $$ BEGIN COMMENT ON SCHEMA s IS \'s\'; CREATE TABLE s.b (id int); COMMENT ON FUNCTION s.f() IS NULL; END $$',
-	'DROP TABLE IF EXISTS s.nosuch, s.b', 'CREATE MATERIALIZED VIEW s.m AS SELECT 1 AS a', 'REFRESH MATERIALIZED VIEW s.m')
+	'DROP TABLE IF EXISTS s.nosuch, s.b', 'CREATE MATERIALIZED VIEW s.m AS SELECT 1 AS a', 'REFRESH MATERIALIZED VIEW s.m', 'CLUSTER', 'CLUSTER s.a USING a_pkey', 'CLUSTER s.a', 'VACUUM FULL s.a', 'REINDEX SCHEMA s', 'REINDEX TABLE CONCURRENTLY s.a',
+	'DROP INDEX CONCURRENTLY s.mine_v_idx', 'ALTER SEQUENCE IF EXISTS s.nosuch RESTART', 'CREATE TABLE s.p (i int) PARTITION BY RANGE (i)', 'CREATE TABLE s.p1 PARTITION OF s.p FOR VALUES FROM (0) TO (9)', 'ALTER TABLE s.p DETACH PARTITION s.p1 CONCURRENTLY')
 {
 	$somebody->query($command);
 	unlike($somebody->error, qr/ERROR/, "allowed: $command");
