@@ -10,7 +10,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes 'time';
 
-my $c = LockstepCluster->new(nodes => 3, replicator_conf => "apply_patience = 1s\n");
+my $c = LockstepCluster->new(nodes => 3, replicator_conf => "apply_patience = 1h\n");
 my @roles = qw(mallory eve alice);
 $c->sql(1, join ';', map { "CREATE ROLE $_ LOGIN" } @roles);
 $c->sql(1, 'CREATE TABLE quick (id int PRIMARY KEY, v int); GRANT ALL ON quick TO PUBLIC; CREATE SCHEMA m; GRANT ALL ON SCHEMA m TO PUBLIC');
@@ -53,33 +53,40 @@ sub slowest
 
 sub busy { return $c->sql(2, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockstep apply' AND wait_event = 'PgSleep'") }
 
+sub end_sleepers
+{
+	$c->sql(1, "SELECT count(pg_terminate_backend(pid)) FROM pg_stat_activity WHERE usename IN ('mallory', 'eve')");
+	ok($c->wait_until(sub { busy() == 0 }), 'nothing is left of those whose sessions are ended');
+	return;
+}
+
 # ---------- one role
 
-my @sleepers = sleepers('mallory', 10, 30);
+my @sleepers = sleepers('mallory', 10, 90);
 ok($c->wait_until(sub { busy() >= 6 }), 'ten of her transactions sleep, or wait, elsewhere');
-my $took = slowest('alice', 10);
-cmp_ok($took, '<', 2, sprintf 'others commit meanwhile: %.2f s at most', $took);
+my $took = slowest('alice', 3);
+cmp_ok($took, '<', 30, sprintf 'others commit meanwhile: %.2f s at most', $took);
 $took = slowest('mallory', 3);
-cmp_ok($took, '<', 2, sprintf 'and so does she in another table: %.2f s at most', $took);
+cmp_ok($took, '<', 30, sprintf 'and so does she in another table: %.2f s at most', $took);
 ok($c->wait_until(sub { $c->reason(2) =~ /wait for an apply connection to database "app".*role "mallory" holds \d of 12/ }), 'status says who has them');
+$c->edit_replicator_conf(sub { s/^apply_patience = .*/apply_patience = 1s/m });
+$c->ctl('reload');
 sub ended { return $c->node_status(2)->{overlong_ended} + $c->node_status(3)->{overlong_ended} }
 ok($c->wait_until(sub { ended() >= 3 }), 'as many of hers are rolled back as others wait: status says how many');
 my @canceled = grep { !$_->blocked(0.1) } @sleepers;
 $_->finish for @canceled;
 LockstepCluster::is_error($canceled[0]->error, '57014', qr/node "n[23]" has executed it for too long while others wait.*DETAIL.*m\.slow.*role "mallory".*HINT.*apply_patience/s, 'with an error that says why');
-like($c->replicator_log, qr/WARNING.*role "mallory" there \(process \d+\) has taken 1/, 'the log says who');
-$_->kill for @sleepers;
-ok($c->wait_until(sub { busy() == 0 }), 'nothing is left of clients that went');
+like($c->replicator_log, qr/WARNING.*role "mallory" there \(process \d+\) has taken \d/, 'the log says who');
+end_sleepers();
 
 # ---------- several roles and tables: what is reserved is taken, too
 
 $c->sql(1, "CREATE TABLE m.slow$_ (LIKE m.slow INCLUDING ALL); GRANT ALL ON m.slow$_ TO PUBLIC") for 1 .. 3;
-@sleepers = map { my $n = $_; map { sleepers($_, 4, 30, "m.slow$n") } qw(mallory eve) } 1 .. 3;
+@sleepers = map { my $n = $_; map { sleepers($_, 4, 90, "m.slow$n") } qw(mallory eve) } 1 .. 3;
 ok($c->wait_until(sub { busy() >= 7 }), 'two roles sleep there');
 $took = slowest('alice', 3);
-cmp_ok($took, '<', 15, sprintf 'somebody else gets through: %.1f s', $took);
-$_->kill for @sleepers;
-ok($c->wait_until(sub { busy() == 0 }), 'nothing is left of clients that went');
+cmp_ok($took, '<', 45, sprintf 'somebody else gets through: %.1f s', $took);
+end_sleepers();
 
 # ---------- who takes long at the origin, too, is not disturbed
 
