@@ -66,10 +66,11 @@ refuse(const char *what, const char *detail, const char *hint)
 /*
  * Volatile, or stable and dependent on session or server.  The transaction's
  * time is the same on all nodes (settings.c), the statement's is not.  What a
- * function that isn't built in depends on can't be told.
+ * function that isn't built in depends on can't be told.  trusted: one that is
+ * IMMUTABLE by declaration is believed to be, but for settings, which travel.
  */
 static bool
-function_varies(Oid function, void *context)
+function_varies(Oid function, void *trusted)
 {
 	switch (function)
 	{
@@ -95,7 +96,9 @@ function_varies(Oid function, void *context)
 		case F_SESSION_USER:
 			return true;
 		default:
-			return function >= FirstNormalObjectId || func_volatile(function) == PROVOLATILE_VOLATILE;
+			if (function >= FirstNormalObjectId)
+				return trusted == NULL || func_volatile(function) != PROVOLATILE_IMMUTABLE;
+			return func_volatile(function) == PROVOLATILE_VOLATILE;
 	}
 }
 
@@ -374,14 +377,16 @@ bound_varies(List *datums, const char *source)
 	foreach(lc, datums)
 	{
 		ParseState *pstate;
+		Node	   *bound;
+		bool		trusted = true;
 		bool		varies;
 
 		if (IsA(lfirst(lc), PartitionRangeDatum) || IsA(lfirst(lc), ColumnRef))
 			continue;			/* MINVALUE, MAXVALUE */
 		pstate = make_parsestate(NULL);
 		pstate->p_sourcetext = source;
-		varies = expression_varies(transformExpr(pstate, copyObject(lfirst(lc)),
-												 EXPR_KIND_PARTITION_BOUND));
+		bound = transformExpr(pstate, copyObject(lfirst(lc)), EXPR_KIND_PARTITION_BOUND);
+		varies = varies_walker(bound, &trusted) || expression_has_oids(bound);
 		free_parsestate(pstate);
 		if (varies)
 			return true;

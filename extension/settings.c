@@ -140,14 +140,14 @@ settings_append_row_path(StringInfo out, Oid owner)
 
 /* ---------- settings with a dot in their name */
 
-/* Not lockstep's own, and none that only the server's start sets. */
+/* Not lockstep's own, nor its tests', and none that only the server's start sets. */
 static bool
 is_custom(const struct config_generic *setting)
 {
 	return setting->group == CUSTOM_OPTIONS &&
 		(setting->context == PGC_USERSET || setting->context == PGC_SUSET) &&
 		((setting->flags & GUC_CUSTOM_PLACEHOLDER) != 0 || setting->source != PGC_S_DEFAULT) &&
-		strncmp(setting->name, "lockstep.", strlen("lockstep.")) != 0 &&
+		strncmp(setting->name, "lockstep", strlen("lockstep")) != 0 &&
 		!apply_setting_is_unknown(setting->name);
 }
 

@@ -72,6 +72,7 @@ $c->fails(1, $_, '0A000', qr/OID/, $_) for "CREATE UNIQUE INDEX ON f (id) WHERE 
 	"CREATE TABLE x (o oid) PARTITION BY LIST (o); CREATE TABLE x1 PARTITION OF x FOR VALUES IN ('f'::regclass::oid)";
 $c->sql(1, 'DROP TABLE IF EXISTS x');
 $c->sql(1, "CREATE UNIQUE INDEX ON f (id) WHERE e = 'b'; CREATE INDEX ON f (id) WHERE rc = 'f'::regclass::oid; CREATE TABLE p (rc regclass) PARTITION BY LIST (rc); CREATE TABLE p1 PARTITION OF p FOR VALUES IN ('f'); INSERT INTO p VALUES ('f')");
+$c->sql(1, "CREATE FUNCTION seven() RETURNS int IMMUTABLE LANGUAGE sql AS 'SELECT 7'; CREATE TABLE q (i int) PARTITION BY RANGE (i); CREATE TABLE q1 PARTITION OF q FOR VALUES FROM (seven()) TO (10); INSERT INTO q VALUES (8)");
 $c->same('in the end');
 is($c->sql($_, "SELECT rc FROM p WHERE rc = 'f'::regclass"), 'f', "a partition by name on n$_") for 1 .. 3;
 
