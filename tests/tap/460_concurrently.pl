@@ -250,9 +250,11 @@ $c->sql(3, 'REINDEX INDEX pti; REINDEX SYSTEM app; CREATE SCHEMA other; REINDEX 
 	$writer->do("BEGIN; UPDATE t SET w = 'open' WHERE id = 290");
 	my $s = $c->session(1);
 	$s->send('CREATE UNIQUE INDEX CONCURRENTLY stopped ON t (id, (gate(id)))');
-	ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_stat_progress_create_index WHERE phase ~ 'waiting for writers'") == 1 }, 60), 'an index is to be made ready on n2');
-	$writer->do('COMMIT; BEGIN');
-	$writer->do("UPDATE t SET w = 'open' WHERE id = 291");
+	ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_stat_progress_create_index JOIN pg_stat_activity USING (pid) WHERE phase ~ 'waiting for writers' AND wait_event = 'Extension'") == 1 }, 60), 'an index is to be made ready on n2');
+	# not one of those that are waited for now; the next step waits for it
+	my $later = $c->session(2);
+	$later->do("BEGIN; UPDATE t SET w = 'open' WHERE id = 291");
+	$writer->do('COMMIT');
 	ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM pg_index WHERE indexrelid = to_regclass('stopped') AND indisready") == 1 }, 60), 'it is ready');
 	$c->drain;
 	$c->sql(3, "SET lockstep.commit_wait = ordered; UPDATE t SET w = 'ordered' WHERE id = 292");
@@ -271,7 +273,7 @@ $c->sql(3, 'REINDEX INDEX pti; REINDEX SYSTEM app; CREATE SCHEMA other; REINDEX 
 	$apply->finish;
 	$apply->query('ROLLBACK');
 	$apply->close;
-	$writer->do('COMMIT');
+	$later->do('COMMIT');
 	$s->finish(60);
 	is($s->error, '', 'this one did not have to');
 	is_complete('stopped', 'a unique index');
