@@ -30,6 +30,8 @@
  */
 #include "postgres.h"
 
+#include <signal.h>
+
 #include "access/parallel.h"
 #include "access/xact.h"
 #include "commands/tablecmds.h"
@@ -45,6 +47,9 @@
 /* How long a cancelled backend goes on waiting for its turn: it is usually
  * there at once, and 08007 is worse than a late success. */
 #define TURN_PATIENCE_MS 2000
+
+/* How long a repair waits for those who were about to commit. */
+#define CLAIM_AHEAD_MS 10000
 
 /* From the claim to the end of the commit. */
 static struct
@@ -242,10 +247,41 @@ commit_claim_for_apply(uint64 first, Place place)
 	}
 }
 
+/*
+ * A repair makes this node what the others are at a place ahead of it.  A backend of
+ * the node may have a verdict for a seq up to there, and wait for its turn: it is
+ * cancelled, which tells its client that the cluster has its transaction.
+ */
+void
+commit_claim_ahead(Place place)
+{
+	uint64		applied = turn_applied();
+	MonoTime	until = mono_after(CLAIM_AHEAD_MS);
+	int			other;
+
+	apply_require_hold();
+	if (place.seq <= applied)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("this node has applied %llu already", (unsigned long long) applied)));
+	while ((other = turn_claim_ahead(place.seq)) != 0)
+	{
+		if (mono_ms_left(until) == 0)
+			ereport(ERROR,
+					(errcode(ERRCODE_OBJECT_IN_USE),
+					 errmsg("process %d of this node is about to commit a transaction that comes before", other)));
+		(void) kill(other, SIGINT);
+		turn_wait_applied_for(applied + 1, 100);
+		CHECK_FOR_INTERRUPTS();
+	}
+	ending.first_claimed = applied + 1;
+	ending.claimed = place;
+}
+
 bool
 commit_is_claimed(void)
 {
-	return ending.claimed.seq != 0;
+	return ending.claimed.seq != 0 && !apply_repairs();
 }
 
 static void
@@ -286,7 +322,13 @@ commit_before_apply(void)
 	if (ls_xact.apply_place.seq != 0)
 		take_turn_of_apply(ls_xact.apply_place);
 	else if (apply_repairs())
+	{
 		apply_require_hold();
+		if (ending.claimed.seq == 0)
+			return;
+		write_progress(ending.claimed);
+		hold_until_committed();
+	}
 	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()) || ending.claimed.seq != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
@@ -349,7 +391,7 @@ commit_before(void)
 void
 commit_done(void)
 {
-	bool		applied = ls_xact.apply_place.seq != 0;
+	bool		applied = apply_session();
 
 	if (ending.claimed.seq == 0)
 	{

@@ -93,6 +93,11 @@ AS 'MODULE_PATHNAME', 'lockstep_repair_start' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.repair_start() IS 'this session, which holds commits without an end, changes this node only, and fires no trigger';
 REVOKE EXECUTE ON FUNCTION lockstep.repair_start() FROM PUBLIC;
 
+CREATE FUNCTION lockstep.repair_place(seq bigint, chain bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_repair_place' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
+COMMENT ON FUNCTION lockstep.repair_place(bigint, bigint) IS 'when this transaction of a repair commits, the node has come to seq, without what lies between';
+REVOKE EXECUTE ON FUNCTION lockstep.repair_place(bigint, bigint) FROM PUBLIC;
+
 CREATE FUNCTION lockstep.row_digest(image record) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_row_digest' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
 COMMENT ON FUNCTION lockstep.row_digest(record) IS 'hash of the values of a row as they are stored, equal on nodes for equal values; after lockstep.verify_start()';

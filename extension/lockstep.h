@@ -514,6 +514,8 @@ extern int64 staleness_ms(void);
 
 /* LS001: already applied; LS004: not all of several can be claimed. */
 extern void commit_claim_for_apply(uint64 first, Place place);
+extern void commit_claim_ahead(Place place);	/* a repair: this node is what
+												 * the others are there */
 
 /* LS001, if the node has applied it; an error if it has another one at that seq. */
 extern void commit_check_not_applied(Place place);
@@ -625,6 +627,8 @@ extern bool turn_wait(uint64 first, uint64 last);	/* until applied == first
 extern bool turn_is_next(uint64 seq, long timeout_ms);	/* waits for the latch,
 														 * processes no
 														 * interrupts */
+extern int	turn_claim_ahead(uint64 last);	/* all from the next on, by the
+											 * holder; 0, or who is in the way */
 extern void turn_pass(uint64 first, Place last);	/* committed */
 extern void turn_release(uint64 first, uint64 last);	/* aborted: somebody
 														 * else will apply it */

@@ -659,6 +659,32 @@ turn_claim(uint64 first, uint64 last)
 	return result;
 }
 
+/*
+ * The session that holds the turn, and is to make the node what the others are at
+ * a seq ahead, claims everything up to there that can be claimed: so nobody has a
+ * place that is jumped over.  0: done; else a process that has claimed one.
+ */
+int
+turn_claim_ahead(uint64 last)
+{
+	uint64		first;
+	int			other = 0;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	first = turn_applied() + 1;
+	for (uint64 seq = first; seq <= last && seq - first < TURN_RING && other == 0; seq++)
+	{
+		int			claimant = *claim_of(seq);
+
+		if (claimant != NOBODY && claimant != ls_procno(MyProc))
+			other = ProcGlobal->allProcs[claimant].pid;
+	}
+	for (uint64 seq = first; seq <= last && seq - first < TURN_RING && other == 0; seq++)
+		*claim_of(seq) = ls_procno(MyProc);
+	LWLockRelease(turn_lock);
+	return other;
+}
+
 static bool
 range_has_come(uint64 first, uint64 last)
 {
@@ -711,6 +737,13 @@ turn_wait(uint64 first, uint64 last)
 	return true;
 }
 
+/* Whoever jumps ahead claims more than there are places; those that count. */
+static uint64
+within_ring(uint64 first, uint64 last)
+{
+	return last - first < TURN_RING ? first : last - TURN_RING + 1;
+}
+
 /*
  * The claimant of the range has committed.  Does not fail.  What is between is
  * not known by its chain.
@@ -722,6 +755,7 @@ turn_pass(uint64 first, Place last)
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	Assert(turn_applied() + 1 == first);
+	first = within_ring(first, last.seq);
 	for (uint64 seq = first; seq <= last.seq; seq++)
 	{
 		Assert(*claim_of(seq) == ls_procno(MyProc));
@@ -745,7 +779,7 @@ void
 turn_release(uint64 first, uint64 last)
 {
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
-	for (uint64 seq = first; seq <= last; seq++)
+	for (uint64 seq = within_ring(first, last); seq <= last; seq++)
 	{
 		Assert(*claim_of(seq) == ls_procno(MyProc));
 		*claim_of(seq) = NOBODY;

@@ -40,6 +40,7 @@ LS_FUNCTION(lockstep_hold_commits);
 LS_FUNCTION(lockstep_let_commits_go);
 LS_FUNCTION(lockstep_verify_start);
 LS_FUNCTION(lockstep_repair_start);
+LS_FUNCTION(lockstep_repair_place);
 LS_FUNCTION(lockstep_row_digest);
 LS_FUNCTION(lockstep_definition_is_seen);
 
@@ -81,6 +82,19 @@ Datum
 lockstep_repair_start(PG_FUNCTION_ARGS)
 {
 	apply_start_repair();
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_repair_place(PG_FUNCTION_ARGS)
+{
+	Place		place = {PG_ARGISNULL(0) ? 0 : (uint64) PG_GETARG_INT64(0), PG_ARGISNULL(1) ? 0 : (uint64) PG_GETARG_INT64(1)};
+
+	if (!apply_repairs())
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("only a session that repairs this node gives it another place")));
+	commit_claim_ahead(place);
 	PG_RETURN_VOID();
 }
 

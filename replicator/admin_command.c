@@ -79,6 +79,52 @@ node_facts(int i)
 					 "seconds_left", s.seconds_left >= 0 ? json_integer(s.seconds_left) : json_null());
 }
 
+/* What it can't apply, and what can be done; NULL: nothing. */
+static json_t *
+trouble_facts(const NodeStatus *s)
+{
+	const NodeTrouble *t = s->trouble;
+	json_t	   *ways = json_array();
+	char	   *mend;
+	char	   *repair;
+	char	   *clone;
+
+	if (t == NULL)
+	{
+		json_decref(ways);
+		return json_null();
+	}
+	mend = xasprintf("mend the cause on node %s (with lockstep.replicate = off, if something there has to be changed); "
+					 "it is tried again by itself, or now by: lockstepctl attach %s", s->name, s->name);
+	repair = xasprintf("give it what the others have, past that seq: lockstepctl verify --repair %s", s->name);
+	clone = xasprintf("clone it anew: lockstepctl join %s", s->name);
+	json_array_append_new(ways, json_from_text(mend));
+	json_array_append_new(ways, json_from_text(repair));
+	json_array_append_new(ways, json_from_text(clone));
+	free(mend);
+	free(repair);
+	free(clone);
+	return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:o}",
+					 "seq", json_seq(t->seq),
+					 "database", json_from_text(t->database),
+					 "statement", t->statement != NULL ? json_from_text(t->statement) : json_null(),
+					 "sqlstate", t->sqlstate,
+					 "error", json_from_text(t->message),
+					 "detail", t->detail != NULL ? json_from_text(t->detail) : json_null(),
+					 "times", t->times,
+					 "ways_out", ways);
+}
+
+static json_t *
+node_and_trouble(int i)
+{
+	NodeStatus	s = node_status(i);
+	json_t	   *facts = node_facts(i);
+
+	json_object_set_new(facts, "trouble", trouble_facts(&s));
+	return facts;
+}
+
 static json_t *
 counters(void)
 {
@@ -117,7 +163,7 @@ command_status(AdminRequest *r, const char *arg)
 	int			n;
 
 	for (int i = 0; i < nodes_count(); i++)
-		json_array_append_new(nodes, node_facts(i));
+		json_array_append_new(nodes, node_and_trouble(i));
 	names = nodes_databases(&n);
 	for (int i = 0; i < n; i++)
 		json_array_append_new(databases, json_from_text(names[i]));
@@ -208,7 +254,7 @@ waits_are_known(void *arg)
 
 	json_object_set_new(answer, "waits", facts_list(wait_columns, WAIT_COLUMNS, waits_row));
 	for (int i = 0; i < nodes_count(); i++)
-		json_array_append_new(nodes, node_facts(i));
+		json_array_append_new(nodes, node_and_trouble(i));
 	json_object_set_new(answer, "nodes", nodes);
 	admin_answer(arg, answer);
 }

@@ -165,6 +165,14 @@ next_payload(ApplyConn *c, LsSlice *payload, const char **error)
 	return payload->data != NULL || tx_next(&c->cursor, c->work->tx, payload, error);
 }
 
+/* It has no result of its own: for apply_current_statement(). */
+static void
+count_skipped(ApplyConn *c)
+{
+	if (c->work->looked_twice && c->expected_count > 0)
+		c->expected[(c->expected_head + c->expected_count - 1) & (c->expected_cap - 1)].queries++;
+}
+
 /* All that there is room for. */
 static void
 send_more(ApplyConn *c)
@@ -193,7 +201,10 @@ send_more(ApplyConn *c)
 		if (!ls_take_query(payload, &query))
 			abort();
 		if (query.form == LS_FORM_KEYS)
+		{
+			count_skipped(c);
 			continue;
+		}
 		if (c->work->early && !may_be_early(&query))
 		{
 			c->held = payload;	/* in the cursor's chunk, which stays */

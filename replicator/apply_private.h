@@ -86,6 +86,7 @@ struct ApplyConn
 	char	   *message;
 	char	   *detail;
 	char	   *hint;
+	size_t		failed_at;		/* statement, or APPLY_NO_STATEMENT */
 };
 
 /* ---------- in apply_send.c */

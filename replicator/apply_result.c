@@ -27,6 +27,13 @@ copy_field(const char *text)
 	return text != NULL ? xstrdup(text) : NULL;
 }
 
+/* The statement that the result that is read now is about. */
+static size_t
+at_statement(const ApplyConn *c)
+{
+	return c->commit_sent ? APPLY_NO_STATEMENT : apply_current_statement(c, 0);
+}
+
 /* The first error of a transaction is the one that counts. */
 static void
 note_error(ApplyConn *c, const char *sqlstate, const char *message, const char *detail, const char *hint)
@@ -34,6 +41,7 @@ note_error(ApplyConn *c, const char *sqlstate, const char *message, const char *
 	if (c->failed)
 		return;
 	c->failed = true;
+	c->failed_at = at_statement(c);
 	snprintf(c->sqlstate, sizeof(c->sqlstate), "%s", sqlstate != NULL ? sqlstate : "08006");
 	c->message = xstrdup(message != NULL ? message : "unknown error");
 	c->detail = copy_field(detail);
@@ -61,7 +69,7 @@ conclude(ApplyConn *c)
 	char	   *message = c->message;
 	char	   *detail = c->detail;
 	char	   *hint = c->hint;
-	ApplyError	error = {sqlstate, message, detail, hint, c->retry};
+	ApplyError	error = {sqlstate, message, detail, hint, c->retry, c->failed_at};
 
 	memcpy(sqlstate, c->sqlstate, sizeof(sqlstate));
 	if (undone && !failed)
@@ -126,6 +134,7 @@ check_rows(ApplyConn *c, const Expected *e, const PGresult *r)
 	message = xasprintf("a query changed %" PRId64 " rows on node \"%s\", %" PRId64 " at its origin",
 						rows, c->pool->node->config->name, e->rows);
 	note_error(c, "LS003", message, "The nodes differ, or the query depends on something that is not replicated.", NULL);
+	c->failed_at -= e->queries; /* it is counted as done already */
 	free(message);
 	send_rollback(c);
 }

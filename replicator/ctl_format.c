@@ -169,6 +169,51 @@ format_config(FILE *out, const json_t *answer)
 	format_table(out, json_object_get(answer, "settings"), config_columns, NCOLUMNS(config_columns));
 }
 
+/* In one line, whatever is in it. */
+static void
+put_line(FILE *out, const char *title, const char *text)
+{
+	fprintf(out, "  %-10s ", title);
+	for (; *text; text++)
+		fputc((unsigned char) *text < ' ' ? ' ' : *text, out);
+	fputc('\n', out);
+}
+
+/* Nodes that can't apply something. */
+static void
+format_troubles(FILE *out, const json_t *nodes)
+{
+	size_t		i;
+	size_t		j;
+	json_t	   *node;
+	json_t	   *way;
+
+	json_array_foreach((json_t *) nodes, i, node)
+	{
+		const json_t *t = json_object_get(node, "trouble");
+		const json_t *retry = json_object_get(node, "retry_seconds");
+		const json_t *statement = json_object_get(t, "statement");
+		char	   *error;
+
+		if (!json_is_object(t))
+			continue;
+		fprintf(out, "\nnode %s can't apply seq %" JSON_INTEGER_FORMAT " of database %s (tried %" JSON_INTEGER_FORMAT " times",
+				text_of(json_object_get(node, "name")), json_integer_value(json_object_get(t, "seq")),
+				text_of(json_object_get(t, "database")), json_integer_value(json_object_get(t, "times")));
+		if (json_is_integer(retry))
+			fprintf(out, ", again in %" JSON_INTEGER_FORMAT " s", json_integer_value(retry));
+		fputs("):\n", out);
+		put_line(out, "statement:", json_is_string(statement) ? text_of(statement) : "(none: at its commit)");
+		error = xasprintf("%s: %s", text_of(json_object_get(t, "sqlstate")), text_of(json_object_get(t, "error")));
+		put_line(out, "error:", error);
+		free(error);
+		if (json_is_string(json_object_get(t, "detail")))
+			put_line(out, "detail:", text_of(json_object_get(t, "detail")));
+		json_array_foreach(json_object_get(t, "ways_out"), j, way)
+			put_line(out, j == 0 ? "ways out:" : "", text_of(way));
+	}
+}
+
 static int64_t
 number(const json_t *answer, const char *group, const char *field)
 {
@@ -197,6 +242,7 @@ void
 format_status(FILE *out, const json_t *answer)
 {
 	format_nodes(out, answer);
+	format_troubles(out, json_object_get(answer, "nodes"));
 	fprintf(out, "\n");
 	format_databases(out, answer);
 	fprintf(out, "transactions: %" PRId64 " committed, %" PRId64 " conflicts, %" PRId64

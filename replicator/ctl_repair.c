@@ -88,8 +88,8 @@ object_of(const json_t *difference)
 }
 
 /* May it be repaired, and by what the source has? */
-static bool
-check_difference(Repair *r, const json_t *difference)
+bool
+repair_may(Repair *r, const json_t *difference)
 {
 	Verify	   *v = r->v;
 	const json_t *nodes = json_object_get(difference, "nodes");
@@ -106,8 +106,9 @@ check_difference(Repair *r, const json_t *difference)
 		return true;			/* about others */
 	if (!rows && !is_kind(difference, "sequence") && !is_kind(difference, "large object"))
 		return verify_fail(v, "node %s can't be repaired: %s %s differs, and that is more than rows. Clone it anew (lockstepctl "
-						   "join), or mend that by hand there with lockstep.replicate = off, and repair then", v->names[r->target],
-						   json_string_value(json_object_get(difference, "kind")), object_of(difference));
+						   "join), or mend that by hand there with lockstep.replicate = off, and repair then%s", v->names[r->target],
+						   json_string_value(json_object_get(difference, "kind")), object_of(difference),
+						   v->behind >= 0 ? ". What it lacks may be among the commands of lockstepctl journal" : "");
 	if (v->options->source == NULL && !rows && !is_kind(difference, "sequence") && !others_agree(r, difference))
 		return verify_fail(v, "the other nodes don't agree about %s %s: name the one that is right by --source",
 						   json_string_value(json_object_get(difference, "kind")), object_of(difference));
@@ -204,7 +205,7 @@ repair_note(Repair *r, const char *kind, const char *object, long long removed, 
 static bool
 repair_sequence(Repair *r, const char *name)
 {
-	PGconn	   *source = r->snapshots.leaders[0].conns[r->source];
+	PGconn	   *source = r->snapshots.leaders[r->leader].conns[r->source];
 	char	   *sql = xasprintf("SELECT last_value, is_called FROM %s", name);
 	PGresult   *its = PQexec(source, sql);
 	const char *params[3] = {name};
@@ -235,7 +236,7 @@ is_here(const Repair *r, const json_t *difference)
 }
 
 /* All that differs in this database, in the open transaction. */
-static bool
+bool
 repair_all(Repair *r)
 {
 	bool		large_objects = false;
@@ -288,8 +289,8 @@ on_signal(int signo)
 	_exit(VERIFY_NOT_DONE);
 }
 
-static void
-node_is_out(const char *name)
+void
+repair_node_is_out(const char *name)
 {
 	static bool prepared;
 
@@ -302,8 +303,8 @@ node_is_out(const char *name)
 	signal(SIGTERM, on_signal);
 }
 
-static void
-node_is_back(void)
+void
+repair_node_is_back(void)
 {
 	is_out[0] = '\0';
 	signal(SIGINT, SIG_DFL);
@@ -340,7 +341,7 @@ repair_database(Repair *r)
 	ok = r->helper != NULL && snapshots_take(&r->snapshots);
 	if (ok)
 	{
-		node_is_out(v->names[r->target]);
+		repair_node_is_out(v->names[r->target]);
 		ok = dropped = tell_replicator(r, "drop", 0);
 	}
 	r->conn = r->snapshots.control.conns[r->target];
@@ -353,7 +354,7 @@ repair_database(Repair *r)
 	snapshots_close(&r->snapshots); /* rolls back, and lets go */
 	if (dropped && !tell_replicator(r, "attach", ATTACH_TIMEOUT_S))
 		return false;
-	node_is_back();
+	repair_node_is_back();
 	return ok;
 }
 
@@ -386,7 +387,7 @@ repair(Verify *v, const json_t *differences, AskReplicator ask, void *ask_arg)
 		return r.done;
 	json_array_foreach((json_t *) differences, i, difference)
 	{
-		if (!check_difference(&r, difference))
+		if (!repair_may(&r, difference))
 			return r.done;
 	}
 	for (int d = 0; d < n; d++)

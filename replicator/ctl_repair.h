@@ -4,6 +4,7 @@
  *
  *	 ctl_repair.c	how the node is taken out, held, and taken in again
  *	 ctl_repair_rows.c	rows of a table, large objects
+ *	 ctl_behind.c	a node that is not online
  */
 #ifndef LOCKSTEP_CTL_REPAIR_H
 #define LOCKSTEP_CTL_REPAIR_H
@@ -17,6 +18,7 @@ typedef struct Repair
 	int			source;			/* node that is right */
 	const json_t *differences;
 	const char *database;		/* the one it is at */
+	int			leader;			/* of the snapshots, for that database */
 	Snapshots	snapshots;
 	PGconn	   *conn;			/* holds the target, and repairs it */
 	PGconn	   *helper;			/* makes others yield */
@@ -25,11 +27,20 @@ typedef struct Repair
 	json_t	   *done;
 } Repair;
 
+#define INDEX_LEFT "index that is invalid there now, as entering rows fails with it (mend that, then REINDEX INDEX or DROP INDEX):"
+
 /* ---------- in ctl_repair.c: a query on the target, in its transaction */
 
 extern PGresult *repair_do(Repair *r, const char *sql, int nparams, const char *const *params);
 extern bool repair_run(Repair *r, const char *sql);
 extern void repair_note(Repair *r, const char *kind, const char *object, long long removed, long long added);
+
+extern bool repair_may(Repair *r, const json_t *difference);	/* may it be repaired? */
+extern bool repair_all(Repair *r);	/* what differs in the database */
+
+/* Node NAME is out: what is said however lockstepctl ends. */
+extern void repair_node_is_out(const char *name);
+extern void repair_node_is_back(void);
 
 /* ---------- in ctl_repair_rows.c */
 

@@ -24,7 +24,7 @@
 static PGconn *
 leader(const Repair *r, int node)
 {
-	return r->snapshots.leaders[0].conns[node];
+	return r->snapshots.leaders[r->leader].conns[node];
 }
 
 /* On another node, by the snapshot. */
@@ -278,7 +278,7 @@ copy_rows(Repair *r, const char *name, const RowRef *refs, size_t n, long long *
 static bool
 find_rows(Repair *r, const char *name, const char *right, RowRef **refs, size_t *n)
 {
-	Verify		two = {.options = r->v->options,.lock = PTHREAD_MUTEX_INITIALIZER,.nnodes = 2};
+	Verify		two = {.options = r->v->options,.lock = PTHREAD_MUTEX_INITIALIZER,.nnodes = 2,.behind = -1};
 	Peers		peers = {.v = &two,.database = r->database};
 	bool		complete;
 	bool		ok;
@@ -310,6 +310,54 @@ lock_table(Repair *r, const char *name)
 	return ok;
 }
 
+/*
+ * What the node has to have can't be entered there, perhaps because a function in an
+ * index fails there only.  Indexes that no row has to be checked against are left
+ * behind, invalid: the node can go on without them.  False: there is none.
+ */
+static bool
+set_indexes_aside(Repair *r, const char *name)
+{
+	const char *params[1] = {name};
+	PGresult   *result = repair_do(r, "UPDATE pg_index SET indisvalid = false, indisready = false "
+								   "WHERE indrelid = $1::regclass AND indisready AND NOT indisunique AND NOT indisexclusion "
+								   "AND NOT indisreplident AND (indexprs IS NOT NULL OR indpred IS NOT NULL) "
+								   "RETURNING indexrelid::regclass", 1, params);
+	int			n = result != NULL ? PQntuples(result) : 0;
+
+	for (int i = 0; i < n; i++)
+		repair_note(r, INDEX_LEFT, PQgetvalue(result, i, 0), 0, 0);
+	PQclear(result);
+	return n > 0;
+}
+
+/* Deleted and copied; again without indexes, if it fails there. */
+static bool
+change_rows(Repair *r, const char *name, const RowRef *refs, size_t n, long long *removed, long long *added)
+{
+	char	   *error;
+
+	if (!repair_run(r, "SAVEPOINT lockstep_rows"))
+		return false;
+	if (delete_rows(r, name, refs, n, removed) && copy_rows(r, name, refs, n, added))
+		return true;
+	if (PQtransactionStatus(r->conn) != PQTRANS_INERROR)
+		return false;
+	error = verify_take_error(r->v);
+	*removed = *added = 0;
+	if (!repair_run(r, "ROLLBACK TO SAVEPOINT lockstep_rows") || !repair_run(r, "SET LOCAL allow_system_table_mods = on") ||
+		!set_indexes_aside(r, name) || !repair_run(r, "SET LOCAL allow_system_table_mods = off"))
+	{
+		free(verify_take_error(r->v));
+		(void) verify_fail(r->v, "%s\nIts rows can't be entered on node %s: mend that there with lockstep.replicate = off, or change "
+						   "the rows on another node, and repair then", error, r->v->names[r->target]);
+		free(error);
+		return false;
+	}
+	free(error);
+	return delete_rows(r, name, refs, n, removed) && copy_rows(r, name, refs, n, added);
+}
+
 bool
 repair_table(Repair *r, const char *name)
 {
@@ -320,7 +368,7 @@ repair_table(Repair *r, const char *name)
 	char	   *right = right_sum(r, name);
 	bool		ok = right != NULL && lock_table(r, name) &&
 	find_rows(r, name, right, &refs, &n) &&
-	delete_rows(r, name, refs, n, &removed) && copy_rows(r, name, refs, n, &added) && is_right_now(r, name, right);
+	change_rows(r, name, refs, n, &removed, &added) && is_right_now(r, name, right);
 
 	if (ok && n > 0)
 		repair_note(r, "rows", name, removed, added);

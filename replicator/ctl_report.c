@@ -175,6 +175,17 @@ put_repaired(FILE *out, const json_t *repaired)
 	}
 }
 
+/* A node that was not online. */
+static void
+put_stood(FILE *out, const json_t *stood)
+{
+	if (stood == NULL)
+		return;
+	fprintf(out, "repaired: node %s stood at seq %" JSON_INTEGER_FORMAT " and has now what the others had at seq %" JSON_INTEGER_FORMAT "\n",
+			json_text_of(stood, "node"), json_integer_value(json_object_get(stood, "from")),
+			json_integer_value(json_object_get(stood, "to")));
+}
+
 static void
 put_difference(FILE *out, const json_t *difference)
 {
@@ -276,6 +287,7 @@ verify_report(FILE *out, const json_t *result)
 	json_array_foreach(json_object_get(result, "differences"), i, difference)
 		put_difference(out, difference);
 	put_repaired(out, json_object_get(result, "repaired"));
-	if (json_object_get(result, "error") == NULL)
+	put_stood(out, json_object_get(result, "stood"));
+	if (json_object_get(result, "error") == NULL && json_object_get(result, "stood") == NULL)
 		fputs(json_is_true(equal) ? "equal\n" : "different\n", out);
 }

@@ -90,20 +90,50 @@ all_true(Answer *answers, int n, int result)
 	return yes;
 }
 
+/* The node that is to be repaired, and behind, stands still all the time. */
+static void
+send_all(Snapshots *s, const char *sql, const char *to_behind)
+{
+	for (int i = 0; i < s->v->nnodes; i++)
+		peers_send(&s->control, i, i == s->v->behind ? to_behind : sql);
+}
+
+/* False, and said: one has failed.  Else answers are to be freed. */
+static bool
+ask_all(Snapshots *s, const char *sql, const char *to_behind, Answer *answers)
+{
+	bool		ok = true;
+
+	send_all(s, sql, to_behind);
+	for (int i = 0; i < s->v->nnodes; i++)
+	{
+		peers_receive(&s->control, i, &answers[i]);
+		if (answers[i].error != NULL)
+			ok = verify_fail(s->v, "node %s: %s", s->v->names[i], answers[i].error);
+	}
+	if (!ok)
+		answers_free(answers, s->v->nnodes);
+	return ok;
+}
+
 /* Those that lag get to where the others are now. */
 static bool
 catch_up(Snapshots *s)
 {
 	Answer		answers[CONFIG_MAX_NODES];
 	int			n = s->v->nnodes;
+	uint64_t	seq;
 	char	   *sql;
 	bool		ok;
 
-	if (!peers_ask(&s->control, "SELECT lockstep.applied_seq()", answers))
+	if (!ask_all(s, "SELECT lockstep.applied_seq()", "SELECT 0", answers))
 		return false;
-	sql = xasprintf("SELECT lockstep.wait_for(%" PRIu64 ", '" CATCH_UP "')", highest(answers, n));
+	seq = highest(answers, n);
+	if (seq < s->v->behind_until)
+		seq = s->v->behind_until;
+	sql = xasprintf("SELECT lockstep.wait_for(%" PRIu64 ", '" CATCH_UP "')", seq);
 	answers_free(answers, n);
-	ok = peers_ask(&s->control, sql, answers);
+	ok = ask_all(s, sql, "SELECT true", answers);
 	free(sql);
 	if (!ok)
 		return false;
@@ -142,8 +172,7 @@ hold_here(Snapshots *s, uint64_t *seq)
 	int			n = s->v->nnodes;
 	bool		ok;
 
-	for (int i = 0; i < n; i++)
-		peers_send(&s->control, i, "SELECT lockstep.hold_commits(NULL, '" HOLD_MS "ms')");
+	send_all(s, "SELECT lockstep.hold_commits(NULL, '" HOLD_MS "ms')", "SELECT 0");
 	ok = receive_holds(s, answers, "55006");	/* somebody else holds */
 	*seq = highest(answers, n);
 	answers_free(answers, n);
@@ -159,8 +188,7 @@ hold_at(Snapshots *s, uint64_t seq)
 	char	   *sql = xasprintf("SELECT lockstep.hold_commits(%" PRIu64 ", '" HOLD_MS "ms'); "
 								"SELECT lockstep.wait_for(%" PRIu64 ", '" HOLD_WAIT_MS "ms')", seq, seq);
 
-	for (int i = 0; i < n; i++)
-		peers_send(&s->control, i, sql);
+	send_all(s, sql, "SELECT 0; SELECT true");
 	free(sql);
 	ok = receive_holds(s, answers, "55000");	/* the hold has ended by
 												 * itself */
@@ -178,7 +206,7 @@ let_go(Snapshots *s, bool taken)
 	bool		ok = true;
 
 	for (int i = 0; i < s->v->nnodes; i++)
-		peers_send(&s->control, i, taken && i == s->keep ? stay : "SELECT lockstep.let_commits_go()");
+		peers_send(&s->control, i, taken && i == s->keep ? stay : i == s->v->behind ? "SELECT true" : "SELECT lockstep.let_commits_go()");
 	free(stay);
 	for (int i = 0; i < s->v->nnodes; i++)
 	{

@@ -44,6 +44,19 @@ verify_fail(Verify *v, const char *fmt,...)
 	return false;
 }
 
+/* It can be done in another way; what was said is to be freed. */
+char *
+verify_take_error(Verify *v)
+{
+	char	   *error;
+
+	pthread_mutex_lock(&v->lock);
+	error = v->error;
+	v->error = NULL;
+	pthread_mutex_unlock(&v->lock);
+	return error;
+}
+
 bool
 verify_failed(Verify *v)
 {
@@ -123,9 +136,9 @@ verify_start_lanes(const Verify *v, pthread_t *threads, int n, void *(*lane) (vo
 
 /* ---------- what there is to compare */
 
-/* The nodes that are online; returns the others. */
+/* The nodes that are online, and the one that is to be repaired; returns the others. */
 static json_t *
-take_nodes(Verify *v, const Config *config, const json_t *status)
+take_nodes(Verify *v, const Config *config, const json_t *status, bool *administrative)
 {
 	json_t	   *others = json_array();
 	size_t		i;
@@ -136,13 +149,24 @@ take_nodes(Verify *v, const Config *config, const json_t *status)
 		const char *name = json_string_value(json_object_get(node, "name"));
 		const char *conninfo = config_conninfo(config, name);
 
-		if (strcmp(json_string_value(json_object_get(node, "state")), "online") != 0)
+		bool		online = strcmp(json_string_value(json_object_get(node, "state")), "online") == 0;
+		const json_t *trouble = json_object_get(node, "trouble");
+		bool		behind = v->options->repair != NULL && strcmp(name, v->options->repair) == 0 &&
+		(!online || json_is_object(trouble));
+
+		if (!online && !behind)
 			json_array_append_new(others, json_pack("{s:s, s:O, s:O}", "name", name, "state", json_object_get(node, "state"),
 													"reason", json_object_get(node, "reason")));
 		else if (conninfo == NULL)
 			(void) verify_fail(v, "the configuration file does not have node \"%s\": is it the replicator's?", name);
 		else
 		{
+			if (behind)
+			{
+				v->behind = v->nnodes;
+				v->behind_until = (uint64_t) json_integer_value(json_object_get(trouble, "seq"));
+				*administrative = json_is_true(json_object_get(node, "administrative"));
+			}
 			v->names[v->nnodes] = name;
 			v->conninfos[v->nnodes++] = conninfo;
 		}
@@ -198,7 +222,7 @@ list_again(Progress *p, Verify *v)
 	for (int d = 0; d < v->ndatabases; d++)
 	{
 		Tables		old = p->tables[d];
-		bool		ok = tables_list(&p->tables[d], &p->snapshots, d, p->round == 0 ? NULL : &old);
+		bool		ok = tables_list(&p->tables[d], &p->snapshots, d, p->round == 0 || v->behind >= 0 ? NULL : &old);
 
 		tables_free(&old);
 		if (!ok)
@@ -284,6 +308,12 @@ compare_round(Progress *p, Verify *v)
 		p->first_seq = p->snapshots.seq;
 	if (p->snapshots.held_ms > p->held_ms)
 		p->held_ms = p->snapshots.held_ms;
+	if (v->behind >= 0)
+	{
+		/* all has to be compared by the snapshots that it is repaired by */
+		json_array_clear(v->differences);
+		p->settled = false;
+	}
 	if (!list_again(p, v))
 		return false;
 	if (p->round == 0)
@@ -294,7 +324,7 @@ compare_round(Progress *p, Verify *v)
 	{
 		if (!tables_compare(&p->tables[d], &p->snapshots))
 			return false;
-		if (p->round == 0 && v->options->table == NULL && !sequences_compare(v, v->databases[d]))
+		if ((p->round == 0 || v->behind >= 0) && v->options->table == NULL && !sequences_compare(v, v->databases[d]))
 			return false;
 	}
 	return p->settled || compare_definitions(p, v);
@@ -323,8 +353,6 @@ say_pending(const Progress *p, Verify *v)
 static void
 compare(Progress *p, Verify *v)
 {
-	if (!snapshots_open(&p->snapshots, v))
-		return;
 	for (p->round = 0; p->round < ROUNDS; p->round++)
 	{
 		if (!compare_round(p, v) || pending(p, v) == 0)
@@ -385,10 +413,12 @@ static int
 run(const VerifyOptions *options, const Config *config, const json_t *status, AskReplicator ask, void *ask_arg,
 	json_t **result)
 {
-	Verify		v = {.options = options,.lock = PTHREAD_MUTEX_INITIALIZER};
+	Verify		v = {.options = options,.lock = PTHREAD_MUTEX_INITIALIZER,.behind = -1};
 	Progress   *p = xcalloc(1, sizeof(Progress));
 	json_t	   *others;
 	json_t	   *done = NULL;
+	json_t	   *stood = NULL;
+	bool		administrative = false;
 	int			target;
 	int			source;
 	int			code;
@@ -396,15 +426,20 @@ run(const VerifyOptions *options, const Config *config, const json_t *status, As
 	v.differences = json_array();
 	v.facts = json_object();
 	v.not_checked = json_array();
-	others = take_nodes(&v, config, status);
+	others = take_nodes(&v, config, status, &administrative);
 	take_databases(&v, status);
 	if (v.error == NULL && (options->repair == NULL || repair_parts(&v, &target, &source)) &&
-		(!options->indexes || indexes_possible(&v)))
+		(!options->indexes || indexes_possible(&v)) && snapshots_open(&p->snapshots, &v) &&
+		(v.behind < 0 || behind_begin(&v, &p->snapshots, administrative, ask, ask_arg)))
 		compare(p, &v);
+	if (v.behind >= 0 && v.error == NULL)
+		done = behind_repair(&v, &p->snapshots, v.differences, &stood);
 	snapshots_close(&p->snapshots);
+	if (v.behind >= 0)
+		behind_end(&v);
 	if (options->indexes && v.error == NULL)
 		indexes_check(&v);
-	if (options->repair != NULL && v.error == NULL && json_array_size(v.differences) > 0)
+	if (options->repair != NULL && v.behind < 0 && v.error == NULL && json_array_size(v.differences) > 0)
 	{
 		alarm(0);				/* the node must not stay out */
 		done = repair(&v, v.differences, ask, ask_arg);
@@ -413,6 +448,8 @@ run(const VerifyOptions *options, const Config *config, const json_t *status, As
 	*result = result_of(&v, p, others);
 	if (done != NULL)
 		json_object_set_new(*result, "repaired", done);
+	if (stood != NULL)
+		json_object_set_new(*result, "stood", stood);
 	code = v.error != NULL ? VERIFY_NOT_DONE : json_is_true(json_object_get(*result, "equal")) ? VERIFY_EQUAL :
 		VERIFY_DIFFERENT;
 	for (int d = 0; d < VERIFY_MAX_DATABASES; d++)
@@ -440,7 +477,8 @@ verify(const VerifyOptions *options, const Config *config, const json_t *status,
 	}
 	signal(SIGPIPE, SIG_IGN);
 	code = run(options, config, status, ask, ask_arg, &result);
-	if (code == VERIFY_DIFFERENT && options->repair != NULL)
+	if ((code == VERIFY_DIFFERENT || json_object_get(result, "stood") != NULL) && code != VERIFY_NOT_DONE &&
+		options->repair != NULL)
 	{
 		if (!options->json)
 			print_result(options, result);

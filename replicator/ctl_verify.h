@@ -12,6 +12,7 @@
  *	 ctl_facts.c	roles, settings, large objects' owners
  *	 ctl_indexes.c	indexes, each against its own table
  *	 ctl_repair.c	making a node equal to the others
+ *	 ctl_behind.c	... one that is not online, and can't get there by itself
  *	 ctl_report.c	the result as text
  */
 #ifndef LOCKSTEP_CTL_VERIFY_H
@@ -31,6 +32,9 @@ typedef struct Verify
 	int			nnodes;
 	const char *names[CONFIG_MAX_NODES];
 	const char *conninfos[CONFIG_MAX_NODES];
+	int			behind;			/* a node that is not online, to be repaired:
+								 * ctl_behind.c; -1: none */
+	uint64_t	behind_until;	/* and a seq that it can't apply, 0: none */
 	int			ndatabases;
 	const char *databases[VERIFY_MAX_DATABASES];
 
@@ -46,6 +50,7 @@ typedef struct Verify
 /* It can't be done; the first reason counts.  Returns false. */
 extern bool verify_fail(Verify *v, const char *fmt,...) __attribute__((format(printf, 2, 3)));
 extern bool verify_failed(Verify *v);
+extern char *verify_take_error(Verify *v);
 
 /* Something differs; takes nodes (name -> value) over. */
 extern json_t *verify_difference(const char *database, const char *kind, const char *object, json_t *nodes);
@@ -186,6 +191,15 @@ extern void indexes_check(Verify *v);
 /* The node to be repaired, and the one that is right. */
 extern bool repair_parts(Verify *v, int *target, int *source);
 extern json_t *repair(Verify *v, const json_t *differences, AskReplicator ask, void *ask_arg);
+
+/* ---------- in ctl_behind.c */
+
+/* Takes the node out, and holds it where it is (at); behind_end() lets it in again. */
+extern bool behind_begin(Verify *v, Snapshots *s, bool administrative, AskReplicator ask, void *ask_arg);
+
+/* What was done; after the nodes have been compared by these snapshots. */
+extern json_t *behind_repair(Verify *v, const Snapshots *s, const json_t *differences, json_t **stood);
+extern void behind_end(Verify *v);
 
 /* ---------- in ctl_report.c */
 

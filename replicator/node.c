@@ -141,7 +141,8 @@ node_status(int node)
 		.waiting = works_awaited(n),
 		.overlong_ended = n->overlong_ended,
 		.retry_ms = -1,
-		.seconds_left = -1
+		.seconds_left = -1,
+		.trouble = n->trouble
 	};
 	uint64_t	seconds;
 	uint64_t	now = loop_now_us();
@@ -200,7 +201,7 @@ node_move(Node *n, NodeState to, const char *reason)
 			n->failures++;
 		n->state = to;
 		snprintf(n->reason, sizeof(n->reason), "%s", reason);
-		log_message(LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
+		log_message(trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
 					reason[0] != '\0' ? ": " : "", reason);
 		LOCKSTEP_POINT(NODE_MOVED);
 		return;
@@ -331,6 +332,7 @@ node_attach(int node, const char **why)
 		sequencer_journal_metadata(RECORD_NODE_ATTACHED, n->config->name, NULL, NULL);
 	n->administrative = false;
 	n->failures = 0;
+	trouble_tell_again(n);
 	lag_forget(n);
 	cancel_timer(&n->retry_timer);
 	attach_cancel(n);
@@ -352,6 +354,8 @@ node_heard_applied(int node, uint64_t seq)
 	if (seq <= n->applied || seq > sequencer_last_decided())
 		return;
 	n->applied = seq;
+	if (n->trouble != NULL)
+		trouble_passed(n, seq);
 	while ((tx = ring_pop(&n->applying, seq)) != NULL)
 	{
 		lag_remove(n, tx);

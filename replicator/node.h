@@ -10,6 +10,7 @@
  *	 lag.c       how far a node lags, and what becomes of it then
  *	 probe.c     does its server live?
  *	 stuck.c     apply sessions that stand still
+ *	 node_trouble.c  what a node can't apply
  *	 early.c     large transactions begin there before they are reserved
  *	 waits_local.c  the same, for the wait-for graph (waits.h)
  *	 yield.c     who is in the way of a transaction there
@@ -40,6 +41,19 @@ typedef enum NodeState
 								 * command */
 } NodeState;
 
+/* What a node can't apply, although it is decided. */
+typedef struct NodeTrouble
+{
+	uint64_t	seq;
+	char	   *database;
+	char	   *statement;		/* as people are shown it; NULL: at its commit */
+	char		sqlstate[6];
+	char	   *message;
+	char	   *detail;			/* NULL: none */
+	int			times;			/* that it was tried, since it was told */
+	bool		told;
+} NodeTrouble;
+
 typedef struct NodeStatus
 {
 	const char *name;
@@ -60,6 +74,7 @@ typedef struct NodeStatus
 	uint64_t	rate;			/* CATCHUP: transactions a second, 0: not
 								 * known */
 	int64_t		seconds_left;	/* CATCHUP: -1: not known */
+	const NodeTrouble *trouble; /* NULL: none */
 } NodeStatus;
 
 struct Journal;

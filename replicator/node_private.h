@@ -126,6 +126,7 @@ struct Node
 	struct Attach *attach;
 	Timer	   *retry_timer;
 	uint64_t	retry_at;		/* when it is due */
+	NodeTrouble *trouble;		/* what it can't apply; NULL: nothing */
 
 	/* catchup */
 	struct Catchup *catchup;
@@ -186,7 +187,10 @@ typedef struct ApplyError
 	const char *detail;
 	const char *hint;
 	bool		retry;			/* a matter of this connection only */
+	size_t		statement;		/* of the transaction, in which it came */
 } ApplyError;
+
+#define APPLY_NO_STATEMENT SIZE_MAX /* at its commit, or not known */
 
 extern void work_executed(Work *w);
 extern void work_committed(Work *w);
@@ -292,6 +296,14 @@ extern void lag_forget(Node *n);	/* people say that it is well again */
 
 extern void databases_node_gone(const Node *n); /* its control connection is
 												 * closed */
+
+/* ---------- in node_trouble.c */
+
+extern void trouble_note(Node *n, const Transaction *tx, const ApplyError *e);	/* it has failed again */
+extern bool trouble_is_told(const Node *n, NodeState to);	/* a move there is no
+															 * news */
+extern void trouble_passed(Node *n, uint64_t seq);	/* it has applied that */
+extern void trouble_tell_again(Node *n);
 
 /* ---------- in early.c: transactions that are not reserved yet */
 

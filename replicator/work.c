@@ -429,6 +429,8 @@ work_failed(Work *w, const ApplyError *e)
 			log_message(LOG_WARNING, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64
 						" has failed here %d times and is tried again: %s (%s)",
 						tx->node, tx->pid, tx->xcount, w->retries, e->message, e->sqlstate);
+		if (is_time_to_tell(w->retries) && tx->seq != 0)
+			trouble_note(n, tx, e);
 		queue_again(w);
 	}
 	else if (tx->state != TX_RESERVED && !w->looked_twice)
@@ -438,7 +440,10 @@ work_failed(Work *w, const ApplyError *e)
 		queue_again(w);
 	}
 	else if (tx->state != TX_RESERVED)
+	{
+		trouble_note(n, tx, e);
 		node_out(n, "could not apply seq %" PRIu64 ": %s (%s)", tx->seq, e->message, e->sqlstate);
+	}
 	else if (is_nodes_fault(e))
 		node_out(n, "could not execute a transaction: %s (%s)", e->message, e->sqlstate);
 	else
