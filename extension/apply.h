@@ -31,10 +31,17 @@ extern uint64 apply_copy(const char *command, const char *data, size_t len);
 /* ---------- in applybatch.c */
 
 extern void apply_rows(LsSlice rows);
+extern void apply_row(const LsRow *row);	/* one of them */
 extern void apply_forget_plans(void);
 extern bool apply_reads_params(void);
 extern const char *apply_batched_query(void);	/* that it is busy with, NULL:
 												 * none */
+
+/* ---------- in applypiece.c: parameters that came in pieces */
+
+extern void apply_piece(LsSlice piece);
+extern LsSlice apply_pieces(void);	/* all that came since they were forgotten */
+extern void apply_forget_pieces(void);
 
 /* ---------- in applyrow.c */
 

@@ -251,13 +251,16 @@ change_rows(LsSlice rows)
 	}
 }
 
-void
-apply_rows(LsSlice rows)
+static void
+change_all(LsSlice rows, const LsRow *row)
 {
 	SPI_connect();
 	PG_TRY();
 	{
-		change_rows(rows);
+		if (row != NULL)
+			change_row(find_plan(row->text), row);
+		else
+			change_rows(rows);
 	}
 	PG_FINALLY();
 	{
@@ -267,4 +270,18 @@ apply_rows(LsSlice rows)
 	}
 	PG_END_TRY();
 	SPI_finish();
+}
+
+void
+apply_rows(LsSlice rows)
+{
+	change_all(rows, NULL);
+}
+
+void
+apply_row(const LsRow *row)
+{
+	LsSlice		none = {0};
+
+	change_all(none, row);
 }

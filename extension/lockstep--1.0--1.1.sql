@@ -298,6 +298,18 @@ CREATE FUNCTION lockstep.apply_rows(seq bigint, rows bytea) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_rows' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.apply_rows(bigint, bytea) IS 'when this node has applied up to seq: changes rows';
 
+CREATE FUNCTION lockstep.apply_piece(piece bytea) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_piece' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_piece(bytea) IS 'a part of the parameters of the next lockstep.apply_pieced_row() or apply_pieced_copy()';
+
+CREATE FUNCTION lockstep.apply_pieced_row(query text, rows bigint, length bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_pieced_row' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_pieced_row(text, bigint, bigint) IS 'changes a row; the parameters came in pieces, so many bytes';
+
+CREATE FUNCTION lockstep.apply_pieced_copy(command text, length bigint) RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_apply_pieced_copy' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_pieced_copy(text, bigint) IS 'lockstep.apply_copy(); the data came in pieces, so many bytes';
+
 DROP FUNCTION lockstep.blockers(integer[]);
 CREATE FUNCTION lockstep.blockers(pids integer[],
 	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer, OUT lxid bigint)

@@ -22,6 +22,7 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "access/genam.h"
 #include "access/sysattr.h"
 #include "access/table.h"
@@ -41,6 +42,9 @@
 
 #include "compat.h"
 #include "ddl.h"
+
+/* Of a statement's text and parameters; beyond, it travels as its rows. */
+#define SHIPPED_SIZE (256 * 1024)
 
 /* The statement that travels as its text. */
 static struct
@@ -251,6 +255,22 @@ table_is_plain(Relation rel)
 
 /* ---------- deciding */
 
+/* Its text and its parameters would be one message; those of rows can be cut. */
+static bool
+is_small(const char *text, ParamListInfo params)
+{
+	Size		size = strlen(text);
+
+	for (int i = 0; params != NULL && i < params->numParams; i++)
+	{
+		ParamExternData *param = &params->params[i];
+
+		if (!param->isnull && OidIsValid(param->ptype) && get_typlen(param->ptype) == -1)
+			size += toast_raw_datum_size(param->value);
+	}
+	return size <= SHIPPED_SIZE;
+}
+
 static bool
 is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte)
 {
@@ -261,7 +281,7 @@ is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte)
 		return false;
 	text = ddl_statement_text(desc->sourceText, desc->plannedstmt->stmt_location,
 							  desc->plannedstmt->stmt_len);
-	return !ddl_text_has_time_literal(text) &&
+	return is_small(text, desc->params) && !ddl_text_has_time_literal(text) &&
 		ConditionalLockRelation(rel, ShareRowExclusiveLock);
 }
 

@@ -41,6 +41,10 @@
 
 #define STREAM_AT (32 * 1024)
 
+/* Parameters of changed rows beyond that travel in pieces: more than a run of rows, or a
+ * query for many, has without a large value. */
+#define PIECES_AT (512 * 1024)
+
 typedef struct Mark
 {
 	int			level;			/* nesting level that starts after it */
@@ -274,15 +278,12 @@ xact_tell(void)
 	queue_stream();
 }
 
-void
-xact_forward(LsQuery *query)
+static void
+append_query(LsQuery *query)
 {
 	size_t		size;
 	uint8_t    *at;
 
-	xact_writes();
-	if (query->form == LS_FORM_STATEMENT)
-		repertoire_check_query(query);
 	query->xcount = ls_xact.xcount;
 	size = ls_put_query(NULL, 0, query);
 	if (size > (size_t) LS_HEADER_SIZE + LS_MAX_PAYLOAD || size >= MaxAllocSize - STREAM_AT * 2)
@@ -298,6 +299,47 @@ xact_forward(LsQuery *query)
 	LS_POINT(CAPTURED);
 	if (ls_xact.queue.len > STREAM_AT)
 		queue_stream();
+}
+
+/*
+ * Large values: nobody on the way, which is the replicator's memory and that of its
+ * connections, has to hold more than a piece.
+ */
+static void
+append_pieces(LsQuery *query)
+{
+	LsSlice		rest = query->params;
+	StringInfoData packed;
+
+	initStringInfo(&packed);
+	while (rest.len > 0)
+	{
+		LsQuery		piece = {.form = LS_FORM_PIECE,.reason = query->reason,.rows = -1,.nparams = 1};
+		size_t		n = Min(rest.len, LS_PIECE_SIZE);
+
+		resetStringInfo(&packed);
+		statement_pack_param(&packed, (const char *) rest.data, n);
+		piece.text = ls_slice_of("SELECT lockstep.apply_piece($1)");
+		piece.params = ls_slice_of_buffer(&packed);
+		append_query(&piece);
+		rest.data += n;
+		rest.len -= n;
+	}
+	pfree(packed.data);
+	query->pieces = query->params.len;
+	query->params.len = 0;
+	query->nparams = 0;
+}
+
+void
+xact_forward(LsQuery *query)
+{
+	xact_writes();
+	if (query->form == LS_FORM_STATEMENT)
+		repertoire_check_query(query);
+	if (query->params.len > PIECES_AT && (query->form == LS_FORM_ROW || query->form == LS_FORM_COPY))
+		append_pieces(query);
+	append_query(query);
 }
 
 /* Whatever becomes of the subtransaction: this errs on the safe side. */

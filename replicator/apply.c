@@ -153,7 +153,7 @@ may_be_early(const LsQuery *query)
 {
 	if (query->reason == LS_REASON_UTILITY)
 		return true;
-	return (query->form == LS_FORM_ROW || query->form == LS_FORM_COPY) &&
+	return (query->form == LS_FORM_ROW || query->form == LS_FORM_COPY || query->form == LS_FORM_PIECE) &&
 		query->settings.len == 0;
 }
 
@@ -219,7 +219,10 @@ send_more(ApplyConn *c)
 		}
 		rows_send(c);
 		send_wait(c);
-		send_statement(c, &query);
+		if (query.form == LS_FORM_PIECE)
+			send_piece(c, &query);
+		else
+			send_statement(c, &query);
 	}
 	any |= rows_send(c);
 	any |= send_wait(c);
@@ -278,6 +281,7 @@ apply_run(ApplyConn *c, Work *w)
 	tx_cursor_start(&c->cursor);
 	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
 	c->held = (LsSlice) {NULL, 0};
+	buffer_free(&c->pieces);
 	c->waited_for = c->wait_first = 0;
 	c->progress_us = loop_now_us();
 	mind_ddl(c, w);

@@ -123,6 +123,7 @@ apply_close(ApplyConn *c)
 	apply_forget_error(c);
 	statements_clear(&c->statements);
 	buffer_free(&c->settings);
+	buffer_free(&c->pieces);
 	tx_cursor_free(&c->cursor);
 	free(c->read_error);
 	c->read_error = NULL;
@@ -152,6 +153,7 @@ on_started(void *arg, const PGresult *result)
 	}
 	c->has_chain = PQgetvalue(result, 0, 1)[0] == 't';
 	c->has_rows = PQgetvalue(result, 0, 2)[0] == 't';
+	c->has_pieces = PQgetvalue(result, 0, 3)[0] == 't';
 	c->conn = pgclient_release(c->client);
 	c->client = NULL;
 	if (PQenterPipelineMode(c->conn) == 0)
@@ -178,7 +180,8 @@ on_connected(void *arg, const char *error)
 	else
 		pgclient_query(c->client, "SELECT lockstep.apply_start($1), "
 					   "pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL, "
-					   "pg_catalog.to_regprocedure('lockstep.apply_rows(bigint,bytea)') IS NOT NULL",
+					   "pg_catalog.to_regprocedure('lockstep.apply_rows(bigint,bytea)') IS NOT NULL, "
+					   "pg_catalog.to_regprocedure('lockstep.apply_piece(bytea)') IS NOT NULL",
 					   1, &node_cluster, on_started, c);
 }
 

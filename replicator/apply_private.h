@@ -56,6 +56,7 @@ struct ApplyConn
 	Statements	statements;
 	bool		has_chain;		/* the database stores the chain with a seq */
 	bool		has_rows;		/* it has lockstep.apply_rows() */
+	bool		has_pieces;		/* it has lockstep.apply_piece() */
 	bool		prepare_anew;	/* forget all statements before the next work */
 	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
 	uint64_t	ddl_works_seen; /* ... and the node's ddl_works_gone, when the
@@ -77,6 +78,8 @@ struct ApplyConn
 	uint64_t	wait_first;		/* the same, and still to be told; 0: no */
 	bool		settings_on;
 	Buffer		settings;		/* if they are, which */
+	Buffer		pieces;			/* of parameters, for a database that can't
+								 * put them together */
 	bool		seq_sent;		/* apply_begin */
 	bool		commit_sent;	/* and the Sync */
 	bool		sync_sent;
@@ -100,6 +103,7 @@ extern void wait_there(ApplyConn *c, uint64_t seq); /* before what is sent
 extern bool send_wait(ApplyConn *c);	/* by itself, if it is still to be
 										 * told */
 extern void send_statement(ApplyConn *c, const LsQuery *q);
+extern void send_piece(ApplyConn *c, const LsQuery *q);
 extern void send_rows(ApplyConn *c, LsSlice rows, size_t queries);	/* with the wait,
 																	 * without settings */
 extern void send_end(void);		/* no more of them for now */

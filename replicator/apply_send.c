@@ -326,6 +326,75 @@ settings_of_meaning(const LsQuery *q)
 	return rest;
 }
 
+/* Its parameters came in pieces before it, and are there. */
+static void
+send_pieced(ApplyConn *c, const LsQuery *q, Expected e)
+{
+	char		length[24];
+	char		rows[24];
+	const int	lengths[] = {(int) q->text.len, 0, 0};
+	const int	formats[] = {1, 0, 0};
+	Params		p = {q->form == LS_FORM_COPY ? 2 : 3, lengths, formats};
+
+	snprintf(length, sizeof(length), "%" PRIu64, q->pieces);
+	snprintf(rows, sizeof(rows), "%" PRId64, q->rows);
+	need_values(3);
+	values[0] = (const char *) q->text.data;
+	values[1] = q->form == LS_FORM_COPY ? length : rows;
+	values[2] = length;
+	e.copy = q->form == LS_FORM_COPY;
+	if (!e.copy)
+		e.kind = EXPECT_ROWS;
+	send_command(c, ls_slice_of(e.copy ? "SELECT lockstep.apply_pieced_copy($1, $2)" : "SELECT lockstep.apply_pieced_row($1, $2, $3)"),
+				 nothing, true, p, e);
+}
+
+void
+send_piece(ApplyConn *c, const LsQuery *q)
+{
+	LsSlice		rest = q->params;
+	LsSlice		piece;
+	Expected	e = {.kind = EXPECT_ROWS,.queries = 1,.bytes = q->params.len};
+
+	if (!ls_next_param(&rest, &piece))
+		return;
+	if (c->has_pieces)
+	{
+		const int	lengths[] = {(int) piece.len};
+		const int	formats[] = {1};
+		Params		p = {1, lengths, formats};
+
+		need_values(1);
+		values[0] = (const char *) piece.data;
+		texts.len = 0;
+		send_command(c, q->text, nothing, true, p, e);
+	}
+	else
+		buffer_append(&c->pieces, piece.data, piece.len);
+}
+
+/* The same where it is this side that puts them together. */
+static void
+send_put_together(ApplyConn *c, const LsQuery *q)
+{
+	LsQuery		whole = *q;
+	LsSlice		param;
+	bool		malformed = c->pieces.len != q->pieces;
+
+	whole.params = (LsSlice) {c->pieces.data, c->pieces.len};
+	whole.pieces = 0;
+	for (LsSlice rest = whole.params; !malformed && rest.len > 0;)
+		malformed = !ls_next_param(&rest, &param) || (param.len > 0 && memchr(param.data, 0, param.len) != NULL);
+	if (!malformed)
+		send_statement(c, &whole);
+	else if (c->read_error == NULL)
+	{
+		c->read_error = xstrdup("parameters that came in pieces are malformed");
+		loop_defer(&c->flush);
+	}
+	buffer_free(&c->pieces);
+}
+
 void
 send_statement(ApplyConn *c, const LsQuery *q)
 {
@@ -333,7 +402,17 @@ send_statement(ApplyConn *c, const LsQuery *q)
 	int			nparams;
 
 	texts.len = 0;
+	if (q->pieces > 0 && !c->has_pieces)
+	{
+		send_put_together(c, q);
+		return;
+	}
 	send_settings(c, q->settings);
+	if (q->pieces > 0)
+	{
+		send_pieced(c, q, e);
+		return;
+	}
 	if (q->form == LS_FORM_COPY)
 	{
 		send_copy(c, q, e);

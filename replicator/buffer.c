@@ -1,6 +1,8 @@
 /*
  * buffer.c
- *	  Growing byte buffers, and allocation that can't fail.
+ *	  Growing byte buffers, and allocation that can't fail: without memory for what all
+ *	  depend on, the daemon ends.  What one session wants more of can be refused to it
+ *	  (buffer_try_reserve).
  *
  * The bytes in [pos, len) are what the reader has not consumed.  Appending
  * moves them to the front when that frees at least as much as it moves, so a
@@ -149,29 +151,41 @@ xasprintf(const char *fmt,...)
 	return s;
 }
 
-void
-buffer_reserve(Buffer *b, size_t more)
+bool
+buffer_try_reserve(Buffer *b, size_t more)
 {
 	size_t		unread = b->len - b->pos;
 	size_t		cap;
+	uint8_t    *data;
 
 	if (more <= b->cap - b->len)
-		return;
+		return true;
 	if (b->pos >= unread && b->pos > 0)
 	{
 		memmove(b->data, b->data + b->pos, unread);
 		b->pos = 0;
 		b->len = unread;
 		if (more <= b->cap - b->len)
-			return;
+			return true;
 	}
 	if (more > SIZE_MAX / 2 - b->len)
-		out_of_memory(more);
+		return false;
 	cap = b->cap > 0 ? b->cap : BUFFER_FIRST_SIZE;
 	while (cap - b->len < more)
 		cap *= 2;
-	b->data = xrealloc(b->data, cap);
+	data = realloc(b->data, cap);
+	if (data == NULL)
+		return false;
+	b->data = data;
 	b->cap = cap;
+	return true;
+}
+
+void
+buffer_reserve(Buffer *b, size_t more)
+{
+	if (!buffer_try_reserve(b, more))
+		out_of_memory(more);
 }
 
 void

@@ -37,6 +37,8 @@ extern bool text_is_utf8(const void *text, size_t len);
 extern void text_make_ascii(char *text, size_t len);	/* ? for each byte that
 														 * isn't */
 
+extern bool buffer_try_reserve(Buffer *b, size_t more); /* false: there is no
+														 * memory */
 extern void buffer_reserve(Buffer *b, size_t more); /* room for more bytes
 													 * after len */
 extern void buffer_append(Buffer *b, const void *data, size_t n);

@@ -81,7 +81,7 @@ LAYOUT(proof_layout, LsProof);
 
 static const Field query_layout_fields[] = {
 	NUMBER64('X', LsQuery, xcount),
-	CHOICE('F', LsQuery, form, "srck"),
+	CHOICE('F', LsQuery, form, "srckp"),
 	CHOICE('W', LsQuery, reason, "rnuswfkq"),
 	TEXT('T', LsQuery, text, 1, LS_MAX_PAYLOAD),
 	OPTIONAL_BYTES('G', LsQuery, settings),
@@ -89,6 +89,7 @@ static const Field query_layout_fields[] = {
 	OPTIONAL_BYTES('M', LsQuery, params),
 	OPTIONAL_BYTES('K', LsQuery, keys),
 	BOOLEAN('U', LsQuery, ddl),
+	OPTIONAL_NUMBER64('P', LsQuery, pieces),
 };
 
 LAYOUT(query_layout, LsQuery);
@@ -459,11 +460,15 @@ ls_get_query(LsSlice payload, LsQuery *m)
 	if (wrong == NULL)
 		wrong = check_settings(m->settings);
 	if (wrong == NULL)
-		wrong = count_params(m->params, &m->nparams, &nulls);
+		wrong = count_params(m->params, m->form == LS_FORM_PIECE, &m->nparams, &nulls);
 	if (wrong == NULL)
 		wrong = count_keys(m->keys, false, &m->nkeys);
-	if (wrong == NULL && m->form == LS_FORM_COPY && (m->nparams != 1 || nulls > 0))
+	if (wrong == NULL && m->pieces > 0 && (m->nparams > 0 || (m->form != LS_FORM_ROW && m->form != LS_FORM_COPY)))
+		wrong = "it can't have had parameters in pieces";
+	if (wrong == NULL && m->form == LS_FORM_COPY && m->pieces == 0 && (m->nparams != 1 || nulls > 0))
 		wrong = "a COPY does not carry its data as its one parameter";
+	if (wrong == NULL && m->form == LS_FORM_PIECE && (m->nparams != 1 || nulls > 0 || m->nkeys > 0 || m->ddl))
+		wrong = "a piece is more than a piece";
 	return wrong;
 }
 
@@ -497,6 +502,9 @@ take_field(LsQuery *m, uint8_t tag, LsSlice value)
 		case 'W':
 			m->reason = value.len == 1 ? (LsReason) value.data[0] : 0;
 			return value.len == 1;
+		case 'P':
+			m->pieces = value.len == 8 ? get_u64(value.data) : 0;
+			return value.len == 8;
 		case 'U':
 			m->ddl = value.len == 1 && value.data[0] != 0;
 			return value.len == 1;
@@ -674,7 +682,7 @@ ls_get_facts(LsSlice payload, LsFacts *m)
 	uint32_t	nulls = 0;
 
 	if (wrong == NULL)
-		wrong = count_params(m->cells, &m->ncells, &nulls);
+		wrong = count_params(m->cells, false, &m->ncells, &nulls);
 	if (wrong == NULL && (m->ncolumns == 0 || m->ncells % m->ncolumns != 0))
 		wrong = "the rows of a table are incomplete";
 	return wrong;

@@ -54,7 +54,7 @@
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
  * 'S', 's', 'U', 'u', 'I', 'i', 'J', 'B', the fields 'c' of 'V', 'N' of 'l', 'u' and 'x'
- * of 'H', and 'd' of 'P' were added.
+ * of 'H', 'd' of 'P' and 'P' of 'Q', and the form 'p' of 'Q' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -174,8 +174,11 @@ typedef enum LsForm
 	LS_FORM_ROW = 'r',			/* one changed row */
 	LS_FORM_KEYS = 'k',			/* nothing to execute: keys of what was read
 								 * or locked */
-	LS_FORM_COPY = 'c'			/* a run of inserted rows: text is COPY ...
+	LS_FORM_COPY = 'c',			/* a run of inserted rows: text is COPY ...
 								 * FROM STDIN, one parameter, COPY text format */
+	LS_FORM_PIECE = 'p'			/* its one parameter is a part of the next
+								 * query's params, which are too large for one
+								 * message */
 } LsForm;
 
 /* Why a query was forwarded, and in this form.  ls_reason_text() has words. */
@@ -254,7 +257,12 @@ typedef struct LsQuery
 								 * u8 mode, u8 name length, name;
 								 * ls_next_key() */
 	bool		ddl;			/* 'U' u8 0/1: changes the catalogs */
+	uint64_t	pieces;			/* 'P' u64, optional: bytes of its params,
+								 * which came in pieces; of forms 'r' and 'c' */
 } LsQuery;
+
+/* So much of its params is one piece, at most. */
+#define LS_PIECE_SIZE (128 * 1024)
 
 /* How the text of a step of CREATE or DROP INDEX CONCURRENTLY begins: the sequencer knows
  * it by that. */
@@ -600,7 +608,8 @@ extern bool ls_mode_is_table(LsKeyMode mode);
  */
 extern bool ls_mode_is_read(LsKeyMode mode);
 extern const char *ls_reason_text(LsReason reason);
-extern const char *ls_form_text(LsForm form);	/* "statement", "row", "copy" */
+extern const char *ls_form_text(LsForm form);	/* "statement", "row", "copy"
+												 * ... */
 
 /*
  * What both sides sign in the handshake: writes the bytes for the proof of

@@ -150,9 +150,9 @@ count_keys(LsSlice keys, bool for_lock, uint32_t *n)
 	return keys.len == 0 ? NULL : "the list of keys is malformed";
 }
 
-/* Walk a params field.  *nulls: how many of them are NULL. */
+/* Walk a params field.  *nulls: how many of them are NULL; bytes: they are no texts. */
 const char *
-count_params(LsSlice params, uint32_t *n, uint32_t *nulls)
+count_params(LsSlice params, bool bytes, uint32_t *n, uint32_t *nulls)
 {
 	LsSlice		param;
 
@@ -161,7 +161,7 @@ count_params(LsSlice params, uint32_t *n, uint32_t *nulls)
 	{
 		if (param.data == NULL)
 			(*nulls)++;
-		else if (param.len > 0 && memchr(param.data, 0, param.len) != NULL)
+		else if (!bytes && param.len > 0 && memchr(param.data, 0, param.len) != NULL)
 			return "a parameter contains a NUL byte";
 		if (++(*n) > LS_MAX_PARAMS)
 			return "there are too many parameters";

@@ -111,7 +111,7 @@ extern const char *get_message(LsSlice payload, const MessageLayout *layout, voi
 /* ---------- in protocol_lists.c: NULL, or what is wrong */
 
 extern const char *count_keys(LsSlice keys, bool for_lock, uint32_t *n);
-extern const char *count_params(LsSlice params, uint32_t *n, uint32_t *nulls);
+extern const char *count_params(LsSlice params, bool bytes, uint32_t *n, uint32_t *nulls);
 extern const char *check_settings(LsSlice settings);
 
 #endif

@@ -105,6 +105,8 @@ ls_form_text(LsForm form)
 			return "copy";
 		case LS_FORM_KEYS:
 			return "keys";
+		case LS_FORM_PIECE:
+			return "piece";
 	}
 	return "unknown";
 }

@@ -215,6 +215,20 @@ handle_buffered(Session *s)
 		buffer_free(&s->in);
 }
 
+/* Keep what has arrived of a message.  False: the session has been ended. */
+static bool
+keep_input(Session *s, const uint8_t *bytes, size_t len)
+{
+	if (!buffer_try_reserve(&s->in, len))
+	{
+		session_fail(s, "53200", "A statement's text travels as one message. Make it smaller, or give the replicator's machine more memory.",
+					 "the replicator has no memory for a message of which %zu bytes have arrived", s->in.len + len);
+		return false;
+	}
+	buffer_append(&s->in, bytes, len);
+	return true;
+}
+
 static void
 session_read(Session *s)
 {
@@ -232,13 +246,13 @@ session_read(Session *s)
 	}
 	if (s->in.len > 0)
 	{
-		buffer_append(&s->in, read_bytes, (size_t) n);
-		handle_buffered(s);
+		if (keep_input(s, read_bytes, (size_t) n))
+			handle_buffered(s);
 		return;
 	}
 	used = handle_messages(s, read_bytes, (size_t) n);
 	if (s->state != SESSION_ENDED && used < (size_t) n)
-		buffer_append(&s->in, read_bytes + used, (size_t) n - used);
+		(void) keep_input(s, read_bytes + used, (size_t) n - used);
 }
 
 static void

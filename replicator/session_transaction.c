@@ -241,6 +241,12 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 		discard(s);
 		return;
 	}
+	if (!buffer_try_reserve(&tx->queries, len))
+	{
+		session_fail(s, "53200", "Make it smaller, or give the replicator's machine more memory.",
+					 "the replicator has no memory for a query of %zu bytes", len);
+		return;
+	}
 	if (query.reason == LS_REASON_SEQUENCE)
 		tx_keep_effect(tx, message, len);
 	tx_append(tx, message, len, query.ddl);

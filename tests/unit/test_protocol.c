@@ -38,6 +38,34 @@ sample(const char *name)
 	return NULL;
 }
 
+/* Pieces are bytes; what had its parameters in pieces has none. */
+static void
+test_pieces(void **state)
+{
+	uint8_t		params[32];
+	size_t		len = ls_put_param(params, sizeof(params), "a\0b", 3);
+	LsQuery		query = {.xcount = 1,.form = LS_FORM_PIECE,.reason = LS_REASON_ROW_CHANGED,.rows = -1,.text = SLICE("x"),
+	.params = {params, len}};
+	uint8_t		message[256];
+	LsQuery		got;
+	LsSlice		payload = {message + LS_HEADER_SIZE, ls_put_query(message, sizeof(message), &query) - LS_HEADER_SIZE};
+
+	assert_null(ls_get_query(payload, &got));
+	assert_int_equal(got.nparams, 1);
+	query.form = LS_FORM_ROW;
+	payload.len = ls_put_query(message, sizeof(message), &query) - LS_HEADER_SIZE;
+	assert_non_null(ls_get_query(payload, &got));
+	query.params.len = 0;
+	query.pieces = UINT64_C(1) << 40;
+	payload.len = ls_put_query(message, sizeof(message), &query) - LS_HEADER_SIZE;
+	assert_null(ls_get_query(payload, &got));
+	assert_true(got.pieces == query.pieces);
+	assert_true(ls_take_query(payload, &got) && got.pieces == query.pieces);
+	query.form = LS_FORM_COPY;
+	payload.len = ls_put_query(message, sizeof(message), &query) - LS_HEADER_SIZE;
+	assert_null(ls_get_query(payload, &got));
+}
+
 static void
 assert_slice(LsSlice s, const char *text)
 {
@@ -359,6 +387,17 @@ test_bad_values(void **state)
 	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
 	query = sample_query(lists);
 	query.form = LS_FORM_COPY;	/* with three parameters */
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query = sample_query(lists);
+	query.form = LS_FORM_ROW;
+	query.pieces = 5;			/* and parameters of its own */
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query.form = LS_FORM_PIECE;
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query = sample_query(lists);
+	query.form = LS_FORM_PIECE; /* with keys, and three parameters */
+	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
+	query.keys.len = 0;
 	REFUSED(ls_put_query, ls_get_query, LsQuery, query);
 
 	ask.wait = (LsCommitWait) 'E';
@@ -708,6 +747,7 @@ int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_pieces),
 		cmocka_unit_test(test_round_trip),
 		cmocka_unit_test(test_too_little_room),
 		cmocka_unit_test(test_truncation),
