@@ -270,7 +270,8 @@ commit_claim_ahead(Place place)
 			ereport(ERROR,
 					(errcode(ERRCODE_OBJECT_IN_USE),
 					 errmsg("process %d of this node is about to commit a transaction that comes before", other)));
-		(void) kill(other, SIGINT);
+		if (other > 0)
+			(void) kill(other, SIGINT);
 		turn_wait_applied_for(applied + 1, 100);
 		CHECK_FOR_INTERRUPTS();
 	}

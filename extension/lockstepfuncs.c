@@ -602,7 +602,10 @@ params_array(const LsQuery *query)
 	while (ls_next_param(&rest, &param))
 	{
 		nulls[n] = param.data == NULL;
-		values[n] = nulls[n] ? (Datum) 0 : slice_text(param);
+		if (query->form == LS_FORM_PIECE)
+			values[n] = CStringGetTextDatum(psprintf("%zu bytes", param.len));	/* no text */
+		else
+			values[n] = nulls[n] ? (Datum) 0 : slice_text(param);
 		n++;
 	}
 	return text_array(values, nulls, n);

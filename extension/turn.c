@@ -662,7 +662,7 @@ turn_claim(uint64 first, uint64 last)
 /*
  * The session that holds the turn, and is to make the node what the others are at
  * a seq ahead, claims everything up to there that can be claimed: so nobody has a
- * place that is jumped over.  0: done; else a process that has claimed one.
+ * place that is jumped over.  0: done; else a process that has claimed one, or -1.
  */
 int
 turn_claim_ahead(uint64 last)
@@ -677,7 +677,11 @@ turn_claim_ahead(uint64 last)
 		int			claimant = *claim_of(seq);
 
 		if (claimant != NOBODY && claimant != ls_procno(MyProc))
+		{
 			other = ProcGlobal->allProcs[claimant].pid;
+			if (other == 0)
+				other = -1;		/* it is ending, and gives it back */
+		}
 	}
 	for (uint64 seq = first; seq <= last && seq - first < TURN_RING && other == 0; seq++)
 		*claim_of(seq) = ls_procno(MyProc);

@@ -50,6 +50,11 @@ put_params(FILE *out, const LsQuery *q)
 	LsSlice		rest = q->params;
 	LsSlice		param;
 
+	if (q->form == LS_FORM_PIECE)
+	{
+		fprintf(out, "       %zu bytes of the next query's parameters\n", q->params.len);
+		return;
+	}
 	for (uint32_t i = 1; ls_next_param(&rest, &param); i++)
 	{
 		fprintf(out, "%s$%u = ", i == 1 ? "       " : ", ", i);

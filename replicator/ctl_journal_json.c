@@ -49,7 +49,8 @@ params_value(const LsQuery *q)
 	LsSlice		rest = q->params;
 	LsSlice		param;
 
-	while (ls_next_param(&rest, &param))
+	/* a piece is no text, but a part of the parameters of the next query */
+	while (q->form != LS_FORM_PIECE && ls_next_param(&rest, &param))
 		json_array_append_new(array, param.data == NULL ? json_null() : text_value(param));
 	return array;
 }
