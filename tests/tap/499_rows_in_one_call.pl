@@ -180,7 +180,7 @@ $c->same('others\' code');
 
 # ---------- a database without it
 
-$c->sql_local(2, 'ALTER EXTENSION lockstep DROP FUNCTION lockstep.apply_rows(bigint, bytea); DROP FUNCTION lockstep.apply_rows(bigint, bytea)');
+$c->sql_local(2, q{UPDATE pg_proc SET proname = 'gone' WHERE oid = 'lockstep.apply_rows(bigint, bytea)'::regprocedure});
 $c->sql_local(2, q{SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lockstep apply'});
 $c->wait_sql(2, q{SELECT count(*) > 0 FROM pg_stat_activity WHERE application_name = 'lockstep apply'}, 't');
 $c->drain;
