@@ -15,6 +15,7 @@
  */
 #include "postgres.h"
 
+#include "catalog/dependency.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
@@ -58,6 +59,16 @@ is_ours(Oid class, Oid object)
 	}
 }
 
+/* REINDEX CONCURRENTLY drops the index that it has replaced. */
+static bool
+is_replaced_index(Oid class, void *arg)
+{
+	ObjectAccessDrop *drop = arg;
+
+	return class == RelationRelationId && drop != NULL &&
+		(drop->dropflags & PERFORM_DELETION_CONCURRENT_LOCK) != 0;
+}
+
 static void
 refuse_if_member(void)
 {
@@ -81,7 +92,7 @@ object_access(ObjectAccessType access, Oid class, Oid object, int subobject, voi
 {
 	if (prev_object_access_hook)
 		prev_object_access_hook(access, class, object, subobject, arg);
-	if (access != OAT_DROP || !is_ours(class, object))
+	if (access != OAT_DROP || !is_ours(class, object) || is_replaced_index(class, arg))
 		return;
 	if (creating_extension && is_lockstep(CurrentExtensionObject))
 		return;					/* ALTER EXTENSION ... UPDATE */

@@ -16,11 +16,13 @@ $c->drain;
 
 sub terminate { my ($node, $which) = @_; $c->sql($node, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'lockstep apply' AND $which") }
 
+my $sessions = $c->apply_pids(2);
+
 # As many as there were are back.
 sub sessions_are_back
 {
 	my ($node, $name) = @_;
-	ok($c->wait_until(sub { $c->apply_pids($node) == 8 }, 10), "$name: the apply sessions are complete again");
+	ok($c->wait_until(sub { $c->apply_pids($node) == $sessions }, 10), "$name: the apply sessions are complete again");
 	is($c->node_status($node)->{state}, 'online', "$name: the node stays");
 }
 
