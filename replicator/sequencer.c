@@ -661,8 +661,8 @@ sequencer_is_stuck(int patience_ms)
 	}
 
 	/*
-	 * What was in its way may have got behind it, without having changed.
-	 * Not if it has been granted; and a large one takes long to look at.
+	 * What was in its way may have got behind it, without having changed. Not
+	 * if it has been granted; and a large one takes long to look at.
 	 */
 	looks++;
 	for (Transaction *tx = waiting.first; tx != NULL; tx = tx->next)
