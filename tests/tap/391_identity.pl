@@ -14,21 +14,24 @@ $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');
 
 my $aborted = $c->session(1);
 $aborted->do('BEGIN; INSERT INTO t VALUES (1)');
-my ($node, $boot, $pid, $count, $since) = split /:/, $aborted->do('SELECT lockstep.transaction_token()');
+my $old = $aborted->do('SELECT lockstep.transaction_token()');
 $aborted->do('ROLLBACK');
 
 # first transactions of other sessions, as if each had got that process ID
+my ($node, $boot, $pid, $count, @rest) = split /:/, $old;
 my %seen = ($count => 1);
 for my $n (1 .. 5)
 {
 	my $s = $c->session(1);
-	my $own = (split /:/, $s->do("BEGIN; INSERT INTO t VALUES (10 + $n); SELECT lockstep.transaction_token()"))[3];
+	my $token = $s->do("BEGIN; INSERT INTO t VALUES (10 + $n); SELECT lockstep.transaction_token()");
+	my $own = (split /:/, $token)[3];
 
 	ok(!$seen{$own}++, "session $n: the first transaction has a number of its own");
 	$s->do('COMMIT');
-	my $token = join ':', $node, $boot, $s->pid, $count, $since;
-	is($c->sql(2, "SELECT lockstep.outcome('$token')"), 'aborted', 'what aborted stays so');
-	is($c->sql(2, "SELECT lockstep.outcome('" . join(':', $node, $boot, $s->pid, $own, $since) . "')"), 'committed', 'what committed, too');
+	is($c->sql(2, "SELECT lockstep.outcome('$token')"), 'committed', 'what committed did');
+	is($c->sql(2, "SELECT lockstep.outcome('$old')"), 'aborted', 'what aborted stays so');
+	$c->fails(2, "SELECT lockstep.outcome('" . join(':', $node, $boot, $s->pid, $own, @rest) . "')", '22023',
+		qr/is not the token of a transaction/, 'a token that no node gave is none');
 }
 
 done_testing();
