@@ -25,6 +25,10 @@
  *							before its record is appended: a record without its
  *							file is no crash, and refused
  *	after a failed append	the same as appending a group
+ *	after a failed sync		the process has ended.  What is read of that group may
+ *							be in memory only: what no mark says was durable is
+ *							written again, synced, and read back from the disk
+ *							(journal_disk.c); refused if that is something else
  *	switching segments		the old one is cut to its size and synced first; then
  *							a new one is made (see above).  A last segment
  *							without a transaction is legal
@@ -76,6 +80,8 @@ struct Journal
 	uint64_t	used;
 	uint64_t	durable;
 	uint64_t	durable_last;	/* highest seq below durable */
+	uint64_t	proven;			/* when it was opened: a group mark says that
+								 * everything before was durable */
 	bool		broken;			/* a sync or a cut failed */
 	bool		copy;			/* journal_is_copy() */
 	Buffer		metadata;		/* head of the next segment */
@@ -392,6 +398,7 @@ check_records(Journal *j, const char *path, int fd, uint32_t head_len,
 	LsSlice		body;
 	bool		ok = true;
 
+	j->proven = 0;
 	scan_start(&scan, fd, SEGMENT_HEADER_SIZE);
 	while (ok && (status = scan_next(&scan, &body)) == JOURNAL_OK)
 	{
@@ -399,7 +406,11 @@ check_records(Journal *j, const char *path, int fd, uint32_t head_len,
 		JournalRecord record;
 
 		if (group_decode(body, &mark))
+		{
+			if (mark.offset == scan.offset - GROUP_MARK_SIZE)
+				j->proven = mark.durable;
 			continue;
+		}
 		if (!record_decode(body, &record))
 		{
 			set_error(j, "journal segment \"%s\" has an unknown record at offset %" PRIu64,
@@ -532,13 +543,25 @@ look_at_place(Journal *j)
 
 /*
  * Make the open journal's state what memory says: what was read may not have
- * been durable, only written, when the last process died.
+ * been durable, only written, when the last process died; or its sync had failed,
+ * and the page cache has what the disk has not.  A body is durable before its record
+ * is written, and one whose sync failed has none; a segment whose sync failed is
+ * the last one, or never got its name.
  */
 static bool
 settle_last_segment(Journal *j)
 {
+	char		path[JOURNAL_PATH_MAX];
+
 	(void) posix_fallocate(j->fd, 0, (off_t) j->segment_size);	/* see cut_back() */
-	if (fsync(j->fd) != 0 || fsync(j->dir_fd) != 0)
+	segment_path(path, j->dir, j->segment_first, false);
+	if (!disk_settle(j->fd, path, j->proven < j->used ? j->proven : j->used, j->used))
+	{
+		set_error(j, "could not make the end of journal segment \"%s\" durable: %s", path,
+				  errno == EIO ? "the disk does not have what was written" : strerror(errno));
+		return false;
+	}
+	if (fsync(j->dir_fd) != 0)
 	{
 		set_error(j, "could not flush journal directory \"%s\": %s", j->dir, strerror(errno));
 		return false;

@@ -95,6 +95,14 @@ typedef enum PlaceState
 extern PlaceState place_check(int dir_fd);
 extern bool place_write(int dir_fd);	/* false: errno */
 
+/* ---------- in journal_disk.c */
+
+/*
+ * Make sure that [from, end) of the file is on the disk as it is read, whatever has
+ * become of it before.  false: errno.
+ */
+extern bool disk_settle(int fd, const char *path, uint64_t from, uint64_t end);
+
 /* ---------- in journal_segment.c */
 
 /* Up to len bytes at offset; fewer only at the end of the file; -1: errno. */
