@@ -85,6 +85,7 @@ apply_start(const char *cluster)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("this database belongs to another cluster"),
 				 errdetail("It belongs to \"%s\", the replicator to \"%s\".", ours, cluster)));
+	generation_begin_apply();
 	set_session_option("session_replication_role", "replica");
 	set_session_option("client_encoding", GetDatabaseEncodingName());
 	apply_value_settings();

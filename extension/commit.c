@@ -19,6 +19,8 @@
  *	  claim the turn, write progress, wait for the turn
  *		 |  can't		  -> ERROR 08007: the cluster has it, this node will
  *		 |					 get it by apply
+ *		 |  outdated	  -> ERROR 08007: another replicator has taken the
+ *		 |					 place of the one that gave the verdict
  *	  the local commit (asynchronous), then in XACT_EVENT_COMMIT pass the turn,
  *	  then, locks released, flush WAL and, commit_wait = applied, wait for Y.
  *
@@ -121,6 +123,8 @@ wait_for_turn_held(uint64 seq)
 	while (!turn_has_come(seq))
 	{
 		interrupts_absorb();
+		if (generation_link_is_outdated())
+			verdict_report_outdated();
 		if (conflict_is_before(seq))
 			report_not_here(seq, "It was in the way of a transaction that comes before it.");
 		if (conflict_is_doomed())
@@ -136,11 +140,44 @@ wait_for_turn_held(uint64 seq)
 	}
 }
 
+/*
+ * Somebody has committed at our seq: the replicator, on this node; or it is another
+ * transaction, and our verdict that of a replicator with another past.
+ */
+static void
+report_applied_here(Place place)
+{
+	uint64		here = turn_chain_at(place.seq);
+
+	if (here == 0 || place.chain == 0 || here == place.chain)
+		report_not_here(place.seq, "The replicator has applied it on this node.");
+	ereport(LOG,
+			(errmsg("this node has committed another transaction %llu than the verdict says",
+					(unsigned long long) place.seq),
+			 errdetail("Its history is known by %016llx there, the verdict's by %016llx.",
+					   (unsigned long long) here, (unsigned long long) place.chain)));
+	/* without generations nobody knows which of the two is outdated */
+	if (generation_of_link() != 0)
+		turn_note_divergence();
+	link_close();
+	verdict_report_outdated();
+}
+
 static void
 take_turn_decided(Place place)
 {
-	if (turn_claim(place.seq, place.seq) == TURN_ALREADY_APPLIED)
-		report_not_here(place.seq, "The replicator has applied it on this node.");
+	switch (turn_claim(place.seq, place.seq, generation_of_link()))
+	{
+		case TURN_CLAIMED:
+		case TURN_NOT_TOGETHER: /* of a range only */
+			break;
+		case TURN_ALREADY_APPLIED:
+			report_applied_here(place);
+			break;
+		case TURN_OUTDATED:
+			verdict_report_outdated();
+			break;
+	}
 	ending.first_claimed = place.seq;
 	ending.claimed = place;
 	hold_until_committed();
@@ -231,7 +268,7 @@ commit_claim_for_apply(uint64 first, Place place)
 {
 	if (ending.claimed.seq == place.seq)
 		return;
-	switch (turn_claim(first, place.seq))
+	switch (turn_claim(first, place.seq, generation_of_session()))
 	{
 		case TURN_CLAIMED:
 			ending.first_claimed = first;
@@ -243,6 +280,10 @@ commit_claim_for_apply(uint64 first, Place place)
 			break;
 		case TURN_NOT_TOGETHER:
 			report_not_together(first, place.seq, "Some of them are applied already, or being committed by others.");
+			break;
+		case TURN_OUTDATED:
+			generation_require();
+			elog(ERROR, "this node does not know its generation");
 			break;
 	}
 }

@@ -183,6 +183,19 @@ link_refused_by_anybody(void)
 	return LINK_LOST;
 }
 
+/*
+ * The replicator at the other end is not the one any more that this node follows:
+ * nothing that it says counts.  false: closed.
+ */
+static bool
+is_followed(void)
+{
+	if (likely(!ls_link.ready || !generation_link_is_outdated()))
+		return true;
+	link_lost("It is outdated: another replicator has taken its place.");
+	return false;
+}
+
 /* Close, remembering what the replicator's 'E' said. */
 static LinkResult
 link_refused(LsSlice payload)
@@ -444,7 +457,7 @@ next_message(LsMsgType *type, LsSlice *payload)
 		return link_refused(*payload);
 	if (*type == LS_MSG_ALIVE)
 		return next_message(type, payload);
-	return LINK_MESSAGE;
+	return is_followed() ? LINK_MESSAGE : LINK_LOST;
 }
 
 /*
@@ -478,7 +491,7 @@ link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_even
 	LinkResult	result;
 	uint32		events = WL_SOCKET_READABLE;
 
-	if (ls_link.sock == PGINVALID_SOCKET)
+	if (ls_link.sock == PGINVALID_SOCKET || !is_followed())
 		return LINK_LOST;
 	result = next_message(type, payload);
 	if (result != LINK_NOTHING)
@@ -539,7 +552,7 @@ link_is_alive(void)
 	LsMsgType	type;
 	LsSlice		payload;
 
-	if (!ls_link.ready)
+	if (!ls_link.ready || !is_followed())
 		return false;
 	(void) read_some();
 	for (;;)

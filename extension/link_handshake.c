@@ -5,7 +5,7 @@
  *		H hello (names, boot, pid, our nonce)	->
  *										 <- C challenge (its nonce)
  *		A proof that we have the secret			->
- *										 <- W its proof
+ *										 <- W its proof, its generation
  *
  * Both prove to have the shared secret by an HMAC over both nonces, so neither
  * can be replayed, and a false replicator learns nothing and gets no query.
@@ -343,6 +343,25 @@ check_decoded(const char *wrong)
 	link_report_violation(wrong);
 }
 
+/* Is it the one that this node follows?  From now on only as long as it is. */
+static void
+check_generation(const LsWelcome *welcome)
+{
+	Generation	theirs = {welcome->generation, welcome->run};
+	Generation	ours;
+
+	if (generation_begin_link(theirs))
+		return;
+	ours = turn_generation();
+	ereport(ERROR,
+			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+			 errmsg("the replicator is outdated"),
+			 errdetail("It has generation %llu, run %016llx; node \"%s\" follows generation %llu, run %016llx.",
+					   (unsigned long long) theirs.number, (unsigned long long) theirs.run, ls_node_name,
+					   (unsigned long long) ours.number, (unsigned long long) ours.run),
+			 errhint("Another replicator has been started on a copy of the journal: see lockstep.replicator, and \"Two replicators\" in docs/operating.md.")));
+}
+
 static void
 handshake(const Secret *secret, MonoTime deadline)
 {
@@ -353,7 +372,7 @@ handshake(const Secret *secret, MonoTime deadline)
 	LsHello		hello;
 	LsChallenge challenge;
 	LsProof		ours = {{proof, LS_PROOF_SIZE}};
-	LsProof		theirs;
+	LsWelcome	welcome;
 
 	fill_hello(&hello, nonce);
 	link_send(message, ls_put_hello(message, sizeof(message), &hello));
@@ -364,16 +383,17 @@ handshake(const Secret *secret, MonoTime deadline)
 	make_proof(secret, "backend", &hello, challenge.nonce, proof);
 	link_send(message, ls_put_proof(message, sizeof(message), &ours));
 
-	check_decoded(ls_get_proof(expect(LS_MSG_WELCOME, deadline), &theirs));
+	check_decoded(ls_get_welcome(expect(LS_MSG_WELCOME, deadline), &welcome));
 	make_proof(secret, "replicator", &hello, challenge.nonce, proof);
-	if (!proofs_equal(theirs.proof.data, proof))
+	if (!proofs_equal(welcome.proof.data, proof))
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
 				 errmsg("the replicator could not prove that it has this cluster's secret"),
 				 errhint("Something else may listen at lockstep.replicator, or the secrets differ.")));
 	ls_link.proven = true;
-	if (theirs.refused)
+	if (welcome.refused)
 		(void) expect(LS_MSG_ERROR, deadline);	/* does not return */
+	check_generation(&welcome);
 }
 
 void

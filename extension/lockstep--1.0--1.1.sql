@@ -183,6 +183,26 @@ CREATE FUNCTION lockstep.apply_commit(seq bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_commit' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.apply_commit(bigint, bigint) IS 'the same, with what the journal is known by then';
 
+-- Each start of a replicator takes a higher generation: one whose place another has
+-- taken is refused.
+CREATE TABLE lockstep.generation (
+	generation bigint NOT NULL,
+	run bigint NOT NULL
+);
+COMMENT ON TABLE lockstep.generation IS 'the replicator that this database follows; empty: one of an earlier version, or none yet';
+COMMENT ON COLUMN lockstep.generation.generation IS 'its generation: each start of a replicator takes a higher one; the highest of all databases of the server counts';
+COMMENT ON COLUMN lockstep.generation.run IS 'random number of that start';
+
+CREATE FUNCTION lockstep.enter_generation(generation bigint, run bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_enter_generation' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.enter_generation(bigint, bigint) IS 'this session is of that replicator, which takes the place of those of lower generations; SQLSTATE LS005: another has taken its place';
+REVOKE EXECUTE ON FUNCTION lockstep.enter_generation(bigint, bigint) FROM PUBLIC;
+
+CREATE FUNCTION lockstep.known_generation(OUT generation bigint, OUT run bigint, OUT silent_ms bigint)
+AS 'MODULE_PATHNAME', 'lockstep_known_generation' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.known_generation() IS 'the replicator that this server or this database follows, and for how long nothing has been heard of it; null: it is not connected';
+REVOKE EXECUTE ON FUNCTION lockstep.known_generation() FROM PUBLIC;
+
 -- ---------- indexes that are made and dropped concurrently
 
 CREATE FUNCTION lockstep.apply_index(step text, schema text, "table" text, index text, definition text) RETURNS void

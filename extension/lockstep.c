@@ -36,6 +36,7 @@ shmem_request(void)
 	if (prev_shmem_request_hook)
 		prev_shmem_request_hook();
 	turn_shmem_request();
+	generation_shmem_request();
 	doubt_shmem_request();
 	staleness_shmem_request();
 	conflict_shmem_request();
@@ -50,6 +51,7 @@ shmem_startup(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	turn_shmem_startup();
+	generation_shmem_startup();
 	doubt_shmem_startup();
 	staleness_shmem_startup();
 	conflict_shmem_startup();

@@ -589,6 +589,32 @@ extern void usersettings_init(void);	/* _PG_init */
 
 extern void membership_init(void);	/* _PG_init */
 
+/* ---------- in generation.c: which replicator may order here? */
+
+typedef struct Generation
+{
+	uint64		number;			/* 0: of an earlier version, or none yet */
+	uint64		run;			/* random, of one process */
+} Generation;
+
+extern void generation_shmem_request(void);
+extern void generation_shmem_startup(void);
+
+/* The replicator's sessions.  LS005: another has taken its place. */
+extern void generation_enter(Generation generation);
+extern void generation_begin_apply(void);
+extern void generation_require(void);
+extern void generation_check(void); /* only if it has entered one */
+extern void generation_heartbeat(void);
+extern uint64 generation_of_session(void);
+extern Generation generation_known(int64 *served_ms);
+
+/* A backend's link to the replicator. */
+extern bool generation_begin_link(Generation generation);	/* false: not the one
+															 * that the node follows */
+extern bool generation_link_is_outdated(void);
+extern uint64 generation_of_link(void);
+
 /* ---------- in turn.c: commit order on this node (shared memory) */
 
 extern void turn_shmem_request(void);
@@ -614,12 +640,19 @@ typedef enum TurnClaim
 {
 	TURN_CLAIMED,
 	TURN_ALREADY_APPLIED,
-	TURN_NOT_TOGETHER			/* of a range: a part is applied, or another's */
+	TURN_NOT_TOGETHER,			/* of a range: a part is applied, or another's */
+	TURN_OUTDATED				/* the node follows another generation */
 } TurnClaim;
 
-extern TurnClaim turn_claim(uint64 first, uint64 last); /* of one: waits for an
-														 * earlier claimant's
-														 * outcome */
+/* Of one seq: waits for an earlier claimant's outcome. */
+extern TurnClaim turn_claim(uint64 first, uint64 last, uint64 generation);
+extern uint64 turn_generation_number(void); /* lock-free */
+extern Generation turn_generation(void);
+extern Generation turn_raise(Generation to);	/* if it is higher; returns
+												 * what it was */
+extern void turn_drain(void);	/* until no older claim is left; interruptible */
+extern void turn_note_divergence(void);
+extern void turn_check_divergence(void);	/* ERROR if it was noted */
 extern bool turn_wait(uint64 first, uint64 last);	/* until applied == first
 													 * - 1; interruptible;
 													 * false: commits are held
@@ -688,6 +721,7 @@ extern bool conflict_pid_writes(int pid, bool *is_apply);
 #define LS_ERRCODE_APPLY_ROLLBACK MAKE_SQLSTATE('L', 'S', '0', '0', '2')
 #define LS_ERRCODE_OTHER_ROWS MAKE_SQLSTATE('L', 'S', '0', '0', '3')
 #define LS_ERRCODE_NOT_TOGETHER MAKE_SQLSTATE('L', 'S', '0', '0', '4')
+#define LS_ERRCODE_OUTDATED MAKE_SQLSTATE('L', 'S', '0', '0', '5')
 
 extern bool apply_session(void);
 

@@ -37,6 +37,8 @@ LS_FUNCTION(lockstep_heartbeat);
 LS_FUNCTION(lockstep_staleness);
 LS_FUNCTION(lockstep_turn_open);
 LS_FUNCTION(lockstep_turn_open_at);
+LS_FUNCTION(lockstep_enter_generation);
+LS_FUNCTION(lockstep_known_generation);
 LS_FUNCTION(lockstep_apply_start);
 LS_FUNCTION(lockstep_apply_wait);
 LS_FUNCTION(lockstep_apply_settings);
@@ -136,6 +138,8 @@ lockstep_node_info(PG_FUNCTION_ARGS)
 Datum
 lockstep_heartbeat(PG_FUNCTION_ARGS)
 {
+	generation_heartbeat();
+	turn_check_divergence();
 	PG_RETURN_INT64((int64) staleness_heartbeat((uint64) Max(PG_GETARG_INT64(0), 0)));
 }
 
@@ -158,6 +162,7 @@ lockstep_set_cluster(PG_FUNCTION_ARGS)
 	char	   *identity = text_to_cstring(PG_GETARG_TEXT_PP(0));
 
 	require_extension();
+	generation_check();
 	if (identity[0] == '\0')
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
@@ -177,16 +182,63 @@ place_arguments(FunctionCallInfo fcinfo)
 	return place;
 }
 
+static Generation
+generation_arguments(FunctionCallInfo fcinfo)
+{
+	Generation	generation = {seq_argument(PG_GETARG_DATUM(0)), (uint64) PG_GETARG_INT64(1)};
+
+	if (generation.number == 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
+				 errmsg("a generation is greater than 0")));
+	return generation;
+}
+
+Datum
+lockstep_enter_generation(PG_FUNCTION_ARGS)
+{
+	require_extension();
+	generation_enter(generation_arguments(fcinfo));
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_known_generation(PG_FUNCTION_ARGS)
+{
+	int64		served_ms;
+	Generation	known = generation_known(&served_ms);
+	Datum		values[3];
+	bool		nulls[3] = {false};
+
+	values[0] = Int64GetDatum((int64) known.number);
+	values[1] = Int64GetDatum((int64) known.run);
+	values[2] = Int64GetDatum(served_ms);
+	nulls[2] = served_ms < 0;
+	return row_result(fcinfo, values, nulls);
+}
+
+/* For the replicator that the node follows, when the last of an older one is over. */
+static Place
+open_turn(FunctionCallInfo fcinfo)
+{
+	Place		place = place_arguments(fcinfo);
+
+	generation_require();
+	turn_drain();
+	turn_check_divergence();
+	return turn_open(place);
+}
+
 Datum
 lockstep_turn_open(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_INT64((int64) turn_open(place_arguments(fcinfo)).seq);
+	PG_RETURN_INT64((int64) open_turn(fcinfo).seq);
 }
 
 Datum
 lockstep_turn_open_at(PG_FUNCTION_ARGS)
 {
-	Place		place = turn_open(place_arguments(fcinfo));
+	Place		place = open_turn(fcinfo);
 	Datum		values[2];
 	bool		nulls[2] = {false};
 
@@ -342,6 +394,7 @@ lockstep_apply_sequence(PG_FUNCTION_ARGS)
 Datum
 lockstep_sequences_reported(PG_FUNCTION_ARGS)
 {
+	generation_check();
 	sequence_reported();
 	PG_RETURN_VOID();
 }
@@ -349,6 +402,7 @@ lockstep_sequences_reported(PG_FUNCTION_ARGS)
 Datum
 lockstep_sequence_positions(PG_FUNCTION_ARGS)
 {
+	generation_check();
 	InitMaterializedSRF(fcinfo, 0);
 	sequence_put_positions((ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
@@ -457,6 +511,7 @@ lockstep_blockers(PG_FUNCTION_ARGS)
 	bool	   *nulls;
 	int			n;
 
+	generation_check();
 	InitMaterializedSRF(fcinfo, 0);
 	deconstruct_array(PG_GETARG_ARRAYTYPE_P(0), INT4OID, sizeof(int32), true, TYPALIGN_INT,
 					  &pids, &nulls, &n);
@@ -474,6 +529,7 @@ lockstep_yield(PG_FUNCTION_ARGS)
 	uint64		seq = is_old ? 0 : seq_argument(PG_GETARG_DATUM(2));
 	int64		lxid = is_old ? InvalidLocalTransactionId : PG_GETARG_INT64(3);
 
+	generation_check();
 	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) lxid, detail, seq, false));
 }
 
@@ -481,6 +537,7 @@ lockstep_yield(PG_FUNCTION_ARGS)
 Datum
 lockstep_yield_in_circle(PG_FUNCTION_ARGS)
 {
+	generation_check();
 	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) PG_GETARG_INT64(1),
 								  text_to_cstring(PG_GETARG_TEXT_PP(2)), 0, true));
 }

@@ -50,8 +50,9 @@ typedef enum LsPoint
 	LS_POINT_ALONE_ASKED,
 	LS_POINT_ALONE_ORDERED,		/* not applied here yet */
 
-	/* the node: link_handshake.c, turn.c */
+	/* the node: link_handshake.c, generation.c, turn.c */
 	LS_POINT_LINKED,			/* to the replicator; nothing said */
+	LS_POINT_GENERATION_RAISED, /* older ones are refused; it is not stored */
 	LS_POINT_TURN_OPENING,		/* it does not commit yet */
 	LS_POINT_TURN_OPENED		/* the replicator is not told */
 } LsPoint;

@@ -48,6 +48,11 @@
  * for the hold but the owner of the seq that would be next; whoever finds it
  * overdue lifts it, so that the holder can tell that it was in force to the end.
  * One who has claimed a range that the hold would divide gives it back instead.
+ *
+ * A claim belongs to the generation of the replicator (generation.c) that gave the
+ * seq: one of another generation than the node's is refused, compared under the
+ * lock.  Those that had claimed before a generation was raised go on if their turn
+ * has come, or give up; turn_drain() waits for them.
  */
 #include "postgres.h"
 
@@ -95,6 +100,12 @@ typedef struct TurnShared
 	int			holder;			/* pgprocno, or NOBODY */
 	int			holder_pid;
 	MonoTime	held_until;		/* 0: as long as the holder lives */
+	pg_atomic_uint64 generation;	/* of the replicator; only grows. Written
+									 * under the lock, read without */
+	uint64		run;			/* of that generation */
+	uint64	   *claimed_with;	/* by pgprocno: generation of its last claim */
+	int			drainer;		/* pgprocno in turn_drain(), or NOBODY */
+	bool		diverged;		/* see turn_note_divergence() */
 } TurnShared;
 
 static TurnShared *turn = NULL;
@@ -106,7 +117,7 @@ turn_shmem_size(void)
 	Size		size = MAXALIGN(sizeof(TurnShared));
 
 	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(int))));
-	return add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(uint64))));
+	return add_size(size, MAXALIGN(mul_size(MaxBackends, 2 * sizeof(uint64))));
 }
 
 void
@@ -133,6 +144,9 @@ turn_shmem_startup(void)
 	turn->waiting = (int *) at;
 	at += MAXALIGN(mul_size(MaxBackends, sizeof(int)));
 	turn->waiting_for = (uint64 *) at;
+	turn->claimed_with = turn->waiting_for + MaxBackends;
+	pg_atomic_init_u64(&turn->generation, 0);
+	turn->drainer = NOBODY;
 	pg_atomic_init_u64(&turn->applied, 0);
 	pg_atomic_init_u64(&turn->held_at, TURN_FREE);
 	turn->holder = NOBODY;
@@ -189,6 +203,30 @@ turn_open(Place place)
 	LWLockRelease(turn_lock);
 	LS_POINT(TURN_OPENED);
 	return place_applied();
+}
+
+/*
+ * The current replicator has decided another transaction at a seq than this node
+ * has committed: nothing more is committed here until the server is started anew,
+ * when the node is compared with the journal again.
+ */
+void
+turn_note_divergence(void)
+{
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	turn->diverged = true;
+	LWLockRelease(turn_lock);
+}
+
+void
+turn_check_divergence(void)
+{
+	if (*(volatile bool *) &turn->diverged)
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("this node has committed another transaction than the replicator's journal has at its place"),
+				 errdetail("The server's log says which one."),
+				 errhint("Compare it with the other nodes (lockstepctl verify), or clone it anew from one of them.")));
 }
 
 uint64
@@ -611,14 +649,16 @@ range_is_free(uint64 first, uint64 last)
  * the ring reaches; we are on the list of waiters then.
  */
 static bool
-try_claim(uint64 first, uint64 last, TurnClaim *result)
+try_claim(uint64 first, uint64 last, uint64 generation, TurnClaim *result)
 {
 	uint64		applied;
 	bool		done = true;
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	applied = turn_applied();
-	if (last <= applied)
+	if (generation != turn_generation_number())
+		*result = TURN_OUTDATED;
+	else if (last <= applied)
 		*result = TURN_ALREADY_APPLIED;
 	else if (last - applied > TURN_RING)
 	{
@@ -629,6 +669,7 @@ try_claim(uint64 first, uint64 last, TurnClaim *result)
 	{
 		for (uint64 seq = first; seq <= last; seq++)
 			*claim_of(seq) = ls_procno(MyProc);
+		turn->claimed_with[ls_procno(MyProc)] = generation;
 		*result = TURN_CLAIMED;
 	}
 	else if (first != last)
@@ -643,7 +684,7 @@ try_claim(uint64 first, uint64 last, TurnClaim *result)
 }
 
 TurnClaim
-turn_claim(uint64 first, uint64 last)
+turn_claim(uint64 first, uint64 last, uint64 generation)
 {
 	TurnClaim	result;
 
@@ -654,7 +695,8 @@ turn_claim(uint64 first, uint64 last)
 				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 				 errmsg("this node does not commit yet"),
 				 errdetail("The replicator has not told it, since the server started, where to go on.")));
-	while (!try_claim(first, last, &result))
+	turn_check_divergence();
+	while (!try_claim(first, last, generation, &result))
 		sleep_as_waiter(-1);
 	return result;
 }
@@ -756,6 +798,7 @@ void
 turn_pass(uint64 first, Place last)
 {
 	int			next;
+	int			drainer;
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	Assert(turn_applied() + 1 == first);
@@ -770,12 +813,15 @@ turn_pass(uint64 first, Place last)
 	pg_write_barrier();
 	pg_atomic_write_u64(&turn->applied, last.seq);
 	next = *claim_of(last.seq + 1);
+	drainer = turn->drainer;
 	if (turn->nwaiting > 0)
 		waiters_wake(last.seq);
 	LWLockRelease(turn_lock);
 
 	if (next != NOBODY)
 		wake(next);
+	if (drainer != NOBODY)
+		wake(drainer);
 }
 
 /* The claimant of the range has aborted: whoever waits for its outcome claims it. */
@@ -795,5 +841,71 @@ turn_release(uint64 first, uint64 last)
 		if (seq >= first && seq <= last)
 			wake(turn->waiting[i]);
 	}
+	if (turn->drainer != NOBODY)
+		wake(turn->drainer);
 	LWLockRelease(turn_lock);
+}
+
+/* ---------- generations */
+
+uint64
+turn_generation_number(void)
+{
+	return pg_atomic_read_u64(&turn->generation);
+}
+
+Generation
+turn_generation(void)
+{
+	Generation	current;
+
+	LWLockAcquire(turn_lock, LW_SHARED);
+	current.number = turn_generation_number();
+	current.run = turn->run;
+	LWLockRelease(turn_lock);
+	return current;
+}
+
+/* If it is higher.  Returns what it was before. */
+Generation
+turn_raise(Generation to)
+{
+	Generation	before;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	before.number = turn_generation_number();
+	before.run = turn->run;
+	if (to.number > before.number)
+	{
+		turn->run = to.run;
+		pg_atomic_write_u64(&turn->generation, to.number);
+	}
+	LWLockRelease(turn_lock);
+	return before;
+}
+
+/* Is a seq claimed with another generation than the node's? */
+static bool
+is_older_claimed(void)
+{
+	uint64		current = turn_generation_number();
+	bool		found = false;
+
+	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < TURN_RING && !found; i++)
+		found = turn->claimant[i] != NOBODY && turn->claimed_with[turn->claimant[i]] != current;
+	turn->drainer = found ? ls_procno(MyProc) : NOBODY;
+	LWLockRelease(turn_lock);
+	return found;
+}
+
+/* Until nothing that an older generation ordered can commit any more. */
+void
+turn_drain(void)
+{
+	while (is_older_claimed())
+	{
+		sleep_on_latch(-1);
+		CHECK_FOR_INTERRUPTS();
+	}
 }

@@ -65,6 +65,27 @@ report_outcome_unknown(void)
 }
 
 /*
+ * The verdict came from a replicator whose place another has taken meanwhile: what
+ * it decided counts if the other one has it, too, and not otherwise.
+ */
+void
+verdict_report_outdated(void)
+{
+	Token		token = fate_token();
+
+	question.seq = 0;			/* the number may be another transaction's */
+	last_decided = confirmed;
+	verdict_begin_doubt();
+	ereport(ERROR,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("the outcome of the transaction is unknown"),
+			 errdetail("Transaction: %s. The replicator that gave the verdict is outdated: another one has taken its place.",
+					   fate_token_text(&token)),
+			 errhint("It is committed on all nodes or on none. As soon as a replicator is there, ask on any node: SELECT lockstep.outcome('%s').",
+					 fate_token_text(&token))));
+}
+
+/*
  * The replicator may have gone while the client was thinking.  Nothing has been
  * asked yet, so that is no unknown outcome.  A transaction of one statement has
  * looked just now, in xact_writes.

@@ -52,6 +52,7 @@ extern void commit_failed(void);	/* ABORT */
 extern Place verdict_ask(void);
 extern void verdict_begin_doubt(void);	/* it may be committed elsewhere;
 										 * before the locks go */
+LS_NORETURN extern void verdict_report_outdated(void);
 extern void verdict_committed(uint64 seq);
 extern void verdict_abandon(void);	/* let the replicator forget a transaction
 									 * that it has heard of */

@@ -39,6 +39,9 @@ typedef struct FoundNode
 	char		cluster[33];
 	uint64_t	seq;
 	uint64_t	chain;
+	uint64_t	generation;		/* the highest that it has followed, and its
+								 * run */
+	uint64_t	run;
 	int			ndatabases;
 	char	  **databases;
 } FoundNode;
@@ -133,6 +136,28 @@ take_place(FoundNode *f, const char *database, const PGresult *r)
 	return true;
 }
 
+/* The new journal's first start takes one above all of them. */
+static bool
+take_generation(FoundNode *f, PGconn *conn)
+{
+	PGresult   *r = rows_of(f->config, conn, "SELECT to_regprocedure('lockstep.known_generation()') IS NOT NULL");
+	bool		ok = r != NULL;
+
+	if (ok && PQgetvalue(r, 0, 0)[0] == 't')
+	{
+		PQclear(r);
+		r = rows_of(f->config, conn, "SELECT generation, run FROM lockstep.known_generation()");
+		ok = r != NULL;
+		if (ok && strtoull(PQgetvalue(r, 0, 0), NULL, 10) > f->generation)
+		{
+			f->generation = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
+			f->run = (uint64_t) strtoll(PQgetvalue(r, 0, 1), NULL, 10);
+		}
+	}
+	PQclear(r);
+	return ok;
+}
+
 static bool
 look_at_database(const Config *config, FoundNode *f, const char *database)
 {
@@ -150,7 +175,7 @@ look_at_database(const Config *config, FoundNode *f, const char *database)
 		r = rows_of(f->config, conn, "SELECT i.node, i.cluster, i.turn_open, coalesce(p.seq, 0), "
 					"coalesce(to_jsonb(p) ->> 'chain', '0') FROM lockstep.node_info() i LEFT JOIN "
 					"(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true");
-		ok = r != NULL && take_place(f, database, r);
+		ok = r != NULL && take_place(f, database, r) && take_generation(f, conn);
 	}
 	PQclear(r);
 	PQfinish(conn);
@@ -310,6 +335,8 @@ make_journal(const Config *config, const FoundNode *furthest)
 {
 	Buffer		head = {0};
 	char		text[CHAIN_TEXT_SIZE];
+	char		generation[GENERATION_TEXT_SIZE];
+	const FoundNode *latest = furthest;
 	const char *error;
 	LsSlice		bytes;
 	bool		ok;
@@ -318,6 +345,16 @@ make_journal(const Config *config, const FoundNode *furthest)
 	{
 		journal_chain_text(text, furthest->chain);
 		metadata_encode_record(&head, RECORD_CHAIN, furthest->seq, ls_slice_of(text));
+	}
+	for (int i = 0; i < nfound; i++)
+	{
+		if (found[i].generation > latest->generation)
+			latest = &found[i];
+	}
+	if (latest->generation != 0)
+	{
+		metadata_generation_text(generation, latest->generation, latest->run);
+		metadata_encode_record(&head, RECORD_GENERATION, furthest->seq, ls_slice_of(generation));
 	}
 	for (int i = 0; i < furthest->ndatabases; i++)
 		metadata_encode_record(&head, RECORD_DATABASE_ADDED, furthest->seq, ls_slice_of(furthest->databases[i]));

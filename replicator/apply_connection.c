@@ -14,9 +14,16 @@
 #include <sys/epoll.h>
 
 #include "apply_private.h"
+#include "generation.h"
 #include "log.h"
 #include "points.h"
 #include "sequencer.h"
+
+/* What of later versions of the extension is there. */
+#define FUNCTIONS \
+	"pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL, " \
+	"pg_catalog.to_regprocedure('lockstep.apply_rows(bigint,bytea)') IS NOT NULL, " \
+	"pg_catalog.to_regprocedure('lockstep.apply_piece(bytea)') IS NOT NULL"
 
 #define MAX_TIMES_LOST 3		/* a work that loses so many connections ends
 								 * them */
@@ -145,15 +152,17 @@ on_started(void *arg, const PGresult *result)
 	ApplyConn  *c = arg;
 	Node	   *n = c->pool->node;
 
+	if (n->generation != 0)
+		generation_check_result(n, result);
 	if (result == NULL || PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
 		node_out(n, "could not begin to apply in database \"%s\": %s", c->pool->database,
 				 result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost");
 		return;
 	}
-	c->has_chain = PQgetvalue(result, 0, 1)[0] == 't';
-	c->has_rows = PQgetvalue(result, 0, 2)[0] == 't';
-	c->has_pieces = PQgetvalue(result, 0, 3)[0] == 't';
+	c->has_chain = PQgetvalue(result, 0, 0)[0] == 't';
+	c->has_rows = PQgetvalue(result, 0, 1)[0] == 't';
+	c->has_pieces = PQgetvalue(result, 0, 2)[0] == 't';
 	c->conn = pgclient_release(c->client);
 	c->client = NULL;
 	if (PQenterPipelineMode(c->conn) == 0)
@@ -173,16 +182,24 @@ static void
 on_connected(void *arg, const char *error)
 {
 	ApplyConn  *c = arg;
+	GenerationParams text;
+	const char *params[3];
 
 	if (error != NULL)
+	{
 		node_out(c->pool->node, "could not open an apply connection to database \"%s\": %s",
 				 c->pool->database, error);
+		return;
+	}
+	text = generation_params(c->pool->node);
+	params[0] = node_cluster;
+	params[1] = text.number;
+	params[2] = text.run;
+	if (c->pool->node->generation != 0)
+		pgclient_query(c->client, "SELECT " FUNCTIONS ", lockstep.enter_generation($2, $3), lockstep.apply_start($1)",
+					   3, params, on_started, c);
 	else
-		pgclient_query(c->client, "SELECT lockstep.apply_start($1), "
-					   "pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL, "
-					   "pg_catalog.to_regprocedure('lockstep.apply_rows(bigint,bytea)') IS NOT NULL, "
-					   "pg_catalog.to_regprocedure('lockstep.apply_piece(bytea)') IS NOT NULL",
-					   1, &node_cluster, on_started, c);
+		pgclient_query(c->client, "SELECT " FUNCTIONS ", lockstep.apply_start($1)", 1, params, on_started, c);
 }
 
 ApplyConn *

@@ -8,6 +8,7 @@
 #include <string.h>
 
 #include "apply_private.h"
+#include "generation.h"
 #include "hidden.h"
 
 static Expected
@@ -117,6 +118,7 @@ handle_error(ApplyConn *c, const PGresult *r)
 		/* its plan returns other columns now: prepare anew, all of them */
 		c->retry = c->prepare_anew = true;
 	}
+	generation_check_result(c->pool->node, r);
 	note_error(c, sqlstate, PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY),
 			   detail, PQresultErrorField(r, PG_DIAG_MESSAGE_HINT));
 	free(detail);

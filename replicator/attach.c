@@ -5,17 +5,22 @@
  *
  *	 1. each database: server, extension, identity			(dbcheck.c)
  *	 2. progress: within what the journal holds, and of the same past	(history.c)
+ *		no other replicator looks after it					(generation.c)
  *	 3. content, of a node that has applied nothing yet: that of the first node
  *		that ever came
- *	 4. apply connections
- *	 5. identity written, where there was none; the turn opened
+ *	 4. our generation is entered in each database, durable: from here on the node
+ *		takes nothing of an older replicator
+ *	 5. apply connections
+ *	 6. identity written, where there was none; the turn opened, when what an older
+ *		replicator had ordered is over; the past is compared again
  *
- * Nothing is changed on the node before step 5.  Any failure is a reason for
+ * Nothing is changed on the node before step 4.  Any failure is a reason for
  * node_out(), which is told once and tried again later.  The first node's
- * content becomes the standard (a metadata record) in step 5 at the earliest,
+ * content becomes the standard (a metadata record) in step 6 at the earliest,
  * in the same call that sees that there is none yet.
  */
 #include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -35,11 +40,13 @@ struct Attach
 	uint64_t	progress;
 	uint64_t	chain;
 	bool		opening_pools;
+	bool		waiting;		/* for a higher generation */
 	const char *where;			/* for people */
 };
 
 static void check_next(struct Attach *a);
 static void read_next_content(struct Attach *a);
+static void enter_next_generation(struct Attach *a);
 static void set_next_cluster(struct Attach *a);
 
 void
@@ -62,7 +69,7 @@ attach_where(const Node *n)
 	return n->attach != NULL ? n->attach->where : "";
 }
 
-/* ---------- 5. identity and turn */
+/* ---------- 6. identity and turn */
 
 static void
 attached(struct Attach *a, uint64_t applied)
@@ -84,6 +91,7 @@ attached(struct Attach *a, uint64_t applied)
 	control_adopt(n, dbcheck_take_client(first), database);
 	free(database);
 	attach_cancel(n);
+	history_heard(n);
 	node_move(n, NODE_CATCHUP, "");
 	catchup_begin(n);
 }
@@ -95,6 +103,8 @@ on_turn_open(void *arg, const PGresult *r)
 	uint64_t	applied;
 	uint64_t	chain;
 
+	if (a->node->generation != 0)
+		generation_check_result(a->node, r);
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 	{
 		node_out(a->node, "could not open its turn: %s",
@@ -193,7 +203,7 @@ settle_content(struct Attach *a)
 	return true;
 }
 
-/* ---------- 4. apply connections */
+/* ---------- 5. apply connections */
 
 void
 attach_pool_ready(Node *n)
@@ -235,6 +245,55 @@ open_pools(struct Attach *a)
 		pool_open(a->node, dbcheck_database(a->checks[i]));
 }
 
+/* ---------- 4. generation */
+
+static void
+on_entered(void *arg, const char *error)
+{
+	struct Attach *a = arg;
+
+	if (error != NULL)
+		node_out(a->node, "%s", error);
+	else
+		enter_next_generation(a);
+}
+
+static void
+enter_next_generation(struct Attach *a)
+{
+	a->where = "entering the replicator's generation";
+	if (a->node->no_generations || a->at == a->n)
+		open_pools(a);
+	else
+		dbcheck_enter_generation(a->checks[a->at++], on_entered, a);
+}
+
+/* With SQL objects of an earlier version in any of its databases it knows of none. */
+static void
+begin_generation(struct Attach *a)
+{
+	Node	   *n = a->node;
+	const char *old = NULL;
+
+	for (int i = 0; i < a->n; i++)
+	{
+		if (!dbcheck_knows_generations(a->checks[i]))
+			old = dbcheck_database(a->checks[i]);
+	}
+	if (old != NULL && !n->no_generations)
+	{
+		char		detail[160];
+
+		snprintf(detail, sizeof(detail), "Database \"%s\" has SQL objects of an earlier version of the extension.", old);
+		log_full(LOG_WARNING, n->config->name, "this node does not know an outdated replicator from the current one", detail,
+				 "ALTER EXTENSION lockstep UPDATE in it, then lockstepctl drop and lockstepctl attach.");
+	}
+	n->no_generations = old != NULL;
+	n->generation = old != NULL ? 0 : generation_number();
+	a->at = 0;
+	enter_next_generation(a);
+}
+
 /* ---------- 3. content */
 
 static void
@@ -267,10 +326,62 @@ read_next_content(struct Attach *a)
 			return;
 		}
 	}
-	open_pools(a);
+	begin_generation(a);
 }
 
 /* ---------- 2. progress */
+
+/* The highest that one of its databases, or its server, knows. */
+static KnownGeneration
+known_generation(const struct Attach *a)
+{
+	KnownGeneration highest = {0};
+	bool		has_past = false;
+
+	for (int i = 0; i < a->n; i++)
+	{
+		const KnownGeneration *known = dbcheck_generation(a->checks[i]);
+
+		if (known->number > highest.number)
+			highest = *known;
+		has_past = has_past || dbcheck_has_cluster(a->checks[i]);
+	}
+	highest.has_past = has_past;
+	return highest;
+}
+
+static void
+check_generation(struct Attach *a)
+{
+	KnownGeneration known = known_generation(a);
+
+	switch (generation_admits(a->node, &known, dbcheck_boot(a->checks[0])))
+	{
+		case GENERATION_OUT:
+			break;
+		case GENERATION_WAIT:
+			a->where = "waiting until the journal has a higher generation";
+			a->waiting = true;
+			break;
+		case GENERATION_GO_ON:
+			history_looked_at(a->node);
+			LOCKSTEP_POINT(NODE_CHECKED);
+			a->at = 0;
+			read_next_content(a);
+			break;
+	}
+}
+
+void
+attach_go_on(Node *n)
+{
+	struct Attach *a = n->attach;
+
+	if (a == NULL || !a->waiting)
+		return;
+	a->waiting = false;
+	check_generation(a);
+}
 
 static void
 check_progress(struct Attach *a)
@@ -293,12 +404,7 @@ check_progress(struct Attach *a)
 		}
 	}
 	if (history_admits(a->node, a->progress, a->chain))
-	{
-		history_looked_at(a->node);
-		LOCKSTEP_POINT(NODE_CHECKED);
-		a->at = 0;
-		read_next_content(a);
-	}
+		check_generation(a);
 }
 
 /* ---------- 1. each database */
@@ -341,6 +447,8 @@ on_plain_checked(void *arg, const char *error)
 		node_out(a->node, "%s", error);
 	else if (history_admits(a->node, sequencer_last_durable(), 0))
 	{
+		a->node->no_generations = false;
+		a->node->generation = 0;
 		history_looked_at(a->node);
 		attached(a, sequencer_last_durable());
 	}

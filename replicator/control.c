@@ -13,8 +13,8 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generation.h"
 #include "metadata.h"
-#include "node_private.h"
 #include "sequencer.h"
 
 #define PING_MS 100				/* while the node lags behind */
@@ -63,6 +63,18 @@ heard_flushed(Node *n, uint64_t applied, uint64_t insert, uint64_t flush)
 	}
 }
 
+/* It has committed what nobody else has (turn_note_divergence()): it is out. */
+static bool
+has_diverged(Node *n, const PGresult *r)
+{
+	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+
+	if (sqlstate == NULL || strcmp(sqlstate, "XX001") != 0)
+		return false;
+	node_out(n, "%s", PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
+	return true;
+}
+
 static void
 on_pong(void *arg, const PGresult *r)
 {
@@ -73,6 +85,9 @@ on_pong(void *arg, const PGresult *r)
 	n->unanswered_ms = 0;
 	if (r != NULL)
 		node_heard(n);
+	generation_check_result(n, r);
+	if (has_diverged(n, r))
+		return;
 	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR)
 		n->old_objects = true;	/* before ALTER EXTENSION ... UPDATE */
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) != 1)
@@ -234,6 +249,16 @@ a_database_but(const char *database)
 }
 
 static void
+on_entered(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+
+	generation_check_result(n, r);
+	if (r != NULL && PQresultStatus(r) != PGRES_TUPLES_OK)
+		node_out(n, "could not enter the replicator's generation: %s", pgclient_message(PQresultErrorMessage(r)));
+}
+
+static void
 on_connected(void *arg, const char *error)
 {
 	Node	   *n = arg;
@@ -244,6 +269,13 @@ on_connected(void *arg, const char *error)
 	{
 		node_out(n, "could not open another control connection: %s", error);
 		return;
+	}
+	if (n->generation != 0 && metadata_has_database(n->next_control_database))
+	{
+		GenerationParams text = generation_params(n);
+		const char *params[] = {text.number, text.run};
+
+		pgclient_query(next, "SELECT lockstep.enter_generation($1, $2)", 2, params, on_entered, n);
 	}
 	control_move(n, next, n->next_control_database);
 }

@@ -248,6 +248,8 @@ journal_metadata_text(int record_type)
 			return "lease";
 		case RECORD_CHAIN:
 			return "chain";
+		case RECORD_GENERATION:
+			return "generation";
 		case RECORD_TRANSACTION:
 			break;
 	}

@@ -283,16 +283,44 @@ on_cluster_set(void *arg, const char *error)
 }
 
 static void
-add_next_cluster(void)
+on_entered(void *arg, const char *error)
 {
-	DbCheck    *d;
+	DbCheck    *d = arg;
 
-	if (!next_check(&d))
-		add_pools();
-	else if (dbcheck_has_cluster(d))
+	if (!step_succeeded(error))
+		return;
+	if (dbcheck_has_cluster(d))
 		on_cluster_set(d, NULL);
 	else
 		dbcheck_set_cluster(d, on_cluster_set, d);
+}
+
+/* The node follows our generation in this database, too, if it does in the others. */
+static void
+add_next_cluster(void)
+{
+	DbCheck    *d;
+	Node	   *n;
+
+	if (!next_check(&d))
+	{
+		add_pools();
+		return;
+	}
+	n = node_get(job->at - 1);
+	if (!dbcheck_knows_generations(d) && n->generation == 0)
+		n->no_generations = true;
+	if (n->no_generations)
+		on_entered(d, NULL);
+	else if (!dbcheck_knows_generations(d))
+		fail("node \"%s\": database \"%s\" has SQL objects of an earlier version: run ALTER EXTENSION lockstep UPDATE there",
+			 n->config->name, job->database);
+	else
+	{
+		if (n->generation == 0)
+			n->generation = generation_number();
+		dbcheck_enter_generation(d, on_entered, d);
+	}
 }
 
 static void

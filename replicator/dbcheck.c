@@ -41,6 +41,8 @@ struct DbCheck
 	uint64_t	progress;
 	uint64_t	chain;
 	bool		knows_chains;
+	bool		knows_generations;
+	KnownGeneration known;
 	bool		has_extension;
 	bool		made_extension;
 	char	   *fingerprint;
@@ -101,6 +103,19 @@ has_row(DbCheck *d, const PGresult *r, const char *what)
 /* ---------- the checks, one after the other */
 
 static void
+on_generation(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (!has_row(d, r, "asking for the replicator that it follows"))
+		return;
+	d->known.number = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
+	d->known.run = (uint64_t) strtoll(PQgetvalue(r, 0, 1), NULL, 10);
+	d->known.silent_ms = PQgetisnull(r, 0, 2) ? -1 : strtoll(PQgetvalue(r, 0, 2), NULL, 10);
+	finish(d, NULL);
+}
+
+static void
 on_info(void *arg, const PGresult *r)
 {
 	DbCheck    *d = arg;
@@ -114,6 +129,7 @@ on_info(void *arg, const PGresult *r)
 	d->progress = strtoull(PQgetvalue(r, 0, 3), NULL, 10);
 	d->chain = (uint64_t) strtoll(PQgetvalue(r, 0, 4), NULL, 10);
 	d->knows_chains = PQgetvalue(r, 0, 5)[0] == 't';
+	d->knows_generations = PQgetvalue(r, 0, 6)[0] == 't';
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
 		fail(d, "the server calls itself \"%s\" (lockstep.node_name)", PQgetvalue(r, 0, 0));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
@@ -121,6 +137,8 @@ on_info(void *arg, const PGresult *r)
 			 "see \"The journal is lost, or old\" in docs/operating.md", d->database, cluster);
 	else if (!d->has_cluster && d->progress > 0)
 		fail(d, "database \"%s\" has progress %" PRIu64 " but belongs to no cluster", d->database, d->progress);
+	else if (d->knows_generations)
+		pgclient_query(d->client, "SELECT generation, run, silent_ms FROM lockstep.known_generation()", 0, NULL, on_generation, d);
 	else
 		finish(d, NULL);
 }
@@ -130,7 +148,8 @@ static void
 ask_info(DbCheck *d)
 {
 	pgclient_query(d->client, "SELECT i.node, i.cluster, i.boot, coalesce(p.seq, 0), coalesce(to_jsonb(p) ->> 'chain', '0'), "
-				   "to_regprocedure('lockstep.turn_open(bigint,bigint)') IS NOT NULL "
+				   "to_regprocedure('lockstep.turn_open(bigint,bigint)') IS NOT NULL, "
+				   "to_regprocedure('lockstep.enter_generation(bigint,bigint)') IS NOT NULL "
 				   "FROM lockstep.node_info() i LEFT JOIN "
 				   "(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true", 0, NULL, on_info, d);
 }
@@ -438,7 +457,48 @@ dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg)
 	pgclient_query(d->client, "SELECT lockstep.set_cluster($1)", 1, &node_cluster, on_cluster_set, d);
 }
 
+/* ---------- the replicator that it follows */
+
+static void
+on_entered(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	/* the server that we looked at: it has followed us, and does no more */
+	if (d->node->entered_boot == d->boot)
+		generation_check_result(d->node, r);
+	if (!has_row(d, r, "entering the replicator's generation"))
+		return;
+	d->node->entered_boot = d->boot;
+	finish(d, NULL);
+}
+
+void
+dbcheck_enter_generation(DbCheck *d, DbCheckDone done, void *arg)
+{
+	GenerationParams text = generation_params(d->node);
+	const char *params[] = {text.number, text.run};
+
+	d->done = done;
+	d->arg = arg;
+	if (!has_client(d))
+		return;
+	pgclient_query(d->client, "SELECT lockstep.enter_generation($1, $2)", 2, params, on_entered, d);
+}
+
 /* ---------- what was found */
+
+bool
+dbcheck_knows_generations(const DbCheck *d)
+{
+	return d->knows_generations;
+}
+
+const KnownGeneration *
+dbcheck_generation(const DbCheck *d)
+{
+	return &d->known;
+}
 
 bool
 dbcheck_made_extension(const DbCheck *d)

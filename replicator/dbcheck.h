@@ -6,7 +6,7 @@
 #ifndef LOCKSTEP_DBCHECK_H
 #define LOCKSTEP_DBCHECK_H
 
-#include "node_private.h"
+#include "generation.h"
 
 typedef struct DbCheck DbCheck;
 
@@ -22,6 +22,7 @@ extern DbCheck *dbcheck_open(Node *n, const char *database, bool create, bool pl
 							 DbCheckDone done, void *arg);
 extern void dbcheck_fingerprint(DbCheck *d, DbCheckDone done, void *arg);
 extern void dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg);	/* if it has none */
+extern void dbcheck_enter_generation(DbCheck *d, DbCheckDone done, void *arg);	/* the node's */
 extern void dbcheck_free(DbCheck *d);	/* no callback comes any more; NULL is
 										 * ignored */
 
@@ -32,6 +33,8 @@ extern uint64_t dbcheck_boot(const DbCheck *d);
 extern uint64_t dbcheck_progress(const DbCheck *d);
 extern uint64_t dbcheck_chain(const DbCheck *d);	/* stored with it, 0: none */
 extern bool dbcheck_knows_chains(const DbCheck *d); /* its extension does */
+extern bool dbcheck_knows_generations(const DbCheck *d);
+extern const KnownGeneration *dbcheck_generation(const DbCheck *d);
 extern const char *dbcheck_found(const DbCheck *d); /* the fingerprint; NULL:
 													 * not looked at */
 

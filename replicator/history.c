@@ -20,7 +20,11 @@
  * restart the journal has all that any node has.  But if the journal's directory is
  * not the one in which it was written (journal_place.c) it may be an old copy, and
  * the node that can't be reached the only one who knows: then every node has to be
- * heard, or taken out by command, before the first goes online.
+ * heard, or taken out by command, before the first goes online.  The same when a
+ * node follows a replicator that the journal does not know (generation.c): another
+ * copy of it was in use.  "Heard" means that the node follows us by now, so that
+ * nothing of the other one is added to its past any more, or that it has been
+ * refused.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -57,6 +61,27 @@ nodes_doubt_journal(void)
 	log_full(LOG_WARNING, "journal", "this is not the directory in which the journal was written, as far as is known: it was copied, moved or restored, or an older version wrote it",
 			 "If it is an old copy, a node may know of transactions that it lacks. So no node goes online before all have been heard.",
 			 "Those that are gone for good: lockstepctl drop NODE.  See \"The journal is lost, or old\" in docs/operating.md.");
+}
+
+bool
+history_doubts_journal(void)
+{
+	return is_copy;
+}
+
+void
+history_doubt_journal(const Node *n, uint64_t generation)
+{
+	char		message[320];
+
+	if (is_copy || all_looked_at)
+		return;
+	is_copy = true;
+	snprintf(message, sizeof(message), "node \"%s\" has followed generation %" PRIu64 " of a replicator of which the journal knows nothing: one that used another copy of it",
+			 n->config->name, generation);
+	log_full(LOG_WARNING, "journal", message,
+			 "A node may know of transactions that it lacks. So no node goes online before all have been heard.",
+			 "Those that are gone for good: lockstepctl drop NODE.  See \"Two replicators\" in docs/operating.md.");
 }
 
 static const Node *
@@ -98,9 +123,8 @@ history_may_go_online(Node *n)
 	return true;
 }
 
-/* Its place is known. */
-static void
-is_heard(Node *n)
+void
+history_heard(Node *n)
 {
 	if (n->heard)
 		return;
@@ -160,9 +184,12 @@ same_past(Node *n, uint64_t seq, uint64_t chain)
 	if (!journal_chain_at(node_journal_dir, seq, &ours, &error))
 		node_out(n, "could not look up seq %" PRIu64 " in the journal: %s", seq, error);
 	else if (ours != chain)
+	{
+		history_heard(n);
 		node_out(n, "its transaction %" PRIu64 " is not the journal's (chain %016" PRIx64 " there, %016" PRIx64
 				 " in the journal): it followed another copy of the journal; clone it anew from another node, or "
 				 REMEDY, seq, chain, ours);
+	}
 	else
 		return true;
 	return false;
@@ -180,10 +207,12 @@ history_admits(Node *n, uint64_t seq, uint64_t chain)
 		is_beyond(n, seq);
 		return false;
 	}
-	is_heard(n);
 	if (seq + 1 < first)
+	{
+		history_heard(n);
 		node_out(n, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
 				 ": clone it anew from another node (how much is kept meanwhile: journal_keep)", seq + 1, first);
+	}
 	else if (same_past(n, seq, chain))
 	{
 		if (!anybody_is_beyond())

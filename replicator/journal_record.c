@@ -364,6 +364,7 @@ record_decode(LsSlice body, JournalRecord *r)
 		case RECORD_FINGERPRINT:
 		case RECORD_LEASE:
 		case RECORD_CHAIN:
+		case RECORD_GENERATION:
 			r->type = (RecordType) body.data[1];
 			r->wait = LS_WAIT_EXECUTED; /* no meaning, but a legal value */
 			return get_fields(fields, metadata_fields, r);

@@ -1,7 +1,7 @@
 /*
  * metadata.c
- *	  Replicated databases and their fingerprints, and the nodes that were
- *	  dropped by command, as the journal has them.
+ *	  Replicated databases and their fingerprints, the nodes that were dropped by
+ *	  command, and the generations of replicators, as the journal has them.
  *
  * A record says something anew or again (every segment begins by repeating what
  * counts), so applying one twice is harmless.  Names live until the database is
@@ -9,6 +9,8 @@
  */
 #include "metadata.h"
 
+#include <inttypes.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
@@ -36,6 +38,57 @@ static bool said;				/* a database was added or dropped */
 /* Names of the nodes that stay out until somebody attaches them. */
 static char **nodes_out;
 static int	nnodes_out;
+
+/* Starts of replicators on this journal, ascending. */
+#define GENERATIONS_KEPT 32
+
+typedef struct GenerationStart
+{
+	uint64_t	number;
+	uint64_t	run;
+} GenerationStart;
+
+static GenerationStart generations[GENERATIONS_KEPT];
+static int	ngenerations;
+
+uint64_t
+metadata_generation(void)
+{
+	return ngenerations > 0 ? generations[ngenerations - 1].number : 0;
+}
+
+bool
+metadata_knows_generation(uint64_t number, uint64_t run)
+{
+	for (int i = 0; i < ngenerations; i++)
+	{
+		if (generations[i].number == number)
+			return generations[i].run == run;
+	}
+	return ngenerations > 0 && number < generations[0].number;	/* too long ago */
+}
+
+void
+metadata_generation_text(char text[GENERATION_TEXT_SIZE], uint64_t number, uint64_t run)
+{
+	snprintf(text, GENERATION_TEXT_SIZE, "%" PRIu64 " %016" PRIx64, number, run);
+}
+
+static void
+add_generation(LsSlice text)
+{
+	char		copy[GENERATION_TEXT_SIZE] = "";
+	GenerationStart start;
+
+	if (text.len >= sizeof(copy))
+		return;
+	memcpy(copy, text.data, text.len);
+	if (sscanf(copy, "%" SCNu64 " %" SCNx64, &start.number, &start.run) != 2 || start.number <= metadata_generation())
+		return;
+	if (ngenerations == GENERATIONS_KEPT)
+		memmove(&generations[0], &generations[1], (size_t) --ngenerations * sizeof(GenerationStart));
+	generations[ngenerations++] = start;
+}
 
 static int
 find_node(LsSlice name)
@@ -150,6 +203,9 @@ metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 		case RECORD_FINGERPRINT:
 			set_fingerprint(text);
 			break;
+		case RECORD_GENERATION:
+			add_generation(text);
+			break;
 		case RECORD_LEASE:		/* the sequencer's */
 		case RECORD_CHAIN:
 		case RECORD_TRANSACTION:
@@ -226,6 +282,13 @@ metadata_encode_record(Buffer *bytes, RecordType type, uint64_t seq, LsSlice tex
 void
 metadata_encode(uint64_t seq, Buffer *bytes)
 {
+	for (int i = 0; i < ngenerations; i++)
+	{
+		char		text[GENERATION_TEXT_SIZE];
+
+		metadata_generation_text(text, generations[i].number, generations[i].run);
+		metadata_encode_record(bytes, RECORD_GENERATION, seq, ls_slice_of(text));
+	}
 	for (int i = 0; i < ndropped; i++)
 		metadata_encode_record(bytes, RECORD_DATABASE_DROPPED, dropped[i].seq, ls_slice_of(dropped[i].database));
 	for (int i = 0; i < nnodes_out; i++)

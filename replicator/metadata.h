@@ -31,6 +31,15 @@ extern bool metadata_node_is_out(const char *name);
 /* Text of a RECORD_FINGERPRINT (malloc'ed). */
 extern char *metadata_fingerprint_text(const char *database, const char *fingerprint);
 
+/*
+ * Generations of replicators: the highest, 0 = none.  Is one this journal's own, as
+ * far as is known (only the last ones are)?
+ */
+#define GENERATION_TEXT_SIZE 40
+extern uint64_t metadata_generation(void);
+extern bool metadata_knows_generation(uint64_t number, uint64_t run);
+extern void metadata_generation_text(char text[GENERATION_TEXT_SIZE], uint64_t number, uint64_t run);
+
 /* Append records of all that counts now; for journal_set_metadata(). */
 extern void metadata_encode(uint64_t seq, Buffer *bytes);
 

@@ -28,9 +28,9 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "generation.h"
 #include "log.h"
 #include "metadata.h"
-#include "node_private.h"
 #include "points.h"
 #include "sequencer.h"
 
@@ -172,6 +172,13 @@ int
 node_stall_timeout(void)
 {
 	return node_config->stall_timeout > 0 ? node_config->stall_timeout : node_config->node_timeout * 6;
+}
+
+void
+node_generation(int node, uint64_t *generation, uint64_t *run)
+{
+	*generation = nodes[node].generation;
+	*run = *generation != 0 ? generation_run() : 0;
 }
 
 const char *const *
@@ -604,9 +611,15 @@ nodes_reload(void)
 	}
 }
 
-void
-nodes_start(void)
+static void
+start_all(void)
 {
 	for (int i = 0; i < nnodes; i++)
 		node_start(&nodes[i]);
+}
+
+void
+nodes_start(void)
+{
+	generation_begin(start_all);
 }

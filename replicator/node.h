@@ -6,6 +6,7 @@
  *	 node.c      states and moves; giving transactions to nodes
  *	 attach.c    checks when a node comes, its connections
  *	 history.c   is what it has applied the journal's past
+ *	 generation.c  has another replicator taken our place
  *	 catchup.c   feeding a node from the journal, the barrier
  *	 lag.c       how far a node lags, and what becomes of it then
  *	 probe.c     does its server live?
@@ -83,7 +84,7 @@ extern void nodes_init(const Config *config, const char *cluster, const char *jo
 
 /* The journal may be an old copy: nobody goes online before all were heard. */
 extern void nodes_doubt_journal(void);
-extern void nodes_start(void);	/* begin connecting */
+extern void nodes_start(void);	/* take a generation, then begin connecting */
 extern void nodes_reload(void); /* nodes were added to the configuration, or
 								 * taken out */
 
@@ -93,6 +94,9 @@ extern void nodes_reload(void); /* nodes were added to the configuration, or
  * into before, and it is another server with the node's name.
  */
 extern bool node_claimed(int node, uint64_t boot);
+
+/* The replicator's generation that the node follows, and its run; 0: none. */
+extern void node_generation(int node, uint64_t *generation, uint64_t *run);
 extern int	nodes_count(void);
 extern int	node_find(LsSlice name);	/* index or -1 */
 extern const char *node_name(int node);

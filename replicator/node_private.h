@@ -57,12 +57,16 @@ struct Node
 	char		reason[512];
 	bool		looked_at;		/* its past is known, or it was not reached:
 								 * see history.c */
-	bool		heard;			/* its past is known */
+	bool		heard;			/* its past is known, for good */
 	int			failures;		/* in a row, after having been attached */
 	int			slow_drops;		/* for its lag, never online for long between */
 	bool		slow;			/* dropped for its lag, and not online since */
 	uint64_t	online_since;	/* loop_now_us() */
 	uint64_t	boot;
+	uint64_t	entered_boot;	/* start of its server that has followed us,
+								 * 0: none: see generation.c */
+	uint64_t	generation;		/* that it follows; 0: it knows of none */
+	bool		no_generations; /* SQL objects of version 1.0 */
 	uint64_t	claimed_boot;	/* that of a backend who said it is of this
 								 * node */
 	uint64_t	impostor_boot;	/* the same, and the node was found to be
@@ -261,6 +265,7 @@ extern void attach_begin(Node *n);
 extern void attach_cancel(Node *n);
 extern const char *attach_where(const Node *n); /* in words */
 extern void attach_pool_ready(Node *n); /* a connection of a pool is */
+extern void attach_go_on(Node *n);	/* a higher generation has been taken */
 
 /* ---------- in history.c: is a node's past the journal's? */
 
@@ -268,6 +273,12 @@ extern void attach_pool_ready(Node *n); /* a connection of a pool is */
  * doesn't know).  false: it is out. */
 extern bool history_admits(Node *n, uint64_t seq, uint64_t chain);
 extern void history_looked_at(Node *n);
+extern void history_heard(Node *n); /* its past is known, and an older
+									 * replicator can't add to it any more */
+extern bool history_doubts_journal(void);
+extern void history_doubt_journal(const Node *n, uint64_t generation);	/* it follows one that
+																		 * the journal does not
+																		 * know */
 extern bool history_may_go_online(Node *n); /* nobody is left whose past could
 											 * matter; else why n has to wait
 											 * is its reason */

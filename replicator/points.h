@@ -59,6 +59,7 @@ typedef enum Point
 
 	/* nodes: attach.c, catchup.c, node.c */
 	POINT_NODE_MOVED,			/* its state is another */
+	POINT_GENERATION_TAKEN,		/* it is durable; no node has heard of it */
 	POINT_NODE_CHECKED,			/* it may be attached; nothing has been done */
 	POINT_TURN_OPENED,			/* it commits again; it is not noted as back */
 	POINT_CATCHUP_FED,			/* given the next one of the journal */

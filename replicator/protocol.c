@@ -74,10 +74,18 @@ LAYOUT(challenge_layout, LsChallenge);
 
 static const Field proof_layout_fields[] = {
 	BYTES('A', LsProof, proof, LS_PROOF_SIZE, LS_PROOF_SIZE),
-	OPTIONAL_NUMBER64('R', LsProof, refused),
 };
 
 LAYOUT(proof_layout, LsProof);
+
+static const Field welcome_layout_fields[] = {
+	BYTES('A', LsWelcome, proof, LS_PROOF_SIZE, LS_PROOF_SIZE),
+	OPTIONAL_NUMBER64('g', LsWelcome, generation),
+	OPTIONAL_NUMBER64('r', LsWelcome, run),
+	OPTIONAL_NUMBER64('R', LsWelcome, refused),
+};
+
+LAYOUT(welcome_layout, LsWelcome);
 
 static const Field query_layout_fields[] = {
 	NUMBER64('X', LsQuery, xcount),
@@ -285,9 +293,9 @@ ls_put_proof(uint8_t *buf, size_t cap, const LsProof *m)
 }
 
 size_t
-ls_put_welcome(uint8_t *buf, size_t cap, const LsProof *m)
+ls_put_welcome(uint8_t *buf, size_t cap, const LsWelcome *m)
 {
-	return put_message(buf, cap, LS_MSG_WELCOME, &proof_layout, m);
+	return put_message(buf, cap, LS_MSG_WELCOME, &welcome_layout, m);
 }
 
 size_t
@@ -447,6 +455,12 @@ const char *
 ls_get_proof(LsSlice payload, LsProof *m)
 {
 	return get_message(payload, &proof_layout, m);
+}
+
+const char *
+ls_get_welcome(LsSlice payload, LsWelcome *m)
+{
+	return get_message(payload, &welcome_layout, m);
 }
 
 const char *

@@ -54,7 +54,8 @@
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
  * 'S', 's', 'U', 'u', 'I', 'i', 'J', 'B', the fields 'c' of 'V', 'N' of 'l', 'u' and 'x'
- * of 'H', 'd' of 'P' and 'P' of 'Q', and the form 'p' of 'Q' were added.
+ * of 'H', 'd' of 'P', 'P' of 'Q', 'g' and 'r' of 'W', and the form 'p' of 'Q' were
+ * added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -229,15 +230,25 @@ typedef struct LsChallenge
 	LsSlice		nonce;
 } LsChallenge;
 
-/*
- * 'A' and 'W': 'A' proof of LS_PROOF_SIZE bytes; of 'W' 'R' u64, not 0: the backend is
- * refused, an error follows, and this proves whose it is.
- */
+/* 'A': 'A' proof of LS_PROOF_SIZE bytes */
 typedef struct LsProof
 {
 	LsSlice		proof;
-	uint64_t	refused;
 } LsProof;
+
+/*
+ * 'W': as 'A', and which replicator it is: a backend takes nothing from one whose
+ * generation is not the one that its node follows.
+ */
+typedef struct LsWelcome
+{
+	LsSlice		proof;
+	uint64_t	generation;		/* 'g' u64, optional: 0 of an earlier version,
+								 * or if the node knows of none */
+	uint64_t	run;			/* 'r' u64, optional */
+	uint64_t	refused;		/* 'R' u64, not 0: the backend is refused, an
+								 * error follows, and this proves whose it is */
+} LsWelcome;
 
 /* 'Q'.  Also, as they are, the statements of a journal record. */
 typedef struct LsQuery
@@ -510,7 +521,7 @@ extern LsFrame ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 extern size_t ls_put_hello(uint8_t *buf, size_t cap, const LsHello *m);
 extern size_t ls_put_challenge(uint8_t *buf, size_t cap, const LsChallenge *m);
 extern size_t ls_put_proof(uint8_t *buf, size_t cap, const LsProof *m);
-extern size_t ls_put_welcome(uint8_t *buf, size_t cap, const LsProof *m);
+extern size_t ls_put_welcome(uint8_t *buf, size_t cap, const LsWelcome *m);
 extern size_t ls_put_query(uint8_t *buf, size_t cap, const LsQuery *m);
 extern size_t ls_put_rollback_to(uint8_t *buf, size_t cap, const LsRollbackTo *m);
 extern size_t ls_put_unlock(uint8_t *buf, size_t cap, const LsRollbackTo *m);
@@ -542,7 +553,8 @@ extern size_t ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t v
  */
 extern const char *ls_get_hello(LsSlice payload, LsHello *m);
 extern const char *ls_get_challenge(LsSlice payload, LsChallenge *m);
-extern const char *ls_get_proof(LsSlice payload, LsProof *m);	/* 'A' and 'W' */
+extern const char *ls_get_proof(LsSlice payload, LsProof *m);
+extern const char *ls_get_welcome(LsSlice payload, LsWelcome *m);
 extern const char *ls_get_query(LsSlice payload, LsQuery *m);
 
 /*

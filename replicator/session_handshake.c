@@ -180,7 +180,7 @@ static bool
 welcome(Session *s, bool refused)
 {
 	uint8_t		proof[LS_PROOF_SIZE];
-	LsProof		m = {{proof, LS_PROOF_SIZE}, refused};
+	LsWelcome	m = {.proof = {proof, LS_PROOF_SIZE},.refused = refused};
 	uint8_t		bytes[128];
 
 	if (!auth_proof(secret, "replicator", &s->hello, own_nonce(s), proof))
@@ -189,6 +189,8 @@ welcome(Session *s, bool refused)
 		session_fail(s, "58000", NULL, "the replicator could not compute its proof");
 		return false;
 	}
+	if (!refused)
+		node_generation(s->node, &m.generation, &m.run);
 	session_send(s, bytes, ls_put_welcome(bytes, sizeof(bytes), &m));
 	return true;
 }

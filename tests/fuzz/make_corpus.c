@@ -39,9 +39,9 @@ main(int argc, char **argv)
 {
 	size_t		n;
 	Sample	   *samples = make_samples(&n);
-	JournalRecord tx = {.type = RECORD_TRANSACTION, .seq = 9, .identity = {SLICE("n1"), 1, 2, 3},
-		.database = SLICE("db"), .depends_on = 8, .time = 1790000000000000, .wait = LS_WAIT_EXECUTED};
-	JournalRecord text = {.type = RECORD_DATABASE_ADDED, .seq = 9, .text = SLICE("db")};
+	JournalRecord tx = {.type = RECORD_TRANSACTION,.seq = 9,.identity = {SLICE("n1"), 1, 2, 3},
+	.database = SLICE("db"),.depends_on = 8,.time = 1790000000000000,.wait = LS_WAIT_EXECUTED};
+	JournalRecord text = {.type = RECORD_DATABASE_ADDED,.seq = 9,.text = SLICE("db")};
 	uint8_t		mark_bytes[GROUP_MARK_SIZE];
 	GroupMark	mark = {64, 64};
 
@@ -73,6 +73,9 @@ main(int argc, char **argv)
 	text.type = RECORD_CHAIN;
 	text.text = SLICE("0123456789abcdef");
 	write_record(argv[1], "chain", &text);
+	text.type = RECORD_GENERATION;
+	text.text = SLICE("7 0123456789abcdef");
+	write_record(argv[1], "generation", &text);
 	group_encode(mark_bytes, &mark);
 	write_seed(argv[1], "journal", "group-mark", mark_bytes, sizeof(mark_bytes));
 	free(samples);

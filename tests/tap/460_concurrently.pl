@@ -264,6 +264,7 @@ $c->sql(3, 'REINDEX INDEX pti; REINDEX SYSTEM app; CREATE SCHEMA other; REINDEX 
 	# as the replicator would, of a transaction that nobody waits for
 	my $apply = $c->session(1);
 	my $seq = $c->sql(1, 'SELECT lockstep.applied_seq()') + 50;
+	$apply->do('SELECT lockstep.enter_generation(generation, run) FROM lockstep.generation');
 	$apply->do("SELECT lockstep.apply_start('" . $c->sql(1, 'SELECT cluster FROM lockstep.node_info()') . "')");
 	$apply->do('BEGIN');
 	$apply->do("SELECT lockstep.apply_begin($seq)");

@@ -156,6 +156,7 @@ my $return = sub {
 	$arm->();
 	$c->ctl('--timeout=1', 'attach', 'n2');
 };
+my $restart = sub { my ($arm) = @_; $c->cluster('kill-replicator'); $arm->(); $c->cluster('start-replicator') };
 my $drop = sub { my ($arm) = @_; $arm->(); $c->ctl('drop', 'n2') };
 
 # Who comes to a point, if not a COMMIT.
@@ -164,14 +165,14 @@ my %replicator = (
 	BEGUN_EARLY => $large_commit, BODY_SYNCED => $large_commit,
 	SEGMENT_PREPARED => $segments, SEGMENT_BEGUN => $segments,
 	LEASE_ASKED => $lease, LEASE_DURABLE => $lease, ALONE_ASKED => $alone, ALONE_ORDERED => $alone,
-	NODE_MOVED => $return, NODE_CHECKED => $return, TURN_OPENED => $return, CATCHUP_FED => $return,
+	GENERATION_TAKEN => $restart, NODE_MOVED => $return, NODE_CHECKED => $return, TURN_OPENED => $return, CATCHUP_FED => $return,
 	TOGETHER_GIVEN => $return, BARRIER => $return, ONLINE => $return, DROP_DURABLE => $drop);
 my %backend = (
 	CAPTURED => commit_with("INSERT INTO filler VALUES (1); DELETE FROM filler;\nCOMMIT"),
 	STREAMED => $large_commit, LOCK_ASKED => $ddl, LOCK_GRANTED => $ddl, WITHDRAWN => $withdraw,
 	ROLLING_BACK => $large_rollback, CONFIRMING => $leave, LINKED => $fresh,
 	LEASE_ASKED => $lease, LEASED => $lease, ALONE_ASKED => $alone, ALONE_ORDERED => $alone,
-	TURN_OPENING => $return, TURN_OPENED => $return, APPLY_EXECUTING => $commit);
+	GENERATION_RAISED => $return, TURN_OPENING => $return, TURN_OPENED => $return, APPLY_EXECUTING => $commit);
 
 # ---------- deaths
 
@@ -253,7 +254,7 @@ for my $point (@replicator_points)
 }
 for my $point (@backend_points)
 {
-	my $node = $point =~ /^(?:APPLY|TURN_OPEN)/ ? 2 : 1;
+	my $node = $point =~ /^(?:APPLY|TURN_OPEN|GENERATION)/ ? 2 : 1;
 	kill_at($node, $point, $backend{$point} // $commit, $_) for 'kill', $long ? 'kill all' : ();
 }
 

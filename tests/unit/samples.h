@@ -117,6 +117,8 @@ make_samples(size_t *count)
 	LsHello		hello = sample_hello();
 	LsChallenge challenge = {LS_PROTOCOL_VERSION, SLICE("cccccccccccccccccccccccccccccccc")};
 	LsProof		proof = {.proof = SLICE("pppppppppppppppppppppppppppppppp")};
+	LsWelcome	welcome = {proof.proof, 7, 0x5eed, 0};
+	LsWelcome	welcome_old = {proof.proof, 0, 0, 0};
 	LsQuery		query = sample_query(lists);
 	LsQuery		plain = {.xcount = 1,.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,
 	.text = SLICE("CREATE TABLE t ()"),.rows = -1,.ddl = true};
@@ -168,9 +170,10 @@ make_samples(size_t *count)
 	SAMPLE("hello-role", ls_put_hello(buf, cap, &hello));
 	SAMPLE("challenge", ls_put_challenge(buf, cap, &challenge));
 	SAMPLE("proof", ls_put_proof(buf, cap, &proof));
-	SAMPLE("welcome", ls_put_welcome(buf, cap, &proof));
-	proof.refused = 1;
-	SAMPLE("welcome-refused", ls_put_welcome(buf, cap, &proof));
+	SAMPLE("welcome", ls_put_welcome(buf, cap, &welcome));
+	welcome.refused = 1;
+	SAMPLE("welcome-refused", ls_put_welcome(buf, cap, &welcome));
+	SAMPLE("welcome-old", ls_put_welcome(buf, cap, &welcome_old));
 	SAMPLE("query-row", ls_put_query(buf, cap, &query));
 	SAMPLE("query-plain", ls_put_query(buf, cap, &plain));
 	SAMPLE("query-copy", ls_put_query(buf, cap, &copy));
@@ -222,6 +225,7 @@ typedef union AnyMessage
 	LsHello		hello;
 	LsChallenge challenge;
 	LsProof		proof;
+	LsWelcome	welcome;
 	LsQuery		query;
 	LsRollbackTo rollback_to;
 	LsLock		lock;
@@ -253,8 +257,9 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage * m)
 		case LS_MSG_CHALLENGE:
 			return ls_get_challenge(payload, &m->challenge);
 		case LS_MSG_PROOF:
-		case LS_MSG_WELCOME:
 			return ls_get_proof(payload, &m->proof);
+		case LS_MSG_WELCOME:
+			return ls_get_welcome(payload, &m->welcome);
 		case LS_MSG_LOCK:
 			return ls_get_lock(payload, &m->lock);
 		case LS_MSG_GRANTED:
@@ -313,7 +318,7 @@ encode_any(LsMsgType type, const AnyMessage * m, uint8_t *buf, size_t cap)
 		case LS_MSG_PROOF:
 			return ls_put_proof(buf, cap, &m->proof);
 		case LS_MSG_WELCOME:
-			return ls_put_welcome(buf, cap, &m->proof);
+			return ls_put_welcome(buf, cap, &m->welcome);
 		case LS_MSG_LOCK:
 			return ls_put_lock(buf, cap, &m->lock);
 		case LS_MSG_GRANTED:
