@@ -162,8 +162,9 @@ note_session(SessionRole role, uint64 generation)
 	static bool registered = false;
 	GenerationSession *s = &shared->sessions[ls_procno(MyProc)];
 
+	/* not before_shmem_exit(): a caller may have one to cancel */
 	if (!registered)
-		before_shmem_exit(forget_at_exit, (Datum) 0);
+		on_shmem_exit(forget_at_exit, (Datum) 0);
 	registered = true;
 	LWLockAcquire(generation_lock, LW_EXCLUSIVE);
 	s->role = role;
