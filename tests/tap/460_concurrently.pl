@@ -259,7 +259,7 @@ $c->sql(3, 'REINDEX INDEX pti; REINDEX SYSTEM app; CREATE SCHEMA other; REINDEX 
 	$c->drain;
 	$c->sql(3, "SET lockstep.commit_wait = ordered; UPDATE t SET w = 'ordered' WHERE id = 292");
 	$c->drain;
-	ok($s->blocked(0.1), 'rows of who knows of it are checked here first, whatever commit_wait says');
+	ok($s->blocked(0.1), 'rows of who knows of it are checked here first, whatever commit_wait says') or diag($s->finish(1) . $s->error);
 
 	# as the replicator would, of a transaction that nobody waits for
 	my $apply = $c->session(1);
