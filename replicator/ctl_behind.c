@@ -128,6 +128,21 @@ check_identity(Verify *v, const Snapshots *s, int other)
 }
 
 /*
+ * What is done to the node is done for the replicator that it follows: if another
+ * takes its place meanwhile, the node refuses the rest.
+ */
+static bool
+follow_generation(Verify *v, const Snapshots *s)
+{
+	PGresult   *r = query_node(v, s->control.conns[v->behind], "SELECT lockstep.enter_generation(generation, run) "
+							   "FROM lockstep.known_generation() WHERE generation <> 0", 0, NULL);
+	bool		ok = r != NULL;
+
+	PQclear(r);
+	return ok;
+}
+
+/*
  * If its server has been started since, and could not be attached, it does not know
  * where it stands.
  */
@@ -210,7 +225,7 @@ behind_begin(Verify *v, Snapshots *s, bool administrative, AskReplicator ask, vo
 		if (!behind.dropped)
 			return false;
 	}
-	return open_turn(v, s) && hold(v, s->control.conns[v->behind], &behind.at);
+	return follow_generation(v, s) && open_turn(v, s) && hold(v, s->control.conns[v->behind], &behind.at);
 }
 
 /* ---------- repairing it */
