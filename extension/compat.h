@@ -38,7 +38,7 @@ typedef RangeTblEntry LsPermissions;
 /* 16 makes the list of settings when it is asked for. */
 #ifdef GUC_TABLES_H
 static inline struct config_generic **
-ls_settings(int *n)
+ls_guc_variables(int *n)
 {
 #if PG_VERSION_NUM >= 160000
 	return get_guc_variables(n);
@@ -240,20 +240,6 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 #else
 #define ls_may_cluster(relid, role) ls_owns_relation(relid, role)
 #endif
-
-/* 16 keeps settings in a hash table. */
-#ifdef GUC_TABLES_H
-static inline struct config_generic **
-ls_guc_variables(int *n)
-{
-#if PG_VERSION_NUM >= 160000
-	return get_guc_variables(n);
-#else
-	*n = GetNumConfigOptions();
-	return get_guc_variables();
-#endif
-}
-#endif							/* GUC_TABLES_H */
 
 /* 16 renamed what identifies a relation's file. */
 #if PG_VERSION_NUM >= 160000

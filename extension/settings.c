@@ -159,7 +159,7 @@ static void
 append_custom(StringInfo out)
 {
 	int			n;
-	struct config_generic **settings = ls_settings(&n);
+	struct config_generic **settings = ls_guc_variables(&n);
 
 	for (int superuser = 0; superuser <= 1; superuser++)
 	{
