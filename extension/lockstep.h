@@ -26,7 +26,7 @@
 #include "storage/proc.h"
 #include "utils/relcache.h"
 
-#include "../replicator/protocol.h"
+#include "protocol.h"
 #include "guc.h"
 #include "monotonic.h"
 
@@ -87,7 +87,7 @@ extern void ls_patch_pointer(void *slot, void *value, const char *what);
 
 /*
  * Whoever calls the built-in function, by whatever way, calls instead: the table
- * of built-in functions leads there; callwatch.c does so with compiled expressions.
+ * of built-in functions leads there; cfunctions.c does so with compiled expressions.
  */
 extern void ls_replace_function(Oid function, PGFunction instead, PGFunction *original,
 								const char *name);
@@ -190,7 +190,7 @@ struct ReturnSetInfo;
 extern void sequence_put_positions(struct ReturnSetInfo *rsinfo);
 extern void sequence_reported(void);
 
-/* ---------- in callers.c: modules that call the server's functions directly */
+/* ---------- in interpose.c: modules that call the server's functions directly */
 
 extern void callers_replace(void *original, void *instead, const char *name);	/* _PG_init */
 extern void callers_look(void); /* at modules loaded since */
@@ -209,7 +209,7 @@ struct CopyStmt;
 extern bool copy_takes_identity(Relation rel, const struct CopyStmt *stmt);
 extern uint64 copy_identity(const struct CopyStmt *stmt, const char *source);
 
-/* ---------- in ask.c: questions that are not about the transaction */
+/* ---------- in request.c: questions that are not about the transaction */
 
 extern LsLeased ask_lease(LsLease *request);	/* id is filled in here */
 extern uint64 ask_alone(LsQuery *query);	/* returns its seq */
@@ -222,7 +222,7 @@ extern void ask_facts(LsFactsKind kind, LsFacts *facts);	/* in this memory
  */
 extern bool ask_winner(uint64 seq, long patience_ms, LsFacts *facts);
 
-/* ---------- in lost.c: conflicts that this node finds by itself */
+/* ---------- in conflictreport.c: conflicts that this node finds by itself */
 
 extern void lost_note(LsLostReason reason, const char *key, const char *detail);
 extern void lost_to_update(Relation rel, ItemPointer tid, TransactionId xid);
@@ -251,7 +251,7 @@ extern void concurrent_at_xact_end(bool committed);
 extern void unproven_init(void);	/* _PG_init */
 extern void unproven_before_rows(Relation rel); /* in an apply session */
 
-/* ---------- in settings.c: what a forwarded statement depends on */
+/* ---------- in sessionsettings.c: what a forwarded statement depends on */
 
 /* Not a setting, but it travels like one: when the transaction began. */
 #define LS_SETTING_TIME "lockstep.transaction_time"
@@ -304,14 +304,14 @@ extern void shippable_forward(struct QueryDesc *desc);	/* after it */
 /* Rows of this table that change now need not be captured. */
 extern bool shippable_is_running(Oid relid);
 
-/* ---------- in select.c: SELECT that writes */
+/* ---------- in executor.c: SELECT that writes */
 
 extern void select_init(void);	/* _PG_init */
 
 extern bool select_is_running(void);	/* somewhere on the stack */
 extern int	select_depth(void); /* how many executions are going on */
 
-/* ---------- in queue.c: lockstep.update_order */
+/* ---------- in lockorder.c: lockstep.update_order */
 
 extern void queue_before_query(struct QueryDesc *desc);
 extern void queue_note_conflict(void);	/* this session got a 40001 */
@@ -322,7 +322,7 @@ extern void queue_forget_rows(int n);	/* all but the first n, at the end of
 										 * a subtransaction */
 extern void queue_note_table(uint64 hash, const char *name, LsKeyMode mode);
 
-/* ---------- in hidden.c: what of others' rows and commands may be seen */
+/* ---------- in masking.c: what of others' rows and commands may be seen */
 
 extern char *hidden_for_reader(const char *text);	/* palloc'ed */
 extern char *hidden_for_log(const char *text);
@@ -373,7 +373,7 @@ extern void causal_catch_up_for(int ms);	/* with what is decided; at most
 											 * so long, and no error if it
 											 * can't */
 
-/* ---------- in callwatch.c: functions that do what no other hook sees */
+/* ---------- in cfunctions.c: functions that do what no other hook sees */
 
 extern void callwatch_init(void);	/* _PG_init */
 extern int	ls_event_trigger_depth; /* event triggers' functions running */
@@ -386,7 +386,7 @@ extern void inval_collect(void);	/* before the commit record */
 extern void inval_send(void);	/* after it, before turn_pass() */
 extern void inval_forget(void); /* it was rolled back */
 
-/* ---------- in witness.c: nothing escapes */
+/* ---------- in walwitness.c: nothing escapes */
 
 /* ERROR 0A000 if the transaction has an effect that no forwarded query
  * accounts for.  Called by xact.c in PRE_COMMIT, also for transactions that
@@ -460,7 +460,7 @@ extern void xact_connect(void);
 /* Let the replicator know of this transaction, which may have done nothing yet. */
 extern void xact_tell(void);
 
-/* ---------- in fate.c: what became of a transaction */
+/* ---------- in outcome.c: what became of a transaction */
 
 typedef struct Token
 {
@@ -483,7 +483,7 @@ extern char *fate_token_text(const Token *t);
  */
 extern LsFate fate_ask(const Token *token, bool gave_up, uint64 *seq);
 
-/* ---------- in doubt.c: transactions rolled back here, but perhaps not elsewhere */
+/* ---------- in indoubt.c: transactions rolled back here, but perhaps not elsewhere */
 
 extern void doubt_shmem_request(void);
 extern void doubt_shmem_startup(void);
@@ -692,7 +692,7 @@ extern void progress_lock(void);	/* before anybody waits for us */
 extern void progress_write(Place place);	/* the row of this backend's slot */
 extern uint64 progress_read(void);	/* highest seq, 0 if none */
 
-/* ---------- in conflict.c: a local transaction in the way yields */
+/* ---------- in lockconflict.c: a local transaction in the way yields */
 
 extern void conflict_init(void);
 extern void conflict_shmem_request(void);

@@ -32,7 +32,7 @@
 #include "adopt.h"
 #include "buffer.h"
 #include "config.h"
-#include "conflicts.h"
+#include "conflict_log.h"
 #include "journal.h"
 #include "listener.h"
 #include "log.h"

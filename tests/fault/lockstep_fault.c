@@ -13,7 +13,7 @@
  * PostgreSQL tells other sessions what has changed in the catalogs.
  *
  * lockstep_fault.points names the directory of orders for the hand-over points of
- * extension/points.h, which replicator/points.c obeys.
+ * extension/base/points.h, which replicator/base/points.c obeys.
  *
  * It also is a provider of security labels, "fault", which takes any.
  *
@@ -49,7 +49,7 @@
 #include "utils/snapmgr.h"
 #include "utils/wait_event.h"
 
-#include "../../replicator/points.h"
+#include "../../replicator/base/points.h"
 
 PG_MODULE_MAGIC;
 

@@ -2,7 +2,7 @@
 # nothing in between: a transaction of which the client was told that it is committed is on
 # all nodes, one that failed on none, and of one whose outcome is unknown lockstep.outcome()
 # says which of both; and the cluster takes writes again by itself.  Of each type of message
-# between a backend and the replicator, as replicator/protocol.h lists them, and of each
+# between a backend and the replicator, as replicator/protocol/protocol.h lists them, and of each
 # message of an apply connection between the replicator and a peer.
 #
 # LOCKSTEP_LONG: with each commit_wait, and with a large transaction, on apply connections.
@@ -157,7 +157,7 @@ my @cuts = (
 
 sub protocol_types
 {
-	open(my $f, '<', "$FindBin::Bin/../../replicator/protocol.h") or die $!;
+	open(my $f, '<', "$FindBin::Bin/../../replicator/protocol/protocol.h") or die $!;
 	my ($enum) = join('', <$f>) =~ /typedef enum LsMsgType\s*\{(.*?)\}/s;
 	return $enum =~ /LS_MSG_\w+ = '(.)'/g;
 }

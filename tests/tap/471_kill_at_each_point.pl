@@ -1,6 +1,6 @@
-# At each hand-over point kill -9: of the replicator at those that replicator/points.h lists,
+# At each hand-over point kill -9: of the replicator at those that replicator/base/points.h lists,
 # of a backend (its server starts anew), or of an apply session, at those of
-# extension/points.h; of the replicator while it writes several transactions at once, whose
+# extension/base/points.h; of the replicator while it writes several transactions at once, whose
 # end then is torn, and of a node in the middle of several transactions that it applies as
 # one.  Whatever has been handed over by then: what the client was told is true, what it was
 # not told lockstep.outcome() knows, all nodes are equal and take writes again by themselves.

@@ -1,6 +1,6 @@
 # A LockstepCluster whose replicator and servers can be made to die, or to wait, at their
-# hand-over points, as replicator/points.h and extension/points.h list them; what an order
-# may be says replicator/points.c.
+# hand-over points, as replicator/base/points.h and extension/base/points.h list them; what an order
+# may be says replicator/base/points.c.
 #
 #	my $c = LockstepPoints->new(nodes => 2);
 #	$c->order_at('replicator', 'DECIDED', 'kill');	# or a node's number

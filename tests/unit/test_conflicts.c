@@ -5,7 +5,7 @@
  */
 #include "unit.h"
 
-#include "conflicts.h"
+#include "conflict_log.h"
 #include "log.h"
 
 #define HOSTILE 5000

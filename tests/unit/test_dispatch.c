@@ -1,6 +1,6 @@
 /*
  * test_dispatch.c
- *	  Proves which transaction starts where and when (replicator/dispatch.c), with
+ *	  Proves which transaction starts where and when (replicator/peer/dispatch.c), with
  *	  fake nodes: rank order, dependencies, connections kept for those that
  *	  others wait for, and that random clusters never get stuck.
  */

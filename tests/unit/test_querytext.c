@@ -73,7 +73,7 @@ whole_rows(void **state)
 	shows(NULL, false, "DELETE FROM ONLY public.t WHERE the row is ('1', NULL)");
 }
 
-/* Runs of changes: extension/batch.c. */
+/* Runs of changes: extension/capture/batch.c. */
 static void
 runs_of_changes(void **state)
 {

@@ -11,7 +11,7 @@
 
 #include <unistd.h>
 
-#include "conflicts.h"
+#include "conflict_log.h"
 #include "journal.h"
 #include "journal_writer.h"
 #include "lease.h"

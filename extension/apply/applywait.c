@@ -1,0 +1,75 @@
+/*
+ * applywait.c
+ *	  In an apply session: waiting for those who have a table open, without
+ *	  being in anybody's way.
+ *
+ * A step of a command that is run CONCURRENTLY (applyindex.c, applydetach.c)
+ * comes after all who had the table open before.  A local transaction that has
+ * is not in the way of anybody but this step, so it is waited for without taking
+ * a place behind its lock, which would have it yield at once (lockconflict.c).  That
+ * ends after lockstep.index_patience, as it may well be what we wait for that
+ * waits for us.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "storage/latch.h"
+#include "storage/lmgr.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/sinvaladt.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "apply.h"
+#include "compat.h"
+
+#define LOOK_MS 10
+
+static bool
+is_apply(VirtualTransactionId vxid)
+{
+	PGPROC	   *proc = ls_proc_of(vxid);
+	bool		apply = false;
+
+	if (proc != NULL)
+		(void) conflict_pid_writes(proc->pid, &apply);
+	return apply;
+}
+
+/* Another apply session may wait for its turn behind us: the replicator has to see that. */
+static void
+wait_for_one(VirtualTransactionId vxid, MonoTime deadline)
+{
+	while (!VirtualXactLock(vxid, false))
+	{
+		if (is_apply(vxid) || mono_now() >= deadline)
+		{
+			(void) VirtualXactLock(vxid, true);
+			return;
+		}
+		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
+						 PG_WAIT_EXTENSION);
+		ResetLatch(MyLatch);
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/*
+ * All who hold a lock on the table now that conflicts with mode, but us.  A step
+ * that is decided already holds the turn: nobody is waited for with patience then.
+ */
+void
+applywait_lockers(Oid table, LOCKMODE mode)
+{
+	int			patience = commit_is_claimed() ? 0 : ls_index_patience;
+	MonoTime	deadline = mono_after(patience);
+	VirtualTransactionId *lockers;
+	LOCKTAG		tag;
+	int			n;
+
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, table);
+	lockers = GetLockConflicts(&tag, mode, &n);
+	for (int i = 0; i < n; i++)
+		wait_for_one(lockers[i], deadline);
+}

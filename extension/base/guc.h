@@ -1,0 +1,59 @@
+/*
+ * guc.h
+ *	  The settings lockstep.*: see guc.c.
+ */
+#ifndef LOCKSTEP_GUC_H
+#define LOCKSTEP_GUC_H
+
+#include "protocol.h"
+
+typedef enum LsUnreplicated
+{
+	LS_UNREPLICATED_REFUSE,
+	LS_UNREPLICATED_ALLOW
+} LsUnreplicated;
+
+extern char *ls_node_name;		/* lockstep.node_name, "" = not a node */
+extern char *ls_replicator;		/* lockstep.replicator: host:port or
+								 * /path/to/socket */
+extern char *ls_secret_file;	/* lockstep.secret_file */
+extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait */
+extern int	ls_retry_wait;		/* lockstep.retry_wait, ms, 0 = not at all */
+extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */
+extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local
+								 * changes */
+extern int	ls_replicator_timeout;	/* lockstep.replicator_timeout, ms */
+extern int	ls_connect_timeout; /* lockstep.connect_timeout, ms */
+extern int	ls_max_row_keys;	/* lockstep.max_row_keys */
+extern int	ls_statement_rows;	/* lockstep.statement_rows, -1 = never */
+extern bool ls_causal_reads;	/* lockstep.causal_reads */
+
+typedef enum LsUpdateOrder
+{
+	LS_ORDER_OPTIMISTIC,
+	LS_ORDER_QUEUED
+} LsUpdateOrder;
+
+extern int	ls_update_order;	/* lockstep.update_order: an LsUpdateOrder */
+extern char *ls_queued_tables;	/* lockstep.queued_tables, a list of names */
+extern int	ls_queue_timeout;	/* lockstep.queue_timeout, ms; 0 = for ever */
+extern int	ls_queue_after;		/* lockstep.queue_after, lost in a row; 0 =
+								 * never */
+
+extern int	ls_index_patience;	/* lockstep.index_patience, ms */
+extern int	ls_max_sequences;	/* lockstep.max_sequences */
+extern int	ls_max_staleness;	/* lockstep.max_staleness, ms; -1: any age */
+
+extern void guc_define(void);	/* _PG_init */
+
+/* Told when lockstep.replicate changes, in this session or before it begins. */
+extern void (*guc_replicate_changed) (bool newval);
+
+/* Told when the options of a session's connection say off, while it begins. */
+extern void (*guc_session_begins_off) (void);
+
+/* True while this node has a name, whatever the database: changes to shared
+ * catalogs from a database without the extension have to be refused. */
+extern bool ls_is_node(void);
+
+#endif							/* LOCKSTEP_GUC_H */

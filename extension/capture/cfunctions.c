@@ -1,0 +1,234 @@
+/*
+ * cfunctions.c
+ *	  Calls of functions that can do something which no other hook sees.
+ *
+ * What a procedural language does to the database passes the executor and
+ * ProcessUtility; built-in functions are known one by one (sequence.c).  What
+ * is left are functions in C that extensions bring along.  Each call of a
+ * volatile one is watched, by the function manager's hook: if WAL was written
+ * meanwhile under a transaction id, and no row was captured or locked, nothing
+ * forwarded and no utility command run, then it has an effect that is not
+ * accounted for.  executor.c may still forward the SELECT that made the call;
+ * else the witness refuses the transaction.
+ *
+ * Immutable and stable functions are taken at their word, so that operators
+ * and the like cost nothing.
+ *
+ * The same hook leads compiled expressions (JIT) to the built-in functions that are
+ * replaced.  Such an expression calls a function by its name in C, or contains the
+ * function's own code, past the table of built-in functions.  Of a function
+ * that is watched it calls fmgr_security_definer() instead, which looks the
+ * function up as any other caller does, and finds the replacement.  Everything else
+ * of the plan is compiled as ever, and what is not compiled never asks about a
+ * built-in function.
+ *
+ * Event triggers' functions are counted, too: what they do while an extension's
+ * script runs is not part of the script.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "access/xact.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
+#include "executor/instrument.h"
+#include "fmgr.h"
+#include "utils/builtins.h"
+#include "utils/memutils.h"
+#include "utils/syscache.h"
+
+#include "lockstep.h"
+
+typedef enum CallKind
+{
+	CALL_OTHER,
+	CALL_REPLACED,				/* a built-in function, or another name of it */
+	CALL_C,
+	CALL_NOTIFIES,				/* in C, and nobody sees it */
+	CALL_EVENT_TRIGGER
+} CallKind;
+
+/* What there was when a watched function was called. */
+typedef struct Frame
+{
+	CallKind	kind;
+	int64		wal_records;
+	uint64		rows;
+	uint64		statements;
+	uint64		commands;
+	uint64		sequences;
+	bool		locked;
+} Frame;
+
+int			ls_event_trigger_depth = 0;
+
+static needs_fmgr_hook_type prev_needs_fmgr_hook = NULL;
+static fmgr_hook_type prev_fmgr_hook = NULL;
+
+static Frame *frames = NULL;	/* a stack */
+static int	nframes = 0;
+static int	maxframes = 0;
+
+/* Lowest nesting level of a transaction with an unexplained effect, 0 = none. */
+static int	unexplained_level = 0;
+
+bool
+callwatch_is_unexplained(void)
+{
+	return unexplained_level > 0;
+}
+
+void
+callwatch_explained(void)
+{
+	unexplained_level = 0;
+}
+
+/* Declared by a user: LANGUAGE internal AS 'nextval_oid'. */
+static bool
+is_replaced(HeapTuple tuple)
+{
+	bool		isnull;
+	Datum		source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+
+	return !isnull && ls_is_replaced(TextDatumGetCString(source));
+}
+
+static CallKind
+kind_of(Oid function)
+{
+	HeapTuple	tuple;
+	Form_pg_proc proc;
+	CallKind	kind = CALL_OTHER;
+
+	if (function < FirstNormalObjectId)
+		return ls_is_replaced_builtin(function) ? CALL_REPLACED : CALL_OTHER;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		return CALL_OTHER;
+	proc = (Form_pg_proc) GETSTRUCT(tuple);
+	if (proc->prorettype == EVENT_TRIGGEROID)
+		kind = CALL_EVENT_TRIGGER;
+	else if (proc->prolang == INTERNALlanguageId)
+		kind = is_replaced(tuple) ? CALL_REPLACED : CALL_OTHER;
+	else if (proc->prolang == ClanguageId && proc->provolatile == PROVOLATILE_VOLATILE &&
+			 proc->pronamespace != ls_schema_oid())
+		kind = notify_is_hidden_in(proc, tuple) ? CALL_NOTIFIES : CALL_C;
+	ReleaseSysCache(tuple);
+	return kind;
+}
+
+static bool
+needs_hook(Oid function)
+{
+	if (prev_needs_fmgr_hook && prev_needs_fmgr_hook(function))
+		return true;
+	return kind_of(function) != CALL_OTHER;
+}
+
+static void
+push(CallKind kind)
+{
+	Frame	   *frame;
+
+	if (kind == CALL_NOTIFIES && ls_mode() == LS_MODE_ORIGIN)
+		notify_refuse_hidden();
+	if (nframes == maxframes)
+	{
+		maxframes = Max(16, maxframes * 2);
+		frames = frames == NULL ?
+			MemoryContextAlloc(TopMemoryContext, maxframes * sizeof(Frame)) :
+			repalloc(frames, maxframes * sizeof(Frame));
+	}
+	frame = &frames[nframes++];
+	frame->kind = kind;
+	frame->wal_records = pgWalUsage.wal_records;
+	frame->rows = capture_rows_seen();
+	frame->statements = xact_nstatements();
+	frame->commands = witness_commands();
+	frame->sequences = sequence_values_taken();
+	frame->locked = capture_rows_were_locked();
+	if (kind == CALL_EVENT_TRIGGER)
+		ls_event_trigger_depth++;
+}
+
+static bool
+wrote_unexplained(const Frame *frame)
+{
+	return frame->kind == CALL_C &&
+		pgWalUsage.wal_records != frame->wal_records &&
+		TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
+		capture_rows_seen() == frame->rows &&
+		xact_nstatements() == frame->statements &&
+		witness_commands() == frame->commands &&
+		sequence_values_taken() == frame->sequences &&
+		capture_rows_were_locked() == frame->locked &&
+		ls_mode() == LS_MODE_ORIGIN;
+}
+
+static void
+pop(bool aborted)
+{
+	const Frame *frame = &frames[--nframes];
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (frame->kind == CALL_EVENT_TRIGGER)
+		ls_event_trigger_depth--;
+	if (!aborted && wrote_unexplained(frame) &&
+		(unexplained_level == 0 || level < unexplained_level))
+		unexplained_level = level;
+}
+
+static void
+watch(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
+{
+	if (prev_fmgr_hook)
+		prev_fmgr_hook(event, flinfo, arg);
+	switch (event)
+	{
+		case FHET_START:
+			callers_look();		/* its module has been loaded by now */
+			push(kind_of(flinfo->fn_oid));
+			break;
+		case FHET_END:
+			pop(false);
+			break;
+		case FHET_ABORT:
+			pop(true);
+			break;
+	}
+}
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId mySubid,
+		   SubTransactionId parentSubid, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (unexplained_level < level)
+		return;
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		unexplained_level = 0;
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+		unexplained_level = level - 1;
+}
+
+static void
+on_xact(XactEvent event, void *arg)
+{
+	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
+		unexplained_level = 0;
+}
+
+void
+callwatch_init(void)
+{
+	prev_needs_fmgr_hook = needs_fmgr_hook;
+	needs_fmgr_hook = needs_hook;
+	prev_fmgr_hook = fmgr_hook;
+	fmgr_hook = watch;
+	RegisterSubXactCallback(on_subxact, NULL);
+	RegisterXactCallback(on_xact, NULL);
+}

@@ -1,0 +1,280 @@
+/*
+ * heap.c
+ *	  Interposition on the heap table access method: which rows changed.
+ *
+ * Every change to a user table, whatever caused it, goes through the heap's
+ * TableAmRoutine; changes to catalogs by the server itself, toast tables,
+ * VACUUM FULL and CLUSTER don't.  heap_interpose() replaces the functions in
+ * that one table, in the postmaster, once: the address of the table stays, so
+ * nothing in relcache or catalogs knows of it.
+ *
+ * Each wrapper calls the heap's function first and captures when it succeeded.
+ * A speculative insert is captured when it is completed.  Called in a session
+ * that doesn't originate changes, or for a relation that isn't replicated, it
+ * costs one check.
+ *
+ * Catalogs meet a wrapper only when a superuser names them in a DML command.
+ * What that means on another node can't be told, so it is refused, unless it is
+ * the numbers that the planner goes by: like those of ANALYZE they are the
+ * node's own.  Refused are also changes of unlogged tables, which were there
+ * before their database was replicated (ddlunlogged.c): a node that crashes loses
+ * their rows.
+ */
+#include "postgres.h"
+
+#include "access/heapam.h"
+#include "access/tableam.h"
+#include "access/transam.h"
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "storage/bufmgr.h"
+#include "utils/datum.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "compat.h"
+#include "lockstep.h"
+
+static TableAmRoutine heap_original;
+
+static void
+refuse_catalog(Relation rel)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change system catalog \"%s\" directly on a node",
+					RelationGetRelationName(rel)),
+			 errdetail("The other nodes would not have the change."),
+			 errhint("Use the DDL command for it, or set lockstep.replicate to off and change every node.")));
+}
+
+/* Does the new version of a row of pg_class differ in the planner's numbers only? */
+static bool
+changes_statistics_only(Relation rel, ItemPointer tid, TupleTableSlot *slot)
+{
+	HeapTupleData old;
+	Buffer		buffer;
+	bool		others = false;
+
+	old.t_self = *tid;
+	if (!heap_fetch(rel, SnapshotAny, &old, &buffer, false))
+		return false;
+	slot_getallattrs(slot);
+	for (AttrNumber i = 1; i <= RelationGetNumberOfAttributes(rel) && !others; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(RelationGetDescr(rel), i - 1);
+		bool		isnull;
+		Datum		value = heap_getattr(&old, i, RelationGetDescr(rel), &isnull);
+
+		if (ls_is_statistic(i))
+			continue;
+		others = isnull != slot->tts_isnull[i - 1] ||
+			(!isnull && !datum_image_eq(value, slot->tts_values[i - 1], att->attbyval, att->attlen));
+	}
+	ReleaseBuffer(buffer);
+	return !others;
+}
+
+/* A node's crash empties unlogged tables on that node only. */
+static bool
+is_unlogged_table(Relation rel)
+{
+	return rel->rd_rel->relkind == RELKIND_RELATION &&
+		rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
+		!OidIsValid(rel->rd_rel->relrewrite);
+}
+
+static void
+refuse_unlogged(Relation rel)
+{
+	if (ls_unreplicated == LS_UNREPLICATED_ALLOW)
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change unlogged table \"%s\" on a node",
+					RelationGetRelationName(rel)),
+			 errdetail("A crash of a node empties unlogged tables on that node only."),
+			 errhint("Use CREATE TABLE ... AS to copy it into an ordinary table.")));
+}
+
+/*
+ * Autovacuum runs functions of users (in expressions of indexes and
+ * statistics), and forwards nothing.  ANALYZE as a command is an ordinary
+ * session's, and what it changes in this way is replicated.
+ */
+static void
+refuse_in_autovacuum(Relation rel)
+{
+	if (!ls_is_node() || !ls_replicate || !OidIsValid(ls_progress_relid()) ||
+		!relation_is_replicated(rel))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot change table \"%s\" in an autovacuum worker on a node",
+					RelationGetRelationName(rel)),
+			 errdetail("A function in an expression of an index or of statistics writes, which the other nodes would not have."),
+			 errhint("Write from a trigger instead.")));
+}
+
+/* Before a change: is it to be captured? */
+static inline bool
+to_be_captured(Relation rel)
+{
+	if (ls_mode() != LS_MODE_ORIGIN)
+	{
+		if (unlikely(MyBackendType == B_AUTOVAC_WORKER))
+			refuse_in_autovacuum(rel);
+		return false;
+	}
+	if (relation_is_replicated(rel))
+		return likely(!shippable_is_running(RelationGetRelid(rel)));
+	if (unlikely(RelationGetRelid(rel) < FirstNormalObjectId))
+		refuse_catalog(rel);
+	if (unlikely(is_unlogged_table(rel)))
+		refuse_unlogged(rel);
+	return false;
+}
+
+/* From REPEATABLE READ up an error will follow: for its detail. */
+static inline void
+note_lost(Relation rel, ItemPointer tid, TM_Result result, const TM_FailureData *tmfd)
+{
+	if (unlikely(result == TM_Updated || result == TM_Deleted))
+		lost_to_update(rel, tid, tmfd->xmax);
+}
+
+static void
+wrap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
+				  int options, BulkInsertState bistate)
+{
+	bool		captured = to_be_captured(rel);
+
+	heap_original.tuple_insert(rel, slot, cid, options, bistate);
+	if (captured)
+		capture_insert(rel, slot);
+}
+
+static void
+wrap_tuple_complete_speculative(Relation rel, TupleTableSlot *slot,
+								uint32 token, bool succeeded)
+{
+	bool		captured = to_be_captured(rel);
+
+	heap_original.tuple_complete_speculative(rel, slot, token, succeeded);
+	if (captured && succeeded)
+		capture_insert(rel, slot);
+}
+
+static void
+wrap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
+				  CommandId cid, int options, BulkInsertState bistate)
+{
+	bool		captured = to_be_captured(rel);
+	int			i;
+
+	heap_original.multi_insert(rel, slots, nslots, cid, options, bistate);
+	if (!captured)
+		return;
+	for (i = 0; i < nslots; i++)
+		capture_insert(rel, slots[i]);
+}
+
+static TM_Result
+wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
+				  Snapshot snapshot, Snapshot crosscheck, bool wait,
+				  TM_FailureData *tmfd, bool changing_part)
+{
+	bool		captured = to_be_captured(rel);
+	ItemPointerData old = *tid;
+	TM_Result	result;
+
+	result = heap_original.tuple_delete(rel, tid, cid, snapshot, crosscheck,
+										wait, tmfd, changing_part);
+	if (captured && result == TM_Ok)
+		capture_delete(rel, &old);
+	note_lost(rel, &old, result, tmfd);
+	return result;
+}
+
+static TM_Result
+wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
+				  CommandId cid, Snapshot snapshot, Snapshot crosscheck,
+				  bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
+				  LsUpdateIndexes *update_indexes)
+{
+	bool		statistics = RelationGetRelid(rel) == RelationRelationId &&
+	ls_mode() == LS_MODE_ORIGIN && changes_statistics_only(rel, otid, slot);
+	bool		captured = !statistics && to_be_captured(rel);
+	ItemPointerData old = *otid;	/* may be the slot's, which changes */
+	TM_Result	result;
+
+	if (statistics)
+		witness_note_command();
+	result = heap_original.tuple_update(rel, otid, slot, cid, snapshot, crosscheck,
+										wait, tmfd, lockmode, update_indexes);
+	if (captured && result == TM_Ok)
+		capture_update(rel, &old, slot);
+	note_lost(rel, &old, result, tmfd);
+	return result;
+}
+
+static TM_Result
+wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
+				TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
+				LockWaitPolicy wait_policy, uint8 flags, TM_FailureData *tmfd)
+{
+	ItemPointerData old = *tid;
+	TM_Result	result;
+
+	result = heap_original.tuple_lock(rel, tid, snapshot, slot, cid, mode,
+									  wait_policy, flags, tmfd);
+	if (result == TM_Ok && ls_mode() == LS_MODE_ORIGIN && relation_is_replicated(rel))
+	{
+		capture_row_locked(rel);
+
+		/* by a command, not on the way to an update that has keys anyway */
+		if (flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS)
+			readkeys_row_locked(rel, slot, mode);
+	}
+	note_lost(rel, &old, result, tmfd);
+	return result;
+}
+
+static void
+check_routine(const TableAmRoutine *routine)
+{
+	if (routine == NULL || !IsA(routine, TableAmRoutine) ||
+		routine->tuple_insert == NULL ||
+		routine->tuple_insert_speculative == NULL ||
+		routine->tuple_complete_speculative == NULL ||
+		routine->multi_insert == NULL ||
+		routine->tuple_delete == NULL ||
+		routine->tuple_update == NULL ||
+		routine->tuple_lock == NULL)
+		ereport(FATAL,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("the server's heap table access method does not look as lockstep expects"),
+				 errdetail("lockstep was built for PostgreSQL %s.", PG_VERSION)));
+}
+
+void
+heap_interpose(void)
+{
+	TableAmRoutine *routine = unconstify(TableAmRoutine *, GetHeapamTableAmRoutine());
+
+	check_routine(routine);
+	heap_original = *routine;
+
+	ls_patch_pointer(&routine->tuple_insert, wrap_tuple_insert,
+					 "the heap's tuple_insert");
+	ls_patch_pointer(&routine->tuple_complete_speculative, wrap_tuple_complete_speculative,
+					 "the heap's tuple_complete_speculative");
+	ls_patch_pointer(&routine->multi_insert, wrap_multi_insert,
+					 "the heap's multi_insert");
+	ls_patch_pointer(&routine->tuple_delete, wrap_tuple_delete,
+					 "the heap's tuple_delete");
+	ls_patch_pointer(&routine->tuple_update, wrap_tuple_update,
+					 "the heap's tuple_update");
+	ls_patch_pointer(&routine->tuple_lock, wrap_tuple_lock,
+					 "the heap's tuple_lock");
+}

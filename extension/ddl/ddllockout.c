@@ -1,0 +1,97 @@
+/*
+ * ddllockout.c
+ *	  Would a command keep the replicator from connecting?
+ *
+ * It connects as some superuser.  A command that takes that role its LOGIN, its
+ * rights or its name is replicated to every node; at the next connection all of them
+ * are out, and refuse the command that would undo it.  So it is refused, where it
+ * is given and where it is applied, as the roles may differ from node to node.  The
+ * replicator's roles are those of its sessions of this moment.
+ *
+ * Its password may be changed: who changes it tells the replicator.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_authid.h"
+#include "commands/defrem.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "nodes/value.h"
+#include "utils/acl.h"
+#include "utils/builtins.h"
+
+#include "ddl.h"
+
+static void
+check_role(Oid role, const char *what)
+{
+	if (!OidIsValid(role) || !conflict_applies_as(role))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot run %s of role \"%s\" on node \"%s\"", what, GetUserNameFromId(role, false), ls_node_name),
+			 errdetail("The replicator connects to this node as that role, and could not any more."),
+			 errhint("Give the replicator another role first (node.%s in replicator.conf).", ls_node_name)));
+}
+
+/* What the option takes from the role, or NULL. */
+static const char *
+what_is_taken(const DefElem *option)
+{
+	if (strcmp(option->defname, "canlogin") == 0 && !defGetBoolean((DefElem *) option))
+		return "ALTER ROLE ... NOLOGIN";
+	if (strcmp(option->defname, "superuser") == 0 && !defGetBoolean((DefElem *) option))
+		return "ALTER ROLE ... NOSUPERUSER";
+	if (strcmp(option->defname, "validUntil") == 0 && option->arg != NULL &&
+		pg_strcasecmp(strVal(option->arg), "infinity") != 0)
+		return "ALTER ROLE ... VALID UNTIL";
+	return NULL;
+}
+
+static void
+check_alter(const AlterRoleStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->options)
+	{
+		const char *what = what_is_taken(lfirst_node(DefElem, lc));
+
+		if (what != NULL)
+			check_role(get_rolespec_oid(stmt->role, true), what);
+	}
+}
+
+static void
+check_drop(const DropRoleStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->roles)
+	{
+		RoleSpec   *role = lfirst_node(RoleSpec, lc);
+
+		if (role->roletype == ROLESPEC_CSTRING)
+			check_role(get_role_oid(role->rolename, true), "DROP ROLE");
+	}
+}
+
+void
+lockout_check(const Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_AlterRoleStmt:
+			check_alter((const AlterRoleStmt *) stmt);
+			break;
+		case T_DropRoleStmt:
+			check_drop((const DropRoleStmt *) stmt);
+			break;
+		case T_RenameStmt:
+			if (((const RenameStmt *) stmt)->renameType == OBJECT_ROLE)
+				check_role(get_role_oid(((const RenameStmt *) stmt)->subname, true), "ALTER ROLE ... RENAME");
+			break;
+		default:
+			break;
+	}
+}

@@ -1,0 +1,724 @@
+/*
+ * utility.c
+ *	  Utility commands: the ProcessUtility hook.
+ *
+ * On an origin a command is passed on, kept local, refused, or forwarded (see
+ * ddl.c).  One that is forwarded
+ *
+ *	 asks for the locks -> is looked at again, as its tables may have changed
+ *	 while it waited -> is checked -> goes to the queue -> runs
+ *
+ * It goes to the queue before it runs, so that what its event triggers and
+ * TRUNCATE triggers change stands after it; when it fails, the transaction's
+ * queue is cut back with everything else.
+ *
+ * Commands that functions, DO blocks and event triggers run are forwarded where
+ * they stand.  What a forwarded command runs as a part of itself is not: the
+ * other nodes run it, too.  These are subcommands, and the script of an
+ * extension with all that it calls, event triggers excepted.
+ */
+#include "postgres.h"
+
+#include "access/table.h"
+#include "access/xact.h"
+#include "access/xlog.h"
+#include "catalog/namespace.h"
+#include "commands/extension.h"
+#include "miscadmin.h"
+#include "tcop/cmdtag.h"
+#include "tcop/utility.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "ddl.h"
+
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+static int	depth = 0;			/* utility commands being run */
+static int	local_depth = 0;	/* of them, those that stay on this node */
+static int	drop_owned_depth = 0;	/* of them, DROP OWNED; in apply sessions,
+									 * too */
+static bool importing = false;	/* IMPORT FOREIGN SCHEMA is */
+
+/* All that a hook is given. */
+typedef struct Call
+{
+	PlannedStmt *meaning;		/* what is forwarded: pstmt, but for EXPLAIN */
+	PlannedStmt *pstmt;
+	const char *source;
+	bool		read_only_tree;
+	ProcessUtilityContext context;
+	ParamListInfo params;
+	QueryEnvironment *environment;
+	DestReceiver *dest;
+	QueryCompletion *completion;
+	bool		identity;		/* COPY, see copyidentity.c */
+	bool		made_plain;		/* it was CONCURRENTLY, see ddloutside.c */
+	bool		concurrent;		/* it is, see ddlconcurrent.c */
+	bool		detach;			/* so is this, or FINALIZE: see ddldetach.c */
+} Call;
+
+bool
+utility_is_running(void)
+{
+	return depth > 0;
+}
+
+bool
+utility_is_local(void)
+{
+	return local_depth > 0;
+}
+
+/* What an event trigger drops on that occasion is another matter. */
+bool
+utility_drops_owned(void)
+{
+	return drop_owned_depth > 0 && ls_event_trigger_depth == 0;
+}
+
+bool
+utility_is_replayed(void)
+{
+	return creating_extension && ls_event_trigger_depth == 0;
+}
+
+/* ---------- running it */
+
+static void
+run_whatever(Call *call)
+{
+	(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
+		(call->pstmt, call->source, call->read_only_tree, call->context,
+		 call->params, call->environment, call->dest, call->completion);
+}
+
+static void
+run(Call *call)
+{
+	if (call->identity)
+	{
+		uint64		rows = copy_identity((CopyStmt *) call->pstmt->utilityStmt, call->source);
+
+		if (call->completion != NULL)
+			SetQueryCompletion(call->completion, CMDTAG_COPY, rows);
+		return;
+	}
+	if (!IsA(call->pstmt->utilityStmt, DropOwnedStmt))
+	{
+		run_whatever(call);
+		return;
+	}
+	drop_owned_depth++;
+	PG_TRY();
+	{
+		run_whatever(call);
+	}
+	PG_FINALLY();
+	{
+		drop_owned_depth--;
+	}
+	PG_END_TRY();
+}
+
+static void
+run_counted(Call *call, int local)
+{
+	depth++;
+	local_depth += local;
+	PG_TRY();
+	{
+		run(call);
+	}
+	PG_FINALLY();
+	{
+		depth--;
+		local_depth -= local;
+	}
+	PG_END_TRY();
+}
+
+static void
+run_local(Call *call)
+{
+	run_counted(call, 1);
+	/* some, like VACUUM, have ended the transaction that they ran in */
+	witness_note_command();
+}
+
+/* ---------- refusing */
+
+static const char *
+name_of(Call *call)
+{
+	return GetCommandTagName(CreateCommandTag(call->pstmt->utilityStmt));
+}
+
+static void
+refuse(Call *call, const DdlPlan *plan)
+{
+	const char *what = plan->what != NULL ? plan->what : name_of(call);
+	bool		allowed = ls_unreplicated == LS_UNREPLICATED_ALLOW;
+
+	ereport(allowed ? WARNING : ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 allowed ? errmsg("%s is not replicated", what) :
+			 errmsg("cannot run %s on a node", what),
+			 errdetail_internal("%s", plan->detail),
+			 plan->hint != NULL ? errhint("%s", plan->hint) : 0));
+}
+
+static void
+refuse_and_maybe_run(Call *call, const DdlPlan *plan)
+{
+	refuse(call, plan);
+	run_local(call);
+}
+
+static const char *
+what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
+{
+	if (targets->ours)
+		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+	else if (targets->makes_logged)
+		ddl_refuse(plan, "ALTER TABLE ... SET LOGGED",
+				   "What an unlogged table or sequence contains may differ from node to node.",
+				   "Use CREATE TABLE ... AS to copy it into an ordinary table.");
+	else if (targets->ntemporary > 0 && targets->npermanent > 0 && !targets->separable)
+		ddl_refuse(plan, NULL, "It names temporary and permanent objects together.",
+				   "Use one command for each kind.");
+	else if (targets->npermanent > 0 && targets->reads_temporary)
+		ddl_refuse(plan, NULL, "It makes a permanent object depend on a temporary table, which other nodes don't have.",
+				   NULL);
+	return plan->detail;
+}
+
+/* ---------- rights */
+
+/* What it needs is looked up anew by whoever runs it: the statement is left as it is. */
+static void
+run_as_trial(void *arg)
+{
+	Call		trial = *(Call *) arg;
+
+	trial.pstmt = copyObject(trial.pstmt);
+	trial.read_only_tree = false;
+	if (IsA(trial.pstmt->utilityStmt, ExplainStmt))
+		trial.dest = None_Receiver;
+	run_counted(&trial, 0);
+}
+
+/* Before a lock is asked for.  True: nothing is left to be done. */
+static bool
+is_settled_by_rights(Call *call)
+{
+	if (call->concurrent || call->detach)
+	{
+		ddl_check_rights(call->meaning->utilityStmt);
+		return false;
+	}
+	return ddl_is_settled_by_rights(call->meaning->utilityStmt, call->meaning != call->pstmt, run_as_trial, call);
+}
+
+/* ---------- asking first */
+
+static bool
+is_in_block(const Call *call)
+{
+	return IsInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL);
+}
+
+static void
+find_targets(void *arg, DdlTargets *targets)
+{
+	Call	   *call = arg;
+
+	ddl_targets(call->meaning, call->source, targets);
+	if (call->concurrent)
+		concurrent_weaken(targets);
+	if (call->detach)
+		detach_targets(call->pstmt->utilityStmt, is_in_block(call), targets);
+}
+
+/* On return *targets is what the command means now, its locks being held. */
+static void
+ask_first(Call *call, DdlTargets *targets, bool ddl)
+{
+	ddl_ask_first(name_of(call), find_targets, call, targets, ddl);
+}
+
+/* ---------- forwarding */
+
+/* On the other nodes the table is to be emptied before its rows come. */
+static void
+forward_delete(Oid relid)
+{
+	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,.rows = -1};
+	char	   *schema = get_namespace_name(get_rel_namespace(relid));
+	char	   *table = get_rel_name(relid);
+	char	   *text = psprintf("DELETE FROM ONLY %s", quote_qualified_identifier(schema, table));
+	LsKey		key = keyset_table_key(schema, table, LS_TABLE_X);
+	StringInfoData keys;
+
+	initStringInfo(&keys);
+	statement_pack_key(&keys, &key);
+	query.text = ls_slice_of(text);
+	query.nkeys = 1;
+	query.keys = ls_slice_of_buffer(&keys);
+	capture_flush();
+	xact_forward(&query);
+	pfree(keys.data);
+}
+
+/*
+ * Rows that the command computes, and would compute otherwise elsewhere, travel
+ * as rows: the other nodes delete the old ones, run the command on an empty
+ * table, and get the new ones.
+ */
+static void
+forward_rows(const Call *call, List *tables)
+{
+	Node	   *stmt = call->pstmt->utilityStmt;
+	ListCell   *lc;
+
+	CommandCounterIncrement();
+	foreach(lc, tables)
+		capture_table(lfirst_oid(lc));
+	if (IsA(stmt, RefreshMatViewStmt) && !((RefreshMatViewStmt *) stmt)->skipData)
+		capture_table(RangeVarGetRelid(((RefreshMatViewStmt *) stmt)->relation, NoLock, false));
+}
+
+static bool
+fills_matview(Node *stmt)
+{
+	CreateTableAsStmt *create = (CreateTableAsStmt *) stmt;
+
+	return IsA(stmt, CreateTableAsStmt) && create->objtype == OBJECT_MATVIEW && !create->into->skipData;
+}
+
+/* Its rows, if any, are captured as they are inserted; but is it populated? */
+static bool
+creates_matview(const Call *call)
+{
+	Node	   *stmt = call->meaning->utilityStmt;
+
+	return fills_matview(stmt) &&
+		!OidIsValid(RangeVarGetRelid(((CreateTableAsStmt *) stmt)->into->rel, NoLock, true));
+}
+
+static void
+run_and_forward_rows(Call *call, List *tables)
+{
+	int			event_triggers = ls_event_trigger_depth;
+	bool		matview = creates_matview(call);
+	uint64		rows = capture_rows_seen();
+
+	/* an extension's script, if this is one, starts outside of any trigger */
+	ls_event_trigger_depth = 0;
+	PG_TRY();
+	{
+		run_counted(call, 0);
+	}
+	PG_FINALLY();
+	{
+		ls_event_trigger_depth = event_triggers;
+	}
+	PG_END_TRY();
+	forward_rows(call, tables);
+	if (matview && capture_rows_seen() == rows)
+	{
+		CommandCounterIncrement();
+		capture_table(RangeVarGetRelid(((CreateTableAsStmt *) call->meaning->utilityStmt)->into->rel,
+									   NoLock, false));
+	}
+}
+
+static void
+run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
+{
+	PlannedStmt *stmt = call->meaning;
+	List	   *tables;
+	ListCell   *lc;
+	char	   *text;
+	bool		renewed = false;
+
+	xact_announce();
+	if (!plan->certified)
+	{
+		ask_first(call, targets, plan->catalogs);
+		if (detach_push_snapshot(targets))
+		{
+			renewed = true;
+			ask_first(call, targets, plan->catalogs);
+		}
+	}
+	if (what_is_wrong_with(targets, plan) != NULL)
+	{
+		refuse_and_maybe_run(call, plan);
+		if (renewed)
+			PopActiveSnapshot();
+		return;
+	}
+	text = ddl_text(&stmt, call->source);
+	if (call->meaning == call->pstmt)
+		call->pstmt = stmt;
+	call->meaning = stmt;
+	tables = ddl_check_repeatable(stmt, call->source);
+	if (plan->catalogs)
+		settings_renew_plans();
+	foreach(lc, tables)
+		forward_delete(lfirst_oid(lc));
+	ddl_forward(text, NULL, 0, targets, plan->catalogs);
+	witness_note_command();
+	run_and_forward_rows(call, tables);
+	if (plan->catalogs)
+	{
+		ddl_check_table(call->pstmt);
+		ddl_check_dependencies();
+	}
+	if (renewed)
+		PopActiveSnapshot();
+}
+
+/* Ends this transaction, and others; each forwards what it has done. */
+static void
+run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
+{
+	xact_announce();
+	ask_first(call, targets, true);
+	if (what_is_wrong_with(targets, plan) != NULL)
+	{
+		refuse_and_maybe_run(call, plan);
+		return;
+	}
+	ddl_check_oids_before(call->pstmt->utilityStmt, call->source);
+	settings_renew_plans();
+	concurrent_begin(call->pstmt->utilityStmt);
+	run_counted(call, 0);
+	concurrent_end();
+}
+
+static void
+run_detach(Call *call, DdlPlan *plan, DdlTargets *targets)
+{
+	AlterTableStmt *stmt = castNode(AlterTableStmt, call->pstmt->utilityStmt);
+	bool		refused;
+
+	xact_announce();
+	ask_first(call, targets, true);
+	if (what_is_wrong_with(targets, plan) != NULL)
+	{
+		refuse_and_maybe_run(call, plan);
+		return;
+	}
+	refused = detach_is_refused(stmt);
+	if (refused || is_in_block(call))
+	{
+		if (!refused)
+			detach_forward_finalize(stmt, targets);
+		run_counted(call, 0);	/* which says why it is refused */
+		return;
+	}
+	depth++;
+	PG_TRY();
+	{
+		detach_in_steps(stmt, targets);
+	}
+	PG_FINALLY();
+	{
+		depth--;
+	}
+	PG_END_TRY();
+}
+
+/* Locks, then changes rows, which are captured. */
+static void
+run_refresh(Call *call, DdlTargets *targets)
+{
+	if (targets->npermanent > 0 && !XactReadOnly)
+	{
+		xact_announce();
+		ask_first(call, targets, false);
+	}
+	run_local(call);
+}
+
+/* See ddlcluster.c.  The tables are locked everywhere, then marked. */
+static void
+run_cluster(Call *call)
+{
+	List	   *indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+	DdlTargets	targets;
+	ListCell   *lc;
+
+	if (indexes != NIL && !XactReadOnly)
+	{
+		xact_announce();
+		ddl_targets(call->pstmt, call->source, &targets);
+		ask_first(call, &targets, true);
+		indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+		foreach(lc, indexes)
+		{
+			cluster_mark(lfirst_oid(lc));
+			ddl_forward(cluster_mark_text(lfirst_oid(lc)), NULL, 0, &targets, true);
+		}
+		witness_note_command();
+	}
+	run_local(call);
+}
+
+/* Modes that keep writers out do so on every node. */
+static void
+run_lock(Call *call, DdlTargets *targets)
+{
+	LockStmt   *stmt = castNode(LockStmt, call->pstmt->utilityStmt);
+
+	if (stmt->mode >= ShareLock && targets->npermanent > 0 && IsTransactionBlock() &&
+		!RecoveryInProgress())
+	{
+		xact_announce();
+		ask_first(call, targets, false);
+	}
+	run_counted(call, 0);
+}
+
+/* ---------- COPY */
+
+/* True: it takes values of an identity column by itself. */
+static bool
+examine_copy(CopyStmt *stmt, DdlPlan *plan)
+{
+	bool		identity;
+	Oid			relid;
+	Relation	rel;
+
+	if (stmt->relation == NULL)
+		return false;
+	relid = RangeVarGetRelid(stmt->relation, NoLock, true);
+	rel = OidIsValid(relid) ? try_table_open(relid, AccessShareLock) : NULL;
+	if (rel == NULL)
+		return false;
+	if (!stmt->is_from)
+	{
+		progress_check_reader(relid);
+		readkeys_table(rel);
+	}
+	else if (RelationGetNamespace(rel) == ls_schema_oid())
+		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+	else if (relation_some_read_settings())
+		relation_evaluate_anew(rel);
+	identity = stmt->is_from && rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt);
+	table_close(rel, AccessShareLock);
+	return identity;
+}
+
+/* ---------- the hook */
+
+/* The tables that it creates are subcommands; here each counts by itself. */
+static void
+run_import(Call *call)
+{
+	PG_TRY();
+	{
+		importing = true;
+		run_counted(call, 0);
+	}
+	PG_FINALLY();
+	{
+		importing = false;
+	}
+	PG_END_TRY();
+}
+
+static PlannedStmt *
+meaning_of(PlannedStmt *pstmt)
+{
+	Node	   *explained = ddl_explained(pstmt->utilityStmt);
+	PlannedStmt *copy;
+
+	if (explained == pstmt->utilityStmt)
+		return pstmt;
+	copy = makeNode(PlannedStmt);
+	*copy = *pstmt;
+	copy->utilityStmt = explained;
+	return copy;
+}
+
+static bool
+asks_first(const Call *call, const DdlPlan *plan)
+{
+	/* PostgreSQL refuses LOCK outside of a block, see run_lock() */
+	if (IsA(call->pstmt->utilityStmt, LockStmt) && !IsTransactionBlock())
+		return false;
+	return plan->action == DDL_LOCK || (plan->action == DDL_FORWARD && !plan->certified) ||
+		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, ClusterStmt) &&
+		 ((ClusterStmt *) call->pstmt->utilityStmt)->indexname != NULL);
+}
+
+static void
+process_on_origin(Call *call)
+{
+	DdlPlan		plan;
+	DdlTargets	targets;
+
+	call->concurrent = concurrent_is_wanted(call->pstmt->utilityStmt);
+	call->detach = detach_is_wanted(call->pstmt->utilityStmt);
+	if (call->concurrent || (call->detach && detach_is_concurrent(call->pstmt->utilityStmt)))
+		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL,
+								  ddl_outside_name(call->pstmt->utilityStmt));
+	else
+		call->made_plain = ddl_make_plain(&call->pstmt, &call->source,
+										  call->context == PROCESS_UTILITY_TOPLEVEL);
+	if (call->made_plain)
+		call->read_only_tree = false;	/* it is a copy */
+	call->meaning = meaning_of(call->pstmt);
+	ddl_plan(call->meaning->utilityStmt, &plan);
+	if (plan.action == DDL_FORWARD && ddl_drops_leftovers(call->meaning->utilityStmt))
+		plan.action = DDL_LOCAL;
+	else if (plan.action == DDL_LOCAL)
+	{
+		ddl_watch_invalid(&call->pstmt, &call->source, call->context == PROCESS_UTILITY_TOPLEVEL, &plan);
+		call->meaning = call->pstmt;
+	}
+	if (plan.action == DDL_PASS && IsA(call->pstmt->utilityStmt, CopyStmt))
+	{
+		call->identity = examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
+		if (((CopyStmt *) call->pstmt->utilityStmt)->is_from)
+			doubt_before_write();
+	}
+
+	/* an event trigger's command, or we would not be here */
+	if (creating_extension && plan.action == DDL_FORWARD)
+		ddl_refuse(&plan, NULL,
+				   "An event trigger runs it while an extension is created; here its result would belong to the extension.",
+				   "Disable the event trigger while the extension is created.");
+
+	/* a read-only transaction refuses the command by itself */
+	if (XactReadOnly && plan.action == DDL_FORWARD)
+	{
+		run_counted(call, 0);
+		return;
+	}
+	if (plan.action == DDL_FORWARD || plan.action == DDL_LOCK)
+	{
+		find_targets(call, &targets);
+		if (targets.npermanent == 0 && targets.ntemporary > 0)
+			plan.action = DDL_LOCAL;
+		else if (plan.action == DDL_FORWARD && what_is_wrong_with(&targets, &plan) != NULL)
+			plan.action = DDL_REFUSE;
+	}
+	if (asks_first(call, &plan) && is_settled_by_rights(call))
+		return;
+	switch (plan.action)
+	{
+		case DDL_PASS:
+			if (IsA(call->pstmt->utilityStmt, ImportForeignSchemaStmt))
+				run_import(call);
+			else
+				run_counted(call, 0);
+			break;
+		case DDL_LOCAL:
+			if (IsA(call->pstmt->utilityStmt, ClusterStmt))
+				run_cluster(call);
+			else
+				run_local(call);
+			break;
+		case DDL_LOCK:
+			if (IsA(call->pstmt->utilityStmt, RefreshMatViewStmt))
+				run_refresh(call, &targets);
+			else
+				run_lock(call, &targets);
+			break;
+		case DDL_FORWARD:
+			if (call->concurrent)
+				run_concurrently(call, &plan, &targets);
+			else if (call->detach)
+				run_detach(call, &plan, &targets);
+			else
+				run_forwarded(call, &plan, &targets);
+			break;
+		case DDL_REFUSE:
+			refuse_and_maybe_run(call, &plan);
+			break;
+	}
+}
+
+/*
+ * A database without the extension has no way to forward anything; but roles
+ * and the like are also those of the databases that are replicated.
+ */
+static void
+process_on_unreplicated(Call *call)
+{
+	DdlPlan		plan;
+
+	ddl_plan(call->pstmt->utilityStmt, &plan);
+	if (plan.shared && plan.action == DDL_FORWARD)
+		ddl_refuse(&plan, NULL, "It changes what all databases have in common, and this database is not replicated.",
+				   "Connect to a replicated database.");
+	if (plan.shared && plan.action == DDL_REFUSE)
+		refuse(call, &plan);
+	run_counted(call, 0);
+}
+
+static bool
+is_unreplicated_database(void)
+{
+	return ls_replicate && !apply_session() && IsUnderPostmaster && !IsBinaryUpgrade &&
+		MyBackendType == B_BACKEND && IsTransactionState();
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *dest,
+				QueryCompletion *completion)
+{
+	Call		call = {pstmt, pstmt, source, read_only_tree, context, params, environment, dest, completion};
+
+	if (ls_mode() != LS_MODE_OFF)
+		lockout_check(pstmt->utilityStmt);
+	if (ls_mode() != LS_MODE_OFF || (ls_is_node() && utility_is_replayed()))
+		call.pstmt = unlogged_ignore(pstmt);
+	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||
+		utility_is_replayed())
+	{
+		run(&call);
+		return;
+	}
+	if (ls_mode() != LS_MODE_APPLY && ls_is_node() &&
+		ddl_database_is_missing(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL))
+		return;
+	if (IsA(pstmt->utilityStmt, NotifyStmt) && !notify_command((NotifyStmt *) pstmt->utilityStmt))
+		return;
+	if (depth == 0 && !select_is_running())
+		causal_before_utility(pstmt);
+	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
+		(((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL ||
+		 ((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_SEQUENCES))
+		sequence_discard();
+	switch (ls_mode())
+	{
+		case LS_MODE_ORIGIN:
+			process_on_origin(&call);
+			break;
+		case LS_MODE_OFF:
+			if (is_unreplicated_database())
+				process_on_unreplicated(&call);
+			else
+				run(&call);
+			break;
+		case LS_MODE_APPLY:
+			run(&call);
+			break;
+	}
+}
+
+void
+utility_init(void)
+{
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+}

@@ -1,0 +1,188 @@
+/*
+ * conflictreport.c
+ *	  Conflicts that this node finds by itself: words for them, and a report to
+ *	  the replicator, which has all the others, for lockstep.conflicts.
+ *
+ * From REPEATABLE READ up PostgreSQL itself fails a transaction that wants to
+ * change a row which has been changed since its snapshot, and says no more than
+ * "could not serialize access due to concurrent update".  Mostly that was another
+ * node's transaction, applied here.  So the row, and who changed it, is noted
+ * when the heap finds it out (heap.c), and put into the error's DETAIL on its
+ * way to client and log (tell_the_reason() in lockconflict.c).  Which transaction of
+ * the cluster that was, turn.c knows; of which node, the replicator.
+ *
+ * An error may be caught (in PL/pgSQL): what was noted is told only if the error
+ * goes out.  It is sent at the transaction's end, as nothing may be sent in the
+ * middle of an error.
+ */
+#include "postgres.h"
+
+#include "access/genam.h"
+#include "access/tableam.h"
+#include "access/xact.h"
+#include "catalog/index.h"
+#include "executor/executor.h"
+#include "storage/lmgr.h"
+#include "utils/builtins.h"
+#include "utils/lsyscache.h"
+#include "utils/memutils.h"
+#include "utils/rel.h"
+#include "utils/snapmgr.h"
+
+#include "xact_private.h"
+
+/* How long the replicator's word for who won is waited for: it is only a word. */
+#define WINNER_PATIENCE_MS 1000
+
+#define KEY_SIZE 256
+#define DETAIL_SIZE 1024
+
+static struct
+{
+	bool		noted;
+	bool		told;			/* the error went out: to be reported */
+	LsLostReason reason;
+	uint64		seq;
+	char		key[KEY_SIZE];
+	char		detail[DETAIL_SIZE];
+}			lost;
+
+void
+lost_note(LsLostReason reason, const char *key, const char *detail)
+{
+	lost.noted = true;
+	lost.told = reason != LS_LOST_UPDATE;
+	lost.reason = reason;
+	lost.seq = 0;
+	strlcpy(lost.key, key, sizeof(lost.key));
+	strlcpy(lost.detail, detail, sizeof(lost.detail));
+}
+
+/* ---------- who won */
+
+/*
+ * The replicator's answer: node and pid; NULL: it does not know, or not now.
+ * Then the transaction fails with what it would have failed with anyway, but for
+ * the word who won.
+ */
+static char *
+winner_words(uint64 seq)
+{
+	LsFacts		facts;
+	LsSlice		node;
+	LsSlice		pid;
+
+	if (!ask_winner(seq, WINNER_PATIENCE_MS, &facts) || facts.ncells < 2 ||
+		!ls_next_param(&facts.cells, &node) || !ls_next_param(&facts.cells, &pid))
+		return NULL;
+	return psprintf("node \"%s\" (pid %s, seq %llu)", xact_text_of(node), xact_text_of(pid),
+					(unsigned long long) seq);
+}
+
+/* ---------- which row */
+
+/* "(id)=(7)" of its primary key; NULL if it has none, or the user may not see it. */
+static char *
+row_words(Relation rel, ItemPointer tid, Oid pkey)
+{
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	char	   *words = NULL;
+
+	if (OidIsValid(pkey) && table_tuple_fetch_row_version(rel, tid, SnapshotAny, slot))
+	{
+		Relation	index = index_open(pkey, AccessShareLock);
+		Datum		values[INDEX_MAX_KEYS];
+		bool		nulls[INDEX_MAX_KEYS];
+
+		FormIndexDatum(BuildIndexInfo(index), slot, NULL, values, nulls);
+		words = BuildIndexValueDescription(index, values, nulls);
+		index_close(index, AccessShareLock);
+	}
+	ExecDropSingleTupleTableSlot(slot);
+	return words;
+}
+
+static void
+note_update(Relation rel, ItemPointer tid, TransactionId xid)
+{
+	char	   *table = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
+												   RelationGetRelationName(rel));
+	List	   *indexes = RelationGetIndexList(rel);	/* finds rd_pkindex */
+	char	   *row = row_words(rel, tid, rel->rd_pkindex);
+	char	   *who = NULL;
+	uint64		seq = 0;
+	char	   *key = table;
+
+	list_free(indexes);
+	if (TransactionIdIsValid(xid))
+	{
+		/* its commit may be visible a moment before its turn has been passed */
+		XactLockTableWait(xid, NULL, NULL, XLTW_None);
+		seq = turn_seq_of(xid);
+	}
+	if (seq != 0)
+		who = winner_words(seq);
+	if (who == NULL)
+		who = seq != 0 ? psprintf("the cluster (seq %llu)", (unsigned long long) seq) :
+			psprintf("this node (xid %u)", xid);
+	if (OidIsValid(rel->rd_pkindex))
+		key = psprintf("%s %s%s%s", table, quote_identifier(get_rel_name(rel->rd_pkindex)),
+					   row != NULL ? " " : "", row != NULL ? row : "");
+	lost_note(LS_LOST_UPDATE, key,
+			  psprintf("%s%s of table %s was changed by a transaction of %s, which this transaction's snapshot does not have.",
+					   row != NULL ? "Row " : "A row", row != NULL ? row : "", table, who));
+	lost.seq = seq;
+}
+
+/* From heap.c: the row was changed by xid, and the error will follow. */
+void
+lost_to_update(Relation rel, ItemPointer tid, TransactionId xid)
+{
+	MemoryContext context;
+	MemoryContext old;
+
+	if (!IsolationUsesXactSnapshot() || ls_mode() != LS_MODE_ORIGIN || !relation_is_replicated(rel))
+		return;
+	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep lost row", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
+	note_update(rel, tid, xid);
+	MemoryContextSwitchTo(old);
+	MemoryContextDelete(context);
+}
+
+/* ---------- the error, and the end of the transaction */
+
+static bool
+is_concurrent_update(const ErrorData *edata)
+{
+	return edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE && edata->message_id != NULL &&
+		(strcmp(edata->message_id, "could not serialize access due to concurrent update") == 0 ||
+		 strcmp(edata->message_id, "could not serialize access due to concurrent delete") == 0);
+}
+
+void
+lost_explain(ErrorData *edata)
+{
+	if (!lost.noted || lost.reason != LS_LOST_UPDATE || !is_concurrent_update(edata))
+		return;
+	lost.told = true;
+	if (edata->detail == NULL)
+		edata->detail = pstrdup(lost.detail);
+	if (edata->hint == NULL)
+		edata->hint = pstrdup("The transaction might succeed if retried.");
+}
+
+/* Committed or not: a savepoint may have taken the error. */
+void
+lost_at_xact_end(void)
+{
+	uint8_t		message[KEY_SIZE + DETAIL_SIZE + 128];
+	LsLost		report;
+	bool		told = lost.told;
+
+	lost.noted = lost.told = false;
+	if (likely(!told) || !link_is_open())
+		return;
+	report = (LsLost) {ls_xact.xcount, lost.reason, lost.seq, ls_slice_of(lost.key), ls_slice_of(lost.detail)};
+	link_send_or_close(message, ls_put_lost(message, sizeof(message), &report));
+}

@@ -1,0 +1,201 @@
+/*
+ * request.c
+ *	  Questions to the replicator that are not about this transaction: values to
+ *	  hand out, what it knows, and queries that are ordered at once, on their own.
+ *
+ * Each waits for its answer, interruptibly.  An answer that comes after the
+ * question was given up is known by its number, and ignored.
+ */
+#include "postgres.h"
+
+#include "miscadmin.h"
+#include "pgstat.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "lockstep.h"
+#include "points.h"
+
+static uint64 questions = 0;
+
+/* A transaction in progress must not lose what came for it. */
+static void
+connect_for_question(void)
+{
+	if (!xact_is_known() && !link_is_alive())
+		link_open();
+}
+
+static void
+connect_if_needed(void)
+{
+	connect_for_question();
+	if (!turn_is_open())
+		xact_report_closed();
+}
+
+/* The next message of this type; others are dealt with. */
+static LsSlice
+next_answer(LsMsgType wanted)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	uint64		granted = 0;
+
+	for (;;)
+	{
+		if (link_has_message(link_await(&type, &payload, -1, PG_WAIT_EXTENSION)))
+		{
+			if (type == wanted)
+				return payload;
+			xact_message(type, payload, &granted);
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* ---------- values */
+
+LsLeased
+ask_lease(LsLease *request)
+{
+	StringInfoData message;
+	LsLeased	answer;
+	const char *wrong;
+	size_t		size;
+
+	connect_if_needed();
+	request->id = ++questions;
+	size = ls_put_lease(NULL, 0, request);
+	initStringInfo(&message);
+	enlargeStringInfo(&message, (int) size);
+	ls_put_lease((uint8_t *) message.data, size, request);
+	message.len = (int) size;
+	link_send(message.data, message.len);
+	pfree(message.data);
+	LS_POINT(LEASE_ASKED);
+	do
+	{
+		wrong = ls_get_leased(next_answer(LS_MSG_LEASED), &answer);
+		if (wrong != NULL)
+			link_report_violation(wrong);
+	} while (answer.id != request->id);
+	LS_POINT(LEASED);
+	return answer;
+}
+
+/* ---------- what the replicator knows */
+
+/* The answer is a copy: the link's buffer is used again. */
+void
+ask_facts(LsFactsKind kind, LsFacts *facts)
+{
+	LsFactsQuestion question = {0, kind, 0};
+	uint8_t		message[64];
+	const char *wrong;
+
+	connect_for_question();
+	question.question = ++questions;
+	link_send(message, (int) ls_put_facts_question(message, sizeof(message), &question));
+	do
+	{
+		wrong = ls_get_facts(next_answer(LS_MSG_FACTS), facts);
+		if (wrong != NULL)
+			link_report_violation(wrong);
+	} while (facts->question != question.question);
+	if (facts->cells.len > 0)
+		facts->cells.data = memcpy(palloc(facts->cells.len), facts->cells.data, facts->cells.len);
+}
+
+/* A lost connection is no error of this kind of question; false: there is none. */
+static bool
+is_connected(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	PG_TRY();
+	{
+		connect_for_question();
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() == ERRCODE_QUERY_CANCELED || geterrcode() == ERRCODE_ADMIN_SHUTDOWN)
+			PG_RE_THROW();
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	return link_is_open();
+}
+
+bool
+ask_winner(uint64 seq, long patience_ms, LsFacts *facts)
+{
+	LsFactsQuestion question = {++questions, LS_FACTS_WINNER, seq};
+	MonoTime	deadline = mono_after(patience_ms);
+	uint8_t		message[64];
+	LsMsgType	type;
+	LsSlice		payload;
+	uint64		granted = 0;
+	long		left;
+
+	if (!is_connected() ||
+		!link_send_later(message, ls_put_facts_question(message, sizeof(message), &question)))
+		return false;
+	while ((left = mono_ms_left(deadline)) > 0)
+	{
+		LinkResult	result = link_receive(&type, &payload, (int) left, PG_WAIT_EXTENSION);
+
+		if (result == LINK_LOST)
+			return false;
+		CHECK_FOR_INTERRUPTS();
+		if (result != LINK_MESSAGE)
+			continue;
+		if (type != LS_MSG_FACTS)
+			xact_message(type, payload, &granted);
+		else if (ls_get_facts(payload, facts) == NULL && facts->question == question.question)
+			return true;
+	}
+	return false;
+}
+
+/* ---------- queries on their own */
+
+uint64
+ask_alone(LsQuery *query)
+{
+	StringInfoData inner;
+	StringInfoData message;
+	LsAlone		alone;
+	LsOrdered	answer;
+	const char *wrong;
+	size_t		size;
+
+	connect_if_needed();
+	query->xcount = alone.id = xact_new_number();
+	size = ls_put_query(NULL, 0, query);
+	initStringInfo(&inner);
+	enlargeStringInfo(&inner, (int) size);
+	ls_put_query((uint8_t *) inner.data, size, query);
+	alone.query = (LsSlice) {(const uint8_t *) inner.data, size};
+
+	size = ls_put_alone(NULL, 0, &alone);
+	initStringInfo(&message);
+	enlargeStringInfo(&message, (int) size);
+	ls_put_alone((uint8_t *) message.data, size, &alone);
+	message.len = (int) size;
+	link_send(message.data, message.len);
+	pfree(message.data);
+	pfree(inner.data);
+	LS_POINT(ALONE_ASKED);
+	do
+	{
+		wrong = ls_get_ordered(next_answer(LS_MSG_ORDERED), &answer);
+		if (wrong != NULL)
+			link_report_violation(wrong);
+	} while (answer.id != alone.id);
+	LS_POINT(ALONE_ORDERED);
+	if (answer.seq == 0)
+		xact_report_error(&answer.error);
+	return answer.seq;
+}

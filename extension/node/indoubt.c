@@ -1,0 +1,275 @@
+/*
+ * indoubt.c
+ *	  Transactions of this node that may be committed by the cluster, but were
+ *	  rolled back here.
+ *
+ * A backend that asked and lost the replicator, or that was stopped between the
+ * verdict and its commit, rolls back; its locks go.  The cluster may have
+ * committed it, and this node gets it later, by apply.  In between, another
+ * transaction of this node can lock the same rows, and sees them as they were:
+ *
+ *		T1 (v = v + 50)			T2 (v = v + 1)			node
+ *		asked, decided: seq 7
+ *		cancelled: 08007		.
+ *		locks gone				v is still 0: writes 1
+ *								.						seq 7 by apply: v = 50
+ *
+ * The certifier can't tell: transactions of one node never fail each other,
+ * because PostgreSQL's own locks have ordered them; here they have not.  So the
+ * node remembers such a doubt, from before the locks go until it has applied
+ * all that the transaction can have done (settled).  A transaction that ran
+ * while there was a doubt does not commit: 40001, and the retry sees everything.
+ *
+ * "Ran while": every beginning and every end of a doubt counts as an event; a
+ * transaction remembers the number of events before it locks its first row, and
+ * that must be the number when it asks.
+ *
+ * Who needs it to be settled does it, at the best before its first row, and then
+ * nothing has happened to it: it asks the replicator what became
+ * of the transaction, saying that its backend has given up, after which it is
+ * decided already or never will be; then waits for the seq that the answer
+ * names.  See session_fate.c.
+ *
+ * Locking: doubts[] under the LWLock of tranche "LockstepDoubt", exclusive;
+ * events and open are written under it and read without.  A crash of a backend
+ * makes shared memory anew, and ends all transactions.
+ */
+#include "postgres.h"
+
+#include "catalog/pg_class.h"
+#include "miscadmin.h"
+#include "nodes/plannodes.h"
+#include "parser/parsetree.h"
+#include "port/atomics.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+#include "utils/lsyscache.h"
+
+#include "lockstep.h"
+
+typedef struct Doubt
+{
+	bool		used;
+	Token		token;
+	uint64		seq;			/* it is decided, at that seq; 0: not known */
+} Doubt;
+
+typedef struct DoubtShared
+{
+	pg_atomic_uint64 events;
+	pg_atomic_uint32 open;		/* entries in use */
+	Doubt		doubts[FLEXIBLE_ARRAY_MEMBER];	/* max_doubts() of them */
+} DoubtShared;
+
+static DoubtShared *shared = NULL;
+static LWLock *doubt_lock = NULL;
+
+static uint64 sample = 0;		/* events when this transaction began */
+static bool sampled = false;
+
+/*
+ * A backend with a doubt writes nothing before all doubts are settled, so one
+ * each would do; twice as many for those that had asked before.
+ */
+static int
+max_doubts(void)
+{
+	return 2 * MaxBackends;
+}
+
+static Size
+doubt_shmem_size(void)
+{
+	return add_size(offsetof(DoubtShared, doubts), mul_size(max_doubts(), sizeof(Doubt)));
+}
+
+void
+doubt_shmem_request(void)
+{
+	RequestAddinShmemSpace(doubt_shmem_size());
+	RequestNamedLWLockTranche("LockstepDoubt", 1);
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+doubt_shmem_startup(void)
+{
+	bool		found;
+
+	shared = ShmemInitStruct("lockstep doubt", doubt_shmem_size(), &found);
+	doubt_lock = &(GetNamedLWLockTranche("LockstepDoubt"))->lock;
+	if (found)
+		return;
+	memset(shared, 0, doubt_shmem_size());
+	pg_atomic_init_u64(&shared->events, 0);
+	pg_atomic_init_u32(&shared->open, 0);
+}
+
+/* ---------- beginning */
+
+/* Of the current transaction, before its locks go.  Does not fail. */
+void
+doubt_begin(const Token *token, uint64 seq)
+{
+	if (seq != 0 && turn_applied() >= seq)
+		return;
+	LWLockAcquire(doubt_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < max_doubts(); i++)
+	{
+		Doubt	   *d = &shared->doubts[i];
+
+		if (d->used)
+			continue;
+		d->used = true;
+		d->token = *token;
+		d->seq = seq;
+		pg_atomic_fetch_add_u64(&shared->events, 1);
+		pg_atomic_fetch_add_u32(&shared->open, 1);
+		LWLockRelease(doubt_lock);
+		return;
+	}
+	/* forgetting one could lose an update */
+	elog(PANIC, "no room for another transaction in doubt");
+}
+
+/* ---------- the end */
+
+static bool
+doubt_first(Doubt *copy)
+{
+	bool		found = false;
+
+	LWLockAcquire(doubt_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < max_doubts() && !found; i++)
+	{
+		found = shared->doubts[i].used;
+		if (found)
+			*copy = shared->doubts[i];
+	}
+	LWLockRelease(doubt_lock);
+	return found;
+}
+
+static void
+doubt_end(const Token *token)
+{
+	LWLockAcquire(doubt_lock, LW_EXCLUSIVE);
+	for (int i = 0; i < max_doubts(); i++)
+	{
+		Doubt	   *d = &shared->doubts[i];
+
+		if (!d->used || d->token.pid != token->pid || d->token.xcount != token->xcount)
+			continue;
+		d->used = false;
+		pg_atomic_fetch_add_u64(&shared->events, 1);
+		pg_atomic_fetch_sub_u32(&shared->open, 1);
+	}
+	LWLockRelease(doubt_lock);
+}
+
+static void
+settle(const Doubt *d)
+{
+	uint64		seq = d->seq;
+
+	if (seq == 0)
+		(void) fate_ask(&d->token, true, &seq);
+	xact_wait_applied(seq);
+	doubt_end(&d->token);
+}
+
+/* ---------- who ran meanwhile */
+
+static void
+settle_all(void)
+{
+	Doubt		d;
+
+	while (doubt_first(&d))
+		settle(&d);
+}
+
+static bool
+is_any_open(void)
+{
+	return unlikely(pg_atomic_read_u32(&shared->open) != 0);
+}
+
+static void
+take_sample(void)
+{
+	sample = pg_atomic_read_u64(&shared->events);
+	sampled = true;
+}
+
+void
+doubt_before_write(void)
+{
+	if (sampled)
+		return;
+	if (is_any_open())
+	{
+		xact_connect();
+		settle_all();
+	}
+	take_sample();
+}
+
+/*
+ * What only locks rows, or writes temporary tables, must go on without the
+ * replicator.
+ */
+void
+doubt_before_statement(PlannedStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (sampled)
+		return;
+	if (is_any_open())
+	{
+		foreach(lc, stmt->resultRelations)
+		{
+			RangeTblEntry *rte = rt_fetch(lfirst_int(lc), stmt->rtable);
+
+			if (get_rel_persistence(rte->relid) != RELPERSISTENCE_TEMP)
+			{
+				doubt_before_write();
+				return;
+			}
+		}
+	}
+	take_sample();
+}
+
+void
+doubt_at_xact_end(void)
+{
+	/*
+	 * what is not announced before it writes (fastpath calls) counts from
+	 * here
+	 */
+	if (shared != NULL)
+		sample = pg_atomic_read_u64(&shared->events);
+	sampled = false;
+}
+
+/*
+ * The current transaction wants to write, or to ask.  Needs the link.  If it ran
+ * while there was a doubt: settles all of them, so that the retry succeeds, and
+ * fails.
+ */
+void
+doubt_check(void)
+{
+	if (likely(!is_any_open() && pg_atomic_read_u64(&shared->events) == sample))
+		return;
+	settle_all();
+	lost_note(LS_LOST_DOUBT, "", "A transaction of this node whose outcome was in doubt.");
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not serialize access due to a transaction of this node whose outcome was in doubt"),
+			 errdetail("It had lost the replicator, or was stopped, while it committed; this transaction may have seen rows as they were before it."),
+			 errhint("The transaction might succeed if retried.")));
+}

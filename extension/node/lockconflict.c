@@ -1,0 +1,627 @@
+/*
+ * lockconflict.c
+ *	  A local transaction in the way of one that ranks higher gives way.
+ *
+ * Extension code does not run in a backend that waits for a lock or for its
+ * client, so somebody else acts: the replicator finds out who blocks its apply
+ * session (lockstep.blockers) and says lockstep.yield(pid, ...).  That
+ *
+ *	 1. marks the victim's transaction as doomed, in shared memory;
+ *	 2. sends SIGINT: a running statement is cancelled, a backend that waits
+ *		for its verdict withdraws (xact.c);
+ *	 3. sends a relation cache invalidation and the signal to take it in: a
+ *		backend that is idle inside a transaction block calls our relcache
+ *		callback, which aborts the transaction, so that its locks go, and
+ *		opens an empty one in its place, which is doomed, too.
+ *
+ *		 running ----SIGINT----> 57014, told as 40001 ----> aborted
+ *		 asking -----SIGINT----> withdraw ------> 40001, or decided: commits, unless
+ *												  one before it waits: 08007
+ *		 idle ---invalidation--> fresh doomed block --next statement--> 40001
+ *
+ * 2 and 3 are always both sent, as the victim may change between running and
+ * idle.  A savepoint may survive the cancel, with the outer locks; the
+ * replicator then looks again and shoots again.
+ *
+ * A Parse message is let through where that is possible: clients take it for
+ * granted, as it is no part of a transaction, that what they have prepared is
+ * there afterwards; what it is to do fails instead.
+ *
+ * In the middle of a statement a backend that waits for its client (for the next
+ * line of a COPY, for room to send rows, for the Sync of a pipeline) takes no
+ * cancel, and may do so for ever.  After CLIENT_PATIENCE_MS its connection is
+ * terminated: that is all that it takes then.  So is, after OBEY_PATIENCE_MS,
+ * one that goes on whatever it is sent, as it catches the errors that come of it.
+ *
+ * The mark names the transaction by its local id (PGPROC.lxid), so it never
+ * meets a later one.  Locking: marks are written under the LWLock of tranche
+ * "LockstepConflict"; the owner reads its own mark without.  That the SIGINT
+ * meets no later transaction: conflict_yield holds the lock from the mark to
+ * the kill and looks at lxid in between; the victim, when its transaction has
+ * ended, looks at the mark, and if it is there, waits for the lock and then
+ * throws the cancel request away.
+ */
+#include "postgres.h"
+
+#include <signal.h>
+#include <unistd.h>
+
+#include "access/xact.h"
+#include "catalog/pg_class.h"
+#include "executor/executor.h"
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "nodes/parsenodes.h"
+#include "parser/analyze.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/proc.h"
+#include "storage/procarray.h"
+#include "storage/procsignal.h"
+#include "storage/shmem.h"
+#include "storage/sinval.h"
+#include "tcop/tcopprot.h"
+#include "tcop/utility.h"
+#include "utils/backend_status.h"
+#include "utils/guc.h"
+#include "utils/inval.h"
+#include "utils/memutils.h"
+#include "utils/snapmgr.h"
+#include "utils/timestamp.h"
+#include "utils/wait_event.h"
+
+#include "compat.h"
+#include "lockstep.h"
+
+#define DETAIL_SIZE 512
+
+/* How long a victim may wait for its client before it is disconnected. */
+#define CLIENT_PATIENCE_MS 1000
+#define OBEY_PATIENCE_MS 5000
+
+/* A relation that never exists: its invalidation means "look at your mark". */
+#define DUMMY_RELID ((Oid) 1)
+
+typedef struct Mark
+{
+	LocalTransactionId doomed;	/* lxid of the transaction to fail, or invalid */
+	LocalTransactionId writes;	/* lxid of a transaction that asked or
+								 * forwarded */
+	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
+	int			apply_row;		/* it changes this one of its call's rows;
+								 * read without the lock, to tell people */
+	MonoTime	since;			/* when it was doomed first */
+	bool		terminated;		/* its connection, and the log has it */
+	bool		in_circle;		/* it waits in a circle: 40P01 */
+	uint64		before;			/* it is in the way of the transaction decided
+								 * as this seq; 0: of one not decided */
+	char		detail[DETAIL_SIZE];	/* why it is doomed */
+} Mark;
+
+static Mark *marks = NULL;		/* by pgprocno, MaxBackends of them */
+static LWLock *conflict_lock = NULL;
+
+/* The transaction block that was put in the place of an aborted one. */
+static bool in_doomed_block = false;
+static bool doomed_in_circle;
+static char doomed_detail[DETAIL_SIZE];
+
+static emit_log_hook_type prev_emit_log_hook = NULL;
+static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+
+void
+conflict_shmem_request(void)
+{
+	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(Mark)));
+	RequestNamedLWLockTranche("LockstepConflict", 1);
+}
+
+/* Called with AddinShmemInitLock held. */
+void
+conflict_shmem_startup(void)
+{
+	bool		found;
+	Size		size = mul_size(MaxBackends, sizeof(Mark));
+
+	marks = ShmemInitStruct("lockstep conflict marks", size, &found);
+	conflict_lock = &(GetNamedLWLockTranche("LockstepConflict"))->lock;
+	if (!found)
+		memset(marks, 0, size);
+}
+
+static Mark *
+my_mark(void)
+{
+	return &marks[ls_procno(MyProc)];
+}
+
+/* ---------- the victim */
+
+bool
+conflict_is_doomed(void)
+{
+	volatile Mark *mark;
+
+	if (in_doomed_block)
+		return true;
+	if (MyProc == NULL || ls_procno(MyProc) >= MaxBackends)
+		return false;
+	mark = my_mark();
+	return LocalTransactionIdIsValid(mark->doomed) && mark->doomed == ls_lxid(MyProc);
+}
+
+/*
+ * A transaction that is decided as seq goes by itself, after all; it gives way
+ * only to what comes before it, or both would wait for ever.
+ */
+bool
+conflict_is_before(uint64 seq)
+{
+	uint64		before;
+
+	if (likely(!conflict_is_doomed()))
+		return false;
+	pg_read_barrier();
+	before = *(volatile uint64 *) &my_mark()->before;
+	return before != 0 && before < seq;
+}
+
+static const char *
+doomed_why(void)
+{
+	return in_doomed_block ? doomed_detail : my_mark()->detail;
+}
+
+static bool
+is_in_circle(void)
+{
+	return in_doomed_block ? doomed_in_circle : my_mark()->in_circle;
+}
+
+static int
+doomed_code(void)
+{
+	return is_in_circle() ? ERRCODE_T_R_DEADLOCK_DETECTED : ERRCODE_T_R_SERIALIZATION_FAILURE;
+}
+
+static const char *
+doomed_message(void)
+{
+	return is_in_circle() ? "deadlock detected between transactions of several nodes" :
+		"could not go on with the transaction because it was in the way of another node's";
+}
+
+void
+conflict_report_doomed(void)
+{
+	const char *detail = doomed_why();
+
+	ereport(ERROR,
+			(errcode(doomed_code()),
+			 errmsg("%s", doomed_message()),
+			 detail[0] ? errdetail_internal("%s", hidden_for_reader(detail)) : 0,
+			 detail[0] ? errdetail_log("%s", hidden_for_log(detail)) : 0,
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/*
+ * Whatever error a doomed transaction meets (usually 57014, but also a
+ * savepoint that went with the transaction), the reason is this.
+ */
+static void
+tell_the_reason(ErrorData *edata)
+{
+	if (prev_emit_log_hook)
+		prev_emit_log_hook(edata);
+	if (edata->elevel != ERROR)
+		return;
+	commit_explain_error(edata);
+	lost_explain(edata);
+	if (edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED || conflict_is_doomed())
+		queue_note_conflict();
+	if (!conflict_is_doomed() ||
+		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
+		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
+		return;
+	edata->sqlerrcode = doomed_code();
+	edata->message = pstrdup(doomed_message());
+	edata->detail = doomed_why()[0] ? hidden_in_error(doomed_why()) : NULL;
+	edata->detail_log = doomed_why()[0] ? hidden_for_log(doomed_why()) : NULL;
+	edata->hint = pstrdup("The transaction might succeed if retried.");
+}
+
+/*
+ * With log_min_messages above ERROR that hook is not called; but every error
+ * passes the callbacks of its context.  What kind of error it is can't be told
+ * there, but for its code.
+ */
+static void
+tell_the_reason_in_context(void *arg)
+{
+	int			code = geterrcode();
+
+	if ((code != ERRCODE_QUERY_CANCELED && code != ERRCODE_S_E_INVALID_SPECIFICATION) ||
+		!conflict_is_doomed())
+		return;
+	errcode(doomed_code());
+	errmsg("%s", doomed_message());
+	if (doomed_why()[0])
+	{
+		errdetail_internal("%s", hidden_in_error(doomed_why()));
+		errdetail_log("%s", hidden_for_log(doomed_why()));
+	}
+	errhint("The transaction might succeed if retried.");
+}
+
+static ErrorContextCallback last_context = {NULL, tell_the_reason_in_context, NULL};
+
+/*
+ * At the end of the list, where nobody takes it off but PG_TRY, which restores
+ * what there was, and PostgreSQL itself, which empties the list after an error.
+ * So this is called wherever a statement begins to run, and when a transaction
+ * or savepoint has ended, which is outside of any PG_TRY.
+ */
+static void
+watch_errors(void)
+{
+	ErrorContextCallback **link = &error_context_stack;
+
+	if (log_min_messages <= ERROR && log_min_messages != LOG)
+		return;
+	while (*link != NULL)
+	{
+		if (*link == &last_context)
+			return;
+		link = &(*link)->previous;
+	}
+	*link = &last_context;
+}
+
+/*
+ * Idle inside a transaction block, waiting for the next command?  The state
+ * shown in pg_stat_activity says so, if it is maintained; the other conditions
+ * hold between commands and never inside one (fastpath function calls have a
+ * snapshot, all others a query string).
+ */
+static bool
+idle_in_transaction_block(void)
+{
+	if (!IsUnderPostmaster || MyBackendType == B_BG_WORKER || MyBEEntry == NULL)
+		return false;
+	if (debug_query_string != NULL || ActiveSnapshotSet() || !IsTransactionBlock())
+		return false;
+	return !pgstat_track_activities ||
+		MyBEEntry->st_state == STATE_IDLEINTRANSACTION ||
+		MyBEEntry->st_state == STATE_IDLEINTRANSACTION_ABORTED;
+}
+
+/* End the transaction, keep the client's idea that it is inside a block. */
+static void
+abort_while_idle(void)
+{
+	MemoryContext context = CurrentMemoryContext;
+
+	strlcpy(doomed_detail, my_mark()->detail, sizeof(doomed_detail));
+	doomed_in_circle = my_mark()->in_circle;
+	AbortOutOfAnyTransaction();
+	StartTransactionCommand();
+	BeginTransactionBlock();
+	CommitTransactionCommand();
+	in_doomed_block = true;
+	MemoryContextSwitchTo(context);
+}
+
+static void
+on_relcache_invalidation(Datum arg, Oid relid)
+{
+	if (likely(relid != DUMMY_RELID) || in_doomed_block)
+		return;
+	if (conflict_is_doomed() && idle_in_transaction_block())
+		abort_while_idle();
+}
+
+/* The SIGINT that belonged to a mark must not hit the next transaction. */
+static void
+discard_cancel(void)
+{
+	LWLockAcquire(conflict_lock, LW_EXCLUSIVE);
+	my_mark()->doomed = InvalidLocalTransactionId;
+	LWLockRelease(conflict_lock);
+
+	/* the kill is done: returning from any system call delivers it */
+	(void) getppid();
+	QueryCancelPending = false;
+}
+
+/* Called when lxid has been cleared already: see the file header. */
+void
+conflict_at_xact_end(void)
+{
+	volatile Mark *mark = my_mark();
+
+	watch_errors();
+	in_doomed_block = false;
+	mark->writes = InvalidLocalTransactionId;
+	pg_memory_barrier();
+	if (LocalTransactionIdIsValid(mark->doomed))
+		discard_cancel();
+}
+
+void
+conflict_note_writes(void)
+{
+	my_mark()->writes = ls_lxid(MyProc);
+}
+
+void
+conflict_note_apply(void)
+{
+	my_mark()->apply_pid = MyProcPid;
+	conflict_note_row(0);		/* who had this slot may have died in one */
+}
+
+void
+conflict_note_row(int row)
+{
+	*(volatile int *) &my_mark()->apply_row = row;
+}
+
+/*
+ * The process of the apply session in a slot; *pid is 0 and the result NULL if there
+ * is none.  A slot is written by who has it; one that is read too early or too
+ * late is no harm.
+ */
+static const PGPROC *
+apply_session_at(int slot, int *pid)
+{
+	const PGPROC *proc;
+
+	*pid = *(volatile int *) &marks[slot].apply_pid;
+	proc = *pid != 0 ? BackendPidGetProc(*pid) : NULL;
+	if (proc == NULL || ls_procno(proc) != slot)
+		*pid = 0;
+	return *pid != 0 ? proc : NULL;
+}
+
+int
+conflict_apply_session_in(Oid database)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		int			pid;
+		const PGPROC *proc = apply_session_at(i, &pid);
+
+		if (proc != NULL && proc->databaseId == database)
+			return pid;
+	}
+	return 0;
+}
+
+bool
+conflict_applies_as(Oid role)
+{
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		int			pid;
+		const PGPROC *proc = apply_session_at(i, &pid);
+
+		if (proc != NULL && proc->roleId == role)
+			return true;
+	}
+	return false;
+}
+
+/* ---------- those who act on others */
+
+/* The owner of the slot may do something else the next moment. */
+static bool
+waits_for_client(const PGPROC *proc)
+{
+	uint32		event = *(volatile const uint32 *) &proc->wait_event_info;
+
+	return event == WAIT_EVENT_CLIENT_READ || event == WAIT_EVENT_CLIENT_WRITE;
+}
+
+/* Has it had time enough to obey, and does not?  Caller holds the lock. */
+static bool
+is_deaf(const Mark *mark, bool waits_for_client)
+{
+	return mono_ms_since(mark->since) >= (waits_for_client ? CLIENT_PATIENCE_MS : OBEY_PATIENCE_MS);
+}
+
+/*
+ * Let the transaction only of process pid fail (invalid: the one that it is in), as
+ * one that is decided as seq (0: not yet) waits for it, or, in_circle, as it waits
+ * for itself in the end.  False: it is not in it.
+ */
+bool
+conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq, bool in_circle)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	volatile LocalTransactionId *lxid;
+	LocalTransactionId victim;
+	Mark	   *mark;
+	bool		deaf = false;
+	bool		tell = false;
+	bool		silent_client = false;
+	bool		hit;
+
+	if (proc == NULL || pid == MyProcPid || ls_procno(proc) >= MaxBackends)
+		return false;
+	mark = &marks[ls_procno(proc)];
+	lxid = &ls_lxid(proc);
+
+	LWLockAcquire(conflict_lock, LW_EXCLUSIVE);
+	victim = *lxid;
+	hit = LocalTransactionIdIsValid(victim) && proc->pid == pid &&
+		(!LocalTransactionIdIsValid(only) || victim == only);
+	if (hit)
+	{
+		size_t		len = pg_mbcliplen(detail, strlen(detail), DETAIL_SIZE - 1);
+
+		memcpy(mark->detail, detail, len);
+		mark->detail[len] = '\0';
+		if (mark->doomed != victim)
+		{
+			mark->since = mono_now();
+			mark->terminated = false;
+			mark->before = 0;
+			mark->in_circle = in_circle;
+		}
+		if (seq != 0 && (mark->before == 0 || seq < mark->before))
+			mark->before = seq;
+		pg_memory_barrier();
+		mark->doomed = victim;
+		pg_memory_barrier();
+		hit = *lxid == victim;
+		silent_client = waits_for_client(proc);
+		deaf = hit && is_deaf(mark, silent_client);
+		tell = deaf && !mark->terminated;
+		mark->terminated |= deaf;
+		if (hit)
+			(void) kill(pid, deaf ? SIGTERM : SIGINT);
+		else
+			mark->doomed = InvalidLocalTransactionId;
+	}
+	LWLockRelease(conflict_lock);
+
+	if (tell)
+		ereport(LOG,
+				(silent_client ?
+				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and waits for its client", pid) :
+				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and does not end", pid),
+				 errdetail_internal("%s", hidden_for_log(detail))));
+	if (hit)
+	{
+		SharedInvalidationMessage message;
+
+		memset(&message, 0, sizeof(message));
+		message.rc.id = SHAREDINVALRELCACHE_ID;
+		message.rc.dbId = proc->databaseId;
+		message.rc.relId = DUMMY_RELID;
+		SendSharedInvalidMessages(&message, 1);
+		(void) SendProcSignal(pid, PROCSIG_CATCHUP_INTERRUPT, ls_signal_id(proc));
+	}
+	return hit;
+}
+
+/* Has the transaction of process pid changed anything, or will it? */
+bool
+conflict_pid_writes(int pid, bool *is_apply)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	Mark	   *mark;
+
+	*is_apply = false;
+	if (proc == NULL || ls_procno(proc) >= MaxBackends)
+		return false;
+	mark = &marks[ls_procno(proc)];
+	*is_apply = mark->apply_pid == pid;
+	return TransactionIdIsValid(proc->xid) ||
+		(LocalTransactionIdIsValid(mark->writes) && mark->writes == ls_lxid(proc));
+}
+
+/* Which row of its call does that apply session change? */
+int
+conflict_row_of(int pid)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+
+	if (proc == NULL || ls_procno(proc) >= MaxBackends)
+		return 0;
+	return *(volatile int *) &marks[ls_procno(proc)].apply_row;
+}
+
+/* ---------- hooks: a doomed transaction does nothing more */
+
+/*
+ * The cancel that came while a statement was analyzed says no more than the mark
+ * does, at which the next thing that it is used for looks.  If there is none for
+ * long - the client is idle then, or waits - the replicator shoots again.
+ */
+static void
+post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
+{
+	if (unlikely(conflict_is_doomed()))
+		QueryCancelPending = false;
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(pstate, query, jstate);
+}
+
+static void
+executor_start(QueryDesc *queryDesc, int eflags)
+{
+	watch_errors();
+	if (unlikely(conflict_is_doomed()))
+		conflict_report_doomed();
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(queryDesc, eflags);
+	else
+		standard_ExecutorStart(queryDesc, eflags);
+}
+
+static void
+executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
+{
+	watch_errors();
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
+	else
+		standard_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
+}
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId mySubid,
+		   SubTransactionId parentSubid, void *arg)
+{
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		watch_errors();
+}
+
+/* ROLLBACK is what the client should do, and COMMIT is refused in PRE_COMMIT. */
+static bool
+ends_transaction(PlannedStmt *pstmt)
+{
+	TransactionStmt *stmt = (TransactionStmt *) pstmt->utilityStmt;
+
+	return IsA(stmt, TransactionStmt) &&
+		(stmt->kind == TRANS_STMT_ROLLBACK || stmt->kind == TRANS_STMT_COMMIT);
+}
+
+static void
+process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	watch_errors();
+	if (unlikely(conflict_is_doomed()) && !ends_transaction(pstmt))
+		conflict_report_doomed();
+	if (prev_ProcessUtility)
+		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+							queryEnv, dest, qc);
+	else
+		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
+								queryEnv, dest, qc);
+}
+
+void
+conflict_init(void)
+{
+	prev_emit_log_hook = emit_log_hook;
+	emit_log_hook = tell_the_reason;
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = post_parse_analyze;
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run;
+	RegisterSubXactCallback(on_subxact, NULL);
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = process_utility;
+	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
+}

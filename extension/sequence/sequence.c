@@ -1,0 +1,353 @@
+/*
+ * sequence.c
+ *	  Built-in functions that change something which is neither a row of a
+ *	  table nor a command.
+ *
+ * nextval and its family are ours (sequence_session.c); pg_logical_emit_message
+ * is forwarded.  They are met in the server's table of built-in functions, where
+ * their entries are replaced: it is what calls by queries, defaults, the fastpath
+ * protocol and functions in LANGUAGE internal go through.  Compiled expressions (JIT)
+ * would not: cfunctions.c sees to them.
+ *
+ * Other modules that call them as C functions are led to ours, too (interpose.c).
+ *
+ * One way to a sequence's next value passes no function: NextValueExpr, of
+ * identity columns.  The planner hook turns it into a call of nextval with a
+ * second argument, which tells it not to check permissions, as NextValueExpr
+ * doesn't.  COPY makes such expressions without planning them: copyidentity.c.
+ */
+#include "postgres.h"
+
+#include "access/relation.h"
+#include "catalog/namespace.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_type.h"
+#include "commands/sequence.h"
+#include "miscadmin.h"
+#include "nodes/makefuncs.h"
+#include "nodes/nodeFuncs.h"
+#include "optimizer/planner.h"
+#include "utils/builtins.h"
+#include "utils/fmgroids.h"
+#include "utils/rel.h"
+#include "utils/varlena.h"
+
+#include "compat.h"
+#include "sequence.h"
+
+static planner_hook_type prev_planner_hook = NULL;
+
+/* ---------- refusing */
+
+static bool
+is_captured(void)
+{
+	return ls_mode() == LS_MODE_ORIGIN;
+}
+
+/* True: go on, the effect stays here. */
+static void
+refuse(const char *what, const char *detail, const char *hint)
+{
+	bool		allowed = ls_unreplicated == LS_UNREPLICATED_ALLOW;
+
+	ereport(allowed ? WARNING : ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 allowed ? errmsg("%s is not replicated", what) :
+			 errmsg("cannot run %s on a node", what),
+			 errdetail_internal("%s", detail),
+			 errhint("%s", hint)));
+	witness_note_command();
+}
+
+static void
+refuse_collations(const char *what)
+{
+	if (is_captured())
+		refuse(what, "What it finds depends on the node's operating system.",
+			   "Use CREATE COLLATION.");
+}
+
+/* ---------- the functions in place of the built-in ones */
+
+#define ORIGINAL(name) static PGFunction original_##name
+
+#define REFUSED(name, how) \
+	ORIGINAL(name); \
+	static Datum \
+	instead_of_##name(PG_FUNCTION_ARGS) \
+	{ \
+		how(#name); \
+		return original_##name(fcinfo); \
+	}
+
+REFUSED(pg_import_system_collations, refuse_collations)
+
+ORIGINAL(nextval);
+ORIGINAL(currval);
+ORIGINAL(lastval);
+ORIGINAL(setval);
+ORIGINAL(setval_is_called);
+ORIGINAL(emit_text);
+ORIGINAL(emit_bytea);
+
+/*
+ * Not an origin's: a session that keeps its changes to itself, or one in which
+ * another node's transaction is executed.  That one has all values in its
+ * queries; whatever calls nextval there would hand out a value of nobody's.  But
+ * for sequences that the transaction has made.
+ */
+static void
+check_uncaptured(Oid relid, const char *what)
+{
+	Relation	rel;
+	bool		wrong;
+
+	if (ls_mode() != LS_MODE_APPLY && !utility_is_replayed())
+		return;
+	if (apply_repairs() && strcmp(what, "setval") == 0)
+		return;					/* lockstepctl verify --repair */
+	rel = relation_open(relid, AccessShareLock);
+	wrong = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !sequence_is_new(rel);
+	relation_close(rel, AccessShareLock);
+	if (wrong)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot run %s in a command that every node runs by itself", what),
+				 errdetail("A constraint, an index, or the script of an extension calls it; each node would get another value.")));
+}
+
+static Datum
+instead_of_nextval(PG_FUNCTION_ARGS)
+{
+	Oid			relid = PG_GETARG_OID(0);
+	bool		check = PG_NARGS() != 2;
+	int64		result;
+
+	if (!is_captured())
+		check_uncaptured(relid, "nextval");
+	else if (sequence_nextval(relid, check, &result))
+		PG_RETURN_INT64(result);
+	if (!check)
+		PG_RETURN_INT64(nextval_internal(relid, false));
+	return original_nextval(fcinfo);
+}
+
+/* Only called from C. */
+static Datum
+instead_of_nextval_text(PG_FUNCTION_ARGS)
+{
+	RangeVar   *name = makeRangeVarFromNameList(textToQualifiedNameList(PG_GETARG_TEXT_PP(0)));
+
+	return DirectFunctionCall1(instead_of_nextval, ObjectIdGetDatum(RangeVarGetRelid(name, NoLock, false)));
+}
+
+static int64
+instead_of_nextval_internal(Oid relid, bool check)
+{
+	int64		result;
+
+	if (!is_captured())
+		check_uncaptured(relid, "nextval");
+	else if (sequence_nextval(relid, check, &result))
+		return result;
+	return nextval_internal(relid, check);
+}
+
+static Datum
+instead_of_currval(PG_FUNCTION_ARGS)
+{
+	int64		result;
+
+	if (sequence_currval(PG_GETARG_OID(0), &result))
+		PG_RETURN_INT64(result);
+	return original_currval(fcinfo);
+}
+
+static Datum
+instead_of_lastval(PG_FUNCTION_ARGS)
+{
+	int64		result;
+
+	if (sequence_lastval(&result))
+		PG_RETURN_INT64(result);
+	return original_lastval(fcinfo);
+}
+
+static Datum
+instead_of_setval(PG_FUNCTION_ARGS)
+{
+	if (!is_captured())
+		check_uncaptured(PG_GETARG_OID(0), "setval");
+	else if (sequence_setval(PG_GETARG_OID(0), PG_GETARG_INT64(1), true))
+		PG_RETURN_INT64(PG_GETARG_INT64(1));
+	return original_setval(fcinfo);
+}
+
+static Datum
+instead_of_setval_is_called(PG_FUNCTION_ARGS)
+{
+	if (!is_captured())
+		check_uncaptured(PG_GETARG_OID(0), "setval");
+	else if (sequence_setval(PG_GETARG_OID(0), PG_GETARG_INT64(1), PG_GETARG_BOOL(2)))
+		PG_RETURN_INT64(PG_GETARG_INT64(1));
+	return original_setval_is_called(fcinfo);
+}
+
+/* ---------- logical messages */
+
+/* The call itself, whatever statement it is in: it depends on nothing else. */
+static void
+forward_message(FunctionCallInfo fcinfo, const char *call, const char *content)
+{
+	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_SELECT_WROTE,.rows = -1};
+	LsKey		key = keyset_database_key(LS_TABLE_IX);
+	char	   *prefix = text_to_cstring(PG_GETARG_TEXT_PP(1));
+	StringInfoData params;
+	StringInfoData packed;
+
+	initStringInfo(&params);
+	initStringInfo(&packed);
+	statement_pack_key(&packed, &key);
+	statement_pack_param(&params, prefix, strlen(prefix));
+	statement_pack_param(&params, content, strlen(content));
+	query.text = ls_slice_of(call);
+	query.nparams = 2;
+	query.params = ls_slice_of_buffer(&params);
+	query.nkeys = 1;
+	query.keys = ls_slice_of_buffer(&packed);
+	capture_flush();
+	xact_forward(&query);
+	pfree(params.data);
+	pfree(packed.data);
+}
+
+/* A parallel worker forwards nothing; the server would let it write the message. */
+static bool
+message_is_captured(FunctionCallInfo fcinfo)
+{
+	if (!PG_GETARG_BOOL(0))
+		return false;
+	PreventCommandIfParallelMode("pg_logical_emit_message()");
+	return is_captured();
+}
+
+static Datum
+instead_of_emit_text(PG_FUNCTION_ARGS)
+{
+	if (message_is_captured(fcinfo))
+		forward_message(fcinfo, "SELECT pg_catalog.pg_logical_emit_message(true, $1::pg_catalog.text, $2::pg_catalog.text)",
+						text_to_cstring(PG_GETARG_TEXT_PP(2)));
+	return original_emit_text(fcinfo);
+}
+
+static Datum
+instead_of_emit_bytea(PG_FUNCTION_ARGS)
+{
+	if (message_is_captured(fcinfo))
+	{
+		bytea	   *content = PG_GETARG_BYTEA_PP(2);
+		char	   *hex = palloc(2 * VARSIZE_ANY_EXHDR(content) + 3);
+
+		hex[0] = '\\';
+		hex[1] = 'x';
+		hex[2 + hex_encode(VARDATA_ANY(content), VARSIZE_ANY_EXHDR(content), hex + 2)] = '\0';
+		forward_message(fcinfo, "SELECT pg_catalog.pg_logical_emit_message(true, $1::pg_catalog.text, $2::pg_catalog.bytea)",
+						hex);
+	}
+	return original_emit_bytea(fcinfo);
+}
+
+/* ---------- putting them in place */
+
+static void
+replace_functions(void)
+{
+#define REPLACE(oid, name) ls_replace_function(oid, instead_of_##name, &original_##name, #name)
+	REPLACE(F_NEXTVAL, nextval);
+	REPLACE(F_CURRVAL, currval);
+	REPLACE(F_LASTVAL, lastval);
+	REPLACE(F_SETVAL_REGCLASS_INT8, setval);
+	REPLACE(F_SETVAL_REGCLASS_INT8_BOOL, setval_is_called);
+	REPLACE(F_PG_IMPORT_SYSTEM_COLLATIONS, pg_import_system_collations);
+	REPLACE(LS_F_EMIT_MESSAGE_TEXT, emit_text);
+	REPLACE(LS_F_EMIT_MESSAGE_BYTEA, emit_bytea);
+#undef REPLACE
+	callers_replace(nextval, instead_of_nextval_text, "calls of nextval");
+	callers_replace(nextval_oid, instead_of_nextval, "calls of nextval_oid");
+	callers_replace(nextval_internal, instead_of_nextval_internal, "calls of nextval_internal");
+	callers_replace(currval_oid, instead_of_currval, "calls of currval_oid");
+	callers_replace(lastval, instead_of_lastval, "calls of lastval");
+	callers_replace(setval_oid, instead_of_setval, "calls of setval_oid");
+	callers_replace(setval3_oid, instead_of_setval_is_called, "calls of setval3_oid");
+}
+
+/* ---------- identity columns */
+
+static bool
+has_next_value(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	if (IsA(node, NextValueExpr))
+		return true;
+	if (IsA(node, Query))
+		return query_tree_walker((Query *) node, has_next_value, context, 0);
+	return expression_tree_walker(node, has_next_value, context);
+}
+
+Node *
+sequence_nextval_call(Oid seqid, Oid type)
+{
+	Const	   *sequence = makeConst(REGCLASSOID, -1, InvalidOid, sizeof(Oid),
+									 ObjectIdGetDatum(seqid), false, true);
+	Expr	   *call = (Expr *) makeFuncExpr(F_NEXTVAL, INT8OID,
+											 list_make2(sequence, makeBoolConst(true, false)),
+											 InvalidOid, InvalidOid, COERCE_EXPLICIT_CALL);
+
+	switch (type)
+	{
+		case INT2OID:
+			return (Node *) makeFuncExpr(F_INT2_INT8, INT2OID, list_make1(call),
+										 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+		case INT4OID:
+			return (Node *) makeFuncExpr(F_INT4_INT8, INT4OID, list_make1(call),
+										 InvalidOid, InvalidOid, COERCE_IMPLICIT_CAST);
+		default:
+			return (Node *) call;
+	}
+}
+
+static Node *
+replace_next_values(Node *node, void *context)
+{
+	if (node == NULL)
+		return NULL;
+	if (IsA(node, NextValueExpr))
+		return sequence_nextval_call(((NextValueExpr *) node)->seqid, ((NextValueExpr *) node)->typeId);
+	if (IsA(node, Query))
+		return (Node *) query_tree_mutator((Query *) node, replace_next_values, context, 0);
+	return expression_tree_mutator(node, replace_next_values, context);
+}
+
+static PlannedStmt *
+plan(Query *parse, const char *source, int options, ParamListInfo params)
+{
+	/*
+	 * Whatever the mode: plans are kept, the mode changes.
+	 */
+	if ((parse->commandType != CMD_SELECT || parse->hasModifyingCTE) &&
+		has_next_value((Node *) parse, NULL))
+		parse = (Query *) replace_next_values((Node *) parse, NULL);
+
+	return prev_planner_hook ? prev_planner_hook(parse, source, options, params) :
+		standard_planner(parse, source, options, params);
+}
+
+void
+sequence_init(void)
+{
+	replace_functions();
+	prev_planner_hook = planner_hook;
+	planner_hook = plan;
+}

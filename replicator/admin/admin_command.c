@@ -1,0 +1,544 @@
+/*
+ * admin_command.c
+ *	  What the operator can ask and order: one function per command, one table
+ *	  of them.  Called by admin.c on the loop's thread.
+ *
+ * A command answers at once, when somebody calls it back (databases), or when
+ * its poll says so (drain, attach): see admin.h.  Facts come from node.h,
+ * sequencer.h and session.h; nothing is kept here.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "admin.h"
+#include "buffer.h"
+#include "conflict_log.h"
+#include "json_text.h"
+#include "log.h"
+#include "loop.h"
+#include "node.h"
+#include "points.h"
+#include "sequencer.h"
+#include "session.h"
+#include "waits_rows.h"
+
+/* Which nodes a drain waits for. */
+#define DRAIN_MEMBERS 0			/* all but those dropped by command */
+#define DRAIN_ONLINE 1
+
+static json_t *
+json_seq(uint64_t seq)
+{
+	return json_integer((json_int_t) seq);
+}
+
+static json_t *
+success(void)
+{
+	return json_pack("{s:b}", "ok", 1);
+}
+
+/* ---------- status */
+
+static json_t *
+node_facts(int i)
+{
+	NodeStatus	s = node_status(i);
+	uint64_t	last = sequencer_last_durable();
+	uint64_t	lag = last > s.applied ? last - s.applied : 0;
+	char		boot[17];
+	char		where[128];
+
+	snprintf(boot, sizeof(boot), "%016" PRIx64, s.boot);
+	if (s.seconds_left >= 0)
+		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go, %" PRIu64 " a second, about %" PRId64 " s left",
+				 lag, s.rate, s.seconds_left);
+	else
+		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
+	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o, s:o}",
+					 "name", json_from_text(s.name),
+					 "state", node_state_name(s.state),
+					 "reason", json_from_text(s.state == NODE_CATCHUP && s.reason[0] == '\0' ? where : s.reason),
+					 "applied", json_seq(s.applied),
+					 "flushed", json_seq(s.flushed),
+					 "lag", json_seq(lag),
+					 "lag_bytes", json_seq(s.lag_bytes),
+					 "silent_ms", s.silent_ms >= 0 ? json_integer(s.silent_ms) : json_null(),
+					 "waiting", s.waiting,
+					 "sessions", sessions_of_node(i),
+					 "connections", s.connections,
+					 "administrative", s.administrative,
+					 "boot", boot,
+					 "slow_drops", s.slow_drops,
+					 "overlong_ended", json_seq(s.overlong_ended),
+					 "retry_seconds", s.retry_ms >= 0 ? json_integer((s.retry_ms + 999) / 1000) : json_null(),
+					 "catchup_rate", s.state == NODE_CATCHUP ? json_seq(s.rate) : json_null(),
+					 "seconds_left", s.seconds_left >= 0 ? json_integer(s.seconds_left) : json_null());
+}
+
+/* What it can't apply, and what can be done; NULL: nothing. */
+static json_t *
+trouble_facts(const NodeStatus *s)
+{
+	const NodeTrouble *t = s->trouble;
+	json_t	   *ways = json_array();
+	char	   *mend;
+	char	   *repair;
+	char	   *clone;
+
+	if (t == NULL)
+	{
+		json_decref(ways);
+		return json_null();
+	}
+	mend = xasprintf("mend the cause on node %s (with lockstep.replicate = off, if something there has to be changed); "
+					 "it is tried again by itself, or now by: lockstepctl attach %s", s->name, s->name);
+	repair = xasprintf("give it what the others have, past that seq: lockstepctl verify --repair %s", s->name);
+	clone = xasprintf("clone it anew: lockstepctl join %s", s->name);
+	json_array_append_new(ways, json_from_text(mend));
+	json_array_append_new(ways, json_from_text(repair));
+	json_array_append_new(ways, json_from_text(clone));
+	free(mend);
+	free(repair);
+	free(clone);
+	return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:o}",
+					 "seq", json_seq(t->seq),
+					 "database", json_from_text(t->database),
+					 "statement", t->statement != NULL ? json_from_text(t->statement) : json_null(),
+					 "sqlstate", t->sqlstate,
+					 "error", json_from_text(t->message),
+					 "detail", t->detail != NULL ? json_from_text(t->detail) : json_null(),
+					 "times", t->times,
+					 "ways_out", ways);
+}
+
+static json_t *
+node_and_trouble(int i)
+{
+	NodeStatus	s = node_status(i);
+	json_t	   *facts = node_facts(i);
+
+	json_object_set_new(facts, "trouble", trouble_facts(&s));
+	return facts;
+}
+
+static json_t *
+counters(void)
+{
+	SequencerStats s = sequencer_stats();
+
+	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
+					 "committed", json_seq(s.committed),
+					 "conflicts", json_seq(s.conflicts),
+					 "peer_errors", json_seq(s.peer_errors),
+					 "withdrawn", json_seq(s.withdrawn),
+					 "reserved_now", json_seq(s.reserved_now),
+					 "certifier_keys", json_seq(s.certifier_keys));
+}
+
+static json_t *
+journal_facts(void)
+{
+	SequencerStats s = sequencer_stats();
+
+	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s?}",
+					 "directory", admin_config()->journal_directory,
+					 "first", json_seq(s.journal_first),
+					 "last", json_seq(sequencer_last_durable()),
+					 "decided", json_seq(sequencer_last_decided()),
+					 "syncs", json_seq(s.journal_syncs),
+					 "failing", s.journal_failing);
+}
+
+static void
+command_status(AdminRequest *r, const char *arg)
+{
+	json_t	   *answer = success();
+	json_t	   *nodes = json_array();
+	json_t	   *databases = json_array();
+	const char *const *names;
+	int			n;
+
+	for (int i = 0; i < nodes_count(); i++)
+		json_array_append_new(nodes, node_and_trouble(i));
+	names = nodes_databases(&n);
+	for (int i = 0; i < n; i++)
+		json_array_append_new(databases, json_from_text(names[i]));
+
+	json_object_set_new(answer, "pid", json_integer(getpid()));
+	json_object_set_new(answer, "cluster", json_from_text(admin_cluster()));
+	json_object_set_new(answer, "nodes", nodes);
+	json_object_set_new(answer, "databases", databases);
+	json_object_set_new(answer, "counters", counters());
+	json_object_set_new(answer, "journal", journal_facts());
+	admin_answer(r, answer);
+}
+
+static void
+command_sessions(AdminRequest *r, const char *arg)
+{
+	json_t	   *answer = success();
+	json_t	   *list = json_array();
+
+	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	{
+		SessionStatus status = session_status(s);
+
+		json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:o, s:s, s:o, s:o}",
+											  "node", json_from_text(status.node),
+											  "pid", (json_int_t) status.pid,
+											  "database", json_from_text(status.database),
+											  "application", json_from_text(status.application),
+											  "state", status.state,
+											  "statements", json_seq(status.statements),
+											  "bytes", json_seq(status.bytes)));
+	}
+	json_object_set_new(answer, "sessions", list);
+	admin_answer(r, answer);
+}
+
+/* Rows of texts as objects; of numbers as such. */
+static json_t *
+facts_list(const FactsColumn *columns, int ncolumns, bool (*row) (size_t i, const char **cells))
+{
+	json_t	   *list = json_array();
+	const char *cells[FACTS_MAX_COLUMNS];
+
+	for (size_t i = 0; row(i, cells); i++)
+	{
+		json_t	   *object = json_object();
+
+		for (int j = 0; j < ncolumns; j++)
+			json_object_set_new(object, columns[j].name, cells[j] == NULL ? json_null() :
+								columns[j].number ? json_seq(strtoull(cells[j], NULL, 10)) : json_from_text(cells[j]));
+		json_array_append_new(list, object);
+	}
+	return list;
+}
+
+static void
+command_conflicts(AdminRequest *r, const char *arg)
+{
+	json_t	   *answer = success();
+
+	json_object_set_new(answer, "conflicts", facts_list(conflict_columns, CONFLICT_COLUMNS, conflicts_row));
+	json_object_set_new(answer, "counts", facts_list(count_columns, COUNT_COLUMNS, counts_row));
+	admin_answer(r, answer);
+}
+
+static void
+command_config(AdminRequest *r, const char *arg)
+{
+	json_t	   *answer = success();
+	json_t	   *list = json_array();
+	const char *name;
+	const char *value;
+	const char *help;
+
+	for (int i = 0; (name = config_show(admin_config(), i, &value, &help)) != NULL; i++)
+		json_array_append_new(list, json_pack("{s:s, s:o, s:s}", "name", name,
+											  "value", json_from_text(value), "help", help));
+	json_object_set_new(answer, "settings", list);
+	admin_answer(r, answer);
+}
+
+/* The nodes have been asked who waits there. */
+static void
+waits_are_known(void *arg)
+{
+	json_t	   *answer = success();
+	json_t	   *nodes = json_array();
+
+	json_object_set_new(answer, "waits", facts_list(wait_columns, WAIT_COLUMNS, waits_row));
+	for (int i = 0; i < nodes_count(); i++)
+		json_array_append_new(nodes, node_and_trouble(i));
+	json_object_set_new(answer, "nodes", nodes);
+	admin_answer(arg, answer);
+}
+
+static void
+command_waits(AdminRequest *r, const char *arg)
+{
+	waits_refresh(waits_are_known, r);
+}
+
+/* ---------- nodes */
+
+/* Index of the node that arg names; -1 after having said that there is none. */
+static int
+named_node(AdminRequest *r, const char *arg)
+{
+	LsSlice		name = {(const uint8_t *) arg, strlen(arg)};
+	int			node = node_find(name);
+	char	   *error;
+
+	if (node < 0)
+	{
+		error = xasprintf("there is no node \"%s\"", arg);
+		admin_failed(r, error, "The nodes are those of replicator.conf: see lockstepctl nodes.");
+		free(error);
+	}
+	return node;
+}
+
+static void
+drop_is_durable(void *arg)
+{
+	LOCKSTEP_POINT(DROP_DURABLE);
+	admin_answer(arg, success());
+}
+
+static void
+command_drop(AdminRequest *r, const char *arg)
+{
+	int			node = named_node(r, arg);
+	char	   *error;
+
+	if (node < 0)
+		return;
+	if (node_drop(node, "dropped by command", drop_is_durable, r))
+		return;
+	error = xasprintf("could not drop node \"%s\": it is %s", arg, node_state_name(node_status(node).state));
+	admin_failed(r, error, NULL);
+	free(error);
+}
+
+static json_t *
+poll_attach(AdminRequest *r, bool expired)
+{
+	NodeStatus	s = node_status(admin_poll_node(r));
+	char	   *error;
+	json_t	   *answer;
+
+	if (s.state == NODE_ONLINE)
+		return success();
+	if (s.state != NODE_DROPPED && !expired)
+		return NULL;
+	error = xasprintf(s.state == NODE_DROPPED ? "node \"%s\" was not attached (%s): %s" :
+					  "node \"%s\" is not online yet (%s): %s",
+					  s.name, node_state_name(s.state), s.reason[0] ? s.reason : "no reason given");
+	answer = admin_failure(error, s.state == NODE_DROPPED ? NULL :
+						   "It goes on in the background: see lockstepctl status.");
+	free(error);
+	return answer;
+}
+
+static void
+command_attach(AdminRequest *r, const char *arg)
+{
+	int			node = named_node(r, arg);
+	const char *why = "no reason given";
+	char	   *error;
+
+	if (node < 0)
+		return;
+	if (node_attach(node, &why))
+	{
+		admin_poll(r, poll_attach, node, 0);
+		return;
+	}
+	error = xasprintf("could not attach node \"%s\": %s", arg, why);
+	admin_failed(r, error, NULL);
+	free(error);
+}
+
+/* Does a drain wait for that node? */
+static bool
+drain_counts(const NodeStatus *s, int scope)
+{
+	if (scope == DRAIN_ONLINE)
+		return s->state == NODE_ONLINE;
+	return !(s->state == NODE_DROPPED && s->administrative);
+}
+
+static json_t *
+poll_drain(AdminRequest *r, bool expired)
+{
+	uint64_t	seq = admin_poll_seq(r);
+
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		NodeStatus	s = node_status(i);
+		char	   *error;
+		json_t	   *answer;
+
+		if (!drain_counts(&s, admin_poll_node(r)) || (s.state == NODE_ONLINE && s.applied >= seq))
+			continue;
+		if (!expired)
+			return NULL;
+		error = xasprintf("node \"%s\" (%s%s%s) has applied %" PRIu64 " of %" PRIu64,
+						  s.name, node_state_name(s.state), s.reason[0] ? ": " : "", s.reason,
+						  s.applied, seq);
+		answer = admin_failure(error, "A node that is to stay out is not waited for after lockstepctl drop.");
+		free(error);
+		return answer;
+	}
+	return json_pack("{s:b, s:o}", "ok", 1, "seq", json_seq(seq));
+}
+
+static void
+command_drain(AdminRequest *r, const char *arg)
+{
+	int			scope = strcmp(arg, "online") == 0 ? DRAIN_ONLINE : DRAIN_MEMBERS;
+
+	if (scope == DRAIN_MEMBERS && arg[0] != '\0')
+	{
+		admin_failed(r, "drain takes no argument but \"online\"", NULL);
+		return;
+	}
+	admin_poll(r, poll_drain, scope, sequencer_last_decided());
+}
+
+/* ---------- databases */
+
+static void
+database_done(void *arg, const char *error)
+{
+	AdminRequest *r = arg;
+
+	if (error != NULL)
+		admin_failed(r, error, NULL);
+	else
+		admin_answer(r, success());
+}
+
+static bool
+check_database_name(AdminRequest *r, const char *arg)
+{
+	if (arg[0] != '\0' && strlen(arg) <= LS_MAX_NAME)
+		return true;
+	admin_failed(r, "a database name has 1 to 63 bytes", NULL);
+	return false;
+}
+
+static void
+command_database_add(AdminRequest *r, const char *arg)
+{
+	if (check_database_name(r, arg))
+		nodes_database_add(arg, database_done, r);
+}
+
+static void
+command_database_drop(AdminRequest *r, const char *arg)
+{
+	if (check_database_name(r, arg))
+		nodes_database_drop(arg, database_done, r);
+}
+
+/* ---------- the replicator itself */
+
+static void
+command_reload(AdminRequest *r, const char *arg)
+{
+	char	   *error = admin_main()->reload();
+
+	if (error != NULL)
+		admin_failed(r, error, "The old settings stay.");
+	else
+		admin_answer(r, success());
+	free(error);
+}
+
+/* The file is the operator's: what it says now decides. */
+static void
+command_remove(AdminRequest *r, const char *arg)
+{
+	int			node = named_node(r, arg);
+	char	   *error;
+
+	if (node < 0)
+		return;
+	error = admin_main()->reload();
+	if (error != NULL)
+		admin_failed(r, error, "The old settings stay.");
+	else if (!admin_config()->nodes[node].retired)
+	{
+		error = xasprintf("replicator.conf still has the line node.%s", arg);
+		admin_failed(r, error, "Take it out first; then this retires the node without a restart.");
+	}
+	else
+		admin_answer(r, success());
+	free(error);
+}
+
+static void
+command_stop(AdminRequest *r, const char *arg)
+{
+	admin_answer(r, success());
+	admin_main()->stop();
+}
+
+/* ---------- dispatch */
+
+typedef struct Command
+{
+	const char *name;
+	bool		changes;		/* is logged */
+	bool		argument;		/* must have one */
+	void		(*run) (AdminRequest *r, const char *arg);
+} Command;
+
+static const Command commands[] = {
+	{"status", false, false, command_status},
+	{"sessions", false, false, command_sessions},
+	{"conflicts", false, false, command_conflicts},
+	{"waits", false, false, command_waits},
+	{"config", false, false, command_config},
+	{"drop", true, true, command_drop},
+	{"attach", true, true, command_attach},
+	{"drain", false, false, command_drain},
+	{"database add", true, true, command_database_add},
+	{"database drop", true, true, command_database_drop},
+	{"remove", true, true, command_remove},
+	{"reload", true, false, command_reload},
+	{"stop", true, false, command_stop},
+};
+
+/* Takes "timeout=MS " off the line; NULL if it is not a number. */
+static char *
+take_timeout(AdminRequest *r, char *line)
+{
+	static const char prefix[] = "timeout=";
+	char	   *end;
+	long		ms;
+
+	if (strncmp(line, prefix, strlen(prefix)) != 0)
+		return line;
+	line += strlen(prefix);
+	ms = strtol(line, &end, 10);
+	if (end == line || *end != ' ' || ms < 0 || ms > INT32_MAX)
+		return NULL;
+	admin_set_timeout(r, (int) ms);
+	return end + 1;
+}
+
+void
+admin_command(AdminRequest *r, char *line)
+{
+	char	   *command = take_timeout(r, line);
+
+	if (command == NULL)
+	{
+		admin_failed(r, "invalid timeout", NULL);
+		return;
+	}
+	for (size_t i = 0; i < sizeof(commands) / sizeof(commands[0]); i++)
+	{
+		const Command *c = &commands[i];
+		size_t		n = strlen(c->name);
+
+		if (strncmp(command, c->name, n) != 0 || (command[n] != '\0' && command[n] != ' '))
+			continue;
+		command += n + (command[n] == ' ');
+		if (c->argument && command[0] == '\0')
+			break;
+		if (c->changes)
+			log_message(LOG_NOTICE, "admin", "command: %s%s%s", c->name, command[0] ? " " : "", command);
+		c->run(r, command);
+		return;
+	}
+	admin_failed(r, "unrecognized command, or its argument is missing", NULL);
+}

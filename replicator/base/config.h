@@ -1,0 +1,105 @@
+/*
+ * config.h
+ *	  replicator.conf: PostgreSQL's `name = value` syntax ('quoted', # comment,
+ *	  units ms s min h d and kB MB GB).  One table in config.c drives the
+ *	  parser, --describe-config, `lockstepctl config` and the sample's check.
+ */
+#ifndef LOCKSTEP_CONFIG_H
+#define LOCKSTEP_CONFIG_H
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "log.h"
+
+#define CONFIG_MAX_NODES 16
+
+typedef struct NodeConfig
+{
+	char		name[64];
+	char	   *conninfo;		/* libpq, without dbname */
+	int			moves;			/* reloads that have changed conninfo */
+	bool		retired;		/* a reload no longer found it: it stays out,
+								 * and is gone at the next start */
+} NodeConfig;
+
+typedef enum SlowNode
+{
+	SLOW_NODE_THROTTLE,			/* writers wait for it */
+	SLOW_NODE_DROP
+} SlowNode;
+
+typedef struct Config
+{
+	char	   *listen_addresses;	/* listen_addresses = '127.0.0.1' ('' = no
+									 * TCP) */
+	int			port;			/* port = 6432 */
+	char	   *unix_socket;	/* unix_socket = '' path for backends */
+	char	   *admin_socket;	/* admin_socket = '/run/lockstep/admin.sock' */
+	char	   *secret_file;
+	char	   *journal_directory;
+	int64_t		journal_segment_size;	/* bytes, 16MB */
+	int64_t		journal_keep;	/* bytes of journal kept for dropped nodes,
+								 * 1GB */
+	char	   *pid_file;
+	char	   *log_file;
+	LogLevel	log_level;
+	LogLevel	log_conflicts;
+	int			apply_connections;	/* per node and database, 8 (2..64) */
+	int			reserved_connections;	/* beside these, 4 (0..62): see
+										 * dispatch.h */
+	int			idle_ddl_timeout;	/* ms, 10000, 0 = never: see idle_ddl.c */
+	int			apply_patience; /* ms, 3000, 0 = without end: see
+								 * apply_patience.c */
+	int			early_connections;	/* of them, 2 (0..62): see early_apply.c */
+	int64_t		early_size;		/* bytes queued until it begins early, 1MB */
+	int			max_apply_delay;	/* ms a reader may hold up DDL, 1000 */
+	int			yield_delay;	/* ms before blockers are looked for, 2 */
+	int			node_timeout;	/* ms a silent node is waited for, 5000 */
+	int			stall_timeout;	/* ms one that answers and does not go on is;
+								 * 0: see node_stall_timeout() */
+	int			wait_warning;	/* ms until the log says who waits for whom,
+								 * 2000; 0: never */
+	int			reconnect_interval; /* ms between tries to reach a node, 1000 */
+	int			max_sessions;	/* 10000 */
+	int64_t		max_transaction_size;	/* bytes queued for one, 64GB */
+	int64_t		max_apply_lag;	/* bytes decided and not applied by a node,
+								 * 64MB */
+	SlowNode	slow_node;		/* what happens to one that lags more */
+	int64_t		transaction_memory; /* of these in memory, 8MB */
+	char	   *maintenance_database;	/* 'postgres' */
+	char	   *databases;		/* replicated when the journal is created, 'a,
+								 * b' */
+	int			nnodes;
+	NodeConfig	nodes[CONFIG_MAX_NODES];	/* node.NAME = 'conninfo' */
+} Config;
+
+/*
+ * Parse a file.  NULL on an error: *error then names file, line and cause
+ * (malloc'ed).  Unknown names and bad values are errors.
+ */
+extern Config *config_load(const char *path, char **error);
+extern void config_free(Config *c);
+
+/* Of the node of that name; NULL: there is none. */
+extern const char *config_conninfo(const Config *c, const char *name);
+
+/*
+ * Take from fresh what may change while running; returns the names of settings
+ * that differ but need a restart (malloc'ed, "" if none).
+ */
+extern char *config_reload(Config *current, Config *fresh);
+
+/* name = value lines with a sentence each, for --describe-config; written to stdout. */
+extern void config_describe(void);
+
+/* Value of the i-th setting as text ("" past the end gives NULL); for SHOW. */
+extern const char *config_show(const Config *c, int i, const char **value, const char **help);
+
+/* The items of a comma-separated value, blanks around them removed; *n = 0 and NULL if
+ * there are none.  For `databases` and `listen_addresses`. */
+extern char **config_list(const char *value, int *n);
+extern void config_list_free(char **items, int n);
+
+#endif

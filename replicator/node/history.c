@@ -1,0 +1,223 @@
+/*
+ * history.c
+ *	  Is what a node has applied a part of what the journal says?
+ *
+ * A node knows its place: the seq that it has come to, and the chain stored with
+ * it (journal.h).  Three ways to differ:
+ *
+ *	 before the journal's first record		it can't be told what it lacks: refused
+ *	 another chain at its seq				it followed another past: refused
+ *	 behind the journal's end				the journal has lost what was acknowledged
+ *
+ * In the last case to go on with nodes that know less would lose it for good, and
+ * give its seqs to others.  So nobody goes on, until the journal is right, or
+ * somebody takes that node out.  For the same reason the first node goes online
+ * only when every other has been looked at, or could not be reached.  Once this
+ * replicator has decided something there are acknowledged transactions on either
+ * side: then the node alone is refused, and people have to choose.
+ *
+ * One that can't be reached does not keep the others waiting, as after a normal
+ * restart the journal has all that any node has.  But if the journal's directory is
+ * not the one in which it was written (journal_position.c) it may be an old copy, and
+ * the node that can't be reached the only one who knows: then every node has to be
+ * heard, or taken out by command, before the first goes online.  The same when a
+ * node follows a replicator that the journal does not know (generation.c): another
+ * copy of it was in use.  "Heard" means that the node follows us by now, so that
+ * nothing of the other one is added to its past any more, or that it has been
+ * refused.
+ */
+#include <errno.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "journal.h"
+#include "log.h"
+#include "node_private.h"
+#include "sequencer.h"
+
+#define REMEDY "see \"The journal is lost, or old\" in docs/operating.md"
+
+static Node *beyond;			/* knows more than the journal; NULL: none */
+static uint64_t beyond_seq;
+static bool all_looked_at;
+static bool is_copy;			/* the journal, and not all have been heard */
+
+/* ---------- everybody is looked at before the first goes on */
+
+void
+history_looked_at(Node *n)
+{
+	if (n->looked_at)
+		return;
+	n->looked_at = true;
+	nodes_look_again();
+}
+
+void
+nodes_doubt_journal(void)
+{
+	is_copy = true;
+	log_full(LOG_WARNING, "journal", "this is not the directory in which the journal was written, as far as is known: it was copied, moved or restored, or an older version wrote it",
+			 "If it is an old copy, a node may know of transactions that it lacks. So no node goes online before all have been heard.",
+			 "Those that are gone for good: lockstepctl drop NODE.  See \"The journal is lost, or old\" in docs/operating.md.");
+}
+
+bool
+history_doubts_journal(void)
+{
+	return is_copy;
+}
+
+void
+history_doubt_journal(const Node *n, uint64_t generation)
+{
+	char		message[320];
+
+	if (is_copy || all_looked_at)
+		return;
+	is_copy = true;
+	snprintf(message, sizeof(message), "node \"%s\" has followed generation %" PRIu64 " of a replicator of which the journal knows nothing: one that used another copy of it",
+			 n->config->name, generation);
+	log_full(LOG_WARNING, "journal", message,
+			 "A node may know of transactions that it lacks. So no node goes online before all have been heard.",
+			 "Those that are gone for good: lockstepctl drop NODE.  See \"Two replicators\" in docs/operating.md.");
+}
+
+static const Node *
+not_looked_at(void)
+{
+	for (int i = 0; i < nodes_count() && !all_looked_at; i++)
+	{
+		const Node *n = node_get(i);
+
+		if (!n->administrative && !(is_copy ? n->heard : n->looked_at))
+			return n;
+	}
+	return NULL;
+}
+
+bool
+history_may_go_online(Node *n)
+{
+	const Node *missing = not_looked_at();
+
+	if (missing != NULL)
+	{
+		snprintf(n->reason, sizeof(n->reason), is_copy ?
+				 "waits for node \"%s\" to be heard, or dropped by command: the journal's directory is a copy, perhaps an old one; " REMEDY :
+				 "waits until node \"%s\" has been looked at", missing->config->name);
+		return false;
+	}
+	n->reason[0] = '\0';
+	all_looked_at = true;		/* from now on: those that are added are no
+								 * news of the past */
+	if (is_copy)
+	{
+		is_copy = false;
+		if (journal_settle(node_journal_dir))
+			log_message(LOG_NOTICE, "journal", "no node knows more than it: it is used from here on");
+		else
+			log_message(LOG_WARNING, "journal", "could not note that it is used from here on: %s", strerror(errno));
+	}
+	return true;
+}
+
+void
+history_heard(Node *n)
+{
+	if (n->heard)
+		return;
+	n->heard = true;
+	nodes_look_again();
+}
+
+/* ---------- a node that knows more */
+
+/* Somebody who took it out meanwhile has chosen. */
+static bool
+anybody_is_beyond(void)
+{
+	if (beyond != NULL && (beyond->administrative || beyond_seq <= sequencer_last_durable()))
+		beyond = NULL;
+	return beyond != NULL;
+}
+
+static void
+refuse_because_of_other(Node *n)
+{
+	node_out(n, "node \"%s\" has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
+			 ": to go on without it would lose what was acknowledged; " REMEDY,
+			 beyond->config->name, beyond_seq, sequencer_last_durable());
+}
+
+static void
+is_beyond(Node *n, uint64_t seq)
+{
+	node_out(n, "it has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
+			 ": the journal is an old copy, or not the one that it followed; " REMEDY,
+			 seq, sequencer_last_durable());
+	if (sequencer_has_decided())
+		return;
+	beyond = n;
+	beyond_seq = seq;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *other = node_get(i);
+
+		if (other != n && (other->state == NODE_CATCHUP || other->state == NODE_ONLINE))
+			refuse_because_of_other(other);
+	}
+}
+
+/* ---------- one place */
+
+/* Its chain is that of the journal, or is not known; false: it is out. */
+static bool
+same_past(Node *n, uint64_t seq, uint64_t chain)
+{
+	const char *error;
+	uint64_t	ours;
+
+	if (seq == 0 || chain == 0)
+		return true;
+	if (!journal_chain_at(node_journal_dir, seq, &ours, &error))
+		node_out(n, "could not look up seq %" PRIu64 " in the journal: %s", seq, error);
+	else if (ours != chain)
+	{
+		history_heard(n);
+		node_out(n, "its transaction %" PRIu64 " is not the journal's (chain %016" PRIx64 " there, %016" PRIx64
+				 " in the journal): it followed another copy of the journal; clone it anew from another node, or "
+				 REMEDY, seq, chain, ours);
+	}
+	else
+		return true;
+	return false;
+}
+
+bool
+history_admits(Node *n, uint64_t seq, uint64_t chain)
+{
+	uint64_t	first = sequencer_stats().journal_first;
+
+	if (beyond == n && seq <= sequencer_last_durable())
+		beyond = NULL;			/* it has been made anew, perhaps too old */
+	if (seq > sequencer_last_durable())
+	{
+		is_beyond(n, seq);
+		return false;
+	}
+	if (seq + 1 < first)
+	{
+		history_heard(n);
+		node_out(n, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
+				 ": clone it anew from another node (how much is kept meanwhile: journal_keep)", seq + 1, first);
+	}
+	else if (same_past(n, seq, chain))
+	{
+		if (!anybody_is_beyond())
+			return true;
+		refuse_because_of_other(n);
+	}
+	return false;
+}

@@ -1,0 +1,316 @@
+/*
+ * apply.c
+ *	  When may which part of a transaction go out on its apply connection: its
+ *	  queries in a libpq pipeline, its COMMIT or its end?
+ *
+ *	  CONNECTING --> idle --run--> running --all results--> executed
+ *					   ^			  |						 |
+ *					   |			  error, undo			 commit, undo
+ *					   |			  v						 v
+ *					   +--- Sync ---- ending <---------------+
+ *
+ * On the wire, one implicit transaction up to the Sync:
+ *
+ *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> work_executed
+ *	  apply_commit Sync				-> commits	-> work_committed
+ *	  or: apply_rollback Sync		-> raises	-> work_undone
+ *
+ * apply_begin is for transactions that are decided already: it claims their
+ * seq, or says (LS001) that the node has applied it, which is as good.  Several
+ * that are executed as one (tx_together) claim all of theirs.
+ *
+ * The COMMIT never goes out before all results are in, even of a transaction
+ * that is decided: a query that changes another number of rows than at its
+ * origin must not be committed here.
+ *
+ * `expected` is the list of results to come, in order; libpq's own queue
+ * mirrors it.  Large transactions go in windows, so that neither side has to
+ * buffer all of one.
+ *
+ * How a transaction is taken back is in apply_cancel.c.
+ */
+#include <assert.h>
+#include <stdio.h>
+#include <stdlib.h>
+
+#include "apply_private.h"
+#include "points.h"
+#include "sequencer.h"
+#include "spill.h"
+
+#define WINDOW_QUERIES 512
+#define WINDOW_BYTES (1024 * 1024)	/* libpq's buffer is not much larger */
+
+int
+apply_backend_pid(const ApplyConn *c)
+{
+	return c->conn != NULL ? PQbackendPID(c->conn) : 0;
+}
+
+Work *
+apply_work(const ApplyConn *c)
+{
+	return c->work;
+}
+
+Holder
+apply_holder(const ApplyConn *c)
+{
+	return c->holder;
+}
+
+uint64_t
+apply_waits_for(const ApplyConn *c)
+{
+	return c->waited_for;
+}
+
+int *
+apply_executing_ms(ApplyConn *c)
+{
+	return &c->executing_ms;
+}
+
+uint64_t
+apply_progress_us(const ApplyConn *c)
+{
+	return c->progress_us;
+}
+
+ApplyStill *
+apply_still(ApplyConn *c)
+{
+	return &c->still;
+}
+
+ApplyBlocked *
+apply_blocked(ApplyConn *c)
+{
+	return &c->blocked;
+}
+
+size_t
+apply_current_statement(const ApplyConn *c, size_t at_row)
+{
+	size_t		at = c->cursor.next - (c->held.data != NULL ? 1 : 0);
+	size_t		within = 0;		/* how many come together that are next */
+
+	for (size_t i = 0; i < c->expected_count; i++)
+	{
+		size_t		queries = c->expected[(c->expected_head + i) & (c->expected_cap - 1)].queries;
+
+		within = within > 0 ? within : queries;
+		at -= queries;
+	}
+	return at_row < within ? at + at_row : at;
+}
+
+size_t
+apply_position(const ApplyConn *c)
+{
+	return c->cursor.next;
+}
+
+bool
+apply_is_idle(const ApplyConn *c)
+{
+	return c->expected_count == 0;
+}
+
+ApplyConn *
+apply_next_idle(const ApplyConn *c)
+{
+	return c->next_idle;
+}
+
+void
+apply_set_next_idle(ApplyConn *c, ApplyConn *next)
+{
+	c->next_idle = next;
+}
+
+/* How many statements of its transaction may be sent by now. */
+static size_t
+sendable(const ApplyConn *c)
+{
+	const Work *w = c->work;
+
+	if (w->empty)
+		return 0;
+	if (!w->early)
+		return w->tx->nstatements;
+	if (c->held.data != NULL || sequencer_last_ddl() != w->last_ddl)
+		return 0;
+	return w->tx->spill->nstatements;
+}
+
+/*
+ * An early one: is it a row's change, or a utility command, which nothing can
+ * make mean anything else?
+ */
+static bool
+may_be_early(const LsQuery *query)
+{
+	if (query->reason == LS_REASON_UTILITY)
+		return true;
+	return (query->form == LS_FORM_ROW || query->form == LS_FORM_COPY || query->form == LS_FORM_PIECE) &&
+		query->settings.len == 0;
+}
+
+static bool
+next_payload(ApplyConn *c, LsSlice *payload, const char **error)
+{
+	*payload = c->held;
+	c->held = (LsSlice) {NULL, 0};
+	return payload->data != NULL || tx_next(&c->cursor, c->work->tx, payload, error);
+}
+
+/* It has no result of its own: for apply_current_statement(). */
+static void
+count_skipped(ApplyConn *c)
+{
+	if (c->work->looked_twice && c->expected_count > 0)
+		c->expected[(c->expected_head + c->expected_count - 1) & (c->expected_cap - 1)].queries++;
+}
+
+/* All that there is room for. */
+static void
+send_more(ApplyConn *c)
+{
+	size_t		n = sendable(c);
+	bool		any = false;
+
+	if (c->work->early && c->cursor.next < n && sequencer_last_decided() > c->pool->node->applied)
+		wait_there(c, sequencer_last_decided());	/* see early_apply.c */
+	while ((c->cursor.next < n || c->held.data != NULL) && n > 0 &&
+		   !c->failed && !c->sync_sent && c->read_error == NULL &&
+		   c->expected_count < WINDOW_QUERIES && c->window_bytes < WINDOW_BYTES)
+	{
+		LsSlice		payload;
+		LsQuery		query;
+		const char *error;
+
+		if (!next_payload(c, &payload, &error))
+		{
+			/* told at the end of the round, as somebody may walk the works */
+			c->read_error = xstrdup(error);
+			loop_defer(&c->flush);
+			break;
+		}
+		/* what came in was checked when it came in */
+		if (!ls_take_query(payload, &query))
+			abort();
+		if (query.form == LS_FORM_KEYS)
+		{
+			count_skipped(c);
+			continue;
+		}
+		if (c->work->early && !may_be_early(&query))
+		{
+			c->held = payload;	/* in the cursor's chunk, which stays */
+			break;
+		}
+		c->unprepared |= query.ddl; /* it may have begun without */
+		any = true;
+		if (rows_take(c, &query))
+		{
+			rows_add(c, &query);
+			continue;
+		}
+		rows_send(c);
+		send_wait(c);
+		if (query.form == LS_FORM_PIECE)
+			send_piece(c, &query);
+		else
+			send_statement(c, &query);
+	}
+	any |= rows_send(c);
+	any |= send_wait(c);
+	if (any)
+		send_flush_request(c);
+	send_end();
+}
+
+static bool
+all_is_executed(const ApplyConn *c)
+{
+	return c->expected_count == 0 && c->held.data == NULL && !c->work->early &&
+		(c->work->empty || c->cursor.next == c->work->tx->nstatements);
+}
+
+void
+apply_go_on(ApplyConn *c)
+{
+	if (c->sync_sent || c->failed)
+		return;					/* work_failed() will come */
+	wait_there(c, c->work->wait_for);
+	send_more(c);
+	if (c->work->state == WORK_RUNNING && !c->failed && all_is_executed(c))
+		work_executed(c->work);
+}
+
+/*
+ * The types of a prepared statement's parameters are those of the columns when
+ * it was prepared, and a name in it may mean another object since.  So what was
+ * prepared before DDL is forgotten; and while it can't be told which side of a
+ * DDL a transaction is on (one is decided and not applied here, as far as is
+ * known), or it has DDL in it, it neither uses nor makes any.
+ */
+static void
+mind_ddl(ApplyConn *c, const Work *w)
+{
+	const Node *n = c->pool->node;
+	uint64_t	last = sequencer_last_ddl();
+
+	c->unprepared = tx_has_ddl(w->tx) || work_decided_ddl(n) || (n->state == NODE_ONLINE && last > n->applied);
+	if (c->unprepared || (last == c->ddl_seen && n->ddl_works_gone == c->ddl_works_seen))
+		return;
+	c->prepare_anew |= c->statements.n > 0;
+	c->ddl_seen = last;
+	c->ddl_works_seen = n->ddl_works_gone;
+}
+
+void
+apply_run(ApplyConn *c, Work *w)
+{
+	assert(c->work == NULL && c->expected_count == 0 && !c->closed);
+	c->work = w;
+	w->connection = c;
+	c->holder = w->holder;
+	c->executing_ms = 0;
+	tx_cursor_start(&c->cursor);
+	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
+	c->held = (LsSlice) {NULL, 0};
+	buffer_free(&c->pieces);
+	c->waited_for = c->wait_first = 0;
+	c->progress_us = loop_now_us();
+	mind_ddl(c, w);
+	if (c->prepare_anew || statements_full(&c->statements))
+	{
+		c->prepare_anew = false;
+		statements_clear(&c->statements);
+		send_plain(c, "DEALLOCATE ALL");
+	}
+	wait_there(c, w->wait_for);
+	if (w->tx->seq != 0)
+	{
+		send_wait(c);
+		send_begin(c, w->tx);
+		send_flush_request(c);
+	}
+	send_more(c);
+	LOCKSTEP_POINT(STARTED_THERE);
+	if (all_is_executed(c))
+		work_executed(w);
+}
+
+void
+apply_commit(ApplyConn *c)
+{
+	assert(c->work->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
+	c->commit_sent = true;
+	if (!c->seq_sent)
+		send_place(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)", c->work->tx);
+	send_sync(c);
+	LOCKSTEP_POINT(COMMIT_THERE);
+}

@@ -1,0 +1,236 @@
+/*
+ * apply_patience.c
+ *	  Transactions that keep an apply connection for too long while others wait for
+ *	  one.
+ *
+ * Functions of users - in indexes, generated columns, domains - are called on every
+ * node.  One that is quick at its origin and sleeps elsewhere keeps a connection of
+ * its lane, where nothing is in its way; a dozen of them keep all.  dispatch.h sees to
+ * it that one role can't; this is for several roles, and for the others of that one.
+ *
+ * While a work waits for nothing but a connection, those that have one are looked at
+ * on the control connection, every LOOK_MS.  One counts as executing when its process
+ * runs, sleeps, or waits for something outside of the server; not when it waits
+ * for a lock, its turn, a disk, or the replicator: these are other people's matter.  If
+ * it has been seen executing for apply_patience and four times what the transaction
+ * took at its origin - building a large index takes long everywhere - its transaction
+ * is rolled back, one for each look: of the role that has most connections, the longest.
+ *
+ * What is decided can't be rolled back.  It has been executed before on every node, but
+ * in catch-up, when the node has nothing undecided to do; or it is
+ * `ordered`, and calls no such function (may_fail_elsewhere in the extension).
+ */
+#include <inttypes.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apply.h"
+#include "log.h"
+#include "querytext.h"
+#include "sequencer.h"
+
+#define LOOK_MS 200
+#define SHORT_MS 500			/* no shortage, if it is over by then */
+#define TIMES_ORIGIN 4
+#define TELL_MS 2000			/* a shortage that lasts so long is logged,
+								 * and whenever it has doubled */
+#define OWN_CALL "SELECT lockstep." /* has patience of its own */
+
+static const char query[] =
+"SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1::int[]) AND state = 'active' "
+"AND coalesce(wait_event_type, 'Timeout') IN ('Timeout', 'Extension', 'IPC')";
+
+/* ---------- is there a shortage? */
+
+/* Has the same one waited for a connection for a while?  *n: how many wait. */
+static bool
+is_short(Pool *p, int elapsed_ms, int *n)
+{
+	LaneMoment	at = works_moment(p->node);
+	const Work *w = lane_waiting(&p->lane, &at, n);
+	uint64_t	ticket = w != NULL ? w->tx->ticket : 0;
+
+	p->short_ms = ticket != 0 && ticket == p->short_of ? p->short_ms + elapsed_ms : 0;
+	p->short_of = ticket;
+	return p->short_ms >= SHORT_MS;
+}
+
+/* Who has most of its connections?  NULL: nobody who has a name. */
+static const char *
+busiest_role(const Pool *p)
+{
+	const char *busiest = NULL;
+
+	for (int i = 0; i < p->lane.nholders; i++)
+	{
+		const char *role = p->lane.holders[i].role;
+
+		if (lane_held(&p->lane, role) > lane_held(&p->lane, busiest))
+			busiest = role;
+	}
+	return busiest;
+}
+
+/* For the log and for status. */
+static void
+tell_shortage(Pool *p)
+{
+	Node	   *n = p->node;
+	const char *role = busiest_role(p);
+
+	snprintf(n->shortage, sizeof(n->shortage),
+			 "%d transactions wait for an apply connection to database \"%s\", the first one for %d.%d s; role \"%s\" holds %d of %d",
+			 p->short_n, p->database, p->short_ms / 1000, p->short_ms % 1000 / 100,
+			 role != NULL ? role : "", lane_held(&p->lane, role), p->lane.capacity);
+	if (p->short_ms < p->tell_ms)
+		return;
+	p->tell_ms = p->short_ms * 2;
+	log_message(LOG_WARNING, n->config->name, "%s", n->shortage);
+}
+
+/* ---------- who keeps connections */
+
+/* The statement that it executes, to be shown; NULL: it isn't the user's. */
+static char *
+current_statement(const ApplyConn *c)
+{
+	size_t		at = apply_current_statement(c, 0);
+	const Transaction *tx = tx_member_at(apply_work(c)->tx, &at);
+	Buffer		copy = {0};
+	LsSlice		payload;
+	LsQuery		q;
+	LsKey		key = {0};
+	char	   *text = NULL;
+
+	if (tx_find_statement(tx, at, &copy, &payload) && ls_get_query(payload, &q) == NULL &&
+		q.form != LS_FORM_KEYS &&
+		!(q.text.len >= strlen(OWN_CALL) && memcmp(q.text.data, OWN_CALL, strlen(OWN_CALL)) == 0))
+		text = query_shown(&q, &key, false);
+	buffer_free(&copy);
+	return text;
+}
+
+static bool
+may_be_overlong(const Node *n, const ApplyConn *c)
+{
+	const Work *w = apply_work(c);
+
+	return w != NULL && w->state == WORK_RUNNING && !w->early && w->tx->state == TX_RESERVED &&
+		!apply_is_idle(c) && apply_waits_for(c) <= n->applied;
+}
+
+static bool
+is_overlong(ApplyConn *c)
+{
+	uint64_t	allowed_ms = (uint64_t) node_config->apply_patience + TIMES_ORIGIN * apply_work(c)->tx->took_ms;
+
+	return (uint64_t) *apply_executing_ms(c) >= allowed_ms;
+}
+
+/* Does a come before b? */
+static bool
+is_worse(const Lane *lane, ApplyConn *a, ApplyConn *b)
+{
+	int			held_a = lane_held(lane, apply_holder(a).role);
+	int			held_b = lane_held(lane, apply_holder(b).role);
+
+	return held_a != held_b ? held_a > held_b : *apply_executing_ms(a) > *apply_executing_ms(b);
+}
+
+static void
+end_overlong(Pool *p, ApplyConn *c, char *statement)
+{
+	Node	   *n = p->node;
+	Transaction *tx = apply_work(c)->tx;
+	const char *role = tx->role != NULL ? tx->role : "";
+	int			ms = *apply_executing_ms(c);
+	char	   *message = xasprintf("canceling the transaction because node \"%s\" has executed it for too long while others wait",
+									n->config->name);
+	char	   *detail = xasprintf("Executing query \"%s\" of role \"%s\" there (process %d) has taken %d.%d s without waiting for anybody, "
+								   "at its origin the transaction took %" PRIu64 ".%" PRIu64 " s; the role holds %d of %d connections, and %d transactions wait for one.",
+								   statement, role, apply_backend_pid(c), ms / 1000, ms % 1000 / 100,
+								   tx->took_ms / 1000, tx->took_ms % 1000 / 100,
+								   lane_held(&p->lane, tx->role), p->lane.capacity, p->short_n);
+	LsErrorFields error = {ls_slice_of("57014"), ls_slice_of(message), ls_slice_of(detail),
+	ls_slice_of("Functions in indexes, generated columns and domains are called on every node. See apply_patience of the replicator.")};
+
+	log_message(LOG_WARNING, n->config->name, "transaction of node \"%s\" (pid %" PRIu32 ") is rolled back: %s",
+				tx->node, tx->pid, detail);
+	n->overlong_ended++;
+	sequencer_execute_failed(tx, n->index, &error);
+	free(detail);
+	free(message);
+}
+
+/* One of them, if there is one. */
+static void
+end_worst(Pool *p)
+{
+	ApplyConn  *worst = NULL;
+	char	   *statement;
+
+	for (int i = 0; i < p->nconnections; i++)
+	{
+		ApplyConn  *c = p->connections[i];
+
+		if (may_be_overlong(p->node, c) && is_overlong(c) && (worst == NULL || is_worse(&p->lane, c, worst)))
+			worst = c;
+	}
+	statement = worst != NULL ? current_statement(worst) : NULL;
+	if (statement != NULL)
+		end_overlong(p, worst, statement);
+	else if (worst != NULL)
+		*apply_executing_ms(worst) = 0; /* others next time */
+	free(statement);
+}
+
+/* ---------- looking */
+
+static void
+on_looked(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+
+	if (!pids_answered(n, r, &n->overlong_asked, "look at apply sessions that others wait for"))
+		return;
+	for (int i = 0; i < PQntuples(r); i++)
+	{
+		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
+
+		/* it may have gone on since it was asked */
+		if (c != NULL && may_be_overlong(n, c))
+			*apply_executing_ms(c) += LOOK_MS;
+	}
+	for (Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		if (p->short_ms >= SHORT_MS)
+			end_worst(p);
+	}
+}
+
+void
+overlong_look(Node *n, int elapsed_ms)
+{
+	Buffer		pids = {0};
+
+	n->overlong_ms += elapsed_ms;
+	if (n->overlong_asked || n->overlong_ms < LOOK_MS)
+		return;
+	n->shortage[0] = '\0';
+	for (Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		bool		looked_at = is_short(p, n->overlong_ms, &p->short_n) && node_config->apply_patience > 0;
+
+		if (p->short_ms >= SHORT_MS)
+			tell_shortage(p);
+		else
+			p->tell_ms = TELL_MS;
+		for (int i = 0; i < p->nconnections && looked_at; i++)
+		{
+			if (may_be_overlong(n, p->connections[i]))
+				pids_add(&pids, apply_backend_pid(p->connections[i]));
+		}
+	}
+	n->overlong_ms = 0;
+	(void) pids_ask(n, &pids, query, &n->overlong_asked, on_looked);
+}

@@ -1,0 +1,209 @@
+/*
+ * early_apply.c
+ *	  Large transactions begin on the other nodes before they ask to commit.
+ *
+ * While its backend still runs, the queries of a transaction that are on disk
+ * (spill.c) are executed by the nodes that are online, so that they are done soon
+ * after it asks.  This is a guess at what will be reserved:
+ *
+ *	 - Only changes of rows are executed, which depend on nothing but those rows and
+ *	   on unique values, and utility commands, whose tables are locked on the origin,
+ *	   and in the cluster, from before they run.  The first query of another kind
+ *	   waits until the transaction is reserved.
+ *	 - Whoever wrote such a row before, had committed on the origin when the row
+ *	   was changed there, so his seq was decided when the query came in.  Before
+ *	   queries are sent the session waits until its node has applied what is
+ *	   decided by then.  A later writer of another node makes certification refuse
+ *	   the transaction; one of the same node can't be, as the row is locked there.
+ *	 - If DDL is decided meanwhile, or others of its origin have to be decided first,
+ *	   what was done is not worth keeping: it begins anew when it is reserved.  So all
+ *	   of it is executed by one state of the catalogs, and that of its turn.
+ *	 - It has no rank.  It never makes anybody yield.  Whoever waits for a lock of
+ *	   its sessions - another apply session or a client of that node, which are
+ *	   looked for all the time - has them rolled back; so has a savepoint
+ *	   that is rolled back.  Then that node executes it after it has been reserved,
+ *	   as it does after an error, of which nobody is told.
+ *	 - Of a lane's connections it gets neither of the last two (dispatch.h).
+ */
+#include "apply.h"
+
+#include <stdlib.h>
+
+#include "log.h"
+#include "sequencer.h"
+#include "spill.h"
+
+#define WATCH_MS 50
+#define LEFT_FREE 3				/* and what is reserved: a lane with fewer
+								 * free ones gives none */
+#define IDLE_US (60 * UINT64_C(1000000))	/* what hears no more of it must
+											 * not hold locks and back VACUUM */
+
+static const char query[] =
+"SELECT DISTINCT b.pid FROM pg_stat_activity a, unnest(pg_blocking_pids(a.pid)) AS b(pid) "
+"WHERE a.wait_event_type = 'Lock' AND b.pid = ANY ($1::int[])";
+
+static void watch(Node *n);
+
+static bool
+is_running_early(const Work *w)
+{
+	return w->early && w->state == WORK_RUNNING;
+}
+
+static void
+end(Work *w, const char *why)
+{
+	log_message(LOG_DEBUG, node_get(w->node)->config->name,
+				"transaction %s/%u, begun before it was reserved, is rolled back here: %s",
+				w->tx->node, w->tx->pid, why);
+	work_undo(w, false);
+}
+
+/* ---------- watching */
+
+static void
+on_answer(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+	int			rows = pids_answered(n, r, &n->early_asked, "ask who waits for early transactions") ? PQntuples(r) : 0;
+
+	for (int i = 0; i < rows; i++)
+	{
+		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
+		Work	   *w = c != NULL ? apply_work(c) : NULL;
+
+		if (w != NULL && is_running_early(w))
+			end(w, "somebody waits for it");
+	}
+	if (r != NULL)
+		watch(n);
+}
+
+static void
+on_timer(void *arg)
+{
+	Node	   *n = arg;
+	Buffer		pids = {0};
+	Work	   *next;
+
+	n->early_timer = NULL;
+	for (Work *w = n->works; w != NULL; w = next)
+	{
+		next = w->node_next;
+		if (!is_running_early(w))
+			continue;
+		if (loop_now_us() - apply_progress_us(w->connection) > IDLE_US)
+			end(w, "nothing has come for a while");
+		else
+			pids_add(&pids, apply_backend_pid(w->connection));
+	}
+	(void) pids_ask(n, &pids, query, &n->early_asked, on_answer);
+}
+
+static void
+watch(Node *n)
+{
+	if (n->early_timer == NULL && !n->early_asked)
+		n->early_timer = loop_after(WATCH_MS, on_timer, n);
+}
+
+void
+early_stop(Node *n)
+{
+	loop_cancel(n->early_timer);
+	n->early_timer = NULL;
+	n->early_asked = false;
+}
+
+/* ---------- beginning and going on */
+
+static bool
+has_room(const Node *n, const Pool *p)
+{
+	int			early = 0;
+
+	if (p->lane.capacity - p->lane.taken < LEFT_FREE + p->lane.reserved)
+		return false;
+	for (const Work *w = n->works; w != NULL; w = w->node_next)
+		early += w->early && w->lane == &p->lane;
+	return early < node_config->early_connections;
+}
+
+static void
+begin(Node *n, Transaction *tx)
+{
+	Pool	   *p = pool_find(n, tx->database);
+
+	if ((tx->not_early >> n->index & 1) || p == NULL || !has_room(n, p))
+		return;
+	work_begin_early(p, tx);
+	watch(n);
+}
+
+void
+nodes_begin_early(Transaction *tx)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *n = node_get(i);
+		Work	   *w = work_find(tx, i);
+
+		if (w == NULL && n->state == NODE_ONLINE && i != (int) tx->origin)
+			begin(n, tx);
+		else if (w != NULL && is_running_early(w) && w->last_ddl != sequencer_last_ddl())
+			end(w, "DDL has been decided");
+		else if (w != NULL && is_running_early(w))
+			apply_go_on(w->connection);
+	}
+}
+
+void
+early_promote(Work *w)
+{
+	Transaction *tx = w->tx;
+	Node	   *n = node_get(w->node);
+
+	w->early = false;
+	if (w->state == WORK_UNDOING)
+	{
+		w->again = true;
+		return;
+	}
+	w->began_early = true;
+	work_count_ddl(n, w);
+	if (tx->nafter_tickets > 0 || w->last_ddl != sequencer_last_ddl())
+	{
+		work_undo(w, true);
+		return;
+	}
+	w->wait_for = tx->depends_on > n->applied ? tx->depends_on : 0;
+	yield_watch(n);
+	apply_go_on(w->connection);
+}
+
+/* ---------- ending */
+
+void
+nodes_cut_early(Transaction *tx)
+{
+	size_t		left = tx->spill != NULL ? tx->spill->nstatements : 0;
+
+	for (Work *w = tx->works, *next; w != NULL; w = next)
+	{
+		next = w->next_of_tx;
+		if (is_running_early(w) && apply_position(w->connection) > left)
+			end(w, "its savepoint was rolled back");
+	}
+}
+
+void
+nodes_end_early(Transaction *tx)
+{
+	for (Work *w = tx->works, *next; w != NULL; w = next)
+	{
+		next = w->next_of_tx;
+		if (is_running_early(w))
+			end(w, "its queries are discarded");
+	}
+}

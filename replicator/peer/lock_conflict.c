@@ -1,0 +1,381 @@
+/*
+ * lock_conflict.c
+ *	  Who yields: an apply session that gets no further is asked about, and what
+ *	  is in its way gives way, if it ranks lower.
+ *
+ * Ranks: decided transactions by seq; reserved ones by ticket; all others.  On a
+ * node, W waiting for B:
+ *
+ *	 B is another apply session	   it ranks lower: rolled back, executed again later
+ *	 B's backend has asked		   its ticket is higher, or it has none, or W is
+ *								   decided: 40001 to B
+ *	 B's backend has been decided  with a higher seq than W's: B's backend gives up,
+ *								   and the node gets it by apply; else it goes by
+ *								   itself
+ *	 B has changed something	   it fails with 40001 at once
+ *	 B has only read			   the same, after max_apply_delay
+ *
+ * All nodes rank alike, so two transactions that block each other on different
+ * nodes agree on who goes on.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "apply.h"
+#include "conflict_log.h"
+#include "masked_text.h"
+#include "log.h"
+#include "node_private.h"
+#include "querytext.h"
+#include "sequencer.h"
+
+#define MAX_INTERVAL_MS 20
+
+/* A row of lockstep.blockers(), of a process that is no apply session. */
+typedef struct Blocker
+{
+	int			pid;
+	const char *lxid;			/* of its transaction in the way, beyond which
+								 * it may be; "0": any */
+	bool		writes;
+	size_t		at_row;			/* who waits changes this one of the rows that
+								 * it got in one call */
+} Blocker;
+
+static void ask(Node *n);
+
+static void
+on_yield_timer(void *arg)
+{
+	Node	   *n = arg;
+
+	n->yield_timer = NULL;
+	ask(n);
+}
+
+static void
+look_again_in(Node *n, int ms)
+{
+	/* somebody who has begun meanwhile may be watched already: that is sooner */
+	if (n->yield_timer == NULL)
+		n->yield_timer = loop_after(ms, on_yield_timer, n);
+}
+
+void
+yield_watch(Node *n)
+{
+	if (n->yield_timer == NULL && !n->yield_asked)
+		look_again_in(n, node_config->yield_delay);
+}
+
+void
+yield_stop(Node *n)
+{
+	loop_cancel(n->yield_timer);
+	n->yield_timer = NULL;
+	n->yield_asked = false;
+	n->yield_ms = 0;
+}
+
+/* ---------- acting */
+
+/* Query at of the transaction, or the one before it that has something to execute. */
+static bool
+waiting_query(const Transaction *tx, size_t at, Buffer *copy, LsQuery *query)
+{
+	LsSlice		payload;
+	bool		found = tx_find_statement(tx, at, copy, &payload) && ls_get_query(payload, query) == NULL;
+
+	/* those that have nothing to execute come last, and were not counted */
+	while (found && query->form == LS_FORM_KEYS && at > 0)
+		found = tx_find_statement(tx, --at, copy, &payload) && ls_get_query(payload, query) == NULL;
+	return found;
+}
+
+/* The key that tells most: of a row, else of a table, else of the database. */
+static LsKey
+telling_key(const LsQuery *query)
+{
+	LsSlice		rest = query->keys;
+	LsKey		key;
+	LsKey		best = {0};
+
+	while (ls_next_key(&rest, &key))
+	{
+		if (!ls_mode_is_table(key.mode))
+			return key;
+		if (best.name.len == 0 || (best.name.len > 9 && memcmp(best.name.data, "database ", 9) == 0))
+			best = key;
+	}
+	return best;
+}
+
+/* What the loser is told. */
+static void
+way_words(const Work *waiting, size_t at_row, LosingWords *w)
+{
+	size_t		at = apply_current_statement(waiting->connection, at_row);
+
+	/* of several that are executed as one, and its query */
+	const Transaction *tx = tx_member_at(waiting->tx, &at);
+	LsQuery		query;
+	char		who[LS_MAX_NAME + 64];
+
+	memset(w, 0, sizeof(*w));
+	w->conflict.winner_node = tx->node;
+	w->conflict.winner_pid = tx->pid;
+	w->conflict.winner_seq = tx->seq;
+	w->conflict.reason = "in the way";
+	snprintf(who, sizeof(who), tx->seq != 0 ? "node \"%s\" (pid %" PRIu32 ", seq %" PRIu64 ")" :
+			 "node \"%s\" (pid %" PRIu32 ")", tx->node, tx->pid, tx->seq);
+	if (waiting_query(tx, at, &w->copy, &query))
+	{
+		LsKey		key = telling_key(&query);
+		char	   *text = query_shown(&query, &key, false);
+
+		w->conflict.key = key.name;
+		w->conflict.whole_table = key.name.len > 0 && ls_mode_is_table(key.mode);
+		char	   *part = xasprintf("query \"%s\" on ", text);
+		char	   *hidden = hidden_part(part, &query);
+		char	   *name = text_printable(key.name.data, key.name.len);
+
+		w->detail = key.name.len > 0 ?
+			xasprintf("It held a lock that %skey %s of %s needs, which asked to commit first.", hidden, name, who) :
+			xasprintf("It held a lock that a transaction of %s needs, which asked to commit first.", who);
+		free(text);
+		free(part);
+		free(hidden);
+		free(name);
+	}
+	else
+		w->detail = xasprintf("It held a lock that a transaction of %s needs, which asked to commit first.", who);
+	w->conflict.detail = w->detail;
+}
+
+/*
+ * A victim is shot again and again until it obeys, and counts once.  The last
+ * ones will do.
+ */
+typedef struct Shot
+{
+	int			node;
+	int			pid;
+	uint64_t	ticket;			/* of the winner, or, if it has none, its seq */
+} Shot;
+
+#define SHOTS 64
+
+static Shot shots[SHOTS];
+static size_t nshots;
+
+static bool
+is_first_shot(const Node *n, int pid, const Transaction *winner)
+{
+	Shot		shot = {n->index, pid, winner->ticket != 0 ? winner->ticket : winner->seq};
+
+	for (size_t i = 0; i < SHOTS; i++)
+	{
+		if (shots[i].node == shot.node && shots[i].pid == shot.pid && shots[i].ticket == shot.ticket)
+			return false;
+	}
+	shots[nshots++ % SHOTS] = shot;
+	return true;
+}
+
+static void
+let_fail(Node *n, const Blocker *blocker, const Transaction *b, const Transaction *winner, LosingWords *w)
+{
+	char		pid_text[16];
+	char		seq_text[24];
+	char	   *text = n->old_objects ? hidden_shown(w->detail) : xstrdup(w->detail);	/* 1.0 shows all of it */
+	char	   *detail = pgclient_acceptable(n->control, text);
+	const char *params[] = {pid_text, detail, seq_text, blocker->lxid};
+
+	snprintf(pid_text, sizeof(pid_text), "%d", blocker->pid);
+	snprintf(seq_text, sizeof(seq_text), "%" PRIu64, winner->seq);
+	if (n->old_objects)
+		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2)", 2, params, NULL, NULL);
+	else
+		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint, $4::bigint)", 4, params, NULL, NULL);
+	free(detail);
+	free(text);
+	if (!is_first_shot(n, blocker->pid, winner))
+		return;
+	w->conflict.database = winner->database;
+	w->conflict.node = n->config->name;
+	w->conflict.pid = (uint32_t) blocker->pid;
+	w->conflict.xcount = b != NULL ? b->xcount : 0;
+	w->conflict.sqlstate = b != NULL && b->seq != 0 ? "08007" : "40001";
+	conflicts_add(&w->conflict);
+}
+
+/*
+ * An apply session whose connection is gone, of the node's time before it was
+ * dropped: one that waits, for a lock or for its turn, does not notice.  What it
+ * does is done again, so it may end; did it wait for a seq that another has
+ * claimed, whom it is in the way of, nobody would get any further.
+ */
+static void
+end_orphan(Node *n, int pid, const Transaction *waiting)
+{
+	char		pid_text[16];
+	const char *params[] = {pid_text};
+
+	snprintf(pid_text, sizeof(pid_text), "%d", pid);
+	if (is_first_shot(n, pid, waiting))
+		log_message(LOG_INFO, n->config->name, "apply session %d, left from before, is in the way and is ended", pid);
+	pgclient_query(n->control, "SELECT pg_catalog.pg_terminate_backend($1::int)", 1, params, NULL, NULL);
+}
+
+static void
+apply_in_the_way(Node *n, int pid, const Work *waiting)
+{
+	ApplyConn  *c = pools_find_connection(n, pid);
+	Work	   *w = c != NULL ? apply_work(c) : NULL;
+
+	if (c == NULL)
+		end_orphan(n, pid, waiting->tx);
+	if (w == NULL || w == waiting)
+		return;
+	if (w->state == WORK_UNDOING)
+		apply_cancel(c);		/* whatever its rank; see apply_cancel.c */
+	if (w->state == WORK_UNDOING || !rank_before(waiting->tx, w->tx))
+		return;
+	log_message(LOG_DEBUG, n->config->name, "apply session %d is in the way of a higher rank, will be executed again", pid);
+	work_undo(w, true);
+}
+
+static void
+backend_in_the_way(Node *n, const Blocker *blocker, const Work *waiting, uint64_t waited_us)
+{
+	const Transaction *tx = waiting->tx;
+	Transaction *b = sequencer_find(n->index, (uint32_t) blocker->pid);
+	LosingWords w;
+	bool		loses;
+	bool		asked = b != NULL && sequencer_is_question(b);
+
+	if (asked)
+		loses = tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket;
+	else if (b != NULL && b->seq != 0)
+		loses = tx->seq != 0 && tx->seq < b->seq;
+	else
+		loses = blocker->writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000;
+	if (!loses)
+		return;
+	way_words(waiting, blocker->at_row, &w);	/* not before: its query may
+												 * be on disk */
+	if (asked)
+		sequencer_in_the_way(b, &w.conflict);
+	else
+		let_fail(n, blocker, b, tx, &w);
+	losing_words_free(&w);
+}
+
+static bool
+is_true(const PGresult *r, int row, int column)
+{
+	return PQgetvalue(r, row, column)[0] == 't';
+}
+
+/* Version 1.0 says neither which row waits nor which transaction is in the way. */
+static Blocker
+blocker_of(const PGresult *r, int row)
+{
+	bool		is_old = PQnfields(r) == 4;
+	Blocker		blocker = {
+		.pid = atoi(PQgetvalue(r, row, 1)),
+		.writes = is_true(r, row, 2),
+		.at_row = is_old ? 0 : strtoul(PQgetvalue(r, row, 4), NULL, 10),
+		.lxid = is_old ? "0" : PQgetvalue(r, row, 5)
+	};
+
+	return blocker;
+}
+
+/*
+ * For how long somebody has been in its way.  Its last result may be older: in one
+ * call it waits for its turn to begin, and then for locks.
+ */
+static uint64_t
+waited_us(const Node *n, ApplyConn *c)
+{
+	ApplyBlocked *b = apply_blocked(c);
+
+	if (b->answer + 1 < n->yield_answers || b->since_us < apply_progress_us(c))
+		b->since_us = loop_now_us();
+	b->answer = n->yield_answers;
+	return loop_now_us() - b->since_us;
+}
+
+static void
+on_blockers(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+	int			rows = pids_answered(n, r, &n->yield_asked, "ask who is in the way") ? PQntuples(r) : 0;
+
+	n->yield_answers++;
+	for (int i = 0; i < rows; i++)
+	{
+		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
+		Blocker		blocker = blocker_of(r, i);
+		Work	   *w = c != NULL ? apply_work(c) : NULL;
+
+		/* things may have gone on since it was asked, or by the rows before */
+		if (w == NULL || w->state != WORK_RUNNING || w->early)
+			continue;
+		if (is_true(r, i, 3))
+			apply_in_the_way(n, blocker.pid, w);
+		else
+			backend_in_the_way(n, &blocker, w, waited_us(n, c));
+	}
+	if (r != NULL)
+		look_again_in(n, n->yield_ms);
+}
+
+/* ---------- asking */
+
+/* Apply sessions without a result for a while.  Does any run at all? */
+static bool
+add_waiting(const Node *n, Buffer *pids)
+{
+	uint64_t	since = loop_now_us() - (uint64_t) node_config->yield_delay * 1000;
+	bool		any = false;
+
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		for (int i = 0; i < p->nconnections; i++)
+		{
+			const ApplyConn *c = p->connections[i];
+			const Work *w = apply_work(c);
+
+			if (w == NULL || w->state != WORK_RUNNING || w->early)
+				continue;
+			any = true;
+			if (apply_progress_us(c) <= since)
+				pids_add(pids, apply_backend_pid(c));
+		}
+	}
+	return any;
+}
+
+static void
+ask(Node *n)
+{
+	Buffer		pids = {0};
+	bool		any = add_waiting(n, &pids);
+
+	if (pids.len == 0)
+	{
+		n->yield_ms = 0;
+		if (any)
+			look_again_in(n, node_config->yield_delay);
+		return;
+	}
+	n->yield_ms = n->yield_ms > 0 ? n->yield_ms * 2 : node_config->yield_delay;
+	if (n->yield_ms > MAX_INTERVAL_MS)
+		n->yield_ms = MAX_INTERVAL_MS;
+	(void) pids_ask(n, &pids, "SELECT * FROM lockstep.blockers($1)",
+					&n->yield_asked, on_blockers);
+}

@@ -1,0 +1,126 @@
+/*
+ * stalled_apply.c
+ *	  Apply sessions that stand still although nothing is in their way.
+ *
+ * A node whose server answers may still not finish what it was given: one of
+ * its processes has been stopped, or waits for a disk that does not answer.
+ * The others would wait for that node without end.  A long command must not be
+ * mistaken for it: ALTER TABLE may take hours.  So this is not a matter of
+ * time.  A session that has had no result for a while is looked at on the
+ * control connection, again and again:
+ *
+ *	 stopped (by a signal)								   stands still
+ *	 waits for a lock of a process that is stopped		   the same
+ *	 waits for a lock, for another process, for its turn   goes on: what is in
+ *														   its way is lock_conflict.c's
+ *														   matter
+ *	 its process has used CPU time since the last look	   goes on
+ *	 else (not stopped, uses none, waits for a disk)	   stands still
+ *
+ * One that stands still at every look for stall_timeout puts its node out.  What
+ * the kernel says of processes is read on the node, by the server, from /proc;
+ * where there is none, nothing is found out.
+ */
+#include <stdlib.h>
+#include <string.h>
+
+#include "apply.h"
+
+#define LOOKS 4					/* per stall_timeout */
+
+/* Fields of /proc/PID/stat behind the command's name: state, utime, stime. */
+#define STAT_OF(pid) \
+	"(SELECT string_to_array(regexp_replace(pg_read_file('/proc/' || " pid " || '/stat', 0, 4096, true), '^.*\\) ', ''), ' '))"
+
+static const char query[] =
+"SELECT p.pid, f.s[1] IN ('T', 't'), f.s[12]::bigint + f.s[13]::bigint, "
+"coalesce(a.wait_event_type NOT IN ('IO', 'Activity'), false), "
+"CASE WHEN a.wait_event_type = 'Lock' THEN "
+"(SELECT min(b.pid) FROM unnest(pg_blocking_pids(p.pid)) AS b(pid) WHERE (" STAT_OF("b.pid") ")[1] IN ('T', 't')) END "
+"FROM unnest($1::int[]) AS p(pid) JOIN pg_stat_activity a USING (pid), "
+"LATERAL " STAT_OF("p.pid") " AS f(s) "
+"WHERE f.s IS NOT NULL";
+
+/* Has it been given something, and not said anything for a while? */
+static bool
+is_to_be_looked_at(const ApplyConn *c)
+{
+	const Work *w = apply_work(c);
+	uint64_t	patience_us = (uint64_t) node_stall_timeout() * 1000 / 2;
+
+	return w != NULL && w->state != WORK_EXECUTED && !(w->early && apply_is_idle(c)) && loop_now_us() - apply_progress_us(c) > patience_us;
+}
+
+static void
+add_silent(const Node *n, Buffer *pids)
+{
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		for (int i = 0; i < p->nconnections; i++)
+		{
+			ApplyConn  *c = p->connections[i];
+
+			if (!is_to_be_looked_at(c))
+			{
+				memset(apply_still(c), 0, sizeof(ApplyStill));
+				continue;
+			}
+			pids_add(pids, apply_backend_pid(c));
+		}
+	}
+}
+
+/* blocker: a stopped process that it waits for, or 0.  False: the node is out. */
+static bool
+judge(Node *n, ApplyConn *c, bool stopped, int64_t ticks, bool waits, int blocker, int elapsed_ms)
+{
+	ApplyStill *still = apply_still(c);
+	bool		stands = stopped || blocker != 0 || (!waits && still->known && ticks == still->ticks);
+
+	still->ms = stands && still->known ? still->ms + elapsed_ms : 0;
+	still->known = true;
+	still->ticks = ticks;
+	if (still->ms < node_stall_timeout())
+		return true;
+	if (!stopped && blocker != 0)
+		node_out(n, "process %d, which is in the way of apply session %d, has been stopped for %d s",
+				 blocker, apply_backend_pid(c), still->ms / 1000);
+	else
+		node_out(n, "apply session %d has %s for %d s", apply_backend_pid(c),
+				 stopped ? "been stopped" : "neither run nor waited for anybody", still->ms / 1000);
+	return false;
+}
+
+static void
+on_looked(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+	int			elapsed_ms = n->stuck_ms;
+
+	n->stuck_ms = 0;
+	if (!pids_answered(n, r, &n->stuck_asked, "look at apply sessions that are silent"))
+		return;
+	for (int i = 0; i < PQntuples(r); i++)
+	{
+		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
+
+		/* it may have gone on since it was asked */
+		if (c != NULL && is_to_be_looked_at(c) &&
+			!judge(n, c, PQgetvalue(r, i, 1)[0] == 't', atoll(PQgetvalue(r, i, 2)),
+				   PQgetvalue(r, i, 3)[0] == 't', atoi(PQgetvalue(r, i, 4)), elapsed_ms))
+			return;
+	}
+}
+
+void
+stuck_look(Node *n, int elapsed_ms)
+{
+	Buffer		pids = {0};
+
+	n->stuck_ms += elapsed_ms;	/* not by the clock: we may have been stopped */
+	if (n->stuck_asked || n->stuck_ms < node_stall_timeout() / LOOKS)
+		return;
+	add_silent(n, &pids);
+	if (!pids_ask(n, &pids, query, &n->stuck_asked, on_looked))
+		n->stuck_ms = 0;
+}

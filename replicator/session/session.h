@@ -1,0 +1,79 @@
+/*
+ * session.h
+ *	  The backends: one session for each connection, keyed by (node, pid).
+ *	  Belongs to the loop's thread.
+ *
+ *	 session.c            its socket: bytes, beginning and end
+ *	 session_strangers.c  those that have not proved who they are
+ *	 session_handshake.c  messages until it has proved who it is
+ *	 session_transaction.c  messages after that: of its transaction
+ *	 session_outcome.c       what became of a transaction
+ *	 session_views.c      what else is known, for people; conflicts found by a node
+ *	 session_table.c      all sessions: by node and pid, for status, ending many
+ *
+ * What the sequencer calls back (session_verdict() ...) is in sequencer.h, what
+ * the nodes call (sessions_end_of_node()) in node.h.
+ */
+#ifndef LOCKSTEP_SESSION_H
+#define LOCKSTEP_SESSION_H
+
+#include "auth.h"
+#include "config.h"
+#include "transaction.h"
+
+typedef struct Session Session;
+
+extern void sessions_init(const Config *config, const char *cluster, const Secret *secret);
+extern void sessions_stop(void);	/* what is to be sent is sent, then all
+									 * are ended */
+
+/* A new connection; takes the descriptor over.  address: the same for all that come
+ * from there. */
+extern void session_accept(int fd, const char *from, uint64_t address);
+
+/* Before it is accepted: false: too many have yet to prove who they are, it must wait. */
+extern bool sessions_have_room(void);
+extern int	sessions_strangers(void);	/* have not proved it */
+extern void strangers_log(LogLevel level, const char *context, const char *text);	/* few lines, a number
+																					 * for the rest */
+
+/* Sessions that have proved who they are. */
+extern int	sessions_count(void);
+extern int	sessions_of_node(int node);
+
+typedef struct SessionStatus
+{
+	const char *node;
+	const char *database;
+	const char *application;
+	uint32_t	pid;
+	uint64_t	boot;
+	const char *state;			/* of its transaction, "idle" without one */
+	uint64_t	statements;		/* queued in it */
+	uint64_t	bytes;
+} SessionStatus;
+
+extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL
+													 * at the end */
+extern SessionStatus session_status(const Session *s);
+
+/* The transaction of that backend that may hold locks there; NULL if none. */
+extern Transaction *session_transaction(int node, uint32_t pid);
+
+extern Transaction *session_open_transaction(const Session *s); /* NULL: none */
+
+/* The lowest S among the keys of open transactions; UINT64_MAX without any. */
+extern uint64_t sessions_oldest_seen(void);
+
+/* Sessions in a database that is not replicated any more. */
+extern void sessions_end_of_database(const char *database, const char *sqlstate,
+									 const char *message, const char *hint);
+
+/*
+ * For lockstep.waits: refresh asks the nodes, then calls done; row i tells its cells,
+ * false: there is none.
+ */
+extern void sessions_tell_waits(void (*refresh) (void (*done) (void *arg), void *arg), uint32_t ncolumns,
+								bool (*row) (size_t i, const char **cells));
+
+#endif

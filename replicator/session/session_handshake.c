@@ -1,0 +1,254 @@
+/*
+ * session_handshake.c
+ *	  Who is that?  Hello, challenge, proof, welcome.
+ *
+ * A hello is checked for what tells nothing secret (version), then challenged;
+ * everything else (names, cluster, state of the node) is looked at and told only
+ * after the proof.  A refusal is told to the backend with its SQLSTATE, logged,
+ * and the connection is closed:
+ *
+ *	 08P01	another protocol version, messages out of order
+ *	 28000	no proof of the secret, unknown node, another cluster
+ *	 55000	a database that is not replicated
+ *	 57P03	the node is not online
+ *	 53300	that backend has a session already
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <string.h>
+
+#include "log.h"
+#include "node.h"
+#include "role_names.h"
+#include "session_private.h"
+
+static const char *cluster;
+static const Secret *secret;
+
+void
+handshake_init(const Config *config, const char *cluster_id, const Secret *s)
+{
+	cluster = cluster_id;
+	secret = s;
+}
+
+static LsSlice
+own_nonce(const Session *s)
+{
+	return (LsSlice) {s->nonce, LS_NONCE_SIZE};
+}
+
+static void
+copy_name(char *to, size_t size, LsSlice from)
+{
+	size_t		len = from.len < size - 1 ? from.len : size - 1;
+
+	if (len > 0)				/* of nothing there is no address */
+		memcpy(to, from.data, len);
+	to[len] = '\0';
+}
+
+static void
+handle_hello(Session *s, LsSlice payload)
+{
+	LsChallenge challenge;
+	uint8_t		bytes[256];
+	const char *wrong;
+
+	/* the slices of hello have to stay */
+	buffer_append(&s->hello_bytes, payload.data, payload.len);
+	payload.data = s->hello_bytes.data;
+	wrong = ls_get_hello(payload, &s->hello);
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed hello: %s", wrong);
+		return;
+	}
+	if (s->hello.version != LS_PROTOCOL_VERSION)
+	{
+		session_fail(s, "08P01", "Install the same version of lockstep everywhere.",
+					 "the backend speaks protocol version %" PRIu32 ", the replicator %d",
+					 s->hello.version, LS_PROTOCOL_VERSION);
+		return;
+	}
+	if (!auth_random(s->nonce, LS_NONCE_SIZE))
+	{
+		session_fail(s, "58000", NULL, "the replicator has no random numbers");
+		return;
+	}
+	challenge.version = LS_PROTOCOL_VERSION;
+	challenge.nonce = own_nonce(s);
+	strangers_challenged(s);
+	s->state = SESSION_PROOF;
+	session_send(s, bytes, ls_put_challenge(bytes, sizeof(bytes), &challenge));
+}
+
+static bool
+check_database(Session *s)
+{
+	const char *const *names;
+	int			n;
+
+	copy_name(s->database, sizeof(s->database), s->hello.database);
+	names = nodes_databases(&n);
+	for (int i = 0; i < n; i++)
+	{
+		if (strcmp(names[i], s->database) == 0)
+			return true;
+	}
+	session_fail(s, "55000", "Use lockstepctl database add, or drop the extension in it.",
+				 "database \"%s\" is not replicated", s->database);
+	return false;
+}
+
+/* It has the secret; is it one of ours? */
+static bool
+check_membership(Session *s)
+{
+	LsHello    *h = &s->hello;
+
+	s->node = node_find(h->node);
+	if (s->node < 0)
+	{
+		session_fail(s, "28000", "See node.NAME in replicator.conf and lockstep.node_name on the node.",
+					 "the replicator knows no node \"%.*s\"", (int) h->node.len, (const char *) h->node.data);
+		return false;
+	}
+	if (h->cluster.len == 0)
+	{
+		if (!check_database(s))
+			return false;
+		session_fail(s, "57P03", "The replicator attaches the node's database when it is replicated: see lockstepctl status.",
+					 "this database belongs to no cluster yet");
+		return false;
+	}
+	if (h->cluster.len != strlen(cluster) || memcmp(h->cluster.data, cluster, h->cluster.len) != 0)
+	{
+		session_fail(s, "28000", "lockstep.replicator of that node points to the wrong replicator, or the node comes from elsewhere.",
+					 "this node belongs to another cluster");
+		return false;
+	}
+	return true;
+}
+
+static bool
+check_node_online(Session *s)
+{
+	NodeStatus	status = node_status(s->node);
+
+	if (status.state == NODE_ONLINE && status.boot != s->boot)
+	{
+		if (!node_claimed(s->node, s->boot))
+		{
+			session_fail(s, "28000", "Set lockstep.node_name of this server: a clone needs a name of its own, and a line in replicator.conf.",
+						 "another server is node \"%s\"", status.name);
+			return false;
+		}
+		status = node_status(s->node);
+	}
+	if (status.state == NODE_ONLINE)
+		return true;
+	session_fail(s, "57P03", "Reads go on. See lockstepctl status.",
+				 "node \"%s\" is not online (%s%s%s)", status.name, node_state_name(status.state),
+				 status.reason[0] != '\0' ? ": " : "", status.reason);
+	return false;
+}
+
+/* One session for a backend.  It has one connection at a time: an older one is
+ * dead, whatever the network says, and so is a backend of an earlier start. */
+static void
+end_older(Session *s)
+{
+	Session    *other = table_find(s->node, s->pid);
+
+	if (other != NULL)
+		session_fail(other, "57P03", NULL, other->boot != s->boot ? "the server of this backend has restarted" :
+					 "this backend has connected anew");
+}
+
+static bool
+check_number(Session *s)
+{
+	if (sessions_count() < session_config->max_sessions)
+		return true;
+	session_fail(s, "53300", "Raise max_sessions of the replicator.",
+				 "the replicator has %d sessions already", session_config->max_sessions);
+	return false;
+}
+
+static bool
+welcome(Session *s, bool refused)
+{
+	uint8_t		proof[LS_PROOF_SIZE];
+	LsWelcome	m = {.proof = {proof, LS_PROOF_SIZE},.refused = refused};
+	uint8_t		bytes[128];
+
+	if (!auth_proof(secret, "replicator", &s->hello, own_nonce(s), proof))
+	{
+		s->proved = false;
+		session_fail(s, "58000", NULL, "the replicator could not compute its proof");
+		return false;
+	}
+	if (!refused)
+		node_generation(s->node, &m.generation, &m.run);
+	session_send(s, bytes, ls_put_welcome(bytes, sizeof(bytes), &m));
+	return true;
+}
+
+/* To who has proved that it has the secret, so do we: then its client may read why. */
+void
+handshake_refused(Session *s)
+{
+	if (s->state == SESSION_PROOF && s->proved)
+		(void) welcome(s, true);
+}
+
+static void
+handle_proof(Session *s, LsSlice payload)
+{
+	LsProof		m;
+	const char *wrong = ls_get_proof(payload, &m);
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed proof: %s", wrong);
+		return;
+	}
+	if (!auth_check(secret, &s->hello, own_nonce(s), m.proof))
+	{
+		session_fail(s, "28000", "lockstep.secret_file of the node and secret_file of the replicator must have the same content.",
+					 "the backend could not prove that it has the cluster's secret");
+		return;
+	}
+	s->proved = true;
+	s->boot = s->hello.boot;
+	s->pid = s->hello.pid;
+	if (!check_membership(s))
+		return;
+	snprintf(s->name, sizeof(s->name), "session %s/%" PRIu32, node_name(s->node), s->pid);
+	if (!check_database(s) || !check_node_online(s) || !check_number(s) || !welcome(s, false))
+		return;
+	end_older(s);
+	copy_name(s->application, sizeof(s->application), s->hello.application);
+	s->role = role_of(s->hello.role);
+	s->last_xcount = s->hello.over;
+	buffer_free(&s->hello_bytes);
+	memset(&s->hello, 0, sizeof(s->hello));
+	loop_cancel(s->patience);
+	s->patience = NULL;
+	strangers_remove(s);
+	s->state = SESSION_READY;
+	table_add(s);
+	log_message(LOG_DEBUG, s->name, "session begins");
+}
+
+void
+handshake_message(Session *s, LsMsgType type, LsSlice payload)
+{
+	if (s->state == SESSION_HELLO && type == LS_MSG_HELLO)
+		handle_hello(s, payload);
+	else if (s->state == SESSION_PROOF && type == LS_MSG_PROOF)
+		handle_proof(s, payload);
+	else
+		session_fail(s, "08P01", NULL, "unexpected message of type %c in the handshake", type);
+}

@@ -1,0 +1,122 @@
+/*
+ * session_private.h
+ *	  What the session*.c share.
+ */
+#ifndef LOCKSTEP_SESSION_PRIVATE_H
+#define LOCKSTEP_SESSION_PRIVATE_H
+
+#include "log.h"
+#include "loop.h"
+#include "session.h"
+
+typedef enum SessionState
+{
+	SESSION_HELLO,				/* connected; nothing is known of it */
+	SESSION_PROOF,				/* said who it is, has been challenged */
+	SESSION_READY,				/* proved it; in the table */
+	SESSION_ENDED				/* closed; freed at the end of the loop's
+								 * round */
+} SessionState;
+
+struct Session
+{
+	SessionState state;
+	int			fd;
+	Watch	   *watch;
+	Deferred	flush;			/* one write per round */
+	Deferred	bury;			/* free, when nobody looks at it any more */
+	Timer	   *patience;		/* until READY */
+	Buffer		in;				/* the part of a message that has arrived */
+	Buffer		out;
+	uint64_t	address;		/* where it comes from, without the port */
+	uint64_t	since_us;		/* connected */
+	char		name[96];		/* for the log: node/pid, or where it comes
+								 * from */
+
+	/* who it is, from PROOF on */
+	Buffer		hello_bytes;	/* hello's slices point into it */
+	LsHello		hello;
+	uint8_t		nonce[LS_NONCE_SIZE];
+	bool		proved;			/* it has the secret */
+	int			node;
+	uint32_t	pid;
+	uint64_t	boot;
+	char		database[LS_MAX_NAME + 1];
+	char		application[LS_MAX_NAME + 1];
+	const char *role;			/* see role_names.h */
+
+	/* READY */
+	Session    *next_same_hash;
+	Session    *next;			/* all that are READY; before, see
+								 * session_strangers.c */
+	Session    *prev;
+	uint64_t	last_xcount;	/* of the latest transaction begun, or, before
+								 * the first, what it said is over */
+	Transaction *tx;			/* open, up to its verdict; a reference */
+	Transaction *unconfirmed;	/* decided, the node has not been heard to
+								 * have committed it; a reference */
+	Transaction *owed;			/* committed at the origin; 'applied' is still
+								 * to be told; a reference */
+	bool		asked;			/* tx has been asked for */
+	int			questions;		/* leases and queries on their own, not
+								 * answered yet */
+	bool		granting;		/* the backend waits for what it asked last */
+	uint64_t	locks_asked;	/* messages 'L' of tx */
+	bool		discarded;		/* tx has outgrown max_transaction_size, or
+								 * could not be stored */
+	uint64_t	statements;		/* of tx, as the backend counts */
+};
+
+/* ---------- in session.c */
+
+/* Send an encoded message; one write per round sends all of them. */
+extern void session_send(Session *s, const void *message, size_t len);
+
+/* Tell the backend, log it once, close. */
+extern void session_fail(Session *s, const char *sqlstate, const char *hint,
+						 const char *fmt,...) __attribute__((format(printf, 4, 5)));
+extern void session_end(Session *s);	/* close, without a word */
+
+/* ---------- in session_transaction.c */
+
+extern void session_handle(Session *s, LsMsgType type, LsSlice payload,
+						   const uint8_t *message, size_t len);
+extern void session_forget_transactions(Session *s);	/* it ends */
+
+/* ---------- in session_views.c */
+
+extern void session_handle_facts(Session *s, LsSlice payload);
+extern void session_handle_lost(Session *s, LsSlice payload);
+
+/* ---------- in session_outcome.c */
+
+extern void session_handle_fate(Session *s, LsSlice payload);
+
+/* ---------- in session_lease.c */
+
+extern void session_lease(Session *s, LsSlice payload);
+extern void session_alone(Session *s, LsSlice payload);
+
+/* ---------- in session_handshake.c */
+
+extern void handshake_init(const Config *config, const char *cluster, const Secret *secret);
+extern void handshake_refused(Session *s);	/* before the error is sent */
+extern void handshake_message(Session *s, LsMsgType type, LsSlice payload);
+
+/* ---------- in session_strangers.c */
+
+extern void strangers_add(Session *s);	/* HELLO */
+extern void strangers_challenged(Session *s);	/* is going from HELLO to
+												 * PROOF */
+extern void strangers_remove(Session *s);	/* is going from HELLO or PROOF
+											 * elsewhere */
+
+/* ---------- in session_table.c */
+
+extern void table_add(Session *s);
+extern void table_remove(Session *s);
+extern Session *table_find(int node, uint32_t pid);
+
+extern const Config *session_config;
+
+#endif

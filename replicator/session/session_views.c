@@ -1,0 +1,191 @@
+/*
+ * session_views.c
+ *	  What the replicator knows, for people who ask a node in SQL; and conflicts
+ *	  that a node found by itself.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "conflict_log.h"
+#include "node.h"
+#include "sequencer.h"
+#include "session_private.h"
+
+#define CELL_HEAD 8				/* of a packed text: more than enough */
+
+static void
+add_cell(Buffer *cells, const char *text)
+{
+	size_t		len = text != NULL ? strlen(text) : 0;
+
+	buffer_reserve(cells, len + CELL_HEAD);
+	cells->len += ls_put_param(cells->data + cells->len, len + CELL_HEAD, text, len);
+}
+
+static void
+add_rows(Buffer *cells, uint32_t ncolumns, bool (*row) (size_t i, const char **cells))
+{
+	const char *texts[FACTS_MAX_COLUMNS];
+
+	for (size_t i = 0; row(i, texts); i++)
+		for (uint32_t j = 0; j < ncolumns; j++)
+			add_cell(cells, texts[j]);
+}
+
+static uint32_t
+add_winner(Buffer *cells, uint64_t seq)
+{
+	const char *node;
+	uint32_t	pid;
+	char		text[16];
+
+	if (sequencer_winner(seq, &node, &pid))
+	{
+		snprintf(text, sizeof(text), "%" PRIu32, pid);
+		add_cell(cells, node);
+		add_cell(cells, text);
+	}
+	return 2;
+}
+
+static void
+send_facts(Session *s, uint64_t question, uint32_t ncolumns, Buffer *cells)
+{
+	LsFacts		facts = {
+		.question = question,
+		.ncolumns = ncolumns,
+		.cells = {cells->data, cells->len}
+	};
+	size_t		size = ls_put_facts(NULL, 0, &facts);
+	uint8_t    *message = xmalloc(size);
+
+	ls_put_facts(message, size, &facts);
+	session_send(s, message, size);
+	free(message);
+	buffer_free(cells);
+}
+
+/* ---------- who waits for whom: the nodes are asked first */
+
+static void (*refresh_waits) (void (*done) (void *arg), void *arg);
+static uint32_t waits_ncolumns;
+static bool (*waits_row) (size_t i, const char **cells);
+
+typedef struct WaitsAsker
+{
+	int			node;
+	uint32_t	pid;
+	uint64_t	boot;
+	uint64_t	question;
+} WaitsAsker;
+
+void
+sessions_tell_waits(void (*refresh) (void (*done) (void *arg), void *arg), uint32_t ncolumns,
+					bool (*row) (size_t i, const char **cells))
+{
+	refresh_waits = refresh;
+	waits_ncolumns = ncolumns;
+	waits_row = row;
+}
+
+/* It may have gone meanwhile. */
+static void
+waits_are_known(void *arg)
+{
+	WaitsAsker *a = arg;
+	Session    *s = table_find(a->node, a->pid);
+	Buffer		cells = {0};
+
+	if (s != NULL && s->state == SESSION_READY && s->boot == a->boot)
+	{
+		add_rows(&cells, waits_ncolumns, waits_row);
+		send_facts(s, a->question, waits_ncolumns, &cells);
+	}
+	free(a);
+}
+
+static void
+ask_for_waits(const Session *s, uint64_t question)
+{
+	WaitsAsker *a = xmalloc(sizeof(WaitsAsker));
+
+	*a = (WaitsAsker) {s->node, s->pid, s->boot, question};
+	refresh_waits(waits_are_known, a);
+}
+
+void
+session_handle_facts(Session *s, LsSlice payload)
+{
+	LsFactsQuestion q;
+	uint32_t	ncolumns = 0;
+	Buffer		cells = {0};
+	const char *wrong = ls_get_facts_question(payload, &q);
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed question for facts: %s", wrong);
+		return;
+	}
+	switch (q.kind)
+	{
+		case LS_FACTS_CONFLICTS:
+			add_rows(&cells, ncolumns = CONFLICT_COLUMNS, conflicts_row);
+			break;
+		case LS_FACTS_COUNTS:
+			add_rows(&cells, ncolumns = COUNT_COLUMNS, counts_row);
+			break;
+		case LS_FACTS_WINNER:
+			ncolumns = add_winner(&cells, q.seq);
+			break;
+		case LS_FACTS_WAITS:
+			ask_for_waits(s, q.question);
+			return;
+	}
+	send_facts(s, q.question, ncolumns, &cells);
+}
+
+static const char *
+reason_text(LsLostReason reason)
+{
+	switch (reason)
+	{
+		case LS_LOST_UPDATE:
+			return "concurrent update";
+		case LS_LOST_QUEUE:
+			return "queue timeout";
+		case LS_LOST_DOUBT:
+			return "doubt";
+	}
+	return "unknown";
+}
+
+void
+session_handle_lost(Session *s, LsSlice payload)
+{
+	LsLost		m;
+	Conflict	c = {0};
+	const char *wrong = ls_get_lost(payload, &m);
+	char	   *detail;
+
+	if (wrong != NULL)
+	{
+		session_fail(s, "08P01", NULL, "malformed report of a conflict: %s", wrong);
+		return;
+	}
+	detail = xstrndup(m.detail.data, m.detail.len);
+	c.database = s->database;
+	c.node = node_name(s->node);
+	c.pid = s->pid;
+	c.xcount = m.xcount;
+	c.winner_seq = m.seq;
+	(void) sequencer_winner(m.seq, &c.winner_node, &c.winner_pid);
+	c.reason = reason_text(m.reason);
+	c.sqlstate = m.reason == LS_LOST_QUEUE ? "40P01" : "40001";
+	c.queued = m.reason == LS_LOST_QUEUE;
+	c.key = m.key;
+	c.detail = detail;
+	conflicts_add(&c);
+	free(detail);
+}
