@@ -96,7 +96,7 @@ help:
 	@echo 'make demo           two nodes, pgbench on both, compared afterwards; left running (NODES=3 for three)'
 	@echo 'make demo-stop      end it and remove its files'
 	@echo 'make check          every test, in stages: check-lint check-unit check-fuzz check-regress check-tap'
-	@echo 'make check-tap T=tests/tap/040_conflicts.pl    one file of the cluster tests'
+	@echo 'make check-tap T=conflicts/040_conflicts    one file of the cluster tests (T=sequences: a topic; T=040)'
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
 	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
 	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'

@@ -3,7 +3,7 @@
  *	  Hand-over points: where a test may end a backend, or hold it up.
  *
  * Each lies between two steps of which a crash may leave the first without the
- * second.  This is the list of all; tests/tap/471_kill_at_each_point.pl kills a
+ * second.  This is the list of all; tests/tap/failures/471_kill_at_each_point.pl kills a
  * backend at each, and fails if none comes to one.  Those of the replicator are
  * in replicator/base/points.h.
  *

@@ -3,7 +3,7 @@
  *	  Hand-over points: where a test may end the replicator, or hold it up.
  *
  * Each lies between two steps of which a crash may leave the first without the
- * second.  This is the list of all; tests/tap/471_kill_at_each_point.pl kills the
+ * second.  This is the list of all; tests/tap/failures/471_kill_at_each_point.pl kills the
  * replicator at each, and fails if it comes to one never.  Those of the backends
  * are in extension/base/points.h.
  *

@@ -5,7 +5,7 @@
 
 Each combination runs for --seconds on a cluster of its own number of nodes.  The load
 "histories" is that of tests/histories, whose checker reads the result; "stress" is that of
-tests/tap/431_fairness.pl: streams of small transactions on few rows, against updates of a
+tests/tap/conflicts/431_fairness.pl: streams of small transactions on few rows, against updates of a
 whole table, row by row, after long reads, and DDL.  Every client always wants to commit, so a
 moment in which nobody commits anywhere is a pause; the longest one is printed, and one above
 --bound fails, as do nodes that differ.  With --sigstop, backends, apply sessions and the

@@ -5,12 +5,12 @@ package Cables;
 use strict;
 use warnings;
 use Carp;
-use FindBin;
 use IO::Select;
 use IPC::Open2;
+use LockstepCluster;
 use Test::More;
 
-my $soak = "$FindBin::Bin/../soak";
+my $soak = "$LockstepCluster::tests/soak";
 
 # At most so many nodes: their ports are behind those of the nodes.
 sub new

@@ -12,7 +12,6 @@ use warnings;
 use Carp;
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
-use FindBin;
 
 use parent -norequire, 'LockstepCluster';
 use LockstepCluster;
@@ -94,7 +93,7 @@ sub points_of
 {
 	my ($who) = @_;
 	my $half = $who eq 'replicator' ? 'replicator' : 'extension';
-	my ($enum) = LockstepCluster::_slurp("$FindBin::Bin/../../$half/points.h") =~ /typedef enum (?:Ls)?Point\s*\{(.*?)\n\}/s;
+	my ($enum) = LockstepCluster::_slurp("$LockstepCluster::tests/../$half/base/points.h") =~ /typedef enum (?:Ls)?Point\s*\{(.*?)\n\}/s;
 	return $enum =~ /^\s+(?:LS_)?POINT_(\w+)/mg;
 }
 

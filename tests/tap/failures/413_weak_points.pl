@@ -1,0 +1,58 @@
+# Small promises: a replicator that hangs while a backend streams to it, a node that has
+# moved, readers of lockstep.progress, GRANTs that meet on a peer.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2);
+$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1)');
+$c->drain;
+
+# ---------- streaming to a replicator that hangs
+
+my $pid = $c->replicator_pid;
+my $s = $c->session(1);
+$c->set(1, 'lockstep.replicator_timeout', "'1s'");
+$s->query('BEGIN; INSERT INTO t VALUES (2)');
+kill 'STOP', $pid;
+$s->query("INSERT INTO t SELECT i, repeat(md5(i::text), 200) FROM generate_series(10, 5000) i");
+like($s->error, qr/57P03.*has taken nothing for 1000 ms/s, 'a backend that streams to a replicator that hangs gives up');
+kill 'CONT', $pid;
+$s->close;
+$c->set(1, 'lockstep.replicator_timeout', "'30s'");
+ok($c->wait_state($_, 'online', 60), "n$_ is online") for $c->all;
+is($c->sql(1, 'SELECT count(*) FROM t'), 1, 'nothing of it is there');
+
+# ---------- lockstep.progress under SERIALIZABLE
+
+my $serializable = 'BEGIN ISOLATION LEVEL SERIALIZABLE;';
+$c->fails(1, "$serializable SELECT max(seq) FROM lockstep.progress", '0A000', qr/lockstep\.progress.*READ ONLY DEFERRABLE/s, 'no SERIALIZABLE transaction reads lockstep.progress');
+$c->fails(1, "$serializable COPY lockstep.progress TO STDOUT", '0A000', qr/./, 'not by COPY');
+$c->fails(1, "$serializable SELECT lockstep.node_info()", '0A000', qr/./, 'not by a function');
+like($c->sql(1, 'BEGIN ISOLATION LEVEL SERIALIZABLE, READ ONLY, DEFERRABLE; SELECT max(seq) FROM lockstep.progress; COMMIT'), qr/^\d+$/, 'as pg_dump --serializable-deferrable does, it may be');
+like($c->sql(1, 'BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT max(seq) FROM lockstep.progress; COMMIT'), qr/^\d+$/, 'and from REPEATABLE READ down');
+
+# ---------- a node that has moved
+
+$c->edit_replicator_conf(sub { s/^(node\.n2 = 'host=)127\.0\.0\.1/${1}localhost/m or die $_ });
+my ($out, undef, $rc) = $c->ctl('reload');
+is($rc, 0, 'a changed connection string is read');
+unlike($out . $c->replicator_log, qr/need a restart: .*node\.n2/, 'without a restart');
+ok($c->wait_until(sub { $c->replicator_log =~ /\[n2\] .*its connection string has changed.*\[n2\] node is online/s }, 30), 'the node is attached anew');
+ok($c->wait_state(2, 'online'), 'and online');
+$c->sql(2, 'INSERT INTO t VALUES (3)');
+
+# ---------- GRANTs that meet
+
+$c->sql(1, "CREATE ROLE r$_") for 1 .. 4;
+$c->drain;
+my @runs = map { my $node = $_; $c->pgbench_start($node, '-n', '-f', $c->file("grant$node.sql", "\\set r random(1, 4)\nGRANT SELECT ON t TO r:r;\nREVOKE SELECT ON t FROM r:r;\n"), '-c', 2, '-T', 4, '--max-tries=100') } 1, 2;
+$_->{handle}->finish for @runs;
+is(scalar(() = $c->replicator_log =~ /tuple concurrently \w+ \(XX000\)/g), 0, 'no node is dropped for GRANTs that meet');
+$c->drain;
+is($c->node_status($_)->{state}, 'online', "n$_ is online") for $c->all;
+$c->same('the nodes');
+done_testing;

@@ -1,0 +1,28 @@
+# An apply session that outlives its connection - it waits in its COMMIT when its node is
+# dropped, and does not notice - and holds a row that the node needs to catch up: it is
+# ended, and the node comes back.  Left alone it would wait for the seq that the new
+# session has claimed, and that one for the row.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2, fault => 1, replicator_conf => "node_timeout = 2s\nstall_timeout = 2s\nreconnect_interval = 200ms\n");
+$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
+$c->drain;
+$c->set(2, 'lockstep_fault.apply_commit', "'wait'");
+$c->sql(1, 'UPDATE t SET v = v + 1');
+my $waits = "application_name = 'lockstep apply' AND state = 'active'";
+ok($c->wait_sql(2, "SELECT count(*) FROM pg_stat_activity WHERE $waits", 1), 'an apply session waits in its COMMIT');
+my $orphan = $c->sql(2, "SELECT pid FROM pg_stat_activity WHERE $waits");
+ok($c->wait_until(sub { $c->replicator_log =~ /n2\] node was dropped/ }, 30), 'its node is dropped');
+ok($c->wait_until(sub { ($c->try(2, "SELECT count(*) FROM pg_stat_activity WHERE $waits AND pid <> $orphan"))[0] eq '1' }, 30),
+	'a new session does the same again');
+ok($c->wait_sql(2, "SELECT count(*) FROM pg_stat_activity WHERE pid = $orphan", 0, 20), 'the old one, in its way, is ended');
+$c->set(2, 'lockstep_fault.apply_commit', "'none'");
+ok($c->wait_state(2, 'online', 30), 'the node comes back');
+$c->same('with what was committed, once');
+
+done_testing;

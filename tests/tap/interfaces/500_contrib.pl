@@ -1,0 +1,147 @@
+# The extensions that come with PostgreSQL (contrib), created through different nodes, and used through all of
+# them: their types in rows, keys, indexes, exclusion constraints and triggers.  What a type that isn't
+# built in puts out must give the same value back, else the row is refused: values travel as text.  And the script
+# of an extension may ask for what RESET search_path would give, as those of PostGIS's topology and geocoder do.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $share = `$LockstepCluster::bindir/pg_config --sharedir` =~ s/\n//r . '/extension';
+plan skip_all => 'contrib is not installed' if !-e "$share/citext.control";
+
+my $c = LockstepCluster->new(nodes => 3);
+
+# --- each of them
+my $n = 0;
+for my $name (qw(amcheck autoinc bloom btree_gin btree_gist citext cube dblink dict_int dict_xsyn earthdistance file_fdw fuzzystrmatch hstore
+	insert_username intarray isn lo ltree moddatetime pageinspect pg_stat_statements pg_trgm pg_visibility pgcrypto pgrowlocks pgstattuple
+	postgres_fdw refint seg tablefunc tcn tsm_system_rows unaccent uuid-ossp xml2))
+{
+	next if !-e "$share/$name.control";
+	$c->sql($n++ % 3 + 1, qq{CREATE EXTENSION "$name"});
+}
+$c->drain;
+is($c->sql($_, 'SELECT count(*) > 30 FROM pg_extension'), 't', "node $_ has the extensions") for 1 .. 3;
+
+# --- their types
+$c->sql(1, <<'SQL');
+CREATE TABLE kinds (id serial PRIMARY KEY, c citext UNIQUE, h hstore, l ltree, t text, i int[], cu cube, s seg, b isbn13, e earth, cs citext[],
+	u uuid DEFAULT uuid_generate_v4(), p text DEFAULT crypt('x', gen_salt('bf', 4)));
+CREATE INDEX ON kinds USING gin (h);
+CREATE INDEX ON kinds USING gist (l);
+CREATE INDEX ON kinds USING gin (t gin_trgm_ops);
+CREATE INDEX ON kinds USING gin (i gin__int_ops);
+CREATE INDEX ON kinds USING gist (cu);
+CREATE INDEX ON kinds USING gist (s);
+CREATE INDEX ON kinds USING bloom (id, t);
+CREATE UNIQUE INDEX ON kinds (b);
+CREATE TABLE bare AS SELECT c, h, l, cu, s, b, cs FROM kinds;
+CREATE TABLE by_name (k citext PRIMARY KEY, v int);
+CREATE TABLE rooms (id serial PRIMARY KEY, room int, during tsrange, EXCLUDE USING gist (room WITH =, during WITH &&));
+CREATE SEQUENCE numbers;
+CREATE TABLE watched (id int, v text, who text, at timestamp);
+CREATE TRIGGER a BEFORE INSERT ON watched FOR EACH ROW EXECUTE FUNCTION autoinc(id, numbers);
+CREATE TRIGGER b BEFORE INSERT OR UPDATE ON watched FOR EACH ROW EXECUTE FUNCTION insert_username(who);
+CREATE TRIGGER c BEFORE UPDATE ON watched FOR EACH ROW EXECUTE FUNCTION moddatetime(at);
+CREATE TABLE images (id serial PRIMARY KEY, picture lo);
+CREATE TRIGGER t BEFORE UPDATE OR DELETE ON images FOR EACH ROW EXECUTE FUNCTION lo_manage(picture);
+CREATE TABLE log (old hstore, new hstore, at timestamptz DEFAULT clock_timestamp());
+CREATE FUNCTION note() RETURNS trigger LANGUAGE plpgsql AS
+	'BEGIN INSERT INTO log VALUES (hstore(old), hstore(new) - hstore(old)); RETURN new; END';
+CREATE TRIGGER note AFTER UPDATE ON by_name FOR EACH ROW EXECUTE FUNCTION note();
+SQL
+for my $node (1 .. 3)
+{
+	$c->drain;
+	$c->sql($node, <<"SQL");
+INSERT INTO kinds (c, h, l, t, i, cu, s, e, cs)
+	SELECT 'Name' || n, hstore(ARRAY['a', n::text, 'B"'',=>', md5(random()::text)]), ('a.b' || n || '.c_$node')::ltree, md5(random()::text) || E' \\\\ "'' \\t \xc3\x9c',
+		ARRAY[n, 2, 3], CASE n % 3 WHEN 0 THEN cube(n / 3.0, random()) WHEN 1 THEN cube(cube(n, n), n, n) ELSE cube(ARRAY[n, random()], ARRAY[n, 7]) END,
+		(n || '.00 .. ' || n + 1 || '.50')::seg, ll_to_earth(n, random()), ARRAY['x', NULL, 'Y' || n]::citext[]
+	FROM (SELECT g * 3 + $node AS n FROM generate_series(1, 30) g) s;
+UPDATE kinds SET h = h || 'new=>x'::hstore, i = i + id, cu = cube(ARRAY[random(), random()]), cs = array_remove(cs, NULL) WHERE id % 3 = 0;
+INSERT INTO bare SELECT c, h, l, cu, s, b, cs FROM kinds;
+UPDATE bare SET h = h || 'z=>y'::hstore, cs = array_remove(cs, NULL) WHERE ctid IN (SELECT ctid FROM bare ORDER BY random() LIMIT 20);
+DELETE FROM bare WHERE ctid IN (SELECT ctid FROM bare ORDER BY random() LIMIT 20);
+SELECT isn_weak(true);
+INSERT INTO kinds (b) VALUES (isbn13 '97801234500${node}0');
+SELECT isn_weak(false);
+UPDATE kinds SET l = 'x' WHERE b IS NOT NULL;
+INSERT INTO by_name VALUES ('Abc', 1) ON CONFLICT (k) DO UPDATE SET v = by_name.v + 1;
+INSERT INTO by_name VALUES ('aBC', 1) ON CONFLICT (k) DO UPDATE SET v = by_name.v + 10, k = excluded.k;
+INSERT INTO rooms (room, during) VALUES ($node, '[2026-01-01,2026-01-03)');
+INSERT INTO watched (v) VALUES ('x$node'), ('y$node');
+UPDATE watched SET v = v || '!' WHERE v LIKE '%$node';
+INSERT INTO images (picture) VALUES (lo_from_bytea(0, repeat('x', 5000)::bytea)), (lo_from_bytea(0, 'y'));
+UPDATE images SET picture = lo_from_bytea(0, 'new') WHERE id = (SELECT max(id) FROM images);
+DELETE FROM images WHERE id = (SELECT min(id) FROM images);
+CREATE TABLE made_$node AS SELECT normal_rand AS v FROM normal_rand(20, 5, 3);
+SQL
+}
+$c->drain;
+is($c->sql(1, 'SELECT v FROM by_name'), '33', 'citext is one key, however it is written, on all nodes');
+$c->fails(2, "INSERT INTO rooms (room, during) VALUES (1, '[2026-01-02,2026-01-03)')", '23P01', qr/rooms_room_during_excl/, 'rooms of another node are taken');
+$c->same('types and functions of contrib');
+
+# --- a text that does not give the value back: the lower half of the number
+$c->sql(1, <<'SQL');
+CREATE TYPE half;
+CREATE FUNCTION half_in(cstring) RETURNS half LANGUAGE internal IMMUTABLE STRICT AS 'int8in';
+CREATE FUNCTION half_out(half) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+CREATE TYPE half (INPUT = half_in, OUTPUT = half_out, LIKE = int8);
+CREATE CAST (int8 AS half) WITHOUT FUNCTION;
+CREATE TYPE pair AS (n int, h half);
+CREATE DOMAIN small AS half;
+CREATE TABLE halves (id int PRIMARY KEY, h half, a half[], p pair, d small);
+INSERT INTO halves SELECT i, i::int8::half FROM generate_series(1, 50) i;
+CREATE TABLE bare_halves (h half);
+SQL
+$c->drain;
+my $large = '4294967303::int8::half';
+my $why = qr/cannot replicate a value of type (half|pair|half\[\])\n.*column (h|a|p|d) of table public\.(bare_)?halves\..*\nHINT/;
+$c->fails(2, "INSERT INTO halves VALUES (100, $large)", '0A000', $why, 'INSERT of a value that its text does not give');
+$c->fails(2, "INSERT INTO halves SELECT i, (i::int8 << (i % 40))::half FROM generate_series(101, 150) i", '0A000', $why, 'in a run of rows');
+$c->fails(2, "UPDATE halves SET h = $large WHERE id = 1", '0A000', $why, 'UPDATE');
+$c->fails(2, "UPDATE halves SET a = ARRAY[$large]", '0A000', $why, 'in an array');
+$c->fails(2, "UPDATE halves SET p = ROW(1, $large)", '0A000', $why, 'in a row');
+$c->fails(2, "UPDATE halves SET d = $large", '0A000', $why, 'in a domain');
+$c->fails(2, "INSERT INTO bare_halves VALUES ($large)", '0A000', $why, 'in a table without a key');
+$c->sql(2, "UPDATE halves SET h = 7::int8::half, a = ARRAY[8::int8::half, NULL], p = ROW(1, 9::int8::half), d = 10::int8::half WHERE id < 20");
+is($c->sql(2, 'SELECT count(*) FROM halves WHERE d IS NOT NULL'), '19', 'other values of that type travel');
+
+# what is there from before can be deleted
+$c->sql_local($_, "INSERT INTO bare_halves VALUES ($large)") for 1 .. 3;
+$c->sql(3, 'DELETE FROM bare_halves');
+$c->same('values that their text gives back');
+
+# --- what RESET search_path would give
+SKIP:
+{
+	my $name = "lockstep_test_$$";
+
+	skip 'no right to install an extension', 1 if !-w $share;
+	END { unlink glob("$share/lockstep_test_$$*") if defined $share }
+	for my $file ([ "$name.control", "default_version = '1'\nrelocatable = false\nschema = tested\n" ], [ "$name--1.sql", <<'SQL' ])
+CREATE FUNCTION tested.go_back() RETURNS void LANGUAGE plpgsql AS
+	$$ BEGIN EXECUTE 'SET search_path = tested, ' || (SELECT reset_val FROM pg_settings WHERE name = 'search_path'); END $$;
+SELECT tested.go_back();
+CREATE TABLE tested.uses (k citext);
+INSERT INTO paths VALUES (current_setting('search_path'));
+SQL
+	{
+		open my $fh, '>', "$share/$file->[0]" or die "$file->[0]: $!";
+		print $fh $file->[1];
+		close $fh;
+	}
+	$c->sql(1, 'CREATE SCHEMA mine; CREATE TABLE mine.paths (path text)');
+	$c->sql(1, 'ALTER ROLE postgres IN DATABASE app SET search_path = "$user", public, mine');
+	$c->drain;
+	$c->sql(2, "CREATE EXTENSION $name");
+	$c->drain;
+	is($c->sql($_, 'SELECT path FROM mine.paths'), 'tested, "$user", public, mine', "node $_ went back to its origin's path") for 1 .. 3;
+	$c->same("an extension's script that goes back to the path of the session");
+}
+done_testing();

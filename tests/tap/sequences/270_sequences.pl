@@ -1,0 +1,151 @@
+# Sequences, serial and identity columns on three nodes at once: no value is handed
+# out twice, wherever it is asked for; setval, RESTART and renames count for all
+# nodes; afterwards the sequences are equal on every node, and nowhere below a value
+# that was handed out, rolled back or not; a dump of any node restores safely.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use IPC::Run ();
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 3);
+$c->sql(1, <<'SQL');
+CREATE TABLE t (id serial PRIMARY KEY, node int NOT NULL, v text);
+CREATE TABLE i (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, node int NOT NULL);
+CREATE TABLE seen (sequence text, v bigint, node int);
+CREATE SEQUENCE s;
+CREATE SEQUENCE down INCREMENT -3 MAXVALUE 1000 START 1000;
+CREATE SEQUENCE cached CACHE 20;
+SQL
+$c->drain;
+
+sub positions
+{
+	my ($node) = @_;
+	return $c->sql($node, join(' UNION ALL ', map { "SELECT '$_', last_value, is_called FROM $_" } qw(s down cached t_id_seq i_id_seq)));
+}
+
+# ---------- one after the other, from node to node
+
+is($c->sql(1, "SELECT nextval('s'), nextval('s')"), '1|2', 'the first values are those of a server alone');
+my %given = (1 => 1, 2 => 1);
+for my $round (1 .. 4)
+{
+	for my $node (2, 3, 1)
+	{
+		my $v = $c->sql($node, "SELECT nextval('s')");
+		ok(!$given{$v}++, "n$node gets $v, which nobody had");
+	}
+}
+$c->same('equal');
+my ($highest) = sort { $b <=> $a } keys %given;
+is($c->sql(2, 'SELECT last_value FROM s'), $highest, 'the position is the highest value of all');
+
+# ---------- everybody at once
+
+my $script = $c->file('load.sql', <<'SQL');
+\set r random(1, 10)
+BEGIN;
+INSERT INTO t (node, v) VALUES (:node, 'x');
+INSERT INTO i (node) VALUES (:node);
+INSERT INTO t (node, v) SELECT :node, 'y' FROM generate_series(1, :r);
+INSERT INTO seen VALUES ('s', nextval('s'), :node), ('down', nextval('down'), :node), ('cached', nextval('cached'), :node);
+\if :r > 7
+ROLLBACK;
+\else
+COMMIT;
+\endif
+SQL
+my @runs = map { [ $_, $c->pgbench_start($_, '-n', '-f', $script, '-D', "node=$_", '-c', 4, '-t', 60, '--max-tries=100') ] } $c->all;
+for (@runs)
+{
+	my ($node, $run) = @$_;
+	$run->{handle}->finish;
+	unlike(${ $run->{text} }, qr/aborted|ERROR/, "inserts on n$node") or diag(${ $run->{text} });
+}
+is($c->sql(1, 'SELECT count(DISTINCT node) FROM t'), 3, 'rows of all nodes');
+$c->same('equal after inserts on all nodes, some rolled back');
+is(positions($_), positions(1), "all positions of n$_ are those of n1") for 2, 3;
+for (['t_id_seq', 'SELECT max(id) FROM t'], ['i_id_seq', 'SELECT max(id) FROM i'], [ 's', "SELECT max(v) FROM seen WHERE sequence = 's'" ],
+	[ 'cached', "SELECT max(v) FROM seen WHERE sequence = 'cached'" ])
+{
+	my ($sequence, $max) = @$_;
+	is($c->sql(3, "SELECT last_value >= ($max) FROM $sequence"), 't', "$sequence is not below what was handed out");
+}
+is($c->sql(2, "SELECT last_value <= (SELECT min(v) FROM seen WHERE sequence = 'down') FROM down"), 't', 'nor above, where it goes down');
+is($c->sql(1, 'SELECT count(*) FROM (SELECT FROM seen GROUP BY sequence, v HAVING count(*) > 1) x'), 0, 'no value of a sequence twice');
+cmp_ok($c->sql(1, 'SELECT count(*) FROM seen'), '>', 500, 'of many');
+
+# ---------- COPY, DEFAULT, functions
+
+my @copies;
+for my $node ($c->all)
+{
+	my $text = '';
+	my $in = "COPY t (node, v) FROM stdin;\n" . join('', map { "$node\tcopied\n" } 1 .. 3000) . "\\.\n"
+		. "COPY i (node) FROM stdin;\n" . join('', map { "$node\n" } 1 .. 3000) . "\\.\n"
+		. "UPDATE t SET id = DEFAULT WHERE id IN (SELECT id FROM t WHERE v = 'copied' AND node = $node LIMIT 20);\n";
+	push @copies, [ $node, \$text, IPC::Run::start([ $c->client($node, 'psql'), '-X', '-q', '-v', 'ON_ERROR_STOP=1', $c->{db} ], '<', \$in, '>&', \$text) ];
+}
+for (@copies)
+{
+	my ($node, $text, $run) = @$_;
+	ok($run->finish, "COPY into serial and identity columns on n$node") or diag($$text);
+}
+is($c->sql(1, "SELECT count(*) FROM t WHERE v = 'copied'"), 9000, 'all rows are there');
+$c->same('equal after COPY on all nodes');
+
+# ---------- setval, RESTART, names
+
+$c->sql(2, "SELECT setval('s', 1000000)");
+is($c->sql(2, "SELECT nextval('s')"), 1000001, 'setval counts at once');
+$c->drain;
+for my $node (1, 3)
+{
+	cmp_ok($c->sql($node, "SELECT nextval('s')"), '>', 1000001, "also on n$node, which had values left");
+}
+my $session = $c->session(3);
+is($session->query("BEGIN; INSERT INTO t (node, v) VALUES (3, 'gone')"), '', 'a transaction begins') or diag($session->error);
+is($session->query("SELECT setval('s', 50, false)"), '50', 'and sets a value') or diag($session->error);
+$session->query('ROLLBACK');
+$c->drain;
+is($c->sql(1, 'SELECT last_value, is_called FROM s'), '50|f', 'setval stays when its transaction is rolled back');
+is($c->sql(2, "SELECT nextval('s')"), 50, 'and is where it goes on');
+
+is($session->query("BEGIN; ALTER SEQUENCE s RESTART WITH 7000"), '', 'RESTART in a transaction') or diag($session->error);
+$session->query('ROLLBACK');
+cmp_ok($c->sql(1, "SELECT nextval('s')"), '<', 7000, 'RESTART that is rolled back is none');
+$c->sql(3, 'ALTER SEQUENCE s RESTART WITH 7000 INCREMENT BY 10');
+$c->drain;
+my %after = map { $c->sql($_, "SELECT nextval('s')") => 1 } $c->all;
+is(scalar(keys %after), 3, 'three values after RESTART');
+is(scalar(grep { $_ < 7000 || $_ % 10 } keys %after), 0, 'all of them new ones');
+$c->sql(2, 'ALTER SEQUENCE s RENAME TO s2; CREATE SEQUENCE s');
+$c->drain;
+is($c->sql(1, "SELECT nextval('s')"), 1, 'another sequence of the old name');
+my $v = $c->sql(3, "SELECT nextval('s2')");
+ok($v >= 7000 && !$after{$v}, 'the renamed one goes on');
+$c->sql(1, "BEGIN; TRUNCATE t RESTART IDENTITY; INSERT INTO t (node, v) VALUES (1, 'first'); COMMIT");
+is($c->sql(1, 'SELECT id FROM t'), 1, 'TRUNCATE ... RESTART IDENTITY');
+$c->drain;
+$c->sql(2, "INSERT INTO t (node, v) VALUES (2, 'second')");
+$c->same('equal after all that');
+
+# ---------- a dump of any node
+
+$c->sql(1, "INSERT INTO t (node, v) VALUES (1, 'before the dump')");
+$c->drain;
+for my $node ($c->all)
+{
+	my ($dump, $err) = ('', '');
+	IPC::Run::run([ $c->client($node, 'pg_dump'), '--data-only', '-t', 't', '-t', 't_id_seq', $c->{db} ], '>', \$dump, '2>', \$err);
+	my ($set) = $dump =~ /setval\('public\.t_id_seq', (\d+), true\)/;
+	cmp_ok($set // 0, '>=', $c->sql($node, 'SELECT max(id) FROM t'), "a dump of n$node sets the sequence behind its rows");
+}
+$c->sql(3, "DROP SEQUENCE s; DROP TABLE i; CREATE TABLE i (id int GENERATED BY DEFAULT AS IDENTITY, node int)");
+$c->drain;
+is($c->sql(2, 'INSERT INTO i (node) VALUES (2) RETURNING id') =~ s/\n.*//r, 1, 'a table made anew begins anew');
+$c->same('equal at the end');
+done_testing();

@@ -1,0 +1,215 @@
+# What lockstepctl verify finds: nodes that are equal are equal, while they are written
+# to and altered; each kind of difference that is planted on a node is named; exit
+# codes and JSON.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use JSON::PP ();
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 3);
+
+sub verify { return $c->ctl('verify', @_) }
+
+# The differences, as JSON.
+sub differences
+{
+	my ($out) = verify('--json', @_);
+	return @{ (eval { JSON::PP::decode_json($out) } // {})->{differences} // [] };
+}
+
+# A difference planted, found, and taken away again.
+sub found
+{
+	my ($name, $node, $plant, $remove, $like, @args) = @_;
+	$c->sql_local($node, $plant);
+	my ($out, $err, $rc) = verify(@args);
+	is($rc, 1, "$name: different") or diag("$out\n$err");
+	like($out, $like, "$name: named");
+	$c->sql_local($node, $remove);
+}
+
+$c->sql(1, <<'SQL');
+CREATE TABLE t (id int PRIMARY KEY, v text, f float8, n numeric, j jsonb);
+INSERT INTO t SELECT i, 'value ' || i, i / 3.0, i, '{"a": [1, 2]}' FROM generate_series(1, 5000) i;
+CREATE TABLE two (a text, b int, v text, PRIMARY KEY (a, b));
+INSERT INTO two VALUES ('x, "y"', 1, 'one'), ('x', 2, NULL);
+CREATE ROLE app_owner;
+CREATE ROLE app_user;
+CREATE TABLE keyless (a int, b text);
+INSERT INTO keyless SELECT i % 5, 'b' FROM generate_series(1, 20) i;
+CREATE TYPE mood AS ENUM ('sad', 'ok');
+CREATE TABLE odd (m mood, ms mood[], r int4range, b bytea, big text, "Odd Name" point, x xml, c oid, cl regclass);
+INSERT INTO odd SELECT 'ok', '{sad,ok}', '[1,5)', '\x00ff', repeat(md5('x'), 1000), '(1,2)', '<a/>', 5, 'odd';
+CREATE TABLE p (id int, v text) PARTITION BY RANGE (id);
+CREATE TABLE p1 PARTITION OF p FOR VALUES FROM (0) TO (10);
+INSERT INTO p VALUES (1, 'in a partition');
+CREATE MATERIALIZED VIEW mv AS SELECT count(*) FROM t;
+ALTER TABLE two DROP v;
+ALTER TABLE two ADD w int DEFAULT 7;
+SQL
+
+# ---------- equal
+
+my ($out, $err, $rc) = verify();
+is($rc, 0, 'equal') or diag("$out\n$err");
+like($out, qr/^equal$/m, 'and said');
+like($out, qr/n1 n2 n3 at seq \d+/, 'which nodes, and where');
+
+# While all nodes are written to, and tables are truncated and altered.
+$c->sql(1, <<'SQL');
+CREATE TABLE hot (id int PRIMARY KEY, n int DEFAULT 0);
+INSERT INTO hot SELECT i, 0 FROM generate_series(1, 300) i;
+CREATE TABLE log (node text, at timestamptz DEFAULT clock_timestamp());
+SQL
+my $script = $c->file('load.sql', <<'SQL');
+\set id random(1, 300)
+UPDATE hot SET n = n + 1 WHERE id = :id;
+INSERT INTO log (node) VALUES (current_setting('lockstep.node_name'));
+SQL
+my @load = map { $c->pgbench_start($_, '-n', '-c', 2, '-T', 8, '--max-tries=0', '-f', $script) } 1, 2, 3;
+my $ddl = $c->session(2);
+$ddl->send('DO $$BEGIN FOR i IN 1..4 LOOP TRUNCATE log; COMMIT; ALTER TABLE two ALTER w SET DEFAULT 8; COMMIT; ' .
+	  'PERFORM pg_sleep(0.5); END LOOP; END$$');
+for my $i (1 .. 4)
+{
+	($out, $err, $rc) = verify('--jobs', $i % 2 + 1);
+	is($rc, 0, "equal under load ($i)") or diag("$out\n$err");
+}
+$ddl->finish;
+$_->{handle}->finish for @load;
+unlike(join('', map { ${ $_->{text} } } @load), qr/aborted/, 'nobody was disturbed');
+($out, $err, $rc) = verify();
+is($rc, 0, 'equal after the load') or diag("$out\n$err");
+
+# ---------- rows
+
+found('a changed row', 2, "UPDATE t SET v = 'other' WHERE id = 17", "UPDATE t SET v = 'value 17' WHERE id = 17",
+	qr/rows of public\.t: 1 row\n.*\(id\) = \(17\)\n.*n1, n3: .*value 17.*\n.*n2: .*other/);
+found('a missing row', 3, 'DELETE FROM t WHERE id = 18',
+	"INSERT INTO t SELECT i, 'value ' || i, i / 3.0, i, '{\"a\": [1, 2]}' FROM generate_series(18, 18) i",
+	qr/\(id\) = \(18\)\n.*n1, n2: .*value 18.*\n.*n3: missing/);
+found('an extra row', 1, 'INSERT INTO t (id) VALUES (99999)', 'DELETE FROM t WHERE id = 99999',
+	qr/\(id\) = \(99999\)\n.*n1: \(99999,,,,\)\n.*n2, n3: missing/);
+found('one copy more of a row without a key', 2, "INSERT INTO keyless VALUES (1, 'b')",
+	"DELETE FROM keyless WHERE ctid = (SELECT max(ctid) FROM keyless)", qr/row \(1,b\)\n.*n1, n3: 4\n.*n2: 5/);
+found('what = does not tell', 2, 'UPDATE t SET n = 17.00 WHERE id = 17', 'UPDATE t SET n = 17 WHERE id = 17',
+	qr/n2: .*17\.00/);
+found('-0', 2, "UPDATE t SET f = '-0' WHERE id = 1; UPDATE t SET f = 0 WHERE id = 2",
+	'UPDATE t SET f = id / 3.0 WHERE id < 3', qr/public\.t: 2 rows/);
+found('null', 2, 'UPDATE two SET w = NULL WHERE b = 1', 'UPDATE two SET w = 7 WHERE b = 1',
+	qr/\(a, b\) = \("x, ""y""",1\)/);
+found('a value of an enum, in an array', 3, "UPDATE odd SET ms = '{ok}'", "UPDATE odd SET ms = '{sad,ok}'", qr/public\.odd: 1 row/);
+found('a long value', 3, "UPDATE odd SET big = big || ' '", "UPDATE odd SET big = repeat(md5('x'), 1000)", qr/public\.odd: 1 row/);
+found('a row of a partition', 2, "UPDATE p SET v = ''", "UPDATE p SET v = 'in a partition'", qr/rows of public\.p1: 1 row/);
+found('a row of the table that is named', 2, 'UPDATE hot SET n = -1 WHERE id = 5; ', 'SELECT 1', qr/public\.hot: 1 row/, '--table', 'hot');
+
+my ($d) = differences('--table', 'hot');
+is($d->{kind}, 'rows', 'JSON: what');
+is("$d->{database} $d->{object} $d->{key_columns} $d->{rows_that_differ}", 'app public.hot id 1', 'JSON: where');
+is($d->{rows}[0]{key}, '(5)', 'JSON: the key');
+is($d->{rows}[0]{nodes}{n2}, '(5,-1)', 'JSON: what the node has');
+$c->sql(1, 'UPDATE hot SET n = 0 WHERE id = 5');
+
+# Many at once.
+$c->sql_local(2, 'DELETE FROM t WHERE id > 1000');
+($d) = differences('--rows', 3);
+is($d->{rows_that_differ}, 4000, 'many rows are counted');
+is(join(' ', map { $_->{key} } @{ $d->{rows} }), '(1001) (1002) (1003)', 'and shown in the order of their key');
+$c->sql_local(2, "INSERT INTO t SELECT i, 'value ' || i, i / 3.0, i, '{\"a\": [1, 2]}' FROM generate_series(1001, 5000) i");
+
+# ---------- large objects
+
+$c->sql(1, "SELECT lo_from_bytea(4711, 'what all have')");
+$c->drain;
+found('a large object', 2, "SELECT lo_put(4711, 2, 'b')", "SELECT lo_put(4711, 2, 'a')", qr/pg_largeobject: 1 row\n.*4711,0/);
+
+found('an owner of a large object', 3, 'ALTER LARGE OBJECT 4711 OWNER TO app_owner', 'ALTER LARGE OBJECT 4711 OWNER TO postgres',
+	qr/large object 4711 differs:\s+n1, n2: owner postgres\s+n3: owner app_owner/);
+found('a large object that only one has', 1, 'SELECT lo_create(4712)', 'SELECT lo_unlink(4712)',
+	qr/large object 4712 differs:\s+n1: owner postgres\s+n2, n3: not there/);
+
+# ---------- sequences
+
+$c->sql(1, "CREATE SEQUENCE s; SELECT setval('s', 5); CREATE SEQUENCE unused");
+$c->drain;
+found('a sequence', 2, "SELECT setval('s', 7)", "SELECT setval('s', 5)", qr/sequence public\.s differs:\s+n1, n3: 5\s+n2: 7/);
+found('one that is not used', 3, "SELECT setval('unused', 1)", "SELECT setval('unused', 1, false)",
+	qr/public\.unused differs:\s+n1, n2: 1 \(not used yet\)\s+n3: 1/);
+
+# ---------- definitions
+
+found('a role', 2, 'CREATE ROLE stranger', 'DROP ROLE stranger', qr/^role stranger differs:\s+n1, n3: not there\s+n2: /m);
+found('an attribute of a role', 2, 'ALTER ROLE app_owner CREATEDB', 'ALTER ROLE app_owner NOCREATEDB',
+	qr/^role app_owner differs:.*n2: INHERIT CREATEDB/ms);
+found('a membership', 2, 'GRANT app_owner TO app_user', 'REVOKE app_owner FROM app_user',
+	qr/membership of app_user in app_owner differs/);
+found('a setting', 3, "ALTER ROLE app_user SET work_mem = '7MB'", 'ALTER ROLE app_user RESET work_mem',
+	qr/setting role app_user differs:.*n3: work_mem=7MB/s);
+$c->sql(1, 'GRANT CONNECT ON DATABASE app TO app_owner');
+$c->drain;
+found('a privilege of the database', 3, 'GRANT CREATE ON DATABASE app TO app_user', 'REVOKE CREATE ON DATABASE app FROM app_user',
+	qr/^database app differs:.*n3: .*app_user=C/ms);
+found('an index', 2, 'CREATE INDEX i ON t (v)', 'DROP INDEX i', qr/schema INDEX public\.i differs:.*n2: CREATE INDEX i ON public\.t/s);
+found('a constraint', 2, 'ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)', 'ALTER TABLE t DROP CONSTRAINT c',
+	qr/schema TABLE public\.t differs:.*n2: .*CONSTRAINT c CHECK/s);
+found('a default', 2, 'ALTER TABLE two ALTER w SET DEFAULT 9', 'ALTER TABLE two ALTER w SET DEFAULT 8',
+	qr/schema TABLE public\.two differs:\s+n1, n3: +w integer DEFAULT 8.*\s+n2: +w integer DEFAULT 9/s);
+found('a function', 3, "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", 'DROP FUNCTION f()', qr/schema FUNCTION public\.f\(\)/);
+found('a table', 3, 'CREATE TABLE only_here (a int)', 'DROP TABLE only_here', qr/schema TABLE public\.only_here/);
+found('a column', 3, 'ALTER TABLE log ADD x int', 'ALTER TABLE log DROP x', qr/table public\.log differs:.*n3: has other columns/s);
+found('a privilege', 2, 'GRANT SELECT ON t TO app_user', 'REVOKE SELECT ON t FROM app_user', qr/schema ACL public\.TABLE t/);
+found('a comment', 2, "COMMENT ON TABLE t IS 'x'", 'COMMENT ON TABLE t IS NULL', qr/schema COMMENT public\.TABLE t/);
+($out, $err, $rc) = verify();
+is($rc, 0, 'all that was planted is gone') or diag("$out\n$err");
+
+# Sequences in use, and objects that come and go, are no difference.
+@load = map { $c->pgbench_start($_, '-n', '-c', 2, '-T', 10, '-f', $c->file('seq.sql', "SELECT nextval('s');\n")) } 1, 2, 3;
+$ddl->send('DO $$BEGIN FOR i IN 1..8 LOOP CREATE TABLE passing (id serial PRIMARY KEY, v int); COMMIT; CREATE INDEX ON passing (v); COMMIT; ' .
+	  'DROP TABLE passing; COMMIT; PERFORM pg_sleep(0.5); END LOOP; END$$');
+for my $i (1 .. 3)
+{
+	($out, $err, $rc) = verify();
+	is($rc, 0, "sequences and DDL under load ($i)") or diag("$out\n$err");
+}
+$ddl->finish;
+$_->{handle}->finish for @load;
+
+# ---------- what can't be done
+
+($out, $err, $rc) = verify('--database', 'nosuch');
+is($rc, 2, 'no such database');
+like($err, qr/"nosuch" is not replicated/, 'said');
+($out, $err, $rc) = verify('--table', 'nosuch');
+is($rc, 2, 'no such table');
+($out, $err, $rc) = $c->ctl('--config', '/nonexistent', 'verify');
+is($rc, 2, 'no configuration');
+
+# ---------- the hold ends with its session, and by itself
+
+my $s = $c->session(1);
+$s->query('SELECT lockstep.hold_commits(NULL, NULL)');
+my $writer = $c->session(1);
+$writer->send('UPDATE hot SET n = n + 1 WHERE id = 1');
+ok($c->wait_until(sub { $c->sql(1, 'SELECT count(*) FROM lockstep.status() s, pg_stat_activity a ' .
+	"WHERE query LIKE 'UPDATE hot%' AND wait_event = 'Extension'") eq '1' }), 'a writer waits');
+my (undef, $second) = $c->try(1, "SELECT lockstep.hold_commits(NULL, '1s')");
+like($second, qr/55006.*held by another session/s, 'nobody else can hold');
+$s->kill;
+$writer->finish;
+pass('the writer goes on when the holder has gone');
+is($c->sql(1, "SELECT lockstep.hold_commits(NULL, '10ms') > 0; UPDATE hot SET n = n + 1 WHERE id = 1; SELECT lockstep.let_commits_go()"),
+	"t\nf", 'the hold has an end, and its owner can tell');
+my $role = $c->sql(1, "SELECT count(*) FROM pg_proc p WHERE pronamespace = 'lockstep'::regnamespace AND " .
+	"proname IN ('hold_commits', 'let_commits_go') AND has_function_privilege('public', p.oid, 'EXECUTE')");
+is($role, 0, 'not for everybody');
+
+$c->cluster('stop-node', 3);
+$c->wait_until(sub { $c->node_status(3)->{state} eq 'dropped' });
+($out, $err, $rc) = verify();
+is($rc, 0, 'two of three are equal') or diag("$out\n$err");
+like($out, qr/not compared: n3 \(dropped\)/, 'which one was not compared');
+
+done_testing();

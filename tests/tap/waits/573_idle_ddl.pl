@@ -1,0 +1,54 @@
+# A transaction that has run DDL and is left open does not keep the other nodes' DDL waiting
+# for ever: when it has been idle, or asleep, for idle_ddl_timeout it fails with 40001.
+# It is left alone while it works, and while nobody waits.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "idle_ddl_timeout = 2s\n");
+$c->sql(1, 'CREATE ROLE mallory LOGIN; CREATE SCHEMA m AUTHORIZATION mallory');
+$c->drain;
+
+my $holder = $c->session(1, user => 'mallory');
+my $other = $c->session(2);
+
+# ---------- idle
+
+$holder->do('BEGIN; CREATE TABLE m.a (i int)');
+ok(!$other->blocked(0), 'nobody waits');
+sleep 3;
+$holder->do('CREATE TABLE m.a2 (i int)');
+$holder->do('COMMIT');
+pass('nobody waits for it: it may be idle');
+
+$holder->do('BEGIN; CREATE TABLE m.b (i int)');
+$other->send('CREATE TABLE c (i int)');
+$other->finish(30);
+is($other->error, '', 'the DDL of another node gets through');
+$holder->query('SELECT 1');
+LockstepCluster::is_error($holder->error, '40001', qr/It held the lock of all DDL and did nothing for \d+ s, while a command of node "n2" \(pid \d+, for public\.c/, 'the idle one is told why');
+$holder->query('ROLLBACK');
+like($c->replicator_log, qr/WARNING:\s+\[n1\] transaction of pid \d+ \(role "mallory"\) is rolled back: It held the lock of all DDL/, 'and so is the log');
+
+# ---------- asleep
+
+$holder->do('BEGIN; CREATE TABLE m.d (i int)');
+$holder->send('SELECT pg_sleep(60)');
+$other->do('CREATE TABLE e (i int)', 30);
+$holder->finish(30);
+LockstepCluster::is_error($holder->error, '40001', qr/It held the lock of all DDL/, 'one that sleeps');
+$holder->query('ROLLBACK');
+
+# ---------- at work
+
+$holder->do('BEGIN; CREATE TABLE m.f (i int)');
+$holder->send("DO \$\$ DECLARE until timestamptz := clock_timestamp() + interval '5 s'; BEGIN WHILE clock_timestamp() < until LOOP PERFORM 1; END LOOP; END \$\$; COMMIT");
+$other->do('CREATE TABLE g (i int)', 60);
+$holder->finish(60);
+is($holder->error, '', 'one that works is waited for');
+$c->drain;
+$c->same('all nodes are equal');
+done_testing;
