@@ -47,6 +47,20 @@ sub _claim_ports
 	croak 'no free ports';
 }
 
+# Where a cluster's files lie: in memory, if there is plenty of it, as half of a test's CPU time went into
+# files; on a disk those that are to be durable.
+sub _place
+{
+	my ($durable) = @_;
+	return $ENV{LOCKSTEP_TMP} if $ENV{LOCKSTEP_TMP};
+	return '/tmp' if $durable;
+	my ($options) = _slurp('/proc/mounts') =~ m{^\S+ /dev/shm tmpfs (\S+)}m;
+	return '/tmp' unless defined $options && $options !~ /\bnoexec\b/ && -w '/dev/shm';
+	my ($mb) = `df --output=avail -BM /dev/shm` =~ /(\d+)M/;
+	my ($kb) = _slurp('/proc/meminfo') =~ /^MemAvailable:\s+(\d+)/m;
+	return ($mb // 0) > 6 * 1024 && ($kb // 0) > 8 * 1024 * 1024 ? '/dev/shm' : '/tmp';
+}
+
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
 # lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
 # set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), up => 0 (don't start yet),
@@ -56,7 +70,7 @@ sub new
 	my ($class, %o) = @_;
 	my $nodes = $o{nodes} // 2;
 	my ($base, $lock) = _claim_ports($nodes);
-	my $top = tempdir('lockstep-XXXXXX', DIR => $ENV{LOCKSTEP_TMP} // '/tmp', CLEANUP => 0);
+	my $top = tempdir('lockstep-XXXXXX', DIR => _place($o{durable}), CLEANUP => 0);
 	my $self = bless { nodes => $nodes, base => $base, lock => $lock, top => $top, dir => "$top/c",
 		db => $o{db} // 'app', sessions => [], options => \%o, test_pid => $$ }, $class;
 
