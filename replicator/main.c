@@ -37,8 +37,9 @@
 #include "listener.h"
 #include "log.h"
 #include "loop.h"
+#include "membership.h"
 #include "metadata.h"
-#include "node.h"
+#include "peer.h"
 #include "points.h"
 #include "sequencer.h"
 #include "session.h"
@@ -253,7 +254,7 @@ reload_config(void)
 	}
 	need_restart = config_reload(config, fresh);
 	config_free(fresh);
-	nodes_reload();
+	membership_reload();
 	log_set_level(config->log_level);
 	log_message(LOG_NOTICE, NULL, "configuration reloaded");
 	if (need_restart[0] != '\0')
@@ -376,9 +377,9 @@ main(int argc, char **argv)
 	loop_init();
 	catch_signals();
 	open_journal();
-	nodes_init(config, cluster, config->journal_directory);
+	membership_init(config, cluster, config->journal_directory);
 	conflicts_init(config);
-	sequencer_init(config, journal, config->journal_directory);
+	sequencer_init(config, journal, config->journal_directory, &peer_ops, &session_ops);
 	begin_databases();
 	if ((error = listener_init(config, cluster)) != NULL ||
 		(error = admin_init(config, cluster, &admin_calls)) != NULL)
@@ -388,7 +389,7 @@ main(int argc, char **argv)
 	waits_start();
 	waits_watchdog_start();
 	sessions_tell_waits(waits_refresh, WAIT_COLUMNS, waits_row);
-	nodes_start();
+	membership_start();
 	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
 
 	loop_run();

@@ -19,7 +19,8 @@
 #include "json_text.h"
 #include "log.h"
 #include "loop.h"
-#include "node.h"
+#include "membership.h"
+#include "metadata.h"
 #include "points.h"
 #include "sequencer.h"
 #include "session.h"
@@ -164,7 +165,7 @@ command_status(AdminRequest *r, const char *arg)
 
 	for (int i = 0; i < nodes_count(); i++)
 		json_array_append_new(nodes, node_and_trouble(i));
-	names = nodes_databases(&n);
+	names = metadata_databases(&n);
 	for (int i = 0; i < n; i++)
 		json_array_append_new(databases, json_from_text(names[i]));
 

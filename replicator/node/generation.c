@@ -1,34 +1,7 @@
 /*
  * generation.c
- *	  Which of two replicators may order?
- *
- * A replicator that was stopped for a while (SIGSTOP, a frozen machine) and whose
- * place another has taken, on a copy of the journal, goes on where it was: with
- * sessions to the nodes, and backends that wait for its verdicts.  The nodes know
- * better: the other one has entered a higher generation there (extension/
- * generation.c), and they take nothing of this one any more.
- *
- *		start:	 own = the highest that the journal knows + 1, and a random run;
- *				 a record in the journal, durable
- *		attach:	 the node's past is the journal's (history.c); then what it knows is
- *				 compared, own is entered in each of its databases, its turn opened,
- *				 and its past compared once more
- *
- *		the node follows			 then
- *		nobody, or an earlier start	 it is entered.  The journal's lock says that
- *		  of this journal			 the earlier one has ended
- *		one that was heard lately,	 it stays with that one: a second replicator
- *		  and ours may be a copy	 by mistake disturbs nobody
- *		another run, that the		 another copy of the journal was in use: all
- *		  journal doesn't know		 nodes have to be heard before the first goes
- *									 online; own is raised above it first
- *		another one, and it has		 this process is outdated: it ends, unless other
- *		  followed us since its		 nodes are in, of which each will say the same
- *		  server was started		 if it is so
- *
- * Only the last is sure to mean that the other one has been started after us, so
- * that alone ends us; and that a node which is in refuses us (LS005).  Who ends has
- * decided nothing that counts since: a node compares at the commit itself.
+ *	  The replicator's generation, and what to do when a node refuses it: see
+ *	  generation.h.
  */
 #include "generation.h"
 
@@ -37,63 +10,12 @@
 #include <string.h>
 #include <unistd.h>
 
-#include "auth.h"
-#include "journal.h"
 #include "log.h"
-#include "metadata.h"
-#include "points.h"
-#include "sequencer.h"
 
 #define EXIT_OUTDATED 2
 
-/* A replicator's heartbeats come every second. */
-#define SILENT_MS 3000
-
 static uint64_t own;			/* durable */
-static uint64_t run;
-static uint64_t wanted;			/* it is being raised to that */
-static void (*when_ready) (void);
-
-/* ---------- taking one */
-
-static void raise_to(uint64_t number);
-
-static void
-on_raised(void *arg)
-{
-	void		(*ready) (void) = when_ready;
-
-	own = (uint64_t) (uintptr_t) arg;
-	log_message(LOG_NOTICE, NULL, "generation %" PRIu64 ", run %016" PRIx64, own, run);
-	LOCKSTEP_POINT(GENERATION_TAKEN);
-	when_ready = NULL;
-	if (ready != NULL)
-		ready();
-	for (int i = 0; i < nodes_count(); i++)
-		attach_go_on(node_get(i));
-}
-
-static void
-raise_to(uint64_t number)
-{
-	char		text[GENERATION_TEXT_SIZE];
-
-	wanted = number;
-	metadata_generation_text(text, number, run);
-	sequencer_journal_metadata(RECORD_GENERATION, text, on_raised, (void *) (uintptr_t) number);
-}
-
-void
-generation_begin(void (*ready) (void))
-{
-	if (!auth_random((uint8_t *) &run, sizeof(run)))
-	{
-		log_message(LOG_ERROR, NULL, "there are no random numbers");
-		_exit(EXIT_OUTDATED);
-	}
-	when_ready = ready;
-	raise_to(metadata_generation() + 1);
-}
+static uint64_t own_run;
 
 uint64_t
 generation_number(void)
@@ -104,7 +26,26 @@ generation_number(void)
 uint64_t
 generation_run(void)
 {
-	return run;
+	return own_run;
+}
+
+void
+generation_set_run(uint64_t run)
+{
+	own_run = run;
+}
+
+void
+generation_set_number(uint64_t number)
+{
+	own = number;
+}
+
+void
+node_generation(int node, uint64_t *generation, uint64_t *run)
+{
+	*generation = node_get(node)->generation;
+	*run = *generation != 0 ? own_run : 0;
 }
 
 GenerationParams
@@ -113,11 +54,9 @@ generation_params(const Node *n)
 	GenerationParams params;
 
 	snprintf(params.number, sizeof(params.number), "%" PRIu64, n->generation);
-	snprintf(params.run, sizeof(params.run), "%" PRId64, (int64_t) run);
+	snprintf(params.run, sizeof(params.run), "%" PRId64, (int64_t) own_run);
 	return params;
 }
-
-/* ---------- comparing with a node's */
 
 void
 generation_outdated(const Node *n, const char *detail)
@@ -134,51 +73,4 @@ generation_check_result(const Node *n, const PGresult *r)
 
 	if (sqlstate != NULL && strcmp(sqlstate, GENERATION_OUTDATED) == 0)
 		generation_outdated(n, PQresultErrorField(r, PG_DIAG_MESSAGE_DETAIL));
-}
-
-/* Is another node in?  If it has been taken, too, it says so at its next heartbeat. */
-static bool
-others_follow(const Node *n)
-{
-	for (int i = 0; i < nodes_count(); i++)
-	{
-		const Node *other = node_get(i);
-
-		if (other != n && other->generation != 0 && (other->state == NODE_CATCHUP || other->state == NODE_ONLINE))
-			return true;
-	}
-	return false;
-}
-
-GenerationAnswer
-generation_admits(Node *n, const KnownGeneration *known, uint64_t boot)
-{
-	char		detail[160];
-
-	if (own == 0)
-		return GENERATION_WAIT; /* a command of the first moment */
-	if (known->number == 0 || known->run == run)
-		return GENERATION_GO_ON;
-	if (n->entered_boot != 0 && n->entered_boot == boot && !others_follow(n))
-	{
-		snprintf(detail, sizeof(detail), "The node follows generation %" PRIu64 ", run %016" PRIx64 "; this one is %" PRIu64 ", run %016" PRIx64 ".",
-				 known->number, known->run, n->generation, run);
-		generation_outdated(n, detail);
-	}
-	if (known->silent_ms >= 0 && known->silent_ms < SILENT_MS &&
-		(history_doubts_journal() || !metadata_knows_generation(known->number, known->run)))
-	{
-		node_out(n, "it follows another replicator, which is running (generation %" PRIu64 ", run %016" PRIx64
-				 "): only one may run; see \"Two replicators\" in docs/operating.md", known->number, known->run);
-		return GENERATION_OUT;
-	}
-	if (metadata_knows_generation(known->number, known->run))
-		return GENERATION_GO_ON;
-	if (known->has_past)
-		history_doubt_journal(n, known->number);
-	if (known->number < own)
-		return GENERATION_GO_ON;
-	if (known->number >= wanted)
-		raise_to(known->number + 1);
-	return GENERATION_WAIT;
 }

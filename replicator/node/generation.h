@@ -1,45 +1,26 @@
 /*
  * generation.h
- *	  Which of two replicators may order: generations.  Each start takes one above
- *	  all that the journal knows, durable before any node hears of it, and a random
- *	  run id, as two may start from the same copy.  Loop's thread.
+ *	  The replicator's generation: a number, one above all that the journal knows, and a
+ *	  random run id.  The nodes follow the highest and refuse the rest (LS005); membership/
+ *	  takeover.c has the rules.  Loop's thread.
  */
 #ifndef LOCKSTEP_GENERATION_H
 #define LOCKSTEP_GENERATION_H
 
-#include "node_private.h"
+#include "node.h"
 
 #define GENERATION_OUTDATED "LS005" /* a node's SQLSTATE: it follows another
 									 * one */
 
-/* Take one; ready() when it is durable. */
-extern void generation_begin(void (*ready) (void));
-
-/* The last one taken. */
+/* The last one taken, 0: none yet; and this process's run. */
 extern uint64_t generation_number(void);
 extern uint64_t generation_run(void);
 
-/* What a node knows. */
-typedef struct KnownGeneration
-{
-	uint64_t	number;
-	uint64_t	run;
-	int64_t		silent_ms;		/* nothing heard of its replicator; -1: it is
-								 * not connected */
-	bool		has_past;		/* a database belongs to this cluster */
-} KnownGeneration;
+extern void generation_set_run(uint64_t run);
+extern void generation_set_number(uint64_t number); /* it is durable */
 
-typedef enum GenerationAnswer
-{
-	GENERATION_GO_ON,
-	GENERATION_OUT,				/* it follows another one that is running: it
-								 * is out */
-	GENERATION_WAIT				/* a higher one is taken: attach_go_on()
-								 * follows */
-} GenerationAnswer;
-
-/* May a node whose past is the journal's be attached?  boot: of its server. */
-extern GenerationAnswer generation_admits(Node *n, const KnownGeneration *known, uint64_t boot);
+/* The one that the node follows, and its run; 0: none. */
+extern void node_generation(int node, uint64_t *generation, uint64_t *run);
 
 /* A node's answer: if it is that we are outdated, the process ends. */
 extern void generation_check_result(const Node *n, const PGresult *r);

@@ -1,35 +1,21 @@
 /*
  * node.h
- *	  The nodes: their states, connections, what they have applied; and running
- *	  transactions on them.  Belongs to the loop's thread.
+ *	  The table of nodes: what is known of each.  Belongs to the loop's thread.
  *
- *	 node.c      states and moves; giving transactions to nodes
- *	 attach.c    checks when a node comes, its connections
- *	 history.c   is what it has applied the journal's past
- *	 generation.c  has another replicator taken our place
- *	 catchup.c   feeding a node from the journal, the barrier
- *	 lag.c       how far a node lags, and what becomes of it then
- *	 probe.c     does its server live?
- *	 stalled_apply.c     apply sessions that stand still
- *	 node_trouble.c  what a node can't apply
- *	 early_apply.c     large transactions begin there before they are reserved
- *	 waits_local.c  the same, for the wait-for graph (waits.h)
- *	 lock_conflict.c     who is in the way of a transaction there
- *	 databases.c adding and dropping replicated databases
- *	 dispatch.c  which transaction starts where and when: pure over structs,
- *	             tested with fake nodes
- *	 apply.c     one apply connection: when which part of a transaction may go out
- *	 apply_send.c  ... as which commands of a libpq pipeline
- *	 apply_settings.c  what it sends before a query that has settings
- *	 apply_result.c  results -> executed, committed, undone, failed
- *	 apply_cancel.c  making it stop
- *	 apply_connection.c  opening, closing, losing it
+ * The rooms above share it: peer/ runs transactions on the nodes, waits/ asks them who
+ * waits for whom, membership/ decides which of them are in.  What the lower ones need of
+ * membership/ goes through MembershipOps.
  */
 #ifndef LOCKSTEP_NODE_H
 #define LOCKSTEP_NODE_H
 
 #include "config.h"
-#include "transaction.h"
+#include "loop.h"
+#include "pgclient.h"
+#include "tx_ring.h"
+
+struct Pool;
+struct Work;
 
 typedef enum NodeState
 {
@@ -55,118 +41,157 @@ typedef struct NodeTrouble
 	bool		told;
 } NodeTrouble;
 
-typedef struct NodeStatus
+typedef struct Node
 {
-	const char *name;
+	int			index;
+	const NodeConfig *config;
+	int			moves;			/* of config, when it was looked at */
 	NodeState	state;
-	const char *reason;			/* why it is in this state, "" */
-	uint64_t	applied;
-	uint64_t	flushed;		/* as far as is known */
-	uint64_t	lag_bytes;		/* decided and not applied, while it is online */
-	bool		administrative; /* dropped by command: stays so until attach */
-	int			connections;
+	bool		administrative;
+	char		reason[512];
+	bool		looked_at;		/* its past is known, or it was not reached:
+								 * see history.c */
+	bool		heard;			/* its past is known, for good */
+	int			failures;		/* in a row, after having been attached */
+	int			slow_drops;		/* for its lag, never online for long between */
+	bool		slow;			/* dropped for its lag, and not online since */
+	uint64_t	online_since;	/* loop_now_us() */
 	uint64_t	boot;
-	int			slow_drops;		/* in a row, for its lag: see lag.c */
-	uint64_t	overlong_ended; /* transactions: see apply_patience.c */
-	int64_t		retry_ms;		/* until it is tried again; -1: it isn't */
-	int64_t		silent_ms;		/* since its server said something; -1: it is
-								 * not in */
-	int			waiting;		/* transactions that wait for it */
-	uint64_t	rate;			/* CATCHUP: transactions a second, 0: not
-								 * known */
-	int64_t		seconds_left;	/* CATCHUP: -1: not known */
-	const NodeTrouble *trouble; /* NULL: none */
-} NodeStatus;
+	uint64_t	entered_boot;	/* start of its server that has followed us,
+								 * 0: none: see generation.c */
+	uint64_t	generation;		/* that it follows; 0: it knows of none */
+	bool		no_generations; /* SQL objects of version 1.0 */
+	uint64_t	claimed_boot;	/* that of a backend who said it is of this
+								 * node */
+	uint64_t	impostor_boot;	/* the same, and the node was found to be
+								 * another server */
+	uint64_t	applied;
+	uint64_t	flushed;		/* of these, on its disk: what it can't lose */
+	uint64_t	flush_lsn;		/* when its WAL is flushed up to here, ... 0 =
+								 * none */
+	uint64_t	flush_seq;		/* ... this has been */
 
-struct Journal;
+	/* from a successful attach on */
+	PgClient   *control;
+	char		control_database[LS_MAX_NAME + 1];
+	PgClient   *next_control;	/* being connected to take its place */
+	char		next_control_database[LS_MAX_NAME + 1];
+	Timer	   *positions_timer;
+	int			positions_ordering; /* transactions under way */
+	bool		positions_failed;	/* one of them was refused */
+	struct Pool *pools;			/* see peer.h */
+	struct Work *works;			/* all of them on this node */
+	uint64_t	ddl_works;		/* of them, those with DDL */
+	uint64_t	ddl_works_gone; /* that there have been */
+	TxRing		applying;
+	uint64_t	lag_bytes;		/* of applying, see lag_of() in lag.c */
+	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
+	bool		pinging;
+	int			unanswered_ms;	/* the ping is, counted by the timer */
+	PgClient   *probe;			/* see probe.c; or being opened */
+	bool		probe_ready;
+	bool		probing;		/* its answer is under way */
+	int			probe_unanswered_ms;	/* since it was asked last */
+	int			probe_pause_ms; /* since it was lost */
+	int			probe_reopen_ms;	/* when it is opened again */
+	uint64_t	heard_us;		/* when its server said something last */
+	uint64_t	went_on_us;		/* when an apply session had a result last */
+	bool		old_objects;	/* SQL objects of version 1.0: no heartbeat() */
+	bool		asking_doubtful;
+	uint64_t	ping_sent_us;
+	uint64_t	stalled_at;		/* applied, when it was looked at last */
+	int			stalled_ms;		/* it has not moved since, and should have */
+	Timer	   *ping_timer;
+	Timer	   *yield_timer;
+	Timer	   *early_timer;	/* early works are looked at */
+	bool		early_asked;	/* the answer about them is under way */
+	int			stuck_ms;		/* since silent apply sessions were looked at */
+	int			idle_ddl_ms;	/* since it was looked who has the ddl lock */
+	bool		idle_ddl_asked; /* the answer is under way */
+	int			overlong_ms;	/* since it was looked at sessions that others
+								 * wait for */
+	bool		overlong_asked; /* the answer is under way */
+	char		shortage[256];	/* in words, "": none */
+	uint64_t	overlong_ended; /* transactions rolled back for that */
+	bool		stuck_asked;	/* the answer about them is under way */
+	struct LocalWaits *local_waits; /* as it said last; NULL: none */
+	bool		local_waits_asked;	/* the answer is under way */
+	bool		yield_asked;	/* the answer about blockers is under way */
+	int			yield_ms;		/* growing interval */
+	uint64_t	yield_answers;	/* about blockers, so far */
 
-extern void nodes_init(const Config *config, const char *cluster, const char *journal_dir);
+	/* attach */
+	struct Attach *attach;
+	Timer	   *retry_timer;
+	uint64_t	retry_at;		/* when it is due */
+	NodeTrouble *trouble;		/* what it can't apply; NULL: nothing */
 
-/* The journal may be an old copy: nobody goes online before all were heard. */
-extern void nodes_doubt_journal(void);
-extern void nodes_start(void);	/* take a generation, then begin connecting */
-extern void nodes_reload(void); /* nodes were added to the configuration, or
-								 * taken out */
+	/* catchup */
+	struct Catchup *catchup;
 
-/*
- * A backend says it is of that node, which is online with another boot id: then
- * the server has restarted, and the node is dropped.  false: it was looked
- * into before, and it is another server with the node's name.
- */
-extern bool node_claimed(int node, uint64_t boot);
+	Deferred	pump;			/* start what may start */
+} Node;
 
-/* The replicator's generation that the node follows, and its run; 0: none. */
-extern void node_generation(int node, uint64_t *generation, uint64_t *run);
+/* What membership/ does for the rooms below it. */
+typedef struct MembershipOps
+{
+	void		(*out) (Node *n, const char *reason);	/* see node_out() */
+	void		(*pump) (Node *n);	/* what may start there, does */
+	void		(*pool_ready) (Node *n);	/* one more connection of a pool
+											 * is */
+	void		(*work_added) (Node *n, const Transaction *tx); /* to a node that
+																 * catches up, by peer/ */
+	void		(*work_gone) (Node *n, const struct Work *w);	/* the same */
+	void		(*ask_doubtful) (Node *n);	/* which of n->doubtful has it not
+											 * committed? */
+} MembershipOps;
+
+extern const MembershipOps *to_membership;
+
+extern const Config *node_config;
+extern const char *node_cluster;
+extern const char *node_journal_dir;
+
+extern void nodes_init(const Config *config, const char *cluster, const char *journal_dir, const MembershipOps *ops);
+extern bool nodes_add(void);	/* one that is new in the configuration;
+								 * false: there is none */
+
 extern int	nodes_count(void);
+extern Node *node_get(int index);
 extern int	node_find(LsSlice name);	/* index or -1 */
 extern const char *node_name(int node);
-extern NodeStatus node_status(int node);
 extern const char *node_state_name(NodeState s);
+extern bool node_is_in(const Node *n);	/* CATCHUP or ONLINE */
 extern uint64_t node_applied(int node);
 
-/* Somebody heard that the node has applied up to seq (sessions, apply results). */
-extern void node_heard_applied(int node, uint64_t seq);
+/* Out of the cluster, with a reason that is told; it is tried again later. */
+extern void node_out(Node *n, const char *fmt,...) __attribute__((format(printf, 2, 3)));
+extern void node_pump(Node *n); /* at the end of the round */
+extern void nodes_look_again(void); /* the same, of all nodes: a ticket is
+									 * over */
 
-/* Does a node that is online lag more than max_apply_lag?  Then nothing may be
- * decided before it has executed it. */
+/*
+ * Two patiences: a server that leaves the probe (probe.c) unanswered for
+ * node_timeout hangs.  What a node has been asked for may take longer, with a slow
+ * disk or a full one, also connecting to it: that has node_stall_timeout().
+ */
+extern int	node_stall_timeout(void);
+extern void node_heard(Node *n);	/* its server has said something */
+
+/*
+ * The lowest seq that some node which counts (is in) has applied, and has on its disk
+ * (what it may ask for again after a crash is higher); `durable` without any.
+ */
+extern uint64_t nodes_min_applied(uint64_t durable);
+extern uint64_t nodes_min_flushed(uint64_t durable);
+
+/* ---------- in lag.c */
+
+extern void lag_add(Node *n, const Transaction *tx);	/* it has to apply it */
+extern void lag_remove(Node *n, const Transaction *tx); /* it has */
+extern bool lag_is_too_far(const Node *n);	/* more than max_apply_lag, online */
+
+/* Is any too far?  Then nothing may be decided before it has executed it. */
 extern bool nodes_lagging(void);
-
-/* The lowest seq up to which some node that counts (not dropped) has everything on
- * its disk: what it may ask for again after a crash is higher. */
-extern uint64_t nodes_min_flushed(void);
-
-/* The lowest seq that some node which counts (not dropped) has applied. */
-extern uint64_t nodes_min_applied(void);
-
-/*
- * tx is RESERVED: execute it on every online node but its origin; sets
- * tx->executing.  Then sequencer_executed() or sequencer_execute_failed().  With no
- * peer online sequencer_executed() comes at once.
- */
-extern void nodes_execute(Transaction *tx);
-
-/*
- * A large transaction that is QUEUED: what is on disk of it may be executed by the
- * online nodes already (early_apply.c).  To be called again whenever there is more;
- * when queries were taken back; and when there will be nothing to read any more.
- */
-extern void nodes_begin_early(Transaction *tx);
-extern void nodes_cut_early(Transaction *tx);
-extern void nodes_end_early(Transaction *tx);
-
-/*
- * tx is DURABLE: every node that executed it commits it at tx->seq; nodes in
- * catchup see it in the journal; in `ordered` mode peers execute it now.
- * sequencer_applied() when every online peer has it.
- */
-extern void nodes_commit(Transaction *tx);
-
-/* tx is ROLLED_BACK: take it back wherever it was given. */
-extern void nodes_rollback(Transaction *tx);
-
-/* The origin's backend is gone, or said that it could not commit: the origin
- * gets the decided tx by apply. */
-extern void node_apply_at_origin(Transaction *tx);
-
-/* Reserved transactions may start that could not before (a ticket is over). */
-extern void nodes_look_again(void);
-
-/*
- * Commands.  false: *why says why not (static or per call buffer).  A drop is done
- * when the journal has it: then a restart doesn't forget it.
- */
-extern bool node_drop(int node, const char *reason, void (*done) (void *), void *arg);
-extern bool node_attach(int node, const char **why);
-
-/* Databases: replicated ones; add and drop run on every online node, then
- * done(arg, NULL or error). */
-typedef void (*NodeDone) (void *arg, const char *error);
-extern void nodes_database_add(const char *name, NodeDone done, void *arg);
-extern void nodes_database_drop(const char *name, NodeDone done, void *arg);
-extern const char *const *nodes_databases(int *n);
-
-/* In session_table.c: sessions of a node that is not online any more are ended with
- * this error. */
-extern void sessions_end_of_node(int node, const char *sqlstate, const char *message, const char *hint);
 
 #endif

@@ -6,7 +6,7 @@
 #ifndef LOCKSTEP_APPLY_H
 #define LOCKSTEP_APPLY_H
 
-#include "node_private.h"
+#include "peer.h"
 
 /* Connects and becomes an apply session; then pool_give_back(), or the node is out. */
 extern ApplyConn *apply_open(Pool *pool);

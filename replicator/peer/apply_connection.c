@@ -175,7 +175,7 @@ on_started(void *arg, const PGresult *result)
 	c->pool->lane.capacity++;
 	c->pool->lane.taken++;
 	pool_give_back(c->pool, c);
-	attach_pool_ready(n);
+	to_membership->pool_ready(n);
 }
 
 static void

@@ -28,7 +28,7 @@
 #include "apply.h"
 #include "log.h"
 #include "metadata.h"
-#include "node_private.h"
+#include "peer.h"
 #include "points.h"
 #include "sequencer.h"
 
@@ -176,7 +176,7 @@ work_remove(Work *w)
 		n->ddl_works--;
 		n->ddl_works_gone++;
 	}
-	catchup_work_gone(n, w);
+	to_membership->work_gone(n, w);
 	loop_cancel(w->pause);
 	tx_unref(w->tx);
 	free(w);
@@ -398,7 +398,7 @@ work_split(Work *w)
 	{
 		if (tx->members[i]->seq <= n->applied)
 			continue;
-		catchup_work_added(n, tx->members[i]);
+		to_membership->work_added(n, tx->members[i]);
 		work_add(n, tx->members[i]);
 	}
 	tx_unref(tx);
@@ -474,58 +474,4 @@ works_forget(Node *n)
 			sequencer_executed(tx);
 		tx_unref(tx);
 	}
-}
-
-/*
- * The node has just told how far it is.  A doubtful transaction whose question
- * came after that answer was asked for is given to it for nothing, and finds
- * out by LS001.
- */
-void
-works_add_doubtful(Node *n)
-{
-	Transaction *tx;
-
-	while ((tx = ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
-	{
-		if (n->state == NODE_ONLINE && n->applied < tx->seq && work_find(tx, n->index) == NULL)
-		{
-			log_message(LOG_DEBUG, n->config->name, "seq %" PRIu64 " of pid %" PRIu32 " was not committed by its backend",
-						tx->seq, tx->pid);
-			work_add(n, tx);
-		}
-		tx_unref(tx);
-	}
-}
-
-/* ---------- durable, not applied */
-
-void
-ring_push(TxRing *ring, Transaction *tx)
-{
-	if (ring->count == ring->cap)
-	{
-		size_t		cap = ring->cap > 0 ? ring->cap * 2 : 256;
-		Transaction **bigger = xmalloc(cap * sizeof(Transaction *));
-
-		for (size_t i = 0; i < ring->count; i++)
-			bigger[i] = ring->items[(ring->head + i) & (ring->cap - 1)];
-		free(ring->items);
-		ring->items = bigger;
-		ring->cap = cap;
-		ring->head = 0;
-	}
-	ring->items[(ring->head + ring->count++) & (ring->cap - 1)] = tx_ref(tx);
-}
-
-Transaction *
-ring_pop(TxRing *ring, uint64_t up_to)
-{
-	Transaction *tx = ring->count > 0 ? ring->items[ring->head] : NULL;
-
-	if (tx == NULL || tx->seq > up_to)
-		return NULL;
-	ring->head = (ring->head + 1) & (ring->cap - 1);
-	ring->count--;
-	return tx;
 }

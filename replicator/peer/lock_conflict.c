@@ -27,7 +27,7 @@
 #include "conflict_log.h"
 #include "masked_text.h"
 #include "log.h"
-#include "node_private.h"
+#include "peer.h"
 #include "querytext.h"
 #include "sequencer.h"
 

@@ -14,7 +14,7 @@
 
 #include "apply.h"
 #include "log.h"
-#include "node_private.h"
+#include "peer.h"
 
 Pool *
 pool_find(Node *n, const char *database)

@@ -33,7 +33,6 @@
 #include "node.h"
 #include "points.h"
 #include "sequencer_private.h"
-#include "session.h"
 #include "spill.h"
 
 #define WAITER_BUCKETS 256
@@ -51,6 +50,9 @@ struct Alone
 };
 
 static const Config *config;
+const PeerOps *to_peers;
+const SessionOps *to_sessions;
+
 static Certifier *certifier;
 static uint64_t last_ticket;
 static TxList lock_waiters;
@@ -93,7 +95,7 @@ sequencer_certifier(void)
 Transaction *
 sequencer_find(int node, uint32_t pid)
 {
-	return session_transaction(node, pid);
+	return to_sessions->transaction(node, pid);
 }
 
 uint64_t
@@ -240,14 +242,14 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 		certifier_release(certifier, tx->ticket);
 		ticket_is_over(tx);
 	}
-	nodes_rollback(tx);			/* it may have begun early */
+	to_peers->roll_back(tx);	/* it may have begun early */
 	if (from != TX_QUEUED)
 		LOCKSTEP_POINT(ROLLED_BACK);
 	if (verdict != NULL)
 	{
 		verdict->xcount = tx->xcount;
 		tx_ref(tx);				/* its session's may have been the last */
-		session_verdict(tx, verdict);
+		to_sessions->verdict(tx, verdict);
 		tell_alone(tx, &verdict->error);
 		tx_unref(tx);
 	}
@@ -396,7 +398,7 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	if (may_be_ordered(tx, list))
 		decide(tx);
 	else
-		nodes_execute(tx);
+		to_peers->execute(tx);
 }
 
 static void
@@ -545,7 +547,7 @@ granted(Transaction *tx, uint64_t seq)
 		tx->since_us = loop_now_us();
 	}
 	tx->awaits_lock = false;
-	session_granted(tx, seq);
+	to_sessions->granted(tx, seq);
 }
 
 void
@@ -690,8 +692,8 @@ sequencer_gone(Transaction *tx)
 static void
 on_forget(void *arg)
 {
-	uint64_t	all = nodes_min_applied();
-	uint64_t	oldest = sessions_oldest_seen();
+	uint64_t	all = nodes_min_applied(sequencer_last_durable());
+	uint64_t	oldest = to_sessions->oldest_seen();
 
 	leases_forget_gone(all);
 	if (oldest < all)
@@ -716,8 +718,10 @@ on_forget(void *arg)
 /* ---------- start and end */
 
 void
-sequencer_init(const Config *c, Journal *j, const char *journal_dir)
+sequencer_init(const Config *c, Journal *j, const char *journal_dir, const PeerOps *peers, const SessionOps *sessions)
 {
+	to_peers = peers;
+	to_sessions = sessions;
 	config = c;
 	look_again.callback = on_look_again;
 	certifier = order_start(c, j, journal_dir);

@@ -11,8 +11,68 @@
 
 struct Journal;
 
+/* What peer/ does for the sequencer. */
+typedef struct PeerOps
+{
+	/*
+	 * tx is RESERVED: execute it on every online node but its origin; sets
+	 * tx->executing.  Then sequencer_executed() or
+	 * sequencer_execute_failed().  With no peer online sequencer_executed()
+	 * comes at once.
+	 */
+	void		(*execute) (Transaction *tx);
+
+	/*
+	 * tx is DURABLE: every node that executed it commits it at tx->seq; nodes
+	 * in catchup see it in the journal; in `ordered` mode peers execute it
+	 * now.  sequencer_applied() when every online peer has it.
+	 */
+	void		(*commit) (Transaction *tx);
+
+	/* tx is ROLLED_BACK: take it back wherever it was given. */
+	void		(*roll_back) (Transaction *tx);
+
+	/*
+	 * The origin's backend is gone, or said that it could not commit: the
+	 * origin gets the decided tx by apply.
+	 */
+	void		(*apply_at_origin) (Transaction *tx);
+} PeerOps;
+
+/* What session/ does for the rooms below it. */
+typedef struct SessionOps
+{
+	/* Answers to a transaction's backend. */
+	void		(*verdict) (Transaction *tx, const LsVerdict *verdict);
+	void		(*granted) (Transaction *tx, uint64_t seq);
+	void		(*applied) (Transaction *tx);
+
+	/*
+	 * The transaction of that backend that may hold locks there; NULL if
+	 * none.
+	 */
+	Transaction *(*transaction) (int node, uint32_t pid);
+
+	/*
+	 * The lowest S among the keys of open transactions; UINT64_MAX without
+	 * any.
+	 */
+	uint64_t	(*oldest_seen) (void);
+
+	/*
+	 * Sessions of a node or database that is not in any more end with this
+	 * error.
+	 */
+	void		(*end_of_node) (int node, const char *sqlstate, const char *message, const char *hint);
+	void		(*end_of_database) (const char *database, const char *sqlstate, const char *message,
+									const char *hint);
+} SessionOps;
+
+extern const SessionOps *to_sessions;	/* as handed to sequencer_init() */
+
 /* Opens nothing: the journal is open; rebuilds the certifier from its end. */
-extern void sequencer_init(const Config *config, struct Journal *journal, const char *journal_dir);
+extern void sequencer_init(const Config *config, struct Journal *journal, const char *journal_dir,
+						   const PeerOps *peers, const SessionOps *sessions);
 extern void sequencer_stop(void);	/* journal thread ends after what was
 									 * queued */
 
@@ -119,11 +179,6 @@ typedef struct SequencerStats
 } SequencerStats;
 
 extern SequencerStats sequencer_stats(void);
-
-/* In session_transaction.c, called by the sequencer. */
-extern void session_verdict(Transaction *tx, const LsVerdict *verdict);
-extern void session_granted(Transaction *tx, uint64_t seq);
-extern void session_applied(Transaction *tx);
 
 /* Open transactions of that node which have the ddl lock, and do not wait here, while
  * other nodes' wait for it; waiting: one of them. */

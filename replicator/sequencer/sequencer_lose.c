@@ -11,7 +11,6 @@
 #include "node.h"
 #include "querytext.h"
 #include "sequencer_private.h"
-#include "session.h"
 #include "spill.h"
 #include "waitgraph.h"
 

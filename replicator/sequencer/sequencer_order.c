@@ -131,7 +131,7 @@ tell_committed(Transaction *tx)
 	verdict.outcome = LS_OUTCOME_COMMITTED;
 	verdict.seq = tx->seq;
 	verdict.chain = tx->chain;
-	session_verdict(tx, &verdict);
+	to_sessions->verdict(tx, &verdict);
 }
 
 /* The writer's answer: what was promised to the journal may be told. */
@@ -156,13 +156,13 @@ on_durable(JournalItem *item)
 	{
 		tell_committed(tx);
 		LOCKSTEP_POINT(VERDICT_GIVEN);
-		nodes_commit(tx);
+		to_peers->commit(tx);
 		LOCKSTEP_POINT(COMMITS_GIVEN);
 	}
 	else
 	{
-		nodes_commit(tx);
-		node_apply_at_origin(tx);
+		to_peers->commit(tx);
+		to_peers->apply_at_origin(tx);
 		tell_alone(tx, NULL);
 	}
 	tx_unref(tx);
@@ -174,7 +174,7 @@ sequencer_applied(Transaction *tx)
 {
 	tx_move(tx, TX_DONE);
 	LOCKSTEP_POINT(APPLIED);
-	session_applied(tx);
+	to_sessions->applied(tx);
 	tx_unref(tx);
 }
 
@@ -207,7 +207,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 static void
 on_trim(void *arg)
 {
-	uint64_t	below = nodes_min_flushed();
+	uint64_t	below = nodes_min_flushed(sequencer_last_durable());
 
 	if (below > 0)
 		writer_trim(below, config->journal_keep);

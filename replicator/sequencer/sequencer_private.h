@@ -40,6 +40,8 @@ list_remove(TxList *list, Transaction *tx)
 
 /* ---------- in sequencer.c */
 
+extern const PeerOps *to_peers;
+
 /* Never decided; verdict may be NULL.  Drops the sequencer's reference. */
 extern void roll_back(Transaction *tx, LsVerdict *verdict);
 

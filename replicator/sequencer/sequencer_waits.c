@@ -15,7 +15,6 @@
 #include <stdlib.h>
 
 #include "sequencer_private.h"
-#include "session.h"
 #include "waitgraph.h"
 
 typedef struct Ticket
@@ -159,7 +158,7 @@ static void
 add_alone(Telling *t, Transaction *tx)
 {
 	Transaction *of = tx->alone != NULL && tx->origin != ORIGIN_NONE ?
-	session_transaction((int) tx->origin, tx->pid) : NULL;
+	to_sessions->transaction((int) tx->origin, tx->pid) : NULL;
 	uint32_t	waiter;
 
 	if (tx->alone == NULL || tx->origin == ORIGIN_NONE)

@@ -1,6 +1,6 @@
 /*
  * auth.c
- *	  Secret file, random numbers and proofs, by OpenSSL.
+ *	  Secret file and proofs, by OpenSSL.
  *
  * The secret never leaves this process and no proof can be replayed: each side
  * signs the nonce that the other chose for this connection.  A proof names the
@@ -14,7 +14,6 @@
 #include <openssl/crypto.h>
 #include <openssl/evp.h>
 #include <openssl/hmac.h>
-#include <openssl/rand.h>
 #include <string.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -87,12 +86,6 @@ auth_read_secret(const char *path, Secret *secret)
 		wrong = read_secret_bytes(fd, path, secret);
 	close(fd);
 	return wrong;
-}
-
-bool
-auth_random(uint8_t *buf, size_t len)
-{
-	return RAND_bytes(buf, (int) len) == 1;
 }
 
 bool

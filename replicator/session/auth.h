@@ -24,9 +24,6 @@ typedef struct Secret
  */
 extern char *auth_read_secret(const char *path, Secret *secret);
 
-/* Fill with random bytes that nobody can guess; false when there are none. */
-extern bool auth_random(uint8_t *buf, size_t len) __attribute__((warn_unused_result));
-
 /* Proof of role ("backend" or "replicator") for this handshake. */
 extern bool auth_proof(const Secret *secret, const char *role, const LsHello *hello,
 					   LsSlice challenge_nonce, uint8_t proof[LS_PROOF_SIZE])

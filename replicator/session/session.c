@@ -330,3 +330,13 @@ session_accept(int fd, const char *from, uint64_t address)
 	/* its hello lies in the socket, unless it is none of ours */
 	session_read(s);
 }
+
+const SessionOps session_ops = {
+	.verdict = session_verdict,
+	.granted = session_granted,
+	.applied = session_applied,
+	.transaction = session_transaction,
+	.oldest_seen = sessions_oldest_seen,
+	.end_of_node = sessions_end_of_node,
+	.end_of_database = sessions_end_of_database
+};

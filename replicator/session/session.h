@@ -11,17 +11,18 @@
  *	 session_views.c      what else is known, for people; conflicts found by a node
  *	 session_table.c      all sessions: by node and pid, for status, ending many
  *
- * What the sequencer calls back (session_verdict() ...) is in sequencer.h, what
- * the nodes call (sessions_end_of_node()) in node.h.
+ * Lower rooms call by session_ops.
  */
 #ifndef LOCKSTEP_SESSION_H
 #define LOCKSTEP_SESSION_H
 
 #include "auth.h"
 #include "config.h"
-#include "transaction.h"
+#include "sequencer.h"
 
 typedef struct Session Session;
+
+extern const SessionOps session_ops;	/* for the sequencer */
 
 extern void sessions_init(const Config *config, const char *cluster, const Secret *secret);
 extern void sessions_stop(void);	/* what is to be sent is sent, then all
@@ -57,17 +58,7 @@ extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL
 													 * at the end */
 extern SessionStatus session_status(const Session *s);
 
-/* The transaction of that backend that may hold locks there; NULL if none. */
-extern Transaction *session_transaction(int node, uint32_t pid);
-
 extern Transaction *session_open_transaction(const Session *s); /* NULL: none */
-
-/* The lowest S among the keys of open transactions; UINT64_MAX without any. */
-extern uint64_t sessions_oldest_seen(void);
-
-/* Sessions in a database that is not replicated any more. */
-extern void sessions_end_of_database(const char *database, const char *sqlstate,
-									 const char *message, const char *hint);
 
 /*
  * For lockstep.waits: refresh asks the nodes, then calls done; row i tells its cells,

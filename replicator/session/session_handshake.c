@@ -17,8 +17,11 @@
 #include <stdio.h>
 #include <string.h>
 
+#include "generation.h"
 #include "log.h"
-#include "node.h"
+#include "membership.h"
+#include "metadata.h"
+#include "random_bytes.h"
 #include "role_names.h"
 #include "session_private.h"
 
@@ -71,7 +74,7 @@ handle_hello(Session *s, LsSlice payload)
 					 s->hello.version, LS_PROTOCOL_VERSION);
 		return;
 	}
-	if (!auth_random(s->nonce, LS_NONCE_SIZE))
+	if (!random_bytes(s->nonce, LS_NONCE_SIZE))
 	{
 		session_fail(s, "58000", NULL, "the replicator has no random numbers");
 		return;
@@ -90,7 +93,7 @@ check_database(Session *s)
 	int			n;
 
 	copy_name(s->database, sizeof(s->database), s->hello.database);
-	names = nodes_databases(&n);
+	names = metadata_databases(&n);
 	for (int i = 0; i < n; i++)
 	{
 		if (strcmp(names[i], s->database) == 0)

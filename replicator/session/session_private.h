@@ -83,6 +83,10 @@ extern void session_handle(Session *s, LsMsgType type, LsSlice payload,
 						   const uint8_t *message, size_t len);
 extern void session_forget_transactions(Session *s);	/* it ends */
 
+extern void session_verdict(Transaction *tx, const LsVerdict *verdict);
+extern void session_granted(Transaction *tx, uint64_t seq);
+extern void session_applied(Transaction *tx);
+
 /* ---------- in session_views.c */
 
 extern void session_handle_facts(Session *s, LsSlice payload);
@@ -116,6 +120,12 @@ extern void strangers_remove(Session *s);	/* is going from HELLO or PROOF
 extern void table_add(Session *s);
 extern void table_remove(Session *s);
 extern Session *table_find(int node, uint32_t pid);
+
+extern Transaction *session_transaction(int node, uint32_t pid);
+extern uint64_t sessions_oldest_seen(void);
+extern void sessions_end_of_node(int node, const char *sqlstate, const char *message, const char *hint);
+extern void sessions_end_of_database(const char *database, const char *sqlstate,
+									 const char *message, const char *hint);
 
 extern const Config *session_config;
 

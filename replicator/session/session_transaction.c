@@ -20,7 +20,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "node.h"
+#include "peer.h"
 #include "points.h"
 #include "sequencer.h"
 #include "session_private.h"

@@ -16,9 +16,12 @@
 #ifndef LOCKSTEP_WAITS_H
 #define LOCKSTEP_WAITS_H
 
+#include "node.h"
 #include "waitgraph.h"
 
 extern void waits_start(void);
+
+extern void localwaits_forget(Node *n); /* it is out */
 
 /*
  * Ask every node that is in who waits for whom there; done(arg) when they have

@@ -6,7 +6,7 @@
 #ifndef LOCKSTEP_WAITS_PRIVATE_H
 #define LOCKSTEP_WAITS_PRIVATE_H
 
-#include "node_private.h"
+#include "peer.h"
 #include "waits.h"
 
 /* ---------- in waits_local.c */

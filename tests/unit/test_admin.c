@@ -17,7 +17,7 @@
 #include "admin.h"
 #include "buffer.h"
 #include "loop.h"
-#include "node.h"
+#include "membership.h"
 #include "sequencer.h"
 #include "session.h"
 #include "waits_rows.h"
@@ -122,7 +122,7 @@ nodes_database_drop(const char *name, NodeDone done, void *arg)
 }
 
 const char *const *
-nodes_databases(int *n)
+metadata_databases(int *n)
 {
 	static const char *const names[] = {"app", "b\xff" "d"};
 

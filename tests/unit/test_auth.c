@@ -3,6 +3,7 @@
  *	  Proves that the right secret is accepted and nothing else, and that a
  *	  secret file which can't be one is refused with its reason.
  */
+#include "random_bytes.h"
 #include "unit.h"
 
 #include <sys/stat.h>
@@ -75,8 +76,8 @@ test_secret_file(void **state)
 static void
 test_proof(void **state)
 {
-	Secret		secret = {.bytes = "0123456789abcdef", .len = 16};
-	Secret		other = {.bytes = "0123456789abcdeg", .len = 16};
+	Secret		secret = {.bytes = "0123456789abcdef",.len = 16};
+	Secret		other = {.bytes = "0123456789abcdeg",.len = 16};
 	LsHello		hello = sample_hello();
 	LsSlice		nonce = SLICE("cccccccccccccccccccccccccccccccc");
 	uint8_t		proof[LS_PROOF_SIZE];
@@ -110,8 +111,8 @@ test_random(void **state)
 	uint8_t		a[LS_NONCE_SIZE],
 				b[LS_NONCE_SIZE];
 
-	assert_true(auth_random(a, sizeof(a)));
-	assert_true(auth_random(b, sizeof(b)));
+	assert_true(random_bytes(a, sizeof(a)));
+	assert_true(random_bytes(b, sizeof(b)));
 	assert_memory_not_equal(a, b, sizeof(a));
 }
 

@@ -99,7 +99,7 @@ main(void)
 	config.nnodes = 2;
 	snprintf(config.nodes[0].name, sizeof(config.nodes[0].name), "n1");
 	snprintf(config.nodes[1].name, sizeof(config.nodes[1].name), "n2");
-	nodes_init(&config, "cluster", "/nowhere");
+	nodes_init(&config, "cluster", "/nowhere", NULL);
 	node_get(0)->state = NODE_ONLINE;
 	return cmocka_run_group_tests(tests, NULL, NULL);
 }

@@ -20,7 +20,6 @@
 #include "node.h"
 #include "samples.h"
 #include "sequencer.h"
-#include "session.h"
 
 /* as in sequencer.c: how many seqs below what all have applied it remembers */
 #define KEPT 20000
@@ -87,104 +86,69 @@ writer_stop(void)
 
 static bool peers_are_slow;
 
-void
-nodes_execute(Transaction *tx)
+static void
+execute(Transaction *tx)
 {
 	if (!peers_are_slow)
 		sequencer_executed(tx);
 }
 
-void
-nodes_commit(Transaction *tx)
-{
-	sequencer_applied(tx);
-}
-
-void
-nodes_rollback(Transaction *tx)
+static void
+nothing(Transaction *tx)
 {
 }
 
-void
-nodes_look_again(void)
-{
-}
+static const PeerOps fake_peers = {
+	.execute = execute,
+	.commit = sequencer_applied,
+	.roll_back = nothing,
+	.apply_at_origin = nothing
+};
 
-void
-node_apply_at_origin(Transaction *tx)
-{
-}
-
-const char *
-node_name(int node)
-{
-	return node == 0 ? "n1" : "n2";
-}
-
-bool
-nodes_lagging(void)
-{
-	return false;
-}
-
-uint64_t
-nodes_min_applied(void)
-{
-	return sequencer_last_durable();
-}
-
-uint64_t
-nodes_min_flushed(void)
-{
-	return sequencer_last_durable();
-}
-
-uint64_t
-sessions_oldest_seen(void)
-{
-	return oldest_seen;
-}
-
-Session *
-sessions_next(Session *previous)
-{
-	return NULL;
-}
-
-Transaction *
-session_open_transaction(const Session *s)
-{
-	return NULL;
-}
-
-Transaction *
-session_transaction(int node, uint32_t pid)
-{
-	return NULL;
-}
-
-void
-session_verdict(Transaction *tx, const LsVerdict *verdict)
+static void
+verdict(Transaction *tx, const LsVerdict *v)
 {
 	verdicts++;
-	last_outcome = verdict->outcome;
-	snprintf(last_sqlstate, sizeof(last_sqlstate), "%.5s", (const char *) verdict->error.sqlstate.data);
-	snprintf(last_detail, sizeof(last_detail), "%.*s", (int) verdict->error.detail.len,
-			 verdict->error.detail.data != NULL ? (const char *) verdict->error.detail.data : "");
+	last_outcome = v->outcome;
+	snprintf(last_sqlstate, sizeof(last_sqlstate), "%.5s", (const char *) v->error.sqlstate.data);
+	snprintf(last_detail, sizeof(last_detail), "%.*s", (int) v->error.detail.len,
+			 v->error.detail.data != NULL ? (const char *) v->error.detail.data : "");
 }
 
 static int	granted;
 
-void
-session_granted(Transaction *tx, uint64_t seq)
+static void
+note_granted(Transaction *tx, uint64_t seq)
 {
 	granted++;
 }
 
-void
-session_applied(Transaction *tx)
+static Transaction *
+no_transaction(int node, uint32_t pid)
+{
+	return NULL;
+}
+
+static uint64_t
+fake_oldest_seen(void)
+{
+	return oldest_seen;
+}
+
+static const SessionOps fake_sessions = {
+	.verdict = verdict,
+	.granted = note_granted,
+	.applied = nothing,
+	.transaction = no_transaction,
+	.oldest_seen = fake_oldest_seen
+};
+
+static void
+no_pump(Node *n)
 {
 }
+
+static const MembershipOps fake_membership = {.pump = no_pump};
 
 /* ---------- asking */
 
@@ -408,7 +372,11 @@ main(void)
 		abort();
 	conflicts_init(&config);
 	conflicts_init(&config);
-	sequencer_init(&config, journal, directory);
+	config.nnodes = 2;
+	snprintf(config.nodes[0].name, sizeof(config.nodes[0].name), "n1");
+	snprintf(config.nodes[1].name, sizeof(config.nodes[1].name), "n2");
+	nodes_init(&config, cluster, directory, &fake_membership);
+	sequencer_init(&config, journal, directory, &fake_peers, &fake_sessions);
 	failed = cmocka_run_group_tests(tests, NULL, NULL);
 	journal_close(journal);
 	snprintf(command, sizeof(command), "rm -rf %s", directory);

@@ -6,7 +6,7 @@
 #ifndef LOCKSTEP_DBCHECK_H
 #define LOCKSTEP_DBCHECK_H
 
-#include "generation.h"
+#include "takeover.h"
 
 typedef struct DbCheck DbCheck;
 

@@ -14,7 +14,7 @@
 #include <stdlib.h>
 
 #include "log.h"
-#include "node_private.h"
+#include "peer.h"
 #include "sequencer.h"
 
 #define LOOK_MS 500

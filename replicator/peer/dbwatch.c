@@ -15,7 +15,7 @@
 
 #include "log.h"
 #include "metadata.h"
-#include "node_private.h"
+#include "peer.h"
 
 #define LOOK_MS 1000
 

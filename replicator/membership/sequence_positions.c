@@ -18,7 +18,7 @@
 #include <string.h>
 
 #include "metadata.h"
-#include "node_private.h"
+#include "membership_private.h"
 #include "sequencer.h"
 
 #define POLL_MS 500

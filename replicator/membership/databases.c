@@ -26,7 +26,6 @@
 #include "log.h"
 #include "metadata.h"
 #include "sequencer.h"
-#include "session.h"
 
 #define POLL_MS 10				/* how often a drop looks whether connections
 								 * are closed */
@@ -683,5 +682,5 @@ nodes_database_drop(const char *name, NodeDone done, void *arg)
 
 	/* what is not decided is rolled back with its session */
 	sequencer_journal_metadata(RECORD_DATABASE_DROPPED, job->database, on_dropped, NULL);
-	sessions_end_of_database(job->database, "57P03", "this database is not replicated any more", NULL);
+	to_sessions->end_of_database(job->database, "57P03", "this database is not replicated any more", NULL);
 }

@@ -13,9 +13,10 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "generation.h"
+#include "membership_private.h"
 #include "metadata.h"
 #include "sequencer.h"
+#include "waits.h"
 
 #define PING_MS 100				/* while the node lags behind */
 #define WAITING_PINGS 3			/* while something is being executed there:

@@ -14,7 +14,7 @@
 #include <string.h>
 
 #include "log.h"
-#include "node_private.h"
+#include "peer.h"
 #include "querytext.h"
 
 static void

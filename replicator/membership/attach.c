@@ -355,15 +355,15 @@ check_generation(struct Attach *a)
 {
 	KnownGeneration known = known_generation(a);
 
-	switch (generation_admits(a->node, &known, dbcheck_boot(a->checks[0])))
+	switch (takeover_admits(a->node, &known, dbcheck_boot(a->checks[0])))
 	{
-		case GENERATION_OUT:
+		case TAKEOVER_OUT:
 			break;
-		case GENERATION_WAIT:
+		case TAKEOVER_WAIT:
 			a->where = "waiting until the journal has a higher generation";
 			a->waiting = true;
 			break;
-		case GENERATION_GO_ON:
+		case TAKEOVER_GO_ON:
 			history_looked_at(a->node);
 			LOCKSTEP_POINT(NODE_CHECKED);
 			a->at = 0;

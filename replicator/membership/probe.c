@@ -13,7 +13,7 @@
  * ended it) the heartbeat on the control connection stands for it.
  */
 #include "log.h"
-#include "node_private.h"
+#include "membership_private.h"
 
 #define REOPEN_MS 1000			/* after it was lost */
 #define MAX_REOPEN_MS 60000		/* while it can't be opened: twice the pause

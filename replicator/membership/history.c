@@ -33,7 +33,7 @@
 
 #include "journal.h"
 #include "log.h"
-#include "node_private.h"
+#include "membership_private.h"
 #include "sequencer.h"
 
 #define REMEDY "see \"The journal is lost, or old\" in docs/operating.md"

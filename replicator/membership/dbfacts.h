@@ -8,7 +8,7 @@
 
 #include <libpq-fe.h>
 
-#include "node_private.h"
+#include "membership_private.h"
 
 /* One row: the facts, then the columns of DbFactsColumn. */
 extern const char dbfacts_query[];

@@ -27,7 +27,7 @@
 #include "journal.h"
 #include "log.h"
 #include "metadata.h"
-#include "node_private.h"
+#include "membership_private.h"
 #include "points.h"
 #include "sequencer.h"
 

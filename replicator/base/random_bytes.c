@@ -1,0 +1,13 @@
+/*
+ * random_bytes.c
+ *	  Random numbers that nobody can guess, by OpenSSL.
+ */
+#include "random_bytes.h"
+
+#include <openssl/rand.h>
+
+bool
+random_bytes(uint8_t *buf, size_t len)
+{
+	return RAND_bytes(buf, (int) len) == 1;
+}

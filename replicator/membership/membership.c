@@ -1,0 +1,332 @@
+/*
+ * membership.c
+ *	  What state each node is in, and the commands that change it.
+ *
+ *				   attach, checks			 all of the journal dispatched
+ *	  JOINING ----------------> CATCHUP ----------------> ONLINE
+ *		|  ^						|						 |
+ *		|  +-- attach by command	|	   anything goes wrong	 |
+ *		v						v						 v
+ *	  DROPPED <-----------------+------------------------+
+ *		|		tried again every reconnect_interval (not if dropped by command)
+ *		+------> CATCHUP
+ *
+ * node_move() is the only writer of Node.state; node_out() the only way out of
+ * the cluster: it can be called from anywhere, also from within callbacks of
+ * the node's own connections, which look at `closed` afterwards.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "takeover.h"
+#include "log.h"
+#include "metadata.h"
+#include "points.h"
+#include "sequencer.h"
+
+/* A node that fails again and again while it catches up, or is dropped again and
+ * again for its lag, is tried more and more rarely: reconnect_interval doubles so
+ * often, at most. */
+#define MAX_DOUBLINGS 6
+
+typedef struct LegalMove
+{
+	NodeState	from;
+	NodeState	to;
+	const char *sentence;
+} LegalMove;
+
+static const LegalMove legal_moves[] = {
+	{NODE_JOINING, NODE_CATCHUP, "is attached and catches up from the journal"},
+	{NODE_JOINING, NODE_DROPPED, "could not be attached"},
+	{NODE_DROPPED, NODE_CATCHUP, "is back and catches up from the journal"},
+	{NODE_DROPPED, NODE_JOINING, "is to be attached, by command"},
+	{NODE_CATCHUP, NODE_ONLINE, "is online"},
+	{NODE_CATCHUP, NODE_DROPPED, "was dropped while it caught up"},
+	{NODE_ONLINE, NODE_DROPPED, "was dropped"},
+};
+
+static int
+count_connections(const Node *n)
+{
+	int			count = n->control != NULL ? 1 : 0;
+
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+		count += p->lane.capacity;
+	return count;
+}
+
+NodeStatus
+node_status(int node)
+{
+	const Node *n = node_get(node);
+	NodeStatus	status = {
+		.name = n->config->name,
+		.state = n->state,
+		.reason = n->state == NODE_JOINING ? attach_where(n) :
+		n->state == NODE_ONLINE && n->shortage[0] != '\0' ? n->shortage : n->reason,
+		.applied = n->applied,
+		.flushed = n->flushed,
+		.lag_bytes = n->lag_bytes,
+		.administrative = n->administrative,
+		.connections = count_connections(n),
+		.boot = n->boot,
+		.slow_drops = lag_drops(n),
+		.silent_ms = n->control != NULL ? (int64_t) ((loop_now_us() - n->heard_us) / 1000) : -1,
+		.waiting = works_awaited(n),
+		.overlong_ended = n->overlong_ended,
+		.retry_ms = -1,
+		.seconds_left = -1,
+		.trouble = n->trouble
+	};
+	uint64_t	seconds;
+	uint64_t	now = loop_now_us();
+
+	if (n->retry_timer != NULL)
+		status.retry_ms = n->retry_at > now ? (int64_t) ((n->retry_at - now) / 1000) : 0;
+
+	if (catchup_estimate(n, &status.rate, &seconds))
+		status.seconds_left = (int64_t) seconds;
+
+	return status;
+}
+
+/* ---------- moving */
+
+void
+node_move(Node *n, NodeState to, const char *reason)
+{
+	for (size_t i = 0; i < sizeof(legal_moves) / sizeof(legal_moves[0]); i++)
+	{
+		const LegalMove *move = &legal_moves[i];
+
+		if (move->from != n->state || move->to != to)
+			continue;
+		if (to == NODE_ONLINE)
+		{
+			n->failures = 0;
+			n->slow = false;
+			n->online_since = loop_now_us();
+		}
+		else if (n->state == NODE_CATCHUP)
+			n->failures++;
+		n->state = to;
+		snprintf(n->reason, sizeof(n->reason), "%s", reason);
+		log_message(trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
+					reason[0] != '\0' ? ": " : "", reason);
+		LOCKSTEP_POINT(NODE_MOVED);
+		return;
+	}
+	log_message(LOG_ERROR, n->config->name, "node can't go from %s to %s",
+				node_state_name(n->state), node_state_name(to));
+	abort();
+}
+
+static void
+on_retry(void *arg)
+{
+	Node	   *n = arg;
+
+	n->retry_timer = NULL;
+	attach_begin(n);
+}
+
+int
+node_pause_ms(const Node *n)
+{
+	int			doublings = n->failures > lag_doublings(n) ? n->failures : lag_doublings(n);
+
+	return node_config->reconnect_interval << (doublings < MAX_DOUBLINGS ? doublings : MAX_DOUBLINGS);
+}
+
+static void
+retry_later(Node *n)
+{
+	int			pause_ms = node_pause_ms(n);
+
+	loop_cancel(n->retry_timer);
+	n->retry_timer = NULL;
+	if (n->administrative)
+		return;
+	n->retry_timer = loop_after(pause_ms, on_retry, n);
+	n->retry_at = loop_now_us() + (uint64_t) pause_ms * 1000;
+}
+
+static void
+cancel_timer(Timer **t)
+{
+	loop_cancel(*t);
+	*t = NULL;
+}
+
+/* Close everything; the state says already that it is out. */
+static void
+leave(Node *n)
+{
+	char		message[sizeof(n->reason) + 128];
+
+	yield_stop(n);
+	early_stop(n);
+	attach_cancel(n);
+	catchup_end(n);
+	control_end(n);
+	databases_node_gone(n);
+	works_forget(n);
+	pools_destroy(n);
+	peers_forget(n);
+	snprintf(message, sizeof(message), "node \"%s\" is not online (%s%s%s)", n->config->name,
+			 node_state_name(n->state), n->reason[0] != '\0' ? ": " : "", n->reason);
+	to_sessions->end_of_node(n->index, "57P03", message, "Reads go on. See lockstepctl status.");
+}
+
+/* See node_out(). */
+static void
+out(Node *n, const char *reason)
+{
+	if (n->state != NODE_DROPPED)
+		node_move(n, NODE_DROPPED, reason);
+	else if (strcmp(reason, n->reason) != 0)
+	{
+		snprintf(n->reason, sizeof(n->reason), "%s", reason);
+		log_message(LOG_NOTICE, n->config->name, "node still can't be attached: %s", reason);
+	}
+	leave(n);
+	history_looked_at(n);
+	retry_later(n);
+}
+
+bool
+node_drop(int node, const char *reason, void (*done) (void *), void *arg)
+{
+	Node	   *n = node_get(node);
+
+	if (n->administrative)
+		return false;
+	n->administrative = true;
+	sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, done, arg);
+	node_out(n, "%s", reason);
+	nodes_look_again();			/* others may have waited for it */
+	return true;
+}
+
+bool
+node_attach(int node, const char **why)
+{
+	Node	   *n = node_get(node);
+
+	if (n->state != NODE_DROPPED)
+		return true;			/* it is, or is being attached */
+	if (n->administrative)
+		sequencer_journal_metadata(RECORD_NODE_ATTACHED, n->config->name, NULL, NULL);
+	n->administrative = false;
+	n->failures = 0;
+	trouble_tell_again(n);
+	lag_forget(n);
+	cancel_timer(&n->retry_timer);
+	attach_cancel(n);
+	pools_destroy(n);
+	node_move(n, NODE_JOINING, "");
+	attach_begin(n);
+	return true;
+}
+
+/* ---------- start and end */
+
+bool
+node_claimed(int node, uint64_t boot)
+{
+	Node	   *n = node_get(node);
+
+	if (n->impostor_boot == boot)
+		return false;
+	n->claimed_boot = boot;
+	node_out(n, "its server has restarted");
+	return true;
+}
+
+/* What may start there, does; more is fed to it. */
+static void
+pump(Node *n)
+{
+	if (!lag_may_go_on(n))
+		return;
+	if (n->catchup != NULL)
+		catchup_feed(n);
+	if (node_is_in(n))
+		works_start(n);
+}
+
+static const MembershipOps membership_ops = {
+	.out = out,
+	.pump = pump,
+	.pool_ready = attach_pool_ready,
+	.work_added = catchup_work_added,
+	.work_gone = catchup_work_gone,
+	.ask_doubtful = control_ask_doubtful
+};
+
+void
+membership_init(const Config *config, const char *cluster, const char *journal_dir)
+{
+	nodes_init(config, cluster, journal_dir, &membership_ops);
+}
+
+static void
+node_start(Node *n)
+{
+	n->administrative = metadata_node_is_out(n->config->name);
+	if (n->administrative)
+		node_move(n, NODE_DROPPED, "dropped by command");
+	else
+		attach_begin(n);
+}
+
+void
+membership_reload(void)
+{
+	static const char retired[] = "retired: it is not in replicator.conf any more";
+
+	while (nodes_add())
+	{
+		Node	   *n = node_get(nodes_count() - 1);
+
+		node_start(n);
+		log_message(LOG_NOTICE, n->config->name, "node was added to the configuration");
+	}
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *n = node_get(i);
+		const char *why;
+		bool		moved = n->config->moves != n->moves;
+
+		n->moves = n->config->moves;
+		if (moved && !n->config->retired && !n->administrative)
+		{
+			node_out(n, "its connection string has changed");
+			(void) node_attach(i, &why);
+		}
+		if (n->config->retired && !n->administrative)
+		{
+			n->administrative = true;
+			node_out(n, "%s", retired);
+			nodes_look_again();
+		}
+		else if (!n->config->retired && n->administrative && strcmp(n->reason, retired) == 0)
+			(void) node_attach(i, &why);
+	}
+}
+
+static void
+start_all(void)
+{
+	for (int i = 0; i < nodes_count(); i++)
+		node_start(node_get(i));
+}
+
+void
+membership_start(void)
+{
+	takeover_begin(start_all);
+}

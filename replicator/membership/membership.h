@@ -1,0 +1,65 @@
+/*
+ * membership.h
+ *	  Which nodes are in: attached, caught up, online, dropped.  Belongs to the loop's
+ *	  thread.
+ */
+#ifndef LOCKSTEP_MEMBERSHIP_H
+#define LOCKSTEP_MEMBERSHIP_H
+
+#include "node.h"
+
+typedef struct NodeStatus
+{
+	const char *name;
+	NodeState	state;
+	const char *reason;			/* why it is in this state, "" */
+	uint64_t	applied;
+	uint64_t	flushed;		/* as far as is known */
+	uint64_t	lag_bytes;		/* decided and not applied, while it is online */
+	bool		administrative; /* dropped by command: stays so until attach */
+	int			connections;
+	uint64_t	boot;
+	int			slow_drops;		/* in a row, for its lag: see lag.c */
+	uint64_t	overlong_ended; /* transactions: see apply_patience.c */
+	int64_t		retry_ms;		/* until it is tried again; -1: it isn't */
+	int64_t		silent_ms;		/* since its server said something; -1: it is
+								 * not in */
+	int			waiting;		/* transactions that wait for it */
+	uint64_t	rate;			/* CATCHUP: transactions a second, 0: not
+								 * known */
+	int64_t		seconds_left;	/* CATCHUP: -1: not known */
+	const NodeTrouble *trouble; /* NULL: none */
+} NodeStatus;
+
+extern void membership_init(const Config *config, const char *cluster, const char *journal_dir);
+
+/* The journal may be an old copy: nobody goes online before all were heard. */
+extern void nodes_doubt_journal(void);
+extern void membership_start(void); /* take a generation, then begin
+									 * connecting */
+extern void membership_reload(void);	/* nodes were added to the
+										 * configuration, or taken out */
+
+/*
+ * A backend says it is of that node, which is online with another boot id: then
+ * the server has restarted, and the node is dropped.  false: it was looked
+ * into before, and it is another server with the node's name.
+ */
+extern bool node_claimed(int node, uint64_t boot);
+
+extern NodeStatus node_status(int node);
+
+/*
+ * Commands.  false: *why says why not (static or per call buffer).  A drop is done
+ * when the journal has it: then a restart doesn't forget it.
+ */
+extern bool node_drop(int node, const char *reason, void (*done) (void *), void *arg);
+extern bool node_attach(int node, const char **why);
+
+/* Databases: replicated ones; add and drop run on every online node, then
+ * done(arg, NULL or error). */
+typedef void (*NodeDone) (void *arg, const char *error);
+extern void nodes_database_add(const char *name, NodeDone done, void *arg);
+extern void nodes_database_drop(const char *name, NodeDone done, void *arg);
+
+#endif

@@ -1,0 +1,103 @@
+/*
+ * membership_private.h
+ *	  What the files of membership/ offer each other:
+ *
+ *	 membership.c          states and moves
+ *	 attach.c              checks when a node comes, its connections
+ *	 takeover.c            has another replicator taken our place?
+ *	 history.c             is what it has applied the journal's past?
+ *	 dbcheck.c, dbfacts.c  are its databases what those of the others are?
+ *	 catchup.c             feeding it from the journal, the barrier
+ *	 control_connection.c  looking after it while it is in
+ *	 probe.c               does its server live?
+ *	 slow_node.c           what becomes of one that lags too far
+ *	 sequence_positions.c  what it has handed out of sequences
+ *	 databases.c           adding and dropping replicated databases
+ */
+#ifndef LOCKSTEP_MEMBERSHIP_PRIVATE_H
+#define LOCKSTEP_MEMBERSHIP_PRIVATE_H
+
+#include "generation.h"
+#include "membership.h"
+#include "peer.h"
+
+/* ---------- in membership.c */
+
+extern void node_move(Node *n, NodeState to, const char *reason);
+extern int	node_pause_ms(const Node *n);	/* until it is tried again */
+
+/* ---------- in sequence_positions.c: what it has handed out of sequences */
+
+extern void positions_watch(Node *n);
+extern void positions_ask(Node *n); /* it is online: now, not only at the next
+									 * poll */
+extern void positions_stop(Node *n);
+
+/* ---------- in control_connection.c: the connection that looks after a node */
+
+extern void control_adopt(Node *n, PgClient *client, const char *database);
+extern void control_move(Node *n, PgClient *client, const char *database);	/* of one that is in */
+extern void control_end(Node *n);
+
+/* Ask how far the node has come, then give it the doubtful ones that it lacks. */
+extern void control_ask_doubtful(Node *n);
+
+/* If it is connected to that database, connect to another one. */
+extern void control_leave_database(Node *n, const char *database);
+
+/* ---------- in probe.c: does its server live? */
+
+/* Called again and again; false: it is silent for node_timeout. */
+extern bool probe_look(Node *n, int elapsed_ms, int interval_ms);
+extern void probe_begin(Node *n);
+extern bool probe_is_there(const Node *n);
+extern void probe_end(Node *n);
+
+/* ---------- in attach.c */
+
+extern void attach_begin(Node *n);
+extern void attach_cancel(Node *n);
+extern const char *attach_where(const Node *n); /* in words */
+extern void attach_pool_ready(Node *n); /* a connection of a pool is */
+extern void attach_go_on(Node *n);	/* a higher generation has been taken */
+
+/* ---------- in history.c: is a node's past the journal's? */
+
+/* That it has applied up to seq, where its history is known by chain (0: it
+ * doesn't know).  false: it is out. */
+extern bool history_admits(Node *n, uint64_t seq, uint64_t chain);
+extern void history_looked_at(Node *n);
+extern void history_heard(Node *n); /* its past is known, and an older
+									 * replicator can't add to it any more */
+extern bool history_doubts_journal(void);
+extern void history_doubt_journal(const Node *n, uint64_t generation);	/* it follows one that
+																		 * the journal does not
+																		 * know */
+extern bool history_may_go_online(Node *n); /* nobody is left whose past could
+											 * matter; else why n has to wait
+											 * is its reason */
+
+/* ---------- in catchup.c */
+
+extern void catchup_begin(Node *n);
+extern void catchup_end(Node *n);	/* harmless without one */
+extern void catchup_feed(Node *n);	/* more from the journal, as far as there
+									 * is room */
+extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
+extern void catchup_work_added(Node *n, const Transaction *tx); /* a single one */
+extern void catchup_work_gone(Node *n, const Work *w);
+
+/* ---------- in slow_node.c */
+
+extern bool lag_may_go_on(Node *n); /* false: it lags too far, and has been
+									 * dropped for it */
+extern int	lag_drops(const Node *n);	/* so often in a row, for that */
+extern int	lag_doublings(const Node *n);	/* of reconnect_interval */
+extern void lag_forget(Node *n);	/* people say that it is well again */
+
+/* ---------- in databases.c */
+
+extern void databases_node_gone(const Node *n); /* its control connection is
+												 * closed */
+
+#endif

@@ -1,0 +1,55 @@
+/*
+ * slow_node.c
+ *	  What becomes of a node that lags too far (lag.c) when slow_node = drop.
+ *
+ * It is dropped, and gets from the journal what it lacks.  It is as slow afterwards as
+ * before, so it would be online for a moment, and dropped again, for ever: each
+ * time it is dropped for its lag soon after it was online it is tried again
+ * later, twice as long each time.
+ */
+#include <inttypes.h>
+
+#include "membership_private.h"
+
+/* Online for so long, it was not too slow. */
+#define FORGIVEN_US (UINT64_C(600) * 1000000)
+
+int
+lag_drops(const Node *n)
+{
+	return n->state == NODE_ONLINE && loop_now_us() - n->online_since > FORGIVEN_US ? 0 : n->slow_drops;
+}
+
+bool
+lag_may_go_on(Node *n)
+{
+	size_t		count = n->applying.count;
+	uint64_t	megabytes = n->lag_bytes >> 20;
+	double		pause;
+
+	if (node_config->slow_node != SLOW_NODE_DROP || !lag_is_too_far(n))
+		return true;
+	n->slow_drops = lag_drops(n) + 1;
+	n->slow = true;
+	pause = (double) node_pause_ms(n) / 1000;
+	if (n->slow_drops == 1)
+		node_out(n, "lags %zu transactions (%" PRIu64 " MB) behind, more than max_apply_lag; it is tried again after %.1f s",
+				 count, megabytes, pause);
+	else
+		node_out(n, "lags %zu transactions (%" PRIu64 " MB) behind, more than max_apply_lag, %d times without ten minutes "
+				 "of being online between; it is tried again after %.1f s", count, megabytes, n->slow_drops, pause);
+	return false;
+}
+
+int
+lag_doublings(const Node *n)
+{
+	return n->slow ? n->slow_drops : 0;
+}
+
+void
+lag_forget(Node *n)
+{
+	n->slow_drops = 0;
+	n->slow = false;
+}

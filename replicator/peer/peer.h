@@ -1,0 +1,179 @@
+/*
+ * peer.h
+ *	  Running transactions on the nodes.  Belongs to the loop's thread.
+ *
+ *	 peers.c             which nodes get a transaction; what they have applied
+ *	 dispatch.c          which transaction starts where and when: pure over structs,
+ *						 tested with fake nodes
+ *	 apply_task.c        one transaction on one node
+ *	 early_apply.c       large transactions begin there before they are reserved
+ *	 pool.c              connections of one database on one node
+ *	 apply.c             one apply connection: when which part of a transaction may go out
+ *	 apply_send.c        ... as which commands of a libpq pipeline
+ *	 apply_rows.c        ... several rows in one call
+ *	 apply_settings.c    ... what comes before a query that has settings
+ *	 apply_result.c      results -> executed, committed, undone, failed
+ *	 apply_cancel.c      making it stop
+ *	 apply_connection.c  opening, closing, losing it
+ *	 apply_trouble.c     what a node can't apply
+ *	 lock_conflict.c     who is in the way of a transaction there
+ *	 stalled_apply.c     apply sessions that stand still
+ *	 apply_patience.c    apply sessions that take too long
+ *	 idle_ddl.c          who holds the ddl lock and does nothing
+ *	 dbwatch.c           is a database still the one that was attached?
+ */
+#ifndef LOCKSTEP_PEER_H
+#define LOCKSTEP_PEER_H
+
+#include "dispatch.h"
+#include "node.h"
+#include "sequencer.h"
+
+typedef struct ApplyConn ApplyConn;
+typedef struct DbWatch DbWatch;
+typedef struct Pool Pool;
+
+/* The connections of one database on one node. */
+struct Pool
+{
+	struct Pool *next;
+	Node	   *node;
+	char	   *database;
+	Lane		lane;			/* capacity: connections that are ready */
+	bool		closing;		/* the database is not replicated any more */
+	int			nconnections;
+	ApplyConn **connections;
+	ApplyConn  *idle;			/* those without a work, last used first */
+	DbWatch    *watch;			/* is the database still what it was? */
+	int			nreplaced;		/* connections lost and replaced lately */
+	uint64_t	replaced_us;	/* since then */
+	uint64_t	short_of;		/* ticket of the work that waits for a
+								 * connection, ... */
+	int			short_ms;		/* ... for so long, see apply_patience.c */
+	int			short_n;		/* so many wait */
+	int			tell_ms;		/* short_ms when it is told again */
+	Deferred	bury;
+};
+
+/* ---------- in peers.c */
+
+extern const PeerOps peer_ops;	/* for the sequencer */
+
+/* The origin gets its own decided transaction by apply, once it has said that it lacks it. */
+extern void node_apply_at_origin(Transaction *tx);
+
+/* Somebody heard that the node has applied up to seq (sessions, apply results). */
+extern void node_heard_applied(int node, uint64_t seq);
+extern void peers_forget(Node *n);	/* it is out: what it had to apply */
+
+/* ---------- in early_apply.c */
+
+/*
+ * A large transaction that is QUEUED: what is on disk of it may be executed by the
+ * online nodes already.  To be called again whenever there is more; when queries were
+ * taken back; and when there will be nothing to read any more.
+ */
+extern void nodes_begin_early(Transaction *tx);
+extern void nodes_cut_early(Transaction *tx);
+extern void nodes_end_early(Transaction *tx);
+
+extern void early_promote(Work *w); /* it is reserved now, w->tx->executing is
+									 * set */
+extern void early_stop(Node *n);	/* the node is out */
+
+/* ---------- in apply_task.c: transactions on nodes */
+
+extern Pool *work_pool(Node *n, const Transaction *tx); /* where it is executed;
+														 * NULL: only its turn
+														 * has to pass */
+extern Work *work_add(Node *n, Transaction *tx);
+extern void work_begin_early(Pool *p, Transaction *tx);
+extern Work *work_find(const Transaction *tx, int node);
+extern int	works_awaited(const Node *n);	/* transactions that wait for it */
+extern bool work_decided_ddl(const Node *n);	/* one is here */
+extern void work_count_ddl(Node *n, Work *w);	/* there may be DDL in it by
+												 * now */
+extern void work_undo(Work *w, bool again); /* take it back there */
+extern void works_forget(Node *n);	/* the node is out: all of its works */
+extern LaneMoment works_moment(const Node *n);
+extern void works_start(Node *n);	/* those that may */
+extern void work_commit(Work *w);	/* its tx is durable: COMMIT if it is
+									 * executed */
+extern void works_add_doubtful(Node *n);
+
+/* Results, from apply.c.  The connection has no work any more, but for
+ * work_executed(). */
+typedef struct ApplyError
+{
+	const char *sqlstate;
+	const char *message;
+	const char *detail;
+	const char *hint;
+	bool		retry;			/* a matter of this connection only */
+	size_t		statement;		/* of the transaction, in which it came */
+} ApplyError;
+
+#define APPLY_NO_STATEMENT SIZE_MAX /* at its commit, or not known */
+
+extern void work_executed(Work *w);
+extern void work_committed(Work *w);
+extern void work_failed(Work *w, const ApplyError *error);
+extern void work_undone(Work *w);
+extern void work_lost(Work *w); /* its connection is gone */
+
+/* ---------- in pool.c */
+
+extern Pool *pool_find(Node *n, const char *database);
+extern Pool *pool_open(Node *n, const char *database);	/* connects all */
+extern void pool_close(Pool *p);	/* when its works are done */
+extern void pools_destroy(Node *n); /* now */
+extern bool pools_ready(const Node *n);
+extern void pool_give_back(Pool *p, ApplyConn *c);	/* it is idle, and ready */
+extern ApplyConn *pool_take(Pool *p);
+extern bool pool_may_replace(Pool *p);	/* not lost again and again? */
+extern void pool_replace(Pool *p, ApplyConn *c);	/* closes it, opens
+													 * another */
+extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none */
+
+/*
+ * Backends that the node is asked about: add each, then ask.  $1 of the query is
+ * their array, *asked is set, done gets the node; pids is free again.  false:
+ * there is none, nothing is asked.
+ */
+extern void pids_add(Buffer *pids, int pid);
+extern bool pids_ask(Node *n, Buffer *pids, const char *query, bool *asked, PgDone done);
+
+/* What done does first.  false: there are no rows; r is NULL when the node goes out. */
+extern bool pids_answered(const Node *n, const PGresult *r, bool *asked, const char *what);
+
+/* ---------- in dbwatch.c: is a database still the one that was attached? */
+
+extern DbWatch *dbwatch_begin(Pool *p); /* else the node goes out */
+extern void dbwatch_end(DbWatch *w);
+
+/* ---------- in apply_trouble.c */
+
+extern void trouble_note(Node *n, const Transaction *tx, const ApplyError *e);	/* it has failed again */
+extern bool trouble_is_told(const Node *n, NodeState to);	/* a move there is no
+															 * news */
+extern void trouble_passed(Node *n, uint64_t seq);	/* it has applied that */
+extern void trouble_tell_again(Node *n);
+
+/* ---------- in idle_ddl.c */
+
+extern void idle_ddl_look(Node *n, int elapsed_ms); /* called again and again */
+
+/* ---------- in apply_patience.c */
+
+extern void overlong_look(Node *n, int elapsed_ms); /* called again and again */
+
+/* ---------- in stalled_apply.c */
+
+extern void stuck_look(Node *n, int elapsed_ms);	/* called again and again */
+
+/* ---------- in lock_conflict.c */
+
+extern void yield_watch(Node *n);	/* something runs */
+extern void yield_stop(Node *n);
+
+#endif

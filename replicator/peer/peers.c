@@ -1,0 +1,184 @@
+/*
+ * peers.c
+ *	  Which nodes get a transaction, and when: those that are online, but its origin.
+ *
+ * execute() makes a Work on each online peer; commit() lets those commit (and makes Works
+ * for what was decided first); roll_back() takes them back.  The bit of a node in
+ * tx->executing says that it has still to execute the transaction, that in tx->applying
+ * that it has to apply it, which the node's list `applying` has by seq.  A node that
+ * catches up is given everything from the journal (catchup.c).
+ */
+#include <assert.h>
+#include <inttypes.h>
+
+#include "log.h"
+#include "peer.h"
+
+static void
+execute(Transaction *tx)
+{
+	assert(tx->state == TX_RESERVED);
+	tx->executing = 0;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (node_get(i)->state != NODE_ONLINE || i == (int) tx->origin)
+			continue;
+		tx->executing |= UINT64_C(1) << i;
+		if (work_find(tx, i) == NULL)
+			work_add(node_get(i), tx);
+	}
+	if (tx->executing == 0)
+	{
+		sequencer_executed(tx);
+		return;
+	}
+
+	/*
+	 * All bits are set: these may have nothing left to do, and the last of
+	 * them tells the sequencer.
+	 */
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Work	   *w = (tx->executing >> i & 1) ? work_find(tx, i) : NULL;
+
+		if (w != NULL && w->early)
+			early_promote(w);
+	}
+}
+
+static void
+commit(Transaction *tx)
+{
+	assert(tx->state == TX_DURABLE);
+	tx->applying = 0;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *n = node_get(i);
+		Work	   *w;
+
+		if (n->state == NODE_CATCHUP)
+			node_pump(n);		/* it is in the journal now */
+		if (n->state != NODE_ONLINE)
+			continue;
+		w = work_find(tx, i);
+		if (w != NULL)
+			work_commit(w);
+		if (i == (int) tx->origin)
+			continue;
+		if (w == NULL)
+			work_add(n, tx);	/* decided before it is executed */
+		tx->applying |= UINT64_C(1) << i;
+		ring_push(&n->applying, tx);
+		lag_add(n, tx);
+	}
+	if (tx->applying == 0)
+		sequencer_applied(tx);
+}
+
+static void
+roll_back(Transaction *tx)
+{
+	Work	   *next;
+
+	assert(tx->state == TX_ROLLED_BACK);
+	tx->executing = 0;
+	for (Work *w = tx->works; w != NULL; w = next)
+	{
+		next = w->next_of_tx;
+		work_undo(w, false);
+	}
+}
+
+void
+node_apply_at_origin(Transaction *tx)
+{
+	Node	   *n;
+
+	assert(tx->seq != 0);
+	if (tx->origin == ORIGIN_NONE)
+		return;
+	n = node_get((int) tx->origin);
+	if (n->state != NODE_ONLINE || n->applied >= tx->seq || work_find(tx, n->index) != NULL)
+		return;					/* it gets it from the journal, or has it, or
+								 * will */
+	ring_push(&n->doubtful, tx);
+	to_membership->ask_doubtful(n);
+}
+
+/*
+ * The node has just told how far it is.  A doubtful transaction whose question
+ * came after that answer was asked for is given to it for nothing, and finds
+ * out by LS001.
+ */
+void
+works_add_doubtful(Node *n)
+{
+	Transaction *tx;
+
+	while ((tx = ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
+	{
+		if (n->state == NODE_ONLINE && n->applied < tx->seq && work_find(tx, n->index) == NULL)
+		{
+			log_message(LOG_DEBUG, n->config->name, "seq %" PRIu64 " of pid %" PRIu32 " was not committed by its backend",
+						tx->seq, tx->pid);
+			work_add(n, tx);
+		}
+		tx_unref(tx);
+	}
+}
+
+/* ---------- what has been applied */
+
+void
+node_heard_applied(int node, uint64_t seq)
+{
+	Node	   *n = node_get(node);
+	Transaction *tx;
+
+	/* what was never decided here is the next heartbeat's matter: history.c */
+	if (seq <= n->applied || seq > sequencer_last_decided())
+		return;
+	n->applied = seq;
+	if (n->trouble != NULL)
+		trouble_passed(n, seq);
+	while ((tx = ring_pop(&n->applying, seq)) != NULL)
+	{
+		lag_remove(n, tx);
+		tx->applying &= ~(UINT64_C(1) << node);
+		if (tx->applying == 0)
+			sequencer_applied(tx);
+		tx_unref(tx);
+	}
+
+	/* given to it, and committed by its own backend meanwhile */
+	for (Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		while (p->lane.first != NULL && p->lane.first->tx->seq != 0 && p->lane.first->tx->seq <= seq)
+			work_undo(p->lane.first, false);
+	}
+	node_pump(n);
+}
+
+void
+peers_forget(Node *n)
+{
+	Transaction *tx;
+
+	n->lag_bytes = 0;
+	while ((tx = ring_pop(&n->applying, UINT64_MAX)) != NULL)
+	{
+		tx->applying &= ~(UINT64_C(1) << n->index);
+		if (tx->applying == 0)
+			sequencer_applied(tx);
+		tx_unref(tx);
+	}
+	while ((tx = ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
+		tx_unref(tx);
+}
+
+const PeerOps peer_ops = {
+	.execute = execute,
+	.commit = commit,
+	.roll_back = roll_back,
+	.apply_at_origin = node_apply_at_origin
+};
