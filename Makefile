@@ -5,12 +5,16 @@
 # is why it is not included here.
 
 PG_CONFIG ?= pg_config
-BINDIR := $(shell $(PG_CONFIG) --bindir)
-PKGLIBDIR := $(shell $(PG_CONFIG) --pkglibdir)
+BINDIR := $(shell $(PG_CONFIG) --bindir 2>/dev/null)
+PKGLIBDIR := $(shell $(PG_CONFIG) --pkglibdir 2>/dev/null)
 export PG_CONFIG
 
 # Installing writes into the server's directories: sudo, if we may not.
 SUDO := $(shell test -w "$(PKGLIBDIR)" || echo sudo)
+
+# A newer compiler's warnings must not keep anybody from building: they are errors
+# only with WERROR=1, which developers and .ci/run set.
+export WERROR
 
 all: extension replicator
 

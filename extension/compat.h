@@ -10,6 +10,10 @@
 #endif
 
 #include "access/tableam.h"
+#include "catalog/pg_class.h"
+#include "catalog/pg_namespace.h"
+#include "catalog/pg_proc.h"
+#include "catalog/pg_type.h"
 
 /* 16 tells apart updates that concern summarizing indexes only. */
 #if PG_VERSION_NUM >= 160000
@@ -71,7 +75,7 @@ ls_guc_variables(int *n)
 /* 17 numbers processes by their place among all, and has their virtual transaction id in one field. */
 #if PG_VERSION_NUM >= 170000
 #define ls_lxid(proc) ((proc)->vxid.lxid)
-#define ls_lock_lxid(lock) ((lock)->vxid.lxid)
+#define ls_lock_lxid(lock) ((lock)->vxid.localTransactionId)
 #define ls_procno(proc) GetNumberFromPGProc(proc)
 #define ls_signal_id(proc) GetNumberFromPGProc(proc)
 #else
@@ -161,12 +165,19 @@ ls_guc_variables(int *n)
 #define ls_check_expressions(target) ((target)->ri_ConstraintExprs)
 #endif
 
-/* 16 keeps the expressions of generated columns for INSERT and UPDATE apart. */
-#if PG_VERSION_NUM >= 160000
+/*
+ * 16 keeps the expressions of generated columns for INSERT and UPDATE apart; 18
+ * says by a flag of its own that the columns that an UPDATE changes are known.
+ */
+#if PG_VERSION_NUM >= 180000
 #define ls_set_generated_expressions(target, none) \
 	((target)->ri_GeneratedExprsI = (target)->ri_GeneratedExprsU = (none), \
 	 (target)->ri_NumGeneratedNeededI = (target)->ri_NumGeneratedNeededU = 0, \
 	 (target)->ri_extraUpdatedCols_valid = true)
+#elif PG_VERSION_NUM >= 160000
+#define ls_set_generated_expressions(target, none) \
+	((target)->ri_GeneratedExprsI = (target)->ri_GeneratedExprsU = (none), \
+	 (target)->ri_NumGeneratedNeededI = (target)->ri_NumGeneratedNeededU = 0)
 #else
 #define ls_set_generated_expressions(target, none) \
 	((target)->ri_GeneratedExprs = (none), (target)->ri_NumGeneratedNeeded = 0)

@@ -360,7 +360,7 @@ run_deferred(void)
 	for (int pass = 0; pass < DEFERRED_PASSES && deferred_first != NULL; pass++)
 	{
 		/* A marker ends the pass: what is deferred from here on comes after. */
-		Deferred	marker = {0};
+		static Deferred marker;
 
 		loop_defer(&marker);
 		while (deferred_first != &marker)

@@ -42,6 +42,7 @@
 #include "parser/analyze.h"
 #include "postmaster/bgworker.h"
 #include "postmaster/interrupt.h"
+#include "storage/ipc.h"
 #include "storage/latch.h"
 #include "utils/fmgrprotos.h"
 #include "utils/guc.h"
