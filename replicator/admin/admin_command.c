@@ -116,12 +116,24 @@ trouble_facts(const NodeStatus *s)
 					 "ways_out", ways);
 }
 
+/* Of a node that is out: the cause, and what the operator can do. */
+static void
+put_cause(json_t *facts, const NodeStatus *s)
+{
+	char		hint[DROP_TEXT_SIZE];
+
+	drop_hint(s->cause, s->name, hint);
+	json_object_set_new(facts, "cause", s->cause != DROP_NONE ? json_string(drop_rule(s->cause)->name) : json_null());
+	json_object_set_new(facts, "hint", s->cause != DROP_NONE ? json_from_text(hint) : json_null());
+}
+
 static json_t *
 node_and_trouble(int i)
 {
 	NodeStatus	s = node_status(i);
 	json_t	   *facts = node_facts(i);
 
+	put_cause(facts, &s);
 	json_object_set_new(facts, "trouble", trouble_facts(&s));
 	return facts;
 }
@@ -300,7 +312,7 @@ command_drop(AdminRequest *r, const char *arg)
 
 	if (node < 0)
 		return;
-	if (node_drop(node, "dropped by command", drop_is_durable, r))
+	if (node_drop(node, drop_is_durable, r))
 		return;
 	error = xasprintf("could not drop node \"%s\": it is %s", arg, node_state_name(node_status(node).state));
 	admin_failed(r, error, NULL);

@@ -214,6 +214,24 @@ format_troubles(FILE *out, const json_t *nodes)
 	}
 }
 
+/* What can be done about nodes that are out; of those with a trouble it has been said. */
+static void
+format_hints(FILE *out, const json_t *nodes)
+{
+	size_t		i;
+	json_t	   *node;
+
+	json_array_foreach((json_t *) nodes, i, node)
+	{
+		const json_t *cause = json_object_get(node, "cause");
+
+		if (!json_is_string(cause) || json_is_object(json_object_get(node, "trouble")))
+			continue;
+		fprintf(out, "\nnode %s is dropped (%s):\n", text_of(json_object_get(node, "name")), text_of(cause));
+		put_line(out, "hint:", text_of(json_object_get(node, "hint")));
+	}
+}
+
 static int64_t
 number(const json_t *answer, const char *group, const char *field)
 {
@@ -243,6 +261,7 @@ format_status(FILE *out, const json_t *answer)
 {
 	format_nodes(out, answer);
 	format_troubles(out, json_object_get(answer, "nodes"));
+	format_hints(out, json_object_get(answer, "nodes"));
 	fprintf(out, "\n");
 	format_databases(out, answer);
 	fprintf(out, "transactions: %" PRId64 " committed, %" PRId64 " conflicts, %" PRId64

@@ -92,7 +92,7 @@ attached(struct Attach *a, uint64_t applied)
 	free(database);
 	attach_cancel(n);
 	history_heard(n);
-	node_move(n, NODE_CATCHUP, "");
+	node_move(n, NODE_CATCHUP);
 	catchup_begin(n);
 }
 
@@ -107,8 +107,8 @@ on_turn_open(void *arg, const PGresult *r)
 		generation_check_result(a->node, r);
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 	{
-		node_out(a->node, "could not open its turn: %s",
-				 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+		node_out(a->node, DROP_TURN_NOT_OPENED,
+				 FACTS(.error = r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost"));
 		return;
 	}
 	LOCKSTEP_POINT(TURN_OPENED);
@@ -139,12 +139,12 @@ open_turn(struct Attach *a)
 }
 
 static void
-on_cluster_set(void *arg, const char *error)
+on_cluster_set(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
 
 	if (error != NULL)
-		node_out(a->node, "%s", error);
+		node_out_for(a->node, error);
 	else
 		set_next_cluster(a);
 }
@@ -184,16 +184,14 @@ settle_content(struct Attach *a)
 
 			if (difference == NULL)
 				continue;
-			node_out(a->node, "database \"%s\" differs from that of the node that came first: %s",
-					 dbcheck_database(d), difference);
+			node_out(a->node, DROP_CONTENT_DIFFERS, FACTS(.database = dbcheck_database(d),.error = difference));
 			free(difference);
 			return false;
 		}
 		if (a->progress > 0)
 		{
 			/* the journal is an adopted one, which has no beginning */
-			node_out(a->node, "database \"%s\" has not been replicated on it, and what the others held in the beginning "
-					 "is not known any more: clone it from another node", dbcheck_database(d));
+			node_out(a->node, DROP_CONTENT_UNKNOWN, FACTS(.database = dbcheck_database(d)));
 			return false;
 		}
 		text = metadata_fingerprint_text(dbcheck_database(d), found);
@@ -224,7 +222,7 @@ on_idle_client_lost(void *arg, const char *error)
 {
 	struct Attach *a = arg;
 
-	node_out(a->node, "lost the connection: %s", error);
+	node_out(a->node, DROP_CONTROL_LOST, FACTS(.error = error));
 }
 
 static void
@@ -236,7 +234,7 @@ open_pools(struct Attach *a)
 	{
 		if (dbcheck_client(a->checks[i]) == NULL)
 		{
-			node_out(a->node, "lost the connection to database \"%s\"", dbcheck_database(a->checks[i]));
+			node_out(a->node, DROP_ATTACH_LOST, FACTS(.database = dbcheck_database(a->checks[i]),.what = a->where));
 			return;
 		}
 		pgclient_on_lost(dbcheck_client(a->checks[i]), on_idle_client_lost, a);
@@ -248,12 +246,12 @@ open_pools(struct Attach *a)
 /* ---------- 4. generation */
 
 static void
-on_entered(void *arg, const char *error)
+on_entered(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
 
 	if (error != NULL)
-		node_out(a->node, "%s", error);
+		node_out_for(a->node, error);
 	else
 		enter_next_generation(a);
 }
@@ -297,12 +295,12 @@ begin_generation(struct Attach *a)
 /* ---------- 3. content */
 
 static void
-on_content(void *arg, const char *error)
+on_content(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
 
 	if (error != NULL)
-		node_out(a->node, "%s", error);
+		node_out_for(a->node, error);
 	else
 		read_next_content(a);
 }
@@ -393,8 +391,7 @@ check_progress(struct Attach *a)
 
 		if (progress > 0 && progress <= metadata_dropped_at(database))
 		{
-			node_out(a->node, "database \"%s\" was dropped and added anew while the node was out: "
-					 "make it anew there, as the others had it then, or clone the node", database);
+			node_out(a->node, DROP_DATABASE_READDED, FACTS(.database = database));
 			return;
 		}
 		if (progress > a->progress)
@@ -410,12 +407,12 @@ check_progress(struct Attach *a)
 /* ---------- 1. each database */
 
 static void
-on_checked(void *arg, const char *error)
+on_checked(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
 
 	if (error != NULL)
-		node_out(a->node, "%s", error);
+		node_out_for(a->node, error);
 	else if (++a->at < a->n)
 		check_next(a);
 	else
@@ -431,7 +428,7 @@ check_next(struct Attach *a)
 	/* the list may have become shorter meanwhile */
 	if (a->at >= count)
 	{
-		node_out(a->node, "a database was dropped while it was attached");
+		node_out(a->node, DROP_DATABASES_CHANGED, FACTS(.what = "dropped"));
 		return;
 	}
 	a->checks[a->at] = dbcheck_open(a->node, names[a->at], false, false, on_checked, a);
@@ -439,12 +436,12 @@ check_next(struct Attach *a)
 
 /* No database is replicated: the server itself is all there is to look at. */
 static void
-on_plain_checked(void *arg, const char *error)
+on_plain_checked(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
 
 	if (error != NULL)
-		node_out(a->node, "%s", error);
+		node_out_for(a->node, error);
 	else if (history_admits(a->node, sequencer_last_durable(), 0))
 	{
 		a->node->no_generations = false;

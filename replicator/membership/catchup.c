@@ -96,7 +96,7 @@ open_reader(Node *n)
 	if (c->reader == NULL)
 		c->reader = journal_reader_open(node_journal_dir, c->fed + 1, &error);
 	if (c->reader == NULL)
-		node_out(n, "could not read the journal: %s", error);
+		node_out(n, DROP_JOURNAL_UNREADABLE, FACTS(.seq = c->fed + 1,.error = error));
 	return n->catchup != NULL;
 }
 
@@ -203,11 +203,11 @@ go_online(Node *n)
 	catchup_end(n);
 	if (!has_all_pools(n))
 	{
-		node_out(n, "a database was added while it was attached");
+		node_out(n, DROP_DATABASES_CHANGED, FACTS(.what = "added"));
 		return;
 	}
 	LOCKSTEP_POINT(BARRIER);
-	node_move(n, NODE_ONLINE, "");
+	node_move(n, NODE_ONLINE);
 	positions_ask(n);
 	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
 		work_add(n, tx);
@@ -232,9 +232,9 @@ feed_one(Node *n)
 
 	if (status != JOURNAL_OK)
 	{
-		node_out(n, "could not read the journal after seq %" PRIu64 ": %s", c->fed,
-				 status == JOURNAL_ERROR ? journal_reader_error(c->reader) :
-				 status == JOURNAL_END ? "it ends early" : "a record is torn");
+		node_out(n, DROP_JOURNAL_UNREADABLE,
+				 FACTS(.seq = c->fed + 1,.error = status == JOURNAL_ERROR ? journal_reader_error(c->reader) :
+					   status == JOURNAL_END ? "it ends early" : "a record is torn"));
 		return false;
 	}
 	if (r.type != RECORD_TRANSACTION)
@@ -243,7 +243,7 @@ feed_one(Node *n)
 	tx = tx_from_record(&r, origin >= 0 ? (uint32_t) origin : ORIGIN_NONE, node_journal_dir, &error);
 	if (tx == NULL)
 	{
-		node_out(n, "could not read seq %" PRIu64 " in the journal: %s", r.seq, error);
+		node_out(n, DROP_JOURNAL_UNREADABLE, FACTS(.seq = r.seq,.error = error));
 		return false;
 	}
 	c->fed = r.seq;
@@ -269,7 +269,7 @@ feed_more(Node *n)
 	if (n->pools == NULL)
 	{
 		/* what is left in the journal has no place to pass its turn */
-		node_out(n, "the last replicated database was dropped while it caught up");
+		node_out(n, DROP_DATABASES_CHANGED, FACTS(.what = "dropped"));
 		return false;
 	}
 	if (!open_reader(n))

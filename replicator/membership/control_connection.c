@@ -33,7 +33,7 @@
 static void
 on_lost(void *arg, const char *error)
 {
-	node_out(arg, "lost the control connection: %s", error);
+	node_out(arg, DROP_CONTROL_LOST, FACTS(.error = error));
 }
 
 /*
@@ -72,7 +72,7 @@ has_diverged(Node *n, const PGresult *r)
 
 	if (sqlstate == NULL || strcmp(sqlstate, "XX001") != 0)
 		return false;
-	node_out(n, "%s", PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY));
+	node_out(n, DROP_DIVERGED, FACTS(.error = PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY)));
 	return true;
 }
 
@@ -157,11 +157,11 @@ on_ping_timer(void *arg)
 		n->unanswered_ms += PING_MS;	/* not by the clock: we may have been
 										 * stopped */
 	if (!probe_look(n, PING_MS, pause_ms))
-		node_out(n, "has not answered for %d s", node_config->node_timeout / 1000);
+		node_out(n, DROP_HUNG, FACTS(.ms = node_config->node_timeout));
 	else if (n->pinging && n->unanswered_ms > patience_ms)
-		node_out(n, "has not answered a heartbeat for %d s", patience_ms / 1000);
+		node_out(n, DROP_HEARTBEAT, FACTS(.ms = patience_ms));
 	else if (is_stalled(n))
-		node_out(n, "has not committed seq %" PRIu64 " for %d s", n->applied + 1, node_stall_timeout() / 1000);
+		node_out(n, DROP_COMMIT_STALLED, FACTS(.seq = n->applied + 1,.ms = node_stall_timeout()));
 	else if (!n->pinging &&
 			 (n->applied < sequencer_last_durable() || since_us > (uint64_t) pause_ms * 1000))
 		ping(n);
@@ -256,7 +256,8 @@ on_entered(void *arg, const PGresult *r)
 
 	generation_check_result(n, r);
 	if (r != NULL && PQresultStatus(r) != PGRES_TUPLES_OK)
-		node_out(n, "could not enter the replicator's generation: %s", pgclient_message(PQresultErrorMessage(r)));
+		node_out(n, DROP_ATTACH_QUESTION, FACTS(.what = "entering the replicator's generation",
+												.database = n->control_database,.error = pgclient_message(PQresultErrorMessage(r))));
 }
 
 static void
@@ -268,7 +269,7 @@ on_connected(void *arg, const char *error)
 	n->next_control = NULL;
 	if (error != NULL)
 	{
-		node_out(n, "could not open another control connection: %s", error);
+		node_out(n, DROP_CONTROL_CONNECT, FACTS(.error = error));
 		return;
 	}
 	if (n->generation != 0 && metadata_has_database(n->next_control_database))

@@ -140,6 +140,12 @@ next_check(DbCheck **d)
 	return false;
 }
 
+static const char *
+text_of(const DropReason *reason)
+{
+	return reason != NULL ? reason->text : NULL;
+}
+
 /* The node worked on is still in, and the step went well; else the job failed. */
 static bool
 step_succeeded(const char *error)
@@ -269,24 +275,24 @@ on_turn_open(void *arg, const PGresult *r)
 }
 
 static void
-on_cluster_set(void *arg, const char *error)
+on_cluster_set(void *arg, const DropReason *error)
 {
 	DbCheck    *d = arg;
 	char		applied[24];
 	const char *params[] = {applied};
 
-	if (!step_succeeded(error != NULL ? error : dbcheck_client(d) == NULL ? "lost the connection" : NULL))
+	if (!step_succeeded(error != NULL ? text_of(error) : dbcheck_client(d) == NULL ? "lost the connection" : NULL))
 		return;
 	snprintf(applied, sizeof(applied), "%llu", (unsigned long long) node_applied(job->at - 1));
 	pgclient_query(dbcheck_client(d), "SELECT lockstep.turn_open($1)", 1, params, on_turn_open, NULL);
 }
 
 static void
-on_entered(void *arg, const char *error)
+on_entered(void *arg, const DropReason *error)
 {
 	DbCheck    *d = arg;
 
-	if (!step_succeeded(error))
+	if (!step_succeeded(text_of(error)))
 		return;
 	if (dbcheck_has_cluster(d))
 		on_cluster_set(d, NULL);
@@ -347,9 +353,9 @@ compare_contents(void)
 }
 
 static void
-on_content(void *arg, const char *error)
+on_content(void *arg, const DropReason *error)
 {
-	if (step_succeeded(error))
+	if (step_succeeded(text_of(error)))
 		add_next_content();
 }
 
@@ -365,9 +371,9 @@ add_next_content(void)
 }
 
 static void
-on_checked(void *arg, const char *error)
+on_checked(void *arg, const DropReason *error)
 {
-	if (step_succeeded(error))
+	if (step_succeeded(text_of(error)))
 		add_next_check();
 }
 

@@ -18,7 +18,6 @@
 #include "dbcheck.h"
 
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -67,21 +66,19 @@ static const char writers_query[] =
 /* ---------- telling the caller */
 
 static void
-finish(DbCheck *d, const char *error)
+finish(DbCheck *d)
 {
-	d->done(d->arg, error);
+	d->done(d->arg, NULL);
 }
 
-static void __attribute__((format(printf, 2, 3)))
-fail(DbCheck *d, const char *fmt,...)
+static void
+fail(DbCheck *d, DropCause cause, DropFacts facts)
 {
-	char		text[512];
-	va_list		args;
+	DropReason	reason;
 
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	finish(d, text);
+	facts.database = d->database;
+	reason = drop_reason(cause, facts);
+	d->done(d->arg, &reason);
 }
 
 /* A result with one row, or the caller has been told why not. */
@@ -89,12 +86,11 @@ static bool
 has_row(DbCheck *d, const PGresult *r, const char *what)
 {
 	if (r == NULL)
-		fail(d, "lost the connection to database \"%s\" while %s", d->database, what);
+		fail(d, DROP_ATTACH_LOST, FACTS(.what = what));
 	else if (PQresultStatus(r) != PGRES_TUPLES_OK)
-		fail(d, "%s in database \"%s\" failed: %s", what, d->database,
-			 pgclient_message(PQresultErrorMessage(r)));
+		fail(d, DROP_ATTACH_QUESTION, FACTS(.what = what,.error = pgclient_message(PQresultErrorMessage(r))));
 	else if (PQntuples(r) != 1)
-		fail(d, "%s in database \"%s\" found nothing", what, d->database);
+		fail(d, DROP_ATTACH_QUESTION, FACTS(.what = what,.error = "it found nothing"));
 	else
 		return true;
 	return false;
@@ -112,7 +108,7 @@ on_generation(void *arg, const PGresult *r)
 	d->known.number = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
 	d->known.run = (uint64_t) strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 	d->known.silent_ms = PQgetisnull(r, 0, 2) ? -1 : strtoll(PQgetvalue(r, 0, 2), NULL, 10);
-	finish(d, NULL);
+	finish(d);
 }
 
 static void
@@ -131,16 +127,15 @@ on_info(void *arg, const PGresult *r)
 	d->knows_chains = PQgetvalue(r, 0, 5)[0] == 't';
 	d->knows_generations = PQgetvalue(r, 0, 6)[0] == 't';
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
-		fail(d, "the server calls itself \"%s\" (lockstep.node_name)", PQgetvalue(r, 0, 0));
+		fail(d, DROP_OTHER_NAME, FACTS(.self = d->node->config->name,.found = PQgetvalue(r, 0, 0)));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
-		fail(d, "database \"%s\" belongs to another cluster (%s); if that's this one's, and its journal was lost: "
-			 "see \"The journal is lost, or old\" in docs/operating.md", d->database, cluster);
+		fail(d, DROP_OTHER_CLUSTER, FACTS(.found = cluster));
 	else if (!d->has_cluster && d->progress > 0)
-		fail(d, "database \"%s\" has progress %" PRIu64 " but belongs to no cluster", d->database, d->progress);
+		fail(d, DROP_NO_CLUSTER, FACTS(.seq = d->progress));
 	else if (d->knows_generations)
 		pgclient_query(d->client, "SELECT generation, run, silent_ms FROM lockstep.known_generation()", 0, NULL, on_generation, d);
 	else
-		finish(d, NULL);
+		finish(d);
 }
 
 /* Both halves of its place come from one row; the column is there from 1.1 on. */
@@ -161,8 +156,8 @@ on_created(void *arg, const PGresult *r)
 
 	d->made_extension = r != NULL && PQresultStatus(r) == PGRES_COMMAND_OK;
 	if (!d->made_extension)
-		fail(d, "could not create the extension in database \"%s\": %s", d->database,
-			 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+		fail(d, DROP_ATTACH_QUESTION, FACTS(.what = "creating the extension",
+											.error = r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost"));
 	else
 		ask_info(d);
 }
@@ -171,14 +166,13 @@ static void
 next_after_facts(DbCheck *d)
 {
 	if (d->plain)
-		finish(d, NULL);
+		finish(d);
 	else if (d->has_extension)
 		ask_info(d);
 	else if (d->create)
 		pgclient_query(d->client, "CREATE EXTENSION lockstep", 0, NULL, on_created, d);
 	else
-		fail(d, "database \"%s\" does not have the extension lockstep: on a new node run CREATE EXTENSION lockstep there; "
-			 "one that had it must be cloned anew", d->database);
+		fail(d, DROP_NO_EXTENSION, FACTS());
 }
 
 /* What the operator had better know; nothing depends on it. */
@@ -188,7 +182,7 @@ on_advice(void *arg, const PGresult *r)
 	DbCheck    *d = arg;
 
 	if (r == NULL)
-		fail(d, "lost the connection to database \"%s\" while asking for its properties", d->database);
+		fail(d, DROP_ATTACH_LOST, FACTS(.what = "asking for its properties"));
 	else
 	{
 		dbfacts_advise(d->node, d->database, r);
@@ -207,18 +201,18 @@ on_facts(void *arg, const PGresult *r)
 	difference = dbfacts_difference(d->node, d->database, r);
 	if (difference != NULL)
 	{
-		fail(d, "%s", difference);
+		fail(d, DROP_PROPERTIES, FACTS(.error = difference));
 		free(difference);
 		return;
 	}
 	dbfacts_remember(d->node, d->database, r);
 	d->has_extension = dbfacts_value(r, DBFACTS_EXTENSION)[0] != '\0';
 	if (dbfacts_value(r, DBFACTS_RECOVERY)[0] == 't')
-		fail(d, "the server is a standby");
+		fail(d, DROP_STANDBY, FACTS());
 	else if (dbfacts_value(r, DBFACTS_SUPERUSER)[0] != 't')
-		fail(d, "the role that the replicator connects as is no superuser");
+		fail(d, DROP_NO_SUPERUSER, FACTS());
 	else if (!d->plain && dbfacts_value(r, DBFACTS_NODE_NAME)[0] == '\0')
-		fail(d, "the server is not a node: shared_preload_libraries must contain lockstep, and lockstep.node_name be set");
+		fail(d, DROP_NO_NODE, FACTS());
 	else
 		pgclient_query(d->client, dbfacts_advice_query, 0, NULL, on_advice, d);
 }
@@ -231,7 +225,7 @@ on_connected(void *arg, const char *error)
 	if (error != NULL)
 		d->client = NULL;		/* closes itself */
 	if (error != NULL)
-		fail(d, "could not connect to database \"%s\": %s", d->database, error);
+		fail(d, DROP_CONNECT, FACTS(.error = error));
 	else
 		pgclient_query(d->client, dbfacts_query, 0, NULL, on_facts, d);
 }
@@ -256,7 +250,7 @@ static bool
 has_client(DbCheck *d)
 {
 	if (d->client == NULL)
-		fail(d, "lost the connection to database \"%s\"", d->database);
+		fail(d, DROP_ATTACH_LOST, FACTS(.what = "it was being attached"));
 	return d->client != NULL;
 }
 
@@ -318,8 +312,7 @@ on_fingerprint(void *arg, const PGresult *r)
 	pgclient_limit(d->client, node_stall_timeout());
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 	{
-		fail(d, "could not read the content of database \"%s\": %s", d->database,
-			 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+		fail(d, DROP_CONTENT_UNREADABLE, FACTS(.error = r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost"));
 		return;
 	}
 	for (int i = 0; i < PQntuples(r); i++)
@@ -327,7 +320,7 @@ on_fingerprint(void *arg, const PGresult *r)
 	buffer_append(&text, "", 1);
 	free(d->fingerprint);
 	d->fingerprint = (char *) text.data;
-	finish(d, NULL);
+	finish(d);
 }
 
 /* Is the server there still? */
@@ -344,8 +337,7 @@ on_probed(void *arg, const char *error)
 		d->client = NULL;
 	}
 	if (error != NULL)
-		fail(d, "could not read the content of database \"%s\": the server does not answer any more: %s",
-			 d->database, error);
+		fail(d, DROP_CONTENT_SILENT, FACTS(.error = error));
 	else
 	{
 		pgclient_close(probe);
@@ -382,12 +374,11 @@ on_writers(void *arg, const PGresult *r)
 	if (d->since == NULL)
 		d->since = xstrdup(PQgetvalue(r, 0, 0));
 	if (!PQgetisnull(r, 0, 2))
-		fail(d, "database \"%s\" has a prepared transaction (\"%s\"): end it", d->database, PQgetvalue(r, 0, 2));
+		fail(d, DROP_PREPARED, FACTS(.found = PQgetvalue(r, 0, 2)));
 	else if (PQgetisnull(r, 0, 1))
 		read_content(d);
 	else if (d->waited_ms > node_stall_timeout())
-		fail(d, "database \"%s\" has a transaction that may have written before it was looked at: "
-			 "end that of process %s", d->database, PQgetvalue(r, 0, 1));
+		fail(d, DROP_WRITER, FACTS(.pid = atoi(PQgetvalue(r, 0, 1))));
 	else
 		d->timer = loop_after(WRITERS_POLL_MS, look_for_writers, d);
 }
@@ -444,7 +435,7 @@ on_cluster_set(void *arg, const PGresult *r)
 	if (!has_row(d, r, "setting the cluster's identity"))
 		return;
 	d->has_cluster = true;
-	finish(d, NULL);
+	finish(d);
 }
 
 void
@@ -470,7 +461,7 @@ on_entered(void *arg, const PGresult *r)
 	if (!has_row(d, r, "entering the replicator's generation"))
 		return;
 	d->node->entered_boot = d->boot;
-	finish(d, NULL);
+	finish(d);
 }
 
 void

@@ -11,7 +11,7 @@
 typedef struct DbCheck DbCheck;
 
 /* error NULL: all is well; else why not.  Called once for each request. */
-typedef void (*DbCheckDone) (void *arg, const char *error);
+typedef void (*DbCheckDone) (void *arg, const DropReason *error);
 
 /*
  * Connect to the database and check the server, the extension, and whom it

@@ -146,17 +146,14 @@ anybody_is_beyond(void)
 static void
 refuse_because_of_other(Node *n)
 {
-	node_out(n, "node \"%s\" has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
-			 ": to go on without it would lose what was acknowledged; " REMEDY,
-			 beyond->config->name, beyond_seq, sequencer_last_durable());
+	node_out(n, DROP_OTHER_BEYOND_JOURNAL,
+			 FACTS(.node = beyond->config->name,.seq = beyond_seq,.journal = sequencer_last_durable()));
 }
 
 static void
 is_beyond(Node *n, uint64_t seq)
 {
-	node_out(n, "it has applied seq %" PRIu64 ", but the journal ends at %" PRIu64
-			 ": the journal is an old copy, or not the one that it followed; " REMEDY,
-			 seq, sequencer_last_durable());
+	node_out(n, DROP_BEYOND_JOURNAL, FACTS(.seq = seq,.journal = sequencer_last_durable()));
 	if (sequencer_has_decided())
 		return;
 	beyond = n;
@@ -182,13 +179,11 @@ same_past(Node *n, uint64_t seq, uint64_t chain)
 	if (seq == 0 || chain == 0)
 		return true;
 	if (!journal_chain_at(node_journal_dir, seq, &ours, &error))
-		node_out(n, "could not look up seq %" PRIu64 " in the journal: %s", seq, error);
+		node_out(n, DROP_JOURNAL_UNREADABLE, FACTS(.seq = seq,.error = error));
 	else if (ours != chain)
 	{
 		history_heard(n);
-		node_out(n, "its transaction %" PRIu64 " is not the journal's (chain %016" PRIx64 " there, %016" PRIx64
-				 " in the journal): it followed another copy of the journal; clone it anew from another node, or "
-				 REMEDY, seq, chain, ours);
+		node_out(n, DROP_OTHER_PAST, FACTS(.seq = seq,.chain = chain,.journal_chain = ours));
 	}
 	else
 		return true;
@@ -210,8 +205,7 @@ history_admits(Node *n, uint64_t seq, uint64_t chain)
 	if (seq + 1 < first)
 	{
 		history_heard(n);
-		node_out(n, "it lacks the transactions from seq %" PRIu64 " on, but the journal begins at %" PRIu64
-				 ": clone it anew from another node (how much is kept meanwhile: journal_keep)", seq + 1, first);
+		node_out(n, DROP_TOO_OLD, FACTS(.seq = seq + 1,.journal = first));
 	}
 	else if (same_past(n, seq, chain))
 	{

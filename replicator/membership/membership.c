@@ -67,6 +67,7 @@ node_status(int node)
 		.state = n->state,
 		.reason = n->state == NODE_JOINING ? attach_where(n) :
 		n->state == NODE_ONLINE && n->shortage[0] != '\0' ? n->shortage : n->reason,
+		.cause = n->cause,
 		.applied = n->applied,
 		.flushed = n->flushed,
 		.lag_bytes = n->lag_bytes,
@@ -95,8 +96,28 @@ node_status(int node)
 
 /* ---------- moving */
 
-void
-node_move(Node *n, NodeState to, const char *reason)
+/* With what to do about it, where somebody has to. */
+static void
+tell_drop(const Node *n, const char *what)
+{
+	LogLevel	level = drop_rule(n->cause)->level;
+	char		hint[DROP_TEXT_SIZE];
+	char	   *message;
+
+	if (level < LOG_WARNING)
+	{
+		log_message(level, n->config->name, "node %s: %s", what, n->reason);
+		return;
+	}
+	drop_hint(n->cause, n->config->name, hint);
+	message = xasprintf("node %s: %s", what, n->reason);
+	log_full(level, n->config->name, message, NULL, hint);
+	free(message);
+}
+
+/* reason: of a node that is out. */
+static void
+move(Node *n, NodeState to, const DropReason *reason)
 {
 	for (size_t i = 0; i < sizeof(legal_moves) / sizeof(legal_moves[0]); i++)
 	{
@@ -113,15 +134,25 @@ node_move(Node *n, NodeState to, const char *reason)
 		else if (n->state == NODE_CATCHUP)
 			n->failures++;
 		n->state = to;
-		snprintf(n->reason, sizeof(n->reason), "%s", reason);
-		log_message(trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
-					reason[0] != '\0' ? ": " : "", reason);
+		n->cause = reason != NULL ? reason->cause : DROP_NONE;
+		snprintf(n->reason, sizeof(n->reason), "%s", reason != NULL ? reason->text : "");
+		if (reason != NULL && !trouble_is_told(n, to))
+			tell_drop(n, move->sentence);
+		else
+			log_message(trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
+						reason != NULL ? ": " : "", n->reason);
 		LOCKSTEP_POINT(NODE_MOVED);
 		return;
 	}
 	log_message(LOG_ERROR, n->config->name, "node can't go from %s to %s",
 				node_state_name(n->state), node_state_name(to));
 	abort();
+}
+
+void
+node_move(Node *n, NodeState to)
+{
+	move(n, to, NULL);
 }
 
 static void
@@ -178,19 +209,20 @@ leave(Node *n)
 	peers_forget(n);
 	snprintf(message, sizeof(message), "node \"%s\" is not online (%s%s%s)", n->config->name,
 			 node_state_name(n->state), n->reason[0] != '\0' ? ": " : "", n->reason);
-	to_sessions->end_of_node(n->index, "57P03", message, "Reads go on. See lockstepctl status.");
+	to_sessions->end_of_node(n->index, DROP_SQLSTATE, message, "Reads go on. See lockstepctl status.");
 }
 
 /* See node_out(). */
 static void
-out(Node *n, const char *reason)
+out(Node *n, const DropReason *reason)
 {
 	if (n->state != NODE_DROPPED)
-		node_move(n, NODE_DROPPED, reason);
-	else if (strcmp(reason, n->reason) != 0)
+		move(n, NODE_DROPPED, reason);
+	else if (n->cause != reason->cause || strcmp(reason->text, n->reason) != 0)
 	{
-		snprintf(n->reason, sizeof(n->reason), "%s", reason);
-		log_message(LOG_NOTICE, n->config->name, "node still can't be attached: %s", reason);
+		n->cause = reason->cause;
+		snprintf(n->reason, sizeof(n->reason), "%s", reason->text);
+		tell_drop(n, "still can't be attached");
 	}
 	leave(n);
 	history_looked_at(n);
@@ -198,7 +230,7 @@ out(Node *n, const char *reason)
 }
 
 bool
-node_drop(int node, const char *reason, void (*done) (void *), void *arg)
+node_drop(int node, void (*done) (void *), void *arg)
 {
 	Node	   *n = node_get(node);
 
@@ -206,7 +238,7 @@ node_drop(int node, const char *reason, void (*done) (void *), void *arg)
 		return false;
 	n->administrative = true;
 	sequencer_journal_metadata(RECORD_NODE_DROPPED, n->config->name, done, arg);
-	node_out(n, "%s", reason);
+	node_out(n, DROP_COMMAND, FACTS());
 	nodes_look_again();			/* others may have waited for it */
 	return true;
 }
@@ -227,7 +259,7 @@ node_attach(int node, const char **why)
 	cancel_timer(&n->retry_timer);
 	attach_cancel(n);
 	pools_destroy(n);
-	node_move(n, NODE_JOINING, "");
+	node_move(n, NODE_JOINING);
 	attach_begin(n);
 	return true;
 }
@@ -242,7 +274,7 @@ node_claimed(int node, uint64_t boot)
 	if (n->impostor_boot == boot)
 		return false;
 	n->claimed_boot = boot;
-	node_out(n, "its server has restarted");
+	node_out(n, DROP_RESTARTED, FACTS());
 	return true;
 }
 
@@ -276,9 +308,11 @@ membership_init(const Config *config, const char *cluster, const char *journal_d
 static void
 node_start(Node *n)
 {
+	DropReason	reason = drop_reason(DROP_COMMAND, FACTS());
+
 	n->administrative = metadata_node_is_out(n->config->name);
 	if (n->administrative)
-		node_move(n, NODE_DROPPED, "dropped by command");
+		move(n, NODE_DROPPED, &reason);
 	else
 		attach_begin(n);
 }
@@ -286,8 +320,6 @@ node_start(Node *n)
 void
 membership_reload(void)
 {
-	static const char retired[] = "retired: it is not in replicator.conf any more";
-
 	while (nodes_add())
 	{
 		Node	   *n = node_get(nodes_count() - 1);
@@ -304,16 +336,16 @@ membership_reload(void)
 		n->moves = n->config->moves;
 		if (moved && !n->config->retired && !n->administrative)
 		{
-			node_out(n, "its connection string has changed");
+			node_out(n, DROP_MOVED, FACTS());
 			(void) node_attach(i, &why);
 		}
 		if (n->config->retired && !n->administrative)
 		{
 			n->administrative = true;
-			node_out(n, "%s", retired);
+			node_out(n, DROP_RETIRED, FACTS());
 			nodes_look_again();
 		}
-		else if (!n->config->retired && n->administrative && strcmp(n->reason, retired) == 0)
+		else if (!n->config->retired && n->administrative && n->cause == DROP_RETIRED)
 			(void) node_attach(i, &why);
 	}
 }

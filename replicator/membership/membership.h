@@ -13,6 +13,7 @@ typedef struct NodeStatus
 	const char *name;
 	NodeState	state;
 	const char *reason;			/* why it is in this state, "" */
+	DropCause	cause;			/* while it is dropped */
 	uint64_t	applied;
 	uint64_t	flushed;		/* as far as is known */
 	uint64_t	lag_bytes;		/* decided and not applied, while it is online */
@@ -53,7 +54,7 @@ extern NodeStatus node_status(int node);
  * Commands.  false: *why says why not (static or per call buffer).  A drop is done
  * when the journal has it: then a restart doesn't forget it.
  */
-extern bool node_drop(int node, const char *reason, void (*done) (void *), void *arg);
+extern bool node_drop(int node, void (*done) (void *), void *arg);
 extern bool node_attach(int node, const char **why);
 
 /* Databases: replicated ones; add and drop run on every online node, then

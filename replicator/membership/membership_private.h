@@ -23,7 +23,7 @@
 
 /* ---------- in membership.c */
 
-extern void node_move(Node *n, NodeState to, const char *reason);
+extern void node_move(Node *n, NodeState to);
 extern int	node_pause_ms(const Node *n);	/* until it is tried again */
 
 /* ---------- in sequence_positions.c: what it has handed out of sequences */

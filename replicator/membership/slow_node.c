@@ -23,21 +23,13 @@ lag_drops(const Node *n)
 bool
 lag_may_go_on(Node *n)
 {
-	size_t		count = n->applying.count;
-	uint64_t	megabytes = n->lag_bytes >> 20;
-	double		pause;
-
 	if (node_config->slow_node != SLOW_NODE_DROP || !lag_is_too_far(n))
 		return true;
 	n->slow_drops = lag_drops(n) + 1;
 	n->slow = true;
-	pause = (double) node_pause_ms(n) / 1000;
-	if (n->slow_drops == 1)
-		node_out(n, "lags %zu transactions (%" PRIu64 " MB) behind, more than max_apply_lag; it is tried again after %.1f s",
-				 count, megabytes, pause);
-	else
-		node_out(n, "lags %zu transactions (%" PRIu64 " MB) behind, more than max_apply_lag, %d times without ten minutes "
-				 "of being online between; it is tried again after %.1f s", count, megabytes, n->slow_drops, pause);
+	node_out(n, n->slow_drops == 1 ? DROP_LAG : DROP_LAG_AGAIN,
+			 FACTS(.transactions = n->applying.count,.megabytes = n->lag_bytes >> 20,.times = n->slow_drops,
+				   .ms = node_pause_ms(n)));
 	return false;
 }
 

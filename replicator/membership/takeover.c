@@ -132,8 +132,7 @@ takeover_admits(Node *n, const KnownGeneration *known, uint64_t boot)
 	if (known->silent_ms >= 0 && known->silent_ms < SILENT_MS &&
 		(history_doubts_journal() || !metadata_knows_generation(known->number, known->run)))
 	{
-		node_out(n, "it follows another replicator, which is running (generation %" PRIu64 ", run %016" PRIx64
-				 "): only one may run; see \"Two replicators\" in docs/operating.md", known->number, known->run);
+		node_out(n, DROP_OTHER_REPLICATOR, FACTS(.generation = known->number,.run = known->run));
 		return TAKEOVER_OUT;
 	}
 	if (metadata_knows_generation(known->number, known->run))

@@ -10,6 +10,7 @@
 #define LOCKSTEP_NODE_H
 
 #include "config.h"
+#include "drop_cause.h"
 #include "loop.h"
 #include "pgclient.h"
 #include "tx_ring.h"
@@ -48,7 +49,8 @@ typedef struct Node
 	int			moves;			/* of config, when it was looked at */
 	NodeState	state;
 	bool		administrative;
-	char		reason[512];
+	DropCause	cause;			/* while it is dropped */
+	char		reason[DROP_TEXT_SIZE];
 	bool		looked_at;		/* its past is known, or it was not reached:
 								 * see history.c */
 	bool		heard;			/* its past is known, for good */
@@ -135,7 +137,7 @@ typedef struct Node
 /* What membership/ does for the rooms below it. */
 typedef struct MembershipOps
 {
-	void		(*out) (Node *n, const char *reason);	/* see node_out() */
+	void		(*out) (Node *n, const DropReason *reason); /* see node_out() */
 	void		(*pump) (Node *n);	/* what may start there, does */
 	void		(*pool_ready) (Node *n);	/* one more connection of a pool
 											 * is */
@@ -164,8 +166,9 @@ extern const char *node_state_name(NodeState s);
 extern bool node_is_in(const Node *n);	/* CATCHUP or ONLINE */
 extern uint64_t node_applied(int node);
 
-/* Out of the cluster, with a reason that is told; it is tried again later. */
-extern void node_out(Node *n, const char *fmt,...) __attribute__((format(printf, 2, 3)));
+/* Out of the cluster; the operator is told why, as drop_cause.c has it. */
+extern void node_out(Node *n, DropCause cause, DropFacts facts);
+extern void node_out_for(Node *n, const DropReason *reason);
 extern void node_pump(Node *n); /* at the end of the round */
 extern void nodes_look_again(void); /* the same, of all nodes: a ticket is
 									 * over */

@@ -2,7 +2,6 @@
  * nodes.c
  *	  The table of nodes, in the order of the configuration; see node.h.
  */
-#include <stdarg.h>
 #include <stdio.h>
 #include <string.h>
 
@@ -123,15 +122,19 @@ node_stall_timeout(void)
 }
 
 void
-node_out(Node *n, const char *fmt,...)
+node_out_for(Node *n, const DropReason *reason)
 {
-	char		reason[sizeof(n->reason)];
-	va_list		args;
-
-	va_start(args, fmt);
-	vsnprintf(reason, sizeof(reason), fmt, args);
-	va_end(args);
 	to_membership->out(n, reason);
+}
+
+void
+node_out(Node *n, DropCause cause, DropFacts facts)
+{
+	DropReason	reason;
+
+	facts.self = n->config->name;
+	reason = drop_reason(cause, facts);
+	node_out_for(n, &reason);
 }
 
 void

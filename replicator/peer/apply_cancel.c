@@ -38,7 +38,7 @@ on_cancelled(void *arg, const PGresult *result)
 		return;					/* the node goes out */
 	if (PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		node_out(n, "could not cancel a query: %s", pgclient_message(PQresultErrorMessage(result)));
+		node_out(n, DROP_CANCEL_FAILED, FACTS(.error = pgclient_message(PQresultErrorMessage(result))));
 		return;
 	}
 	c = pools_find_connection(n, atoi(PQgetvalue(result, 0, 0)));
@@ -88,8 +88,7 @@ on_insist(void *arg)
 	c->insisted_ms += c->insist_pause_ms;
 	if (c->insisted_ms > TERMINATE_MS + node_stall_timeout())
 	{
-		node_out(c->pool->node, "apply session %d can't be ended: it has been terminated, and is there after %d s",
-				 apply_backend_pid(c), node_stall_timeout() / 1000);
+		node_out(c->pool->node, DROP_SESSION_STAYS, FACTS(.pid = apply_backend_pid(c),.ms = node_stall_timeout()));
 		return;
 	}
 	if (before_ms < TERMINATE_MS && c->insisted_ms >= TERMINATE_MS)

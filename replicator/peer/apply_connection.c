@@ -36,17 +36,16 @@ apply_lost(ApplyConn *c)
 	Pool	   *p = c->pool;
 	Node	   *n = p->node;
 	Work	   *w = c->work;
-	char		message[400];
+	const char *error = pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
 
-	snprintf(message, sizeof(message), "lost a connection to database \"%s\": %s", p->database,
-			 pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory"));
 	if ((n->state != NODE_CATCHUP && n->state != NODE_ONLINE) || !pool_may_replace(p) ||
 		(w != NULL && ++w->times_lost >= MAX_TIMES_LOST))
 	{
-		node_out(n, "%s", message);
+		node_out(n, DROP_APPLY_LOST, FACTS(.database = p->database,.error = error));
 		return;
 	}
-	log_message(LOG_WARNING, n->config->name, "%s; opening another one", message);
+	log_message(LOG_WARNING, n->config->name, "lost a connection to database \"%s\": %s; opening another one",
+				p->database, error);
 	pool_replace(p, c);
 	if (w != NULL)
 		work_lost(w);
@@ -69,7 +68,7 @@ cannot_read(ApplyConn *c)
 	else if (tx->state == TX_RESERVED)
 		sequencer_refuse(tx, "58030", error, NULL);
 	else
-		node_out(c->pool->node, "could not apply seq %" PRIu64 ": %s", tx->seq, error);
+		node_out(c->pool->node, DROP_JOURNAL_UNREADABLE, FACTS(.seq = tx->seq,.error = error));
 	free(error);
 }
 
@@ -156,8 +155,8 @@ on_started(void *arg, const PGresult *result)
 		generation_check_result(n, result);
 	if (result == NULL || PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		node_out(n, "could not begin to apply in database \"%s\": %s", c->pool->database,
-				 result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost");
+		node_out(n, DROP_APPLY_BEGIN, FACTS(.database = c->pool->database,
+											.error = result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost"));
 		return;
 	}
 	c->has_chain = PQgetvalue(result, 0, 0)[0] == 't';
@@ -187,8 +186,7 @@ on_connected(void *arg, const char *error)
 
 	if (error != NULL)
 	{
-		node_out(c->pool->node, "could not open an apply connection to database \"%s\": %s",
-				 c->pool->database, error);
+		node_out(c->pool->node, DROP_APPLY_CONNECT, FACTS(.database = c->pool->database,.error = error));
 		return;
 	}
 	text = generation_params(c->pool->node);

@@ -75,7 +75,7 @@ conclude(ApplyConn *c)
 	memcpy(sqlstate, c->sqlstate, sizeof(sqlstate));
 	if (undone && !failed)
 	{
-		node_out(c->pool->node, "a transaction that was to be rolled back was committed");
+		node_out(c->pool->node, DROP_ROLLBACK_COMMITTED, FACTS());
 		return;
 	}
 

@@ -442,10 +442,10 @@ work_failed(Work *w, const ApplyError *e)
 	else if (tx->state != TX_RESERVED)
 	{
 		trouble_note(n, tx, e);
-		node_out(n, "could not apply seq %" PRIu64 ": %s (%s)", tx->seq, e->message, e->sqlstate);
+		node_out(n, DROP_APPLY_FAILED, FACTS(.seq = tx->seq,.error = e->message,.sqlstate = e->sqlstate));
 	}
 	else if (is_nodes_fault(e))
-		node_out(n, "could not execute a transaction: %s (%s)", e->message, e->sqlstate);
+		node_out(n, DROP_EXECUTE_FAILED, FACTS(.error = e->message,.sqlstate = e->sqlstate));
 	else
 	{
 		LsErrorFields fields = {ls_slice_of(e->sqlstate), ls_slice_of(e->message), ls_slice_of(e->detail), ls_slice_of(e->hint)};

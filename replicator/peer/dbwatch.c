@@ -36,44 +36,42 @@ static const char look_query[] =
 
 static void look_later(DbWatch *w);
 
-/* What is wrong with it, malloc'ed, or NULL. */
-static char *
+/* What is wrong with it, or DROP_NONE. */
+static DropCause
 what_is_wrong(DbWatch *w, const PGresult *r)
 {
-	const char *database = w->pool->database;
 	const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
 
 	/* there is no such schema, or table */
 	if (sqlstate != NULL && (strcmp(sqlstate, "3F000") == 0 || strcmp(sqlstate, "42P01") == 0))
-		return xasprintf("database \"%s\" does not have the extension lockstep any more", database);
+		return DROP_EXTENSION_GONE;
 	if (PQresultStatus(r) != PGRES_TUPLES_OK || PQntuples(r) != 1)
-		return NULL;			/* that it can't be asked is found out
+		return DROP_NONE;		/* that it can't be asked is found out
 								 * elsewhere */
 	if (w->oid[0] == '\0')
 		snprintf(w->oid, sizeof(w->oid), "%s", PQgetvalue(r, 0, 0));
 	if (strcmp(w->oid, PQgetvalue(r, 0, 0)) != 0)
-		return xasprintf("database \"%s\" is not the one that was attached: its OID was %s, and is %s now",
-						 database, w->oid, PQgetvalue(r, 0, 0));
+		return DROP_DATABASE_REPLACED;
 	if (PQgetvalue(r, 0, 1)[0] != 't')
-		return xasprintf("database \"%s\" does not have the extension lockstep any more", database);
+		return DROP_EXTENSION_GONE;
 	if (PQgetvalue(r, 0, 2)[0] == '\0')
-		return xasprintf("database \"%s\" does not belong to this cluster any more (table lockstep.cluster is empty)", database);
+		return DROP_IDENTITY_GONE;
 	if (strcmp(PQgetvalue(r, 0, 2), node_cluster) != 0)
-		return xasprintf("database \"%s\" belongs to another cluster now (%s)", database, PQgetvalue(r, 0, 2));
-	return NULL;
+		return DROP_IDENTITY_CHANGED;
+	return DROP_NONE;
 }
 
 static void
 on_answer(void *arg, const PGresult *r)
 {
 	DbWatch    *w = arg;
-	char	   *wrong = r != NULL ? what_is_wrong(w, r) : NULL;
+	DropCause	wrong = r != NULL ? what_is_wrong(w, r) : DROP_NONE;
 
-	if (wrong != NULL)
-		node_out(w->pool->node, "%s; what was written there since nobody else has: clone the node anew", wrong);
+	if (wrong != DROP_NONE)
+		node_out(w->pool->node, wrong, FACTS(.database = w->pool->database,.expected = w->oid,
+											 .found = wrong == DROP_DATABASE_REPLACED ? PQgetvalue(r, 0, 0) : wrong == DROP_IDENTITY_CHANGED ? PQgetvalue(r, 0, 2) : NULL));
 	else if (r != NULL)
 		look_later(w);			/* else on_lost() comes */
-	free(wrong);
 }
 
 static void

@@ -82,12 +82,8 @@ judge(Node *n, ApplyConn *c, bool stopped, int64_t ticks, bool waits, int blocke
 	still->ticks = ticks;
 	if (still->ms < node_stall_timeout())
 		return true;
-	if (!stopped && blocker != 0)
-		node_out(n, "process %d, which is in the way of apply session %d, has been stopped for %d s",
-				 blocker, apply_backend_pid(c), still->ms / 1000);
-	else
-		node_out(n, "apply session %d has %s for %d s", apply_backend_pid(c),
-				 stopped ? "been stopped" : "neither run nor waited for anybody", still->ms / 1000);
+	node_out(n, stopped ? DROP_APPLY_STOPPED : blocker != 0 ? DROP_BLOCKER_STOPPED : DROP_APPLY_STALLED,
+			 FACTS(.pid = apply_backend_pid(c),.blocker = blocker,.ms = still->ms));
 	return false;
 }
 

@@ -83,12 +83,13 @@ node_state_name(NodeState s)
 }
 
 bool
-node_drop(int node, const char *reason, void (*done) (void *), void *arg)
+node_drop(int node, void (*done) (void *), void *arg)
 {
 	if (fakes[node].state == NODE_DROPPED)
 		return false;
 	fakes[node].state = NODE_DROPPED;
-	fakes[node].reason = reason;
+	fakes[node].reason = "dropped by command";
+	fakes[node].cause = DROP_COMMAND;
 	fakes[node].administrative = true;
 	done(arg);
 	return true;

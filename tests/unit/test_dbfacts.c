@@ -8,8 +8,8 @@
 #include "dbfacts.h"
 #include "log.h"
 
-#define FACTS 11				/* as in dbfacts.c */
-#define COLUMNS (FACTS + 5)
+#define FACT_COLUMNS 11				/* as in dbfacts.c */
+#define COLUMNS (FACT_COLUMNS + 5)
 
 static Config config;
 

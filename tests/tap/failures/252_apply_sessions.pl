@@ -116,6 +116,7 @@ is($writer->error, '', 'stopped: it is committed');
 my $n2 = $c->node_status(2);
 is($n2->{state}, 'dropped', 'stopped: the node is out');
 like($n2->{reason}, qr/apply session \d+ has been stopped for \d s/, 'stopped: the reason says so');
+is($n2->{cause}, 'apply_stopped', 'and the cause');
 is($c->node_status(3)->{state}, 'online', 'stopped: the other one is not');
 kill 'CONT', @second;
 ok($c->wait_state(2, 'online', 20), 'stopped: it comes back when they go on');

@@ -59,6 +59,7 @@ is(scalar @{ $t->{ways_out} }, 3, 'and what can be done');
 ok($c->wait_until(sub { trouble()->{times} >= 3 }), 'it is tried again');
 my $status = $c->node_status(2);
 like($status->{reason}, qr/could not apply seq $t->{seq}: not here \(P0001\)/, 'the reason');
+is($status->{cause}, 'apply_failed', 'the name of the cause');
 ($out) = $c->ctl('status');
 like($out, qr/node n2 can't apply seq $t->{seq} of database app \(tried \d+ times.*statement: UPDATE.*error: +P0001: not here.*verify --repair n2.*lockstepctl join n2/s, 'the same for people');
 my @told = $c->replicator_log =~ /seq $t->{seq} of database "app" can't be applied here: not here \(P0001\)/g;

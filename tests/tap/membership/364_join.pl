@@ -48,6 +48,7 @@ like($out, qr/still has the line/, 'a node in replicator.conf is not retired');
 $c->edit_replicator_conf(sub { s/^node\.n3.*\n//m });
 is((ctl('remove', 'n3'))[0], 0, 'without its line it is');
 like($c->node_status(3)->{reason}, qr/retired/, 'it is out');
+is($c->node_status(3)->{cause}, 'retired', 'for that cause');
 like(sql3('INSERT INTO t VALUES (50, 1)'), qr/57P03/, 'and refuses writes');
 $c->sql(1, 'INSERT INTO t VALUES (51, 1)');
 $c->edit_replicator_conf(sub { $_ .= "node.n3 = 'host=127.0.0.1 port=$port user=postgres'\n" });

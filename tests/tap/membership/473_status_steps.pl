@@ -27,6 +27,8 @@ where_is('online', qr/^$/, 'online');
 $c->ctl('drop', 'n2');
 my $s = where_is('dropped', qr/^dropped by command$/, 'dropped, and why');
 is($s->{seconds_left}, undef, 'nothing is being done, so no time is left');
+is("$s->{cause}: $s->{hint}", 'command: Run: lockstepctl attach n2', 'programs are told the cause, and what can be done');
+like(scalar $c->ctl('status'), qr/^node n2 is dropped \(command\):\n\s+hint:\s+Run: lockstepctl attach n2$/m, 'for people, too');
 $c->sql(1, join('', map { "INSERT INTO t VALUES ($_, 0);\n" } 1 .. 300));
 is($c->node_status(2)->{lag}, 300, 'what it lacks is counted');
 
@@ -54,5 +56,6 @@ $c->let_go(2, 'APPLY_COMMITTED');
 $s = where_is('online', qr/^$/, 'online again');
 is($s->{lag}, 0, 'nothing is to be done');
 is($s->{seconds_left}, undef, 'in no time');
+is($s->{cause}, undef, 'and no cause keeps it out');
 $c->same('with all it missed');
 done_testing;
