@@ -312,6 +312,8 @@ compare_round(Progress *p, Verify *v)
 	{
 		/* all has to be compared by the snapshots that it is repaired by */
 		json_array_clear(v->differences);
+		json_object_clear(v->facts);
+		json_array_clear(v->not_checked);
 		p->settled = false;
 	}
 	if (!list_again(p, v))
