@@ -5,7 +5,8 @@
  *
  * The table `settings` drives parsing, defaults, ranges, SHOW, reload and
  * --describe-config; tests/lint/settings reads it too, so keep one line per
- * setting in the form it has.  `node.NAME = 'conninfo'` is the only family of
+ * setting in the form it has.  To add a setting: a row here, a field of Config in
+ * config.h, and what that check then asks for.  `node.NAME = 'conninfo'` is the only family of
  * names that is not in it.
  *
  * A file is taken as a whole or not at all: config_load() returns a complete,
@@ -46,6 +47,12 @@ typedef enum SettingType
 	SETTING_SLOW_NODE			/* SlowNode */
 } SettingType;
 
+/* What a change needs, and for whom the setting is. */
+#define RESTART 0
+#define RELOAD 1
+#define DEVELOPER 2				/* for tests and for finding faults: not in
+								 * the sample */
+
 typedef struct Setting
 {
 	const char *name;
@@ -54,75 +61,75 @@ typedef struct Setting
 	const char *preset;			/* the default, as it would be written */
 	int64_t		min;
 	int64_t		max;
-	bool		reloadable;
+	int			flags;
 	const char *help;			/* one sentence */
 } Setting;
 
 #define AT(field) offsetof(Config, field)
 
-/* name, type, where, default, min, max, reloadable, help */
+/* name, type, where, default, min, max, flags, help */
 static const Setting settings[] = {
-	{"listen_addresses", SETTING_STRING, AT(listen_addresses), "127.0.0.1", 0, 0, false,
+	{"listen_addresses", SETTING_STRING, AT(listen_addresses), "127.0.0.1", 0, 0, RESTART,
 	"Comma-separated addresses on which backends are awaited over TCP; empty for none."},
-	{"port", SETTING_INT, AT(port), "6432", 1, 65535, false,
+	{"port", SETTING_INT, AT(port), "6432", 1, 65535, RESTART,
 	"TCP port on which backends are awaited."},
-	{"unix_socket", SETTING_SOCKET, AT(unix_socket), "", 0, 0, false,
+	{"unix_socket", SETTING_SOCKET, AT(unix_socket), "", 0, 0, RESTART,
 	"Path of a Unix socket on which backends are awaited; empty for none."},
-	{"admin_socket", SETTING_SOCKET, AT(admin_socket), "/run/lockstep/admin.sock", 0, 0, false,
+	{"admin_socket", SETTING_SOCKET, AT(admin_socket), "/run/lockstep/admin.sock", 0, 0, RESTART,
 	"Path of the Unix socket on which lockstepctl is awaited."},
-	{"secret_file", SETTING_PATH, AT(secret_file), "/etc/lockstep/secret", 0, 0, false,
+	{"secret_file", SETTING_PATH, AT(secret_file), "/etc/lockstep/secret", 0, 0, RESTART,
 	"File with the secret that backends and replicator share, at least 16 bytes."},
-	{"journal_directory", SETTING_PATH, AT(journal_directory), "/var/lib/lockstep/journal", 0, 0, false,
+	{"journal_directory", SETTING_PATH, AT(journal_directory), "/var/lib/lockstep/journal", 0, 0, RESTART,
 	"Directory of the journal; it is created if its parent exists."},
-	{"journal_segment_size", SETTING_SIZE, AT(journal_segment_size), "16MB", 64 * KB, GB, false,
+	{"journal_segment_size", SETTING_SIZE, AT(journal_segment_size), "16MB", 64 * KB, GB, RESTART | DEVELOPER,
 	"Size at which a new journal file is begun."},
-	{"journal_keep", SETTING_SIZE, AT(journal_keep), "1GB", 0, 1024 * TB, true,
+	{"journal_keep", SETTING_SIZE, AT(journal_keep), "1GB", 0, 1024 * TB, RELOAD,
 	"Amount of journal kept for nodes that are dropped, so that they can catch up."},
-	{"pid_file", SETTING_PATH, AT(pid_file), "/run/lockstep/replicator.pid", 0, 0, false,
+	{"pid_file", SETTING_PATH, AT(pid_file), "/run/lockstep/replicator.pid", 0, 0, RESTART,
 	"File that holds the process id of the running replicator and is locked by it."},
-	{"log_file", SETTING_PATH, AT(log_file), "", 0, 0, false,
+	{"log_file", SETTING_PATH, AT(log_file), "", 0, 0, RESTART,
 	"File to log to, reopened on SIGHUP; empty for standard error."},
-	{"log_level", SETTING_LEVEL, AT(log_level), "info", 0, 0, true,
+	{"log_level", SETTING_LEVEL, AT(log_level), "info", 0, 0, RELOAD,
 	"Least severe messages that are logged: debug, info, notice, warning or error."},
-	{"log_conflicts", SETTING_LEVEL, AT(log_conflicts), "debug", 0, 0, true,
+	{"log_conflicts", SETTING_LEVEL, AT(log_conflicts), "debug", 0, 0, RELOAD,
 	"Level at which each conflict that a transaction loses is logged."},
-	{"apply_connections", SETTING_INT, AT(apply_connections), "8", 2, 64, false,
+	{"apply_connections", SETTING_INT, AT(apply_connections), "8", 2, 64, RESTART,
 	"Connections that the replicator keeps to each node and database."},
-	{"reserved_connections", SETTING_INT, AT(reserved_connections), "4", 0, 62, false,
+	{"reserved_connections", SETTING_INT, AT(reserved_connections), "4", 0, 62, RESTART,
 	"Connections to each node and database, beside apply_connections, for roles and tables that have few of them."},
-	{"apply_patience", SETTING_TIME, AT(apply_patience), "3s", 0, DAY, true,
+	{"apply_patience", SETTING_TIME, AT(apply_patience), "3s", 0, DAY, RELOAD,
 	"How long a node may execute a transaction, beyond four times what it took at its origin, while others wait for its connection; 0: without end."},
-	{"idle_ddl_timeout", SETTING_TIME, AT(idle_ddl_timeout), "10s", 0, DAY, true,
+	{"idle_ddl_timeout", SETTING_TIME, AT(idle_ddl_timeout), "10s", 0, DAY, RELOAD,
 	"How long a transaction that has run DDL may be idle while other nodes' DDL waits for it; 0: for ever."},
-	{"early_connections", SETTING_INT, AT(early_connections), "2", 0, 62, true,
+	{"early_connections", SETTING_INT, AT(early_connections), "2", 0, 62, RELOAD,
 	"Connections to each node and database on which large transactions may begin before they ask to commit."},
-	{"early_size", SETTING_SIZE, AT(early_size), "1MB", 64 * KB, TB, true,
+	{"early_size", SETTING_SIZE, AT(early_size), "1MB", 64 * KB, TB, RELOAD | DEVELOPER,
 	"Bytes of queries from which on a transaction may begin on the other nodes before it asks to commit."},
-	{"max_apply_delay", SETTING_TIME, AT(max_apply_delay), "1s", 0, DAY, true,
+	{"max_apply_delay", SETTING_TIME, AT(max_apply_delay), "1s", 0, DAY, RELOAD,
 	"How long a reader may hold up DDL that is being applied before it is cancelled."},
-	{"yield_delay", SETTING_TIME, AT(yield_delay), "2ms", 0, 60 * SECOND, true,
+	{"yield_delay", SETTING_TIME, AT(yield_delay), "2ms", 0, 60 * SECOND, RELOAD | DEVELOPER,
 	"How long a transaction being applied may stand still before blockers are looked for."},
-	{"node_timeout", SETTING_TIME, AT(node_timeout), "5s", 100, DAY, true,
+	{"node_timeout", SETTING_TIME, AT(node_timeout), "5s", 100, DAY, RELOAD,
 	"How long a node whose server answers nothing is waited for before it is dropped."},
-	{"stall_timeout", SETTING_TIME, AT(stall_timeout), "0ms", 0, DAY, true,
+	{"stall_timeout", SETTING_TIME, AT(stall_timeout), "0ms", 0, DAY, RELOAD,
 	"How long a node whose server answers, but does not go on, is waited for before it is dropped; 0: six times node_timeout."},
-	{"wait_warning", SETTING_TIME, AT(wait_warning), "2s", 0, DAY, true,
+	{"wait_warning", SETTING_TIME, AT(wait_warning), "2s", 0, DAY, RELOAD,
 	"How long something may wait while nothing of its kind goes on before the log says who waits for whom; 0: never."},
-	{"reconnect_interval", SETTING_TIME, AT(reconnect_interval), "1s", 10, HOUR, true,
+	{"reconnect_interval", SETTING_TIME, AT(reconnect_interval), "1s", 10, HOUR, RELOAD,
 	"Time between attempts to reach a node."},
-	{"max_sessions", SETTING_INT, AT(max_sessions), "10000", 1, 1000000, true,
+	{"max_sessions", SETTING_INT, AT(max_sessions), "10000", 1, 1000000, RELOAD,
 	"Number of backends that may be connected at the same time."},
-	{"max_transaction_size", SETTING_SIZE, AT(max_transaction_size), "64GB", 64 * KB, 1024 * TB, true,
+	{"max_transaction_size", SETTING_SIZE, AT(max_transaction_size), "64GB", 64 * KB, 1024 * TB, RELOAD,
 	"Bytes of queries that one transaction may queue; a larger one is refused."},
-	{"transaction_memory", SETTING_SIZE, AT(transaction_memory), "8MB", 64 * KB, GB, true,
+	{"transaction_memory", SETTING_SIZE, AT(transaction_memory), "8MB", 64 * KB, GB, RELOAD,
 	"Bytes of queries that one transaction keeps in memory; a larger one goes to disk."},
-	{"max_apply_lag", SETTING_SIZE, AT(max_apply_lag), "64MB", 64 * KB, 1024 * TB, true,
+	{"max_apply_lag", SETTING_SIZE, AT(max_apply_lag), "64MB", 64 * KB, 1024 * TB, RELOAD,
 	"How far a node may lag behind, in bytes of decided transactions that it has not applied."},
-	{"slow_node", SETTING_SLOW_NODE, AT(slow_node), "throttle", 0, 0, true,
+	{"slow_node", SETTING_SLOW_NODE, AT(slow_node), "throttle", 0, 0, RELOAD,
 	"What happens when a node lags more than max_apply_lag: throttle (writers wait for it) or drop."},
-	{"maintenance_database", SETTING_STRING, AT(maintenance_database), "postgres", 0, 0, false,
+	{"maintenance_database", SETTING_STRING, AT(maintenance_database), "postgres", 0, 0, RESTART,
 	"Database to connect to for commands that concern a whole node."},
-	{"databases", SETTING_STRING, AT(databases), "", 0, 0, false,
+	{"databases", SETTING_STRING, AT(databases), "", 0, 0, RESTART,
 	"Databases replicated when the journal is created; later ones come by lockstepctl."},
 };
 
@@ -688,13 +695,13 @@ config_reload(Config *current, Config *fresh)
 		if (is_text(s->type))
 		{
 			/* Others may hold the pointer: no text is reloadable. */
-			assert(!s->reloadable);
+			assert((s->flags & RELOAD) == 0);
 			if (strcmp(*(char *const *) to, *(char *const *) from) != 0)
 				add_name(&need_restart, s->name);
 		}
 		else if (number_of(current, s) == number_of(fresh, s))
 			continue;
-		else if (!s->reloadable)
+		else if ((s->flags & RELOAD) == 0)
 			add_name(&need_restart, s->name);
 		else if (s->type == SETTING_SIZE)
 			*(int64_t *) to = *(const int64_t *) from;
@@ -719,7 +726,9 @@ config_describe(void)
 		const Setting *s = &settings[i];
 		const char *quote = is_text(s->type) ? "'" : "";
 
-		printf("# %s%s\n#%s = %s%s%s\n\n", s->help, s->reloadable ? "" : "  Needs a restart.",
+		if (s->flags & DEVELOPER)
+			continue;
+		printf("# %s%s\n#%s = %s%s%s\n\n", s->help, s->flags & RELOAD ? "" : "  Needs a restart.",
 			   s->name, quote, s->preset, quote);
 	}
 	printf("# Connection string of each node, without dbname; one line per node.\n"
