@@ -79,6 +79,19 @@ soak:
 bench:
 	tests/bench/run
 
+# The SVG files are committed; graphviz and mscgen are needed to change them only.
+DIAGRAMS = docs/diagrams/cluster.svg docs/diagrams/commit.svg
+
+diagrams: $(DIAGRAMS)
+
+docs/diagrams/%.svg: docs/diagrams/%.dot
+	dot -Tsvg -o $@ $<
+
+# mscgen leaves less room for text than common fonts need.
+docs/diagrams/%.svg: docs/diagrams/%.msc
+	mscgen -T svg -o $@ $<
+	sed -i 's/font-size="[0-9]*"/font-size="11" dy="-3"/' $@
+
 demo:
 	tests/demo
 
@@ -108,7 +121,8 @@ help:
 	@echo 'make check-liveness the longest pause between two commits, under loads that conflict (LIVENESS_SECONDS=20: an hour)'
 	@echo 'make check-long     what takes too long for make check'
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
+	@echo 'make diagrams       render docs/diagrams anew (graphviz, mscgen)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
 .PHONY: all extension replicator install install-service uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench demo demo-stop clean help
+	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench diagrams demo demo-stop clean help

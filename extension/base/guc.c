@@ -3,7 +3,7 @@
  *	  The settings lockstep.*: one variable each, and their definitions.
  *
  * At the bottom of the extension: any module may read them, and this one calls
- * none.  docs/operating.md describes each for users.
+ * none.  docs/reference.md describes each for users.
  */
 #include "postgres.h"
 
@@ -120,43 +120,43 @@ static void
 define_of_node(void)
 {
 	DefineCustomStringVariable("lockstep.node_name",
-							   "Name of this node in its cluster.",
-							   "Empty: this server is not a node and nothing is replicated.",
+							   "Sets the name of this node in its cluster.",
+							   "An empty name means that this server is not a node and replicates nothing.",
 							   &ls_node_name, "",
 							   PGC_POSTMASTER, 0,
 							   check_node_name, NULL, NULL);
 
 	DefineCustomStringVariable("lockstep.replicator",
-							   "Where the replicator listens: host:port, or the path of its Unix socket.",
-							   NULL,
+							   "Sets the address of the replicator.",
+							   "Either host:port or the path of its Unix socket.",
 							   &ls_replicator, "localhost:6432",
 							   PGC_SIGHUP, 0,
 							   NULL, NULL, NULL);
 
 	DefineCustomStringVariable("lockstep.secret_file",
-							   "File with the secret that this node shares with the replicator.",
+							   "Sets the file with the secret that the nodes share with the replicator.",
 							   NULL,
 							   &ls_secret_file, "",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.connect_timeout",
-							"Time allowed for connecting to the replicator.",
+							"Sets the maximum time to connect to the replicator.",
 							NULL,
 							&ls_connect_timeout, 5000, 1, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.replicator_timeout",
-							"How long a session that waits for the replicator hears nothing from it before it gives up.",
-							"The replicator says every second that it is there. A COMMIT that waited then fails with 08007; 0: never.",
+							"Sets the maximum time to wait for the replicator without hearing from it.",
+							"The replicator sends a message every second. A COMMIT that times out fails with 08007. 0 disables the timeout.",
 							&ls_replicator_timeout, 30000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.index_patience",
-							"How long what another node does CONCURRENTLY waits for transactions that have the table open.",
-							"They then fail with 40001.",
+							"Sets the time that replicated CONCURRENTLY commands wait for transactions that use the table.",
+							"These transactions then fail with 40001.",
 							&ls_index_patience, 60000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
@@ -166,7 +166,7 @@ static void
 define_of_shared_memory(void)
 {
 	DefineCustomIntVariable("lockstep.max_sequences",
-							"Number of sequences that may be in use on this node between two starts of the server.",
+							"Sets the maximum number of sequences in use on this node.",
 							"Each takes about 1 kB of shared memory.",
 							&ls_max_sequences, 4096, 16, 1000000,
 							PGC_POSTMASTER, 0,
@@ -177,85 +177,85 @@ static void
 define_of_session(void)
 {
 	DefineCustomEnumVariable("lockstep.commit_wait",
-							 "What COMMIT waits for on the other nodes.",
-							 "\"executed\": they can commit it; \"applied\": they have committed it; \"ordered\": nothing.",
+							 "Sets what COMMIT waits for on the other nodes.",
+							 "\"executed\": they have executed the transaction and can commit it; \"applied\": they have committed it; \"ordered\": nothing.",
 							 &ls_commit_wait, LS_WAIT_EXECUTED, commit_wait_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockstep.causal_reads",
-							 "Lets a statement see everything that was committed on any node before it began.",
-							 "It asks the replicator how far that is, and waits until this node has applied it.",
+							 "Makes each statement see everything that was committed on any node before it began.",
+							 "The session asks the replicator for the current position and waits until this node has applied it.",
 							 &ls_causal_reads, false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.max_staleness",
-							"Age above which this node refuses to show what it has.",
-							"Queries of tables fail while it is not known to have everything that was committed on any node so long ago; -1: never.",
+							"Sets the age of its data above which this node refuses queries of tables.",
+							"A query fails with 57P03 unless this node is known to have everything that was committed on any node before that time. -1 disables the check.",
 							&ls_max_staleness, -1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							check_max_staleness, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.retry_wait",
-							"How long a session that lost a conflict waits for this node to apply the winner.",
-							"Before it takes the next query, which then can succeed; 0: not at all.",
+							"Sets the maximum time that a session that lost a conflict waits for this node to apply the winner.",
+							"The session waits before its next query, which would otherwise lose again. 0 disables the wait.",
 							&ls_retry_wait, 1000, 0, 60000,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomEnumVariable("lockstep.update_order",
-							 "Whether a row that other nodes may be changing is waited for.",
-							 "\"optimistic\": no, who comes second fails; \"queued\": UPDATE, DELETE and SELECT FOR UPDATE of rows named by their key take their place in the replicator's queue first.",
+							 "Sets whether changes of rows wait for transactions of other nodes.",
+							 "\"optimistic\": no, the second to commit fails; \"queued\": UPDATE, DELETE and SELECT FOR UPDATE of rows that are named by their key first lock them in the cluster.",
 							 &ls_update_order, LS_ORDER_OPTIMISTIC, update_order_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomStringVariable("lockstep.queued_tables",
-							   "Tables for which lockstep.update_order is queued, whatever it is else.",
-							   "A list of names, each with its schema.",
+							   "Lists tables for which lockstep.update_order is always \"queued\".",
+							   "Names are separated by commas and include the schema.",
 							   &ls_queued_tables, "",
 							   PGC_USERSET, GUC_LIST_INPUT,
 							   NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.queue_timeout",
-							"Time allowed for waiting in the replicator's queue for a row.",
-							"0 for ever.",
+							"Sets the maximum time to wait for a row or table that is locked in the cluster.",
+							"0 disables the timeout.",
 							&ls_queue_timeout, 5000, 0, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.queue_after",
-							"Number of conflicts that a session loses in a row before its next transaction waits for its rows or tables.",
-							"0 never.",
+							"Sets the number of conflicts lost in a row after which a session locks its rows or tables in the cluster.",
+							"0 disables this.",
 							&ls_queue_after, 5, 0, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
 
 	DefineCustomBoolVariable("lockstep.replicate",
-							 "Replicates what this session changes.",
-							 "Off: changes stay on this node, which then differs from the others.",
+							 "Replicates the changes of this session.",
+							 "When off, changes stay on this node, which then differs from the others.",
 							 &ls_replicate, true,
 							 PGC_SUSET, 0,
 							 check_replicate, assign_replicate, NULL);
 
 	DefineCustomEnumVariable("lockstep.unreplicated",
-							 "What happens to a transaction with effects that can't be replicated.",
-							 "\"refuse\": it fails; \"allow\": those effects stay on this node.",
+							 "Sets what happens to a transaction with changes that cannot be replicated.",
+							 "\"refuse\": it fails; \"allow\": these changes stay on this node.",
 							 &ls_unreplicated, LS_UNREPLICATED_REFUSE, unreplicated_options,
 							 PGC_SUSET, 0,
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.max_row_keys",
-							"Number of changed rows of one table above which a transaction takes the whole table.",
+							"Sets the number of changed rows of a table above which a transaction locks the whole table in the cluster.",
 							NULL,
 							&ls_max_row_keys, 100000, 1, INT_MAX,
 							PGC_SUSET, 0,
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.statement_rows",
-							"Number of rows from which an UPDATE or DELETE travels as its text, if that is exact.",
-							"As estimated by the planner; -1 never. Such a statement takes the whole table.",
+							"Sets the number of rows from which an UPDATE or DELETE is sent as a statement instead of rows.",
+							"The planner's estimate counts. Only statements that have the same effect on all nodes are sent so; they lock the whole table in the cluster. -1 disables this.",
 							&ls_statement_rows, 10000, -1, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
