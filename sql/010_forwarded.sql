@@ -109,4 +109,3 @@ SET ROLE regress_lockstep_user;
 SELECT count(*) FROM lockstep.forwarded;
 RESET ROLE;
 DROP ROLE regress_lockstep_user;
-DROP TABLE f, f_nokey, f_do, f_parent, f_child, f_types;

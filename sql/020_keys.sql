@@ -45,4 +45,3 @@ SELECT DISTINCT regexp_replace(key, '[0-9a-f]{16}', 'HASH') AS key FROM lockstep
 WHERE key ~ '^X|exclusive| X' ORDER BY 1;
 ROLLBACK;
 RESET lockstep.max_row_keys;
-DROP TABLE k, k_parent, k_none;

@@ -160,7 +160,3 @@ SET ROLE q_role;
 SELECT nextval('q_renamed'), currval('q_renamed'), lastval();
 SELECT setval('q_renamed', 1);
 RESET ROLE;
-DROP TABLE q_t, q_i, q_f;
-DROP FUNCTION q_next(), q_trigger();
-DROP SEQUENCE q_cycle, q_down, q_cache, q_limit, q_small, q_big, q_renamed;
-DROP ROLE q_role;

@@ -1,7 +1,9 @@
 # DETACH PARTITION CONCURRENTLY keeps nobody from reading or writing the partitioned
 # table, on any node, while it waits on any node; the partition is detached on all
 # nodes afterwards, or pending on all of them, whoever is cancelled or goes in the
-# middle, and FINALIZE completes it from any.
+# middle, and FINALIZE completes it from any; also where tables are changed while it waits for
+# their locks, where only who gave the command may use the partition's schema, and where a
+# partitioned table refers to the one that loses a partition.
 use strict;
 use warnings;
 use FindBin;
@@ -422,6 +424,116 @@ $temporary->close;
 	$c->sql(3, 'DROP TABLE h');
 	is_everywhere('h0', '', 'dropped with the table');
 }
+
+# The same, but for the number of constraints.
+sub becomes
+{
+	my ($name, $state, $test) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	$c->drain;
+	is_deeply([ map { state_on($_, $name) =~ s/ .*//r } 1 .. 3 ], [ ($state) x 3 ], $test);
+}
+
+# ---------- what another session of the same node does before it gets the table's lock
+
+sub after_another
+{
+	my ($first, $command) = @_;
+	my $other = $c->session(1);
+	$other->do("BEGIN; $first");
+	my $s = $c->session(1)->send($command);
+	ok($c->wait_sql(1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = " . $s->pid, 1), 'waits for another session of its node');
+	$other->do('COMMIT');
+	$s->finish(60);
+	return $s->error;
+}
+
+$c->sql(1, <<'SQL');
+CREATE TABLE edge (a int, b int) PARTITION BY LIST (a);
+CREATE TABLE edge_p PARTITION OF edge FOR VALUES IN (1) PARTITION BY LIST (b);
+CREATE TABLE edge_p1 PARTITION OF edge_p FOR VALUES IN (1);
+CREATE TABLE edge_p2 PARTITION OF edge_p FOR VALUES IN (2);
+INSERT INTO edge VALUES (1, 1), (1, 2);
+SQL
+$c->drain;
+LockstepCluster::is_error(after_another('CREATE TABLE edge_p0 PARTITION OF edge_p DEFAULT', 'ALTER TABLE edge_p DETACH PARTITION edge_p1 CONCURRENTLY'),
+	'55000', qr/cannot detach partitions concurrently when a default partition exists/, 'a default partition');
+becomes('edge_p1', 'partition', 'it stays');
+LockstepCluster::is_error(after_another('DROP TABLE edge_p0', 'ALTER TABLE edge_p DETACH PARTITION edge_p1 CONCURRENTLY'),
+	'55000|0A000|40001', qr/./, 'none any more, which is not what it had seen');
+becomes('edge_p1', 'partition', 'it stays again, everywhere');
+$c->sql(3, 'ALTER TABLE edge_p DETACH PARTITION edge_p1 CONCURRENTLY');
+becomes('edge_p1', 'table', 'now it goes');
+
+# ---------- schemas
+
+$c->sql(1, <<'SQL');
+CREATE ROLE owner;
+CREATE SCHEMA hidden;
+CREATE TABLE q (a int) PARTITION BY LIST (a);
+CREATE TABLE hidden.q1 PARTITION OF q FOR VALUES IN (1);
+CREATE TABLE hidden.q2 PARTITION OF q FOR VALUES IN (2);
+ALTER TABLE q OWNER TO owner;
+SQL
+$c->sql(2, 'ALTER TABLE q DETACH PARTITION hidden.q1 CONCURRENTLY');
+becomes('hidden.q1', 'table', 'the owner of the table may not use the schema of the partition');
+$c->fails(3, 'SET ROLE owner; ALTER TABLE q DETACH PARTITION hidden.q2 CONCURRENTLY', '42501', qr/permission denied for schema hidden/, 'and can not do it');
+becomes('hidden.q2', 'partition', 'it stays');
+
+# ---------- a partitioned table refers to it
+
+$c->sql(1, <<'SQL');
+CREATE TABLE edge_f (k int PRIMARY KEY) PARTITION BY LIST (k);
+CREATE TABLE edge_f1 PARTITION OF edge_f FOR VALUES IN (1);
+CREATE TABLE edge_f2 PARTITION OF edge_f FOR VALUES IN (2);
+INSERT INTO edge_f VALUES (1), (2);
+CREATE TABLE edge_r (id int, k int REFERENCES edge_f) PARTITION BY LIST (id);
+CREATE TABLE edge_r1 PARTITION OF edge_r FOR VALUES IN (1) PARTITION BY LIST (k);
+CREATE TABLE edge_r11 PARTITION OF edge_r1 FOR VALUES IN (1, 2);
+SQL
+$c->drain;
+{
+	my $reader = $c->session(1);	# so that the first step is seen alone
+	$reader->do('BEGIN; SELECT count(*) FROM edge_f');
+	my $writer = $c->session(2);
+	$writer->do('BEGIN; INSERT INTO edge_r11 VALUES (1, 1)');
+	my $s = $c->session(1)->send('ALTER TABLE edge_f DETACH PARTITION edge_f1 CONCURRENTLY');
+	ok($c->wait_until(sub { !grep { $c->sql($_, "SELECT count(*) FROM pg_inherits WHERE inhdetachpending") != 1 } 1 .. 3 }, 60), 'pending');
+	$writer->query('COMMIT');
+	LockstepCluster::is_error($writer->error, '40001', qr/./, 'who refers to it from a partition, not having known, loses');
+	$reader->do('COMMIT');
+	$s->finish(60);
+	is($s->error, '', 'detached');
+	becomes('edge_f1', 'table', 'everywhere');
+	is($c->sql(3, 'SELECT count(*) FROM edge_r'), 0, 'nobody refers to it');
+}
+{
+	my $writer = $c->session(1);
+	$writer->do('BEGIN; INSERT INTO edge_r11 VALUES (1, 2)');
+	my $s = $c->session(1)->send('ALTER TABLE edge_f DETACH PARTITION edge_f2 CONCURRENTLY');
+	ok($c->wait_sql(1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = " . $s->pid, 1), 'one of its own node, by the name of the partition: it is waited for');
+	$writer->do('COMMIT');
+	$s->finish(60);
+	LockstepCluster::is_error($s->error, '23503', qr/removing partition "edge_f2" violates foreign key constraint/, 'and found');
+	becomes('edge_f2', 'partition', 'so it stays');
+}
+
+# ---------- the bounds, below the partition
+
+$c->sql(1, <<'SQL');
+CREATE TABLE bounds (a int, b text) PARTITION BY RANGE (a);
+CREATE TABLE bounds1 (b text, a int) PARTITION BY LIST (b);
+CREATE TABLE bounds1x (a int, b text);
+ALTER TABLE bounds1 ATTACH PARTITION bounds1x FOR VALUES IN ('x');
+ALTER TABLE bounds ATTACH PARTITION bounds1 FOR VALUES FROM (0) TO (10);
+INSERT INTO bounds VALUES (1, 'x');
+SQL
+$c->sql(2, 'ALTER TABLE bounds DETACH PARTITION bounds1 CONCURRENTLY');
+$c->drain;
+is($c->sql($_, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'bounds1x'::regclass AND contype = 'c'"),
+	'CHECK (((a IS NOT NULL) AND (a >= 0) AND (a < 10)))', "of columns of other numbers (n$_)") for 1 .. 3;
+$c->fails(3, "INSERT INTO bounds1 VALUES ('x', 10)", '23514', qr/violates check constraint/, 'they hold');
+is($c->sql(1, "INSERT INTO bounds1 VALUES ('x', 9) RETURNING a"), 9, 'and let in what is within');
 
 $c->same('equal in the end');
 my ($out, undef, $rc) = $c->ctl('verify');

@@ -1,6 +1,7 @@
 # What shared memory knows of sequences: no more of them than lockstep.max_sequences; dropped
 # ones make room, whoever dropped them and however, and so does the one that was used longest
 # ago, which goes on behind its lease: one user's sequences do not keep others from using theirs.
+# A background worker whose own code calls nextval, as pg_cron's does, gets values of the cluster, too.
 use strict;
 use warnings;
 use FindBin;
@@ -8,7 +9,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.max_sequences = 20\n");
+my $c = LockstepCluster->new(nodes => 2, fault => 1, conf => "lockstep.max_sequences = 20\nlockstep_fault.numbers_in = 'app'\n");
 
 sub use_all
 {
@@ -82,4 +83,16 @@ $c->sql(1, 'CREATE SEQUENCE idle');
 $c->drain;
 is($c->sql(1, "SELECT nextval('idle')"), 1, 'a caller that asks now and then');
 cmp_ok($c->sql(2, "SELECT nextval('idle')"), '<=', 33, 'and goes to another node leaves a gap of one small lease');
+
+# ---------- a background worker of a module that the server loads at its start: each node's numbers five rows of one table
+
+$c->sql(1, 'CREATE TABLE numbered (n bigserial PRIMARY KEY, node text DEFAULT current_setting(\'port\'))');
+ok($c->wait_sql($_, 'SELECT count(*) FROM numbered', 10, 120), "n$_: both workers have numbered their rows") for $c->all;
+is($c->sql(1, 'SELECT count(*), count(DISTINCT node) FROM numbered'), '10|2', 'none was refused, and both nodes numbered some');
+for my $node ($c->all)
+{
+	unlike($c->node_log($node), qr/duplicate key/, "n$node: no number was given out twice");
+}
+$c->drain;
+$c->same('the nodes are equal');
 done_testing;
