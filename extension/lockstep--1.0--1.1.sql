@@ -7,49 +7,49 @@
 
 CREATE FUNCTION lockstep.apply_begin(first bigint, last bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_begin_several' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint, bigint) IS 'as apply_begin(seq, chain), for all transactions from first to last, which commit here as one; SQLSTATE LS004: they can''t';
+COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint, bigint) IS 'claim all seqs from first to last for this transaction; SQLSTATE LS004 if that is not possible';
 
 -- ---------- reading one's own writes on another node
 
 CREATE FUNCTION lockstep.last_seq() RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_last_seq' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.last_seq() IS 'number in the journal of this session''s last transaction that changed something; null: none yet';
+COMMENT ON FUNCTION lockstep.last_seq() IS 'seq of the last transaction of this session that changed something; null if there is none';
 
 CREATE FUNCTION lockstep.applied_seq() RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_applied_seq' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.applied_seq() IS 'number in the journal of the last transaction that this node has committed, whoever it came from';
+COMMENT ON FUNCTION lockstep.applied_seq() IS 'seq of the last transaction that this node has committed';
 
 CREATE FUNCTION lockstep.wait_for(seq bigint, timeout interval DEFAULT NULL) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_wait_for' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
-COMMENT ON FUNCTION lockstep.wait_for(bigint, interval) IS 'true: this node has committed everything up to seq; false: not within the timeout';
+COMMENT ON FUNCTION lockstep.wait_for(bigint, interval) IS 'wait until this node has committed everything up to seq; false on timeout';
 
 -- ---------- what became of a transaction
 
 CREATE FUNCTION lockstep.transaction_token() RETURNS text
 AS 'MODULE_PATHNAME', 'lockstep_transaction_token' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.transaction_token() IS 'names the current transaction, for lockstep.outcome()';
+COMMENT ON FUNCTION lockstep.transaction_token() IS 'token of the current transaction, for lockstep.outcome()';
 
 CREATE FUNCTION lockstep.outcome(token text) RETURNS text
 AS 'MODULE_PATHNAME', 'lockstep_outcome' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.outcome(text) IS 'committed, aborted (or without any replicated effect), in progress, or unknown: asked on any node';
+COMMENT ON FUNCTION lockstep.outcome(text) IS 'outcome of a transaction of any node: committed, aborted, in progress or unknown';
 
 -- ---------- heartbeats, and how old is what a node shows
 
 CREATE FUNCTION lockstep.heartbeat(seq bigint) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_heartbeat' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.heartbeat(bigint) IS 'from the replicator: the cluster has come to seq; returns how far this node is';
+COMMENT ON FUNCTION lockstep.heartbeat(bigint) IS 'receive the position of the cluster from the replicator; return that of this node';
 REVOKE EXECUTE ON FUNCTION lockstep.heartbeat(bigint) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.staleness() RETURNS interval
 AS 'MODULE_PATHNAME', 'lockstep_staleness' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.staleness() IS 'everything that was committed on any node so long ago is here; null: nobody knows. See lockstep.max_staleness';
+COMMENT ON FUNCTION lockstep.staleness() IS 'age of the data of this node; null if unknown';
 
 -- ---------- who is in the way
 
 DROP FUNCTION lockstep.yield(integer, text);
 CREATE FUNCTION lockstep.yield(pid integer, detail text, seq bigint, lxid bigint) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_yield' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.yield(integer, text, bigint, bigint) IS 'that process''s transaction lxid (0: whichever it is in) fails with 40001, as the one decided as seq (0: not yet) waits for it; false: it is in none';
+COMMENT ON FUNCTION lockstep.yield(integer, text, bigint, bigint) IS 'make transaction lxid (0 is any) of that process fail with 40001, because the one decided as seq (0 is not yet) waits for it; false if it has ended';
 REVOKE EXECUTE ON FUNCTION lockstep.yield(integer, text, bigint, bigint) FROM PUBLIC;
 
 -- ---------- sequences
@@ -57,54 +57,54 @@ REVOKE EXECUTE ON FUNCTION lockstep.yield(integer, text, bigint, bigint) FROM PU
 CREATE FUNCTION lockstep.apply_sequence(effect text, name text, value bigint, called boolean, extra text)
 RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_sequence' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_sequence(text, text, bigint, boolean, text) IS 'the position of a sequence changes at this transaction''s turn';
+COMMENT ON FUNCTION lockstep.apply_sequence(text, text, bigint, boolean, text) IS 'change the position of a sequence at the turn of this transaction';
 
 CREATE FUNCTION lockstep.sequence_positions(
 	OUT database text, OUT name text, OUT value bigint, OUT extra text, OUT keys bytea)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_sequence_positions' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.sequence_positions() IS 'sequences of which this node has handed out values that no transaction has told the others';
+COMMENT ON FUNCTION lockstep.sequence_positions() IS 'sequences of which this node has handed out values that no transaction has reported';
 REVOKE EXECUTE ON FUNCTION lockstep.sequence_positions() FROM PUBLIC;
 
 CREATE FUNCTION lockstep.sequences_reported() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_sequences_reported' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.sequences_reported() IS 'from the replicator: after the start of this server, all positions of sequences are equal again';
+COMMENT ON FUNCTION lockstep.sequences_reported() IS 'note that all positions of sequences are equal again after the server''s start';
 REVOKE EXECUTE ON FUNCTION lockstep.sequences_reported() FROM PUBLIC;
 
 -- ---------- comparing nodes while they are written to: lockstepctl verify
 
 CREATE FUNCTION lockstep.hold_commits(seq bigint, patience interval) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_hold_commits' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
-COMMENT ON FUNCTION lockstep.hold_commits(bigint, interval) IS 'nobody commits on this node above seq (null: above where it is) until this session lets go, ends, or the time is over; returns the seq';
+COMMENT ON FUNCTION lockstep.hold_commits(bigint, interval) IS 'hold commits on this node above seq (null is the current one) until released, until the session ends, or until the time is over; return the seq';
 REVOKE EXECUTE ON FUNCTION lockstep.hold_commits(bigint, interval) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.let_commits_go() RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_let_commits_go' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.let_commits_go() IS 'ends lockstep.hold_commits(); false: the time was over before';
+COMMENT ON FUNCTION lockstep.let_commits_go() IS 'release commits held by lockstep.hold_commits(); false if the time was over';
 REVOKE EXECUTE ON FUNCTION lockstep.let_commits_go() FROM PUBLIC;
 
 CREATE FUNCTION lockstep.verify_start() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_verify_start' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.verify_start() IS 'this session writes values as all nodes do, for lockstep.row_digest()';
+COMMENT ON FUNCTION lockstep.verify_start() IS 'prepare this session for lockstep.row_digest()';
 REVOKE EXECUTE ON FUNCTION lockstep.verify_start() FROM PUBLIC;
 
 CREATE FUNCTION lockstep.repair_start() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_repair_start' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.repair_start() IS 'this session, which holds commits without an end, changes this node only, and fires no trigger';
+COMMENT ON FUNCTION lockstep.repair_start() IS 'make this session, which holds commits, change this node only, without triggers';
 REVOKE EXECUTE ON FUNCTION lockstep.repair_start() FROM PUBLIC;
 
 CREATE FUNCTION lockstep.repair_place(seq bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_repair_place' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
-COMMENT ON FUNCTION lockstep.repair_place(bigint, bigint) IS 'when this transaction of a repair commits, the node has come to seq, without what lies between';
+COMMENT ON FUNCTION lockstep.repair_place(bigint, bigint) IS 'move the position of this node to seq at the commit of this transaction of a repair';
 REVOKE EXECUTE ON FUNCTION lockstep.repair_place(bigint, bigint) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.row_digest(image record) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_row_digest' LANGUAGE C STABLE STRICT PARALLEL SAFE COST 10;
-COMMENT ON FUNCTION lockstep.row_digest(record) IS 'hash of the values of a row as they are stored, equal on nodes for equal values; after lockstep.verify_start()';
+COMMENT ON FUNCTION lockstep.row_digest(record) IS 'hash of a row as stored, equal on all nodes for equal values; after lockstep.verify_start()';
 
 CREATE FUNCTION lockstep.definition_is_seen(relation regclass) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_definition_is_seen' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.definition_is_seen(regclass) IS 'the snapshot sees the table as it is defined and stored now; locks it';
+COMMENT ON FUNCTION lockstep.definition_is_seen(regclass) IS 'true if the snapshot sees the current definition and storage of the table, which is locked';
 REVOKE EXECUTE ON FUNCTION lockstep.definition_is_seen(regclass) FROM PUBLIC;
 
 -- ---------- conflicts
@@ -115,7 +115,7 @@ CREATE FUNCTION lockstep.replicator_conflicts(what text DEFAULT 'conflicts',
 	OUT reason text, OUT sqlstate text, OUT update_order text, OUT detail text)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.replicator_conflicts(text) IS 'for the view lockstep.conflicts';
+COMMENT ON FUNCTION lockstep.replicator_conflicts(text) IS 'conflicts, for the view lockstep.conflicts';
 REVOKE EXECUTE ON FUNCTION lockstep.replicator_conflicts(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lockstep.replicator_conflicts(text) TO pg_monitor;
 
@@ -123,7 +123,7 @@ CREATE VIEW lockstep.conflicts AS
 SELECT to_timestamp(time_us / 1e6) AS "time", database, node, pid, transaction, winner_node, winner_pid, winner_seq,
 	"table", key, reason, sqlstate, update_order, detail
 FROM lockstep.replicator_conflicts();
-COMMENT ON VIEW lockstep.conflicts IS 'who lost to whom lately, in the whole cluster, latest first; since the replicator''s start';
+COMMENT ON VIEW lockstep.conflicts IS 'last conflicts of the cluster, latest first, since the replicator started';
 REVOKE ALL ON lockstep.conflicts FROM PUBLIC;
 GRANT SELECT ON lockstep.conflicts TO pg_monitor;
 
@@ -131,14 +131,14 @@ CREATE FUNCTION lockstep.replicator_conflict_counts(what text DEFAULT 'conflict 
 	OUT database text, OUT "table" text, OUT reason text, OUT conflicts bigint, OUT last_us bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.replicator_conflict_counts(text) IS 'for the view lockstep.conflict_counts';
+COMMENT ON FUNCTION lockstep.replicator_conflict_counts(text) IS 'numbers of conflicts, for the view lockstep.conflict_counts';
 REVOKE EXECUTE ON FUNCTION lockstep.replicator_conflict_counts(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lockstep.replicator_conflict_counts(text) TO pg_monitor;
 
 CREATE VIEW lockstep.conflict_counts AS
 SELECT database, "table", reason, conflicts, to_timestamp(last_us / 1e6) AS last
 FROM lockstep.replicator_conflict_counts();
-COMMENT ON VIEW lockstep.conflict_counts IS 'how many conflicts were lost, by table and reason; since the replicator''s start';
+COMMENT ON VIEW lockstep.conflict_counts IS 'number of conflicts by table and reason, since the replicator started';
 REVOKE ALL ON lockstep.conflict_counts FROM PUBLIC;
 GRANT SELECT ON lockstep.conflict_counts TO pg_monitor;
 
@@ -148,7 +148,7 @@ CREATE FUNCTION lockstep.replicator_waits(what text DEFAULT 'waits',
 	OUT blocker_node text, OUT blocker_pid integer, OUT blocker_transaction bigint, OUT blocker_seq bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.replicator_waits(text) IS 'for the view lockstep.waits';
+COMMENT ON FUNCTION lockstep.replicator_waits(text) IS 'waits, for the view lockstep.waits';
 REVOKE EXECUTE ON FUNCTION lockstep.replicator_waits(text) FROM PUBLIC;
 GRANT EXECUTE ON FUNCTION lockstep.replicator_waits(text) TO pg_monitor;
 
@@ -156,7 +156,7 @@ CREATE VIEW lockstep.waits AS
 SELECT node, pid, transaction, seq, kind, waits, at_node, object, for_ms * interval '1 ms' AS duration,
 	blocker_node, blocker_pid, blocker_transaction, blocker_seq
 FROM lockstep.replicator_waits();
-COMMENT ON VIEW lockstep.waits IS 'who waits for whom now, in the whole cluster, the longest wait first';
+COMMENT ON VIEW lockstep.waits IS 'waits of all transactions of the cluster, longest first';
 REVOKE ALL ON lockstep.waits FROM PUBLIC;
 GRANT SELECT ON lockstep.waits TO pg_monitor;
 
@@ -168,20 +168,20 @@ CREATE FUNCTION lockstep.add_progress_chain() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_add_progress_chain' LANGUAGE C VOLATILE STRICT;
 SELECT lockstep.add_progress_chain();
 DROP FUNCTION lockstep.add_progress_chain();
-COMMENT ON COLUMN lockstep.progress.chain IS 'what the journal''s history up to that transaction is known by; null: an earlier version wrote it';
+COMMENT ON COLUMN lockstep.progress.chain IS 'checksum of the journal up to that transaction; null if version 1.0 wrote it';
 
 CREATE FUNCTION lockstep.turn_open(at_seq bigint, at_chain bigint, OUT seq bigint, OUT chain bigint)
 AS 'MODULE_PATHNAME', 'lockstep_turn_open_at' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.turn_open(bigint, bigint) IS 'after server start: this node has applied up to seq, where the journal is known by chain; returns how far it is now';
+COMMENT ON FUNCTION lockstep.turn_open(bigint, bigint) IS 'set the applied position and its chain after the server''s start; return the current ones';
 REVOKE EXECUTE ON FUNCTION lockstep.turn_open(bigint, bigint) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.apply_begin(seq bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_begin' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint) IS 'the same, with what the journal is known by then';
+COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint) IS 'claim seq, with its chain, for this transaction before it runs';
 
 CREATE FUNCTION lockstep.apply_commit(seq bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_commit' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_commit(bigint, bigint) IS 'the same, with what the journal is known by then';
+COMMENT ON FUNCTION lockstep.apply_commit(bigint, bigint) IS 'commit this transaction at its turn, with its chain';
 
 -- Each start of a replicator takes a higher generation: one whose place another has
 -- taken is refused.
@@ -189,31 +189,31 @@ CREATE TABLE lockstep.generation (
 	generation bigint NOT NULL,
 	run bigint NOT NULL
 );
-COMMENT ON TABLE lockstep.generation IS 'the replicator that this database follows; empty: one of an earlier version, or none yet';
-COMMENT ON COLUMN lockstep.generation.generation IS 'its generation: each start of a replicator takes a higher one; the highest of all databases of the server counts';
+COMMENT ON TABLE lockstep.generation IS 'replicator that this database follows; empty if none yet, or one of version 1.0';
+COMMENT ON COLUMN lockstep.generation.generation IS 'generation of the replicator, higher for each start; the highest of all databases of the server counts';
 COMMENT ON COLUMN lockstep.generation.run IS 'random number of that start';
 
 CREATE FUNCTION lockstep.enter_generation(generation bigint, run bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_enter_generation' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.enter_generation(bigint, bigint) IS 'this session is of that replicator, which takes the place of those of lower generations; SQLSTATE LS005: another has taken its place';
+COMMENT ON FUNCTION lockstep.enter_generation(bigint, bigint) IS 'make this session one of that replicator, which replaces lower generations; SQLSTATE LS005 if it is outdated';
 REVOKE EXECUTE ON FUNCTION lockstep.enter_generation(bigint, bigint) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.known_generation(OUT generation bigint, OUT run bigint, OUT silent_ms bigint)
 AS 'MODULE_PATHNAME', 'lockstep_known_generation' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.known_generation() IS 'the replicator that this server or this database follows, and for how long nothing has been heard of it; null: it is not connected';
+COMMENT ON FUNCTION lockstep.known_generation() IS 'replicator that this server or database follows, and how long it has been silent; null if it is not connected';
 REVOKE EXECUTE ON FUNCTION lockstep.known_generation() FROM PUBLIC;
 
 -- ---------- indexes that are made and dropped concurrently
 
 CREATE FUNCTION lockstep.apply_index(step text, schema text, "table" text, index text, definition text) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_index' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_index(text, text, text, text, text) IS 'a step of a CREATE or DROP INDEX CONCURRENTLY: enter, ready, valid; invalid, dead, gone';
+COMMENT ON FUNCTION lockstep.apply_index(text, text, text, text, text) IS 'execute a step of CREATE or DROP INDEX CONCURRENTLY: enter, ready, valid, invalid, dead or gone';
 
 -- ---------- partitions that are detached concurrently
 
 CREATE FUNCTION lockstep.apply_detach(step text, schema text, "table" text, partition_schema text, partition text, "constraint" text) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_detach' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_detach(text, text, text, text, text, text) IS 'a step of a DETACH PARTITION CONCURRENTLY: pending, wait, detach; finalize is the last two';
+COMMENT ON FUNCTION lockstep.apply_detach(text, text, text, text, text, text) IS 'execute a step of DETACH PARTITION CONCURRENTLY: pending, wait, detach or finalize';
 
 -- ---------- what two nodes have to have in common: columns of catalogs that not
 -- every PostgreSQL has (daticulocale is datlocale from 17 on) are asked for by name
@@ -316,40 +316,40 @@ $$;
 
 CREATE FUNCTION lockstep.apply_rows(seq bigint, rows bytea) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_rows' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_rows(bigint, bytea) IS 'when this node has applied up to seq: changes rows';
+COMMENT ON FUNCTION lockstep.apply_rows(bigint, bytea) IS 'change rows when this node has applied everything up to seq';
 
 CREATE FUNCTION lockstep.apply_piece(piece bytea) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_piece' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_piece(bytea) IS 'a part of the parameters of the next lockstep.apply_pieced_row() or apply_pieced_copy()';
+COMMENT ON FUNCTION lockstep.apply_piece(bytea) IS 'add a piece to the parameters of the next lockstep.apply_pieced_row() or apply_pieced_copy()';
 
 CREATE FUNCTION lockstep.apply_pieced_row(query text, rows bigint, length bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_pieced_row' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_pieced_row(text, bigint, bigint) IS 'changes a row; the parameters came in pieces, so many bytes';
+COMMENT ON FUNCTION lockstep.apply_pieced_row(text, bigint, bigint) IS 'change a row whose parameters came in pieces of this total length';
 
 CREATE FUNCTION lockstep.apply_pieced_copy(command text, length bigint) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_apply_pieced_copy' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_pieced_copy(text, bigint) IS 'lockstep.apply_copy(); the data came in pieces, so many bytes';
+COMMENT ON FUNCTION lockstep.apply_pieced_copy(text, bigint) IS 'COPY ... FROM STDIN with data that came in pieces of this total length';
 
 DROP FUNCTION lockstep.blockers(integer[]);
 CREATE FUNCTION lockstep.blockers(pids integer[],
 	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer, OUT lxid bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'who is in the way of these processes, and what they are; at_row: which of its rows lockstep.apply_rows() changes, from 0 on; lxid: the local transaction in the way, 0 if unknown';
+COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'processes that block these, with their transactions; at_row is the row of lockstep.apply_rows() that is blocked';
 REVOKE EXECUTE ON FUNCTION lockstep.blockers(integer[]) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.yield_in_circle(pid integer, lxid bigint, detail text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_yield_in_circle' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.yield_in_circle(integer, bigint, text) IS 'that process''s transaction lxid (0: whichever it is in) fails with 40P01, as it waits in a circle that goes through several nodes; false: it is in none';
+COMMENT ON FUNCTION lockstep.yield_in_circle(integer, bigint, text) IS 'make transaction lxid (0 is any) of that process fail with 40P01; false if it has ended';
 REVOKE EXECUTE ON FUNCTION lockstep.yield_in_circle(integer, bigint, text) FROM PUBLIC;
 CREATE FUNCTION lockstep.turn_waits(OUT pid integer, OUT seq bigint, OUT holds boolean) RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_turn_waits' LANGUAGE C VOLATILE;
-COMMENT ON FUNCTION lockstep.turn_waits() IS 'which processes wait until this node has applied up to seq; holds: who lets nobody commit above it';
+COMMENT ON FUNCTION lockstep.turn_waits() IS 'processes that wait until this node has applied everything up to seq; holds is true for one that holds commits';
 REVOKE EXECUTE ON FUNCTION lockstep.turn_waits() FROM PUBLIC;
 
 -- ---------- for the operator of a server that has left its cluster
 
 CREATE FUNCTION lockstep.leave_cluster() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_leave_cluster' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.leave_cluster() IS 'this database belongs to no cluster from now on, so that DROP EXTENSION lockstep is allowed; not while it is replicated';
+COMMENT ON FUNCTION lockstep.leave_cluster() IS 'remove this database from its cluster, so that DROP EXTENSION lockstep is allowed; fails while it is replicated';
 REVOKE EXECUTE ON FUNCTION lockstep.leave_cluster() FROM PUBLIC;

@@ -12,15 +12,15 @@ CREATE TABLE lockstep.progress (
 	slot integer PRIMARY KEY,
 	seq bigint NOT NULL
 ) WITH (fillfactor = 10);
-COMMENT ON TABLE lockstep.progress IS 'how far this database has come; the highest seq counts';
+COMMENT ON TABLE lockstep.progress IS 'position of this database in the journal; the highest seq counts';
 COMMENT ON COLUMN lockstep.progress.slot IS 'slot of a backend; one row each, so that commits do not wait for each other';
-COMMENT ON COLUMN lockstep.progress.seq IS 'number in the journal of the last transaction that a backend in this slot committed here';
+COMMENT ON COLUMN lockstep.progress.seq IS 'seq of the last transaction that a backend in this slot committed';
 
 CREATE TABLE lockstep.cluster (
 	cluster text NOT NULL
 );
-COMMENT ON TABLE lockstep.cluster IS 'the cluster that this database belongs to; empty: none yet';
-COMMENT ON COLUMN lockstep.cluster.cluster IS 'identity of the cluster''s journal';
+COMMENT ON TABLE lockstep.cluster IS 'cluster that this database belongs to; empty if none';
+COMMENT ON COLUMN lockstep.cluster.cluster IS 'identity of the cluster, from its journal';
 
 -- ---------- for the replicator, on its control connections
 
@@ -28,33 +28,33 @@ CREATE FUNCTION lockstep.node_info(
 	OUT node text, OUT cluster text, OUT boot text, OUT turn_open boolean,
 	OUT applied bigint, OUT progress bigint, OUT version text)
 AS 'MODULE_PATHNAME', 'lockstep_node_info' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.node_info() IS 'who this node is and how far it has come';
+COMMENT ON FUNCTION lockstep.node_info() IS 'identity and position of this node';
 
 CREATE FUNCTION lockstep.set_cluster(cluster text) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_set_cluster' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.set_cluster(text) IS 'this database belongs to that cluster from now on; can be said once';
+COMMENT ON FUNCTION lockstep.set_cluster(text) IS 'make this database part of a cluster, once';
 
 CREATE FUNCTION lockstep.turn_open(seq bigint) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_turn_open' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.turn_open(bigint) IS 'after server start: this node has applied up to seq; returns how far it is now';
+COMMENT ON FUNCTION lockstep.turn_open(bigint) IS 'set the applied position after the server''s start; return the current one';
 
 CREATE FUNCTION lockstep.apply_start(cluster text) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_start' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_start(text) IS 'this session applies forwarded queries from now on';
+COMMENT ON FUNCTION lockstep.apply_start(text) IS 'make this session an apply session';
 
 CREATE FUNCTION lockstep.blockers(pids integer[],
 	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'who is in the way of these processes, and what they are';
+COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'processes that block these, with their transactions; at_row is the row of lockstep.apply_rows() that is blocked';
 
 CREATE FUNCTION lockstep.yield(pid integer, detail text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_yield' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.yield(integer, text) IS 'that process''s transaction fails with 40001; false: it is in none';
+COMMENT ON FUNCTION lockstep.yield(integer, text) IS 'make the transaction of that process fail with 40001; false if there is none';
 
 CREATE FUNCTION lockstep.rows_fingerprint(relation regclass) RETURNS text
 AS 'MODULE_PATHNAME', 'lockstep_rows_fingerprint' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.rows_fingerprint(regclass) IS 'number of rows and a hash of their texts, whatever their order';
+COMMENT ON FUNCTION lockstep.rows_fingerprint(regclass) IS 'number of rows and hash of their texts, independent of their order';
 
 REVOKE EXECUTE ON FUNCTION lockstep.node_info() FROM PUBLIC;
 REVOKE EXECUTE ON FUNCTION lockstep.set_cluster(text) FROM PUBLIC;
@@ -69,27 +69,27 @@ REVOKE EXECUTE ON FUNCTION lockstep.rows_fingerprint(regclass) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.apply_wait(seq bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_wait' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_wait(bigint) IS 'returns when this node has applied up to seq';
+COMMENT ON FUNCTION lockstep.apply_wait(bigint) IS 'wait until this node has applied everything up to seq';
 
 CREATE FUNCTION lockstep.apply_begin(seq bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_begin' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_begin(bigint) IS 'this transaction, of which nothing has run yet, commits at its turn; SQLSTATE LS001: it is already applied';
+COMMENT ON FUNCTION lockstep.apply_begin(bigint) IS 'claim seq for this transaction before it runs; SQLSTATE LS001 if it is already applied';
 
 CREATE FUNCTION lockstep.apply_settings(settings text[]) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_settings' LANGUAGE C VOLATILE CALLED ON NULL INPUT;
-COMMENT ON FUNCTION lockstep.apply_settings(text[]) IS 'settings (name, value, ...) for the next query; null: back to the session''s own';
+COMMENT ON FUNCTION lockstep.apply_settings(text[]) IS 'use settings (name, value, ...) for the next query; null resets them';
 
 CREATE FUNCTION lockstep.apply_copy(command text, data text) RETURNS bigint
 AS 'MODULE_PATHNAME', 'lockstep_apply_copy' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_copy(text, text) IS 'COPY ... FROM STDIN with the data given; returns the number of rows';
+COMMENT ON FUNCTION lockstep.apply_copy(text, text) IS 'COPY ... FROM STDIN with the data as a parameter; return the number of rows';
 
 CREATE FUNCTION lockstep.apply_commit(seq bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_commit' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_commit(bigint) IS 'this transaction, which has run, commits at its turn; SQLSTATE LS001: it is already applied';
+COMMENT ON FUNCTION lockstep.apply_commit(bigint) IS 'commit this transaction at its turn; SQLSTATE LS001 if seq is already applied';
 
 CREATE FUNCTION lockstep.apply_rollback() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_rollback' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_rollback() IS 'fails with SQLSTATE LS002, which rolls the transaction back';
+COMMENT ON FUNCTION lockstep.apply_rollback() IS 'raise SQLSTATE LS002, to roll the transaction back';
 
 -- ---------- for people
 
@@ -98,18 +98,18 @@ CREATE FUNCTION lockstep.forwarded_queries(
 	OUT params text[], OUT rows bigint, OUT keys text[])
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_forwarded_queries' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.forwarded_queries() IS 'what the current transaction has forwarded so far';
+COMMENT ON FUNCTION lockstep.forwarded_queries() IS 'queries that the current transaction has forwarded';
 
 CREATE VIEW lockstep.forwarded AS
 	SELECT n, form, reason, query, params, rows, keys
 	FROM lockstep.forwarded_queries();
-COMMENT ON VIEW lockstep.forwarded IS 'what the current transaction has forwarded so far, in which form and why';
+COMMENT ON VIEW lockstep.forwarded IS 'queries that the current transaction has forwarded, with their form and the reason for it';
 GRANT SELECT ON lockstep.forwarded TO PUBLIC;
 
 CREATE FUNCTION lockstep.status(
 	OUT node text, OUT mode text, OUT applied bigint, OUT connected boolean, OUT replicator text)
 AS 'MODULE_PATHNAME', 'lockstep_status' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.status() IS 'this node and this session';
+COMMENT ON FUNCTION lockstep.status() IS 'state of this node and of this session';
 
 -- ---------- comparing nodes: equal content gives equal rows
 
@@ -204,5 +204,5 @@ AS $$
 		FROM relations WHERE relkind IN ('r', 'm') AND relpersistence <> 't'
 	ORDER BY 1
 $$;
-COMMENT ON FUNCTION lockstep.fingerprint() IS 'content and definitions of this database; equal on nodes that are one copy';
+COMMENT ON FUNCTION lockstep.fingerprint() IS 'content and definitions of this database, for comparing nodes';
 REVOKE EXECUTE ON FUNCTION lockstep.fingerprint() FROM PUBLIC;

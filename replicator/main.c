@@ -63,18 +63,18 @@ static int	signal_fd = -1;
 static void
 print_help(void)
 {
-	printf("lockstep-replicator keeps the nodes of a lockstep cluster the same.\n\n"
+	printf("lockstep-replicator orders the transactions of a lockstep cluster and keeps its journal.\n\n"
 		   "Usage:\n  lockstep-replicator [OPTION]...\n\nOptions:\n"
 		   "  -c, --config=FILE      configuration file (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "      --check            check the configuration file and exit\n"
-		   "      --adopt-nodes      the journal is lost: make one that begins where the nodes are,\n"
+		   "      --adopt-nodes      make a new journal from the nodes' positions when it is lost,\n"
 		   "                         and exit (see docs/operating.md)\n"
 		   "      --describe-config  print every setting with its default and exit\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
-		   "\nIt stays in the foreground.  SIGHUP reloads the configuration and reopens the log;\n"
+		   "\nIt runs in the foreground.  SIGHUP reloads the configuration and reopens the log;\n"
 		   "SIGTERM and SIGINT stop it.\n"
-		   "\nExit status: 0 stopped cleanly, 1 it could not start, 2 it could not go on.\n");
+		   "\nExit status: 0 stopped, 1 could not start, 2 could not continue.\n");
 }
 
 /* Returns whether only a check of the configuration is wanted. */

@@ -48,21 +48,21 @@ typedef struct Command
 } Command;
 
 static const Command commands[] = {
-	{"status", 0, 0, -1, format_status, "status                 nodes, databases, counters, journal"},
-	{"nodes", 0, 0, -1, format_nodes, "nodes                  the nodes only"},
-	{"metrics", 0, 0, -1, format_metrics, "metrics                the same for Prometheus"},
-	{"sessions", 0, 0, -1, format_sessions, "sessions               the backends that are connected"},
-	{"conflicts", 0, 0, -1, format_conflicts, "conflicts              who lost to whom lately, and how often by table"},
-	{"waits", 0, 0, -1, format_waits, "waits                  who waits for whom now, the longest wait first"},
-	{"drop", 1, 1, -1, NULL, "drop NODE              take a node out; it refuses writes until attached"},
-	{"attach", 1, 1, DEFAULT_TIMEOUT_S, NULL, "attach NODE            take a node in again and wait until it is online"},
-	{"database add", 1, 1, 0, NULL, "database add NAME      replicate a database that exists on every node"},
-	{"database drop", 1, 1, 0, NULL, "database drop NAME     replicate it no longer; the database stays"},
-	{"drain", 0, 1, DEFAULT_TIMEOUT_S, NULL, "drain [online]         wait until every node has applied what is decided"},
-	{"config", 0, 0, -1, format_config, "config                 settings in force"},
-	{"remove", 1, 1, -1, NULL, "remove NODE            retire a node whose line has been taken out of replicator.conf"},
+	{"status", 0, 0, -1, format_status, "status                 show nodes, databases, counters and the journal"},
+	{"nodes", 0, 0, -1, format_nodes, "nodes                  show the nodes only"},
+	{"metrics", 0, 0, -1, format_metrics, "metrics                show the status in the format of Prometheus"},
+	{"sessions", 0, 0, -1, format_sessions, "sessions               show the connected backends"},
+	{"conflicts", 0, 0, -1, format_conflicts, "conflicts              show the last conflicts, and their number by table"},
+	{"waits", 0, 0, -1, format_waits, "waits                  show all waits in the cluster, the longest first"},
+	{"drop", 1, 1, -1, NULL, "drop NODE              take a node out; it refuses writes until it is attached"},
+	{"attach", 1, 1, DEFAULT_TIMEOUT_S, NULL, "attach NODE            bring a node back and wait until it is online"},
+	{"database add", 1, 1, 0, NULL, "database add NAME      replicate a database; create it if no node has it"},
+	{"database drop", 1, 1, 0, NULL, "database drop NAME     stop replicating a database; it stays on each node"},
+	{"drain", 0, 1, DEFAULT_TIMEOUT_S, NULL, "drain [online]         wait until all nodes have applied what is committed"},
+	{"config", 0, 0, -1, format_config, "config                 show the settings in force"},
+	{"remove", 1, 1, -1, NULL, "remove NODE            retire a node whose line was removed from replicator.conf"},
 	{"reload", 0, 0, -1, NULL, "reload                 read the configuration file again"},
-	{"stop", 0, 0, -1, NULL, "stop                   stop the replicator cleanly"},
+	{"stop", 0, 0, -1, NULL, "stop                   stop the replicator"},
 };
 
 #define NCOMMANDS (sizeof(commands) / sizeof(commands[0]))
@@ -86,42 +86,43 @@ die(int code, const char *fmt,...)
 static void
 print_help(void)
 {
-	printf("lockstepctl looks after a lockstep cluster.\n\n"
+	printf("lockstepctl controls a lockstep cluster.\n\n"
 		   "Usage:\n  lockstepctl [OPTION]... COMMAND\n\nCommands:\n");
 	for (size_t i = 0; i < NCOMMANDS; i++)
 		printf("  %s\n", commands[i].help);
-	printf("  journal                print the decided transactions\n"
-		   "  join NAME              make a new node here, a clone of another, and start it\n"
-		   "  verify                 compare all nodes that are online, while they are written to\n"
+	printf("  journal                print committed transactions\n"
+		   "  join NAME              make a new node on this machine by cloning another one\n"
+		   "  verify                 compare all online nodes while they are in use\n"
 		   "\nOptions:\n"
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
-		   "  -s, --socket=PATH      the replicator's admin socket, instead of --config\n"
-		   "      --json             print the answer as JSON\n"
-		   "      --timeout=SECONDS  how long drain, attach and join wait (%d), 0 for ever;\n"
-		   "                         how long verify may take (for ever)\n"
+		   "  -s, --socket=PATH      admin socket of the replicator, instead of --config\n"
+		   "      --json             print the result as JSON\n"
+		   "      --timeout=SECONDS  time that drain, attach and join wait (%d), 0 for no limit;\n"
+		   "                         time that verify may take (no limit)\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
 		   "\nOptions of journal:\n"
-		   "      --from=SEQ         begin there\n"
+		   "      --from=SEQ         start with this transaction\n"
 		   "      --limit=N          print N transactions\n"
-		   "      --follow           wait for more at the end\n"
-		   "      --keys             print the keys of each query, too\n"
+		   "      --follow           wait for further transactions\n"
+		   "      --keys             print the keys of each query\n"
 		   "      --journal-directory=DIR\n"
-		   "                         read there, instead of --config\n"
+		   "                         read this directory, instead of --config\n"
 		   "\nOptions of join:\n"
-		   "      --donor=NODE       node to clone: its name in replicator.conf, or a connection string\n"
-		   "      --pgdata=DIR       data directory to be made\n"
-		   "      --set=NAME=VALUE   setting of the new server; may be repeated\n"
+		   "      --donor=NODE       node to clone: name in replicator.conf, or connection string\n"
+		   "      --pgdata=DIR       data directory to create\n"
+		   "      --set=NAME=VALUE   setting of the new server (can be repeated)\n"
 		   "\nOptions of verify:\n"
-		   "      --database=NAME    only that one\n"
-		   "      --table=NAME       only rows of that one, with its schema or without\n"
-		   "      --jobs=N           tables compared at a time (1)\n"
-		   "      --rows=N           differing rows of a table that are shown (10)\n"
-		   "      --indexes          check each btree index against its table, too (by the extension amcheck)\n"
-		   "      --repair=NODE      make that node equal to the others, in rows, sequences, large objects\n"
-		   "      --source=NODE      that one is right, whether or not the others agree\n"
+		   "      --database=NAME    compare this database only\n"
+		   "      --table=NAME       compare the rows of this table only\n"
+		   "      --jobs=N           number of tables to compare at a time (1)\n"
+		   "      --rows=N           number of differing rows of a table to show (10)\n"
+		   "      --indexes          also check each btree index against its table (needs amcheck)\n"
+		   "      --repair=NODE      make this node equal to the others in rows, sequences and\n"
+		   "                         large objects\n"
+		   "      --source=NODE      take this node as correct, even if the others differ\n"
 		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n"
-		   "Of verify: 0 equal, 1 different, 2 could not be done, 3 no replicator at the socket.\n",
+		   "Of verify: 0 equal, 1 different, 2 could not compare, 3 no replicator at the socket.\n",
 		   DEFAULT_TIMEOUT_S);
 }
 
