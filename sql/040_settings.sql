@@ -13,7 +13,9 @@ SET ROLE regress_lockstep_user;
 SET lockstep.commit_wait = applied;
 SET lockstep.replicate = off;
 SET lockstep.unreplicated = allow;
+\set VERBOSITY sqlstate
 SHOW lockstep.secret_file;
+\set VERBOSITY default
 SELECT lockstep.apply_commit(1);
 SELECT lockstep.turn_open(1);
 SELECT lockstep.yield(1, 'x', 0, 0);

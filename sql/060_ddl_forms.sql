@@ -39,7 +39,9 @@ SELECT form, query, params, rows FROM lockstep.forwarded ORDER BY n;
 COMMIT;
 -- EXPLAIN ANALYZE runs what it explains
 BEGIN;
+\o /dev/null
 EXPLAIN (ANALYZE, COSTS OFF, TIMING OFF, SUMMARY OFF) CREATE TABLE d_e AS SELECT 7 AS seven;
+\o
 SELECT form, query, params, rows FROM lockstep.forwarded ORDER BY n;
 COMMIT;
 -- the mark of CLUSTER ... USING

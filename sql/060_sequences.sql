@@ -141,7 +141,9 @@ CREATE TEMP TABLE q_temp_t (id serial, v int);
 INSERT INTO q_temp_t (v) VALUES (1) RETURNING id;
 SELECT currval('q_big'), currval('q_small');
 SELECT nextval('q_nothing');
+\set VERBOSITY sqlstate
 SELECT nextval('q_t');
+\set VERBOSITY default
 BEGIN READ ONLY;
 SELECT nextval('q_renamed');
 ROLLBACK;

@@ -146,6 +146,7 @@ DROP USER MAPPING FOR regress_dk_a SERVER dk_s;
 CREATE FOREIGN TABLE dk.ft (a int) SERVER dk_s;
 ALTER FOREIGN TABLE dk.ft ADD COLUMN b int;
 DROP FOREIGN DATA WRAPPER dk_w CASCADE;
+SET LOCAL client_min_messages = error;
 CREATE PUBLICATION dk_p FOR TABLE dk.t;
 ALTER PUBLICATION dk_p SET (publish = 'insert');
 DROP PUBLICATION dk_p;
