@@ -50,11 +50,14 @@
 #include "lockstep.h"
 
 #define MAX_KEYS 64
+#define MAX_ASKED 10000			/* each is a lock in the replicator; further
+								 * rows are as in the optimistic order */
 #define MAX_TABLES 16			/* asked for at once; more are not remembered */
 
 /* Rows that this transaction has asked for. */
 static uint64 held[MAX_KEYS];
 static int	nheld = 0;
+static int	nasked = 0;			/* in this transaction */
 
 static int	conflicts = 0;		/* lost in a row */
 
@@ -84,6 +87,7 @@ void
 queue_at_xact_end(void)
 {
 	nheld = 0;
+	nasked = 0;
 	if (conflicts == 0)
 		nused = 0;
 }
@@ -283,8 +287,9 @@ queue_before_query(QueryDesc *desc)
 		if (!is_held(keys[i].hash))
 			fresh[nfresh++] = keys[i];
 	}
-	if (nfresh == 0)
+	if (nfresh == 0 || nasked >= MAX_ASKED)
 		return;
+	nasked += nfresh;
 	(void) ls_check_statement(stmt);	/* or others would wait for who may
 										 * not */
 	ask(desc, fresh, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);

@@ -27,6 +27,9 @@
  * page's buffer lock is taken while holding that, never the other way.  Nobody
  * waits for anything else while holding one.
  *
+ * An eighth of the room is for roles (who logged in) that have fewer than half of all entries:
+ * when no more is left, one that has more makes room by its own.
+ *
  * When no entry may go (all have values that the other nodes don't know yet, which takes
  * the replicator half a second) whoever needs one waits for that, up to ROOM_MS.
  *
@@ -54,6 +57,7 @@
 #define MAX_RUNS 8
 #define MAX_NAME 512
 #define ROOM_MS 10000
+#define ROOM_FOR_OTHERS 8		/* this part of the entries */
 #define LOOK_MS 100				/* again at the latest */
 #define ASKED 64
 
@@ -76,6 +80,7 @@ typedef struct SeqEntry
 	LWLock		lock;
 	bool		asking;			/* a process asks for more: it stays */
 	Oid			file;
+	Oid			role;			/* whose session made the entry */
 	uint64		generation;
 	uint64		count;
 	uint64		ordered;
@@ -187,20 +192,40 @@ remove_entry(SeqEntry *e)
 	(void) hash_search(entries, &e->key, HASH_REMOVE, NULL);
 }
 
-/* The same.  False: none may go. */
+/* The same.  How many there are of that role. */
+static long
+entries_of_role(Oid role)
+{
+	HASH_SEQ_STATUS scan;
+	const SeqEntry *e;
+	long		n = 0;
+
+	hash_seq_init(&scan, entries);
+	while ((e = hash_seq_search(&scan)) != NULL)
+		n += e->role == role;
+	return n;
+}
+
+/* The same.  For an entry of that role; false: none may go. */
 static bool
-make_room(void)
+make_room(Oid role)
 {
 	HASH_SEQ_STATUS scan;
 	SeqEntry   *e;
 	SeqEntry   *oldest = NULL;
+	long		n = hash_get_num_entries(entries);
+	bool		its_own;
 
-	if (hash_get_num_entries(entries) < ls_max_sequences)
+	if (n < ls_max_sequences - ls_max_sequences / ROOM_FOR_OTHERS)
+		return true;
+	its_own = entries_of_role(role) > ls_max_sequences / 2;
+	if (n < ls_max_sequences && !its_own)
 		return true;
 	hash_seq_init(&scan, entries);
 	while ((e = hash_seq_search(&scan)) != NULL)
 	{
-		if ((oldest != NULL && e->last_used >= oldest->last_used) || !LWLockConditionalAcquire(&e->lock, LW_EXCLUSIVE))
+		if ((its_own && e->role != role) ||
+			(oldest != NULL && e->last_used >= oldest->last_used) || !LWLockConditionalAcquire(&e->lock, LW_EXCLUSIVE))
 			continue;
 		if (!e->asking && e->count == e->ordered)
 			oldest = e;
@@ -220,7 +245,7 @@ try_make_entry(const SeqKey *key, const SeqEntry *fresh)
 
 	LWLockAcquire(table_lock, LW_EXCLUSIVE);
 	e = hash_search(entries, key, HASH_FIND, &found);
-	if (e == NULL && make_room())
+	if (e == NULL && make_room(fresh->role))
 		e = hash_search(entries, key, HASH_ENTER_NULL, &found);
 	if (e != NULL && !found)
 	{
@@ -258,6 +283,7 @@ make_entry(const SeqKey *key, Relation rel)
 	memset(&fresh, 0, sizeof(fresh));
 	note_names(&fresh, rel);
 	fresh.file = rel->rd_rel->relfilenode;
+	fresh.role = GetSessionUserId();
 	while ((e = try_make_entry(key, &fresh)) == NULL)
 	{
 		if (deadline == 0)
@@ -479,7 +505,7 @@ seqshared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot,
 	if (e != NULL)
 	{
 		LWLockRelease(&e->lock);
-		if (hash_get_num_entries(entries) >= ls_max_sequences)
+		if (hash_get_num_entries(entries) >= ls_max_sequences - ls_max_sequences / ROOM_FOR_OTHERS)
 			ConditionVariableBroadcast(&shared->room);
 	}
 }

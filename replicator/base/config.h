@@ -64,6 +64,8 @@ typedef struct Config
 	int			reconnect_interval; /* ms between tries to reach a node, 1000 */
 	int			max_sessions;	/* 10000 */
 	int64_t		max_transaction_size;	/* bytes queued for one, 64GB */
+	int64_t		max_role_size;	/* of all of one role, 128GB */
+	int64_t		max_role_memory;	/* of these in memory, 2GB */
 	int64_t		max_apply_lag;	/* bytes decided and not applied by a node,
 								 * 64MB */
 	SlowNode	slow_node;		/* what happens to one that lags more */

@@ -1,13 +1,16 @@
 /*
  * role_names.c
- *	  Names of roles, each kept once: see role_names.h.
+ *	  Names of roles, each kept once, and what their transactions take: see
+ *	  role_names.h.
  *
  * Who may create roles without end may fill this, 100 bytes each; others can't, as
  * only those come here that a node has let in.
  */
 #include "role_names.h"
 
+#include <stddef.h>
 #include <stdlib.h>
+#include <string.h>
 #include <xxhash.h>
 
 #include "buffer.h"
@@ -17,10 +20,12 @@
 typedef struct Role
 {
 	struct Role *next;
-	char	   *name;
+	RoleUse		use;
+	char		name[];
 } Role;
 
 static Role *buckets[BUCKETS];
+static RoleUse unnamed;			/* backends that did not say */
 
 const char *
 role_of(LsSlice name)
@@ -36,9 +41,15 @@ role_of(LsSlice name)
 		if (strlen(r->name) == name.len && memcmp(r->name, name.data, name.len) == 0)
 			return r->name;
 	}
-	r = xmalloc(sizeof(Role));
-	r->name = xstrndup(name.data, name.len);
+	r = xcalloc(1, sizeof(Role) + name.len + 1);
+	memcpy(r->name, name.data, name.len);
 	r->next = *bucket;
 	*bucket = r;
 	return r->name;
+}
+
+RoleUse *
+role_use(const char *role)
+{
+	return role != NULL ? &((Role *) (role - offsetof(Role, name)))->use : &unnamed;
 }

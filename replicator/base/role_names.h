@@ -1,7 +1,8 @@
 /*
  * role_names.h
  *	  Names of the roles that have logged in: each is kept once, for ever, so that a
- *	  role is known by its address.  Loop's thread.
+ *	  role is known by its address; and what its open transactions take of the
+ *	  replicator.  Loop's thread.
  */
 #ifndef LOCKSTEP_ROLE_NAMES_H
 #define LOCKSTEP_ROLE_NAMES_H
@@ -10,5 +11,14 @@
 
 /* NULL for the empty name: its backend did not say. */
 extern const char *role_of(LsSlice name);
+
+/* What is undecided of its sessions: see max_role_memory and max_role_size. */
+typedef struct RoleUse
+{
+	uint64_t	memory;
+	uint64_t	size;			/* of queries, in memory and on disk */
+} RoleUse;
+
+extern RoleUse *role_use(const char *role); /* role: of role_of() */
 
 #endif

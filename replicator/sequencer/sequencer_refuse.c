@@ -7,6 +7,7 @@
 #include <string.h>
 
 #include "log.h"
+#include "log_limit.h"
 #include "node.h"
 #include "sequencer_private.h"
 #include "spill.h"
@@ -172,6 +173,8 @@ sequencer_in_the_way(Transaction *tx, Conflict *conflict)
 		refuse_loser(tx, conflict_message, conflict, retry_hint);
 }
 
+static LogLimit failures = {.max = 100};
+
 void
 sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error)
 {
@@ -188,7 +191,7 @@ sequencer_execute_failed(Transaction *tx, int node, const LsErrorFields *error)
 	verdict.error = *error;
 	verdict.error.detail = ls_slice_of(detail);
 	peer_errors++;
-	log_message(LOG_INFO, tx->node, "transaction of pid %" PRIu32 " failed on node \"%s\": %.*s: %.*s",
+	log_limited(&failures, LOG_INFO, tx->node, "transaction of pid %" PRIu32 " failed on node \"%s\": %.*s: %.*s",
 				tx->pid, node_name(node), (int) error->sqlstate.len, (const char *) error->sqlstate.data,
 				(int) error->message.len, (const char *) error->message.data);
 	roll_back(tx, &verdict);

@@ -145,10 +145,7 @@ on_listen(void *arg, uint32_t events)
 		{
 			if (errno != EAGAIN && errno != EWOULDBLOCK)
 			{
-				char		text[128];
-
-				snprintf(text, sizeof(text), "could not accept a backend: %s", strerror(errno));
-				strangers_log(LOG_WARNING, NULL, text);
+				log_limited(&strangers_lines, LOG_WARNING, NULL, "could not accept a backend: %s", strerror(errno));
 				pause_listening(l, PAUSE_MS);
 			}
 			return;

@@ -11,6 +11,7 @@
  * round is over, so callers may hold on to it until they return to the loop.
  */
 #include <errno.h>
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -20,7 +21,9 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "log_limit.h"
 #include "points.h"
+#include "role_names.h"
 #include "sequencer.h"
 #include "session_private.h"
 
@@ -34,6 +37,14 @@ const Config *session_config;
 static uint8_t read_bytes[READ_SIZE];
 
 /* ---------- ending */
+
+/* What is kept of messages is the role's. */
+static void
+charge_input(Session *s, size_t len)
+{
+	role_use(s->role)->memory += len - s->input_charged;
+	s->input_charged = len;
+}
 
 static void
 on_bury(void *arg)
@@ -56,6 +67,7 @@ session_end(Session *s)
 	else
 		strangers_remove(s);
 	s->state = SESSION_ENDED;
+	charge_input(s, 0);
 	loop_cancel(s->patience);
 	s->patience = NULL;
 	loop_undefer(&s->flush);
@@ -67,7 +79,9 @@ session_end(Session *s)
 
 /* ---------- the log */
 
-/* Whoever has not authenticated gets a few lines only. */
+/* Nobody gets more than a few lines, least of all who has not authenticated. */
+static LogLimit known_lines = {.max = 100};
+
 static void say(const Session *s, LogLevel level, const char *fmt,...) __attribute__((format(printf, 3, 4)));
 
 static void
@@ -79,10 +93,7 @@ say(const Session *s, LogLevel level, const char *fmt,...)
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	if (s->proved)
-		log_message(level, s->name, "%s", text);
-	else
-		strangers_log(level, s->name, text);
+	log_limited(s->proved ? &known_lines : &strangers_lines, level, s->name, "%s", text);
 }
 
 /* ---------- writing */
@@ -219,6 +230,14 @@ handle_buffered(Session *s)
 static bool
 keep_input(Session *s, const uint8_t *bytes, size_t len)
 {
+	if (s->state == SESSION_READY && s->in.len + len > READ_SIZE &&
+		role_use(s->role)->memory + len > (uint64_t) session_config->max_role_memory)
+	{
+		session_fail(s, "53400", "Retry when other transactions of the role have ended, or raise max_role_memory of the replicator.",
+					 "open transactions of role \"%s\" take more memory of the replicator than one role may (%" PRId64 " bytes)",
+					 s->role != NULL ? s->role : "", session_config->max_role_memory);
+		return false;
+	}
 	if (!buffer_try_reserve(&s->in, len))
 	{
 		session_fail(s, "53200", "A statement's text travels as one message. Make it smaller, or give the replicator's machine more memory.",
@@ -248,11 +267,15 @@ session_read(Session *s)
 	{
 		if (keep_input(s, read_bytes, (size_t) n))
 			handle_buffered(s);
-		return;
 	}
-	used = handle_messages(s, read_bytes, (size_t) n);
-	if (s->state != SESSION_ENDED && used < (size_t) n)
-		(void) keep_input(s, read_bytes + used, (size_t) n - used);
+	else
+	{
+		used = handle_messages(s, read_bytes, (size_t) n);
+		if (s->state != SESSION_ENDED && used < (size_t) n)
+			(void) keep_input(s, read_bytes + used, (size_t) n - used);
+	}
+	if (s->state == SESSION_READY)
+		charge_input(s, s->in.len);
 }
 
 static void

@@ -18,6 +18,7 @@
 
 #include "auth.h"
 #include "config.h"
+#include "log_limit.h"
 #include "sequencer.h"
 
 typedef struct Session Session;
@@ -35,8 +36,7 @@ extern void session_accept(int fd, const char *from, uint64_t address);
 /* Before it is accepted: false: too many have yet to prove who they are, it must wait. */
 extern bool sessions_have_room(void);
 extern int	sessions_strangers(void);	/* have not proved it */
-extern void strangers_log(LogLevel level, const char *context, const char *text);	/* few lines, a number
-																					 * for the rest */
+extern LogLimit strangers_lines;	/* of the log, about them */
 
 /* Sessions that have proved who they are. */
 extern int	sessions_count(void);

@@ -18,6 +18,16 @@ typedef enum SessionState
 								 * round */
 } SessionState;
 
+/* Queries are counted only: the transaction is refused when it asks. */
+typedef enum Discarded
+{
+	DISCARDED_NOT,
+	DISCARDED_UNSTORED,			/* tx_failure() */
+	DISCARDED_TRANSACTION,		/* outgrew max_transaction_size */
+	DISCARDED_ROLE_SIZE,		/* its role has more than max_role_size */
+	DISCARDED_ROLE_MEMORY
+} Discarded;
+
 struct Session
 {
 	SessionState state;
@@ -62,8 +72,8 @@ struct Session
 								 * answered yet */
 	bool		granting;		/* the backend waits for what it asked last */
 	uint64_t	locks_asked;	/* messages 'L' of tx */
-	bool		discarded;		/* tx has outgrown max_transaction_size, or
-								 * could not be stored */
+	Discarded	discarded;		/* of tx, and why */
+	uint64_t	input_charged;	/* of in, to the role */
 	uint64_t	statements;		/* of tx, as the backend counts */
 };
 

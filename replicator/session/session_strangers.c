@@ -14,8 +14,8 @@
  *								  PROOF_MS; till then nobody else is let in, and waits
  *								  in the kernel's queue
  *
- * Whatever they do, each has HANDSHAKE_MS (session.c).  The log has LOG_LINES in
- * LOG_MS of what becomes of them, and then the number of lines left out.
+ * Whatever they do, each has HANDSHAKE_MS (session.c).  The log has few
+ * lines of what becomes of them (log_limit.h).
  *
  * Each list is in the order of arrival, linked by prev and next, which a session needs
  * for the table only when it is none of them any more.
@@ -29,8 +29,6 @@
 #define MAX_STRANGERS 256
 #define MAX_SILENT 32			/* from one address */
 #define PROOF_MS 2000
-#define LOG_LINES 20
-#define LOG_MS 10000
 
 typedef struct List
 {
@@ -42,37 +40,7 @@ typedef struct List
 static List silent;
 static List challenged;
 
-static int	lines;				/* since the timer was started */
-static uint64_t left_out;
-static char last_left_out[256];
-static Timer *log_timer;
-
-/* ---------- the log */
-
-static void
-on_log_timer(void *arg)
-{
-	log_timer = NULL;
-	lines = 0;
-	if (left_out > 0)
-		log_message(LOG_WARNING, NULL, "%" PRIu64 " more lines like these in %d s were left out, the last one: %s",
-					left_out, LOG_MS / 1000, last_left_out);
-	left_out = 0;
-}
-
-void
-strangers_log(LogLevel level, const char *context, const char *text)
-{
-	if (log_timer == NULL)
-		log_timer = loop_after(LOG_MS, on_log_timer, NULL);
-	if (lines++ < LOG_LINES)
-	{
-		log_message(level, context, "%s", text);
-		return;
-	}
-	left_out++;
-	snprintf(last_left_out, sizeof(last_left_out), "%s: %s", context != NULL ? context : "", text);
-}
+LogLimit	strangers_lines = {.max = 20};
 
 /* ---------- who is there */
 

@@ -20,8 +20,10 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "log_limit.h"
 #include "peer.h"
 #include "points.h"
+#include "role_names.h"
 #include "sequencer.h"
 #include "session_private.h"
 #include "spill.h"
@@ -77,9 +79,11 @@ begin_transaction(Session *s, uint64_t xcount)
 	s->tx = tx_create(&id, ls_slice_of(s->database), (uint32_t) s->node);
 	s->tx->session = s;
 	s->tx->role = s->role;
+	tx_charge(s->tx, s->role);
 	s->tx->oldest_seen = UINT64_MAX;
 	s->last_xcount = xcount;
-	s->asked = s->discarded = false;
+	s->asked = false;
+	s->discarded = DISCARDED_NOT;
 	s->granting = false;
 	s->locks_asked = 0;
 	s->statements = 0;
@@ -208,12 +212,32 @@ store_if_large(Transaction *tx)
 		nodes_begin_early(tx);
 }
 
+static LogLimit refusals = {.max = 20};
+
 static void
-discard(Session *s)
+discard(Session *s, Discarded why)
 {
 	nodes_end_early(s->tx);
 	tx_discard(s->tx);
-	s->discarded = true;
+	s->discarded = why;
+	if (why == DISCARDED_ROLE_SIZE || why == DISCARDED_ROLE_MEMORY)
+		log_limited(&refusals, LOG_NOTICE, s->name, "a transaction is refused: role \"%s\" has reached %s",
+					s->role != NULL ? s->role : "", why == DISCARDED_ROLE_SIZE ? "max_role_size" : "max_role_memory");
+}
+
+/* Would so many bytes more be too many? */
+static Discarded
+exceeds(const Session *s, size_t len)
+{
+	const RoleUse *use = role_use(s->role);
+
+	if (tx_bytes(s->tx) + len > (uint64_t) session_config->max_transaction_size)
+		return DISCARDED_TRANSACTION;
+	if (use->size + len > (uint64_t) session_config->max_role_size)
+		return DISCARDED_ROLE_SIZE;
+	if (use->memory + len > (uint64_t) session_config->max_role_memory)
+		return DISCARDED_ROLE_MEMORY;
+	return DISCARDED_NOT;
 }
 
 static void
@@ -222,6 +246,7 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 	LsQuery		query;
 	const char *wrong = ls_get_query(payload, &query);
 	const char *sqlstate;
+	Discarded	why;
 	Transaction *tx;
 
 	if (wrong != NULL)
@@ -234,11 +259,12 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 		return;
 	s->statements++;
 	note_oldest_seen(tx, &query);
-	if (s->discarded)
+	if (s->discarded != DISCARDED_NOT)
 		return;
-	if (tx_bytes(tx) + len > (uint64_t) session_config->max_transaction_size)
+	why = exceeds(s, len);
+	if (why != DISCARDED_NOT)
 	{
-		discard(s);
+		discard(s, why);
 		return;
 	}
 	if (!buffer_try_reserve(&tx->queries, len))
@@ -252,7 +278,7 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 	tx_append(tx, message, len, query.ddl);
 	store_if_large(tx);
 	if (tx_failure(tx, &sqlstate) != NULL)
-		discard(s);
+		discard(s, DISCARDED_UNSTORED);
 }
 
 static void
@@ -271,9 +297,9 @@ handle_rollback_to(Session *s, LsSlice payload)
 	tx = transaction_for(s, m.xcount);
 	if (tx == NULL)
 		return;
-	if (!s->discarded && !tx_rollback_to(tx, m.keep) && tx_failure(tx, &sqlstate) != NULL)
-		discard(s);
-	else if (m.keep > s->statements || (!s->discarded && tx->nstatements != m.keep))
+	if (s->discarded == DISCARDED_NOT && !tx_rollback_to(tx, m.keep) && tx_failure(tx, &sqlstate) != NULL)
+		discard(s, DISCARDED_UNSTORED);
+	else if (m.keep > s->statements || (s->discarded == DISCARDED_NOT && tx->nstatements != m.keep))
 	{
 		session_fail(s, "08P01", NULL, "rollback to statement %" PRIu64 " of %" PRIu64, m.keep, s->statements);
 		return;
@@ -353,11 +379,44 @@ refuse_too_large(Session *s)
 }
 
 static void
+refuse_role(Session *s)
+{
+	bool		memory = s->discarded == DISCARDED_ROLE_MEMORY;
+	int64_t		limit = memory ? session_config->max_role_memory : session_config->max_role_size;
+	char	   *message = xasprintf("open transactions of role \"%s\" take more %s the replicator than one role may (%" PRId64 " bytes)",
+									s->role != NULL ? s->role : "", memory ? "memory of" : "of", limit);
+
+	refuse_question(s, "53400", message, memory ?
+					"Retry when other transactions of the role have ended, or raise max_role_memory of the replicator." :
+					"Retry when other transactions of the role have ended, or raise max_role_size of the replicator.");
+	free(message);
+}
+
+/* Nothing of it is left to be asked for.  false: sequencer_ask() says why, if at all. */
+static bool
+refuse_discarded(Session *s)
+{
+	switch (s->discarded)
+	{
+		case DISCARDED_NOT:
+		case DISCARDED_UNSTORED:
+			return false;
+		case DISCARDED_TRANSACTION:
+			refuse_too_large(s);
+			return true;
+		case DISCARDED_ROLE_SIZE:
+		case DISCARDED_ROLE_MEMORY:
+			refuse_role(s);
+			return true;
+	}
+	return false;
+}
+
+static void
 handle_ask(Session *s, LsSlice payload)
 {
 	LsAsk		m;
 	const char *wrong = ls_get_ask(payload, &m);
-	const char *sqlstate;
 	Transaction *tx;
 
 	if (wrong != NULL)
@@ -383,9 +442,7 @@ handle_ask(Session *s, LsSlice payload)
 	s->asked = true;
 	tx->wait = m.wait;
 	tx->took_ms = m.took_ms;
-	if (s->discarded && tx_failure(tx, &sqlstate) == NULL)
-		refuse_too_large(s);
-	else
+	if (!refuse_discarded(s))
 		sequencer_ask(tx);
 }
 

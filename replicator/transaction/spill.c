@@ -22,9 +22,11 @@
 #include <string.h>
 
 #include "journal_sync.h"
+#include "role_names.h"
 
 #define SYNC_EVERY (16 * 1024 * 1024)
 #define KEPT_SEGMENTS 2			/* room for so many of the journal is left */
+#define ROLE_TIMES 4
 
 void
 spill_free(Spill *s)
@@ -73,13 +75,15 @@ tx_failure(const Transaction *tx, const char **sqlstate)
 void
 tx_discard(Transaction *tx)
 {
-	tx_forget_queries(tx);
 	tx->nstatements = 0;
-	if (tx->spill == NULL)
-		return;
-	tx->spill->nstatements = tx->spill->nchunks = 0;
-	body_unref(tx->spill->body);
-	tx->spill->body = NULL;
+	if (tx->spill != NULL)
+	{
+		tx->spill->nstatements = tx->spill->nchunks = 0;
+		body_unref(tx->spill->body);
+		tx->spill->body = NULL;
+		tx_forget_keys(tx);
+	}
+	tx_forget_queries(tx);
 }
 
 /* ---------- storing */
@@ -166,13 +170,22 @@ begin(Transaction *tx, const Config *config)
 	tx->spill = s;
 	s->body = body_create(config->journal_directory, &error);
 	if (s->body != NULL)
-	{
-		s->body->keep_free = KEPT_SEGMENTS * (uint64_t) config->journal_segment_size;
 		return true;
-	}
 	s->disk_full = errno == ENOSPC || errno == EDQUOT;
 	s->failure = xstrdup(error);
 	return false;
+}
+
+/*
+ * The journal's next segments come first, and nobody's open transactions may fill the
+ * disk: what a role has there is at most ROLE_TIMES what it leaves to the others.
+ */
+static uint64_t
+room_to_leave(const Transaction *tx, const Config *config)
+{
+	uint64_t	of_role = tx->use != NULL ? tx->use->size / ROLE_TIMES : 0;
+
+	return KEPT_SEGMENTS * (uint64_t) config->journal_segment_size + of_role;
 }
 
 bool
@@ -184,6 +197,8 @@ tx_store(Transaction *tx, const Config *config)
 	if (tx->spill == NULL && !begin(tx, config))
 		return false;
 	s = tx->spill;
+	if (s->body != NULL)
+		s->body->keep_free = room_to_leave(tx, config);
 	while (s->failure == NULL && rest.len > 0)
 	{
 		if (!store_chunk(s, &rest))

@@ -26,6 +26,7 @@
 #include "journal.h"
 #include "log.h"
 #include "loop.h"
+#include "role_names.h"
 #include "spill.h"
 
 typedef struct LegalMove
@@ -50,11 +51,42 @@ static const LegalMove legal_moves[] = {
 /* Bytes of all queries in memory. */
 static size_t memory_of_all;
 
+/* What a key of a stored query takes here, and when it is reserved. */
+#define KEY_MEMORY 256
+
+static void
+charge(Transaction *tx, uint64_t memory, uint64_t size)
+{
+	tx->use->memory += memory - tx->charged.memory;
+	tx->use->size += size - tx->charged.size;
+	tx->charged.memory = memory;
+	tx->charged.size = size;
+}
+
 static void
 account(Transaction *tx)
 {
 	memory_of_all += tx->queries.len - tx->accounted;
 	tx->accounted = tx->queries.len;
+	if (tx->use != NULL)
+		charge(tx, tx->queries.len + (tx->spill != NULL ? tx->spill->nkeys * KEY_MEMORY : 0), tx_bytes(tx));
+}
+
+void
+tx_charge(Transaction *tx, const char *role)
+{
+	tx->use = role_use(role);
+	account(tx);
+}
+
+/* Its bytes are nobody's from now on. */
+static void
+discharge(Transaction *tx)
+{
+	if (tx->use == NULL)
+		return;
+	charge(tx, 0, 0);
+	tx->use = NULL;
 }
 
 size_t
@@ -119,6 +151,7 @@ tx_unref(Transaction *tx)
 {
 	if (--tx->refs > 0)
 		return;
+	discharge(tx);
 	buffer_free(&tx->queries);
 	account(tx);
 	spill_free(tx->spill);
@@ -181,6 +214,8 @@ tx_move(Transaction *tx, TxState to)
 			left_us[tx->state] = loop_now_us();
 			tx->state = to;
 			tx->since_us = loop_now_us();
+			if (to == TX_DECIDED || to == TX_ROLLED_BACK)
+				discharge(tx);
 			return;
 		}
 	}

@@ -55,6 +55,13 @@ typedef struct Transaction
 	size_t		nstatements;	/* all of them */
 	size_t		offsets_cap;
 	size_t		accounted;		/* of queries, in the sum of all transactions */
+	struct RoleUse *use;		/* of the role that it is charged to; NULL:
+								 * nobody */
+	struct
+	{
+		uint64_t	memory;
+		uint64_t	size;
+	}			charged;
 	struct Spill *spill;		/* what is on disk, see spill.h; NULL: nothing */
 	size_t		first_ddl;		/* first statement that changes catalogs,
 								 * SIZE_MAX = none */
@@ -109,6 +116,9 @@ typedef struct Transaction
 } Transaction;
 
 extern Transaction *tx_create(const LsIdentity *id, LsSlice database, uint32_t origin);
+
+/* Until it is decided or rolled back what it takes is its role's. */
+extern void tx_charge(Transaction *tx, const char *role);
 extern Transaction *tx_ref(Transaction *tx);
 extern void tx_unref(Transaction *tx);
 extern const char *tx_state_name(TxState s);
