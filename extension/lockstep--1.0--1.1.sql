@@ -71,6 +71,13 @@ AS 'MODULE_PATHNAME', 'lockstep_sequences_reported' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.sequences_reported() IS 'note that all positions of sequences are equal again after the server''s start';
 REVOKE EXECUTE ON FUNCTION lockstep.sequences_reported() FROM PUBLIC;
 
+CREATE FUNCTION lockstep.sequence_leases(
+	OUT database text, OUT name text, OUT value bigint, OUT increment bigint, OUT keys bytea)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_sequence_leases' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.sequence_leases() IS 'for a replicator that has just come: how far this node may hand out values of sequences, or has done so';
+REVOKE EXECUTE ON FUNCTION lockstep.sequence_leases() FROM PUBLIC;
+
 -- ---------- comparing nodes while they are written to: lockstepctl verify
 
 CREATE FUNCTION lockstep.hold_commits(seq bigint, patience interval) RETURNS bigint

@@ -188,6 +188,7 @@ extern void sequence_apply(const char *effect, const char *name, int64 value,
 						   bool called, const char *extra);
 struct ReturnSetInfo;
 extern void sequence_put_positions(struct ReturnSetInfo *rsinfo);
+extern void sequence_put_leases(struct ReturnSetInfo *rsinfo);
 extern void sequence_reported(void);
 
 /* ---------- in interpose.c: modules that call the server's functions directly */

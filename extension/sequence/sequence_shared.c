@@ -38,6 +38,8 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
+#include "catalog/pg_class.h"
 #include "commands/dbcommands.h"
 #include "funcapi.h"
 #include "miscadmin.h"
@@ -50,6 +52,7 @@
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/syscache.h"
 #include "utils/wait_event.h"
 
 #include "sequence.h"
@@ -85,6 +88,8 @@ typedef struct SeqEntry
 	uint64		count;
 	uint64		ordered;
 	int64		value;			/* the last one taken */
+	int64		increment;		/* of the runs, and of what was taken */
+	bool		cycle;
 	int64		logged;			/* see seqpage_advance() */
 	bool		logged_valid;
 	int			nruns;
@@ -393,6 +398,8 @@ seqshared_take(Relation rel, const SeqShape *shape, SeqTaken *taken)
 	taken->count = ++e->count;
 	taken->generation = e->generation;
 	e->value = taken->last;
+	e->increment = shape->increment;
+	e->cycle = shape->cycle;
 	e->last_used = mono_now();
 	run->left -= n;
 	if (run->left == 0)
@@ -468,6 +475,8 @@ seqshared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 firs
 	{
 		SeqRun	   *last = e->nruns > 0 ? &e->runs[e->nruns - 1] : NULL;
 
+		e->increment = shape->increment;
+		e->cycle = shape->cycle;
 		if (last != NULL && first == last->next + (int64) last->left * shape->increment)
 			last->left += count;
 		else
@@ -569,6 +578,32 @@ keys_of(const SeqEntry *e, uint64 seen)
 	return PointerGetDatum(result);
 }
 
+/* How far this node may have handed out values, or may yet; false: no further than all know. */
+static bool
+far_end(const SeqEntry *e, int64 *value)
+{
+	const SeqRun *last = e->nruns > 0 ? &e->runs[e->nruns - 1] : NULL;
+
+	if (e->cycle || (last == NULL && e->count == e->ordered))
+		return false;
+	*value = last != NULL ? last->next + (int64) (last->left - 1) * e->increment : e->value;
+	return true;
+}
+
+static void
+put_lease(ReturnSetInfo *rsinfo, const SeqEntry *e, int64 value, uint64 seen)
+{
+	Datum		values[5];
+	bool		nulls[5] = {false};
+
+	values[0] = CStringGetTextDatum(e->database);
+	values[1] = CStringGetTextDatum(e->name);
+	values[2] = Int64GetDatum(value);
+	values[3] = Int64GetDatum(e->increment);
+	values[4] = keys_of(e, seen);
+	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
 static void
 put_position(ReturnSetInfo *rsinfo, const SeqEntry *e, uint64 seen)
 {
@@ -581,6 +616,53 @@ put_position(ReturnSetInfo *rsinfo, const SeqEntry *e, uint64 seen)
 	values[3] = CStringGetTextDatum(psprintf(UINT64_FORMAT ":" UINT64_FORMAT, turn_boot_id(), e->count));
 	values[4] = keys_of(e, seen);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+}
+
+/* A sequence that has new storage since (RESTART) is another one. */
+static bool
+has_file(Oid relid, Oid file)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		has = HeapTupleIsValid(tuple) && ((Form_pg_class) GETSTRUCT(tuple))->relfilenode == file;
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return has;
+}
+
+/*
+ * Leases that this database has of any replicator, for one that has come now: its
+ * journal may be a copy from before they were given.  It has entered its generation
+ * here, so none of an older one comes to them any more.
+ */
+void
+sequence_put_leases(ReturnSetInfo *rsinfo)
+{
+	HASH_SEQ_STATUS scan;
+	SeqEntry   *e;
+	SeqEntry   *found;
+	int			n = 0;
+	uint64		seen = turn_applied();
+	int64		value;
+
+	LWLockAcquire(table_lock, LW_SHARED);
+	found = MemoryContextAllocHuge(CurrentMemoryContext, Max(1, hash_get_num_entries(entries)) * sizeof(SeqEntry));
+	hash_seq_init(&scan, entries);
+	while ((e = hash_seq_search(&scan)) != NULL)
+	{
+		if (e->key.database != MyDatabaseId)
+			continue;
+		LWLockAcquire(&e->lock, LW_SHARED);
+		memcpy(&found[n++], e, sizeof(SeqEntry));
+		LWLockRelease(&e->lock);
+	}
+	LWLockRelease(table_lock);
+	while (n-- > 0)
+	{
+		if (far_end(&found[n], &value) && has_file(found[n].key.relid, found[n].file))
+			put_lease(rsinfo, &found[n], value, seen);
+	}
+	pfree(found);
 }
 
 void

@@ -51,6 +51,7 @@ LS_FUNCTION(lockstep_apply_rollback);
 LS_FUNCTION(lockstep_apply_sequence);
 LS_FUNCTION(lockstep_sequence_positions);
 LS_FUNCTION(lockstep_sequences_reported);
+LS_FUNCTION(lockstep_sequence_leases);
 LS_FUNCTION(lockstep_blockers);
 LS_FUNCTION(lockstep_yield);
 LS_FUNCTION(lockstep_yield_in_circle);
@@ -405,6 +406,15 @@ lockstep_sequence_positions(PG_FUNCTION_ARGS)
 	generation_check();
 	InitMaterializedSRF(fcinfo, 0);
 	sequence_put_positions((ReturnSetInfo *) fcinfo->resultinfo);
+	return (Datum) 0;
+}
+
+Datum
+lockstep_sequence_leases(PG_FUNCTION_ARGS)
+{
+	generation_check();
+	InitMaterializedSRF(fcinfo, 0);
+	sequence_put_leases((ReturnSetInfo *) fcinfo->resultinfo);
 	return (Datum) 0;
 }
 

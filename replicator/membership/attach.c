@@ -13,6 +13,7 @@
  *	 5. apply connections
  *	 6. identity written, where there was none; the turn opened, when what an older
  *		replicator had ordered is over; the past is compared again
+ *	 7. leases of sequences that it has of whichever replicator are noted
  *
  * Nothing is changed on the node before step 4.  Any failure is a reason for
  * node_out(), which is told once and tried again later.  The first node's
@@ -39,6 +40,7 @@ struct Attach
 	int			at;
 	uint64_t	progress;
 	uint64_t	chain;
+	uint64_t	applied;		/* when the turn was opened */
 	bool		opening_pools;
 	bool		waiting;		/* for a higher generation */
 	const char *where;			/* for people */
@@ -48,6 +50,7 @@ static void check_next(struct Attach *a);
 static void read_next_content(struct Attach *a);
 static void enter_next_generation(struct Attach *a);
 static void set_next_cluster(struct Attach *a);
+static void report_next_leases(struct Attach *a);
 
 void
 attach_cancel(Node *n)
@@ -69,7 +72,7 @@ attach_where(const Node *n)
 	return n->attach != NULL ? n->attach->where : "";
 }
 
-/* ---------- 6. identity and turn */
+/* ---------- 6. identity and turn, 7. leases */
 
 static void
 attached(struct Attach *a, uint64_t applied)
@@ -96,6 +99,31 @@ attached(struct Attach *a, uint64_t applied)
 	catchup_begin(n);
 }
 
+/*
+ * Before any node is given a lease that another one has: with a journal that may be
+ * a copy all are heard before the first goes online.
+ */
+static void
+on_leases_reported(void *arg, const DropReason *error)
+{
+	struct Attach *a = arg;
+
+	if (error != NULL)
+		node_out_for(a->node, error);
+	else
+		report_next_leases(a);
+}
+
+static void
+report_next_leases(struct Attach *a)
+{
+	a->where = "asking for its leases of sequences";
+	if (a->at == a->n)
+		attached(a, a->applied);
+	else
+		dbcheck_report_leases(a->checks[a->at++], a->applied, on_leases_reported, a);
+}
+
 static void
 on_turn_open(void *arg, const PGresult *r)
 {
@@ -116,8 +144,11 @@ on_turn_open(void *arg, const PGresult *r)
 	chain = (uint64_t) strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 
 	/* its backends may have gone on since step 2, with verdicts from before */
-	if (history_admits(a->node, applied, applied == a->progress ? 0 : chain))
-		attached(a, applied);
+	if (!history_admits(a->node, applied, applied == a->progress ? 0 : chain))
+		return;
+	a->applied = applied;
+	a->at = 0;
+	report_next_leases(a);
 }
 
 static void

@@ -25,6 +25,7 @@
 
 #include "dbfacts.h"
 #include "log.h"
+#include "sequencer.h"
 
 struct DbCheck
 {
@@ -39,6 +40,7 @@ struct DbCheck
 	uint64_t	boot;
 	uint64_t	progress;
 	uint64_t	chain;
+	uint64_t	applied;		/* see dbcheck_report_leases() */
 	bool		knows_chains;
 	bool		knows_generations;
 	KnownGeneration known;
@@ -475,6 +477,63 @@ dbcheck_enter_generation(DbCheck *d, DbCheckDone done, void *arg)
 	if (!has_client(d))
 		return;
 	pgclient_query(d->client, "SELECT lockstep.enter_generation($1, $2)", 2, params, on_entered, d);
+}
+
+/* ---------- leases of sequences */
+
+static void
+report_lease(const DbCheck *d, const PGresult *r, int row)
+{
+	size_t		len = 0;
+	unsigned char *bytes = PQunescapeBytea((const unsigned char *) PQgetvalue(r, row, 3), &len);
+	LsSlice		keys = {bytes, bytes != NULL ? len : 0};
+
+	sequencer_lease_reported(ls_slice_of(d->database), ls_slice_of(PQgetvalue(r, row, 0)), d->applied,
+							 strtoll(PQgetvalue(r, row, 1), NULL, 10), strtoll(PQgetvalue(r, row, 2), NULL, 10), keys);
+	PQfreemem(bytes);
+}
+
+static void
+on_leases(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (r == NULL)
+		fail(d, DROP_ATTACH_LOST, FACTS(.what = "asking for its leases of sequences"));
+	else if (PQresultStatus(r) != PGRES_TUPLES_OK)
+		fail(d, DROP_ATTACH_QUESTION, FACTS(.what = "asking for its leases of sequences",.error = pgclient_message(PQresultErrorMessage(r))));
+	else
+	{
+		for (int i = 0; i < PQntuples(r); i++)
+			report_lease(d, r, i);
+		finish(d);
+	}
+}
+
+#define LEASES "SELECT name, value, increment, keys FROM lockstep.sequence_leases()"
+
+/*
+ * With a journal that may be an old copy, what the sequences themselves say, too: a
+ * server that was started anew has forgotten its leases, but may have handed out
+ * values that no transaction has told anybody.
+ */
+#define POSITIONS LEASES \
+" UNION ALL SELECT format('%I.%I', n.nspname, c.relname), pg_sequence_last_value(s.seqrelid), s.seqincrement, ''::bytea " \
+"FROM pg_sequence s JOIN pg_class c ON c.oid = s.seqrelid JOIN pg_namespace n ON n.oid = c.relnamespace " \
+"WHERE c.relpersistence <> 't' AND NOT s.seqcycle AND pg_sequence_last_value(s.seqrelid) IS NOT NULL"
+
+void
+dbcheck_report_leases(DbCheck *d, uint64_t applied, DbCheckDone done, void *arg)
+{
+	d->done = done;
+	d->arg = arg;
+	d->applied = applied;
+	if (!has_client(d))
+		return;
+	if (!d->knows_generations)
+		finish(d);
+	else
+		pgclient_query(d->client, history_doubts_journal() ? POSITIONS : LEASES, 0, NULL, on_leases, d);
 }
 
 /* ---------- what was found */

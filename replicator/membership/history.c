@@ -64,6 +64,12 @@ nodes_doubt_journal(void)
 }
 
 bool
+history_is_settled(void)
+{
+	return all_looked_at;
+}
+
+bool
 history_doubts_journal(void)
 {
 	return is_copy;

@@ -69,6 +69,8 @@ extern bool history_admits(Node *n, uint64_t seq, uint64_t chain);
 extern void history_looked_at(Node *n);
 extern void history_heard(Node *n); /* its past is known, and an older
 									 * replicator can't add to it any more */
+extern bool history_is_settled(void);	/* a node has gone online since our
+										 * start */
 extern bool history_doubts_journal(void);
 extern void history_doubt_journal(const Node *n, uint64_t generation);	/* it follows one that
 																		 * the journal does not

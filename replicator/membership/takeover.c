@@ -22,6 +22,9 @@
  *		another run, that the		 another copy of the journal was in use: all
  *		  journal doesn't know		 nodes have to be heard before the first goes
  *									 online; own is raised above it first
+ *		one that was heard lately,	 the lower generation, or run, ends: they would
+ *		  and we have others, none	 wait for each other for ever
+ *		  of them online yet
  *		another one, and it has		 this process is outdated: it ends, unless other
  *		  followed us since its		 nodes are in, of which each will say the same
  *		  server was started		 if it is so
@@ -48,6 +51,9 @@
 
 /* A replicator's heartbeats come every second. */
 #define SILENT_MS 3000
+
+/* Two that both have nodes wait for each other no longer than this. */
+#define STAND_OFF_US (20 * UINT64_C(1000000))
 
 static uint64_t wanted;			/* it is being raised to that */
 static void (*when_ready) (void);
@@ -112,6 +118,36 @@ others_follow(const Node *n)
 	return false;
 }
 
+/*
+ * That node follows another one that is running.  If we have nodes, too, but are not
+ * online with any, each waits for the other's: the lower of the two ends, at once.  The
+ * higher has patience; it ends if it can't be but that the other is online.
+ */
+static void
+leave_to(const Node *n, const KnownGeneration *known)
+{
+	const uint64_t own = generation_number();
+	const uint64_t run = generation_run();
+	static uint64_t since_us;
+	char		detail[200];
+	bool		lower = known->number > own || (known->number == own && known->run > run);
+
+	if (history_is_settled() || !others_follow(n))
+	{
+		since_us = 0;
+		return;
+	}
+	if (since_us == 0)
+		since_us = loop_now_us();
+	if (!lower && loop_now_us() - since_us < STAND_OFF_US)
+		return;
+	snprintf(detail, sizeof(detail), "This one is generation %" PRIu64 ", run %016" PRIx64 "; the node follows generation %" PRIu64 ", run %016" PRIx64 ".",
+			 own, run, known->number, known->run);
+	log_full(LOG_ERROR, n->config->name, "another replicator has this node, while this one has others and is not online: this one ends", detail,
+			 "Only one may run: see \"Two replicators\" in docs/operating.md.");
+	_exit(EXIT_OUTDATED);
+}
+
 TakeoverAnswer
 takeover_admits(Node *n, const KnownGeneration *known, uint64_t boot)
 {
@@ -132,6 +168,7 @@ takeover_admits(Node *n, const KnownGeneration *known, uint64_t boot)
 	if (known->silent_ms >= 0 && known->silent_ms < SILENT_MS &&
 		(history_doubts_journal() || !metadata_knows_generation(known->number, known->run)))
 	{
+		leave_to(n, known);
 		node_out(n, DROP_OTHER_REPLICATOR, FACTS(.generation = known->number,.run = known->run));
 		return TAKEOVER_OUT;
 	}

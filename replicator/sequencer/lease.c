@@ -348,6 +348,32 @@ lease_request(LeaseTable *t, LsSlice database, const LsLease *request,
 	return LEASE_GRANTED;
 }
 
+/*
+ * A position that was set after what that node has applied is another matter: its
+ * leases are void when it gets there.
+ */
+bool
+lease_reported(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq,
+			   int64_t value, int64_t increment, LsSlice keys)
+{
+	Thing	   *thing = find(t, database, name);
+
+	if (thing != NULL && seq < thing->seq)
+		return false;
+	if (thing != NULL && !thing->gone &&
+		(increment > 0 ? value < thing->value : value > thing->value || increment == 0))
+		return false;
+	if (thing != NULL && !thing->gone && thing->called && value == thing->value)
+		return false;
+	if (thing == NULL)
+		thing = add(t, database, name);
+	thing->gone = false;
+	thing->value = value;
+	thing->called = true;
+	set_keys(thing, keys);
+	return true;
+}
+
 /* ---------- effects of transactions */
 
 static bool

@@ -110,6 +110,10 @@ extern void sequencer_lease(const char *node, LsSlice database, const LsLease *r
 typedef void (*LeasedThing) (void *arg, LsSlice name, int64_t value, LsSlice keys);
 extern void sequencer_leased(LsSlice database, LeasedThing each, void *arg);
 
+/* A node that has applied seq has leases up to value, of whichever replicator. */
+extern void sequencer_lease_reported(LsSlice database, LsSlice name, uint64_t seq,
+									 int64_t value, int64_t increment, LsSlice keys);
+
 /* From nodes. */
 extern void sequencer_executed(Transaction *tx);	/* every node in
 													 * tx->executing has */

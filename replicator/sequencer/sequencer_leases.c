@@ -9,11 +9,13 @@
  * next lease begins behind this one, and its record is behind in the journal,
  * too.  A replicator that ends in between forgets a lease of which nobody heard.
  */
+#include <inttypes.h>
 #include <stdlib.h>
 
 #include "journal.h"
 #include "journal_writer.h"
 #include "lease.h"
+#include "log.h"
 #include "loop.h"
 #include "sequencer_private.h"
 
@@ -129,6 +131,8 @@ on_durable(void *arg)
 {
 	Asked	   *asked = arg;
 
+	if (asked == NULL)
+		return;					/* nobody waits for it */
 	asked->done(asked->arg, &asked->answer);
 	free(asked);
 }
@@ -177,6 +181,17 @@ sequencer_lease(const char *node, LsSlice database, const LsLease *request,
 			on_durable(asked);
 			break;
 	}
+}
+
+void
+sequencer_lease_reported(LsSlice database, LsSlice name, uint64_t seq, int64_t value,
+						 int64_t increment, LsSlice keys)
+{
+	if (!lease_reported(table(), database, name, seq, value, increment, keys))
+		return;
+	log_message(LOG_NOTICE, "journal", "sequence %.*s of database \"%.*s\" goes on behind %" PRId64 ": a node has leases up to there of which the journal did not know",
+				(int) name.len, (const char *) name.data, (int) database.len, (const char *) database.data, value);
+	journal_position(database, name, NULL);
 }
 
 void

@@ -383,8 +383,10 @@ refuse_role(Session *s)
 {
 	bool		memory = s->discarded == DISCARDED_ROLE_MEMORY;
 	int64_t		limit = memory ? session_config->max_role_memory : session_config->max_role_size;
-	char	   *message = xasprintf("open transactions of role \"%s\" take more %s the replicator than one role may (%" PRId64 " bytes)",
-									s->role != NULL ? s->role : "", memory ? "memory of" : "of", limit);
+	const char *role = s->role != NULL ? s->role : "";
+	char	   *message = memory ?
+	xasprintf("open transactions of role \"%s\" take more memory of the replicator than one role may (%" PRId64 " bytes)", role, limit) :
+	xasprintf("open transactions of role \"%s\" take more of the replicator than one role may (%" PRId64 " bytes)", role, limit);
 
 	refuse_question(s, "53400", message, memory ?
 					"Retry when other transactions of the role have ended, or raise max_role_memory of the replicator." :

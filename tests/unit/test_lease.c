@@ -165,6 +165,37 @@ test_set_and_stale(void **state)
 	assert_false(effect(170, "set", "", "5", "t", ""));
 }
 
+/* A node has leases that the journal, a copy, knows nothing of. */
+static void
+test_reported(void **state)
+{
+	LsLease		r = ask_for("s", 1, false);
+	LeaseGrant	g = granted(&r, "a", 0);
+	LsSlice		none = {NULL, 0};
+	int64_t		end = g.first + (int64_t) g.count - 1;
+
+	assert_false(lease_reported(t, SLICE("db"), SLICE("s"), 100, end, 1, none));
+	assert_false(lease_reported(t, SLICE("db"), SLICE("s"), 100, end - 5, 1, none));
+	assert_true(lease_reported(t, SLICE("db"), SLICE("s"), 100, end + 32, 1, none));
+	assert_int_equal(granted(&r, "b", 0).first, end + 33);
+
+	assert_true(lease_reported(t, SLICE("db"), SLICE("down"), 100, -32, -1, none));
+	assert_false(lease_reported(t, SLICE("db"), SLICE("down"), 100, -3, -1, none));
+	assert_true(lease_reported(t, SLICE("db"), SLICE("down"), 100, -64, -1, none));
+	r = ask_for("down", -1, false);
+	r.increment = -1;
+	r.min = INT64_MIN;
+	r.max = -1;
+	assert_int_equal(granted(&r, "b", 0).first, -65);
+
+	/* void, when that node comes to where it was set */
+	assert_true(effect(150, "set", "s", "5", "t", ""));
+	assert_false(lease_reported(t, SLICE("db"), SLICE("s"), 149, 1000, 1, none));
+	r = ask_for("s", 5, true);
+	r.applied = 150;
+	assert_int_equal(granted(&r, "b", 0).first, 6);
+}
+
 /* A sequence that has been changed on one node alone is not led back. */
 static void
 test_asker_is_ahead(void **state)
@@ -298,6 +329,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_limit, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_extremes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_set_and_stale, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_reported, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_asker_is_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved_and_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_records, setup, teardown),
