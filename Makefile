@@ -34,7 +34,15 @@ install-service:
 
 uninstall:
 	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C extension uninstall
-	$(if $(DESTDIR),,$(SUDO)) rm -f $(DESTDIR)$(BINDIR)/lockstep-replicator $(DESTDIR)$(BINDIR)/lockstepctl
+	$(if $(DESTDIR),,$(SUDO)) $(MAKE) -C replicator uninstall bindir=$(BINDIR)
+
+# Debian packages, in build/deb.
+deb:
+	packaging/build-deb
+
+# Builds them, installs, upgrades and purges them in a fresh Debian (as root; debootstrap).
+check-deb:
+	tests/packages
 
 setup:
 	tests/setup
@@ -103,13 +111,15 @@ clean:
 	$(MAKE) -C replicator clean
 	$(MAKE) -C tests/fault clean
 	$(MAKE) -C tests/soak clean
-	rm -rf tests/results
+	rm -rf tests/results build
 
 help:
 	@echo 'make                build the extension and the daemon'
 	@echo 'make setup          install the Debian packages that building and testing need'
 	@echo 'make install        install both (lockstep-replicator and lockstepctl in $(BINDIR))'
 	@echo 'make install-service  the unit for systemd and a sample configuration'
+	@echo 'make uninstall      remove all that these two made'
+	@echo 'make deb            Debian packages, in build/deb; make check-deb tries them in a fresh Debian'
 	@echo 'make demo           two nodes, pgbench on both, compared afterwards; left running (NODES=3 for three)'
 	@echo 'make demo-stop      end it and remove its files'
 	@echo 'make check          every test, in stages: check-lint check-unit check-fuzz check-regress check-tap'
@@ -124,5 +134,5 @@ help:
 	@echo 'make diagrams       render docs/diagrams anew (graphviz, mscgen)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
-.PHONY: all extension replicator install install-service uninstall setup check check-lint check-unit check-fuzz check-regress check-tap \
+.PHONY: all extension replicator install install-service uninstall deb check-deb setup check check-lint check-unit check-fuzz check-regress check-tap \
 	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench diagrams demo demo-stop clean help
