@@ -210,6 +210,18 @@ AS 'MODULE_PATHNAME', 'lockstep_known_generation' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.known_generation() IS 'replicator that this server or database follows, and how long it has been silent; null if it is not connected';
 REVOKE EXECUTE ON FUNCTION lockstep.known_generation() FROM PUBLIC;
 
+-- ---------- a server that has run without lockstep
+
+CREATE FUNCTION lockstep.outside_run() RETURNS text
+AS 'MODULE_PATHNAME', 'lockstep_outside_run' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.outside_run() IS 'why this server may hold changes of which no other node knows: it has run without lockstep since it was a node last; null: it has not';
+REVOKE EXECUTE ON FUNCTION lockstep.outside_run() FROM PUBLIC;
+
+CREATE FUNCTION lockstep.clear_outside_run() RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_clear_outside_run' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.clear_outside_run() IS 'this server is what the others are, although it has run without lockstep: it may be attached again';
+REVOKE EXECUTE ON FUNCTION lockstep.clear_outside_run() FROM PUBLIC;
+
 -- ---------- indexes that are made and dropped concurrently
 
 CREATE FUNCTION lockstep.apply_index(step text, schema text, "table" text, index text, definition text) RETURNS void

@@ -17,6 +17,7 @@
 
 #include "compat.h"
 #include "lockstep.h"
+#include "outsiderun.h"
 #include "points.h"
 
 PG_MODULE_MAGIC;
@@ -41,6 +42,7 @@ shmem_request(void)
 	staleness_shmem_request();
 	conflict_shmem_request();
 	sequence_shmem_request();
+	outsiderun_shmem_request();
 }
 
 static void
@@ -56,6 +58,7 @@ shmem_startup(void)
 	staleness_shmem_startup();
 	conflict_shmem_startup();
 	sequence_shmem_startup();
+	outsiderun_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */
@@ -82,6 +85,7 @@ _PG_init(void)
 		return;
 
 	ls_point_hook = (LsPointHook *) find_rendezvous_variable("lockstep_point");
+	outsiderun_init();
 	heap_interpose();
 	relation_init();
 	sequence_init();

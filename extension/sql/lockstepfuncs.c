@@ -27,6 +27,7 @@
 
 #include "apply.h"
 #include "compat.h"
+#include "outsiderun.h"
 #include "rights.h"
 
 #define LS_VERSION "1.1"
@@ -39,6 +40,8 @@ LS_FUNCTION(lockstep_turn_open);
 LS_FUNCTION(lockstep_turn_open_at);
 LS_FUNCTION(lockstep_enter_generation);
 LS_FUNCTION(lockstep_known_generation);
+LS_FUNCTION(lockstep_outside_run);
+LS_FUNCTION(lockstep_clear_outside_run);
 LS_FUNCTION(lockstep_apply_start);
 LS_FUNCTION(lockstep_apply_wait);
 LS_FUNCTION(lockstep_apply_settings);
@@ -218,6 +221,23 @@ lockstep_known_generation(PG_FUNCTION_ARGS)
 	return row_result(fcinfo, values, nulls);
 }
 
+Datum
+lockstep_outside_run(PG_FUNCTION_ARGS)
+{
+	char	   *reason = outsiderun_reason();
+
+	if (reason == NULL)
+		PG_RETURN_NULL();
+	PG_RETURN_TEXT_P(cstring_to_text(reason));
+}
+
+Datum
+lockstep_clear_outside_run(PG_FUNCTION_ARGS)
+{
+	outsiderun_clear();
+	PG_RETURN_VOID();
+}
+
 /* For the replicator that the node follows, when the last of an older one is over. */
 static Place
 open_turn(FunctionCallInfo fcinfo)
@@ -227,6 +247,7 @@ open_turn(FunctionCallInfo fcinfo)
 	generation_require();
 	turn_drain();
 	turn_check_divergence();
+	outsiderun_begin();
 	return turn_open(place);
 }
 

@@ -365,6 +365,24 @@ repair_databases(Repair *r)
 	return ok;
 }
 
+/* Its server may have run without lockstep: what it did then is repaired, too. */
+static bool
+clear_outside_run(Verify *v, PGconn *conn)
+{
+	PGresult   *r = query_node(v, conn, "SELECT to_regprocedure('lockstep.clear_outside_run()') IS NOT NULL", 0, NULL);
+	bool		known = r != NULL && strcmp(PQgetvalue(r, 0, 0), "t") == 0;
+	bool		ok = r != NULL;
+
+	PQclear(r);
+	if (known)
+	{
+		r = query_node(v, conn, "SELECT lockstep.clear_outside_run()", 0, NULL);
+		ok = r != NULL;
+		PQclear(r);
+	}
+	return ok;
+}
+
 json_t *
 behind_repair(Verify *v, const Snapshots *s, const json_t *differences, json_t **stood)
 {
@@ -384,7 +402,7 @@ behind_repair(Verify *v, const Snapshots *s, const json_t *differences, json_t *
 		if (!repair_may(&r, difference))
 			return r.done;
 	}
-	behind.done = repair_databases(&r);
+	behind.done = repair_databases(&r) && clear_outside_run(v, s->leaders[0].conns[v->behind]);
 	if (behind.done)
 		*stood = json_pack("{s:s, s:I, s:I}", "node", v->names[v->behind], "from", (json_int_t) behind.at,
 						   "to", (json_int_t) s->seq);

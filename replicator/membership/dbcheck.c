@@ -114,10 +114,34 @@ on_generation(void *arg, const PGresult *r)
 }
 
 static void
+ask_generation(DbCheck *d)
+{
+	if (d->knows_generations)
+		pgclient_query(d->client, "SELECT generation, run, silent_ms FROM lockstep.known_generation()", 0, NULL, on_generation, d);
+	else
+		finish(d);
+}
+
+/* One that has applied nothing yet is compared with the others as a whole. */
+static void
+on_outside(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (!has_row(d, r, "asking whether it has run without lockstep"))
+		return;
+	if (PQgetvalue(r, 0, 0)[0] != '\0')
+		fail(d, DROP_OUTSIDE_RUN, FACTS(.error = PQgetvalue(r, 0, 0)));
+	else
+		ask_generation(d);
+}
+
+static void
 on_info(void *arg, const PGresult *r)
 {
 	DbCheck    *d = arg;
 	const char *cluster;
+	bool		knows_outside;
 
 	if (!has_row(d, r, "asking for the node's state"))
 		return;
@@ -128,16 +152,17 @@ on_info(void *arg, const PGresult *r)
 	d->chain = (uint64_t) strtoll(PQgetvalue(r, 0, 4), NULL, 10);
 	d->knows_chains = PQgetvalue(r, 0, 5)[0] == 't';
 	d->knows_generations = PQgetvalue(r, 0, 6)[0] == 't';
+	knows_outside = PQgetvalue(r, 0, 7)[0] == 't';
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
 		fail(d, DROP_OTHER_NAME, FACTS(.self = d->node->config->name,.found = PQgetvalue(r, 0, 0)));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
 		fail(d, DROP_OTHER_CLUSTER, FACTS(.found = cluster));
 	else if (!d->has_cluster && d->progress > 0)
 		fail(d, DROP_NO_CLUSTER, FACTS(.seq = d->progress));
-	else if (d->knows_generations)
-		pgclient_query(d->client, "SELECT generation, run, silent_ms FROM lockstep.known_generation()", 0, NULL, on_generation, d);
+	else if (knows_outside && d->has_cluster && d->progress > 0)
+		pgclient_query(d->client, "SELECT coalesce(lockstep.outside_run(), '')", 0, NULL, on_outside, d);
 	else
-		finish(d);
+		ask_generation(d);
 }
 
 /* Both halves of its place come from one row; the column is there from 1.1 on. */
@@ -146,7 +171,8 @@ ask_info(DbCheck *d)
 {
 	pgclient_query(d->client, "SELECT i.node, i.cluster, i.boot, coalesce(p.seq, 0), coalesce(to_jsonb(p) ->> 'chain', '0'), "
 				   "to_regprocedure('lockstep.turn_open(bigint,bigint)') IS NOT NULL, "
-				   "to_regprocedure('lockstep.enter_generation(bigint,bigint)') IS NOT NULL "
+				   "to_regprocedure('lockstep.enter_generation(bigint,bigint)') IS NOT NULL, "
+				   "to_regprocedure('lockstep.outside_run()') IS NOT NULL "
 				   "FROM lockstep.node_info() i LEFT JOIN "
 				   "(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true", 0, NULL, on_info, d);
 }

@@ -66,7 +66,8 @@ node_status(int node)
 		.name = n->config->name,
 		.state = n->state,
 		.reason = n->state == NODE_JOINING ? attach_where(n) :
-		n->state == NODE_ONLINE && n->shortage[0] != '\0' ? n->shortage : n->reason,
+		n->state != NODE_ONLINE ? n->reason : n->refusing[0] != '\0' ? n->refusing :
+		n->shortage[0] != '\0' ? n->shortage : n->reason,
 		.cause = n->cause,
 		.applied = n->applied,
 		.flushed = n->flushed,

@@ -9,15 +9,74 @@
  * tables.  So a probe that is not answered for node_timeout means that the server
  * hangs, or can't be reached; what is not answered there has stall_timeout.
  *
+ * Connections that are there say nothing of the postmaster, which accepts new ones: one
+ * is tried every ARRIVAL_MS, and closed.  If that is not possible the node stays online,
+ * as its sessions go on; status and the log say it.
+ *
  * As long as there is no such connection (it could not be opened, or somebody has
  * ended it) the heartbeat on the control connection stands for it.
  */
+#include <stdio.h>
+
 #include "log.h"
 #include "membership_private.h"
 
 #define REOPEN_MS 1000			/* after it was lost */
 #define MAX_REOPEN_MS 60000		/* while it can't be opened: twice the pause
 								 * each time */
+
+#define ARRIVAL_MS 5000
+
+/* ---------- new connections */
+
+static void
+refuses(Node *n, const char *why)
+{
+	bool		first = n->refusing[0] == '\0';
+
+	snprintf(n->refusing, sizeof(n->refusing), "its server has accepted no new connection for %d s%s%s", n->refused_ms / 1000,
+			 why[0] != '\0' ? ": " : "", why);
+	if (first)
+		log_full(LOG_WARNING, n->config->name, n->refusing, "Sessions that are connected go on.",
+				 "Look at the postmaster process, and at max_connections.");
+}
+
+static void
+on_arrived(void *arg, const char *error)
+{
+	Node	   *n = arg;
+
+	if (error != NULL)
+	{
+		n->arrival = NULL;		/* closes itself */
+		n->arrival_ms = 0;
+		refuses(n, error);
+		return;
+	}
+	if (n->refusing[0] != '\0')
+		log_message(LOG_NOTICE, n->config->name, "its server accepts new connections again");
+	n->refusing[0] = '\0';
+	n->refused_ms = n->arrival_ms = 0;
+	pgclient_close(n->arrival);
+	n->arrival = NULL;
+}
+
+static void
+look_at_arrivals(Node *n, int elapsed_ms)
+{
+	n->arrival_ms += elapsed_ms;
+	if (n->arrival != NULL || n->refusing[0] != '\0')
+		n->refused_ms += elapsed_ms;
+	if (n->arrival != NULL && n->refused_ms >= node_config->node_timeout)
+		refuses(n, "");
+	if (n->arrival != NULL || n->arrival_ms < ARRIVAL_MS)
+		return;
+	n->arrival_ms = 0;
+	n->arrival = pgclient_open(n->config->conninfo, node_config->maintenance_database, "lockstep probe",
+							   pgclient_control_options, node_stall_timeout(), on_arrived, n);
+}
+
+/* ---------- the connection that is there */
 
 static void
 on_answer(void *arg, const PGresult *r)
@@ -83,6 +142,10 @@ on_connected(void *arg, const char *error)
 void
 probe_end(Node *n)
 {
+	pgclient_close(n->arrival);
+	n->arrival = NULL;
+	n->refusing[0] = '\0';
+	n->refused_ms = n->arrival_ms = 0;
 	pgclient_close(n->probe);
 	n->probe = NULL;
 	n->probe_ready = n->probing = false;
@@ -102,6 +165,7 @@ probe_begin(Node *n)
 bool
 probe_look(Node *n, int elapsed_ms, int interval_ms)
 {
+	look_at_arrivals(n, elapsed_ms);
 	n->probe_pause_ms += elapsed_ms;
 	n->probe_unanswered_ms += elapsed_ms;
 	if (n->probe == NULL)

@@ -127,6 +127,8 @@ static const DropRule rules[NDROP_CAUSES] = {
 	SEE_JOURNAL, NULL},
 	[DROP_NO_CLUSTER] = {"no_cluster", LOG_WARNING, RETURNS_CLONED, "attaching", NULL,
 	"database \"{database}\" has progress {seq} but belongs to no cluster", NULL},
+	[DROP_OUTSIDE_RUN] = {"outside_run", LOG_WARNING, RETURNS_REPAIRED, "attaching", NULL,
+	"{error}", NULL},
 	[DROP_PREPARED] = {"prepared", LOG_WARNING, RETURNS_MENDED, "attaching", NULL,
 	"database \"{database}\" has a prepared transaction (\"{found}\"): end it", NULL},
 	[DROP_WRITER] = {"writer", LOG_WARNING, RETURNS_MENDED, "attaching", "stall_timeout",

@@ -96,6 +96,10 @@ typedef struct Node
 	int			probe_unanswered_ms;	/* since it was asked last */
 	int			probe_pause_ms; /* since it was lost */
 	int			probe_reopen_ms;	/* when it is opened again */
+	PgClient   *arrival;		/* a new connection, tried now and then */
+	int			arrival_ms;		/* since it was begun, or ended */
+	int			refused_ms;		/* no new connection was possible for */
+	char		refusing[200];	/* that in words, "": it is */
 	uint64_t	heard_us;		/* when its server said something last */
 	uint64_t	went_on_us;		/* when an apply session had a result last */
 	bool		old_objects;	/* SQL objects of version 1.0: no heartbeat() */

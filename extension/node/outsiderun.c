@@ -1,0 +1,336 @@
+/*
+ * outsiderun.c
+ *	  Has this server run without lockstep since it was a node last?  Then it may have
+ *	  taken writes of which no other node knows.
+ *
+ * Without shared_preload_libraries, or without lockstep.node_name, a server captures
+ * nothing and its progress stays; nothing that a node stores in its databases tells.
+ * But two things are not left as they were:
+ *
+ *	 the marker		a file that each postmaster removes when it starts, as it has a
+ *					name of PostgreSQL's temporary files.  We look for it before that,
+ *					and make it again after that.  So it is missing if a postmaster
+ *					has started that did not have this module.
+ *	 pg_control		the shutdown checkpoint that was the last when we ended cleanly,
+ *					and the next transaction id.  Single-user mode removes no
+ *					temporary files, but moves these.
+ *
+ * What we saw is in lockstep_state, in the data directory:
+ *
+ *	 'S'	started: pg_control as it was at the start
+ *	 'C'	ended cleanly: pg_control as it was at the end
+ *	 'O'	a run without us was found out; until outsiderun_clear()
+ *
+ * A run that took no transaction id has changed nothing, and does not count.  The file
+ * says which node it is of: a clone has its donor's, and another name.  What is
+ * restored from a backup starts with backup_label or a signal file: it has not run.
+ *
+ * Not noticed: a crash of single-user mode; a run that crashed, behind a start of ours that
+ * was killed in the milliseconds before the marker was made; who makes the files
+ * himself.  A run of a version of this module that does not know of this counts as one
+ * without it.
+ *
+ * The marker is made by a background worker, as the postmaster runs no code of ours after
+ * it has removed temporary files; or by turn_open, whichever is first.  After a
+ * crash of a backend it removes them before shared memory is made again, where we make it.
+ */
+#include "postgres.h"
+
+#include <fcntl.h>
+#include <sys/stat.h>
+#include <unistd.h>
+
+#include "access/xlog.h"
+#include "catalog/pg_control.h"
+#include "common/controldata_utils.h"
+#include "common/file_perm.h"
+#include "miscadmin.h"
+#include "port/atomics.h"
+#include "postmaster/bgworker.h"
+#include "storage/fd.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "storage/shmem.h"
+
+#include "compat.h"
+#include "lockstep.h"
+#include "outsiderun.h"
+
+#define STATE_FILE "lockstep_state"
+#define STATE_TMP STATE_FILE ".tmp"
+#define MARKER_DIR "base/" PG_TEMP_FILES_DIR
+#define MARKER MARKER_DIR "/" PG_TEMP_FILE_PREFIX ".lockstep"
+#define VERSION 1
+
+typedef struct State
+{
+	char		status;			/* 0: there is none */
+	char		node[NAMEDATALEN];
+	uint64		system;
+	XLogRecPtr	checkpoint;
+	uint64		next_xid;
+} State;
+
+typedef struct OutsideShared
+{
+	pg_atomic_uint32 outside;	/* it has run without us */
+	pg_atomic_uint32 marked;
+} OutsideShared;
+
+static OutsideShared *shared = NULL;
+
+PGDLLEXPORT void lockstep_start_main(Datum arg);
+
+/* ---------- files */
+
+/* What pg_control says.  false: it can't be read. */
+static bool
+read_control(State *now, DBState *state)
+{
+	bool		crc_ok;
+	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
+
+	memset(now, 0, sizeof(*now));
+	now->system = control->system_identifier;
+	now->checkpoint = control->checkPoint;
+	now->next_xid = U64FromFullTransactionId(control->checkPointCopy.nextXid);
+	*state = control->state;
+	strlcpy(now->node, ls_node_name, sizeof(now->node));
+	pfree(control);
+	return crc_ok;
+}
+
+static State
+read_state(void)
+{
+	State		state = {0};
+	FILE	   *file = AllocateFile(STATE_FILE, "r");
+	int			version;
+	unsigned long long system,
+				checkpoint,
+				next_xid;
+
+	if (file == NULL)
+	{
+		if (errno != ENOENT)
+			ereport(FATAL,
+					(errcode_for_file_access(),
+					 errmsg("could not open file \"%s\": %m", STATE_FILE)));
+		return state;
+	}
+	if (fscanf(file, "%d %c %63s %llu %llx %llu", &version, &state.status, state.node, &system, &checkpoint, &next_xid) != 6 ||
+		version != VERSION)
+		ereport(FATAL,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("file \"%s\" is not what lockstep wrote", STATE_FILE),
+				 errhint("If the server has not run without lockstep, and the file was damaged, remove it.")));
+	FreeFile(file);
+	state.system = system;
+	state.checkpoint = checkpoint;
+	state.next_xid = next_xid;
+	return state;
+}
+
+static void
+write_state(const State *state, int elevel)
+{
+	char		text[256];
+	int			len = snprintf(text, sizeof(text), "%d %c %s %llu %llX %llu\n", VERSION, state->status, state->node,
+							   (unsigned long long) state->system, (unsigned long long) state->checkpoint,
+							   (unsigned long long) state->next_xid);
+	int			fd = OpenTransientFile(STATE_TMP, O_WRONLY | O_CREAT | O_TRUNC | PG_BINARY);
+
+	if (fd < 0 || write(fd, text, len) != len || pg_fsync(fd) != 0)
+	{
+		ereport(elevel,
+				(errcode_for_file_access(),
+				 errmsg("could not write file \"%s\": %m", STATE_TMP)));
+		if (fd >= 0)
+			(void) CloseTransientFile(fd);
+		return;
+	}
+	if (CloseTransientFile(fd) == 0)
+		(void) durable_rename(STATE_TMP, STATE_FILE, elevel);
+}
+
+static bool
+is_there(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0;
+}
+
+/* Durable, or a crash of the machine would look like somebody else's run. */
+static void
+make_marker(int elevel)
+{
+	int			fd;
+
+	if (MakePGDirectory(MARKER_DIR) < 0 && errno != EEXIST)
+		ereport(elevel,
+				(errcode_for_file_access(),
+				 errmsg("could not create directory \"%s\": %m", MARKER_DIR)));
+	fd = OpenTransientFile(MARKER, O_WRONLY | O_CREAT | PG_BINARY);
+	if (fd < 0 || pg_fsync(fd) != 0)
+		ereport(elevel,
+				(errcode_for_file_access(),
+				 errmsg("could not create file \"%s\": %m", MARKER)));
+	if (fd < 0)
+		return;
+	(void) CloseTransientFile(fd);
+	fsync_fname(MARKER_DIR, true);
+	fsync_fname("base", true);
+	pg_atomic_write_u32(&shared->marked, 1);
+}
+
+/* ---------- the start */
+
+/* Did another one run between what state says and now? */
+static bool
+ran_without(const State *state, const State *now, DBState control)
+{
+	bool		clean = control == DB_SHUTDOWNED || control == DB_SHUTDOWNED_IN_RECOVERY;
+	bool		same = state->checkpoint == now->checkpoint;
+
+	if (state->status == 0 || state->system != now->system || strcmp(state->node, now->node) != 0)
+		return false;			/* not of this node: a new one, or a clone */
+	if (is_there(BACKUP_LABEL_FILE) || is_there(RECOVERY_SIGNAL_FILE) || is_there(STANDBY_SIGNAL_FILE))
+		return false;			/* restored: it has not run */
+	if (state->status == 'O')
+		return true;
+	if (clean && state->status == 'C')
+		return !same && state->next_xid != now->next_xid;
+	if (is_there(MARKER))
+		return false;
+	return !(state->status == 'S' && same);
+}
+
+static void
+on_end(int code, Datum arg)
+{
+	State		now;
+	DBState		control;
+
+	if (MyProcPid != PostmasterPid && IsUnderPostmaster)
+		return;
+	if (!read_control(&now, &control) || (control != DB_SHUTDOWNED && control != DB_SHUTDOWNED_IN_RECOVERY))
+		return;
+	/* shared memory is gone by now */
+	now.status = read_state().status == 'O' ? 'O' : 'C';
+	write_state(&now, LOG);
+}
+
+static bool
+look(void)
+{
+	State		state = read_state();
+	State		now;
+	DBState		control;
+	bool		outside;
+
+	if (!read_control(&now, &control))
+		return state.status == 'O'; /* the server will say so */
+	outside = ran_without(&state, &now, control);
+	if (outside)
+		ereport(LOG,
+				(errmsg("this server has run without lockstep since it was node \"%s\" last", ls_node_name),
+				 errdetail("Its last checkpoint is at %X/%X; the one that lockstep knows of is at %X/%X.",
+						   LSN_FORMAT_ARGS(now.checkpoint), LSN_FORMAT_ARGS(state.checkpoint))));
+	now.status = outside ? 'O' : 'S';
+	write_state(&now, FATAL);
+	return outside;
+}
+
+void
+outsiderun_shmem_request(void)
+{
+	RequestAddinShmemSpace(MAXALIGN(sizeof(OutsideShared)));
+}
+
+/* Called with AddinShmemInitLock held; in the postmaster, before anything else runs. */
+void
+outsiderun_shmem_startup(void)
+{
+	static bool looked = false;
+	bool		found;
+
+	shared = ShmemInitStruct("lockstep outside run", sizeof(OutsideShared), &found);
+	if (found)
+		return;
+	pg_atomic_init_u32(&shared->outside, 0);
+	pg_atomic_init_u32(&shared->marked, 0);
+	if (!ls_is_node() || IsUnderPostmaster)
+		return;
+	if (looked)
+	{
+		/*
+		 * a backend crashed: it is the same run, and what is temporary is
+		 * gone
+		 */
+		pg_atomic_write_u32(&shared->outside, read_state().status == 'O');
+		make_marker(LOG);
+		return;
+	}
+	looked = true;
+	pg_atomic_write_u32(&shared->outside, look());
+	on_proc_exit(on_end, (Datum) 0);
+}
+
+void
+lockstep_start_main(Datum arg)
+{
+	BackgroundWorkerUnblockSignals();
+	make_marker(LOG);
+	proc_exit(0);
+}
+
+void
+outsiderun_init(void)
+{
+	BackgroundWorker worker;
+
+	memset(&worker, 0, sizeof(worker));
+	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
+	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
+	worker.bgw_restart_time = BGW_NEVER_RESTART;
+	strlcpy(worker.bgw_library_name, "lockstep", BGW_MAXLEN);
+	strlcpy(worker.bgw_function_name, "lockstep_start_main", BGW_MAXLEN);
+	strlcpy(worker.bgw_name, "lockstep start", BGW_MAXLEN);
+	strlcpy(worker.bgw_type, "lockstep start", BGW_MAXLEN);
+	RegisterBackgroundWorker(&worker);
+}
+
+/* ---------- while it runs */
+
+void
+outsiderun_begin(void)
+{
+	if (pg_atomic_read_u32(&shared->marked) == 0)
+		make_marker(ERROR);
+}
+
+char *
+outsiderun_reason(void)
+{
+	if (pg_atomic_read_u32(&shared->outside) == 0)
+		return NULL;
+	return psprintf("this server has run without lockstep (shared_preload_libraries, lockstep.node_name) since it was node \"%s\" last, "
+					"and may hold changes that no other node has: lockstepctl verify --repair %s, or clone it anew", ls_node_name, ls_node_name);
+}
+
+void
+outsiderun_clear(void)
+{
+	State		now;
+	DBState		control;
+
+	if (!read_control(&now, &control))
+		ereport(ERROR,
+				(errcode(ERRCODE_DATA_CORRUPTED),
+				 errmsg("could not read pg_control")));
+	now.status = 'S';
+	outsiderun_begin();
+	write_state(&now, ERROR);
+	pg_atomic_write_u32(&shared->outside, 0);
+}

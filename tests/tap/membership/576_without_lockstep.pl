@@ -1,0 +1,102 @@
+# A server that ran without lockstep - not preloaded, or without a node's name - and took writes is
+# not attached again as if nothing had happened: whether that run ended cleanly or by a
+# crash, and whatever ended the run before it.  One that wrote nothing is.  Crashes of a node itself
+# are no such run.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "reconnect_interval = 200ms\n");
+$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, \'all\')');
+$c->drain;
+
+sub conf_without
+{
+	my ($node, $line) = @_;
+	my $path = $c->pgdata($node) . '/postgresql.auto.conf';
+	$c->run_owned('sh', '-c', "echo \"$line\" >> $path");
+	return;
+}
+sub conf_with
+{
+	my ($node) = @_;
+	$c->run_owned('sed', '-i', '/^shared_preload_libraries\|^lockstep.node_name/d', $c->pgdata($node) . '/postgresql.auto.conf');
+	return;
+}
+sub plain { my ($sql) = @_; return $c->psql_says($c->port(1), 'app', $sql) }
+sub start { $c->cluster('start-node', 1, '--no-wait') }
+sub is_out { my ($name) = @_; ok($c->wait_until(sub { $c->reason(1) =~ /has run without lockstep .* may hold changes that no other node has: lockstepctl verify --repair n1, or clone it anew/ }, 30), $name) or diag($c->reason(1)); return }
+sub is_online { my ($name) = @_; ok($c->wait_until(sub { $c->node_status(1)->{state} eq 'online' }, 30), $name) or diag($c->reason(1)); return }
+
+# A run without lockstep that does this, and ends like that.
+sub run_without
+{
+	my ($line, $sql, $end) = @_;
+	conf_without(1, $line);
+	start();
+	my $says = plain($sql);
+	diag($says) if $says =~ /ERROR/;
+	$c->cluster("$end-node", 1);
+	conf_with(1);
+	start();
+	return;
+}
+
+# ---------- the node's own crashes
+
+$c->cluster('kill-node', 1);
+start();
+is_online('a server that was killed is attached again');
+kill 'KILL', $c->session(1)->pid;
+$c->wait_until(sub { $c->node_log(1) =~ /all server processes terminated; reinitializing/ });
+is_online('one whose backend was killed, too');
+$c->cluster('kill-node', 1);
+start();
+$c->cluster('kill-node', 1);
+start();
+is_online('and one that is killed as soon as it has started, again and again');
+$c->cluster('stop-node', 1);
+start();
+is_online('one that was stopped, of course');
+
+# ---------- nothing was written
+
+$c->cluster('stop-node', 1);
+run_without("shared_preload_libraries = ''", 'SELECT count(*) FROM t', 'stop');
+is_online('a run without lockstep that only read does not count');
+
+# ---------- writes, and a clean end
+
+$c->cluster('stop-node', 1);
+run_without("shared_preload_libraries = ''", "INSERT INTO t VALUES (100, 'only n1')", 'stop');
+is_out('one that wrote does');
+is($c->node_status(1)->{cause} // 'outside_run', 'outside_run', 'by name');
+$c->sql(2, "INSERT INTO t VALUES (2, 'all')");
+pass('the others go on');
+$c->cluster('restart-node', 1, '--no-wait');
+is_out('it is known after a restart, too');
+my ($out, $err, $rc) = $c->ctl('verify', '--repair=n1');
+is($rc, 0, 'verify --repair makes it what the others are') or diag($out, $err);
+is_online('and it is attached');
+is($c->sql(1, 'SELECT string_agg(id::text, \',\' ORDER BY id) FROM t'), '1,2', 'without what it had written alone');
+$c->same('equal');
+
+# ---------- writes, and a crash; after a crash of the node
+
+$c->cluster('kill-node', 1);
+run_without("lockstep.node_name = ''", "INSERT INTO t VALUES (101, 'only n1')", 'kill');
+is_out('after a crash, and one of its own');
+$c->psql_says($c->port(1), 'app', 'SET lockstep.replicate = off; DELETE FROM t WHERE id = 101; SELECT lockstep.clear_outside_run()');
+is_online('a superuser who has settled that says so');
+$c->same('equal');
+
+# ---------- and again
+
+$c->cluster('stop-node', 1);
+start();
+is_online('in the end');
+$c->same('equal');
+done_testing;
