@@ -56,7 +56,7 @@ static const struct config_enum_entry unreplicated_options[] = {
 	{NULL, 0, false}
 };
 
-/* An idle node is known to be up to date once a second, of the second before. */
+/* Heartbeats report the position of an idle cluster once a second. */
 static bool
 check_max_staleness(int *newval, void **extra, GucSource source)
 {
@@ -89,9 +89,9 @@ check_node_name(char **newval, void **extra, GucSource source)
 }
 
 /*
- * Off is what one session says of itself.  As a setting of a database, a role, a
- * function or the server it would let everybody's changes stay on their node,
- * and nobody would notice.
+ * A session may turn replication off for itself only.  As a setting of a
+ * database, a role, a function or the server it would keep the changes of all
+ * clients on their node, unnoticed.
  */
 static bool
 check_replicate(bool *newval, void **extra, GucSource source)
@@ -247,7 +247,7 @@ define_of_session(void)
 							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.max_row_keys",
-							"Sets the number of changed rows of a table above which a transaction locks the whole table in the cluster.",
+							"Sets the number of changed rows of a table above which a transaction conflicts with all changes of it.",
 							NULL,
 							&ls_max_row_keys, 100000, 1, INT_MAX,
 							PGC_SUSET, 0,
@@ -255,7 +255,7 @@ define_of_session(void)
 
 	DefineCustomIntVariable("lockstep.statement_rows",
 							"Sets the number of rows from which an UPDATE or DELETE is sent as a statement instead of rows.",
-							"The planner's estimate counts. Only statements that have the same effect on all nodes are sent so; they lock the whole table in the cluster. -1 disables this.",
+							"The planner's estimate counts. Only statements that have the same effect on all nodes are sent so; they conflict with all other changes of the table. -1 disables this.",
 							&ls_statement_rows, 10000, -1, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);
