@@ -124,6 +124,8 @@ put_cause(json_t *facts, const NodeStatus *s)
 
 	drop_hint(s->cause, s->name, hint);
 	json_object_set_new(facts, "cause", s->cause != DROP_NONE ? json_string(drop_rule(s->cause)->name) : json_null());
+	json_object_set_new(facts, "returns", s->cause != DROP_NONE ?
+						json_string(drop_return_name(drop_rule(s->cause)->returns)) : json_null());
 	json_object_set_new(facts, "hint", s->cause != DROP_NONE ? json_from_text(hint) : json_null());
 }
 

@@ -35,7 +35,6 @@ extern void session_accept(int fd, const char *from, uint64_t address);
 
 /* Before it is accepted: false: too many have yet to prove who they are, it must wait. */
 extern bool sessions_have_room(void);
-extern int	sessions_strangers(void);	/* have not proved it */
 extern LogLimit strangers_lines;	/* of the log, about them */
 
 /* Sessions that have proved who they are. */
@@ -57,8 +56,6 @@ typedef struct SessionStatus
 extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL
 													 * at the end */
 extern SessionStatus session_status(const Session *s);
-
-extern Transaction *session_open_transaction(const Session *s); /* NULL: none */
 
 /*
  * For lockstep.waits: refresh asks the nodes, then calls done; row i tells its cells,

@@ -122,9 +122,3 @@ sessions_have_room(void)
 	close_oldest(s, "too many connections have not");
 	return true;
 }
-
-int
-sessions_strangers(void)
-{
-	return silent.count + challenged.count;
-}

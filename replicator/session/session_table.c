@@ -113,12 +113,6 @@ session_transaction(int node, uint32_t pid)
 	return NULL;
 }
 
-Transaction *
-session_open_transaction(const Session *s)
-{
-	return s->tx;
-}
-
 uint64_t
 sessions_oldest_seen(void)
 {

@@ -133,21 +133,6 @@ waits_build(WaitGraph *g)
 	build(g, false);
 }
 
-void
-waits_each(WaitFound found, void *arg)
-{
-	WaitGraph	g = {0};
-
-	waits_build(&g);
-	for (uint32_t i = 0; i < g.nedges; i++)
-	{
-		const WaitEdge *e = &g.edges[i];
-
-		found(arg, e, &g.parties[e->waiter], e->blocker != WAIT_NOBODY ? &g.parties[e->blocker] : NULL);
-	}
-	waitgraph_free(&g);
-}
-
 /* ---------- circles */
 
 static bool

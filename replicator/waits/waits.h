@@ -34,11 +34,4 @@ extern void waits_refresh(void (*done) (void *arg), void *arg);
  * the loop goes on. */
 extern void waits_build(WaitGraph *g);
 
-/*
- * The same, wait by wait, those that are no edges, too; parties and texts are valid
- * in the call only.  blocker is NULL for a wait that is no edge.
- */
-typedef void (*WaitFound) (void *arg, const WaitEdge *wait, const WaitParty *waiter, const WaitParty *blocker);
-extern void waits_each(WaitFound found, void *arg);
-
 #endif
