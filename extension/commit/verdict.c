@@ -158,10 +158,8 @@ is_our_verdict(LsMsgType type, LsSlice payload, LsVerdict *verdict)
 {
 	const char *wrong;
 
-	if (type == LS_MSG_APPLIED || type == LS_MSG_GRANTED || type == LS_MSG_SEQ ||
-		type == LS_MSG_FATE_IS || type == LS_MSG_LEASED || type == LS_MSG_ORDERED ||
-		type == LS_MSG_FACTS)
-		return false;			/* late, of no interest any more */
+	if (ls_message_is_late(type))
+		return false;			/* of no interest any more */
 	if (type != LS_MSG_VERDICT)
 		wrong = "it sent something else than a verdict";
 	else

@@ -249,6 +249,83 @@ static const Field lost_layout_fields[] = {
 
 LAYOUT(lost_layout, LsLost);
 
+/*
+ * To add a message: its type in protocol.h, with the structure and the story; its
+ * fields above; a row here; its encoder and decoder below.  The compiler and
+ * tests/unit/test_protocol.c then ask for the rest.
+ */
+typedef struct Message
+{
+	const char *name;
+	LsSender	sender;
+	bool		late;			/* an answer that may come when nobody waits
+								 * for it any more */
+	const MessageLayout *layout;
+} Message;
+
+static const Message messages[] = {
+	[LS_MSG_HELLO] = {"hello", LS_FROM_BACKEND, false, &hello_layout},
+	[LS_MSG_CHALLENGE] = {"challenge", LS_FROM_REPLICATOR, false, &challenge_layout},
+	[LS_MSG_PROOF] = {"proof", LS_FROM_BACKEND, false, &proof_layout},
+	[LS_MSG_WELCOME] = {"welcome", LS_FROM_REPLICATOR, false, &welcome_layout},
+	[LS_MSG_LOCK] = {"lock", LS_FROM_BACKEND, false, &lock_layout},
+	[LS_MSG_GRANTED] = {"granted", LS_FROM_REPLICATOR, true, &granted_layout},
+	[LS_MSG_UNLOCK] = {"unlock", LS_FROM_BACKEND, false, &rollback_to_layout},
+	[LS_MSG_QUERY] = {"query", LS_FROM_BACKEND, false, &query_layout},
+	[LS_MSG_ROLLBACK_TO] = {"rollback to", LS_FROM_BACKEND, false, &rollback_to_layout},
+	[LS_MSG_ASK] = {"ask", LS_FROM_BACKEND, false, &ask_layout},
+	[LS_MSG_WITHDRAW] = {"withdraw", LS_FROM_BACKEND, false, &number_layout},
+	[LS_MSG_VERDICT] = {"verdict", LS_FROM_REPLICATOR, false, &verdict_layout},
+	[LS_MSG_APPLIED] = {"applied", LS_FROM_REPLICATOR, true, &number_layout},
+	[LS_MSG_CONFIRM] = {"confirm", LS_FROM_BACKEND, false, &number_layout},
+	[LS_MSG_ABANDON] = {"abandon", LS_FROM_BACKEND, false, &number_layout},
+	[LS_MSG_NOW] = {"now", LS_FROM_BACKEND, false, &number_layout},
+	[LS_MSG_SEQ] = {"seq", LS_FROM_REPLICATOR, true, &granted_layout},
+	[LS_MSG_ALIVE] = {"alive", LS_FROM_REPLICATOR, false, &number_layout},
+	[LS_MSG_FATE] = {"fate", LS_FROM_BACKEND, false, &fate_question_layout},
+	[LS_MSG_FATE_IS] = {"fate is", LS_FROM_REPLICATOR, true, &fate_answer_layout},
+	[LS_MSG_LEASE] = {"lease", LS_FROM_BACKEND, false, &lease_layout},
+	[LS_MSG_LEASED] = {"leased", LS_FROM_REPLICATOR, true, &leased_layout},
+	[LS_MSG_ALONE] = {"alone", LS_FROM_BACKEND, false, &alone_layout},
+	[LS_MSG_ORDERED] = {"ordered", LS_FROM_REPLICATOR, true, &ordered_layout},
+	[LS_MSG_FACTS_ASK] = {"facts ask", LS_FROM_BACKEND, false, &facts_question_layout},
+	[LS_MSG_FACTS] = {"facts", LS_FROM_REPLICATOR, true, &facts_layout},
+	[LS_MSG_LOST] = {"lost", LS_FROM_BACKEND, false, &lost_layout},
+	[LS_MSG_ERROR] = {"error", LS_FROM_REPLICATOR, false, &error_layout},
+};
+
+#define NMESSAGES (sizeof(messages) / sizeof(messages[0]))
+
+const char *
+ls_message_name(uint8_t type)
+{
+	return type < NMESSAGES ? messages[type].name : NULL;
+}
+
+LsSender
+ls_message_sender(LsMsgType type)
+{
+	return messages[type].sender;
+}
+
+bool
+ls_message_is_late(LsMsgType type)
+{
+	return messages[type].late;
+}
+
+static inline size_t
+put(uint8_t *buf, size_t cap, LsMsgType type, const void *m)
+{
+	return put_message(buf, cap, type, messages[type].layout, m);
+}
+
+static inline const char *
+get(LsSlice payload, LsMsgType type, void *m)
+{
+	return get_message(payload, messages[type].layout, m);
+}
+
 LsFrame
 ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 		 LsMsgType *type, LsSlice *payload)
@@ -257,7 +334,7 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 
 	if (len == 0)
 		return LS_FRAME_MORE;
-	if (buf[0] == 0 || strchr("HCAWLlBQRPDVYFZENnOoKSsUuIiJ", buf[0]) == NULL)
+	if (ls_message_name(buf[0]) == NULL)
 		return LS_FRAME_BAD;
 	if (len < LS_HEADER_SIZE)
 		return LS_FRAME_MORE;
@@ -277,103 +354,103 @@ ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 size_t
 ls_put_hello(uint8_t *buf, size_t cap, const LsHello *m)
 {
-	return put_message(buf, cap, LS_MSG_HELLO, &hello_layout, m);
+	return put(buf, cap, LS_MSG_HELLO, m);
 }
 
 size_t
 ls_put_challenge(uint8_t *buf, size_t cap, const LsChallenge *m)
 {
-	return put_message(buf, cap, LS_MSG_CHALLENGE, &challenge_layout, m);
+	return put(buf, cap, LS_MSG_CHALLENGE, m);
 }
 
 size_t
 ls_put_proof(uint8_t *buf, size_t cap, const LsProof *m)
 {
-	return put_message(buf, cap, LS_MSG_PROOF, &proof_layout, m);
+	return put(buf, cap, LS_MSG_PROOF, m);
 }
 
 size_t
 ls_put_welcome(uint8_t *buf, size_t cap, const LsWelcome *m)
 {
-	return put_message(buf, cap, LS_MSG_WELCOME, &welcome_layout, m);
+	return put(buf, cap, LS_MSG_WELCOME, m);
 }
 
 size_t
 ls_put_query(uint8_t *buf, size_t cap, const LsQuery *m)
 {
-	return put_message(buf, cap, LS_MSG_QUERY, &query_layout, m);
+	return put(buf, cap, LS_MSG_QUERY, m);
 }
 
 size_t
 ls_put_rollback_to(uint8_t *buf, size_t cap, const LsRollbackTo *m)
 {
-	return put_message(buf, cap, LS_MSG_ROLLBACK_TO, &rollback_to_layout, m);
+	return put(buf, cap, LS_MSG_ROLLBACK_TO, m);
 }
 
 size_t
 ls_put_unlock(uint8_t *buf, size_t cap, const LsRollbackTo *m)
 {
-	return put_message(buf, cap, LS_MSG_UNLOCK, &rollback_to_layout, m);
+	return put(buf, cap, LS_MSG_UNLOCK, m);
 }
 
 size_t
 ls_put_lock(uint8_t *buf, size_t cap, const LsLock *m)
 {
-	return put_message(buf, cap, LS_MSG_LOCK, &lock_layout, m);
+	return put(buf, cap, LS_MSG_LOCK, m);
 }
 
 size_t
 ls_put_granted(uint8_t *buf, size_t cap, const LsGranted *m)
 {
-	return put_message(buf, cap, LS_MSG_GRANTED, &granted_layout, m);
+	return put(buf, cap, LS_MSG_GRANTED, m);
 }
 
 size_t
 ls_put_seq(uint8_t *buf, size_t cap, const LsGranted *m)
 {
-	return put_message(buf, cap, LS_MSG_SEQ, &granted_layout, m);
+	return put(buf, cap, LS_MSG_SEQ, m);
 }
 
 size_t
 ls_put_ask(uint8_t *buf, size_t cap, const LsAsk *m)
 {
-	return put_message(buf, cap, LS_MSG_ASK, &ask_layout, m);
+	return put(buf, cap, LS_MSG_ASK, m);
 }
 
 size_t
 ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m)
 {
-	return put_message(buf, cap, LS_MSG_VERDICT, &verdict_layout, m);
+	return put(buf, cap, LS_MSG_VERDICT, m);
 }
 
 size_t
 ls_put_lease(uint8_t *buf, size_t cap, const LsLease *m)
 {
-	return put_message(buf, cap, LS_MSG_LEASE, &lease_layout, m);
+	return put(buf, cap, LS_MSG_LEASE, m);
 }
 
 size_t
 ls_put_leased(uint8_t *buf, size_t cap, const LsLeased *m)
 {
-	return put_message(buf, cap, LS_MSG_LEASED, &leased_layout, m);
+	return put(buf, cap, LS_MSG_LEASED, m);
 }
 
 size_t
 ls_put_alone(uint8_t *buf, size_t cap, const LsAlone *m)
 {
-	return put_message(buf, cap, LS_MSG_ALONE, &alone_layout, m);
+	return put(buf, cap, LS_MSG_ALONE, m);
 }
 
 size_t
 ls_put_ordered(uint8_t *buf, size_t cap, const LsOrdered *m)
 {
-	return put_message(buf, cap, LS_MSG_ORDERED, &ordered_layout, m);
+	return put(buf, cap, LS_MSG_ORDERED, m);
 }
 
 size_t
 ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m)
 {
-	return put_message(buf, cap, LS_MSG_ERROR, &error_layout, m);
+	return put(buf, cap, LS_MSG_ERROR, m);
 }
 
 size_t
@@ -382,37 +459,37 @@ ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value)
 	LsNumber	m;
 
 	m.value = value;
-	return put_message(buf, cap, type, &number_layout, &m);
+	return put(buf, cap, type, &m);
 }
 
 size_t
 ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m)
 {
-	return put_message(buf, cap, LS_MSG_FATE, &fate_question_layout, m);
+	return put(buf, cap, LS_MSG_FATE, m);
 }
 
 size_t
 ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m)
 {
-	return put_message(buf, cap, LS_MSG_FATE_IS, &fate_answer_layout, m);
+	return put(buf, cap, LS_MSG_FATE_IS, m);
 }
 
 size_t
 ls_put_facts_question(uint8_t *buf, size_t cap, const LsFactsQuestion *m)
 {
-	return put_message(buf, cap, LS_MSG_FACTS_ASK, &facts_question_layout, m);
+	return put(buf, cap, LS_MSG_FACTS_ASK, m);
 }
 
 size_t
 ls_put_facts(uint8_t *buf, size_t cap, const LsFacts *m)
 {
-	return put_message(buf, cap, LS_MSG_FACTS, &facts_layout, m);
+	return put(buf, cap, LS_MSG_FACTS, m);
 }
 
 size_t
 ls_put_lost(uint8_t *buf, size_t cap, const LsLost *m)
 {
-	return put_message(buf, cap, LS_MSG_LOST, &lost_layout, m);
+	return put(buf, cap, LS_MSG_LOST, m);
 }
 
 /* ---------- decoders */
@@ -435,7 +512,7 @@ check_sqlstate(LsSlice sqlstate)
 const char *
 ls_get_hello(LsSlice payload, LsHello *m)
 {
-	const char *wrong = get_message(payload, &hello_layout, m);
+	const char *wrong = get(payload, LS_MSG_HELLO, m);
 
 	/* fields that we don't know are natural then: name the cause instead */
 	if (wrong != NULL && m->version != 0 && m->version != LS_PROTOCOL_VERSION)
@@ -448,25 +525,25 @@ ls_get_hello(LsSlice payload, LsHello *m)
 const char *
 ls_get_challenge(LsSlice payload, LsChallenge *m)
 {
-	return get_message(payload, &challenge_layout, m);
+	return get(payload, LS_MSG_CHALLENGE, m);
 }
 
 const char *
 ls_get_proof(LsSlice payload, LsProof *m)
 {
-	return get_message(payload, &proof_layout, m);
+	return get(payload, LS_MSG_PROOF, m);
 }
 
 const char *
 ls_get_welcome(LsSlice payload, LsWelcome *m)
 {
-	return get_message(payload, &welcome_layout, m);
+	return get(payload, LS_MSG_WELCOME, m);
 }
 
 const char *
 ls_get_query(LsSlice payload, LsQuery *m)
 {
-	const char *wrong = get_message(payload, &query_layout, m);
+	const char *wrong = get(payload, LS_MSG_QUERY, m);
 	uint32_t	nulls = 0;
 
 	if (wrong == NULL && m->rows < -1)
@@ -545,13 +622,13 @@ ls_take_query(LsSlice payload, LsQuery *m)
 const char *
 ls_get_rollback_to(LsSlice payload, LsRollbackTo *m)
 {
-	return get_message(payload, &rollback_to_layout, m);
+	return get(payload, LS_MSG_UNLOCK, m);
 }
 
 const char *
 ls_get_lock(LsSlice payload, LsLock *m)
 {
-	const char *wrong = get_message(payload, &lock_layout, m);
+	const char *wrong = get(payload, LS_MSG_LOCK, m);
 
 	if (wrong == NULL)
 		wrong = count_keys(m->keys, true, &m->nkeys);
@@ -561,13 +638,13 @@ ls_get_lock(LsSlice payload, LsLock *m)
 const char *
 ls_get_granted(LsSlice payload, LsGranted *m)
 {
-	return get_message(payload, &granted_layout, m);
+	return get(payload, LS_MSG_GRANTED, m);
 }
 
 const char *
 ls_get_ask(LsSlice payload, LsAsk *m)
 {
-	return get_message(payload, &ask_layout, m);
+	return get(payload, LS_MSG_ASK, m);
 }
 
 static bool
@@ -579,7 +656,7 @@ has_error_fields(const LsErrorFields *error)
 const char *
 ls_get_verdict(LsSlice payload, LsVerdict *m)
 {
-	const char *wrong = get_message(payload, &verdict_layout, m);
+	const char *wrong = get(payload, LS_MSG_VERDICT, m);
 	bool		has_error;
 
 	if (wrong != NULL)
@@ -605,7 +682,7 @@ ls_get_verdict(LsSlice payload, LsVerdict *m)
 const char *
 ls_get_lease(LsSlice payload, LsLease *m)
 {
-	const char *wrong = get_message(payload, &lease_layout, m);
+	const char *wrong = get(payload, LS_MSG_LEASE, m);
 	uint32_t	nkeys;
 
 	if (wrong == NULL && (m->increment == 0 || m->min > m->max))
@@ -620,13 +697,13 @@ ls_get_lease(LsSlice payload, LsLease *m)
 const char *
 ls_get_leased(LsSlice payload, LsLeased *m)
 {
-	return get_message(payload, &leased_layout, m);
+	return get(payload, LS_MSG_LEASED, m);
 }
 
 const char *
 ls_get_alone(LsSlice payload, LsAlone *m, LsQuery *query)
 {
-	const char *wrong = get_message(payload, &alone_layout, m);
+	const char *wrong = get(payload, LS_MSG_ALONE, m);
 	LsMsgType	type;
 	LsSlice		inner;
 
@@ -644,7 +721,7 @@ ls_get_alone(LsSlice payload, LsAlone *m, LsQuery *query)
 const char *
 ls_get_ordered(LsSlice payload, LsOrdered *m)
 {
-	const char *wrong = get_message(payload, &ordered_layout, m);
+	const char *wrong = get(payload, LS_MSG_ORDERED, m);
 
 	if (wrong != NULL)
 		return wrong;
@@ -660,7 +737,7 @@ ls_get_ordered(LsSlice payload, LsOrdered *m)
 const char *
 ls_get_error(LsSlice payload, LsErrorFields *m)
 {
-	const char *wrong = get_message(payload, &error_layout, m);
+	const char *wrong = get(payload, LS_MSG_ERROR, m);
 
 	return wrong != NULL ? wrong : check_sqlstate(m->sqlstate);
 }
@@ -668,31 +745,31 @@ ls_get_error(LsSlice payload, LsErrorFields *m)
 const char *
 ls_get_number(LsSlice payload, LsNumber *m)
 {
-	return get_message(payload, &number_layout, m);
+	return get(payload, LS_MSG_CONFIRM, m);
 }
 
 const char *
 ls_get_fate_question(LsSlice payload, LsFateQuestion *m)
 {
-	return get_message(payload, &fate_question_layout, m);
+	return get(payload, LS_MSG_FATE, m);
 }
 
 const char *
 ls_get_fate_answer(LsSlice payload, LsFateAnswer *m)
 {
-	return get_message(payload, &fate_answer_layout, m);
+	return get(payload, LS_MSG_FATE_IS, m);
 }
 
 const char *
 ls_get_facts_question(LsSlice payload, LsFactsQuestion *m)
 {
-	return get_message(payload, &facts_question_layout, m);
+	return get(payload, LS_MSG_FACTS_ASK, m);
 }
 
 const char *
 ls_get_facts(LsSlice payload, LsFacts *m)
 {
-	const char *wrong = get_message(payload, &facts_layout, m);
+	const char *wrong = get(payload, LS_MSG_FACTS, m);
 	uint32_t	nulls = 0;
 
 	if (wrong == NULL)
@@ -705,5 +782,5 @@ ls_get_facts(LsSlice payload, LsFacts *m)
 const char *
 ls_get_lost(LsSlice payload, LsLost *m)
 {
-	return get_message(payload, &lost_layout, m);
+	return get(payload, LS_MSG_LOST, m);
 }

@@ -109,6 +109,18 @@ typedef enum LsMsgType
 	LS_MSG_ERROR = 'E'
 } LsMsgType;
 
+typedef enum LsSender
+{
+	LS_FROM_BACKEND,
+	LS_FROM_REPLICATOR
+} LsSender;
+
+/* The table of messages in protocol.c. */
+extern const char *ls_message_name(uint8_t type);	/* NULL: there is none */
+extern LsSender ls_message_sender(LsMsgType type);
+extern bool ls_message_is_late(LsMsgType type); /* may come when nobody waits
+												 * for it any more */
+
 /* Bytes that somebody else owns. */
 typedef struct LsSlice
 {

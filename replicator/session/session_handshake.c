@@ -253,5 +253,5 @@ handshake_message(Session *s, LsMsgType type, LsSlice payload)
 	else if (s->state == SESSION_PROOF && type == LS_MSG_PROOF)
 		handle_proof(s, payload);
 	else
-		session_fail(s, "08P01", NULL, "unexpected message of type %c in the handshake", type);
+		session_fail(s, "08P01", NULL, "unexpected message of type %c (%s) in the handshake", type, ls_message_name(type));
 }

@@ -554,7 +554,7 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 			handle_number(s, type, payload);
 			break;
 		default:
-			session_fail(s, "08P01", NULL, "unexpected message of type %c", type);
+			session_fail(s, "08P01", NULL, "unexpected message of type %c (%s)", type, ls_message_name(type));
 			break;
 	}
 }

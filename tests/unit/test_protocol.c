@@ -195,6 +195,17 @@ test_frame(void **state)
 						 known ? LS_FRAME_MORE : LS_FRAME_BAD);
 	}
 
+	/* the table of messages: names of their own; only answers are late */
+	for (int c = 0; c < 256; c++)
+	{
+		const char *name = ls_message_name((uint8_t) c);
+
+		for (int other = 0; name != NULL && other < c; other++)
+			assert_true(ls_message_name((uint8_t) other) == NULL || strcmp(ls_message_name((uint8_t) other), name) != 0);
+		if (name != NULL && ls_message_is_late((LsMsgType) c))
+			assert_int_equal(ls_message_sender((LsMsgType) c), LS_FROM_REPLICATOR);
+	}
+
 	/* two messages in one buffer: only the first is taken */
 	memcpy(bytes, sample("ask")->bytes, sample("ask")->len);
 	memcpy(bytes + sample("ask")->len, s->bytes, s->len);
