@@ -21,6 +21,7 @@
 #include "loop.h"
 #include "membership.h"
 #include "metadata.h"
+#include "node_fields.h"
 #include "points.h"
 #include "sequencer.h"
 #include "session.h"
@@ -44,40 +45,60 @@ success(void)
 
 /* ---------- status */
 
-static json_t *
-node_facts(int i)
+static uint64_t
+lag_of(const NodeStatus *s)
 {
-	NodeStatus	s = node_status(i);
 	uint64_t	last = sequencer_last_durable();
-	uint64_t	lag = last > s.applied ? last - s.applied : 0;
+
+	return last > s->applied ? last - s->applied : 0;
+}
+
+/* -1: it is not. */
+static json_t *
+if_known(int64_t value)
+{
+	return value >= 0 ? json_integer(value) : json_null();
+}
+
+static json_t *
+boot_text(const NodeStatus *s)
+{
 	char		boot[17];
+
+	snprintf(boot, sizeof(boot), "%016" PRIx64, s->boot);
+	return json_string(boot);
+}
+
+/* Of a node that catches up: how far it is. */
+static json_t *
+reason_text(const NodeStatus *s)
+{
 	char		where[128];
 
-	snprintf(boot, sizeof(boot), "%016" PRIx64, s.boot);
-	if (s.seconds_left >= 0)
+	if (s->state != NODE_CATCHUP || s->reason[0] != '\0')
+		return json_from_text(s->reason);
+	if (s->seconds_left >= 0)
 		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go, %" PRIu64 " a second, about %" PRId64 " s left",
-				 lag, s.rate, s.seconds_left);
+				 lag_of(s), s->rate, s->seconds_left);
 	else
-		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag);
-	return json_pack("{s:o, s:s, s:o, s:o, s:o, s:o, s:o, s:o, s:i, s:i, s:i, s:b, s:s, s:i, s:o, s:o, s:o, s:o}",
-					 "name", json_from_text(s.name),
-					 "state", node_state_name(s.state),
-					 "reason", json_from_text(s.state == NODE_CATCHUP && s.reason[0] == '\0' ? where : s.reason),
-					 "applied", json_seq(s.applied),
-					 "flushed", json_seq(s.flushed),
-					 "lag", json_seq(lag),
-					 "lag_bytes", json_seq(s.lag_bytes),
-					 "silent_ms", s.silent_ms >= 0 ? json_integer(s.silent_ms) : json_null(),
-					 "waiting", s.waiting,
-					 "sessions", sessions_of_node(i),
-					 "connections", s.connections,
-					 "administrative", s.administrative,
-					 "boot", boot,
-					 "slow_drops", s.slow_drops,
-					 "overlong_ended", json_seq(s.overlong_ended),
-					 "retry_seconds", s.retry_ms >= 0 ? json_integer((s.retry_ms + 999) / 1000) : json_null(),
-					 "catchup_rate", s.state == NODE_CATCHUP ? json_seq(s.rate) : json_null(),
-					 "seconds_left", s.seconds_left >= 0 ? json_integer(s.seconds_left) : json_null());
+		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag_of(s));
+	return json_from_text(where);
+}
+
+static json_t *
+if_dropped(const NodeStatus *s, const char *text)
+{
+	return s->cause != DROP_NONE ? json_string(text) : json_null();
+}
+
+/* What the operator can do about it. */
+static json_t *
+hint_text(const NodeStatus *s)
+{
+	char		hint[DROP_TEXT_SIZE];
+
+	drop_hint(s->cause, s->name, hint);
+	return s->cause != DROP_NONE ? json_from_text(hint) : json_null();
 }
 
 /* What it can't apply, and what can be done; NULL: nothing. */
@@ -116,27 +137,16 @@ trouble_facts(const NodeStatus *s)
 					 "ways_out", ways);
 }
 
-/* Of a node that is out: the cause, and what the operator can do. */
-static void
-put_cause(json_t *facts, const NodeStatus *s)
-{
-	char		hint[DROP_TEXT_SIZE];
-
-	drop_hint(s->cause, s->name, hint);
-	json_object_set_new(facts, "cause", s->cause != DROP_NONE ? json_string(drop_rule(s->cause)->name) : json_null());
-	json_object_set_new(facts, "returns", s->cause != DROP_NONE ?
-						json_string(drop_return_name(drop_rule(s->cause)->returns)) : json_null());
-	json_object_set_new(facts, "hint", s->cause != DROP_NONE ? json_from_text(hint) : json_null());
-}
-
 static json_t *
-node_and_trouble(int i)
+node_facts(int node)
 {
-	NodeStatus	s = node_status(i);
-	json_t	   *facts = node_facts(i);
+	NodeStatus	status = node_status(node);
+	const NodeStatus *s = &status;
+	json_t	   *facts = json_object();
 
-	put_cause(facts, &s);
-	json_object_set_new(facts, "trouble", trouble_facts(&s));
+#define SET_FIELD(name, title, shown, value) json_object_set_new(facts, name, value);
+	NODE_FIELDS(SET_FIELD);
+#undef SET_FIELD
 	return facts;
 }
 
@@ -178,7 +188,7 @@ command_status(AdminRequest *r, const char *arg)
 	int			n;
 
 	for (int i = 0; i < nodes_count(); i++)
-		json_array_append_new(nodes, node_and_trouble(i));
+		json_array_append_new(nodes, node_facts(i));
 	names = metadata_databases(&n);
 	for (int i = 0; i < n; i++)
 		json_array_append_new(databases, json_from_text(names[i]));
@@ -269,7 +279,7 @@ waits_are_known(void *arg)
 
 	json_object_set_new(answer, "waits", facts_list(wait_columns, WAIT_COLUMNS, waits_row));
 	for (int i = 0; i < nodes_count(); i++)
-		json_array_append_new(nodes, node_and_trouble(i));
+		json_array_append_new(nodes, node_facts(i));
 	json_object_set_new(answer, "nodes", nodes);
 	admin_answer(arg, answer);
 }

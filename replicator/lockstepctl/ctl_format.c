@@ -12,6 +12,7 @@
 
 #include "buffer.h"
 #include "ctl.h"
+#include "node_fields.h"
 
 typedef struct Column
 {
@@ -21,15 +22,11 @@ typedef struct Column
 	bool		ms;				/* shown as seconds */
 } Column;
 
+/* Also those that are not shown: without a title. */
 static const Column node_columns[] = {
-	{"node", "name", false, false},
-	{"state", "state", false, false},
-	{"applied", "applied", true, false},
-	{"lag", "lag", true, false},
-	{"silent", "silent_ms", true, true},
-	{"waiting", "waiting", true, false},
-	{"sessions", "sessions", true, false},
-	{"reason", "reason", false, false},
+#define AS_COLUMN(name, title, shown, value) {title, name, (shown) != SHOWN_TEXT, (shown) == SHOWN_MS},
+	NODE_FIELDS(AS_COLUMN)
+#undef AS_COLUMN
 };
 
 static const Column session_columns[] = {
@@ -80,6 +77,7 @@ static const Column config_columns[] = {
 	{"description", "help", false, false},
 };
 
+#define MAX_COLUMNS 32
 #define NCOLUMNS(columns) (sizeof(columns) / sizeof((columns)[0]))
 
 static const char *
@@ -130,7 +128,7 @@ put_cell(FILE *out, const char *text, int width, const Column *column, bool last
 static void
 format_table(FILE *out, const json_t *rows, const Column *columns, size_t ncolumns)
 {
-	int			width[16];
+	int			width[MAX_COLUMNS];
 	size_t		i;
 	json_t	   *row;
 
@@ -154,7 +152,15 @@ format_table(FILE *out, const json_t *rows, const Column *columns, size_t ncolum
 void
 format_nodes(FILE *out, const json_t *answer)
 {
-	format_table(out, json_object_get(answer, "nodes"), node_columns, NCOLUMNS(node_columns));
+	Column		shown[NCOLUMNS(node_columns)];
+	size_t		n = 0;
+
+	for (size_t c = 0; c < NCOLUMNS(node_columns); c++)
+	{
+		if (node_columns[c].title != NULL)
+			shown[n++] = node_columns[c];
+	}
+	format_table(out, json_object_get(answer, "nodes"), shown, n);
 }
 
 void
