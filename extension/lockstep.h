@@ -351,7 +351,7 @@ extern void readkeys_at_xact_end(void);
 struct QueryDesc;
 extern void readplan_before_query(struct QueryDesc *desc);	/* before ExecutorStart */
 extern int	readplan_rows_to_change(struct QueryDesc *desc, bool (*wanted) (Relation rel),
-									LsKey *keys, int max);
+									LsKey *keys, int max, LsKey *tables, int *ntables);
 
 /* ---------- in foreignkey.c: is a query a foreign key's own? */
 

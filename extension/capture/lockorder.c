@@ -11,6 +11,9 @@
  *		n1: ask ----> granted			   COMMIT: decided, unlocked
  *		n2:		ask ---> waits --------------------> granted: seq 9 --> applied, runs
  *
+ * The rows' tables go with them: after a transaction that has asked for a table as a
+ * whole nobody gets rows of it that is not done with them before it can be.
+ *
  * Sessions of one node don't wait for each other there, but for the row's lock,
  * as ever.  A row that no condition names is not asked for, and may be lost as
  * in the optimistic order.
@@ -48,6 +51,7 @@
 #include "compat.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "wholetables.h"
 
 #define MAX_KEYS 64
 #define MAX_ASKED 10000			/* each is a lock in the replicator; further
@@ -206,10 +210,25 @@ luck(void)
 	return conflicts / 2 < ls_queue_after ? LUCK_BAD : LUCK_WORSE;
 }
 
+/* Its rows need not be asked for: others that do so now wait for us, who would wait for them. */
+static bool
+is_held_as_whole(Relation rel)
+{
+	LsRelation *r;
+
+	if (!wholetables_any())
+		return false;
+	r = relation_get(rel);
+	for (int i = 0; i < r->ntables; i++)
+		if (wholetables_has(r->tables[i].hash))
+			return true;
+	return false;
+}
+
 static bool
 is_queued(Relation rel)
 {
-	return ls_update_order == LS_ORDER_QUEUED || luck() != LUCK_GOOD || is_listed(rel);
+	return (ls_update_order == LS_ORDER_QUEUED || luck() != LUCK_GOOD || is_listed(rel)) && !is_held_as_whole(rel);
 }
 
 /* ---------- asking */
@@ -223,10 +242,11 @@ is_held(uint64 hash)
 	return false;
 }
 
+/* The first nrows keys are what it is for, rows or tables; then the rows' tables. */
 static void
-ask(QueryDesc *desc, const LsKey *keys, int nkeys, int timeout_ms)
+ask(QueryDesc *desc, const LsKey *keys, int nkeys, int nrows, int timeout_ms)
 {
-	for (int i = 0; i < nkeys && nheld < MAX_KEYS; i++)
+	for (int i = 0; i < nrows && nheld < MAX_KEYS; i++)
 		held[nheld++] = keys[i].hash;
 	if (!xact_lock_rows(keys, nkeys, timeout_ms))
 	{
@@ -265,8 +285,10 @@ queue_before_query(QueryDesc *desc)
 	Luck		now = luck();
 	LsKey		keys[MAX_KEYS];
 	LsKey		fresh[MAX_KEYS];
+	LsKey		rows_of[MAX_KEYS / 2];
 	int			found = 0;
 	int			nfresh = 0;
+	int			ntables = 0;
 
 	if (unlikely(conflicts > 0) && ls_queue_after > 0 && !XactReadOnly && ls_mode() == LS_MODE_ORIGIN)
 	{
@@ -279,9 +301,12 @@ queue_before_query(QueryDesc *desc)
 		XactReadOnly || ls_mode() != LS_MODE_ORIGIN || utility_is_replayed())
 		return;
 	if (names_rows)
-		found = readplan_rows_to_change(desc, is_queued, keys, MAX_KEYS / 2);
+		found = readplan_rows_to_change(desc, is_queued, keys, MAX_KEYS / 2, rows_of, &ntables);
 	if (now == LUCK_WORSE || (now == LUCK_BAD && found == 0))
+	{
 		found = tables_to_ask(keys);
+		ntables = 0;
+	}
 	for (int i = 0; i < found; i++)
 	{
 		if (!is_held(keys[i].hash))
@@ -292,5 +317,6 @@ queue_before_query(QueryDesc *desc)
 	nasked += nfresh;
 	(void) ls_check_statement(stmt);	/* or others would wait for who may
 										 * not */
-	ask(desc, fresh, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);
+	memcpy(fresh + nfresh, rows_of, ntables * sizeof(LsKey));
+	ask(desc, fresh, nfresh + ntables, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);
 }

@@ -37,6 +37,7 @@
 
 #include "points.h"
 #include "repertoire.h"
+#include "wholetables.h"
 #include "xact_private.h"
 
 #define STREAM_AT (32 * 1024)
@@ -109,6 +110,7 @@ reset(void)
 	ls_xact.nkept = 0;
 	ls_xact.may_fail_elsewhere = false;
 	ls_xact.locks_asked = 0;
+	wholetables_keep(0);
 	ls_xact.locks_granted = 0;
 	ls_xact.apply_place = (Place) {0, 0};
 	nmarks = 0;
@@ -521,6 +523,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 		CHECK_FOR_INTERRUPTS();
 	}
 	LS_POINT(LOCK_GRANTED);
+	wholetables_note(keys, nkeys, ls_xact.locks_asked);
 	if (deadline != 0)
 		return turn_wait_applied_until(seq, deadline);
 	xact_wait_applied(seq);
@@ -601,6 +604,7 @@ give_back_locks(const Mark *m)
 	uint8_t		message[64];
 
 	queue_forget_rows(m->rows_held);
+	wholetables_keep(m->locks_asked);
 	if (ls_xact.locks_asked > m->locks_asked && ls_xact.told)
 		link_send_or_close(message, ls_put_unlock(message, sizeof(message), &unlock));
 }

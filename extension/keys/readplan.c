@@ -48,7 +48,9 @@ typedef struct PlanWalk
 								 * one */
 	LsKey	   *keys;
 	int			nkeys;
-	int			max;
+	LsKey	   *rows_of;		/* the tables that these are rows of */
+	int			nrows_of;
+	int			max;			/* of either */
 } PlanWalk;
 
 static Node *
@@ -276,6 +278,26 @@ reads_one_row(const PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r)
 	return which != ANY_ROWS;
 }
 
+/* Rows of it are to be had after those only who have asked for all of it. */
+static void
+note_table(PlanWalk *walk, const LsTable *table)
+{
+	LsKey	   *key;
+
+	for (int i = 0; i < walk->nrows_of; i++)
+	{
+		if (walk->rows_of[i].hash == table->hash)
+			return;
+	}
+	if (walk->nrows_of == walk->max)
+		return;
+	key = &walk->rows_of[walk->nrows_of++];
+	key->hash = table->hash;
+	key->seen = turn_applied();
+	key->mode = LS_TABLE_READ_ROWS;
+	key->name = ls_slice_of(table->name);
+}
+
 /* Note the row that is about to be changed. */
 static void
 note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
@@ -293,6 +315,8 @@ note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
 	key->mode = mode;
 	key->name = ls_slice_of(r->identity_index->name);
 	walk->nkeys++;
+	for (int i = 0; i < r->ntables; i++)
+		note_table(walk, &r->tables[i]);
 }
 
 static void
@@ -494,20 +518,23 @@ find_modes(const PlannedStmt *stmt, LsKeyMode *modes)
 /*
  * Keys of the rows that the plan will change or lock FOR UPDATE, of wanted
  * tables, as far as its conditions name them by their identity.  Not of a
- * foreign key's own query.
+ * foreign key's own query.  At most max; and of their tables, which may be more.
  */
 int
-readplan_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel), LsKey *keys, int max)
+readplan_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel), LsKey *keys, int max,
+						LsKey *tables, int *ntables)
 {
 	PlanWalk	walk;
 	MemoryContext context;
 	MemoryContext old;
 
+	*ntables = 0;
 	if (foreignkey_starts_query())
 		return 0;
 	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep plan walk", ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(context);
 	begin_walk(&walk, desc);
+	walk.rows_of = tables;
 	walk.modes = palloc0((walk.ntables + 1) * sizeof(LsKeyMode));
 	walk.wanted = wanted;
 	walk.keys = keys;
@@ -516,5 +543,6 @@ readplan_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel), LsKey *k
 		walk_query(&walk);
 	MemoryContextSwitchTo(old);
 	MemoryContextDelete(context);
+	*ntables = walk.nrows_of;
 	return walk.nkeys;
 }

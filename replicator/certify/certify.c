@@ -457,7 +457,7 @@ let_go(Certifier *c, Reservation *r, size_t i)
 	uint32_t	at = r->keys[i].holder;
 
 	if (key->locks != NULL)
-		locks_touch(c, key->locks);
+		locks_touch(c, key->locks, key->is_table && (key->holders[at].modes & (1 << key_mode_index(LS_TABLE_X))) != 0);
 
 	for (unsigned m = 0; m < KEY_MODES; m++)
 	{

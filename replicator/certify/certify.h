@@ -107,7 +107,8 @@ extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for
  * perhaps the ddl lock; one per transaction may be extended by further calls
  * with the same ticket.  Granted in the order asked: behind an earlier lock of
  * another origin on a common key it waits, and also while a transaction of
- * another origin that has a conflicting key is reserved.
+ * another origin that has a conflicting key is reserved.  With rows a table is named in
+ * mode LS_TABLE_READ_ROWS, which waits for an earlier X and holds nothing.
  */
 typedef enum LockResult
 {

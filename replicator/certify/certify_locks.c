@@ -10,6 +10,12 @@
  *	   upgrade goes before those that wait for what it holds already),
  *	 - a reserved transaction of another origin that has the key in a
  *	   conflicting mode.
+ * A table in mode LS_TABLE_READ_ROWS is a gate: who asks for rows names it, so as not
+ * to get them after a table that is another's, or was asked for earlier, as a whole.
+ * Else the two would meet at their COMMITs, each in the other's way; and others would
+ * take rows again and again before the one that has the table.  A gate waits for what was
+ * asked before it only, holds nothing, is in nobody's way, and goes when its lock is granted.
+ *
  * A lock is granted when none of its items waits.  Locks of one origin never
  * wait for each other: PostgreSQL's own locks order them.  The ddl lock is a
  * key of its own that only locks have.
@@ -49,6 +55,19 @@ find_lock(const Certifier *c, uint64_t ticket)
 	return lock;
 }
 
+/* What can't be had beside anything else of its key. */
+static bool
+is_strongest(LsKeyMode mode)
+{
+	return mode == LS_ROW_EXCLUSIVE || mode == LS_TABLE_X;
+}
+
+static bool
+is_gate(LsKeyMode mode)
+{
+	return mode == LS_TABLE_READ_ROWS;
+}
+
 static LockItem *
 first_item(const Key *key)
 {
@@ -69,6 +88,13 @@ waits_for_granted(const LockItem *other, const LockItem *item)
 	return false;
 }
 
+/* The first one that the waiting item may have to wait for. */
+static const LockItem *
+first_before(const LockItem *item)
+{
+	return item->gate && item->queue->nstrongest == 0 ? NULL : item->queue->first;
+}
+
 /* Does the waiting item have to wait for other? */
 static bool
 item_blocks(const LockItem *other, const LockItem *item)
@@ -76,16 +102,9 @@ item_blocks(const LockItem *other, const LockItem *item)
 	if (other->lock->origin == item->lock->origin ||
 		!ls_modes_conflict(other->mode, item->mode))
 		return false;
-	if (other->granted)
+	if (other->granted && !item->gate)
 		return true;
 	return other->order < item->order && !waits_for_granted(other, item);
-}
-
-/* What can't be had beside anything else of its key. */
-static bool
-is_strongest(LsKeyMode mode)
-{
-	return mode == LS_ROW_EXCLUSIVE || mode == LS_TABLE_X;
 }
 
 /* ticket: of the reserved transaction in question, 0: any. */
@@ -149,7 +168,7 @@ waits_for(Certifier *c, Lock *lock, const Search *search)
 	{
 		if (item->granted)
 			continue;
-		for (const LockItem *other = item->queue->first; other != NULL && c->steps > 0; other = other->next_on_key)
+		for (const LockItem *other = first_before(item); other != NULL && c->steps > 0; other = other->next_on_key)
 		{
 			c->steps--;
 			if (other == item && item->queue->nagain == 0)
@@ -237,9 +256,10 @@ covered(const Lock *lock, const Key *key, LsKeyMode mode)
 }
 
 void
-locks_touch(Certifier *c, LockQueue *q)
+locks_touch(Certifier *c, LockQueue *q, bool strongest)
 {
-	if (q->touched || q->nwaiting == 0)
+	q->opened |= strongest && q->gates != NULL;
+	if (q->touched || (q->nwaiting == 0 && !q->opened))
 		return;
 	q->touched = true;
 	q->next_touched = c->touched;
@@ -257,6 +277,15 @@ queue_of(Key *key)
 	return key->locks;
 }
 
+static void
+free_if_empty(LockQueue *q)
+{
+	if (q->first != NULL || q->gates != NULL || q->touched)
+		return;
+	q->key->locks = NULL;
+	free(q);
+}
+
 static bool
 asks_again(const Lock *lock, const Key *key)
 {
@@ -266,6 +295,51 @@ asks_again(const Lock *lock, const Key *key)
 			return true;
 	}
 	return false;
+}
+
+static void
+link_gate(LockQueue *q, LockItem *item)
+{
+	item->gate = true;
+	item->again = asks_again(item->lock, item->key);
+	item->next_on_key = q->gates;
+	if (q->gates != NULL)
+		q->gates->prev_on_key = item;
+	q->gates = item;
+}
+
+static void
+link_item(LockQueue *q, LockItem *item)
+{
+	item->again = asks_again(item->lock, item->key);
+	item->prev_on_key = q->last;
+	*(q->last != NULL ? &q->last->next_on_key : &q->first) = item;
+	q->last = item;
+	q->nwaiting++;
+	q->nagain += item->again;
+	q->nstrongest += is_strongest(item->mode);
+}
+
+static void
+unlink_gate(LockItem *item)
+{
+	*(item->prev_on_key != NULL ? &item->prev_on_key->next_on_key : &item->queue->gates) = item->next_on_key;
+	if (item->next_on_key != NULL)
+		item->next_on_key->prev_on_key = item->prev_on_key;
+}
+
+/* Whoever waited for it may go on. */
+static void
+unlink_item(Certifier *c, LockItem *item)
+{
+	LockQueue  *q = item->queue;
+
+	*(item->prev_on_key != NULL ? &item->prev_on_key->next_on_key : &q->first) = item->next_on_key;
+	*(item->next_on_key != NULL ? &item->next_on_key->prev_on_key : &q->last) = item->prev_on_key;
+	q->nwaiting -= !item->granted;
+	q->nagain -= item->again;
+	q->nstrongest -= is_strongest(item->mode);
+	locks_touch(c, q, is_strongest(item->mode));
 }
 
 static void
@@ -284,32 +358,24 @@ add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode)
 	item->mode = mode;
 	item->order = ++c->next_order;
 	item->asked = lock->asked;
-	item->again = asks_again(lock, key);
-	item->prev_on_key = q->last;
-	*(q->last != NULL ? &q->last->next_on_key : &q->first) = item;
-	q->last = item;
-	q->nwaiting++;
-	q->nagain += item->again;
+	if (is_gate(mode))
+		link_gate(q, item);
+	else
+		link_item(q, item);
 	item->next_in_lock = lock->items;
 	lock->items = item;
 }
 
-/* Whoever waited for it may go on. */
 static void
 remove_from_key(Certifier *c, LockItem *item)
 {
 	LockQueue  *q = item->queue;
 
-	*(item->prev_on_key != NULL ? &item->prev_on_key->next_on_key : &q->first) = item->next_on_key;
-	*(item->next_on_key != NULL ? &item->next_on_key->prev_on_key : &q->last) = item->prev_on_key;
-	q->nwaiting -= !item->granted;
-	q->nagain -= item->again;
-	locks_touch(c, q);
-	if (q->first == NULL && !q->touched)
-	{
-		q->key->locks = NULL;
-		free(q);
-	}
+	if (item->gate)
+		unlink_gate(item);
+	else
+		unlink_item(c, item);
+	free_if_empty(q);
 }
 
 typedef bool (*Wanted) (const LockItem *item, uint64_t keep);
@@ -318,6 +384,12 @@ static bool
 is_granted(const LockItem *item, uint64_t keep)
 {
 	return item->granted;
+}
+
+static bool
+is_no_gate(const LockItem *item, uint64_t keep)
+{
+	return !item->gate;
 }
 
 static bool
@@ -368,10 +440,8 @@ untouch(Certifier *c)
 
 	c->touched = q->next_touched;
 	q->touched = false;
-	if (q->first != NULL)
-		return;
-	q->key->locks = NULL;
-	free(q);
+	q->opened = false;
+	free_if_empty(q);
 }
 
 void
@@ -394,7 +464,7 @@ must_wait(const Certifier *c, const Lock *lock)
 	{
 		if (item->granted)
 			continue;
-		for (const LockItem *other = item->queue->first; other != NULL; other = other->next_on_key)
+		for (const LockItem *other = first_before(item); other != NULL; other = other->next_on_key)
 		{
 			if (other == item && item->queue->nagain == 0)
 				break;			/* nobody behind it is in its way */
@@ -413,6 +483,7 @@ grant(Certifier *c, Lock *lock)
 {
 	uint64_t	seq = c->floor;
 
+	remove_items(c, lock, is_no_gate, 0);
 	for (LockItem *item = lock->items; item != NULL; item = item->next_in_lock)
 	{
 		uint64_t	touched = item->key == &c->ddl ? c->highest : key_highest(item->key);
@@ -508,7 +579,7 @@ add_before(Before *before, const LockItem *item)
  * nobody in nobody behind them can be granted, whatever his origin.
  */
 static Lock *
-grantable(const Certifier *c, const LockQueue *q)
+grantable_of_queue(const Certifier *c, const LockQueue *q)
 {
 	Before		before = {0};
 
@@ -523,6 +594,19 @@ grantable(const Certifier *c, const LockQueue *q)
 			break;
 	}
 	return NULL;
+}
+
+static Lock *
+grantable(const Certifier *c, const LockQueue *q)
+{
+	Lock	   *lock = grantable_of_queue(c, q);
+
+	for (const LockItem *gate = q->opened ? q->gates : NULL; gate != NULL && lock == NULL; gate = gate->next_on_key)
+	{
+		if (!must_wait(c, gate->lock))
+			lock = gate->lock;
+	}
+	return lock;
 }
 
 bool
@@ -615,11 +699,11 @@ tell_items(const LockItem *item, LockBlocker found, void *arg)
 	const LockQueue *q = item->queue;
 	uint64_t	strongest = 0;
 
-	for (const LockItem *other = q->nagain > 0 ? q->last : item->prev_on_key; other != NULL; other = other->prev_on_key)
+	for (const LockItem *other = q->nagain > 0 || item->gate ? q->last : item->prev_on_key; other != NULL; other = other->prev_on_key)
 	{
 		if (item_blocks(other, item))
 			found(arg, other->lock->ticket, 0);
-		if (!other->granted && is_strongest(other->mode))
+		if (!other->granted && is_strongest(other->mode) && !item->gate)
 			strongest |= UINT64_C(1) << other->lock->origin;
 		if (q->nagain == 0 && (strongest & (strongest - 1)) != 0)
 			break;
@@ -670,7 +754,7 @@ certifier_lock_first_blocker(const Certifier *c, uint64_t ticket)
 
 	for (const LockItem *item = lock != NULL ? lock->items : NULL; item != NULL; item = item->next_in_lock)
 	{
-		if (!item->granted && item->queue->first != item)
+		if (!item->granted && item->queue->first != NULL && item->queue->first != item)
 			return item->queue->first->lock->ticket;
 	}
 	return 0;

@@ -34,11 +34,14 @@ typedef struct LockQueue
 	Key		   *key;
 	struct LockItem *first;
 	struct LockItem *last;
+	struct LockItem *gates;		/* they hold nothing: in nobody's way */
+	uint32_t	nstrongest;		/* what gates wait for, granted or not */
 	uint32_t	nwaiting;		/* not granted */
 	uint32_t	nagain;			/* of locks that had asked for the key before:
 								 * the order may not be what it seems */
 	bool		touched;		/* somebody who waits may be granted now: in
 								 * the certifier's list */
+	bool		opened;			/* and that may be a gate */
 	struct LockQueue *next_touched;
 } LockQueue;
 
@@ -53,7 +56,8 @@ typedef struct LockItem
 	uint64_t	asked;			/* by which call for the lock, from 1 */
 	bool		granted;
 	bool		again;			/* its lock has asked for the key before */
-	struct LockItem *next_on_key;	/* in the order asked */
+	bool		gate;			/* gone when it is granted */
+	struct LockItem *next_on_key;	/* in the order asked; of gates: any */
 	struct LockItem *prev_on_key;
 	struct LockItem *next_in_lock;
 } LockItem;
@@ -116,8 +120,8 @@ struct Certifier
  */
 extern const Lock *lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin);
 
-/* Somebody who waits in the queue may be granted now. */
-extern void locks_touch(Certifier *c, LockQueue *q);
+/* Somebody who waits in the queue may be granted now; a gate, if what went let nobody in. */
+extern void locks_touch(Certifier *c, LockQueue *q, bool strongest);
 extern void locks_free(Certifier *c);
 
 #endif

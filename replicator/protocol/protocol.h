@@ -301,7 +301,8 @@ typedef struct LsRollbackTo
 	uint64_t	keep;
 } LsRollbackTo;
 
-/* 'L': 'X' u64, 'K' keys as in 'Q' (no reads), 'U' u8 wants the ddl lock */
+/* 'L': 'X' u64, 'K' keys as in 'Q' (no reads; 'q': not before who has asked for
+ * the table), 'U' u8 wants the ddl lock */
 typedef struct LsLock
 {
 	uint64_t	xcount;

@@ -143,7 +143,7 @@ count_keys(LsSlice keys, bool for_lock, uint32_t *n)
 	*n = 0;
 	while (ls_next_key(&keys, &key))
 	{
-		if (for_lock && ls_mode_is_read(key.mode))
+		if (for_lock && ls_mode_is_read(key.mode) && key.mode != LS_TABLE_READ_ROWS)
 			return "a lock is asked for, and only to read";
 		(*n)++;
 	}

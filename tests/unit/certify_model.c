@@ -75,13 +75,20 @@ items_conflict(const ModelItem *a, const ModelItem *b)
 	return a->ddl == b->ddl && a->hash == b->hash && ls_modes_conflict(a->mode, b->mode);
 }
 
+/* Holds nothing, see certify_locks.c. */
+static bool
+is_model_gate(const ModelItem *item)
+{
+	return item->mode == LS_TABLE_READ_ROWS;
+}
+
 /* Does item x of a stand in the way of item y of b? */
 static bool
 stands_in_the_way(const ModelLock *a, const ModelItem *x, const ModelLock *b, const ModelItem *y)
 {
-	if (a->origin == b->origin || !items_conflict(x, y))
+	if (a->origin == b->origin || !items_conflict(x, y) || is_model_gate(x))
 		return false;
-	if (x->granted)
+	if (x->granted && !is_model_gate(y))
 		return true;
 	if (x->order > y->order)
 		return false;
@@ -145,7 +152,7 @@ lock_in_way(const Model *m, size_t i, OriginId origin, const LsKey *k)
 	{
 		const ModelItem *item = &lock->items[x];
 
-		if (!item->ddl && item->hash == k->hash && ls_modes_conflict(item->mode, k->mode) &&
+		if (!item->ddl && !is_model_gate(item) && item->hash == k->hash && ls_modes_conflict(item->mode, k->mode) &&
 			(item->granted || !behind_us))
 			return true;
 	}
@@ -221,13 +228,19 @@ model_settle(Model *m, ModelLock *lock, uint64_t *seq)
 	}
 	if (!must_wait)
 	{
+		size_t		n = 0;
+
 		*seq = m->floor;
 		for (size_t y = 0; y < lock->nitems; y++)
 		{
+			if (is_model_gate(&lock->items[y]))
+				continue;
 			lock->items[y].granted = true;
 			if (touched(m, &lock->items[y]) > *seq)
 				*seq = touched(m, &lock->items[y]);
+			lock->items[n++] = lock->items[y];
 		}
+		lock->nitems = n;
 		return LOCK_GRANTED;
 	}
 	closure(m, waits);

@@ -42,7 +42,7 @@ random_keys(const Model * m, LsKey *keys, bool for_lock)
 		keys[i].hash = unit_below(table ? 5 : for_lock ? 8 : 40);	/* 0 is legal, and
 																	 * shared by both kinds */
 		if (table)
-			keys[i].mode = for_lock ? (unit_below(3) ? LS_TABLE_X : table_modes[unit_below(4)]) :
+			keys[i].mode = for_lock ? (unit_below(5) == 0 ? LS_TABLE_READ_ROWS : unit_below(3) ? LS_TABLE_X : table_modes[unit_below(4)]) :
 				(unit_below(12) ? table_modes[unit_below(2)] : table_modes[unit_below(6)]);
 		else
 			keys[i].mode = row_modes[unit_below(for_lock ? 4 : 5)];

@@ -318,10 +318,16 @@ sim_ask_first(Sim * s, SimTx * tx)
 {
 	LsKey		keys[TX_KEYS];
 	size_t		n = sim_keys(s, keys);
-	bool		ddl = unit_below(6) == 0;
+	bool		rows = unit_below(2) == 0;	/* names tables as gates */
+	bool		ddl = !rows && unit_below(6) == 0;
 	uint64_t	seq = 0;
 	LockResult	result;
 
+	for (size_t i = 0; rows && i < n; i++)
+	{
+		if (ls_mode_is_table(keys[i].mode))
+			keys[i].mode = LS_TABLE_READ_ROWS;
+	}
 	if (tx->ticket == 0)
 		tx->ticket = ++s->tickets;
 	result = certifier_lock(s->c, tx->origin, tx->ticket, keys, n, ddl, &seq);
