@@ -47,6 +47,8 @@ typedef enum CallKind
 	CALL_REPLACED,				/* a built-in function, or another name of it */
 	CALL_C,
 	CALL_NOTIFIES,				/* in C, and nobody sees it */
+	CALL_SURGERY,				/* changes pages of tables, without a
+								 * transaction ID */
 	CALL_EVENT_TRIGGER
 } CallKind;
 
@@ -96,6 +98,30 @@ is_replaced(HeapTuple tuple)
 	return !isnull && ls_is_replaced(TextDatumGetCString(source));
 }
 
+/* contrib/pg_surgery: rows vanish or come back, on this node only. */
+static bool
+is_surgery(HeapTuple tuple)
+{
+	bool		isnull;
+	Datum		source = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &isnull);
+	char	   *symbol = isnull ? "" : TextDatumGetCString(source);
+
+	return strcmp(symbol, "heap_force_kill") == 0 || strcmp(symbol, "heap_force_freeze") == 0;
+}
+
+static void
+refuse_surgery(void)
+{
+	bool		allowed = ls_unreplicated == LS_UNREPLICATED_ALLOW;
+
+	ereport(allowed ? WARNING : ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 allowed ? errmsg("what pg_surgery does is not replicated") :
+			 errmsg("cannot run a function of pg_surgery on a node"),
+			 errdetail("It changes rows of this node only, in a way that can't be captured."),
+			 errhint("To repair this node, set lockstep.replicate to off, then run lockstepctl verify.")));
+}
+
 static CallKind
 kind_of(Oid function)
 {
@@ -113,6 +139,8 @@ kind_of(Oid function)
 		kind = CALL_EVENT_TRIGGER;
 	else if (proc->prolang == INTERNALlanguageId)
 		kind = is_replaced(tuple) ? CALL_REPLACED : CALL_OTHER;
+	else if (proc->prolang == ClanguageId && is_surgery(tuple))
+		kind = CALL_SURGERY;
 	else if (proc->prolang == ClanguageId && proc->provolatile == PROVOLATILE_VOLATILE &&
 			 proc->pronamespace != ls_schema_oid())
 		kind = notify_is_hidden_in(proc, tuple) ? CALL_NOTIFIES : CALL_C;
@@ -135,6 +163,8 @@ push(CallKind kind)
 
 	if (kind == CALL_NOTIFIES && ls_mode() == LS_MODE_ORIGIN)
 		notify_refuse_hidden();
+	if (kind == CALL_SURGERY && ls_mode() == LS_MODE_ORIGIN)
+		refuse_surgery();
 	if (nframes == maxframes)
 	{
 		maxframes = Max(16, maxframes * 2);
