@@ -67,9 +67,17 @@ check-drivers:
 check-postgres: install
 	tests/postgres/run
 
+# README's two commands on another release of Debian, in a chroot: a core of the tests,
+# or STAGES=all T=all.  See tests/debian/run.
+RELEASE ?= trixie
+.PHONY: check-debian
+check-debian:
+	tests/debian/run $(RELEASE)
+
 # With servers of other major versions, which it builds, once: VERSIONS=17, or
 # VERSIONS=/opt/pg16/bin/pg_config for one that is there.  T as for check-tap.
 check-versions:
+	tests/setup versions
 	tests/versions/run $(VERSIONS)
 
 # Every combination of loads, levels and numbers of clients for LIVENESS_SECONDS (600) each:
@@ -127,6 +135,7 @@ help:
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
 	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
 	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'
+	@echo 'make check-debian   demo and core tests in a chroot of RELEASE=trixie (sid, bookworm; STAGES=all T=all: all tests)'
 	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
 	@echo 'make check-liveness the longest pause between two commits, under loads that conflict (LIVENESS_SECONDS=20: an hour)'
 	@echo 'make check-long     what takes too long for make check'
