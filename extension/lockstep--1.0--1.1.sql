@@ -85,10 +85,10 @@ AS 'MODULE_PATHNAME', 'lockstep_hold_commits' LANGUAGE C VOLATILE CALLED ON NULL
 COMMENT ON FUNCTION lockstep.hold_commits(bigint, interval) IS 'hold commits on this node above seq (null is the current one) until released, until the session ends, or until the time is over; return the seq';
 REVOKE EXECUTE ON FUNCTION lockstep.hold_commits(bigint, interval) FROM PUBLIC;
 
-CREATE FUNCTION lockstep.let_commits_go() RETURNS boolean
-AS 'MODULE_PATHNAME', 'lockstep_let_commits_go' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.let_commits_go() IS 'release commits held by lockstep.hold_commits(); false if the time was over';
-REVOKE EXECUTE ON FUNCTION lockstep.let_commits_go() FROM PUBLIC;
+CREATE FUNCTION lockstep.release_commits() RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockstep_release_commits' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.release_commits() IS 'release commits held by lockstep.hold_commits(); false if the time was over';
+REVOKE EXECUTE ON FUNCTION lockstep.release_commits() FROM PUBLIC;
 
 CREATE FUNCTION lockstep.verify_start() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_verify_start' LANGUAGE C VOLATILE STRICT;

@@ -67,8 +67,8 @@ SELECT lockstep.repair_start();
 SELECT lockstep.set_cluster('');
 \echo :SQLSTATE
 SELECT lockstep.hold_commits(NULL, '1s') > 0;
-SELECT lockstep.let_commits_go();
-SELECT lockstep.let_commits_go();
+SELECT lockstep.release_commits();
+SELECT lockstep.release_commits();
 
 -- what verify compares: equal rows have equal digests, whatever their place
 SELECT lockstep.row_digest(fn) = lockstep.row_digest(ROW(1, 'x')::fn), lockstep.row_digest(fn) = lockstep.row_digest(ROW(1, 'y')::fn) FROM fn WHERE id = 1;

@@ -23,7 +23,7 @@ FROM (VALUES ('apply_sequence', '{text,text,bigint,boolean,text}'::name[]), ('se
 SELECT has_function('lockstep', 'apply_index', '{text,text,text,text,text}'::name[], 'an index can be made step by step');
 SELECT has_function('lockstep', 'apply_detach', '{text,text,text,text,text,text}'::name[], 'a partition can be detached step by step');
 SELECT has_function('lockstep', f, args, f || ' is there for lockstepctl verify')
-FROM (VALUES ('hold_commits', '{bigint,interval}'::name[]), ('let_commits_go', '{}'), ('row_digest', '{record}')) AS r(f, args);
+FROM (VALUES ('hold_commits', '{bigint,interval}'::name[]), ('release_commits', '{}'), ('row_digest', '{record}')) AS r(f, args);
 SELECT has_view('lockstep', v, v || ' shows who lost to whom') FROM (VALUES ('conflicts'::name), ('conflict_counts')) AS r(v);
 SELECT is_empty($$
 	SELECT c.oid::regclass FROM pg_class c
@@ -43,7 +43,7 @@ SELECT is_empty($$
 	SELECT p.oid::regprocedure FROM pg_proc p
 	WHERE p.pronamespace = 'lockstep'::regnamespace
 	AND p.proname IN ('set_cluster', 'turn_open', 'apply_start', 'blockers', 'yield', 'sequence_positions', 'sequences_reported', 'hold_commits',
-		'let_commits_go', 'verify_start', 'repair_start', 'definition_is_seen')
+		'release_commits', 'verify_start', 'repair_start', 'definition_is_seen')
 	AND has_function_privilege('public', p.oid, 'EXECUTE')
 $$, 'what is for the replicator is for nobody else');
 SELECT has_function('lockstep', 'apply_rows', '{bigint,bytea}'::name[], 'apply_rows is there for the replicator');

@@ -1,12 +1,14 @@
 /*
  * apply.c
- *	  When the session is the replicator: it executes forwarded queries, forwards
- *	  nothing, and commits at the seq it is told.
+ *	  Apply sessions: starting one, and who may call what the replicator calls.
  *
- * The functions for the replicator (lockstepfuncs.c) may be called while
- * another role is set, so their being callable is not a matter of grants: each
- * has to be the whole text of a query that the client itself sent, in a session
- * that a superuser made an apply session (apply_check_call).
+ * An apply session is one of the replicator's.  It executes forwarded queries, forwards
+ * nothing, and commits at the seq that it is told.
+ *
+ * The functions for the replicator (lockstepfuncs.c) may be called while another role
+ * is set, so grants cannot protect them.  Instead, each call must be the whole text
+ * of a query that the client itself sent, in a session that a superuser made an apply
+ * session (apply_check_call).
  */
 #include "postgres.h"
 
@@ -22,17 +24,13 @@
 #include "utils/memutils.h"
 
 #include "apply.h"
-#include "compat.h"
-#include "rights.h"
-
-static bool in_apply_session = false;
-static bool repairs = false;
-
-bool
-apply_session(void)
-{
-	return in_apply_session;
-}
+#include "cluster.h"
+#include "generation.h"
+#include "guc.h"
+#include "mode.h"
+#include "patch.h"
+#include "querysettings.h"
+#include "session.h"
 
 /* ---------- starting, and who may call */
 
@@ -89,9 +87,7 @@ apply_start(const char *cluster)
 	set_session_option("session_replication_role", "replica");
 	set_session_option("client_encoding", GetDatabaseEncodingName());
 	apply_value_settings();
-	in_apply_session = true;
-	conflict_note_apply();
-	mode_forget();
+	session_begin_apply(false);
 }
 
 /*
@@ -101,29 +97,10 @@ apply_start(const char *cluster)
 void
 apply_start_repair(void)
 {
-	apply_require_hold();
+	session_require_hold();
 	set_session_option("session_replication_role", "replica");
 	apply_value_settings();
-	in_apply_session = true;
-	repairs = true;
-	conflict_note_apply();
-	mode_forget();
-}
-
-bool
-apply_repairs(void)
-{
-	return repairs;
-}
-
-void
-apply_require_hold(void)
-{
-	if (!turn_is_held_by_us())
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("a node can be repaired only while the same session holds its commits"),
-				 errhint("This is for lockstepctl verify --repair.")));
+	session_begin_apply(true);
 }
 
 /*
@@ -172,78 +149,14 @@ is_whole_query(const char *function)
 void
 apply_check_call(const char *function)
 {
-	if (in_apply_session && !InLocalUserIdChange() && is_whole_query(function))
+	if (session_applies() && !InLocalUserIdChange() && is_whole_query(function))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("function lockstep.%s is for the replicator only", function)));
 }
 
-/* ---------- settings of one query */
-
-static int	settings_level = 0; /* GUC nesting level of them, 0 = none */
-static LocalTransactionId settings_lxid;
-static char *reset_path = NULL; /* came with the settings */
-
-/* The names with a dot that the origin knew, each with its NUL; data: NULL = not told. */
-static StringInfoData custom_names = {NULL};
-
-/*
- * Undo what the last call set.  At the end of the transaction that happens by
- * itself, so a level of an earlier transaction counts for nothing.
- */
-static void
-settings_undo(void)
-{
-	if (apply_has_settings())
-		AtEOXact_GUC(true, settings_level);
-	settings_level = 0;
-	if (reset_path != NULL)
-		pfree(reset_path);
-	reset_path = NULL;
-	if (custom_names.data != NULL)
-		pfree(custom_names.data);
-	custom_names.data = NULL;
-}
-
-bool
-apply_has_settings(void)
-{
-	return settings_level != 0 && settings_lxid == ls_lxid(MyProc);
-}
-
-static void
-begin_custom_names(void)
-{
-	MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
-
-	if (custom_names.data == NULL)
-		initStringInfo(&custom_names);
-	MemoryContextSwitchTo(old);
-}
-
-static bool
-is_custom_name(const char *name)
-{
-	for (int at = 0; at < custom_names.len; at += (int) strlen(custom_names.data + at) + 1)
-	{
-		if (pg_strcasecmp(custom_names.data + at, name) == 0)
-			return true;
-	}
-	return false;
-}
-
-/*
- * A setting that somebody has made up exists from then on, in that session.  This
- * session has met those of many others; the query's has not.
- */
-bool
-apply_setting_is_unknown(const char *name)
-{
-	return in_apply_session && custom_names.data != NULL && apply_has_settings() &&
-		strchr(name, '.') != NULL && (GetConfigOptionFlags(name, true) & GUC_CUSTOM_PLACEHOLDER) != 0 &&
-		!is_custom_name(name);
-}
+/* ---------- functions that answer for the origin */
 
 static PGFunction original_current_setting;
 static PGFunction original_current_setting_or_null;
@@ -251,7 +164,7 @@ static PGFunction original_current_setting_or_null;
 static void
 refuse_unknown(const char *name)
 {
-	if (apply_setting_is_unknown(name))
+	if (querysettings_is_unknown(name))
 		ereport(ERROR,
 				(errcode(ERRCODE_UNDEFINED_OBJECT),
 				 errmsg("unrecognized configuration parameter \"%s\"", name)));
@@ -260,7 +173,7 @@ refuse_unknown(const char *name)
 static Datum
 instead_of_current_setting(PG_FUNCTION_ARGS)
 {
-	if (unlikely(in_apply_session))
+	if (unlikely(session_applies()))
 		refuse_unknown(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	return original_current_setting(fcinfo);
 }
@@ -268,82 +181,13 @@ instead_of_current_setting(PG_FUNCTION_ARGS)
 static Datum
 instead_of_current_setting_or_null(PG_FUNCTION_ARGS)
 {
-	if (unlikely(in_apply_session) && apply_setting_is_unknown(text_to_cstring(PG_GETARG_TEXT_PP(0))))
+	if (unlikely(session_applies()) && querysettings_is_unknown(text_to_cstring(PG_GETARG_TEXT_PP(0))))
 	{
 		if (PG_GETARG_BOOL(1))
 			PG_RETURN_NULL();
 		refuse_unknown(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	}
 	return original_current_setting_or_null(fcinfo);
-}
-
-/* Not the value that is in force: the statement's settings have set that. */
-void
-apply_reset_path(bool origin)
-{
-	if (reset_path != NULL)
-		(void) set_config_option("search_path", origin ? reset_path : "pg_catalog", PGC_SUSET,
-								 PGC_S_OVERRIDE, GUC_ACTION_SET, true, 0, false);
-}
-
-/*
- * What now() says, and literals like 'today', until the transaction ends: the
- * time at the origin.  The server's function for it is meant for parallel
- * workers, and asserts to be in one.
- */
-static void
-set_transaction_time(const char *value)
-{
-	int64		time = pg_strtoint64(value);
-	int			worker = ParallelWorkerNumber;
-
-	ParallelWorkerNumber = 0;
-	SetParallelStartTimestamps(time, time);
-	ParallelWorkerNumber = worker;
-}
-
-/* names and values alternate; n = 0: back to the session's own. */
-void
-apply_settings(char **values, int n)
-{
-	GucContext	context = PGC_SUSET;
-
-	settings_undo();
-	if (n == 0)
-		return;
-	settings_level = NewGUCNestLevel();
-	settings_lxid = ls_lxid(MyProc);
-	for (int i = 0; i + 1 < n; i += 2)
-	{
-		if (strcmp(values[i], LS_SETTING_TIME) == 0)
-		{
-			set_transaction_time(values[i + 1]);
-			continue;
-		}
-		if (strcmp(values[i], LS_SETTING_RESET_PATH) == 0)
-		{
-			reset_path = MemoryContextStrdup(TopMemoryContext, values[i + 1]);
-			continue;
-		}
-		if (strcmp(values[i], LS_SETTING_CUSTOM) == 0)
-		{
-			begin_custom_names();
-			context = strcmp(values[i + 1], "user") == 0 ? PGC_USERSET : PGC_SUSET;
-			continue;
-		}
-
-		/*
-		 * What an ordinary user has made up may be a superuser's setting
-		 * here, if a module is loaded here only.
-		 */
-		if (strchr(values[i], '.') == NULL)
-			context = PGC_SUSET;
-		else if (custom_names.data != NULL)
-			appendBinaryStringInfo(&custom_names, values[i], (int) strlen(values[i]) + 1);
-		(void) set_config_option(values[i], values[i + 1],
-								 context, PGC_S_SESSION,
-								 GUC_ACTION_SAVE, true, 0, false);
-	}
 }
 
 /* ---------- values of types that nobody may write */
@@ -354,11 +198,11 @@ static PGFunction original_pg_node_tree_in;
 static Datum
 instead_of_pg_node_tree_in(PG_FUNCTION_ARGS)
 {
-	return in_apply_session ? textin(fcinfo) : original_pg_node_tree_in(fcinfo);
+	return session_applies() ? textin(fcinfo) : original_pg_node_tree_in(fcinfo);
 }
 
 void
-apply_init(void)
+apply_replace_functions(void)
 {
 	ls_replace_function(F_PG_NODE_TREE_IN, instead_of_pg_node_tree_in, &original_pg_node_tree_in,
 						"pg_node_tree_in");
@@ -366,6 +210,4 @@ apply_init(void)
 						"current_setting");
 	ls_replace_function(F_CURRENT_SETTING_TEXT_BOOL, instead_of_current_setting_or_null,
 						&original_current_setting_or_null, "current_setting");
-	rights_init();
-	applyrow_init();
 }

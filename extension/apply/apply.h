@@ -7,22 +7,23 @@
 #define LOCKSTEP_APPLY_H
 
 #include "access/tupdesc.h"
+#include "executor/executor.h"
+#include "parser/parse_node.h"
 #include "storage/lockdefs.h"
+#include "tcop/utility.h"
 #include "utils/relcache.h"
 
+#include "compat.h"
 #include "lockstep.h"
+#include "querysettings.h"
 
 /* ---------- in apply.c */
 
+extern void apply_replace_functions(void);
 extern void apply_start(const char *cluster);
 extern void apply_value_settings(void); /* of texts that nodes exchange */
 extern void apply_start_repair(void);
 extern void apply_check_call(const char *function);
-extern void apply_settings(char **values, int n);
-extern bool apply_has_settings(void);	/* that came with the query */
-
-/* What RESET search_path gives: as at the origin, or as in this session. */
-extern void apply_reset_path(bool origin);
 
 /* ---------- in applycopy.c */
 
@@ -37,15 +38,17 @@ extern bool apply_reads_params(void);
 extern const char *apply_batched_query(void);	/* that it is busy with, NULL:
 												 * none */
 
-/* ---------- in applypiece.c: parameters that came in pieces */
-
-extern void apply_piece(LsSlice piece);
-extern LsSlice apply_pieces(void);	/* all that came since they were forgotten */
-extern void apply_forget_pieces(void);
-
 /* ---------- in applyrow.c */
 
-extern void applyrow_init(void);
+/* Hooks in an apply session; next is what they wrap (hooks.c). */
+extern void applyrow_after_analysis(ParseState *pstate, Query *query);
+extern void applyrow_executor_start(ExecutorStart_hook_type next, QueryDesc *queryDesc, int eflags);
+extern void applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc,
+								  ScanDirection direction, uint64 count LS_ONCE_PARAM);
+extern void applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt,
+									 const char *queryString, bool readOnlyTree,
+									 ProcessUtilityContext context, ParamListInfo params,
+									 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc);
 
 /* Before the rows of a table change, in this session's copy of what it is. */
 extern void applyrow_make_populated(Relation rel);
@@ -78,5 +81,10 @@ extern void applygenerated_mark_again(TupleDesc desc, const struct Bitmapset *co
 /* ---------- in applywait.c */
 
 extern void applywait_lockers(Oid table, LOCKMODE mode);
+
+/* ---------- in applyunproven.c: unique indexes that aren't valid */
+
+extern void applyunproven_on_index_invalidation(Datum arg, int cacheid, uint32 hashvalue);
+extern void applyunproven_before_rows(Relation rel);	/* in an apply session */
 
 #endif							/* LOCKSTEP_APPLY_H */

@@ -1,21 +1,19 @@
 /*
  * applybatch.c
- *	  Changes of rows that are applied several in one call.
+ *	  Several changed rows applied in one call.
  *
- * A changed row is a query of its own.  Sent one by one, each comes with its
- * messages and their answers, which cost the replicator more than all else that it
- * does with it, and this server a tenth of what changing the row does.  So the
- * replicator packs those that follow each other into one argument of
- * lockstep.apply_rows() (LsRow in protocol.h); they are executed through SPI, with
- * plans that this session keeps.
+ * A changed row is a query of its own.  The messages for each query cost the
+ * replicator more than anything else it does with it, and this server a tenth of what changing the
+ * row costs.  The replicator therefore packs consecutive ones into one argument of
+ * lockstep.apply_rows() (LsRow in protocol.h).  They are executed through SPI, with plans
+ * that this session keeps.
  *
- * Plans are found by their text.  The types of a plan's parameters are those that
- * its columns had when it was made, and a name in it may mean another object
- * since; the replicator knows when DDL comes in between, and says DEALLOCATE ALL,
- * as for the statements that it prepares itself.
+ * Plans are found by the text of the query.  DDL may change the types of a plan's parameters or
+ * the meaning of its names.  The replicator knows when DDL comes in between, and sends
+ * DEALLOCATE ALL, as it does for its own prepared statements.
  *
- * What applyrow.c does to the replicator's own queries, it does to these:
- * apply_batched_query() names the one that is parsed, planned or executed.
+ * applyrow.c treats these queries like the replicator's own: apply_batched_query() names
+ * the one that is being parsed, planned or executed.
  */
 #include "postgres.h"
 
@@ -31,6 +29,10 @@
 #include "utils/plancache.h"
 
 #include "apply.h"
+#include "guc.h"
+#include "lockconflict.h"
+#include "lockstep.h"
+#include "statementtext.h"
 
 #define PLANS_MAX 1000
 
@@ -105,7 +107,7 @@ infer_types(const char *query, int *n)
 	Query	   *analyzed = NULL;
 
 	*n = 0;
-	raw->stmt = statement_parse(query);
+	raw->stmt = statementtext_parse(query);
 	if (raw->stmt != NULL)
 		analyzed = parse_analyze_varparams(raw, query, &types, n, NULL);
 	if (analyzed == NULL || analyzed->resultRelation == 0 || analyzed->returningList != NIL)
@@ -238,7 +240,7 @@ change_rows(LsSlice rows)
 		LsSlice		before = row.text;
 
 		CHECK_FOR_INTERRUPTS();
-		conflict_note_row(done++);
+		lockconflict_note_row(done++);
 		if (!ls_next_row(&rows, &row))
 			ereport(ERROR,
 					(errcode(ERRCODE_PROTOCOL_VIOLATION),
@@ -266,7 +268,7 @@ change_all(LsSlice rows, const LsRow *row)
 	{
 		own_query = NULL;
 		reads_params = false;
-		conflict_note_row(0);
+		lockconflict_note_row(0);
 	}
 	PG_END_TRY();
 	SPI_finish();

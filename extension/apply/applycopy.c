@@ -15,7 +15,10 @@
 #include "utils/rel.h"
 
 #include "apply.h"
+#include "querysettings.h"
+#include "relation.h"
 #include "rights.h"
+#include "statementtext.h"
 
 static struct
 {
@@ -37,7 +40,7 @@ copy_read(void *outbuf, int minread, int maxread)
 static CopyStmt *
 parse_copy(const char *command)
 {
-	CopyStmt   *stmt = (CopyStmt *) statement_parse(command);
+	CopyStmt   *stmt = (CopyStmt *) statementtext_parse(command);
 
 	if (stmt == NULL || !IsA(stmt, CopyStmt) || !stmt->is_from ||
 		stmt->relation == NULL || stmt->filename != NULL || stmt->whereClause != NULL)
@@ -126,7 +129,7 @@ copy_generated(const CopyStmt *stmt, Relation rel, ParseState *pstate)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("generated columns of \"%s\" were computed while rows were applied", RelationGetRelationName(rel)),
-				 errdetail("The table was looked at anew meanwhile; the rows are applied once more.")));
+				 errdetail("The definition of the table was reloaded meanwhile; the rows are applied again.")));
 	return rows;
 }
 
@@ -139,12 +142,12 @@ apply_copy(const char *command, const char *data, size_t len)
 	uint64		rows;
 	LsRights	saved;
 
-	unproven_before_rows(rel);	/* first, as it may have to wait */
+	applyunproven_before_rows(rel); /* first, as it may have to wait */
 	applyrow_disable_triggers(rel->trigdesc);
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
 		applyrow_make_populated(rel);
 	applyrow_disable_partition_check(rel);
-	if (apply_has_settings())
+	if (querysettings_are_set())
 		relation_evaluate_anew(rel);
 	pstate->p_sourcetext = command;
 	(void) addRangeTableEntryForRelation(pstate, rel, RowExclusiveLock, NULL, false, false);

@@ -1,19 +1,7 @@
 /*
  * applydetach.c
- *	  The parts of a DETACH PARTITION CONCURRENTLY, on whatever node; and, in an
- *	  apply session, a step of one that another node runs.
- *
- * ddldetach.c says what the steps are, and why they are transactions of their own:
- *
- *	 pending	the partition is marked in pg_inherits, and has its bounds as a check
- *	 wait		for all who may know it as a partition
- *	 detach		the rest
- *	 finalize	both
- *
- * The rest is what FINALIZE does, which is run here; but for its wait for every
- * older snapshot in the database, in a place in their queue, which would have
- * them yield (lockconflict.c), wherever they read.  Those that can be in the way have
- * the partitioned table open, and have been waited for (applywait.c).
+ *	  In an apply session: a step of a DETACH PARTITION CONCURRENTLY that another
+ *	  node runs.  detachsteps.c says what the steps are.
  */
 #include "postgres.h"
 
@@ -47,173 +35,20 @@
 #include "apply.h"
 #include "compat.h"
 #include "ddl.h"
+#include "lockstep.h"
 #include "rights.h"
 
 LS_FUNCTION(lockstep_apply_detach);
-
-/* ---------- pending */
-
-static void
-report_pending(Oid partition, Relation parent)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-			 errmsg("partition \"%s\" already pending detach in partitioned table \"%s.%s\"",
-					get_rel_name(partition), get_namespace_name(RelationGetNamespace(parent)),
-					RelationGetRelationName(parent)),
-			 errhint("Use ALTER TABLE ... DETACH PARTITION ... FINALIZE to complete the pending detach operation.")));
-}
-
-/* From its commit on, whoever looks for the table's partitions leaves this one out. */
-void
-detach_mark(Relation parent, Relation partition)
-{
-	Relation	catalog = table_open(InheritsRelationId, RowExclusiveLock);
-	HeapTuple	marked = NULL;
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, Anum_pg_inherits_inhparent, BTEqualStrategyNumber, F_OIDEQ,
-				ObjectIdGetDatum(RelationGetRelid(parent)));
-	scan = systable_beginscan(catalog, InheritsParentIndexId, true, NULL, 1, &key);
-	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
-	{
-		Form_pg_inherits form = (Form_pg_inherits) GETSTRUCT(tuple);
-
-		if (form->inhdetachpending)
-			report_pending(form->inhrelid, parent);
-		if (form->inhrelid == RelationGetRelid(partition))
-			marked = heap_copytuple(tuple);
-	}
-	systable_endscan(scan);
-	if (marked == NULL)
-		ereport(ERROR,
-				(errcode(ERRCODE_UNDEFINED_TABLE),
-				 errmsg("relation \"%s\" is not a partition of relation \"%s\"",
-						RelationGetRelationName(partition), RelationGetRelationName(parent))));
-	((Form_pg_inherits) GETSTRUCT(marked))->inhdetachpending = true;
-	CatalogTupleUpdate(catalog, &marked->t_self, marked);
-	heap_freetuple(marked);
-	table_close(catalog, RowExclusiveLock);
-	CacheInvalidateRelcache(parent);
-}
-
-/* Its columns may have other numbers; what PostgreSQL's own command does not consider. */
-static Constraint *
-check_of_child(Relation child, Relation rel, Constraint *check)
-{
-	Constraint *result = copyObject(check);
-	List	   *expression = stringToNode(check->cooked_expr);
-
-	result->cooked_expr = nodeToString(map_partition_varattnos(expression, 1, child, rel));
-	return result;
-}
-
-/* All rows fulfil it.  Partitions of the partition inherit it, as ever. */
-static void
-add_check(Relation rel, Constraint *check, bool top)
-{
-	List	   *added = AddRelationNewConstraints(rel, NIL, list_make1(copyObject(check)),
-												  true, top, true, NULL);
-	ListCell   *lc;
-
-	if (added == NIL)
-		return;					/* there is such a one, and further down, too */
-	if (check->conname == NULL)
-		check->conname = ((CookedConstraint *) linitial(added))->name;
-	CommandCounterIncrement();
-	foreach(lc, find_inheritance_children(RelationGetRelid(rel), ShareUpdateExclusiveLock))
-	{
-		Relation	child = table_open(lfirst_oid(lc), NoLock);
-
-		CheckTableNotInUse(child, "ALTER TABLE");
-		add_check(child, check_of_child(child, rel, check), false);
-		table_close(child, NoLock);
-	}
-}
-
-/* Where rows are applied, the session's copy has been told that there are none (applyrow.c). */
-static List *
-bounds_of(Relation partition)
-{
-	if (partition->rd_partcheckvalid && partition->rd_partcheck == NIL)
-	{
-		if (partition->rd_partcheckcxt != NULL)
-			MemoryContextDelete(partition->rd_partcheckcxt);
-		partition->rd_partcheckcxt = NULL;
-		partition->rd_partcheckvalid = false;
-	}
-	return (List *) eval_const_expressions(NULL, (Node *) RelationGetPartitionQual(partition));
-}
-
-/* The bounds of a partition by hash name the partitioned table by its OID. */
-const char *
-detach_keep_bounds(Relation parent, Relation partition, const char *name)
-{
-	Constraint *check;
-	List	   *bounds;
-
-	if (get_partition_strategy(RelationGetPartitionKey(parent)) == PARTITION_STRATEGY_HASH)
-		return NULL;
-	bounds = bounds_of(partition);
-	if (name == NULL && PartConstraintImpliedByRelConstraint(partition, bounds))
-		return NULL;
-	check = makeNode(Constraint);
-	check->contype = CONSTR_CHECK;
-	check->conname = name != NULL ? pstrdup(name) : NULL;
-	check->location = -1;
-	check->cooked_expr = nodeToString(make_ands_explicit(bounds));
-	check->initially_valid = true;
-	check->skip_validation = true;
-	ls_enforce(check);
-	add_check(partition, check, true);
-	return check->conname;
-}
 
 static void
 make_pending(Relation parent, RangeVar *name, const char *constraint)
 {
 	Relation	partition = table_openrv(name, ShareUpdateExclusiveLock);
 
-	detach_mark(parent, partition);
+	detachsteps_mark(parent, partition);
 	if (constraint[0] != '\0')
-		(void) detach_keep_bounds(parent, partition, constraint);
+		(void) detachsteps_keep_bounds(parent, partition, constraint);
 	table_close(partition, NoLock);
-}
-
-/* ---------- the rest */
-
-/*
- * A snapshot that is older than anybody's, by what it says of itself: so FINALIZE
- * finds nobody to wait for.  What it sees is what the latest sees.
- */
-static void
-push_snapshot_of_old(void)
-{
-	TransactionId oldest = GetOldestTransactionIdConsideredRunning();
-
-	PushCopiedSnapshot(GetLatestSnapshot());
-	TransactionIdRetreat(oldest);
-	if (TransactionIdPrecedes(oldest, GetActiveSnapshot()->xmin))
-		GetActiveSnapshot()->xmin = oldest;
-}
-
-/* Both are locked, and there. */
-void
-detach_finish(Oid parent, Oid partition)
-{
-	AlterTableCmd *cmd = makeNode(AlterTableCmd);
-	PartitionCmd *what = makeNode(PartitionCmd);
-
-	what->name = makeRangeVar(get_namespace_name(get_rel_namespace(partition)),
-							  get_rel_name(partition), -1);
-	cmd->subtype = AT_DetachPartitionFinalize;
-	cmd->def = (Node *) what;
-	cmd->behavior = DROP_RESTRICT;
-	push_snapshot_of_old();
-	AlterTableInternal(parent, list_make1(cmd), false);
-	PopActiveSnapshot();
 }
 
 static void
@@ -227,7 +62,7 @@ finish(Relation parent, RangeVar *name)
 {
 	Oid			partition = RangeVarGetRelid(name, AccessExclusiveLock, false);
 
-	detach_finish(RelationGetRelid(parent), partition);
+	detachsteps_finish(RelationGetRelid(parent), partition);
 }
 
 static void

@@ -2,17 +2,18 @@
  * applygenerated.c
  *	  In an apply session: values of stored generated columns that come with the row.
  *
- * Where a generated column's expression may give another value on another node
- * (relation.c), the query names the column as any other.  PostgreSQL refuses that in
- * its rewriter, and computes the values in its executor.  So
- *	 - behind parse analysis the values are made junk entries of the target list,
- *	   which the rewriter passes on as they are;
- *	 - before planning they are made values of their columns again;
- *	 - the executor is told that there is nothing to compute.
+ * If the expression of a generated column may give another value on another node
+ * (relation.c), the query contains the column's value.  PostgreSQL refuses that in its
+ * rewriter, and its executor would compute the value.  Therefore
  *
- * It computes when the query has no such value, but one of what they are made from:
- * it is then one for a table whose generated columns can be computed anywhere, or
- * the journal's, of an older release.
+ *  - after parse analysis the values become junk entries of the target list, which the
+ *    rewriter leaves alone;
+ *  - before planning they become values of their columns again;
+ *  - the executor is told that there is nothing to compute.
+ *
+ * The executor still computes when the query has no such value but changes a column that the
+ * expression reads: then every node computes the same value, or the query is from the
+ * journal of an older release.
  */
 #include "postgres.h"
 

@@ -1,21 +1,20 @@
 /*
  * applyindex.c
- *	  In an apply session: one step of a CREATE INDEX or DROP INDEX CONCURRENTLY
- *	  of another node.
+ *	  In an apply session: one step of another node's CREATE INDEX or DROP INDEX
+ *	  CONCURRENTLY.
  *
- * ddlconcurrent.c says what the steps are, why they are transactions of their
- * own, and why the result is exact.  Here each of them has the effect that the
- * origin's transaction had on the catalogs, by PostgreSQL's own functions for it,
- * and waits first for whom PostgreSQL waits there.  What takes long is a part of
- * executing the step, before anybody has decided it; no lock is held that keeps
- * anybody from reading or writing the table.
+ * ddlconcurrent.c explains the steps, why each is a transaction, and why the result is
+ * exact.  Each step has the effect on the catalogs that the transaction at the origin had,
+ * by PostgreSQL's own functions, after the waits that PostgreSQL does there.  Long work is part of executing
+ * the step, before the step is decided; no lock is held that conflicts with readers or
+ * writers of the table.
  *
- *	 enter		an entry in the catalogs: not ready, not valid
- *	 ready		wait for writers; build from what is visible; rows go into it
- *	 valid		wait for writers; add what is missing; queries may use it
- *	 invalid	no query uses it any more
- *	 dead		wait for all who use the table; no row goes into it
- *	 gone		wait again; drop
+ *		 enter		an entry in the catalogs: not ready, not valid
+ *		 ready		wait for writers; build from what is visible; rows go into it
+ *		 valid		wait for writers; add what is missing; queries may use it
+ *		 invalid	no query uses it any more
+ *		 dead		wait for all who use the table; no row goes into it
+ *		 gone		wait again; drop
  */
 #include "postgres.h"
 
@@ -48,7 +47,9 @@
 
 #include "apply.h"
 #include "compat.h"
+#include "lockstep.h"
 #include "rights.h"
+#include "statementtext.h"
 
 LS_FUNCTION(lockstep_apply_index);
 
@@ -63,7 +64,7 @@ report_phase(int64 phase)
 static IndexStmt *
 parse_index(const char *definition)
 {
-	IndexStmt  *stmt = (IndexStmt *) statement_parse(definition);
+	IndexStmt  *stmt = (IndexStmt *) statementtext_parse(definition);
 
 	if (stmt == NULL || !IsA(stmt, IndexStmt))
 		ereport(ERROR,

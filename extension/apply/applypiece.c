@@ -1,11 +1,10 @@
 /*
  * applypiece.c
- *	  Parameters of a changed row, or the data of a COPY, that are too large for one
- *	  message.
+ *	  Parameters of a changed row, or data of a COPY, that are too large for one message.
  *
- * They come in pieces, each a call of lockstep.apply_piece(), in front of the call that
- * uses them (apply_pieced_row, apply_pieced_copy), in the same transaction.  So what
- * they are put together in lives as long as the transaction, at most.
+ * They arrive in pieces, each a call of lockstep.apply_piece(), before the call that uses
+ * them (apply_pieced_row, apply_pieced_copy), in the same transaction.  The pieces are
+ * collected in memory of that transaction.
  */
 #include "postgres.h"
 
@@ -14,7 +13,7 @@
 #include "utils/memutils.h"
 
 #include "apply.h"
-#include "rights.h"
+#include "lockstep.h"
 
 #define FIRST_SIZE (1024 * 1024)
 
@@ -34,8 +33,8 @@ on_transaction_end(void *arg)
 	watching = false;
 }
 
-void
-apply_forget_pieces(void)
+static void
+forget_pieces(void)
 {
 	if (pieces != NULL)
 		pfree(pieces);
@@ -55,8 +54,8 @@ begin_pieces(void)
 	watching = true;
 }
 
-void
-apply_piece(LsSlice piece)
+static void
+collect(LsSlice piece)
 {
 	if (pieces == NULL)
 		begin_pieces();
@@ -71,8 +70,8 @@ apply_piece(LsSlice piece)
 	pieces_len += piece.len;
 }
 
-LsSlice
-apply_pieces(void)
+static LsSlice
+collected(void)
 {
 	LsSlice		all = {(const uint8_t *) pieces, pieces != NULL ? pieces_len : 0};
 
@@ -92,10 +91,10 @@ slice_of_varlena(struct varlena *v)
 static void
 check_length(int64 length)
 {
-	if ((uint64) length != apply_pieces().len)
+	if ((uint64) length != collected().len)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
-				 errmsg("%zu bytes of parameters came in pieces, not %lld", apply_pieces().len, (long long) length)));
+				 errmsg("%zu bytes of parameters came in pieces, not %lld", collected().len, (long long) length)));
 }
 
 Datum
@@ -104,7 +103,7 @@ lockstep_apply_piece(PG_FUNCTION_ARGS)
 	bytea	   *piece = PG_GETARG_BYTEA_PP(0);
 
 	apply_check_call("apply_piece");
-	apply_piece(slice_of_varlena(piece));
+	collect(slice_of_varlena(piece));
 	PG_RETURN_VOID();
 }
 
@@ -113,12 +112,12 @@ Datum
 lockstep_apply_pieced_row(PG_FUNCTION_ARGS)
 {
 	text	   *query = PG_GETARG_TEXT_PP(0);
-	LsRow		row = {slice_of_varlena(query), PG_GETARG_INT64(1), apply_pieces()};
+	LsRow		row = {slice_of_varlena(query), PG_GETARG_INT64(1), collected()};
 
 	apply_check_call("apply_pieced_row");
 	check_length(PG_GETARG_INT64(2));
 	apply_row(&row);
-	apply_forget_pieces();
+	forget_pieces();
 	PG_RETURN_VOID();
 }
 
@@ -126,7 +125,7 @@ lockstep_apply_pieced_row(PG_FUNCTION_ARGS)
 Datum
 lockstep_apply_pieced_copy(PG_FUNCTION_ARGS)
 {
-	LsSlice		rest = apply_pieces();
+	LsSlice		rest = collected();
 	LsSlice		data;
 	int64		rows;
 
@@ -138,6 +137,6 @@ lockstep_apply_pieced_copy(PG_FUNCTION_ARGS)
 				 errmsg("the data of a COPY that came in pieces are malformed")));
 	(void) pg_verifymbstr((const char *) data.data, (int) data.len, false);
 	rows = (int64) apply_copy(text_to_cstring(PG_GETARG_TEXT_PP(0)), (const char *) data.data, data.len);
-	apply_forget_pieces();
+	forget_pieces();
 	PG_RETURN_INT64(rows);
 }

@@ -1,25 +1,22 @@
 /*
  * applyrow.c
- *	  What must not act when an apply session changes a row, and whose rights does
- *	  it have meanwhile?
+ *	  Triggers, rules and checks that must not act when a row is applied, and the
+ *	  rights with which it is written.
  *
- * An apply session runs with session_replication_role = replica, which keeps
- * ordinary triggers and rules silent; their effects are among the forwarded
- * queries.  Those declared ENABLE ALWAYS or ENABLE REPLICA would fire, so they
- * are disabled here, in the executor's and the relation cache's copies of
- * them, before they are looked at: in ExecutorStart for INSERT, UPDATE and
- * DELETE, before COPY (applycopy.c) and TRUNCATE, and after parse analysis for
- * rules.
+ * session_replication_role = replica keeps ordinary triggers and rules silent; their
+ * effects are among the forwarded queries.  Those declared ENABLE ALWAYS or ENABLE
+ * REPLICA would fire.  They are disabled in the executor's and the relation cache's copies
+ * of them: in ExecutorStart for INSERT, UPDATE and DELETE, before COPY
+ * (applycopy.c) and TRUNCATE, and after parse analysis for rules.
  *
- * CHECK constraints, of tables and of domains, are not evaluated: the origin has
- * done so, with the search_path of its session, which their functions may need,
- * and what they wrote there was sent by itself.  Expressions of indexes must be
- * evaluated, with the settings that came with the row; those of generated columns
- * only if all nodes come to the same (applygenerated.c).
+ * CHECK constraints of tables and domains are not evaluated.  The origin has evaluated
+ * them, with the search_path that their functions may need, and has forwarded what those
+ * functions wrote.  Expressions of indexes are evaluated, with the settings that came with the
+ * row; those of generated columns only if all nodes compute the same value
+ * (applygenerated.c).
  *
- * Rows are written with the rights of the table's owner, because the functions
- * in index expressions, checks and generated columns are the owner's, and the
- * session is a superuser's.
+ * Rows are written with the rights of the table's owner, because the functions in index
+ * expressions and generated columns are the owner's, and the session is a superuser's.
  */
 #include "postgres.h"
 
@@ -46,12 +43,11 @@
 #include "apply.h"
 #include "compat.h"
 #include "points.h"
+#include "querysettings.h"
+#include "relation.h"
 #include "rights.h"
-
-static ExecutorStart_hook_type prev_ExecutorStart = NULL;
-static ExecutorRun_hook_type prev_ExecutorRun = NULL;
-static ProcessUtility_hook_type prev_ProcessUtility = NULL;
-static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
+#include "session.h"
+#include "sessionsettings.h"
 
 /* ---------- triggers, rules, checks */
 
@@ -146,14 +142,14 @@ refuse_action_of_rule(QueryDesc *queryDesc)
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("a rule has acted on a row that is being applied"),
-			 errdetail("Its table was changed meanwhile; it is applied once more.")));
+			 errdetail("Its table was changed meanwhile; it is applied again.")));
 }
 
 /* The rewriter comes next; it finds the rules of the target disabled. */
-static void
-post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
+void
+applyrow_after_analysis(ParseState *pstate, Query *query)
 {
-	if (apply_session() && query->resultRelation != 0)
+	if (session_applies() && query->resultRelation != 0)
 	{
 		Relation	rel;
 
@@ -166,8 +162,6 @@ post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
 		disable_rules(rel);
 		table_close(rel, NoLock);
 	}
-	if (prev_post_parse_analyze)
-		prev_post_parse_analyze(pstate, query, jstate);
 }
 
 /*
@@ -188,7 +182,7 @@ refuse_nested_change(QueryDesc *queryDesc, Relation rel)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot replicate a change whose constraints, indexes or defaults change table \"%s\"",
 					RelationGetRelationName(rel)),
-			 errdetail("A function that they call writes, and would do so once more on every other node."),
+			 errdetail("A function that they call writes, and would do so again on every other node."),
 			 errhint("Write from a trigger instead.")));
 }
 
@@ -207,28 +201,19 @@ leave_out_checks(EState *estate, ResultRelInfo *target)
 		MemoryContextAllocZero(estate->es_query_cxt, constr->num_check * sizeof(ExprState *));
 }
 
-static void
-start_anyhow(QueryDesc *queryDesc, int eflags)
-{
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(queryDesc, eflags);
-	else
-		standard_ExecutorStart(queryDesc, eflags);
-}
-
 /*
  * A materialized view takes rows from nobody but its own REFRESH; here they come
  * from the origin's.  Once the server has made sure that it is a table, it asks
  * no more.
  */
 static void
-start_on_matview(QueryDesc *queryDesc, int eflags, Relation rel)
+start_on_matview(ExecutorStart_hook_type next, QueryDesc *queryDesc, int eflags, Relation rel)
 {
 	applyrow_make_populated(rel);
 	rel->rd_rel->relkind = RELKIND_RELATION;
 	PG_TRY();
 	{
-		start_anyhow(queryDesc, eflags);
+		next(queryDesc, eflags);
 	}
 	PG_FINALLY();
 	{
@@ -242,14 +227,14 @@ start_on_matview(QueryDesc *queryDesc, int eflags, Relation rel)
  * constant in its expressions.
  */
 static void
-start_with_generated(QueryDesc *queryDesc, int eflags, Relation rel)
+start_with_generated(ExecutorStart_hook_type next, QueryDesc *queryDesc, int eflags, Relation rel)
 {
 	TupleConstr *constr = RelationGetDescr(rel)->constr;
 
 	PG_TRY();
 	{
 		constr->has_generated_stored = false;
-		start_anyhow(queryDesc, eflags);
+		next(queryDesc, eflags);
 	}
 	PG_FINALLY();
 	{
@@ -271,26 +256,26 @@ open_matview(QueryDesc *queryDesc)
 	return rte->relkind == RELKIND_MATVIEW ? table_open(rte->relid, NoLock) : NULL;
 }
 
-static void
-executor_start(QueryDesc *queryDesc, int eflags)
+void
+applyrow_executor_start(ExecutorStart_hook_type next, QueryDesc *queryDesc, int eflags)
 {
-	Relation	matview = apply_session() ? open_matview(queryDesc) : NULL;
-	Relation	generated = apply_session() ? applygenerated_open(queryDesc->plannedstmt) : NULL;
+	Relation	matview = session_applies() ? open_matview(queryDesc) : NULL;
+	Relation	generated = session_applies() ? applygenerated_open(queryDesc->plannedstmt) : NULL;
 	ListCell   *lc;
 
 	if (matview != NULL)
 	{
-		start_on_matview(queryDesc, eflags, matview);
+		start_on_matview(next, queryDesc, eflags, matview);
 		table_close(matview, NoLock);
 	}
 	else if (generated != NULL)
 	{
-		start_with_generated(queryDesc, eflags, generated);
+		start_with_generated(next, queryDesc, eflags, generated);
 		table_close(generated, NoLock);
 	}
 	else
-		start_anyhow(queryDesc, eflags);
-	if (!apply_session())
+		next(queryDesc, eflags);
+	if (!session_applies())
 		return;
 	if (queryDesc->operation != CMD_SELECT)
 		LS_POINT(APPLY_EXECUTING);
@@ -301,9 +286,9 @@ executor_start(QueryDesc *queryDesc, int eflags)
 		ResultRelInfo *target = lfirst(lc);
 
 		refuse_nested_change(queryDesc, target->ri_RelationDesc);
-		unproven_before_rows(target->ri_RelationDesc);	/* may have to wait */
+		applyunproven_before_rows(target->ri_RelationDesc); /* may have to wait */
 		applyrow_disable_triggers(target->ri_TrigDesc);
-		if (apply_has_settings())
+		if (querysettings_are_set())
 			relation_evaluate_anew(target->ri_RelationDesc);
 		leave_out_checks(queryDesc->estate, target);
 		if (generated != NULL)
@@ -325,28 +310,19 @@ rights_of_query(QueryDesc *queryDesc)
 	return rights_for_rows(((ResultRelInfo *) linitial(targets))->ri_RelationDesc->rd_rel->relowner);
 }
 
-static void
-executor_run_anyhow(QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
+void
+applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
-	if (prev_ExecutorRun)
-		prev_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
-	else
-		standard_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
-}
-
-static void
-executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
-{
-	Oid			user = apply_session() ? rights_of_query(queryDesc) : InvalidOid;
+	Oid			user = session_applies() ? rights_of_query(queryDesc) : InvalidOid;
 	LsRights	saved;
 
 	if (!OidIsValid(user))
 	{
-		executor_run_anyhow(queryDesc, direction, count LS_ONCE_ARG);
+		next(queryDesc, direction, count LS_ONCE_ARG);
 		return;
 	}
 	rights_lower(user, true, &saved);
-	executor_run_anyhow(queryDesc, direction, count LS_ONCE_ARG);
+	next(queryDesc, direction, count LS_ONCE_ARG);
 	rights_restore(&saved);
 }
 
@@ -398,31 +374,18 @@ prepare_truncate(TruncateStmt *stmt)
 }
 
 static void
-process_utility_anyhow(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-					   ProcessUtilityContext context, ParamListInfo params,
-					   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
-{
-	if (prev_ProcessUtility)
-		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-							queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-								queryEnv, dest, qc);
-}
-
-static void
-process_script(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+process_script(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			   ProcessUtilityContext context, ParamListInfo params,
 			   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	apply_reset_path(true);
+	querysettings_reset_path(true);
 	PG_TRY();
 	{
-		process_utility_anyhow(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	}
 	PG_FINALLY();
 	{
-		apply_reset_path(false);
+		querysettings_reset_path(false);
 	}
 	PG_END_TRY();
 }
@@ -440,46 +403,33 @@ is_deallocate_all(const Node *stmt)
 	return IsA(stmt, DeallocateStmt) && ((const DeallocateStmt *) stmt)->name == NULL;
 }
 
-static void
-process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-				ProcessUtilityContext context, ParamListInfo params,
-				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+void
+applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+						 ProcessUtilityContext context, ParamListInfo params,
+						 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	Oid			user = apply_session() ? rights_for_command(pstmt->utilityStmt) : InvalidOid;
+	Oid			user = session_applies() ? rights_for_command(pstmt->utilityStmt) : InvalidOid;
 	LsRights	saved;
 
-	if (apply_session() && apply_has_settings())
-		settings_renew_plans();
-	if (apply_session() && IsA(pstmt->utilityStmt, TruncateStmt))
+	if (session_applies() && querysettings_are_set())
+		sessionsettings_renew_plans();
+	if (session_applies() && IsA(pstmt->utilityStmt, TruncateStmt))
 		prepare_truncate((TruncateStmt *) pstmt->utilityStmt);
-	if (apply_session() && context == PROCESS_UTILITY_TOPLEVEL && is_deallocate_all(pstmt->utilityStmt))
+	if (session_applies() && context == PROCESS_UTILITY_TOPLEVEL && is_deallocate_all(pstmt->utilityStmt))
 		apply_forget_plans();
 
 	/*
 	 * event triggers, those that are ENABLE ALWAYS too, leave subcommands
 	 * alone
 	 */
-	if (apply_session())
+	if (session_applies())
 		context = PROCESS_UTILITY_SUBCOMMAND;
 	if (OidIsValid(user))
 		rights_lower(user, !runs_script(pstmt->utilityStmt), &saved);
-	if (apply_session() && ls_runs_script(pstmt->utilityStmt) && !creating_extension)
-		process_script(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	if (session_applies() && ls_runs_script(pstmt->utilityStmt) && !creating_extension)
+		process_script(next, pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	else
-		process_utility_anyhow(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (OidIsValid(user))
 		rights_restore(&saved);
-}
-
-void
-applyrow_init(void)
-{
-	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = executor_start;
-	prev_ExecutorRun = ExecutorRun_hook;
-	ExecutorRun_hook = executor_run;
-	prev_ProcessUtility = ProcessUtility_hook;
-	ProcessUtility_hook = process_utility;
-	prev_post_parse_analyze = post_parse_analyze_hook;
-	post_parse_analyze_hook = post_parse_analyze;
 }

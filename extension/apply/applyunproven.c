@@ -1,15 +1,14 @@
 /*
  * applyunproven.c
- *	  In an apply session: rows of a table with a unique index that isn't valid.
+ *	  In an apply session: rows of a table with a unique index that is not valid.
  *
- * Such an index checks what is inserted, as soon as it is ready.  Those are the
- * rows of a transaction that may still fail; of one that is decided they must
- * not, because of an index that other nodes perhaps did not have, and that may
- * never become valid.  So they are put into the index unchecked; and so are those
- * of a repair.
+ * Such an index refuses duplicates as soon as it is ready.  A row of a transaction that is not
+ * decided yet may fail because of that.  A row of a decided transaction must not: other
+ * nodes perhaps did not have the index, and it may never become valid.  Such rows, and those
+ * of a repair, are inserted into the index unchecked.
  *
- * Whoever builds that index from this node must not trust it any more.  He holds
- * the lock that we ask for then, and yields (ddlconcurrent.c).
+ * The command that builds the index on this node can then no longer rely on it.  It holds
+ * the lock that is requested here, and so it is made to fail (ddlconcurrent.c).
  */
 #include "postgres.h"
 
@@ -24,14 +23,17 @@
 #include "utils/relcache.h"
 #include "utils/syscache.h"
 
+#include "apply.h"
+#include "commit.h"
 #include "ddl.h"
+#include "session.h"
 
 static bool known = false;		/* the next is right */
 static bool any = false;		/* the database has a unique index that isn't
 								 * valid */
 
-static void
-on_index_invalidation(Datum arg, int cacheid, uint32 hashvalue)
+void
+applyunproven_on_index_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 {
 	known = false;
 }
@@ -61,7 +63,7 @@ look_for_unproven(void)
 
 /* The unique indexes of the table that aren't valid. */
 static List *
-unproven_indexes(Relation rel)
+applyunproven_indexes(Relation rel)
 {
 	List	   *found = NIL;
 	ListCell   *lc;
@@ -112,9 +114,9 @@ set_enforced(Oid indexid, bool enforced)
 }
 
 void
-unproven_before_rows(Relation rel)
+applyunproven_before_rows(Relation rel)
 {
-	bool		enforced = !commit_is_claimed() && !apply_repairs();
+	bool		enforced = !commit_is_claimed() && !session_repairs();
 	List	   *indexes;
 	ListCell   *lc;
 
@@ -124,18 +126,12 @@ unproven_before_rows(Relation rel)
 		look_for_unproven();
 	if (!any || !rel->rd_rel->relhasindex)
 		return;
-	indexes = unproven_indexes(rel);
+	indexes = applyunproven_indexes(rel);
 	if (indexes != NIL && !enforced)
 	{
 		stop_builder(rel, indexes);
-		indexes = unproven_indexes(rel);
+		indexes = applyunproven_indexes(rel);
 	}
 	foreach(lc, indexes)
 		set_enforced(lfirst_oid(lc), enforced);
-}
-
-void
-unproven_init(void)
-{
-	CacheRegisterSyscacheCallback(INDEXRELID, on_index_invalidation, (Datum) 0);
 }

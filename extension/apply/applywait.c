@@ -1,14 +1,13 @@
 /*
  * applywait.c
- *	  In an apply session: waiting for those who have a table open, without
- *	  being in anybody's way.
+ *	  In an apply session: waiting for transactions that have a table open, without
+ *	  blocking any.
  *
- * A step of a command that is run CONCURRENTLY (applyindex.c, applydetach.c)
- * comes after all who had the table open before.  A local transaction that has
- * is not in the way of anybody but this step, so it is waited for without taking
- * a place behind its lock, which would have it yield at once (lockconflict.c).  That
- * ends after lockstep.index_patience, as it may well be what we wait for that
- * waits for us.
+ * A step of a CONCURRENTLY command (applyindex.c, applydetach.c) comes after all
+ * transactions that had the table open before.  A local transaction among them blocks
+ * nothing but this step.  A lock wait for it would have the replicator make it fail at once
+ * (lockconflict.c), so it is polled instead.  After lockstep.index_patience the wait becomes an
+ * ordinary one, because that transaction may itself be waiting for this step.
  */
 #include "postgres.h"
 
@@ -22,7 +21,11 @@
 #include "utils/wait_event.h"
 
 #include "apply.h"
+#include "commit.h"
 #include "compat.h"
+#include "guc.h"
+#include "lockconflict.h"
+#include "monotonic.h"
 
 #define LOOK_MS 10
 
@@ -33,7 +36,7 @@ is_apply(VirtualTransactionId vxid)
 	bool		apply = false;
 
 	if (proc != NULL)
-		(void) conflict_pid_writes(proc->pid, &apply);
+		(void) lockconflict_pid_writes(proc->pid, &apply);
 	return apply;
 }
 

@@ -1,23 +1,23 @@
 /*
  * rights.c
- *	  Whose rights users' functions have where a transaction is applied.
+ *	  The rights of users' functions where a transaction is applied.
  *
- * The replicator's sessions are a superuser's.  Whoever owns a table has functions
- * called there: by its indexes, generated columns and defaults, by the checks of
- * domains, by ALTER TABLE ... USING.  They must get no more rights than they
- * have at the origin.  So they are called as the owner, or as who gave the command,
- * in what PostgreSQL calls a security-restricted operation, as those of CREATE
- * INDEX are: they can't return to the session's own role (SET ROLE, RESET ROLE),
- * leave nothing behind that would run at the commit (cursors WITH HOLD, deferred
- * triggers of temporary tables), and what they set does not stay, as the session
- * goes on with other people's rows.
+ * The replicator's sessions are a superuser's.  The owner of a table has functions called
+ * there: by indexes, generated columns and defaults, by checks of domains, by
+ * ALTER TABLE ... USING.  They must not have more rights than at the origin.  So they
+ * run as the owner, or as the role that gave the command, in a security-restricted operation, as
+ * those of CREATE INDEX do: they cannot return to the session's role (SET ROLE, RESET
+ * ROLE), cannot leave anything that runs at commit (cursors WITH HOLD, deferred
+ * triggers of temporary tables), and their settings do not last, since the session
+ * goes on with rows of other users.
  *
- * That begins with the planner, which calls functions whose arguments are constants;
- * it does so for what lockstepctl verify and lockstep.fingerprint() only read, too.
- * Before it a query gets its parameters.  A value of a domain inside of an array or a row
- * would be checked there, in the middle of reading it; the origin has done so.
+ * This includes the planner, which calls functions with constant arguments, also for
+ * tables that lockstepctl verify and lockstep.fingerprint() only read.
  *
- * The functions of superusers can do as they like anyway, but for SET ROLE.
+ * The parameters of a query are read before planning.  The check of a domain within an array or
+ * row would run there, so it is left out; the origin has done it.
+ *
+ * Functions of superusers can do anything anyway, except SET ROLE.
  */
 #include "postgres.h"
 
@@ -34,12 +34,13 @@
 #include "utils/rel.h"
 
 #include "apply.h"
+#include "patch.h"
 #include "rights.h"
+#include "session.h"
 
 /* This session compares nodes: it reads everybody's tables as a superuser. */
 static bool guards_plans = false;
 
-static planner_hook_type prev_planner_hook = NULL;
 static PGFunction original_domain_in;
 
 void
@@ -87,13 +88,6 @@ rights_for_command(const Node *command)
 	return GetUserId();
 }
 
-static PlannedStmt *
-plan_anyhow(Query *query, const char *source, int options, ParamListInfo params)
-{
-	return prev_planner_hook ? prev_planner_hook(query, source, options, params) :
-		standard_planner(query, source, options, params);
-}
-
 Oid
 rights_owner_of(Oid relid)
 {
@@ -138,26 +132,26 @@ rights_guard_plans(bool on)
 static Oid
 rights_for_plan(const Query *query)
 {
-	if (apply_session() && query->resultRelation != 0)
+	if (session_applies() && query->resultRelation != 0)
 		return rights_for_rows(rights_owner_of(rt_fetch(query->resultRelation, query->rtable)->relid));
 	if (guards_plans && !InLocalUserIdChange())
 		return owner_of_what_is_read(query);
 	return InvalidOid;
 }
 
-static PlannedStmt *
-plan(Query *query, const char *source, int options, ParamListInfo params)
+PlannedStmt *
+rights_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params)
 {
 	Oid			user = rights_for_plan(query);
 	PlannedStmt *result;
 	LsRights	saved;
 
-	if (apply_session())
+	if (session_applies())
 		applygenerated_show(query);
 	if (!OidIsValid(user))
-		return plan_anyhow(query, source, options, params);
+		return next(query, source, options, params);
 	rights_lower(user, true, &saved);
-	result = plan_anyhow(query, source, options, params);
+	result = next(query, source, options, params);
 	rights_restore(&saved);
 	return result;
 }
@@ -171,7 +165,7 @@ instead_of_domain_in(PG_FUNCTION_ARGS)
 	Oid			input;
 	Oid			typioparam;
 
-	if (!apply_session() || (ActivePortal != NULL && !apply_reads_params()) || PG_ARGISNULL(1))
+	if (!session_applies() || (ActivePortal != NULL && !apply_reads_params()) || PG_ARGISNULL(1))
 		return original_domain_in(fcinfo);
 	if (PG_ARGISNULL(0) || PG_GETARG_CSTRING(0) == NULL)
 		PG_RETURN_NULL();		/* the server calls it with both */
@@ -181,9 +175,7 @@ instead_of_domain_in(PG_FUNCTION_ARGS)
 }
 
 void
-rights_init(void)
+rights_replace_functions(void)
 {
 	ls_replace_function(F_DOMAIN_IN, instead_of_domain_in, &original_domain_in, "domain_in");
-	prev_planner_hook = planner_hook;
-	planner_hook = plan;
 }

@@ -7,6 +7,7 @@
 #define LOCKSTEP_RIGHTS_H
 
 #include "nodes/nodes.h"
+#include "optimizer/planner.h"
 
 typedef struct LsRights
 {
@@ -24,6 +25,10 @@ extern Oid	rights_owner_of(Oid relid); /* of an open table */
 extern void rights_lower(Oid user, bool restricted, LsRights *saved);
 extern void rights_restore(const LsRights *saved);
 extern bool rights_guard_plans(bool on);
-extern void rights_init(void);
+
+/* Planning, with the rights of the owner where the query is the replicator's (hooks.c). */
+extern PlannedStmt *rights_plan(planner_hook_type next, Query *query, const char *source,
+								int options, ParamListInfo params);
+extern void rights_replace_functions(void);
 
 #endif							/* LOCKSTEP_RIGHTS_H */

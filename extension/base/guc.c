@@ -2,8 +2,8 @@
  * guc.c
  *	  The settings lockstep.*: one variable each, and their definitions.
  *
- * At the bottom of the extension: any module may read them, and this one calls
- * none.  docs/reference.md describes each for users.
+ * Any file may read them; this one calls no other.  docs/operating.md describes each
+ * setting for users.
  */
 #include "postgres.h"
 
@@ -12,6 +12,7 @@
 #include "utils/guc.h"
 
 #include "guc.h"
+#include "lockstep.h"
 
 #define LEAST_MAX_STALENESS 2000	/* ms */
 

@@ -1,12 +1,11 @@
 /*
  * monotonic.h
- *	  Time that only ever goes on, for everything that waits or has an end.
+ *	  Monotonic time, for everything that waits or expires.
  *
- * GetCurrentTimestamp() is the wall clock: whoever sets it would make waits end
- * at once, or never.  Nothing in the extension counts by that; tests/lint/wall_clock
- * looks for it.  The times here are those of this machine since it was started,
- * the same in all processes, so they may be in shared memory, and mean nothing
- * on disk or anywhere else.
+ * GetCurrentTimestamp() is the wall clock; setting it would make waits end at once, or never.
+ * The extension measures no duration by it; tests/lint/wall_clock checks that.  These times
+ * count from the start of this machine and are equal in all processes, so they may be stored in
+ * shared memory, but not on disk.
  */
 #ifndef LOCKSTEP_MONOTONIC_H
 #define LOCKSTEP_MONOTONIC_H

@@ -1,13 +1,12 @@
 /*
  * patch.c
- *	  Replace pointers in the server's read-only tables.
+ *	  Replacing pointers in the server's read-only tables.
  *
- * The heap's TableAmRoutine and fmgr_builtins[] are const: the linker puts
- * them where pages are made read-only once the server is loaded.  A pointer in
- * them is replaced by making its page writable, storing, and giving the page
- * back the protection that it had (which is not everywhere read-only, so it is
- * looked up).  Done in the postmaster while it preloads libraries: every
- * backend inherits the result, and nobody reads the page meanwhile.
+ * The heap's TableAmRoutine and fmgr_builtins[] are const, and the linker puts them into
+ * pages that become read-only when the server is loaded.  To replace a pointer, its page is
+ * made writable and then gets back the protection that it had (which is looked up, as it
+ * is not read-only on every platform).  This happens in the postmaster while it preloads
+ * libraries, so every backend inherits the result.
  */
 #include "postgres.h"
 
@@ -17,7 +16,7 @@
 #include "storage/fd.h"
 #include "utils/fmgrtab.h"
 
-#include "lockstep.h"
+#include "patch.h"
 
 #define MAX_REPLACED 64
 

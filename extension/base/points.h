@@ -1,15 +1,15 @@
 /*
  * points.h
- *	  Hand-over points: where a test may end a backend, or hold it up.
+ *	  Hand-over points: where a test may end a backend or hold it up.
  *
- * Each lies between two steps of which a crash may leave the first without the
- * second.  This is the list of all; tests/tap/failures/471_kill_at_each_point.pl kills a
- * backend at each, and fails if none comes to one.  Those of the replicator are
- * in replicator/base/points.h.
+ * A crash at a point leaves the step before it without the step after it.  This list is
+ * complete; tests/tap/failures/471_kill_at_each_point.pl kills a backend at each point, and
+ * fails if no backend reaches it.  The replicator's points are in
+ * replicator/base/points.h.
  *
- * A point costs a look at a pointer, which is NULL: nothing can be made to happen
- * here, but by another preloaded module that sets the rendezvous variable
- * "lockstep_point" (tests/fault).  No caller holds an LWLock or spinlock.
+ * A point costs one look at a pointer that is NULL unless another preloaded module sets
+ * the rendezvous variable "lockstep_point" (tests/fault).  No caller holds an LWLock or
+ * spinlock.
  */
 #ifndef LOCKSTEP_EXTENSION_POINTS_H
 #define LOCKSTEP_EXTENSION_POINTS_H
@@ -59,7 +59,7 @@ typedef enum LsPoint
 
 typedef void (*LsPointHook) (const char *name);
 
-extern LsPointHook *ls_point_hook;	/* in lockstep.c */
+extern LsPointHook *ls_point_hook;	/* in points.c */
 
 #define LS_POINT(name) \
 	do \

@@ -1,24 +1,23 @@
 /*
  * batch.c
- *	  Updates and deletes of many rows of one table, as one query.
+ *	  Updates and deletes of many rows of one table as one query.
  *
- * Starting and ending a statement costs another node more than changing a row.
- * So a run of changes of one table waits here, and those with the same text, if
- * they are many, are forwarded as one query whose parameters are arrays, a column's
- * values each:
+ * Starting and ending a statement costs another node more than changing a row.  So a run of
+ * changes of one table is collected here; those with the same text, if there are enough of
+ * them, are forwarded as one query whose parameters are arrays, one per column:
  *
- *	 UPDATE ONLY t AS x SET v = u.c1
- *	 FROM ROWS FROM (unnest($1::text[]), unnest($2::int4[])) AS u(c1, c2)
- *	 WHERE x.id = u.c2
+ *  UPDATE ONLY t AS x SET v = u.c1
+ *  FROM ROWS FROM (unnest($1::text[]), unnest($2::int4[])) AS u(c1, c2)
+ *  WHERE x.id = u.c2
  *
- * It is executed in any order.  That makes no difference as long as each row is
- * there once, no unique or excluded value moves from one row to another, and
- * nothing but the row itself is looked at.  So a run has rows of one relation, found by
- * an identity, each of them once; and an update that touches a column of a unique
- * index or an exclusion constraint travels alone.  Then it doesn't matter either that
- * rows with another text, of which other columns have changed, are sorted out.
- * The number of rows is checked as ever: the identity is unique, so it is the length
- * of the arrays.
+ * Its rows are changed in any order.  That makes no difference as long as each row occurs
+ * once, no unique or excluded value moves from one row to another, and only the row itself is
+ * read.  So a run consists of rows of one relation, found by an identity, each of them
+ * once; an update that changes a column of a unique index or an exclusion constraint
+ * travels alone.  Rows of a run with another text (other columns changed) may be
+ * forwarded separately for the same reason.
+ *
+ * The number of rows is checked: the identity is unique, so it is the length of the arrays.
  */
 #include "postgres.h"
 
@@ -27,6 +26,9 @@
 #include "batch.h"
 #include "deparse.h"
 #include "lockstep.h"
+#include "pack.h"
+#include "relation.h"
+#include "xact.h"
 
 #define MIN_ROWS 8				/* fewer are cheaper one by one: their text is
 								 * prepared already */
@@ -233,7 +235,7 @@ forward_many(const RowGroup *group, int g, int n)
 	for (column = 0; column < group->nparams; column++)
 	{
 		appendStringInfoChar(&arrays[column], '}');
-		statement_pack_param(&packed, arrays[column].data, arrays[column].len);
+		pack_param(&packed, arrays[column].data, arrays[column].len);
 		pfree(arrays[column].data);
 	}
 	MemoryContextSwitchTo(old);

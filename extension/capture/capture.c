@@ -1,23 +1,21 @@
 /*
  * capture.c
- *	  Which rows the transaction changed, in order.
+ *	  The rows that the transaction has changed, in order.
  *
- * heap.c calls in here after each successful change.  The change becomes a
- * query in row form with its keys, and goes to the transaction's queue
- * (xact_forward), but waits before: the next change may well be another one of
- * its kind in the same relation.  A run of inserts travels as COPY, one of updates
- * or deletes as one query, too (batch.c).  At most one run is pending; anything
- * else that is forwarded has to be preceded by capture_flush(), so that the
+ * heap.c calls this file after each successful change.  The change becomes a query in row form
+ * with its keys, and goes to the transaction's queue (xact_forward).  The last
+ * ones are held back, because the next change may be of the same kind in the same relation: a
+ * run of inserts travels as COPY, a run of updates or deletes as one query (batch.c).  At
+ * most one run is pending; capture_flush() must come before anything else is forwarded, so that the
  * queue has the order of the effects.
  *
- * The old image of an updated or deleted row is fetched from the heap by its
- * TID, with SnapshotAny: it can't be pruned while our transaction runs, and its
- * page was just looked at.
+ * The old image of an updated or deleted row is fetched from the heap by its TID, with
+ * SnapshotAny: it cannot be pruned while our transaction runs.
  *
- * All that is made for one row lives in row_context, which is reset for the
- * next; the buffers are kept, unless they have grown large.  Making a row's
- * text and keys calls functions of types and of index expressions.  None of
- * them may change data, as their change would land in the middle of ours.
+ * row_context holds all that is made for one row, and is reset for the next; the buffers are
+ * kept unless they have grown large.  Making the text and keys of a row calls functions of
+ * types and of index expressions.  These must not change data, because their change would
+ * come in the middle of the outer one.
  */
 #include "postgres.h"
 
@@ -36,9 +34,14 @@
 #include "utils/snapmgr.h"
 
 #include "batch.h"
+#include "capture.h"
 #include "deparse.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "pack.h"
+#include "relation.h"
+#include "sessionsettings.h"
+#include "xact.h"
 
 /* A run ends when its data or its keys have grown beyond this. */
 #define RUN_DATA_LIMIT (64 * 1024)
@@ -175,7 +178,7 @@ flush_inserts(void)
 	else
 	{
 		resetStringInfo(&params);
-		statement_pack_param(&params, run.data.data, run.data.len);
+		pack_param(&params, run.data.data, run.data.len);
 		query.form = LS_FORM_COPY;
 		query.reason = LS_REASON_ROW_RUN;
 		query.text = ls_slice_of_buffer(&run.copy_text);
@@ -243,8 +246,8 @@ forward_empty_copy(Relation rel)
 	capture_flush();
 	initStringInfo(&packed);
 	initStringInfo(&data);
-	statement_pack_key(&packed, &key);
-	statement_pack_param(&data, "", 0);
+	pack_key(&packed, &key);
+	pack_param(&data, "", 0);
 	query.text = ls_slice_of(deparse_copy(relation_get(rel)));
 	query.nparams = 1;
 	query.params = ls_slice_of_buffer(&data);
@@ -542,8 +545,8 @@ find_settings(const LsRelation *r, Relation rel, bool may_copy)
 	if (!r->reads_settings && !(may_copy && r->copy_checks))
 		return;
 	old = MemoryContextSwitchTo(row_context);
-	settings_append_row_path(&settings, rel->rd_rel->relowner);
-	settings_append_row(&settings);
+	sessionsettings_append_row_path(&settings, rel->rd_rel->relowner);
+	sessionsettings_append_row(&settings);
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(row_context);
 }
@@ -679,27 +682,12 @@ capture_table(Oid relid)
 	table_close(rel, AccessShareLock);
 }
 
-/* ---------- start-up */
-
-static void
-on_xact_event(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_COMMIT:
-		case XACT_EVENT_ABORT:
-		case XACT_EVENT_PREPARE:
-			capture_discard();
-			rows_seen = 0;
-			rows_locked = false;
-			break;
-		default:
-			break;
-	}
-}
+/* ---------- the end of a transaction */
 
 void
-capture_init(void)
+capture_at_xact_end(void)
 {
-	RegisterXactCallback(on_xact_event, NULL);
+	capture_discard();
+	rows_seen = 0;
+	rows_locked = false;
 }

@@ -1,29 +1,25 @@
 /*
  * cfunctions.c
- *	  Calls of functions that can do something which no other hook sees.
+ *	  Calls of C functions, which may have effects that no other hook sees.
  *
- * What a procedural language does to the database passes the executor and
- * ProcessUtility; built-in functions are known one by one (sequence.c).  What
- * is left are functions in C that extensions bring along.  Each call of a
- * volatile one is watched, by the function manager's hook: if WAL was written
- * meanwhile under a transaction id, and no row was captured or locked, nothing
- * forwarded and no utility command run, then it has an effect that is not
- * accounted for.  executor.c may still forward the SELECT that made the call;
- * else the witness refuses the transaction.
+ * Effects of procedural languages pass the executor and ProcessUtility; built-in functions are
+ * handled one by one (sequence.c, largeobject.c, notify.c).  There remain C functions of extensions.  Each
+ * call of a volatile one is watched through the function manager's hook: if WAL was written
+ * meanwhile under a transaction ID, but no row was captured or locked, nothing
+ * forwarded and no utility command run, then an effect is unaccounted for.  executor.c may
+ * still forward the SELECT that made the call; otherwise walwitness.c refuses the
+ * transaction.
  *
- * Immutable and stable functions are taken at their word, so that operators
- * and the like cost nothing.
+ * Immutable and stable functions are trusted, so that operators and the like cost nothing.
  *
- * The same hook leads compiled expressions (JIT) to the built-in functions that are
- * replaced.  Such an expression calls a function by its name in C, or contains the
- * function's own code, past the table of built-in functions.  Of a function
- * that is watched it calls fmgr_security_definer() instead, which looks the
- * function up as any other caller does, and finds the replacement.  Everything else
- * of the plan is compiled as ever, and what is not compiled never asks about a
- * built-in function.
+ * The same hook makes compiled expressions (JIT) call the replacements of built-in functions.
+ * Such an expression calls a function by its C symbol, or contains its code, past the table
+ * of built-in functions.  If the hook wants to see a function, the expression
+ * calls fmgr_security_definer() instead, which looks the function up and finds the
+ * replacement.  All other parts of the plan are compiled as usual.
  *
- * Event triggers' functions are counted, too: what they do while an extension's
- * script runs is not part of the script.
+ * Functions of event triggers are counted as well: their effects while an extension's
+ * script runs are not part of the script.
  */
 #include "postgres.h"
 
@@ -39,7 +35,13 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "lockstep.h"
+#include "capture.h"
+#include "guc.h"
+#include "interpose.h"
+#include "mode.h"
+#include "patch.h"
+#include "session.h"
+#include "xact.h"
 
 typedef enum CallKind
 {
@@ -64,11 +66,6 @@ typedef struct Frame
 	bool		locked;
 } Frame;
 
-int			ls_event_trigger_depth = 0;
-
-static needs_fmgr_hook_type prev_needs_fmgr_hook = NULL;
-static fmgr_hook_type prev_fmgr_hook = NULL;
-
 static Frame *frames = NULL;	/* a stack */
 static int	nframes = 0;
 static int	maxframes = 0;
@@ -77,13 +74,13 @@ static int	maxframes = 0;
 static int	unexplained_level = 0;
 
 bool
-callwatch_is_unexplained(void)
+cfunctions_is_unexplained(void)
 {
 	return unexplained_level > 0;
 }
 
 void
-callwatch_explained(void)
+cfunctions_explained(void)
 {
 	unexplained_level = 0;
 }
@@ -148,11 +145,9 @@ kind_of(Oid function)
 	return kind;
 }
 
-static bool
-needs_hook(Oid function)
+bool
+cfunctions_needs_hook(Oid function)
 {
-	if (prev_needs_fmgr_hook && prev_needs_fmgr_hook(function))
-		return true;
 	return kind_of(function) != CALL_OTHER;
 }
 
@@ -177,11 +172,11 @@ push(CallKind kind)
 	frame->wal_records = pgWalUsage.wal_records;
 	frame->rows = capture_rows_seen();
 	frame->statements = xact_nstatements();
-	frame->commands = witness_commands();
-	frame->sequences = sequence_values_taken();
+	frame->commands = walwitness_commands();
+	frame->sequences = walwitness_sequence_values();
 	frame->locked = capture_rows_were_locked();
 	if (kind == CALL_EVENT_TRIGGER)
-		ls_event_trigger_depth++;
+		nesting.event_trigger++;
 }
 
 static bool
@@ -192,8 +187,8 @@ wrote_unexplained(const Frame *frame)
 		TransactionIdIsValid(GetTopTransactionIdIfAny()) &&
 		capture_rows_seen() == frame->rows &&
 		xact_nstatements() == frame->statements &&
-		witness_commands() == frame->commands &&
-		sequence_values_taken() == frame->sequences &&
+		walwitness_commands() == frame->commands &&
+		walwitness_sequence_values() == frame->sequences &&
 		capture_rows_were_locked() == frame->locked &&
 		ls_mode() == LS_MODE_ORIGIN;
 }
@@ -205,21 +200,19 @@ pop(bool aborted)
 	int			level = GetCurrentTransactionNestLevel();
 
 	if (frame->kind == CALL_EVENT_TRIGGER)
-		ls_event_trigger_depth--;
+		nesting.event_trigger--;
 	if (!aborted && wrote_unexplained(frame) &&
 		(unexplained_level == 0 || level < unexplained_level))
 		unexplained_level = level;
 }
 
-static void
-watch(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
+void
+cfunctions_on_call(FmgrHookEventType event, FmgrInfo *flinfo)
 {
-	if (prev_fmgr_hook)
-		prev_fmgr_hook(event, flinfo, arg);
 	switch (event)
 	{
 		case FHET_START:
-			callers_look();		/* its module has been loaded by now */
+			interpose_new_modules();	/* its module has been loaded by now */
 			push(kind_of(flinfo->fn_oid));
 			break;
 		case FHET_END:
@@ -231,12 +224,9 @@ watch(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
 	}
 }
 
-static void
-on_subxact(SubXactEvent event, SubTransactionId mySubid,
-		   SubTransactionId parentSubid, void *arg)
+void
+cfunctions_on_subxact(SubXactEvent event, int level)
 {
-	int			level = GetCurrentTransactionNestLevel();
-
 	if (unexplained_level < level)
 		return;
 	if (event == SUBXACT_EVENT_ABORT_SUB)
@@ -245,20 +235,8 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid,
 		unexplained_level = level - 1;
 }
 
-static void
-on_xact(XactEvent event, void *arg)
-{
-	if (event == XACT_EVENT_COMMIT || event == XACT_EVENT_ABORT)
-		unexplained_level = 0;
-}
-
 void
-callwatch_init(void)
+cfunctions_at_xact_end(void)
 {
-	prev_needs_fmgr_hook = needs_fmgr_hook;
-	needs_fmgr_hook = needs_hook;
-	prev_fmgr_hook = fmgr_hook;
-	fmgr_hook = watch;
-	RegisterSubXactCallback(on_subxact, NULL);
-	RegisterXactCallback(on_xact, NULL);
+	unexplained_level = 0;
 }

@@ -2,15 +2,14 @@
  * effectcall.c
  *	  Effects that are neither rows nor commands travel as calls of functions.
  *
- * A notification, a change of a large object: the origin forwards a call that
- * has the same effect on any node, all its arguments being constants, in the
- * place where the effect happened.  It is cut from the queue with the
- * subtransaction that it belongs to, as everything else.
+ * For a notification or a change of a large object, the origin forwards a call, with constant
+ * arguments, that has the same effect on any node, at the place where the effect
+ * happened.  It is removed from the queue with its subtransaction, like everything else.
  *
- * In apply sessions these calls are the client's own queries.  Any other call of
- * such a function there comes from a constraint, an index or a default of a row
- * that is applied: the origin has forwarded what that did, so it must not
- * happen once more (call_is_forwarded).
+ * In apply sessions these calls are the client's own queries.  Any other call of such a
+ * function there comes from a constraint, an index or a default of a row that is being
+ * applied.  The origin has forwarded its effect, so it must not happen again
+ * (effectcall_is_forwarded).
  */
 #include "postgres.h"
 
@@ -18,12 +17,17 @@
 #include "miscadmin.h"
 #include "tcop/tcopprot.h"
 
+#include "capture.h"
 #include "effectcall.h"
+#include "indoubt.h"
+#include "lockstep.h"
+#include "pack.h"
+#include "xact.h"
 
 void
-call_begin(LsCall *call, const char *text)
+effectcall_begin(EffectCall *call, const char *text)
 {
-	doubt_before_write();
+	indoubt_before_write();
 	memset(call, 0, sizeof(*call));
 	call->text = text;
 	initStringInfo(&call->params);
@@ -31,16 +35,16 @@ call_begin(LsCall *call, const char *text)
 }
 
 void
-call_add_param(LsCall *call, const char *text, size_t len)
+effectcall_add_param(EffectCall *call, const char *text, size_t len)
 {
-	statement_pack_param(&call->params, text, len);
+	pack_param(&call->params, text, len);
 	call->nparams++;
 }
 
 void
-call_add_key(LsCall *call, const LsKey *key)
+effectcall_add_key(EffectCall *call, const LsKey *key)
 {
-	statement_pack_key(&call->keys, key);
+	pack_key(&call->keys, key);
 	call->nkeys++;
 }
 
@@ -55,7 +59,7 @@ append_role(StringInfo settings)
 }
 
 void
-call_forward(LsCall *call)
+effectcall_forward(EffectCall *call)
 {
 	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = LS_REASON_CALL,.rows = -1};
 	StringInfoData settings;
@@ -88,7 +92,7 @@ call_forward(LsCall *call)
  * begins like this?  Not the whole text: a journal may be older than we are.
  */
 bool
-call_is_forwarded(const char *beginning)
+effectcall_is_forwarded(const char *beginning)
 {
 	return debug_query_string != NULL &&
 		strncmp(debug_query_string, beginning, strlen(beginning)) == 0;

@@ -7,7 +7,7 @@
 
 #include "lockstep.h"
 
-typedef struct LsCall
+typedef struct EffectCall
 {
 	const char *text;			/* with $1 ... for the parameters */
 	bool		as_role;		/* under the current role; else as a superuser */
@@ -15,14 +15,15 @@ typedef struct LsCall
 	StringInfoData params;
 	uint32		nkeys;
 	StringInfoData keys;
-} LsCall;
+} EffectCall;
 
-extern void call_begin(LsCall *call, const char *text);
-extern void call_add_param(LsCall *call, const char *text, size_t len);
-extern void call_add_key(LsCall *call, const LsKey *key);
-extern void call_forward(LsCall *call); /* frees what begin and add made */
+extern void effectcall_begin(EffectCall *call, const char *text);
+extern void effectcall_add_param(EffectCall *call, const char *text, size_t len);
+extern void effectcall_add_key(EffectCall *call, const LsKey *key);
+extern void effectcall_forward(EffectCall *call);	/* frees what begin and
+													 * add made */
 
 /* In an apply session: does what the replicator sent begin like this? */
-extern bool call_is_forwarded(const char *beginning);
+extern bool effectcall_is_forwarded(const char *beginning);
 
 #endif							/* LOCKSTEP_EFFECTCALL_H */

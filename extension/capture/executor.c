@@ -1,12 +1,11 @@
 /*
  * executor.c
- *	  Executor hooks: SELECT that writes, and tables that nobody may write.
+ *	  Executor handlers: SELECT that writes, and tables that may not be changed.
  *
- * A SELECT whose functions change rows is captured by its rows.  One whose
- * functions do something else, which cfunctions.c has noticed, is forwarded
- * itself, if it can be: it is what the client sent, it ran from beginning to
- * end, and none of its effects is in the queue already.  As nobody knows what
- * it touched, it takes the whole database.
+ * A SELECT whose functions change rows is captured by its rows.  If a function has
+ * another effect, which cfunctions.c has detected, the SELECT itself is forwarded, provided
+ * that it is what the client sent, that it ran from beginning to end, and that none of its effects is
+ * in the queue already.  What it touched is unknown, so it takes a key on the whole database.
  */
 #include "postgres.h"
 
@@ -14,26 +13,15 @@
 #include "executor/executor.h"
 #include "utils/rel.h"
 
+#include "capture.h"
 #include "compat.h"
+#include "guc.h"
+#include "keyset.h"
 #include "lockstep.h"
-
-static ExecutorStart_hook_type prev_ExecutorStart = NULL;
-static ExecutorRun_hook_type prev_ExecutorRun = NULL;
-static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
-
-static int	nesting = 0;		/* executions going on */
-
-bool
-select_is_running(void)
-{
-	return nesting > 0;
-}
-
-int
-select_depth(void)
-{
-	return nesting;
-}
+#include "mode.h"
+#include "relation.h"
+#include "session.h"
+#include "xact.h"
 
 /* ---------- targets */
 
@@ -57,38 +45,11 @@ check_target(Relation rel)
 				 errhint("Use ALTER TABLE ... SET ACCESS METHOD heap.")));
 }
 
-static void
-executor_start(QueryDesc *desc, int eflags)
+void
+executor_check_targets(QueryDesc *desc)
 {
-	bool		runs = (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0;
-	bool		top = nesting == 0 && !utility_is_running();
-	bool		captured = desc->plannedstmt->resultRelations != NIL && runs &&
-	ls_mode() == LS_MODE_ORIGIN;
 	ListCell   *lc;
 
-	/* whatever became of the one before */
-	if (nesting == 0)
-		shippable_forget();
-	if (top && runs)
-		causal_before_query(desc);
-	if (runs)
-		queue_before_query(desc);
-	staleness_check(desc->plannedstmt);
-	progress_check_query(desc->plannedstmt);
-	if (runs)
-		readplan_before_query(desc);
-	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
-		doubt_before_statement(desc->plannedstmt);
-	if (captured && top)
-		shippable_consider(desc);
-
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(desc, eflags);
-	else
-		standard_ExecutorStart(desc, eflags);
-
-	if (!captured)
-		return;
 	foreach(lc, desc->estate->es_opened_result_relations)
 	{
 		Relation	target = ((ResultRelInfo *) lfirst(lc))->ri_RelationDesc;
@@ -104,79 +65,62 @@ executor_start(QueryDesc *desc, int eflags)
 static bool
 may_be_forwarded(QueryDesc *desc, ScanDirection direction, uint64 count)
 {
-	return nesting == 0 && !utility_is_running() &&
+	return nesting.executor == 0 && !utility_is_running() &&
 		desc->operation == CMD_SELECT && !desc->plannedstmt->hasModifyingCTE &&
 		direction == ForwardScanDirection && count == 0;
 }
 
 static void
-run(QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
+run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
-	nesting++;
+	nesting.executor++;
 	shippable_start(desc);
 	PG_TRY();
 	{
-		if (prev_ExecutorRun)
-			prev_ExecutorRun(desc, direction, count LS_ONCE_ARG);
-		else
-			standard_ExecutorRun(desc, direction, count LS_ONCE_ARG);
+		next(desc, direction, count LS_ONCE_ARG);
 	}
 	PG_FINALLY();
 	{
-		nesting--;
+		nesting.executor--;
 		shippable_stop();
 	}
 	PG_END_TRY();
 	shippable_forward(desc);
 }
 
-static void
-executor_run(QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
+void
+executor_run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
-	bool		forwardable = may_be_forwarded(desc, direction, count) && !callwatch_is_unexplained();
+	bool		forwardable = may_be_forwarded(desc, direction, count) && !cfunctions_is_unexplained();
 	uint64		rows = capture_rows_seen();
-	uint64		commands = witness_commands();
+	uint64		commands = walwitness_commands();
 	uint64		statements = xact_nstatements();
 	LsKey		key;
 
-	run(desc, direction, count LS_ONCE_ARG);
+	run(next, desc, direction, count LS_ONCE_ARG);
 
-	if (!forwardable || likely(!callwatch_is_unexplained()) ||
-		capture_rows_seen() != rows || witness_commands() != commands ||
+	if (!forwardable || likely(!cfunctions_is_unexplained()) ||
+		capture_rows_seen() != rows || walwitness_commands() != commands ||
 		xact_nstatements() != statements)
 		return;
 	key = keyset_database_key(LS_TABLE_X);
 	statement_forward(desc, LS_REASON_SELECT_WROTE, -1, &key, 1);
-	callwatch_explained();
-	witness_note_command();
+	cfunctions_explained();
+	walwitness_note_command();
 }
 
 /* AFTER triggers run in here. */
-static void
-executor_finish(QueryDesc *desc)
+void
+executor_finish(ExecutorFinish_hook_type next, QueryDesc *desc)
 {
-	nesting++;
+	nesting.executor++;
 	PG_TRY();
 	{
-		if (prev_ExecutorFinish)
-			prev_ExecutorFinish(desc);
-		else
-			standard_ExecutorFinish(desc);
+		next(desc);
 	}
 	PG_FINALLY();
 	{
-		nesting--;
+		nesting.executor--;
 	}
 	PG_END_TRY();
-}
-
-void
-select_init(void)
-{
-	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = executor_start;
-	prev_ExecutorRun = ExecutorRun_hook;
-	ExecutorRun_hook = executor_run;
-	prev_ExecutorFinish = ExecutorFinish_hook;
-	ExecutorFinish_hook = executor_finish;
 }

@@ -2,23 +2,20 @@
  * heap.c
  *	  Interposition on the heap table access method: which rows changed.
  *
- * Every change to a user table, whatever caused it, goes through the heap's
- * TableAmRoutine; changes to catalogs by the server itself, toast tables,
- * VACUUM FULL and CLUSTER don't.  heap_interpose() replaces the functions in
- * that one table, in the postmaster, once: the address of the table stays, so
- * nothing in relcache or catalogs knows of it.
+ * Every change to a user table goes through the heap's TableAmRoutine; the server's own
+ * changes to catalogs, toast tables, VACUUM FULL and CLUSTER do not.  heap_interpose()
+ * replaces the functions in that one table, in the postmaster, once.  The address of the
+ * table stays the same, so relcache and catalogs are not affected.
  *
- * Each wrapper calls the heap's function first and captures when it succeeded.
- * A speculative insert is captured when it is completed.  Called in a session
- * that doesn't originate changes, or for a relation that isn't replicated, it
- * costs one check.
+ * Each wrapper calls the heap's function first, and captures when it has succeeded.  A
+ * speculative insert is captured when it is completed.  In a session that does not originate
+ * changes, or for a relation that is not replicated, a wrapper costs one check.
  *
- * Catalogs meet a wrapper only when a superuser names them in a DML command.
- * What that means on another node can't be told, so it is refused, unless it is
- * the numbers that the planner goes by: like those of ANALYZE they are the
- * node's own.  Refused are also changes of unlogged tables, which were there
- * before their database was replicated (ddlunlogged.c): a node that crashes loses
- * their rows.
+ * A wrapper sees a catalog only if a superuser names it in a DML command.  The meaning of that on
+ * another node is unknown, so it is refused, except for the planner's statistics in
+ * pg_class, which belong to the node, like those of ANALYZE.  Changes of unlogged tables from before
+ * their database was replicated (ddlunlogged.c) are refused, too: a node that crashes
+ * loses their rows.
  */
 #include "postgres.h"
 
@@ -32,8 +29,14 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "capture.h"
 #include "compat.h"
-#include "lockstep.h"
+#include "conflictreport.h"
+#include "guc.h"
+#include "mode.h"
+#include "patch.h"
+#include "readkeys.h"
+#include "relation.h"
 
 static TableAmRoutine heap_original;
 
@@ -44,7 +47,7 @@ refuse_catalog(Relation rel)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot change system catalog \"%s\" directly on a node",
 					RelationGetRelationName(rel)),
-			 errdetail("The other nodes would not have the change."),
+			 errdetail("The other nodes would not get the change."),
 			 errhint("Use the DDL command for it, or set lockstep.replicate to off and change every node.")));
 }
 
@@ -112,7 +115,7 @@ refuse_in_autovacuum(Relation rel)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot change table \"%s\" in an autovacuum worker on a node",
 					RelationGetRelationName(rel)),
-			 errdetail("A function in an expression of an index or of statistics writes, which the other nodes would not have."),
+			 errdetail("A function in an expression of an index or of statistics writes; the other nodes would not get that change."),
 			 errhint("Write from a trigger instead.")));
 }
 
@@ -140,7 +143,7 @@ static inline void
 note_lost(Relation rel, ItemPointer tid, TM_Result result, const TM_FailureData *tmfd)
 {
 	if (unlikely(result == TM_Updated || result == TM_Deleted))
-		lost_to_update(rel, tid, tmfd->xmax);
+		conflictreport_note_update(rel, tid, tmfd->xmax);
 }
 
 static void
@@ -209,7 +212,7 @@ wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	TM_Result	result;
 
 	if (statistics)
-		witness_note_command();
+		walwitness_note_command();
 	result = heap_original.tuple_update(rel, otid, slot, cid, snapshot, crosscheck,
 										wait, tmfd, lockmode, update_indexes);
 	if (captured && result == TM_Ok)

@@ -50,9 +50,14 @@
 #include "utils/fmgrprotos.h"
 #include "utils/memutils.h"
 
-#include "effectcall.h"
+#include "capture.h"
 #include "compat.h"
+#include "effectcall.h"
 #include "keyset.h"
+#include "lockstep.h"
+#include "mode.h"
+#include "patch.h"
+#include "session.h"
 
 /* Bytes of one forwarded lo_put: whole pages of pg_largeobject. */
 #define PIECE (64 * LOBLKSIZE)
@@ -72,8 +77,6 @@ CALL "truncate64(f, $2::pg_catalog.int8), pg_catalog.lo_close(f)"
 " FROM pg_catalog.lo_open($1::pg_catalog.oid, 131072) f";
 static const char unlink_text[] =
 CALL "unlink($1::pg_catalog.oid)";
-
-static object_access_hook_type prev_object_access_hook = NULL;
 
 static PGFunction original_lo_open;
 static PGFunction original_lo_creat;
@@ -135,42 +138,42 @@ lock_object(Oid oid, LOCKMODE mode)
 /* ---------- forwarding */
 
 static void
-begin(LsCall *call, const char *text, Oid oid)
+begin(EffectCall *call, const char *text, Oid oid)
 {
 	char		number[12];
 	LsKey		keys[2];
 	int			nkeys;
 
-	call_begin(call, text);
+	effectcall_begin(call, text);
 	nkeys = keyset_large_object(oid, keys);
 	for (int i = 0; i < nkeys; i++)
-		call_add_key(call, &keys[i]);
-	call_add_param(call, number, snprintf(number, sizeof(number), "%u", oid));
+		effectcall_add_key(call, &keys[i]);
+	effectcall_add_param(call, number, snprintf(number, sizeof(number), "%u", oid));
 }
 
 static void
-add_number(LsCall *call, int64 value)
+add_number(EffectCall *call, int64 value)
 {
 	char		number[MAXINT8LEN + 1];
 
-	call_add_param(call, number, snprintf(number, sizeof(number), INT64_FORMAT, value));
+	effectcall_add_param(call, number, snprintf(number, sizeof(number), INT64_FORMAT, value));
 }
 
 static void
-add_bytes(LsCall *call, const char *data, size_t len)
+add_bytes(EffectCall *call, const char *data, size_t len)
 {
 	char	   *hex = palloc(2 * len + 2);
 
 	hex[0] = '\\';
 	hex[1] = 'x';
 	(void) hex_encode(data, len, hex + 2);
-	call_add_param(call, hex, 2 * len + 2);
+	effectcall_add_param(call, hex, 2 * len + 2);
 	pfree(hex);
 }
 
 /* In pieces; the first of them is begun already, with the keys. */
 static void
-forward_put(LsCall *call, Oid oid, int64 offset, const char *data, size_t len)
+forward_put(EffectCall *call, Oid oid, int64 offset, const char *data, size_t len)
 {
 	size_t		done = 0;
 
@@ -182,7 +185,7 @@ forward_put(LsCall *call, Oid oid, int64 offset, const char *data, size_t len)
 			begin(call, put_text, oid);
 		add_number(call, offset + done);
 		add_bytes(call, data + done, n);
-		call_forward(call);
+		effectcall_forward(call);
 		done += n;
 	} while (done < len);
 }
@@ -190,20 +193,20 @@ forward_put(LsCall *call, Oid oid, int64 offset, const char *data, size_t len)
 static void
 forward_create(Oid oid)
 {
-	LsCall		call;
+	EffectCall	call;
 
 	begin(&call, create_text, oid);
 	call.as_role = true;
-	call_forward(&call);
+	effectcall_forward(&call);
 }
 
 static void
 forward_unlink(Oid oid)
 {
-	LsCall		call;
+	EffectCall	call;
 
 	begin(&call, unlink_text, oid);
-	call_forward(&call);
+	effectcall_forward(&call);
 }
 
 /*
@@ -214,12 +217,12 @@ forward_unlink(Oid oid)
 static void
 refuse_nested(void)
 {
-	if (call_is_forwarded(CALL) || utility_drops_owned() || apply_repairs())
+	if (effectcall_is_forwarded(CALL) || utility_drops_owned() || session_repairs())
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot replicate a change whose constraints, indexes or defaults change a large object"),
-			 errdetail("A function that they call would do so once more on every other node."),
+			 errdetail("A function that they call would do so again on every other node."),
 			 errhint("Change the large object in a trigger instead.")));
 }
 
@@ -242,11 +245,9 @@ is_captured(void)
 
 /* ---------- created and unlinked */
 
-static void
-object_access(ObjectAccessType access, Oid class, Oid object, int subobject, void *arg)
+void
+largeobject_on_object_access(ObjectAccessType access, Oid class, Oid object)
 {
-	if (prev_object_access_hook)
-		prev_object_access_hook(access, class, object, subobject, arg);
 	if (class != LargeObjectRelationId)
 		return;
 	if (access == OAT_POST_CREATE && is_captured())
@@ -295,7 +296,7 @@ instead_of_lo_from_bytea(PG_FUNCTION_ARGS)
 {
 	Oid			oid = PG_GETARG_OID(0);
 	bytea	   *data;
-	LsCall		call;
+	EffectCall	call;
 
 	if (!is_captured())
 		return original_lo_from_bytea(fcinfo);
@@ -316,7 +317,7 @@ import(text * file, Oid oid)
 	char	   *piece = palloc(PIECE);
 	int64		offset = 0;
 	int			n;
-	LsCall		call;
+	EffectCall	call;
 
 	if (!OidIsValid(oid))
 		oid = choose_oid();
@@ -360,7 +361,7 @@ instead_of_lo_put(PG_FUNCTION_ARGS)
 	Oid			oid = PG_GETARG_OID(0);
 	bytea	   *data;
 	Datum		result;
-	LsCall		call;
+	EffectCall	call;
 
 	if (!is_captured())
 		return original_lo_put(fcinfo);
@@ -418,7 +419,7 @@ instead_of_lowrite(PG_FUNCTION_ARGS)
 	int64		offset;
 	Oid			oid;
 	Datum		result;
-	LsCall		call;
+	EffectCall	call;
 
 	if (!is_captured())
 		return original_lowrite(fcinfo);
@@ -438,7 +439,7 @@ truncate_object(FunctionCallInfo fcinfo, PGFunction original, int64 len)
 	int64		offset;
 	Oid			oid;
 	Datum		result;
-	LsCall		call;
+	EffectCall	call;
 
 	if (!is_captured())
 		return original(fcinfo);
@@ -447,7 +448,7 @@ truncate_object(FunctionCallInfo fcinfo, PGFunction original, int64 len)
 	begin(&call, truncate_text, oid);
 	result = original(fcinfo);
 	add_number(&call, len);
-	call_forward(&call);
+	effectcall_forward(&call);
 	return result;
 }
 
@@ -506,7 +507,7 @@ largeobject_named_by(Node *stmt, List **oids)
 /* ---------- start-up */
 
 void
-largeobject_init(void)
+largeobject_replace_functions(void)
 {
 #define REPLACE(oid, name) ls_replace_function(oid, instead_of_##name, &original_##name, #name)
 	REPLACE(F_LO_OPEN, lo_open);
@@ -519,6 +520,4 @@ largeobject_init(void)
 	REPLACE(F_LOWRITE, lowrite);
 	REPLACE(F_LO_TRUNCATE, lo_truncate);
 	REPLACE(F_LO_TRUNCATE64, lo_truncate64);
-	prev_object_access_hook = object_access_hook;
-	object_access_hook = object_access;
 }

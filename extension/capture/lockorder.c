@@ -2,38 +2,33 @@
  * lockorder.c
  *	  lockstep.update_order = queued: wait for a row instead of losing it.
  *
- * Before an UPDATE, DELETE or SELECT FOR UPDATE runs, the rows that its
- * conditions name by their key are asked for as locks (xact_lock_first, as
- * DDL does for tables): the replicator's queue for a key is in the order asked,
- * and the node goes on when it has applied what came before.  Until the
- * transaction ends no other node's can be reserved with that key.
+ * Before an UPDATE, DELETE or SELECT FOR UPDATE runs, the rows that its conditions name by
+ * key are requested as locks (lockrequest.c), as DDL does for tables.  The
+ * replicator's queue for a key is in the order of requests; the statement runs when this node has
+ * applied what came before.  Until the transaction ends, no transaction of another node with that key is
+ * reserved.
  *
- *		n1: ask ----> granted			   COMMIT: decided, unlocked
- *		n2:		ask ---> waits --------------------> granted: seq 9 --> applied, runs
+ *		n1: request --> granted			  COMMIT: decided, unlocked
+ *		n2:		request --> waits -------------------> granted: seq 9 --> applied, runs
  *
- * The rows' tables go with them: after a transaction that has asked for a table as a
- * whole nobody gets rows of it that is not done with them before it can be.
+ * The tables of these rows are requested with them: after a transaction that has requested
+ * a table as a whole, only those get rows of it that will be done before it can have the table.
  *
- * Sessions of one node don't wait for each other there, but for the row's lock,
- * as ever.  A row that no condition names is not asked for, and may be lost as
- * in the optimistic order.
+ * Sessions of one node do not wait for each other there, but for the row's lock, as usual.  A
+ * row that no condition names is not requested, and may be lost as in the optimistic order.
  *
- * Who waits for whom among nodes is known to the replicator, which lets one of a
- * circle fail with 40P01.
- * Who waits for whom through row locks of one node, the replicator asks that
- * node (replicator/waits/waits.c).
+ * The replicator knows the waits between nodes, and asks each node for its row lock
+ * waits; one transaction of a circle fails with 40P01 (replicator/waits/waits.c).
  *
- * A session that has lost lockstep.queue_after times in a row, if that is not 0,
- * queues by itself, until it has got through: a client that tries again in a new
- * transaction keeps its rank.  It does so before its transaction has done
- * anything, and holds nothing then that others could wait for, so it is in no
- * circle.  First for the rows that the first statement names; if it names none,
- * or if that does not help (twice as many losses), for the tables as a whole:
- * those of the statement, and all that the transactions that were lost had
- * changed or (SERIALIZABLE) read.  While it has them, transactions of other
- * nodes that write there wait at their COMMIT, or give way.  From REPEATABLE
- * READ up its first statement asks, even one that only reads: its snapshot must
- * come after the wait.
+ * A session that has lost lockstep.queue_after times in a row (0: never) requests locks,
+ * too, until it commits: a client that retries keeps its place that way.  It does so before its transaction has
+ * done anything, so it holds nothing that others could wait for and is in no circle.  First it
+ * requests the rows that its first statement names.  If there are none, or if that
+ * does not help (twice as many losses), it requests whole tables: those of the
+ * statement, and those that the lost transactions changed or (SERIALIZABLE) read (losses.c).  While it has
+ * them, transactions of other nodes that write there wait at COMMIT, or fail.  From
+ * REPEATABLE READ up even a first statement that only reads makes the request, because the
+ * snapshot must come after the wait.
  */
 #include "postgres.h"
 
@@ -48,89 +43,26 @@
 #include "utils/rel.h"
 #include "utils/varlena.h"
 
+#include "capture.h"
+#include "causal.h"
 #include "compat.h"
+#include "conflictreport.h"
+#include "guc.h"
 #include "keyset.h"
+#include "lockrequest.h"
 #include "lockstep.h"
+#include "losses.h"
+#include "mode.h"
+#include "readplan.h"
+#include "relation.h"
+#include "session.h"
 #include "wholetables.h"
+#include "xact.h"
 
-#define MAX_KEYS 64
-#define MAX_ASKED 10000			/* each is a lock in the replicator; further
-								 * rows are as in the optimistic order */
-#define MAX_TABLES 16			/* asked for at once; more are not remembered */
-
-/* Rows that this transaction has asked for. */
-static uint64 held[MAX_KEYS];
-static int	nheld = 0;
-static int	nasked = 0;			/* in this transaction */
-
-static int	conflicts = 0;		/* lost in a row */
-
-/* Tables that the transactions which were lost, and this one, wrote or read. */
-static struct
-{
-	uint64		hash;
-	LsKeyMode	mode;			/* X, or S if it was only read */
-	char		name[2 * NAMEDATALEN];
-}			used[MAX_TABLES];
-
-static int	nused = 0;
-
-void
-queue_note_conflict(void)
-{
-	conflicts++;
-}
-
-void
-queue_note_commit(void)
-{
-	conflicts = 0;
-}
-
-void
-queue_at_xact_end(void)
-{
-	nheld = 0;
-	nasked = 0;
-	if (conflicts == 0)
-		nused = 0;
-}
-
-int
-queue_rows_held(void)
-{
-	return nheld;
-}
-
-/* Those above the first n have been given back. */
-void
-queue_forget_rows(int n)
-{
-	nheld = Min(nheld, n);
-}
-
-/* Once for a table in a transaction, or a little oftener. */
-void
-queue_note_table(uint64 hash, const char *name, LsKeyMode mode)
-{
-	if (ls_queue_after == 0 || hash == keyset_database()->hash)
-		return;
-	for (int i = 0; i < nused; i++)
-	{
-		if (used[i].hash == hash)
-		{
-			if (mode == LS_TABLE_X)
-				used[i].mode = mode;
-			return;
-		}
-	}
-	if (nused == MAX_TABLES)
-		return;
-	used[nused].hash = hash;
-	used[nused].mode = mode;
-	strlcpy(used[nused].name, name, sizeof(used[nused].name));
-	nused++;
-}
+#define MAX_KEYS 64				/* for one statement */
+#define MAX_ASKED 10000			/* in a transaction: each is a lock in the
+								 * replicator; further rows are as in the
+								 * optimistic order */
 
 /* ---------- which tables */
 
@@ -170,7 +102,7 @@ note_target(Oid relid)
 		(kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE))
 		return;
 	key = keyset_table_key(get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid), LS_TABLE_X);
-	queue_note_table(key.hash, (const char *) key.name.data, key.mode);
+	losses_note_table(key.hash, (const char *) key.name.data, key.mode);
 }
 
 /*
@@ -205,6 +137,8 @@ typedef enum Luck
 static Luck
 luck(void)
 {
+	int			conflicts = losses_in_a_row();
+
 	if (likely(conflicts == 0) || ls_queue_after == 0 || conflicts < ls_queue_after || xact_is_known())
 		return LUCK_GOOD;
 	return conflicts / 2 < ls_queue_after ? LUCK_BAD : LUCK_WORSE;
@@ -233,41 +167,22 @@ is_queued(Relation rel)
 
 /* ---------- asking */
 
-static bool
-is_held(uint64 hash)
-{
-	for (int i = 0; i < nheld; i++)
-		if (held[i] == hash)
-			return true;
-	return false;
-}
-
 /* The first nrows keys are what it is for, rows or tables; then the rows' tables. */
 static void
 ask(QueryDesc *desc, const LsKey *keys, int nkeys, int nrows, int timeout_ms)
 {
-	for (int i = 0; i < nrows && nheld < MAX_KEYS; i++)
-		held[nheld++] = keys[i].hash;
-	if (!xact_lock_rows(keys, nkeys, timeout_ms))
+	if (!lockrequest_rows(keys, nkeys, nrows, timeout_ms))
 	{
 		char	   *name = pnstrdup((const char *) keys[0].name.data, keys[0].name.len);
 
-		lost_note(LS_LOST_QUEUE, name, psprintf("Nothing came of waiting for %d ms.", timeout_ms));
+		conflictreport_note(LS_LOST_QUEUE, name, psprintf("Timed out after %d ms.", timeout_ms));
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
 				 errmsg("waited too long for a row that transactions of other nodes want to change"),
-				 errdetail("Key %s: nothing came of waiting for %d ms.", name, timeout_ms),
+				 errdetail("Key %s: timed out after %d ms.", name, timeout_ms),
 				 errhint("The transaction might succeed if retried. See lockstep.queue_timeout.")));
 	}
 	causal_renew_snapshot(desc);
-}
-
-static int
-tables_to_ask(LsKey *keys)
-{
-	for (int i = 0; i < nused; i++)
-		keys[i] = (LsKey) {used[i].hash, turn_applied(), used[i].mode, ls_slice_of(used[i].name)};
-	return nused;
 }
 
 /* Will its snapshot, the transaction's, be taken now? */
@@ -278,7 +193,7 @@ begins_with_snapshot(void)
 }
 
 void
-queue_before_query(QueryDesc *desc)
+lockorder_before_query(QueryDesc *desc)
 {
 	PlannedStmt *stmt = desc->plannedstmt;
 	bool		names_rows = stmt->commandType == CMD_UPDATE || stmt->commandType == CMD_DELETE || stmt->rowMarks != NIL;
@@ -290,7 +205,7 @@ queue_before_query(QueryDesc *desc)
 	int			nfresh = 0;
 	int			ntables = 0;
 
-	if (unlikely(conflicts > 0) && ls_queue_after > 0 && !XactReadOnly && ls_mode() == LS_MODE_ORIGIN)
+	if (unlikely(losses_in_a_row() > 0) && ls_queue_after > 0 && !XactReadOnly && ls_mode() == LS_MODE_ORIGIN)
 	{
 		(void) ls_check_statement(stmt);
 		note_targets(stmt);
@@ -304,17 +219,16 @@ queue_before_query(QueryDesc *desc)
 		found = readplan_rows_to_change(desc, is_queued, keys, MAX_KEYS / 2, rows_of, &ntables);
 	if (now == LUCK_WORSE || (now == LUCK_BAD && found == 0))
 	{
-		found = tables_to_ask(keys);
+		found = losses_tables(keys);
 		ntables = 0;
 	}
 	for (int i = 0; i < found; i++)
 	{
-		if (!is_held(keys[i].hash))
+		if (!lockrequest_has(keys[i].hash))
 			fresh[nfresh++] = keys[i];
 	}
-	if (nfresh == 0 || nasked >= MAX_ASKED)
+	if (nfresh == 0 || lockrequest_total() >= MAX_ASKED)
 		return;
-	nasked += nfresh;
 	(void) ls_check_statement(stmt);	/* or others would wait for who may
 										 * not */
 	memcpy(fresh + nfresh, rows_of, ntables * sizeof(LsKey));

@@ -31,8 +31,12 @@
 #include "utils/fmgrprotos.h"
 #include "utils/syscache.h"
 
-#include "effectcall.h"
+#include "capture.h"
 #include "compat.h"
+#include "effectcall.h"
+#include "guc.h"
+#include "mode.h"
+#include "patch.h"
 
 /* Leaves room for those that are looking at the queue at the same time. */
 #define FULL_ENOUGH 0.99
@@ -70,12 +74,12 @@ notify_check(void)
 static void
 forward(const char *channel, const char *payload)
 {
-	LsCall		call;
+	EffectCall	call;
 
-	call_begin(&call, call_text);
-	call_add_param(&call, channel, strlen(channel));
-	call_add_param(&call, payload, strlen(payload));
-	call_forward(&call);
+	effectcall_begin(&call, call_text);
+	effectcall_add_param(&call, channel, strlen(channel));
+	effectcall_add_param(&call, payload, strlen(payload));
+	effectcall_forward(&call);
 	notifies_in = ls_lxid(MyProc);
 }
 
@@ -89,7 +93,7 @@ text_argument(FunctionCallInfo fcinfo, int n)
 static bool
 apply(void)
 {
-	if (!call_is_forwarded(CALL))
+	if (!effectcall_is_forwarded(CALL))
 		return false;
 	if (notifies_in != ls_lxid(MyProc))
 		check_room();
@@ -157,12 +161,12 @@ notify_refuse_hidden(void)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 allowed ? errmsg("notifications of triggered_change_notification are not replicated") :
 			 errmsg("cannot run triggered_change_notification on a node"),
-			 errdetail("It notifies in a way that can't be captured."),
+			 errdetail("It notifies in a way that cannot be captured."),
 			 errhint("Use a trigger function that calls pg_notify.")));
 }
 
 void
-notify_init(void)
+notify_replace_functions(void)
 {
 	ls_replace_function(F_PG_NOTIFY, instead_of_pg_notify, &original_pg_notify, "pg_notify");
 }

@@ -2,23 +2,22 @@
  * shippable.c
  *	  May a top-level UPDATE or DELETE travel as its text?
  *
- * Row form is always right.  Statement form pays where many rows change: the
- * text is far smaller than the rows.  It is taken when all of this is true:
+ * Row form is always correct.  Statement form pays off where many rows change.  It is used
+ * if all of this is true:
  *
- *	 - the planner expects at least lockstep.statement_rows rows;
- *	 - one plain table is read and written; its columns in use have built-in
- *	   types; WHERE and SET use built-in immutable functions and operators;
- *	 - no trigger and no rule acts, no foreign key is concerned, and no column
- *	   of a unique index or exclusion constraint is changed (whether such an
- *	   update succeeds depends on the order of rows);
- *	 - each statement has a snapshot of its own (READ COMMITTED);
- *	 - nobody else on this node is writing the table.
+ *  - the planner expects at least lockstep.statement_rows rows;
+ *  - one plain table is read and written; its columns in use have built-in types; WHERE
+ *    and SET use built-in immutable functions and operators;
+ *  - no trigger and no rule acts, no foreign key is concerned, and no column of a unique
+ *    index or exclusion constraint is changed (whether such an update succeeds depends on
+ *    the order of rows);
+ *  - each statement has a snapshot of its own (READ COMMITTED);
+ *  - no other transaction of this node is writing the table.
  *
- * What it reads is the table as a whole, so it certifies X on it.  That covers
- * other nodes.  Transactions of this node are kept out by a lock on the table,
- * which is taken only if that needs no waiting.  Then, in this order, S is
- * read and a new snapshot taken: all that the certifier believes us to have
- * seen is visible in it.
+ * It reads the table as a whole, and so has a key X on it, which excludes conflicts with other nodes.
+ * A lock on the table, taken only if it is free, excludes transactions of this node.
+ * Then S is read and a new snapshot taken, in this order, so that the snapshot contains
+ * everything up to S.
  */
 #include "postgres.h"
 
@@ -40,8 +39,14 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "capture.h"
 #include "compat.h"
-#include "ddl.h"
+#include "guc.h"
+#include "keyset.h"
+#include "lockstep.h"
+#include "relation.h"
+#include "statementtext.h"
+#include "xact.h"
 
 /* Of a statement's text and parameters; beyond, it travels as its rows. */
 #define SHIPPED_SIZE (256 * 1024)
@@ -279,9 +284,9 @@ is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte)
 	if (!table_is_plain(rel) ||
 		(desc->operation == CMD_UPDATE && !update_is_harmless(rel, ls_updated_columns(desc->plannedstmt, rte))))
 		return false;
-	text = ddl_statement_text(desc->sourceText, desc->plannedstmt->stmt_location,
-							  desc->plannedstmt->stmt_len);
-	return is_small(text, desc->params) && !ddl_text_has_time_literal(text) &&
+	text = statementtext_cut(desc->sourceText, desc->plannedstmt->stmt_location,
+							 desc->plannedstmt->stmt_len);
+	return is_small(text, desc->params) && !statementtext_has_time_literal(text) &&
 		ConditionalLockRelation(rel, ShareRowExclusiveLock);
 }
 

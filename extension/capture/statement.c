@@ -15,8 +15,13 @@
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 
-#include "ddl.h"
+#include "capture.h"
+#include "lockstep.h"
+#include "pack.h"
+#include "sessionsettings.h"
+#include "statementtext.h"
 #include "tokens.h"
+#include "xact.h"
 
 /* Append text with ($n::type) for each $n. */
 static void
@@ -41,31 +46,6 @@ append_typed(StringInfo out, const char *text, ParamListInfo params)
 	appendStringInfoString(out, text + copied);
 }
 
-Node *
-statement_parse(const char *text)
-{
-	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
-
-	return list_length(parsed) == 1 ? linitial_node(RawStmt, parsed)->stmt : NULL;
-}
-
-void
-statement_pack_param(StringInfo out, const char *text, size_t len)
-{
-	size_t		size = ls_put_param(NULL, 0, text, len);
-
-	enlargeStringInfo(out, (int) Min(size, MaxAllocSize));
-	ls_put_param((uint8_t *) out->data + out->len, size, text, len);
-	out->len += (int) size;
-}
-
-void
-statement_pack_key(StringInfo out, const LsKey *key)
-{
-	enlargeStringInfo(out, LS_MAX_KEY_SIZE);
-	out->len += (int) ls_put_key((uint8_t *) out->data + out->len, LS_MAX_KEY_SIZE, key);
-}
-
 static void
 append_params(StringInfo out, ParamListInfo params)
 {
@@ -83,12 +63,12 @@ append_params(StringInfo out, ParamListInfo params)
 
 		if (param->isnull || !OidIsValid(param->ptype))
 		{
-			statement_pack_param(out, NULL, 0);
+			pack_param(out, NULL, 0);
 			continue;
 		}
 		getTypeOutputInfo(param->ptype, &output, &is_varlena);
 		text = OidOutputFunctionCall(output, param->value);
-		statement_pack_param(out, text, strlen(text));
+		pack_param(out, text, strlen(text));
 	}
 	AtEOXact_GUC(true, level);
 }
@@ -97,8 +77,8 @@ void
 statement_forward(QueryDesc *desc, LsReason reason, int64 rows, const LsKey *keys, int nkeys)
 {
 	LsQuery		query = {.form = LS_FORM_STATEMENT,.reason = reason,.rows = rows};
-	char	   *source = ddl_statement_text(desc->sourceText, desc->plannedstmt->stmt_location,
-											desc->plannedstmt->stmt_len);
+	char	   *source = statementtext_cut(desc->sourceText, desc->plannedstmt->stmt_location,
+										   desc->plannedstmt->stmt_len);
 	StringInfoData text;
 	StringInfoData params;
 	StringInfoData settings;
@@ -117,13 +97,13 @@ statement_forward(QueryDesc *desc, LsReason reason, int64 rows, const LsKey *key
 	}
 	else
 		appendStringInfoString(&text, source);
-	settings_append(&settings);
+	sessionsettings_append(&settings);
 
 	query.text = ls_slice_of_buffer(&text);
 	query.params = ls_slice_of_buffer(&params);
 	query.settings = ls_slice_of_buffer(&settings);
 	for (i = 0; i < nkeys; i++)
-		statement_pack_key(&packed, &keys[i]);
+		pack_key(&packed, &keys[i]);
 	query.nkeys = nkeys;
 	query.keys = ls_slice_of_buffer(&packed);
 	capture_flush();

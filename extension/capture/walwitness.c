@@ -1,19 +1,18 @@
 /*
  * walwitness.c
- *	  Nothing escapes: at PRE_COMMIT, is every effect of the transaction
- *	  accounted for?
+ *	  At PRE_COMMIT: is every effect of the transaction accounted for?
  *
- *	 effect					accounted for by
- *	 rows					capture: every change to a heap passes it
- *	 other access methods	refused when a command names such a table (executor.c)
- *	 sequences, large objects, notifications: refused as they happen (sequence.c)
- *	 catalogs				a forwarded command, or one that is local by nature;
- *							seen in the invalidations that they cause.  Workers
- *							of subscriptions note there how far they are
- *	 C functions			the SELECT that called them; see cfunctions.c
+ *  effect					accounted for by
+ *  rows					capture: every change to a heap passes it
+ *  other access methods	refused when a command names such a table (executor.c)
+ *  sequences, large objects, notifications: handled as they happen
+ *  catalogs				a forwarded command, or one that is local by nature;
+ *							detected by the invalidations that they cause.  Workers of
+ *							subscriptions store their position there
+ *  C functions			the SELECT that called them; see cfunctions.c
  *
- * What is left over is refused.  Temporary tables, row locks, hint bits,
- * pruning and a transaction id that was merely asked for are no effects.
+ * Anything else is refused.  Temporary tables, row locks, hint bits, pruning and a
+ * transaction ID without a change are no effects.
  */
 #include "postgres.h"
 
@@ -24,28 +23,43 @@
 #include "utils/inval.h"
 #include "utils/syscache.h"
 
-#include "lockstep.h"
+#include "capture.h"
+#include "guc.h"
+#include "session.h"
 
 static uint64 commands = 0;		/* that account for something, in this session */
 static bool commands_in_transaction = false;
+static uint64 sequence_values = 0;	/* taken in this session */
 
 void
-witness_note_command(void)
+walwitness_note_command(void)
 {
 	commands++;
 	commands_in_transaction = true;
 }
 
 bool
-witness_has_commands(void)
+walwitness_has_commands(void)
 {
 	return commands_in_transaction;
 }
 
 uint64
-witness_commands(void)
+walwitness_commands(void)
 {
 	return commands;
+}
+
+void
+walwitness_note_sequence_value(void)
+{
+	sequence_values++;
+}
+
+uint64
+walwitness_sequence_values(void)
+{
+	return sequence_values;
 }
 
 /*
@@ -92,14 +106,14 @@ refuse(const char *detail)
 }
 
 void
-witness_check(void)
+walwitness_check(void)
 {
 	if (!TransactionIdIsValid(GetTopTransactionIdIfAny()))
 		return;
 	if (ls_unreplicated == LS_UNREPLICATED_ALLOW)
 		return;
-	if (callwatch_is_unexplained())
-		refuse("A function written in C has written to the database in a way that can't be captured.");
+	if (cfunctions_is_unexplained())
+		refuse("A function written in C has written to the database in a way that cannot be captured.");
 
 	/* a session that ends drops its temporary tables */
 	if (!commands_in_transaction && !utility_is_local() && !proc_exit_inprogress &&
@@ -108,7 +122,7 @@ witness_check(void)
 }
 
 void
-witness_at_xact_end(void)
+walwitness_at_xact_end(void)
 {
 	commands_in_transaction = false;
 }

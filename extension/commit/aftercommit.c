@@ -1,10 +1,10 @@
 /*
  * aftercommit.c
- *	  What does a committed transaction still wait for, when its locks have been
- *	  released?  The flush of its WAL and, commit_wait = applied, the other nodes.
+ *	  What a committed transaction still waits for after its locks have been released: the
+ *	  flush of its WAL and, with commit_wait = applied, the other nodes.
  *
- * The flush is outside the turn because thousands of commits a second could
- * not each wait for the disk in turn; outside, they share flushes as ever.
+ * The flush is outside of the turn because thousands of commits a second could not each wait
+ * for the disk in turn; outside, they share flushes as usual.
  */
 #include "postgres.h"
 
@@ -18,9 +18,10 @@
 #include "tcop/tcopprot.h"
 #include "utils/resowner.h"
 
-#include "compat.h"
+#include "commit.h"
+#include "lockstep.h"
+#include "ls_link.h"
 #include "points.h"
-#include "xact_private.h"
 
 static struct
 {
@@ -162,8 +163,8 @@ log_failed_wait(MemoryContext context)
  * encoding that can't show a warning) is logged, and that is all.  Throwing it
  * has let go of held interrupts, and left locks of its own taken.
  */
-static void
-on_resource_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+void
+aftercommit_on_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel)
 {
 	uint64		xcount = wish.applied_xcount;
 	uint32		holdoff = InterruptHoldoffCount;
@@ -195,10 +196,4 @@ on_resource_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, 
 		MemoryContextSwitchTo(context);
 	}
 	PG_END_TRY();
-}
-
-void
-aftercommit_init(void)
-{
-	RegisterResourceReleaseCallback(on_resource_release, NULL);
 }

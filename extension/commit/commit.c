@@ -42,9 +42,26 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "capture.h"
+#include "commit.h"
 #include "compat.h"
+#include "ddl.h"
+#include "generation.h"
+#include "guc.h"
+#include "inval.h"
+#include "lockconflict.h"
+#include "lockstep.h"
+#include "losses.h"
+#include "ls_link.h"
+#include "mode.h"
+#include "monotonic.h"
 #include "points.h"
-#include "xact_private.h"
+#include "progress.h"
+#include "readkeys.h"
+#include "sequence.h"
+#include "session.h"
+#include "turn.h"
+#include "xact_state.h"
 
 /* How long a cancelled backend goes on waiting for its turn: it is usually
  * there at once, and 08007 is worse than a late success. */
@@ -58,7 +75,7 @@ static struct
 {
 	uint64		first_claimed;	/* seqs up to claimed; one, but for an apply
 								 * session that catches up */
-	Place		claimed;		/* seq 0 = none */
+	JournalPosition claimed;	/* seq 0 = none */
 	bool		holding;		/* we hold interrupts */
 }			ending;
 
@@ -66,14 +83,14 @@ static struct
 
 /* Everything up to the commit; whoever has the turn holds interrupts. */
 static void
-write_progress(Place place)
+write_progress(JournalPosition position)
 {
 	aftercommit_flush();
 	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
 		(void) set_config_option("synchronous_commit", "off",
 								 PGC_USERSET, PGC_S_SESSION,
 								 GUC_ACTION_LOCAL, true, 0, false);
-	progress_write(place);
+	progress_write(position);
 	inval_collect();
 }
 
@@ -94,7 +111,7 @@ report_not_here(uint64 seq, const char *why)
 			 errmsg("the transaction is committed by the cluster, but not by this session"),
 			 errdetail("It is number %llu in the journal. %s",
 					   (unsigned long long) seq, why),
-			 errhint("Do not repeat it. The replicator applies it on this node.")));
+			 errhint("Do not retry the transaction. The replicator applies it on this node.")));
 }
 
 static const char *
@@ -125,9 +142,9 @@ wait_for_turn_held(uint64 seq)
 		interrupts_absorb();
 		if (generation_link_is_outdated())
 			verdict_report_outdated();
-		if (conflict_is_before(seq))
+		if (lockconflict_is_before(seq))
 			report_not_here(seq, "It was in the way of a transaction that comes before it.");
-		if (conflict_is_doomed())
+		if (lockconflict_is_doomed())
 			QueryCancelPending = false; /* came too late */
 		if (ProcDiePending)
 			report_not_here(seq, "The connection was terminated by an administrator's command.");
@@ -145,17 +162,17 @@ wait_for_turn_held(uint64 seq)
  * transaction, and our verdict that of a replicator with another past.
  */
 static void
-report_applied_here(Place place)
+report_applied_here(JournalPosition position)
 {
-	uint64		here = turn_chain_at(place.seq);
+	uint64		here = turn_chain_at(position.seq);
 
-	if (here == 0 || place.chain == 0 || here == place.chain)
-		report_not_here(place.seq, "The replicator has applied it on this node.");
+	if (here == 0 || position.chain == 0 || here == position.chain)
+		report_not_here(position.seq, "The replicator has applied it on this node.");
 	ereport(LOG,
 			(errmsg("this node has committed another transaction %llu than the verdict says",
-					(unsigned long long) place.seq),
+					(unsigned long long) position.seq),
 			 errdetail("Its history is known by %016llx there, the verdict's by %016llx.",
-					   (unsigned long long) here, (unsigned long long) place.chain)));
+					   (unsigned long long) here, (unsigned long long) position.chain)));
 	/* without generations nobody knows which of the two is outdated */
 	if (generation_of_link() != 0)
 		turn_note_divergence();
@@ -164,27 +181,27 @@ report_applied_here(Place place)
 }
 
 static void
-take_turn_decided(Place place)
+take_turn_decided(JournalPosition position)
 {
-	switch (turn_claim(place.seq, place.seq, generation_of_link()))
+	switch (turn_claim(position.seq, position.seq, generation_of_link()))
 	{
 		case TURN_CLAIMED:
 		case TURN_NOT_TOGETHER: /* of a range only */
 			break;
 		case TURN_ALREADY_APPLIED:
-			report_applied_here(place);
+			report_applied_here(position);
 			break;
 		case TURN_OUTDATED:
 			verdict_report_outdated();
 			break;
 	}
-	ending.first_claimed = place.seq;
-	ending.claimed = place;
+	ending.first_claimed = position.seq;
+	ending.claimed = position;
 	hold_until_committed();
 	LS_POINT(CLAIMED);
-	write_progress(place);
+	write_progress(position);
 	LS_POINT(PROGRESS);
-	wait_for_turn_held(place.seq);
+	wait_for_turn_held(position.seq);
 	sequence_in_turn();
 	(void) interrupts_disarm_timeout();
 	ls_forget_transaction_timeout();	/* it came too late */
@@ -194,13 +211,13 @@ take_turn_decided(Place place)
 /* Errors on the way to the turn don't mean what their code says: the
  * transaction is committed elsewhere. */
 static void
-take_turn_of_origin(Place place)
+take_turn_of_origin(JournalPosition position)
 {
 	MemoryContext context = CurrentMemoryContext;
 
 	PG_TRY();
 	{
-		take_turn_decided(place);
+		take_turn_decided(position);
 	}
 	PG_CATCH();
 	{
@@ -211,7 +228,7 @@ take_turn_of_origin(Place place)
 		if (edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 			PG_RE_THROW();
 		FlushErrorState();
-		report_not_here(place.seq, psprintf("This session failed to commit it: %s.", edata->message));
+		report_not_here(position.seq, psprintf("This session failed to commit it: %s.", edata->message));
 	}
 	PG_END_TRY();
 	if (ls_commit_wait == LS_WAIT_APPLIED)
@@ -223,7 +240,7 @@ report_not_together(uint64 first, uint64 last, const char *why)
 {
 	ereport(ERROR,
 			(errcode(LS_ERRCODE_NOT_TOGETHER),
-			 errmsg("transactions %llu to %llu can't be applied as one on this node",
+			 errmsg("transactions %llu to %llu cannot be applied as one on this node",
 					(unsigned long long) first, (unsigned long long) last),
 			 errdetail_internal("%s", why)));
 }
@@ -233,29 +250,29 @@ report_not_together(uint64 first, uint64 last, const char *why)
  * that was applied is another, which a journal of another past gave that seq.
  */
 static void
-report_applied(Place place)
+report_applied(JournalPosition position)
 {
-	uint64		here = turn_chain_at(place.seq);
+	uint64		here = turn_chain_at(position.seq);
 
-	if (here != 0 && place.chain != 0 && here != place.chain)
+	if (here != 0 && position.chain != 0 && here != position.chain)
 		ereport(ERROR,
 				(errcode(ERRCODE_DATA_CORRUPTED),
 				 errmsg("this node has committed another transaction %llu than the replicator's journal has",
-						(unsigned long long) place.seq),
+						(unsigned long long) position.seq),
 				 errdetail("Its history is known by %016llx there, the journal's by %016llx.",
-						   (unsigned long long) here, (unsigned long long) place.chain),
+						   (unsigned long long) here, (unsigned long long) position.chain),
 				 errhint("The journal is an old copy, or that of another cluster: see \"The journal is lost, or old\" in docs/operating.md.")));
 	ereport(ERROR,
 			(errcode(LS_ERRCODE_ALREADY_APPLIED),
 			 errmsg("transaction %llu is already applied on this node",
-					(unsigned long long) place.seq)));
+					(unsigned long long) position.seq)));
 }
 
 void
-commit_check_not_applied(Place place)
+commit_check_not_applied(JournalPosition position)
 {
-	if (place.seq <= turn_applied())
-		report_applied(place);
+	if (position.seq <= turn_applied())
+		report_applied(position);
 }
 
 /*
@@ -264,22 +281,22 @@ commit_check_not_applied(Place place)
  * is just being committed by its origin's backend.
  */
 void
-commit_claim_for_apply(uint64 first, Place place)
+commit_claim_for_apply(uint64 first, JournalPosition position)
 {
-	if (ending.claimed.seq == place.seq)
+	if (ending.claimed.seq == position.seq)
 		return;
-	switch (turn_claim(first, place.seq, generation_of_session()))
+	switch (turn_claim(first, position.seq, generation_of_session()))
 	{
 		case TURN_CLAIMED:
 			ending.first_claimed = first;
-			ending.claimed = place;
+			ending.claimed = position;
 			LS_POINT(APPLY_CLAIMED);
 			break;
 		case TURN_ALREADY_APPLIED:
-			report_applied(place);
+			report_applied(position);
 			break;
 		case TURN_NOT_TOGETHER:
-			report_not_together(first, place.seq, "Some of them are applied already, or being committed by others.");
+			report_not_together(first, position.seq, "Some of them are applied already, or being committed by others.");
 			break;
 		case TURN_OUTDATED:
 			generation_require();
@@ -294,18 +311,18 @@ commit_claim_for_apply(uint64 first, Place place)
  * cancelled, which tells its client that the cluster has its transaction.
  */
 void
-commit_claim_ahead(Place place)
+commit_claim_ahead(JournalPosition position)
 {
 	uint64		applied = turn_applied();
 	MonoTime	until = mono_after(CLAIM_AHEAD_MS);
 	int			other;
 
-	apply_require_hold();
-	if (place.seq <= applied)
+	session_require_hold();
+	if (position.seq <= applied)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("this node has applied %llu already", (unsigned long long) applied)));
-	while ((other = turn_claim_ahead(place.seq)) != 0)
+	while ((other = turn_claim_ahead(position.seq)) != 0)
 	{
 		if (mono_ms_left(until) == 0)
 			ereport(ERROR,
@@ -317,22 +334,22 @@ commit_claim_ahead(Place place)
 		CHECK_FOR_INTERRUPTS();
 	}
 	ending.first_claimed = applied + 1;
-	ending.claimed = place;
+	ending.claimed = position;
 }
 
 bool
 commit_is_claimed(void)
 {
-	return ending.claimed.seq != 0 && !apply_repairs();
+	return ending.claimed.seq != 0 && !session_repairs();
 }
 
 static void
-take_turn_of_apply(Place place)
+take_turn_of_apply(JournalPosition position)
 {
-	commit_claim_for_apply(place.seq, place);
-	write_progress(place);
-	if (!turn_wait(ending.first_claimed, place.seq))
-		report_not_together(ending.first_claimed, place.seq, "Commits on this node are being held at one of them.");
+	commit_claim_for_apply(position.seq, position);
+	write_progress(position);
+	if (!turn_wait(ending.first_claimed, position.seq))
+		report_not_together(ending.first_claimed, position.seq, "Commits on this node are being held at one of them.");
 	sequence_in_turn();
 	hold_until_committed();
 	LS_POINT(APPLY_TURN);
@@ -346,14 +363,14 @@ take_turn_of_apply(Place place)
 void
 commit_explain_error(ErrorData *edata)
 {
-	if (ending.claimed.seq == 0 || apply_session() ||
+	if (ending.claimed.seq == 0 || session_applies() ||
 		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 		return;
 	edata->sqlerrcode = ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN;
 	edata->detail = psprintf("It is number %llu in the journal. This session failed to commit it: %s.",
 							 (unsigned long long) ending.claimed.seq, edata->message);
 	edata->message = pstrdup("the transaction is committed by the cluster, but not by this session");
-	edata->hint = pstrdup("Do not repeat it. The replicator applies it on this node.");
+	edata->hint = pstrdup("Do not retry the transaction. The replicator applies it on this node.");
 }
 
 /* ---------- called at the end of a transaction, by xact.c */
@@ -361,11 +378,11 @@ commit_explain_error(ErrorData *edata)
 static void
 commit_before_apply(void)
 {
-	if (ls_xact.apply_place.seq != 0)
-		take_turn_of_apply(ls_xact.apply_place);
-	else if (apply_repairs())
+	if (ls_xact.apply_position.seq != 0)
+		take_turn_of_apply(ls_xact.apply_position);
+	else if (session_repairs())
 	{
-		apply_require_hold();
+		session_require_hold();
 		if (ending.claimed.seq == 0)
 			return;
 		write_progress(ending.claimed);
@@ -374,16 +391,26 @@ commit_before_apply(void)
 	else if (TransactionIdIsValid(GetTopTransactionIdIfAny()) || ending.claimed.seq != 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_TRANSACTION_STATE),
-				 errmsg("an apply session can't commit a change that has no place in the journal")));
+				 errmsg("an apply session cannot commit a change that has no position in the journal")));
+}
+
+static void
+forward_read_keys(void)
+{
+	LsQuery		queries[READKEYS_MAX_QUERIES];
+	int			n = readkeys_queries(queries);
+
+	for (int i = 0; i < n; i++)
+		xact_forward(&queries[i]);
 }
 
 static void
 commit_before_origin(void)
 {
 	capture_flush();
-	concurrent_before_commit();
+	ddlconcurrent_before_commit();
 	sequence_before_commit();
-	witness_check();
+	walwitness_check();
 	if (ls_xact.nstatements == 0)
 		return;
 	xact_check_not_ended();
@@ -401,7 +428,7 @@ commit_before_origin(void)
 	 */
 	PreCommit_on_commit_actions();
 	PreCommit_CheckForSerializationFailure();
-	readkeys_forward();
+	forward_read_keys();
 	progress_lock();
 	take_turn_of_origin(verdict_ask());
 }
@@ -411,8 +438,8 @@ commit_before(void)
 {
 	if (IsParallelWorker())
 		return;
-	if (conflict_is_doomed())
-		conflict_report_doomed();
+	if (lockconflict_is_doomed())
+		lockconflict_report_doomed();
 	switch (ls_mode())
 	{
 		case LS_MODE_APPLY:
@@ -433,7 +460,7 @@ commit_before(void)
 void
 commit_done(void)
 {
-	bool		applied = apply_session();
+	bool		applied = session_applies();
 
 	if (ending.claimed.seq == 0)
 	{
@@ -452,8 +479,8 @@ commit_done(void)
 	else
 		LS_POINT(PASSED);
 	verdict_committed(applied ? 0 : ending.claimed.seq);
-	queue_note_commit();
-	ending.claimed = (Place) {0, 0};
+	losses_note_commit();
+	ending.claimed = (JournalPosition) {0, 0};
 	if (ending.holding)
 		RESUME_INTERRUPTS();
 	ending.holding = false;

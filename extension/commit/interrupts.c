@@ -12,7 +12,7 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
-#include "xact_private.h"
+#include "commit.h"
 
 bool
 interrupts_wants_out(void)

@@ -1,22 +1,20 @@
 /*
  * retry.c
- *	  After a conflict was lost: not to go on before a retry can succeed.
+ *	  After a lost conflict: the session goes on when a retry can succeed.
  *
- * A transaction that fails with 40001 is usually tried again at once.  As long
- * as this node has not applied the winner, the retry meets it again: it would
- * spin, and with every turn hold locks that the winner needs here.  (With
- * commit_wait = ordered nothing else holds it up: no peer has executed the winner
- * when it is decided.)  So the verdict says up to where the node must have applied:
+ * A transaction that fails with 40001 is usually retried at once.  Until this node has
+ * applied the winner, the retry would lose to it again, and each time hold locks that the
+ * winner needs here.  (With commit_wait = ordered no peer has executed the winner when
+ * it is decided.)  So the verdict says up to which seq the node must have applied:
  *
  *		V 'r', after 7	-> ERROR 40001, rolled back, locks released
  *						   wait until applied >= 7
  *						-> ready for the next query
  *
- * It is waited for when the transaction has been rolled back, so that nobody
- * waits for us meanwhile, and before the client is told that the session is
- * ready.  At most lockstep.retry_wait; a cancel or termination ends it: nothing
- * depends on it.  Interrupts are held here (a transaction is being aborted), and
- * no ERROR may be raised.
+ * The wait comes when the transaction has been rolled back, so that nothing waits for its
+ * locks, and before the client is told that the session is ready.  It lasts at most
+ * lockstep.retry_wait; a cancel or termination ends it, because nothing depends on it.
+ * Interrupts are held here (a transaction is being aborted), and no ERROR may be raised.
  */
 #include "postgres.h"
 
@@ -24,7 +22,11 @@
 #include "storage/ipc.h"
 #include "utils/timestamp.h"
 
-#include "xact_private.h"
+#include "commit.h"
+#include "guc.h"
+#include "lockstep.h"
+#include "monotonic.h"
+#include "turn.h"
 
 static uint64 after = 0;		/* seq to be applied first, 0: none */
 

@@ -1,11 +1,11 @@
 /*
  * verdict.c
- *	  May this transaction commit?  The question, the verdict, or that nobody here
- *	  can know.
+ *	  May this transaction commit?  The question, the verdict, and the case that the
+ *	  outcome cannot be known.
  *
- * After the question only the replicator ends the transaction: nothing here
- * may fail between ASK and V.  40001 and 57014 are only said when the answer
- * is that it never will commit.
+ * After the question only the replicator ends the transaction: nothing here may fail between
+ * ASK and V.  40001 and 57014 are reported only if the answer is that it will never
+ * commit.
  */
 #include "postgres.h"
 
@@ -14,8 +14,17 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "commit.h"
+#include "guc.h"
+#include "indoubt.h"
+#include "lockconflict.h"
+#include "lockstep.h"
+#include "ls_link.h"
+#include "monotonic.h"
+#include "outcome.h"
 #include "points.h"
-#include "xact_private.h"
+#include "turn.h"
+#include "xact_state.h"
 
 /* How long the answer to a withdrawal is waited for: a replicator that hangs
  * must not keep a server from shutting down. */
@@ -45,23 +54,23 @@ verdict_begin_doubt(void)
 	if (!question.asked)
 		return;
 	question.asked = false;
-	token = fate_token();
-	doubt_begin(&token, question.seq);
+	token = outcome_token();
+	indoubt_begin(&token, question.seq);
 }
 
 static void
 report_outcome_unknown(void)
 {
-	Token		token = fate_token();
+	Token		token = outcome_token();
 
 	verdict_begin_doubt();
 	ereport(ERROR,
 			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
 			 errmsg("the outcome of the transaction is unknown"),
 			 errdetail("Transaction: %s. The connection to the replicator was lost while it waited for its verdict: %s",
-					   fate_token_text(&token), link_lost_message()),
+					   outcome_token_text(&token), link_lost_message()),
 			 errhint("It is committed on all nodes or on none. As soon as the replicator is back, ask on any node: SELECT lockstep.outcome('%s').",
-					 fate_token_text(&token))));
+					 outcome_token_text(&token))));
 }
 
 /*
@@ -71,7 +80,7 @@ report_outcome_unknown(void)
 void
 verdict_report_outdated(void)
 {
-	Token		token = fate_token();
+	Token		token = outcome_token();
 
 	question.seq = 0;			/* the number may be another transaction's */
 	last_decided = confirmed;
@@ -80,9 +89,9 @@ verdict_report_outdated(void)
 			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
 			 errmsg("the outcome of the transaction is unknown"),
 			 errdetail("Transaction: %s. The replicator that gave the verdict is outdated: another one has taken its place.",
-					   fate_token_text(&token)),
+					   outcome_token_text(&token)),
 			 errhint("It is committed on all nodes or on none. As soon as a replicator is there, ask on any node: SELECT lockstep.outcome('%s').",
-					 fate_token_text(&token))));
+					 outcome_token_text(&token))));
 }
 
 /*
@@ -222,10 +231,10 @@ wait_for_verdict(LsVerdict *verdict)
 static void
 report_withdrawn(void)
 {
-	if (conflict_is_doomed())
+	if (lockconflict_is_doomed())
 	{
 		QueryCancelPending = false;
-		conflict_report_doomed();
+		lockconflict_report_doomed();
 	}
 	CHECK_FOR_INTERRUPTS();
 	ereport(ERROR,
@@ -234,13 +243,13 @@ report_withdrawn(void)
 }
 
 /* Returns its place, or does not return. */
-Place
+JournalPosition
 verdict_ask(void)
 {
 	LsVerdict	verdict;
 
 	check_link_before_asking();
-	doubt_check();
+	indoubt_check();
 	LS_POINT(ASKING);
 	send_question();
 	LS_POINT(ASKED);
@@ -266,7 +275,7 @@ verdict_ask(void)
 	}
 	last_decided = verdict.seq;
 	LS_POINT(VERDICT);
-	return (Place) {verdict.seq, verdict.chain};
+	return (JournalPosition) {verdict.seq, verdict.chain};
 }
 
 uint64

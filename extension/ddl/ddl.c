@@ -171,8 +171,8 @@ may_create_database(void)
 }
 
 /*
- * DROP DATABASE of one that isn't there says what it always says, and drops
- * nothing, whatever is created meanwhile.
+ * DROP DATABASE of a missing database reports the usual error, and drops nothing,
+ * even if such a database is created meanwhile.
  */
 bool
 ddl_database_is_missing(Node *node, bool is_top_level)

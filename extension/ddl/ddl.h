@@ -12,6 +12,8 @@
 #ifndef LOCKSTEP_DDL_H
 #define LOCKSTEP_DDL_H
 
+#include "tcop/utility.h"
+#include "catalog/objectaccess.h"
 #include "nodes/params.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
@@ -64,7 +66,7 @@ extern bool ddl_is_lockstep(const char *name);
 /* ---------- in ddllockout.c */
 
 /* Refuses what would keep the replicator from connecting. */
-extern void lockout_check(const Node *stmt);
+extern void ddllockout_check(const Node *stmt);
 
 /* ---------- in ddltargets.c */
 
@@ -124,8 +126,8 @@ extern void ddl_check_rights(Node *stmt);
 
 /* ---------- in ddlunlogged.c */
 
-extern PlannedStmt *unlogged_ignore(PlannedStmt *pstmt);
-extern bool unlogged_change(Node *stmt);
+extern PlannedStmt *ddlunlogged_ignore(PlannedStmt *pstmt);
+extern bool ddlunlogged_change(Node *stmt);
 
 /* ---------- in ddltext.c */
 
@@ -138,21 +140,12 @@ extern char *ddl_text(PlannedStmt **pstmt, const char *source);
 /* DROP TABLE and the like, of which the text may be made anew. */
 extern bool ddl_drops_relations(DropStmt *stmt);
 
-/* The part of source that is this statement, palloc'ed. */
-extern char *ddl_statement_text(const char *source, int location, int len);
-
-/*
- * True if text has a literal like 'now' or 'tomorrow'.  The plan of a prepared
- * statement has the value of when it was made.
- */
-extern bool ddl_text_has_time_literal(const char *text);
-
 /* ---------- in ddlcluster.c */
 
 /* Indexes that CLUSTER ... USING will mark and that aren't marked yet. */
-extern List *cluster_unmarked(ClusterStmt *stmt);
-extern void cluster_mark(Oid index);
-extern char *cluster_mark_text(Oid index);
+extern List *ddlcluster_unmarked(ClusterStmt *stmt);
+extern void ddlcluster_mark(Oid index);
+extern char *ddlcluster_mark_text(Oid index);
 
 /* ---------- in ddllike.c */
 
@@ -197,50 +190,50 @@ extern void ddl_watch_invalid(PlannedStmt **pstmt, const char **source, bool is_
 /* ---------- in ddlconcurrent.c */
 
 /* CREATE INDEX or DROP INDEX CONCURRENTLY, to be run as such. */
-extern bool concurrent_is_wanted(Node *stmt);
+extern bool ddlconcurrent_is_wanted(Node *stmt);
 
 /* They keep other DDL away from the table, not its writers. */
-extern void concurrent_weaken(DdlTargets *targets);
+extern void ddlconcurrent_weaken(DdlTargets *targets);
 
 /* Around running it. */
-extern void concurrent_begin(Node *stmt);
-extern void concurrent_end(void);
+extern void ddlconcurrent_begin(Node *stmt);
+extern void ddlconcurrent_end(void);
 
 /* ---------- in ddldetach.c */
 
 /* DETACH PARTITION ... CONCURRENTLY or FINALIZE, of a table that is not temporary. */
-extern bool detach_is_wanted(Node *stmt);
-extern bool detach_is_concurrent(Node *stmt);	/* temporary or not */
+extern bool ddldetach_is_wanted(Node *stmt);
+extern bool ddldetach_is_concurrent(Node *stmt);	/* temporary or not */
 
 /* What its first transaction needs. */
-extern void detach_targets(Node *stmt, bool in_block, DdlTargets *targets);
+extern void ddldetach_targets(Node *stmt, bool in_block, DdlTargets *targets);
 
 /* PostgreSQL will report an error.  Called when the locks are held. */
-extern bool detach_is_refused(AlterTableStmt *stmt);
+extern bool ddldetach_is_refused(AlterTableStmt *stmt);
 
 /* Runs it, and ends this transaction; what is left is one to commit. */
-extern void detach_in_steps(AlterTableStmt *stmt, DdlTargets *targets);
+extern void ddldetach_in_steps(AlterTableStmt *stmt, DdlTargets *targets);
 
 /* In a transaction block FINALIZE is run as it is. */
-extern void detach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *targets);
+extern void ddldetach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *targets);
 
 /*
  * True: a snapshot was made the active one, as the last was older than what the
  * command has to know.  40001 if the transaction can have no other.
  */
-extern bool detach_push_snapshot(const DdlTargets *targets);
+extern bool ddldetach_push_snapshot(const DdlTargets *targets);
 
 /* Partitions of it that are being detached, and what is below them. */
-extern List *detach_pending(Oid relid);
+extern List *ddldetach_pending(Oid relid);
 
 /* ---------- in applydetach.c */
 
 /* The parts of it, on whatever node. */
-extern void detach_mark(Relation parent, Relation partition);
+extern void detachsteps_mark(Relation parent, Relation partition);
 
 /* The partition's bounds as a check; name: NULL to find one.  Its name, NULL: not needed. */
-extern const char *detach_keep_bounds(Relation parent, Relation partition, const char *name);
-extern void detach_finish(Oid parent, Oid partition);
+extern const char *detachsteps_keep_bounds(Relation parent, Relation partition, const char *name);
+extern void detachsteps_finish(Oid parent, Oid partition);
 
 /* ---------- in ddlpartition.c */
 
@@ -260,5 +253,20 @@ extern void ddl_check_oids_before(Node *stmt, const char *source);
 /* After it ran: ERROR 0A000 if it made a permanent object depend on a temporary
  * one of this session. */
 extern void ddl_check_dependencies(void);
+
+/* ---------- in utility.c */
+
+extern void utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *source,
+							bool read_only_tree, ProcessUtilityContext context, ParamListInfo params,
+							QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion);
+
+/* ---------- in ddlconcurrent.c */
+
+extern void ddlconcurrent_before_commit(void);	/* forwards what has been done */
+extern void ddlconcurrent_at_xact_end(bool committed);
+
+/* ---------- in membership.c */
+
+extern void membership_on_object_access(ObjectAccessType access, Oid class, Oid object, void *arg);
 
 #endif							/* LOCKSTEP_DDL_H */

@@ -2,15 +2,17 @@
  * ddlcheck.c
  *	  Does a utility command have the same result on every node?
  *
- * A forwarded command runs on each node by itself.  What would differ:
- *	 - values that it computes for rows that are there (a new column with a
- *	   volatile default, serial, USING with random()): their order is physical;
- *	   or each node has OIDs of its own (USING o::regclass::text); or nobody can tell
- *	   (a function that isn't built in).  The rows of such tables travel (utility.c);
- *	 - values that it computes for the catalogs: partition bounds;
- *	 - tables in an access method of which the rows are not captured.
- * The latter are refused.  Called when the locks are granted: the tables can't
- * change any more.
+ * A forwarded command runs on each node separately.  These results would differ:
+ *
+ *  - values computed for existing rows (a new column with a volatile default, serial, USING
+ *    with random()), because their physical order differs, because OIDs differ
+ *    (USING o::regclass::text), or because a function is not built in.  The rows of such
+ *    tables travel (utility.c);
+ *  - values computed for the catalogs: partition bounds;
+ *  - tables in an access method whose rows are not captured.
+ *
+ * The latter two are refused.  Called when the locks are granted, so that the tables cannot change any
+ * more.
  */
 #include "postgres.h"
 
@@ -47,6 +49,8 @@
 
 #include "compat.h"
 #include "ddl.h"
+#include "guc.h"
+#include "sessionsettings.h"
 #include "storedexpression.h"
 
 static void
@@ -124,7 +128,7 @@ varies_walker(Node *node, void *context)
 static bool
 expression_varies(Node *expression)
 {
-	return varies_walker(expression, NULL) || expression_has_oids(expression);
+	return varies_walker(expression, NULL) || storedexpression_has_oids(expression);
 }
 
 /* As a value of that type: an OID is read as a name of this node's, or a name as an OID. */
@@ -135,7 +139,7 @@ value_varies(Node *expression, Oid type)
 
 	return expression_varies(expression) ||
 		(from != type && from != UNKNOWNOID &&
-		 (expression_type_has_oids(from) || expression_type_has_oids(type)));
+		 (storedexpression_type_has_oids(from) || storedexpression_type_has_oids(type)));
 }
 
 /* ---------- rows that are there */
@@ -332,7 +336,7 @@ conversion_varies(Relation rel, AlterTableCmd *cmd, const char *source)
 	if (attnum <= 0)
 		return false;
 	from = TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid;
-	if (from != to && (expression_type_has_oids(from) || expression_type_has_oids(to)))
+	if (from != to && (storedexpression_type_has_oids(from) || storedexpression_type_has_oids(to)))
 		return true;
 	return find_coercion_pathway(to, from, COERCION_ASSIGNMENT, &function) == COERCION_PATH_FUNC &&
 		function_varies(function, NULL);
@@ -386,7 +390,7 @@ bound_varies(List *datums, const char *source)
 		pstate = make_parsestate(NULL);
 		pstate->p_sourcetext = source;
 		bound = transformExpr(pstate, copyObject(lfirst(lc)), EXPR_KIND_PARTITION_BOUND);
-		varies = varies_walker(bound, &trusted) || expression_has_oids(bound);
+		varies = varies_walker(bound, &trusted) || storedexpression_has_oids(bound);
 		free_parsestate(pstate);
 		if (varies)
 			return true;
@@ -493,10 +497,10 @@ check(PlannedStmt *pstmt, const char *source)
 List *
 ddl_check_repeatable(PlannedStmt *pstmt, const char *source)
 {
-	int			quiet = settings_begin_quiet();
+	int			quiet = sessionsettings_begin_quiet();
 	List	   *tables = check(pstmt, source);
 
-	settings_end_quiet(quiet);
+	sessionsettings_end_quiet(quiet);
 	return tables;
 }
 

@@ -1,12 +1,11 @@
 /*
  * ddlcluster.c
- *	  CLUSTER ... USING: how rows are stored is the node's own, but the mark on
- *	  the index, that the table is clustered on it, is in the catalog.
+ *	  CLUSTER ... USING: how rows are stored belongs to the node, but the mark that the
+ *	  table is clustered on an index is in the catalog.
  *
- * So the mark is made first, here and on the other nodes, where it goes as ALTER
- * TABLE ... CLUSTER ON.  CLUSTER itself then finds it made.  Of a partitioned
- * table it marks the partitions, each in a transaction of its own; the marks on
- * all of them are made in the first one.
+ * So the mark is made first, here and, as ALTER TABLE ... CLUSTER ON, on the other nodes.
+ * CLUSTER then finds it.  Of a partitioned table CLUSTER marks the partitions, each in a
+ * transaction of its own; here all of them are marked in the first one.
  */
 #include "postgres.h"
 
@@ -61,7 +60,7 @@ indexes_to_mark(Oid index)
 }
 
 char *
-cluster_mark_text(Oid index)
+ddlcluster_mark_text(Oid index)
 {
 	Oid			table = IndexGetRelation(index, false);
 
@@ -71,7 +70,7 @@ cluster_mark_text(Oid index)
 }
 
 List *
-cluster_unmarked(ClusterStmt *stmt)
+ddlcluster_unmarked(ClusterStmt *stmt)
 {
 	List	   *result = NIL;
 	ListCell   *lc;
@@ -88,7 +87,7 @@ cluster_unmarked(ClusterStmt *stmt)
 
 /* With the lock that CLUSTER will take; an error is the one that it would give. */
 void
-cluster_mark(Oid index)
+ddlcluster_mark(Oid index)
 {
 	Relation	rel = table_open(IndexGetRelation(index, false), AccessExclusiveLock);
 

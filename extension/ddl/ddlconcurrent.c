@@ -60,7 +60,11 @@
 #include "utils/ruleutils.h"
 #include "utils/syscache.h"
 
+#include "capture.h"
+#include "ddl.h"
 #include "ddlobjects.h"
+#include "keyset.h"
+#include "lockstep.h"
 
 static struct
 {
@@ -125,7 +129,7 @@ is_permanent(RangeVar *name)
 }
 
 bool
-concurrent_is_wanted(Node *node)
+ddlconcurrent_is_wanted(Node *node)
 {
 	IndexStmt  *create = (IndexStmt *) node;
 	DropStmt   *drop = (DropStmt *) node;
@@ -138,7 +142,7 @@ concurrent_is_wanted(Node *node)
 }
 
 void
-concurrent_weaken(DdlTargets *targets)
+ddlconcurrent_weaken(DdlTargets *targets)
 {
 	for (int i = 0; i < targets->nkeys; i++)
 	{
@@ -243,7 +247,7 @@ forward(const char *step)
 }
 
 void
-concurrent_before_commit(void)
+ddlconcurrent_before_commit(void)
 {
 	const char *step;
 
@@ -254,7 +258,7 @@ concurrent_before_commit(void)
 		find_index();
 	if (!OidIsValid(work.index))
 		return;					/* it has found nothing to do */
-	witness_note_command();
+	walwitness_note_command();
 	step = step_done();
 	if (work.done != NULL && strcmp(work.done, step) == 0)
 		return;
@@ -265,7 +269,7 @@ concurrent_before_commit(void)
 /* ---------- from the hook */
 
 void
-concurrent_begin(Node *stmt)
+ddlconcurrent_begin(Node *stmt)
 {
 	memset(&work, 0, sizeof(work));
 	work.active = true;
@@ -275,14 +279,14 @@ concurrent_begin(Node *stmt)
 
 /* Its last transaction is still to be committed. */
 void
-concurrent_end(void)
+ddlconcurrent_end(void)
 {
 	work.running = false;
 }
 
 /* When it is rolled back, the locks of the session go, too. */
 void
-concurrent_at_xact_end(bool committed)
+ddlconcurrent_at_xact_end(bool committed)
 {
 	if (likely(!work.active) || (committed && work.running))
 		return;

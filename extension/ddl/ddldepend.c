@@ -1,15 +1,14 @@
 /*
  * ddldepend.c
- *	  Which tables depend on an object that is changed: on a function, a type, a
- *	  domain, an operator?
+ *	  Which tables depend on an object that is changed: a function, a type, a domain, an
+ *	  operator?
  *
- * Their rows may mean something else afterwards: the command takes X on them.
- * The dependencies are followed in pg_depend, from the object to what depends on
- * it, and so on.  Of a default, a constraint, a rule, a trigger or a policy,
- * which is a part of a table, the table is what it depends on itself.
+ * Their rows may mean something else afterwards, so the command takes X on them.
+ * Dependencies are followed through pg_depend.  For a default, a constraint, a rule, a
+ * trigger or a policy, which is part of a table, that table is the dependent one.
  *
- * Takes no locks; what changes meanwhile does so by DDL, which other nodes can't
- * run while we hold the ddl lock, and is looked at again when we have got it.
+ * Takes no locks.  Only DDL could change the result meanwhile; other nodes cannot run any
+ * while this transaction holds the ddl lock, and the search is repeated when the lock has been granted.
  */
 #include "postgres.h"
 

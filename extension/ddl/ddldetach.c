@@ -35,7 +35,7 @@
  * rows name their partition; statements that travel as text (shippable.c) name
  * no partitioned table.  What is left is DDL that goes down to partitions: it
  * is executed by the others as they are at its place in the journal, so here it
- * must not have an older snapshot than its locks (detach_push_snapshot).
+ * must not have an older snapshot than its locks (ddldetach_push_snapshot).
  */
 #include "postgres.h"
 
@@ -64,8 +64,12 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "capture.h"
+#include "ddl.h"
 #include "ddlobjects.h"
 #include "keyset.h"
+#include "lockstep.h"
+#include "xact.h"
 
 typedef struct Detach
 {
@@ -98,7 +102,7 @@ subcommand(Node *node, AlterTableType type)
 }
 
 bool
-detach_is_concurrent(Node *stmt)
+ddldetach_is_concurrent(Node *stmt)
 {
 	PartitionCmd *cmd = subcommand(stmt, AT_DetachPartition);
 
@@ -118,9 +122,9 @@ names_temporary(AlterTableStmt *stmt)
 }
 
 bool
-detach_is_wanted(Node *stmt)
+ddldetach_is_wanted(Node *stmt)
 {
-	return (detach_is_concurrent(stmt) || is_finalize(stmt)) && !names_temporary((AlterTableStmt *) stmt);
+	return (ddldetach_is_concurrent(stmt) || is_finalize(stmt)) && !names_temporary((AlterTableStmt *) stmt);
 }
 
 /* ---------- what it is about */
@@ -180,7 +184,7 @@ set_targets(const Detach *d, DetachStep step, DdlTargets *t)
 }
 
 void
-detach_targets(Node *stmt, bool in_block, DdlTargets *targets)
+ddldetach_targets(Node *stmt, bool in_block, DdlTargets *targets)
 {
 	DetachStep	step = DETACH_PENDING;
 	Detach		d;
@@ -190,7 +194,7 @@ detach_targets(Node *stmt, bool in_block, DdlTargets *targets)
 	if (find_tables((AlterTableStmt *) stmt, &d))
 		set_targets(&d, step, targets);
 	else
-		concurrent_weaken(targets);
+		ddlconcurrent_weaken(targets);
 }
 
 /* Of the later transactions; the tables may have other names by now. */
@@ -260,7 +264,7 @@ collect(HeapTuple tuple, void *arg)
 }
 
 List *
-detach_pending(Oid relid)
+ddldetach_pending(Oid relid)
 {
 	List	   *found = NIL;
 	ListCell   *lc;
@@ -297,7 +301,7 @@ is_latest(Snapshot snapshot)
 }
 
 bool
-detach_push_snapshot(const DdlTargets *targets)
+ddldetach_push_snapshot(const DdlTargets *targets)
 {
 	if (!ActiveSnapshotSet() || is_latest(GetActiveSnapshot()) || !for_each_pending(InvalidOid, is_missed, unconstify(DdlTargets *, targets)))
 		return false;
@@ -314,7 +318,7 @@ detach_push_snapshot(const DdlTargets *targets)
 /* ---------- will it be refused? */
 
 bool
-detach_is_refused(AlterTableStmt *stmt)
+ddldetach_is_refused(AlterTableStmt *stmt)
 {
 	Detach		d;
 
@@ -363,7 +367,7 @@ forward(const char *step, const Detach *d, const char *constraint, const DdlTarg
 				 errmsg("tables \"%s\" and \"%s\" were changed concurrently", d->parent_name, d->partition_name)));
 	ddl_forward("SELECT lockstep.apply_detach($1, $2, $3, $4, $5, $6)", params, lengthof(params), targets,
 				strcmp(step, "wait") != 0);
-	witness_note_command();
+	walwitness_note_command();
 }
 
 /* ---------- the first transaction */
@@ -441,9 +445,9 @@ begin(AlterTableStmt *stmt, Detach *d, const DdlTargets *targets)
 	d->partition = RelationGetRelid(partition);
 	check_again(d);
 	PushActiveSnapshot(GetLatestSnapshot());
-	detach_mark(parent, partition);
+	detachsteps_mark(parent, partition);
 	check_references(partition);
-	constraint = detach_keep_bounds(parent, partition, NULL);
+	constraint = detachsteps_keep_bounds(parent, partition, NULL);
 	PopActiveSnapshot();
 	forward("pending", d, constraint, targets);
 	table_close(partition, NoLock);
@@ -516,7 +520,7 @@ do_the_rest(Detach *d, DdlTargets *targets)
 	ddl_ask_first("ALTER TABLE", find_last_targets, d, targets, true);
 	lock_tables(d);
 	forward("detach", d, NULL, targets);
-	detach_finish(d->parent, d->partition);
+	detachsteps_finish(d->parent, d->partition);
 }
 
 static void
@@ -543,7 +547,7 @@ run(AlterTableStmt *stmt, DdlTargets *targets)
 
 /* Event triggers fire as for PostgreSQL's own: before the first, in the last. */
 void
-detach_in_steps(AlterTableStmt *stmt, DdlTargets *targets)
+ddldetach_in_steps(AlterTableStmt *stmt, DdlTargets *targets)
 {
 	bool		complete = EventTriggerBeginCompleteQuery();
 
@@ -566,7 +570,7 @@ detach_in_steps(AlterTableStmt *stmt, DdlTargets *targets)
 
 /* Its locks come first, as it is forwarded by the names that the tables have then. */
 void
-detach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *targets)
+ddldetach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *targets)
 {
 	Detach		d;
 

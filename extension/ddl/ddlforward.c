@@ -1,13 +1,19 @@
 /*
  * ddlforward.c
- *	  A utility command on its way: asking for its tables first, and the query that
- *	  the other nodes get.
+ *	  Forwarding a utility command: requesting the locks of its tables, and the query for the
+ *	  other nodes.
  */
 #include "postgres.h"
 
 #include "utils/inval.h"
 
+#include "capture.h"
 #include "ddl.h"
+#include "lockrequest.h"
+#include "lockstep.h"
+#include "pack.h"
+#include "sessionsettings.h"
+#include "xact.h"
 
 /* How often a command's tables may change while it waits for their locks. */
 #define MAX_LOOKS 10
@@ -58,7 +64,7 @@ ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targ
 		/* find() may write its keys over them */
 		asked.keys = palloc(asked.nkeys * sizeof(LsKey));
 		memcpy(asked.keys, targets->keys, asked.nkeys * sizeof(LsKey));
-		xact_lock_first(asked.keys, asked.nkeys, ddl);
+		lockrequest_tables(asked.keys, asked.nkeys, ddl);
 		AcceptInvalidationMessages();
 		find(arg, targets);
 	} while (!all_asked(&asked, targets));
@@ -77,15 +83,15 @@ ddl_forward(const char *text, const char *const *params, int nparams, const DdlT
 	int			i;
 
 	initStringInfo(&settings);
-	settings_append(&settings);
+	sessionsettings_append(&settings);
 	if (targets->runs_script)
-		settings_append_reset_path(&settings);
+		sessionsettings_append_reset_path(&settings);
 	initStringInfo(&packed);
 	for (i = 0; i < nparams; i++)
-		statement_pack_param(&packed, params[i], strlen(params[i]));
+		pack_param(&packed, params[i], strlen(params[i]));
 	initStringInfo(&keys);
 	for (i = 0; i < targets->nkeys; i++)
-		statement_pack_key(&keys, &targets->keys[i]);
+		pack_key(&keys, &targets->keys[i]);
 	query.text = ls_slice_of(text);
 	query.settings = ls_slice_of_buffer(&settings);
 	query.nparams = nparams;

@@ -1,19 +1,17 @@
 /*
  * ddlinvalid.c
- *	  Indexes that aren't valid: whose are they, and which command would make them
+ *	  Indexes that are not valid: which node has them, and which command would make them
  *	  valid?
  *
- * What a failed CREATE or DROP INDEX CONCURRENTLY leaves is on every node
- * (ddlconcurrent.c).  What a failed REINDEX CONCURRENTLY leaves is on this node
- * only; PostgreSQL's names for it say so, and no other index that is not valid
- * has such a name.
+ * An index left by a failed CREATE or DROP INDEX CONCURRENTLY exists on every node
+ * (ddlconcurrent.c).  One left by a failed REINDEX CONCURRENTLY exists on this node only;
+ * PostgreSQL gives it a special name, which no other invalid index has.
  *
- * Commands that are this node's own (ddl.c) rebuild indexes, and one that is
- * rebuilt becomes valid.  Of the first kind it has to do so on all nodes, so REINDEX
- * of it, or of its table, is replicated; others are refused.  Of the second kind it
- * must not; PostgreSQL's documentation, too, says that it is to be dropped.
- * What rewrites a table without checking its constraints (VACUUM FULL, CLUSTER)
- * leaves a unique index as it was.
+ * Commands that stay on this node (ddl.c) may rebuild indexes, and a rebuilt one becomes
+ * valid.  An index of the first kind must become valid on all nodes: REINDEX of it, or of its table, is
+ * replicated, and other commands are refused.  One of the second kind must not; as in PostgreSQL's documentation, it is to be
+ * dropped.  Commands that rewrite a table without checking its constraints (VACUUM FULL,
+ * CLUSTER) leave a unique index invalid.
  */
 #include "postgres.h"
 

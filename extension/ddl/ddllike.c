@@ -237,12 +237,12 @@ find_clause(const char *text, int location, int *start, int *end)
 	tokens_begin(&tokens, text);
 	while (tokens_next(&tokens) && tokens.at != location)
 	{
-		if (token_is(&tokens, "like"))
+		if (tokens_is(&tokens, "like"))
 			*start = tokens.at;
 	}
 	while (tokens_next(&tokens) && tokens.kind == TOKEN_DOT)
 		(void) tokens_next(&tokens);
-	while (token_is(&tokens, "including") || token_is(&tokens, "excluding"))
+	while (tokens_is(&tokens, "including") || tokens_is(&tokens, "excluding"))
 	{
 		(void) tokens_next(&tokens);
 		(void) tokens_next(&tokens);

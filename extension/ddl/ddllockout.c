@@ -1,14 +1,14 @@
 /*
  * ddllockout.c
- *	  Would a command keep the replicator from connecting?
+ *	  Commands that would keep the replicator from connecting are refused.
  *
- * It connects as some superuser.  A command that takes that role its LOGIN, its
- * rights or its name is replicated to every node; at the next connection all of them
- * are out, and refuse the command that would undo it.  So it is refused, where it
- * is given and where it is applied, as the roles may differ from node to node.  The
- * replicator's roles are those of its sessions of this moment.
+ * The replicator connects as a superuser.  A command that takes LOGIN, superuser or the
+ * name from that role is replicated to every node; at the next connection the replicator could
+ * connect to none of them, and the nodes would refuse the command that undoes it.  So it is refused where it is
+ * given and where it is applied, as roles may differ between nodes.  The replicator's roles
+ * are those of its current sessions.
  *
- * Its password may be changed: who changes it tells the replicator.
+ * Its password may be changed; the administrator tells the replicator the new one.
  */
 #include "postgres.h"
 
@@ -21,11 +21,13 @@
 #include "utils/builtins.h"
 
 #include "ddl.h"
+#include "guc.h"
+#include "lockconflict.h"
 
 static void
 check_role(Oid role, const char *what)
 {
-	if (!OidIsValid(role) || !conflict_applies_as(role))
+	if (!OidIsValid(role) || !lockconflict_applies_as(role))
 		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
@@ -77,7 +79,7 @@ check_drop(const DropRoleStmt *stmt)
 }
 
 void
-lockout_check(const Node *stmt)
+ddllockout_check(const Node *stmt)
 {
 	switch (nodeTag(stmt))
 	{

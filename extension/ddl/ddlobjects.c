@@ -1,11 +1,10 @@
 /*
  * ddlobjects.c
- *	  One object that a utility command names: is it temporary, is it lockstep's
- *	  own, and which keys stand for it and for what depends on it?
+ *	  One object that a utility command names: is it temporary, does it belong to lockstep,
+ *	  and which keys stand for it and for what depends on it?
  *
- * Names are resolved as the command itself will do, without locks.  What is
- * not found counts as permanent: the command will fail, or do nothing, in the
- * same way everywhere.
+ * Names are resolved as the command itself does it, without locks.  A missing object
+ * counts as permanent: the command fails, or does nothing, in the same way on every node.
  */
 #include "postgres.h"
 
@@ -26,7 +25,11 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "ddl.h"
 #include "ddlobjects.h"
+#include "keyset.h"
+#include "lockstep.h"
+#include "mode.h"
 
 /* ---------- keys */
 
@@ -118,7 +121,7 @@ target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
 	if (with_children && rv->inh)
 	{
 		ddl_add_relations(t, find_all_inheritors(relid, NoLock, NULL));
-		ddl_add_relations(t, detach_pending(relid));
+		ddl_add_relations(t, ddldetach_pending(relid));
 	}
 	return relid;
 }

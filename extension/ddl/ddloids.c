@@ -2,10 +2,9 @@
  * ddloids.c
  *	  Would an index or a partitioned table mean the same on every node?
  *
- * The OID of an object is another one on each node.  Where an expression has one
- * ('t'::regclass::oid), nodes would not agree which rows a unique index or an
- * exclusion constraint lets in, or in which partition a row is to be looked for.
- * Of other indexes each node's own is as good.
+ * OIDs differ between nodes.  If an expression contains one ('t'::regclass::oid), nodes
+ * would disagree about the rows that a unique index or an exclusion constraint permits, or about
+ * the partition of a row.  Other indexes may differ without harm.
  */
 #include "postgres.h"
 
@@ -23,6 +22,7 @@
 #include "utils/syscache.h"
 
 #include "ddl.h"
+#include "guc.h"
 #include "storedexpression.h"
 
 static void
@@ -43,8 +43,8 @@ check_index(Oid indexid)
 	Relation	index = index_open(indexid, AccessShareLock);
 
 	if ((index->rd_index->indisunique || index->rd_index->indisexclusion) &&
-		(expression_has_oids(expression_of_index(index, Anum_pg_index_indexprs)) ||
-		 expression_has_oids(expression_of_index(index, Anum_pg_index_indpred))))
+		(storedexpression_has_oids(storedexpression_of_index(index, Anum_pg_index_indexprs)) ||
+		 storedexpression_has_oids(storedexpression_of_index(index, Anum_pg_index_indpred))))
 		refuse("a unique index or an exclusion constraint");
 	index_close(index, AccessShareLock);
 }
@@ -59,7 +59,7 @@ check_partition_key(Oid relid)
 	if (!HeapTupleIsValid(tuple))
 		return;
 	expressions = SysCacheGetAttr(PARTRELID, tuple, Anum_pg_partitioned_table_partexprs, &isnull);
-	if (!isnull && expression_has_oids(stringToNode(TextDatumGetCString(expressions))))
+	if (!isnull && storedexpression_has_oids(stringToNode(TextDatumGetCString(expressions))))
 		refuse("a partitioned table");
 	ReleaseSysCache(tuple);
 }
@@ -79,7 +79,7 @@ ddl_check_oids(Relation rel)
 static void
 check_raw(ParseState *pstate, Node *raw, ParseExprKind kind)
 {
-	if (raw != NULL && expression_has_oids(transformExpr(pstate, copyObject(raw), kind)))
+	if (raw != NULL && storedexpression_has_oids(transformExpr(pstate, copyObject(raw), kind)))
 		refuse("a unique index");
 }
 

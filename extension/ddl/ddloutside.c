@@ -1,17 +1,14 @@
 /*
  * ddloutside.c
- *	  Commands that PostgreSQL runs outside of a transaction block, and that are
- *	  made plain ones here: those CREATE INDEX and DROP INDEX CONCURRENTLY that
- *	  ddlconcurrent.c leaves.
+ *	  Commands that PostgreSQL runs outside of a transaction block, and that a node runs as
+ *	  plain ones: those CREATE INDEX and DROP INDEX CONCURRENTLY that ddlconcurrent.c does not
+ *	  handle.
  *
- * Each of them is a series of transactions, and a crash, or one that fails,
- * leaves it half done: an invalid index.  On several nodes these would be
- * different halves.  So on a node such a command is run as the plain one, CREATE
- * INDEX or DROP INDEX:
- * one transaction, which is committed by all nodes or by none.  The price is
- * that writers of that table wait until it is done everywhere.  What PostgreSQL
- * asks of the command still holds, with its own errors: not inside a transaction
- * block, no CASCADE, no partitioned index.
+ * Each is a series of transactions, and a crash or a failure leaves it half done, with an
+ * invalid index.  On several nodes these would be different halves.  So a node runs CREATE
+ * INDEX or DROP INDEX: one transaction, which all nodes commit or none.  The price is that
+ * writers of that table wait until it is done everywhere.  PostgreSQL's conditions still hold, with
+ * its own errors: not inside a transaction block, no CASCADE, no partitioned index.
  */
 #include "postgres.h"
 
@@ -21,6 +18,7 @@
 #include "utils/lsyscache.h"
 
 #include "ddl.h"
+#include "sessionsettings.h"
 #include "tokens.h"
 
 /* Where in text the word CONCURRENTLY stands first. */
@@ -33,7 +31,7 @@ find_keyword(const char *text)
 	tokens_begin(&tokens, text);
 	while (found < 0 && tokens_next(&tokens))
 	{
-		if (token_is(&tokens, "concurrently"))
+		if (tokens_is(&tokens, "concurrently"))
 			found = tokens.at;
 	}
 	tokens_end(&tokens);
@@ -47,11 +45,11 @@ without_keyword(const char *source, const PlannedStmt *pstmt)
 	int			start = Max(pstmt->stmt_location, 0);
 	int			len = pstmt->stmt_len > 0 ? pstmt->stmt_len : (int) strlen(source) - start;
 	char	   *statement = pnstrdup(source + start, len);
-	int			quiet = settings_begin_quiet();
+	int			quiet = sessionsettings_begin_quiet();
 	int			at = find_keyword(statement);
 	char	   *copy = pstrdup(source);
 
-	settings_end_quiet(quiet);
+	sessionsettings_end_quiet(quiet);
 	pfree(statement);
 	if (at >= 0)
 		memset(copy + start + at, ' ', strlen("CONCURRENTLY"));
@@ -102,7 +100,7 @@ ddl_outside_name(Node *stmt)
 		return "CREATE INDEX CONCURRENTLY";
 	if (IsA(stmt, DropStmt) && ((DropStmt *) stmt)->concurrent)
 		return "DROP INDEX CONCURRENTLY";
-	return detach_is_concurrent(stmt) ? "ALTER TABLE ... DETACH CONCURRENTLY" : NULL;
+	return ddldetach_is_concurrent(stmt) ? "ALTER TABLE ... DETACH CONCURRENTLY" : NULL;
 }
 
 bool

@@ -1,14 +1,13 @@
 /*
  * ddlpartition.c
- *	  Would every node put a row into the same partition, and let the same rows into
- *	  a unique index (ddloids.c)?
+ *	  Would every node put a row into the same partition, and permit the same rows in a
+ *	  unique index (ddloids.c)?
  *
- * Changes name the leaf that a row is in, so a row is where its origin put it.
- * Readers look for it where their own node's hash says.  The hash of an enum,
- * and of everything that is an OID with a name, is that of the OID, which
- * differs from node to node; so a table can't be partitioned by it.  (pg_dump
- * has the same trouble with enums.)  LIST and RANGE compare such values with
- * bounds, which are read on each node.
+ * Changes name the leaf partition, so a row is where its origin put it.  Readers look for it
+ * where the hash of their own node says.  The hash of an enum, or of anything else that is an
+ * OID with a name, is that of the OID, which differs between nodes; so a table cannot be partitioned by
+ * it.  (pg_dump has the same problem with enums.)  LIST and RANGE compare such
+ * values with bounds, which each node reads for itself.
  */
 #include "postgres.h"
 
@@ -25,6 +24,7 @@
 #include "utils/rel.h"
 
 #include "ddl.h"
+#include "guc.h"
 #include "keyhash.h"
 
 static void

@@ -1,26 +1,24 @@
 /*
  * ddlrights.c
- *	  May the role give this command at all?  Asked before any lock of the cluster,
- *	  so that nobody waits for a role that has no right to the table.
+ *	  May the role give this command?  Checked before any lock of the cluster is requested, so
+ *	  that a role without rights to a table makes nobody wait.
  *
- * PostgreSQL checks rights in some hundred places, in the midst of its commands,
- * and those checks are not repeated here.  A command is suspected if the role does
- * not plainly have the right to what it would be granted locks on, or if what it
- * names isn't there.  A suspected command is tried on this node, in a subtransaction:
+ * PostgreSQL checks rights in some hundred places within its commands; those checks are not
+ * repeated here.  A command is suspect if the role does not clearly have the right to what
+ * it would lock, or if an object that it names does not exist.  A suspect command is tried
+ * on this node, in a subtransaction:
  *
- *	 it fails			  it is run once more, and the client gets PostgreSQL's error
- *	 it changes nothing	  (DROP ... IF EXISTS of nothing) the same; then it is done
- *	 it changes anything  the trial is rolled back, and the command takes the way of
- *						  all commands: locks first
+ *  it fails			  it is run again, and the client gets PostgreSQL's error
+ *  it changes nothing	  (DROP ... IF EXISTS of nothing) the same; then it is done
+ *  it changes anything  the trial is rolled back, and the command requests its locks
  *
- * The first trial is quiet: it gives no notices, and event triggers don't fire.
+ * The trial is quiet: it sends no notices, and event triggers do not fire.  So a wrong suspicion
+ * costs time, and an overlooked one makes others wait.  Before the trial the node applies
+ * what is decided: the right may just have been granted, or the object created, on another
+ * node.
  *
- * So a suspicion that is wrong costs time, and a right that is overlooked costs
- * others a wait.  Before the trial the node catches up with what is decided: the
- * right may have been granted, and the object made, on another node just now.
- *
- * Commands that end the transaction they run in can't be tried; their rights are
- * few, and checked here.
+ * Commands that end their transaction cannot be tried; they need few rights, which are checked
+ * here.
  */
 #include "postgres.h"
 
@@ -44,8 +42,10 @@
 #include "utils/plancache.h"
 #include "utils/resowner.h"
 
+#include "causal.h"
 #include "compat.h"
 #include "ddl.h"
+#include "sessionsettings.h"
 
 /* How long what is decided may take to be applied here. */
 #define CATCH_UP_MS 5000
@@ -492,7 +492,7 @@ try_it(const Trial *trial, ErrorData **error)
 static bool
 passes_quietly(const Trial *trial)
 {
-	int			quiet = settings_begin_quiet();
+	int			quiet = sessionsettings_begin_quiet();
 	int			role = SessionReplicationRole;
 	ErrorData  *error;
 	bool		idle;
@@ -501,7 +501,7 @@ passes_quietly(const Trial *trial)
 	idle = try_it(trial, &error);
 	SessionReplicationRole = role;
 	ResetPlanCache();			/* they depend on it */
-	settings_end_quiet(quiet);
+	sessionsettings_end_quiet(quiet);
 	if (error != NULL && error->sqlerrcode == ERRCODE_QUERY_CANCELED)
 		ReThrowError(error);
 	return error == NULL && !idle;

@@ -1,14 +1,13 @@
 /*
  * ddltargets.c
- *	  Which objects does a utility command name, by its kind, and which table
- *	  keys does it need?  ddlobjects.c knows of each of them what it is.
+ *	  Which objects does a utility command name, by its kind, and which table keys does it
+ *	  need?  ddlobjects.c knows the kinds of objects.
  *
- * A command on temporary objects only stays on this node; one on permanent
- * objects needs X on the tables whose rows or whose writers it may concern, or
- * on the database when they can't be told (DROP ... CASCADE, a function that
- * expressions of tables use).  A command that no row depends on - a new type,
- * a comment, a grant - needs none: the ddl lock and IX on the database keep it
- * in order.
+ * A command on temporary objects only stays on this node.  One on permanent objects needs X on
+ * the tables whose rows or writers it may concern, or on the database when they cannot be
+ * determined (DROP ... CASCADE, a function that expressions of tables use).  A command that no
+ * row depends on (a new type, a comment, a grant) needs none: the ddl lock and IX on the
+ * database order it.
  */
 #include "postgres.h"
 
@@ -29,8 +28,13 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "capture.h"
+#include "ddl.h"
 #include "ddlobjects.h"
 #include "keyset.h"
+#include "lockstep.h"
+#include "mode.h"
+#include "sessionsettings.h"
 
 /* ---------- commands on tables */
 
@@ -603,7 +607,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 void
 ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 {
-	int			quiet = settings_begin_quiet();
+	int			quiet = sessionsettings_begin_quiet();
 	List	   *large_objects;
 	ListCell   *lc;
 
@@ -622,5 +626,5 @@ ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 	if (targets->whole_database)
 		targets->nkeys = 0;
 	ddl_add_key(targets, keyset_database_key(targets->whole_database ? LS_TABLE_X : LS_TABLE_IX));
-	settings_end_quiet(quiet);
+	sessionsettings_end_quiet(quiet);
 }

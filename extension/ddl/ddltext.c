@@ -2,21 +2,20 @@
  * ddltext.c
  *	  The text of a utility command as it is forwarded.
  *
- * It is the command as the user wrote it, cut out of the string that it came
- * in, but for
- *	 - CREATE TABLE AS and SELECT INTO, which become a CREATE TABLE of the
- *	   columns that the query yields: the rows travel as rows, so neither
- *	   parameters, nor prepared statements, nor random() in the query matter;
- *	 - materialized views, which are created and refreshed WITH NO DATA: their
- *	   rows travel as rows, too;
- *	 - passwords, which are made into verifiers here: the salt is random;
- *	 - SESSION_USER as the name of a role, which is written out;
- *	 - SET ... FROM CURRENT, which gets the value;
- *	 - LIKE a temporary table, which is written out (ddllike.c);
- *	 - extensions, of which the version is named.
+ * It is the command as the user wrote it, cut out of its string, except for
+ *  - CREATE TABLE AS and SELECT INTO, which become a CREATE TABLE of the columns of the
+ *    query: the rows travel as rows, so parameters, prepared statements and random() in the
+ *    query do not matter;
+ *  - materialized views, which are created and refreshed WITH NO DATA: their rows travel as
+ *    rows, too;
+ *  - passwords, which become verifiers here, because the salt is random;
+ *  - SESSION_USER as the name of a role, which is written out;
+ *  - SET ... FROM CURRENT, which gets the value;
+ *  - LIKE a temporary table, which is written out (ddllike.c);
+ *  - extensions, for which the version is named.
  *
- * The string may not contain the command at all, if C code made the statement
- * up.  So the text is parsed once more and compared with the statement.
+ * C code may have made the statement without such a string.  So the text is parsed again and
+ * compared with the statement.
  */
 #include "postgres.h"
 
@@ -37,81 +36,23 @@
 #include "utils/ruleutils.h"
 #include "utils/timestamp.h"
 
-#include "compat.h"
 #include "ddl.h"
+#include "sessionsettings.h"
+#include "statementtext.h"
 #include "tokens.h"
 
 /* ---------- the statement in its string */
-
-char *
-ddl_statement_text(const char *source, int location, int len)
-{
-	const char *text = CleanQuerytext(source, &location, &len);
-
-	return pnstrdup(text, len);
-}
 
 /* Does the text say what the statement says? */
 static bool
 text_is_statement(const char *text, Node *stmt)
 {
-	Node	   *parsed = statement_parse(text);
+	Node	   *parsed = statementtext_parse(text);
 
 	if (parsed == NULL)
 		return false;
-	(void) unlogged_change(parsed); /* as it was changed in stmt */
+	(void) ddlunlogged_change(parsed);	/* as it was changed in stmt */
 	return equal(parsed, stmt);
-}
-
-/* ---------- looking at literals */
-
-/* Calls found() for every string literal from *text on, until it returns true. */
-typedef bool (*FoundLiteral) (const char *value, int start, int end, void *arg);
-
-static bool
-for_each_literal(const char *text, FoundLiteral found, void *arg)
-{
-	Tokens		tokens;
-	bool		done = false;
-
-	tokens_begin(&tokens, text);
-	(void) tokens_next(&tokens);
-	while (tokens.kind != TOKEN_END && !done)
-	{
-		char	   *literal = tokens.kind == TOKEN_STRING ? pstrdup(tokens.value.str) : NULL;
-		int			start = tokens.at;
-		int			end = tokens_next(&tokens) ? tokens.at : (int) strlen(text);
-
-		if (literal != NULL)
-			done = found(literal, start, end, arg);
-	}
-	tokens_end(&tokens);
-	return done;
-}
-
-static bool
-is_time_literal(const char *value, int start, int end, void *arg)
-{
-	static const char *const words[] = {"now", "today", "tomorrow", "yesterday"};
-	int			i;
-
-	while (scanner_isspace(*value))
-		value++;
-	for (i = 0; i < lengthof(words); i++)
-	{
-		size_t		len = strlen(words[i]);
-
-		if (pg_strncasecmp(value, words[i], len) == 0 &&
-			(value[len] == '\0' || scanner_isspace(value[len])))
-			return true;
-	}
-	return false;
-}
-
-bool
-ddl_text_has_time_literal(const char *text)
-{
-	return for_each_literal(text, is_time_literal, NULL);
 }
 
 /* ---------- passwords */
@@ -182,7 +123,7 @@ replace_password(char *text, const char *role, List *options)
 	stmt = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_DEFAULT))->stmt;
 	reparsed = find_option(IsA(stmt, CreateRoleStmt) ? ((CreateRoleStmt *) stmt)->options :
 						   castNode(AlterRoleStmt, stmt)->options, "password");
-	if (!for_each_literal(text + reparsed->location, take_first_literal, &range))
+	if (!statementtext_each_literal(text + reparsed->location, take_first_literal, &range))
 		elog(ERROR, "could not find the password in the command");
 	option->arg = (Node *) makeString(verifier);
 	return psprintf("%.*s%s %s", reparsed->location + range.start, text,
@@ -255,7 +196,7 @@ write_out_session_user(char *text)
 	tokens_begin(&tokens, text);
 	while (tokens_next(&tokens))
 	{
-		if (!token_is(&tokens, "session_user"))
+		if (!tokens_is(&tokens, "session_user"))
 			continue;
 		appendBinaryStringInfo(&out, text + copied, tokens.at - copied);
 		appendStringInfoString(&out, quote_identifier(GetUserNameFromId(GetSessionUserId(), false)));
@@ -377,14 +318,14 @@ write_out_current(char *text, List *names)
 	tokens_begin(&tokens, text);
 	while (tokens_next(&tokens) && name != NULL)
 	{
-		if (token_is(&tokens, "current") && from >= 0)
+		if (tokens_is(&tokens, "current") && from >= 0)
 		{
 			appendBinaryStringInfo(&out, text + copied, from - copied);
 			appendStringInfo(&out, "TO %s", current_value(lfirst(name)));
 			copied = tokens.at + (int) strlen("current");
 			name = lnext(names, name);
 		}
-		from = token_is(&tokens, "from") ? tokens.at : -1;
+		from = tokens_is(&tokens, "from") ? tokens.at : -1;
 	}
 	tokens_end(&tokens);
 	appendStringInfoString(&out, text + copied);
@@ -529,15 +470,15 @@ text_of_create_matview(const char *text)
 	tokens_begin(&tokens, text);
 	while (tokens_next(&tokens))
 	{
-		if (token_is(&tokens, "create") && start < 0)
+		if (tokens_is(&tokens, "create") && start < 0)
 			start = tokens.at;
-		is_data = after_with && token_is(&tokens, "data");
-		if (token_is(&tokens, "with"))
+		is_data = after_with && tokens_is(&tokens, "data");
+		if (tokens_is(&tokens, "with"))
 		{
 			with = tokens.at;
 			after_with = true;
 		}
-		else if (!token_is(&tokens, "no"))
+		else if (!tokens_is(&tokens, "no"))
 			after_with = false;
 	}
 	tokens_end(&tokens);
@@ -665,7 +606,7 @@ text_of_permanent_truncate(TruncateStmt *stmt)
 static char *
 text_of_imported_table(const char *text, Node *stmt)
 {
-	Node	   *node = statement_parse(text);
+	Node	   *node = statementtext_parse(text);
 	RangeVar   *relation;
 
 	if (node == NULL || !IsA(node, CreateForeignTableStmt))
@@ -688,7 +629,7 @@ replace_statement(PlannedStmt **pstmt, const char *text)
 {
 	Node	   *stmt = linitial_node(RawStmt, raw_parser(text, RAW_PARSE_DEFAULT))->stmt;
 
-	(void) unlogged_change(stmt);
+	(void) ddlunlogged_change(stmt);
 	*pstmt = copyObject(*pstmt);
 	(*pstmt)->utilityStmt = stmt;
 	return stmt;
@@ -711,7 +652,7 @@ make_text(PlannedStmt **pstmt, const char *source)
 	if (IsA(stmt, TruncateStmt) && (text = text_of_permanent_truncate((TruncateStmt *) stmt)) != NULL)
 		return text;
 
-	text = ddl_statement_text(source, (*pstmt)->stmt_location, (*pstmt)->stmt_len);
+	text = statementtext_cut(source, (*pstmt)->stmt_location, (*pstmt)->stmt_len);
 	if (IsA(stmt, CreateTableAsStmt))
 		return text_of_create_matview(text);
 	if (!text_is_statement(text, stmt) &&
@@ -756,9 +697,9 @@ make_text(PlannedStmt **pstmt, const char *source)
 char *
 ddl_text(PlannedStmt **pstmt, const char *source)
 {
-	int			quiet = settings_begin_quiet();
+	int			quiet = sessionsettings_begin_quiet();
 	char	   *text = make_text(pstmt, source);
 
-	settings_end_quiet(quiet);
+	sessionsettings_end_quiet(quiet);
 	return text;
 }

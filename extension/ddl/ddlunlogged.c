@@ -1,17 +1,15 @@
 /*
  * ddlunlogged.c
- *	  UNLOGGED: on a node such tables and sequences are ordinary ones.
+ *	  UNLOGGED is ignored: on a node such tables and sequences are ordinary ones.
  *
- * PostgreSQL empties unlogged tables when their server crashes.  In a cluster
- * that would be on one node only, and what is applied there afterwards would
- * look for rows that are gone.  To empty them on all nodes then would lose what
- * no crash has touched.  An ordinary table keeps all that is promised of an
- * unlogged one, and costs WAL; as a change goes to the journal and to the other
- * nodes anyway, it is not where time is won.
+ * PostgreSQL empties unlogged tables when their server crashes.  In a cluster that would
+ * happen on one node only, where later changes would not find their rows.  Emptying them on
+ * all nodes would lose data that no crash has touched.  An ordinary table keeps all promises of
+ * an unlogged one, and costs WAL; since changes go to the journal and to other nodes
+ * anyway, little time would be saved.
  *
- * So UNLOGGED is read as if it were not there.  The same text, on the other
- * nodes, is read in the same way.  Tables that were unlogged before their
- * database was replicated stay so, and can't be changed: see heap.c.
+ * The other nodes read the same text in the same way.  Tables that were unlogged before
+ * their database was replicated stay so, and cannot be changed: see heap.c.
  */
 #include "postgres.h"
 
@@ -20,6 +18,7 @@
 #include "nodes/plannodes.h"
 
 #include "ddl.h"
+#include "session.h"
 
 /* change: make it an ordinary one.  Among temporary ones it is an error. */
 static bool
@@ -73,24 +72,24 @@ says_unlogged(Node *stmt, bool change)
 
 /* Take UNLOGGED out of a command; true if there was any. */
 bool
-unlogged_change(Node *stmt)
+ddlunlogged_change(Node *stmt)
 {
 	return says_unlogged(stmt, true);
 }
 
 /* The command to run instead; the same if it doesn't say UNLOGGED. */
 PlannedStmt *
-unlogged_ignore(PlannedStmt *pstmt)
+ddlunlogged_ignore(PlannedStmt *pstmt)
 {
 	PlannedStmt *copy;
 
 	if (likely(!says_unlogged(pstmt->utilityStmt, false)))
 		return pstmt;
 	copy = copyObject(pstmt);
-	(void) unlogged_change(copy->utilityStmt);
+	(void) ddlunlogged_change(copy->utilityStmt);
 
 	/* for the log: a client that asked for less has got more */
-	ereport(apply_session() ? DEBUG1 : LOG,
+	ereport(session_applies() ? DEBUG1 : LOG,
 			(errmsg("UNLOGGED is ignored on a node"),
 			 errdetail("A crash would empty it on that node only, so it is an ordinary table or sequence.")));
 	return copy;

@@ -1,21 +1,20 @@
 /*
  * utility.c
- *	  Utility commands: the ProcessUtility hook.
+ *	  Utility commands: what ProcessUtility does on a node.
  *
- * On an origin a command is passed on, kept local, refused, or forwarded (see
- * ddl.c).  One that is forwarded
+ * On an origin a command is passed on, kept local, refused, or forwarded (see ddl.c).  One
+ * that is forwarded
  *
- *	 asks for the locks -> is looked at again, as its tables may have changed
- *	 while it waited -> is checked -> goes to the queue -> runs
+ *  requests its locks -> is examined again, as its tables may have changed meanwhile ->
+ *  is checked -> goes to the queue -> runs
  *
- * It goes to the queue before it runs, so that what its event triggers and
- * TRUNCATE triggers change stands after it; when it fails, the transaction's
- * queue is cut back with everything else.
+ * It goes to the queue before it runs, so that changes by its event triggers and TRUNCATE
+ * triggers come after it; if it fails, the transaction's queue is cut back.
  *
- * Commands that functions, DO blocks and event triggers run are forwarded where
- * they stand.  What a forwarded command runs as a part of itself is not: the
- * other nodes run it, too.  These are subcommands, and the script of an
- * extension with all that it calls, event triggers excepted.
+ * Commands that functions, DO blocks and event triggers run are forwarded in their place.
+ * What a forwarded command runs as part of itself is not, because the other nodes run it,
+ * too: subcommands, and the script of an extension with everything that it calls, except event
+ * triggers.
  */
 #include "postgres.h"
 
@@ -32,19 +31,29 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "capture.h"
+#include "causal.h"
 #include "ddl.h"
+#include "guc.h"
+#include "indoubt.h"
+#include "keyset.h"
+#include "lockstep.h"
+#include "mode.h"
+#include "pack.h"
+#include "progress.h"
+#include "readkeys.h"
+#include "relation.h"
+#include "sequence.h"
+#include "session.h"
+#include "sessionsettings.h"
+#include "xact.h"
 
-static ProcessUtility_hook_type prev_ProcessUtility = NULL;
-
-static int	depth = 0;			/* utility commands being run */
-static int	local_depth = 0;	/* of them, those that stay on this node */
-static int	drop_owned_depth = 0;	/* of them, DROP OWNED; in apply sessions,
-									 * too */
 static bool importing = false;	/* IMPORT FOREIGN SCHEMA is */
 
 /* All that a hook is given. */
 typedef struct Call
 {
+	ProcessUtility_hook_type next;
 	PlannedStmt *meaning;		/* what is forwarded: pstmt, but for EXPLAIN */
 	PlannedStmt *pstmt;
 	const char *source;
@@ -60,39 +69,13 @@ typedef struct Call
 	bool		detach;			/* so is this, or FINALIZE: see ddldetach.c */
 } Call;
 
-bool
-utility_is_running(void)
-{
-	return depth > 0;
-}
-
-bool
-utility_is_local(void)
-{
-	return local_depth > 0;
-}
-
-/* What an event trigger drops on that occasion is another matter. */
-bool
-utility_drops_owned(void)
-{
-	return drop_owned_depth > 0 && ls_event_trigger_depth == 0;
-}
-
-bool
-utility_is_replayed(void)
-{
-	return creating_extension && ls_event_trigger_depth == 0;
-}
-
 /* ---------- running it */
 
 static void
 run_whatever(Call *call)
 {
-	(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
-		(call->pstmt, call->source, call->read_only_tree, call->context,
-		 call->params, call->environment, call->dest, call->completion);
+	call->next(call->pstmt, call->source, call->read_only_tree, call->context,
+			   call->params, call->environment, call->dest, call->completion);
 }
 
 static void
@@ -100,7 +83,7 @@ run(Call *call)
 {
 	if (call->identity)
 	{
-		uint64		rows = copy_identity((CopyStmt *) call->pstmt->utilityStmt, call->source);
+		uint64		rows = copyidentity_copy((CopyStmt *) call->pstmt->utilityStmt, call->source);
 
 		if (call->completion != NULL)
 			SetQueryCompletion(call->completion, CMDTAG_COPY, rows);
@@ -111,14 +94,14 @@ run(Call *call)
 		run_whatever(call);
 		return;
 	}
-	drop_owned_depth++;
+	nesting.drop_owned++;
 	PG_TRY();
 	{
 		run_whatever(call);
 	}
 	PG_FINALLY();
 	{
-		drop_owned_depth--;
+		nesting.drop_owned--;
 	}
 	PG_END_TRY();
 }
@@ -126,16 +109,16 @@ run(Call *call)
 static void
 run_counted(Call *call, int local)
 {
-	depth++;
-	local_depth += local;
+	nesting.utility++;
+	nesting.local_utility += local;
 	PG_TRY();
 	{
 		run(call);
 	}
 	PG_FINALLY();
 	{
-		depth--;
-		local_depth -= local;
+		nesting.utility--;
+		nesting.local_utility -= local;
 	}
 	PG_END_TRY();
 }
@@ -145,7 +128,7 @@ run_local(Call *call)
 {
 	run_counted(call, 1);
 	/* some, like VACUUM, have ended the transaction that they ran in */
-	witness_note_command();
+	walwitness_note_command();
 }
 
 /* ---------- refusing */
@@ -181,7 +164,7 @@ static const char *
 what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 {
 	if (targets->ours)
-		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+		ddl_refuse(plan, NULL, "It would change an object of the extension lockstep.", NULL);
 	else if (targets->makes_logged)
 		ddl_refuse(plan, "ALTER TABLE ... SET LOGGED",
 				   "What an unlogged table or sequence contains may differ from node to node.",
@@ -237,9 +220,9 @@ find_targets(void *arg, DdlTargets *targets)
 
 	ddl_targets(call->meaning, call->source, targets);
 	if (call->concurrent)
-		concurrent_weaken(targets);
+		ddlconcurrent_weaken(targets);
 	if (call->detach)
-		detach_targets(call->pstmt->utilityStmt, is_in_block(call), targets);
+		ddldetach_targets(call->pstmt->utilityStmt, is_in_block(call), targets);
 }
 
 /* On return *targets is what the command means now, its locks being held. */
@@ -263,7 +246,7 @@ forward_delete(Oid relid)
 	StringInfoData keys;
 
 	initStringInfo(&keys);
-	statement_pack_key(&keys, &key);
+	pack_key(&keys, &key);
 	query.text = ls_slice_of(text);
 	query.nkeys = 1;
 	query.keys = ls_slice_of_buffer(&keys);
@@ -311,19 +294,19 @@ creates_matview(const Call *call)
 static void
 run_and_forward_rows(Call *call, List *tables)
 {
-	int			event_triggers = ls_event_trigger_depth;
+	int			event_triggers = nesting.event_trigger;
 	bool		matview = creates_matview(call);
 	uint64		rows = capture_rows_seen();
 
 	/* an extension's script, if this is one, starts outside of any trigger */
-	ls_event_trigger_depth = 0;
+	nesting.event_trigger = 0;
 	PG_TRY();
 	{
 		run_counted(call, 0);
 	}
 	PG_FINALLY();
 	{
-		ls_event_trigger_depth = event_triggers;
+		nesting.event_trigger = event_triggers;
 	}
 	PG_END_TRY();
 	forward_rows(call, tables);
@@ -348,7 +331,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	if (!plan->certified)
 	{
 		ask_first(call, targets, plan->catalogs);
-		if (detach_push_snapshot(targets))
+		if (ddldetach_push_snapshot(targets))
 		{
 			renewed = true;
 			ask_first(call, targets, plan->catalogs);
@@ -367,11 +350,11 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	call->meaning = stmt;
 	tables = ddl_check_repeatable(stmt, call->source);
 	if (plan->catalogs)
-		settings_renew_plans();
+		sessionsettings_renew_plans();
 	foreach(lc, tables)
 		forward_delete(lfirst_oid(lc));
 	ddl_forward(text, NULL, 0, targets, plan->catalogs);
-	witness_note_command();
+	walwitness_note_command();
 	run_and_forward_rows(call, tables);
 	if (plan->catalogs)
 	{
@@ -394,10 +377,10 @@ run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
 		return;
 	}
 	ddl_check_oids_before(call->pstmt->utilityStmt, call->source);
-	settings_renew_plans();
-	concurrent_begin(call->pstmt->utilityStmt);
+	sessionsettings_renew_plans();
+	ddlconcurrent_begin(call->pstmt->utilityStmt);
 	run_counted(call, 0);
-	concurrent_end();
+	ddlconcurrent_end();
 }
 
 static void
@@ -413,22 +396,22 @@ run_detach(Call *call, DdlPlan *plan, DdlTargets *targets)
 		refuse_and_maybe_run(call, plan);
 		return;
 	}
-	refused = detach_is_refused(stmt);
+	refused = ddldetach_is_refused(stmt);
 	if (refused || is_in_block(call))
 	{
 		if (!refused)
-			detach_forward_finalize(stmt, targets);
+			ddldetach_forward_finalize(stmt, targets);
 		run_counted(call, 0);	/* which says why it is refused */
 		return;
 	}
-	depth++;
+	nesting.utility++;
 	PG_TRY();
 	{
-		detach_in_steps(stmt, targets);
+		ddldetach_in_steps(stmt, targets);
 	}
 	PG_FINALLY();
 	{
-		depth--;
+		nesting.utility--;
 	}
 	PG_END_TRY();
 }
@@ -449,7 +432,7 @@ run_refresh(Call *call, DdlTargets *targets)
 static void
 run_cluster(Call *call)
 {
-	List	   *indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+	List	   *indexes = ddlcluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
 	DdlTargets	targets;
 	ListCell   *lc;
 
@@ -458,13 +441,13 @@ run_cluster(Call *call)
 		xact_announce();
 		ddl_targets(call->pstmt, call->source, &targets);
 		ask_first(call, &targets, true);
-		indexes = cluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+		indexes = ddlcluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
 		foreach(lc, indexes)
 		{
-			cluster_mark(lfirst_oid(lc));
-			ddl_forward(cluster_mark_text(lfirst_oid(lc)), NULL, 0, &targets, true);
+			ddlcluster_mark(lfirst_oid(lc));
+			ddl_forward(ddlcluster_mark_text(lfirst_oid(lc)), NULL, 0, &targets, true);
 		}
-		witness_note_command();
+		walwitness_note_command();
 	}
 	run_local(call);
 }
@@ -506,10 +489,10 @@ examine_copy(CopyStmt *stmt, DdlPlan *plan)
 		readkeys_table(rel);
 	}
 	else if (RelationGetNamespace(rel) == ls_schema_oid())
-		ddl_refuse(plan, NULL, "It would change what belongs to the extension lockstep.", NULL);
+		ddl_refuse(plan, NULL, "It would change an object of the extension lockstep.", NULL);
 	else if (relation_some_read_settings())
 		relation_evaluate_anew(rel);
-	identity = stmt->is_from && rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copy_takes_identity(rel, stmt);
+	identity = stmt->is_from && rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && copyidentity_is_wanted(rel, stmt);
 	table_close(rel, AccessShareLock);
 	return identity;
 }
@@ -563,9 +546,9 @@ process_on_origin(Call *call)
 	DdlPlan		plan;
 	DdlTargets	targets;
 
-	call->concurrent = concurrent_is_wanted(call->pstmt->utilityStmt);
-	call->detach = detach_is_wanted(call->pstmt->utilityStmt);
-	if (call->concurrent || (call->detach && detach_is_concurrent(call->pstmt->utilityStmt)))
+	call->concurrent = ddlconcurrent_is_wanted(call->pstmt->utilityStmt);
+	call->detach = ddldetach_is_wanted(call->pstmt->utilityStmt);
+	if (call->concurrent || (call->detach && ddldetach_is_concurrent(call->pstmt->utilityStmt)))
 		PreventInTransactionBlock(call->context == PROCESS_UTILITY_TOPLEVEL,
 								  ddl_outside_name(call->pstmt->utilityStmt));
 	else
@@ -586,7 +569,7 @@ process_on_origin(Call *call)
 	{
 		call->identity = examine_copy((CopyStmt *) call->pstmt->utilityStmt, &plan);
 		if (((CopyStmt *) call->pstmt->utilityStmt)->is_from)
-			doubt_before_write();
+			indoubt_before_write();
 	}
 
 	/* an event trigger's command, or we would not be here */
@@ -656,7 +639,7 @@ process_on_unreplicated(Call *call)
 
 	ddl_plan(call->pstmt->utilityStmt, &plan);
 	if (plan.shared && plan.action == DDL_FORWARD)
-		ddl_refuse(&plan, NULL, "It changes what all databases have in common, and this database is not replicated.",
+		ddl_refuse(&plan, NULL, "It changes an object shared by all databases, and this database is not replicated.",
 				   "Connect to a replicated database.");
 	if (plan.shared && plan.action == DDL_REFUSE)
 		refuse(call, &plan);
@@ -666,22 +649,22 @@ process_on_unreplicated(Call *call)
 static bool
 is_unreplicated_database(void)
 {
-	return ls_replicate && !apply_session() && IsUnderPostmaster && !IsBinaryUpgrade &&
+	return ls_replicate && !session_applies() && IsUnderPostmaster && !IsBinaryUpgrade &&
 		MyBackendType == B_BACKEND && IsTransactionState();
 }
 
-static void
-process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
+void
+utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *source, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *environment, DestReceiver *dest,
 				QueryCompletion *completion)
 {
-	Call		call = {pstmt, pstmt, source, read_only_tree, context, params, environment, dest, completion};
+	Call		call = {next, pstmt, pstmt, source, read_only_tree, context, params, environment, dest, completion};
 
 	if (ls_mode() != LS_MODE_OFF)
-		lockout_check(pstmt->utilityStmt);
+		ddllockout_check(pstmt->utilityStmt);
 	if (ls_mode() != LS_MODE_OFF || (ls_is_node() && utility_is_replayed()))
-		call.pstmt = unlogged_ignore(pstmt);
+		call.pstmt = ddlunlogged_ignore(pstmt);
 	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||
 		utility_is_replayed())
 	{
@@ -693,7 +676,7 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 		return;
 	if (IsA(pstmt->utilityStmt, NotifyStmt) && !notify_command((NotifyStmt *) pstmt->utilityStmt))
 		return;
-	if (depth == 0 && !select_is_running())
+	if (nesting.utility == 0 && !executor_is_running())
 		causal_before_utility(pstmt);
 	if (IsA(pstmt->utilityStmt, DiscardStmt) &&
 		(((DiscardStmt *) pstmt->utilityStmt)->target == DISCARD_ALL ||
@@ -714,11 +697,4 @@ process_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 			run(&call);
 			break;
 	}
-}
-
-void
-utility_init(void)
-{
-	prev_ProcessUtility = ProcessUtility_hook;
-	ProcessUtility_hook = process_utility;
 }

@@ -26,6 +26,7 @@
 #include "utils/typcache.h"
 
 #include "deparse.h"
+#include "relation.h"
 
 /* Texts kept for different sets of updated columns of one relation. */
 #define UPDATE_TEXTS_KEPT 64

@@ -2,9 +2,9 @@
  * deparsevalue.c
  *	  The values of a row as parameters of a query, or as a line of COPY.
  *
- * They are text from the types' output functions, between deparse_enter and
- * deparse_leave; of characters that the other nodes can read (repertoire.h), and
- * if they are to be stored, not to be looked for, exact (exacttext.h).
+ * They are text from the types' output functions, called between deparse_enter and
+ * deparse_leave.  The text consists of characters that other nodes can read (repertoire.h), and is
+ * exact (exacttext.h) if it is to be stored and not only compared.
  */
 #include "postgres.h"
 
@@ -14,6 +14,9 @@
 
 #include "deparse.h"
 #include "exacttext.h"
+#include "lockstep.h"
+#include "pack.h"
+#include "relation.h"
 #include "repertoire.h"
 
 /* The text of a value of a type that is not a common one. */
@@ -66,20 +69,20 @@ append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *
 
 	if (nulls[attnum - 1])
 	{
-		statement_pack_param(out, NULL, 0);
+		pack_param(out, NULL, 0);
 		return;
 	}
 	switch (column->output.fn_oid)
 	{
 		case F_INT4OUT:
-			statement_pack_param(out, number, pg_ltoa(DatumGetInt32(value), number));
+			pack_param(out, number, pg_ltoa(DatumGetInt32(value), number));
 			return;
 		case F_INT8OUT:
-			statement_pack_param(out, number, pg_lltoa(DatumGetInt64(value), number));
+			pack_param(out, number, pg_lltoa(DatumGetInt64(value), number));
 			return;
 		default:
 			text = value_text(r, attnum, value, stored);
-			statement_pack_param(out, (const char *) text.data, text.len);
+			pack_param(out, (const char *) text.data, text.len);
 			return;
 	}
 }

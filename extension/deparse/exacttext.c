@@ -1,16 +1,15 @@
 /*
  * exacttext.c
- *	  Does a value's text give the same value back?
+ *	  Does the text of a value give the same value back?
  *
- * Values travel as text.  That of PostgreSQL's own types is exact, and so is that
- * of most others, but nobody demands it: a type that rounds its output (the
- * sketches of tdigest, say) would have one value where it was made and another one
- * on the other nodes.  So what a type that isn't built in puts out is read again,
- * here, and compared; it is refused if it is not the same.
+ * Values travel as text.  The text of PostgreSQL's own types is exact, and so is that of most
+ * others, but this is not guaranteed: a type that rounds its output (such as the sketches
+ * of tdigest) would have different values at the origin and on the other nodes.  So the
+ * output of a type that is not built in is read back and compared; a value that differs is
+ * refused.
  *
- * The same: by its image, or else by the type's own "=".  There are types that
- * have several images of one value, such as cube, or arrays with a bitmap of nulls
- * and no null in it.
+ * Values are the same if their images are, or else by the type's own "=".  Some types have
+ * several images of one value, such as cube, or arrays with a null bitmap but no null.
  */
 #include "postgres.h"
 
@@ -22,8 +21,9 @@
 #include "utils/lsyscache.h"
 #include "utils/typcache.h"
 
-#include "typeparts.h"
 #include "exacttext.h"
+#include "relation.h"
+#include "typeparts.h"
 
 struct LsExactText
 {
@@ -42,7 +42,7 @@ is_built_in(Oid type, Oid collation)
 	type = getBaseType(type);
 	if (type < FirstNormalObjectId || get_typtype(type) == TYPTYPE_ENUM)
 		return true;
-	return component_every(type, collation, is_built_in, false);
+	return typeparts_every(type, collation, is_built_in, false);
 }
 
 LsExactText *

@@ -1,16 +1,15 @@
 /*
  * repertoire.c
- *	  Are a value's characters those of the database's encoding?
+ *	  Are the characters of a value valid in the database's encoding?
  *
- * The server lets no other text in from clients.  But C code, or a cast WITHOUT
- * FUNCTION from bytea, can make texts with NUL bytes, or with bytes that are
- * invalid in the encoding.  Another node could not read them, a parameter can't
- * even have a NUL; and PostgreSQL would not read them from a dump either.  So
- * they are refused where they are captured.
+ * The server accepts only valid text from clients.  But C code, or a cast WITHOUT FUNCTION
+ * from bytea, can make texts with NUL bytes or bytes that are invalid in the encoding.
+ * Another node could not read them, a parameter cannot even contain a NUL, and
+ * PostgreSQL would not restore them from a dump.  They are refused when they are captured.
  *
- * What is plain ASCII, as most texts are, is found out where its bytes are copied
- * anyway.  The output of a type within which there are texts (an array, a row)
- * would leave out what follows a NUL byte: there they are looked at before.
+ * Plain ASCII is recognized where the bytes are copied anyway.  The output of a type
+ * that contains texts (an array, a row) omits what follows a NUL byte; such
+ * values are checked before their output.
  */
 #include "postgres.h"
 
@@ -26,8 +25,10 @@
 #include "utils/rangetypes.h"
 #include "utils/typcache.h"
 
-#include "typeparts.h"
+#include "lockstep.h"
+#include "relation.h"
 #include "repertoire.h"
+#include "typeparts.h"
 
 /* ---------- saying no */
 
@@ -97,7 +98,7 @@ static bool
 has_no_texts(Oid type, Oid collation)
 {
 	type = getBaseType(type);
-	return !is_text(type) && component_every(type, collation, has_no_texts, true);
+	return !is_text(type) && typeparts_every(type, collation, has_no_texts, true);
 }
 
 bool

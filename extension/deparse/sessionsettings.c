@@ -2,16 +2,14 @@
  * sessionsettings.c
  *	  The settings that the meaning of a forwarded statement depends on.
  *
- * They travel with the statement, all of them, as another node's defaults may
- * be others.  search_path goes as the schemas that it means now, without those
- * of temporary objects: no forwarded statement may find any.  The time of the
- * transaction is among them, so that now() and literals like 'today' mean the
- * same everywhere.  The role comes last, as it may lack the right to set the
- * others.
+ * They all travel with the statement, because the defaults of another node may differ.
+ * search_path travels as the schemas that it means now, without those of temporary objects,
+ * which no forwarded statement may find.  The time of the transaction is among the settings, so
+ * that now() and literals like 'today' have the same value everywhere.  The role
+ * comes last, as it may lack the right to set the others.
  *
- * Settings that users make up ('app.tenant') and those of modules travel, too,
- * wherever they were set: for the session, its role, its database or in a
- * configuration file.
+ * Settings made up by users ('app.tenant') and those of modules travel as well, wherever they
+ * were set: for the session, its role, its database or in a configuration file.
  */
 #include "postgres.h"
 
@@ -28,7 +26,8 @@
 #include "utils/plancache.h"
 
 #include "compat.h"
-#include "lockstep.h"
+#include "querysettings.h"
+#include "sessionsettings.h"
 
 static const char *const names[] = {
 	"array_nulls",
@@ -117,7 +116,7 @@ search_path_without_temporary(void)
  * may not look into one of the schemas.
  */
 void
-settings_append_row_path(StringInfo out, Oid owner)
+sessionsettings_append_row_path(StringInfo out, Oid owner)
 {
 	List	   *schemas = fetch_search_path(false);
 	StringInfoData path;
@@ -148,7 +147,7 @@ is_custom(const struct config_generic *setting)
 		(setting->context == PGC_USERSET || setting->context == PGC_SUSET) &&
 		((setting->flags & GUC_CUSTOM_PLACEHOLDER) != 0 || setting->source != PGC_S_DEFAULT) &&
 		strncmp(setting->name, "lockstep", strlen("lockstep")) != 0 &&
-		!apply_setting_is_unknown(setting->name);
+		!querysettings_is_unknown(setting->name);
 }
 
 /*
@@ -177,7 +176,7 @@ append_custom(StringInfo out)
  * on settings.  This is called for every row, as a function may have changed them.
  */
 void
-settings_append_row(StringInfo out)
+sessionsettings_append_row(StringInfo out)
 {
 	for (int i = 0; i < lengthof(row_names); i++)
 		append_setting(out, row_names[i], GetConfigOption(row_names[i], false, false));
@@ -185,14 +184,14 @@ settings_append_row(StringInfo out)
 }
 
 void
-settings_renew_plans(void)
+sessionsettings_renew_plans(void)
 {
 	static uint64 made_with = 0;
 	StringInfoData now;
 	uint64		hash;
 
 	initStringInfo(&now);
-	settings_append_row(&now);
+	sessionsettings_append_row(&now);
 	hash = hash_bytes_extended((unsigned char *) now.data, now.len, 0);
 	pfree(now.data);
 	if (hash != made_with)
@@ -211,7 +210,7 @@ ls_runs_script(const Node *stmt)
  * (PostGIS's topology and geocoder do).
  */
 void
-settings_append_reset_path(StringInfo out)
+sessionsettings_append_reset_path(StringInfo out)
 {
 	append_setting(out, LS_SETTING_RESET_PATH, GetConfigOptionResetString("search_path"));
 }
@@ -221,7 +220,7 @@ settings_append_reset_path(StringInfo out)
  * notices to give once.
  */
 int
-settings_begin_quiet(void)
+sessionsettings_begin_quiet(void)
 {
 	int			level = NewGUCNestLevel();
 
@@ -233,13 +232,13 @@ settings_begin_quiet(void)
 }
 
 void
-settings_end_quiet(int level)
+sessionsettings_end_quiet(int level)
 {
 	AtEOXact_GUC(true, level);
 }
 
 void
-settings_append(StringInfo out)
+sessionsettings_append(StringInfo out)
 {
 	int			i;
 

@@ -1,10 +1,10 @@
 /*
  * tokens.c
- *	  The tokens of a command's text, by PostgreSQL's own scanner.
+ *	  The tokens of a command's text, by PostgreSQL's scanner.
  *
- * The numbers of keywords belong to the server's grammar, whose header isn't
- * installed from 16 on.  So the scanner gets a table here by which every keyword
- * has the same number, and keywords are told apart by what they are called.
+ * The numbers of keywords belong to the server's grammar, whose header is not installed
+ * from 16 on.  So the scanner gets a table here that gives every keyword the same number, and
+ * keywords are distinguished by their text.
  */
 #include "postgres.h"
 
@@ -75,7 +75,7 @@ tokens_next(Tokens *tokens)
 }
 
 bool
-token_is(const Tokens *tokens, const char *keyword)
+tokens_is(const Tokens *tokens, const char *keyword)
 {
 	return tokens->kind == TOKEN_KEYWORD && strcmp(tokens->value.keyword, keyword) == 0;
 }

@@ -35,7 +35,7 @@ extern void tokens_begin(Tokens *tokens, const char *text);
 extern bool tokens_next(Tokens *tokens);
 
 /* Is the current token this keyword? */
-extern bool token_is(const Tokens *tokens, const char *keyword);
+extern bool tokens_is(const Tokens *tokens, const char *keyword);
 
 extern void tokens_end(Tokens *tokens);
 

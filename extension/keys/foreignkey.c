@@ -1,16 +1,18 @@
 /*
  * foreignkey.c
- *	  Is a query a foreign key's own?  What it reads and locks has keys made by
- *	  capture.c.
+ *	  Is a query one that a foreign key's own function runs?
  *
- * The server's functions that check foreign keys are replaced by ones that note
- * that they run.
+ * What such a query reads and locks needs no keys: capture.c makes those of the foreign key.
+ * The server's functions that check foreign keys are replaced by ones that note that they
+ * run.
  */
 #include "postgres.h"
 
 #include "utils/fmgroids.h"
 
-#include "lockstep.h"
+#include "foreignkey.h"
+#include "patch.h"
+#include "session.h"
 
 /*
  * Executions that were going on when a foreign key's function was called, -1:
@@ -22,13 +24,13 @@ static int	foreign_key_depth = -1;
 bool
 foreignkey_starts_query(void)
 {
-	return foreign_key_depth >= 0 && select_depth() == foreign_key_depth;
+	return foreign_key_depth >= 0 && nesting.executor == foreign_key_depth;
 }
 
 bool
 foreignkey_runs_query(void)
 {
-	return foreign_key_depth >= 0 && select_depth() == foreign_key_depth + 1;
+	return foreign_key_depth >= 0 && nesting.executor == foreign_key_depth + 1;
 }
 
 void
@@ -56,7 +58,7 @@ foreign_key(FunctionCallInfo fcinfo, int i)
 	Datum		result = (Datum) 0;
 	int			outer = foreign_key_depth;
 
-	foreign_key_depth = select_depth();
+	foreign_key_depth = nesting.executor;
 	PG_TRY();
 	{
 		result = foreign_key_originals[i] (fcinfo);
@@ -92,7 +94,7 @@ static const PGFunction foreign_key_instead[FOREIGN_KEY_FUNCTIONS] = {
 };
 
 void
-foreignkey_init(void)
+foreignkey_replace_functions(void)
 {
 	for (int i = 0; i < FOREIGN_KEY_FUNCTIONS; i++)
 		ls_replace_function(foreign_key_functions[i], foreign_key_instead[i],

@@ -1,17 +1,15 @@
 /*
  * keyhash.c
- *	  How a value becomes 64 bits that are the same on every node.
+ *	  Hashing a value to 64 bits that are the same on every node.
  *
- * Two values that an index takes for equal must have equal hashes, whatever
- * node computes them.  The default hash function of a type does that if the
- * index's equality operator belongs to the same operator family, and if it
- * doesn't look at OIDs: those differ between nodes.  Enums, reg* types and what
- * is made of them are hashed by their text instead, as long as equal values
- * have equal texts.  For anything else there is no hash, and the caller takes
- * the table as a whole.
+ * Two values that an index considers equal must have equal hashes on all nodes.  The
+ * default hash function of a type fulfils that if the index's equality operator belongs to
+ * the same operator family, and if it does not hash OIDs, which differ between nodes.
+ * Enums, reg* types and types made of them are hashed by their text instead, provided that
+ * equal values have equal texts.  For other values there is no hash, and the caller takes a key
+ * on the whole table.
  *
- * Callers see to it that text is independent of the session's settings
- * (deparse_enter).
+ * Callers ensure that the text is independent of the session's settings (deparse_enter).
  */
 #include "postgres.h"
 
@@ -62,7 +60,7 @@ hash_is_portable(Oid type, Oid collation)
 	type = getBaseType(type);
 	if (keyhash_type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
 		return false;
-	return component_every(type, collation, hash_is_portable, true);
+	return typeparts_every(type, collation, hash_is_portable, true);
 }
 
 bool
@@ -95,7 +93,7 @@ text_is_equality(Oid type, Oid collation)
 		case NAMEOID:
 			return get_collation_isdeterministic(OidIsValid(collation) ? collation : DEFAULT_COLLATION_OID);
 		default:
-			return component_every(type, collation, text_is_equality, false);
+			return typeparts_every(type, collation, text_is_equality, false);
 	}
 }
 

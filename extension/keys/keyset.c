@@ -36,8 +36,14 @@
 #include "utils/memutils.h"
 
 #include "deparse.h"
+#include "guc.h"
+#include "keyhash.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "losses.h"
+#include "pack.h"
+#include "relation.h"
+#include "turn.h"
 
 typedef struct ForwardedKey
 {
@@ -105,7 +111,7 @@ append_key(LsKeyBuffer *keys, uint64 hash, LsKeyMode mode, const char *name)
 {
 	LsKey		key = {hash, turn_applied(), mode, ls_slice_of(name)};
 
-	statement_pack_key(&keys->packed, &key);
+	pack_key(&keys->packed, &key);
 	keys->nkeys++;
 }
 
@@ -152,7 +158,7 @@ add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
 	if (!note_table_key(table, mode))
 		return;
 	append_key(keys, table->hash, mode, table->name);
-	queue_note_table(table->hash, table->name, mode == LS_TABLE_IX || mode == LS_TABLE_X ? LS_TABLE_X : LS_TABLE_S);
+	losses_note_table(table->hash, table->name, mode == LS_TABLE_IX || mode == LS_TABLE_X ? LS_TABLE_X : LS_TABLE_S);
 }
 
 static void

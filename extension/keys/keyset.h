@@ -1,6 +1,6 @@
 /*
  * keyset.h
- *	  Changed rows -> keys.  For the files that make keys.
+ *	  Keys of changed rows.  For the files that make keys.
  */
 #ifndef LOCKSTEP_KEYSET_H
 #define LOCKSTEP_KEYSET_H
@@ -50,5 +50,13 @@ extern const LsTable *keyset_database(void);
  */
 extern int	keyset_large_object(Oid oid, LsKey keys[2]);
 extern LsKey keyset_large_object_key(Oid oid);
+
+/* A table's key, the database's key (palloc'ed name).  Names as in the
+ * catalogs, not quoted; seen is turn_applied() now. */
+extern LsKey keyset_table_key(const char *schema, const char *table, LsKeyMode mode);
+extern LsKey keyset_database_key(LsKeyMode mode);
+
+extern void keyset_at_xact_end(void);
+extern void keyset_at_subxact_abort(int nest_level);
 
 #endif							/* LOCKSTEP_KEYSET_H */

@@ -1,24 +1,22 @@
 /*
  * readkeys.c
- *	  What a transaction has locked or read: keys without a change.
+ *	  Keys of rows that a transaction has locked or read without changing them.
  *
- * Two kinds, which are forwarded with the transaction if it writes anything,
- * and are forgotten if it doesn't:
+ * There are two kinds.  Both are forwarded if the transaction writes anything, and forgotten
+ * otherwise:
  *
- *	 - rows locked by SELECT FOR UPDATE, NO KEY UPDATE, SHARE, KEY SHARE.  Their
- *	   keys have the strength of the lock and are as any other: what a lock
- *	   excludes on this node, it excludes on the others.  They go when the
- *	   subtransaction that locked is rolled back, as the lock does.
- *	 - what a SERIALIZABLE transaction reads.  Such a key says: nothing of it may
- *	   have been changed since my snapshot by whatever is decided before me, on
- *	   whichever node, this one included.  What a rolled-back subtransaction has
- *	   read was read.
+ *  - rows locked by SELECT FOR UPDATE, NO KEY UPDATE, SHARE, KEY SHARE.  Their keys have the
+ *    strength of the lock: what the lock excludes on this node, the key excludes on
+ *    others.  They are dropped when the subtransaction that locked is rolled back, as
+ *    the lock is.
+ *  - what a SERIALIZABLE transaction reads.  Such a key means: no transaction decided
+ *    before this one, on any node, may have changed the row after this transaction's snapshot.  Reads of
+ *    rolled-back subtransactions count.
  *
- * What is read is taken from the plan, before it runs (readplan.c).
+ * Reads are taken from the plan, before it runs (readplan.c).  The S of a read is the highest
+ * seq that the transaction's snapshot contains.
  *
- * The S of a read is the highest seq that the transaction's snapshot sees.
- *
- * docs/isolation.md has the argument why this makes histories serializable.
+ * docs/isolation.md explains why this makes histories serializable.
  */
 #include "postgres.h"
 
@@ -31,8 +29,16 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
+#include "foreignkey.h"
+#include "guc.h"
 #include "keyset.h"
+#include "lockstep.h"
+#include "losses.h"
+#include "mode.h"
+#include "pack.h"
 #include "readkeys.h"
+#include "relation.h"
+#include "turn.h"
 
 /* Buffers beyond this are given back at the end of the transaction. */
 #define BUFFER_KEPT (64 * 1024)
@@ -140,10 +146,10 @@ add_read_key(uint64 hash, LsKeyMode mode, const char *name)
 	if (found)
 		return;
 	make_buffers();
-	statement_pack_key(&read_keys.packed, &key);
+	pack_key(&read_keys.packed, &key);
 	read_keys.nkeys++;
 	if (mode == LS_TABLE_READ || mode == LS_TABLE_READ_ROWS)
-		queue_note_table(hash, name, LS_TABLE_S);
+		losses_note_table(hash, name, LS_TABLE_S);
 }
 
 /* Its rows, of whatever names, and not more than the table's existence. */
@@ -212,25 +218,24 @@ readkeys_table(Relation rel)
 
 /* ---------- forwarding, and ends */
 
-static void
-forward(LsKeyBuffer *keys)
+static int
+add_query(LsQuery *queries, int n, const LsKeyBuffer *keys)
 {
-	LsQuery		query = {.form = LS_FORM_KEYS,.reason = LS_REASON_READ,.rows = -1};
-
-	if (!buffers_made || keys->nkeys == 0)
-		return;
-	query.text = ls_slice_of("keys");
-	query.nkeys = keys->nkeys;
-	query.keys = ls_slice_of_buffer(&keys->packed);
-	xact_forward(&query);
+	if (keys->nkeys == 0)
+		return n;
+	queries[n] = (LsQuery) {.form = LS_FORM_KEYS,.reason = LS_REASON_READ,.rows = -1};
+	queries[n].text = ls_slice_of("keys");
+	queries[n].nkeys = keys->nkeys;
+	queries[n].keys = ls_slice_of_buffer(&keys->packed);
+	return n + 1;
 }
 
-/* The transaction is about to ask. */
-void
-readkeys_forward(void)
+int
+readkeys_queries(LsQuery *queries)
 {
-	forward(&locked);
-	forward(&read_keys);
+	if (!buffers_made)
+		return 0;
+	return add_query(queries, add_query(queries, 0, &locked), &read_keys);
 }
 
 LsReadMark

@@ -1,11 +1,10 @@
 /*
  * readplan.c
- *	  Which rows does a plan read, change or lock, as far as it can be told before
- *	  it runs?
+ *	  Which rows does a plan read, change or lock, as far as that is known before it runs?
  *
- * Each table as a whole, or, where the conditions say which row by the table's
- * identity (id = 7), that row.  So nothing has to be known of how a scan finds
- * its rows, and what is not there is covered as well as what is.
+ * Each table as a whole, or, where the conditions determine a row by the table's identity
+ * (id = 7), that row.  How a scan finds its rows does not matter, and absent rows are covered
+ * like existing ones.
  */
 #include "postgres.h"
 
@@ -26,8 +25,14 @@
 #include "utils/rel.h"
 #include "utils/typcache.h"
 
+#include "foreignkey.h"
 #include "keyset.h"
+#include "lockstep.h"
+#include "mode.h"
 #include "readkeys.h"
+#include "readplan.h"
+#include "relation.h"
+#include "turn.h"
 
 /* What is known of an entry of the range table. */
 typedef struct TableRead

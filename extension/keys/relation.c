@@ -1,13 +1,12 @@
 /*
  * relation.c
- *	  What capture needs to know of a relation, looked up once.
+ *	  What capture must know of a relation, looked up once.
  *
- * A cache of LsRelation by OID.  An entry is invalid after a relcache
- * invalidation of the relation or of one that it names (partition ancestors,
- * parents of foreign keys, their indexes), after a change to a type of its
- * columns, and after any change to a schema, a collation or an operator
- * (renames).  Being invalid it is
- * rebuilt at the next relation_get(), never earlier: who holds it may go on.
+ * A cache of LsRelation by OID.  An entry becomes invalid after a relcache invalidation of the
+ * relation or of one that it names (partition ancestors, parents of foreign keys, their
+ * indexes), after a change to a type of its columns, and after any change to a schema, a
+ * collation or an operator (renames).  An invalid entry is rebuilt at the next
+ * relation_get(), so a pointer stays good until then.
  */
 #include "postgres.h"
 
@@ -34,10 +33,14 @@
 #include "compat.h"
 #include "deparse.h"
 #include "exacttext.h"
-#include "storedexpression.h"
+#include "keyhash.h"
+#include "keyset.h"
 #include "lockstep.h"
+#include "mode.h"
 #include "relation.h"
 #include "repertoire.h"
+#include "sessionsettings.h"
+#include "storedexpression.h"
 
 #define SWEEP_MINIMUM 256
 
@@ -88,8 +91,8 @@ depends_on_type(const LsRelation *r, uint32 hashvalue)
 	return false;
 }
 
-static void
-on_relcache_invalidation(Datum arg, Oid relid)
+void
+relation_on_relcache_invalidation(Datum arg, Oid relid)
 {
 	HASH_SEQ_STATUS scan;
 	LsRelation *r;
@@ -104,8 +107,8 @@ on_relcache_invalidation(Datum arg, Oid relid)
 	}
 }
 
-static void
-on_type_invalidation(Datum arg, int cacheid, uint32 hashvalue)
+void
+relation_on_type_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 {
 	HASH_SEQ_STATUS scan;
 	LsRelation *r;
@@ -121,20 +124,10 @@ on_type_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 }
 
 /* Of what relations name and don't list: schemas, collations, operators. */
-static void
-on_name_invalidation(Datum arg, int cacheid, uint32 hashvalue)
-{
-	on_relcache_invalidation(arg, InvalidOid);
-}
-
 void
-relation_init(void)
+relation_on_name_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 {
-	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
-	CacheRegisterSyscacheCallback(TYPEOID, on_type_invalidation, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, on_name_invalidation, (Datum) 0);
-	CacheRegisterSyscacheCallback(COLLOID, on_name_invalidation, (Datum) 0);
-	CacheRegisterSyscacheCallback(OPEROID, on_name_invalidation, (Datum) 0);
+	relation_on_relcache_invalidation(arg, InvalidOid);
 }
 
 void
@@ -281,7 +274,7 @@ generated_values_travel(TupleDesc desc)
 		if (att->attgenerated != ATTRIBUTE_GENERATED_STORED)
 			continue;
 		expression = stringToNode(def->adbin);
-		if (expression_reads_settings(expression) || expression_has_oids(expression))
+		if (storedexpression_reads_settings(expression) || storedexpression_has_oids(expression))
 			return true;
 	}
 	return false;
@@ -514,7 +507,7 @@ relation_evaluate_anew(Relation rel)
 	r = relation_get(rel);
 	if (!r->reads_settings && !r->copy_checks)
 		return;
-	settings_renew_plans();
+	sessionsettings_renew_plans();
 	if (r->folds)
 		forget_index_expressions(r, rel);
 }

@@ -113,7 +113,7 @@ typedef struct LsUpdateText
 	char	   *text;
 } LsUpdateText;
 
-struct LsRelation
+typedef struct LsRelation
 {
 	Oid			relid;			/* hash key */
 	bool		valid;
@@ -185,7 +185,7 @@ struct LsRelation
 	LsColumnSet changed;
 	LsColumnSet assigned;		/* what the UPDATE will name */
 	TupleTableSlot *slot;		/* virtual: holds no pin */
-};
+} LsRelation;
 
 /* The relation's entry, built if need be.  In a transaction. */
 extern LsRelation *relation_get(Relation rel);
@@ -240,5 +240,12 @@ column_sets_overlap(const LsColumnSet *a, const LsColumnSet *b)
 	}
 	return false;
 }
+
+extern bool relation_is_replicated(Relation rel);
+extern void relation_on_relcache_invalidation(Datum arg, Oid relid);
+extern void relation_on_type_invalidation(Datum arg, int cacheid, uint32 hashvalue);
+extern void relation_on_name_invalidation(Datum arg, int cacheid, uint32 hashvalue);
+extern bool relation_some_read_settings(void);
+extern void relation_evaluate_anew(Relation rel);
 
 #endif							/* LOCKSTEP_RELATION_H */

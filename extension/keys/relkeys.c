@@ -28,9 +28,9 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
-#include "storedexpression.h"
-#include "lockstep.h"
+#include "keyhash.h"
 #include "relation.h"
+#include "storedexpression.h"
 
 /* ---------- indexes */
 
@@ -278,12 +278,12 @@ build_identity(LsRelation *r, Relation index)
 static void
 look_at_expressions(LsRelation *r, Relation index)
 {
-	Node	   *expressions = expression_of_index(index, Anum_pg_index_indexprs);
-	Node	   *predicate = expression_of_index(index, Anum_pg_index_indpred);
+	Node	   *expressions = storedexpression_of_index(index, Anum_pg_index_indexprs);
+	Node	   *predicate = storedexpression_of_index(index, Anum_pg_index_indpred);
 
-	r->computes |= expression_calls_users(expressions) || expression_calls_users(predicate);
-	r->reads_settings |= expression_reads_settings(expressions) || expression_reads_settings(predicate);
-	r->folds |= expression_folds_settings(expressions) || expression_folds_settings(predicate);
+	r->computes |= storedexpression_calls_users(expressions) || storedexpression_calls_users(predicate);
+	r->reads_settings |= storedexpression_reads_settings(expressions) || storedexpression_reads_settings(predicate);
+	r->folds |= storedexpression_folds_settings(expressions) || storedexpression_folds_settings(predicate);
 }
 
 void

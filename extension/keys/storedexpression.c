@@ -1,17 +1,16 @@
 /*
  * storedexpression.c
- *	  What does a stored expression's value depend on beside its row?
+ *	  What does the value of a stored expression depend on, besides its row?
  *
- * PostgreSQL wants the functions in indexes and stored generated columns to be
- * IMMUTABLE, and believes the declaration.  Two things make such a value another
- * one on another node:
- *	 - settings of the session.  A function that isn't built in may read any; of
- *	   the built-in ones that are IMMUTABLE some do, as the text of a float8
- *	   depends on extra_float_digits;
- *	 - OIDs of objects, which each node has given by itself: 't'::regclass::oid,
- *	   tableoid, hashenum().
+ * PostgreSQL requires functions in indexes and stored generated columns to be IMMUTABLE, and
+ * trusts the declaration.  Such a value may differ on another node because of
  *
- * What is said here errs on the safe side.
+ *  - settings of the session.  A function that is not built in may read any; some
+ *    built-in IMMUTABLE ones read some, as the text of a float8 depends on
+ *    extra_float_digits;
+ *  - OIDs of objects, which differ between nodes: 't'::regclass::oid, tableoid, hashenum().
+ *
+ * The answers err on the safe side.
  */
 #include "postgres.h"
 
@@ -33,7 +32,7 @@
 #include "keyhash.h"
 
 Node *
-expression_of_index(Relation index, int attribute)
+storedexpression_of_index(Relation index, int attribute)
 {
 	bool		isnull;
 	Datum		value = SysCacheGetAttr(INDEXRELID, index->rd_indextuple, attribute, &isnull);
@@ -58,7 +57,7 @@ calls_users_walker(Node *node, void *context)
 }
 
 bool
-expression_calls_users(Node *expression)
+storedexpression_calls_users(Node *expression)
 {
 	return calls_users_walker(expression, NULL);
 }
@@ -101,7 +100,7 @@ reads_settings_walker(Node *node, void *context)
 }
 
 bool
-expression_reads_settings(Node *expression)
+storedexpression_reads_settings(Node *expression)
 {
 	return reads_settings_walker(expression, NULL);
 }
@@ -112,12 +111,12 @@ folds_settings_walker(Node *node, void *context)
 	if (node == NULL)
 		return false;
 	if (!IsA(node, List) && !contain_var_clause(node))
-		return expression_reads_settings(node);
+		return storedexpression_reads_settings(node);
 	return expression_tree_walker(node, folds_settings_walker, context);
 }
 
 bool
-expression_folds_settings(Node *expression)
+storedexpression_folds_settings(Node *expression)
 {
 	return folds_settings_walker(expression, NULL);
 }
@@ -136,11 +135,11 @@ static bool
 has_no_oids(Oid type, Oid collation)
 {
 	type = getBaseType(type);
-	return !keyhash_type_is_reg(type) && component_every(type, collation, has_no_oids, true);
+	return !keyhash_type_is_reg(type) && typeparts_every(type, collation, has_no_oids, true);
 }
 
 bool
-expression_type_has_oids(Oid type)
+storedexpression_type_has_oids(Oid type)
 {
 	return OidIsValid(type) && !has_no_oids(type, InvalidOid);
 }
@@ -273,7 +272,7 @@ has_oids_walker(Node *node, void *context)
 }
 
 bool
-expression_has_oids(Node *expression)
+storedexpression_has_oids(Node *expression)
 {
 	return has_oids_walker(expression, NULL);
 }

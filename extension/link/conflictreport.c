@@ -1,19 +1,19 @@
 /*
  * conflictreport.c
- *	  Conflicts that this node finds by itself: words for them, and a report to
- *	  the replicator, which has all the others, for lockstep.conflicts.
+ *	  Conflicts that this node detects by itself: their messages, and a report to the
+ *	  replicator, which knows all others, for lockstep.conflicts.
  *
- * From REPEATABLE READ up PostgreSQL itself fails a transaction that wants to
- * change a row which has been changed since its snapshot, and says no more than
- * "could not serialize access due to concurrent update".  Mostly that was another
- * node's transaction, applied here.  So the row, and who changed it, is noted
- * when the heap finds it out (heap.c), and put into the error's DETAIL on its
- * way to client and log (tell_the_reason() in lockconflict.c).  Which transaction of
- * the cluster that was, turn.c knows; of which node, the replicator.
+ * From REPEATABLE READ up PostgreSQL fails a transaction that changes a row which
+ * has changed since its snapshot, with no more than "could not serialize access due to
+ * concurrent update".  Mostly another node's transaction, applied here, has changed
+ * it.  So the row and the transaction are noted when the heap detects the conflict
+ * (heap.c), and added to the error's DETAIL before it goes to client and log
+ * (explain_error() in hooks.c).  turn.c knows the seq of that transaction, the
+ * replicator its node.
  *
- * An error may be caught (in PL/pgSQL): what was noted is told only if the error
- * goes out.  It is sent at the transaction's end, as nothing may be sent in the
- * middle of an error.
+ * An error may be caught (in PL/pgSQL), so a conflict is reported only if the error leaves
+ * the transaction; and it is sent at the transaction's end, because nothing may be sent while an
+ * error is being raised.
  */
 #include "postgres.h"
 
@@ -29,7 +29,14 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "xact_private.h"
+#include "conflictreport.h"
+#include "lockstep.h"
+#include "ls_link.h"
+#include "mode.h"
+#include "relation.h"
+#include "request.h"
+#include "turn.h"
+#include "xact_state.h"
 
 /* How long the replicator's word for who won is waited for: it is only a word. */
 #define WINNER_PATIENCE_MS 1000
@@ -48,7 +55,7 @@ static struct
 }			lost;
 
 void
-lost_note(LsLostReason reason, const char *key, const char *detail)
+conflictreport_note(LsLostReason reason, const char *key, const char *detail)
 {
 	lost.noted = true;
 	lost.told = reason != LS_LOST_UPDATE;
@@ -72,7 +79,7 @@ winner_words(uint64 seq)
 	LsSlice		node;
 	LsSlice		pid;
 
-	if (!ask_winner(seq, WINNER_PATIENCE_MS, &facts) || facts.ncells < 2 ||
+	if (!request_winner(seq, WINNER_PATIENCE_MS, &facts) || facts.ncells < 2 ||
 		!ls_next_param(&facts.cells, &node) || !ls_next_param(&facts.cells, &pid))
 		return NULL;
 	return psprintf("node \"%s\" (pid %s, seq %llu)", xact_text_of(node), xact_text_of(pid),
@@ -128,15 +135,15 @@ note_update(Relation rel, ItemPointer tid, TransactionId xid)
 	if (OidIsValid(rel->rd_pkindex))
 		key = psprintf("%s %s%s%s", table, quote_identifier(get_rel_name(rel->rd_pkindex)),
 					   row != NULL ? " " : "", row != NULL ? row : "");
-	lost_note(LS_LOST_UPDATE, key,
-			  psprintf("%s%s of table %s was changed by a transaction of %s, which this transaction's snapshot does not have.",
-					   row != NULL ? "Row " : "A row", row != NULL ? row : "", table, who));
+	conflictreport_note(LS_LOST_UPDATE, key,
+						psprintf("%s%s of table %s was changed by a transaction of %s, which this transaction's snapshot does not have.",
+								 row != NULL ? "Row " : "A row", row != NULL ? row : "", table, who));
 	lost.seq = seq;
 }
 
 /* From heap.c: the row was changed by xid, and the error will follow. */
 void
-lost_to_update(Relation rel, ItemPointer tid, TransactionId xid)
+conflictreport_note_update(Relation rel, ItemPointer tid, TransactionId xid)
 {
 	MemoryContext context;
 	MemoryContext old;
@@ -161,7 +168,7 @@ is_concurrent_update(const ErrorData *edata)
 }
 
 void
-lost_explain(ErrorData *edata)
+conflictreport_explain(ErrorData *edata)
 {
 	if (!lost.noted || lost.reason != LS_LOST_UPDATE || !is_concurrent_update(edata))
 		return;
@@ -174,7 +181,7 @@ lost_explain(ErrorData *edata)
 
 /* Committed or not: a savepoint may have taken the error. */
 void
-lost_at_xact_end(void)
+conflictreport_at_xact_end(void)
 {
 	uint8_t		message[KEY_SIZE + DETAIL_SIZE + 128];
 	LsLost		report;

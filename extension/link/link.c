@@ -2,17 +2,15 @@
  * link.c
  *	  This backend's connection to the replicator.
  *
- * Moves bytes and messages; knows nothing of transactions.  The socket is
- * non-blocking and belongs to the session: it survives aborted transactions,
- * and whoever waits in here may be interrupted at any point, because what has
- * been received or not yet been sent stays in two buffers.  When the
- * connection is lost, its end is remembered in words (what the replicator said
- * at last, or the system's error) for whoever has to tell the client.
+ * It transports bytes and messages, and knows nothing of transactions.  The socket is
+ * non-blocking and belongs to the session: it survives aborted transactions, and any wait in
+ * here may be interrupted, because received and unsent data stay in two buffers.  When the
+ * connection is lost, the reason (the replicator's last message, or the system's error) is kept
+ * for the error to the client.
  *
  *		CLOSED --link_open--> OPEN --(EOF, error, 'E', violation)--> CLOSED
  *
- * link_handshake.c makes the connection; xact.c alone uses it.  No caller may
- * hold an LWLock or spinlock.
+ * link_handshake.c makes the connection.  No caller may hold an LWLock or spinlock.
  */
 #include "postgres.h"
 
@@ -29,20 +27,27 @@
 #include "utils/timestamp.h"
 
 #include "compat.h"
+#include "generation.h"
+#include "guc.h"
 #include "link_private.h"
+#include "lockstep.h"
+#include "ls_link.h"
+#include "monotonic.h"
 
 /* A message of the replicator is never larger than this. */
 #define LINK_MAX_PAYLOAD (1024 * 1024)
 #define LINK_READ_CHUNK 8192
 
 LinkState	ls_link = {.sock = PGINVALID_SOCKET};
+void		(*link_before_exit) (void) = NULL;
 
 /* ---------- life of the socket */
 
 static void
 close_at_exit(int code, Datum arg)
 {
-	verdict_confirm_at_exit();
+	if (link_before_exit != NULL)
+		link_before_exit();
 	link_close();
 }
 

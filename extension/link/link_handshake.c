@@ -1,16 +1,16 @@
 /*
  * link_handshake.c
- *	  Connecting to the replicator, and making sure of each other.
+ *	  Connecting to the replicator, and mutual authentication.
  *
  *		H hello (names, boot, pid, our nonce)	->
  *										 <- C challenge (its nonce)
  *		A proof that we have the secret			->
  *										 <- W its proof, its generation
  *
- * Both prove to have the shared secret by an HMAC over both nonces, so neither
- * can be replayed, and a false replicator learns nothing and gets no query.
- * lockstep.connect_timeout bounds all of it, name resolution excepted, which
- * blocks inside libc.
+ * Both sides prove that they have the shared secret by an HMAC over both nonces.  Neither proof can be
+ * replayed; a false replicator learns nothing and gets no query.
+ * lockstep.connect_timeout bounds the whole, except for name resolution, which blocks
+ * inside libc.
  */
 #include "postgres.h"
 
@@ -34,8 +34,17 @@
 #include "utils/guc.h"
 #include "utils/timestamp.h"
 
+#include "cluster.h"
+#include "generation.h"
+#include "guc.h"
 #include "link_private.h"
+#include "lockstep.h"
+#include "ls_link.h"
+#include "monotonic.h"
+#include "outcome.h"
 #include "points.h"
+#include "turn.h"
+#include "xact.h"
 
 #define SECRET_MIN 16
 #define SECRET_MAX 1024
@@ -53,7 +62,7 @@ secret_unusable(const char *why)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg("this node can't use its secret file for the replicator"),
+			 errmsg("this node cannot use its secret file for the replicator"),
 			 errdetail_internal("%s", why),
 			 errhint("See lockstep.secret_file: it names a file of at least %d bytes, the same as the replicator's secret_file.",
 					 SECRET_MIN)));
@@ -139,7 +148,7 @@ fill_hello(LsHello *hello, uint8_t *nonce)
 	hello->nonce.len = LS_NONCE_SIZE;
 	hello->application = ls_slice_of(application_name ? application_name : "");
 	hello->role = ls_slice_of(GetUserNameFromId(GetAuthenticatedUserId(), true));
-	hello->over = xact_over();
+	hello->over = xact_last_finished();
 }
 
 /* ---------- the socket */
@@ -416,7 +425,7 @@ link_open(void)
 	{
 		connect_socket(deadline);
 		handshake(&secret, deadline);
-		fate_take_secret(secret.bytes, secret.len);
+		outcome_take_secret(secret.bytes, secret.len);
 	}
 	PG_CATCH();
 	{

@@ -11,6 +11,8 @@
 #include "datatype/timestamp.h"
 
 #include "lockstep.h"
+#include "ls_link.h"
+#include "monotonic.h"
 
 /* Why the connection was lost, in the words for the client. */
 typedef struct LinkWhy

@@ -2,22 +2,21 @@
  * outcome.c
  *	  What became of a transaction: tokens, and asking the replicator.
  *
- * A token names a transaction for ever: node, boot of the server, process,
- * number in the session; and how far the node was when it was made, so that
- * whoever looks for it in the journal knows from where on.  As text:
+ * A token identifies a transaction for ever: node, boot of the server, process, number in
+ * the session; and the seq that the node had applied when it was made, from where the journal is
+ * searched.  As text:
  *
  *		n1:00c0ffee00c0ffee:4711:12:3001:9ae1b0...
  *
- * The last field is a seal: 128 bits of HMAC-SHA-256 over the others, by a key that is
- * made of the cluster's secret.  So a token can't be guessed, not from another one of
- * the same session either, and who has not been given it learns nothing of the
- * transaction; every node can check it at any time, and a transaction whose token
- * nobody wants to have pays nothing for it.
+ * The last field is a seal: 128 bits of HMAC-SHA-256 over the others, with a key derived
+ * from the cluster's secret.  So a token cannot be guessed, not even from another one of the
+ * same session; every node can check it at any time; and a transaction whose token nobody asks for
+ * pays nothing for it.
  *
- * A transaction that gives its token away has told the replicator of itself by its
- * connection, so that it is "in progress" there, not unknown; and it ends with that
- * connection (xact_told_elsewhere()).  So one that the replicator calls aborted
- * can't ask any more, and asking changes nothing: see session_fate.c.
+ * A transaction that gives out its token has announced itself to the replicator, so that it
+ * is "in progress" there, not unknown; and it ends with that connection
+ * (xact_told_elsewhere()).  So one that the replicator calls aborted can no longer ask to commit,
+ * and asking for the outcome changes nothing: see session_fate.c.
  */
 #include "postgres.h"
 
@@ -29,7 +28,13 @@
 #include "pgstat.h"
 #include "utils/builtins.h"
 
-#include "xact_private.h"
+#include "guc.h"
+#include "lockstep.h"
+#include "ls_link.h"
+#include "mode.h"
+#include "outcome.h"
+#include "turn.h"
+#include "xact_state.h"
 
 LS_FUNCTION(lockstep_transaction_token);
 LS_FUNCTION(lockstep_outcome);
@@ -66,7 +71,7 @@ report_no_seal(void)
 
 /* What seals is not the secret itself: it stays in this process. */
 void
-fate_take_secret(const uint8 *secret, size_t len)
+outcome_take_secret(const uint8 *secret, size_t len)
 {
 	if (!hmac(secret, len, "lockstep: seals of tokens", seal_key))
 		report_no_seal();
@@ -106,7 +111,7 @@ is_sealed(const Token *t, const char *given)
 /* ---------- tokens */
 
 Token
-fate_token(void)
+outcome_token(void)
 {
 	Token		t;
 
@@ -121,7 +126,7 @@ fate_token(void)
 
 /* palloc'ed */
 char *
-fate_token_text(const Token *t)
+outcome_token_text(const Token *t)
 {
 	return psprintf("%s:%016llx:%u:%llu:%llu:%s", t->node, (unsigned long long) t->boot, t->pid,
 					(unsigned long long) t->xcount, (unsigned long long) t->since, seal_of(t));
@@ -207,7 +212,7 @@ send_question(const Token *token, bool gave_up)
 
 /* Asks on the link, which is open.  *seq: as in LsFateAnswer. */
 LsFate
-fate_ask(const Token *token, bool gave_up, uint64 *seq)
+outcome_ask(const Token *token, bool gave_up, uint64 *seq)
 {
 	LsFateAnswer answer;
 	LsMsgType	type;
@@ -245,12 +250,12 @@ lockstep_transaction_token(PG_FUNCTION_ARGS)
 
 	check_is_origin();
 	xact_tell();
-	token = fate_token();
-	PG_RETURN_TEXT_P(cstring_to_text(fate_token_text(&token)));
+	token = outcome_token();
+	PG_RETURN_TEXT_P(cstring_to_text(outcome_token_text(&token)));
 }
 
 static const char *
-fate_text(LsFate fate)
+outcome_text(LsFate fate)
 {
 	switch (fate)
 	{
@@ -293,6 +298,6 @@ lockstep_outcome(PG_FUNCTION_ARGS)
 	/* one's own is in progress, and need not ask */
 	if (token.boot == turn_boot_id() && token.pid == (uint32) MyProcPid &&
 		ls_xact.writes && token.xcount == ls_xact.xcount)
-		PG_RETURN_TEXT_P(cstring_to_text(fate_text(LS_FATE_IN_PROGRESS)));
-	PG_RETURN_TEXT_P(cstring_to_text(fate_text(fate_ask(&token, false, &seq))));
+		PG_RETURN_TEXT_P(cstring_to_text(outcome_text(LS_FATE_IN_PROGRESS)));
+	PG_RETURN_TEXT_P(cstring_to_text(outcome_text(outcome_ask(&token, false, &seq))));
 }

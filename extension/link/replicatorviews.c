@@ -14,6 +14,9 @@
 #include "utils/builtins.h"
 
 #include "lockstep.h"
+#include "mode.h"
+#include "request.h"
+#include "xact.h"
 
 LS_FUNCTION(lockstep_replicator_facts);
 
@@ -64,7 +67,7 @@ lockstep_replicator_facts(PG_FUNCTION_ARGS)
 				 errhint("Ask in a replicated database of a node, with lockstep.replicate on.")));
 	InitMaterializedSRF(fcinfo, 0);
 	input = TupleDescGetAttInMetadata(rsinfo->setDesc);
-	ask_facts(kind, &facts);
+	request_facts(kind, &facts);
 	for (uint32 i = 0; i < facts.ncells; i += facts.ncolumns)
 	{
 		CHECK_FOR_INTERRUPTS();

@@ -1,10 +1,10 @@
 /*
  * request.c
- *	  Questions to the replicator that are not about this transaction: values to
- *	  hand out, what it knows, and queries that are ordered at once, on their own.
+ *	  Requests to the replicator that are not part of the transaction: values of
+ *	  sequences to hand out, facts, and queries that are ordered at once, on their own.
  *
- * Each waits for its answer, interruptibly.  An answer that comes after the
- * question was given up is known by its number, and ignored.
+ * Each waits for its answer, interruptibly.  A late answer to a request that was cancelled is
+ * recognized by its number, and ignored.
  */
 #include "postgres.h"
 
@@ -14,7 +14,12 @@
 #include "utils/wait_event.h"
 
 #include "lockstep.h"
+#include "ls_link.h"
+#include "monotonic.h"
 #include "points.h"
+#include "request.h"
+#include "turn.h"
+#include "xact.h"
 
 static uint64 questions = 0;
 
@@ -57,7 +62,7 @@ next_answer(LsMsgType wanted)
 /* ---------- values */
 
 LsLeased
-ask_lease(LsLease *request)
+request_lease(LsLease *request)
 {
 	StringInfoData message;
 	LsLeased	answer;
@@ -88,7 +93,7 @@ ask_lease(LsLease *request)
 
 /* The answer is a copy: the link's buffer is used again. */
 void
-ask_facts(LsFactsKind kind, LsFacts *facts)
+request_facts(LsFactsKind kind, LsFacts *facts)
 {
 	LsFactsQuestion question = {0, kind, 0};
 	uint8_t		message[64];
@@ -129,7 +134,7 @@ is_connected(void)
 }
 
 bool
-ask_winner(uint64 seq, long patience_ms, LsFacts *facts)
+request_winner(uint64 seq, long patience_ms, LsFacts *facts)
 {
 	LsFactsQuestion question = {++questions, LS_FACTS_WINNER, seq};
 	MonoTime	deadline = mono_after(patience_ms);
@@ -162,7 +167,7 @@ ask_winner(uint64 seq, long patience_ms, LsFacts *facts)
 /* ---------- queries on their own */
 
 uint64
-ask_alone(LsQuery *query)
+request_order_alone(LsQuery *query)
 {
 	StringInfoData inner;
 	StringInfoData message;

@@ -56,8 +56,12 @@
 #include "utils/snapmgr.h"
 
 #include "compat.h"
+#include "generation.h"
+#include "guc.h"
 #include "lockstep.h"
+#include "mode.h"
 #include "points.h"
+#include "turn.h"
 
 #define ATTR_GENERATION 1
 #define ATTR_RUN 2

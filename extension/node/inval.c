@@ -1,25 +1,23 @@
 /*
  * inval.c
- *	  Sessions of a node hear of changes to the catalogs before the turn passes.
+ *	  Other sessions learn of changes to the catalogs before the turn is passed.
  *
- * Whoever waits for the turn to reach a seq relies on what that transaction has
- * done, so its caches must not show what was before: a table that was dropped is
- * found once more otherwise, and a CREATE TABLE of that name fails.  PostgreSQL
- * tells the other sessions when a commit is nearly done, after the point where
- * the turn is passed.  (Passing it later would not do: then the locks are gone,
- * and others would change the rows with too low an S.)  So the messages are
- * sent by ourselves, too, when the transaction has become visible; to hear of a
- * change twice does no harm.
+ * A session that waits until a seq is applied relies on what that transaction has done.  If its
+ * caches were still old, it could find a table that was dropped, and a CREATE TABLE of that
+ * name would fail.  PostgreSQL sends invalidation messages near the end of a commit, after the
+ * turn is passed.  The turn cannot be passed later: then the locks would be gone, and
+ * others would change the rows with too low an S.  So the messages are also sent
+ * here, when the transaction has become visible; a second invalidation does no harm.
  *
- * They are collected before the commit, where memory may still run out.  What
- * PostgreSQL adds after that concerns temporary tables of this session.
+ * They are collected before the commit, while memory may still run out.  What
+ * PostgreSQL adds later concerns temporary tables of this session.
  */
 #include "postgres.h"
 
 #include "storage/sinval.h"
 #include "utils/inval.h"
 
-#include "lockstep.h"
+#include "inval.h"
 
 static SharedInvalidationMessage *messages; /* in the transaction's memory */
 static int	nmessages = 0;

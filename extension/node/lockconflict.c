@@ -1,45 +1,42 @@
 /*
  * lockconflict.c
- *	  A local transaction in the way of one that ranks higher gives way.
+ *	  A local transaction that blocks one of a higher rank is made to fail.
  *
- * Extension code does not run in a backend that waits for a lock or for its
- * client, so somebody else acts: the replicator finds out who blocks its apply
- * session (lockstep.blockers) and says lockstep.yield(pid, ...).  That
+ * Extension code does not run in a backend that waits for a lock or for its client.  So
+ * the replicator finds out which backends block its apply session (lockstep.blockers)
+ * and calls lockstep.yield(pid, ...).  That call
  *
- *	 1. marks the victim's transaction as doomed, in shared memory;
- *	 2. sends SIGINT: a running statement is cancelled, a backend that waits
- *		for its verdict withdraws (xact.c);
- *	 3. sends a relation cache invalidation and the signal to take it in: a
- *		backend that is idle inside a transaction block calls our relcache
- *		callback, which aborts the transaction, so that its locks go, and
- *		opens an empty one in its place, which is doomed, too.
+ *  1. marks the victim's transaction as doomed, in shared memory;
+ *  2. sends SIGINT: a running statement is cancelled; a backend that waits for its verdict
+ *		withdraws (verdict.c);
+ *  3. sends a relcache invalidation, and the signal to process it: a backend that is
+ *		idle in a transaction block calls our relcache callback, which aborts the
+ *		transaction, so that its locks are released, and starts an empty one in its place,
+ *		which is doomed, too.
  *
- *		 running ----SIGINT----> 57014, told as 40001 ----> aborted
+ *		 running ----SIGINT----> 57014, reported as 40001 ----> aborted
  *		 asking -----SIGINT----> withdraw ------> 40001, or decided: commits, unless
  *												  one before it waits: 08007
- *		 idle ---invalidation--> fresh doomed block --next statement--> 40001
+ *		 idle ---invalidation--> empty doomed block --next statement--> 40001
  *
- * 2 and 3 are always both sent, as the victim may change between running and
- * idle.  A savepoint may survive the cancel, with the outer locks; the
- * replicator then looks again and shoots again.
+ * Both signals are always sent, because the victim may change between running and idle.  A
+ * savepoint may survive the cancel, and keep the outer locks; the replicator then looks
+ * and calls again.
  *
- * A Parse message is let through where that is possible: clients take it for
- * granted, as it is no part of a transaction, that what they have prepared is
- * there afterwards; what it is to do fails instead.
+ * Parse messages of a doomed transaction succeed where possible: clients expect a prepared
+ * statement to exist afterwards, whatever becomes of the transaction.  Its execution fails.
  *
- * In the middle of a statement a backend that waits for its client (for the next
- * line of a COPY, for room to send rows, for the Sync of a pipeline) takes no
- * cancel, and may do so for ever.  After CLIENT_PATIENCE_MS its connection is
- * terminated: that is all that it takes then.  So is, after OBEY_PATIENCE_MS,
- * one that goes on whatever it is sent, as it catches the errors that come of it.
+ * In the middle of a statement a backend that waits for its client (for COPY data, for room
+ * to send rows, for the Sync of a pipeline) does not react to a cancel.  After
+ * CLIENT_PATIENCE_MS its connection is terminated.  A backend that catches the errors and
+ * goes on is terminated after OBEY_PATIENCE_MS.
  *
- * The mark names the transaction by its local id (PGPROC.lxid), so it never
- * meets a later one.  Locking: marks are written under the LWLock of tranche
- * "LockstepConflict"; the owner reads its own mark without.  That the SIGINT
- * meets no later transaction: conflict_yield holds the lock from the mark to
- * the kill and looks at lxid in between; the victim, when its transaction has
- * ended, looks at the mark, and if it is there, waits for the lock and then
- * throws the cancel request away.
+ * The mark contains the local transaction ID (PGPROC.lxid), so it never applies to a later
+ * transaction.  Locking: marks are written under the LWLock of tranche
+ * "LockstepConflict"; a backend reads its own mark without the lock.  The SIGINT must not reach a
+ * later transaction either: lockconflict_yield holds the lock from the mark to the kill and
+ * checks lxid in between; the victim, when its transaction has ended and it finds a mark, takes
+ * the lock and then discards the cancel request.
  */
 #include "postgres.h"
 
@@ -71,7 +68,9 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
-#include "lockstep.h"
+#include "lockconflict.h"
+#include "masking.h"
+#include "monotonic.h"
 
 #define DETAIL_SIZE 512
 
@@ -106,14 +105,8 @@ static bool in_doomed_block = false;
 static bool doomed_in_circle;
 static char doomed_detail[DETAIL_SIZE];
 
-static emit_log_hook_type prev_emit_log_hook = NULL;
-static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
-static ExecutorStart_hook_type prev_ExecutorStart = NULL;
-static ExecutorRun_hook_type prev_ExecutorRun = NULL;
-static ProcessUtility_hook_type prev_ProcessUtility = NULL;
-
 void
-conflict_shmem_request(void)
+lockconflict_shmem_request(void)
 {
 	RequestAddinShmemSpace(mul_size(MaxBackends, sizeof(Mark)));
 	RequestNamedLWLockTranche("LockstepConflict", 1);
@@ -121,7 +114,7 @@ conflict_shmem_request(void)
 
 /* Called with AddinShmemInitLock held. */
 void
-conflict_shmem_startup(void)
+lockconflict_shmem_startup(void)
 {
 	bool		found;
 	Size		size = mul_size(MaxBackends, sizeof(Mark));
@@ -141,7 +134,7 @@ my_mark(void)
 /* ---------- the victim */
 
 bool
-conflict_is_doomed(void)
+lockconflict_is_doomed(void)
 {
 	volatile Mark *mark;
 
@@ -158,11 +151,11 @@ conflict_is_doomed(void)
  * only to what comes before it, or both would wait for ever.
  */
 bool
-conflict_is_before(uint64 seq)
+lockconflict_is_before(uint64 seq)
 {
 	uint64		before;
 
-	if (likely(!conflict_is_doomed()))
+	if (likely(!lockconflict_is_doomed()))
 		return false;
 	pg_read_barrier();
 	before = *(volatile uint64 *) &my_mark()->before;
@@ -195,15 +188,15 @@ doomed_message(void)
 }
 
 void
-conflict_report_doomed(void)
+lockconflict_report_doomed(void)
 {
 	const char *detail = doomed_why();
 
 	ereport(ERROR,
 			(errcode(doomed_code()),
 			 errmsg("%s", doomed_message()),
-			 detail[0] ? errdetail_internal("%s", hidden_for_reader(detail)) : 0,
-			 detail[0] ? errdetail_log("%s", hidden_for_log(detail)) : 0,
+			 detail[0] ? errdetail_internal("%s", masking_for_reader(detail)) : 0,
+			 detail[0] ? errdetail_log("%s", masking_for_log(detail)) : 0,
 			 errhint("The transaction might succeed if retried.")));
 }
 
@@ -211,27 +204,18 @@ conflict_report_doomed(void)
  * Whatever error a doomed transaction meets (usually 57014, but also a
  * savepoint that went with the transaction), the reason is this.
  */
-static void
-tell_the_reason(ErrorData *edata)
+void
+lockconflict_explain(ErrorData *edata)
 {
-	if (prev_emit_log_hook)
-		prev_emit_log_hook(edata);
-	if (edata->elevel != ERROR)
-		return;
-	commit_explain_error(edata);
-	lost_explain(edata);
-	if (edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
-		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED || conflict_is_doomed())
-		queue_note_conflict();
-	if (!conflict_is_doomed() ||
+	if (!lockconflict_is_doomed() ||
 		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
 		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 		return;
 	edata->sqlerrcode = doomed_code();
 	edata->message = pstrdup(doomed_message());
-	edata->detail = doomed_why()[0] ? hidden_in_error(doomed_why()) : NULL;
-	edata->detail_log = doomed_why()[0] ? hidden_for_log(doomed_why()) : NULL;
+	edata->detail = doomed_why()[0] ? masking_in_error(doomed_why()) : NULL;
+	edata->detail_log = doomed_why()[0] ? masking_for_log(doomed_why()) : NULL;
 	edata->hint = pstrdup("The transaction might succeed if retried.");
 }
 
@@ -246,14 +230,14 @@ tell_the_reason_in_context(void *arg)
 	int			code = geterrcode();
 
 	if ((code != ERRCODE_QUERY_CANCELED && code != ERRCODE_S_E_INVALID_SPECIFICATION) ||
-		!conflict_is_doomed())
+		!lockconflict_is_doomed())
 		return;
 	errcode(doomed_code());
 	errmsg("%s", doomed_message());
 	if (doomed_why()[0])
 	{
-		errdetail_internal("%s", hidden_in_error(doomed_why()));
-		errdetail_log("%s", hidden_for_log(doomed_why()));
+		errdetail_internal("%s", masking_in_error(doomed_why()));
+		errdetail_log("%s", masking_for_log(doomed_why()));
 	}
 	errhint("The transaction might succeed if retried.");
 }
@@ -266,8 +250,8 @@ static ErrorContextCallback last_context = {NULL, tell_the_reason_in_context, NU
  * So this is called wherever a statement begins to run, and when a transaction
  * or savepoint has ended, which is outside of any PG_TRY.
  */
-static void
-watch_errors(void)
+void
+lockconflict_watch_errors(void)
 {
 	ErrorContextCallback **link = &error_context_stack;
 
@@ -316,12 +300,12 @@ abort_while_idle(void)
 	MemoryContextSwitchTo(context);
 }
 
-static void
-on_relcache_invalidation(Datum arg, Oid relid)
+void
+lockconflict_on_relcache_invalidation(Datum arg, Oid relid)
 {
 	if (likely(relid != DUMMY_RELID) || in_doomed_block)
 		return;
-	if (conflict_is_doomed() && idle_in_transaction_block())
+	if (lockconflict_is_doomed() && idle_in_transaction_block())
 		abort_while_idle();
 }
 
@@ -340,11 +324,11 @@ discard_cancel(void)
 
 /* Called when lxid has been cleared already: see the file header. */
 void
-conflict_at_xact_end(void)
+lockconflict_at_xact_end(void)
 {
 	volatile Mark *mark = my_mark();
 
-	watch_errors();
+	lockconflict_watch_errors();
 	in_doomed_block = false;
 	mark->writes = InvalidLocalTransactionId;
 	pg_memory_barrier();
@@ -353,20 +337,20 @@ conflict_at_xact_end(void)
 }
 
 void
-conflict_note_writes(void)
+lockconflict_note_writes(void)
 {
 	my_mark()->writes = ls_lxid(MyProc);
 }
 
 void
-conflict_note_apply(void)
+lockconflict_note_apply(void)
 {
 	my_mark()->apply_pid = MyProcPid;
-	conflict_note_row(0);		/* who had this slot may have died in one */
+	lockconflict_note_row(0);	/* who had this slot may have died in one */
 }
 
 void
-conflict_note_row(int row)
+lockconflict_note_row(int row)
 {
 	*(volatile int *) &my_mark()->apply_row = row;
 }
@@ -389,7 +373,7 @@ apply_session_at(int slot, int *pid)
 }
 
 int
-conflict_apply_session_in(Oid database)
+lockconflict_apply_session_in(Oid database)
 {
 	for (int i = 0; i < MaxBackends; i++)
 	{
@@ -403,7 +387,7 @@ conflict_apply_session_in(Oid database)
 }
 
 bool
-conflict_applies_as(Oid role)
+lockconflict_applies_as(Oid role)
 {
 	for (int i = 0; i < MaxBackends; i++)
 	{
@@ -440,7 +424,7 @@ is_deaf(const Mark *mark, bool waits_for_client)
  * for itself in the end.  False: it is not in it.
  */
 bool
-conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq, bool in_circle)
+lockconflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq, bool in_circle)
 {
 	PGPROC	   *proc = BackendPidGetProc(pid);
 	volatile LocalTransactionId *lxid;
@@ -495,7 +479,7 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq,
 				(silent_client ?
 				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and waits for its client", pid) :
 				 errmsg("terminated the connection of process %d, which is in the way of another node's transaction and does not end", pid),
-				 errdetail_internal("%s", hidden_for_log(detail))));
+				 errdetail_internal("%s", masking_for_log(detail))));
 	if (hit)
 	{
 		SharedInvalidationMessage message;
@@ -512,7 +496,7 @@ conflict_yield(int pid, LocalTransactionId only, const char *detail, uint64 seq,
 
 /* Has the transaction of process pid changed anything, or will it? */
 bool
-conflict_pid_writes(int pid, bool *is_apply)
+lockconflict_pid_writes(int pid, bool *is_apply)
 {
 	PGPROC	   *proc = BackendPidGetProc(pid);
 	Mark	   *mark;
@@ -528,7 +512,7 @@ conflict_pid_writes(int pid, bool *is_apply)
 
 /* Which row of its call does that apply session change? */
 int
-conflict_row_of(int pid)
+lockconflict_row_of(int pid)
 {
 	PGPROC	   *proc = BackendPidGetProc(pid);
 
@@ -537,50 +521,26 @@ conflict_row_of(int pid)
 	return *(volatile int *) &marks[ls_procno(proc)].apply_row;
 }
 
-/* ---------- hooks: a doomed transaction does nothing more */
+/* ---------- a doomed transaction does nothing more */
 
 /*
  * The cancel that came while a statement was analyzed says no more than the mark
  * does, at which the next thing that it is used for looks.  If there is none for
  * long - the client is idle then, or waits - the replicator shoots again.
  */
-static void
-post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
+void
+lockconflict_after_analysis(void)
 {
-	if (unlikely(conflict_is_doomed()))
+	if (unlikely(lockconflict_is_doomed()))
 		QueryCancelPending = false;
-	if (prev_post_parse_analyze)
-		prev_post_parse_analyze(pstate, query, jstate);
 }
 
-static void
-executor_start(QueryDesc *queryDesc, int eflags)
+void
+lockconflict_before_query(void)
 {
-	watch_errors();
-	if (unlikely(conflict_is_doomed()))
-		conflict_report_doomed();
-	if (prev_ExecutorStart)
-		prev_ExecutorStart(queryDesc, eflags);
-	else
-		standard_ExecutorStart(queryDesc, eflags);
-}
-
-static void
-executor_run(QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
-{
-	watch_errors();
-	if (prev_ExecutorRun)
-		prev_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
-	else
-		standard_ExecutorRun(queryDesc, direction, count LS_ONCE_ARG);
-}
-
-static void
-on_subxact(SubXactEvent event, SubTransactionId mySubid,
-		   SubTransactionId parentSubid, void *arg)
-{
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		watch_errors();
+	lockconflict_watch_errors();
+	if (unlikely(lockconflict_is_doomed()))
+		lockconflict_report_doomed();
 }
 
 /* ROLLBACK is what the client should do, and COMMIT is refused in PRE_COMMIT. */
@@ -593,35 +553,10 @@ ends_transaction(PlannedStmt *pstmt)
 		(stmt->kind == TRANS_STMT_ROLLBACK || stmt->kind == TRANS_STMT_COMMIT);
 }
 
-static void
-process_utility(PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
-				ProcessUtilityContext context, ParamListInfo params,
-				QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
-{
-	watch_errors();
-	if (unlikely(conflict_is_doomed()) && !ends_transaction(pstmt))
-		conflict_report_doomed();
-	if (prev_ProcessUtility)
-		prev_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-							queryEnv, dest, qc);
-	else
-		standard_ProcessUtility(pstmt, queryString, readOnlyTree, context, params,
-								queryEnv, dest, qc);
-}
-
 void
-conflict_init(void)
+lockconflict_before_utility(PlannedStmt *pstmt)
 {
-	prev_emit_log_hook = emit_log_hook;
-	emit_log_hook = tell_the_reason;
-	prev_post_parse_analyze = post_parse_analyze_hook;
-	post_parse_analyze_hook = post_parse_analyze;
-	prev_ExecutorStart = ExecutorStart_hook;
-	ExecutorStart_hook = executor_start;
-	prev_ExecutorRun = ExecutorRun_hook;
-	ExecutorRun_hook = executor_run;
-	RegisterSubXactCallback(on_subxact, NULL);
-	prev_ProcessUtility = ProcessUtility_hook;
-	ProcessUtility_hook = process_utility;
-	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
+	lockconflict_watch_errors();
+	if (unlikely(lockconflict_is_doomed()) && !ends_transaction(pstmt))
+		lockconflict_report_doomed();
 }

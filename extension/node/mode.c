@@ -2,14 +2,14 @@
  * mode.c
  *	  Does this session capture, apply, or neither?
  *
- * ls_mode() is asked for every changed row, so the answer is cached.  It
- * changes with lockstep.replicate, when the session becomes the replicator's,
- * and when the extension appears in or leaves this database.  PostgreSQL has
- * no invalidation for pg_extension; instead we watch the extension's table
- * lockstep.progress, and, while there is none, every new schema or relation.
+ * ls_mode() is called for every changed row, so the answer is cached.  It changes with
+ * lockstep.replicate, when the session becomes the replicator's, and when the extension is
+ * created in or dropped from this database.  PostgreSQL has no invalidation for
+ * pg_extension; the table lockstep.progress is watched instead and, while it does not exist,
+ * every new schema or relation.
  *
- * A transaction that creates the extension is still outside of it: it changes
- * nothing on other nodes, each of which has the extension created by itself.
+ * A transaction that creates the extension is not replicated: the extension is created on
+ * each node separately.
  */
 #include "postgres.h"
 
@@ -25,7 +25,9 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
-#include "lockstep.h"
+#include "guc.h"
+#include "mode.h"
+#include "session.h"
 
 /* What is known of the extension in this database. */
 static struct
@@ -52,15 +54,15 @@ extension_forget(void)
 	mode_known = false;
 }
 
-static void
-on_relcache_invalidation(Datum arg, Oid relid)
+void
+mode_on_relcache_invalidation(Datum arg, Oid relid)
 {
 	if (relid == InvalidOid || relid == extension.progress)
 		extension_forget();
 }
 
-static void
-on_syscache_invalidation(Datum arg, int cacheid, uint32 hashvalue)
+void
+mode_on_syscache_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 {
 	if (hashvalue == 0 || !OidIsValid(extension.progress))
 		extension_forget();
@@ -143,7 +145,7 @@ mode_compute(void)
 {
 	if (!ls_is_node() || process_never_replicates())
 		return LS_MODE_OFF;
-	if (apply_session())
+	if (session_applies())
 		return LS_MODE_APPLY;
 	if (!ls_replicate)
 		return LS_MODE_OFF;
@@ -181,19 +183,10 @@ mode_at_xact_end(void)
  * A session that begins with lockstep.replicate off is the replicator's, or somebody's who mends
  * a node: what a login trigger writes in it would stay on this node.
  */
-static void
-replicate_changed(bool newval)
+void
+mode_on_replicate_changed(bool newval)
 {
 	mode_forget();
 	if (!newval)
 		ls_skip_login_triggers();
-}
-
-void
-mode_init(void)
-{
-	guc_replicate_changed = replicate_changed;
-	CacheRegisterRelcacheCallback(on_relcache_invalidation, (Datum) 0);
-	CacheRegisterSyscacheCallback(NAMESPACEOID, on_syscache_invalidation, (Datum) 0);
-	CacheRegisterSyscacheCallback(RELOID, on_syscache_invalidation, (Datum) 0);
 }

@@ -52,8 +52,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
-#include "compat.h"
-#include "lockstep.h"
+#include "guc.h"
 #include "outsiderun.h"
 
 #define STATE_FILE "lockstep_state"

@@ -1,19 +1,17 @@
 /*
  * progress.c
- *	  How far this database has come, stored with the data itself.
+ *	  How far this database has come, stored with the data.
  *
- * lockstep.progress has a row per backend slot: the seq of the last
- * transaction that a backend in that slot committed in this database.  The
- * highest seq in it, over all databases, is how far the node has come, because
- * commits happen in seq order (turn.c) in one WAL stream.  One row per slot,
- * because a row that every transaction updated would serialise them all.  Beside
- * the seq stands what the journal was known by then (its chain), so that another
- * journal, or an old copy of it that has gone on differently, is found out.
+ * lockstep.progress has a row per backend slot: the seq of the last transaction that a
+ * backend in that slot committed in this database.  Commits happen in seq order (turn.c)
+ * in one WAL stream, so the highest seq over all databases is how far the node has
+ * come.  A single row would serialize all transactions.  The chain, which identifies the
+ * journal's history up to the seq, is stored beside it, so that another journal, or an old
+ * copy that has diverged, is detected.
  *
- * The row is written in PRE_COMMIT by the transaction that the seq belongs to,
- * past every hook: neither capture nor triggers see it.  It is found by the
- * tuple id of last time, else by its index; a heap-only update costs about two
- * microseconds.
+ * The transaction that has the seq writes the row itself, in PRE_COMMIT, past every hook:
+ * neither capture nor triggers see it.  The row is found by its last TID, else by its index;
+ * a heap-only update takes about two microseconds.
  */
 #include "postgres.h"
 
@@ -35,6 +33,7 @@
 #include "tcop/utility.h"
 #include "storage/bufmgr.h"
 #include "storage/lmgr.h"
+#include "storage/proc.h"
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -43,6 +42,8 @@
 
 #include "compat.h"
 #include "lockstep.h"
+#include "mode.h"
+#include "progress.h"
 
 #define PROGRESS_SLOT 1
 #define PROGRESS_SEQ 2
@@ -132,17 +133,17 @@ progress_lock(void)
 }
 
 void
-progress_write(Place place)
+progress_write(JournalPosition position)
 {
 	Relation	rel = table_open(ls_progress_relid(), RowExclusiveLock);
 	Datum		values[PROGRESS_NATTS];
-	bool		nulls[PROGRESS_NATTS] = {false, false, place.chain == 0};
+	bool		nulls[PROGRESS_NATTS] = {false, false, position.chain == 0};
 	ItemPointerData tid = cached.tid;
 	HeapTuple	tuple;
 
 	values[PROGRESS_SLOT - 1] = Int32GetDatum(my_slot());
-	values[PROGRESS_SEQ - 1] = Int64GetDatum((int64) place.seq);
-	values[PROGRESS_CHAIN - 1] = Int64GetDatum((int64) place.chain);
+	values[PROGRESS_SEQ - 1] = Int64GetDatum((int64) position.seq);
+	values[PROGRESS_CHAIN - 1] = Int64GetDatum((int64) position.chain);
 	tuple = heap_form_tuple(RelationGetDescr(rel), values, nulls);
 
 	if (row_is_cached(rel) || row_find(rel, &tid))

@@ -1,20 +1,19 @@
 /*
  * staleness.c
- *	  How old may be what this node shows?  lockstep.max_staleness.
+ *	  How old the data that this node shows may be: lockstep.max_staleness.
  *
- * The replicator's heartbeats say how far the cluster has come (seq).  When the
- * node has applied that far, it has everything that was decided before the
- * replicator wrote the heartbeat.  When it wrote it can't be seen from when it
- * arrives: the network may have held it back.  But it was written after the
- * node's answer to the heartbeat before:
+ * The replicator's heartbeats say how far the cluster has come (seq).  When the node has
+ * applied that far, it has everything that was decided before the replicator wrote the
+ * heartbeat.  Its arrival does not tell when it was written, as the network may have delayed
+ * it; but it was written after the node's answer to the previous one:
  *
  *		node		  t1: answer 1				 t2: heartbeat 2 arrives, says 700
  *		replicator			  heartbeat 2: 700
  *
  *		applied >= 700: all that was decided before t1 is here; fresh = t1
  *
- * So no clocks are compared, and a node is never called fresher than it is; a
- * node that is cut off grows stale by its own clock.
+ * No clocks are compared, the node is never considered fresher than it is, and a node that is
+ * cut off becomes stale by its own clock.
  *
  * Locking: everything under the spinlock.
  */
@@ -28,7 +27,11 @@
 #include "storage/spin.h"
 #include "utils/timestamp.h"
 
-#include "lockstep.h"
+#include "guc.h"
+#include "mode.h"
+#include "monotonic.h"
+#include "staleness.h"
+#include "turn.h"
 
 typedef struct StalenessShared
 {

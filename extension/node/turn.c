@@ -75,8 +75,11 @@
 #include "utils/wait_event.h"
 
 #include "compat.h"
+#include "generation.h"
 #include "lockstep.h"
+#include "monotonic.h"
 #include "points.h"
+#include "turn.h"
 
 #define TURN_RING 4096
 #define NOBODY (-1)
@@ -177,27 +180,27 @@ turn_is_open(void)
 }
 
 /* Of applied. */
-static Place
+static JournalPosition
 place_applied(void)
 {
-	Place		place;
+	JournalPosition position;
 
 	LWLockAcquire(turn_lock, LW_SHARED);
-	place.seq = turn_applied();
-	place.chain = turn->chains[place.seq % TURN_RING];
+	position.seq = turn_applied();
+	position.chain = turn->chains[position.seq % TURN_RING];
 	LWLockRelease(turn_lock);
-	return place;
+	return position;
 }
 
-Place
-turn_open(Place place)
+JournalPosition
+turn_open(JournalPosition position)
 {
 	LS_POINT(TURN_OPENING);
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	if (!turn->open)
 	{
-		turn->chains[place.seq % TURN_RING] = place.chain;
-		pg_atomic_write_u64(&turn->applied, place.seq);
+		turn->chains[position.seq % TURN_RING] = position.chain;
+		pg_atomic_write_u64(&turn->applied, position.seq);
 		turn->open = true;
 	}
 	LWLockRelease(turn_lock);
@@ -533,7 +536,7 @@ sooner(long a, long b)
 static void
 hold_at_exit(int code, Datum arg)
 {
-	(void) turn_let_go();
+	(void) turn_release_commits();
 }
 
 static bool
@@ -603,7 +606,7 @@ turn_hold(uint64 seq, MonoTime until)
 }
 
 bool
-turn_let_go(void)
+turn_release_commits(void)
 {
 	bool		mine;
 
@@ -795,7 +798,7 @@ within_ring(uint64 first, uint64 last)
  * not known by its chain.
  */
 void
-turn_pass(uint64 first, Place last)
+turn_pass(uint64 first, JournalPosition last)
 {
 	int			next;
 	int			drainer;

@@ -1,22 +1,21 @@
 /*
  * usersettings.c
- *	  Settings that users give a database or a role reach none of the replicator's
- *	  and lockstepctl's sessions.
+ *	  Settings that users give a database or a role do not reach the sessions of the
+ *	  replicator and of lockstepctl.
  *
- * ALTER DATABASE ... SET and ALTER ROLE ... SET are replicated, so what locks the
- * replicator out of one node locks it out of all, at its next connection.  Its
- * options outrank such a setting, but they would have to name every one there
- * is, of every version.  So a session that begins with lockstep.replicate off (its options
- * say so, a client's can, too: only superusers may) goes back to what the
- * server's own configuration says:
+ * ALTER DATABASE ... SET and ALTER ROLE ... SET are replicated, so a setting that keeps the
+ * replicator from connecting to one node would keep it from all.  Connection options
+ * take precedence over such settings, but would have to name every setting of every
+ * version.  So a session that starts with lockstep.replicate off, which only superusers may
+ * request, returns to the values of the server's configuration:
  *
- *	 options		the value of lockstep.replicate is checked: all values are remembered
- *	 pg_db_role_setting		the server sets what users want
- *	 first query	what came from there is set back, before the query runs
+ *  options				lockstep.replicate is checked: all values are remembered
+ *  pg_db_role_setting		the server applies the users' settings
+ *  first query			settings from there are set back, before the query runs
  *
- * What acts before the first query stands in the options of the connections
- * (pgclient.c): role, the libraries to be preloaded.  Settings of modules that are
- * not loaded yet stay: nobody but their functions asks for them.
+ * What takes effect before the first query (role, preloaded libraries) is set in the options of the
+ * connections (pgclient.c).  Settings of modules that are not loaded yet stay: only
+ * the functions of those modules read them.
  */
 #include "postgres.h"
 
@@ -28,7 +27,7 @@
 #include "utils/memutils.h"
 
 #include "compat.h"
-#include "lockstep.h"
+#include "usersettings.h"
 
 typedef struct Remembered
 {
@@ -39,8 +38,6 @@ typedef struct Remembered
 static Remembered *remembered = NULL;
 static int	nremembered = 0;
 
-static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
-
 /* Those of a transaction are set anew by each. */
 static bool
 may_be_set_by_users(const struct config_generic *setting)
@@ -50,8 +47,8 @@ may_be_set_by_users(const struct config_generic *setting)
 		strncmp(setting->name, "transaction_", strlen("transaction_")) != 0;
 }
 
-static void
-remember(void)
+void
+usersettings_remember(void)
 {
 	int			n;
 	struct config_generic **all;
@@ -97,19 +94,9 @@ set_back(void)
 	pfree(all);
 }
 
-static void
-post_parse_analyze(ParseState *pstate, Query *query, JumbleState *jstate)
+void
+usersettings_before_query(void)
 {
 	if (unlikely(remembered != NULL))
 		set_back();
-	if (prev_post_parse_analyze)
-		prev_post_parse_analyze(pstate, query, jstate);
-}
-
-void
-usersettings_init(void)
-{
-	guc_session_begins_off = remember;
-	prev_post_parse_analyze = post_parse_analyze_hook;
-	post_parse_analyze_hook = post_parse_analyze;
 }

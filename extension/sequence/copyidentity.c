@@ -1,11 +1,11 @@
 /*
  * copyidentity.c
- *	  COPY FROM into a table of which it leaves an identity column out.
+ *	  COPY FROM into a table with an identity column that is not in the column list.
  *
- * COPY would take that column's values by an expression that is no function call
- * and passes no hook (NextValueExpr), from the sequence as this node has it.  So
- * such a COPY is started here as PostgreSQL starts it, with the same checks, and
- * before its first row that expression is replaced by a call of nextval.
+ * COPY computes that column by an expression that is no function call and passes no hook
+ * (NextValueExpr), from the sequence of this node only.  So such a COPY is started here, with
+ * the same checks as in PostgreSQL, and before its first row the expression is replaced by a
+ * call of nextval.
  */
 #include "postgres.h"
 
@@ -30,7 +30,7 @@
 #include "utils/rls.h"
 
 #include "compat.h"
-#include "lockstep.h"
+#include "sequence.h"
 
 /* ---------- is it one? */
 
@@ -64,7 +64,7 @@ may_take_defaults(const CopyStmt *stmt)
 }
 
 bool
-copy_takes_identity(Relation rel, const CopyStmt *stmt)
+copyidentity_is_wanted(Relation rel, const CopyStmt *stmt)
 {
 	int			i;
 
@@ -178,7 +178,7 @@ replace_defaults(CopyFromState cstate)
 }
 
 uint64
-copy_identity(const CopyStmt *stmt, const char *source)
+copyidentity_copy(const CopyStmt *stmt, const char *source)
 {
 	ParseState *pstate = make_parsestate(NULL);
 	Relation	rel;

@@ -1,20 +1,18 @@
 /*
  * sequence.c
- *	  Built-in functions that change something which is neither a row of a
+ *	  Replacements of built-in functions that change something which is neither a row of a
  *	  table nor a command.
  *
- * nextval and its family are ours (sequence_session.c); pg_logical_emit_message
- * is forwarded.  They are met in the server's table of built-in functions, where
- * their entries are replaced: it is what calls by queries, defaults, the fastpath
- * protocol and functions in LANGUAGE internal go through.  Compiled expressions (JIT)
- * would not: cfunctions.c sees to them.
+ * nextval and its family are implemented in sequence_session.c; pg_logical_emit_message is
+ * forwarded.  Their entries in the server's table of built-in functions are replaced;
+ * queries, defaults, the fastpath protocol and functions in LANGUAGE internal call through that
+ * table.  Compiled expressions (JIT) do not: see cfunctions.c.  Other modules that call these
+ * functions as C functions are redirected by interpose.c.
  *
- * Other modules that call them as C functions are led to ours, too (interpose.c).
- *
- * One way to a sequence's next value passes no function: NextValueExpr, of
- * identity columns.  The planner hook turns it into a call of nextval with a
- * second argument, which tells it not to check permissions, as NextValueExpr
- * doesn't.  COPY makes such expressions without planning them: copyidentity.c.
+ * One way to a sequence's next value calls no function: NextValueExpr, of identity columns.
+ * Before planning it is turned into a call of nextval with a second argument, by which nextval does not check
+ * permissions, as NextValueExpr does not.  COPY makes such expressions without planning them:
+ * copyidentity.c.
  */
 #include "postgres.h"
 
@@ -32,10 +30,18 @@
 #include "utils/rel.h"
 #include "utils/varlena.h"
 
+#include "capture.h"
 #include "compat.h"
-#include "sequence.h"
-
-static planner_hook_type prev_planner_hook = NULL;
+#include "guc.h"
+#include "interpose.h"
+#include "keyset.h"
+#include "lockstep.h"
+#include "mode.h"
+#include "pack.h"
+#include "patch.h"
+#include "sequence_private.h"
+#include "session.h"
+#include "xact.h"
 
 /* ---------- refusing */
 
@@ -57,14 +63,14 @@ refuse(const char *what, const char *detail, const char *hint)
 			 errmsg("cannot run %s on a node", what),
 			 errdetail_internal("%s", detail),
 			 errhint("%s", hint)));
-	witness_note_command();
+	walwitness_note_command();
 }
 
 static void
 refuse_collations(const char *what)
 {
 	if (is_captured())
-		refuse(what, "What it finds depends on the node's operating system.",
+		refuse(what, "Its result depends on the node's operating system.",
 			   "Use CREATE COLLATION.");
 }
 
@@ -105,7 +111,7 @@ check_uncaptured(Oid relid, const char *what)
 
 	if (ls_mode() != LS_MODE_APPLY && !utility_is_replayed())
 		return;
-	if (apply_repairs() && strcmp(what, "setval") == 0)
+	if (session_repairs() && strcmp(what, "setval") == 0)
 		return;					/* lockstepctl verify --repair */
 	rel = relation_open(relid, AccessShareLock);
 	wrong = rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !sequence_is_new(rel);
@@ -208,9 +214,9 @@ forward_message(FunctionCallInfo fcinfo, const char *call, const char *content)
 
 	initStringInfo(&params);
 	initStringInfo(&packed);
-	statement_pack_key(&packed, &key);
-	statement_pack_param(&params, prefix, strlen(prefix));
-	statement_pack_param(&params, content, strlen(content));
+	pack_key(&packed, &key);
+	pack_param(&params, prefix, strlen(prefix));
+	pack_param(&params, content, strlen(content));
 	query.text = ls_slice_of(call);
 	query.nparams = 2;
 	query.params = ls_slice_of_buffer(&params);
@@ -260,8 +266,8 @@ instead_of_emit_bytea(PG_FUNCTION_ARGS)
 
 /* ---------- putting them in place */
 
-static void
-replace_functions(void)
+void
+sequence_replace_functions(void)
 {
 #define REPLACE(oid, name) ls_replace_function(oid, instead_of_##name, &original_##name, #name)
 	REPLACE(F_NEXTVAL, nextval);
@@ -273,13 +279,13 @@ replace_functions(void)
 	REPLACE(LS_F_EMIT_MESSAGE_TEXT, emit_text);
 	REPLACE(LS_F_EMIT_MESSAGE_BYTEA, emit_bytea);
 #undef REPLACE
-	callers_replace(nextval, instead_of_nextval_text, "calls of nextval");
-	callers_replace(nextval_oid, instead_of_nextval, "calls of nextval_oid");
-	callers_replace(nextval_internal, instead_of_nextval_internal, "calls of nextval_internal");
-	callers_replace(currval_oid, instead_of_currval, "calls of currval_oid");
-	callers_replace(lastval, instead_of_lastval, "calls of lastval");
-	callers_replace(setval_oid, instead_of_setval, "calls of setval_oid");
-	callers_replace(setval3_oid, instead_of_setval_is_called, "calls of setval3_oid");
+	interpose_replace(nextval, instead_of_nextval_text, "calls of nextval");
+	interpose_replace(nextval_oid, instead_of_nextval, "calls of nextval_oid");
+	interpose_replace(nextval_internal, instead_of_nextval_internal, "calls of nextval_internal");
+	interpose_replace(currval_oid, instead_of_currval, "calls of currval_oid");
+	interpose_replace(lastval, instead_of_lastval, "calls of lastval");
+	interpose_replace(setval_oid, instead_of_setval, "calls of setval_oid");
+	interpose_replace(setval3_oid, instead_of_setval_is_called, "calls of setval3_oid");
 }
 
 /* ---------- identity columns */
@@ -330,24 +336,14 @@ replace_next_values(Node *node, void *context)
 	return expression_tree_mutator(node, replace_next_values, context);
 }
 
-static PlannedStmt *
-plan(Query *parse, const char *source, int options, ParamListInfo params)
+/*
+ * Whatever the mode: plans are kept, the mode changes.
+ */
+Query *
+sequence_before_planning(Query *query)
 {
-	/*
-	 * Whatever the mode: plans are kept, the mode changes.
-	 */
-	if ((parse->commandType != CMD_SELECT || parse->hasModifyingCTE) &&
-		has_next_value((Node *) parse, NULL))
-		parse = (Query *) replace_next_values((Node *) parse, NULL);
-
-	return prev_planner_hook ? prev_planner_hook(parse, source, options, params) :
-		standard_planner(parse, source, options, params);
-}
-
-void
-sequence_init(void)
-{
-	replace_functions();
-	prev_planner_hook = planner_hook;
-	planner_hook = plan;
+	if ((query->commandType != CMD_SELECT || query->hasModifyingCTE) &&
+		has_next_value((Node *) query, NULL))
+		query = (Query *) replace_next_values((Node *) query, NULL);
+	return query;
 }

@@ -1,23 +1,21 @@
 /*
  * sequence_commit.c
- *	  Sequences at the end of a transaction: what travels, and what is done with
- *	  it in the turn.
+ *	  Sequences at the end of a transaction: what travels, and what it does in the turn.
  *
- * A position travels as a query, lockstep.apply_sequence(effect, name, value,
- * called, extra), in one of these forms:
+ * A position travels as a query, lockstep.apply_sequence(effect, name, value, called, extra), in
+ * one of these forms:
  *
- *	 used		values up to this one were handed out.  extra: boot:count, whose
- *	 set		it is exactly this now: setval, or new storage
- *	 moved		extra is its name now
- *	 dropped
+ *  used		values up to this one were handed out.  extra: boot:count of the node
+ *  set		the position is exactly this: setval, or new storage
+ *  moved		extra is the new name
+ *  dropped
  *
- * Of these the replicator, too, takes note (replicator/sequencer/lease.c).  Where such a
- * query runs, the sequence is found and locked; the page is changed in the turn,
- * so that all nodes change it in the same order.
+ * The replicator takes note of them, too (replicator/sequencer/lease.c).  Where such a query runs,
+ * the sequence is found and locked; the page is changed in the turn, so that all nodes change
+ * it in the same order.
  *
- * What DDL did to sequences is not guessed from commands: each sequence whose row
- * in pg_class has been changed is looked at as it was before this transaction and
- * as it is now.
+ * Effects of DDL on sequences are not derived from commands: each sequence whose row in pg_class
+ * has changed is compared with its state before this transaction.
  */
 #include "postgres.h"
 
@@ -40,8 +38,14 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "capture.h"
 #include "compat.h"
-#include "sequence.h"
+#include "keyset.h"
+#include "lockstep.h"
+#include "pack.h"
+#include "sequence_private.h"
+#include "turn.h"
+#include "xact.h"
 
 /* To be done in the turn; in TopMemoryContext. */
 typedef enum TurnAction
@@ -98,15 +102,15 @@ sequence_effect_query(LsQuery *query, const char *effect, const char *name,
 	StringInfoData keys;
 
 	initStringInfo(&params);
-	statement_pack_param(&params, effect, strlen(effect));
-	statement_pack_param(&params, name, strlen(name));
-	statement_pack_param(&params, value, strlen(value));
-	statement_pack_param(&params, position.called ? "t" : "f", 1);
-	statement_pack_param(&params, extra, strlen(extra));
+	pack_param(&params, effect, strlen(effect));
+	pack_param(&params, name, strlen(name));
+	pack_param(&params, value, strlen(value));
+	pack_param(&params, position.called ? "t" : "f", 1);
+	pack_param(&params, extra, strlen(extra));
 	initStringInfo(&keys);
-	statement_pack_key(&keys, &database);
+	pack_key(&keys, &database);
 	if (key != NULL)
-		statement_pack_key(&keys, key);
+		pack_key(&keys, key);
 
 	memset(query, 0, sizeof(*query));
 	query->form = LS_FORM_STATEMENT;
@@ -146,7 +150,7 @@ forward_used(void)
 
 		if (rel == NULL)
 			continue;			/* dropped by us */
-		if (sequence_is_new(rel) || seqshared_generation(rel) != used[i].generation)
+		if (sequence_is_new(rel) || sequence_shared_generation(rel) != used[i].generation)
 		{
 			/* set since then */
 			relation_close(rel, NoLock);
@@ -238,7 +242,7 @@ forward_touched(Oid relid, Snapshot before)
 	{
 		if (old != NULL && strcmp(old, name) != 0)
 			forward_effect("dropped", old, nothing, "", NULL);
-		forward_effect("set", name, seqpage_read(rel), "", NULL);
+		forward_effect("set", name, sequence_page_read(rel), "", NULL);
 		/* what was handed out before is not to be reported afterwards */
 		add_in_turn(TURN_RENAMED, relid, nothing, 0, 0);
 	}
@@ -328,7 +332,7 @@ sequence_before_commit(void)
 		return;
 	nin_turn = 0;
 	forward_used();
-	if (witness_has_commands())
+	if (walwitness_has_commands())
 		forward_ddl();
 }
 
@@ -388,13 +392,13 @@ do_in_turn(const InTurn *what)
 	{
 		case TURN_USED:
 			sequence_shape(what->relid, &shape);
-			seqshared_ordered(rel, &shape, what->position.value, what->boot, what->count);
+			sequence_shared_ordered(rel, &shape, what->position.value, what->boot, what->count);
 			break;
 		case TURN_SET:
-			seqshared_set(rel, what->position);
+			sequence_shared_set(rel, what->position);
 			break;
 		case TURN_RENAMED:
-			seqshared_renamed(rel);
+			sequence_shared_renamed(rel);
 			break;
 	}
 	relation_close(rel, NoLock);

@@ -1,11 +1,11 @@
 /*
  * sequence_drop.c
- *	  Which sequences are gone?  What shared memory knows of them is given back.
+ *	  Sequences that were dropped: shared memory forgets them.
  *
- * Whatever drops a sequence, or a database, here or in an apply session, meets
- * object_access_hook.  What is really gone is seen before the commit, when rolled-back
- * savepoints have had their way; it is forgotten after it, when it can't come
- * back, and while the transaction still has its lock on the sequence.
+ * object_access_hook reports each drop of a sequence or a database, in any session.  Before the
+ * commit, when savepoints have been rolled back or not, it is checked what is really
+ * gone.  It is forgotten after the commit, while the transaction still holds its lock on the
+ * sequence.
  */
 #include "postgres.h"
 
@@ -18,7 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
-#include "sequence.h"
+#include "sequence_private.h"
 
 typedef struct Dropped
 {
@@ -26,7 +26,6 @@ typedef struct Dropped
 	Oid			relid;			/* invalid: the whole database */
 } Dropped;
 
-static object_access_hook_type prev_object_access_hook = NULL;
 static Dropped *dropped = NULL;
 static int	ndropped = 0;
 static int	maxdropped = 0;
@@ -43,14 +42,12 @@ note(Oid database, Oid relid)
 	dropped[ndropped++] = (Dropped) {database, relid};
 }
 
-static void
-object_access(ObjectAccessType access, Oid class, Oid object, int subobject, void *arg)
+void
+sequence_drop_on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject)
 {
-	if (prev_object_access_hook)
-		prev_object_access_hook(access, class, object, subobject, arg);
 	if (access != OAT_DROP || subobject != 0)
 		return;
-	if (class == RelationRelationId && seqshared_knows(MyDatabaseId, object))
+	if (class == RelationRelationId && sequence_shared_knows(MyDatabaseId, object))
 		note(MyDatabaseId, object);
 	else if (class == DatabaseRelationId)
 		note(object, InvalidOid);
@@ -83,12 +80,12 @@ forget(void)
 	while (ndropped > 0)
 	{
 		ndropped--;
-		seqshared_forget(dropped[ndropped].database, dropped[ndropped].relid);
+		sequence_shared_forget(dropped[ndropped].database, dropped[ndropped].relid);
 	}
 }
 
-static void
-on_xact_event(XactEvent event, void *arg)
+void
+sequence_drop_on_xact(XactEvent event)
 {
 	if (likely(ndropped == 0) || IsParallelWorker())
 		return;
@@ -98,12 +95,4 @@ on_xact_event(XactEvent event, void *arg)
 		forget();
 	else if (event == XACT_EVENT_ABORT || event == XACT_EVENT_PREPARE)
 		ndropped = 0;
-}
-
-void
-sequence_drop_init(void)
-{
-	prev_object_access_hook = object_access_hook;
-	object_access_hook = object_access;
-	RegisterXactCallback(on_xact_event, NULL);
 }

@@ -1,10 +1,10 @@
 /*
  * sequence_page.c
- *	  The one page of a sequence: last_value, log_cnt, is_called.
+ *	  The page of a sequence: last_value, log_cnt, is_called.
  *
- * Changes are not transactional, as PostgreSQL's own are not.  WAL is written as
- * PostgreSQL writes it, a few values ahead, but never beyond the lease that the
- * value is from: after a crash the page must not claim what others may hand out.
+ * Changes are not transactional, as in PostgreSQL.  WAL is written as PostgreSQL does, a few
+ * values ahead, but never beyond the lease of the value: after a crash the page must not
+ * claim values that other nodes may hand out.
  */
 #include "postgres.h"
 
@@ -19,7 +19,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
-#include "sequence.h"
+#include "sequence_private.h"
 
 /* As PostgreSQL does, and shows in log_cnt. */
 #define LOGGED_AHEAD 32
@@ -43,7 +43,7 @@ lock_page(Relation rel, int mode, Buffer *buffer, HeapTupleData *tuple)
 }
 
 SeqPosition
-seqpage_read(Relation rel)
+sequence_page_read(Relation rel)
 {
 	Buffer		buffer;
 	HeapTupleData tuple;
@@ -71,7 +71,7 @@ log_tuple(Relation rel, Buffer buffer, const HeapTupleData *tuple)
 }
 
 void
-seqpage_set(Relation rel, SeqPosition position)
+sequence_page_set(Relation rel, SeqPosition position)
 {
 	Buffer		buffer;
 	HeapTupleData tuple;
@@ -104,8 +104,8 @@ steps_left(const SeqShape *shape, int64 value, int64 n)
 }
 
 void
-seqpage_advance(Relation rel, const SeqShape *shape, int64 value, int64 limit,
-				int64 *logged, bool *logged_valid)
+sequence_page_advance(Relation rel, const SeqShape *shape, int64 value, int64 limit,
+					  int64 *logged, bool *logged_valid)
 {
 	Buffer		buffer;
 	HeapTupleData tuple;

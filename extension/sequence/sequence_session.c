@@ -2,18 +2,16 @@
  * sequence_session.c
  *	  nextval, currval, lastval and setval, as this session sees them.
  *
- * They do what PostgreSQL's do, for sequences that are replicated.  Temporary
- * sequences, and those whose storage this transaction has made, are left to
- * PostgreSQL; so there are two memories of what was handed out in this session,
- * ours and the server's, and of each sequence the one that was used last
+ * They do what PostgreSQL's do, for sequences that are replicated.  Temporary sequences, and
+ * those whose storage this transaction has made, are left to PostgreSQL.  So both PostgreSQL
+ * and this file remember values of this session; for each sequence the one used last
  * counts.
  *
- *	 nextval:	cached by this session (CACHE)?	 yes: done
- *				in what this node may hand out?  yes: done, page and all
- *				ask the replicator, again from there
- *
- *	 setval:	is ordered at once, on its own; the replicator's session sets the
- *				page here, too, and we wait for it
+ *  nextval:	cached by this session (CACHE)?	 yes: done
+ *				in what this node may hand out?  yes: done, including the page
+ *				request more from the replicator, start again
+ *  setval:	is ordered at once, on its own; the replicator's session sets the page here,
+ *				too, and this session waits for that
  */
 #include "postgres.h"
 
@@ -35,8 +33,15 @@
 #include "utils/resowner.h"
 #include "utils/syscache.h"
 
+#include "capture.h"
 #include "compat.h"
-#include "sequence.h"
+#include "keyset.h"
+#include "lockstep.h"
+#include "pack.h"
+#include "request.h"
+#include "sequence_private.h"
+#include "turn.h"
+#include "xact.h"
 
 typedef struct SessionSequence
 {
@@ -57,8 +62,6 @@ static Oid	last_used = InvalidOid; /* the server's memory counts: invalid */
 static SeqUsed *used = NULL;
 static int	nused = 0;
 static int	maxused = 0;
-
-static uint64 taken_in_session = 0;
 
 /* ---------- what this session remembers */
 
@@ -93,12 +96,6 @@ sequence_discard(void)
 	last_used = InvalidOid;
 }
 
-uint64
-sequence_values_taken(void)
-{
-	return taken_in_session;
-}
-
 const SeqUsed *
 sequence_used(int *n)
 {
@@ -116,7 +113,7 @@ sequence_forget_used(void)
 static void
 note_used(SessionSequence *s, const SeqTaken *taken)
 {
-	taken_in_session++;
+	walwitness_note_sequence_value();
 	if (s->used_lxid != ls_lxid(MyProc) || s->used_at >= nused || used[s->used_at].relid != s->relid)
 	{
 		if (nused == maxused)
@@ -215,7 +212,7 @@ check_permission(Relation rel, AclMode mode)
 static void
 end_asking(int code, Datum entry)
 {
-	seqshared_end_asking((struct SeqEntry *) DatumGetPointer(entry));
+	sequence_shared_end_asking((struct SeqEntry *) DatumGetPointer(entry));
 }
 
 static void
@@ -234,7 +231,7 @@ report_exhausted(Relation rel, const SeqShape *shape)
 static void
 ask_once(Relation rel, const SeqShape *shape)
 {
-	uint64		generation = seqshared_generation(rel);
+	uint64		generation = sequence_shared_generation(rel);
 	LsLease		request;
 	LsKey		database;
 	LsKey		key;
@@ -244,7 +241,7 @@ ask_once(Relation rel, const SeqShape *shape)
 
 	memset(&request, 0, sizeof(request));
 	request.applied = turn_applied();
-	position = seqpage_read(rel);	/* not older than that */
+	position = sequence_page_read(rel); /* not older than that */
 	request.name = ls_slice_of(sequence_qualified_name(rel));
 	request.increment = shape->increment;
 	request.min = shape->min;
@@ -258,22 +255,22 @@ ask_once(Relation rel, const SeqShape *shape)
 						   RelationGetRelationName(rel), LS_TABLE_IX);
 	database.name = key.name = ls_slice_of(NULL);
 	initStringInfo(&keys);
-	statement_pack_key(&keys, &database);
-	statement_pack_key(&keys, &key);
+	pack_key(&keys, &database);
+	pack_key(&keys, &key);
 	request.keys = ls_slice_of_buffer(&keys);
-	answer = ask_lease(&request);
+	answer = request_lease(&request);
 	if (answer.count > 0)
-		seqshared_add(rel, shape, generation, answer.first, answer.count);
+		sequence_shared_add(rel, shape, generation, answer.first, answer.count);
 	else if (answer.seq > turn_applied())
 		xact_wait_applied(answer.seq);
-	else if (generation == seqshared_generation(rel) && answer.seq == 0)
+	else if (generation == sequence_shared_generation(rel) && answer.seq == 0)
 		report_exhausted(rel, shape);
 }
 
 static void
 ask_for_more(Relation rel, const SeqShape *shape)
 {
-	struct SeqEntry *entry = seqshared_begin_asking(rel);
+	struct SeqEntry *entry = sequence_shared_begin_asking(rel);
 
 	if (entry == NULL)
 		return;
@@ -282,7 +279,7 @@ ask_for_more(Relation rel, const SeqShape *shape)
 		ask_once(rel, shape);
 	}
 	PG_END_ENSURE_ERROR_CLEANUP(end_asking, PointerGetDatum(entry));
-	seqshared_end_asking(entry);
+	sequence_shared_end_asking(entry);
 }
 
 /* ---------- nextval */
@@ -299,7 +296,7 @@ next_value(Relation rel, SessionSequence *s)
 		return s->last;
 	}
 	sequence_shape(RelationGetRelid(rel), &shape);
-	while (!seqshared_take(rel, &shape, &taken))
+	while (!sequence_shared_take(rel, &shape, &taken))
 	{
 		CHECK_FOR_INTERRUPTS();
 		ask_for_more(rel, &shape);
@@ -321,7 +318,7 @@ sequence_nextval(Oid relid, bool check, int64 *result)
 	if (!is_replicated(rel))
 	{
 		if (rel->rd_rel->relkind == RELKIND_SEQUENCE && sequence_is_new(rel))
-			taken_in_session++;
+			walwitness_note_sequence_value();
 		s->valid = false;
 		last_used = InvalidOid;
 		relation_close(rel, NoLock);
@@ -392,7 +389,7 @@ order_setval(Relation rel, SeqPosition position)
 	LsQuery		query;
 
 	sequence_effect_query(&query, "set", sequence_qualified_name(rel), position, "", &key);
-	xact_wait_applied(ask_alone(&query));
+	xact_wait_applied(request_order_alone(&query));
 }
 
 bool

@@ -55,7 +55,13 @@
 #include "utils/syscache.h"
 #include "utils/wait_event.h"
 
-#include "sequence.h"
+#include "guc.h"
+#include "keyset.h"
+#include "lockstep.h"
+#include "monotonic.h"
+#include "pack.h"
+#include "sequence_private.h"
+#include "turn.h"
 
 #define MAX_RUNS 8
 #define MAX_NAME 512
@@ -90,7 +96,7 @@ typedef struct SeqEntry
 	int64		value;			/* the last one taken */
 	int64		increment;		/* of the runs, and of what was taken */
 	bool		cycle;
-	int64		logged;			/* see seqpage_advance() */
+	int64		logged;			/* see sequence_page_advance() */
 	bool		logged_valid;
 	int			nruns;
 	SeqRun		runs[MAX_RUNS];
@@ -338,7 +344,7 @@ entry_of(Relation rel, bool make)
 }
 
 bool
-seqshared_knows(Oid database, Oid relid)
+sequence_shared_knows(Oid database, Oid relid)
 {
 	SeqKey		key = {database, relid};
 	bool		found;
@@ -350,7 +356,7 @@ seqshared_knows(Oid database, Oid relid)
 }
 
 void
-seqshared_forget(Oid database, Oid relid)
+sequence_shared_forget(Oid database, Oid relid)
 {
 	SeqKey		key = {database, relid};
 	HASH_SEQ_STATUS scan;
@@ -379,7 +385,7 @@ seqshared_forget(Oid database, Oid relid)
 
 /* Up to shape->cache values.  False: there are none, more must be asked for. */
 bool
-seqshared_take(Relation rel, const SeqShape *shape, SeqTaken *taken)
+sequence_shared_take(Relation rel, const SeqShape *shape, SeqTaken *taken)
 {
 	SeqEntry   *e = entry_of(rel, true);
 	SeqRun	   *run = &e->runs[0];
@@ -406,13 +412,13 @@ seqshared_take(Relation rel, const SeqShape *shape, SeqTaken *taken)
 		memmove(&e->runs[0], &e->runs[1], --e->nruns * sizeof(SeqRun));
 	else
 		run->next = taken->last + shape->increment;
-	seqpage_advance(rel, shape, taken->last, limit, &e->logged, &e->logged_valid);
+	sequence_page_advance(rel, shape, taken->last, limit, &e->logged, &e->logged_valid);
 	LWLockRelease(&e->lock);
 	return true;
 }
 
 uint64
-seqshared_generation(Relation rel)
+sequence_shared_generation(Relation rel)
 {
 	SeqEntry   *e = entry_of(rel, true);
 	uint64		generation;
@@ -431,7 +437,7 @@ asked_of(Oid file)
 }
 
 SeqEntry *
-seqshared_begin_asking(Relation rel)
+sequence_shared_begin_asking(Relation rel)
 {
 	ConditionVariable *asked = asked_of(rel->rd_rel->relfilenode);
 	SeqEntry   *e;
@@ -454,7 +460,7 @@ seqshared_begin_asking(Relation rel)
 }
 
 void
-seqshared_end_asking(SeqEntry *e)
+sequence_shared_end_asking(SeqEntry *e)
 {
 	Oid			file;
 
@@ -467,7 +473,7 @@ seqshared_end_asking(SeqEntry *e)
 
 /* A lease has come, for what the sequence was when it was asked for. */
 void
-seqshared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 first, uint64 count)
+sequence_shared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 first, uint64 count)
 {
 	SeqEntry   *e = entry_of(rel, true);
 
@@ -492,7 +498,7 @@ seqshared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 firs
  * values that node had taken by then.
  */
 void
-seqshared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot, uint64 count)
+sequence_shared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot, uint64 count)
 {
 	SeqEntry   *e = entry_of(rel, false);
 	bool		ours = e != NULL && boot == turn_boot_id();
@@ -503,11 +509,11 @@ seqshared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot,
 		e->ordered = Min(count, e->count);
 
 	/* where values come again, the last one counts, not the highest */
-	page = seqpage_read(rel);
+	page = sequence_page_read(rel);
 	if (shape->cycle ? (!ours || e->count == count) && (page.value != value || !page.called) :
 		(!page.called && page.value == value) || seq_is_behind(shape, page.value, value))
 	{
-		seqpage_set(rel, position);
+		sequence_page_set(rel, position);
 		if (e != NULL)
 			e->logged_valid = false;
 	}
@@ -520,25 +526,25 @@ seqshared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot,
 }
 
 void
-seqshared_set(Relation rel, SeqPosition position)
+sequence_shared_set(Relation rel, SeqPosition position)
 {
 	SeqEntry   *e = entry_of(rel, false);
 
 	if (e != NULL)
 		void_runs(e);
-	seqpage_set(rel, position);
+	sequence_page_set(rel, position);
 	if (e != NULL)
 		LWLockRelease(&e->lock);
 }
 
 void
-seqshared_renamed(Relation rel)
+sequence_shared_renamed(Relation rel)
 {
 	SeqEntry   *e;
 	SeqEntry	fresh;
 
 	/* whatever may fail, or looks into catalogs, comes first */
-	if (!seqshared_knows(MyDatabaseId, RelationGetRelid(rel)))
+	if (!sequence_shared_knows(MyDatabaseId, RelationGetRelid(rel)))
 		return;
 	memset(&fresh, 0, sizeof(fresh));
 	note_names(&fresh, rel);
@@ -570,7 +576,7 @@ keys_of(const SeqEntry *e, uint64 seen)
 		keys[i].seen = seen;
 		keys[i].mode = LS_TABLE_IX;
 		keys[i].name = ls_slice_of(e->name);
-		statement_pack_key(&packed, &keys[i]);
+		pack_key(&packed, &keys[i]);
 	}
 	result = palloc(VARHDRSZ + packed.len);
 	SET_VARSIZE(result, VARHDRSZ + packed.len);

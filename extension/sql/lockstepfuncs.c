@@ -26,9 +26,27 @@
 #include "utils/timestamp.h"
 
 #include "apply.h"
+#include "capture.h"
+#include "cluster.h"
+#include "commit.h"
 #include "compat.h"
+#include "generation.h"
+#include "guc.h"
+#include "lockconflict.h"
+#include "lockstep.h"
+#include "lockstepfuncs.h"
+#include "ls_link.h"
+#include "masking.h"
+#include "mode.h"
+#include "monotonic.h"
 #include "outsiderun.h"
+#include "progress.h"
+#include "querysettings.h"
 #include "rights.h"
+#include "sequence.h"
+#include "staleness.h"
+#include "turn.h"
+#include "xact.h"
 
 #define LS_VERSION "1.1"
 
@@ -176,14 +194,14 @@ lockstep_set_cluster(PG_FUNCTION_ARGS)
 }
 
 /* seq, or seq and chain, which SQL knows as a bigint of any sign. */
-static Place
+static JournalPosition
 place_arguments(FunctionCallInfo fcinfo)
 {
-	Place		place;
+	JournalPosition position;
 
-	place.seq = seq_argument(PG_GETARG_DATUM(0));
-	place.chain = PG_NARGS() > 1 ? (uint64) PG_GETARG_INT64(1) : 0;
-	return place;
+	position.seq = seq_argument(PG_GETARG_DATUM(0));
+	position.chain = PG_NARGS() > 1 ? (uint64) PG_GETARG_INT64(1) : 0;
+	return position;
 }
 
 static Generation
@@ -239,16 +257,16 @@ lockstep_clear_outside_run(PG_FUNCTION_ARGS)
 }
 
 /* For the replicator that the node follows, when the last of an older one is over. */
-static Place
+static JournalPosition
 open_turn(FunctionCallInfo fcinfo)
 {
-	Place		place = place_arguments(fcinfo);
+	JournalPosition position = place_arguments(fcinfo);
 
 	generation_require();
 	turn_drain();
 	turn_check_divergence();
 	outsiderun_begin();
-	return turn_open(place);
+	return turn_open(position);
 }
 
 Datum
@@ -260,12 +278,12 @@ lockstep_turn_open(PG_FUNCTION_ARGS)
 Datum
 lockstep_turn_open_at(PG_FUNCTION_ARGS)
 {
-	Place		place = open_turn(fcinfo);
+	JournalPosition position = open_turn(fcinfo);
 	Datum		values[2];
 	bool		nulls[2] = {false};
 
-	values[0] = Int64GetDatum((int64) place.seq);
-	values[1] = Int64GetDatum((int64) place.chain);
+	values[0] = Int64GetDatum((int64) position.seq);
+	values[1] = Int64GetDatum((int64) position.chain);
 	return row_result(fcinfo, values, nulls);
 }
 
@@ -325,7 +343,7 @@ lockstep_apply_settings(PG_FUNCTION_ARGS)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("settings must be pairs of name and value")));
-	apply_settings(values, n);
+	querysettings_set(values, n);
 	PG_RETURN_VOID();
 }
 
@@ -358,11 +376,11 @@ lockstep_apply_rows(PG_FUNCTION_ARGS)
 Datum
 lockstep_apply_begin(PG_FUNCTION_ARGS)
 {
-	Place		place = place_arguments(fcinfo);
+	JournalPosition position = place_arguments(fcinfo);
 
 	apply_check_call("apply_begin");
-	commit_claim_for_apply(place.seq, place);
-	xact_set_apply_place(place);
+	commit_claim_for_apply(position.seq, position);
+	xact_set_apply_position(position);
 	PG_RETURN_VOID();
 }
 
@@ -371,26 +389,26 @@ Datum
 lockstep_apply_begin_several(PG_FUNCTION_ARGS)
 {
 	uint64		first = seq_argument(PG_GETARG_DATUM(0));
-	Place		last = {seq_argument(PG_GETARG_DATUM(1)), (uint64) PG_GETARG_INT64(2)};
+	JournalPosition last = {seq_argument(PG_GETARG_DATUM(1)), (uint64) PG_GETARG_INT64(2)};
 
 	apply_check_call("apply_begin");
 	if (first == 0 || first > last.seq || last.seq - first >= LS_MAX_TOGETHER)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("can't apply transactions %llu to %llu as one", (unsigned long long) first, (unsigned long long) last.seq)));
+				 errmsg("cannot apply transactions %llu to %llu as one", (unsigned long long) first, (unsigned long long) last.seq)));
 	commit_claim_for_apply(first, last);
-	xact_set_apply_place(last);
+	xact_set_apply_position(last);
 	PG_RETURN_VOID();
 }
 
 Datum
 lockstep_apply_commit(PG_FUNCTION_ARGS)
 {
-	Place		place = place_arguments(fcinfo);
+	JournalPosition position = place_arguments(fcinfo);
 
 	apply_check_call("apply_commit");
-	commit_check_not_applied(place);
-	xact_set_apply_place(place);
+	commit_check_not_applied(position);
+	xact_set_apply_position(position);
 	PG_RETURN_VOID();
 }
 
@@ -400,7 +418,7 @@ lockstep_apply_rollback(PG_FUNCTION_ARGS)
 	apply_check_call("apply_rollback");
 	ereport(ERROR,
 			(errcode(LS_ERRCODE_APPLY_ROLLBACK),
-			 errmsg("transaction rolled back, as the replicator wished")));
+			 errmsg("transaction rolled back at the replicator's request")));
 	PG_RETURN_VOID();
 }
 
@@ -447,7 +465,7 @@ put_blocker(ReturnSetInfo *rsinfo, int waiting, const LockInstanceData *lock)
 	Datum		values[6];
 	bool		nulls[6] = {false};
 	bool		is_apply;
-	bool		writes = conflict_pid_writes(lock->leaderPid, &is_apply);
+	bool		writes = lockconflict_pid_writes(lock->leaderPid, &is_apply);
 
 	values[0] = Int32GetDatum(waiting);
 	values[1] = Int32GetDatum(lock->leaderPid);
@@ -458,7 +476,7 @@ put_blocker(ReturnSetInfo *rsinfo, int waiting, const LockInstanceData *lock)
 	 * not before version 1.1; a parallel worker's transaction is not its
 	 * leader's
 	 */
-	values[4] = Int32GetDatum(conflict_row_of(waiting));
+	values[4] = Int32GetDatum(lockconflict_row_of(waiting));
 	values[5] = Int64GetDatum(lock->pid == lock->leaderPid ? ls_lock_lxid(lock) : InvalidLocalTransactionId);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
@@ -561,7 +579,7 @@ lockstep_yield(PG_FUNCTION_ARGS)
 	int64		lxid = is_old ? InvalidLocalTransactionId : PG_GETARG_INT64(3);
 
 	generation_check();
-	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) lxid, detail, seq, false));
+	PG_RETURN_BOOL(lockconflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) lxid, detail, seq, false));
 }
 
 /* As it waits in a circle, that goes through several nodes. */
@@ -569,8 +587,8 @@ Datum
 lockstep_yield_in_circle(PG_FUNCTION_ARGS)
 {
 	generation_check();
-	PG_RETURN_BOOL(conflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) PG_GETARG_INT64(1),
-								  text_to_cstring(PG_GETARG_TEXT_PP(2)), 0, true));
+	PG_RETURN_BOOL(lockconflict_yield(PG_GETARG_INT32(0), (LocalTransactionId) PG_GETARG_INT64(1),
+									  text_to_cstring(PG_GETARG_TEXT_PP(2)), 0, true));
 }
 
 static void
@@ -728,7 +746,7 @@ put_forwarded(ReturnSetInfo *rsinfo, int64 n, const LsQuery *query)
 	values[5] = Int64GetDatum(query->rows);
 	nulls[5] = query->rows < 0;
 	values[6] = keys_array(query);
-	if (!hidden_query_is_seen(query))
+	if (!masking_shows_query(query))
 		nulls[3] = nulls[4] = nulls[6] = true;
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

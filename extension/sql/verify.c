@@ -1,17 +1,16 @@
 /*
  * verify.c
- *	  What lockstepctl verify asks of a node: stand still at a seq for a moment,
- *	  and a digest of each row.
+ *	  What lockstepctl verify asks of a node: to hold its commits at a seq for a moment, and
+ *	  a digest of each row.
  *
- * The digest is of the values as they are stored, whatever their type thinks is
- * equal: 1.0 and 1.00, or 0.0 and -0.0, differ.  Nodes get values as texts, and
- * oids of types and labels of enums are each node's own; so where the bytes
- * could differ for that reason the text is what counts, as it is for arrays,
- * ranges and whatever an extension brings.  NaN counts as one value: its text
+ * The digest is of the values as they are stored: 1.0 and 1.00, or 0.0 and -0.0, differ even
+ * if their type considers them equal.  Nodes receive values as text, and OIDs of types and
+ * labels of enums differ between nodes; where the bytes could differ for that reason, the text counts, as it does
+ * for arrays, ranges and types of extensions.  NaN counts as one value, because its text
  * does not tell more.
  *
- * A table that was truncated, rewritten or altered after the snapshot was taken
- * does not show what it was then; definition_is_seen() finds out.
+ * A table that was truncated, rewritten or altered after the snapshot was taken does not
+ * show its rows of that time; definition_is_seen() detects that.
  */
 #include "postgres.h"
 
@@ -34,10 +33,16 @@
 #include "utils/typcache.h"
 
 #include "apply.h"
+#include "commit.h"
+#include "lockstep.h"
+#include "lockstepfuncs.h"
+#include "monotonic.h"
 #include "rights.h"
+#include "session.h"
+#include "turn.h"
 
 LS_FUNCTION(lockstep_hold_commits);
-LS_FUNCTION(lockstep_let_commits_go);
+LS_FUNCTION(lockstep_release_commits);
 LS_FUNCTION(lockstep_verify_start);
 LS_FUNCTION(lockstep_repair_start);
 LS_FUNCTION(lockstep_repair_place);
@@ -57,7 +62,7 @@ lockstep_hold_commits(PG_FUNCTION_ARGS)
 	if (!turn_is_open() || seq < 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("commits can't be held on this node"),
+				 errmsg("cannot hold commits on this node"),
 				 errdetail("The replicator has not told it, since the server started, where to go on.")));
 	if (!PG_ARGISNULL(1))
 		until = mono_after_interval(PG_GETARG_INTERVAL_P(1));
@@ -65,9 +70,9 @@ lockstep_hold_commits(PG_FUNCTION_ARGS)
 }
 
 Datum
-lockstep_let_commits_go(PG_FUNCTION_ARGS)
+lockstep_release_commits(PG_FUNCTION_ARGS)
 {
-	PG_RETURN_BOOL(turn_let_go());
+	PG_RETURN_BOOL(turn_release_commits());
 }
 
 Datum
@@ -88,13 +93,13 @@ lockstep_repair_start(PG_FUNCTION_ARGS)
 Datum
 lockstep_repair_place(PG_FUNCTION_ARGS)
 {
-	Place		place = {PG_ARGISNULL(0) ? 0 : (uint64) PG_GETARG_INT64(0), PG_ARGISNULL(1) ? 0 : (uint64) PG_GETARG_INT64(1)};
+	JournalPosition position = {PG_ARGISNULL(0) ? 0 : (uint64) PG_GETARG_INT64(0), PG_ARGISNULL(1) ? 0 : (uint64) PG_GETARG_INT64(1)};
 
-	if (!apply_repairs())
+	if (!session_repairs())
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("only a session that repairs this node gives it another place")));
-	commit_claim_ahead(place);
+	commit_claim_ahead(position);
 	PG_RETURN_VOID();
 }
 

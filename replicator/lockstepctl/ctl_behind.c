@@ -203,7 +203,7 @@ hold(Verify *v, PGconn *conn, uint64_t *at)
 		PQclear(reached);
 		if (stands || failed)
 			return stands;
-		PQclear(query_node(v, conn, "SELECT lockstep.let_commits_go()", 0, NULL));
+		PQclear(query_node(v, conn, "SELECT lockstep.release_commits()", 0, NULL));
 	}
 	return verify_fail(v, "node %s does not stand still", v->names[v->behind]);
 }
@@ -280,7 +280,7 @@ let_go(Repair *r)
 	bool		idle = PQtransactionStatus(r->conn) == PQTRANS_IDLE;
 
 	/* by itself it would be a commit of that session, which needs the hold */
-	return (!idle || repair_run(r, "BEGIN")) && repair_run(r, "SELECT lockstep.let_commits_go()") &&
+	return (!idle || repair_run(r, "BEGIN")) && repair_run(r, "SELECT lockstep.release_commits()") &&
 		(!idle || repair_run(r, "ROLLBACK"));
 }
 
@@ -341,7 +341,7 @@ repair_databases(Repair *r)
 	Verify	   *v = r->v;
 	PGconn	   *conns[VERIFY_MAX_DATABASES] = {r->snapshots.control.conns[r->target]};
 	char	   *chain = chain_at(r);
-	PGresult   *let = query_node(v, conns[0], "SELECT lockstep.let_commits_go()", 0, NULL);
+	PGresult   *let = query_node(v, conns[0], "SELECT lockstep.release_commits()", 0, NULL);
 	bool		ok = let != NULL;
 
 	PQclear(let);

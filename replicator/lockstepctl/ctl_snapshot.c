@@ -206,7 +206,7 @@ let_go(Snapshots *s, bool taken)
 	bool		ok = true;
 
 	for (int i = 0; i < s->v->nnodes; i++)
-		peers_send(&s->control, i, taken && i == s->keep ? stay : i == s->v->behind ? "SELECT true" : "SELECT lockstep.let_commits_go()");
+		peers_send(&s->control, i, taken && i == s->keep ? stay : i == s->v->behind ? "SELECT true" : "SELECT lockstep.release_commits()");
 	free(stay);
 	for (int i = 0; i < s->v->nnodes; i++)
 	{

@@ -4,7 +4,7 @@
  *	  of an error.  Pure.
  *
  * What they are taken from is named with them, and the backend that reports the
- * error shows them only to a role that may read all of that (extension/link/masking.c);
+ * error shows them only to a role that may read all of that (extension/node/masking.c);
  * without them the text still says who and which table.  The log and
  * lockstep.conflicts are the operator's, and have all of it.
  */

@@ -100,7 +100,7 @@ my ($at) = $holder->query("SELECT lockstep.hold_commits(NULL, '60s')") =~ /(\d+)
 is($holder->query('SELECT lockstep.hold_commits(' . ($at + 10) . ", '60s')"), $at + 10, 'commits are held on n2 ten further on');
 $c->ctl('--timeout=1', 'attach', 'n2');
 ok($c->wait_sql(2, 'SELECT lockstep.applied_seq()', $at + 10, 20), 'it comes there, one by one');
-$holder->query('SELECT lockstep.let_commits_go()');
+$holder->query('SELECT lockstep.release_commits()');
 ok($c->wait_sql(2, "SELECT lockstep.applied_seq() >= $last", 't', 20), 'and goes on when it may');
 ok($c->wait_state(2, 'online', 60), 'until it is online');
 $c->same('and all are equal');

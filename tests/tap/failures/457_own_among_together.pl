@@ -25,13 +25,13 @@ for my $how ('commits go on before it comes back', 'commits go on when it has co
 	add(11 .. 20);
 	$c->ctl('drop', 'n2');
 	add(21 .. 40, 50);
-	$holder->query('SELECT lockstep.let_commits_go()') if $how =~ /before/;
+	$holder->query('SELECT lockstep.release_commits()') if $how =~ /before/;
 	$own->kill if $how =~ /gone/;
 	$c->ctl('--timeout=1', 'attach', 'n2');
 	if ($how !~ /before/)
 	{
 		$c->wait_state(2, 'catchup', 30);
-		$holder->query('SELECT lockstep.let_commits_go()');
+		$holder->query('SELECT lockstep.release_commits()');
 	}
 	ok($c->wait_state(2, 'online', 60), 'the node is back');
 	$own->finish(60) if $how !~ /gone/;

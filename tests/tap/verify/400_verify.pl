@@ -304,10 +304,10 @@ like($second, qr/55006.*held by another session/s, 'nobody else can hold');
 $s->kill;
 $writer->finish;
 pass('the writer goes on when the holder has gone');
-is($c->sql(1, "SELECT lockstep.hold_commits(NULL, '10ms') > 0; UPDATE hot SET n = n + 1 WHERE id = 1; SELECT lockstep.let_commits_go()"),
+is($c->sql(1, "SELECT lockstep.hold_commits(NULL, '10ms') > 0; UPDATE hot SET n = n + 1 WHERE id = 1; SELECT lockstep.release_commits()"),
 	"t\nf", 'the hold has an end, and its owner can tell');
 my $role = $c->sql(1, "SELECT count(*) FROM pg_proc p WHERE pronamespace = 'lockstep'::regnamespace AND " .
-	"proname IN ('hold_commits', 'let_commits_go') AND has_function_privilege('public', p.oid, 'EXECUTE')");
+	"proname IN ('hold_commits', 'release_commits') AND has_function_privilege('public', p.oid, 'EXECUTE')");
 is($role, 0, 'not for everybody');
 
 $c->cluster('stop-node', 3);

@@ -130,7 +130,7 @@ like($refused, qr/55000.*only while the same session holds/s, 'only who holds th
 	"UPDATE hot SET n = -4 WHERE id = 4;\n");
 is($refused, '', 'which it does');
 (undef, $refused) = $c->try(3, "SELECT lockstep.hold_commits(NULL, NULL);\nSELECT lockstep.repair_start();\n" .
-	"SELECT lockstep.let_commits_go();\nUPDATE hot SET n = -5 WHERE id = 5;\n");
+	"SELECT lockstep.release_commits();\nUPDATE hot SET n = -5 WHERE id = 5;\n");
 like($refused, qr/55000/, 'to the end');
 isnt($c->sql(3, 'SELECT n FROM hot WHERE id = 5'), -5, 'else it does not commit');
 

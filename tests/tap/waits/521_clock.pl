@@ -54,7 +54,7 @@ $one->do("SELECT lockstep.hold_commits(0, '60s')");
 $two->send('UPDATE t SET v = v + 1 WHERE id = 4');
 jumps();
 ok($two->blocked(0.1), 'commits are held as long as was said');
-is($one->do('SELECT lockstep.let_commits_go()'), 't', 'and let go');
+is($one->do('SELECT lockstep.release_commits()'), 't', 'and let go');
 $two->finish(20);
 
 $c->wait_sql(2, "SELECT lockstep.staleness() < '30s'", 't');
@@ -84,7 +84,7 @@ $one->do("SELECT lockstep.hold_commits(0, '1.5s')");
 $c->set_clock(-21600);
 $two->query('UPDATE t SET v = v + 1 WHERE id = 6', 20);
 is($two->error, '', 'so does a hold that nobody lets go');
-is($one->do('SELECT lockstep.let_commits_go()'), 'f', 'which is told');
+is($one->do('SELECT lockstep.release_commits()'), 'f', 'which is told');
 
 is($c->node_status($_)->{state}, 'online', "node $_ has stayed online") for $c->all;
 unlike($c->replicator_log, qr/WARNING|ERROR/, 'and the replicator had nothing to say');

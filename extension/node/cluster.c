@@ -1,11 +1,11 @@
 /*
  * cluster.c
- *	  Which cluster this database belongs to: table lockstep.cluster, one row
- *	  with the identity of the replicator's journal, or none.
+ *	  Which cluster this database belongs to: table lockstep.cluster, with one row that
+ *	  has the identity of the replicator's journal, or empty.
  *
- * It is written once, by the replicator when the node joins, deleted when the
- * database leaves the cluster (membership.c), and is data like
- * any other: a physical clone of a node belongs to the same cluster.
+ * The replicator writes the row when the node joins; it is deleted when the database leaves the
+ * cluster (membership.c).  It is ordinary data: a physical copy of a node belongs to the
+ * same cluster.
  */
 #include "postgres.h"
 
@@ -19,7 +19,8 @@
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
-#include "lockstep.h"
+#include "cluster.h"
+#include "mode.h"
 
 static char *
 read_identity(Relation rel)

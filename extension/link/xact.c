@@ -1,6 +1,7 @@
 /*
  * xact.c
- *	  The current transaction's queue of queries, and its ends.
+ *	  The current transaction as the replicator knows it: its number and its queue of
+ *	  queries.
  *
  * Queries are encoded into a buffer as they come.  A transaction that stays
  * small sends nothing before it asks for the verdict: one send per commit.
@@ -19,26 +20,27 @@
  *
  * Locks that it asked for are given back at once, by a message (B, "keep those of
  * the first n questions").
- *
- * The end of the top-level transaction is in commit.c, verdict.c and
- * aftercommit.c; this file decides what it is called for.  Callbacks of COMMIT
- * and ABORT never fail.
  */
 #include "postgres.h"
 
-#include "access/parallel.h"
-#include "access/twophase.h"
-#include "access/xact.h"
-#include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "utils/memutils.h"
 #include "utils/timestamp.h"
 
+#include "indoubt.h"
+#include "lockconflict.h"
+#include "lockrequest.h"
+#include "lockstep.h"
+#include "ls_link.h"
+#include "masking.h"
+#include "pack.h"
 #include "points.h"
+#include "readkeys.h"
 #include "repertoire.h"
+#include "turn.h"
 #include "wholetables.h"
-#include "xact_private.h"
+#include "xact_state.h"
 
 #define STREAM_AT (32 * 1024)
 
@@ -55,21 +57,20 @@ typedef struct Mark
 	uint64		nkept;
 	LsReadMark	reads;
 	uint64		locks_asked;
-	int			rows_held;		/* see lockorder.c */
+	int			rows_held;		/* see lockrequest.c */
 } Mark;
 
 XactState	ls_xact;
 
 static uint64 last_xcount = 0;
-static char ended_why[512];		/* the replicator rolled it back */
 static Mark *marks = NULL;		/* a stack */
 static int	nmarks = 0;
 static int	marks_cap = 0;
 
 /* ---------- the queue */
 
-static void
-queue_init(void)
+void
+xact_init(void)
 {
 	MemoryContext context = MemoryContextSwitchTo(TopMemoryContext);
 
@@ -94,38 +95,16 @@ shrink(StringInfo buf)
 		resetStringInfo(buf);
 }
 
-/* Forget the transaction; the next one starts from here. */
-static void
-reset(void)
-{
-	shrink(&ls_xact.queue);
-	shrink(&ls_xact.kept);
-	ls_xact.writes = false;
-	ls_xact.xcount = 0;			/* what comes late for it is nobody's */
-	ls_xact.told = false;
-	ls_xact.ended = false;
-	ls_xact.nstatements = 0;
-	ls_xact.appended = 0;
-	ls_xact.sent = 0;
-	ls_xact.nkept = 0;
-	ls_xact.may_fail_elsewhere = false;
-	ls_xact.locks_asked = 0;
-	wholetables_keep(0);
-	ls_xact.locks_granted = 0;
-	ls_xact.apply_place = (Place) {0, 0};
-	nmarks = 0;
-}
-
 /* Room for a message of this size at the end of the queue. */
-static uint8_t *
-queue_room(size_t size)
+uint8_t *
+xact_queue_room(size_t size)
 {
 	enlargeStringInfo(&ls_xact.queue, size);
 	return (uint8_t *) ls_xact.queue.data + ls_xact.queue.len;
 }
 
-static void
-queue_added(size_t size)
+void
+xact_queue_added(size_t size)
 {
 	ls_xact.queue.len += size;
 	ls_xact.appended += size;
@@ -137,8 +116,8 @@ append_rollback_to(uint64 keep)
 	LsRollbackTo back = {ls_xact.xcount, keep};
 	size_t		size = ls_put_rollback_to(NULL, 0, &back);
 
-	ls_put_rollback_to(queue_room(size), size, &back);
-	queue_added(size);
+	ls_put_rollback_to(xact_queue_room(size), size, &back);
+	xact_queue_added(size);
 }
 
 /* The replicator that was told of it has forgotten it, with that connection. */
@@ -159,8 +138,8 @@ told_now(void)
 }
 
 /* Send what is buffered; wait for the socket to take it. */
-static void
-queue_stream(void)
+void
+xact_stream(void)
 {
 	bool		ok;
 
@@ -192,7 +171,7 @@ xact_check_not_ended(void)
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 				 errmsg("could not go on with a transaction that the replicator has rolled back"),
-				 errdetail("A savepoint was kept here when that was reported: %s", hidden_for_reader(ended_why)),
+				 errdetail("A savepoint was kept here when that was reported: %s", masking_for_reader(ls_xact.ended_why)),
 				 errhint("The transaction might succeed if retried.")));
 }
 
@@ -234,7 +213,7 @@ xact_new_number(void)
  * replicator may call one aborted that it can't come by any more: see session_fate.c.
  */
 uint64
-xact_over(void)
+xact_last_finished(void)
 {
 	if (ls_xact.writes && !ls_xact.told && !ls_xact.ended)
 		return ls_xact.xcount - 1;
@@ -253,8 +232,8 @@ xact_writes(void)
 	ls_xact.xcount = xact_new_number();
 	ls_xact.since = turn_applied();
 	ls_xact.writes = true;
-	conflict_note_writes();
-	doubt_check();
+	lockconflict_note_writes();
+	indoubt_check();
 }
 
 /*
@@ -264,7 +243,7 @@ xact_writes(void)
 void
 xact_announce(void)
 {
-	doubt_before_write();
+	indoubt_before_write();
 	xact_writes();
 }
 
@@ -277,7 +256,7 @@ xact_tell(void)
 		return;
 	if (ls_xact.nstatements == 0)
 		append_rollback_to(0);
-	queue_stream();
+	xact_stream();
 }
 
 static void
@@ -293,14 +272,14 @@ append_query(LsQuery *query)
 				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
 				 errmsg("a query of %zu bytes is too large to be replicated", size)));
 
-	at = queue_room(size);
+	at = xact_queue_room(size);
 	ls_put_query(at, size, query);
-	queue_added(size);
+	xact_queue_added(size);
 	ls_xact.nstatements++;
 	keep((const char *) at, size);
 	LS_POINT(CAPTURED);
 	if (ls_xact.queue.len > STREAM_AT)
-		queue_stream();
+		xact_stream();
 }
 
 /*
@@ -320,7 +299,7 @@ append_pieces(LsQuery *query)
 		size_t		n = Min(rest.len, LS_PIECE_SIZE);
 
 		resetStringInfo(&packed);
-		statement_pack_param(&packed, (const char *) rest.data, n);
+		pack_param(&packed, (const char *) rest.data, n);
 		piece.text = ls_slice_of("SELECT lockstep.apply_piece($1)");
 		piece.params = ls_slice_of_buffer(&packed);
 		append_query(&piece);
@@ -373,173 +352,9 @@ xact_forwarded(bool *truncated)
 }
 
 void
-xact_set_apply_place(Place place)
+xact_set_apply_position(JournalPosition position)
 {
-	ls_xact.apply_place = place;
-}
-
-/* ---------- asking for locks first */
-
-static void
-send_lock(const LsKey *keys, int nkeys, bool ddl)
-{
-	LsLock		lock;
-	StringInfoData packed;
-	size_t		size;
-
-	initStringInfo(&packed);
-	for (int i = 0; i < nkeys; i++)
-		statement_pack_key(&packed, &keys[i]);
-	memset(&lock, 0, sizeof(lock));
-	lock.xcount = ls_xact.xcount;
-	lock.nkeys = nkeys;
-	lock.keys.data = (const uint8_t *) packed.data;
-	lock.keys.len = packed.len;
-	lock.ddl = ddl;
-
-	size = ls_put_lock(NULL, 0, &lock);
-	ls_put_lock(queue_room(size), size, &lock);
-	queue_added(size);
-	pfree(packed.data);
-	ls_xact.locks_asked++;
-	queue_stream();
-}
-
-/*
- * Text of another server for the client: in this database's encoding, one
- * hopes.
- */
-char *
-xact_text_of(LsSlice s)
-{
-	char	   *text = pnstrdup((const char *) s.data, s.len);
-
-	if (!pg_verifymbstr(text, s.len, true))
-		for (size_t i = 0; i < s.len; i++)
-			if (IS_HIGHBIT_SET(text[i]) || text[i] == '\0')
-				text[i] = '?';
-	return text;
-}
-
-void
-xact_report_error(const LsErrorFields *e)
-{
-	const uint8_t *s = e->sqlstate.data;
-	char	   *detail = xact_text_of(e->detail);
-
-	ereport(ERROR,
-			(errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
-			 errmsg_internal("%s", xact_text_of(e->message)),
-			 e->detail.len > 0 ? errdetail_internal("%s", hidden_for_reader(detail)) : 0,
-			 e->detail.len > 0 ? errdetail_log("%s", hidden_for_log(detail)) : 0,
-			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
-}
-
-/*
- * A message that came while the transaction was not asked for.  A grant raises
- * *seq.
- */
-void
-xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
-{
-	LsGranted	granted;
-	LsVerdict	verdict;
-	const char *wrong = NULL;
-
-	if (type == LS_MSG_GRANTED)
-	{
-		wrong = ls_get_granted(payload, &granted);
-		if (wrong == NULL && granted.xcount == ls_xact.xcount)
-		{
-			ls_xact.locks_granted = Max(ls_xact.locks_granted, granted.asked);
-			*seq = Max(*seq, granted.seq);
-		}
-	}
-	else if (type == LS_MSG_VERDICT)
-	{
-		wrong = ls_get_verdict(payload, &verdict);
-		if (wrong == NULL && verdict.xcount == ls_xact.xcount)
-		{
-			ls_xact.told = false;
-			ls_xact.ended = true;
-			strlcpy(ended_why, xact_text_of(verdict.error.detail.len > 0 ? verdict.error.detail :
-											verdict.error.message), sizeof(ended_why));
-			if (verdict.outcome == LS_OUTCOME_ROLLED_BACK)
-				xact_report_error(&verdict.error);
-			wrong = "a verdict was given before it was asked for";
-		}
-	}
-	if (wrong != NULL)
-		link_report_violation(wrong);
-}
-
-/*
- * Until this node has applied seq.  One that is dropped meanwhile may never do
- * so; it loses the link.
- */
-void
-xact_wait_applied(uint64 seq)
-{
-	uint64		granted = 0;
-	LsMsgType	type;
-	LsSlice		payload;
-
-	while (turn_must_wait(seq))
-	{
-		if (link_has_message(link_receive(&type, &payload, -1, PG_WAIT_EXTENSION)))
-			xact_message(type, payload, &granted);
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-static bool
-lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
-{
-	uint64		seq = 0;
-	LsMsgType	type;
-	LsSlice		payload;
-	MonoTime	deadline = timeout_ms > 0 ? mono_after(timeout_ms) : 0;
-
-	xact_announce();
-	send_lock(keys, nkeys, ddl);
-	LS_POINT(LOCK_ASKED);
-
-	/*
-	 * A grant that came too late for an earlier command (cancelled in a
-	 * savepoint) has a lower number.
-	 */
-	while (ls_xact.locks_granted < ls_xact.locks_asked)
-	{
-		long		ms = -1;
-
-		if (deadline != 0)
-		{
-			ms = mono_ms_left(deadline);
-			if (ms <= 0)
-				return false;
-		}
-		if (link_has_message(link_await(&type, &payload, (int) ms, PG_WAIT_EXTENSION)))
-			xact_message(type, payload, &seq);
-		CHECK_FOR_INTERRUPTS();
-	}
-	LS_POINT(LOCK_GRANTED);
-	wholetables_note(keys, nkeys, ls_xact.locks_asked);
-	if (deadline != 0)
-		return turn_wait_applied_until(seq, deadline);
-	xact_wait_applied(seq);
-	return true;
-}
-
-void
-xact_lock_first(const LsKey *keys, int nkeys, bool ddl)
-{
-	(void) lock_first(keys, nkeys, ddl, 0);
-}
-
-bool
-xact_lock_rows(const LsKey *keys, int nkeys, int timeout_ms)
-{
-	return lock_first(keys, nkeys, false, timeout_ms);
+	ls_xact.apply_position = position;
 }
 
 /* ---------- subtransactions */
@@ -564,7 +379,7 @@ mark_push(int level)
 	m->nkept = ls_xact.nkept;
 	m->reads = readkeys_mark();
 	m->locks_asked = ls_xact.locks_asked;
-	m->rows_held = queue_rows_held();
+	m->rows_held = lockrequest_count();
 }
 
 /* Take back what the replicator has got, by a message. */
@@ -603,7 +418,7 @@ give_back_locks(const Mark *m)
 	LsRollbackTo unlock = {ls_xact.xcount, m->locks_asked};
 	uint8_t		message[64];
 
-	queue_forget_rows(m->rows_held);
+	lockrequest_forget(m->rows_held);
 	wholetables_keep(m->locks_asked);
 	if (ls_xact.locks_asked > m->locks_asked && ls_xact.told)
 		link_send_or_close(message, ls_put_unlock(message, sizeof(message), &unlock));
@@ -618,104 +433,49 @@ mark_pop(int level)
 	return &marks[--nmarks];
 }
 
-static void
-on_subxact(SubXactEvent event, SubTransactionId mySubid,
-		   SubTransactionId parentSubid, void *arg)
+void
+xact_at_subxact_start(int level)
 {
-	int			level = GetCurrentTransactionNestLevel();
-	const Mark *m;
-
-	if (IsParallelWorker())
-		return;
-	switch (event)
-	{
-		case SUBXACT_EVENT_START_SUB:
-			capture_flush();
-			mark_push(level);
-			break;
-		case SUBXACT_EVENT_PRE_COMMIT_SUB:
-			capture_flush();
-			break;
-		case SUBXACT_EVENT_COMMIT_SUB:
-			(void) mark_pop(level);
-			break;
-		case SUBXACT_EVENT_ABORT_SUB:
-			capture_discard();
-			keyset_at_subxact_abort(level);
-			m = mark_pop(level);
-			if (m != NULL)
-			{
-				queue_cut(m);
-				give_back_locks(m);
-				readkeys_cut(m->reads);
-			}
-			break;
-	}
-}
-
-/* ---------- the top-level transaction */
-
-static void
-at_end(void)
-{
-	sequence_at_xact_end();
-	keyset_at_xact_end();
-	foreignkey_at_xact_end();
-	readkeys_at_xact_end();
-	queue_at_xact_end();
-	lost_at_xact_end();
-	witness_at_xact_end();
-	conflict_at_xact_end();
-	doubt_at_xact_end();
-	mode_at_xact_end();
-	reset();
-}
-
-static void
-on_xact(XactEvent event, void *arg)
-{
-	switch (event)
-	{
-		case XACT_EVENT_PRE_COMMIT:
-			commit_before();
-			break;
-		case XACT_EVENT_COMMIT:
-			commit_done();
-			at_end();
-			concurrent_at_xact_end(true);
-			break;
-		case XACT_EVENT_ABORT:
-			capture_discard();
-			commit_failed();
-			at_end();
-			concurrent_at_xact_end(false);
-			break;
-		case XACT_EVENT_PRE_PREPARE:
-			/* lockstep.replicate may have been on in this transaction */
-			capture_flush();
-			if (max_prepared_xacts == 0)
-				break;			/* PostgreSQL will refuse it */
-			if (ls_mode() != LS_MODE_OFF || ls_xact.nstatements > 0)
-				ereport(ERROR,
-						(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-						 errmsg("cannot PREPARE a transaction on a node of a lockstep cluster"),
-						 errdetail("Two-phase commit is not replicated.")));
-			break;
-		case XACT_EVENT_PREPARE:
-			at_end();
-			break;
-		case XACT_EVENT_PARALLEL_PRE_COMMIT:
-		case XACT_EVENT_PARALLEL_COMMIT:
-		case XACT_EVENT_PARALLEL_ABORT:
-			break;
-	}
+	mark_push(level);
 }
 
 void
-xact_init(void)
+xact_at_subxact_commit(int level)
 {
-	queue_init();
-	RegisterXactCallback(on_xact, NULL);
-	RegisterSubXactCallback(on_subxact, NULL);
-	aftercommit_init();
+	(void) mark_pop(level);
+}
+
+void
+xact_at_subxact_abort(int level)
+{
+	const Mark *m = mark_pop(level);
+
+	if (m == NULL)
+		return;
+	queue_cut(m);
+	give_back_locks(m);
+	readkeys_cut(m->reads);
+}
+
+/* Forget the transaction; the next one starts from here. */
+void
+xact_at_xact_end(void)
+{
+	shrink(&ls_xact.queue);
+	shrink(&ls_xact.kept);
+	ls_xact.writes = false;
+	ls_xact.xcount = 0;			/* what comes late for it is nobody's */
+	ls_xact.told = false;
+	ls_xact.ended = false;
+	ls_xact.nstatements = 0;
+	ls_xact.appended = 0;
+	ls_xact.sent = 0;
+	ls_xact.nkept = 0;
+	ls_xact.may_fail_elsewhere = false;
+	ls_xact.locks_asked = 0;
+	wholetables_keep(0);
+	ls_xact.locks_granted = 0;
+	ls_xact.apply_position = (JournalPosition) {0, 0};
+	nmarks = 0;
+	lockrequest_at_xact_end();
 }

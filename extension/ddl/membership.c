@@ -1,17 +1,15 @@
 /*
  * membership.c
- *	  A database that belongs to a cluster stays in it until somebody says so.
+ *	  A database that belongs to a cluster stays in it until an administrator removes it.
  *
- * Without the extension's objects a database is a plain one: its sessions write,
- * nobody else gets it, and nothing fails.  So they are not dropped while the table
- * lockstep.cluster says which cluster the database belongs to, whatever the way:
- * DROP EXTENSION, DROP OWNED, DROP SCHEMA ... CASCADE, by a client, a
- * function, an event trigger, with lockstep.replicate off or on.  All of them
- * meet object_access_hook.  Only ALTER EXTENSION ... UPDATE may.
+ * Without the extension's objects a database would be an ordinary one: its sessions would write,
+ * no other node would get the changes, and nothing would fail.  So these objects cannot be dropped while the
+ * table lockstep.cluster has a row: not by DROP EXTENSION, DROP OWNED or DROP SCHEMA ...
+ * CASCADE, given by a client, a function or an event trigger, with lockstep.replicate off
+ * or on.  All of them call object_access_hook.  Only ALTER EXTENSION ... UPDATE may drop them.
  *
- * What takes a database out is the replicator (lockstepctl database drop), which
- * deletes that row first, and lockstep.leave_cluster(), for a server of which the
- * replicator knows nothing any more.
+ * A database is removed by the replicator (lockstepctl database drop), which deletes that row
+ * first, or by lockstep.leave_cluster(), on a server that the replicator no longer knows.
  */
 #include "postgres.h"
 
@@ -27,11 +25,14 @@
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
 
+#include "cluster.h"
 #include "ddl.h"
+#include "guc.h"
+#include "lockconflict.h"
+#include "lockstep.h"
+#include "mode.h"
 
 LS_FUNCTION(lockstep_leave_cluster);
-
-static object_access_hook_type prev_object_access_hook = NULL;
 
 static bool
 is_lockstep(Oid extension)
@@ -87,11 +88,9 @@ refuse_if_member(void)
 					 database)));
 }
 
-static void
-object_access(ObjectAccessType access, Oid class, Oid object, int subobject, void *arg)
+void
+membership_on_object_access(ObjectAccessType access, Oid class, Oid object, void *arg)
 {
-	if (prev_object_access_hook)
-		prev_object_access_hook(access, class, object, subobject, arg);
 	if (access != OAT_DROP || !is_ours(class, object) || is_replaced_index(class, arg))
 		return;
 	if (creating_extension && is_lockstep(CurrentExtensionObject))
@@ -103,7 +102,7 @@ object_access(ObjectAccessType access, Oid class, Oid object, int subobject, voi
 Datum
 lockstep_leave_cluster(PG_FUNCTION_ARGS)
 {
-	int			pid = conflict_apply_session_in(MyDatabaseId);
+	int			pid = lockconflict_apply_session_in(MyDatabaseId);
 
 	if (pid != 0)
 		ereport(ERROR,
@@ -114,11 +113,4 @@ lockstep_leave_cluster(PG_FUNCTION_ARGS)
 						 ls_node_name)));
 	cluster_forget_identity();
 	PG_RETURN_VOID();
-}
-
-void
-membership_init(void)
-{
-	prev_object_access_hook = object_access_hook;
-	object_access_hook = object_access;
 }

@@ -1,23 +1,20 @@
 /*
  * causal.c
- *	  lockstep.causal_reads: a statement sees everything that was committed on
- *	  any node before it began.
+ *	  lockstep.causal_reads: a statement sees everything that was committed on any node
+ *	  before it began.
  *
- * The replicator is asked how far the cluster has come (one round trip), and
- * the node waits until it has applied that.  Then the statement needs a
- * snapshot that is younger: PostgreSQL has taken one already, for parsing,
- * before any hook is called.
+ * The replicator is asked how far the cluster has come (one round trip), and the node waits
+ * until it has applied that.  Then the statement needs a newer snapshot, because PostgreSQL
+ * has taken one for parsing, before any hook is called.
  *
  *		snapshot   ask N ---> n: seq 9   applied = 9   new snapshot   run
  *
- * From REPEATABLE READ up there is one snapshot for the transaction, so this is
- * done for its first statement only; that snapshot is thrown away, and
- * PostgreSQL is made to believe that none has been taken.  Nothing has been
- * read with it but what parsing and planning read, and they look at catalogs
- * with snapshots of their own.
+ * From REPEATABLE READ up a transaction has one snapshot, so this is done for its first
+ * statement only: that snapshot is discarded, and PostgreSQL is made to take another.  Only
+ * parsing and planning have used it, and they read catalogs with snapshots of their own.
  *
- * It is done for what the client sends: not for what functions run in turn,
- * which use the snapshot of their caller, or one that is younger still.
+ * This applies to statements of the client, not to those that functions run, which use the
+ * snapshot of their caller or a newer one.
  */
 #include "postgres.h"
 
@@ -26,14 +23,23 @@
 #include "miscadmin.h"
 #include "pgstat.h"
 #include "storage/predicate.h"
+#include "storage/proc.h"
 #include "tcop/pquery.h"
 #include "utils/inval.h"
 #include "utils/portal.h"
 #include "utils/resowner.h"
 #include "utils/snapmgr.h"
 
+#include "causal.h"
 #include "compat.h"
+#include "guc.h"
 #include "lockstep.h"
+#include "ls_link.h"
+#include "mode.h"
+#include "monotonic.h"
+#include "session.h"
+#include "turn.h"
+#include "xact.h"
 
 /* The transaction (REPEATABLE READ and up) that has its snapshot already. */
 static LocalTransactionId settled = InvalidLocalTransactionId;
@@ -50,7 +56,7 @@ report_away(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-			 errmsg("could not ask the replicator what a causal read has to see"),
+			 errmsg("could not request the current position for a causal read from the replicator"),
 			 errdetail_internal("%s", link_lost_message()),
 			 errhint("%s", hint)));
 }
@@ -348,7 +354,7 @@ causal_before_query(QueryDesc *desc)
 void
 causal_renew_snapshot(QueryDesc *desc)
 {
-	if (!select_is_running() && !utility_is_running() &&
+	if (!executor_is_running() && !utility_is_running() &&
 		(!IsolationUsesXactSnapshot() || just_settled))
 		renew(desc);
 }

@@ -11,6 +11,6 @@ typedef bool (*TypePredicate) (Oid type, Oid collation);
  * Does the predicate hold for all that the type is made of?  Domains have been
  * looked through; a type that is not made of others answers by itself.
  */
-extern bool component_every(Oid type, Oid collation, TypePredicate predicate, bool otherwise);
+extern bool typeparts_every(Oid type, Oid collation, TypePredicate predicate, bool otherwise);
 
 #endif							/* LOCKSTEP_TYPEPARTS_H */

@@ -1,9 +1,9 @@
 /*
  * typeparts.c
- *	  What is a type made of?
+ *	  The types that a type is made of.
  *
- * An array of its elements, a row of its attributes, a range of its bounds, and
- * each of these again of others.
+ * An array consists of its elements, a row of its attributes, a range of its bounds, and
+ * each of these again of its parts.
  */
 #include "postgres.h"
 
@@ -32,7 +32,7 @@ every_attribute(Oid composite, TypePredicate predicate)
 }
 
 bool
-component_every(Oid type, Oid collation, TypePredicate predicate, bool otherwise)
+typeparts_every(Oid type, Oid collation, TypePredicate predicate, bool otherwise)
 {
 	Oid			element = get_element_type(type);
 

@@ -1,13 +1,12 @@
 /*
  * masking.c
- *	  What of others' rows and commands may this role see?
+ *	  Which rows and commands of others the current role may see in messages.
  *
- * The replicator's DETAIL says by which query a transaction was lost, its own or
- * another's; and what a transaction has forwarded may have been written by a
- * SECURITY DEFINER function.  As PostgreSQL does with the values in its own errors
- * (BuildIndexValueDescription), they are shown only to who may read the tables that
- * they are of, as a whole and without policies for rows.  Superusers and members
- * of pg_monitor see everything, as they do in lockstep.conflicts.
+ * The replicator's DETAIL contains the query by which a transaction was lost, its own or
+ * another's, and a SECURITY DEFINER function may have written what a transaction has
+ * forwarded.  As in PostgreSQL's own errors (BuildIndexValueDescription), a role sees them only if
+ * it may read the whole of the tables concerned, and no row security applies to it.
+ * Superusers and members of pg_monitor see everything, as in lockstep.conflicts.
  */
 #include "postgres.h"
 
@@ -22,6 +21,7 @@
 
 #include "compat.h"
 #include "lockstep.h"
+#include "masking.h"
 
 static bool
 sees_everything(void)
@@ -122,20 +122,20 @@ shown(const char *text, Sight sight)
 
 /* Looks into the catalogs. */
 char *
-hidden_for_reader(const char *text)
+masking_for_reader(const char *text)
 {
 	return shown(text, strchr(text, LS_HIDDEN_BEGIN) == NULL || sees_everything() ? SEES_ALL : SEES_BY_RIGHTS);
 }
 
 char *
-hidden_for_log(const char *text)
+masking_for_log(const char *text)
 {
 	return shown(text, SEES_ALL);
 }
 
 /* The same where the catalogs can't be looked into: while an error is on its way. */
 char *
-hidden_in_error(const char *text)
+masking_in_error(const char *text)
 {
 	const char *super = GetConfigOption("is_superuser", true, false);
 
@@ -162,7 +162,7 @@ role_of(const LsQuery *query)
 }
 
 bool
-hidden_query_is_seen(const LsQuery *query)
+masking_shows_query(const LsQuery *query)
 {
 	LsSlice		rest = query->keys;
 	LsKey		key;

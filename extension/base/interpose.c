@@ -1,18 +1,18 @@
 /*
  * interpose.c
- *	  Modules of others that call a function of the server directly.
+ *	  Other modules that call a function of the server directly.
  *
- * contrib's autoinc calls nextval() as a C function, which the server's table of
- * built-in functions knows nothing of; and only one such call in 32 writes WAL, by
- * which the witness would find it.  A module's calls go through
- * pointers in its own memory, which the dynamic linker sets when it loads the module.
- * Those that point to a function in question are made to point to ours.
+ * autoinc of contrib calls nextval() as a C function, past the server's table of built-in
+ * functions; and only one such call in 32 writes WAL, from which walwitness.c would detect
+ * it.  The calls of a module go through pointers in its own memory, which the
+ * dynamic linker sets when it loads the module.  Pointers to a replaced function are
+ * changed to point to the replacement.
  *
- * Modules are looked at when the server starts, whose background workers may be theirs,
- * and when the first function in C is called after another one was loaded
- * (cfunctions.c), before it runs.  The server binds all symbols of a module when it loads it, so the
- * pointers are there.  On other systems than those below nothing is replaced,
- * and the witness is all there is.
+ * Modules are examined when the server starts, because background workers may belong to them,
+ * and when the first C function is called after a module was loaded (cfunctions.c).  The server
+ * binds all symbols of a module when it loads it, so the pointers are set by then.  On
+ * platforms other than those below nothing is replaced, and walwitness.c is the only
+ * protection.
  */
 #include "postgres.h"
 
@@ -21,7 +21,8 @@
 
 #include "miscadmin.h"
 
-#include "lockstep.h"
+#include "interpose.h"
+#include "patch.h"
 
 #define MAX_FUNCTIONS 8
 #define MAX_SLOTS 256
@@ -65,7 +66,7 @@ static int	nfunctions = 0;
 static unsigned long long seen_loads = 0;
 
 void
-callers_replace(void *original, void *instead, const char *name)
+interpose_replace(void *original, void *instead, const char *name)
 {
 	Assert(nfunctions < MAX_FUNCTIONS);
 	functions[nfunctions++] = (Replaced) {original, instead, name};
@@ -171,7 +172,7 @@ count_loads(struct dl_phdr_info *info, size_t size, void *arg)
 }
 
 void
-callers_look(void)
+interpose_new_modules(void)
 {
 	unsigned long long loads = 0;
 	Found		found;

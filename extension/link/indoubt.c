@@ -1,38 +1,35 @@
 /*
  * indoubt.c
- *	  Transactions of this node that may be committed by the cluster, but were
- *	  rolled back here.
+ *	  Transactions in doubt: rolled back on this node, perhaps committed by the cluster.
  *
- * A backend that asked and lost the replicator, or that was stopped between the
- * verdict and its commit, rolls back; its locks go.  The cluster may have
- * committed it, and this node gets it later, by apply.  In between, another
- * transaction of this node can lock the same rows, and sees them as they were:
+ * A backend that asked and lost the replicator, or that was stopped between the verdict and
+ * its commit, rolls back and releases its locks.  The cluster may have committed the
+ * transaction, and this node gets it later, by apply.  Meanwhile another transaction
+ * of this node can lock the same rows, and sees their old values:
  *
  *		T1 (v = v + 50)			T2 (v = v + 1)			node
  *		asked, decided: seq 7
  *		cancelled: 08007		.
- *		locks gone				v is still 0: writes 1
+ *		locks released			v is still 0: writes 1
  *								.						seq 7 by apply: v = 50
  *
- * The certifier can't tell: transactions of one node never fail each other,
- * because PostgreSQL's own locks have ordered them; here they have not.  So the
- * node remembers such a doubt, from before the locks go until it has applied
- * all that the transaction can have done (settled).  A transaction that ran
- * while there was a doubt does not commit: 40001, and the retry sees everything.
+ * The certifier cannot detect this: transactions of one node never conflict with each other there, because
+ * PostgreSQL's locks have ordered them; here they have not.  So the node remembers the
+ * transaction, from before its locks are released until everything that it may have done is
+ * applied (settled).  A transaction that ran while one was in doubt does not commit: it
+ * gets 40001, and its retry sees everything.
  *
- * "Ran while": every beginning and every end of a doubt counts as an event; a
- * transaction remembers the number of events before it locks its first row, and
- * that must be the number when it asks.
+ * Each beginning and end of a doubt counts as an event.  A transaction remembers
+ * the number of events before it locks its first row, and must find the same number when it asks.
  *
- * Who needs it to be settled does it, at the best before its first row, and then
- * nothing has happened to it: it asks the replicator what became
- * of the transaction, saying that its backend has given up, after which it is
- * decided already or never will be; then waits for the seq that the answer
- * names.  See session_fate.c.
+ * The next writer settles all doubts, preferably before its first row, when nothing is lost by that.  It
+ * asks the replicator for the outcome and states that the backend has given up, after which
+ * the transaction is decided already or never will be.  Then it waits for the seq in the answer.
+ * See session_fate.c.
  *
- * Locking: doubts[] under the LWLock of tranche "LockstepDoubt", exclusive;
- * events and open are written under it and read without.  A crash of a backend
- * makes shared memory anew, and ends all transactions.
+ * Locking: doubts[] under the LWLock of tranche "LockstepDoubt", exclusive; events and open
+ * are written under it and read without.  A crash of a backend resets shared memory, and ends
+ * all transactions.
  */
 #include "postgres.h"
 
@@ -46,7 +43,12 @@
 #include "storage/shmem.h"
 #include "utils/lsyscache.h"
 
+#include "conflictreport.h"
+#include "indoubt.h"
 #include "lockstep.h"
+#include "outcome.h"
+#include "turn.h"
+#include "xact.h"
 
 typedef struct Doubt
 {
@@ -79,29 +81,29 @@ max_doubts(void)
 }
 
 static Size
-doubt_shmem_size(void)
+indoubt_shmem_size(void)
 {
 	return add_size(offsetof(DoubtShared, doubts), mul_size(max_doubts(), sizeof(Doubt)));
 }
 
 void
-doubt_shmem_request(void)
+indoubt_shmem_request(void)
 {
-	RequestAddinShmemSpace(doubt_shmem_size());
+	RequestAddinShmemSpace(indoubt_shmem_size());
 	RequestNamedLWLockTranche("LockstepDoubt", 1);
 }
 
 /* Called with AddinShmemInitLock held. */
 void
-doubt_shmem_startup(void)
+indoubt_shmem_startup(void)
 {
 	bool		found;
 
-	shared = ShmemInitStruct("lockstep doubt", doubt_shmem_size(), &found);
+	shared = ShmemInitStruct("lockstep doubt", indoubt_shmem_size(), &found);
 	doubt_lock = &(GetNamedLWLockTranche("LockstepDoubt"))->lock;
 	if (found)
 		return;
-	memset(shared, 0, doubt_shmem_size());
+	memset(shared, 0, indoubt_shmem_size());
 	pg_atomic_init_u64(&shared->events, 0);
 	pg_atomic_init_u32(&shared->open, 0);
 }
@@ -110,7 +112,7 @@ doubt_shmem_startup(void)
 
 /* Of the current transaction, before its locks go.  Does not fail. */
 void
-doubt_begin(const Token *token, uint64 seq)
+indoubt_begin(const Token *token, uint64 seq)
 {
 	if (seq != 0 && turn_applied() >= seq)
 		return;
@@ -136,7 +138,7 @@ doubt_begin(const Token *token, uint64 seq)
 /* ---------- the end */
 
 static bool
-doubt_first(Doubt *copy)
+indoubt_first(Doubt *copy)
 {
 	bool		found = false;
 
@@ -152,7 +154,7 @@ doubt_first(Doubt *copy)
 }
 
 static void
-doubt_end(const Token *token)
+indoubt_end(const Token *token)
 {
 	LWLockAcquire(doubt_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < max_doubts(); i++)
@@ -174,9 +176,9 @@ settle(const Doubt *d)
 	uint64		seq = d->seq;
 
 	if (seq == 0)
-		(void) fate_ask(&d->token, true, &seq);
+		(void) outcome_ask(&d->token, true, &seq);
 	xact_wait_applied(seq);
-	doubt_end(&d->token);
+	indoubt_end(&d->token);
 }
 
 /* ---------- who ran meanwhile */
@@ -186,7 +188,7 @@ settle_all(void)
 {
 	Doubt		d;
 
-	while (doubt_first(&d))
+	while (indoubt_first(&d))
 		settle(&d);
 }
 
@@ -204,7 +206,7 @@ take_sample(void)
 }
 
 void
-doubt_before_write(void)
+indoubt_before_write(void)
 {
 	if (sampled)
 		return;
@@ -221,7 +223,7 @@ doubt_before_write(void)
  * replicator.
  */
 void
-doubt_before_statement(PlannedStmt *stmt)
+indoubt_before_statement(PlannedStmt *stmt)
 {
 	ListCell   *lc;
 
@@ -235,7 +237,7 @@ doubt_before_statement(PlannedStmt *stmt)
 
 			if (get_rel_persistence(rte->relid) != RELPERSISTENCE_TEMP)
 			{
-				doubt_before_write();
+				indoubt_before_write();
 				return;
 			}
 		}
@@ -244,7 +246,7 @@ doubt_before_statement(PlannedStmt *stmt)
 }
 
 void
-doubt_at_xact_end(void)
+indoubt_at_xact_end(void)
 {
 	/*
 	 * what is not announced before it writes (fastpath calls) counts from
@@ -261,12 +263,12 @@ doubt_at_xact_end(void)
  * fails.
  */
 void
-doubt_check(void)
+indoubt_check(void)
 {
 	if (likely(!is_any_open() && pg_atomic_read_u64(&shared->events) == sample))
 		return;
 	settle_all();
-	lost_note(LS_LOST_DOUBT, "", "A transaction of this node whose outcome was in doubt.");
+	conflictreport_note(LS_LOST_DOUBT, "", "A transaction of this node whose outcome was in doubt.");
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
 			 errmsg("could not serialize access due to a transaction of this node whose outcome was in doubt"),

@@ -1,0 +1,487 @@
+/*
+ * hooks.c
+ *	  Every hook and callback that lockstep installs in PostgreSQL, and the order in which
+ *	  its handlers run.
+ *
+ * All other files only export handlers.  One that does its work before or after
+ * PostgreSQL's own is called here by name; one that wraps it is given the function to
+ * call in turn ("next").  Whoever has set a hook before us comes where PostgreSQL's own
+ * function would (server_...).
+ *
+ *	 apply session's part -> is the transaction doomed? -> origin's part -> server
+ *
+ * Everything is installed once, in the postmaster; backends inherit it.
+ */
+#include "postgres.h"
+
+#include "access/parallel.h"
+#include "access/twophase.h"
+#include "access/xact.h"
+#include "catalog/objectaccess.h"
+#include "executor/executor.h"
+#include "fmgr.h"
+#include "miscadmin.h"
+#include "optimizer/planner.h"
+#include "parser/analyze.h"
+#include "storage/ipc.h"
+#include "storage/lwlock.h"
+#include "tcop/utility.h"
+#include "utils/inval.h"
+#include "utils/resowner.h"
+#include "utils/syscache.h"
+
+#include "apply.h"
+#include "capture.h"
+#include "causal.h"
+#include "commit.h"
+#include "compat.h"
+#include "conflictreport.h"
+#include "ddl.h"
+#include "foreignkey.h"
+#include "generation.h"
+#include "guc.h"
+#include "hooks.h"
+#include "indoubt.h"
+#include "interpose.h"
+#include "keyset.h"
+#include "lockconflict.h"
+#include "losses.h"
+#include "ls_link.h"
+#include "mode.h"
+#include "outsiderun.h"
+#include "points.h"
+#include "progress.h"
+#include "readkeys.h"
+#include "readplan.h"
+#include "relation.h"
+#include "rights.h"
+#include "sequence.h"
+#include "session.h"
+#include "staleness.h"
+#include "turn.h"
+#include "usersettings.h"
+#include "xact.h"
+
+static shmem_request_hook_type prev_shmem_request = NULL;
+static shmem_startup_hook_type prev_shmem_startup = NULL;
+static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
+static planner_hook_type prev_planner = NULL;
+static ExecutorStart_hook_type prev_ExecutorStart = NULL;
+static ExecutorRun_hook_type prev_ExecutorRun = NULL;
+static ExecutorFinish_hook_type prev_ExecutorFinish = NULL;
+static ProcessUtility_hook_type prev_ProcessUtility = NULL;
+static object_access_hook_type prev_object_access = NULL;
+static needs_fmgr_hook_type prev_needs_fmgr = NULL;
+static fmgr_hook_type prev_fmgr = NULL;
+static emit_log_hook_type prev_emit_log = NULL;
+
+/* ---------- shared memory */
+
+static void
+request_shmem(void)
+{
+	if (prev_shmem_request)
+		prev_shmem_request();
+	turn_shmem_request();
+	generation_shmem_request();
+	indoubt_shmem_request();
+	staleness_shmem_request();
+	lockconflict_shmem_request();
+	sequence_shmem_request();
+	outsiderun_shmem_request();
+}
+
+static void
+start_shmem(void)
+{
+	if (prev_shmem_startup)
+		prev_shmem_startup();
+
+	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
+	turn_shmem_startup();
+	generation_shmem_startup();
+	indoubt_shmem_startup();
+	staleness_shmem_startup();
+	lockconflict_shmem_startup();
+	sequence_shmem_startup();
+	outsiderun_shmem_startup();
+	LWLockRelease(AddinShmemInitLock);
+
+	/* a module loaded with us may have a worker that calls nextval (pg_cron) */
+	interpose_new_modules();
+}
+
+/* ---------- a query: analysis, planning */
+
+static void
+after_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
+{
+	applyrow_after_analysis(pstate, query);
+	lockconflict_after_analysis();
+	usersettings_before_query();
+	if (prev_post_parse_analyze)
+		prev_post_parse_analyze(pstate, query, jstate);
+}
+
+static PlannedStmt *
+plan_on_server(Query *query, const char *source, int options, ParamListInfo params)
+{
+	query = sequence_before_planning(query);
+	return prev_planner ? prev_planner(query, source, options, params) :
+		standard_planner(query, source, options, params);
+}
+
+static PlannedStmt *
+plan(Query *query, const char *source, int options, ParamListInfo params)
+{
+	return rights_plan(plan_on_server, query, source, options, params);
+}
+
+/* ---------- a query: execution */
+
+static void
+server_executor_start(QueryDesc *desc, int eflags)
+{
+	if (prev_ExecutorStart)
+		prev_ExecutorStart(desc, eflags);
+	else
+		standard_ExecutorStart(desc, eflags);
+}
+
+/* Whatever may wait, or renew the snapshot, comes before what is read with it. */
+static void
+start_on_node(QueryDesc *desc, int eflags)
+{
+	bool		runs = (eflags & EXEC_FLAG_EXPLAIN_ONLY) == 0;
+	bool		top = nesting.executor == 0 && !utility_is_running();
+	bool		captured;
+
+	lockconflict_before_query();
+	captured = desc->plannedstmt->resultRelations != NIL && runs && ls_mode() == LS_MODE_ORIGIN;
+
+	/* whatever became of the one before */
+	if (nesting.executor == 0)
+		shippable_forget();
+	if (top && runs)
+		causal_before_query(desc);
+	if (runs)
+		lockorder_before_query(desc);
+	staleness_check(desc->plannedstmt);
+	progress_check_query(desc->plannedstmt);
+	if (runs)
+		readplan_before_query(desc);
+	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
+		indoubt_before_statement(desc->plannedstmt);
+	if (captured && top)
+		shippable_consider(desc);
+	server_executor_start(desc, eflags);
+	if (captured)
+		executor_check_targets(desc);
+}
+
+static void
+executor_start_hook(QueryDesc *desc, int eflags)
+{
+	applyrow_executor_start(start_on_node, desc, eflags);
+}
+
+static void
+server_executor_run(QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
+{
+	if (prev_ExecutorRun)
+		prev_ExecutorRun(desc, direction, count LS_ONCE_ARG);
+	else
+		standard_ExecutorRun(desc, direction, count LS_ONCE_ARG);
+}
+
+static void
+run_on_node(QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
+{
+	lockconflict_watch_errors();
+	executor_run(server_executor_run, desc, direction, count LS_ONCE_ARG);
+}
+
+static void
+executor_run_hook(QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
+{
+	applyrow_executor_run(run_on_node, desc, direction, count LS_ONCE_ARG);
+}
+
+static void
+server_executor_finish(QueryDesc *desc)
+{
+	if (prev_ExecutorFinish)
+		prev_ExecutorFinish(desc);
+	else
+		standard_ExecutorFinish(desc);
+}
+
+static void
+executor_finish_hook(QueryDesc *desc)
+{
+	executor_finish(server_executor_finish, desc);
+}
+
+/* ---------- a utility command */
+
+static void
+server_utility(PlannedStmt *pstmt, const char *source, bool read_only_tree,
+			   ProcessUtilityContext context, ParamListInfo params,
+			   QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
+{
+	(prev_ProcessUtility ? prev_ProcessUtility : standard_ProcessUtility)
+		(pstmt, source, read_only_tree, context, params, environment, dest, completion);
+}
+
+static void
+utility_on_node(PlannedStmt *pstmt, const char *source, bool read_only_tree,
+				ProcessUtilityContext context, ParamListInfo params,
+				QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
+{
+	lockconflict_before_utility(pstmt);
+	utility_process(server_utility, pstmt, source, read_only_tree, context, params, environment,
+					dest, completion);
+}
+
+static void
+utility_hook(PlannedStmt *pstmt, const char *source, bool read_only_tree,
+			 ProcessUtilityContext context, ParamListInfo params,
+			 QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
+{
+	applyrow_process_utility(utility_on_node, pstmt, source, read_only_tree, context, params,
+							 environment, dest, completion);
+}
+
+/* ---------- objects, functions in C */
+
+static void
+on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject, void *arg)
+{
+	if (prev_object_access)
+		prev_object_access(access, class, object, subobject, arg);
+	sequence_drop_on_object_access(access, class, object, subobject);
+	membership_on_object_access(access, class, object, arg);
+	largeobject_on_object_access(access, class, object);
+}
+
+static bool
+needs_watching(Oid function)
+{
+	if (prev_needs_fmgr && prev_needs_fmgr(function))
+		return true;
+	return cfunctions_needs_hook(function);
+}
+
+static void
+on_call(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
+{
+	if (prev_fmgr)
+		prev_fmgr(event, flinfo, arg);
+	cfunctions_on_call(event, flinfo);
+}
+
+/* ---------- errors: what PostgreSQL reports may have another reason */
+
+static void
+explain_error(ErrorData *edata)
+{
+	if (prev_emit_log)
+		prev_emit_log(edata);
+	if (edata->elevel != ERROR)
+		return;
+	commit_explain_error(edata);
+	conflictreport_explain(edata);
+	if (edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED || lockconflict_is_doomed())
+		losses_note_conflict();
+	lockconflict_explain(edata);
+}
+
+/* ---------- the end of a transaction */
+
+static void
+on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parentSubid, void *arg)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		lockconflict_watch_errors();
+	if (!IsParallelWorker())
+	{
+		switch (event)
+		{
+			case SUBXACT_EVENT_START_SUB:
+				capture_flush();
+				xact_at_subxact_start(level);
+				break;
+			case SUBXACT_EVENT_PRE_COMMIT_SUB:
+				capture_flush();
+				break;
+			case SUBXACT_EVENT_COMMIT_SUB:
+				xact_at_subxact_commit(level);
+				break;
+			case SUBXACT_EVENT_ABORT_SUB:
+				capture_discard();
+				keyset_at_subxact_abort(level);
+				xact_at_subxact_abort(level);
+				break;
+		}
+	}
+	cfunctions_on_subxact(event, level);
+}
+
+static void
+refuse_prepare(void)
+{
+	/* lockstep.replicate may have been on in this transaction */
+	capture_flush();
+	if (max_prepared_xacts == 0)
+		return;					/* PostgreSQL will refuse it */
+	if (ls_mode() != LS_MODE_OFF || xact_nstatements() > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction on a node of a lockstep cluster"),
+				 errdetail("Two-phase commit is not replicated.")));
+}
+
+/* None of these fails. */
+static void
+forget_transaction(void)
+{
+	sequence_at_xact_end();
+	keyset_at_xact_end();
+	foreignkey_at_xact_end();
+	readkeys_at_xact_end();
+	losses_at_xact_end();
+	conflictreport_at_xact_end();
+	walwitness_at_xact_end();
+	lockconflict_at_xact_end();
+	indoubt_at_xact_end();
+	mode_at_xact_end();
+	xact_at_xact_end();
+}
+
+/* The steps of PRE_COMMIT, and of the commit, are in commit.c. */
+static void
+on_xact(XactEvent event, void *arg)
+{
+	switch (event)
+	{
+		case XACT_EVENT_PRE_COMMIT:
+			commit_before();
+			break;
+		case XACT_EVENT_COMMIT:
+			commit_done();
+			forget_transaction();
+			ddlconcurrent_at_xact_end(true);
+			cfunctions_at_xact_end();
+			capture_at_xact_end();
+			break;
+		case XACT_EVENT_ABORT:
+			capture_discard();
+			commit_failed();
+			forget_transaction();
+			ddlconcurrent_at_xact_end(false);
+			cfunctions_at_xact_end();
+			capture_at_xact_end();
+			break;
+		case XACT_EVENT_PRE_PREPARE:
+			refuse_prepare();
+			break;
+		case XACT_EVENT_PREPARE:
+			forget_transaction();
+			capture_at_xact_end();
+			break;
+		case XACT_EVENT_PARALLEL_PRE_COMMIT:
+		case XACT_EVENT_PARALLEL_COMMIT:
+		case XACT_EVENT_PARALLEL_ABORT:
+			break;
+	}
+	sequence_drop_on_xact(event);
+}
+
+/* When its locks have been released: may wait. */
+static void
+on_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
+{
+	aftercommit_on_release(phase, isCommit, isTopLevel);
+}
+
+/* ---------- installing */
+
+void
+hooks_install_shmem(void)
+{
+	prev_shmem_request = shmem_request_hook;
+	shmem_request_hook = request_shmem;
+	prev_shmem_startup = shmem_startup_hook;
+	shmem_startup_hook = start_shmem;
+}
+
+/* The server's tables that other code calls through; each names its replacement. */
+static void
+replace_in_server(void)
+{
+	heap_interpose();
+	sequence_replace_functions();
+	notify_replace_functions();
+	largeobject_replace_functions();
+	foreignkey_replace_functions();
+	apply_replace_functions();
+	rights_replace_functions();
+}
+
+static void
+register_invalidations(void)
+{
+	CacheRegisterRelcacheCallback(relation_on_relcache_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(TYPEOID, relation_on_type_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, relation_on_name_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(COLLOID, relation_on_name_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(OPEROID, relation_on_name_invalidation, (Datum) 0);
+	CacheRegisterRelcacheCallback(mode_on_relcache_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(NAMESPACEOID, mode_on_syscache_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(RELOID, mode_on_syscache_invalidation, (Datum) 0);
+	CacheRegisterRelcacheCallback(lockconflict_on_relcache_invalidation, (Datum) 0);
+	CacheRegisterSyscacheCallback(INDEXRELID, applyunproven_on_index_invalidation, (Datum) 0);
+}
+
+void
+hooks_install(void)
+{
+	ls_point_hook = (LsPointHook *) find_rendezvous_variable("lockstep_point");
+	replace_in_server();
+	register_invalidations();
+
+	prev_post_parse_analyze = post_parse_analyze_hook;
+	post_parse_analyze_hook = after_analysis;
+	prev_planner = planner_hook;
+	planner_hook = plan;
+	prev_ExecutorStart = ExecutorStart_hook;
+	ExecutorStart_hook = executor_start_hook;
+	prev_ExecutorRun = ExecutorRun_hook;
+	ExecutorRun_hook = executor_run_hook;
+	prev_ExecutorFinish = ExecutorFinish_hook;
+	ExecutorFinish_hook = executor_finish_hook;
+	prev_ProcessUtility = ProcessUtility_hook;
+	ProcessUtility_hook = utility_hook;
+	prev_object_access = object_access_hook;
+	object_access_hook = on_object_access;
+	prev_needs_fmgr = needs_fmgr_hook;
+	needs_fmgr_hook = needs_watching;
+	prev_fmgr = fmgr_hook;
+	fmgr_hook = on_call;
+	prev_emit_log = emit_log_hook;
+	emit_log_hook = explain_error;
+
+	RegisterXactCallback(on_xact, NULL);
+	RegisterSubXactCallback(on_subxact, NULL);
+	RegisterResourceReleaseCallback(on_release, NULL);
+
+	/* lockstep's own: a lower room tells an upper one */
+	guc_replicate_changed = mode_on_replicate_changed;
+	guc_session_begins_off = usersettings_remember;
+	link_before_exit = verdict_confirm_at_exit;
+	xact_init();
+	outsiderun_init();
+}

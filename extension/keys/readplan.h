@@ -1,0 +1,17 @@
+/*
+ * readplan.h
+ *	  Which rows a plan reads, changes or locks.
+ */
+#ifndef LOCKSTEP_READPLAN_H
+#define LOCKSTEP_READPLAN_H
+
+#include "executor/execdesc.h"
+#include "utils/relcache.h"
+
+#include "protocol.h"
+
+extern void readplan_before_query(QueryDesc *desc); /* before ExecutorStart */
+extern int	readplan_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel),
+									LsKey *keys, int max, LsKey *tables, int *ntables);
+
+#endif							/* LOCKSTEP_READPLAN_H */

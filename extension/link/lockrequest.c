@@ -1,0 +1,143 @@
+/*
+ * lockrequest.c
+ *	  Locks that a transaction requests from the replicator before it goes on.
+ *
+ * The replicator's queue for a key is in the order asked.  The grant says up to
+ * which seq this node must have applied before the transaction may use the lock.
+ * The locks go at the transaction's end; ROLLBACK TO gives back those of the
+ * subtransaction (xact.c).
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/wait_event.h"
+
+#include "lockrequest.h"
+#include "lockstep.h"
+#include "ls_link.h"
+#include "monotonic.h"
+#include "pack.h"
+#include "points.h"
+#include "turn.h"
+#include "wholetables.h"
+#include "xact_state.h"
+
+#define MAX_HELD 64
+
+/* Hashes of the rows and tables that lockorder.c has asked for. */
+static uint64 held[MAX_HELD];
+static int	nheld = 0;
+static int	total = 0;			/* in this transaction, given back or not */
+
+bool
+lockrequest_has(uint64 hash)
+{
+	for (int i = 0; i < nheld; i++)
+		if (held[i] == hash)
+			return true;
+	return false;
+}
+
+int
+lockrequest_count(void)
+{
+	return nheld;
+}
+
+int
+lockrequest_total(void)
+{
+	return total;
+}
+
+void
+lockrequest_forget(int n)
+{
+	nheld = Min(nheld, n);
+}
+
+void
+lockrequest_at_xact_end(void)
+{
+	nheld = 0;
+	total = 0;
+}
+
+static void
+send_lock(const LsKey *keys, int nkeys, bool ddl)
+{
+	LsLock		lock;
+	StringInfoData packed;
+	size_t		size;
+
+	initStringInfo(&packed);
+	for (int i = 0; i < nkeys; i++)
+		pack_key(&packed, &keys[i]);
+	memset(&lock, 0, sizeof(lock));
+	lock.xcount = ls_xact.xcount;
+	lock.nkeys = nkeys;
+	lock.keys.data = (const uint8_t *) packed.data;
+	lock.keys.len = packed.len;
+	lock.ddl = ddl;
+
+	size = ls_put_lock(NULL, 0, &lock);
+	ls_put_lock(xact_queue_room(size), size, &lock);
+	xact_queue_added(size);
+	pfree(packed.data);
+	ls_xact.locks_asked++;
+	xact_stream();
+}
+
+static bool
+lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
+{
+	uint64		seq = 0;
+	LsMsgType	type;
+	LsSlice		payload;
+	MonoTime	deadline = timeout_ms > 0 ? mono_after(timeout_ms) : 0;
+
+	xact_announce();
+	send_lock(keys, nkeys, ddl);
+	LS_POINT(LOCK_ASKED);
+
+	/*
+	 * A grant that came too late for an earlier command (cancelled in a
+	 * savepoint) has a lower number.
+	 */
+	while (ls_xact.locks_granted < ls_xact.locks_asked)
+	{
+		long		ms = -1;
+
+		if (deadline != 0)
+		{
+			ms = mono_ms_left(deadline);
+			if (ms <= 0)
+				return false;
+		}
+		if (link_has_message(link_await(&type, &payload, (int) ms, PG_WAIT_EXTENSION)))
+			xact_message(type, payload, &seq);
+		CHECK_FOR_INTERRUPTS();
+	}
+	LS_POINT(LOCK_GRANTED);
+	wholetables_note(keys, nkeys, ls_xact.locks_asked);
+	if (deadline != 0)
+		return turn_wait_applied_until(seq, deadline);
+	xact_wait_applied(seq);
+	return true;
+}
+
+void
+lockrequest_tables(const LsKey *keys, int nkeys, bool ddl)
+{
+	(void) lock_first(keys, nkeys, ddl, 0);
+}
+
+bool
+lockrequest_rows(const LsKey *keys, int nkeys, int nrows, int timeout_ms)
+{
+	for (int i = 0; i < nrows && nheld < MAX_HELD; i++)
+		held[nheld++] = keys[i].hash;
+	total += nrows;
+	return lock_first(keys, nkeys, false, timeout_ms);
+}

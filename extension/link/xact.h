@@ -1,0 +1,86 @@
+/*
+ * xact.h
+ *	  The current transaction as the replicator knows it: its number and its queue of queries.
+ */
+#ifndef LOCKSTEP_XACT_H
+#define LOCKSTEP_XACT_H
+
+#include "lockstep.h"
+
+/* ---------- its number, which announces it to this node */
+
+/*
+ * Before the first effect of a transaction is forwarded: it gets its number.  Connects
+ * if there is no connection.  ERROR 57P03 if the node cannot take writes, 40001 if a
+ * transaction was in doubt meanwhile.  Cheap when repeated.
+ */
+extern void xact_writes(void);
+
+/* The same before the first lock of a command. */
+extern void xact_announce(void);
+
+/* Has it a number? */
+extern bool xact_is_known(void);
+
+/* A new number in this session, also for what is ordered on its own. */
+extern uint64 xact_new_number(void);
+
+/* Transactions up to this number are over, or cannot ask by a new connection. */
+extern uint64 xact_last_finished(void);
+
+/* Connect, if there is no connection that is alive.  ERROR 57P03. */
+extern void xact_connect(void);
+
+/* Send what is queued, or an empty message, so that the replicator knows the transaction. */
+extern void xact_tell(void);
+
+/* ---------- its queue */
+
+/*
+ * Append a query, which is copied and gets its xcount.  May send, and wait for the
+ * socket.  ERROR 57P03 if the link is lost, 54000 if the query is too large.
+ */
+extern void xact_forward(LsQuery *query);
+
+/* Queries in the queue now, sent or not. */
+extern uint64 xact_nstatements(void);
+
+/* A query may fail on other nodes only: they execute it before it is decided. */
+extern void xact_may_fail_elsewhere(void);
+
+/*
+ * The queries so far, as 'Q' messages one after the other; the first LS_FORWARDED_KEPT
+ * bytes of them (*truncated: there were more).  Valid until the next call here.
+ */
+#define LS_FORWARDED_KEPT (256 * 1024)
+extern LsSlice xact_forwarded(bool *truncated);
+
+/* In an apply session: where the current transaction commits. */
+extern void xact_set_apply_position(JournalPosition position);
+
+/* ---------- messages of the replicator (xact_messages.c) */
+
+/*
+ * A message other than the awaited one.  A grant raises *seq to what must be applied
+ * before the lock may be used.  ERROR if it ends the transaction.
+ */
+extern void xact_message(LsMsgType type, LsSlice payload, uint64 *seq);
+
+/* Wait, interruptibly, until this node has applied seq.  ERROR if it is dropped meanwhile. */
+extern void xact_wait_applied(uint64 seq);
+
+/* Text of the replicator for the client, palloc'ed, valid in the database's encoding. */
+extern char *xact_text_of(LsSlice s);
+
+LS_NORETURN extern void xact_report_error(const LsErrorFields *e);
+LS_NORETURN extern void xact_report_closed(void);	/* the turn is not open */
+
+/* ---------- from hooks.c */
+
+extern void xact_init(void);
+extern void xact_at_subxact_start(int level);
+extern void xact_at_subxact_commit(int level);
+extern void xact_at_subxact_abort(int level);
+extern void xact_at_xact_end(void);
+
+#endif							/* LOCKSTEP_XACT_H */

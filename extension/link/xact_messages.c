@@ -1,0 +1,103 @@
+/*
+ * xact_messages.c
+ *	  Messages of the replicator that concern the current transaction, outside of the
+ *	  wait for the verdict; and waiting until this node has applied a seq.
+ */
+#include "postgres.h"
+
+#include "mb/pg_wchar.h"
+#include "miscadmin.h"
+#include "utils/wait_event.h"
+
+#include "lockstep.h"
+#include "ls_link.h"
+#include "masking.h"
+#include "turn.h"
+#include "xact_state.h"
+
+/*
+ * Text of another server for the client: in this database's encoding, one
+ * hopes.
+ */
+char *
+xact_text_of(LsSlice s)
+{
+	char	   *text = pnstrdup((const char *) s.data, s.len);
+
+	if (!pg_verifymbstr(text, s.len, true))
+		for (size_t i = 0; i < s.len; i++)
+			if (IS_HIGHBIT_SET(text[i]) || text[i] == '\0')
+				text[i] = '?';
+	return text;
+}
+
+void
+xact_report_error(const LsErrorFields *e)
+{
+	const uint8_t *s = e->sqlstate.data;
+	char	   *detail = xact_text_of(e->detail);
+
+	ereport(ERROR,
+			(errcode(MAKE_SQLSTATE(s[0], s[1], s[2], s[3], s[4])),
+			 errmsg_internal("%s", xact_text_of(e->message)),
+			 e->detail.len > 0 ? errdetail_internal("%s", masking_for_reader(detail)) : 0,
+			 e->detail.len > 0 ? errdetail_log("%s", masking_for_log(detail)) : 0,
+			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
+}
+
+/*
+ * A message that came while the transaction was not asked for.  A grant raises
+ * *seq.
+ */
+void
+xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
+{
+	LsGranted	granted;
+	LsVerdict	verdict;
+	const char *wrong = NULL;
+
+	if (type == LS_MSG_GRANTED)
+	{
+		wrong = ls_get_granted(payload, &granted);
+		if (wrong == NULL && granted.xcount == ls_xact.xcount)
+		{
+			ls_xact.locks_granted = Max(ls_xact.locks_granted, granted.asked);
+			*seq = Max(*seq, granted.seq);
+		}
+	}
+	else if (type == LS_MSG_VERDICT)
+	{
+		wrong = ls_get_verdict(payload, &verdict);
+		if (wrong == NULL && verdict.xcount == ls_xact.xcount)
+		{
+			ls_xact.told = false;
+			ls_xact.ended = true;
+			strlcpy(ls_xact.ended_why, xact_text_of(verdict.error.detail.len > 0 ? verdict.error.detail :
+													verdict.error.message), sizeof(ls_xact.ended_why));
+			if (verdict.outcome == LS_OUTCOME_ROLLED_BACK)
+				xact_report_error(&verdict.error);
+			wrong = "a verdict was given before it was asked for";
+		}
+	}
+	if (wrong != NULL)
+		link_report_violation(wrong);
+}
+
+/*
+ * Until this node has applied seq.  One that is dropped meanwhile may never do
+ * so; it loses the link.
+ */
+void
+xact_wait_applied(uint64 seq)
+{
+	uint64		granted = 0;
+	LsMsgType	type;
+	LsSlice		payload;
+
+	while (turn_must_wait(seq))
+	{
+		if (link_has_message(link_receive(&type, &payload, -1, PG_WAIT_EXTENSION)))
+			xact_message(type, payload, &granted);
+		CHECK_FOR_INTERRUPTS();
+	}
+}

@@ -1,0 +1,42 @@
+/*
+ * generation.h
+ *	  Which replicator may order on this node.
+ */
+#ifndef LOCKSTEP_GENERATION_H
+#define LOCKSTEP_GENERATION_H
+
+typedef struct Generation
+{
+	uint64		number;			/* 0: of an earlier version, or none yet */
+	uint64		run;			/* random, of one process */
+} Generation;
+
+extern void generation_shmem_request(void);
+extern void generation_shmem_startup(void);
+
+/* ---------- sessions of the replicator; ERROR LS005: another has taken its place */
+
+/* The replicator of this session is of that generation.  Stored durably before it returns. */
+extern void generation_enter(Generation generation);
+
+/* This session applies from now on.  ERROR unless it has entered the current generation. */
+extern void generation_begin_apply(void);
+extern void generation_require(void);
+extern void generation_check(void); /* only if it has entered one */
+
+/* The number of the generation that this session has entered; 0: none. */
+extern uint64 generation_of_session(void);
+
+extern void generation_heartbeat(void);
+
+/* The current one; *served_ms: since the last heartbeat, -1: there was none. */
+extern Generation generation_known(int64 *served_ms);
+
+/* ---------- a backend's link to the replicator */
+
+/* False: that is not the generation that the node follows. */
+extern bool generation_begin_link(Generation generation);
+extern bool generation_link_is_outdated(void);
+extern uint64 generation_of_link(void);
+
+#endif							/* LOCKSTEP_GENERATION_H */

@@ -1,0 +1,113 @@
+/*
+ * sequence_private.h
+ *	  Values of sequences: what the files sequence*.c share.
+ *
+ * On an origin a value comes from a lease (sequence_shared.c), never from the server's own
+ * nextval, which knows of this node only.  The page of the sequence, last_value as
+ * people and pg_dump see it, follows (sequence_page.c):
+ *
+ *  when a value is handed out here: to that value;
+ *  in the turn of a transaction that carries a value of another node: to that one, if it is
+ *  further;
+ *  in the turn of a setval or of DDL: to exactly what it says.
+ *
+ * So when everything is applied the page is equal on all nodes, and on no node behind a value that
+ * was handed out.  A sequence whose storage this transaction has made is visible to
+ * no other; PostgreSQL's own functions are used for it, and the result travels at commit.
+ */
+#ifndef LOCKSTEP_SEQUENCE_PRIVATE_H
+#define LOCKSTEP_SEQUENCE_PRIVATE_H
+
+#include "lockstep.h"
+#include "sequence.h"
+
+/* The definition, as pg_sequence has it. */
+typedef struct SeqShape
+{
+	int64		increment;
+	int64		min;
+	int64		max;
+	int64		cache;
+	bool		cycle;
+} SeqShape;
+
+/* last_value and is_called */
+typedef struct SeqPosition
+{
+	int64		value;
+	bool		called;
+} SeqPosition;
+
+/* Values handed out: first, first + increment, ..., last. */
+typedef struct SeqTaken
+{
+	int64		first;
+	int64		last;
+	uint64		count;			/* of values taken on this node; grows */
+	uint64		generation;		/* of the sequence on this node: changes when
+								 * it is set */
+} SeqTaken;
+
+/* Is value a behind b, in the direction of the sequence? */
+static inline bool
+seq_is_behind(const SeqShape *shape, int64 a, int64 b)
+{
+	return shape->increment > 0 ? a < b : a > b;
+}
+
+/* ---------- in sequence_page.c.  The caller has the relation open and locked. */
+
+extern SeqPosition sequence_page_read(Relation rel);
+extern void sequence_page_set(Relation rel, SeqPosition position);
+
+/*
+ * A value was handed out here.  *logged: up to where WAL says so already, if
+ * *logged_valid; no further than limit is logged ahead.
+ */
+extern void sequence_page_advance(Relation rel, const SeqShape *shape, int64 value, int64 limit,
+								  int64 *logged, bool *logged_valid);
+
+/* ---------- in sequence_shared.c: what this node may hand out */
+
+extern bool sequence_shared_take(Relation rel, const SeqShape *shape, SeqTaken *taken);
+extern uint64 sequence_shared_generation(Relation rel);
+struct SeqEntry;
+extern struct SeqEntry *sequence_shared_begin_asking(Relation rel); /* NULL: another process
+																	 * did, look again */
+extern void sequence_shared_end_asking(struct SeqEntry *entry);
+extern void sequence_shared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 first, uint64 count);
+
+/* In turn. */
+extern void sequence_shared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot, uint64 count);
+extern void sequence_shared_set(Relation rel, SeqPosition position);
+extern void sequence_shared_renamed(Relation rel);
+
+/* Dropped for good; relid invalid: all of the database. */
+extern bool sequence_shared_knows(Oid database, Oid relid);
+extern void sequence_shared_forget(Oid database, Oid relid);
+
+/* ---------- in sequence_session.c */
+
+extern char *sequence_qualified_name(Relation rel);
+extern void sequence_shape(Oid relid, SeqShape *shape);
+extern bool sequence_is_new(Relation rel);	/* its storage is this
+											 * transaction's */
+
+/* Values of this transaction, to be forwarded; by sequence_commit.c. */
+typedef struct SeqUsed
+{
+	Oid			relid;
+	int64		value;
+	uint64		count;
+	uint64		generation;
+} SeqUsed;
+
+extern const SeqUsed *sequence_used(int *n);
+extern void sequence_forget_used(void);
+
+/* ---------- in sequence_commit.c */
+
+extern void sequence_effect_query(LsQuery *query, const char *effect, const char *name,
+								  SeqPosition position, const char *extra, const LsKey *key);
+
+#endif							/* LOCKSTEP_SEQUENCE_PRIVATE_H */
