@@ -34,11 +34,11 @@ typedef enum RecordType
 	RECORD_NODE_DROPPED = 'N',	/* by command; text: the name */
 	RECORD_NODE_ATTACHED = 'n',
 	RECORD_FINGERPRINT = 'f',	/* text: what the nodes held at seq 0, see
-								 * node.c */
+								 * dbcheck.c */
 	RECORD_LEASE = 'l',			/* text: the position of a thing, see lease.c */
 	RECORD_CHAIN = 'c',			/* text: the chain at seq; at a segment's head */
 	RECORD_GENERATION = 'G'		/* text: that of a replicator's start, and its
-								 * run, see generation.c */
+								 * run, see takeover.c */
 } RecordType;
 
 /* A file beside the journal that has the queries of a large transaction, see

@@ -5,7 +5,7 @@
  *
  *	 1. each database: server, extension, identity			(dbcheck.c)
  *	 2. progress: within what the journal holds, and of the same past	(history.c)
- *		no other replicator looks after it					(generation.c)
+ *		no other replicator looks after it					(takeover.c)
  *	 3. content, of a node that has applied nothing yet: that of the first node
  *		that ever came
  *	 4. our generation is entered in each database, durable: from here on the node

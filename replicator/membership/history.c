@@ -21,7 +21,7 @@
  * not the one in which it was written (journal_position.c) it may be an old copy, and
  * the node that can't be reached the only one who knows: then every node has to be
  * heard, or taken out by command, before the first goes online.  The same when a
- * node follows a replicator that the journal does not know (generation.c): another
+ * node follows a replicator that the journal does not know (takeover.c): another
  * copy of it was in use.  "Heard" means that the node follows us by now, so that
  * nothing of the other one is added to its past any more, or that it has been
  * refused.

@@ -60,7 +60,7 @@ typedef struct Node
 	uint64_t	online_since;	/* loop_now_us() */
 	uint64_t	boot;
 	uint64_t	entered_boot;	/* start of its server that has followed us,
-								 * 0: none: see generation.c */
+								 * 0: none: see takeover.c */
 	uint64_t	generation;		/* that it follows; 0: it knows of none */
 	bool		no_generations; /* SQL objects of version 1.0 */
 	uint64_t	claimed_boot;	/* that of a backend who said it is of this

@@ -1,5 +1,5 @@
 /*
- * node_trouble.c
+ * apply_trouble.c
  *	  What a node can't apply, although it is decided: which seq, by which
  *	  statement and error.
  *

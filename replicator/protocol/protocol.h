@@ -139,7 +139,7 @@ ls_slice_of(const char *text)
 
 /*
  * In the DETAIL of an error: parts that only those may see who may read these
- * tables (replicator/base/masked_text.c, extension/node/masking.c); without any table, only those
+ * tables (replicator/protocol/masked_text.c, extension/node/masking.c); without any table, only those
  * who may see everything.
  */
 #define LS_HIDDEN_BEGIN '\002'	/* the names of the tables follow */
