@@ -378,7 +378,7 @@ main(int argc, char **argv)
 	catch_signals();
 	open_journal();
 	membership_init(config, cluster, config->journal_directory);
-	conflicts_init(config);
+	conflict_log_init(config);
 	sequencer_init(config, journal, config->journal_directory, &peer_ops, &session_ops);
 	begin_databases();
 	if ((error = listener_init(config, cluster)) != NULL ||

@@ -48,14 +48,14 @@ static struct
 {
 	bool		noted;
 	bool		told;			/* the error went out: to be reported */
-	LsLostReason reason;
+	LsConflictReason reason;
 	uint64		seq;
 	char		key[KEY_SIZE];
 	char		detail[DETAIL_SIZE];
 }			lost;
 
 void
-conflictreport_note(LsLostReason reason, const char *key, const char *detail)
+conflictreport_note(LsConflictReason reason, const char *key, const char *detail)
 {
 	lost.noted = true;
 	lost.told = reason != LS_LOST_UPDATE;
@@ -184,12 +184,12 @@ void
 conflictreport_at_xact_end(void)
 {
 	uint8_t		message[KEY_SIZE + DETAIL_SIZE + 128];
-	LsLost		report;
+	LsConflictReport report;
 	bool		told = lost.told;
 
 	lost.noted = lost.told = false;
 	if (likely(!told) || !link_is_open())
 		return;
-	report = (LsLost) {ls_xact.xcount, lost.reason, lost.seq, ls_slice_of(lost.key), ls_slice_of(lost.detail)};
-	link_send_or_close(message, ls_put_lost(message, sizeof(message), &report));
+	report = (LsConflictReport) {ls_xact.xcount, lost.reason, lost.seq, ls_slice_of(lost.key), ls_slice_of(lost.detail)};
+	link_send_or_close(message, ls_put_conflict_report(message, sizeof(message), &report));
 }

@@ -11,7 +11,7 @@
 
 #include "protocol.h"
 
-extern void conflictreport_note(LsLostReason reason, const char *key, const char *detail);
+extern void conflictreport_note(LsConflictReason reason, const char *key, const char *detail);
 extern void conflictreport_note_update(Relation rel, ItemPointer tid, TransactionId xid);
 extern void conflictreport_explain(ErrorData *edata);
 extern void conflictreport_at_xact_end(void);

@@ -174,7 +174,7 @@ parse_token(const char *text, Token *t, const char **seal)
 
 /* A message while we wait.  True: it is our answer. */
 static bool
-is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsFateAnswer *answer)
+is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsOutcomeAnswer *answer)
 {
 	const char *wrong;
 	uint64		granted = 0;
@@ -184,7 +184,7 @@ is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsFateAnswer *an
 		xact_message(type, payload, &granted);
 		return false;
 	}
-	wrong = ls_get_fate_answer(payload, answer);
+	wrong = ls_get_outcome_answer(payload, answer);
 	if (wrong != NULL)
 		link_report_violation(wrong);
 	return answer->question == question;
@@ -193,7 +193,7 @@ is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsFateAnswer *an
 static void
 send_question(const Token *token, bool gave_up)
 {
-	LsFateQuestion q;
+	LsOutcomeQuestion q;
 	uint8_t		message[LS_HEADER_SIZE + 256];
 	size_t		size;
 
@@ -206,15 +206,15 @@ send_question(const Token *token, bool gave_up)
 	q.since = token->since;
 	q.question = ++last_question;
 	q.gave_up = gave_up;
-	size = ls_put_fate_question(message, sizeof(message), &q);
+	size = ls_put_outcome_question(message, sizeof(message), &q);
 	link_send(message, size);
 }
 
-/* Asks on the link, which is open.  *seq: as in LsFateAnswer. */
-LsFate
+/* Asks on the link, which is open.  *seq: as in LsOutcomeAnswer. */
+LsPastOutcome
 outcome_ask(const Token *token, bool gave_up, uint64 *seq)
 {
-	LsFateAnswer answer;
+	LsOutcomeAnswer answer;
 	LsMsgType	type;
 	LsSlice		payload;
 
@@ -255,17 +255,17 @@ lockstep_transaction_token(PG_FUNCTION_ARGS)
 }
 
 static const char *
-outcome_text(LsFate fate)
+outcome_text(LsPastOutcome fate)
 {
 	switch (fate)
 	{
-		case LS_FATE_COMMITTED:
+		case LS_PAST_COMMITTED:
 			return "committed";
-		case LS_FATE_ABORTED:
+		case LS_PAST_ABORTED:
 			return "aborted";
-		case LS_FATE_IN_PROGRESS:
+		case LS_PAST_IN_PROGRESS:
 			return "in progress";
-		case LS_FATE_UNKNOWN:
+		case LS_PAST_UNKNOWN:
 			return "unknown";
 	}
 	return "unknown";
@@ -298,6 +298,6 @@ lockstep_outcome(PG_FUNCTION_ARGS)
 	/* one's own is in progress, and need not ask */
 	if (token.boot == turn_boot_id() && token.pid == (uint32) MyProcPid &&
 		ls_xact.writes && token.xcount == ls_xact.xcount)
-		PG_RETURN_TEXT_P(cstring_to_text(outcome_text(LS_FATE_IN_PROGRESS)));
+		PG_RETURN_TEXT_P(cstring_to_text(outcome_text(LS_PAST_IN_PROGRESS)));
 	PG_RETURN_TEXT_P(cstring_to_text(outcome_text(outcome_ask(&token, false, &seq))));
 }

@@ -27,6 +27,6 @@ extern char *outcome_token_text(const Token *t);
  * Ask the replicator; interruptible.  gave_up: the transaction's backend has
  * rolled it back.  *seq: its seq, or the last that was decided.
  */
-extern LsFate outcome_ask(const Token *token, bool gave_up, uint64 *seq);
+extern LsPastOutcome outcome_ask(const Token *token, bool gave_up, uint64 *seq);
 
 #endif							/* LOCKSTEP_OUTCOME_H */

@@ -171,7 +171,7 @@ request_order_alone(LsQuery *query)
 {
 	StringInfoData inner;
 	StringInfoData message;
-	LsAlone		alone;
+	LsSingleQuery alone;
 	LsOrdered	answer;
 	const char *wrong;
 	size_t		size;
@@ -184,10 +184,10 @@ request_order_alone(LsQuery *query)
 	ls_put_query((uint8_t *) inner.data, size, query);
 	alone.query = (LsSlice) {(const uint8_t *) inner.data, size};
 
-	size = ls_put_alone(NULL, 0, &alone);
+	size = ls_put_single_query(NULL, 0, &alone);
 	initStringInfo(&message);
 	enlargeStringInfo(&message, (int) size);
-	ls_put_alone((uint8_t *) message.data, size, &alone);
+	ls_put_single_query((uint8_t *) message.data, size, &alone);
 	message.len = (int) size;
 	link_send(message.data, message.len);
 	pfree(message.data);

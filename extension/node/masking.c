@@ -53,7 +53,7 @@ static bool
 may_read_those(const char **text)
 {
 	char	   *tables = pstrdup(*text);
-	char	   *end = strchr(tables, LS_HIDDEN_TEXT);
+	char	   *end = strchr(tables, LS_MASK_TEXT);
 	char	   *next;
 	bool		may = end != NULL && end != tables;
 
@@ -62,7 +62,7 @@ may_read_those(const char **text)
 		*end = '\0';
 	for (char *table = tables; may && table != NULL; table = next)
 	{
-		next = strchr(table, LS_HIDDEN_AND);
+		next = strchr(table, LS_MASK_AND);
 		if (next != NULL)
 			*next++ = '\0';
 		may = may_read(table);
@@ -73,7 +73,7 @@ may_read_those(const char **text)
 static const char *
 skip_part(const char *text)
 {
-	const char *end = strchr(text, LS_HIDDEN_END);
+	const char *end = strchr(text, LS_MASK_END);
 
 	return end != NULL ? end : text + strlen(text);
 }
@@ -88,7 +88,7 @@ typedef enum Sight
 static char *
 shown(const char *text, Sight sight)
 {
-	static const char ends[] = {LS_HIDDEN_BEGIN, LS_HIDDEN_END, '\0'};
+	static const char ends[] = {LS_MASK_BEGIN, LS_MASK_END, '\0'};
 	StringInfoData out;
 
 	initStringInfo(&out);
@@ -98,9 +98,9 @@ shown(const char *text, Sight sight)
 
 		appendBinaryStringInfo(&out, text, next - text);
 		text = next;
-		if (*text == LS_HIDDEN_END)
+		if (*text == LS_MASK_END)
 			text++;
-		else if (*text == LS_HIDDEN_BEGIN)
+		else if (*text == LS_MASK_BEGIN)
 		{
 			bool		may = sight == SEES_ALL;
 
@@ -109,7 +109,7 @@ shown(const char *text, Sight sight)
 				may = may_read_those(&text);
 			else
 			{
-				const char *part = strchr(text, LS_HIDDEN_TEXT);
+				const char *part = strchr(text, LS_MASK_TEXT);
 
 				text = part != NULL ? part + 1 : text + strlen(text);
 			}
@@ -124,7 +124,7 @@ shown(const char *text, Sight sight)
 char *
 masking_for_reader(const char *text)
 {
-	return shown(text, strchr(text, LS_HIDDEN_BEGIN) == NULL || sees_everything() ? SEES_ALL : SEES_BY_RIGHTS);
+	return shown(text, strchr(text, LS_MASK_BEGIN) == NULL || sees_everything() ? SEES_ALL : SEES_BY_RIGHTS);
 }
 
 char *

@@ -249,8 +249,8 @@ command_conflicts(AdminRequest *r, const char *arg)
 {
 	json_t	   *answer = success();
 
-	json_object_set_new(answer, "conflicts", facts_list(conflict_columns, CONFLICT_COLUMNS, conflicts_row));
-	json_object_set_new(answer, "counts", facts_list(count_columns, COUNT_COLUMNS, counts_row));
+	json_object_set_new(answer, "conflicts", facts_list(conflict_columns, CONFLICT_COLUMNS, conflict_log_row));
+	json_object_set_new(answer, "counts", facts_list(conflict_count_columns, CONFLICT_COUNT_COLUMNS, conflict_count_row));
 	admin_answer(r, answer);
 }
 

@@ -48,7 +48,7 @@ typedef struct Config
 	LogLevel	log_conflicts;
 	int			apply_connections;	/* per node and database, 8 (2..64) */
 	int			reserved_connections;	/* beside these, 4 (0..62): see
-										 * dispatch.h */
+										 * apply_queue.h */
 	int			idle_ddl_timeout;	/* ms, 10000, 0 = never: see idle_ddl.c */
 	int			apply_patience; /* ms, 3000, 0 = without end: see
 								 * apply_patience.c */

@@ -232,7 +232,7 @@ flush(PgClient *c)
 	int			rc = PQflush(c->conn);
 
 	/*
-	 * Not from within pgclient_query(): a node would go out, and its works be
+	 * Not from within pgclient_query(): a node would go out, and its tasks be
 	 * forgotten, under whoever asks while walking through them.
 	 */
 	if (rc < 0)

@@ -28,7 +28,7 @@ static Role *buckets[BUCKETS];
 static RoleUse unnamed;			/* backends that did not say */
 
 const char *
-role_of(LsSlice name)
+role_name(LsSlice name)
 {
 	Role	  **bucket;
 	Role	   *r;

@@ -10,7 +10,7 @@
 #include "protocol.h"
 
 /* NULL for the empty name: its backend did not say. */
-extern const char *role_of(LsSlice name);
+extern const char *role_name(LsSlice name);
 
 /* What is undecided of its sessions: see max_role_memory and max_role_size. */
 typedef struct RoleUse
@@ -19,6 +19,6 @@ typedef struct RoleUse
 	uint64_t	size;			/* of queries, in memory and on disk */
 } RoleUse;
 
-extern RoleUse *role_use(const char *role); /* role: of role_of() */
+extern RoleUse *role_use(const char *role); /* role: of role_name() */
 
 #endif

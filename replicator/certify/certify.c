@@ -435,7 +435,7 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 
 		if (c->found[i] == NULL || ls_mode_is_read(keys[i].mode))
 			continue;
-		lock = lock_in_the_way(c, c->found[i], keys[i].mode, origin);
+		lock = lock_blocker(c, c->found[i], keys[i].mode, origin);
 		if (lock != NULL)
 		{
 			out->key_index = i;

@@ -148,11 +148,11 @@ extern bool certifier_lock_waits_for(const Certifier *c, uint64_t ticket, uint64
 extern LockResult certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t blocker);
 
 /*
- * After LOCK_DEADLOCK: the tickets of the locks in the circle, that of the call
+ * After LOCK_DEADLOCK: the tickets of the locks in the cycle, that of the call
  * first, each waiting for the next and the last for the first.  Returns their
  * number; at most max are told.
  */
-extern size_t certifier_circle(const Certifier *c, uint64_t *tickets, size_t max);
+extern size_t certifier_cycle(const Certifier *c, uint64_t *tickets, size_t max);
 
 /*
  * A part of the asking transaction was rolled back, and waits for nothing: of its

@@ -24,14 +24,14 @@
  * origin, even one that waits itself, so that a stream of DML can't keep DDL
  * out.  The exception is a lock that waits, directly or not, for a lock of that
  * transaction's own origin: it comes after that one anyway, and making the
- * origin's other transactions wait for it could close a circle that only the
+ * origin's other transactions wait for it could close a cycle that only the
  * origin's PostgreSQL would see.
  *
  * Waits for reserved transactions are no edges of the wait-for graph: those
  * wait for no lock any more.  The edges are items waiting for items, and
  * transactions that hold a lock and wait for another at their reservation
  * (certifier_lock_blocked).  New edges come only from the calls that look for a
- * circle through their own lock, so none goes unseen.
+ * cycle through their own lock, so none goes unseen.
  */
 #include "certify_private.h"
 
@@ -149,8 +149,8 @@ step(Certifier *c, Lock *to, const Search *search)
 static bool
 found_through(Certifier *c, const Lock *lock)
 {
-	if (c->ncircle < CIRCLE_MAX)
-		c->circle[c->ncircle++] = lock->ticket;
+	if (c->ncycle < CYCLE_MAX)
+		c->cycle[c->ncycle++] = lock->ticket;
 	return true;
 }
 
@@ -191,7 +191,7 @@ static bool
 search_from(Certifier *c, Lock *lock, const Search *search)
 {
 	c->search++;
-	c->ncircle = 0;
+	c->ncycle = 0;
 	c->steps = SEARCH_STEPS;
 	return waits_for(c, lock, search);
 }
@@ -221,7 +221,7 @@ is_in_the_way(Certifier *c, const LockItem *item, LsKeyMode mode, OriginId origi
  * that need not be searched for.
  */
 const Lock *
-lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
+lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 {
 	uint64_t	behind = 0;		/* origins of those */
 
@@ -656,12 +656,12 @@ certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t blocker)
 }
 
 size_t
-certifier_circle(const Certifier *c, uint64_t *tickets, size_t max)
+certifier_cycle(const Certifier *c, uint64_t *tickets, size_t max)
 {
 	size_t		n = 0;
 
-	for (size_t i = c->ncircle; i > 0 && n < max; i--)
-		tickets[n++] = c->circle[i - 1];
+	for (size_t i = c->ncycle; i > 0 && n < max; i--)
+		tickets[n++] = c->cycle[i - 1];
 	return n;
 }
 

@@ -80,7 +80,7 @@ typedef struct Lock
 
 #define RESERVATION_BUCKETS 4096
 
-#define CIRCLE_MAX 16			/* locks of a circle that are told */
+#define CYCLE_MAX 16			/* locks of a cycle that are told */
 
 struct Certifier
 {
@@ -105,8 +105,8 @@ struct Certifier
 	Key			ddl;			/* the ddl lock: a key of its own */
 	uint64_t	next_order;
 	uint64_t	search;
-	uint64_t	circle[CIRCLE_MAX]; /* the last one found, its end first */
-	size_t		ncircle;
+	uint64_t	cycle[CYCLE_MAX];	/* the last one found, its end first */
+	size_t		ncycle;
 	/* scratch, kept from call to call */
 	Key		  **found;
 	size_t		found_cap;
@@ -118,7 +118,7 @@ struct Certifier
  * The lock that a transaction of origin with that key has to wait for, NULL if
  * there is none.
  */
-extern const Lock *lock_in_the_way(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin);
+extern const Lock *lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin);
 
 /* Somebody who waits in the queue may be granted now; a gate, if what went let nobody in. */
 extern void locks_touch(Certifier *c, LockQueue *q, bool strongest);

@@ -3,8 +3,8 @@
  *	  The wait-for graph: see waitgraph.h.
  *
  * A search first takes away all that can go on: whoever waits for nobody, then
- * those that waited for them alone, and so on.  What is left waits in a circle, or
- * for one; any walk in it ends in a circle, and a breadth-first search from there
+ * those that waited for them alone, and so on.  What is left waits in a cycle, or
+ * for one; any walk in it ends in a cycle, and a breadth-first search from there
  * finds a short one.  So a search costs as much as there are edges.
  */
 #include "waitgraph.h"
@@ -271,9 +271,9 @@ edge_left(const WaitGraph *g, uint32_t i)
 	return i;
 }
 
-/* Somebody who is in a circle, if anybody is left. */
+/* Somebody who is in a cycle, if anybody is left. */
 static uint32_t
-party_in_circle(WaitGraph *g)
+party_in_cycle(WaitGraph *g)
 {
 	uint32_t	at = 0;
 
@@ -288,7 +288,7 @@ party_in_circle(WaitGraph *g)
 }
 
 size_t
-waitgraph_circle(WaitGraph *g, uint32_t *edges, size_t max)
+waitgraph_cycle(WaitGraph *g, uint32_t *edges, size_t max)
 {
 	uint32_t	start;
 	uint32_t   *queue;
@@ -298,7 +298,7 @@ waitgraph_circle(WaitGraph *g, uint32_t *edges, size_t max)
 	size_t		n = 0;
 
 	take_away_what_goes_on(g);
-	start = party_in_circle(g);
+	start = party_in_cycle(g);
 	if (start == WAIT_NOBODY)
 		return 0;
 	queue = xmalloc(g->nparties * sizeof(uint32_t));
@@ -363,7 +363,7 @@ waitgraph_victim(const WaitGraph *g, const uint32_t *edges, size_t n)
 	return victim;
 }
 
-/* Which edge of the circle is the party's? */
+/* Which edge of the cycle is the party's? */
 static size_t
 edge_of(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n)
 {

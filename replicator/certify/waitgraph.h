@@ -1,12 +1,12 @@
 /*
  * waitgraph.h
  *	  The wait-for graph: who waits for whom, wherever it is, and which of them
- *	  wait in a circle.
+ *	  wait in a cycle.
  *
  * Pure: no I/O, no clock.  Vertices are transactions, with their backend and their
  * apply sessions, and backends of which only their node knows.  An edge says that
  * the one can't go on before the other has: all edges of a vertex have to go, so
- * whoever can reach a circle waits for ever.  A wait for any one of several is no
+ * whoever can reach a cycle waits for ever.  A wait for any one of several is no
  * edge.  waits.h says who fills it in.
  */
 #ifndef LOCKSTEP_WAITGRAPH_H
@@ -118,24 +118,24 @@ extern void waitgraph_add(WaitGraph *g, WaitKind kind, uint32_t waiter, uint32_t
 extern bool waitgraph_has(const WaitGraph *g, const WaitGraph *of, uint32_t edge);
 
 /*
- * A circle, as its edges, each blocker the next one's waiter; a short one, at most
+ * A cycle, as its edges, each blocker the next one's waiter; a short one, at most
  * max edges.  Returns their number, 0: there is none.
  */
-extern size_t waitgraph_circle(WaitGraph *g, uint32_t *edges, size_t max);
+extern size_t waitgraph_cycle(WaitGraph *g, uint32_t *edges, size_t max);
 
 /* By that rank: does a lose rather than b? */
 extern bool waitgraph_loses_before(const WaitParty *a, const WaitParty *b);
 
 /*
- * Who of a circle should lose: has not waited its way to the front, has done least,
+ * Who of a cycle should lose: has not waited its way to the front, has done least,
  * has begun last.  WAIT_NOBODY: none of them can.
  */
 extern uint32_t waitgraph_victim(const WaitGraph *g, const uint32_t *edges, size_t n);
 
-/* For whom of the circle does that party of it wait? */
+/* For whom of the cycle does that party of it wait? */
 extern uint32_t waitgraph_blocker_of(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n);
 
-/* The circle in words, from that party of it on; malloc'ed.  No key values in it. */
+/* The cycle in words, from that party of it on; malloc'ed.  No key values in it. */
 extern char *waitgraph_words(const WaitGraph *g, uint32_t party, const uint32_t *edges, size_t n);
 
 /* It goes: its edges count no more. */

@@ -525,9 +525,9 @@ open_segment(Journal *j, uint64_t first, bool is_last)
 static bool
 write_place(Journal *j)
 {
-	if (place_write(j->dir_fd))
+	if (journal_position_write(j->dir_fd))
 		return true;
-	set_error(j, "could not write \"%s/" PLACE_FILE "\": %s", j->dir, strerror(errno));
+	set_error(j, "could not write \"%s/" POSITION_FILE "\": %s", j->dir, strerror(errno));
 	return false;
 }
 
@@ -535,10 +535,10 @@ write_place(Journal *j)
 static bool
 look_at_place(Journal *j)
 {
-	PlaceState	state = place_check(j->dir_fd);
+	PositionState state = journal_position_check(j->dir_fd);
 
-	j->copy = state != PLACE_SAME && j->last > 0;
-	return state == PLACE_SAME || j->copy || write_place(j);
+	j->copy = state != POSITION_SAME && j->last > 0;
+	return state == POSITION_SAME || j->copy || write_place(j);
 }
 
 /*

@@ -82,18 +82,18 @@ extern bool bodies_delete_others(const BodyList *list, const char *dir);
 
 /* ---------- in journal_position.c */
 
-#define PLACE_FILE "place"
-#define PLACE_TEMPORARY "place.tmp"
+#define POSITION_FILE "place"
+#define POSITION_TEMPORARY "place.tmp"
 
-typedef enum PlaceState
+typedef enum PositionState
 {
-	PLACE_SAME,					/* it is where it was written */
-	PLACE_OTHER,				/* it is a copy */
-	PLACE_UNKNOWN				/* it says nothing of that */
-} PlaceState;
+	POSITION_SAME,				/* it is where it was written */
+	POSITION_OTHER,				/* it is a copy */
+	POSITION_UNKNOWN			/* it says nothing of that */
+} PositionState;
 
-extern PlaceState place_check(int dir_fd);
-extern bool place_write(int dir_fd);	/* false: errno */
+extern PositionState journal_position_check(int dir_fd);
+extern bool journal_position_write(int dir_fd); /* false: errno */
 
 /* ---------- in journal_disk.c */
 

@@ -174,8 +174,8 @@ segment_list(const char *dir, SegmentList *list)
 			list->temporary = first;
 		}
 		else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
-				 strcmp(entry->d_name, "lock") != 0 && strcmp(entry->d_name, PLACE_FILE) != 0 &&
-				 strcmp(entry->d_name, PLACE_TEMPORARY) != 0)
+				 strcmp(entry->d_name, "lock") != 0 && strcmp(entry->d_name, POSITION_FILE) != 0 &&
+				 strcmp(entry->d_name, POSITION_TEMPORARY) != 0)
 			list->has_others = true;
 	}
 	closedir(d);

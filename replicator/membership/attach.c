@@ -90,7 +90,7 @@ attached(struct Attach *a, uint64_t applied)
 	n->claimed_boot = 0;
 	n->boot = dbcheck_boot(first);
 	n->applied = applied;
-	trouble_passed(n, applied);
+	apply_trouble_passed(n, applied);
 	control_adopt(n, dbcheck_take_client(first), database);
 	free(database);
 	attach_cancel(n);

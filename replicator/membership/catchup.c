@@ -116,7 +116,7 @@ catchup_end(Node *n)
 }
 
 void
-catchup_work_added(Node *n, const Transaction *tx)
+catchup_task_added(Node *n, const Transaction *tx)
 {
 	if (n->catchup == NULL)
 		return;
@@ -125,12 +125,12 @@ catchup_work_added(Node *n, const Transaction *tx)
 }
 
 void
-catchup_work_gone(Node *n, const Work *w)
+catchup_task_gone(Node *n, const ApplyTask *task)
 {
 	if (n->catchup == NULL)
 		return;
-	n->catchup->in_flight -= w->tx->nmembers > 0 ? (int) w->tx->nmembers : 1;
-	n->catchup->bytes -= tx_memory(w->tx);
+	n->catchup->in_flight -= task->tx->nmembers > 0 ? (int) task->tx->nmembers : 1;
+	n->catchup->bytes -= tx_memory(task->tx);
 }
 
 /* ---------- several as one */
@@ -145,7 +145,7 @@ give_together(Node *n)
 	if (c->ntogether == 0)
 		return;
 	tx = c->ntogether > 1 ? tx_together(c->together, c->ntogether) : tx_ref(c->together[0]);
-	work_add(n, tx);
+	task_add(n, tx);
 	tx_unref(tx);
 	for (size_t i = 0; i < c->ntogether; i++)
 		tx_unref(c->together[i]);
@@ -166,14 +166,14 @@ static void
 give(Node *n, Transaction *tx)
 {
 	struct Catchup *c = n->catchup;
-	bool		alone = work_pool(n, tx) == NULL || !tx_may_be_together(tx);
+	bool		alone = task_pool(n, tx) == NULL || !tx_may_be_together(tx);
 
-	catchup_work_added(n, tx);
+	catchup_task_added(n, tx);
 	if (alone || !fits(c, tx))
 		give_together(n);
 	if (alone)
 	{
-		work_add(n, tx);
+		task_add(n, tx);
 		return;
 	}
 	c->together[c->ntogether++] = tx_ref(tx);
@@ -208,13 +208,13 @@ go_online(Node *n)
 	}
 	LOCKSTEP_POINT(BARRIER);
 	node_move(n, NODE_ONLINE);
-	positions_ask(n);
+	sequence_positions_ask(n);
 	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
-		work_add(n, tx);
+		task_add(n, tx);
 	for (Transaction *tx = sequencer_reserved(NULL); tx != NULL; tx = sequencer_reserved(tx))
 	{
 		tx->executing |= UINT64_C(1) << n->index;
-		work_add(n, tx);
+		task_add(n, tx);
 	}
 	LOCKSTEP_POINT(ONLINE);
 }

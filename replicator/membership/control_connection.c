@@ -129,12 +129,12 @@ ping(Node *n)
 static bool
 is_stalled(Node *n)
 {
-	const Work *next = n->works;
+	const ApplyTask *next = n->tasks;
 
 	while (next != NULL && next->tx->seq != n->applied + 1)
 		next = next->node_next;
 	if (n->state != NODE_ONLINE || n->applied >= sequencer_last_durable() || n->applied != n->stalled_at ||
-		(next != NULL && next->state != WORK_COMMITTING))
+		(next != NULL && next->state != TASK_COMMITTING))
 	{
 		n->stalled_at = n->applied;
 		n->stalled_ms = 0;
@@ -149,7 +149,7 @@ on_ping_timer(void *arg)
 {
 	Node	   *n = arg;
 	uint64_t	since_us = loop_now_us() - n->ping_sent_us;
-	int			pause_ms = PING_MS * (n->works != NULL ? WAITING_PINGS : IDLE_PINGS);
+	int			pause_ms = PING_MS * (n->tasks != NULL ? WAITING_PINGS : IDLE_PINGS);
 	int			patience_ms = probe_is_there(n) ? node_stall_timeout() : node_config->node_timeout;
 
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
@@ -167,8 +167,8 @@ on_ping_timer(void *arg)
 		ping(n);
 	if (n->control != NULL)
 	{
-		stuck_look(n, PING_MS);
-		overlong_look(n, PING_MS);
+		stalled_apply_look(n, PING_MS);
+		apply_patience_look(n, PING_MS);
 		idle_ddl_look(n, PING_MS);
 	}
 }
@@ -181,7 +181,7 @@ on_doubtful(void *arg, const PGresult *r)
 	n->asking_doubtful = false;
 	on_pong(n, r);
 	if (r != NULL)
-		works_add_doubtful(n);
+		tasks_add_doubtful(n);
 }
 
 void
@@ -199,13 +199,13 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = n->stuck_asked = n->overlong_asked = n->idle_ddl_asked = n->old_objects = n->local_waits_asked = false;
+	n->pinging = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = n->old_objects = n->local_waits_asked = false;
 	n->ping_sent_us = loop_now_us();
 	n->unanswered_ms = 0;
 	node_heard(n);
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
-	positions_watch(n);
+	sequence_positions_watch(n);
 	probe_begin(n);
 }
 
@@ -214,15 +214,15 @@ control_end(Node *n)
 {
 	loop_cancel(n->ping_timer);
 	n->ping_timer = NULL;
-	positions_stop(n);
+	sequence_positions_stop(n);
 	probe_end(n);
 	pgclient_close(n->next_control);
 	n->next_control = NULL;
 	pgclient_close(n->control);
 	n->control = NULL;
-	localwaits_forget(n);
+	local_waits_forget(n);
 	n->shortage[0] = '\0';
-	n->pinging = n->asking_doubtful = n->stuck_asked = n->overlong_asked = n->idle_ddl_asked = false;
+	n->pinging = n->asking_doubtful = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = false;
 }
 
 /* ---------- to another database */

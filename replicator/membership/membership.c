@@ -54,7 +54,7 @@ count_connections(const Node *n)
 	int			count = n->control != NULL ? 1 : 0;
 
 	for (const Pool *p = n->pools; p != NULL; p = p->next)
-		count += p->lane.capacity;
+		count += p->queue.capacity;
 	return count;
 }
 
@@ -75,10 +75,10 @@ node_status(int node)
 		.administrative = n->administrative,
 		.connections = count_connections(n),
 		.boot = n->boot,
-		.slow_drops = lag_drops(n),
+		.slow_drops = slow_node_drops(n),
 		.silent_ms = n->control != NULL ? (int64_t) ((loop_now_us() - n->heard_us) / 1000) : -1,
-		.waiting = works_awaited(n),
-		.overlong_ended = n->overlong_ended,
+		.waiting = tasks_awaited(n),
+		.apply_patience_ended = n->apply_patience_ended,
 		.retry_ms = -1,
 		.seconds_left = -1,
 		.trouble = n->trouble
@@ -137,10 +137,10 @@ move(Node *n, NodeState to, const DropReason *reason)
 		n->state = to;
 		n->cause = reason != NULL ? reason->cause : DROP_NONE;
 		snprintf(n->reason, sizeof(n->reason), "%s", reason != NULL ? reason->text : "");
-		if (reason != NULL && !trouble_is_told(n, to))
+		if (reason != NULL && !apply_trouble_is_told(n, to))
 			tell_drop(n, move->sentence);
 		else
-			log_message(trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
+			log_message(apply_trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
 						reason != NULL ? ": " : "", n->reason);
 		LOCKSTEP_POINT(NODE_MOVED);
 		return;
@@ -168,7 +168,7 @@ on_retry(void *arg)
 int
 node_pause_ms(const Node *n)
 {
-	int			doublings = n->failures > lag_doublings(n) ? n->failures : lag_doublings(n);
+	int			doublings = n->failures > slow_node_doublings(n) ? n->failures : slow_node_doublings(n);
 
 	return node_config->reconnect_interval << (doublings < MAX_DOUBLINGS ? doublings : MAX_DOUBLINGS);
 }
@@ -199,13 +199,13 @@ leave(Node *n)
 {
 	char		message[sizeof(n->reason) + 128];
 
-	yield_stop(n);
-	early_stop(n);
+	lock_conflict_stop(n);
+	early_apply_stop(n);
 	attach_cancel(n);
 	catchup_end(n);
 	control_end(n);
 	databases_node_gone(n);
-	works_forget(n);
+	tasks_forget(n);
 	pools_destroy(n);
 	peers_forget(n);
 	snprintf(message, sizeof(message), "node \"%s\" is not online (%s%s%s)", n->config->name,
@@ -255,8 +255,8 @@ node_attach(int node, const char **why)
 		sequencer_journal_metadata(RECORD_NODE_ATTACHED, n->config->name, NULL, NULL);
 	n->administrative = false;
 	n->failures = 0;
-	trouble_tell_again(n);
-	lag_forget(n);
+	apply_trouble_tell_again(n);
+	slow_node_forgive(n);
 	cancel_timer(&n->retry_timer);
 	attach_cancel(n);
 	pools_destroy(n);
@@ -283,20 +283,20 @@ node_claimed(int node, uint64_t boot)
 static void
 pump(Node *n)
 {
-	if (!lag_may_go_on(n))
+	if (!slow_node_may_stay(n))
 		return;
 	if (n->catchup != NULL)
 		catchup_feed(n);
 	if (node_is_in(n))
-		works_start(n);
+		tasks_start(n);
 }
 
 static const MembershipOps membership_ops = {
 	.out = out,
 	.pump = pump,
 	.pool_ready = attach_pool_ready,
-	.work_added = catchup_work_added,
-	.work_gone = catchup_work_gone,
+	.task_added = catchup_task_added,
+	.task_gone = catchup_task_gone,
 	.ask_doubtful = control_ask_doubtful
 };
 

@@ -21,7 +21,7 @@ typedef struct NodeStatus
 	int			connections;
 	uint64_t	boot;
 	int			slow_drops;		/* in a row, for its lag: see slow_node.c */
-	uint64_t	overlong_ended; /* transactions: see apply_patience.c */
+	uint64_t	apply_patience_ended;	/* transactions: see apply_patience.c */
 	int64_t		retry_ms;		/* until it is tried again; -1: it isn't */
 	int64_t		silent_ms;		/* since its server said something; -1: it is
 								 * not in */

@@ -28,10 +28,10 @@ extern int	node_pause_ms(const Node *n);	/* until it is tried again */
 
 /* ---------- in sequence_positions.c: what it has handed out of sequences */
 
-extern void positions_watch(Node *n);
-extern void positions_ask(Node *n); /* it is online: now, not only at the next
-									 * poll */
-extern void positions_stop(Node *n);
+extern void sequence_positions_watch(Node *n);
+extern void sequence_positions_ask(Node *n);	/* it is online: now, not only
+												 * at the next poll */
+extern void sequence_positions_stop(Node *n);
 
 /* ---------- in control_connection.c: the connection that looks after a node */
 
@@ -86,16 +86,16 @@ extern void catchup_end(Node *n);	/* harmless without one */
 extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 									 * is room */
 extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
-extern void catchup_work_added(Node *n, const Transaction *tx); /* a single one */
-extern void catchup_work_gone(Node *n, const Work *w);
+extern void catchup_task_added(Node *n, const Transaction *tx); /* a single one */
+extern void catchup_task_gone(Node *n, const ApplyTask *task);
 
 /* ---------- in slow_node.c */
 
-extern bool lag_may_go_on(Node *n); /* false: it lags too far, and has been
-									 * dropped for it */
-extern int	lag_drops(const Node *n);	/* so often in a row, for that */
-extern int	lag_doublings(const Node *n);	/* of reconnect_interval */
-extern void lag_forget(Node *n);	/* people say that it is well again */
+extern bool slow_node_may_stay(Node *n);	/* false: it lags too far, and has
+											 * been dropped for it */
+extern int	slow_node_drops(const Node *n); /* so often in a row, for that */
+extern int	slow_node_doublings(const Node *n); /* of reconnect_interval */
+extern void slow_node_forgive(Node *n); /* people say that it is well again */
 
 /* ---------- in databases.c */
 

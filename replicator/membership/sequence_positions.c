@@ -43,15 +43,15 @@ on_timer(void *arg)
 {
 	Node	   *n = arg;
 
-	n->positions_timer = NULL;
+	n->sequence_positions_timer = NULL;
 	poll(n);
 }
 
 static void
 poll_later(Node *n)
 {
-	if (n->positions_timer == NULL && n->control != NULL)
-		n->positions_timer = loop_after(POLL_MS, on_timer, n);
+	if (n->sequence_positions_timer == NULL && n->control != NULL)
+		n->sequence_positions_timer = loop_after(POLL_MS, on_timer, n);
 }
 
 /* ---------- making transactions of them */
@@ -61,7 +61,7 @@ on_ordered(void *arg, uint64_t seq, const LsErrorFields *error)
 {
 	Node	   *n = arg;
 
-	n->positions_ordering--;	/* refused: the node says it again */
+	n->sequence_positions_ordering--;	/* refused: the node says it again */
 }
 
 static void
@@ -144,9 +144,9 @@ order_database(Node *n, const PGresult *r, int row)
 	}
 	if (queries.len > 0)
 	{
-		n->positions_ordering++;
-		sequencer_alone(&id, ls_slice_of(database), ORIGIN_NONE, queries.data, queries.len,
-						on_ordered, n);
+		n->sequence_positions_ordering++;
+		sequencer_single_query(&id, ls_slice_of(database), ORIGIN_NONE, queries.data, queries.len,
+							   on_ordered, n);
 	}
 	buffer_free(&queries);
 }
@@ -197,9 +197,9 @@ on_restart_ordered(void *arg, uint64_t seq, const LsErrorFields *error)
 {
 	Node	   *n = arg;
 
-	n->positions_ordering--;
-	n->positions_failed |= error != NULL;
-	if (n->positions_ordering == 0 && !n->positions_failed && n->control != NULL)
+	n->sequence_positions_ordering--;
+	n->sequence_positions_failed |= error != NULL;
+	if (n->sequence_positions_ordering == 0 && !n->sequence_positions_failed && n->control != NULL)
 		pgclient_query(n->control, "SELECT lockstep.sequences_reported()", 0, NULL, NULL, NULL);
 }
 
@@ -213,8 +213,8 @@ order_all_leased(Node *n)
 	int			count;
 	const char *const *names = metadata_databases(&count);
 
-	n->positions_ordering++;	/* until all are under way */
-	n->positions_failed = false;
+	n->sequence_positions_ordering++;	/* until all are under way */
+	n->sequence_positions_failed = false;
 	for (int i = 0; i < count; i++)
 	{
 		Restarted	restarted = {.number = new_number()};
@@ -223,9 +223,9 @@ order_all_leased(Node *n)
 		sequencer_leased(ls_slice_of(names[i]), append_leased, &restarted);
 		if (restarted.queries.len > 0)
 		{
-			n->positions_ordering++;
-			sequencer_alone(&id, ls_slice_of(names[i]), ORIGIN_NONE, restarted.queries.data,
-							restarted.queries.len, on_restart_ordered, n);
+			n->sequence_positions_ordering++;
+			sequencer_single_query(&id, ls_slice_of(names[i]), ORIGIN_NONE, restarted.queries.data,
+								   restarted.queries.len, on_restart_ordered, n);
 		}
 		buffer_free(&restarted.queries);
 	}
@@ -257,7 +257,7 @@ on_positions(void *arg, const PGresult *r)
 static void
 poll(Node *n)
 {
-	if (n->state != NODE_ONLINE || n->pools == NULL || n->old_objects || n->positions_ordering > 0)
+	if (n->state != NODE_ONLINE || n->pools == NULL || n->old_objects || n->sequence_positions_ordering > 0)
 		poll_later(n);
 	else
 		pgclient_query(n->control, "SELECT database, name, value, extra, keys FROM lockstep.sequence_positions()",
@@ -265,24 +265,24 @@ poll(Node *n)
 }
 
 void
-positions_watch(Node *n)
+sequence_positions_watch(Node *n)
 {
 	poll_later(n);
 }
 
 void
-positions_ask(Node *n)
+sequence_positions_ask(Node *n)
 {
-	if (n->positions_timer != NULL) /* else it is being asked */
+	if (n->sequence_positions_timer != NULL)	/* else it is being asked */
 	{
-		positions_stop(n);
+		sequence_positions_stop(n);
 		poll(n);
 	}
 }
 
 void
-positions_stop(Node *n)
+sequence_positions_stop(Node *n)
 {
-	loop_cancel(n->positions_timer);
-	n->positions_timer = NULL;
+	loop_cancel(n->sequence_positions_timer);
+	n->sequence_positions_timer = NULL;
 }

@@ -15,17 +15,17 @@
 #define FORGIVEN_US (UINT64_C(600) * 1000000)
 
 int
-lag_drops(const Node *n)
+slow_node_drops(const Node *n)
 {
 	return n->state == NODE_ONLINE && loop_now_us() - n->online_since > FORGIVEN_US ? 0 : n->slow_drops;
 }
 
 bool
-lag_may_go_on(Node *n)
+slow_node_may_stay(Node *n)
 {
 	if (node_config->slow_node != SLOW_NODE_DROP || !lag_is_too_far(n))
 		return true;
-	n->slow_drops = lag_drops(n) + 1;
+	n->slow_drops = slow_node_drops(n) + 1;
 	n->slow = true;
 	node_out(n, n->slow_drops == 1 ? DROP_LAG : DROP_LAG_AGAIN,
 			 FACTS(.transactions = n->applying.count,.megabytes = n->lag_bytes >> 20,.times = n->slow_drops,
@@ -34,13 +34,13 @@ lag_may_go_on(Node *n)
 }
 
 int
-lag_doublings(const Node *n)
+slow_node_doublings(const Node *n)
 {
 	return n->slow ? n->slow_drops : 0;
 }
 
 void
-lag_forget(Node *n)
+slow_node_forgive(Node *n)
 {
 	n->slow_drops = 0;
 	n->slow = false;

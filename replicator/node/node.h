@@ -16,7 +16,7 @@
 #include "tx_ring.h"
 
 struct Pool;
-struct Work;
+struct ApplyTask;
 
 typedef enum NodeState
 {
@@ -78,13 +78,13 @@ typedef struct Node
 	char		control_database[LS_MAX_NAME + 1];
 	PgClient   *next_control;	/* being connected to take its place */
 	char		next_control_database[LS_MAX_NAME + 1];
-	Timer	   *positions_timer;
-	int			positions_ordering; /* transactions under way */
-	bool		positions_failed;	/* one of them was refused */
+	Timer	   *sequence_positions_timer;
+	int			sequence_positions_ordering;	/* transactions under way */
+	bool		sequence_positions_failed;	/* one of them was refused */
 	struct Pool *pools;			/* see peer.h */
-	struct Work *works;			/* all of them on this node */
-	uint64_t	ddl_works;		/* of them, those with DDL */
-	uint64_t	ddl_works_gone; /* that there have been */
+	struct ApplyTask *tasks;	/* all of them on this node */
+	uint64_t	ddl_tasks;		/* of them, those with DDL */
+	uint64_t	ddl_tasks_gone; /* that there have been */
 	TxRing		applying;
 	uint64_t	lag_bytes;		/* of applying, see lag_of() in lag.c */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
@@ -108,23 +108,25 @@ typedef struct Node
 	uint64_t	stalled_at;		/* applied, when it was looked at last */
 	int			stalled_ms;		/* it has not moved since, and should have */
 	Timer	   *ping_timer;
-	Timer	   *yield_timer;
-	Timer	   *early_timer;	/* early works are looked at */
-	bool		early_asked;	/* the answer about them is under way */
-	int			stuck_ms;		/* since silent apply sessions were looked at */
+	Timer	   *lock_conflict_timer;
+	Timer	   *early_apply_timer;	/* early tasks are looked at */
+	bool		early_apply_asked;	/* the answer about them is under way */
+	int			stalled_apply_ms;	/* since silent apply sessions were looked
+									 * at */
 	int			idle_ddl_ms;	/* since it was looked who has the ddl lock */
 	bool		idle_ddl_asked; /* the answer is under way */
-	int			overlong_ms;	/* since it was looked at sessions that others
-								 * wait for */
-	bool		overlong_asked; /* the answer is under way */
+	int			apply_patience_ms;	/* since it was looked at sessions that
+									 * others wait for */
+	bool		apply_patience_asked;	/* the answer is under way */
 	char		shortage[256];	/* in words, "": none */
-	uint64_t	overlong_ended; /* transactions rolled back for that */
-	bool		stuck_asked;	/* the answer about them is under way */
+	uint64_t	apply_patience_ended;	/* transactions rolled back for that */
+	bool		stalled_apply_asked;	/* the answer about them is under way */
 	struct LocalWaits *local_waits; /* as it said last; NULL: none */
 	bool		local_waits_asked;	/* the answer is under way */
-	bool		yield_asked;	/* the answer about blockers is under way */
-	int			yield_ms;		/* growing interval */
-	uint64_t	yield_answers;	/* about blockers, so far */
+	bool		lock_conflict_asked;	/* the answer about blockers is under
+										 * way */
+	int			lock_conflict_ms;	/* growing interval */
+	uint64_t	lock_conflict_answers;	/* about blockers, so far */
 
 	/* attach */
 	struct Attach *attach;
@@ -145,9 +147,9 @@ typedef struct MembershipOps
 	void		(*pump) (Node *n);	/* what may start there, does */
 	void		(*pool_ready) (Node *n);	/* one more connection of a pool
 											 * is */
-	void		(*work_added) (Node *n, const Transaction *tx); /* to a node that
+	void		(*task_added) (Node *n, const Transaction *tx); /* to a node that
 																 * catches up, by peer/ */
-	void		(*work_gone) (Node *n, const struct Work *w);	/* the same */
+	void		(*task_gone) (Node *n, const struct ApplyTask *task);	/* the same */
 	void		(*ask_doubtful) (Node *n);	/* which of n->doubtful has it not
 											 * committed? */
 } MembershipOps;

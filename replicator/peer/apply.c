@@ -11,9 +11,9 @@
  *
  * On the wire, one implicit transaction up to the Sync:
  *
- *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> work_executed
- *	  apply_commit Sync				-> commits	-> work_committed
- *	  or: apply_rollback Sync		-> raises	-> work_undone
+ *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> task_executed
+ *	  apply_commit Sync				-> commits	-> task_committed
+ *	  or: apply_rollback Sync		-> raises	-> task_undone
  *
  * apply_begin is for transactions that are decided already: it claims their
  * seq, or says (LS001) that the node has applied it, which is as good.  Several
@@ -47,10 +47,10 @@ apply_backend_pid(const ApplyConn *c)
 	return c->conn != NULL ? PQbackendPID(c->conn) : 0;
 }
 
-Work *
-apply_work(const ApplyConn *c)
+ApplyTask *
+apply_current_task(const ApplyConn *c)
 {
-	return c->work;
+	return c->task;
 }
 
 Holder
@@ -133,15 +133,15 @@ apply_set_next_idle(ApplyConn *c, ApplyConn *next)
 static size_t
 sendable(const ApplyConn *c)
 {
-	const Work *w = c->work;
+	const ApplyTask *task = c->task;
 
-	if (w->empty)
+	if (task->empty)
 		return 0;
-	if (!w->early)
-		return w->tx->nstatements;
-	if (c->held.data != NULL || sequencer_last_ddl() != w->last_ddl)
+	if (!task->early)
+		return task->tx->nstatements;
+	if (c->held.data != NULL || sequencer_last_ddl() != task->last_ddl)
 		return 0;
-	return w->tx->spill->nstatements;
+	return task->tx->spill->nstatements;
 }
 
 /*
@@ -162,14 +162,14 @@ next_payload(ApplyConn *c, LsSlice *payload, const char **error)
 {
 	*payload = c->held;
 	c->held = (LsSlice) {NULL, 0};
-	return payload->data != NULL || tx_next(&c->cursor, c->work->tx, payload, error);
+	return payload->data != NULL || tx_next(&c->cursor, c->task->tx, payload, error);
 }
 
 /* It has no result of its own: for apply_current_statement(). */
 static void
 count_skipped(ApplyConn *c)
 {
-	if (c->work->looked_twice && c->expected_count > 0)
+	if (c->task->looked_twice && c->expected_count > 0)
 		c->expected[(c->expected_head + c->expected_count - 1) & (c->expected_cap - 1)].queries++;
 }
 
@@ -180,7 +180,7 @@ send_more(ApplyConn *c)
 	size_t		n = sendable(c);
 	bool		any = false;
 
-	if (c->work->early && c->cursor.next < n && sequencer_last_decided() > c->pool->node->applied)
+	if (c->task->early && c->cursor.next < n && sequencer_last_decided() > c->pool->node->applied)
 		wait_there(c, sequencer_last_decided());	/* see early_apply.c */
 	while ((c->cursor.next < n || c->held.data != NULL) && n > 0 &&
 		   !c->failed && !c->sync_sent && c->read_error == NULL &&
@@ -192,7 +192,7 @@ send_more(ApplyConn *c)
 
 		if (!next_payload(c, &payload, &error))
 		{
-			/* told at the end of the round, as somebody may walk the works */
+			/* told at the end of the round, as somebody may walk the tasks */
 			c->read_error = xstrdup(error);
 			loop_defer(&c->flush);
 			break;
@@ -205,7 +205,7 @@ send_more(ApplyConn *c)
 			count_skipped(c);
 			continue;
 		}
-		if (c->work->early && !may_be_early(&query))
+		if (c->task->early && !may_be_early(&query))
 		{
 			c->held = payload;	/* in the cursor's chunk, which stays */
 			break;
@@ -234,19 +234,19 @@ send_more(ApplyConn *c)
 static bool
 all_is_executed(const ApplyConn *c)
 {
-	return c->expected_count == 0 && c->held.data == NULL && !c->work->early &&
-		(c->work->empty || c->cursor.next == c->work->tx->nstatements);
+	return c->expected_count == 0 && c->held.data == NULL && !c->task->early &&
+		(c->task->empty || c->cursor.next == c->task->tx->nstatements);
 }
 
 void
 apply_go_on(ApplyConn *c)
 {
 	if (c->sync_sent || c->failed)
-		return;					/* work_failed() will come */
-	wait_there(c, c->work->wait_for);
+		return;					/* task_failed() will come */
+	wait_there(c, c->task->wait_for);
 	send_more(c);
-	if (c->work->state == WORK_RUNNING && !c->failed && all_is_executed(c))
-		work_executed(c->work);
+	if (c->task->state == TASK_RUNNING && !c->failed && all_is_executed(c))
+		task_executed(c->task);
 }
 
 /*
@@ -257,26 +257,26 @@ apply_go_on(ApplyConn *c)
  * known), or it has DDL in it, it neither uses nor makes any.
  */
 static void
-mind_ddl(ApplyConn *c, const Work *w)
+mind_ddl(ApplyConn *c, const ApplyTask *task)
 {
 	const Node *n = c->pool->node;
 	uint64_t	last = sequencer_last_ddl();
 
-	c->unprepared = tx_has_ddl(w->tx) || work_decided_ddl(n) || (n->state == NODE_ONLINE && last > n->applied);
-	if (c->unprepared || (last == c->ddl_seen && n->ddl_works_gone == c->ddl_works_seen))
+	c->unprepared = tx_has_ddl(task->tx) || tasks_decided_ddl(n) || (n->state == NODE_ONLINE && last > n->applied);
+	if (c->unprepared || (last == c->ddl_seen && n->ddl_tasks_gone == c->ddl_tasks_seen))
 		return;
 	c->prepare_anew |= c->statements.n > 0;
 	c->ddl_seen = last;
-	c->ddl_works_seen = n->ddl_works_gone;
+	c->ddl_tasks_seen = n->ddl_tasks_gone;
 }
 
 void
-apply_run(ApplyConn *c, Work *w)
+apply_run(ApplyConn *c, ApplyTask *task)
 {
-	assert(c->work == NULL && c->expected_count == 0 && !c->closed);
-	c->work = w;
-	w->connection = c;
-	c->holder = w->holder;
+	assert(c->task == NULL && c->expected_count == 0 && !c->closed);
+	c->task = task;
+	task->connection = c;
+	c->holder = task->holder;
 	c->executing_ms = 0;
 	tx_cursor_start(&c->cursor);
 	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
@@ -284,33 +284,33 @@ apply_run(ApplyConn *c, Work *w)
 	buffer_free(&c->pieces);
 	c->waited_for = c->wait_first = 0;
 	c->progress_us = loop_now_us();
-	mind_ddl(c, w);
+	mind_ddl(c, task);
 	if (c->prepare_anew || statements_full(&c->statements))
 	{
 		c->prepare_anew = false;
 		statements_clear(&c->statements);
 		send_plain(c, "DEALLOCATE ALL");
 	}
-	wait_there(c, w->wait_for);
-	if (w->tx->seq != 0)
+	wait_there(c, task->wait_for);
+	if (task->tx->seq != 0)
 	{
 		send_wait(c);
-		send_begin(c, w->tx);
+		send_begin(c, task->tx);
 		send_flush_request(c);
 	}
 	send_more(c);
 	LOCKSTEP_POINT(STARTED_THERE);
 	if (all_is_executed(c))
-		work_executed(w);
+		task_executed(task);
 }
 
 void
 apply_commit(ApplyConn *c)
 {
-	assert(c->work->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
+	assert(c->task->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
 	c->commit_sent = true;
 	if (!c->seq_sent)
-		send_place(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)", c->work->tx);
+		send_position(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)", c->task->tx);
 	send_sync(c);
 	LOCKSTEP_POINT(COMMIT_THERE);
 }

@@ -12,19 +12,19 @@
 extern ApplyConn *apply_open(Pool *pool);
 extern void apply_close(ApplyConn *c);	/* no callback comes any more */
 
-extern void apply_run(ApplyConn *c, Work *w);	/* then work_executed() or
-												 * work_failed() */
+extern void apply_run(ApplyConn *c, ApplyTask *task);	/* then task_executed()
+														 * or task_failed() */
 extern void apply_go_on(ApplyConn *c);	/* there is more of an early one, or
 										 * it is reserved now */
-extern void apply_commit(ApplyConn *c); /* executed: then work_committed() or
-										 * work_failed() */
-extern void apply_undo(ApplyConn *c);	/* not committing: then work_undone() */
-extern void apply_cancel(ApplyConn *c); /* committing: then work_failed(), or
+extern void apply_commit(ApplyConn *c); /* executed: then task_committed() or
+										 * task_failed() */
+extern void apply_undo(ApplyConn *c);	/* not committing: then task_undone() */
+extern void apply_cancel(ApplyConn *c); /* committing: then task_failed(), or
 										 * it is too late */
 
 extern int	apply_backend_pid(const ApplyConn *c);
-extern Work *apply_work(const ApplyConn *c);
-extern Holder apply_holder(const ApplyConn *c); /* of the last work, also when
+extern ApplyTask *apply_current_task(const ApplyConn *c);
+extern Holder apply_holder(const ApplyConn *c); /* of the last task, also when
 												 * that is gone */
 
 extern size_t apply_position(const ApplyConn *c);	/* statements read so far */
@@ -42,7 +42,7 @@ extern void apply_settings_array(Buffer *array, LsSlice settings);
 extern uint64_t apply_waits_for(const ApplyConn *c);	/* goes on when the node
 														 * has applied it */
 
-/* What apply_patience.c has seen of this work. */
+/* What apply_patience.c has seen of this task. */
 extern int *apply_executing_ms(ApplyConn *c);
 
 /* What stalled_apply.c knows of it. */

@@ -11,7 +11,7 @@
  * replicator may have been stopped.
  *
  * A cancel request must have been delivered before the connection gets other
- * work: until then it is not given back.
+ * task: until then it is not given back.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -45,7 +45,7 @@ on_cancelled(void *arg, const PGresult *result)
 	if (c == NULL || c->cancels == 0)
 		return;
 	c->cancels--;
-	if (c->work == NULL && c->cancels == 0)
+	if (c->task == NULL && c->cancels == 0)
 		pool_give_back(c->pool, c);
 }
 
@@ -68,7 +68,7 @@ terminate(ApplyConn *c)
 {
 	char		pid[16];
 	const char *params[] = {pid};
-	const Transaction *tx = c->work->tx;
+	const Transaction *tx = c->task->tx;
 
 	log_message(LOG_WARNING, c->pool->node->config->name,
 				"apply session %d is terminated: it was to roll back a transaction of node \"%s\" (pid %" PRIu32

@@ -25,7 +25,7 @@
 	"pg_catalog.to_regprocedure('lockstep.apply_rows(bigint,bytea)') IS NOT NULL, " \
 	"pg_catalog.to_regprocedure('lockstep.apply_piece(bytea)') IS NOT NULL"
 
-#define MAX_TIMES_LOST 3		/* a work that loses so many connections ends
+#define MAX_TIMES_LOST 3		/* a task that loses so many connections ends
 								 * them */
 
 /* ---------- losing it, and what can't be read */
@@ -35,11 +35,11 @@ apply_lost(ApplyConn *c)
 {
 	Pool	   *p = c->pool;
 	Node	   *n = p->node;
-	Work	   *w = c->work;
+	ApplyTask  *task = c->task;
 	const char *error = pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
 
 	if ((n->state != NODE_CATCHUP && n->state != NODE_ONLINE) || !pool_may_replace(p) ||
-		(w != NULL && ++w->times_lost >= MAX_TIMES_LOST))
+		(task != NULL && ++task->times_lost >= MAX_TIMES_LOST))
 	{
 		node_out(n, DROP_APPLY_LOST, FACTS(.database = p->database,.error = error));
 		return;
@@ -47,8 +47,8 @@ apply_lost(ApplyConn *c)
 	log_message(LOG_WARNING, n->config->name, "lost a connection to database \"%s\": %s; opening another one",
 				p->database, error);
 	pool_replace(p, c);
-	if (w != NULL)
-		work_lost(w);
+	if (task != NULL)
+		task_lost(task);
 	node_pump(n);
 }
 
@@ -59,12 +59,12 @@ apply_lost(ApplyConn *c)
 static void
 cannot_read(ApplyConn *c)
 {
-	Transaction *tx = c->work->tx;
+	Transaction *tx = c->task->tx;
 	char	   *error = c->read_error;
 
 	c->read_error = NULL;
-	if (c->work->early)
-		work_undo(c->work, false);	/* it will be found out again, or not */
+	if (c->task->early)
+		task_undo(c->task, false);	/* it will be found out again, or not */
 	else if (tx->state == TX_RESERVED)
 		sequencer_refuse(tx, "58030", error, NULL);
 	else
@@ -125,7 +125,7 @@ apply_close(ApplyConn *c)
 	if (c->conn != NULL)
 		PQfinish(c->conn);
 	c->conn = NULL;
-	c->work = NULL;
+	c->task = NULL;
 	apply_forget_error(c);
 	statements_clear(&c->statements);
 	buffer_free(&c->settings);
@@ -171,8 +171,8 @@ on_started(void *arg, const PGresult *result)
 	}
 	PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
 	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
-	c->pool->lane.capacity++;
-	c->pool->lane.taken++;
+	c->pool->queue.capacity++;
+	c->pool->queue.taken++;
 	pool_give_back(c->pool, c);
 	to_membership->pool_ready(n);
 }

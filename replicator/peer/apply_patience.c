@@ -5,10 +5,10 @@
  *
  * Functions of users - in indexes, generated columns, domains - are called on every
  * node.  One that is quick at its origin and sleeps elsewhere keeps a connection of
- * its lane, where nothing is in its way; a dozen of them keep all.  dispatch.h sees to
+ * its queue, where nothing is in its way; a dozen of them keep all.  apply_queue.h sees to
  * it that one role can't; this is for several roles, and for the others of that one.
  *
- * While a work waits for nothing but a connection, those that have one are looked at
+ * While a task waits for nothing but a connection, those that have one are looked at
  * on the control connection, every LOOK_MS.  One counts as executing when its process
  * runs, sleeps, or waits for something outside of the server; not when it waits
  * for a lock, its turn, a disk, or the replicator: these are other people's matter.  If
@@ -46,9 +46,9 @@ static const char query[] =
 static bool
 is_short(Pool *p, int elapsed_ms, int *n)
 {
-	LaneMoment	at = works_moment(p->node);
-	const Work *w = lane_waiting(&p->lane, &at, n);
-	uint64_t	ticket = w != NULL ? w->tx->ticket : 0;
+	ApplyMoment at = tasks_moment(p->node);
+	const ApplyTask *task = apply_queue_waiting(&p->queue, &at, n);
+	uint64_t	ticket = task != NULL ? task->tx->ticket : 0;
 
 	p->short_ms = ticket != 0 && ticket == p->short_of ? p->short_ms + elapsed_ms : 0;
 	p->short_of = ticket;
@@ -61,11 +61,11 @@ busiest_role(const Pool *p)
 {
 	const char *busiest = NULL;
 
-	for (int i = 0; i < p->lane.nholders; i++)
+	for (int i = 0; i < p->queue.nholders; i++)
 	{
-		const char *role = p->lane.holders[i].role;
+		const char *role = p->queue.holders[i].role;
 
-		if (lane_held(&p->lane, role) > lane_held(&p->lane, busiest))
+		if (apply_queue_held(&p->queue, role) > apply_queue_held(&p->queue, busiest))
 			busiest = role;
 	}
 	return busiest;
@@ -81,7 +81,7 @@ tell_shortage(Pool *p)
 	snprintf(n->shortage, sizeof(n->shortage),
 			 "%d transactions wait for an apply connection to database \"%s\", the first one for %d.%d s; role \"%s\" holds %d of %d",
 			 p->short_n, p->database, p->short_ms / 1000, p->short_ms % 1000 / 100,
-			 role != NULL ? role : "", lane_held(&p->lane, role), p->lane.capacity);
+			 role != NULL ? role : "", apply_queue_held(&p->queue, role), p->queue.capacity);
 	if (p->short_ms < p->tell_ms)
 		return;
 	p->tell_ms = p->short_ms * 2;
@@ -95,7 +95,7 @@ static char *
 current_statement(const ApplyConn *c)
 {
 	size_t		at = apply_current_statement(c, 0);
-	const Transaction *tx = tx_member_at(apply_work(c)->tx, &at);
+	const Transaction *tx = tx_member_at(apply_current_task(c)->tx, &at);
 	Buffer		copy = {0};
 	LsSlice		payload;
 	LsQuery		q;
@@ -113,26 +113,26 @@ current_statement(const ApplyConn *c)
 static bool
 may_be_overlong(const Node *n, const ApplyConn *c)
 {
-	const Work *w = apply_work(c);
+	const ApplyTask *task = apply_current_task(c);
 
-	return w != NULL && w->state == WORK_RUNNING && !w->early && w->tx->state == TX_RESERVED &&
+	return task != NULL && task->state == TASK_RUNNING && !task->early && task->tx->state == TX_RESERVED &&
 		!apply_is_idle(c) && apply_waits_for(c) <= n->applied;
 }
 
 static bool
 is_overlong(ApplyConn *c)
 {
-	uint64_t	allowed_ms = (uint64_t) node_config->apply_patience + TIMES_ORIGIN * apply_work(c)->tx->took_ms;
+	uint64_t	allowed_ms = (uint64_t) node_config->apply_patience + TIMES_ORIGIN * apply_current_task(c)->tx->took_ms;
 
 	return (uint64_t) *apply_executing_ms(c) >= allowed_ms;
 }
 
 /* Does a come before b? */
 static bool
-is_worse(const Lane *lane, ApplyConn *a, ApplyConn *b)
+is_worse(const ApplyQueue *queue, ApplyConn *a, ApplyConn *b)
 {
-	int			held_a = lane_held(lane, apply_holder(a).role);
-	int			held_b = lane_held(lane, apply_holder(b).role);
+	int			held_a = apply_queue_held(queue, apply_holder(a).role);
+	int			held_b = apply_queue_held(queue, apply_holder(b).role);
 
 	return held_a != held_b ? held_a > held_b : *apply_executing_ms(a) > *apply_executing_ms(b);
 }
@@ -141,7 +141,7 @@ static void
 end_overlong(Pool *p, ApplyConn *c, char *statement)
 {
 	Node	   *n = p->node;
-	Transaction *tx = apply_work(c)->tx;
+	Transaction *tx = apply_current_task(c)->tx;
 	const char *role = tx->role != NULL ? tx->role : "";
 	int			ms = *apply_executing_ms(c);
 	char	   *message = xasprintf("canceling the transaction because node \"%s\" has executed it for too long while others wait",
@@ -150,13 +150,13 @@ end_overlong(Pool *p, ApplyConn *c, char *statement)
 								   "at its origin the transaction took %" PRIu64 ".%" PRIu64 " s; the role holds %d of %d connections, and %d transactions wait for one.",
 								   statement, role, apply_backend_pid(c), ms / 1000, ms % 1000 / 100,
 								   tx->took_ms / 1000, tx->took_ms % 1000 / 100,
-								   lane_held(&p->lane, tx->role), p->lane.capacity, p->short_n);
+								   apply_queue_held(&p->queue, tx->role), p->queue.capacity, p->short_n);
 	LsErrorFields error = {ls_slice_of("57014"), ls_slice_of(message), ls_slice_of(detail),
 	ls_slice_of("Functions in indexes, generated columns and domains are called on every node. See apply_patience of the replicator.")};
 
 	log_message(LOG_WARNING, n->config->name, "transaction of node \"%s\" (pid %" PRIu32 ") is rolled back: %s",
 				tx->node, tx->pid, detail);
-	n->overlong_ended++;
+	n->apply_patience_ended++;
 	sequencer_execute_failed(tx, n->index, &error);
 	free(detail);
 	free(message);
@@ -173,7 +173,7 @@ end_worst(Pool *p)
 	{
 		ApplyConn  *c = p->connections[i];
 
-		if (may_be_overlong(p->node, c) && is_overlong(c) && (worst == NULL || is_worse(&p->lane, c, worst)))
+		if (may_be_overlong(p->node, c) && is_overlong(c) && (worst == NULL || is_worse(&p->queue, c, worst)))
 			worst = c;
 	}
 	statement = worst != NULL ? current_statement(worst) : NULL;
@@ -191,7 +191,7 @@ on_looked(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
 
-	if (!pids_answered(n, r, &n->overlong_asked, "look at apply sessions that others wait for"))
+	if (!pids_answered(n, r, &n->apply_patience_asked, "look at apply sessions that others wait for"))
 		return;
 	for (int i = 0; i < PQntuples(r); i++)
 	{
@@ -209,17 +209,17 @@ on_looked(void *arg, const PGresult *r)
 }
 
 void
-overlong_look(Node *n, int elapsed_ms)
+apply_patience_look(Node *n, int elapsed_ms)
 {
 	Buffer		pids = {0};
 
-	n->overlong_ms += elapsed_ms;
-	if (n->overlong_asked || n->overlong_ms < LOOK_MS)
+	n->apply_patience_ms += elapsed_ms;
+	if (n->apply_patience_asked || n->apply_patience_ms < LOOK_MS)
 		return;
 	n->shortage[0] = '\0';
 	for (Pool *p = n->pools; p != NULL; p = p->next)
 	{
-		bool		looked_at = is_short(p, n->overlong_ms, &p->short_n) && node_config->apply_patience > 0;
+		bool		looked_at = is_short(p, n->apply_patience_ms, &p->short_n) && node_config->apply_patience > 0;
 
 		if (p->short_ms >= SHORT_MS)
 			tell_shortage(p);
@@ -231,6 +231,6 @@ overlong_look(Node *n, int elapsed_ms)
 				pids_add(&pids, apply_backend_pid(p->connections[i]));
 		}
 	}
-	n->overlong_ms = 0;
-	(void) pids_ask(n, &pids, query, &n->overlong_asked, on_looked);
+	n->apply_patience_ms = 0;
+	(void) pids_ask(n, &pids, query, &n->apply_patience_asked, on_looked);
 }

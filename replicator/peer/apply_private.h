@@ -40,11 +40,11 @@ struct ApplyConn
 	Deferred	bury;
 	bool		closed;
 	ApplyConn  *next_idle;
-	Work	   *work;
-	Holder		holder;			/* of the lane's connection */
-	int			executing_ms;	/* the work has been seen executing so long */
+	ApplyTask  *task;
+	Holder		holder;			/* of the queue's connection */
+	int			executing_ms;	/* the task has been seen executing so long */
 	int			cancels;		/* under way */
-	Timer	   *insist;			/* the next cancel request, while the work is
+	Timer	   *insist;			/* the next cancel request, while the task is
 								 * being undone */
 	int			insist_pause_ms;	/* the last pause */
 	int			insisted_ms;	/* all of them */
@@ -57,9 +57,9 @@ struct ApplyConn
 	bool		has_chain;		/* the database stores the chain with a seq */
 	bool		has_rows;		/* it has lockstep.apply_rows() */
 	bool		has_pieces;		/* it has lockstep.apply_piece() */
-	bool		prepare_anew;	/* forget all statements before the next work */
+	bool		prepare_anew;	/* forget all statements before the next task */
 	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
-	uint64_t	ddl_works_seen; /* ... and the node's ddl_works_gone, when the
+	uint64_t	ddl_tasks_seen; /* ... and the node's ddl_tasks_gone, when the
 								 * statements were begun */
 	bool		unprepared;		/* the transaction that runs doesn't use them */
 
@@ -111,7 +111,7 @@ extern void send_flush_request(ApplyConn *c);
 extern void send_plain(ApplyConn *c, const char *command);
 
 /* Call a function with the place in the journal. */
-extern void send_place(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx);
+extern void send_position(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx);
 extern void send_sync(ApplyConn *c);	/* once */
 extern void send_rollback(ApplyConn *c);	/* with the Sync */
 

@@ -63,8 +63,8 @@ apply_forget_error(ApplyConn *c)
 static void
 conclude(ApplyConn *c)
 {
-	Work	   *w = c->work;
-	bool		undone = w->state == WORK_UNDOING;
+	ApplyTask  *task = c->task;
+	bool		undone = task->state == TASK_UNDOING;
 	bool		failed = c->failed;
 	char		sqlstate[6];
 	char	   *message = c->message;
@@ -86,16 +86,16 @@ conclude(ApplyConn *c)
 	free(c->read_error);
 	c->read_error = NULL;
 	tx_cursor_free(&c->cursor);
-	c->work = NULL;
-	w->connection = NULL;
+	c->task = NULL;
+	task->connection = NULL;
 	if (undone)
-		work_undone(w);
+		task_undone(task);
 	else if (failed ? strcmp(sqlstate, "LS001") == 0 : c->commit_sent)
-		work_committed(w);
+		task_committed(task);
 	else
-		work_failed(w, &error);
+		task_failed(task, &error);
 
-	/* not before: a pool that is closing goes with its last work */
+	/* not before: a pool that is closing goes with its last task */
 	if (!c->closed && c->cancels == 0)
 		pool_give_back(c->pool, c);
 	free(message);
@@ -110,7 +110,7 @@ handle_error(ApplyConn *c, const PGresult *r)
 	const char *sqlstate = PQresultErrorField(r, PG_DIAG_SQLSTATE);
 	const char *told = PQresultErrorField(r, PG_DIAG_MESSAGE_DETAIL);
 	char	   *detail = told == NULL ? NULL :
-	hidden_of_table(told, PQresultErrorField(r, PG_DIAG_SCHEMA_NAME), PQresultErrorField(r, PG_DIAG_TABLE_NAME));
+	masked_of_table(told, PQresultErrorField(r, PG_DIAG_SCHEMA_NAME), PQresultErrorField(r, PG_DIAG_TABLE_NAME));
 	bool		is_plan = sqlstate != NULL && (strcmp(sqlstate, "0A000") == 0 || strcmp(sqlstate, "26000") == 0);
 
 	if (!c->failed && is_plan && head->queries > 0 && head->was_prepared)
@@ -205,6 +205,6 @@ apply_read_results(ApplyConn *c)
 		apply_lost(c);
 		return;
 	}
-	if (c->work != NULL)
+	if (c->task != NULL)
 		apply_go_on(c);
 }

@@ -31,7 +31,7 @@ bool
 rows_take(const ApplyConn *c, const LsQuery *q)
 {
 	/* what has failed goes by itself, so that it is known which one fails */
-	return c->has_rows && q->pieces == 0 && !c->unprepared && !c->work->looked_twice && q->form == LS_FORM_ROW && !q->ddl && q->settings.len == 0 &&
+	return c->has_rows && q->pieces == 0 && !c->unprepared && !c->task->looked_twice && q->form == LS_FORM_ROW && !q->ddl && q->settings.len == 0 &&
 		q->params.len <= MAX_PARAMS && q->text.len > 0 && q->text.len <= STATEMENT_TEXT_MAX;
 }
 

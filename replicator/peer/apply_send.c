@@ -177,7 +177,7 @@ send_call(ApplyConn *c, const char *command, int n, const char *first, const cha
 
 /* The place in the journal; SQL has the chain as an int8. */
 void
-send_place(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx)
+send_position(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx)
 {
 	bool		both = c->has_chain && tx->chain != 0;
 	char		seq[24];
@@ -199,7 +199,7 @@ send_begin(ApplyConn *c, const Transaction *tx)
 	c->seq_sent = true;
 	if (tx->nmembers == 0)
 	{
-		send_place(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)", tx);
+		send_position(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)", tx);
 		return;
 	}
 	snprintf(first, sizeof(first), "%" PRIu64, tx_first_seq(tx));

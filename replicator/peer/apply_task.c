@@ -2,7 +2,7 @@
  * apply_task.c
  *	  Transactions on nodes: given, started, executed, committed or taken back.
  *
- *				 lane_next			 all results			COMMIT sent
+ *				 apply_queue_next			 all results			COMMIT sent
  *	   QUEUED ------------> RUNNING ------------> EXECUTED ------------> COMMITTING
  *		 ^	 				   |					 |						|
  *		 |					   +------ undo ---------+					committed: gone
@@ -15,10 +15,10 @@
  * back everywhere).  A decided transaction can't be rolled back any more: what
  * would be its own fault drops the node, too.
  *
- * Several that were executed as one and failed are done one by one (work_split).
+ * Several that were executed as one and failed are done one by one (task_split).
  *
  * The bit of a node in tx->executing is set as long as a RESERVED transaction
- * has a work there that is not EXECUTED.
+ * has a task there that is not EXECUTED.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -44,14 +44,14 @@ bit_of(const Node *n)
 	return UINT64_C(1) << n->index;
 }
 
-Work *
-work_find(const Transaction *tx, int node)
+ApplyTask *
+task_find(const Transaction *tx, int node)
 {
-	Work	   *w = tx->works;
+	ApplyTask  *task = tx->tasks;
 
-	while (w != NULL && w->node != node)
-		w = w->next_of_tx;
-	return w;
+	while (task != NULL && task->node != node)
+		task = task->next_of_tx;
+	return task;
 }
 
 /*
@@ -59,71 +59,71 @@ work_find(const Transaction *tx, int node)
  * wait until it has committed them.
  */
 int
-works_awaited(const Node *n)
+tasks_awaited(const Node *n)
 {
 	int			count = 0;
 
-	for (const Work *w = n->state == NODE_ONLINE ? n->works : NULL; w != NULL; w = w->node_next)
+	for (const ApplyTask *task = n->state == NODE_ONLINE ? n->tasks : NULL; task != NULL; task = task->node_next)
 	{
-		if (w->tx->state == TX_RESERVED)
-			count += w->state != WORK_EXECUTED && w->tx->nafter_tickets == 0;
-		else if (w->tx->seq != 0)
-			count += w->tx->wait == LS_WAIT_APPLIED;
+		if (task->tx->state == TX_RESERVED)
+			count += task->state != TASK_EXECUTED && task->tx->nafter_tickets == 0;
+		else if (task->tx->seq != 0)
+			count += task->tx->wait == LS_WAIT_APPLIED;
 	}
 	return count;
 }
 
 bool
-work_decided_ddl(const Node *n)
+tasks_decided_ddl(const Node *n)
 {
-	const Work *w = n->ddl_works > 0 ? n->works : NULL;
+	const ApplyTask *task = n->ddl_tasks > 0 ? n->tasks : NULL;
 
-	while (w != NULL && !(tx_has_ddl(w->tx) && w->tx->seq != 0))
-		w = w->node_next;
-	return w != NULL;
+	while (task != NULL && !(tx_has_ddl(task->tx) && task->tx->seq != 0))
+		task = task->node_next;
+	return task != NULL;
 }
 
 void
-work_count_ddl(Node *n, Work *w)
+task_count_ddl(Node *n, ApplyTask *task)
 {
-	if (w->ddl || !tx_has_ddl(w->tx))
+	if (task->ddl || !tx_has_ddl(task->tx))
 		return;
-	w->ddl = true;
-	n->ddl_works++;
+	task->ddl = true;
+	n->ddl_tasks++;
 }
 
-static Work *
-work_create(Node *n, Transaction *tx)
+static ApplyTask *
+task_create(Node *n, Transaction *tx)
 {
-	Work	   *w = xcalloc(1, sizeof(Work));
+	ApplyTask  *task = xcalloc(1, sizeof(ApplyTask));
 
-	assert(work_find(tx, n->index) == NULL);
-	w->tx = tx_ref(tx);
-	w->node = n->index;
-	w->next_of_tx = tx->works;
-	tx->works = w;
-	w->node_next = n->works;
-	if (n->works != NULL)
-		n->works->node_prev = w;
-	n->works = w;
-	work_count_ddl(n, w);
-	return w;
+	assert(task_find(tx, n->index) == NULL);
+	task->tx = tx_ref(tx);
+	task->node = n->index;
+	task->next_of_tx = tx->tasks;
+	tx->tasks = task;
+	task->node_next = n->tasks;
+	if (n->tasks != NULL)
+		n->tasks->node_prev = task;
+	n->tasks = task;
+	task_count_ddl(n, task);
+	return task;
 }
 
 /* NULL: the database has been dropped since, also if another got the name later. */
 Pool *
-work_pool(Node *n, const Transaction *tx)
+task_pool(Node *n, const Transaction *tx)
 {
 	if (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database))
 		return NULL;
 	return pool_find(n, tx->database);
 }
 
-Work *
-work_add(Node *n, Transaction *tx)
+ApplyTask *
+task_add(Node *n, Transaction *tx)
 {
-	Pool	   *p = work_pool(n, tx);
-	Work	   *w = work_create(n, tx);
+	Pool	   *p = task_pool(n, tx);
+	ApplyTask  *task = task_create(n, tx);
 
 	if (p == NULL)
 	{
@@ -132,150 +132,150 @@ work_add(Node *n, Transaction *tx)
 		 * now, if there is another.
 		 */
 		assert(tx->seq != 0 && n->pools != NULL);
-		w->empty = true;
+		task->empty = true;
 		for (p = n->pools; p->next != NULL && strcmp(p->database, tx->database) == 0; p = p->next)
 			;
 	}
-	lane_enqueue(&p->lane, w);
+	apply_queue_insert(&p->queue, task);
 	node_pump(n);
-	return w;
+	return task;
 }
 
 void
-work_begin_early(Pool *p, Transaction *tx)
+task_begin_early(Pool *p, Transaction *tx)
 {
-	Work	   *w = work_create(p->node, tx);
+	ApplyTask  *task = task_create(p->node, tx);
 
-	w->early = true;
-	w->last_ddl = sequencer_last_ddl();
-	w->state = WORK_RUNNING;
-	w->lane = &p->lane;
-	w->started_us = loop_now_us();
-	w->holder = lane_take(&p->lane, tx);
-	apply_run(pool_take(p), w);
+	task->early = true;
+	task->last_ddl = sequencer_last_ddl();
+	task->state = TASK_RUNNING;
+	task->queue = &p->queue;
+	task->started_us = loop_now_us();
+	task->holder = apply_queue_take(&p->queue, tx);
+	apply_run(pool_take(p), task);
 	LOCKSTEP_POINT(BEGUN_EARLY);
 }
 
 /* Gone, wherever it was; the connection is somebody else's matter. */
 static void
-work_remove(Work *w)
+task_remove(ApplyTask *task)
 {
-	Node	   *n = node_get(w->node);
-	Work	  **link = &w->tx->works;
+	Node	   *n = node_get(task->node);
+	ApplyTask **link = &task->tx->tasks;
 
-	if (w->state == WORK_QUEUED)
-		lane_dequeue(w->lane, w);
-	while (*link != w)
+	if (task->state == TASK_QUEUED)
+		apply_queue_remove(task->queue, task);
+	while (*link != task)
 		link = &(*link)->next_of_tx;
-	*link = w->next_of_tx;
-	*(w->node_prev != NULL ? &w->node_prev->node_next : &n->works) = w->node_next;
-	if (w->node_next != NULL)
-		w->node_next->node_prev = w->node_prev;
-	if (w->ddl)
+	*link = task->next_of_tx;
+	*(task->node_prev != NULL ? &task->node_prev->node_next : &n->tasks) = task->node_next;
+	if (task->node_next != NULL)
+		task->node_next->node_prev = task->node_prev;
+	if (task->ddl)
 	{
-		n->ddl_works--;
-		n->ddl_works_gone++;
+		n->ddl_tasks--;
+		n->ddl_tasks_gone++;
 	}
-	to_membership->work_gone(n, w);
-	loop_cancel(w->pause);
-	tx_unref(w->tx);
-	free(w);
+	to_membership->task_gone(n, task);
+	loop_cancel(task->pause);
+	tx_unref(task->tx);
+	free(task);
 }
 
 static void
 on_pause_over(void *arg)
 {
-	Work	   *w = arg;
+	ApplyTask  *task = arg;
 
-	w->pause = NULL;
-	node_pump(node_get(w->node));
+	task->pause = NULL;
+	node_pump(node_get(task->node));
 }
 
 /* Run it once more, in its rank's order, after a pause that grows. */
 static void
-queue_again(Work *w)
+queue_again(ApplyTask *task)
 {
-	Node	   *n = node_get(w->node);
-	int			pause_ms = w->retries < 7 ? 1 << w->retries : MAX_PAUSE_MS;
+	Node	   *n = node_get(task->node);
+	int			pause_ms = task->retries < 7 ? 1 << task->retries : MAX_PAUSE_MS;
 
-	w->retries++;
-	w->again = w->began_early = false;
-	work_count_ddl(n, w);
-	w->not_before_us = loop_now_us() + (uint64_t) pause_ms * 1000;
-	if (w->tx->state == TX_RESERVED)
-		w->tx->executing |= bit_of(n);
-	lane_enqueue(w->lane, w);
-	loop_cancel(w->pause);
-	w->pause = loop_after(pause_ms, on_pause_over, w);
+	task->retries++;
+	task->again = task->began_early = false;
+	task_count_ddl(n, task);
+	task->not_before_us = loop_now_us() + (uint64_t) pause_ms * 1000;
+	if (task->tx->state == TX_RESERVED)
+		task->tx->executing |= bit_of(n);
+	apply_queue_insert(task->queue, task);
+	loop_cancel(task->pause);
+	task->pause = loop_after(pause_ms, on_pause_over, task);
 }
 
-LaneMoment
-works_moment(const Node *n)
+ApplyMoment
+tasks_moment(const Node *n)
 {
 	const Transaction *lowest = sequencer_reserved(NULL);
 
-	return (LaneMoment) {n->applied, sequencer_last_durable(), loop_now_us(), lowest != NULL ? lowest->ticket : 0};
+	return (ApplyMoment) {n->applied, sequencer_last_durable(), loop_now_us(), lowest != NULL ? lowest->ticket : 0};
 }
 
 void
-works_start(Node *n)
+tasks_start(Node *n)
 {
-	LaneMoment	at = works_moment(n);
+	ApplyMoment at = tasks_moment(n);
 	bool		any = false;
 
 	for (Pool *p = n->pools; p != NULL; p = p->next)
 	{
-		Work	   *w;
+		ApplyTask  *task;
 
-		while ((w = lane_next(&p->lane, &at)) != NULL)
+		while ((task = apply_queue_next(&p->queue, &at)) != NULL)
 		{
-			apply_run(pool_take(p), w);
+			apply_run(pool_take(p), task);
 			any = true;
 		}
 	}
 	if (any)
-		yield_watch(n);
+		lock_conflict_watch(n);
 }
 
 void
-work_commit(Work *w)
+task_commit(ApplyTask *task)
 {
-	if (w->state != WORK_EXECUTED)
+	if (task->state != TASK_EXECUTED)
 		return;
-	w->state = WORK_COMMITTING;
-	apply_commit(w->connection);
+	task->state = TASK_COMMITTING;
+	apply_commit(task->connection);
 }
 
 void
-work_undo(Work *w, bool again)
+task_undo(ApplyTask *task, bool again)
 {
-	if (w->early)
+	if (task->early)
 	{
 		/* again when it is reserved */
 		again = false;
-		w->tx->not_early |= bit_of(node_get(w->node));
+		task->tx->not_early |= bit_of(node_get(task->node));
 	}
-	switch (w->state)
+	switch (task->state)
 	{
-		case WORK_QUEUED:
+		case TASK_QUEUED:
 			if (!again)
-				work_remove(w);
+				task_remove(task);
 			break;
-		case WORK_RUNNING:
-		case WORK_EXECUTED:
-			if (again && w->tx->state == TX_RESERVED)
-				w->tx->executing |= bit_of(node_get(w->node));
-			w->state = WORK_UNDOING;
-			w->again = again;
-			apply_undo(w->connection);
+		case TASK_RUNNING:
+		case TASK_EXECUTED:
+			if (again && task->tx->state == TX_RESERVED)
+				task->tx->executing |= bit_of(node_get(task->node));
+			task->state = TASK_UNDOING;
+			task->again = again;
+			apply_undo(task->connection);
 			break;
-		case WORK_UNDOING:
+		case TASK_UNDOING:
 			if (!again)
-				w->again = false;
+				task->again = false;
 			break;
-		case WORK_COMMITTING:
+		case TASK_COMMITTING:
 			assert(again);		/* a decided one is never taken back for good */
-			apply_cancel(w->connection);
+			apply_cancel(task->connection);
 			break;
 	}
 }
@@ -283,42 +283,42 @@ work_undo(Work *w, bool again)
 /* ---------- results */
 
 void
-work_executed(Work *w)
+task_executed(ApplyTask *task)
 {
-	Transaction *tx = w->tx;
+	Transaction *tx = task->tx;
 
 	LOCKSTEP_POINT(EXECUTED_THERE);
-	w->state = WORK_EXECUTED;
+	task->state = TASK_EXECUTED;
 	if (tx->state == TX_RESERVED)
 	{
-		tx->executing &= ~bit_of(node_get(w->node));
+		tx->executing &= ~bit_of(node_get(task->node));
 		if (tx->executing == 0)
 			sequencer_executed(tx);
 	}
 	else if (tx->state == TX_DURABLE || tx->state == TX_DONE)
-		work_commit(w);
+		task_commit(task);
 }
 
 void
-work_committed(Work *w)
+task_committed(ApplyTask *task)
 {
-	uint64_t	seq = w->tx->seq;
-	Node	   *n = node_get(w->node);
+	uint64_t	seq = task->tx->seq;
+	Node	   *n = node_get(task->node);
 
 	LOCKSTEP_POINT(COMMITTED_THERE);
-	work_remove(w);
+	task_remove(task);
 	node_heard_applied(n->index, seq);
 	node_pump(n);
 }
 
 void
-work_undone(Work *w)
+task_undone(ApplyTask *task)
 {
 	LOCKSTEP_POINT(UNDONE_THERE);
-	if (w->again)
-		queue_again(w);
+	if (task->again)
+		queue_again(task);
 	else
-		work_remove(w);
+		task_remove(task);
 }
 
 /*
@@ -326,15 +326,15 @@ work_undone(Work *w)
  * is done again, and finds out.
  */
 void
-work_lost(Work *w)
+task_lost(ApplyTask *task)
 {
-	w->connection = NULL;
-	if (w->early)
-		w->tx->not_early |= bit_of(node_get(w->node));
-	if (w->early || (w->state == WORK_UNDOING && !w->again))
-		work_remove(w);
+	task->connection = NULL;
+	if (task->early)
+		task->tx->not_early |= bit_of(node_get(task->node));
+	if (task->early || (task->state == TASK_UNDOING && !task->again))
+		task_remove(task);
 	else
-		queue_again(w);
+		queue_again(task);
 }
 
 /*
@@ -342,9 +342,9 @@ work_lost(Work *w)
  * other's row and then fail, where those at the origin came one after the other.
  */
 static bool
-is_catalog_race(const Work *w, const ApplyError *e)
+is_catalog_race(const ApplyTask *task, const ApplyError *e)
 {
-	return w->retries < MAX_RACES && strcmp(e->sqlstate, "XX000") == 0 &&
+	return task->retries < MAX_RACES && strcmp(e->sqlstate, "XX000") == 0 &&
 		(strcmp(e->message, "tuple concurrently updated") == 0 || strcmp(e->message, "tuple concurrently deleted") == 0);
 }
 
@@ -387,61 +387,61 @@ is_nodes_fault(const ApplyError *e)
  * or nothing is.
  */
 static void
-work_split(Work *w)
+task_split(ApplyTask *task)
 {
-	Node	   *n = node_get(w->node);
-	Transaction *tx = tx_ref(w->tx);
+	Node	   *n = node_get(task->node);
+	Transaction *tx = tx_ref(task->tx);
 
-	w->state = WORK_UNDOING;	/* it is in no queue */
-	work_remove(w);
+	task->state = TASK_UNDOING; /* it is in no queue */
+	task_remove(task);
 	for (size_t i = 0; i < tx->nmembers; i++)
 	{
 		if (tx->members[i]->seq <= n->applied)
 			continue;
-		to_membership->work_added(n, tx->members[i]);
-		work_add(n, tx->members[i]);
+		to_membership->task_added(n, tx->members[i]);
+		task_add(n, tx->members[i]);
 	}
 	tx_unref(tx);
 }
 
 void
-work_failed(Work *w, const ApplyError *e)
+task_failed(ApplyTask *task, const ApplyError *e)
 {
-	Transaction *tx = w->tx;
-	Node	   *n = node_get(w->node);
+	Transaction *tx = task->tx;
+	Node	   *n = node_get(task->node);
 
 	log_message(LOG_DEBUG, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64 " failed here: %s: %s",
 				tx->node, tx->pid, tx->xcount, e->sqlstate, e->message);
-	if (w->early)
+	if (task->early)
 	{
 		/* it may be nobody's fault, or the fault of what is not decided yet */
 		tx->not_early |= bit_of(n);
-		w->state = WORK_UNDOING;	/* it is in no queue */
-		work_remove(w);
+		task->state = TASK_UNDOING; /* it is in no queue */
+		task_remove(task);
 	}
-	else if (w->began_early)
-		queue_again(w);
-	else if (tx->nmembers > 0 && (!is_retryable(e) || w->retries >= RETRIES_TOGETHER))
-		work_split(w);
-	else if (is_retryable(e) || is_catalog_race(w, e))
+	else if (task->began_early)
+		queue_again(task);
+	else if (tx->nmembers > 0 && (!is_retryable(e) || task->retries >= RETRIES_TOGETHER))
+		task_split(task);
+	else if (is_retryable(e) || is_catalog_race(task, e))
 	{
-		if (is_time_to_tell(w->retries))
+		if (is_time_to_tell(task->retries))
 			log_message(LOG_WARNING, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64
 						" has failed here %d times and is tried again: %s (%s)",
-						tx->node, tx->pid, tx->xcount, w->retries, e->message, e->sqlstate);
-		if (is_time_to_tell(w->retries) && tx->seq != 0)
-			trouble_note(n, tx, e);
-		queue_again(w);
+						tx->node, tx->pid, tx->xcount, task->retries, e->message, e->sqlstate);
+		if (is_time_to_tell(task->retries) && tx->seq != 0)
+			apply_trouble_note(n, tx, e);
+		queue_again(task);
 	}
-	else if (tx->state != TX_RESERVED && !w->looked_twice)
+	else if (tx->state != TX_RESERVED && !task->looked_twice)
 	{
 		/* its own backend may have committed it meanwhile: that is told first */
-		w->looked_twice = true;
-		queue_again(w);
+		task->looked_twice = true;
+		queue_again(task);
 	}
 	else if (tx->state != TX_RESERVED)
 	{
-		trouble_note(n, tx, e);
+		apply_trouble_note(n, tx, e);
 		node_out(n, DROP_APPLY_FAILED, FACTS(.seq = tx->seq,.error = e->message,.sqlstate = e->sqlstate));
 	}
 	else if (is_nodes_fault(e))
@@ -451,8 +451,8 @@ work_failed(Work *w, const ApplyError *e)
 		LsErrorFields fields = {ls_slice_of(e->sqlstate), ls_slice_of(e->message), ls_slice_of(e->detail), ls_slice_of(e->hint)};
 
 		tx_ref(tx);
-		w->state = WORK_UNDOING;	/* it is in no queue */
-		work_remove(w);
+		task->state = TASK_UNDOING; /* it is in no queue */
+		task_remove(task);
 		sequencer_execute_failed(tx, n->index, &fields);
 		tx_unref(tx);
 	}
@@ -460,15 +460,15 @@ work_failed(Work *w, const ApplyError *e)
 
 /* The node's state has been changed already, so nothing new is given to it. */
 void
-works_forget(Node *n)
+tasks_forget(Node *n)
 {
-	while (n->works != NULL)
+	while (n->tasks != NULL)
 	{
-		Work	   *w = n->works;
-		Transaction *tx = tx_ref(w->tx);
+		ApplyTask  *task = n->tasks;
+		Transaction *tx = tx_ref(task->tx);
 		bool		was_awaited = (tx->executing & bit_of(n)) != 0;
 
-		work_remove(w);
+		task_remove(task);
 		tx->executing &= ~bit_of(n);
 		if (was_awaited && tx->state == TX_RESERVED && tx->executing == 0)
 			sequencer_executed(tx);

@@ -72,7 +72,7 @@ tell(const Node *n, const NodeTrouble *t)
 }
 
 void
-trouble_note(Node *n, const Transaction *tx, const ApplyError *e)
+apply_trouble_note(Node *n, const Transaction *tx, const ApplyError *e)
 {
 	NodeTrouble *t = n->trouble;
 
@@ -94,13 +94,13 @@ trouble_note(Node *n, const Transaction *tx, const ApplyError *e)
 }
 
 bool
-trouble_is_told(const Node *n, NodeState to)
+apply_trouble_is_told(const Node *n, NodeState to)
 {
 	return n->trouble != NULL && to != NODE_ONLINE && n->trouble->times > (to == NODE_CATCHUP ? 0 : 1);
 }
 
 void
-trouble_passed(Node *n, uint64_t seq)
+apply_trouble_passed(Node *n, uint64_t seq)
 {
 	if (n->trouble == NULL || seq < n->trouble->seq)
 		return;
@@ -109,7 +109,7 @@ trouble_passed(Node *n, uint64_t seq)
 }
 
 void
-trouble_tell_again(Node *n)
+apply_trouble_tell_again(Node *n)
 {
 	if (n->trouble == NULL)
 		return;

@@ -23,7 +23,7 @@
  *	   looked for all the time - has them rolled back; so has a savepoint
  *	   that is rolled back.  Then that node executes it after it has been reserved,
  *	   as it does after an error, of which nobody is told.
- *	 - Of a lane's connections it gets neither of the last two (dispatch.h).
+ *	 - Of a queue's connections it gets neither of the last two (apply_queue.h).
  */
 #include "apply.h"
 
@@ -34,7 +34,7 @@
 #include "spill.h"
 
 #define WATCH_MS 50
-#define LEFT_FREE 3				/* and what is reserved: a lane with fewer
+#define LEFT_FREE 3				/* and what is reserved: a queue with fewer
 								 * free ones gives none */
 #define IDLE_US (60 * UINT64_C(1000000))	/* what hears no more of it must
 											 * not hold locks and back VACUUM */
@@ -46,18 +46,18 @@ static const char query[] =
 static void watch(Node *n);
 
 static bool
-is_running_early(const Work *w)
+is_running_early(const ApplyTask *task)
 {
-	return w->early && w->state == WORK_RUNNING;
+	return task->early && task->state == TASK_RUNNING;
 }
 
 static void
-end(Work *w, const char *why)
+end(ApplyTask *task, const char *why)
 {
-	log_message(LOG_DEBUG, node_get(w->node)->config->name,
+	log_message(LOG_DEBUG, node_get(task->node)->config->name,
 				"transaction %s/%u, begun before it was reserved, is rolled back here: %s",
-				w->tx->node, w->tx->pid, why);
-	work_undo(w, false);
+				task->tx->node, task->tx->pid, why);
+	task_undo(task, false);
 }
 
 /* ---------- watching */
@@ -66,15 +66,15 @@ static void
 on_answer(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
-	int			rows = pids_answered(n, r, &n->early_asked, "ask who waits for early transactions") ? PQntuples(r) : 0;
+	int			rows = pids_answered(n, r, &n->early_apply_asked, "ask who waits for early transactions") ? PQntuples(r) : 0;
 
 	for (int i = 0; i < rows; i++)
 	{
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
-		Work	   *w = c != NULL ? apply_work(c) : NULL;
+		ApplyTask  *task = c != NULL ? apply_current_task(c) : NULL;
 
-		if (w != NULL && is_running_early(w))
-			end(w, "somebody waits for it");
+		if (task != NULL && is_running_early(task))
+			end(task, "somebody waits for it");
 	}
 	if (r != NULL)
 		watch(n);
@@ -85,35 +85,35 @@ on_timer(void *arg)
 {
 	Node	   *n = arg;
 	Buffer		pids = {0};
-	Work	   *next;
+	ApplyTask  *next;
 
-	n->early_timer = NULL;
-	for (Work *w = n->works; w != NULL; w = next)
+	n->early_apply_timer = NULL;
+	for (ApplyTask *task = n->tasks; task != NULL; task = next)
 	{
-		next = w->node_next;
-		if (!is_running_early(w))
+		next = task->node_next;
+		if (!is_running_early(task))
 			continue;
-		if (loop_now_us() - apply_progress_us(w->connection) > IDLE_US)
-			end(w, "nothing has come for a while");
+		if (loop_now_us() - apply_progress_us(task->connection) > IDLE_US)
+			end(task, "nothing has come for a while");
 		else
-			pids_add(&pids, apply_backend_pid(w->connection));
+			pids_add(&pids, apply_backend_pid(task->connection));
 	}
-	(void) pids_ask(n, &pids, query, &n->early_asked, on_answer);
+	(void) pids_ask(n, &pids, query, &n->early_apply_asked, on_answer);
 }
 
 static void
 watch(Node *n)
 {
-	if (n->early_timer == NULL && !n->early_asked)
-		n->early_timer = loop_after(WATCH_MS, on_timer, n);
+	if (n->early_apply_timer == NULL && !n->early_apply_asked)
+		n->early_apply_timer = loop_after(WATCH_MS, on_timer, n);
 }
 
 void
-early_stop(Node *n)
+early_apply_stop(Node *n)
 {
-	loop_cancel(n->early_timer);
-	n->early_timer = NULL;
-	n->early_asked = false;
+	loop_cancel(n->early_apply_timer);
+	n->early_apply_timer = NULL;
+	n->early_apply_asked = false;
 }
 
 /* ---------- beginning and going on */
@@ -123,10 +123,10 @@ has_room(const Node *n, const Pool *p)
 {
 	int			early = 0;
 
-	if (p->lane.capacity - p->lane.taken < LEFT_FREE + p->lane.reserved)
+	if (p->queue.capacity - p->queue.taken < LEFT_FREE + p->queue.reserved)
 		return false;
-	for (const Work *w = n->works; w != NULL; w = w->node_next)
-		early += w->early && w->lane == &p->lane;
+	for (const ApplyTask *task = n->tasks; task != NULL; task = task->node_next)
+		early += task->early && task->queue == &p->queue;
 	return early < node_config->early_connections;
 }
 
@@ -137,73 +137,73 @@ begin(Node *n, Transaction *tx)
 
 	if ((tx->not_early >> n->index & 1) || p == NULL || !has_room(n, p))
 		return;
-	work_begin_early(p, tx);
+	task_begin_early(p, tx);
 	watch(n);
 }
 
 void
-nodes_begin_early(Transaction *tx)
+early_apply_begin(Transaction *tx)
 {
 	for (int i = 0; i < nodes_count(); i++)
 	{
 		Node	   *n = node_get(i);
-		Work	   *w = work_find(tx, i);
+		ApplyTask  *task = task_find(tx, i);
 
-		if (w == NULL && n->state == NODE_ONLINE && i != (int) tx->origin)
+		if (task == NULL && n->state == NODE_ONLINE && i != (int) tx->origin)
 			begin(n, tx);
-		else if (w != NULL && is_running_early(w) && w->last_ddl != sequencer_last_ddl())
-			end(w, "DDL has been decided");
-		else if (w != NULL && is_running_early(w))
-			apply_go_on(w->connection);
+		else if (task != NULL && is_running_early(task) && task->last_ddl != sequencer_last_ddl())
+			end(task, "DDL has been decided");
+		else if (task != NULL && is_running_early(task))
+			apply_go_on(task->connection);
 	}
 }
 
 void
-early_promote(Work *w)
+early_apply_promote(ApplyTask *task)
 {
-	Transaction *tx = w->tx;
-	Node	   *n = node_get(w->node);
+	Transaction *tx = task->tx;
+	Node	   *n = node_get(task->node);
 
-	w->early = false;
-	if (w->state == WORK_UNDOING)
+	task->early = false;
+	if (task->state == TASK_UNDOING)
 	{
-		w->again = true;
+		task->again = true;
 		return;
 	}
-	w->began_early = true;
-	work_count_ddl(n, w);
-	if (tx->nafter_tickets > 0 || w->last_ddl != sequencer_last_ddl())
+	task->began_early = true;
+	task_count_ddl(n, task);
+	if (tx->nafter_tickets > 0 || task->last_ddl != sequencer_last_ddl())
 	{
-		work_undo(w, true);
+		task_undo(task, true);
 		return;
 	}
-	w->wait_for = tx->depends_on > n->applied ? tx->depends_on : 0;
-	yield_watch(n);
-	apply_go_on(w->connection);
+	task->wait_for = tx->depends_on > n->applied ? tx->depends_on : 0;
+	lock_conflict_watch(n);
+	apply_go_on(task->connection);
 }
 
 /* ---------- ending */
 
 void
-nodes_cut_early(Transaction *tx)
+early_apply_cut(Transaction *tx)
 {
 	size_t		left = tx->spill != NULL ? tx->spill->nstatements : 0;
 
-	for (Work *w = tx->works, *next; w != NULL; w = next)
+	for (ApplyTask *task = tx->tasks, *next; task != NULL; task = next)
 	{
-		next = w->next_of_tx;
-		if (is_running_early(w) && apply_position(w->connection) > left)
-			end(w, "its savepoint was rolled back");
+		next = task->next_of_tx;
+		if (is_running_early(task) && apply_position(task->connection) > left)
+			end(task, "its savepoint was rolled back");
 	}
 }
 
 void
-nodes_end_early(Transaction *tx)
+early_apply_end(Transaction *tx)
 {
-	for (Work *w = tx->works, *next; w != NULL; w = next)
+	for (ApplyTask *task = tx->tasks, *next; task != NULL; task = next)
 	{
-		next = w->next_of_tx;
-		if (is_running_early(w))
-			end(w, "its queries are discarded");
+		next = task->next_of_tx;
+		if (is_running_early(task))
+			end(task, "its queries are discarded");
 	}
 }

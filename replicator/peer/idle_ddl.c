@@ -48,7 +48,7 @@ is_idle(const Idle *idle, uint32_t pid)
 }
 
 static void
-let_fail(Node *n, const Transaction *holder, const Transaction *waiting)
+fail_backend(Node *n, const Transaction *holder, const Transaction *waiting)
 {
 	char		pid[16];
 	char	   *detail = xasprintf("It held the lock of all DDL and did nothing for %d s, while a command of node \"%s\" (pid %" PRIu32
@@ -75,7 +75,7 @@ judge(void *arg, Transaction *holder, const Transaction *waiting)
 	holder->idle_ms = is_idle(idle, holder->pid) ? holder->idle_ms + LOOK_MS : 0;
 	if (holder->idle_ms < node_config->idle_ddl_timeout)
 		return;
-	let_fail(idle->node, holder, waiting);
+	fail_backend(idle->node, holder, waiting);
 	holder->idle_ms = 0;		/* or again */
 }
 

@@ -47,11 +47,11 @@ typedef struct Blocker
 static void ask(Node *n);
 
 static void
-on_yield_timer(void *arg)
+on_timer(void *arg)
 {
 	Node	   *n = arg;
 
-	n->yield_timer = NULL;
+	n->lock_conflict_timer = NULL;
 	ask(n);
 }
 
@@ -59,24 +59,24 @@ static void
 look_again_in(Node *n, int ms)
 {
 	/* somebody who has begun meanwhile may be watched already: that is sooner */
-	if (n->yield_timer == NULL)
-		n->yield_timer = loop_after(ms, on_yield_timer, n);
+	if (n->lock_conflict_timer == NULL)
+		n->lock_conflict_timer = loop_after(ms, on_timer, n);
 }
 
 void
-yield_watch(Node *n)
+lock_conflict_watch(Node *n)
 {
-	if (n->yield_timer == NULL && !n->yield_asked)
+	if (n->lock_conflict_timer == NULL && !n->lock_conflict_asked)
 		look_again_in(n, node_config->yield_delay);
 }
 
 void
-yield_stop(Node *n)
+lock_conflict_stop(Node *n)
 {
-	loop_cancel(n->yield_timer);
-	n->yield_timer = NULL;
-	n->yield_asked = false;
-	n->yield_ms = 0;
+	loop_cancel(n->lock_conflict_timer);
+	n->lock_conflict_timer = NULL;
+	n->lock_conflict_asked = false;
+	n->lock_conflict_ms = 0;
 }
 
 /* ---------- acting */
@@ -114,7 +114,7 @@ telling_key(const LsQuery *query)
 
 /* What the loser is told. */
 static void
-way_words(const Work *waiting, size_t at_row, LosingWords *w)
+describe_lock_conflict(const ApplyTask *waiting, size_t at_row, ConflictDetail *w)
 {
 	size_t		at = apply_current_statement(waiting->connection, at_row);
 
@@ -138,7 +138,7 @@ way_words(const Work *waiting, size_t at_row, LosingWords *w)
 		w->conflict.key = key.name;
 		w->conflict.whole_table = key.name.len > 0 && ls_mode_is_table(key.mode);
 		char	   *part = xasprintf("query \"%s\" on ", text);
-		char	   *hidden = hidden_part(part, &query);
+		char	   *hidden = masked_part(part, &query);
 		char	   *name = text_printable(key.name.data, key.name.len);
 
 		w->detail = key.name.len > 0 ?
@@ -158,38 +158,38 @@ way_words(const Work *waiting, size_t at_row, LosingWords *w)
  * A victim is shot again and again until it obeys, and counts once.  The last
  * ones will do.
  */
-typedef struct Shot
+typedef struct Victim
 {
 	int			node;
 	int			pid;
 	uint64_t	ticket;			/* of the winner, or, if it has none, its seq */
-} Shot;
+} Victim;
 
-#define SHOTS 64
+#define MAX_VICTIMS 64
 
-static Shot shots[SHOTS];
-static size_t nshots;
+static Victim victims[MAX_VICTIMS];
+static size_t nvictims;
 
 static bool
-is_first_shot(const Node *n, int pid, const Transaction *winner)
+is_new_victim(const Node *n, int pid, const Transaction *winner)
 {
-	Shot		shot = {n->index, pid, winner->ticket != 0 ? winner->ticket : winner->seq};
+	Victim		victim = {n->index, pid, winner->ticket != 0 ? winner->ticket : winner->seq};
 
-	for (size_t i = 0; i < SHOTS; i++)
+	for (size_t i = 0; i < MAX_VICTIMS; i++)
 	{
-		if (shots[i].node == shot.node && shots[i].pid == shot.pid && shots[i].ticket == shot.ticket)
+		if (victims[i].node == victim.node && victims[i].pid == victim.pid && victims[i].ticket == victim.ticket)
 			return false;
 	}
-	shots[nshots++ % SHOTS] = shot;
+	victims[nvictims++ % MAX_VICTIMS] = victim;
 	return true;
 }
 
 static void
-let_fail(Node *n, const Blocker *blocker, const Transaction *b, const Transaction *winner, LosingWords *w)
+fail_backend(Node *n, const Blocker *blocker, const Transaction *b, const Transaction *winner, ConflictDetail *w)
 {
 	char		pid_text[16];
 	char		seq_text[24];
-	char	   *text = n->old_objects ? hidden_shown(w->detail) : xstrdup(w->detail);	/* 1.0 shows all of it */
+	char	   *text = n->old_objects ? masked_shown(w->detail) : xstrdup(w->detail);	/* 1.0 shows all of it */
 	char	   *detail = pgclient_acceptable(n->control, text);
 	const char *params[] = {pid_text, detail, seq_text, blocker->lxid};
 
@@ -201,14 +201,14 @@ let_fail(Node *n, const Blocker *blocker, const Transaction *b, const Transactio
 		pgclient_query(n->control, "SELECT lockstep.yield($1::int, $2, $3::bigint, $4::bigint)", 4, params, NULL, NULL);
 	free(detail);
 	free(text);
-	if (!is_first_shot(n, blocker->pid, winner))
+	if (!is_new_victim(n, blocker->pid, winner))
 		return;
 	w->conflict.database = winner->database;
 	w->conflict.node = n->config->name;
 	w->conflict.pid = (uint32_t) blocker->pid;
 	w->conflict.xcount = b != NULL ? b->xcount : 0;
 	w->conflict.sqlstate = b != NULL && b->seq != 0 ? "08007" : "40001";
-	conflicts_add(&w->conflict);
+	conflict_log_add(&w->conflict);
 }
 
 /*
@@ -224,35 +224,35 @@ end_orphan(Node *n, int pid, const Transaction *waiting)
 	const char *params[] = {pid_text};
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
-	if (is_first_shot(n, pid, waiting))
+	if (is_new_victim(n, pid, waiting))
 		log_message(LOG_INFO, n->config->name, "apply session %d, left from before, is in the way and is ended", pid);
 	pgclient_query(n->control, "SELECT pg_catalog.pg_terminate_backend($1::int)", 1, params, NULL, NULL);
 }
 
 static void
-apply_in_the_way(Node *n, int pid, const Work *waiting)
+yield_apply_session(Node *n, int pid, const ApplyTask *waiting)
 {
 	ApplyConn  *c = pools_find_connection(n, pid);
-	Work	   *w = c != NULL ? apply_work(c) : NULL;
+	ApplyTask  *task = c != NULL ? apply_current_task(c) : NULL;
 
 	if (c == NULL)
 		end_orphan(n, pid, waiting->tx);
-	if (w == NULL || w == waiting)
+	if (task == NULL || task == waiting)
 		return;
-	if (w->state == WORK_UNDOING)
+	if (task->state == TASK_UNDOING)
 		apply_cancel(c);		/* whatever its rank; see apply_cancel.c */
-	if (w->state == WORK_UNDOING || !rank_before(waiting->tx, w->tx))
+	if (task->state == TASK_UNDOING || !rank_before(waiting->tx, task->tx))
 		return;
 	log_message(LOG_DEBUG, n->config->name, "apply session %d is in the way of a higher rank, will be executed again", pid);
-	work_undo(w, true);
+	task_undo(task, true);
 }
 
 static void
-backend_in_the_way(Node *n, const Blocker *blocker, const Work *waiting, uint64_t waited_us)
+yield_backend(Node *n, const Blocker *blocker, const ApplyTask *waiting, uint64_t waited_us)
 {
 	const Transaction *tx = waiting->tx;
 	Transaction *b = sequencer_find(n->index, (uint32_t) blocker->pid);
-	LosingWords w;
+	ConflictDetail w;
 	bool		loses;
 	bool		asked = b != NULL && sequencer_is_question(b);
 
@@ -264,13 +264,13 @@ backend_in_the_way(Node *n, const Blocker *blocker, const Work *waiting, uint64_
 		loses = blocker->writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000;
 	if (!loses)
 		return;
-	way_words(waiting, blocker->at_row, &w);	/* not before: its query may
-												 * be on disk */
+	describe_lock_conflict(waiting, blocker->at_row, &w);	/* not before: its query
+															 * may be on disk */
 	if (asked)
-		sequencer_in_the_way(b, &w.conflict);
+		sequencer_refuse_blocker(b, &w.conflict);
 	else
-		let_fail(n, blocker, b, tx, &w);
-	losing_words_free(&w);
+		fail_backend(n, blocker, b, tx, &w);
+	conflict_detail_free(&w);
 }
 
 static bool
@@ -303,9 +303,9 @@ waited_us(const Node *n, ApplyConn *c)
 {
 	ApplyBlocked *b = apply_blocked(c);
 
-	if (b->answer + 1 < n->yield_answers || b->since_us < apply_progress_us(c))
+	if (b->answer + 1 < n->lock_conflict_answers || b->since_us < apply_progress_us(c))
 		b->since_us = loop_now_us();
-	b->answer = n->yield_answers;
+	b->answer = n->lock_conflict_answers;
 	return loop_now_us() - b->since_us;
 }
 
@@ -313,25 +313,25 @@ static void
 on_blockers(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
-	int			rows = pids_answered(n, r, &n->yield_asked, "ask who is in the way") ? PQntuples(r) : 0;
+	int			rows = pids_answered(n, r, &n->lock_conflict_asked, "ask who is in the way") ? PQntuples(r) : 0;
 
-	n->yield_answers++;
+	n->lock_conflict_answers++;
 	for (int i = 0; i < rows; i++)
 	{
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
 		Blocker		blocker = blocker_of(r, i);
-		Work	   *w = c != NULL ? apply_work(c) : NULL;
+		ApplyTask  *task = c != NULL ? apply_current_task(c) : NULL;
 
 		/* things may have gone on since it was asked, or by the rows before */
-		if (w == NULL || w->state != WORK_RUNNING || w->early)
+		if (task == NULL || task->state != TASK_RUNNING || task->early)
 			continue;
 		if (is_true(r, i, 3))
-			apply_in_the_way(n, blocker.pid, w);
+			yield_apply_session(n, blocker.pid, task);
 		else
-			backend_in_the_way(n, &blocker, w, waited_us(n, c));
+			yield_backend(n, &blocker, task, waited_us(n, c));
 	}
 	if (r != NULL)
-		look_again_in(n, n->yield_ms);
+		look_again_in(n, n->lock_conflict_ms);
 }
 
 /* ---------- asking */
@@ -348,9 +348,9 @@ add_waiting(const Node *n, Buffer *pids)
 		for (int i = 0; i < p->nconnections; i++)
 		{
 			const ApplyConn *c = p->connections[i];
-			const Work *w = apply_work(c);
+			const ApplyTask *task = apply_current_task(c);
 
-			if (w == NULL || w->state != WORK_RUNNING || w->early)
+			if (task == NULL || task->state != TASK_RUNNING || task->early)
 				continue;
 			any = true;
 			if (apply_progress_us(c) <= since)
@@ -368,14 +368,14 @@ ask(Node *n)
 
 	if (pids.len == 0)
 	{
-		n->yield_ms = 0;
+		n->lock_conflict_ms = 0;
 		if (any)
 			look_again_in(n, node_config->yield_delay);
 		return;
 	}
-	n->yield_ms = n->yield_ms > 0 ? n->yield_ms * 2 : node_config->yield_delay;
-	if (n->yield_ms > MAX_INTERVAL_MS)
-		n->yield_ms = MAX_INTERVAL_MS;
+	n->lock_conflict_ms = n->lock_conflict_ms > 0 ? n->lock_conflict_ms * 2 : node_config->yield_delay;
+	if (n->lock_conflict_ms > MAX_INTERVAL_MS)
+		n->lock_conflict_ms = MAX_INTERVAL_MS;
 	(void) pids_ask(n, &pids, "SELECT * FROM lockstep.blockers($1)",
-					&n->yield_asked, on_blockers);
+					&n->lock_conflict_asked, on_blockers);
 }

@@ -3,7 +3,7 @@
  *	  Running transactions on the nodes.  Belongs to the loop's thread.
  *
  *	 peers.c             which nodes get a transaction; what they have applied
- *	 dispatch.c          which transaction starts where and when: pure over structs,
+ *	 apply_queue.c          which transaction starts where and when: pure over structs,
  *						 tested with fake nodes
  *	 apply_task.c        one transaction on one node
  *	 early_apply.c       large transactions begin there before they are reserved
@@ -25,7 +25,7 @@
 #ifndef LOCKSTEP_PEER_H
 #define LOCKSTEP_PEER_H
 
-#include "dispatch.h"
+#include "apply_queue.h"
 #include "node.h"
 #include "sequencer.h"
 
@@ -39,15 +39,15 @@ struct Pool
 	struct Pool *next;
 	Node	   *node;
 	char	   *database;
-	Lane		lane;			/* capacity: connections that are ready */
+	ApplyQueue	queue;			/* capacity: connections that are ready */
 	bool		closing;		/* the database is not replicated any more */
 	int			nconnections;
 	ApplyConn **connections;
-	ApplyConn  *idle;			/* those without a work, last used first */
+	ApplyConn  *idle;			/* those without a task, last used first */
 	DbWatch    *watch;			/* is the database still what it was? */
 	int			nreplaced;		/* connections lost and replaced lately */
 	uint64_t	replaced_us;	/* since then */
-	uint64_t	short_of;		/* ticket of the work that waits for a
+	uint64_t	short_of;		/* ticket of the task that waits for a
 								 * connection, ... */
 	int			short_ms;		/* ... for so long, see apply_patience.c */
 	int			short_n;		/* so many wait */
@@ -73,36 +73,36 @@ extern void peers_forget(Node *n);	/* it is out: what it had to apply */
  * online nodes already.  To be called again whenever there is more; when queries were
  * taken back; and when there will be nothing to read any more.
  */
-extern void nodes_begin_early(Transaction *tx);
-extern void nodes_cut_early(Transaction *tx);
-extern void nodes_end_early(Transaction *tx);
+extern void early_apply_begin(Transaction *tx);
+extern void early_apply_cut(Transaction *tx);
+extern void early_apply_end(Transaction *tx);
 
-extern void early_promote(Work *w); /* it is reserved now, w->tx->executing is
-									 * set */
-extern void early_stop(Node *n);	/* the node is out */
+extern void early_apply_promote(ApplyTask *task);	/* it is reserved now,
+													 * w->tx->executing is set */
+extern void early_apply_stop(Node *n);	/* the node is out */
 
 /* ---------- in apply_task.c: transactions on nodes */
 
-extern Pool *work_pool(Node *n, const Transaction *tx); /* where it is executed;
+extern Pool *task_pool(Node *n, const Transaction *tx); /* where it is executed;
 														 * NULL: only its turn
 														 * has to pass */
-extern Work *work_add(Node *n, Transaction *tx);
-extern void work_begin_early(Pool *p, Transaction *tx);
-extern Work *work_find(const Transaction *tx, int node);
-extern int	works_awaited(const Node *n);	/* transactions that wait for it */
-extern bool work_decided_ddl(const Node *n);	/* one is here */
-extern void work_count_ddl(Node *n, Work *w);	/* there may be DDL in it by
-												 * now */
-extern void work_undo(Work *w, bool again); /* take it back there */
-extern void works_forget(Node *n);	/* the node is out: all of its works */
-extern LaneMoment works_moment(const Node *n);
-extern void works_start(Node *n);	/* those that may */
-extern void work_commit(Work *w);	/* its tx is durable: COMMIT if it is
-									 * executed */
-extern void works_add_doubtful(Node *n);
+extern ApplyTask *task_add(Node *n, Transaction *tx);
+extern void task_begin_early(Pool *p, Transaction *tx);
+extern ApplyTask *task_find(const Transaction *tx, int node);
+extern int	tasks_awaited(const Node *n);	/* transactions that wait for it */
+extern bool tasks_decided_ddl(const Node *n);	/* one is here */
+extern void task_count_ddl(Node *n, ApplyTask *task);	/* there may be DDL in
+														 * it by now */
+extern void task_undo(ApplyTask *task, bool again); /* take it back there */
+extern void tasks_forget(Node *n);	/* the node is out: all of its tasks */
+extern ApplyMoment tasks_moment(const Node *n);
+extern void tasks_start(Node *n);	/* those that may */
+extern void task_commit(ApplyTask *task);	/* its tx is durable: COMMIT if it
+											 * is executed */
+extern void tasks_add_doubtful(Node *n);
 
-/* Results, from apply.c.  The connection has no work any more, but for
- * work_executed(). */
+/* Results, from apply.c.  The connection has no task any more, but for
+ * task_executed(). */
 typedef struct ApplyError
 {
 	const char *sqlstate;
@@ -115,17 +115,17 @@ typedef struct ApplyError
 
 #define APPLY_NO_STATEMENT SIZE_MAX /* at its commit, or not known */
 
-extern void work_executed(Work *w);
-extern void work_committed(Work *w);
-extern void work_failed(Work *w, const ApplyError *error);
-extern void work_undone(Work *w);
-extern void work_lost(Work *w); /* its connection is gone */
+extern void task_executed(ApplyTask *task);
+extern void task_committed(ApplyTask *task);
+extern void task_failed(ApplyTask *task, const ApplyError *error);
+extern void task_undone(ApplyTask *task);
+extern void task_lost(ApplyTask *task); /* its connection is gone */
 
 /* ---------- in pool.c */
 
 extern Pool *pool_find(Node *n, const char *database);
 extern Pool *pool_open(Node *n, const char *database);	/* connects all */
-extern void pool_close(Pool *p);	/* when its works are done */
+extern void pool_close(Pool *p);	/* when its tasks are done */
 extern void pools_destroy(Node *n); /* now */
 extern bool pools_ready(const Node *n);
 extern void pool_give_back(Pool *p, ApplyConn *c);	/* it is idle, and ready */
@@ -153,11 +153,11 @@ extern void dbwatch_end(DbWatch *w);
 
 /* ---------- in apply_trouble.c */
 
-extern void trouble_note(Node *n, const Transaction *tx, const ApplyError *e);	/* it has failed again */
-extern bool trouble_is_told(const Node *n, NodeState to);	/* a move there is no
-															 * news */
-extern void trouble_passed(Node *n, uint64_t seq);	/* it has applied that */
-extern void trouble_tell_again(Node *n);
+extern void apply_trouble_note(Node *n, const Transaction *tx, const ApplyError *e);	/* it has failed again */
+extern bool apply_trouble_is_told(const Node *n, NodeState to); /* a move there is no
+																 * news */
+extern void apply_trouble_passed(Node *n, uint64_t seq);	/* it has applied that */
+extern void apply_trouble_tell_again(Node *n);
 
 /* ---------- in idle_ddl.c */
 
@@ -165,15 +165,17 @@ extern void idle_ddl_look(Node *n, int elapsed_ms); /* called again and again */
 
 /* ---------- in apply_patience.c */
 
-extern void overlong_look(Node *n, int elapsed_ms); /* called again and again */
+extern void apply_patience_look(Node *n, int elapsed_ms);	/* called again and
+															 * again */
 
 /* ---------- in stalled_apply.c */
 
-extern void stuck_look(Node *n, int elapsed_ms);	/* called again and again */
+extern void stalled_apply_look(Node *n, int elapsed_ms);	/* called again and
+															 * again */
 
 /* ---------- in lock_conflict.c */
 
-extern void yield_watch(Node *n);	/* something runs */
-extern void yield_stop(Node *n);
+extern void lock_conflict_watch(Node *n);	/* something runs */
+extern void lock_conflict_stop(Node *n);
 
 #endif

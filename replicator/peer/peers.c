@@ -2,7 +2,7 @@
  * peers.c
  *	  Which nodes get a transaction, and when: those that are online, but its origin.
  *
- * execute() makes a Work on each online peer; commit() lets those commit (and makes Works
+ * execute() makes an ApplyTask on each online peer; commit() lets those commit (and makes tasks
  * for what was decided first); roll_back() takes them back.  The bit of a node in
  * tx->executing says that it has still to execute the transaction, that in tx->applying
  * that it has to apply it, which the node's list `applying` has by seq.  A node that
@@ -24,8 +24,8 @@ execute(Transaction *tx)
 		if (node_get(i)->state != NODE_ONLINE || i == (int) tx->origin)
 			continue;
 		tx->executing |= UINT64_C(1) << i;
-		if (work_find(tx, i) == NULL)
-			work_add(node_get(i), tx);
+		if (task_find(tx, i) == NULL)
+			task_add(node_get(i), tx);
 	}
 	if (tx->executing == 0)
 	{
@@ -39,10 +39,10 @@ execute(Transaction *tx)
 	 */
 	for (int i = 0; i < nodes_count(); i++)
 	{
-		Work	   *w = (tx->executing >> i & 1) ? work_find(tx, i) : NULL;
+		ApplyTask  *task = (tx->executing >> i & 1) ? task_find(tx, i) : NULL;
 
-		if (w != NULL && w->early)
-			early_promote(w);
+		if (task != NULL && task->early)
+			early_apply_promote(task);
 	}
 }
 
@@ -54,21 +54,21 @@ commit(Transaction *tx)
 	for (int i = 0; i < nodes_count(); i++)
 	{
 		Node	   *n = node_get(i);
-		Work	   *w;
+		ApplyTask  *task;
 
 		if (n->state == NODE_CATCHUP)
 			node_pump(n);		/* it is in the journal now */
 		if (n->state != NODE_ONLINE)
 			continue;
-		w = work_find(tx, i);
-		if (w != NULL)
-			work_commit(w);
+		task = task_find(tx, i);
+		if (task != NULL)
+			task_commit(task);
 		if (i == (int) tx->origin)
 			continue;
-		if (w == NULL)
-			work_add(n, tx);	/* decided before it is executed */
+		if (task == NULL)
+			task_add(n, tx);	/* decided before it is executed */
 		tx->applying |= UINT64_C(1) << i;
-		ring_push(&n->applying, tx);
+		tx_ring_push(&n->applying, tx);
 		lag_add(n, tx);
 	}
 	if (tx->applying == 0)
@@ -78,14 +78,14 @@ commit(Transaction *tx)
 static void
 roll_back(Transaction *tx)
 {
-	Work	   *next;
+	ApplyTask  *next;
 
 	assert(tx->state == TX_ROLLED_BACK);
 	tx->executing = 0;
-	for (Work *w = tx->works; w != NULL; w = next)
+	for (ApplyTask *task = tx->tasks; task != NULL; task = next)
 	{
-		next = w->next_of_tx;
-		work_undo(w, false);
+		next = task->next_of_tx;
+		task_undo(task, false);
 	}
 }
 
@@ -98,10 +98,10 @@ node_apply_at_origin(Transaction *tx)
 	if (tx->origin == ORIGIN_NONE)
 		return;
 	n = node_get((int) tx->origin);
-	if (n->state != NODE_ONLINE || n->applied >= tx->seq || work_find(tx, n->index) != NULL)
+	if (n->state != NODE_ONLINE || n->applied >= tx->seq || task_find(tx, n->index) != NULL)
 		return;					/* it gets it from the journal, or has it, or
 								 * will */
-	ring_push(&n->doubtful, tx);
+	tx_ring_push(&n->doubtful, tx);
 	to_membership->ask_doubtful(n);
 }
 
@@ -111,17 +111,17 @@ node_apply_at_origin(Transaction *tx)
  * out by LS001.
  */
 void
-works_add_doubtful(Node *n)
+tasks_add_doubtful(Node *n)
 {
 	Transaction *tx;
 
-	while ((tx = ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
+	while ((tx = tx_ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
 	{
-		if (n->state == NODE_ONLINE && n->applied < tx->seq && work_find(tx, n->index) == NULL)
+		if (n->state == NODE_ONLINE && n->applied < tx->seq && task_find(tx, n->index) == NULL)
 		{
 			log_message(LOG_DEBUG, n->config->name, "seq %" PRIu64 " of pid %" PRIu32 " was not committed by its backend",
 						tx->seq, tx->pid);
-			work_add(n, tx);
+			task_add(n, tx);
 		}
 		tx_unref(tx);
 	}
@@ -140,8 +140,8 @@ node_heard_applied(int node, uint64_t seq)
 		return;
 	n->applied = seq;
 	if (n->trouble != NULL)
-		trouble_passed(n, seq);
-	while ((tx = ring_pop(&n->applying, seq)) != NULL)
+		apply_trouble_passed(n, seq);
+	while ((tx = tx_ring_pop(&n->applying, seq)) != NULL)
 	{
 		lag_remove(n, tx);
 		tx->applying &= ~(UINT64_C(1) << node);
@@ -153,8 +153,8 @@ node_heard_applied(int node, uint64_t seq)
 	/* given to it, and committed by its own backend meanwhile */
 	for (Pool *p = n->pools; p != NULL; p = p->next)
 	{
-		while (p->lane.first != NULL && p->lane.first->tx->seq != 0 && p->lane.first->tx->seq <= seq)
-			work_undo(p->lane.first, false);
+		while (p->queue.first != NULL && p->queue.first->tx->seq != 0 && p->queue.first->tx->seq <= seq)
+			task_undo(p->queue.first, false);
 	}
 	node_pump(n);
 }
@@ -165,14 +165,14 @@ peers_forget(Node *n)
 	Transaction *tx;
 
 	n->lag_bytes = 0;
-	while ((tx = ring_pop(&n->applying, UINT64_MAX)) != NULL)
+	while ((tx = tx_ring_pop(&n->applying, UINT64_MAX)) != NULL)
 	{
 		tx->applying &= ~(UINT64_C(1) << n->index);
 		if (tx->applying == 0)
 			sequencer_applied(tx);
 		tx_unref(tx);
 	}
-	while ((tx = ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
+	while ((tx = tx_ring_pop(&n->doubtful, UINT64_MAX)) != NULL)
 		tx_unref(tx);
 }
 

@@ -3,8 +3,8 @@
  *	  The apply connections of one database on one node: a fixed number, opened
  *	  at attach, kept as long as the node is in.
  *
- * A connection is idle (in the pool's list), or runs a work, or is being
- * cleaned up after one; lane.taken counts the latter two, so what lane_next()
+ * A connection is idle (in the pool's list), or runs a task, or is being
+ * cleaned up after one; queue.taken counts the latter two, so what apply_queue_next()
  * lets start always finds a connection here.
  */
 #include <assert.h>
@@ -31,7 +31,7 @@ on_bury(void *arg)
 {
 	Pool	   *p = arg;
 
-	lane_free(&p->lane);
+	apply_queue_free(&p->queue);
 	free(p->connections);
 	free(p->database);
 	free(p);
@@ -47,8 +47,8 @@ pool_open(Node *n, const char *database)
 	p->database = xstrdup(database);
 	p->bury.callback = on_bury;
 	p->bury.arg = p;
-	p->lane.reserved = node_config->reserved_connections;
-	p->nconnections = node_config->apply_connections + p->lane.reserved;
+	p->queue.reserved = node_config->reserved_connections;
+	p->nconnections = node_config->apply_connections + p->queue.reserved;
 	p->connections = xcalloc((size_t) p->nconnections, sizeof(ApplyConn *));
 	while (*end != NULL)
 		end = &(*end)->next;
@@ -84,7 +84,7 @@ void
 pool_close(Pool *p)
 {
 	p->closing = true;
-	if (p->lane.taken == 0 && p->lane.first == NULL)
+	if (p->queue.taken == 0 && p->queue.first == NULL)
 		destroy(p);
 }
 
@@ -93,7 +93,7 @@ pools_ready(const Node *n)
 {
 	for (const Pool *p = n->pools; p != NULL; p = p->next)
 	{
-		if (p->lane.capacity < p->nconnections)
+		if (p->queue.capacity < p->nconnections)
 			return false;
 	}
 	return true;
@@ -104,7 +104,7 @@ pool_give_back(Pool *p, ApplyConn *c)
 {
 	apply_set_next_idle(c, p->idle);
 	p->idle = c;
-	lane_release(&p->lane, apply_holder(c));
+	apply_queue_release(&p->queue, apply_holder(c));
 	if (p->closing)
 		pool_close(p);
 	node_pump(p->node);
@@ -149,8 +149,8 @@ void
 pool_replace(Pool *p, ApplyConn *c)
 {
 	if (!take_off(p, c))
-		lane_release(&p->lane, apply_holder(c));
-	p->lane.capacity--;
+		apply_queue_release(&p->queue, apply_holder(c));
+	p->queue.capacity--;
 	for (int i = 0; i < p->nconnections; i++)
 	{
 		if (p->connections[i] == c)

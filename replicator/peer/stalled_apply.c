@@ -45,10 +45,10 @@ static const char query[] =
 static bool
 is_to_be_looked_at(const ApplyConn *c)
 {
-	const Work *w = apply_work(c);
+	const ApplyTask *task = apply_current_task(c);
 	uint64_t	patience_us = (uint64_t) node_stall_timeout() * 1000 / 2;
 
-	return w != NULL && w->state != WORK_EXECUTED && !(w->early && apply_is_idle(c)) && loop_now_us() - apply_progress_us(c) > patience_us;
+	return task != NULL && task->state != TASK_EXECUTED && !(task->early && apply_is_idle(c)) && loop_now_us() - apply_progress_us(c) > patience_us;
 }
 
 static void
@@ -91,10 +91,10 @@ static void
 on_looked(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
-	int			elapsed_ms = n->stuck_ms;
+	int			elapsed_ms = n->stalled_apply_ms;
 
-	n->stuck_ms = 0;
-	if (!pids_answered(n, r, &n->stuck_asked, "look at apply sessions that are silent"))
+	n->stalled_apply_ms = 0;
+	if (!pids_answered(n, r, &n->stalled_apply_asked, "look at apply sessions that are silent"))
 		return;
 	for (int i = 0; i < PQntuples(r); i++)
 	{
@@ -109,14 +109,15 @@ on_looked(void *arg, const PGresult *r)
 }
 
 void
-stuck_look(Node *n, int elapsed_ms)
+stalled_apply_look(Node *n, int elapsed_ms)
 {
 	Buffer		pids = {0};
 
-	n->stuck_ms += elapsed_ms;	/* not by the clock: we may have been stopped */
-	if (n->stuck_asked || n->stuck_ms < node_stall_timeout() / LOOKS)
+	n->stalled_apply_ms += elapsed_ms;	/* not by the clock: we may have been
+										 * stopped */
+	if (n->stalled_apply_asked || n->stalled_apply_ms < node_stall_timeout() / LOOKS)
 		return;
 	add_silent(n, &pids);
-	if (!pids_ask(n, &pids, query, &n->stuck_asked, on_looked))
-		n->stuck_ms = 0;
+	if (!pids_ask(n, &pids, query, &n->stalled_apply_asked, on_looked))
+		n->stalled_apply_ms = 0;
 }

@@ -2,7 +2,7 @@
  * masked_text.c
  *	  Parts of a text that not everybody may read, see masked_text.h.
  *
- * A part is  LS_HIDDEN_BEGIN table RS table ... LS_HIDDEN_TEXT text LS_HIDDEN_END.
+ * A part is  LS_MASK_BEGIN table RS table ... LS_MASK_TEXT text LS_MASK_END.
  * Nothing between has one of these characters: names and values with control
  * characters are escaped when they become part of a text.
  */
@@ -21,7 +21,7 @@ add_char(Buffer *out, char c)
 }
 
 size_t
-hidden_table_len(const LsSlice *key)
+masked_table_len(const LsSlice *key)
 {
 	bool		quoted = false;
 
@@ -67,7 +67,7 @@ add_tables(Buffer *out, const LsQuery *query)
 
 	while (ls_next_key(&rest, &key))
 	{
-		LsSlice		table = {key.name.data, hidden_table_len(&key.name)};
+		LsSlice		table = {key.name.data, masked_table_len(&key.name)};
 
 		if (table.len == 0 || is_database(&key.name) || is_among(tables, n, &table))
 			continue;
@@ -78,7 +78,7 @@ add_tables(Buffer *out, const LsQuery *query)
 	for (size_t i = 0; i < n; i++)
 	{
 		if (i > 0)
-			add_char(out, LS_HIDDEN_AND);
+			add_char(out, LS_MASK_AND);
 		buffer_append_printable(out, tables[i].data, tables[i].len);
 	}
 }
@@ -86,19 +86,19 @@ add_tables(Buffer *out, const LsQuery *query)
 static char *
 finish(Buffer *out, const char *text)
 {
-	add_char(out, LS_HIDDEN_TEXT);
+	add_char(out, LS_MASK_TEXT);
 	buffer_append_printable(out, text, strlen(text));
-	add_char(out, LS_HIDDEN_END);
+	add_char(out, LS_MASK_END);
 	add_char(out, '\0');
 	return (char *) out->data;
 }
 
 char *
-hidden_part(const char *text, const LsQuery *query)
+masked_part(const char *text, const LsQuery *query)
 {
 	Buffer		out = {0};
 
-	add_char(&out, LS_HIDDEN_BEGIN);
+	add_char(&out, LS_MASK_BEGIN);
 	if (query != NULL)
 		add_tables(&out, query);
 	return finish(&out, text);
@@ -118,11 +118,11 @@ add_quoted(Buffer *out, const char *name)
 }
 
 char *
-hidden_of_table(const char *text, const char *schema, const char *table)
+masked_of_table(const char *text, const char *schema, const char *table)
 {
 	Buffer		out = {0};
 
-	add_char(&out, LS_HIDDEN_BEGIN);
+	add_char(&out, LS_MASK_BEGIN);
 	if (schema != NULL && table != NULL)
 	{
 		add_quoted(&out, schema);
@@ -133,16 +133,16 @@ hidden_of_table(const char *text, const char *schema, const char *table)
 }
 
 char *
-hidden_shown(const char *text)
+masked_shown(const char *text)
 {
 	Buffer		out = {0};
 	bool		naming = false;
 
 	for (; *text != '\0'; text++)
 	{
-		if (*text == LS_HIDDEN_BEGIN || *text == LS_HIDDEN_TEXT)
-			naming = *text == LS_HIDDEN_BEGIN;
-		else if (!naming && *text != LS_HIDDEN_END)
+		if (*text == LS_MASK_BEGIN || *text == LS_MASK_TEXT)
+			naming = *text == LS_MASK_BEGIN;
+		else if (!naming && *text != LS_MASK_END)
 			add_char(&out, *text);
 	}
 	add_char(&out, '\0');

@@ -15,15 +15,15 @@
 
 /* malloc'ed.  query: whose tables must be readable; NULL: shown to nobody but those
  * who may see everything. */
-extern char *hidden_part(const char *text, const LsQuery *query);
+extern char *masked_part(const char *text, const LsQuery *query);
 
 /* The same of one table; NULL as above. */
-extern char *hidden_of_table(const char *text, const char *schema, const char *table);
+extern char *masked_of_table(const char *text, const char *schema, const char *table);
 
 /* The text with all its parts, malloc'ed. */
-extern char *hidden_shown(const char *text);
+extern char *masked_shown(const char *text);
 
 /* Length of the table's name in that of a key, quoted as in SQL. */
-extern size_t hidden_table_len(const LsSlice *key);
+extern size_t masked_table_len(const LsSlice *key);
 
 #endif

@@ -183,11 +183,11 @@ static const Field leased_layout_fields[] = {
 LAYOUT(leased_layout, LsLeased);
 
 static const Field alone_layout_fields[] = {
-	NUMBER64('X', LsAlone, id),
-	BYTES('Q', LsAlone, query, LS_HEADER_SIZE, LS_MAX_PAYLOAD),
+	NUMBER64('X', LsSingleQuery, id),
+	BYTES('Q', LsSingleQuery, query, LS_HEADER_SIZE, LS_MAX_PAYLOAD),
 };
 
-LAYOUT(alone_layout, LsAlone);
+LAYOUT(alone_layout, LsSingleQuery);
 
 static const Field ordered_layout_fields[] = {
 	NUMBER64('X', LsOrdered, id),
@@ -204,24 +204,24 @@ static const Field number_layout_fields[] = {
 LAYOUT(number_layout, LsNumber);
 
 static const Field fate_question_layout_fields[] = {
-	TEXT('N', LsFateQuestion, identity.node, 1, LS_MAX_NAME),
-	NUMBER64('B', LsFateQuestion, identity.boot),
-	NUMBER32('P', LsFateQuestion, identity.pid),
-	NUMBER64('X', LsFateQuestion, identity.xcount),
-	NUMBER64('S', LsFateQuestion, since),
-	NUMBER64('Q', LsFateQuestion, question),
-	BOOLEAN('G', LsFateQuestion, gave_up),
+	TEXT('N', LsOutcomeQuestion, identity.node, 1, LS_MAX_NAME),
+	NUMBER64('B', LsOutcomeQuestion, identity.boot),
+	NUMBER32('P', LsOutcomeQuestion, identity.pid),
+	NUMBER64('X', LsOutcomeQuestion, identity.xcount),
+	NUMBER64('S', LsOutcomeQuestion, since),
+	NUMBER64('Q', LsOutcomeQuestion, question),
+	BOOLEAN('G', LsOutcomeQuestion, gave_up),
 };
 
-LAYOUT(fate_question_layout, LsFateQuestion);
+LAYOUT(fate_question_layout, LsOutcomeQuestion);
 
 static const Field fate_answer_layout_fields[] = {
-	NUMBER64('Q', LsFateAnswer, question),
-	CHOICE('O', LsFateAnswer, fate, "crpu"),
-	NUMBER64('S', LsFateAnswer, seq),
+	NUMBER64('Q', LsOutcomeAnswer, question),
+	CHOICE('O', LsOutcomeAnswer, fate, "crpu"),
+	NUMBER64('S', LsOutcomeAnswer, seq),
 };
 
-LAYOUT(fate_answer_layout, LsFateAnswer);
+LAYOUT(fate_answer_layout, LsOutcomeAnswer);
 
 static const Field facts_question_layout_fields[] = {
 	NUMBER64('Q', LsFactsQuestion, question),
@@ -240,14 +240,14 @@ static const Field facts_layout_fields[] = {
 LAYOUT(facts_layout, LsFacts);
 
 static const Field lost_layout_fields[] = {
-	NUMBER64('X', LsLost, xcount),
-	CHOICE('R', LsLost, reason, "uqd"),
-	OPTIONAL_NUMBER64('s', LsLost, seq),
-	OPTIONAL_TEXT('k', LsLost, key),
-	OPTIONAL_TEXT('d', LsLost, detail),
+	NUMBER64('X', LsConflictReport, xcount),
+	CHOICE('R', LsConflictReport, reason, "uqd"),
+	OPTIONAL_NUMBER64('s', LsConflictReport, seq),
+	OPTIONAL_TEXT('k', LsConflictReport, key),
+	OPTIONAL_TEXT('d', LsConflictReport, detail),
 };
 
-LAYOUT(lost_layout, LsLost);
+LAYOUT(lost_layout, LsConflictReport);
 
 /*
  * To add a message: its type in protocol.h, with the structure and the story; its
@@ -436,7 +436,7 @@ ls_put_leased(uint8_t *buf, size_t cap, const LsLeased *m)
 }
 
 size_t
-ls_put_alone(uint8_t *buf, size_t cap, const LsAlone *m)
+ls_put_single_query(uint8_t *buf, size_t cap, const LsSingleQuery *m)
 {
 	return put(buf, cap, LS_MSG_ALONE, m);
 }
@@ -463,13 +463,13 @@ ls_put_number(uint8_t *buf, size_t cap, LsMsgType type, uint64_t value)
 }
 
 size_t
-ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m)
+ls_put_outcome_question(uint8_t *buf, size_t cap, const LsOutcomeQuestion *m)
 {
 	return put(buf, cap, LS_MSG_FATE, m);
 }
 
 size_t
-ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m)
+ls_put_outcome_answer(uint8_t *buf, size_t cap, const LsOutcomeAnswer *m)
 {
 	return put(buf, cap, LS_MSG_FATE_IS, m);
 }
@@ -487,7 +487,7 @@ ls_put_facts(uint8_t *buf, size_t cap, const LsFacts *m)
 }
 
 size_t
-ls_put_lost(uint8_t *buf, size_t cap, const LsLost *m)
+ls_put_conflict_report(uint8_t *buf, size_t cap, const LsConflictReport *m)
 {
 	return put(buf, cap, LS_MSG_LOST, m);
 }
@@ -701,7 +701,7 @@ ls_get_leased(LsSlice payload, LsLeased *m)
 }
 
 const char *
-ls_get_alone(LsSlice payload, LsAlone *m, LsQuery *query)
+ls_get_single_query(LsSlice payload, LsSingleQuery *m, LsQuery *query)
 {
 	const char *wrong = get(payload, LS_MSG_ALONE, m);
 	LsMsgType	type;
@@ -749,13 +749,13 @@ ls_get_number(LsSlice payload, LsNumber *m)
 }
 
 const char *
-ls_get_fate_question(LsSlice payload, LsFateQuestion *m)
+ls_get_outcome_question(LsSlice payload, LsOutcomeQuestion *m)
 {
 	return get(payload, LS_MSG_FATE, m);
 }
 
 const char *
-ls_get_fate_answer(LsSlice payload, LsFateAnswer *m)
+ls_get_outcome_answer(LsSlice payload, LsOutcomeAnswer *m)
 {
 	return get(payload, LS_MSG_FATE_IS, m);
 }
@@ -780,7 +780,7 @@ ls_get_facts(LsSlice payload, LsFacts *m)
 }
 
 const char *
-ls_get_lost(LsSlice payload, LsLost *m)
+ls_get_conflict_report(LsSlice payload, LsConflictReport *m)
 {
 	return get(payload, LS_MSG_LOST, m);
 }

@@ -142,10 +142,10 @@ ls_slice_of(const char *text)
  * tables (replicator/protocol/masked_text.c, extension/node/masking.c); without any table, only those
  * who may see everything.
  */
-#define LS_HIDDEN_BEGIN '\002'	/* the names of the tables follow */
-#define LS_HIDDEN_AND '\036'	/* between two of them */
-#define LS_HIDDEN_TEXT '\037'	/* the part follows */
-#define LS_HIDDEN_END '\003'
+#define LS_MASK_BEGIN '\002'	/* the names of the tables follow */
+#define LS_MASK_AND '\036'		/* between two of them */
+#define LS_MASK_TEXT '\037'		/* the part follows */
+#define LS_MASK_END '\003'
 
 /*
  * Keys.  A row key stands for one value of one index (or one row of a table
@@ -413,11 +413,11 @@ typedef struct LsLeased
 } LsLeased;
 
 /* 'U' */
-typedef struct LsAlone
+typedef struct LsSingleQuery
 {
 	uint64_t	id;				/* 'X' u64: an xcount of its own */
 	LsSlice		query;			/* 'Q' a whole 'Q' message with that xcount */
-} LsAlone;
+} LsSingleQuery;
 
 /* 'u': ordered at seq, or (seq 0) why not; error fields as in 'V' */
 typedef struct LsOrdered
@@ -437,7 +437,7 @@ typedef struct LsNumber
 } LsNumber;
 
 /* 'O': what became of that transaction? */
-typedef struct LsFateQuestion
+typedef struct LsOutcomeQuestion
 {
 	LsIdentity	identity;		/* 'N' text, 'B' u64, 'P' u32, 'X' u64 */
 	uint64_t	since;			/* 'S' u64: its origin had applied up to here
@@ -446,26 +446,26 @@ typedef struct LsFateQuestion
 	bool		gave_up;		/* 'G' u8 0/1: its backend has rolled it back
 								 * without knowing: if it isn't decided, it
 								 * never will be */
-} LsFateQuestion;
+} LsOutcomeQuestion;
 
-typedef enum LsFate
+typedef enum LsPastOutcome
 {
-	LS_FATE_COMMITTED = 'c',	/* decided at seq, durable */
-	LS_FATE_ABORTED = 'r',		/* not decided, and never will be */
-	LS_FATE_IN_PROGRESS = 'p',	/* open, or its record is being written */
-	LS_FATE_UNKNOWN = 'u'		/* so long ago that nobody remembers */
-} LsFate;
+	LS_PAST_COMMITTED = 'c',	/* decided at seq, durable */
+	LS_PAST_ABORTED = 'r',		/* not decided, and never will be */
+	LS_PAST_IN_PROGRESS = 'p',	/* open, or its record is being written */
+	LS_PAST_UNKNOWN = 'u'		/* so long ago that nobody remembers */
+} LsPastOutcome;
 
 /*
  * 'o': 'Q' u64, 'O' u8, 'S' u64: of a decided one its seq; of any other the last
  * seq decided: a node that has applied that far has all that there is of it.
  */
-typedef struct LsFateAnswer
+typedef struct LsOutcomeAnswer
 {
 	uint64_t	question;
-	LsFate		fate;
+	LsPastOutcome fate;
 	uint64_t	seq;
-} LsFateAnswer;
+} LsOutcomeAnswer;
 
 typedef enum LsFactsKind
 {
@@ -494,24 +494,24 @@ typedef struct LsFacts
 	LsSlice		cells;			/* 'M' optional: as params of 'Q', row by row */
 } LsFacts;
 
-typedef enum LsLostReason
+typedef enum LsConflictReason
 {
 	LS_LOST_UPDATE = 'u',		/* PostgreSQL found a row changed by seq */
 	LS_LOST_QUEUE = 'q',		/* waited too long for a row */
 	LS_LOST_DOUBT = 'd'			/* ran while the outcome of another was not
 								 * known */
-} LsLostReason;
+} LsConflictReason;
 
 /* 'J' */
-typedef struct LsLost
+typedef struct LsConflictReport
 {
 	uint64_t	xcount;			/* 'X' u64: number of the transaction that
 								 * lost, 0: it has none */
-	LsLostReason reason;		/* 'R' u8 */
+	LsConflictReason reason;	/* 'R' u8 */
 	uint64_t	seq;			/* 's' u64, optional: the winner's */
 	LsSlice		key;			/* 'k' text, optional: as a key's name */
 	LsSlice		detail;			/* 'd' text, optional */
-} LsLost;
+} LsConflictReport;
 
 /* Result of looking at the front of a receive buffer. */
 typedef enum LsFrame
@@ -546,14 +546,14 @@ extern size_t ls_put_ask(uint8_t *buf, size_t cap, const LsAsk *m);
 extern size_t ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m);
 extern size_t ls_put_lease(uint8_t *buf, size_t cap, const LsLease *m);
 extern size_t ls_put_leased(uint8_t *buf, size_t cap, const LsLeased *m);
-extern size_t ls_put_alone(uint8_t *buf, size_t cap, const LsAlone *m);
+extern size_t ls_put_single_query(uint8_t *buf, size_t cap, const LsSingleQuery *m);
 extern size_t ls_put_ordered(uint8_t *buf, size_t cap, const LsOrdered *m);
 extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
-extern size_t ls_put_fate_question(uint8_t *buf, size_t cap, const LsFateQuestion *m);
-extern size_t ls_put_fate_answer(uint8_t *buf, size_t cap, const LsFateAnswer *m);
+extern size_t ls_put_outcome_question(uint8_t *buf, size_t cap, const LsOutcomeQuestion *m);
+extern size_t ls_put_outcome_answer(uint8_t *buf, size_t cap, const LsOutcomeAnswer *m);
 extern size_t ls_put_facts_question(uint8_t *buf, size_t cap, const LsFactsQuestion *m);
 extern size_t ls_put_facts(uint8_t *buf, size_t cap, const LsFacts *m);
-extern size_t ls_put_lost(uint8_t *buf, size_t cap, const LsLost *m);
+extern size_t ls_put_conflict_report(uint8_t *buf, size_t cap, const LsConflictReport *m);
 
 /* type: LS_MSG_WITHDRAW, LS_MSG_ABANDON, LS_MSG_APPLIED, LS_MSG_CONFIRM, LS_MSG_NOW or
  * LS_MSG_ALIVE */
@@ -584,15 +584,15 @@ extern const char *ls_get_ask(LsSlice payload, LsAsk *m);
 extern const char *ls_get_verdict(LsSlice payload, LsVerdict *m);
 extern const char *ls_get_lease(LsSlice payload, LsLease *m);
 extern const char *ls_get_leased(LsSlice payload, LsLeased *m);
-extern const char *ls_get_alone(LsSlice payload, LsAlone *m, LsQuery *query);
+extern const char *ls_get_single_query(LsSlice payload, LsSingleQuery *m, LsQuery *query);
 extern const char *ls_get_ordered(LsSlice payload, LsOrdered *m);
 extern const char *ls_get_error(LsSlice payload, LsErrorFields *m);
 extern const char *ls_get_number(LsSlice payload, LsNumber *m);
-extern const char *ls_get_fate_question(LsSlice payload, LsFateQuestion *m);
-extern const char *ls_get_fate_answer(LsSlice payload, LsFateAnswer *m);
+extern const char *ls_get_outcome_question(LsSlice payload, LsOutcomeQuestion *m);
+extern const char *ls_get_outcome_answer(LsSlice payload, LsOutcomeAnswer *m);
 extern const char *ls_get_facts_question(LsSlice payload, LsFactsQuestion *m);
 extern const char *ls_get_facts(LsSlice payload, LsFacts *m);
-extern const char *ls_get_lost(LsSlice payload, LsLost *m);
+extern const char *ls_get_conflict_report(LsSlice payload, LsConflictReport *m);
 
 /*
  * Packed lists.  ls_put_key/param append one element (bytes needed, written

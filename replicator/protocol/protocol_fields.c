@@ -12,7 +12,7 @@
 
 /* Enum members are moved as int by put_message() and get_message(). */
 _Static_assert(sizeof(LsForm) == sizeof(int), "enums must have the size of int");
-_Static_assert(sizeof(LsFate) == sizeof(int), "enums must have the size of int");
+_Static_assert(sizeof(LsPastOutcome) == sizeof(int), "enums must have the size of int");
 
 /* Bytes of the field's value in message m, or 0 with *omit set. */
 static size_t

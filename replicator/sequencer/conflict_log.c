@@ -56,7 +56,7 @@ const FactsColumn conflict_columns[CONFLICT_COLUMNS] = {
 	{"detail", false},
 };
 
-const FactsColumn count_columns[COUNT_COLUMNS] = {
+const FactsColumn conflict_count_columns[CONFLICT_COUNT_COLUMNS] = {
 	{"database", false},
 	{"table", false},
 	{"reason", false},
@@ -75,13 +75,13 @@ static char numbers[FACTS_MAX_COLUMNS][24];
 static int	nnumbers;
 
 void
-conflicts_init(const Config *c)
+conflict_log_init(const Config *c)
 {
 	config = c;
 }
 
 void
-losing_words_free(LosingWords *w)
+conflict_detail_free(ConflictDetail *w)
 {
 	buffer_free(&w->copy);
 	free(w->detail);
@@ -92,7 +92,7 @@ losing_words_free(LosingWords *w)
 static void
 name_parts(Kept *k, const Conflict *c)
 {
-	size_t		len = hidden_table_len(&c->key);
+	size_t		len = masked_table_len(&c->key);
 
 	if (c->key.len == 0)
 		return;
@@ -114,7 +114,7 @@ copy_text(const char *text)
 static char *
 copy_detail(const char *text)
 {
-	char	   *whole = text != NULL ? hidden_shown(text) : NULL;
+	char	   *whole = text != NULL ? masked_shown(text) : NULL;
 	char	   *shown = whole != NULL ? text_printable(whole, text_cut(whole, strlen(whole), DETAIL_MAX)) : NULL;
 
 	free(whole);
@@ -181,7 +181,7 @@ log_conflict(const Conflict *c)
 	char	   *context = xasprintf("%s/%" PRIu32, c->node, c->pid);
 	char	   *message = xasprintf("conflict in database \"%s\": %s", c->database, c->reason);
 
-	char	   *detail = c->detail != NULL ? hidden_shown(c->detail) : NULL;
+	char	   *detail = c->detail != NULL ? masked_shown(c->detail) : NULL;
 
 	log_full(config->log_conflicts, context, message, detail, NULL);
 	free(detail);
@@ -190,7 +190,7 @@ log_conflict(const Conflict *c)
 }
 
 void
-conflicts_add(const Conflict *c)
+conflict_log_add(const Conflict *c)
 {
 	Kept	   *k = &ring[nkept++ % RECENT];
 
@@ -222,7 +222,7 @@ number(uint64_t n)
 }
 
 bool
-conflicts_row(size_t i, const char **cells)
+conflict_log_row(size_t i, const char **cells)
 {
 	const Kept *k;
 
@@ -247,7 +247,7 @@ conflicts_row(size_t i, const char **cells)
 }
 
 bool
-counts_row(size_t i, const char **cells)
+conflict_count_row(size_t i, const char **cells)
 {
 	const Count *n = &counts[i];
 

@@ -13,7 +13,7 @@
 /* Texts may be NULL (not known); numbers 0. */
 typedef struct Conflict
 {
-	uint64_t	time;			/* set by conflicts_add */
+	uint64_t	time;			/* set by conflict_log_add */
 	const char *database;
 	const char *node;			/* who lost */
 	uint32_t	pid;
@@ -30,17 +30,17 @@ typedef struct Conflict
 } Conflict;
 
 /* Who won, and why; slices point into copy. */
-typedef struct LosingWords
+typedef struct ConflictDetail
 {
 	Conflict	conflict;		/* but for the loser */
 	char	   *detail;
 	Buffer		copy;
-} LosingWords;
+} ConflictDetail;
 
-extern void losing_words_free(LosingWords *w);
+extern void conflict_detail_free(ConflictDetail *w);
 
-extern void conflicts_init(const Config *config);	/* again: after a reload */
-extern void conflicts_add(const Conflict *c);	/* copies; logs it */
+extern void conflict_log_init(const Config *config);	/* again: after a reload */
+extern void conflict_log_add(const Conflict *c);	/* copies; logs it */
 
 /*
  * Tables of texts, for SQL and for lockstepctl.  Cells are valid until the next
@@ -53,14 +53,14 @@ typedef struct FactsColumn
 } FactsColumn;
 
 #define CONFLICT_COLUMNS 14
-#define COUNT_COLUMNS 5
+#define CONFLICT_COUNT_COLUMNS 5
 #define FACTS_MAX_COLUMNS 14
 
 extern const FactsColumn conflict_columns[CONFLICT_COLUMNS];
-extern const FactsColumn count_columns[COUNT_COLUMNS];
+extern const FactsColumn conflict_count_columns[CONFLICT_COUNT_COLUMNS];
 
-extern bool conflicts_row(size_t i, const char **cells);	/* 0: the latest; false:
+extern bool conflict_log_row(size_t i, const char **cells); /* 0: the latest; false:
 															 * no more */
-extern bool counts_row(size_t i, const char **cells);
+extern bool conflict_count_row(size_t i, const char **cells);
 
 #endif

@@ -43,9 +43,9 @@
 								 * of keys that have not arrived yet */
 #define MAX_REMEMBERED_KEYS 2000000 /* about 500 MB */
 
-struct Alone
+struct SingleQuery
 {
-	AloneDone	done;
+	SingleQueryDone done;
 	void	   *arg;
 };
 
@@ -250,7 +250,7 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 		verdict->xcount = tx->xcount;
 		tx_ref(tx);				/* its session's may have been the last */
 		to_sessions->verdict(tx, verdict);
-		tell_alone(tx, &verdict->error);
+		notify_requester(tx, &verdict->error);
 		tx_unref(tx);
 	}
 	if (from != TX_QUEUED)
@@ -269,9 +269,9 @@ may_be_decided(const Transaction *tx)
 }
 
 void
-tell_alone(Transaction *tx, const LsErrorFields *error)
+notify_requester(Transaction *tx, const LsErrorFields *error)
 {
-	struct Alone *alone = tx->alone;
+	struct SingleQuery *alone = tx->alone;
 
 	if (alone == NULL)
 		return;
@@ -468,14 +468,14 @@ sequencer_ask(Transaction *tx)
 }
 
 void
-sequencer_alone(const LsIdentity *id, LsSlice database, uint32_t origin,
-				const uint8_t *queries, size_t len, AloneDone done, void *arg)
+sequencer_single_query(const LsIdentity *id, LsSlice database, uint32_t origin,
+					   const uint8_t *queries, size_t len, SingleQueryDone done, void *arg)
 {
 	Transaction *tx = tx_create(id, database, origin);
 	size_t		at = 0;
 
 	tx->oldest_seen = UINT64_MAX;
-	tx->alone = xmalloc(sizeof(struct Alone));
+	tx->alone = xmalloc(sizeof(struct SingleQuery));
 	tx->alone->done = done;
 	tx->alone->arg = arg;
 	while (at < len)
@@ -649,7 +649,7 @@ on_look_again(void *arg)
 /* ---------- stuck */
 
 bool
-sequencer_is_stuck(int patience_ms)
+sequencer_is_stalled(int patience_ms)
 {
 	uint64_t	now = loop_now_us();
 	uint64_t	patience_us = (uint64_t) patience_ms * 1000;

@@ -97,9 +97,9 @@ extern void sequencer_refuse(Transaction *tx, const char *sqlstate, const char *
  * setval, and what the nodes report of their sequences.  done(arg, seq, NULL)
  * when it is durable, done(arg, 0, error) if it never will be; once.
  */
-typedef void (*AloneDone) (void *arg, uint64_t seq, const LsErrorFields *error);
-extern void sequencer_alone(const LsIdentity *id, LsSlice database, uint32_t origin,
-							const uint8_t *queries, size_t len, AloneDone done, void *arg);
+typedef void (*SingleQueryDone) (void *arg, uint64_t seq, const LsErrorFields *error);
+extern void sequencer_single_query(const LsIdentity *id, LsSlice database, uint32_t origin,
+								   const uint8_t *queries, size_t len, SingleQueryDone done, void *arg);
 
 /* Values for a node: leased() when the lease is in the journal. */
 typedef void (*LeaseDone) (void *arg, const LsLeased *leased);
@@ -125,7 +125,7 @@ extern bool sequencer_is_question(const Transaction *tx);
 
 /* It loses to one of a higher rank; conflict: but for the loser. */
 struct Conflict;
-extern void sequencer_in_the_way(Transaction *tx, struct Conflict *conflict);
+extern void sequencer_refuse_blocker(Transaction *tx, struct Conflict *conflict);
 
 /* Every transaction that is reserved and not decided, in ticket order; NULL at
  * the end (a node that goes online executes them too). */
@@ -145,10 +145,10 @@ extern void sequencer_add_waits(struct WaitGraph *g);
 extern uint32_t sequencer_party(struct WaitGraph *g, Transaction *tx);
 
 /* Has anybody waited so long for one and the same? */
-extern bool sequencer_is_stuck(int patience_ms);
+extern bool sequencer_is_stalled(int patience_ms);
 
-/* It waits in a circle, see detail, for that winner. */
-extern void sequencer_refuse_circle(Transaction *tx, const char *detail, const char *winner_node, uint32_t winner_pid);
+/* It waits in a cycle, see detail, for that winner. */
+extern void sequencer_refuse_deadlock(Transaction *tx, const char *detail, const char *winner_node, uint32_t winner_pid);
 
 /* By identity: the live transaction of a backend, NULL if none (blockers). */
 extern Transaction *sequencer_find(int node, uint32_t pid);

@@ -163,7 +163,7 @@ on_durable(JournalItem *item)
 	{
 		to_peers->commit(tx);
 		to_peers->apply_at_origin(tx);
-		tell_alone(tx, NULL);
+		notify_requester(tx, NULL);
 	}
 	tx_unref(tx);
 	writer_item_free(item);

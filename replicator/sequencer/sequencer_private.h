@@ -3,7 +3,7 @@
  *	  What sequencer.c (who may go on), sequencer_order.c (what is decided),
  *	  sequencer_refuse.c (who may not), sequencer_keys.c (keys of a transaction),
  *	  sequencer_waits.c (who waits for whom),
- *	  sequencer_lose.c (who won) and sequencer_restart.c (state from the journal)
+ *	  sequencer_conflict.c (who won) and sequencer_restart.c (state from the journal)
  *	  share.
  */
 #ifndef LOCKSTEP_SEQUENCER_PRIVATE_H
@@ -46,7 +46,7 @@ extern const PeerOps *to_peers;
 extern void roll_back(Transaction *tx, LsVerdict *verdict);
 
 /* Whoever waits for a transaction of its own is told once. */
-extern void tell_alone(Transaction *tx, const LsErrorFields *error);
+extern void notify_requester(Transaction *tx, const LsErrorFields *error);
 
 /* Those that wait for a lock asked first; at their reservation. */
 extern const TxList *sequencer_lock_waiters(void);
@@ -88,25 +88,25 @@ extern bool next_query(LsSlice *rest, LsQuery *query);
 struct JournalRecord;
 extern bool keys_of_record(const struct JournalRecord *r, const char *dir, KeyList *list, const char **error);
 
-/* ---------- in sequencer_lose.c */
+/* ---------- in sequencer_conflict.c */
 
 /* Who was decided, for the details of conflicts. */
 extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 
 /* list: of the loser; winner: of CONFLICT_RESERVED, or NULL. */
-extern void lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
-						const Transaction *winner, LosingWords *w);
+extern void describe_key_conflict(const Transaction *loser, const KeyList *list, const Certificate *c,
+								  const Transaction *winner, ConflictDetail *w);
 
-/* Who of the circle that it closes ranks lowest. */
-extern Transaction *loser_of_circle(Transaction *closes, const Certifier *certifier);
-extern void lose_by_circle(const Transaction *loser, const Transaction *closes, const Certifier *certifier,
-						   LosingWords *w);
+/* Who of the cycle that it closes ranks lowest. */
+extern Transaction *deadlock_victim(Transaction *closes, const Certifier *certifier);
+extern void describe_deadlock(const Transaction *loser, const Transaction *closes, const Certifier *certifier,
+							  ConflictDetail *w);
 
 /* ---------- in sequencer_refuse.c: it is rolled back, and its session told why */
 
 extern void refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint);
 
-/* Of a circle that tx has closed, who should lose does.  False: it was another one. */
+/* Of a cycle that tx has closed, who should lose does.  False: it was another one. */
 extern bool refuse_deadlock(Transaction *tx, const Certifier *certifier);
 extern void refuse_step(Transaction *step, const Transaction *waiting);
 

@@ -55,7 +55,7 @@ remember(const Transaction *tx, Conflict *conflict)
 	conflict->pid = tx->pid;
 	conflict->xcount = tx->xcount;
 	conflict->queued = tx->lock_ticket != 0;
-	conflicts_add(conflict);
+	conflict_log_add(conflict);
 }
 
 /*
@@ -77,18 +77,18 @@ refuse_loser(Transaction *tx, const char *message, Conflict *conflict, const cha
 bool
 refuse_deadlock(Transaction *tx, const Certifier *certifier)
 {
-	Transaction *loser = loser_of_circle(tx, certifier);
-	LosingWords w;
+	Transaction *loser = deadlock_victim(tx, certifier);
+	ConflictDetail w;
 
-	lose_by_circle(loser, tx, certifier, &w);
+	describe_deadlock(loser, tx, certifier, &w);
 	remember(loser, &w.conflict);
 	refuse(loser, "40P01", "deadlock detected between locks of several nodes", w.detail, retry_hint);
-	losing_words_free(&w);
+	conflict_detail_free(&w);
 	return loser == tx;
 }
 
 void
-sequencer_refuse_circle(Transaction *tx, const char *detail, const char *winner_node, uint32_t winner_pid)
+sequencer_refuse_deadlock(Transaction *tx, const char *detail, const char *winner_node, uint32_t winner_pid)
 {
 	Conflict	conflict = {.winner_node = winner_node,.winner_pid = winner_pid,
 		.key = ls_slice_of(tx->asked_for),.reason = "deadlock",.sqlstate = "40P01",.detail = detail
@@ -101,12 +101,12 @@ sequencer_refuse_circle(Transaction *tx, const char *detail, const char *winner_
 void
 refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, const Transaction *winner)
 {
-	LosingWords w;
+	ConflictDetail w;
 
-	lose_by_key(tx, list, c, winner, &w);
+	describe_key_conflict(tx, list, c, winner, &w);
 	refuse_loser(tx, ls_mode_is_read(list->keys[c->key_index].mode) ? read_conflict_message : conflict_message,
 				 &w.conflict, retry_hint);
-	losing_words_free(&w);
+	conflict_detail_free(&w);
 }
 
 void
@@ -167,7 +167,7 @@ sequencer_refuse(Transaction *tx, const char *sqlstate, const char *message, con
 }
 
 void
-sequencer_in_the_way(Transaction *tx, Conflict *conflict)
+sequencer_refuse_blocker(Transaction *tx, Conflict *conflict)
 {
 	if (sequencer_is_question(tx))
 		refuse_loser(tx, conflict_message, conflict, retry_hint);

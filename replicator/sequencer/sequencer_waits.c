@@ -155,7 +155,7 @@ add_reserved(Telling *t, Transaction *tx)
 
 /* Its session, in whichever transaction it is, waits for it. */
 static void
-add_alone(Telling *t, Transaction *tx)
+add_single_query(Telling *t, Transaction *tx)
 {
 	Transaction *of = tx->alone != NULL && tx->origin != ORIGIN_NONE ?
 	to_sessions->transaction((int) tx->origin, tx->pid) : NULL;
@@ -182,12 +182,12 @@ sequencer_add_waits(WaitGraph *g)
 	for (Transaction *tx = sequencer_waiting()->first; tx != NULL; tx = tx->next)
 	{
 		add_waiting(&t, tx);
-		add_alone(&t, tx);
+		add_single_query(&t, tx);
 	}
 	for (Transaction *tx = sequencer_reserved(NULL); tx != NULL; tx = sequencer_reserved(tx))
 	{
 		add_reserved(&t, tx);
-		add_alone(&t, tx);
+		add_single_query(&t, tx);
 	}
 	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
 		waitgraph_add(g, WAIT_JOURNAL, sequencer_party(g, tx), WAIT_NOBODY, -1, tx->since_us, NULL);

@@ -63,9 +63,9 @@ session_end(Session *s)
 	if (s->state == SESSION_ENDED)
 		return;
 	if (s->state == SESSION_READY)
-		table_remove(s);
+		session_table_remove(s);
 	else
-		strangers_remove(s);
+		unauthenticated_remove(s);
 	s->state = SESSION_ENDED;
 	charge_input(s, 0);
 	loop_cancel(s->patience);
@@ -348,7 +348,7 @@ session_accept(int fd, const char *from, uint64_t address)
 	s->bury.arg = s;
 	s->watch = loop_watch(fd, EPOLLIN, on_socket, s);
 	s->patience = loop_after(HANDSHAKE_MS, on_patience, s);
-	strangers_add(s);
+	unauthenticated_add(s);
 
 	/* its hello lies in the socket, unless it is none of ours */
 	session_read(s);

@@ -4,7 +4,7 @@
  *	  Belongs to the loop's thread.
  *
  *	 session.c            its socket: bytes, beginning and end
- *	 session_strangers.c  those that have not proved who they are
+ *	 session_unauthenticated.c  those that have not proved who they are
  *	 session_handshake.c  messages until it has proved who it is
  *	 session_transaction.c  messages after that: of its transaction
  *	 session_outcome.c       what became of a transaction

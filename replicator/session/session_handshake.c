@@ -81,7 +81,7 @@ handle_hello(Session *s, LsSlice payload)
 	}
 	challenge.version = LS_PROTOCOL_VERSION;
 	challenge.nonce = own_nonce(s);
-	strangers_challenged(s);
+	unauthenticated_challenged(s);
 	s->state = SESSION_PROOF;
 	session_send(s, bytes, ls_put_challenge(bytes, sizeof(bytes), &challenge));
 }
@@ -162,7 +162,7 @@ check_node_online(Session *s)
 static void
 end_older(Session *s)
 {
-	Session    *other = table_find(s->node, s->pid);
+	Session    *other = session_table_find(s->node, s->pid);
 
 	if (other != NULL)
 		session_fail(other, "57P03", NULL, other->boot != s->boot ? "the server of this backend has restarted" :
@@ -233,15 +233,15 @@ handle_proof(Session *s, LsSlice payload)
 		return;
 	end_older(s);
 	copy_name(s->application, sizeof(s->application), s->hello.application);
-	s->role = role_of(s->hello.role);
+	s->role = role_name(s->hello.role);
 	s->last_xcount = s->hello.over;
 	buffer_free(&s->hello_bytes);
 	memset(&s->hello, 0, sizeof(s->hello));
 	loop_cancel(s->patience);
 	s->patience = NULL;
-	strangers_remove(s);
+	unauthenticated_remove(s);
 	s->state = SESSION_READY;
-	table_add(s);
+	session_table_add(s);
 	log_message(LOG_DEBUG, s->name, "session begins");
 }
 

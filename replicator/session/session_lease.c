@@ -41,7 +41,7 @@ asker_of(Session *s, uint64_t id)
 static Session *
 find_again(Asker *a)
 {
-	Session    *s = table_find(a->node, a->pid);
+	Session    *s = session_table_find(a->node, a->pid);
 
 	if (s != NULL && s->boot != a->boot)
 		s = NULL;
@@ -106,11 +106,11 @@ on_ordered(void *arg, uint64_t seq, const LsErrorFields *error)
 }
 
 void
-session_alone(Session *s, LsSlice payload)
+session_single_query(Session *s, LsSlice payload)
 {
-	LsAlone		m;
+	LsSingleQuery m;
 	LsQuery		query;
-	const char *wrong = ls_get_alone(payload, &m, &query);
+	const char *wrong = ls_get_single_query(payload, &m, &query);
 	LsIdentity	id;
 
 	if (wrong != NULL)
@@ -125,6 +125,6 @@ session_alone(Session *s, LsSlice payload)
 	}
 	LOCKSTEP_POINT(ALONE_ASKED);
 	id = (LsIdentity) {ls_slice_of(node_name(s->node)), s->boot, s->pid, m.id};
-	sequencer_alone(&id, ls_slice_of(s->database), (uint32_t) s->node, m.query.data, m.query.len,
-					on_ordered, asker_of(s, m.id));
+	sequencer_single_query(&id, ls_slice_of(s->database), (uint32_t) s->node, m.query.data, m.query.len,
+						   on_ordered, asker_of(s, m.id));
 }

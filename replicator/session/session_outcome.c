@@ -37,34 +37,34 @@ may_come(const Session *s, const LsIdentity *id)
 	return id->xcount > s->last_xcount;
 }
 
-static LsFate
-fate_of(const LsFateQuestion *q, uint64_t *seq)
+static LsPastOutcome
+fate_of(const LsOutcomeQuestion *q, uint64_t *seq)
 {
 	const LsIdentity *id = &q->identity;
 	int			node = node_find(id->node);
-	Session    *s = node >= 0 ? table_find(node, id->pid) : NULL;
+	Session    *s = node >= 0 ? session_table_find(node, id->pid) : NULL;
 
 	if (may_come(s, id))
 	{
 		if (!q->gave_up)
-			return LS_FATE_IN_PROGRESS;
+			return LS_PAST_IN_PROGRESS;
 		session_end(s);
 	}
 	*seq = sequencer_find_decided(id);
 	if (*seq != 0)
-		return *seq <= sequencer_last_durable() ? LS_FATE_COMMITTED : LS_FATE_IN_PROGRESS;
+		return *seq <= sequencer_last_durable() ? LS_PAST_COMMITTED : LS_PAST_IN_PROGRESS;
 	*seq = sequencer_last_decided();
 	if (q->since + 1 < sequencer_decided_first())
-		return LS_FATE_UNKNOWN;
-	return LS_FATE_ABORTED;
+		return LS_PAST_UNKNOWN;
+	return LS_PAST_ABORTED;
 }
 
 void
-session_handle_fate(Session *s, LsSlice payload)
+session_handle_outcome_question(Session *s, LsSlice payload)
 {
-	LsFateQuestion q;
-	LsFateAnswer answer;
-	const char *wrong = ls_get_fate_question(payload, &q);
+	LsOutcomeQuestion q;
+	LsOutcomeAnswer answer;
+	const char *wrong = ls_get_outcome_question(payload, &q);
 	uint8_t		bytes[64];
 
 	if (wrong != NULL)
@@ -75,5 +75,5 @@ session_handle_fate(Session *s, LsSlice payload)
 	answer.question = q.question;
 	answer.seq = sequencer_last_decided();
 	answer.fate = fate_of(&q, &answer.seq);
-	session_send(s, bytes, ls_put_fate_answer(bytes, sizeof(bytes), &answer));
+	session_send(s, bytes, ls_put_outcome_answer(bytes, sizeof(bytes), &answer));
 }

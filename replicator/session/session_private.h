@@ -58,7 +58,7 @@ struct Session
 	/* READY */
 	Session    *next_same_hash;
 	Session    *next;			/* all that are READY; before, see
-								 * session_strangers.c */
+								 * session_unauthenticated.c */
 	Session    *prev;
 	uint64_t	last_xcount;	/* of the latest transaction begun, or, before
 								 * the first, what it said is over */
@@ -100,16 +100,16 @@ extern void session_applied(Transaction *tx);
 /* ---------- in session_views.c */
 
 extern void session_handle_facts(Session *s, LsSlice payload);
-extern void session_handle_lost(Session *s, LsSlice payload);
+extern void session_handle_conflict_report(Session *s, LsSlice payload);
 
 /* ---------- in session_outcome.c */
 
-extern void session_handle_fate(Session *s, LsSlice payload);
+extern void session_handle_outcome_question(Session *s, LsSlice payload);
 
 /* ---------- in session_lease.c */
 
 extern void session_lease(Session *s, LsSlice payload);
-extern void session_alone(Session *s, LsSlice payload);
+extern void session_single_query(Session *s, LsSlice payload);
 
 /* ---------- in session_handshake.c */
 
@@ -117,19 +117,19 @@ extern void handshake_init(const Config *config, const char *cluster, const Secr
 extern void handshake_refused(Session *s);	/* before the error is sent */
 extern void handshake_message(Session *s, LsMsgType type, LsSlice payload);
 
-/* ---------- in session_strangers.c */
+/* ---------- in session_unauthenticated.c */
 
-extern void strangers_add(Session *s);	/* HELLO */
-extern void strangers_challenged(Session *s);	/* is going from HELLO to
-												 * PROOF */
-extern void strangers_remove(Session *s);	/* is going from HELLO or PROOF
-											 * elsewhere */
+extern void unauthenticated_add(Session *s);	/* HELLO */
+extern void unauthenticated_challenged(Session *s); /* is going from HELLO to
+													 * PROOF */
+extern void unauthenticated_remove(Session *s); /* is going from HELLO or
+												 * PROOF elsewhere */
 
 /* ---------- in session_table.c */
 
-extern void table_add(Session *s);
-extern void table_remove(Session *s);
-extern Session *table_find(int node, uint32_t pid);
+extern void session_table_add(Session *s);
+extern void session_table_remove(Session *s);
+extern Session *session_table_find(int node, uint32_t pid);
 
 extern Transaction *session_transaction(int node, uint32_t pid);
 extern uint64_t sessions_oldest_seen(void);

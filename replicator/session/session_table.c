@@ -24,7 +24,7 @@ bucket_of(int node, uint32_t pid)
 }
 
 void
-table_add(Session *s)
+session_table_add(Session *s)
 {
 	Session   **bucket = bucket_of(s->node, s->pid);
 
@@ -40,7 +40,7 @@ table_add(Session *s)
 }
 
 void
-table_remove(Session *s)
+session_table_remove(Session *s)
 {
 	Session   **link = bucket_of(s->node, s->pid);
 
@@ -55,7 +55,7 @@ table_remove(Session *s)
 }
 
 Session *
-table_find(int node, uint32_t pid)
+session_table_find(int node, uint32_t pid)
 {
 	Session    *s = *bucket_of(node, pid);
 
@@ -102,7 +102,7 @@ session_status(const Session *s)
 Transaction *
 session_transaction(int node, uint32_t pid)
 {
-	Session    *s = table_find(node, pid);
+	Session    *s = session_table_find(node, pid);
 
 	if (s == NULL)
 		return NULL;

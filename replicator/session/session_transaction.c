@@ -209,7 +209,7 @@ store_if_large(Transaction *tx)
 	else if (session_config->early_connections > 0 && limit > (size_t) session_config->early_size)
 		limit = (size_t) session_config->early_size;
 	if (tx_memory(tx) >= limit && tx_store(tx, session_config))
-		nodes_begin_early(tx);
+		early_apply_begin(tx);
 }
 
 static LogLimit refusals = {.max = 20};
@@ -217,7 +217,7 @@ static LogLimit refusals = {.max = 20};
 static void
 discard(Session *s, Discarded why)
 {
-	nodes_end_early(s->tx);
+	early_apply_end(s->tx);
 	tx_discard(s->tx);
 	s->discarded = why;
 	if (why == DISCARDED_ROLE_SIZE || why == DISCARDED_ROLE_MEMORY)
@@ -304,7 +304,7 @@ handle_rollback_to(Session *s, LsSlice payload)
 		session_fail(s, "08P01", NULL, "rollback to statement %" PRIu64 " of %" PRIu64, m.keep, s->statements);
 		return;
 	}
-	nodes_cut_early(tx);
+	early_apply_cut(tx);
 	s->statements = m.keep;
 }
 
@@ -533,19 +533,19 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 			handle_ask(s, payload);
 			break;
 		case LS_MSG_FATE:
-			session_handle_fate(s, payload);
+			session_handle_outcome_question(s, payload);
 			break;
 		case LS_MSG_FACTS_ASK:
 			session_handle_facts(s, payload);
 			break;
 		case LS_MSG_LOST:
-			session_handle_lost(s, payload);
+			session_handle_conflict_report(s, payload);
 			break;
 		case LS_MSG_LEASE:
 			session_lease(s, payload);
 			break;
 		case LS_MSG_ALONE:
-			session_alone(s, payload);
+			session_single_query(s, payload);
 			break;
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_ABANDON:

@@ -95,7 +95,7 @@ static void
 waits_are_known(void *arg)
 {
 	WaitsAsker *a = arg;
-	Session    *s = table_find(a->node, a->pid);
+	Session    *s = session_table_find(a->node, a->pid);
 	Buffer		cells = {0};
 
 	if (s != NULL && s->state == SESSION_READY && s->boot == a->boot)
@@ -131,10 +131,10 @@ session_handle_facts(Session *s, LsSlice payload)
 	switch (q.kind)
 	{
 		case LS_FACTS_CONFLICTS:
-			add_rows(&cells, ncolumns = CONFLICT_COLUMNS, conflicts_row);
+			add_rows(&cells, ncolumns = CONFLICT_COLUMNS, conflict_log_row);
 			break;
 		case LS_FACTS_COUNTS:
-			add_rows(&cells, ncolumns = COUNT_COLUMNS, counts_row);
+			add_rows(&cells, ncolumns = CONFLICT_COUNT_COLUMNS, conflict_count_row);
 			break;
 		case LS_FACTS_WINNER:
 			ncolumns = add_winner(&cells, q.seq);
@@ -147,7 +147,7 @@ session_handle_facts(Session *s, LsSlice payload)
 }
 
 static const char *
-reason_text(LsLostReason reason)
+reason_text(LsConflictReason reason)
 {
 	switch (reason)
 	{
@@ -162,11 +162,11 @@ reason_text(LsLostReason reason)
 }
 
 void
-session_handle_lost(Session *s, LsSlice payload)
+session_handle_conflict_report(Session *s, LsSlice payload)
 {
-	LsLost		m;
+	LsConflictReport m;
 	Conflict	c = {0};
-	const char *wrong = ls_get_lost(payload, &m);
+	const char *wrong = ls_get_conflict_report(payload, &m);
 	char	   *detail;
 
 	if (wrong != NULL)
@@ -186,6 +186,6 @@ session_handle_lost(Session *s, LsSlice payload)
 	c.queued = m.reason == LS_LOST_QUEUE;
 	c.key = m.key;
 	c.detail = detail;
-	conflicts_add(&c);
+	conflict_log_add(&c);
 	free(detail);
 }

@@ -98,14 +98,15 @@ typedef struct Transaction
 								 * idle_ddl.c */
 	char	   *asked_for;		/* name of a key of the locks asked last, for
 								 * people; NULL: none */
-	struct Alone *alone;		/* has no session: who waits for its order,
+	struct SingleQuery *alone;	/* has no session: who waits for its order,
 								 * see sequencer.h; owned by the sequencer */
 	Buffer		effects;		/* of queries, again, those with
 								 * LS_REASON_SEQUENCE */
 	uint64_t	first_effect;	/* index of the first of them */
 	uint64_t	oldest_seen;	/* lowest S of its keys so far, UINT64_MAX =
 								 * none */
-	struct Work *works;			/* on nodes that were given it, see dispatch.h */
+	struct ApplyTask *tasks;	/* on nodes that were given it, see
+								 * apply_queue.h */
 	uint64_t	not_early;		/* bit per node: not before it is reserved */
 	struct TxWaiters *waits_in; /* WAITING: list of those that wait for the
 								 * same, of sequencer.c */

@@ -7,7 +7,7 @@
 #include <stdlib.h>
 
 void
-ring_push(TxRing *ring, Transaction *tx)
+tx_ring_push(TxRing *ring, Transaction *tx)
 {
 	if (ring->count == ring->cap)
 	{
@@ -25,7 +25,7 @@ ring_push(TxRing *ring, Transaction *tx)
 }
 
 Transaction *
-ring_pop(TxRing *ring, uint64_t up_to)
+tx_ring_pop(TxRing *ring, uint64_t up_to)
 {
 	Transaction *tx = ring->count > 0 ? ring->items[ring->head] : NULL;
 

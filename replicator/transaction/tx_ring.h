@@ -15,9 +15,9 @@ typedef struct TxRing
 	size_t		count;
 } TxRing;
 
-extern void ring_push(TxRing *ring, Transaction *tx);	/* takes a reference */
+extern void tx_ring_push(TxRing *ring, Transaction *tx);	/* takes a reference */
 
 /* The first, if its seq is not above up_to; else NULL.  The reference is the caller's. */
-extern Transaction *ring_pop(TxRing *ring, uint64_t up_to);
+extern Transaction *tx_ring_pop(TxRing *ring, uint64_t up_to);
 
 #endif

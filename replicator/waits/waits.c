@@ -1,20 +1,20 @@
 /*
  * waits.c
- *	  Everything that waits, as one graph (see waits.h); and circles in it: nobody
+ *	  Everything that waits, as one graph (see waits.h); and cycles in it: nobody
  *	  waits for ever.
  *
- * Circles of nothing but locks asked first are found when they close
+ * Cycles of nothing but locks asked first are found when they close
  * (certify_locks.c), as they are common and cost little to find.  All others go
  * through a node, and have to be looked for: PostgreSQL doesn't see the whole of
  * them, and neither do we without asking.  So as long as somebody waits for one and
  * the same thing for PATIENCE_MS, all nodes are asked, and what they say is put
  * together with what is known here.
  *
- *		tick -> stuck? -> ask nodes -> graph -> circle? -> seen before? -> one loses
+ *		tick -> stuck? -> ask nodes -> graph -> cycle? -> seen before? -> one loses
  *		 ^																   |
  *		 +-----------------------------------------------------------------+
  *
- * What a node said is older than what is known here, so a circle may be none: part
+ * What a node said is older than what is known here, so a cycle may be none: part
  * of it was over when the rest began.  It counts if each of its edges was there at
  * the look before, too: an edge names transactions, not processes, and nobody gives
  * up a lock before its transaction's end, so it was there all the time between, and
@@ -32,7 +32,7 @@
 #define TICK_MS 100
 #define PATIENCE_MS 200			/* of who waits, before it is looked at */
 #define LOOK_MS 300				/* between two looks */
-#define LOOK_AGAIN_MS 80		/* the same, when there may be a circle */
+#define LOOK_AGAIN_MS 80		/* the same, when there may be a cycle */
 #define NODE_PATIENCE_MS 300	/* with a node that does not answer */
 #define TELL_US (10 * UINT64_C(1000000))	/* between two warnings */
 
@@ -50,7 +50,7 @@ static Deferred answered;
 
 static WaitGraph before;		/* as the last look found it */
 static uint64_t looked_us;		/* when that was */
-static bool may_be_circle;		/* there was one that had not been seen before */
+static bool may_be_cycle;		/* there was one that had not been seen before */
 static bool looking;
 
 /* ---------- the graph */
@@ -106,7 +106,7 @@ waits_refresh(void (*done) (void *arg), void *arg)
 	*a = (Asker) {done, arg, askers};
 	askers = a;
 	for (int i = 0; i < nodes_count(); i++)
-		(void) localwaits_ask(node_get(i));
+		(void) local_waits_ask(node_get(i));
 	if (!any_asked())
 		loop_defer(&answered);
 	if (patience == NULL)
@@ -123,7 +123,7 @@ build(WaitGraph *g, bool fresh)
 		Node	   *n = node_get(i);
 
 		if (n->state == NODE_ONLINE)
-			localwaits_add(g, n, fresh);
+			local_waits_add(g, n, fresh);
 	}
 }
 
@@ -133,7 +133,7 @@ waits_build(WaitGraph *g)
 	build(g, false);
 }
 
-/* ---------- circles */
+/* ---------- cycles */
 
 static bool
 seen_before(const WaitGraph *g, const uint32_t *edges, size_t n)
@@ -156,12 +156,12 @@ let_lose(const WaitGraph *g, uint32_t victim, uint32_t *edges, size_t n)
 	{
 		const WaitParty *winner = &g->parties[waitgraph_blocker_of(g, victim, edges, n)];
 
-		sequencer_refuse_circle(p->owner, detail, winner->node_name, winner->pid);
+		sequencer_refuse_deadlock(p->owner, detail, winner->node_name, winner->pid);
 	}
 	else
 	{
 		log_message(LOG_INFO, p->node_name, "backend %" PRIu32 " is let fail with 40P01: %s", p->pid, detail);
-		localwaits_let_fail(node_get(p->node), p->pid, p->lxid, detail);
+		local_waits_fail_backend(node_get(p->node), p->pid, p->lxid, detail);
 	}
 	free(detail);
 }
@@ -182,13 +182,13 @@ tell_hopeless(const WaitGraph *g, const uint32_t *edges, size_t n)
 
 /* Those that were seen at the look before, too, are broken. */
 static void
-break_circles(WaitGraph *g)
+break_cycles(WaitGraph *g)
 {
 	uint32_t   *edges = xmalloc((g->nparties + 1) * sizeof(uint32_t));
 	size_t		n;
 
-	may_be_circle = false;
-	while ((n = waitgraph_circle(g, edges, g->nparties)) > 0)
+	may_be_cycle = false;
+	while ((n = waitgraph_cycle(g, edges, g->nparties)) > 0)
 	{
 		uint32_t	victim = waitgraph_victim(g, edges, n);
 		bool		certain = seen_before(g, edges, n);
@@ -197,7 +197,7 @@ break_circles(WaitGraph *g)
 			let_lose(g, victim, edges, n);
 		else if (certain)
 			tell_hopeless(g, edges, n);
-		may_be_circle |= !certain;
+		may_be_cycle |= !certain;
 		waitgraph_remove(g, victim != WAIT_NOBODY ? victim : g->edges[edges[0]].waiter);
 	}
 	free(edges);
@@ -210,7 +210,7 @@ on_looked(void *unused)
 
 	looking = false;
 	build(&g, true);
-	break_circles(&g);
+	break_cycles(&g);
 	waitgraph_free(&before);
 	before = g;
 	looked_us = loop_now_us();
@@ -219,8 +219,8 @@ on_looked(void *unused)
 static void
 on_tick(void *unused)
 {
-	bool		stuck = sequencer_is_stuck(PATIENCE_MS);
-	uint64_t	pause_ms = may_be_circle ? LOOK_AGAIN_MS : LOOK_MS;
+	bool		stuck = sequencer_is_stalled(PATIENCE_MS);
+	uint64_t	pause_ms = may_be_cycle ? LOOK_AGAIN_MS : LOOK_MS;
 
 	loop_after(TICK_MS, on_tick, NULL);
 	if (!stuck && !looking)

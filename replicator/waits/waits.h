@@ -6,8 +6,8 @@
  *
  *	 sequencer_waits.c  transactions: locks asked first, reservations, tickets
  *	 waits_local.c       backends and apply sessions that wait in PostgreSQL, on
- *						their node; works that wait there
- *	 waits.c            looks for circles, and who loses
+ *						their node; tasks that wait there
+ *	 waits.c            looks for cycles, and who loses
  *	 waits_rows.c       the graph as rows of texts, for people
  *	 waits_watchdog.c   tells the log what stands still
  *
@@ -21,7 +21,7 @@
 
 extern void waits_start(void);
 
-extern void localwaits_forget(Node *n); /* it is out */
+extern void local_waits_forget(Node *n);	/* it is out */
 
 /*
  * Ask every node that is in who waits for whom there; done(arg) when they have

@@ -63,7 +63,7 @@ typedef struct LocalWaits
 "coalesce((SELECT began FROM a WHERE a.pid = t.pid), 0), 0, 0, NULL, t.seq, 0 FROM lockstep.turn_waits() t"
 
 void
-localwaits_forget(Node *n)
+local_waits_forget(Node *n)
 {
 	if (n->local_waits != NULL)
 		free(n->local_waits->items);
@@ -94,7 +94,7 @@ on_answer(void *arg, const PGresult *r)
 	Node	   *n = arg;
 	bool		asked = n->local_waits_asked;
 
-	localwaits_forget(n);
+	local_waits_forget(n);
 	if (pids_answered(n, r, &n->local_waits_asked, "ask who waits for whom") && PQntuples(r) > 0)
 	{
 		n->local_waits = xmalloc(sizeof(LocalWaits));
@@ -108,7 +108,7 @@ on_answer(void *arg, const PGresult *r)
 }
 
 bool
-localwaits_ask(Node *n)
+local_waits_ask(Node *n)
 {
 	if (n->control == NULL || n->local_waits_asked)
 		return false;
@@ -139,11 +139,11 @@ static uint32_t
 waiter_party(WaitGraph *g, const Node *n, const LocalWait *wait)
 {
 	ApplyConn  *c = pools_find_connection(n, (int) wait->waiter);
-	Work	   *w = c != NULL ? apply_work(c) : NULL;
+	ApplyTask  *task = c != NULL ? apply_current_task(c) : NULL;
 	Transaction *tx;
 
 	if (c != NULL)
-		return w != NULL && w->state != WORK_UNDOING && !w->early ? sequencer_party(g, w->tx) : WAIT_NOBODY;
+		return task != NULL && task->state != TASK_UNDOING && !task->early ? sequencer_party(g, task->tx) : WAIT_NOBODY;
 	tx = sequencer_find(n->index, wait->waiter);
 	if (tx == NULL)
 	{
@@ -159,9 +159,9 @@ static uint32_t
 blocker_party(WaitGraph *g, const Node *n, const LocalWait *wait)
 {
 	ApplyConn  *c = pools_find_connection(n, (int) wait->blocker);
-	Work	   *w = c != NULL ? apply_work(c) : NULL;
+	ApplyTask  *task = c != NULL ? apply_current_task(c) : NULL;
 	Transaction *tx = c == NULL ? sequencer_find(n->index, wait->blocker) :
-	w != NULL && w->state != WORK_UNDOING ? w->tx : NULL;
+	task != NULL && task->state != TASK_UNDOING ? task->tx : NULL;
 
 	return tx != NULL ? sequencer_party(g, tx) : backend_party(g, n, wait->blocker, wait->blocker_began);
 }
@@ -206,7 +206,7 @@ add_local(WaitGraph *g, const Node *n, Transaction *next)
 }
 
 void
-localwaits_let_fail(Node *n, uint32_t pid, uint32_t lxid, const char *detail)
+local_waits_fail_backend(Node *n, uint32_t pid, uint32_t lxid, const char *detail)
 {
 	char		pid_text[16];
 	char		lxid_text[16];
@@ -228,7 +228,7 @@ localwaits_let_fail(Node *n, uint32_t pid, uint32_t lxid, const char *detail)
 	free(acceptable);
 }
 
-/* ---------- works */
+/* ---------- tasks */
 
 /* The decided transaction that the node commits next, as far as it is known here. */
 static Transaction *
@@ -243,50 +243,50 @@ next_of(const Node *n)
 }
 
 static WaitKind
-queued_for(const Work *w)
+queued_for(const ApplyTask *task)
 {
-	if (w->not_before_us > loop_now_us())
+	if (task->not_before_us > loop_now_us())
 		return WAIT_PAUSE;
-	return w->tx->depends_on > sequencer_last_durable() ? WAIT_JOURNAL : WAIT_CONNECTION;
+	return task->tx->depends_on > sequencer_last_durable() ? WAIT_JOURNAL : WAIT_CONNECTION;
 }
 
 /* Others can't wait for one that is queued and decided, but for its turn. */
 static void
-add_work(WaitGraph *g, const Node *n, const Work *w, Transaction *next)
+add_task(WaitGraph *g, const Node *n, const ApplyTask *task, Transaction *next)
 {
-	bool		decided = w->tx->seq != 0;
+	bool		decided = task->tx->seq != 0;
 	uint32_t	party;
 
-	if (w->early || (decided && w->state == WORK_QUEUED && w->tx != next))
+	if (task->early || (decided && task->state == TASK_QUEUED && task->tx != next))
 		return;
-	if (!decided && w->state == WORK_EXECUTED)
+	if (!decided && task->state == TASK_EXECUTED)
 		return;
-	party = sequencer_party(g, w->tx);
-	if (w->state == WORK_UNDOING)
-		waitgraph_add(g, WAIT_UNDO, party, WAIT_NOBODY, n->index, w->started_us, NULL);
-	else if (w->state == WORK_QUEUED && w->tx->nafter_tickets == 0)
-		waitgraph_add(g, queued_for(w), party, WAIT_NOBODY, n->index, w->tx->since_us, NULL);
-	else if (decided && w->tx->seq > n->applied + 1 && next != NULL && next != w->tx)
-		waitgraph_add(g, WAIT_ORDER, party, sequencer_party(g, next), n->index, w->started_us, NULL);
-	else if (w->state == WORK_RUNNING && w->wait_for > n->applied && next != NULL && next != w->tx)
-		waitgraph_add(g, WAIT_ORDER, party, sequencer_party(g, next), n->index, w->started_us, NULL);
-	else if (w->state == WORK_RUNNING)
-		waitgraph_add(g, WAIT_EXECUTION, party, WAIT_NOBODY, n->index, w->started_us, NULL);
+	party = sequencer_party(g, task->tx);
+	if (task->state == TASK_UNDOING)
+		waitgraph_add(g, WAIT_UNDO, party, WAIT_NOBODY, n->index, task->started_us, NULL);
+	else if (task->state == TASK_QUEUED && task->tx->nafter_tickets == 0)
+		waitgraph_add(g, queued_for(task), party, WAIT_NOBODY, n->index, task->tx->since_us, NULL);
+	else if (decided && task->tx->seq > n->applied + 1 && next != NULL && next != task->tx)
+		waitgraph_add(g, WAIT_ORDER, party, sequencer_party(g, next), n->index, task->started_us, NULL);
+	else if (task->state == TASK_RUNNING && task->wait_for > n->applied && next != NULL && next != task->tx)
+		waitgraph_add(g, WAIT_ORDER, party, sequencer_party(g, next), n->index, task->started_us, NULL);
+	else if (task->state == TASK_RUNNING)
+		waitgraph_add(g, WAIT_EXECUTION, party, WAIT_NOBODY, n->index, task->started_us, NULL);
 	else if (decided)
-		waitgraph_add(g, WAIT_COMMIT, party, WAIT_NOBODY, n->index, w->tx->since_us, NULL);
+		waitgraph_add(g, WAIT_COMMIT, party, WAIT_NOBODY, n->index, task->tx->since_us, NULL);
 }
 
 void
-localwaits_add(WaitGraph *g, Node *n, bool fresh)
+local_waits_add(WaitGraph *g, Node *n, bool fresh)
 {
 	Transaction *next = next_of(n);
 
 	if (!fresh || !n->local_waits_asked)
 		add_local(g, n, next);
-	for (const Work *w = n->works; w != NULL; w = w->node_next)
-		add_work(g, n, w, next);
+	for (const ApplyTask *task = n->tasks; task != NULL; task = task->node_next)
+		add_task(g, n, task, next);
 
-	/* its own backend commits it, and has no work there */
-	if (next != NULL && work_find(next, n->index) == NULL)
+	/* its own backend commits it, and has no task there */
+	if (next != NULL && task_find(next, n->index) == NULL)
 		waitgraph_add(g, WAIT_COMMIT, sequencer_party(g, next), WAIT_NOBODY, n->index, next->since_us, NULL);
 }

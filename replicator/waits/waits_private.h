@@ -1,6 +1,6 @@
 /*
  * waits_private.h
- *	  What waits.c (the whole graph, circles) and waits_local.c (one node) offer each
+ *	  What waits.c (the whole graph, cycles) and waits_local.c (one node) offer each
  *	  other.
  */
 #ifndef LOCKSTEP_WAITS_PRIVATE_H
@@ -11,13 +11,13 @@
 
 /* ---------- in waits_local.c */
 
-extern bool localwaits_ask(Node *n);	/* false: not now; else
+extern bool local_waits_ask(Node *n);	/* false: not now; else
 										 * waits_node_answered() */
-extern void localwaits_add(WaitGraph *g, Node *n, bool fresh);	/* fresh: only what it
+extern void local_waits_add(WaitGraph *g, Node *n, bool fresh); /* fresh: only what it
 																 * said when asked last */
 
 /* A backend that waits there: it is told why, with 40P01. */
-extern void localwaits_let_fail(Node *n, uint32_t pid, uint32_t lxid, const char *detail);
+extern void local_waits_fail_backend(Node *n, uint32_t pid, uint32_t lxid, const char *detail);
 
 /* ---------- in waits.c */
 

@@ -97,7 +97,7 @@ is_asked_in_vain(const Node *n)
 static bool
 is_silent(const Node *n)
 {
-	return n->state == NODE_ONLINE && silent_ms(n) >= limit_ms() && is_asked_in_vain(n) && works_awaited(n) > 0;
+	return n->state == NODE_ONLINE && silent_ms(n) >= limit_ms() && is_asked_in_vain(n) && tasks_awaited(n) > 0;
 }
 
 /* However short: it is why the node's silence matters. */
@@ -228,7 +228,7 @@ tell(const WaitGraph *g, int due)
 		if (is_silent(n))
 			append(&nodes, xasprintf("%snode \"%s\" has been silent for %.1f s, and %d transaction%s for it",
 									 nodes.len > 0 ? "; " : "", n->config->name, (double) silent_ms(n) / 1000,
-									 works_awaited(n), works_awaited(n) == 1 ? " waits" : "s wait"));
+									 tasks_awaited(n), tasks_awaited(n) == 1 ? " waits" : "s wait"));
 	}
 	buffer_append(&nodes, "", 1);
 	message = nodes.len > 1 ? xstrdup((char *) nodes.data) :
@@ -244,11 +244,11 @@ tell(const WaitGraph *g, int due)
 static bool
 any_work_is_old(const Node *n, uint64_t before_us)
 {
-	const Work *w = n->works;
+	const ApplyTask *task = n->tasks;
 
-	while (w != NULL && w->tx->since_us > before_us)
-		w = w->node_next;
-	return w != NULL;
+	while (task != NULL && task->tx->since_us > before_us)
+		task = task->node_next;
+	return task != NULL;
 }
 
 /* Before the graph is built: does anything wait for so long at all? */

@@ -143,21 +143,21 @@ make_samples(size_t *count)
 	LsErrorFields short_error = {.sqlstate = SLICE("08P01"),.message = SLICE("bad message")};
 	LsRollbackTo rollback_to = {3, 2};
 	LsGranted	granted = {5, 1000, 2};
-	LsFateQuestion fate_question = {{SLICE("n1"), 0x1122334455667788, 4711, 9}, 70, 3, true};
-	LsFateAnswer fate_answer = {3, LS_FATE_COMMITTED, 77};
+	LsOutcomeQuestion fate_question = {{SLICE("n1"), 0x1122334455667788, 4711, 9}, 70, 3, true};
+	LsOutcomeAnswer fate_answer = {3, LS_PAST_COMMITTED, 77};
 	LsFactsQuestion facts_question = {4, LS_FACTS_WINNER, 77};
 	LsFactsQuestion conflicts_question = {4, LS_FACTS_CONFLICTS, 0};
 	uint8_t		cells[64];
 	LsFacts		facts = {.question = 4,.ncolumns = 2,.cells = {cells, 0}};
-	LsLost		lost_update = {9, LS_LOST_UPDATE, 77, SLICE("public.t t_pkey (id)=(1)"), SLICE("was changed")};
-	LsLost		lost_doubt = {.reason = LS_LOST_DOUBT};
+	LsConflictReport lost_update = {9, LS_LOST_UPDATE, 77, SLICE("public.t t_pkey (id)=(1)"), SLICE("was changed")};
+	LsConflictReport lost_doubt = {.reason = LS_LOST_DOUBT};
 	LsLease		lease = {.id = 7,.name = SLICE("public.\"S\""),.increment = -2,.min = INT64_MIN,
 	.max = -1,.cycle = true,.value = -9,.called = true,.wanted = 3,.applied = 12};
 	LsLeased	leased = {7, -11, 32, 0};
 	uint8_t		inner[256];
 	LsQuery		set = {.xcount = 8,.form = LS_FORM_STATEMENT,.reason = LS_REASON_SEQUENCE,
 	.text = SLICE("SELECT 1"),.rows = -1};
-	LsAlone		alone = {8, {inner, ls_put_query(inner, sizeof(inner), &set)}};
+	LsSingleQuery alone = {8, {inner, ls_put_query(inner, sizeof(inner), &set)}};
 	LsOrdered	ordered = {.id = 8,.seq = 99};
 	LsOrdered	not_ordered = {.id = 8,.error = sample_error()};
 
@@ -197,19 +197,19 @@ make_samples(size_t *count)
 	SAMPLE("alive", ls_put_number(buf, cap, LS_MSG_ALIVE, 5));
 	SAMPLE("now", ls_put_number(buf, cap, LS_MSG_NOW, 17));
 	SAMPLE("seq", ls_put_seq(buf, cap, &granted));
-	SAMPLE("fate-question", ls_put_fate_question(buf, cap, &fate_question));
-	SAMPLE("fate-answer", ls_put_fate_answer(buf, cap, &fate_answer));
+	SAMPLE("fate-question", ls_put_outcome_question(buf, cap, &fate_question));
+	SAMPLE("fate-answer", ls_put_outcome_answer(buf, cap, &fate_answer));
 	SAMPLE("facts-question", ls_put_facts_question(buf, cap, &facts_question));
 	SAMPLE("facts-question-short", ls_put_facts_question(buf, cap, &conflicts_question));
 	SAMPLE("facts-none", ls_put_facts(buf, cap, &facts));
 	facts.cells.len = ls_put_param(cells, sizeof(cells), "n1", 2);
 	facts.cells.len += ls_put_param(cells + facts.cells.len, sizeof(cells) - facts.cells.len, NULL, 0);
 	SAMPLE("facts", ls_put_facts(buf, cap, &facts));
-	SAMPLE("lost-update", ls_put_lost(buf, cap, &lost_update));
-	SAMPLE("lost-doubt", ls_put_lost(buf, cap, &lost_doubt));
+	SAMPLE("lost-update", ls_put_conflict_report(buf, cap, &lost_update));
+	SAMPLE("lost-doubt", ls_put_conflict_report(buf, cap, &lost_doubt));
 	SAMPLE("lease", ls_put_lease(buf, cap, &lease));
 	SAMPLE("leased", ls_put_leased(buf, cap, &leased));
-	SAMPLE("alone", ls_put_alone(buf, cap, &alone));
+	SAMPLE("alone", ls_put_single_query(buf, cap, &alone));
 	SAMPLE("ordered", ls_put_ordered(buf, cap, &ordered));
 	SAMPLE("ordered-not", ls_put_ordered(buf, cap, &not_ordered));
 	SAMPLE("confirm", ls_put_number(buf, cap, LS_MSG_CONFIRM, UINT64_MAX));
@@ -234,15 +234,15 @@ typedef union AnyMessage
 	LsVerdict	verdict;
 	LsErrorFields error;
 	LsNumber	number;
-	LsFateQuestion fate_question;
-	LsFateAnswer fate_answer;
+	LsOutcomeQuestion fate_question;
+	LsOutcomeAnswer fate_answer;
 	LsLease		lease;
 	LsLeased	leased;
-	LsAlone		alone;
+	LsSingleQuery alone;
 	LsOrdered	ordered;
 	LsFactsQuestion facts_question;
 	LsFacts		facts;
-	LsLost		lost;
+	LsConflictReport lost;
 }			AnyMessage;
 
 static inline const char *
@@ -266,9 +266,9 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage * m)
 		case LS_MSG_SEQ:
 			return ls_get_granted(payload, &m->granted);
 		case LS_MSG_FATE:
-			return ls_get_fate_question(payload, &m->fate_question);
+			return ls_get_outcome_question(payload, &m->fate_question);
 		case LS_MSG_FATE_IS:
-			return ls_get_fate_answer(payload, &m->fate_answer);
+			return ls_get_outcome_answer(payload, &m->fate_answer);
 		case LS_MSG_QUERY:
 			return ls_get_query(payload, &m->query);
 		case LS_MSG_ROLLBACK_TO:
@@ -285,7 +285,7 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage * m)
 		case LS_MSG_LEASED:
 			return ls_get_leased(payload, &m->leased);
 		case LS_MSG_ALONE:
-			return ls_get_alone(payload, &m->alone, &query);
+			return ls_get_single_query(payload, &m->alone, &query);
 		case LS_MSG_ORDERED:
 			return ls_get_ordered(payload, &m->ordered);
 		case LS_MSG_FACTS_ASK:
@@ -293,7 +293,7 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage * m)
 		case LS_MSG_FACTS:
 			return ls_get_facts(payload, &m->facts);
 		case LS_MSG_LOST:
-			return ls_get_lost(payload, &m->lost);
+			return ls_get_conflict_report(payload, &m->lost);
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:
@@ -326,9 +326,9 @@ encode_any(LsMsgType type, const AnyMessage * m, uint8_t *buf, size_t cap)
 		case LS_MSG_SEQ:
 			return ls_put_seq(buf, cap, &m->granted);
 		case LS_MSG_FATE:
-			return ls_put_fate_question(buf, cap, &m->fate_question);
+			return ls_put_outcome_question(buf, cap, &m->fate_question);
 		case LS_MSG_FATE_IS:
-			return ls_put_fate_answer(buf, cap, &m->fate_answer);
+			return ls_put_outcome_answer(buf, cap, &m->fate_answer);
 		case LS_MSG_QUERY:
 			return ls_put_query(buf, cap, &m->query);
 		case LS_MSG_UNLOCK:
@@ -346,7 +346,7 @@ encode_any(LsMsgType type, const AnyMessage * m, uint8_t *buf, size_t cap)
 		case LS_MSG_LEASED:
 			return ls_put_leased(buf, cap, &m->leased);
 		case LS_MSG_ALONE:
-			return ls_put_alone(buf, cap, &m->alone);
+			return ls_put_single_query(buf, cap, &m->alone);
 		case LS_MSG_ORDERED:
 			return ls_put_ordered(buf, cap, &m->ordered);
 		case LS_MSG_FACTS_ASK:
@@ -354,7 +354,7 @@ encode_any(LsMsgType type, const AnyMessage * m, uint8_t *buf, size_t cap)
 		case LS_MSG_FACTS:
 			return ls_put_facts(buf, cap, &m->facts);
 		case LS_MSG_LOST:
-			return ls_put_lost(buf, cap, &m->lost);
+			return ls_put_conflict_report(buf, cap, &m->lost);
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_APPLIED:
 		case LS_MSG_CONFIRM:

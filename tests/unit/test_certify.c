@@ -153,7 +153,7 @@ step_lock(Both * b)
 
 /* Those that have been granted since are the same, none is forgotten. */
 static void
-step_retry(Both *b)
+step_retry(Both * b)
 {
 	uint64_t	tickets[MODEL_MAX_LOCKS];
 	uint64_t	seqs[MODEL_MAX_LOCKS];
@@ -173,7 +173,7 @@ step_retry(Both *b)
 			continue;
 		result = model_lock_retry(b->m, ticket, &expected);
 
-		/* a circle is seen when it closes, not later */
+		/* a cycle is seen when it closes, not later */
 		assert_int_not_equal(result, LOCK_DEADLOCK);
 		while (at < n && tickets[at] != ticket)
 			at++;
@@ -252,7 +252,7 @@ random_step(Both * b)
 
 /*
  * Everybody who can go on does: then all locks must have been granted and given
- * back, that is, nobody was left in a circle.
+ * back, that is, nobody was left in a cycle.
  */
 static void
 drain(Both * b)
@@ -598,7 +598,7 @@ static void
 test_circle(void **state)
 {
 	Certifier  *c = certifier_create(0);
-	uint64_t	circle[4];
+	uint64_t	cycle[4];
 
 	for (OriginId o = 1; o <= 3; o++)
 		assert_int_equal(lock(c, o, o, 10 + o, LS_TABLE_X), LOCK_GRANTED);
@@ -606,11 +606,11 @@ test_circle(void **state)
 	assert_int_equal(lock(c, 1, 1, 12, LS_TABLE_X), LOCK_WAITING);
 	assert_int_equal(lock(c, 2, 2, 13, LS_TABLE_X), LOCK_WAITING);
 	assert_int_equal(lock(c, 3, 3, 11, LS_TABLE_X), LOCK_DEADLOCK);
-	assert_int_equal(certifier_circle(c, circle, 4), 3);
-	assert_int_equal(circle[0], 3);
-	assert_int_equal(circle[1], 1);
-	assert_int_equal(circle[2], 2);
-	assert_int_equal(certifier_circle(c, circle, 2), 2);
+	assert_int_equal(certifier_cycle(c, cycle, 4), 3);
+	assert_int_equal(cycle[0], 3);
+	assert_int_equal(cycle[1], 1);
+	assert_int_equal(cycle[2], 2);
+	assert_int_equal(certifier_cycle(c, cycle, 2), 2);
 	certifier_destroy(c);
 }
 
@@ -618,17 +618,17 @@ test_circle(void **state)
 static void
 test_deadlock(void **state)
 {
-	uint64_t	circle[4];
+	uint64_t	cycle[4];
 	Certifier  *c = certifier_create(0);
 
 	assert_int_equal(lock(c, A, 1, 7, LS_TABLE_X), LOCK_GRANTED);
 	assert_int_equal(lock(c, B, 2, 8, LS_TABLE_X), LOCK_GRANTED);
 	assert_int_equal(lock(c, A, 1, 8, LS_TABLE_X), LOCK_WAITING);
 	assert_int_equal(lock(c, B, 2, 7, LS_TABLE_X), LOCK_DEADLOCK);
-	assert_int_equal(certifier_circle(c, circle, 4), 2);
-	assert_int_equal(circle[0], 2);
-	assert_int_equal(circle[1], 1);
-	assert_int_equal(look(c, 1), LOCK_WAITING);	/* 8 is still B's */
+	assert_int_equal(certifier_cycle(c, cycle, 4), 2);
+	assert_int_equal(cycle[0], 2);
+	assert_int_equal(cycle[1], 1);
+	assert_int_equal(look(c, 1), LOCK_WAITING); /* 8 is still B's */
 	certifier_unlock(c, 2);
 	assert_int_equal(look(c, 1), LOCK_GRANTED);
 	certifier_destroy(c);

@@ -18,17 +18,17 @@ add(const char *database, const char *key, const char *reason)
 	Conflict	c = {.database = database,.node = "n1",.pid = 1,.reason = reason,.sqlstate = "40001"};
 
 	c.key = ls_slice_of(key);
-	conflicts_add(&c);
+	conflict_log_add(&c);
 }
 
 /* Of a table (NULL: of none), or of all if database is NULL. */
 static uint64_t
 counted(const char *database, const char *table, size_t *rows)
 {
-	const char *cells[COUNT_COLUMNS];
+	const char *cells[CONFLICT_COUNT_COLUMNS];
 	uint64_t	n = 0;
 
-	for (*rows = 0; counts_row(*rows, cells); ++*rows)
+	for (*rows = 0; conflict_count_row(*rows, cells); ++*rows)
 	{
 		bool		same = table == NULL || cells[1] == NULL ? table == cells[1] : strcmp(table, cells[1]) == 0;
 
@@ -44,7 +44,7 @@ counted_in_all(void **state)
 	size_t		rows;
 	uint64_t	total = 3;
 
-	conflicts_init(&config);
+	conflict_log_init(&config);
 	add("app", "public.known public.known_pkey", "changed");
 	for (int i = 0; i < HOSTILE; i++, total++)
 	{
@@ -68,10 +68,10 @@ last_ones(void **state)
 	size_t		n = 0;
 
 	add("app", "\"a b\".\"c d\" \"c d_key\"", "reserved");
-	assert_true(conflicts_row(0, cells));
+	assert_true(conflict_log_row(0, cells));
 	assert_string_equal(cells[8], "\"a b\".\"c d\"");
 	assert_string_equal(cells[9], "\"c d_key\"");
-	while (conflicts_row(n, cells))
+	while (conflict_log_row(n, cells))
 		n++;
 	assert_int_equal(n, 1000);
 }

@@ -370,8 +370,8 @@ main(void)
 	journal = journal_open(directory, true, 1024 * 1024, cluster, &error);
 	if (journal == NULL)
 		abort();
-	conflicts_init(&config);
-	conflicts_init(&config);
+	conflict_log_init(&config);
+	conflict_log_init(&config);
 	config.nnodes = 2;
 	snprintf(config.nodes[0].name, sizeof(config.nodes[0].name), "n1");
 	snprintf(config.nodes[1].name, sizeof(config.nodes[1].name), "n2");

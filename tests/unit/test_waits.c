@@ -1,10 +1,10 @@
 /*
  * test_waits.c
- *	  Proves that no circle of waits is missed and none is invented: of random graphs,
+ *	  Proves that no cycle of waits is missed and none is invented: of random graphs,
  *	  against the transitive closure; and of a cluster in small, in which transactions
  *	  of several nodes run random programs - locks of their node, locks asked first,
  *	  COMMIT - on the real certifier, against the model of it and a brute-force
- *	  search.  Of each circle one loses, by rank; then all of them end.
+ *	  search.  Of each cycle one loses, by rank; then all of them end.
  *
  * SEED and SEEDS in the environment change the random tests.
  */
@@ -46,9 +46,9 @@ is_stuck(Matrix closed, size_t n, size_t i)
 	return false;
 }
 
-/* What was found is a circle: each waits for the next, and nobody comes twice. */
+/* What was found is a cycle: each waits for the next, and nobody comes twice. */
 static void
-check_circle(const WaitGraph *g, const uint32_t *edges, size_t n)
+check_cycle(const WaitGraph *g, const uint32_t *edges, size_t n)
 {
 	for (size_t i = 0; i < n; i++)
 	{
@@ -86,7 +86,7 @@ random_graph(void)
 		reaches[from][to] |= is_edge && from != to;
 	}
 	close_over(reaches, n);
-	length = waitgraph_circle(&g, edges, MAX_PARTIES);
+	length = waitgraph_cycle(&g, edges, MAX_PARTIES);
 	for (size_t i = 0; i < n; i++)
 	{
 		any |= reaches[i][i];
@@ -98,11 +98,11 @@ random_graph(void)
 		uint32_t	victim = waitgraph_victim(&g, edges, length);
 		char	   *words = waitgraph_words(&g, victim, edges, length);
 
-		check_circle(&g, edges, length);
+		check_cycle(&g, edges, length);
 		assert_true(strlen(words) > 0 && strstr(words, "this one.") != NULL);
 		free(words);
 		waitgraph_remove(&g, victim);
-		length = waitgraph_circle(&g, edges, MAX_PARTIES);
+		length = waitgraph_cycle(&g, edges, MAX_PARTIES);
 	}
 	waitgraph_free(&g);
 }
@@ -143,7 +143,7 @@ test_victim(void **state)
 	waitgraph_add(&g, WAIT_LOCAL, most, least, 0, 0, NULL);
 	waitgraph_add(&g, WAIT_RESERVATION, least, decided, -1, 0, NULL);
 	waitgraph_add(&g, WAIT_LOCAL, decided, front, 0, 0, NULL);
-	n = waitgraph_circle(&g, edges, 4);
+	n = waitgraph_cycle(&g, edges, 4);
 	assert_int_equal(n, 4);
 	assert_int_equal(waitgraph_victim(&g, edges, n), least);
 	g.parties[least].loses = LOSES_THERE;
@@ -197,7 +197,7 @@ typedef struct Sim
 	uint64_t	tickets;
 	uint64_t	order;
 	uint64_t	seq;
-	uint64_t	circles;
+	uint64_t	cycles;
 	uint64_t	at_once;
 	uint64_t	commits;
 }			Sim;
@@ -528,7 +528,7 @@ model_matrix(Sim * s, Matrix waits)
 	}
 }
 
-/* Nobody is missed, nobody invented; one of each circle loses. */
+/* Nobody is missed, nobody invented; one of each cycle loses. */
 static void
 sim_look(Sim * s)
 {
@@ -540,14 +540,14 @@ sim_look(Sim * s)
 	sim_graph(s, &g);
 	model_matrix(s, waits);
 	close_over(waits, TXS);
-	length = waitgraph_circle(&g, edges, TXS);
+	length = waitgraph_cycle(&g, edges, TXS);
 	for (size_t i = 0; i < TXS; i++)
 		assert_int_equal(g.parties[sim_party(&g, s, &s->txs[i])].waits > 0, is_stuck(waits, TXS, i));
 	while (length > 0)
 	{
 		uint32_t	victim = waitgraph_victim(&g, edges, length);
 
-		check_circle(&g, edges, length);
+		check_cycle(&g, edges, length);
 		for (size_t i = 0; i < length; i++)
 		{
 			size_t		at = g.parties[g.edges[edges[i]].waiter].pid;
@@ -556,9 +556,9 @@ sim_look(Sim * s)
 		}
 		assert_int_not_equal(victim, WAIT_NOBODY);
 		sim_end(s, &s->txs[g.parties[victim].pid]);
-		s->circles++;
+		s->cycles++;
 		waitgraph_remove(&g, victim);
-		length = waitgraph_circle(&g, edges, TXS);
+		length = waitgraph_cycle(&g, edges, TXS);
 	}
 	waitgraph_free(&g);
 }
@@ -600,7 +600,7 @@ simulate(Sim * total)
 	assert_int_equal(s.m->nreserved, 0);
 	certifier_destroy(s.c);
 	free(s.m);
-	total->circles += s.circles;
+	total->cycles += s.cycles;
 	total->at_once += s.at_once;
 	total->commits += s.commits;
 }
@@ -618,8 +618,8 @@ test_simulation(void **state)
 		simulate(&total);
 	}
 	printf("%llu commits, %llu circles found when they closed, %llu by looking\n", (unsigned long long) total.commits,
-		   (unsigned long long) total.at_once, (unsigned long long) total.circles);
-	assert_true(total.circles > seeds / 10 && total.commits > seeds);
+		   (unsigned long long) total.at_once, (unsigned long long) total.cycles);
+	assert_true(total.cycles > seeds / 10 && total.commits > seeds);
 }
 
 int

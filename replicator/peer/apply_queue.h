@@ -1,48 +1,48 @@
 /*
- * dispatch.h
+ * apply_queue.h
  *	  Which transaction starts where and when: pure over structs.  The loop's
- *	  thread; tested with fake nodes (tests/unit/test_dispatch.c).
+ *	  thread; tested with fake nodes (tests/unit/test_apply_queue.c).
  *
- * A Work is one transaction on one node; a Lane is one database on one node:
- * the works that have not started there, in rank order, and how many of its
+ * An ApplyTask is one transaction on one node; an ApplyQueue is one database on one node:
+ * the tasks that have not started there, in rank order, and how many of its
  * connections are taken.
  *
  * Rank: decided transactions by seq, then reserved ones by ticket, then those that
  * are neither (early_apply.c).
  *
- * A lane of n connections gives
- *	 - the last one only to the decided work whose turn is next,
+ * A queue of n connections gives
+ *	 - the last one only to the decided task whose turn is next,
  *	 - the last but one only to that, or to the lowest decided or the lowest
  *	   reserved one that has not started,
- *	 - the others to any work that may start, in rank order.
+ *	 - the others to any task that may start, in rank order.
  * So the next turn always has a connection to come, and the lowest ticket of
  * the cluster can start on every node, whatever others hold connections and
- * wait for each other: no circle of waits for connections.
+ * wait for each other: no cycle of waits for connections.
  *
  * Of its n connections `reserved` are for those who have few: half of them for roles,
  * the rest also for tables, that have not as many already.  So neither what one role's
  * functions do there nor what happens to one table takes all of them.  Who has the
  * turn next, and the lowest ticket of the cluster, are exempt, or there would be such
- * circles; so is what has no role (NULL): of the replicator, or from the journal.
+ * cycles; so is what has no role (NULL): of the replicator, or from the journal.
  */
-#ifndef LOCKSTEP_DISPATCH_H
-#define LOCKSTEP_DISPATCH_H
+#ifndef LOCKSTEP_APPLY_QUEUE_H
+#define LOCKSTEP_APPLY_QUEUE_H
 
 #include "transaction.h"
 
-typedef enum WorkState
+typedef enum ApplyTaskState
 {
-	WORK_QUEUED,				/* in its lane's queue: not started (any more) */
-	WORK_RUNNING,				/* has a connection; its queries are under way */
-	WORK_EXECUTED,				/* all of them succeeded; waits for the
+	TASK_QUEUED,				/* in its queue: not started (any more) */
+	TASK_RUNNING,				/* has a connection; its queries are under way */
+	TASK_EXECUTED,				/* all of them succeeded; waits for the
 								 * decision */
-	WORK_COMMITTING,			/* COMMIT has been sent */
-	WORK_UNDOING				/* being rolled back there: then QUEUED, or
+	TASK_COMMITTING,			/* COMMIT has been sent */
+	TASK_UNDOING				/* being rolled back there: then QUEUED, or
 								 * gone */
-} WorkState;
+} ApplyTaskState;
 
 struct ApplyConn;
-struct Lane;
+struct ApplyQueue;
 
 /* Whose a connection is. */
 typedef struct Holder
@@ -51,78 +51,78 @@ typedef struct Holder
 	uint64_t	table;			/* tx->table, 0: not known */
 } Holder;
 
-typedef struct Work
+typedef struct ApplyTask
 {
 	Transaction *tx;			/* a reference */
 	int			node;
-	WorkState	state;
+	ApplyTaskState state;
 	bool		again;			/* UNDOING: to be queued again afterwards */
 	bool		empty;			/* its database is gone: only pass the turn */
 	bool		early;			/* RUNNING or UNDOING, and not reserved yet:
 								 * see early_apply.c */
 	bool		began_early;
-	bool		ddl;			/* counted in the node's ddl_works */
+	bool		ddl;			/* counted in the node's ddl_tasks */
 	uint64_t	last_ddl;		/* sequencer_last_ddl() when it began early */
-	struct Lane *lane;
+	struct ApplyQueue *queue;
 	struct ApplyConn *connection;	/* NULL while QUEUED */
 	Holder		holder;			/* as what it took its connection */
 	uint64_t	wait_for;		/* seq that the node itself waits for first, 0
 								 * = none */
 	uint64_t	started_us;
 	uint64_t	not_before_us;	/* QUEUED again: a pause */
-	struct Timer *pause;		/* fires when it is over; one per work, as
+	struct Timer *pause;		/* fires when it is over; one per task, as
 								 * each has an end of its own */
 	int			retries;
 	int			times_lost;		/* connections that it lost */
 	bool		looked_twice;	/* failed here once, although it is decided */
-	struct Work *prev;			/* in the lane's queue */
-	struct Work *next;
-	struct Work *next_of_tx;	/* tx->works */
-	struct Work *node_prev;		/* all works of a node */
-	struct Work *node_next;
-} Work;
+	struct ApplyTask *prev;		/* in the queue */
+	struct ApplyTask *next;
+	struct ApplyTask *next_of_tx;	/* tx->tasks */
+	struct ApplyTask *node_prev;	/* all tasks of a node */
+	struct ApplyTask *node_next;
+} ApplyTask;
 
-typedef struct Lane
+typedef struct ApplyQueue
 {
-	Work	   *first;
-	Work	   *last;
+	ApplyTask  *first;
+	ApplyTask  *last;
 	int			capacity;		/* connections */
-	int			taken;			/* of them by works */
+	int			taken;			/* of them by tasks */
 	int			reserved;		/* of them, see above */
 	Holder	   *holders;		/* of those that are taken, with a role, in no
 								 * order */
 	int			nholders;
 	int			holders_cap;
-} Lane;
+} ApplyQueue;
 
 /* a ranks before b */
 extern bool rank_before(const Transaction *a, const Transaction *b);
 
-extern void lane_enqueue(Lane *lane, Work *w);	/* by rank */
-extern void lane_dequeue(Lane *lane, Work *w);
+extern void apply_queue_insert(ApplyQueue *queue, ApplyTask *task); /* by rank */
+extern void apply_queue_remove(ApplyQueue *queue, ApplyTask *task);
 
-typedef struct LaneMoment
+typedef struct ApplyMoment
 {
 	uint64_t	applied;
 	uint64_t	durable;
 	uint64_t	now_us;
 	uint64_t	lowest_ticket;	/* of all that are reserved, 0: none */
-} LaneMoment;
+} ApplyMoment;
 
 /*
- * The next work to start on a node that has applied `applied`, when everything
+ * The next task to start on a node that has applied `applied`, when everything
  * up to `durable` is in the journal; NULL when none may.  It has left the queue
- * and takes a connection until lane_release(); w->wait_for is set.
+ * and takes a connection until apply_queue_release(); w->wait_for is set.
  */
-extern Work *lane_next(Lane *lane, const LaneMoment *at);
+extern ApplyTask *apply_queue_next(ApplyQueue *queue, const ApplyMoment *at);
 
 /* The first one that waits for nothing but a connection; NULL: none. */
-extern const Work *lane_waiting(const Lane *lane, const LaneMoment *at, int *n);
+extern const ApplyTask *apply_queue_waiting(const ApplyQueue *queue, const ApplyMoment *at, int *n);
 
-/* A connection is taken by lane_next(), or by lane_take(). */
-extern Holder lane_take(Lane *lane, const Transaction *tx);
-extern void lane_release(Lane *lane, Holder holder);
-extern int	lane_held(const Lane *lane, const char *role);	/* connections */
-extern void lane_free(Lane *lane);	/* its memory */
+/* A connection is taken by apply_queue_next(), or by apply_queue_take(). */
+extern Holder apply_queue_take(ApplyQueue *queue, const Transaction *tx);
+extern void apply_queue_release(ApplyQueue *queue, Holder holder);
+extern int	apply_queue_held(const ApplyQueue *queue, const char *role);	/* connections */
+extern void apply_queue_free(ApplyQueue *queue);	/* its memory */
 
 #endif

@@ -1,5 +1,5 @@
 /*
- * session_strangers.c
+ * session_unauthenticated.c
  *	  Connections that have not proved who they are: how many may there be, which of
  *	  them have to go, and how much of the log do they get?
  *
@@ -64,13 +64,13 @@ take_off(List *list, Session *s)
 }
 
 void
-strangers_remove(Session *s)
+unauthenticated_remove(Session *s)
 {
 	take_off(s->state == SESSION_HELLO ? &silent : &challenged, s);
 }
 
 void
-strangers_challenged(Session *s)
+unauthenticated_challenged(Session *s)
 {
 	take_off(&silent, s);
 	add(&challenged, s);
@@ -100,7 +100,7 @@ silent_beyond(uint64_t address)
 }
 
 void
-strangers_add(Session *s)
+unauthenticated_add(Session *s)
 {
 	Session    *beyond;
 

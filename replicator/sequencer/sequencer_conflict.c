@@ -1,5 +1,5 @@
 /*
- * sequencer_lose.c
+ * sequencer_conflict.c
  *	  Words for who loses: to whom, by which key, of which query.  What the
  *	  loser's client reads in DETAIL, the log and lockstep.conflicts have, too.
  */
@@ -15,7 +15,7 @@
 #include "waitgraph.h"
 
 #define WINNERS 65536			/* a power of two */
-#define CIRCLE 16
+#define CYCLE 16
 
 typedef struct Winner
 {
@@ -84,7 +84,7 @@ query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy,
 	*form = query.form;
 	shown = query_shown(&query, key, true);
 	part = xasprintf(" of query \"%s\"", shown);
-	hidden = hidden_part(part, &query);
+	hidden = masked_part(part, &query);
 	free(shown);
 	free(part);
 	return hidden;
@@ -126,8 +126,8 @@ winner_words(const Certificate *c, const Transaction *winner, Conflict *conflict
 }
 
 void
-lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c, const Transaction *winner,
-			LosingWords *w)
+describe_key_conflict(const Transaction *loser, const KeyList *list, const Certificate *c, const Transaction *winner,
+					  ConflictDetail *w)
 {
 	LsKey		key;
 	LsForm		form;
@@ -152,7 +152,7 @@ lose_by_key(const Transaction *loser, const KeyList *list, const Certificate *c,
 	free(words);
 }
 
-/* ---------- waiting in a circle */
+/* ---------- waiting in a cycle */
 
 static void
 append_link(Buffer *out, const Transaction *from, const Transaction *to, bool first)
@@ -170,10 +170,10 @@ append_link(Buffer *out, const Transaction *from, const Transaction *to, bool fi
 }
 
 Transaction *
-loser_of_circle(Transaction *closes, const Certifier *certifier)
+deadlock_victim(Transaction *closes, const Certifier *certifier)
 {
-	uint64_t	tickets[CIRCLE];
-	size_t		n = certifier_circle(certifier, tickets, CIRCLE);
+	uint64_t	tickets[CYCLE];
+	size_t		n = certifier_cycle(certifier, tickets, CYCLE);
 	Transaction *loser = closes;
 	WaitGraph	g = {0};
 	uint32_t	losing = sequencer_party(&g, closes);
@@ -196,13 +196,13 @@ loser_of_circle(Transaction *closes, const Certifier *certifier)
 }
 
 void
-lose_by_circle(const Transaction *loser, const Transaction *closes, const Certifier *certifier, LosingWords *w)
+describe_deadlock(const Transaction *loser, const Transaction *closes, const Certifier *certifier, ConflictDetail *w)
 {
-	uint64_t	tickets[CIRCLE];
-	size_t		n = certifier_circle(certifier, tickets, CIRCLE);
+	uint64_t	tickets[CYCLE];
+	size_t		n = certifier_cycle(certifier, tickets, CYCLE);
 	const Transaction *from = loser;
 	Buffer		text = {0};
-	size_t		at = 0;			/* of the loser in the circle */
+	size_t		at = 0;			/* of the loser in the cycle */
 
 	memset(w, 0, sizeof(*w));
 	while (at < n && tickets[at] != loser->lock_ticket)

@@ -1,6 +1,6 @@
 /*
- * test_dispatch.c
- *	  Proves which transaction starts where and when (replicator/peer/dispatch.c), with
+ * test_apply_queue.c
+ *	  Proves which transaction starts where and when (replicator/peer/apply_queue.c), with
  *	  fake nodes: rank order, dependencies, connections kept for those that
  *	  others wait for, and that random clusters never get stuck.
  */
@@ -13,7 +13,7 @@
 
 #include <cmocka.h>
 
-#include "dispatch.h"
+#include "apply_queue.h"
 
 static Transaction *
 new_tx(uint64_t ticket, uint64_t seq, uint64_t depends_on)
@@ -28,32 +28,32 @@ new_tx(uint64_t ticket, uint64_t seq, uint64_t depends_on)
 	return tx;
 }
 
-static Work *
-enqueue(Lane *lane, Transaction *tx)
+static ApplyTask *
+enqueue(ApplyQueue *queue, Transaction *tx)
 {
-	Work	   *w = calloc(1, sizeof(Work));
+	ApplyTask  *task = calloc(1, sizeof(ApplyTask));
 
-	w->tx = tx;
-	lane_enqueue(lane, w);
-	return w;
+	task->tx = tx;
+	apply_queue_insert(queue, task);
+	return task;
 }
 
 static const Holder nobody;
 
 /* Without a lowest ticket of the cluster. */
-static Work *
-next(Lane *lane, uint64_t applied, uint64_t durable, uint64_t now_us)
+static ApplyTask *
+next(ApplyQueue *queue, uint64_t applied, uint64_t durable, uint64_t now_us)
 {
-	LaneMoment	at = {applied, durable, now_us, 0};
+	ApplyMoment at = {applied, durable, now_us, 0};
 
-	return lane_next(lane, &at);
+	return apply_queue_next(queue, &at);
 }
 
 static void
-drop(Work *w)
+drop(ApplyTask *task)
 {
-	free(w->tx);
-	free(w);
+	free(task->tx);
+	free(task);
 }
 
 static void
@@ -79,47 +79,47 @@ test_rank(void **state)
 static void
 test_queue_order(void **state)
 {
-	Lane		lane = {.capacity = 10};
+	ApplyQueue	queue = {.capacity = 10};
 	uint64_t	seqs[] = {4, 0, 2, 0, 3};
 	uint64_t	tickets[] = {1, 9, 2, 8, 3};
 	uint64_t	expect_ticket[] = {2, 3, 1, 8, 9};
 
 	for (int i = 0; i < 5; i++)
-		enqueue(&lane, new_tx(tickets[i], seqs[i], 0));
+		enqueue(&queue, new_tx(tickets[i], seqs[i], 0));
 	for (int i = 0; i < 5; i++)
 	{
-		Work	   *w = next(&lane, 0, 0, 0);
+		ApplyTask  *task = next(&queue, 0, 0, 0);
 
-		assert_non_null(w);
-		assert_int_equal(w->tx->ticket, expect_ticket[i]);
-		assert_int_equal(w->state, WORK_RUNNING);
-		drop(w);
+		assert_non_null(task);
+		assert_int_equal(task->tx->ticket, expect_ticket[i]);
+		assert_int_equal(task->state, TASK_RUNNING);
+		drop(task);
 	}
-	assert_null(lane.first);
-	assert_null(lane.last);
-	assert_int_equal(lane.taken, 5);
+	assert_null(queue.first);
+	assert_null(queue.last);
+	assert_int_equal(queue.taken, 5);
 }
 
 /* What is not applied is waited for on the node, if it is in the journal. */
 static void
 test_dependencies(void **state)
 {
-	Lane		lane = {.capacity = 10};
-	Work	   *applied = enqueue(&lane, new_tx(1, 0, 10));
-	Work	   *durable = enqueue(&lane, new_tx(2, 0, 12));
-	Work	   *decided = enqueue(&lane, new_tx(3, 0, 13));
-	Work	   *behind_ticket = enqueue(&lane, new_tx(4, 0, 0));
+	ApplyQueue	queue = {.capacity = 10};
+	ApplyTask  *applied = enqueue(&queue, new_tx(1, 0, 10));
+	ApplyTask  *durable = enqueue(&queue, new_tx(2, 0, 12));
+	ApplyTask  *decided = enqueue(&queue, new_tx(3, 0, 13));
+	ApplyTask  *behind_ticket = enqueue(&queue, new_tx(4, 0, 0));
 
 	behind_ticket->tx->nafter_tickets = 1;
-	assert_ptr_equal(next(&lane, 10, 12, 0), applied);
+	assert_ptr_equal(next(&queue, 10, 12, 0), applied);
 	assert_int_equal(applied->wait_for, 0);
-	assert_ptr_equal(next(&lane, 10, 12, 0), durable);
+	assert_ptr_equal(next(&queue, 10, 12, 0), durable);
 	assert_int_equal(durable->wait_for, 12);
-	assert_null(next(&lane, 10, 12, 0));
-	assert_ptr_equal(next(&lane, 10, 13, 0), decided);
-	assert_null(next(&lane, 10, 13, 0));
+	assert_null(next(&queue, 10, 12, 0));
+	assert_ptr_equal(next(&queue, 10, 13, 0), decided);
+	assert_null(next(&queue, 10, 13, 0));
 	behind_ticket->tx->nafter_tickets = 0;
-	assert_ptr_equal(next(&lane, 10, 13, 0), behind_ticket);
+	assert_ptr_equal(next(&queue, 10, 13, 0), behind_ticket);
 	drop(applied);
 	drop(durable);
 	drop(decided);
@@ -129,13 +129,13 @@ test_dependencies(void **state)
 static void
 test_pause(void **state)
 {
-	Lane		lane = {.capacity = 10};
-	Work	   *w = enqueue(&lane, new_tx(1, 0, 0));
+	ApplyQueue	queue = {.capacity = 10};
+	ApplyTask  *task = enqueue(&queue, new_tx(1, 0, 0));
 
-	w->not_before_us = 500;
-	assert_null(next(&lane, 0, 0, 499));
-	assert_ptr_equal(next(&lane, 0, 0, 500), w);
-	drop(w);
+	task->not_before_us = 500;
+	assert_null(next(&queue, 0, 0, 499));
+	assert_ptr_equal(next(&queue, 0, 0, 500), task);
+	drop(task);
 }
 
 /* The last connection is for the decided one whose turn is next, the last but one
@@ -143,30 +143,30 @@ test_pause(void **state)
 static void
 test_kept_connections(void **state)
 {
-	Lane		lane = {.capacity = 4};
-	Work	   *w[8];
+	ApplyQueue	queue = {.capacity = 4};
+	ApplyTask  *w[8];
 
 	for (int i = 0; i < 5; i++)
-		w[i] = enqueue(&lane, new_tx((uint64_t) i + 1, 0, 0));
-	assert_ptr_equal(next(&lane, 0, 0, 0), w[0]);
-	assert_ptr_equal(next(&lane, 0, 0, 0), w[1]);
-	assert_ptr_equal(next(&lane, 0, 0, 0), w[2]);	/* the lowest that waits */
-	assert_null(next(&lane, 0, 0, 0));
+		w[i] = enqueue(&queue, new_tx((uint64_t) i + 1, 0, 0));
+	assert_ptr_equal(next(&queue, 0, 0, 0), w[0]);
+	assert_ptr_equal(next(&queue, 0, 0, 0), w[1]);
+	assert_ptr_equal(next(&queue, 0, 0, 0), w[2]);	/* the lowest that waits */
+	assert_null(next(&queue, 0, 0, 0));
 
-	w[5] = enqueue(&lane, new_tx(20, 8, 0));
-	w[6] = enqueue(&lane, new_tx(21, 7, 0));
-	assert_null(next(&lane, 5, 8, 0));	/* 6 may come late */
-	assert_ptr_equal(next(&lane, 6, 8, 0), w[6]);
-	assert_null(next(&lane, 6, 8, 0));
-	lane_release(&lane, nobody);
-	assert_ptr_equal(next(&lane, 7, 8, 0), w[5]);
-	lane_release(&lane, nobody);
-	lane_release(&lane, nobody);
-	assert_ptr_equal(next(&lane, 0, 0, 0), w[3]);
+	w[5] = enqueue(&queue, new_tx(20, 8, 0));
+	w[6] = enqueue(&queue, new_tx(21, 7, 0));
+	assert_null(next(&queue, 5, 8, 0)); /* 6 may come late */
+	assert_ptr_equal(next(&queue, 6, 8, 0), w[6]);
+	assert_null(next(&queue, 6, 8, 0));
+	apply_queue_release(&queue, nobody);
+	assert_ptr_equal(next(&queue, 7, 8, 0), w[5]);
+	apply_queue_release(&queue, nobody);
+	apply_queue_release(&queue, nobody);
+	assert_ptr_equal(next(&queue, 0, 0, 0), w[3]);
 	for (int i = 0; i < 7; i++)
 	{
-		if (w[i]->state == WORK_QUEUED)
-			lane_dequeue(&lane, w[i]);
+		if (w[i]->state == TASK_QUEUED)
+			apply_queue_remove(&queue, w[i]);
 		drop(w[i]);
 	}
 }
@@ -175,14 +175,14 @@ test_kept_connections(void **state)
 static void
 test_lowest_keeps_its_claim(void **state)
 {
-	Lane		lane = {.capacity = 2};
-	Work	   *low = enqueue(&lane, new_tx(1, 0, 5));
-	Work	   *high = enqueue(&lane, new_tx(2, 0, 0));
+	ApplyQueue	queue = {.capacity = 2};
+	ApplyTask  *low = enqueue(&queue, new_tx(1, 0, 5));
+	ApplyTask  *high = enqueue(&queue, new_tx(2, 0, 0));
 
-	assert_null(next(&lane, 0, 0, 0));
-	assert_ptr_equal(next(&lane, 5, 5, 0), low);
-	assert_null(next(&lane, 5, 5, 0));
-	lane_dequeue(&lane, high);
+	assert_null(next(&queue, 0, 0, 0));
+	assert_ptr_equal(next(&queue, 5, 5, 0), low);
+	assert_null(next(&queue, 5, 5, 0));
+	apply_queue_remove(&queue, high);
 	drop(low);
 	drop(high);
 }
@@ -194,43 +194,43 @@ test_shares(void **state)
 {
 	static const char mallory[] = "mallory";
 	static const char alice[] = "alice";
-	Lane		lane = {.capacity = 12, .reserved = 4};
-	LaneMoment	at = {0, 0, 0, 0};
+	ApplyQueue	queue = {.capacity = 12,.reserved = 4};
+	ApplyMoment at = {0, 0, 0, 0};
 	Holder		hers = {mallory, 1};
-	Work	   *w[14];
+	ApplyTask  *w[14];
 	int			n;
 
 	for (int i = 0; i < 14; i++)
 	{
-		w[i] = enqueue(&lane, new_tx((uint64_t) i + 1, 0, 0));
+		w[i] = enqueue(&queue, new_tx((uint64_t) i + 1, 0, 0));
 		w[i]->tx->role = i < 12 ? mallory : alice;
 		w[i]->tx->table = i == 10 ? 2 : 1;
 	}
 	for (int i = 0; i < 6; i++)
-		assert_ptr_equal(lane_next(&lane, &at), w[i]);
-	assert_int_equal(lane_held(&lane, mallory), 6);
-	assert_ptr_equal(lane_next(&lane, &at), w[10]);	/* of another table */
-	assert_ptr_equal(lane_next(&lane, &at), w[12]); /* of another role */
-	assert_ptr_equal(lane_next(&lane, &at), w[13]);
-	assert_null(lane_next(&lane, &at));
-	assert_ptr_equal(lane_waiting(&lane, &at, &n), w[6]);
+		assert_ptr_equal(apply_queue_next(&queue, &at), w[i]);
+	assert_int_equal(apply_queue_held(&queue, mallory), 6);
+	assert_ptr_equal(apply_queue_next(&queue, &at), w[10]); /* of another table */
+	assert_ptr_equal(apply_queue_next(&queue, &at), w[12]); /* of another role */
+	assert_ptr_equal(apply_queue_next(&queue, &at), w[13]);
+	assert_null(apply_queue_next(&queue, &at));
+	assert_ptr_equal(apply_queue_waiting(&queue, &at, &n), w[6]);
 	assert_int_equal(n, 5);
 	at.lowest_ticket = 7;
-	assert_ptr_equal(lane_next(&lane, &at), w[6]);
-	assert_null(lane_next(&lane, &at));
+	assert_ptr_equal(apply_queue_next(&queue, &at), w[6]);
+	assert_null(apply_queue_next(&queue, &at));
 	w[7]->tx->seq = 1;
-	assert_ptr_equal(lane_next(&lane, &at), w[7]);
-	lane_release(&lane, hers);
-	lane_release(&lane, hers);
-	assert_int_equal(lane_held(&lane, mallory), 7);
-	assert_null(lane_next(&lane, &at));	/* it is for others now */
+	assert_ptr_equal(apply_queue_next(&queue, &at), w[7]);
+	apply_queue_release(&queue, hers);
+	apply_queue_release(&queue, hers);
+	assert_int_equal(apply_queue_held(&queue, mallory), 7);
+	assert_null(apply_queue_next(&queue, &at)); /* it is for others now */
 	for (int i = 0; i < 14; i++)
 	{
-		if (w[i]->state == WORK_QUEUED)
-			lane_dequeue(&lane, w[i]);
+		if (w[i]->state == TASK_QUEUED)
+			apply_queue_remove(&queue, w[i]);
 		drop(w[i]);
 	}
-	lane_free(&lane);
+	apply_queue_free(&queue);
 }
 
 /* ---------- a cluster of fake nodes */
@@ -242,18 +242,19 @@ typedef struct FakeTx
 {
 	Transaction *tx;
 	int			origin;
-	Work	   *work[NODES];	/* NULL: none there, or done */
+	ApplyTask  *work[NODES];	/* NULL: none there, or done */
 	bool		executed[NODES];
 	bool		ordered;
-	bool		late;			/* its backend can't commit it: its own node gets
-								 * it, too, some time after it was decided */
-} FakeTx;
+	bool		late;			/* its backend can't commit it: its own node
+								 * gets it, too, some time after it was
+								 * decided */
+}			FakeTx;
 
 typedef struct FakeNode
 {
-	Lane		lane;
+	ApplyQueue	queue;
 	uint64_t	applied;
-} FakeNode;
+}			FakeNode;
 
 typedef struct FakeCluster
 {
@@ -263,12 +264,12 @@ typedef struct FakeCluster
 	uint64_t	seq;
 	int			done;
 	int			roles;
-} FakeCluster;
+}			FakeCluster;
 
 static const char role_names[3][8] = {"alice", "bob", "mallory"};
 
 static uint64_t
-lowest_ticket(const FakeCluster *c)
+lowest_ticket(const FakeCluster * c)
 {
 	uint64_t	lowest = 0;
 
@@ -283,20 +284,20 @@ lowest_ticket(const FakeCluster *c)
 }
 
 static void
-give(FakeCluster *c, FakeTx *f, int node)
+give(FakeCluster * c, FakeTx * f, int node)
 {
-	f->work[node] = enqueue(&c->node[node].lane, f->tx);
+	f->work[node] = enqueue(&c->node[node].queue, f->tx);
 }
 
 static void
-decide(FakeCluster *c, FakeTx *f)
+decide(FakeCluster * c, FakeTx * f)
 {
 	f->tx->seq = ++c->seq;
 	f->tx->state = TX_DURABLE;
 }
 
 static void
-begin(FakeCluster *c, FakeTx *f)
+begin(FakeCluster * c, FakeTx * f)
 {
 	memset(f, 0, sizeof(*f));
 	f->origin = rand() % NODES;
@@ -315,7 +316,7 @@ begin(FakeCluster *c, FakeTx *f)
 }
 
 static bool
-executed_everywhere(const FakeTx *f)
+executed_everywhere(const FakeTx * f)
 {
 	for (int n = 0; n < NODES; n++)
 	{
@@ -327,29 +328,29 @@ executed_everywhere(const FakeTx *f)
 
 /* Now and then an executed work is rolled back there and queued again. */
 static void
-yield(FakeCluster *c, FakeTx *f, int n)
+yield(FakeCluster * c, FakeTx * f, int n)
 {
-	lane_release(&c->node[n].lane, f->work[n]->holder);
+	apply_queue_release(&c->node[n].queue, f->work[n]->holder);
 	f->executed[n] = false;
-	lane_enqueue(&c->node[n].lane, f->work[n]);
+	apply_queue_insert(&c->node[n].queue, f->work[n]);
 }
 
 /* One step of everybody; returns whether anything happened. */
 static bool
-step(FakeCluster *c)
+step(FakeCluster * c)
 {
 	bool		any = false;
 
 	for (int n = 0; n < NODES; n++)
 	{
 		FakeNode   *node = &c->node[n];
-		Work	   *w;
+		ApplyTask  *task;
 
-		LaneMoment	at = {node->applied, c->seq, 0, lowest_ticket(c)};
+		ApplyMoment at = {node->applied, c->seq, 0, lowest_ticket(c)};
 
-		while ((w = lane_next(&node->lane, &at)) != NULL)
+		while ((task = apply_queue_next(&node->queue, &at)) != NULL)
 			any = true;
-		assert_true(node->lane.taken <= node->lane.capacity);
+		assert_true(node->queue.taken <= node->queue.capacity);
 	}
 	for (int i = 0; i < LIVE; i++)
 	{
@@ -360,12 +361,12 @@ step(FakeCluster *c)
 			continue;
 		for (int n = 0; n < NODES; n++)
 		{
-			Work	   *w = f->work[n];
+			ApplyTask  *task = f->work[n];
 
-			if (w != NULL && w->state == WORK_RUNNING && !f->executed[n] &&
-				c->node[n].applied >= w->wait_for && rand() % 2 == 0)
+			if (task != NULL && task->state == TASK_RUNNING && !f->executed[n] &&
+				c->node[n].applied >= task->wait_for && rand() % 2 == 0)
 				f->executed[n] = any = true;
-			else if (w != NULL && f->executed[n] && f->tx->seq == 0 && rand() % 50 == 0)
+			else if (task != NULL && f->executed[n] && f->tx->seq == 0 && rand() % 50 == 0)
 			{
 				yield(c, f, n);
 				any = true;
@@ -393,7 +394,7 @@ step(FakeCluster *c)
 				any = true;
 				if (f->work[n] != NULL)
 				{
-					lane_release(&node->lane, f->work[n]->holder);
+					apply_queue_release(&node->queue, f->work[n]->holder);
 					free(f->work[n]);
 					f->work[n] = NULL;
 				}
@@ -421,7 +422,7 @@ run_cluster(int connections, int reserved, int roles, int count)
 
 	c->roles = roles;
 	for (int n = 0; n < NODES; n++)
-		c->node[n].lane = (Lane) {.capacity = connections + reserved, .reserved = reserved};
+		c->node[n].queue = (ApplyQueue) {.capacity = connections + reserved,.reserved = reserved};
 	while (c->done < count)
 	{
 		for (int i = 0; i < LIVE && begun < count; i++)
@@ -437,10 +438,10 @@ run_cluster(int connections, int reserved, int roles, int count)
 	}
 	for (int n = 0; n < NODES; n++)
 	{
-		assert_int_equal(c->node[n].lane.taken, 0);
+		assert_int_equal(c->node[n].queue.taken, 0);
 		assert_int_equal(c->node[n].applied, c->seq);
-		assert_int_equal(c->node[n].lane.nholders, 0);
-		lane_free(&c->node[n].lane);
+		assert_int_equal(c->node[n].queue.nholders, 0);
+		apply_queue_free(&c->node[n].queue);
 	}
 	free(c);
 }
