@@ -23,7 +23,7 @@ typedef enum Point
 	POINT_RESERVED,				/* its keys are its own; not given to peers */
 	POINT_EXECUTED,				/* by all peers; no seq yet */
 	POINT_DECIDED,				/* it has a seq; its record is in memory */
-	POINT_DURABLE,				/* its record is on disk; nobody knows */
+	POINT_DURABLE,				/* its record is on disk; not reported yet */
 	POINT_VERDICT_GIVEN,		/* put into the backend's buffer; peers don't
 								 * know */
 	POINT_COMMITS_GIVEN,		/* the peers' COMMITs are in their buffers */

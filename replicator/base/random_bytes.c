@@ -1,6 +1,6 @@
 /*
  * random_bytes.c
- *	  Random numbers that nobody can guess, by OpenSSL.
+ *	  Cryptographically strong random bytes, by OpenSSL.
  */
 #include "random_bytes.h"
 

@@ -1,6 +1,6 @@
 /*
  * random_bytes.h
- *	  Random numbers that nobody can guess.
+ *	  Cryptographically strong random bytes.
  */
 #ifndef LOCKSTEP_RANDOM_BYTES_H
 #define LOCKSTEP_RANDOM_BYTES_H

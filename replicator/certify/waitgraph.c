@@ -262,7 +262,7 @@ take_away_what_goes_on(WaitGraph *g)
 	free(todo);
 }
 
-/* The next edge of the party, from edge i on, to somebody who is left. */
+/* The next edge of the party, from edge i on, to a party that is left. */
 static uint32_t
 edge_left(const WaitGraph *g, uint32_t i)
 {
@@ -271,7 +271,7 @@ edge_left(const WaitGraph *g, uint32_t i)
 	return i;
 }
 
-/* Somebody who is in a cycle, if anybody is left. */
+/* A party in a cycle, if any is left. */
 static uint32_t
 party_in_cycle(WaitGraph *g)
 {

@@ -6,7 +6,7 @@
  * Pure: no I/O, no clock.  Vertices are transactions, with their backend and their
  * apply sessions, and backends of which only their node knows.  An edge says that
  * the one can't go on before the other has: all edges of a vertex have to go, so
- * whoever can reach a cycle waits for ever.  A wait for any one of several is no
+ * a vertex that can reach a cycle waits for ever.  A wait for any one of several is no
  * edge.  waits.h says who fills it in.
  */
 #ifndef LOCKSTEP_WAITGRAPH_H

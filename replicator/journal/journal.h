@@ -167,7 +167,7 @@ extern bool journal_begins_segment(const Journal *j, size_t size);
  * and a record that stays valid until the next call, JOURNAL_END at the end of
  * what is there (call again later: it may have grown), or TORN / ERROR.
  *
- * A record can be read before it is durable.  Whoever acts on it sets a limit:
+ * A record can be read before it is durable.  A reader that acts on it sets a limit:
  * transactions with a higher seq, and what follows them, are not there yet.
  */
 typedef struct JournalReader JournalReader;

@@ -1,15 +1,15 @@
 /*
  * journal_disk.c
- *	  Is what a file is read as on the disk, too?
+ *	  Does the disk have what a file is read as?
  *
- * When a sync fails, Linux reports it once, takes the pages for clean, and keeps
- * them: whoever reads the file gets what was written, and the next sync succeeds
- * without writing anything.  What is on the disk shows when the pages have been
- * forgotten.  So a process that finds data of which nobody knows that it was ever
- * synced writes it once more, syncs that, and reads it back past the page cache.
+ * When a sync fails, Linux reports that once, marks the pages clean and keeps them: a
+ * reader gets what was written, and the next sync succeeds without writing anything.  The
+ * difference shows only after the pages were evicted.  So a process that finds data of
+ * which it can't know that it was synced writes it again, syncs, and reads it back past
+ * the page cache.
  *
- * Where a file system can't be read past its cache (tmpfs) the cache is asked to
- * forget the file, which does no harm there.
+ * Where a file system can't be read past its cache (tmpfs), the cache is asked to evict
+ * the file.
  */
 #include "journal_private.h"
 

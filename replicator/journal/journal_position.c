@@ -1,17 +1,15 @@
 /*
  * journal_position.c
- *	  Is the journal's directory the one in which it was written, or a copy of it?
+ *	  Is the journal still in the directory in which it was written, or is it a copy?
  *
- * A copy may be an old one, and whoever goes on with an old journal takes back
- * what nodes have acknowledged since (history.c).  The file "place" in the
- * directory says where it is itself: its inode and the moment when that was made,
- * which no program that copies, unpacks or restores a file can give to another,
- * and the machine.  What it can't tell is a file system, or a machine, that was
- * set back as a whole.
+ * A copy may be old, and continuing with an old journal would lose transactions that
+ * nodes have acknowledged since (history.c).  The file "place" in the directory records
+ * its own inode and creation time, which no program that copies, unpacks or restores
+ * files can reproduce, and the machine's id.  It can't detect that a file system or a
+ * machine was set back as a whole.
  *
- * Where the file system does not say when a file was made, the inode alone
- * counts.  A crash leaves the old file or the new one, or "place.tmp", which is
- * written anew.
+ * Where the file system has no creation times, the inode alone counts.  A crash leaves
+ * the old file or the new one, or "place.tmp", which is overwritten.
  */
 #include "journal_private.h"
 

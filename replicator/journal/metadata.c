@@ -35,7 +35,7 @@ static Dropped *dropped;
 static int	ndropped;
 static bool said;				/* a database was added or dropped */
 
-/* Names of the nodes that stay out until somebody attaches them. */
+/* Names of the nodes that stay out until they are attached by command. */
 static char **nodes_out;
 static int	nnodes_out;
 

@@ -1,23 +1,22 @@
 /*
  * catchup.c
- *	  Feeding a node from the journal until it has been given everything, then
- *	  the barrier.
+ *	  Feeding a node from the journal, and taking it online.
  *
  *	  applied+1 ... fed	  ... last durable | decided	 | reserved
- *	  given from the journal, in chunks	   |	given at the barrier
+ *	  given from the journal, in chunks	   |	given when it goes online
  *
- * It is given several in a row as one transaction where that is allowed
- * (transaction_together.c), and so many of these at a time that a connection
- * always has the next one while another commits.
+ * Consecutive transactions are executed as one where that is allowed
+ * (transaction_together.c).  The number in flight is such that a connection always
+ * has the next one while another commits.
  *
- * Being given is not enough: a node that can't apply what it is given must not
- * come online again and again.  What was durable when it had been given
- * everything for the first time (`goal`) has to be applied before the barrier.
+ * A node that has been given everything may still be unable to apply it, and must not
+ * go online and out again and again.  So everything that was durable when it was first
+ * complete (`goal`) must be applied before it goes online.
  *
- * The barrier is one round of the loop: when the last durable transaction has
- * been given, the same call makes the node online, gives it every decided one
- * whose record is not durable yet, and every reserved one, which from then on
- * is not decided before this node has executed it.
+ * Going online takes one round of the loop: in the call that gives the node the last
+ * durable transaction, its state becomes ONLINE, and it gets the decided ones that are
+ * not durable yet and the reserved ones, which are not decided from then on before
+ * this node has executed them.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,12 +1,11 @@
 /*
  * control_connection.c
- *	  The control connection of a node that is in: questions about blockers,
- *	  cancel requests, and a heartbeat that also tells how far the node has come (a
- *	  backend that has committed may not have said so yet).
+ *	  The control connection of a node that is in: a heartbeat, which also reports how
+ *	  far the node has applied, questions about blockers, and cancel requests.
  *
- * When it is lost, or does not answer a heartbeat for stall_timeout, the node is out.  It is
- * connected to one of the replicated databases, where the extension's functions
- * are, or to maintenance_database as long as there is none.
+ * The node is dropped when this connection is lost or does not answer a heartbeat
+ * within stall_timeout.  It is connected to a replicated database, where the
+ * extension's functions are, or to maintenance_database while there is none.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -64,7 +63,7 @@ heard_flushed(Node *n, uint64_t applied, uint64_t insert, uint64_t flush)
 	}
 }
 
-/* It has committed what nobody else has (turn_note_divergence()): it is out. */
+/* It has committed something that no other node has (turn_note_divergence()): drop it. */
 static bool
 has_diverged(Node *n, const PGresult *r)
 {
@@ -124,7 +123,7 @@ ping(Node *n)
 
 /*
  * Does its turn stand still although nothing is being executed for it: held by
- * a backend that neither commits nor goes?  Everybody would wait for that.
+ * a backend that neither commits nor exits?  All nodes would wait for that.
  */
 static bool
 is_stalled(Node *n)

@@ -1,20 +1,20 @@
 /*
  * databases.c
- *	  Adding and dropping replicated databases, on every node that is online.
+ *	  Adding and dropping replicated databases on all nodes that are online.
  *
- *	 add	if no node has it, make it on all (on some only: refused);
- *			each node: connect, make the extension if it is missing, check; read
- *			the content, which must be equal; write the identity; open the apply
- *			connections.  Then the journal says that it is replicated, and its
- *			content is the standard for nodes that come later.
- *	 drop	its sessions are ended; the journal says that it is not replicated
- *			any more; connections are closed when what was decided is done; each
- *			node: drop the extension, so that it is a plain database again.
+ *	 add	if no node has the database, create it on all (on some only: refused);
+ *			on each node: connect, create the extension if it is missing, check;
+ *			compare the contents, which must be equal; write the identity; open the
+ *			apply connections.  Then the journal records that it is replicated, and
+ *			its content is the standard for nodes that are attached later.
+ *	 drop	its sessions are ended; the journal records that it is not replicated
+ *			any more; connections are closed when everything decided is applied; on
+ *			each node the extension is dropped, which leaves an ordinary database.
  *
- * One job at a time; a second is refused.  A node that goes out while a database
- * is added makes the job fail: nothing has been promised, and it can be done
- * again.  What the job itself has made is taken back: an extension would keep
- * clients from writing to a database that is not replicated.
+ * Only one job runs at a time.  If a node goes out while a database is added, the job
+ * fails; nothing has been promised, and it can be repeated.  Whatever the job has
+ * created is removed again: an extension would keep clients from writing to a database
+ * that is not replicated.
  */
 #include <stdarg.h>
 #include <stdio.h>
@@ -561,7 +561,7 @@ nodes_database_add(const char *name, NodeDone done, void *arg)
 		look_for_next();
 }
 
-/* Its control connection is closed, and calls nobody back. */
+/* Its control connection is closed without calling back. */
 void
 databases_node_gone(const Node *n)
 {

@@ -1,20 +1,19 @@
 /*
  * dbfacts.c
- *	  What must be equal of a database on all nodes.
+ *	  Properties of a database that must be equal on all nodes.
  *
- * Each fact is one whose difference would let nodes diverge, or a change be
- * possible on one and not on another: how text is encoded and ordered, how much
- * fits into an index.  A node is compared with those that are in: the facts of
- * each node's databases are kept from its last check.
+ * If one of them differed, nodes could diverge, or a change could be possible on one
+ * node and fail on another: encoding, collation, limits of index entries.  A node is
+ * compared with the nodes that are in, using the properties found at each node's last
+ * check.
  *
- * Versions of collations are looked at where they are used, by name, since a
- * node that has to catch up may not have all of them yet.  What a new version
- * of the C library or of ICU sorts differently, range partitions, indexes and
- * comparisons in a WHERE clause sort differently.
+ * Versions of collations are compared only for collations in use, by name, since a node
+ * that has to catch up may not have all of them yet.  Range partitions, indexes and
+ * comparisons depend on how the C library or ICU sorts.
  *
- * Told, but no reason to refuse a node: indexes that may be out of order since
- * the server's collations have another version than those they were made with
- * (PostgreSQL itself goes on, too), and other time zone data.
+ * Only reported, no reason to refuse a node: indexes that may be corrupt because the
+ * collation's version has changed since they were built (PostgreSQL itself only warns),
+ * and different time zone data.
  */
 #include "dbfacts.h"
 

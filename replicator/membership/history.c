@@ -43,7 +43,7 @@ static uint64_t beyond_seq;
 static bool all_looked_at;
 static bool is_copy;			/* the journal, and not all have been heard */
 
-/* ---------- everybody is looked at before the first goes on */
+/* ---------- all nodes are looked at before the first goes online */
 
 void
 history_looked_at(Node *n)
@@ -140,7 +140,7 @@ history_heard(Node *n)
 
 /* ---------- a node that knows more */
 
-/* Somebody who took it out meanwhile has chosen. */
+/* An operator who has dropped it meanwhile has chosen. */
 static bool
 anybody_is_beyond(void)
 {

@@ -97,7 +97,7 @@ node_status(int node)
 
 /* ---------- moving */
 
-/* With what to do about it, where somebody has to. */
+/* With a hint, where an operator has to act. */
 static void
 tell_drop(const Node *n, const char *what)
 {

@@ -34,7 +34,7 @@ typedef struct NodeStatus
 
 extern void membership_init(const Config *config, const char *cluster, const char *journal_dir);
 
-/* The journal may be an old copy: nobody goes online before all were heard. */
+/* The journal may be an old copy: no node goes online before all were heard. */
 extern void nodes_doubt_journal(void);
 extern void membership_start(void); /* take a generation, then begin
 									 * connecting */

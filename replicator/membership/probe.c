@@ -1,20 +1,20 @@
 /*
  * probe.c
- *	  Does a node's server live?  A connection of its own, to the maintenance
- *	  database, on which it is asked for nothing: an empty query.
+ *	  Is a node's server alive?  A connection to maintenance_database that sends empty
+ *	  queries.
  *
- * A server that runs answers that at once, whatever its disks do and whatever else
- * it has been asked, as nothing is read or locked for it.  The control connection
- * can't tell: its questions are answered one after the other, and some of them read
- * tables.  So a probe that is not answered for node_timeout means that the server
- * hangs, or can't be reached; what is not answered there has stall_timeout.
+ * A running server answers an empty query at once, whatever its disks or its other
+ * sessions do, as it needs no data and no lock.  The control connection can't tell, as
+ * it answers one query after the other and some of them read tables.  So a server that
+ * leaves the probe unanswered for node_timeout hangs or can't be reached; queries on
+ * other connections have stall_timeout.
  *
- * Connections that are there say nothing of the postmaster, which accepts new ones: one
- * is tried every ARRIVAL_MS, and closed.  If that is not possible the node stays online,
- * as its sessions go on; status and the log say it.
+ * Existing connections say nothing about the postmaster, which accepts new ones: every
+ * ARRIVAL_MS a new one is tried, and closed.  If that fails the node stays online, as its
+ * sessions go on; status and the log report it.
  *
- * As long as there is no such connection (it could not be opened, or somebody has
- * ended it) the heartbeat on the control connection stands for it.
+ * While there is no such connection (it could not be opened, or was terminated), the
+ * heartbeat on the control connection replaces it.
  */
 #include <stdio.h>
 

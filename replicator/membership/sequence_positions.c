@@ -1,16 +1,15 @@
 /*
  * sequence_positions.c
- *	  Positions of sequences that no transaction has told the other nodes: values
- *	  that were handed out to transactions that were rolled back, or that did
- *	  nothing else.
+ *	  Positions of sequences that no transaction has replicated: of values that were
+ *	  used by transactions that rolled back or changed nothing else.
  *
- * Every POLL_MS an online node is asked which it has (it is a look into its shared
- * memory).  What it says becomes a transaction of its own, for each database one,
- * which all nodes apply, that one included; then it says it no more.  So when the
- * load stops, all nodes soon have equal positions.
+ * Every POLL_MS each online node is asked for such positions, which it has in shared
+ * memory.  The answer becomes one transaction per database, which all nodes apply,
+ * including the one that reported it.  So all nodes soon have equal positions after
+ * the load has stopped.
  *
- * It belongs to no node, so that DDL on such a sequence waits for it on that node,
- * too, and it for the DDL.
+ * The transaction has no origin, so that it and DDL on such a sequence wait for each
+ * other on that node, too.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,11 +1,11 @@
 /*
  * slow_node.c
- *	  What becomes of a node that lags too far (lag.c) when slow_node = drop.
+ *	  Dropping a node that lags too far behind (lag.c), with slow_node = drop.
  *
- * It is dropped, and gets from the journal what it lacks.  It is as slow afterwards as
- * before, so it would be online for a moment, and dropped again, for ever: each
- * time it is dropped for its lag soon after it was online it is tried again
- * later, twice as long each time.
+ * A dropped node catches up from the journal, and is as slow as before when it is
+ * online again.  So that it does not go online and out for ever, the pause before it
+ * is tried again doubles each time it is dropped for its lag soon after it went
+ * online.
  */
 #include <inttypes.h>
 

@@ -192,7 +192,7 @@ send_more(ApplyConn *c)
 
 		if (!next_payload(c, &payload, &error))
 		{
-			/* told at the end of the round, as somebody may walk the tasks */
+			/* told at the end of the round, as a caller may walk the tasks */
 			c->read_error = xstrdup(error);
 			loop_defer(&c->flush);
 			break;

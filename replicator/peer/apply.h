@@ -58,7 +58,7 @@ extern ApplyStill *apply_still(ApplyConn *c);
 /* What lock_conflict.c knows of it. */
 typedef struct ApplyBlocked
 {
-	uint64_t	since_us;		/* somebody is in its way */
+	uint64_t	since_us;		/* a process has blocked it */
 	uint64_t	answer;			/* the last one that said so */
 } ApplyBlocked;
 

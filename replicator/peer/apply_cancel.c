@@ -1,17 +1,17 @@
 /*
  * apply_cancel.c
- *	  How is an apply session made to stop what it executes?
+ *	  Canceling what an apply session executes.
  *
- * By a cancel request, sent by the control connection.  A server discards one
- * that arrives between two commands of a pipeline, while it reads the next one.
- * So a cancel request is repeated, with growing pauses, until the session has
- * answered the Sync.  One that does not obey in TERMINATE_MS is terminated: its
- * connection is replaced then.  If even that is not noticed for stall_timeout,
- * the node is out.  Time is counted by the pauses, not by the clock, as the
- * replicator may have been stopped.
+ * The control connection sends a cancel request.  A server discards a request
+ * that arrives between two commands of a pipeline, so it is repeated, with
+ * growing pauses, until the session has answered the Sync.  A session that does
+ * not end its statement within TERMINATE_MS is terminated and its connection
+ * replaced.  If the server does not end the session within stall_timeout, the
+ * node is dropped.  Time is the sum of the pauses, not the clock's, as the
+ * replicator itself may have been stopped.
  *
- * A cancel request must have been delivered before the connection gets other
- * task: until then it is not given back.
+ * A connection gets its next task only after all of its cancel requests have
+ * been delivered.
  */
 #include <assert.h>
 #include <inttypes.h>

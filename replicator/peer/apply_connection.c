@@ -1,12 +1,12 @@
 /*
  * apply_connection.c
- *	  How does an apply connection come, and go?
+ *	  Opening, closing and losing an apply connection.
  *
- * A connection that is lost while its node is in - somebody ended that one
- * session there - is replaced by another, and what it was doing is done again:
- * if its COMMIT was under way and arrived, apply_begin says so.  The node goes
- * out when the control connection says that it does not answer, when no other
- * connection can be opened, or when they are lost again and again.
+ * A connection that is lost while the control connection still answers (its
+ * session was terminated, for example) is replaced, and its task is executed
+ * again; if the task's COMMIT had arrived, apply_begin reports that.  The node is
+ * dropped if no replacement can be opened, or if connections are lost again and
+ * again.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,24 +1,27 @@
 /*
  * apply_patience.c
- *	  Transactions that keep an apply connection for too long while others wait for
- *	  one.
+ *	  Rolling back transactions that occupy an apply connection for too long while
+ *	  others wait for one.
  *
- * Functions of users - in indexes, generated columns, domains - are called on every
- * node.  One that is quick at its origin and sleeps elsewhere keeps a connection of
- * its queue, where nothing is in its way; a dozen of them keep all.  apply_queue.h sees to
- * it that one role can't; this is for several roles, and for the others of that one.
+ * Users' functions (in indexes, generated columns, domains) are executed on every
+ * node.  A function that is fast at its origin and sleeps on another node occupies
+ * a connection there without waiting for a lock; a dozen such transactions occupy
+ * all of them.  apply_queue.h limits the connections of one role; this file is for
+ * several roles, and for other transactions of the same role.
  *
- * While a task waits for nothing but a connection, those that have one are looked at
- * on the control connection, every LOOK_MS.  One counts as executing when its process
- * runs, sleeps, or waits for something outside of the server; not when it waits
- * for a lock, its turn, a disk, or the replicator: these are other people's matter.  If
- * it has been seen executing for apply_patience and four times what the transaction
- * took at its origin - building a large index takes long everywhere - its transaction
- * is rolled back, one for each look: of the role that has most connections, the longest.
+ * While a task waits for nothing but a connection, the control connection looks at
+ * the sessions that have one, every LOOK_MS.  A session counts as executing if its
+ * process runs, sleeps, or waits for something outside of the server; not if it
+ * waits for a lock, its turn, a disk, or the replicator.  When a session has been
+ * seen executing for apply_patience and for four times what its transaction took at
+ * its origin (building a large index takes long everywhere), the transaction is
+ * rolled back: one per look, of the role with most connections the one that has
+ * executed longest.
  *
- * What is decided can't be rolled back.  It has been executed before on every node, but
- * in catch-up, when the node has nothing undecided to do; or it is
- * `ordered`, and calls no such function (may_fail_elsewhere in the extension).
+ * A decided transaction can't be rolled back.  It has been executed on every node
+ * before, except in catch-up, when the node has no undecided ones to execute; and
+ * an `ordered` transaction calls no such function (may_fail_elsewhere in the
+ * extension).
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -55,7 +58,7 @@ is_short(Pool *p, int elapsed_ms, int *n)
 	return p->short_ms >= SHORT_MS;
 }
 
-/* Who has most of its connections?  NULL: nobody who has a name. */
+/* The role that has most of its connections; NULL: none has any. */
 static const char *
 busiest_role(const Pool *p)
 {

@@ -1,17 +1,18 @@
 /*
  * apply_rows.c
- *	  Which queries of a transaction go to a node in one call?
+ *	  Sending several changes of rows in one call of lockstep.apply_rows().
  *
- * Changes of rows that follow each other, if nothing but their texts and
- * parameters matters: the server executes them one after the other, and looks at
- * their numbers of rows (extension/apply/applybatch.c).  It saves both sides what comes
- * with each query that travels by itself.  An error in one of them is the call's.
+ * Consecutive changes of rows can share a call if only their texts and parameters
+ * matter.  The server executes them in order and checks their numbers of rows
+ * (extension/apply/applybatch.c), which saves the cost of a message per query on
+ * both sides.  An error in one of them is an error of the call.
  *
- * The call itself costs the server what two or three of them save it (counted:
- * docs/benchmarks.md), so fewer go by themselves; unless the node has to wait for
- * another transaction first, which would be a call of its own.
+ * A call costs the server as much as it saves on two or three queries (measured:
+ * docs/benchmarks.md), so fewer are sent separately, unless the node has to wait for
+ * another transaction first, which needs a call anyway.
  *
- * The scratch is for one call: all that is added is sent before send_more() is over.
+ * The scratch buffers are for one call: everything added is sent before send_more()
+ * returns.
  */
 #include "apply_private.h"
 

@@ -1,24 +1,24 @@
 /*
  * apply_task.c
- *	  Transactions on nodes: given, started, executed, committed or taken back.
+ *	  One transaction on one node: queued, executed, committed or undone.
  *
- *				 apply_queue_next			 all results			COMMIT sent
+ *			  apply_queue_next		 all results			COMMIT sent
  *	   QUEUED ------------> RUNNING ------------> EXECUTED ------------> COMMITTING
  *		 ^	 				   |					 |						|
- *		 |					   +------ undo ---------+					committed: gone
+ *		 |					   +------ undo ---------+					committed: freed
  *		 |					   v
- *		 +---- again ------ UNDOING -----> gone
+ *		 +---- again ------ UNDOING -----> freed
  *
- * An error on a node is one of three things: to be tried again there (a
- * deadlock, a cancel: somebody of a higher rank was in the way), the node's own
- * fault (it is dropped, the others go on), or the transaction's (it is rolled
- * back everywhere).  A decided transaction can't be rolled back any more: what
- * would be its own fault drops the node, too.
+ * An error on a node has one of three causes.  A transient one (deadlock, cancel by
+ * a transaction of higher rank): the task is executed again.  The node: it is
+ * dropped, the others go on.  The transaction: it is rolled back everywhere; if it
+ * is decided already, it can't be, and the node is dropped instead.
  *
- * Several that were executed as one and failed are done one by one (task_split).
+ * Transactions that were executed together and failed are executed one by one
+ * (task_split()).
  *
- * The bit of a node in tx->executing is set as long as a RESERVED transaction
- * has a task there that is not EXECUTED.
+ * The bit of a node in tx->executing is set as long as a RESERVED transaction has a
+ * task there that is not EXECUTED.
  */
 #include <assert.h>
 #include <inttypes.h>
@@ -156,7 +156,7 @@ task_begin_early(Pool *p, Transaction *tx)
 	LOCKSTEP_POINT(BEGUN_EARLY);
 }
 
-/* Gone, wherever it was; the connection is somebody else's matter. */
+/* Frees it, whatever its state; the caller takes care of the connection. */
 static void
 task_remove(ApplyTask *task)
 {
@@ -414,7 +414,7 @@ task_failed(ApplyTask *task, const ApplyError *e)
 				tx->node, tx->pid, tx->xcount, e->sqlstate, e->message);
 	if (task->early)
 	{
-		/* it may be nobody's fault, or the fault of what is not decided yet */
+		/* its cause may be gone when the transaction is reserved */
 		tx->not_early |= bit_of(n);
 		task->state = TASK_UNDOING; /* it is in no queue */
 		task_remove(task);

@@ -1,14 +1,15 @@
 /*
  * dbwatch.c
- *	  Is each database of a node that is in still the one that was attached?
+ *	  Checking once a second that a database of a node is still the one that was
+ *	  attached.
  *
- * A database whose extension has been dropped, or that is another one of the same
- * name, would take writes that nobody else gets, and nothing would fail there.  So
- * each is asked once a second who it is: its OID must stay, the extension be there, and
- * the cluster be this one.  Else the node is out, with what was found as the reason.
+ * In a database whose extension was dropped, or that was replaced by another of the
+ * same name, writes would succeed and not be replicated.  So the OID must stay the
+ * same, the extension must exist, and the cluster's identity must be this
+ * cluster's; otherwise the node is dropped with that as the reason.
  *
- * The question goes over a connection of its own, which lives as long as the
- * pool of apply connections of that database.
+ * The query uses a connection of its own, which lives as long as the database's
+ * pool of apply connections.
  */
 #include <stdlib.h>
 #include <string.h>

@@ -1,29 +1,30 @@
 /*
  * early_apply.c
- *	  Large transactions begin on the other nodes before they ask to commit.
+ *	  Streaming apply: peers execute a large transaction before it asks to commit.
  *
- * While its backend still runs, the queries of a transaction that are on disk
- * (spill.c) are executed by the nodes that are online, so that they are done soon
- * after it asks.  This is a guess at what will be reserved:
+ * While the backend still runs, the online peers execute the queries of its
+ * transaction that are on disk (spill.c), so that little is left to do when it asks
+ * to commit.  That is speculative:
  *
  *	 - Only changes of rows are executed, which depend on nothing but those rows and
- *	   on unique values, and utility commands, whose tables are locked on the origin,
- *	   and in the cluster, from before they run.  The first query of another kind
- *	   waits until the transaction is reserved.
- *	 - Whoever wrote such a row before, had committed on the origin when the row
- *	   was changed there, so his seq was decided when the query came in.  Before
- *	   queries are sent the session waits until its node has applied what is
- *	   decided by then.  A later writer of another node makes certification refuse
- *	   the transaction; one of the same node can't be, as the row is locked there.
- *	 - If DDL is decided meanwhile, or others of its origin have to be decided first,
- *	   what was done is not worth keeping: it begins anew when it is reserved.  So all
- *	   of it is executed by one state of the catalogs, and that of its turn.
- *	 - It has no rank.  It never makes anybody yield.  Whoever waits for a lock of
- *	   its sessions - another apply session or a client of that node, which are
- *	   looked for all the time - has them rolled back; so has a savepoint
- *	   that is rolled back.  Then that node executes it after it has been reserved,
- *	   as it does after an error, of which nobody is told.
- *	 - Of a queue's connections it gets neither of the last two (apply_queue.h).
+ *	   on unique values, and utility commands, whose tables are locked at the origin
+ *	   and in the cluster before they run.  The first query of another kind waits
+ *	   until the transaction is reserved.
+ *	 - An earlier writer of such a row had committed at the origin when the row was
+ *	   changed there, so its seq was decided when the query arrived.  Before it sends
+ *	   queries, the session waits until its node has applied everything decided by
+ *	   then.  If a later writer is of another node, certification refuses the
+ *	   transaction; a later writer of the same node is impossible, as the row is
+ *	   locked there.
+ *	 - If DDL is decided meanwhile, or if other transactions of the origin have to be
+ *	   decided first, the task is undone and starts again when the transaction is
+ *	   reserved.  So all of it is executed with one state of the catalogs.
+ *	 - The task has no rank and nothing yields to it.  When another apply session or
+ *	   a client waits for one of its locks, or when a savepoint is rolled back, the
+ *	   task is undone; that node executes the transaction after it has been reserved.
+ *	   The same after an error, which is not reported.
+ *	 - The task never gets one of the last two connections of its queue
+ *	   (apply_queue.h).
  */
 #include "apply.h"
 

@@ -1,13 +1,15 @@
 /*
  * idle_ddl.c
- *	  Who holds the ddl lock and does nothing, while other nodes' DDL waits for it.
+ *	  Rolling back idle transactions that hold the ddl lock while DDL of other nodes
+ *	  waits for it.
  *
- * The ddl lock is one for all objects of all databases, which PostgreSQL has not: whoever may
- * create a temporary view of a table, and leaves the transaction open, would keep the DDL
- * of all other nodes waiting for ever.  So while anybody waits for it, those that hold
- * it are looked at on their nodes, every LOOK_MS.  One that has been found idle, or asleep
- * (pg_sleep), for idle_ddl_timeout fails with 40001.  One that works is left alone,
- * however long it takes; so is one that nobody waits for, and who holds locks of tables only.
+ * One ddl lock covers all objects of all databases; PostgreSQL has no such lock.  A
+ * role that may create a temporary view and leaves its transaction open would block
+ * the DDL of all other nodes for ever.  So while DDL waits for the lock, its holders
+ * are looked at on their nodes, every LOOK_MS.  A holder that has been idle, or in
+ * pg_sleep(), for idle_ddl_timeout fails with 40001.  A holder that executes
+ * something is left alone, however long it takes; so are transactions that hold
+ * locks of tables only.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,22 +1,23 @@
 /*
  * lock_conflict.c
- *	  Who yields: an apply session that gets no further is asked about, and what
- *	  is in its way gives way, if it ranks lower.
+ *	  Lock conflicts on a node: the lower rank yields.
  *
- * Ranks: decided transactions by seq; reserved ones by ticket; all others.  On a
- * node, W waiting for B:
+ * When an apply session makes no progress, its node is asked which processes block
+ * it.  Ranks: decided transactions by seq, then reserved ones by ticket, then all
+ * others.  If W waits for a lock of B:
  *
- *	 B is another apply session	   it ranks lower: rolled back, executed again later
- *	 B's backend has asked		   its ticket is higher, or it has none, or W is
- *								   decided: 40001 to B
- *	 B's backend has been decided  with a higher seq than W's: B's backend gives up,
- *								   and the node gets it by apply; else it goes by
- *								   itself
- *	 B has changed something	   it fails with 40001 at once
- *	 B has only read			   the same, after max_apply_delay
+ *	 B is another apply session		if it ranks lower: it is rolled back and executed
+ *									again
+ *	 B's backend has asked			if it has no ticket or a higher one, or if W is
+ *									decided: B fails with 40001
+ *	 B is decided					if its seq is higher than W's: its backend is
+ *									canceled, and the node gets B by apply; else B
+ *									commits by itself
+ *	 B has changed something		B fails with 40001 at once
+ *	 B has only read				B fails with 40001 after max_apply_delay
  *
- * All nodes rank alike, so two transactions that block each other on different
- * nodes agree on who goes on.
+ * All nodes use the same ranks, so of two transactions that block each other on
+ * different nodes the same one yields on both.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -58,7 +59,7 @@ on_timer(void *arg)
 static void
 look_again_in(Node *n, int ms)
 {
-	/* somebody who has begun meanwhile may be watched already: that is sooner */
+	/* a timer set meanwhile fires sooner */
 	if (n->lock_conflict_timer == NULL)
 		n->lock_conflict_timer = loop_after(ms, on_timer, n);
 }
@@ -155,8 +156,8 @@ describe_lock_conflict(const ApplyTask *waiting, size_t at_row, ConflictDetail *
 }
 
 /*
- * A victim is shot again and again until it obeys, and counts once.  The last
- * ones will do.
+ * A victim is signalled repeatedly until it aborts, and counted once: the last
+ * ones are remembered.
  */
 typedef struct Victim
 {
@@ -212,10 +213,10 @@ fail_backend(Node *n, const Blocker *blocker, const Transaction *b, const Transa
 }
 
 /*
- * An apply session whose connection is gone, of the node's time before it was
- * dropped: one that waits, for a lock or for its turn, does not notice.  What it
- * does is done again, so it may end; did it wait for a seq that another has
- * claimed, whom it is in the way of, nobody would get any further.
+ * An apply session whose connection is gone, from before the node was dropped: while
+ * it waits for a lock or for its turn, it does not notice that.  Its transaction is
+ * executed again by another session, so it can be terminated.  If it waits for a
+ * claimed seq whose owner it blocks, neither can proceed.
  */
 static void
 end_orphan(Node *n, int pid, const Transaction *waiting)
@@ -295,7 +296,7 @@ blocker_of(const PGresult *r, int row)
 }
 
 /*
- * For how long somebody has been in its way.  Its last result may be older: in one
+ * For how long other processes have blocked it.  Its last result may be older: in one
  * call it waits for its turn to begin, and then for locks.
  */
 static uint64_t

@@ -62,7 +62,7 @@ extern const PeerOps peer_ops;	/* for the sequencer */
 /* The origin gets its own decided transaction by apply, once it has said that it lacks it. */
 extern void node_apply_at_origin(Transaction *tx);
 
-/* Somebody heard that the node has applied up to seq (sessions, apply results). */
+/* The node has applied up to seq, as a session or an apply result reports. */
 extern void node_heard_applied(int node, uint64_t seq);
 extern void peers_forget(Node *n);	/* it is out: what it had to apply */
 

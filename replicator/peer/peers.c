@@ -1,12 +1,13 @@
 /*
  * peers.c
- *	  Which nodes get a transaction, and when: those that are online, but its origin.
+ *	  Giving transactions to the nodes that are online.
  *
- * execute() makes an ApplyTask on each online peer; commit() lets those commit (and makes tasks
- * for what was decided first); roll_back() takes them back.  The bit of a node in
- * tx->executing says that it has still to execute the transaction, that in tx->applying
- * that it has to apply it, which the node's list `applying` has by seq.  A node that
- * catches up is given everything from the journal (catchup.c).
+ * execute() creates an ApplyTask on each online node but the origin; commit() lets
+ * these commit, and creates tasks for transactions that are decided before they are
+ * executed; roll_back() undoes them.  The bit of a node in tx->executing is set
+ * until it has executed the transaction, that in tx->applying until it has applied
+ * it; the node's ring `applying` has the same by seq.  A node in CATCHUP gets
+ * everything from the journal instead (catchup.c).
  */
 #include <assert.h>
 #include <inttypes.h>

@@ -1,11 +1,11 @@
 /*
  * pool.c
- *	  The apply connections of one database on one node: a fixed number, opened
- *	  at attach, kept as long as the node is in.
+ *	  The apply connections of one database on one node: a fixed number, opened when
+ *	  the node is attached and kept while it is in.
  *
- * A connection is idle (in the pool's list), or runs a task, or is being
- * cleaned up after one; queue.taken counts the latter two, so what apply_queue_next()
- * lets start always finds a connection here.
+ * A connection is idle (in the pool's list), executes a task, or is being cleaned up
+ * after one.  queue.taken counts the latter two, so each task that
+ * apply_queue_next() starts finds an idle connection.
  */
 #include <assert.h>
 #include <stdio.h>

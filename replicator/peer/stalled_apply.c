@@ -1,25 +1,23 @@
 /*
  * stalled_apply.c
- *	  Apply sessions that stand still although nothing is in their way.
+ *	  Dropping a node whose apply sessions make no progress and wait for nothing.
  *
- * A node whose server answers may still not finish what it was given: one of
- * its processes has been stopped, or waits for a disk that does not answer.
- * The others would wait for that node without end.  A long command must not be
- * mistaken for it: ALTER TABLE may take hours.  So this is not a matter of
- * time.  A session that has had no result for a while is looked at on the
- * control connection, again and again:
+ * A server may answer and still not finish a transaction: because one of its
+ * processes was stopped, or waits for a disk that does not answer.  All other nodes
+ * would wait for it.  A long command must not be mistaken for that (ALTER TABLE may
+ * take hours), so a session that has returned nothing for a while is looked at on
+ * the control connection, repeatedly:
  *
- *	 stopped (by a signal)								   stands still
- *	 waits for a lock of a process that is stopped		   the same
- *	 waits for a lock, for another process, for its turn   goes on: what is in
- *														   its way is lock_conflict.c's
- *														   matter
- *	 its process has used CPU time since the last look	   goes on
- *	 else (not stopped, uses none, waits for a disk)	   stands still
+ *	 stopped by a signal									 stalled
+ *	 waits for a lock of a process that is stopped			 stalled
+ *	 waits for another lock, for a process, for its turn	 not stalled: see
+ *															 lock_conflict.c
+ *	 has used CPU time since the last look					 not stalled
+ *	 else (uses no CPU, waits for a disk)					 stalled
  *
- * One that stands still at every look for stall_timeout puts its node out.  What
- * the kernel says of processes is read on the node, by the server, from /proc;
- * where there is none, nothing is found out.
+ * A session that is found stalled at every look for stall_timeout drops its node.
+ * The server reads the state of its processes from /proc; where there is no /proc,
+ * no session is found stalled.
  */
 #include <stdlib.h>
 #include <string.h>

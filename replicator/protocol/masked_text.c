@@ -1,6 +1,6 @@
 /*
  * masked_text.c
- *	  Parts of a text that not everybody may read, see masked_text.h.
+ *	  Parts of a text that not every role may read, see masked_text.h.
  *
  * A part is  LS_MASK_BEGIN table RS table ... LS_MASK_TEXT text LS_MASK_END.
  * Nothing between has one of these characters: names and values with control

@@ -1,6 +1,6 @@
 /*
  * masked_text.h
- *	  Parts of a text that not everybody may read: rows and commands in the DETAIL
+ *	  Parts of a text that not every role may read: rows and commands in the DETAIL
  *	  of an error.  Pure.
  *
  * What they are taken from is named with them, and the backend that reports the

@@ -39,16 +39,16 @@
  *	 at any time but between 'P' and its verdict:
  *	 B 'N' now ->               how far has the cluster come?  (causal reads)
  *	   <- 'n' seq               the last decided transaction of which anybody can know
- *	 B 'O' fate    ->           what became of a transaction, whoever's it was
- *	   <- 'o' fate is
+ *	 B 'O' outcome ->           what became of a transaction, of whatever backend
+ *	   <- 'o' outcome is
  *	   <- 'K' alive             every second, to who waits for an answer
  *	 B 'S' lease  ->            values of a sequence, or of another named thing
  *	   <- 's' leased
- *	 B 'U' alone  ->            a query that is ordered at once, whatever becomes
+ *	 B 'U' single ->            a query that is ordered at once, whatever becomes
  *	   <- 'u' ordered           of the transaction in which it was run
  *	 B 'I' facts ask ->         what the replicator knows, for people
  *	   <- 'i' facts
- *	 B 'J' lost   ->            a conflict that this node found by itself, no answer
+ *	 B 'J' report ->            a conflict that this node found by itself, no answer
  *	 at any time:
  *	   <- 'E' error             then the replicator closes the connection
  *
@@ -453,7 +453,7 @@ typedef enum LsPastOutcome
 	LS_PAST_COMMITTED = 'c',	/* decided at seq, durable */
 	LS_PAST_ABORTED = 'r',		/* not decided, and never will be */
 	LS_PAST_IN_PROGRESS = 'p',	/* open, or its record is being written */
-	LS_PAST_UNKNOWN = 'u'		/* so long ago that nobody remembers */
+	LS_PAST_UNKNOWN = 'u'		/* too long ago to be remembered */
 } LsPastOutcome;
 
 /*

@@ -1,10 +1,9 @@
 /*
  * conflict_log.c
- *	  Who lost to whom: a ring of the last conflicts, and their number by
- *	  database, table and reason.
+ *	  The last conflicts, in a ring, and their number by database, table and reason.
  *
- * Both are bounded: RECENT conflicts, COUNTED tables (what comes after those is
- * counted under no table), DETAIL_MAX bytes of a detail.
+ * Memory is bounded: RECENT conflicts, COUNTED tables (further ones are counted without
+ * a table), DETAIL_MAX bytes of a detail.
  */
 #include <inttypes.h>
 #include <stdio.h>

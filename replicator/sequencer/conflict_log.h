@@ -1,7 +1,7 @@
 /*
  * conflict_log.h
- *	  Who lost to whom: the last conflicts, and their number by table.  In memory
- *	  only: gone when the replicator ends.  Belongs to the loop's thread.
+ *	  The last conflicts (loser, winner, reason), and their number by table.  Lost when
+ *	  the replicator ends.  Belongs to the loop's thread.
  */
 #ifndef LOCKSTEP_CONFLICT_LOG_H
 #define LOCKSTEP_CONFLICT_LOG_H

@@ -1,7 +1,7 @@
 /*
  * decided.h
- *	  Which transactions were decided, by their identity: for those who lost the
- *	  answer to their COMMIT.  The last DECIDED_KEPT of them; pure.  Loop's thread.
+ *	  The last DECIDED_KEPT decided transactions, by identity, for backends that lost the
+ *	  answer to their COMMIT.  Pure.  Loop's thread.
  */
 #ifndef LOCKSTEP_DECIDED_H
 #define LOCKSTEP_DECIDED_H

@@ -16,7 +16,7 @@
  * writes them out only when a segment begins.
  *
  * Locking: `lock` covers the fields of `shared`; the thread holds it while
- * taking and giving, never while writing.  Items belong to whoever has taken
+ * taking and giving, never while writing.  Items belong to the thread that has taken
  * them.  The Journal belongs to the thread from writer_start() to
  * writer_stop().
  *
@@ -267,7 +267,7 @@ make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 	return true;
 }
 
-/* Behind a batch, so that nobody waits for it. */
+/* After a batch, so that no transaction waits for it. */
 static void
 prepare_next_segment(void)
 {

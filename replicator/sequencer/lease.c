@@ -3,7 +3,7 @@
  *	  Leases of values: lease.h has the rules.
  *
  * A hash table of things, by database and name.  Sizes are remembered per thing
- * and node, in memory only: after a restart everybody begins small again.
+ * and node, in memory only: after a restart each begins small again.
  */
 #include "lease.h"
 

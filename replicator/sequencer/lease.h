@@ -3,18 +3,17 @@
  *	  Leases of int8 values of a named thing in a database: which values of a
  *	  sequence a node may hand out without asking.  Pure: no I/O, no clock.
  *
- * Of each thing is known its position: the last value that was leased to
- * anybody, or set.  A lease is a run of the values behind it (increment,
+ * Each thing has a position: the last value that was leased, or set.  A lease is a run of the values behind it (increment,
  * bounds and cycle as the asker says), and moves the position to its end.
- * Nobody else is ever given a value of it, whether it is used or not, until the
+ * No other lease has a value of it, whether it is used or not, until the
  * position is set to something else.
  *
  *		 value	called		lease of 3, increment 1		position then
  *		 1		false		1, 2, 3						3, called
  *		 3		true		4, 5, 6						6, called
  *
- * The size adapts: who asks again within BUSY_US gets twice as many as last time,
- * who comes back after IDLE_US half of it.
+ * The size adapts: a node that asks again within BUSY_US gets twice as many values as
+ * last time, a node that asks after IDLE_US half of them.
  *
  * Positions are set, things renamed and dropped, by decided transactions only
  * (lease_effect()), so that each has a seq.  A node that has not applied that

@@ -14,7 +14,7 @@
  *
  * commit_wait = ordered leaves out the round of executing, for transactions of
  * which a failure on a peer is not to be expected (no DDL, no whole tables, not
- * large, nobody of the same origin to wait for).
+ * large, no transaction of the same origin to wait for).
  *
  * Lists: a transaction is in at most one, by its state: `lock_waiters` (QUEUED
  * and awaits_lock), `waiting` (WAITING), `reserved` (RESERVED, in ticket order),
@@ -351,7 +351,7 @@ may_be_ordered(const Transaction *tx, const KeyList *list)
 		tx->spill == NULL && !nodes_lagging() && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
 }
 
-/* Of the first table among the first keys; the database's is everybody's. */
+/* Of the first table among the first keys; all have the database's. */
 static uint64_t
 first_table(const KeyList *list)
 {

@@ -93,7 +93,7 @@ extern void sequencer_refuse(Transaction *tx, const char *sqlstate, const char *
 												 * decided: its session ends */
 
 /*
- * A transaction of one query (a whole 'Q' message) that is nobody's session's:
+ * A transaction of one query (a whole 'Q' message) that belongs to no session:
  * setval, and what the nodes report of their sequences.  done(arg, seq, NULL)
  * when it is durable, done(arg, 0, error) if it never will be; once.
  */

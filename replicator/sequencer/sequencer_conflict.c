@@ -1,7 +1,7 @@
 /*
  * sequencer_conflict.c
- *	  Words for who loses: to whom, by which key, of which query.  What the
- *	  loser's client reads in DETAIL, the log and lockstep.conflicts have, too.
+ *	  Descriptions of conflicts: the winner, the key, the query.  The client of the loser
+ *	  gets them as DETAIL; the log and lockstep.conflicts have them, too.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -2,12 +2,12 @@
  * sequencer_leases.c
  *	  Leases of values, journaled before they are used.  Loop's thread.
  *
- *	  session: 'N' --> position moves on --> record ----> journal thread
- *			   'n' <---------------------------------- durable
+ *	  session: 'S' --> position advances --> record ----> journal thread
+ *			   's' <---------------------------------- durable
  *
- * The position moves when the record is queued, not when it is durable: the
- * next lease begins behind this one, and its record is behind in the journal,
- * too.  A replicator that ends in between forgets a lease of which nobody heard.
+ * The position advances when the record is queued, not when it is durable: the next
+ * lease starts behind this one, and its record follows in the journal.  If the
+ * replicator crashes in between, only leases are lost that were never granted.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,7 +1,7 @@
 /*
  * sequencer_order.c
- *	  What is decided: its place in the order, its record in the journal, who is
- *	  told when that is durable; and the journal's other records, and its end.
+ *	  Decided transactions: their seq, their record in the journal, and what happens when
+ *	  that is durable; metadata records; trimming.
  *
  * `undurable` has the transactions that are DECIDED, in seq order.
  */

@@ -1,10 +1,6 @@
 /*
  * sequencer_private.h
- *	  What sequencer.c (who may go on), sequencer_order.c (what is decided),
- *	  sequencer_refuse.c (who may not), sequencer_keys.c (keys of a transaction),
- *	  sequencer_waits.c (who waits for whom),
- *	  sequencer_conflict.c (who won) and sequencer_restart.c (state from the journal)
- *	  share.
+ *	  What the files sequencer*.c share.
  */
 #ifndef LOCKSTEP_SEQUENCER_PRIVATE_H
 #define LOCKSTEP_SEQUENCER_PRIVATE_H
@@ -45,7 +41,7 @@ extern const PeerOps *to_peers;
 /* Never decided; verdict may be NULL.  Drops the sequencer's reference. */
 extern void roll_back(Transaction *tx, LsVerdict *verdict);
 
-/* Whoever waits for a transaction of its own is told once. */
+/* The requester of a single query gets its answer, once. */
 extern void notify_requester(Transaction *tx, const LsErrorFields *error);
 
 /* Those that wait for a lock asked first; at their reservation. */

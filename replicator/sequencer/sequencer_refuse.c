@@ -1,6 +1,6 @@
 /*
  * sequencer_refuse.c
- *	  Why is a transaction rolled back, and what is its client told?
+ *	  Rolling transactions back, and the errors that their clients get.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,11 +1,11 @@
 /*
  * sequencer_restart.c
- *	  What the sequencer knows after a start: the keys of the transactions at the
- *	  journal's end, who they were, and the metadata.
+ *	  The sequencer's state after a start, from the journal: keys and identities of the
+ *	  last transactions, and the metadata.
  *
- * The last REMEMBERED transactions are replayed into the certifier; the floor
- * is below them.  A transaction with older keys conflicts, and no transaction
- * that was open survives the replicator, so this costs nobody anything.
+ * The last REMEMBERED transactions are replayed into the certifier; its floor is below
+ * them.  A transaction with older keys conflicts, but no open transaction survives a
+ * restart of the replicator.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -3,9 +3,9 @@
  *	  Which transactions wait here, and for whom: the sequencer's part of the
  *	  wait-for graph (waits.h).
  *
- *	 QUEUED, awaits_lock	whoever has what it asked for, or asked earlier; reserved
+ *	 QUEUED, awaits_lock	holders of that lock, and earlier requests for it; reserved
  *							transactions that have its key
- *	 WAITING				whoever has, or asked for, a lock in its way
+ *	 WAITING				holders of, and requests for, a conflicting lock
  *	 RESERVED				those of its origin that come first
  *	 alone					its session waits for it
  *

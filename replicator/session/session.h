@@ -1,15 +1,15 @@
 /*
  * session.h
- *	  The backends: one session for each connection, keyed by (node, pid).
- *	  Belongs to the loop's thread.
+ *	  Backends: one session per connection, keyed by (node, pid).  Belongs to the loop's
+ *	  thread.
  *
- *	 session.c            its socket: bytes, beginning and end
- *	 session_unauthenticated.c  those that have not proved who they are
- *	 session_handshake.c  messages until it has proved who it is
- *	 session_transaction.c  messages after that: of its transaction
- *	 session_outcome.c       what became of a transaction
- *	 session_views.c      what else is known, for people; conflicts found by a node
- *	 session_table.c      all sessions: by node and pid, for status, ending many
+ *	 session.c                  the socket: bytes, begin and end
+ *	 session_unauthenticated.c  connections that have not authenticated
+ *	 session_handshake.c        messages until authentication
+ *	 session_transaction.c      messages after that, of its transaction
+ *	 session_outcome.c          outcomes of earlier transactions
+ *	 session_views.c            rows of the extension's views; conflicts found by a node
+ *	 session_table.c            all sessions
  *
  * Lower rooms call by session_ops.
  */

@@ -1,17 +1,17 @@
 /*
  * session_handshake.c
- *	  Who is that?  Hello, challenge, proof, welcome.
+ *	  Authentication: hello, challenge, proof, welcome.
  *
- * A hello is checked for what tells nothing secret (version), then challenged;
- * everything else (names, cluster, state of the node) is looked at and told only
- * after the proof.  A refusal is told to the backend with its SQLSTATE, logged,
+ * Only the protocol version of a hello is checked before the challenge; everything else
+ * (names, cluster, state of the node) is checked after the proof, so that nothing is
+ * disclosed without it.  A refusal is sent to the backend with its SQLSTATE and logged,
  * and the connection is closed:
  *
  *	 08P01	another protocol version, messages out of order
  *	 28000	no proof of the secret, unknown node, another cluster
  *	 55000	a database that is not replicated
  *	 57P03	the node is not online
- *	 53300	that backend has a session already
+ *	 53300	the backend has a session already
  */
 #include <inttypes.h>
 #include <stdio.h>

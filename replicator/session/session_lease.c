@@ -1,11 +1,11 @@
 /*
  * session_lease.c
- *	  What a session asks for beside its transaction: values of a sequence, and
- *	  queries that are ordered at once on their own.
+ *	  Requests of a session outside of its transaction: values of a sequence, and
+ *	  single queries that are ordered at once.
  *
- * The answer comes later, when the session may be gone, and another may be in its
- * place: it is found again by node, pid and boot.  If that is a new session with
- * the same pid, the id in the answer means nothing to it and it ignores it.
+ * The answer comes later, when the session may be gone and another may be in its place,
+ * so the session is looked up again by node, pid and boot id.  A new session with the
+ * same pid ignores an answer whose id it does not know.
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -1,25 +1,25 @@
 /*
  * session_outcome.c
- *	  What became of a transaction?  Asked by whoever lost the answer to a COMMIT.
+ *	  Answering which outcome an earlier transaction had, for backends that lost the
+ *	  answer to their COMMIT.
  *
- * It is decided (the sequencer knows the last million), or it is open, or it never
- * will be decided: a transaction comes by one connection only, which the replicator
- * was told of it by, and ends with that (xact_told_elsewhere() in the extension).  So
- * nothing has to be remembered of an answer, and asking changes nothing:
+ * A transaction is decided (the sequencer remembers the last million), open, or will
+ * never be decided: it uses one connection only, over which the replicator was told of
+ * it, and ends with that connection (xact_told_elsewhere() in the extension).  So
+ * answers need not be remembered, and asking changes nothing:
  *
- *	 its backend is connected, and says its number is over		aborted
- *	 ..., it is the one that is open							in progress
- *	 ..., it has a number that is not over yet					in progress: its messages
- *																may be on the way
+ *	 its backend is connected and says that its number is over	aborted
+ *	 ..., and it is the open transaction						in progress
+ *	 ..., and its number is not over yet						in progress: its messages
+ *																may be under way
  *	 its backend is not connected								aborted
  *
- * Which numbers are over: a backend counts, and says when it connects from where on.
- * One that rolled back without knowing has closed its connection, or does so now.
+ * A backend numbers its transactions and says from which number on when it connects.  A
+ * backend that rolled back without knowing has closed its connection, or is about to.
  *
- * Whoever asks for a backend that has given up (rolled back without knowing: only
- * other backends of its node do, see doubt.c of the extension) ends that backend's session,
- * which is of no use any more: so the answer is never "in progress" for longer than
- * its record takes to become durable.
+ * Another backend of the same node may ask about one that has given up (indoubt.c of the
+ * extension).  That ends the session of the latter, so that the answer is "in progress"
+ * only until the record is durable.
  */
 
 #include "node.h"

@@ -34,7 +34,7 @@ struct Session
 	int			fd;
 	Watch	   *watch;
 	Deferred	flush;			/* one write per round */
-	Deferred	bury;			/* free, when nobody looks at it any more */
+	Deferred	bury;			/* free, at the end of the loop's round */
 	Timer	   *patience;		/* until READY */
 	Buffer		in;				/* the part of a message that has arrived */
 	Buffer		out;

@@ -1,7 +1,6 @@
 /*
  * session_table.c
- *	  The sessions that have proved who they are, by (node, pid): for the nodes,
- *	  which ask whose backend is in the way, for status, and to end many at once.
+ *	  The authenticated sessions, by (node, pid).
  */
 #include <stdlib.h>
 #include <string.h>

@@ -348,7 +348,7 @@ handle_unlock(Session *s, LsSlice payload)
 	tx = transaction_for(s, m.xcount);
 	if (tx == NULL || m.keep >= s->locks_asked)
 		return;
-	s->granting = false;		/* whoever waited, waits no more */
+	s->granting = false;		/* the backend does not wait any more */
 	sequencer_unlock(tx, m.keep);
 }
 

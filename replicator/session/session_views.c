@@ -1,7 +1,6 @@
 /*
  * session_views.c
- *	  What the replicator knows, for people who ask a node in SQL; and conflicts
- *	  that a node found by itself.
+ *	  Rows of the extension's views; and conflicts that a node has found by itself.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -12,7 +12,7 @@
  * when it is asked for, and dirty pages don't pile up until writing has to wait.
  *
  * A write or sync that fails is remembered: the transaction is refused when it
- * asks, before anything is decided.  After a failed sync nobody may try again,
+ * asks, before anything is decided.  A failed sync must not be repeated,
  * as the next one may succeed without the data.
  */
 #include "spill.h"

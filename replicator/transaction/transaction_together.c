@@ -1,17 +1,17 @@
 /*
  * transaction_together.c
- *	  Several decided transactions that a node executes and commits as one, when
- *	  it catches up: what may be among them, and how they are put together.
+ *	  Executing several decided transactions as one on a node that catches up: which ones
+ *	  may be combined, and how.
  *
- * What a transaction of its own gives is not needed there: nobody else waits for
- * one of them, all of them are decided, and readers see all or none, which is one
- * of the states that the cluster has passed through.  It saves a claim of the
- * turn, a row of progress, a commit and the waiting in between for each.
+ * A node that catches up does not need them to be separate: no client waits for one of
+ * them, all are decided, and readers see all or none, which is a state that the cluster
+ * has passed through.  That saves a claim of the turn, a row of progress, a commit and a
+ * round trip for each.
  *
- * Only changes of rows may be together.  DDL, notifications (of which PostgreSQL
- * folds equal ones of a transaction), commands outside of transactions, whatever
- * is not known here, go alone.  So do those that bring settings, and with them the
- * time of their origin.
+ * Only changes of rows may be combined.  DDL, notifications (PostgreSQL merges equal ones
+ * of a transaction), commands outside of transactions and unknown kinds of queries are
+ * executed alone.  So are transactions with settings, which include the time at their
+ * origin.
  */
 #include "transaction.h"
 

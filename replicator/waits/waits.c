@@ -1,24 +1,21 @@
 /*
  * waits.c
- *	  Everything that waits, as one graph (see waits.h); and cycles in it: nobody
- *	  waits for ever.
+ *	  The wait-for graph of the cluster (waits.h), and the search for deadlocks in it.
  *
- * Cycles of nothing but locks asked first are found when they close
- * (certify_locks.c), as they are common and cost little to find.  All others go
- * through a node, and have to be looked for: PostgreSQL doesn't see the whole of
- * them, and neither do we without asking.  So as long as somebody waits for one and
- * the same thing for PATIENCE_MS, all nodes are asked, and what they say is put
- * together with what is known here.
+ * Cycles that consist of locks requested in advance only are found as they close
+ * (certify_locks.c): they are common and cheap to find.  All others pass through a
+ * node, where PostgreSQL sees only a part of them.  So when any transaction has
+ * waited for the same thing for PATIENCE_MS, all nodes are asked for their waits, and
+ * the answers are combined with what is known here.
  *
- *		tick -> stuck? -> ask nodes -> graph -> cycle? -> seen before? -> one loses
- *		 ^																   |
- *		 +-----------------------------------------------------------------+
+ *		tick -> stalled? -> ask nodes -> graph -> cycle? -> seen before? -> victim
+ *		 ^																	  |
+ *		 +--------------------------------------------------------------------+
  *
- * What a node said is older than what is known here, so a cycle may be none: part
- * of it was over when the rest began.  It counts if each of its edges was there at
- * the look before, too: an edge names transactions, not processes, and nobody gives
- * up a lock before its transaction's end, so it was there all the time between, and
- * all of them were there at once.
+ * A node's answer is older than the local part of the graph, so a cycle may never
+ * have existed as a whole.  It counts only if each of its edges was there at the
+ * previous look, too: edges name transactions, not processes, and a transaction keeps
+ * its locks until it ends, so all of them existed at the same time.
  */
 #include "waits.h"
 

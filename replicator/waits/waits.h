@@ -1,15 +1,14 @@
 /*
  * waits.h
- *	  Everything that waits in the cluster, as one graph (waitgraph.h): built when
- *	  somebody wants to look at it, from what the sequencer, the certifier, the
- *	  works and the nodes themselves say.
+ *	  The wait-for graph (waitgraph.h) of the whole cluster, built on demand from what
+ *	  the sequencer, the certifier, the apply tasks and the nodes report.
  *
- *	 sequencer_waits.c  transactions: locks asked first, reservations, tickets
- *	 waits_local.c       backends and apply sessions that wait in PostgreSQL, on
- *						their node; tasks that wait there
- *	 waits.c            looks for cycles, and who loses
- *	 waits_rows.c       the graph as rows of texts, for people
- *	 waits_watchdog.c   tells the log what stands still
+ *	 sequencer_waits.c  transactions here: locks requested in advance, reservations
+ *	 waits_local.c      backends and apply sessions that wait on their node; apply
+ *						tasks that wait there
+ *	 waits.c            deadlocks and their victims
+ *	 waits_rows.c       the graph as rows of text
+ *	 waits_watchdog.c   warnings when something stands still
  *
  * Belongs to the loop's thread.
  */

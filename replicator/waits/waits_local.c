@@ -1,19 +1,16 @@
 /*
  * waits_local.c
- *	  Who waits for whom on one node: the nodes' part of the wait-for graph
- *	  (waits.h).
+ *	  Waits on one node, for the wait-for graph (waits.h).
  *
- * PostgreSQL knows who waits there for locks: rows, tables, advisory locks, a value
- * that another inserts into a unique index, a snapshot that is safe.  It is asked
- * about all of its backends, when somebody wants to look, and not before.  What it
- * said is a little old when it is used: a backend that by now waits for an answer of
- * the replicator waits for nothing there any more.
+ * PostgreSQL knows which backends wait for locks there: on rows, tables, advisory
+ * locks, a value that another transaction inserts into a unique index, a safe
+ * snapshot.  It is asked on demand only, about all backends.  The answer is a little
+ * old when it is used; a backend that waits for the replicator by then does not count
+ * as waiting on its node.
  *
- * A backend is the transaction that it has open; an apply session, the one that it
- * executes.  One that is being rolled back there waits for nobody, and who waits for
- * it will get on.  The same goes for one that began before it was reserved (early_apply.c):
- * it is in nobody's way for longer than its transaction, and that does not wait for
- * it.
+ * A backend stands for its open transaction, an apply session for the one that it
+ * executes.  A transaction that is being undone waits for nothing and ends soon; the
+ * same holds for a streaming one (early_apply.c), which never blocks others for long.
  */
 #include <inttypes.h>
 #include <stdlib.h>

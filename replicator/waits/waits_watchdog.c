@@ -1,20 +1,18 @@
 /*
  * waits_watchdog.c
- *	  Something stands still: who waits for whom, as a warning in the log.
+ *	  Warnings in the log when something stands still.
  *
- * A wait is told when it has lasted for wait_warning and nothing of its kind has
- * gone on there for as long: a queue that moves is no news, however long it is.
- * One that has lasted OLD times as long is told in any case: it may have been
- * forgotten by those that go on.  A node whose server is silent while transactions
- * wait for it is told first.
+ * A wait is reported when it has lasted for wait_warning and no wait of its kind has
+ * ended there for as long: a queue that moves is not reported, however long it is.  A
+ * wait that has lasted OLD times as long is reported anyway.  A node whose server does
+ * not answer while transactions wait for it is reported first.
  *
- * The same kind of wait, at the same place, is told again after twice the pause each
- * time, or when twice as many wait.  A kind that has not been told for two pauses
- * begins anew.
+ * The same kind of wait, at the same place, is reported again after pauses that
+ * double, or when the number of waiters has doubled.  After two pauses without a
+ * report it starts anew.
  *
- * What PostgreSQL's clients wait for among themselves (WAIT_LOCAL) is no reason to
- * tell anything, but is in the picture: an apply session that waits for them has a
- * transaction that waits to be executed.
+ * Waits among PostgreSQL's own clients (WAIT_LOCAL) cause no report, but are part of
+ * it: an apply session may wait for such clients.
  */
 #include "waits_watchdog.h"
 
