@@ -1,24 +1,26 @@
 /*
  * attach.c
- *	  A node comes: is it what it should be, and does the journal have what it
- *	  lacks?  Then its connections are opened and it catches up.
+ *	  Attaching a node: checks, then connections, then catch-up.
  *
  *	 1. each database: server, extension, identity			(dbcheck.c)
- *	 2. progress: within what the journal holds, and of the same past	(history.c)
- *		no other replicator looks after it					(takeover.c)
- *	 3. content, of a node that has applied nothing yet: that of the first node
- *		that ever came
- *	 4. our generation is entered in each database, durable: from here on the node
- *		takes nothing of an older replicator
- *	 5. apply connections
- *	 6. identity written, where there was none; the turn opened, when what an older
- *		replicator had ordered is over; the past is compared again
- *	 7. leases of sequences that it has of whichever replicator are noted
+ *	 2. the node's position: within the journal, same history	(history.c)
+ *		no other replicator is using the node				(takeover.c)
+ *	 3. content, if the node has applied nothing yet: equal to that of the first node
+ *		that was ever attached
+ *	 4. our generation is entered in each database, durably: from here on the node
+ *		refuses an older replicator
+ *	 5. apply connections are opened
+ *	 6. the identity is written where there is none; the turn is opened, when what an
+ *		older replicator had ordered is over; the position is checked again
+ *	 7. leases of sequences that it got from any replicator are recorded
  *
- * Nothing is changed on the node before step 4.  Any failure is a reason for
- * node_out(), which is told once and tried again later.  The first node's
- * content becomes the standard (a metadata record) in step 6 at the earliest,
- * in the same call that sees that there is none yet.
+ * Nothing is changed on the node before step 4.  Any failure calls node_out(), which
+ * logs the reason; the node is tried again later.  The first node's content becomes
+ * the standard (a metadata record) in step 6 at the earliest, in the same call that
+ * finds that there is none yet.
+ *
+ * No node gets a lease before the leases of all others are known: if the journal may be a
+ * copy, all nodes are heard before the first goes online.
  */
 #include <inttypes.h>
 #include <stdio.h>

@@ -1,30 +1,30 @@
 /*
  * history.c
- *	  Is what a node has applied a part of what the journal says?
+ *	  Is the history that a node has applied a part of the journal's?
  *
- * A node knows its place: the seq that it has come to, and the chain stored with
- * it (journal.h).  Three ways to differ:
+ * A node stores its position: the seq that it has applied and the chain at that seq
+ * (journal.h).  It can differ from the journal in three ways:
  *
- *	 before the journal's first record		it can't be told what it lacks: refused
- *	 another chain at its seq				it followed another past: refused
- *	 behind the journal's end				the journal has lost what was acknowledged
+ *	 it is before the journal's first record	what it lacks is gone: refused
+ *	 its chain differs at its seq				another history: refused
+ *	 it is behind the journal's end				the journal has lost acknowledged
+ *												transactions: refused
  *
- * In the last case to go on with nodes that know less would lose it for good, and
- * give its seqs to others.  So nobody goes on, until the journal is right, or
- * somebody takes that node out.  For the same reason the first node goes online
- * only when every other has been looked at, or could not be reached.  Once this
- * replicator has decided something there are acknowledged transactions on either
- * side: then the node alone is refused, and people have to choose.
+ * In the last case, continuing with nodes that have applied less would lose those
+ * transactions for good and reuse their seqs.  So no node goes online until the
+ * journal is restored or that node is dropped by command.  For the same reason the
+ * first node goes online only after all others have been looked at or could not be
+ * reached.  Once this replicator has decided something, both sides have acknowledged
+ * transactions: then only that node is refused, and the operator has to choose.
  *
- * One that can't be reached does not keep the others waiting, as after a normal
- * restart the journal has all that any node has.  But if the journal's directory is
- * not the one in which it was written (journal_position.c) it may be an old copy, and
- * the node that can't be reached the only one who knows: then every node has to be
- * heard, or taken out by command, before the first goes online.  The same when a
- * node follows a replicator that the journal does not know (takeover.c): another
- * copy of it was in use.  "Heard" means that the node follows us by now, so that
- * nothing of the other one is added to its past any more, or that it has been
- * refused.
+ * A node that can't be reached does not block the others, as after a normal restart
+ * the journal has everything that any node has.  But if the journal is not in the
+ * directory in which it was written (journal_position.c), it may be an old copy, and
+ * only the unreachable node may know: then every node must be heard, or dropped by
+ * command, before the first goes online.  The same if a node follows a replicator that
+ * the journal does not know (takeover.c): another copy of the journal was in use.  A
+ * node is heard when it follows this replicator, so that the other one can't add to
+ * its history any more, or when it has been refused.
  */
 #include <errno.h>
 #include <inttypes.h>

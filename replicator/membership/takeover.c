@@ -2,36 +2,36 @@
  * takeover.c
  *	  Which of two replicators may order?
  *
- * A replicator that was stopped for a while (SIGSTOP, a frozen machine) and whose
- * place another has taken, on a copy of the journal, goes on where it was: with
- * sessions to the nodes, and backends that wait for its verdicts.  The nodes know
- * better: the other one has entered a higher generation there (extension/
- * generation.c), and they take nothing of this one any more.
+ * A replicator that was stopped for a while (SIGSTOP, a frozen machine) and was
+ * replaced by another, on a copy of the journal, would go on where it stopped: it has
+ * sessions on the nodes, and backends wait for its verdicts.  The nodes prevent that:
+ * the other replicator has entered a higher generation on them (extension/node/
+ * generation.c), and they refuse lower ones.
  *
- *		start:	 own = the highest that the journal knows + 1, and a random run;
- *				 a record in the journal, durable
- *		attach:	 the node's past is the journal's (history.c); then what it knows is
- *				 compared, own is entered in each of its databases, its turn opened,
- *				 and its past compared once more
+ *		start:	 own generation = the highest that the journal knows + 1, and a random
+ *				 run id, in a durable record of the journal
+ *		attach:	 the node's history is checked (history.c), then its generation; own is
+ *				 entered in each of its databases, its turn is opened, and its history
+ *				 is checked again
  *
- *		the node follows			 then
- *		nobody, or an earlier start	 it is entered.  The journal's lock says that
- *		  of this journal			 the earlier one has ended
- *		one that was heard lately,	 it stays with that one: a second replicator
- *		  and ours may be a copy	 by mistake disturbs nobody
- *		another run, that the		 another copy of the journal was in use: all
- *		  journal doesn't know		 nodes have to be heard before the first goes
- *									 online; own is raised above it first
- *		one that was heard lately,	 the lower generation, or run, ends: they would
- *		  and we have others, none	 wait for each other for ever
- *		  of them online yet
- *		another one, and it has		 this process is outdated: it ends, unless other
- *		  followed us since its		 nodes are in, of which each will say the same
- *		  server was started		 if it is so
+ *		the node follows				 then
+ *		none, or an earlier start of	 own is entered.  The journal's lock proves that
+ *		  this journal					 the earlier process has ended
+ *		one that was heard lately, and	 the node stays with that one: a second replicator
+ *		  ours may be a copy			 started by mistake disturbs nothing
+ *		another run, that the journal	 another copy of the journal was in use: own is
+ *		  does not know					 raised above it, and all nodes must be heard
+ *										 before the first goes online
+ *		one that was heard lately, and	 the process with the lower generation, or run,
+ *		  other nodes follow us, none	 exits: otherwise both would wait for the other's
+ *		  of them online yet			 nodes for ever
+ *		another one, and it followed	 this process is outdated and exits, unless other
+ *		  us since its server was		 nodes are in, which would report the same
+ *		  started
  *
- * Only the last is sure to mean that the other one has been started after us, so
- * that alone ends us; and that a node which is in refuses us (LS005).  Who ends has
- * decided nothing that counts since: a node compares at the commit itself.
+ * Only the last case, and the refusal of a node that is in (LS005), prove that the
+ * other replicator was started later.  This process has decided nothing that counts
+ * since then, as nodes compare generations at each commit.
  */
 #include "takeover.h"
 

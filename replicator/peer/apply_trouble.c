@@ -1,13 +1,12 @@
 /*
  * apply_trouble.c
- *	  What a node can't apply, although it is decided: which seq, by which
- *	  statement and error.
+ *	  The decided transaction that a node can't apply: its seq, statement and error.
  *
- * The node is tried again after pauses that grow (node_pause_ms), or, if the
- * error may pass by itself, the transaction is, and the node stays where it is.
- * The log says it once, with the ways out, until the error is another one, the
- * node gets past that seq, or somebody attaches it by command; lockstepctl status
- * says it as long as it lasts.
+ * The node is attached again after growing pauses (node_pause_ms()); if the error
+ * may be transient, only the transaction is retried and the node stays in.  The log
+ * reports it once, with the remedies, until the error changes, the node gets past
+ * that seq, or the node is attached by command; lockstepctl status shows it for as
+ * long as it lasts.
  */
 #include <inttypes.h>
 #include <stdlib.h>

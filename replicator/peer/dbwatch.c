@@ -93,7 +93,7 @@ on_connected(void *arg, const char *error)
 	{
 		/* a database that is gone has lost its apply connections, too */
 		if (!w->told)
-			log_message(LOG_WARNING, w->pool->node->config->name, "could not look at database \"%s\": %s",
+			log_message(LOG_WARNING, w->pool->node->config->name, "could not check database \"%s\": %s",
 						w->pool->database, error);
 		w->told = true;
 		w->client = NULL;		/* closes itself */

@@ -56,7 +56,7 @@ static void
 end(ApplyTask *task, const char *why)
 {
 	log_message(LOG_DEBUG, node_get(task->node)->config->name,
-				"transaction %s/%u, begun before it was reserved, is rolled back here: %s",
+				"streaming transaction %s/%u is rolled back here: %s",
 				task->tx->node, task->tx->pid, why);
 	task_undo(task, false);
 }
@@ -67,7 +67,7 @@ static void
 on_answer(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
-	int			rows = pids_answered(n, r, &n->early_apply_asked, "ask who waits for early transactions") ? PQntuples(r) : 0;
+	int			rows = pids_answered(n, r, &n->early_apply_asked, "ask who waits for streaming transactions") ? PQntuples(r) : 0;
 
 	for (int i = 0; i < rows; i++)
 	{
@@ -75,7 +75,7 @@ on_answer(void *arg, const PGresult *r)
 		ApplyTask  *task = c != NULL ? apply_current_task(c) : NULL;
 
 		if (task != NULL && is_running_early(task))
-			end(task, "somebody waits for it");
+			end(task, "another session waits for it");
 	}
 	if (r != NULL)
 		watch(n);
@@ -95,7 +95,7 @@ on_timer(void *arg)
 		if (!is_running_early(task))
 			continue;
 		if (loop_now_us() - apply_progress_us(task->connection) > IDLE_US)
-			end(task, "nothing has come for a while");
+			end(task, "no more queries have arrived");
 		else
 			pids_add(&pids, apply_backend_pid(task->connection));
 	}

@@ -226,7 +226,7 @@ end_orphan(Node *n, int pid, const Transaction *waiting)
 
 	snprintf(pid_text, sizeof(pid_text), "%d", pid);
 	if (is_new_victim(n, pid, waiting))
-		log_message(LOG_INFO, n->config->name, "apply session %d, left from before, is in the way and is ended", pid);
+		log_message(LOG_INFO, n->config->name, "terminating orphaned apply session %d, which blocks another", pid);
 	pgclient_query(n->control, "SELECT pg_catalog.pg_terminate_backend($1::int)", 1, params, NULL, NULL);
 }
 
@@ -244,7 +244,7 @@ yield_apply_session(Node *n, int pid, const ApplyTask *waiting)
 		apply_cancel(c);		/* whatever its rank; see apply_cancel.c */
 	if (task->state == TASK_UNDOING || !rank_before(waiting->tx, task->tx))
 		return;
-	log_message(LOG_DEBUG, n->config->name, "apply session %d is in the way of a higher rank, will be executed again", pid);
+	log_message(LOG_DEBUG, n->config->name, "apply session %d blocks a transaction of higher rank and is executed again", pid);
 	task_undo(task, true);
 }
 
@@ -314,7 +314,7 @@ static void
 on_blockers(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
-	int			rows = pids_answered(n, r, &n->lock_conflict_asked, "ask who is in the way") ? PQntuples(r) : 0;
+	int			rows = pids_answered(n, r, &n->lock_conflict_asked, "ask for blocking processes") ? PQntuples(r) : 0;
 
 	n->lock_conflict_answers++;
 	for (int i = 0; i < rows; i++)

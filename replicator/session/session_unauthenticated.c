@@ -1,24 +1,23 @@
 /*
  * session_unauthenticated.c
- *	  Connections that have not proved who they are: how many may there be, which of
- *	  them have to go, and how much of the log do they get?
+ *	  Connections that have not authenticated: their number, and which of them are
+ *	  closed.
  *
- * Anybody who reaches the port can be one, so they take nothing from the backends that
- * have authenticated, which alone count for max_sessions:
+ * Anyone who reaches the port can open one, so they must not take anything from
+ * authenticated backends, which alone count for max_sessions:
  *
- *	 silent	(no complete hello)	  a backend's hello comes with its connection, so one
- *								  that is silent may go as soon as there is another:
- *								  the oldest of its address beyond MAX_SILENT, the
- *								  oldest of all beyond MAX_STRANGERS
- *	 challenged (owes its proof)  the oldest goes beyond MAX_STRANGERS, if it has had
- *								  PROOF_MS; till then nobody else is let in, and waits
- *								  in the kernel's queue
+ *	 silent (no complete hello)	   a backend sends its hello with the connection, so a
+ *								   silent one is closed when another arrives: the oldest
+ *								   of its address beyond MAX_SILENT, the oldest of all
+ *								   beyond MAX_STRANGERS
+ *	 challenged (owes its proof)   the oldest is closed beyond MAX_STRANGERS if it has
+ *								   had PROOF_MS; until then, new connections wait in the
+ *								   kernel's queue
  *
- * Whatever they do, each has HANDSHAKE_MS (session.c).  The log has few
- * lines of what becomes of them (log_limit.h).
+ * Each has HANDSHAKE_MS at most (session.c), and few lines of the log (log_limit.h).
  *
- * Each list is in the order of arrival, linked by prev and next, which a session needs
- * for the table only when it is none of them any more.
+ * Each list is in order of arrival, linked by prev and next, which the session table
+ * needs only after authentication.
  */
 #include <inttypes.h>
 #include <stdio.h>

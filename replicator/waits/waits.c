@@ -157,7 +157,7 @@ let_lose(const WaitGraph *g, uint32_t victim, uint32_t *edges, size_t n)
 	}
 	else
 	{
-		log_message(LOG_INFO, p->node_name, "backend %" PRIu32 " is let fail with 40P01: %s", p->pid, detail);
+		log_message(LOG_INFO, p->node_name, "canceling the transaction of backend %" PRIu32 " with 40P01: %s", p->pid, detail);
 		local_waits_fail_backend(node_get(p->node), p->pid, p->lxid, detail);
 	}
 	free(detail);
@@ -173,7 +173,7 @@ tell_hopeless(const WaitGraph *g, const uint32_t *edges, size_t n)
 		return;
 	told_us = loop_now_us();
 	words = waitgraph_words(g, g->edges[edges[0]].waiter, edges, n);
-	log_message(LOG_WARNING, NULL, "transactions wait in a circle, and none of them may be rolled back: %s", words);
+	log_message(LOG_WARNING, NULL, "deadlock detected, but none of its transactions can be rolled back: %s", words);
 	free(words);
 }
 
