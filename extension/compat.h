@@ -115,6 +115,11 @@ ls_guc_variables(int *n)
 #define ls_identity_sequence(rel, attnum) getIdentitySequence(RelationGetRelid(rel), attnum, false)
 #endif
 
+/* 17 moved the names of temporary files. */
+#if PG_VERSION_NUM >= 170000
+#include "common/file_utils.h"
+#endif
+
 /* 17 gave these an argument more, which has a default. */
 #if PG_VERSION_NUM >= 170000
 #define LS_F_EMIT_MESSAGE_TEXT F_PG_LOGICAL_EMIT_MESSAGE_BOOL_TEXT_TEXT_BOOL

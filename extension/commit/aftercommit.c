@@ -19,6 +19,7 @@
 #include "utils/resowner.h"
 
 #include "commit.h"
+#include "compat.h"
 #include "lockstep.h"
 #include "ls_link.h"
 #include "points.h"

@@ -52,6 +52,7 @@
 #include "storage/lwlock.h"
 #include "storage/shmem.h"
 
+#include "compat.h"
 #include "guc.h"
 #include "outsiderun.h"
 

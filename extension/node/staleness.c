@@ -22,6 +22,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
 #include "storage/shmem.h"
 #include "storage/spin.h"
