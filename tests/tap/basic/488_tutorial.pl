@@ -1,4 +1,4 @@
-# docs/tutorial.md works as it is printed: its commands are run one after the other, in
+# The tutorial, docs/tutorial.md, works as it is printed: its commands are run one after the other, in
 # one shell, with other ports and another directory; each must succeed, and print what the
 # page says that it prints.
 use strict;

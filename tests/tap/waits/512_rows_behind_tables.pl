@@ -1,5 +1,5 @@
-# lockstep.update_order = queued: rows are to be had after who has asked for all of their table
-# before, so that nobody takes them again and again in front of it, and the two don't meet at
+# With lockstep.update_order = queued a request for rows waits for an earlier request for all of their table,
+# so that nobody takes the rows again and again in front of it, and the two do not meet at
 # their COMMITs, each in the other's way.  Rows alone keep nobody from the table.
 use strict;
 use warnings;
