@@ -52,9 +52,6 @@
 /* A replicator's heartbeats come every second. */
 #define SILENT_MS 3000
 
-/* Two that both have nodes wait for each other no longer than this. */
-#define STAND_OFF_US (20 * UINT64_C(1000000))
-
 static uint64_t wanted;			/* it is being raised to that */
 static void (*when_ready) (void);
 
@@ -120,26 +117,18 @@ others_follow(const Node *n)
 
 /*
  * That node follows another one that is running.  If we have nodes, too, but are not
- * online with any, each waits for the other's: the lower of the two ends, at once.  The
- * higher has patience; it ends if it can't be but that the other is online.
+ * online with any, each may wait for the other's: the lower of the two ends.  The
+ * higher stays, as it may be the one that is to take over.
  */
 static void
 leave_to(const Node *n, const KnownGeneration *known)
 {
 	const uint64_t own = generation_number();
 	const uint64_t run = generation_run();
-	static uint64_t since_us;
 	char		detail[200];
 	bool		lower = known->number > own || (known->number == own && known->run > run);
 
-	if (history_is_settled() || !others_follow(n))
-	{
-		since_us = 0;
-		return;
-	}
-	if (since_us == 0)
-		since_us = loop_now_us();
-	if (!lower && loop_now_us() - since_us < STAND_OFF_US)
+	if (!lower || history_is_settled() || !others_follow(n))
 		return;
 	snprintf(detail, sizeof(detail), "This one is generation %" PRIu64 ", run %016" PRIx64 "; the node follows generation %" PRIu64 ", run %016" PRIx64 ".",
 			 own, run, known->number, known->run);
