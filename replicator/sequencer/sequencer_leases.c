@@ -15,7 +15,7 @@
 #include "journal.h"
 #include "journal_writer.h"
 #include "lease.h"
-#include "log.h"
+#include "log_limit.h"
 #include "loop.h"
 #include "sequencer_private.h"
 
@@ -183,13 +183,15 @@ sequencer_lease(const char *node, LsSlice database, const LsLease *request,
 	}
 }
 
+static LogLimit reported_lines = {.max = 20};
+
 void
 sequencer_lease_reported(LsSlice database, LsSlice name, uint64_t seq, int64_t value,
 						 int64_t increment, LsSlice keys)
 {
 	if (!lease_reported(table(), database, name, seq, value, increment, keys))
 		return;
-	log_message(LOG_NOTICE, "journal", "sequence %.*s of database \"%.*s\" goes on behind %" PRId64 ": a node has leases up to there of which the journal did not know",
+	log_limited(&reported_lines, LOG_NOTICE, "journal", "sequence %.*s of database \"%.*s\" goes on behind %" PRId64 ": a node has leases up to there of which the journal did not know",
 				(int) name.len, (const char *) name.data, (int) database.len, (const char *) database.data, value);
 	journal_position(database, name, NULL);
 }
