@@ -42,7 +42,7 @@ for my $how ('statement_timeout', 'cancel')
 		}
 		$s->finish(20);
 		cmp_ok(time - $start, '<', 50, "$name: it ends");
-		LockstepCluster::is_error($s->error, '08007', qr/committed by the cluster.*number \d+ in the journal.*Do not repeat/s, "$name: 08007");
+		LockstepCluster::is_error($s->error, '08007', qr/committed by the cluster.*number \d+ in the journal.*Do not retry/s, "$name: 08007");
 		like($s->error, qr/statement_timeout/, "$name: the cause is told") if $how ne 'cancel';
 		ok($c->wait_sql(2, "SELECT count(*) FROM t WHERE id = $id + 1", 1), "$name: the other node has it");
 		$c->set(1, 'lockstep_fault.apply_commit', "'none'");
