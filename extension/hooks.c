@@ -327,7 +327,7 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 				break;
 		}
 	}
-	cfunctions_on_subxact(event, level);
+	walwitness_on_subxact(event, level);
 }
 
 static void
@@ -374,7 +374,6 @@ on_xact(XactEvent event, void *arg)
 			commit_done();
 			forget_transaction();
 			ddlconcurrent_at_xact_end(true);
-			cfunctions_at_xact_end();
 			capture_at_xact_end();
 			break;
 		case XACT_EVENT_ABORT:
@@ -382,7 +381,6 @@ on_xact(XactEvent event, void *arg)
 			commit_failed();
 			forget_transaction();
 			ddlconcurrent_at_xact_end(false);
-			cfunctions_at_xact_end();
 			capture_at_xact_end();
 			break;
 		case XACT_EVENT_PRE_PREPARE:

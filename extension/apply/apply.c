@@ -87,7 +87,7 @@ apply_start(const char *cluster)
 	set_session_option("session_replication_role", "replica");
 	set_session_option("client_encoding", GetDatabaseEncodingName());
 	apply_value_settings();
-	session_begin_apply(false);
+	mode_begin_apply(false);
 }
 
 /*
@@ -100,7 +100,7 @@ apply_start_repair(void)
 	session_require_hold();
 	set_session_option("session_replication_role", "replica");
 	apply_value_settings();
-	session_begin_apply(true);
+	mode_begin_apply(true);
 }
 
 /*

@@ -83,18 +83,14 @@ extern void lockorder_before_query(QueryDesc *desc);
 
 extern bool cfunctions_needs_hook(Oid function);
 extern void cfunctions_on_call(FmgrHookEventType event, FmgrInfo *flinfo);
-extern void cfunctions_on_subxact(SubXactEvent event, int level);
-extern void cfunctions_at_xact_end(void);
-extern bool cfunctions_is_unexplained(void);	/* some effect isn't accounted
-												 * for */
-extern void cfunctions_explained(void); /* it is now: the SELECT was forwarded */
 
 /* ---------- walwitness.c: nothing escapes */
 
 /* ERROR 0A000 if the transaction has an effect that no forwarded query
- * accounts for.  Called by xact.c in PRE_COMMIT, also for transactions that
+ * accounts for.  Called by commit.c in PRE_COMMIT, also for transactions that
  * forwarded nothing.  Must be cheap for read-only ones. */
 extern void walwitness_check(void);
+extern void walwitness_on_subxact(SubXactEvent event, int level);
 extern void walwitness_at_xact_end(void);
 
 /* A command that accounts for catalog changes and WAL: it was forwarded, or its
@@ -106,6 +102,11 @@ extern uint64 walwitness_commands(void);
 /* A value of a sequence was taken, which may write WAL.  Number of them in this session. */
 extern void walwitness_note_sequence_value(void);
 extern uint64 walwitness_sequence_values(void);
+
+/* An effect that nothing accounts for; explained: all, as the SELECT was forwarded. */
+extern void walwitness_note_unexplained(void);
+extern bool walwitness_is_unexplained(void);
+extern void walwitness_explained(void);
 
 /* ---------- notify.c: notifications */
 

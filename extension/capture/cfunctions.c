@@ -70,21 +70,6 @@ static Frame *frames = NULL;	/* a stack */
 static int	nframes = 0;
 static int	maxframes = 0;
 
-/* Lowest nesting level of a transaction with an unexplained effect, 0 = none. */
-static int	unexplained_level = 0;
-
-bool
-cfunctions_is_unexplained(void)
-{
-	return unexplained_level > 0;
-}
-
-void
-cfunctions_explained(void)
-{
-	unexplained_level = 0;
-}
-
 /* Declared by a user: LANGUAGE internal AS 'nextval_oid'. */
 static bool
 is_replaced(HeapTuple tuple)
@@ -197,13 +182,11 @@ static void
 pop(bool aborted)
 {
 	const Frame *frame = &frames[--nframes];
-	int			level = GetCurrentTransactionNestLevel();
 
 	if (frame->kind == CALL_EVENT_TRIGGER)
 		nesting.event_trigger--;
-	if (!aborted && wrote_unexplained(frame) &&
-		(unexplained_level == 0 || level < unexplained_level))
-		unexplained_level = level;
+	if (!aborted && wrote_unexplained(frame))
+		walwitness_note_unexplained();
 }
 
 void
@@ -222,21 +205,4 @@ cfunctions_on_call(FmgrHookEventType event, FmgrInfo *flinfo)
 			pop(true);
 			break;
 	}
-}
-
-void
-cfunctions_on_subxact(SubXactEvent event, int level)
-{
-	if (unexplained_level < level)
-		return;
-	if (event == SUBXACT_EVENT_ABORT_SUB)
-		unexplained_level = 0;
-	else if (event == SUBXACT_EVENT_COMMIT_SUB)
-		unexplained_level = level - 1;
-}
-
-void
-cfunctions_at_xact_end(void)
-{
-	unexplained_level = 0;
 }

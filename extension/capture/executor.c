@@ -91,7 +91,7 @@ run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64
 void
 executor_run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
-	bool		forwardable = may_be_forwarded(desc, direction, count) && !cfunctions_is_unexplained();
+	bool		forwardable = may_be_forwarded(desc, direction, count) && !walwitness_is_unexplained();
 	uint64		rows = capture_rows_seen();
 	uint64		commands = walwitness_commands();
 	uint64		statements = xact_nstatements();
@@ -99,13 +99,13 @@ executor_run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection directio
 
 	run(next, desc, direction, count LS_ONCE_ARG);
 
-	if (!forwardable || likely(!cfunctions_is_unexplained()) ||
+	if (!forwardable || likely(!walwitness_is_unexplained()) ||
 		capture_rows_seen() != rows || walwitness_commands() != commands ||
 		xact_nstatements() != statements)
 		return;
 	key = keyset_database_key(LS_TABLE_X);
 	statement_forward(desc, LS_REASON_SELECT_WROTE, -1, &key, 1);
-	cfunctions_explained();
+	walwitness_explained();
 	walwitness_note_command();
 }
 

@@ -48,6 +48,7 @@
 #include "compat.h"
 #include "conflictreport.h"
 #include "guc.h"
+#include "heldlocks.h"
 #include "keyset.h"
 #include "lockrequest.h"
 #include "lockstep.h"
@@ -56,7 +57,6 @@
 #include "readplan.h"
 #include "relation.h"
 #include "session.h"
-#include "wholetables.h"
 #include "xact.h"
 
 #define MAX_KEYS 64				/* for one statement */
@@ -150,11 +150,11 @@ is_held_as_whole(Relation rel)
 {
 	LsRelation *r;
 
-	if (!wholetables_any())
+	if (!heldlocks_any_table())
 		return false;
 	r = relation_get(rel);
 	for (int i = 0; i < r->ntables; i++)
-		if (wholetables_has(r->tables[i].hash))
+		if (heldlocks_has_table(r->tables[i].hash))
 			return true;
 	return false;
 }
@@ -224,10 +224,10 @@ lockorder_before_query(QueryDesc *desc)
 	}
 	for (int i = 0; i < found; i++)
 	{
-		if (!lockrequest_has(keys[i].hash))
+		if (!heldlocks_has_row(keys[i].hash))
 			fresh[nfresh++] = keys[i];
 	}
-	if (nfresh == 0 || lockrequest_total() >= MAX_ASKED)
+	if (nfresh == 0 || heldlocks_rows_total() >= MAX_ASKED)
 		return;
 	(void) ls_check_statement(stmt);	/* or others would wait for who may
 										 * not */

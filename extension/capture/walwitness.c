@@ -31,6 +31,11 @@ static uint64 commands = 0;		/* that account for something, in this session */
 static bool commands_in_transaction = false;
 static uint64 sequence_values = 0;	/* taken in this session */
 
+/* Lowest nesting level of a transaction with an unexplained effect, 0 = none. */
+static int	unexplained_level = 0;
+
+/* ---------- what accounts for effects */
+
 void
 walwitness_note_command(void)
 {
@@ -61,6 +66,42 @@ walwitness_sequence_values(void)
 {
 	return sequence_values;
 }
+
+/* ---------- effects that nothing accounts for */
+
+void
+walwitness_note_unexplained(void)
+{
+	int			level = GetCurrentTransactionNestLevel();
+
+	if (unexplained_level == 0 || level < unexplained_level)
+		unexplained_level = level;
+}
+
+bool
+walwitness_is_unexplained(void)
+{
+	return unexplained_level > 0;
+}
+
+void
+walwitness_explained(void)
+{
+	unexplained_level = 0;
+}
+
+void
+walwitness_on_subxact(SubXactEvent event, int level)
+{
+	if (unexplained_level < level)
+		return;
+	if (event == SUBXACT_EVENT_ABORT_SUB)
+		unexplained_level = 0;
+	else if (event == SUBXACT_EVENT_COMMIT_SUB)
+		unexplained_level = level - 1;
+}
+
+/* ---------- the check */
 
 /*
  * How far a subscription has come is known to the server that has it: CREATE
@@ -112,7 +153,7 @@ walwitness_check(void)
 		return;
 	if (ls_unreplicated == LS_UNREPLICATED_ALLOW)
 		return;
-	if (cfunctions_is_unexplained())
+	if (walwitness_is_unexplained())
 		refuse("A function written in C has written to the database in a way that cannot be captured.");
 
 	/* a session that ends drops its temporary tables */
@@ -125,4 +166,5 @@ void
 walwitness_at_xact_end(void)
 {
 	commands_in_transaction = false;
+	unexplained_level = 0;
 }

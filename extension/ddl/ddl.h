@@ -223,12 +223,9 @@ extern void ddldetach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *t
  */
 extern bool ddldetach_push_snapshot(const DdlTargets *targets);
 
-/* Partitions of it that are being detached, and what is below them. */
-extern List *ddldetach_pending(Oid relid);
+/* ---------- in detachsteps.c */
 
-/* ---------- in applydetach.c */
-
-/* The parts of it, on whatever node. */
+/* Its steps, on the node that runs the command and on those that apply it. */
 extern void detachsteps_mark(Relation parent, Relation partition);
 
 /* The partition's bounds as a check; name: NULL to find one.  Its name, NULL: not needed. */

@@ -69,6 +69,7 @@
 #include "ddlobjects.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "pendingdetach.h"
 #include "xact.h"
 
 typedef struct Detach
@@ -145,13 +146,6 @@ find_tables(AlterTableStmt *stmt, Detach *d)
 		get_partition_parent(d->partition, true) == d->parent;
 }
 
-static List *
-tables_below(Oid relid)
-{
-	return get_rel_relkind(relid) == RELKIND_PARTITIONED_TABLE ?
-		find_all_inheritors(relid, NoLock, NULL) : list_make1_oid(relid);
-}
-
 static void
 add_shared(DdlTargets *t, Oid relid)
 {
@@ -166,7 +160,7 @@ add_shared(DdlTargets *t, Oid relid)
 static void
 set_targets(const Detach *d, DetachStep step, DdlTargets *t)
 {
-	List	   *below = tables_below(d->partition);
+	List	   *below = pendingdetach_tables_below(d->partition);
 	ListCell   *lc;
 
 	t->nkeys = 0;
@@ -226,57 +220,10 @@ has_key_of(const DdlTargets *targets, Oid relid)
 
 /* ---------- partitions that are being detached */
 
-typedef bool (*FoundPending) (HeapTuple tuple, void *arg);
-
-/* Of all tables, or of one; until found() returns true. */
-static bool
-for_each_pending(Oid parent, FoundPending found, void *arg)
-{
-	Relation	catalog = table_open(InheritsRelationId, AccessShareLock);
-	SysScanDesc scan;
-	ScanKeyData key;
-	HeapTuple	tuple;
-	bool		done = false;
-
-	ScanKeyInit(&key, Anum_pg_inherits_inhparent, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(parent));
-	scan = systable_beginscan(catalog, InheritsParentIndexId, OidIsValid(parent), NULL,
-							  OidIsValid(parent) ? 1 : 0, &key);
-	while (!done && HeapTupleIsValid(tuple = systable_getnext(scan)))
-		done = ((Form_pg_inherits) GETSTRUCT(tuple))->inhdetachpending && found(tuple, arg);
-	systable_endscan(scan);
-	table_close(catalog, AccessShareLock);
-	return done;
-}
-
 static bool
 is_any(HeapTuple tuple, void *arg)
 {
 	return true;
-}
-
-static bool
-collect(HeapTuple tuple, void *arg)
-{
-	List	  **found = arg;
-
-	*found = list_concat(*found, tables_below(((Form_pg_inherits) GETSTRUCT(tuple))->inhrelid));
-	return false;
-}
-
-List *
-ddldetach_pending(Oid relid)
-{
-	List	   *found = NIL;
-	ListCell   *lc;
-
-	if (get_rel_relkind(relid) != RELKIND_PARTITIONED_TABLE)
-		return NIL;
-	foreach(lc, tables_below(relid))
-	{
-		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_PARTITIONED_TABLE)
-			(void) for_each_pending(lfirst_oid(lc), collect, &found);
-	}
-	return found;
 }
 
 /* The command may go down from that table, and the snapshot doesn't see the mark. */
@@ -303,7 +250,7 @@ is_latest(Snapshot snapshot)
 bool
 ddldetach_push_snapshot(const DdlTargets *targets)
 {
-	if (!ActiveSnapshotSet() || is_latest(GetActiveSnapshot()) || !for_each_pending(InvalidOid, is_missed, unconstify(DdlTargets *, targets)))
+	if (!ActiveSnapshotSet() || is_latest(GetActiveSnapshot()) || !pendingdetach_find(InvalidOid, is_missed, unconstify(DdlTargets *, targets)))
 		return false;
 	if (IsolationUsesXactSnapshot())
 		ereport(ERROR,
@@ -326,7 +273,7 @@ ddldetach_is_refused(AlterTableStmt *stmt)
 		return true;
 	if (is_finalize((Node *) stmt))
 		return !PartitionHasPendingDetach(d.partition);
-	return for_each_pending(d.parent, is_any, NULL) ||
+	return pendingdetach_find(d.parent, is_any, NULL) ||
 		OidIsValid(get_default_partition_oid(d.parent)) ||
 		(get_rel_relispartition(d.parent) && PartitionHasPendingDetach(d.parent));
 }

@@ -29,6 +29,7 @@
 #include "ddlobjects.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "pendingdetach.h"
 #include "mode.h"
 
 /* ---------- keys */
@@ -121,7 +122,7 @@ target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
 	if (with_children && rv->inh)
 	{
 		ddl_add_relations(t, find_all_inheritors(relid, NoLock, NULL));
-		ddl_add_relations(t, ddldetach_pending(relid));
+		ddl_add_relations(t, pendingdetach_below(relid));
 	}
 	return relid;
 }

@@ -158,7 +158,8 @@ add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
 	if (!note_table_key(table, mode))
 		return;
 	append_key(keys, table->hash, mode, table->name);
-	losses_note_table(table->hash, table->name, mode == LS_TABLE_IX || mode == LS_TABLE_X ? LS_TABLE_X : LS_TABLE_S);
+	if (table != keyset_database())
+		losses_note_table(table->hash, table->name, mode == LS_TABLE_IX || mode == LS_TABLE_X ? LS_TABLE_X : LS_TABLE_S);
 }
 
 static void

@@ -53,7 +53,7 @@ losses_at_xact_end(void)
 void
 losses_note_table(uint64 hash, const char *name, LsKeyMode mode)
 {
-	if (ls_queue_after == 0 || hash == keyset_database()->hash)
+	if (ls_queue_after == 0)
 		return;
 	for (int i = 0; i < nused; i++)
 	{

@@ -148,7 +148,7 @@ add_read_key(uint64 hash, LsKeyMode mode, const char *name)
 	make_buffers();
 	pack_key(&read_keys.packed, &key);
 	read_keys.nkeys++;
-	if (mode == LS_TABLE_READ || mode == LS_TABLE_READ_ROWS)
+	if ((mode == LS_TABLE_READ || mode == LS_TABLE_READ_ROWS) && hash != keyset_database()->hash)
 		losses_note_table(hash, name, LS_TABLE_S);
 }
 

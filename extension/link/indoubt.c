@@ -25,7 +25,7 @@
  * The next writer settles all doubts, preferably before its first row, when nothing is lost by that.  It
  * asks the replicator for the outcome and states that the backend has given up, after which
  * the transaction is decided already or never will be.  Then it waits for the seq in the answer.
- * See session_fate.c.
+ * See session_outcome.c.
  *
  * Locking: doubts[] under the LWLock of tranche "LockstepDoubt", exclusive; events and open
  * are written under it and read without.  A crash of a backend resets shared memory, and ends
@@ -46,7 +46,9 @@
 #include "conflictreport.h"
 #include "indoubt.h"
 #include "lockstep.h"
+#include "ls_link.h"
 #include "outcome.h"
+#include "request.h"
 #include "turn.h"
 #include "xact.h"
 
@@ -176,7 +178,7 @@ settle(const Doubt *d)
 	uint64		seq = d->seq;
 
 	if (seq == 0)
-		(void) outcome_ask(&d->token, true, &seq);
+		(void) request_outcome(&d->token, true, &seq);
 	xact_wait_applied(seq);
 	indoubt_end(&d->token);
 }
@@ -212,7 +214,7 @@ indoubt_before_write(void)
 		return;
 	if (is_any_open())
 	{
-		xact_connect();
+		link_connect();
 		settle_all();
 	}
 	take_sample();

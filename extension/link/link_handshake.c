@@ -439,3 +439,10 @@ link_open(void)
 	ls_link.number++;
 	LS_POINT(LINKED);
 }
+
+void
+link_connect(void)
+{
+	if (!link_is_alive())
+		link_open();
+}

@@ -13,6 +13,7 @@
 #include "miscadmin.h"
 #include "utils/wait_event.h"
 
+#include "heldlocks.h"
 #include "lockrequest.h"
 #include "lockstep.h"
 #include "ls_link.h"
@@ -20,49 +21,7 @@
 #include "pack.h"
 #include "points.h"
 #include "turn.h"
-#include "wholetables.h"
 #include "xact_state.h"
-
-#define MAX_HELD 64
-
-/* Hashes of the rows and tables that lockorder.c has asked for. */
-static uint64 held[MAX_HELD];
-static int	nheld = 0;
-static int	total = 0;			/* in this transaction, given back or not */
-
-bool
-lockrequest_has(uint64 hash)
-{
-	for (int i = 0; i < nheld; i++)
-		if (held[i] == hash)
-			return true;
-	return false;
-}
-
-int
-lockrequest_count(void)
-{
-	return nheld;
-}
-
-int
-lockrequest_total(void)
-{
-	return total;
-}
-
-void
-lockrequest_forget(int n)
-{
-	nheld = Min(nheld, n);
-}
-
-void
-lockrequest_at_xact_end(void)
-{
-	nheld = 0;
-	total = 0;
-}
 
 static void
 send_lock(const LsKey *keys, int nkeys, bool ddl)
@@ -120,7 +79,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 		CHECK_FOR_INTERRUPTS();
 	}
 	LS_POINT(LOCK_GRANTED);
-	wholetables_note(keys, nkeys, ls_xact.locks_asked);
+	heldlocks_note_tables(keys, nkeys, ls_xact.locks_asked);
 	if (deadline != 0)
 		return turn_wait_applied_until(seq, deadline);
 	xact_wait_applied(seq);
@@ -136,8 +95,6 @@ lockrequest_tables(const LsKey *keys, int nkeys, bool ddl)
 bool
 lockrequest_rows(const LsKey *keys, int nkeys, int nrows, int timeout_ms)
 {
-	for (int i = 0; i < nrows && nheld < MAX_HELD; i++)
-		held[nheld++] = keys[i].hash;
-	total += nrows;
+	heldlocks_note_rows(keys, nrows);
 	return lock_first(keys, nkeys, false, timeout_ms);
 }

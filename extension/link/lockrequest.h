@@ -20,14 +20,4 @@ extern void lockrequest_tables(const LsKey *keys, int nkeys, bool ddl);
  */
 extern bool lockrequest_rows(const LsKey *keys, int nkeys, int nrows, int timeout_ms);
 
-/* Has the transaction asked for this key?  Of rows, and tables asked for like rows. */
-extern bool lockrequest_has(uint64 hash);
-
-/* How many; and all but the first n have been given back. */
-extern int	lockrequest_count(void);
-extern int	lockrequest_total(void);	/* including those given back */
-extern void lockrequest_forget(int n);
-
-extern void lockrequest_at_xact_end(void);
-
 #endif							/* LOCKSTEP_LOCKREQUEST_H */

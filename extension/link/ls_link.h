@@ -22,6 +22,7 @@ extern void (*link_before_exit) (void);
 
 extern uint64 link_number(void);
 extern void link_open(void);	/* connect, authenticate; ERROR 57P03 ... */
+extern void link_connect(void); /* the same, unless a live connection exists */
 extern void link_close(void);
 
 /* Open and alive?  Discards what arrived late; closes it if it is dead. */

@@ -1,6 +1,6 @@
 /*
  * outcome.c
- *	  What became of a transaction: tokens, and asking the replicator.
+ *	  Tokens: each names a transaction whose outcome can be asked for.
  *
  * A token identifies a transaction for ever: node, boot of the server, process, number in
  * the session; and the seq that the node had applied when it was made, from where the journal is
@@ -16,32 +16,23 @@
  * A transaction that gives out its token has announced itself to the replicator, so that it
  * is "in progress" there, not unknown; and it ends with that connection
  * (xact_told_elsewhere()).  So one that the replicator calls aborted can no longer ask to commit,
- * and asking for the outcome changes nothing: see session_fate.c.
+ * and asking for the outcome changes nothing: see session_outcome.c.
  */
 #include "postgres.h"
 
 #include "common/cryptohash.h"
 #include "common/hmac.h"
 #include "common/sha2.h"
-#include "fmgr.h"
 #include "miscadmin.h"
-#include "pgstat.h"
-#include "utils/builtins.h"
 
 #include "guc.h"
 #include "lockstep.h"
-#include "ls_link.h"
-#include "mode.h"
 #include "outcome.h"
 #include "turn.h"
 #include "xact_state.h"
 
-LS_FUNCTION(lockstep_transaction_token);
-LS_FUNCTION(lockstep_outcome);
-
 #define SEAL_SIZE 16
 
-static uint64 last_question = 0;
 static uint8 seal_key[PG_SHA256_DIGEST_LENGTH];
 
 /* ---------- seals */
@@ -69,7 +60,7 @@ report_no_seal(void)
 			 errmsg("could not compute the seal of a transaction's token")));
 }
 
-/* What seals is not the secret itself: it stays in this process. */
+/* Seals are made with a key derived from the secret, which is not kept in this process. */
 void
 outcome_take_secret(const uint8 *secret, size_t len)
 {
@@ -94,9 +85,9 @@ seal_of(const Token *t)
 	return seal;
 }
 
-/* Takes the same time whatever is given. */
-static bool
-is_sealed(const Token *t, const char *given)
+/* Takes the same time whatever is given.  Needs the link: no key is known before. */
+bool
+outcome_is_sealed(const Token *t, const char *given)
 {
 	const char *seal = seal_of(t);
 	int			differ = 0;
@@ -148,9 +139,9 @@ parse_number(const char **at, int base, uint64 max, uint64 *value)
 	return true;
 }
 
-/* *seal: in text. */
-static bool
-parse_token(const char *text, Token *t, const char **seal)
+/* *seal: in text.  False: text is no token. */
+bool
+outcome_parse_token(const char *text, Token *t, const char **seal)
 {
 	const char *at = strchr(text, ':');
 	uint64		pid;
@@ -168,136 +159,4 @@ parse_token(const char *text, Token *t, const char **seal)
 	t->pid = (uint32) pid;
 	*seal = at;
 	return at[-1] == ':' && t->pid > 0;
-}
-
-/* ---------- asking */
-
-/* A message while we wait.  True: it is our answer. */
-static bool
-is_our_answer(LsMsgType type, LsSlice payload, uint64 question, LsOutcomeAnswer *answer)
-{
-	const char *wrong;
-	uint64		granted = 0;
-
-	if (type != LS_MSG_FATE_IS)
-	{
-		xact_message(type, payload, &granted);
-		return false;
-	}
-	wrong = ls_get_outcome_answer(payload, answer);
-	if (wrong != NULL)
-		link_report_violation(wrong);
-	return answer->question == question;
-}
-
-static void
-send_question(const Token *token, bool gave_up)
-{
-	LsOutcomeQuestion q;
-	uint8_t		message[LS_HEADER_SIZE + 256];
-	size_t		size;
-
-	memset(&q, 0, sizeof(q));
-	q.identity.node.data = (const uint8_t *) token->node;
-	q.identity.node.len = strlen(token->node);
-	q.identity.boot = token->boot;
-	q.identity.pid = token->pid;
-	q.identity.xcount = token->xcount;
-	q.since = token->since;
-	q.question = ++last_question;
-	q.gave_up = gave_up;
-	size = ls_put_outcome_question(message, sizeof(message), &q);
-	link_send(message, size);
-}
-
-/* Asks on the link, which is open.  *seq: as in LsOutcomeAnswer. */
-LsPastOutcome
-outcome_ask(const Token *token, bool gave_up, uint64 *seq)
-{
-	LsOutcomeAnswer answer;
-	LsMsgType	type;
-	LsSlice		payload;
-
-	send_question(token, gave_up);
-	for (;;)
-	{
-		if (link_has_message(link_await(&type, &payload, -1, PG_WAIT_EXTENSION)) &&
-			is_our_answer(type, payload, last_question, &answer))
-		{
-			*seq = answer.seq;
-			return answer.fate;
-		}
-		CHECK_FOR_INTERRUPTS();
-	}
-}
-
-/* ---------- SQL */
-
-static void
-check_is_origin(void)
-{
-	if (ls_mode() != LS_MODE_ORIGIN)
-		ereport(ERROR,
-				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
-				 errmsg("this session's transactions are not replicated"),
-				 errhint("Ask in a replicated database of a node, with lockstep.replicate on.")));
-}
-
-Datum
-lockstep_transaction_token(PG_FUNCTION_ARGS)
-{
-	Token		token;
-
-	check_is_origin();
-	xact_tell();
-	token = outcome_token();
-	PG_RETURN_TEXT_P(cstring_to_text(outcome_token_text(&token)));
-}
-
-static const char *
-outcome_text(LsPastOutcome fate)
-{
-	switch (fate)
-	{
-		case LS_PAST_COMMITTED:
-			return "committed";
-		case LS_PAST_ABORTED:
-			return "aborted";
-		case LS_PAST_IN_PROGRESS:
-			return "in progress";
-		case LS_PAST_UNKNOWN:
-			return "unknown";
-	}
-	return "unknown";
-}
-
-static void
-report_no_token(const char *given)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-			 errmsg("\"%s\" is not the token of a transaction", given),
-			 errhint("lockstep.transaction_token() gives one inside of the transaction; an error 08007 names it.")));
-}
-
-Datum
-lockstep_outcome(PG_FUNCTION_ARGS)
-{
-	char	   *given = text_to_cstring(PG_GETARG_TEXT_PP(0));
-	const char *seal;
-	Token		token;
-	uint64		seq;
-
-	if (!parse_token(given, &token, &seal))
-		report_no_token(given);
-	check_is_origin();
-	xact_connect();				/* no seal is known before */
-	if (!is_sealed(&token, seal))
-		report_no_token(given);
-
-	/* one's own is in progress, and need not ask */
-	if (token.boot == turn_boot_id() && token.pid == (uint32) MyProcPid &&
-		ls_xact.writes && token.xcount == ls_xact.xcount)
-		PG_RETURN_TEXT_P(cstring_to_text(outcome_text(LS_PAST_IN_PROGRESS)));
-	PG_RETURN_TEXT_P(cstring_to_text(outcome_text(outcome_ask(&token, false, &seq))));
 }

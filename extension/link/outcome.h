@@ -1,6 +1,6 @@
 /*
  * outcome.h
- *	  What became of a transaction: tokens, and asking the replicator.
+ *	  Tokens: each names a transaction whose outcome can be asked for.
  */
 #ifndef LOCKSTEP_OUTCOME_H
 #define LOCKSTEP_OUTCOME_H
@@ -23,10 +23,8 @@ extern Token outcome_token(void);	/* of the current transaction, which
 									 * writes */
 extern char *outcome_token_text(const Token *t);
 
-/*
- * Ask the replicator; interruptible.  gave_up: the transaction's backend has
- * rolled it back.  *seq: its seq, or the last that was decided.
- */
-extern LsPastOutcome outcome_ask(const Token *token, bool gave_up, uint64 *seq);
+/* *seal: in text, to be checked by outcome_is_sealed(), which needs the link. */
+extern bool outcome_parse_token(const char *text, Token *t, const char **seal);
+extern bool outcome_is_sealed(const Token *t, const char *seal);
 
 #endif							/* LOCKSTEP_OUTCOME_H */

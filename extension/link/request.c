@@ -1,7 +1,8 @@
 /*
  * request.c
  *	  Requests to the replicator that are not part of the transaction: values of
- *	  sequences to hand out, facts, and queries that are ordered at once, on their own.
+ *	  sequences to hand out, facts, outcomes of transactions, and queries that are
+ *	  ordered at once, on their own.
  *
  * Each waits for its answer, interruptibly.  A late answer to a request that was cancelled is
  * recognized by its number, and ignored.
@@ -23,12 +24,12 @@
 
 static uint64 questions = 0;
 
-/* A transaction in progress must not lose what came for it. */
+/* link_is_alive() would discard messages for a transaction in progress. */
 static void
 connect_for_question(void)
 {
-	if (!xact_is_known() && !link_is_alive())
-		link_open();
+	if (!xact_is_known())
+		link_connect();
 }
 
 static void
@@ -162,6 +163,36 @@ request_winner(uint64 seq, long patience_ms, LsFacts *facts)
 			return true;
 	}
 	return false;
+}
+
+/* ---------- what became of a transaction */
+
+/* Asks on the link, which must be open. */
+LsPastOutcome
+request_outcome(const Token *token, bool gave_up, uint64 *seq)
+{
+	LsOutcomeQuestion question;
+	LsOutcomeAnswer answer;
+	uint8_t		message[LS_HEADER_SIZE + 256];
+	const char *wrong;
+
+	memset(&question, 0, sizeof(question));
+	question.identity.node = ls_slice_of(token->node);
+	question.identity.boot = token->boot;
+	question.identity.pid = token->pid;
+	question.identity.xcount = token->xcount;
+	question.since = token->since;
+	question.question = ++questions;
+	question.gave_up = gave_up;
+	link_send(message, ls_put_outcome_question(message, sizeof(message), &question));
+	do
+	{
+		wrong = ls_get_outcome_answer(next_answer(LS_MSG_FATE_IS), &answer);
+		if (wrong != NULL)
+			link_report_violation(wrong);
+	} while (answer.question != question.question);
+	*seq = answer.seq;
+	return answer.fate;
 }
 
 /* ---------- queries on their own */

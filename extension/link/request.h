@@ -5,12 +5,18 @@
 #ifndef LOCKSTEP_REQUEST_H
 #define LOCKSTEP_REQUEST_H
 
-#include "protocol.h"
+#include "outcome.h"
 
 extern LsLeased request_lease(LsLease *request);	/* id is filled in here */
 extern uint64 request_order_alone(LsQuery *query);	/* returns its seq */
 extern void request_facts(LsFactsKind kind, LsFacts *facts);	/* in this memory
 																 * context */
+
+/*
+ * What became of a transaction?  The link must be open.  gave_up: its backend has rolled
+ * it back.  *seq: its seq, or the last that was decided.
+ */
+extern LsPastOutcome request_outcome(const Token *token, bool gave_up, uint64 *seq);
 
 /*
  * Who committed seq?  False: not told in time, or not connected, which is no error.

@@ -1,7 +1,7 @@
 /*
  * xact.c
- *	  The current transaction as the replicator knows it: its number and its queue of
- *	  queries.
+ *	  The queue of the current transaction: what it announces and forwards to the
+ *	  replicator.  (Its number and the rest of its state: xact_state.c.)
  *
  * Queries are encoded into a buffer as they come.  A transaction that stays
  * small sends nothing before it asks for the verdict: one send per commit.
@@ -23,23 +23,19 @@
  */
 #include "postgres.h"
 
-#include "miscadmin.h"
 #include "pgstat.h"
 #include "utils/memutils.h"
-#include "utils/timestamp.h"
 
+#include "heldlocks.h"
 #include "indoubt.h"
 #include "lockconflict.h"
-#include "lockrequest.h"
 #include "lockstep.h"
 #include "ls_link.h"
-#include "masking.h"
 #include "pack.h"
 #include "points.h"
 #include "readkeys.h"
 #include "repertoire.h"
 #include "turn.h"
-#include "wholetables.h"
 #include "xact_state.h"
 
 #define STREAM_AT (32 * 1024)
@@ -57,12 +53,9 @@ typedef struct Mark
 	uint64		nkept;
 	LsReadMark	reads;
 	uint64		locks_asked;
-	int			rows_held;		/* see lockrequest.c */
+	int			rows_held;		/* see heldlocks.c */
 } Mark;
 
-XactState	ls_xact;
-
-static uint64 last_xcount = 0;
 static Mark *marks = NULL;		/* a stack */
 static int	nmarks = 0;
 static int	marks_cap = 0;
@@ -120,13 +113,6 @@ append_rollback_to(uint64 keep)
 	xact_queue_added(size);
 }
 
-/* The replicator that was told of it has forgotten it, with that connection. */
-bool
-xact_told_elsewhere(void)
-{
-	return ls_xact.told && ls_xact.told_by != link_number();
-}
-
 /* By this connection. */
 static void
 told_now(void)
@@ -163,70 +149,13 @@ keep(const char *message, size_t size)
 	ls_xact.nkept++;
 }
 
-/* ROLLBACK TO brings back a savepoint, but not what the replicator forgot. */
-void
-xact_check_not_ended(void)
-{
-	if (ls_xact.ended)
-		ereport(ERROR,
-				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
-				 errmsg("could not go on with a transaction that the replicator has rolled back"),
-				 errdetail("A savepoint was kept here when that was reported: %s", masking_for_reader(ls_xact.ended_why)),
-				 errhint("The transaction might succeed if retried.")));
-}
-
-void
-xact_connect(void)
-{
-	if (!link_is_alive())
-		link_open();
-}
-
-void
-xact_report_closed(void)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-			 errmsg("this node does not take writes yet"),
-			 errdetail("Since the server started, the replicator has not opened it."),
-			 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
-}
-
-/*
- * Of a transaction, or of what is ordered on its own.
- *
- * The process ID of this session will be another's one day, while the server
- * runs on.  So that theirs are other transactions than ours, for whoever asks for
- * an outcome, counting begins at the microsecond in which the session did.
- */
-uint64
-xact_new_number(void)
-{
-	if (last_xcount == 0)
-		last_xcount = (uint64) Max(MyStartTimestamp, 0);
-	return ++last_xcount;
-}
-
-/*
- * Transactions up to this number are over, or won't come by a connection that is made
- * now: one of which the replicator was told by another ends with that.  So the
- * replicator may call one aborted that it can't come by any more: see session_fate.c.
- */
-uint64
-xact_last_finished(void)
-{
-	if (ls_xact.writes && !ls_xact.told && !ls_xact.ended)
-		return ls_xact.xcount - 1;
-	return last_xcount != 0 ? last_xcount : (uint64) Max(MyStartTimestamp, 0);
-}
-
 void
 xact_writes(void)
 {
 	xact_check_not_ended();
 	if (ls_xact.writes)
 		return;
-	xact_connect();
+	link_connect();
 	if (!turn_is_open())
 		xact_report_closed();
 	ls_xact.xcount = xact_new_number();
@@ -336,12 +265,6 @@ xact_nstatements(void)
 	return ls_xact.nstatements;
 }
 
-bool
-xact_is_known(void)
-{
-	return ls_xact.writes;
-}
-
 LsSlice
 xact_forwarded(bool *truncated)
 {
@@ -379,7 +302,7 @@ mark_push(int level)
 	m->nkept = ls_xact.nkept;
 	m->reads = readkeys_mark();
 	m->locks_asked = ls_xact.locks_asked;
-	m->rows_held = lockrequest_count();
+	m->rows_held = heldlocks_rows();
 }
 
 /* Take back what the replicator has got, by a message. */
@@ -418,8 +341,7 @@ give_back_locks(const Mark *m)
 	LsRollbackTo unlock = {ls_xact.xcount, m->locks_asked};
 	uint8_t		message[64];
 
-	lockrequest_forget(m->rows_held);
-	wholetables_keep(m->locks_asked);
+	heldlocks_cut(m->rows_held, m->locks_asked);
 	if (ls_xact.locks_asked > m->locks_asked && ls_xact.told)
 		link_send_or_close(message, ls_put_unlock(message, sizeof(message), &unlock));
 }
@@ -473,9 +395,8 @@ xact_at_xact_end(void)
 	ls_xact.nkept = 0;
 	ls_xact.may_fail_elsewhere = false;
 	ls_xact.locks_asked = 0;
-	wholetables_keep(0);
 	ls_xact.locks_granted = 0;
 	ls_xact.apply_position = (JournalPosition) {0, 0};
 	nmarks = 0;
-	lockrequest_at_xact_end();
+	heldlocks_at_xact_end();
 }

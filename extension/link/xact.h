@@ -22,14 +22,11 @@ extern void xact_announce(void);
 /* Has it a number? */
 extern bool xact_is_known(void);
 
-/* A new number in this session, also for what is ordered on its own. */
+/* A new number in this session, also for a query that is ordered on its own. */
 extern uint64 xact_new_number(void);
 
-/* Transactions up to this number are over, or cannot ask by a new connection. */
+/* Transactions up to this number have ended, or cannot ask by a new connection. */
 extern uint64 xact_last_finished(void);
-
-/* Connect, if there is no connection that is alive.  ERROR 57P03. */
-extern void xact_connect(void);
 
 /* Send what is queued, or an empty message, so that the replicator knows the transaction. */
 extern void xact_tell(void);

@@ -16,8 +16,8 @@
 #include "xact_state.h"
 
 /*
- * Text of another server for the client: in this database's encoding, one
- * hopes.
+ * Text of another server for the client.  It should be valid in this database's encoding;
+ * if it is not, its non-ASCII bytes are replaced.
  */
 char *
 xact_text_of(LsSlice s)
@@ -45,9 +45,19 @@ xact_report_error(const LsErrorFields *e)
 			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
 }
 
+void
+xact_report_closed(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+			 errmsg("this node does not take writes yet"),
+			 errdetail("Since the server started, the replicator has not opened it."),
+			 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
+}
+
 /*
- * A message that came while the transaction was not asked for.  A grant raises
- * *seq.
+ * A message that came while the transaction was not waiting for its verdict.  A grant
+ * raises *seq.
  */
 void
 xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
@@ -84,8 +94,8 @@ xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 }
 
 /*
- * Until this node has applied seq.  One that is dropped meanwhile may never do
- * so; it loses the link.
+ * Wait until this node has applied seq.  A node that is dropped meanwhile may never apply
+ * it, but loses the link, which ends the wait.
  */
 void
 xact_wait_applied(uint64 seq)

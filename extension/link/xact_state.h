@@ -1,8 +1,8 @@
 /*
  * xact_state.h
- *	  The current transaction as the replicator knows it.  Written by xact.c and
- *	  lockrequest.c, and by verdict.c and commit.c when it ends; read by those that ask
- *	  about it (outcome.c, conflictreport.c).
+ *	  The current transaction as the replicator knows it.  Written by xact.c,
+ *	  xact_messages.c and lockrequest.c, and by verdict.c and commit.c when it ends; read
+ *	  by outcome.c, conflictreport.c and others.
  */
 #ifndef LOCKSTEP_XACT_STATE_H
 #define LOCKSTEP_XACT_STATE_H
@@ -13,7 +13,7 @@ typedef struct XactState
 {
 	bool		writes;			/* it has a number, and the link was found
 								 * good */
-	uint64		xcount;			/* its number, see next_xcount() */
+	uint64		xcount;			/* its number, see xact_new_number() */
 	uint64		since;			/* this node had applied up to here when it
 								 * got its number */
 	bool		told;			/* the replicator knows something of it, and

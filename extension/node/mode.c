@@ -41,12 +41,6 @@ static struct
 static bool mode_known = false;
 static LsMode mode_cached;
 
-void
-mode_forget(void)
-{
-	mode_known = false;
-}
-
 static void
 extension_forget(void)
 {
@@ -173,6 +167,13 @@ ls_mode(void)
 }
 
 void
+mode_begin_apply(bool to_repair)
+{
+	session_note_apply(to_repair);
+	mode_known = false;
+}
+
+void
 mode_at_xact_end(void)
 {
 	if (extension.newborn)
@@ -186,7 +187,7 @@ mode_at_xact_end(void)
 void
 mode_on_replicate_changed(bool newval)
 {
-	mode_forget();
+	mode_known = false;
 	if (!newval)
 		ls_skip_login_triggers();
 }

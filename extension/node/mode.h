@@ -23,7 +23,10 @@ extern LsMode ls_mode(void);
 extern Oid	ls_schema_oid(void);
 extern Oid	ls_progress_relid(void);
 
-extern void mode_forget(void);	/* something it depends on has changed */
+
+/* The session is the replicator's from now on, for good; to_repair: see session_repairs(). */
+extern void mode_begin_apply(bool to_repair);
+
 extern void mode_at_xact_end(void);
 extern void mode_on_replicate_changed(bool newval);
 extern void mode_on_relcache_invalidation(Datum arg, Oid relid);

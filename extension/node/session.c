@@ -5,7 +5,6 @@
 #include "postgres.h"
 
 #include "lockconflict.h"
-#include "mode.h"
 #include "session.h"
 #include "turn.h"
 
@@ -27,12 +26,11 @@ session_repairs(void)
 }
 
 void
-session_begin_apply(bool to_repair)
+session_note_apply(bool to_repair)
 {
 	in_apply_session = true;
 	repairs = to_repair;
 	lockconflict_note_apply();
-	mode_forget();
 }
 
 void

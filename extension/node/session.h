@@ -15,8 +15,8 @@
 extern bool session_applies(void);
 extern bool session_repairs(void);	/* it repairs this node, and has no seqs */
 
-/* From now on; for good. */
-extern void session_begin_apply(bool repairs);
+/* From now on, for good.  Called by mode_begin_apply(). */
+extern void session_note_apply(bool repairs);
 
 /* ERROR unless this session holds the commits of the node, as a repair must. */
 extern void session_require_hold(void);

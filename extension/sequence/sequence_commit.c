@@ -2,17 +2,8 @@
  * sequence_commit.c
  *	  Sequences at the end of a transaction: what travels, and what it does in the turn.
  *
- * A position travels as a query, lockstep.apply_sequence(effect, name, value, called, extra), in
- * one of these forms:
- *
- *  used		values up to this one were handed out.  extra: boot:count of the node
- *  set		the position is exactly this: setval, or new storage
- *  moved		extra is the new name
- *  dropped
- *
- * The replicator takes note of them, too (replicator/sequencer/lease.c).  Where such a query runs,
- * the sequence is found and locked; the page is changed in the turn, so that all nodes change
- * it in the same order.
+ * A position travels as a query: see sequence_effect.c.  Where it runs, the sequence is found
+ * and locked; the page is changed in the turn, so that all nodes change it in the same order.
  *
  * Effects of DDL on sequences are not derived from commands: each sequence whose row in pg_class
  * has changed is compared with its state before this transaction.
@@ -42,7 +33,6 @@
 #include "compat.h"
 #include "keyset.h"
 #include "lockstep.h"
-#include "pack.h"
 #include "sequence_private.h"
 #include "turn.h"
 #include "xact.h"
@@ -87,41 +77,7 @@ add_in_turn(TurnAction action, Oid relid, SeqPosition position, uint64 boot, uin
 	what->count = count;
 }
 
-/* ---------- the query */
-
-static const char effect_text[] = "SELECT lockstep.apply_sequence($1, $2, $3, $4, $5)";
-
-/* Its parts are palloc'ed. */
-void
-sequence_effect_query(LsQuery *query, const char *effect, const char *name,
-					  SeqPosition position, const char *extra, const LsKey *key)
-{
-	LsKey		database = keyset_database_key(LS_TABLE_IX);
-	char	   *value = psprintf(INT64_FORMAT, position.value);
-	StringInfoData params;
-	StringInfoData keys;
-
-	initStringInfo(&params);
-	pack_param(&params, effect, strlen(effect));
-	pack_param(&params, name, strlen(name));
-	pack_param(&params, value, strlen(value));
-	pack_param(&params, position.called ? "t" : "f", 1);
-	pack_param(&params, extra, strlen(extra));
-	initStringInfo(&keys);
-	pack_key(&keys, &database);
-	if (key != NULL)
-		pack_key(&keys, key);
-
-	memset(query, 0, sizeof(*query));
-	query->form = LS_FORM_STATEMENT;
-	query->reason = LS_REASON_SEQUENCE;
-	query->rows = -1;
-	query->text = ls_slice_of(effect_text);
-	query->nparams = 5;
-	query->params = ls_slice_of_buffer(&params);
-	query->nkeys = key != NULL ? 2 : 1;
-	query->keys = ls_slice_of_buffer(&keys);
-}
+/* ---------- before the question: values that this transaction has used */
 
 static void
 forward_effect(const char *effect, const char *name, SeqPosition position,
@@ -132,8 +88,6 @@ forward_effect(const char *effect, const char *name, SeqPosition position,
 	sequence_effect_query(&query, effect, name, position, extra, key);
 	xact_forward(&query);
 }
-
-/* ---------- before the question: values that this transaction has used */
 
 static void
 forward_used(void)

@@ -86,12 +86,19 @@ extern void sequence_shared_renamed(Relation rel);
 extern bool sequence_shared_knows(Oid database, Oid relid);
 extern void sequence_shared_forget(Oid database, Oid relid);
 
-/* ---------- in sequence_session.c */
+/* ---------- in sequence_definition.c */
 
 extern char *sequence_qualified_name(Relation rel);
 extern void sequence_shape(Oid relid, SeqShape *shape);
 extern bool sequence_is_new(Relation rel);	/* its storage is this
 											 * transaction's */
+
+/* ---------- in sequence_effect.c */
+
+extern void sequence_effect_query(LsQuery *query, const char *effect, const char *name,
+								  SeqPosition position, const char *extra, const LsKey *key);
+
+/* ---------- in sequence_session.c */
 
 /* Values of this transaction, to be forwarded; by sequence_commit.c. */
 typedef struct SeqUsed
@@ -104,10 +111,5 @@ typedef struct SeqUsed
 
 extern const SeqUsed *sequence_used(int *n);
 extern void sequence_forget_used(void);
-
-/* ---------- in sequence_commit.c */
-
-extern void sequence_effect_query(LsQuery *query, const char *effect, const char *name,
-								  SeqPosition position, const char *extra, const LsKey *key);
 
 #endif							/* LOCKSTEP_SEQUENCE_PRIVATE_H */

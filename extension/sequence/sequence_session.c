@@ -157,12 +157,6 @@ open_sequence(Oid relid, SessionSequence **session)
 	return rel;
 }
 
-bool
-sequence_is_new(Relation rel)
-{
-	return rel->rd_createSubid != InvalidSubTransactionId || ls_storage_is_new(rel);
-}
-
 /*
  * Ours to answer?  Not temporary ones; what isn't a sequence gets the server's
  * error.
@@ -172,30 +166,6 @@ is_replicated(Relation rel)
 {
 	return rel->rd_rel->relkind == RELKIND_SEQUENCE &&
 		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !sequence_is_new(rel);
-}
-
-char *
-sequence_qualified_name(Relation rel)
-{
-	return quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-									  RelationGetRelationName(rel));
-}
-
-void
-sequence_shape(Oid relid, SeqShape *shape)
-{
-	HeapTuple	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(relid));
-	Form_pg_sequence form;
-
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for sequence %u", relid);
-	form = (Form_pg_sequence) GETSTRUCT(tuple);
-	shape->increment = form->seqincrement;
-	shape->min = form->seqmin;
-	shape->max = form->seqmax;
-	shape->cache = form->seqcache;
-	shape->cycle = form->seqcycle;
-	ReleaseSysCache(tuple);
 }
 
 static void
