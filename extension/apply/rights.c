@@ -12,7 +12,8 @@
  * goes on with rows of other users.
  *
  * This includes the planner, which calls functions with constant arguments, also for
- * tables that lockstepctl verify and lockstep.fingerprint() only read.
+ * tables that lockstepctl verify and lockstep.fingerprint() only read.  What else those
+ * may call is in reading.c.
  *
  * The parameters of a query are read before planning.  The check of a domain within an array or
  * row would run there, so it is left out; the origin has done it.
@@ -35,11 +36,9 @@
 
 #include "apply.h"
 #include "patch.h"
+#include "reading.h"
 #include "rights.h"
 #include "session.h"
-
-/* This session compares nodes: it reads everybody's tables as a superuser. */
-static bool guards_plans = false;
 
 static PGFunction original_domain_in;
 
@@ -119,22 +118,12 @@ owner_of_what_is_read(const Query *query)
 	return InvalidOid;
 }
 
-/* Returns what it was. */
-bool
-rights_guard_plans(bool on)
-{
-	bool		was = guards_plans;
-
-	guards_plans = on;
-	return was;
-}
-
 static Oid
 rights_for_plan(const Query *query)
 {
 	if (session_applies() && query->resultRelation != 0)
 		return rights_for_rows(rights_owner_of(rt_fetch(query->resultRelation, query->rtable)->relid));
-	if (guards_plans && !InLocalUserIdChange())
+	if (reading_is_guarded())
 		return owner_of_what_is_read(query);
 	return InvalidOid;
 }
@@ -148,6 +137,8 @@ rights_plan(planner_hook_type next, Query *query, const char *source, int option
 
 	if (session_applies())
 		applygenerated_show(query);
+	if (reading_is_guarded())
+		reading_check_query(query);
 	if (!OidIsValid(user))
 		return next(query, source, options, params);
 	rights_lower(user, true, &saved);

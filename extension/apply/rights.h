@@ -1,7 +1,6 @@
 /*
  * rights.h
- *	  What the files of apply sessions (apply*.c) need of rights.c, and those
- *	  that compare nodes.
+ *	  What the files of apply sessions (apply*.c) need of rights.c.
  */
 #ifndef LOCKSTEP_RIGHTS_H
 #define LOCKSTEP_RIGHTS_H
@@ -24,7 +23,6 @@ extern Oid	rights_owner_of(Oid relid); /* of an open table */
 
 extern void rights_lower(Oid user, bool restricted, LsRights *saved);
 extern void rights_restore(const LsRights *saved);
-extern bool rights_guard_plans(bool on);
 
 /* Planning, with the rights of the owner where the query is the replicator's (hooks.c). */
 extern PlannedStmt *rights_plan(planner_hook_type next, Query *query, const char *source,

@@ -42,7 +42,7 @@
 #include "outsiderun.h"
 #include "progress.h"
 #include "querysettings.h"
-#include "rights.h"
+#include "reading.h"
 #include "sequence.h"
 #include "staleness.h"
 #include "turn.h"
@@ -643,14 +643,14 @@ lockstep_rows_fingerprint(PG_FUNCTION_ARGS)
 	query = psprintf("SELECT count(*) || ' ' || coalesce(sum(hashtextextended(row(t.*)::text, 0)::numeric), 0)"
 					 " FROM ONLY %s t", quote_qualified_identifier(schema, name));
 	SPI_connect();
-	guarded = rights_guard_plans(true);
+	guarded = reading_guard(true);
 	PG_TRY();
 	{
 		done = SPI_execute(query, true, 0);
 	}
 	PG_FINALLY();
 	{
-		(void) rights_guard_plans(guarded);
+		(void) reading_guard(guarded);
 	}
 	PG_END_TRY();
 	if (done != SPI_OK_SELECT || SPI_processed != 1)

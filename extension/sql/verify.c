@@ -37,7 +37,7 @@
 #include "lockstep.h"
 #include "lockstepfuncs.h"
 #include "monotonic.h"
-#include "rights.h"
+#include "reading.h"
 #include "session.h"
 #include "turn.h"
 
@@ -79,7 +79,7 @@ Datum
 lockstep_verify_start(PG_FUNCTION_ARGS)
 {
 	apply_value_settings();
-	(void) rights_guard_plans(true);
+	(void) reading_guard(true);
 	PG_RETURN_VOID();
 }
 

@@ -242,11 +242,17 @@ has_key(const Drill *d)
 	return d->key[0] != '\0';
 }
 
+/*
+ * A row as text.  (t.*)::text would call a function of the table's owner, if he has made a
+ * cast of its row type; ROW(...) is an anonymous record, of which nobody can make one.
+ */
+#define ROW_AS_TEXT "ROW(t.*)::text"
+
 /* What names a row, as SQL. */
 static char *
 key_of(const Drill *d)
 {
-	return has_key(d) ? xasprintf("ROW(%s)::text", d->key) : xstrdup("(t.*)::text");
+	return has_key(d) ? xasprintf("ROW(%s)::text", d->key) : xstrdup(ROW_AS_TEXT);
 }
 
 static char *
@@ -347,8 +353,8 @@ rows_shown(Drill *d, const json_t *keys)
 	Answer		answers[CONFIG_MAX_NODES];
 	char	   *key = key_of(d);
 	char	   *list = literal_list(d, keys);
-	char	   *sql = xasprintf("SELECT %s, %s, count(*) FROM ONLY %s t WHERE %s = ANY(ARRAY[%s]::text[]) GROUP BY 1, 2 ORDER BY 1, 2",
-								key, "(t.*)::text", d->name, key, list);
+	char	   *sql = xasprintf("SELECT %s, " ROW_AS_TEXT ", count(*) FROM ONLY %s t WHERE %s = ANY(ARRAY[%s]::text[]) GROUP BY 1, 2 ORDER BY 1, 2",
+								key, d->name, key, list);
 	bool		ok = ask_all(d, sql, answers);
 	json_t	   *rows = json_array();
 	size_t		i;

@@ -10,7 +10,7 @@ SET row_security = off;
 SET lc_messages = 'C';
 SET client_min_messages = 'error';
 
-SELECT format('SELECT ''table'', %L, count(*), coalesce(md5(string_agg(t::text, E''\n'' ORDER BY t::text COLLATE "C")), '''') FROM ONLY %s t',
+SELECT format('SELECT ''table'', %L, count(*), coalesce(md5(string_agg(row(t.*)::text, E''\n'' ORDER BY row(t.*)::text COLLATE "C")), '''') FROM ONLY %s t',
 	c.oid::regclass::text, c.oid::regclass)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'm') AND c.relpersistence <> 't' AND n.nspname !~ '^pg_'

@@ -549,7 +549,7 @@ sub edit_replicator_conf
 # ---------- all nodes hold the same
 
 my $content_sql = <<'SQL';
-SELECT format('SELECT %L, count(*), coalesce(md5(string_agg(t::text, E''\n'' ORDER BY t::text COLLATE "C")), '''') FROM ONLY %s t',
+SELECT format('SELECT %L, count(*), coalesce(md5(string_agg(row(t.*)::text, E''\n'' ORDER BY row(t.*)::text COLLATE "C")), '''') FROM ONLY %s t',
 	c.oid::regclass::text, c.oid::regclass)
 FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
 WHERE c.relkind IN ('r', 'm') AND c.relispopulated AND c.relpersistence <> 't' AND n.nspname !~ '^pg_' AND n.nspname NOT IN ('information_schema', 'lockstep')
@@ -583,7 +583,7 @@ sub schema
 sub rows_of
 {
 	my ($self, $node, $table, $db) = @_;
-	return $self->sql($node, "SET extra_float_digits = 3; SELECT t FROM ONLY $table t ORDER BY t::text COLLATE \"C\"", db => $db);
+	return $self->sql($node, "SET extra_float_digits = 3; SELECT t FROM ONLY $table t ORDER BY row(t.*)::text COLLATE \"C\"", db => $db);
 }
 
 # Until no node has handed out values that the others don't know of: the replicator
@@ -665,8 +665,8 @@ sub _show_difference
 	my %tables = map { $_ => 1 } $diff =~ /^[-+]([\w."]+)\|\d+\|[0-9a-f]*$/mg;
 	for my $table (sort keys %tables)
 	{
-		my ($ra) = $self->try($a, "SELECT t FROM ONLY $table t ORDER BY t::text COLLATE \"C\"", db => $db);
-		my ($rb) = $self->try($b, "SELECT t FROM ONLY $table t ORDER BY t::text COLLATE \"C\"", db => $db);
+		my ($ra) = $self->try($a, "SELECT t FROM ONLY $table t ORDER BY row(t.*)::text COLLATE \"C\"", db => $db);
+		my ($rb) = $self->try($b, "SELECT t FROM ONLY $table t ORDER BY row(t.*)::text COLLATE \"C\"", db => $db);
 		diag("$table:\n" . substr(_diff($ra, $rb), 0, 2000));
 	}
 }
