@@ -94,7 +94,7 @@ keys_of(const Transaction *tx)
 }
 
 bool
-keys_of_record(const JournalRecord *r, const char *dir, KeyList *list, const char **error)
+keys_of_record(const JournalRecord *r, const char *dir, BodyQuery each, KeyList *list, const char **error)
 {
 	Transaction *tx;
 	TxCursor	cursor = {0};
@@ -115,7 +115,7 @@ keys_of_record(const JournalRecord *r, const char *dir, KeyList *list, const cha
 	while (tx_next(&cursor, tx, &payload, error) && ls_get_query(payload, &query) == NULL)
 	{
 		add_keys(list, &query);
-		leases_replay_query(r->database, r->seq, &query);
+		each(r->database, r->seq, &query);
 	}
 	if (*error == NULL && cursor.next != tx->nstatements)
 		*error = "a query in it is malformed";

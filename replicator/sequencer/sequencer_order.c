@@ -1,9 +1,7 @@
 /*
  * sequencer_order.c
- *	  Decided transactions: their seq, their record in the journal, and what happens when
- *	  that is durable; metadata records; trimming.
- *
- * `undurable` has the transactions that are DECIDED, in seq order.
+ *	  Decided transactions: their record in the journal, and what happens when that is
+ *	  durable; metadata records; trimming.
  */
 #include <string.h>
 
@@ -21,51 +19,8 @@
 
 static const Config *config;
 static Journal *journal;
-static Decided *decided;
-static uint64_t last_decided;
-static uint64_t last_durable;
-static uint64_t last_chain;		/* of last_decided */
-static uint64_t last_at_start;
-static TxList undurable;
+static uint64_t last_chain;		/* of the last that was decided */
 static uint64_t committed;		/* how many, since the start */
-
-Transaction *
-sequencer_undurable(Transaction *previous)
-{
-	return previous == NULL ? undurable.first : previous->next;
-}
-
-uint64_t
-sequencer_find_decided(const LsIdentity *id)
-{
-	return decided_find(decided, id);
-}
-
-uint64_t
-sequencer_decided_first(void)
-{
-	uint64_t	first = decided_first(decided);
-
-	return first != 0 ? first : last_decided + 1;
-}
-
-uint64_t
-sequencer_last_decided(void)
-{
-	return last_decided;
-}
-
-uint64_t
-sequencer_last_durable(void)
-{
-	return last_durable;
-}
-
-bool
-sequencer_has_decided(void)
-{
-	return last_decided > last_at_start;
-}
 
 /* ---------- from the decision to the journal and back */
 
@@ -95,18 +50,6 @@ record_of(Transaction *tx)
 	item->body = r.body;
 	last_chain = tx->chain = journal_chain_of(item->record);
 	return item;
-}
-
-/* It gets its place, behind all others. */
-void
-order_next(Transaction *tx)
-{
-	LsIdentity	id = {ls_slice_of(tx->node), tx->boot, tx->pid, tx->xcount};
-
-	tx->seq = ++last_decided;
-	tx_move(tx, TX_DECIDED);
-	list_add(&undurable, tx);
-	decided_add(decided, &id, tx->seq);
 }
 
 void
@@ -148,9 +91,7 @@ on_durable(JournalItem *item)
 		return;
 	}
 	LOCKSTEP_POINT(DURABLE);
-	list_remove(&undurable, tx);
-	last_durable = tx->seq;
-	tx_move(tx, TX_DURABLE);
+	seqs_durable(tx);
 	committed++;
 	if (tx->session != NULL)
 	{
@@ -189,7 +130,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 
 	memset(&r, 0, sizeof(r));
 	r.type = (RecordType) record_type;
-	r.seq = last_decided;
+	r.seq = sequencer_last_decided();
 	r.time = loop_wall_us();
 	r.text = ls_slice_of(text);
 	metadata_apply(r.type, r.seq, r.text);
@@ -198,7 +139,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	item = writer_item(&r);
 	item->done = done;
 	item->arg = arg;
-	metadata_encode(last_decided, &item->head);
+	metadata_encode(sequencer_last_decided(), &item->head);
 	writer_push(item);
 }
 
@@ -224,11 +165,9 @@ order_start(const Config *c, Journal *j, const char *journal_dir)
 
 	config = c;
 	journal = j;
-	last_decided = last_durable = last_at_start = journal_last(j);
-	decided = decided_create(DECIDED_KEPT);
-	certifier = certifier_from_journal(c, j, journal_dir, decided, &last_chain);
+	certifier = certifier_from_journal(c, j, journal_dir, seqs_start(journal_last(j)), &last_chain);
 	body_sync_start();
-	metadata_encode(last_decided, &head);
+	metadata_encode(sequencer_last_decided(), &head);
 	writer_start(j, journal_dir, on_durable, leases_copy(), &head, last_chain);
 	buffer_free(&head);
 	loop_after(TRIM_MS, on_trim, NULL);

@@ -8,6 +8,7 @@
 #include "certify.h"
 #include "conflict_log.h"
 #include "decided.h"
+#include "loop.h"
 #include "sequencer.h"
 
 /* A transaction is in one list at most. */
@@ -34,26 +35,70 @@ list_remove(TxList *list, Transaction *tx)
 	tx->prev = tx->next = NULL;
 }
 
-/* ---------- in sequencer.c */
+/* ---------- in sequencer_undecided.c */
 
 extern const PeerOps *to_peers;
+
+/* Those that wait for one and the same. */
+typedef struct TxWaiters
+{
+	Transaction *first;
+	Transaction *last;
+} TxWaiters;
+
+typedef struct Undecided
+{
+	Certifier  *certifier;
+	TxList		lock_waiters;
+	TxList		waiting;
+	TxList		reserved;
+	uint64_t	nreserved;
+	uint64_t	reserved_with_tickets;	/* that wait for another ticket */
+	uint64_t	reserved_steps; /* index_step */
+	TxWaiters	retries;		/* WAITING, to be reserved now if possible */
+	Deferred	look_again;
+	bool		decide_some;	/* reserved ones may be decided now that could
+								 * not when they had been executed */
+} Undecided;
+
+extern Undecided undecided;
+
+/* At its reservation: the lock that it waits for; the same for stalls (waits_since_us). */
+extern void undecided_wait_for(Transaction *tx, uint64_t lock_ticket);
+extern void undecided_note_wait(Transaction *tx, uint64_t lock_ticket);
+extern void undecided_stop_waiting(Transaction *tx);
+extern void undecided_retry_later(Transaction *tx);
+
+/* The lock has gone, or a part of it; or it waits for more than before. */
+extern void undecided_lock_changed(uint64_t lock_ticket);
+extern void undecided_give_back_locks(Transaction *tx);
+
+/* It is decided, or rolled back. */
+extern void undecided_unreserve(Transaction *tx);
+extern void undecided_ticket_over(const Transaction *over);
 
 /* Never decided; verdict may be NULL.  Drops the sequencer's reference. */
 extern void roll_back(Transaction *tx, LsVerdict *verdict);
 
+struct SingleQuery
+{
+	SingleQueryDone done;
+	void	   *arg;
+};
+
 /* The requester of a single query gets its answer, once. */
 extern void notify_requester(Transaction *tx, const LsErrorFields *error);
 
-/* Those that wait for a lock asked first; at their reservation. */
-extern const TxList *sequencer_lock_waiters(void);
-extern const TxList *sequencer_waiting(void);
-extern Certifier *sequencer_certifier(void);
+/* ---------- in sequencer_seqs.c */
+
+extern Decided *seqs_start(uint64_t last);
+extern void seqs_next(Transaction *tx); /* it gets its seq, behind all others */
+extern void seqs_durable(Transaction *tx);
 
 /* ---------- in sequencer_order.c */
 
 /* After the journal was opened: the certifier as its end has it. */
 extern Certifier *order_start(const Config *config, struct Journal *journal, const char *journal_dir);
-extern void order_next(Transaction *tx);	/* it gets its seq */
 extern void order_journal(Transaction *tx); /* it exists, if the record
 											 * reaches the journal */
 extern void order_stats(SequencerStats *stats);
@@ -78,11 +123,13 @@ extern KeyList keys_of(const Transaction *tx);
 extern bool next_query(LsSlice *rest, LsQuery *query);
 
 /*
- * The same of a record; false: its body can't be read, *error says why.  If it has
- * one, this stands for leases_replay(), too: it is read only once.
+ * The same of a record; false: its body can't be read, *error says why.  each() gets the
+ * queries of a body, which is read only once.
  */
 struct JournalRecord;
-extern bool keys_of_record(const struct JournalRecord *r, const char *dir, KeyList *list, const char **error);
+typedef void (*BodyQuery) (LsSlice database, uint64_t seq, const LsQuery *query);
+extern bool keys_of_record(const struct JournalRecord *r, const char *dir, BodyQuery each, KeyList *list,
+						   const char **error);
 
 /* ---------- in sequencer_conflict.c */
 

@@ -57,7 +57,7 @@ replay(Certifier *c, Decided *decided, const Config *config, const char *dir, co
 	KeyList		list;
 	bool		keys = r->type == RECORD_TRANSACTION && r->seq >= keys_from;
 
-	/* the queries of a large one are read once, for both */
+	/* the body of a large one is read once, by keys_of_record() */
 	if ((!keys || r->body.id == 0) && !leases_replay(r, dir, &error))
 		unreadable(error);
 	if (r->type != RECORD_TRANSACTION)
@@ -68,7 +68,7 @@ replay(Certifier *c, Decided *decided, const Config *config, const char *dir, co
 	decided_add(decided, &r->identity, r->seq);
 	if (!keys)
 		return;
-	if (!keys_of_record(r, dir, &list, &error))
+	if (!keys_of_record(r, dir, leases_replay_query, &list, &error))
 		unreadable(error);
 	certifier_replay(c, origin, r->seq, list.ddl, list.keys, list.n);
 	if (origin != ORIGIN_NONE)

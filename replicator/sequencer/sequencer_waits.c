@@ -124,7 +124,7 @@ found_blocker(void *arg, uint64_t lock, uint64_t reserved)
 	Telling    *t = arg;
 
 	if (lock != 0)
-		add_wait(t, t->kind, certifier_lock_owner(sequencer_certifier(), lock));
+		add_wait(t, t->kind, certifier_lock_owner(undecided.certifier, lock));
 	else
 		add_wait(t, WAIT_LOCK_RESERVED, of_ticket(&t->reserved, reserved));
 }
@@ -142,7 +142,7 @@ add_waiting(Telling *t, Transaction *tx)
 		return;
 	}
 	list = keys_of(tx);
-	certifier_reserve_blockers(sequencer_certifier(), tx->origin, list.keys, list.n, found_blocker, t);
+	certifier_reserve_blockers(undecided.certifier, tx->origin, list.keys, list.n, found_blocker, t);
 }
 
 static void
@@ -174,12 +174,12 @@ sequencer_add_waits(WaitGraph *g)
 	Telling		t = {.g = g};
 
 	collect_tickets(&t);
-	for (Transaction *tx = sequencer_lock_waiters()->first; tx != NULL; tx = tx->next)
+	for (Transaction *tx = undecided.lock_waiters.first; tx != NULL; tx = tx->next)
 	{
 		begin(&t, tx, WAIT_LOCK);
-		certifier_lock_blockers(sequencer_certifier(), tx->lock_ticket, found_blocker, &t);
+		certifier_lock_blockers(undecided.certifier, tx->lock_ticket, found_blocker, &t);
 	}
-	for (Transaction *tx = sequencer_waiting()->first; tx != NULL; tx = tx->next)
+	for (Transaction *tx = undecided.waiting.first; tx != NULL; tx = tx->next)
 	{
 		add_waiting(&t, tx);
 		add_single_query(&t, tx);
@@ -205,8 +205,8 @@ any_since(const Transaction *tx, uint64_t before_us)
 bool
 sequencer_any_waits_since(uint64_t before_us)
 {
-	return any_since(sequencer_lock_waiters()->first, before_us) ||
-		any_since(sequencer_waiting()->first, before_us) ||
+	return any_since(undecided.lock_waiters.first, before_us) ||
+		any_since(undecided.waiting.first, before_us) ||
 		any_since(sequencer_reserved(NULL), before_us) ||
 		any_since(sequencer_undurable(NULL), before_us);
 }
@@ -222,8 +222,8 @@ static void
 found_ddl_holder(void *arg, uint64_t holder, uint64_t waiting)
 {
 	const DdlHolders *h = arg;
-	Transaction *tx = certifier_lock_owner(sequencer_certifier(), holder);
-	const Transaction *for_it = certifier_lock_owner(sequencer_certifier(), waiting);
+	Transaction *tx = certifier_lock_owner(undecided.certifier, holder);
+	const Transaction *for_it = certifier_lock_owner(undecided.certifier, waiting);
 
 	if (tx != NULL && for_it != NULL && (int) tx->origin == h->node && tx->state == TX_QUEUED && !tx->awaits_lock)
 		h->found(h->arg, tx, for_it);
@@ -234,5 +234,5 @@ sequencer_ddl_holders(int node, DdlHolder found, void *arg)
 {
 	DdlHolders	h = {node, found, arg};
 
-	certifier_ddl_holders(sequencer_certifier(), found_ddl_holder, &h);
+	certifier_ddl_holders(undecided.certifier, found_ddl_holder, &h);
 }

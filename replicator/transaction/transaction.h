@@ -109,7 +109,7 @@ typedef struct Transaction
 								 * apply_queue.h */
 	uint64_t	not_early;		/* bit per node: not before it is reserved */
 	struct TxWaiters *waits_in; /* WAITING: list of those that wait for the
-								 * same, of sequencer.c */
+								 * same, of sequencer_undecided.c */
 	struct Transaction *prev_waits;
 	struct Transaction *next_waits;
 	struct Transaction *prev;	/* list of the owner of the state */
