@@ -1,27 +1,22 @@
 /*
  * session.c
- *	  One backend of a node: its socket, the bytes that come and go on it, its
- *	  beginning and its end.
+ *	  One backend of a node: its connection begins, its messages are read and handed on.
  *
  *			connected			  hello			   proof
  *	   HELLO ----------> (HELLO) ------> PROOF ----------> READY ----> ENDED
  *
- * session_handshake.c has the messages up to READY, session_transaction.c those
- * within.  A session ends at any time; one that ended is freed when the loop's
- * round is over, so callers may hold on to it until they return to the loop.
+ * session_handshake.c has the messages up to READY, session_transaction.c those after
+ * it; session_send.c has what is sent, and the end.
  */
 #include <errno.h>
 #include <inttypes.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
-#include <unistd.h>
 
 #include "log.h"
-#include "log_limit.h"
 #include "points.h"
 #include "role_names.h"
 #include "sequencer.h"
@@ -31,152 +26,8 @@
 #define HANDSHAKE_MS 10000
 #define ALIVE_MS 1000
 
-const Config *session_config;
-
 /* Bytes just read, of whatever session; what is incomplete goes to its buffer. */
 static uint8_t read_bytes[READ_SIZE];
-
-/* ---------- ending */
-
-/* What is kept of messages is the role's. */
-static void
-charge_input(Session *s, size_t len)
-{
-	role_use(s->role)->memory += len - s->input_charged;
-	s->input_charged = len;
-}
-
-static void
-on_bury(void *arg)
-{
-	Session    *s = arg;
-
-	buffer_free(&s->in);
-	buffer_free(&s->out);
-	buffer_free(&s->hello_bytes);
-	free(s);
-}
-
-void
-session_end(Session *s)
-{
-	if (s->state == SESSION_ENDED)
-		return;
-	if (s->state == SESSION_READY)
-		session_table_remove(s);
-	else
-		unauthenticated_remove(s);
-	s->state = SESSION_ENDED;
-	charge_input(s, 0);
-	loop_cancel(s->patience);
-	s->patience = NULL;
-	loop_undefer(&s->flush);
-	loop_unwatch(s->watch);
-	close(s->fd);
-	session_forget_transactions(s);
-	loop_defer(&s->bury);
-}
-
-/* ---------- the log */
-
-/* Nobody gets more than a few lines, least of all who has not authenticated. */
-static LogLimit known_lines = {.max = 100};
-
-static void say(const Session *s, LogLevel level, const char *fmt,...) __attribute__((format(printf, 3, 4)));
-
-static void
-say(const Session *s, LogLevel level, const char *fmt,...)
-{
-	char		text[1100];
-	va_list		args;
-
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	log_limited(s->proved ? &known_lines : &strangers_lines, level, s->name, "%s", text);
-}
-
-/* ---------- writing */
-
-static void
-session_write(Session *s)
-{
-	while (s->out.pos < s->out.len)
-	{
-		ssize_t		n = send(s->fd, s->out.data + s->out.pos, s->out.len - s->out.pos, MSG_NOSIGNAL);
-
-		if (n < 0 && errno == EINTR)
-			continue;
-		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-		{
-			loop_change(s->watch, EPOLLIN | EPOLLOUT);
-			return;
-		}
-		if (n < 0)
-		{
-			say(s, LOG_INFO, "could not send to the backend: %s", strerror(errno));
-			session_end(s);
-			return;
-		}
-		buffer_consume(&s->out, (size_t) n);
-	}
-	loop_change(s->watch, EPOLLIN);
-}
-
-static void
-on_flush(void *arg)
-{
-	session_write(arg);
-	LOCKSTEP_POINT(ANSWERED);
-}
-
-void
-session_send(Session *s, const void *message, size_t len)
-{
-	if (s->state == SESSION_ENDED)
-		return;
-	buffer_append(&s->out, message, len);
-	loop_defer(&s->flush);
-}
-
-static void
-send_error(Session *s, const LsErrorFields *error)
-{
-	size_t		size = ls_put_error(NULL, 0, error);
-	uint8_t    *message = xmalloc(size);
-
-	ls_put_error(message, size, error);
-	session_send(s, message, size);
-	free(message);
-}
-
-void
-session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt,...)
-{
-	char		text[1024];
-	LsErrorFields error;
-	va_list		args;
-
-	if (s->state == SESSION_ENDED)
-		return;
-	va_start(args, fmt);
-	vsnprintf(text, sizeof(text), fmt, args);
-	va_end(args);
-	/* that a node is not online has been told already, once for all sessions */
-	say(s, strcmp(sqlstate, "57P03") == 0 ? LOG_DEBUG : LOG_WARNING, "session ended: %s", text);
-
-	/* a backend that waits for an answer need not be left in doubt */
-	if (s->tx != NULL)
-		sequencer_refuse(s->tx, sqlstate, text, hint);
-	memset(&error, 0, sizeof(error));
-	error.sqlstate = ls_slice_of(sqlstate);
-	error.message = ls_slice_of(text);
-	error.hint = ls_slice_of(hint);
-	handshake_refused(s);
-	send_error(s, &error);
-	session_write(s);			/* what does not go now, does not go */
-	session_end(s);
-}
 
 /* ---------- reading */
 
@@ -259,7 +110,7 @@ session_read(Session *s)
 	if (n <= 0)
 	{
 		if (n < 0)
-			say(s, LOG_INFO, "could not receive from the backend: %s", strerror(errno));
+			session_log(s, LOG_INFO, "could not receive from the backend: %s", strerror(errno));
 		session_end(s);
 		return;
 	}
@@ -275,7 +126,7 @@ session_read(Session *s)
 			(void) keep_input(s, read_bytes + used, (size_t) n - used);
 	}
 	if (s->state == SESSION_READY)
-		charge_input(s, s->in.len);
+		session_charge_input(s, s->in.len);
 }
 
 static void
@@ -284,12 +135,30 @@ on_socket(void *arg, uint32_t events)
 	Session    *s = arg;
 
 	if (events & EPOLLOUT)
-		session_write(s);
+		session_flush(s);
 	if (s->state != SESSION_ENDED && (events & (EPOLLIN | EPOLLHUP | EPOLLERR)))
 		session_read(s);
 }
 
 /* ---------- beginning */
+
+static void
+close_unauthenticated(Session *s, const char *why)
+{
+	session_fail(s, "53300", "Connect again.", "closed before it had authenticated: %s", why);
+}
+
+bool
+sessions_have_room(void)
+{
+	Session    *oldest = NULL;
+
+	if (!unauthenticated_have_room(&oldest))
+		return false;
+	if (oldest != NULL)
+		close_unauthenticated(oldest, "too many connections have not");
+	return true;
+}
 
 static void
 on_patience(void *arg)
@@ -332,10 +201,29 @@ sessions_init(const Config *config, const char *cluster, const Secret *secret)
 	handshake_init(config, cluster, secret);
 }
 
+static void
+on_flush(void *arg)
+{
+	session_flush(arg);
+	LOCKSTEP_POINT(ANSWERED);
+}
+
+static void
+on_bury(void *arg)
+{
+	Session    *s = arg;
+
+	buffer_free(&s->in);
+	buffer_free(&s->out);
+	buffer_free(&s->hello_bytes);
+	free(s);
+}
+
 void
 session_accept(int fd, const char *from, uint64_t address)
 {
 	Session    *s = xcalloc(1, sizeof(Session));
+	Session    *beyond;
 
 	s->fd = fd;
 	s->node = -1;
@@ -348,11 +236,57 @@ session_accept(int fd, const char *from, uint64_t address)
 	s->bury.arg = s;
 	s->watch = loop_watch(fd, EPOLLIN, on_socket, s);
 	s->patience = loop_after(HANDSHAKE_MS, on_patience, s);
-	unauthenticated_add(s);
+	beyond = unauthenticated_add(s);
+	if (beyond != NULL)
+		close_unauthenticated(beyond, "too many connections from its address are silent");
 
-	/* its hello lies in the socket, unless it is none of ours */
+	/* a backend's hello is in the socket already */
 	session_read(s);
 }
+
+/* ---------- ending many */
+
+void
+sessions_end_of_node(int node, const char *sqlstate, const char *message, const char *hint)
+{
+	Session    *next;
+
+	for (Session *s = sessions_next(NULL); s != NULL; s = next)
+	{
+		next = sessions_next(s);
+		if (s->node == node)
+			session_fail(s, sqlstate, hint, "%s", message);
+	}
+}
+
+void
+sessions_end_of_database(const char *database, const char *sqlstate,
+						 const char *message, const char *hint)
+{
+	Session    *next;
+
+	for (Session *s = sessions_next(NULL); s != NULL; s = next)
+	{
+		next = sessions_next(s);
+		if (strcmp(s->database, database) == 0)
+			session_fail(s, sqlstate, hint, "%s", message);
+	}
+}
+
+void
+sessions_stop(void)
+{
+	Session    *next;
+
+	for (Session *s = sessions_next(NULL); s != NULL; s = next)
+	{
+		next = sessions_next(s);
+		session_fail(s, "57P03", "Reads go on; writes will when it is back.",
+					 "the replicator is shutting down");
+	}
+}
+
+/* ---------- what lower rooms call */
 
 const SessionOps session_ops = {
 	.verdict = session_verdict,

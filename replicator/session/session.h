@@ -3,7 +3,8 @@
  *	  Backends: one session per connection, keyed by (node, pid).  Belongs to the loop's
  *	  thread.
  *
- *	 session.c                  the socket: bytes, begin and end
+ *	 session.c                  the socket: what is read; a session begins
+ *	 session_send.c             what is sent; a session ends
  *	 session_unauthenticated.c  connections that have not authenticated
  *	 session_handshake.c        messages until authentication
  *	 session_transaction.c      messages after that, of its transaction

@@ -62,11 +62,8 @@ handle_hello(Session *s, LsSlice payload)
 	buffer_append(&s->hello_bytes, payload.data, payload.len);
 	payload.data = s->hello_bytes.data;
 	wrong = ls_get_hello(payload, &s->hello);
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed hello: %s", wrong);
+	if (!session_decoded(s, "hello", wrong))
 		return;
-	}
 	if (s->hello.version != LS_PROTOCOL_VERSION)
 	{
 		session_fail(s, "08P01", "Install the same version of lockstep everywhere.",
@@ -188,7 +185,7 @@ welcome(Session *s, bool refused)
 
 	if (!auth_proof(secret, "replicator", &s->hello, own_nonce(s), proof))
 	{
-		s->proved = false;
+		s->before_refusal = NULL;
 		session_fail(s, "58000", NULL, "the replicator could not compute its proof");
 		return false;
 	}
@@ -198,12 +195,12 @@ welcome(Session *s, bool refused)
 	return true;
 }
 
-/* To who has proved that it has the secret, so do we: then its client may read why. */
-void
-handshake_refused(Session *s)
+/* The backend has proved that it has the secret; so must we, for its client to read why. */
+static void
+welcome_refused(Session *s)
 {
-	if (s->state == SESSION_PROOF && s->proved)
-		(void) welcome(s, true);
+	s->before_refusal = NULL;
+	(void) welcome(s, true);
 }
 
 static void
@@ -212,11 +209,8 @@ handle_proof(Session *s, LsSlice payload)
 	LsProof		m;
 	const char *wrong = ls_get_proof(payload, &m);
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed proof: %s", wrong);
+	if (!session_decoded(s, "proof", wrong))
 		return;
-	}
 	if (!auth_check(secret, &s->hello, own_nonce(s), m.proof))
 	{
 		session_fail(s, "28000", "lockstep.secret_file of the node and secret_file of the replicator must have the same content.",
@@ -224,6 +218,7 @@ handle_proof(Session *s, LsSlice payload)
 		return;
 	}
 	s->proved = true;
+	s->before_refusal = welcome_refused;
 	s->boot = s->hello.boot;
 	s->pid = s->hello.pid;
 	if (!check_membership(s))
@@ -239,6 +234,7 @@ handle_proof(Session *s, LsSlice payload)
 	memset(&s->hello, 0, sizeof(s->hello));
 	loop_cancel(s->patience);
 	s->patience = NULL;
+	s->before_refusal = NULL;
 	unauthenticated_remove(s);
 	s->state = SESSION_READY;
 	session_table_add(s);

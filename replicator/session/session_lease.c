@@ -70,11 +70,8 @@ session_lease(Session *s, LsSlice payload)
 	LsLease		m;
 	const char *wrong = ls_get_lease(payload, &m);
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed lease message: %s", wrong);
+	if (!session_decoded(s, "lease message", wrong))
 		return;
-	}
 	LOCKSTEP_POINT(LEASE_ASKED);
 	sequencer_lease(node_name(s->node), ls_slice_of(s->database), &m, on_leased, asker_of(s, m.id));
 }
@@ -113,11 +110,8 @@ session_single_query(Session *s, LsSlice payload)
 	const char *wrong = ls_get_single_query(payload, &m, &query);
 	LsIdentity	id;
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed message of a query on its own: %s", wrong);
+	if (!session_decoded(s, "message of a query on its own", wrong))
 		return;
-	}
 	if (m.id <= s->last_xcount)
 	{
 		session_fail(s, "08P01", NULL, "query on its own %" PRIu64 " after transaction %" PRIu64, m.id, s->last_xcount);

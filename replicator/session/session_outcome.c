@@ -67,11 +67,8 @@ session_handle_outcome_question(Session *s, LsSlice payload)
 	const char *wrong = ls_get_outcome_question(payload, &q);
 	uint8_t		bytes[64];
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed question for an outcome: %s", wrong);
+	if (!session_decoded(s, "question for an outcome", wrong))
 		return;
-	}
 	answer.question = q.question;
 	answer.seq = sequencer_last_decided();
 	answer.fate = fate_of(&q, &answer.seq);

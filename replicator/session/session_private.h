@@ -48,6 +48,8 @@ struct Session
 	LsHello		hello;
 	uint8_t		nonce[LS_NONCE_SIZE];
 	bool		proved;			/* it has the secret */
+	void		(*before_refusal) (Session *s); /* unless NULL: session_fail()
+												 * calls it */
 	int			node;
 	uint32_t	pid;
 	uint64_t	boot;
@@ -77,7 +79,7 @@ struct Session
 	uint64_t	statements;		/* of tx, as the backend counts */
 };
 
-/* ---------- in session.c */
+/* ---------- in session_send.c */
 
 /* Send an encoded message; one write per round sends all of them. */
 extern void session_send(Session *s, const void *message, size_t len);
@@ -87,11 +89,24 @@ extern void session_fail(Session *s, const char *sqlstate, const char *hint,
 						 const char *fmt,...) __attribute__((format(printf, 4, 5)));
 extern void session_end(Session *s);	/* close, without a word */
 
+/* A limited number of lines of each. */
+extern void session_log(const Session *s, LogLevel level, const char *fmt,...) __attribute__((format(printf, 3, 4)));
+
+/* False: the message was malformed, as wrong says, and the session has been ended. */
+extern bool session_decoded(Session *s, const char *what, const char *wrong);
+
+extern void session_flush(Session *s);	/* write now what the socket takes */
+
+/* What is kept of messages is the role's. */
+extern void session_charge_input(Session *s, size_t len);
+
+/* The transaction is not this session's any more. */
+extern void session_let_go(Transaction **tx);
+
 /* ---------- in session_transaction.c */
 
 extern void session_handle(Session *s, LsMsgType type, LsSlice payload,
 						   const uint8_t *message, size_t len);
-extern void session_forget_transactions(Session *s);	/* it ends */
 
 extern void session_verdict(Transaction *tx, const LsVerdict *verdict);
 extern void session_granted(Transaction *tx, uint64_t seq);
@@ -114,12 +129,15 @@ extern void session_single_query(Session *s, LsSlice payload);
 /* ---------- in session_handshake.c */
 
 extern void handshake_init(const Config *config, const char *cluster, const Secret *secret);
-extern void handshake_refused(Session *s);	/* before the error is sent */
 extern void handshake_message(Session *s, LsMsgType type, LsSlice payload);
 
 /* ---------- in session_unauthenticated.c */
 
-extern void unauthenticated_add(Session *s);	/* HELLO */
+/* HELLO.  The one that is to be closed, as its address has too many; NULL: none. */
+extern Session *unauthenticated_add(Session *s);
+
+/* *oldest: to be closed for another, if set. */
+extern bool unauthenticated_have_room(Session **oldest);
 extern void unauthenticated_challenged(Session *s); /* is going from HELLO to
 													 * PROOF */
 extern void unauthenticated_remove(Session *s); /* is going from HELLO or
@@ -133,10 +151,6 @@ extern Session *session_table_find(int node, uint32_t pid);
 
 extern Transaction *session_transaction(int node, uint32_t pid);
 extern uint64_t sessions_oldest_seen(void);
-extern void sessions_end_of_node(int node, const char *sqlstate, const char *message, const char *hint);
-extern void sessions_end_of_database(const char *database, const char *sqlstate,
-									 const char *message, const char *hint);
-
 extern const Config *session_config;
 
 #endif

@@ -3,13 +3,13 @@
  *	  The authenticated sessions, by (node, pid).
  */
 #include <stdlib.h>
-#include <string.h>
 
-#include "log.h"
 #include "node.h"
 #include "session_private.h"
 
 #define BUCKETS 16384
+
+const Config *session_config;
 
 static Session *buckets[BUCKETS];
 static Session *sessions;
@@ -123,46 +123,4 @@ sessions_oldest_seen(void)
 			oldest = s->tx->oldest_seen;
 	}
 	return oldest;
-}
-
-/* ---------- ending many */
-
-void
-sessions_end_of_node(int node, const char *sqlstate, const char *message, const char *hint)
-{
-	Session    *next;
-
-	for (Session *s = sessions; s != NULL; s = next)
-	{
-		next = s->next;
-		if (s->node == node)
-			session_fail(s, sqlstate, hint, "%s", message);
-	}
-}
-
-void
-sessions_end_of_database(const char *database, const char *sqlstate,
-						 const char *message, const char *hint)
-{
-	Session    *next;
-
-	for (Session *s = sessions; s != NULL; s = next)
-	{
-		next = s->next;
-		if (strcmp(s->database, database) == 0)
-			session_fail(s, sqlstate, hint, "%s", message);
-	}
-}
-
-void
-sessions_stop(void)
-{
-	Session    *next;
-
-	for (Session *s = sessions; s != NULL; s = next)
-	{
-		next = s->next;
-		session_fail(s, "57P03", "Reads go on; writes will when it is back.",
-					 "the replicator is shutting down");
-	}
 }

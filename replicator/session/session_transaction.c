@@ -33,43 +33,7 @@
 #define MEMORY_SHARES 16
 #define SMALL_QUEUE (64 * 1024)
 
-/* ---------- beginning and ending them */
-
-/* The transaction is not this session's business any more. */
-static void
-let_go(Transaction **tx)
-{
-	if (*tx == NULL)
-		return;
-	(*tx)->session = NULL;
-	tx_unref(*tx);
-	*tx = NULL;
-}
-
-void
-session_forget_transactions(Session *s)
-{
-	Transaction *tx = s->tx;
-	Transaction *unconfirmed = s->unconfirmed;
-
-	if (tx != NULL || unconfirmed != NULL)
-		LOCKSTEP_POINT(SESSION_GONE);
-	s->tx = s->unconfirmed = NULL;
-	let_go(&s->owed);
-	if (tx != NULL)
-	{
-		tx->session = NULL;
-		sequencer_gone(tx);
-		tx_unref(tx);
-	}
-	if (unconfirmed != NULL)
-	{
-		unconfirmed->session = NULL;
-		if (unconfirmed->seq > node_applied(s->node))
-			node_apply_at_origin(unconfirmed);
-		tx_unref(unconfirmed);
-	}
-}
+/* ---------- which transaction a message belongs to */
 
 static void
 begin_transaction(Session *s, uint64_t xcount)
@@ -160,12 +124,12 @@ confirmed(Session *s, uint64_t seq)
 		return;
 	if (s->unconfirmed->wait == LS_WAIT_APPLIED && s->unconfirmed->state != TX_DONE)
 	{
-		let_go(&s->owed);
+		session_let_go(&s->owed);
 		s->owed = s->unconfirmed;
 		s->unconfirmed = NULL;
 	}
 	else
-		let_go(&s->unconfirmed);
+		session_let_go(&s->unconfirmed);
 }
 
 /* The backend could not commit what was decided, or won't say. */
@@ -249,11 +213,8 @@ handle_query(Session *s, LsSlice payload, const uint8_t *message, size_t len)
 	Discarded	why;
 	Transaction *tx;
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed query message: %s", wrong);
+	if (!session_decoded(s, "query message", wrong))
 		return;
-	}
 	tx = transaction_for(s, query.xcount);
 	if (tx == NULL)
 		return;
@@ -289,11 +250,8 @@ handle_rollback_to(Session *s, LsSlice payload)
 	const char *sqlstate;
 	Transaction *tx;
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed rollback message: %s", wrong);
+	if (!session_decoded(s, "rollback message", wrong))
 		return;
-	}
 	tx = transaction_for(s, m.xcount);
 	if (tx == NULL)
 		return;
@@ -315,11 +273,8 @@ handle_lock(Session *s, LsSlice payload)
 	const char *wrong = ls_get_lock(payload, &m);
 	Transaction *tx;
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed lock message: %s", wrong);
+	if (!session_decoded(s, "lock message", wrong))
 		return;
-	}
 	if (answered_dead(s, m.xcount))
 		return;
 	tx = transaction_for(s, m.xcount);
@@ -338,11 +293,8 @@ handle_unlock(Session *s, LsSlice payload)
 	const char *wrong = ls_get_rollback_to(payload, &m);
 	Transaction *tx;
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed unlock message: %s", wrong);
+	if (!session_decoded(s, "unlock message", wrong))
 		return;
-	}
 	if (s->tx == NULL)
 		return;
 	tx = transaction_for(s, m.xcount);
@@ -421,11 +373,8 @@ handle_ask(Session *s, LsSlice payload)
 	const char *wrong = ls_get_ask(payload, &m);
 	Transaction *tx;
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed ask message: %s", wrong);
+	if (!session_decoded(s, "ask message", wrong))
 		return;
-	}
 	confirmed(s, m.confirmed > m.applied ? m.confirmed : m.applied);
 	if (s->state == SESSION_ENDED)
 		return;
@@ -618,5 +567,5 @@ session_applied(Transaction *tx)
 		return;
 	session_send(s, bytes, ls_put_number(bytes, sizeof(bytes), LS_MSG_APPLIED, tx->xcount));
 	if (s->owed == tx)
-		let_go(&s->owed);
+		session_let_go(&s->owed);
 }

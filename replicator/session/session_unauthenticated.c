@@ -1,7 +1,7 @@
 /*
  * session_unauthenticated.c
- *	  Connections that have not authenticated: their number, and which of them are
- *	  closed.
+ *	  Connections that have not authenticated: which of them are closed when there are too
+ *	  many?
  *
  * Anyone who reaches the port can open one, so they must not take anything from
  * authenticated backends, which alone count for max_sessions:
@@ -75,12 +75,6 @@ unauthenticated_challenged(Session *s)
 	add(&challenged, s);
 }
 
-static void
-close_oldest(Session *s, const char *why)
-{
-	session_fail(s, "53300", "Connect again.", "closed before it had authenticated: %s", why);
-}
-
 /* The oldest silent one of that address, if there are too many. */
 static Session *
 silent_beyond(uint64_t address)
@@ -98,19 +92,15 @@ silent_beyond(uint64_t address)
 	return n > MAX_SILENT ? oldest : NULL;
 }
 
-void
+Session *
 unauthenticated_add(Session *s)
 {
-	Session    *beyond;
-
 	add(&silent, s);
-	beyond = silent_beyond(s->address);
-	if (beyond != NULL)
-		close_oldest(beyond, "too many connections from its address are silent");
+	return silent_beyond(s->address);
 }
 
 bool
-sessions_have_room(void)
+unauthenticated_have_room(Session **oldest)
 {
 	Session    *s = silent.first != NULL ? silent.first : challenged.first;
 
@@ -118,6 +108,6 @@ sessions_have_room(void)
 		return true;
 	if (s->state == SESSION_PROOF && loop_now_us() - s->since_us < PROOF_MS * UINT64_C(1000))
 		return false;
-	close_oldest(s, "too many connections have not");
+	*oldest = s;
 	return true;
 }

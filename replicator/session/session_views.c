@@ -122,11 +122,8 @@ session_handle_facts(Session *s, LsSlice payload)
 	Buffer		cells = {0};
 	const char *wrong = ls_get_facts_question(payload, &q);
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed question for facts: %s", wrong);
+	if (!session_decoded(s, "question for facts", wrong))
 		return;
-	}
 	switch (q.kind)
 	{
 		case LS_FACTS_CONFLICTS:
@@ -168,11 +165,8 @@ session_handle_conflict_report(Session *s, LsSlice payload)
 	const char *wrong = ls_get_conflict_report(payload, &m);
 	char	   *detail;
 
-	if (wrong != NULL)
-	{
-		session_fail(s, "08P01", NULL, "malformed report of a conflict: %s", wrong);
+	if (!session_decoded(s, "report of a conflict", wrong))
 		return;
-	}
 	detail = xstrndup(m.detail.data, m.detail.len);
 	c.database = s->database;
 	c.node = node_name(s->node);
