@@ -35,6 +35,7 @@
 #include "causal.h"
 #include "commit.h"
 #include "compat.h"
+#include "crashhold.h"
 #include "conflictreport.h"
 #include "ddl.h"
 #include "foreignkey.h"
@@ -86,6 +87,7 @@ request_shmem(void)
 	generation_shmem_request();
 	indoubt_shmem_request();
 	staleness_shmem_request();
+	crashhold_shmem_request();
 	lockconflict_shmem_request();
 	sequence_shmem_request();
 	outsiderun_shmem_request();
@@ -102,6 +104,7 @@ start_shmem(void)
 	generation_shmem_startup();
 	indoubt_shmem_startup();
 	staleness_shmem_startup();
+	crashhold_shmem_startup();
 	lockconflict_shmem_startup();
 	sequence_shmem_startup();
 	outsiderun_shmem_startup();

@@ -44,6 +44,10 @@ CREATE FUNCTION lockstep.staleness() RETURNS interval
 AS 'MODULE_PATHNAME', 'lockstep_staleness' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.staleness() IS 'age of the data of this node; null if unknown';
 
+CREATE FUNCTION lockstep.recovered() RETURNS boolean
+AS 'MODULE_PATHNAME', 'lockstep_recovered' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.recovered() IS 'false after a crash of this server until the node has got back all commits that it may have forgotten';
+
 -- ---------- who is in the way
 
 DROP FUNCTION lockstep.yield(integer, text);

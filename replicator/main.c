@@ -55,6 +55,7 @@ static Config *config;
 static char cluster[33];
 static Journal *journal;
 static bool adopt;
+static bool accept_loss;
 static int	pid_fd = -1;
 static int	signal_fd = -1;
 
@@ -69,6 +70,7 @@ print_help(void)
 		   "      --check            check the configuration file and exit\n"
 		   "      --adopt-nodes      make a new journal from the nodes' positions when it is lost,\n"
 		   "                         and exit (see docs/operating.md)\n"
+		   "      --accept-loss      with --adopt-nodes: even if a node's server has crashed\n"
 		   "      --describe-config  print every setting with its default and exit\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
@@ -83,12 +85,13 @@ parse_options(int argc, char **argv)
 {
 	enum
 	{
-		OPT_CHECK = 256, OPT_DESCRIBE, OPT_ADOPT
+		OPT_CHECK = 256, OPT_DESCRIBE, OPT_ADOPT, OPT_ACCEPT_LOSS
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
 		{"check", no_argument, NULL, OPT_CHECK},
 		{"adopt-nodes", no_argument, NULL, OPT_ADOPT},
+		{"accept-loss", no_argument, NULL, OPT_ACCEPT_LOSS},
 		{"describe-config", no_argument, NULL, OPT_DESCRIBE},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
@@ -110,6 +113,9 @@ parse_options(int argc, char **argv)
 			case OPT_ADOPT:
 				adopt = true;
 				break;
+			case OPT_ACCEPT_LOSS:
+				accept_loss = true;
+				break;
 			case OPT_DESCRIBE:
 				config_describe();
 				exit(EXIT_SUCCESS);
@@ -123,6 +129,11 @@ parse_options(int argc, char **argv)
 				fprintf(stderr, "Try \"lockstep-replicator --help\" for more information.\n");
 				exit(EXIT_STARTUP);
 		}
+	}
+	if (accept_loss && !adopt)
+	{
+		fprintf(stderr, "lockstep-replicator: --accept-loss belongs to --adopt-nodes\n");
+		exit(EXIT_STARTUP);
 	}
 	if (optind < argc)
 	{
@@ -361,7 +372,7 @@ main(int argc, char **argv)
 		bool		adopted;
 
 		take_pid_file();
-		adopted = adopt_nodes(config);
+		adopted = adopt_nodes(config, accept_loss);
 		if (pid_fd >= 0)
 			unlink(config->pid_file);
 		return adopted ? EXIT_SUCCESS : EXIT_STARTUP;

@@ -35,6 +35,8 @@ int			ls_queue_after = 5;
 int			ls_index_patience = 60000;
 int			ls_max_sequences = 4096;
 int			ls_max_staleness = -1;
+bool		ls_local_flush = false;
+int			ls_recovery_wait = 10000;
 void		(*guc_replicate_changed) (bool newval) = NULL;
 void		(*guc_session_begins_off) (void) = NULL;
 
@@ -155,6 +157,13 @@ define_of_node(void)
 							PGC_SIGHUP, GUC_UNIT_MS,
 							NULL, NULL, NULL);
 
+	DefineCustomIntVariable("lockstep.recovery_wait",
+							"Sets the maximum time that queries wait, after a crash of this server, for it to catch up.",
+							"Then they fail with 57P03 or, if the replicator cannot be heard, see what this node has. Superusers do not wait.",
+							&ls_recovery_wait, 10000, 0, INT_MAX,
+							PGC_SIGHUP, GUC_UNIT_MS,
+							NULL, NULL, NULL);
+
 	DefineCustomIntVariable("lockstep.index_patience",
 							"Sets the time that replicated CONCURRENTLY commands wait for transactions that use the table.",
 							"These transactions then fail with 40001.",
@@ -181,6 +190,13 @@ define_of_session(void)
 							 "Sets what COMMIT waits for on the other nodes.",
 							 "\"executed\": they have executed the transaction and can commit it; \"applied\": they have committed it; \"ordered\": nothing.",
 							 &ls_commit_wait, LS_WAIT_EXECUTED, commit_wait_options,
+							 PGC_USERSET, 0,
+							 NULL, NULL, NULL);
+
+	DefineCustomBoolVariable("lockstep.local_flush",
+							 "Makes COMMIT of a replicated transaction wait until this node has flushed its WAL, too.",
+							 "When off, it relies on the journal, from which a node that crashed gets its last transactions back.",
+							 &ls_local_flush, false,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 

@@ -43,6 +43,8 @@ extern int	ls_queue_after;		/* lockstep.queue_after, lost in a row; 0 =
 extern int	ls_index_patience;	/* lockstep.index_patience, ms */
 extern int	ls_max_sequences;	/* lockstep.max_sequences */
 extern int	ls_max_staleness;	/* lockstep.max_staleness, ms; -1: any age */
+extern bool ls_local_flush;		/* lockstep.local_flush */
+extern int	ls_recovery_wait;	/* lockstep.recovery_wait, ms */
 
 extern void guc_define(void);	/* _PG_init */
 

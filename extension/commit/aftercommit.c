@@ -4,7 +4,9 @@
  *	  flush of its WAL and, with commit_wait = applied, the other nodes.
  *
  * The flush is outside of the turn because thousands of commits a second could not each wait
- * for the disk in turn; outside, they share flushes as usual.
+ * for the disk in turn; outside, they share flushes as usual.  It is left out where the
+ * journal has all of the transaction, unless lockstep.local_flush is on: the WAL writer
+ * flushes it soon, and a node that crashes before gets it from the journal (crashhold.c).
  */
 #include "postgres.h"
 
@@ -12,6 +14,7 @@
 #include "access/xlog.h"
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "replication/origin.h"
 #include "replication/syncrep.h"
 #include "storage/lwlock.h"
 #include "tcop/dest.h"
@@ -20,22 +23,37 @@
 
 #include "commit.h"
 #include "compat.h"
+#include "guc.h"
 #include "lockstep.h"
 #include "ls_link.h"
+#include "mode.h"
 #include "points.h"
 
 static struct
 {
+	bool		wanted;			/* there is one */
 	bool		flush;			/* after the locks are released, flush */
 	int			sync_wish;		/* the session's synchronous_commit */
 	uint64		applied_xcount; /* then wait for Y of this transaction, 0 = no */
 }			wish;
 
+/*
+ * Has the journal all that the transaction has done?  Not what a superuser has kept local,
+ * not the progress of a subscription, and not what a standby of this node is to have.
+ */
+static bool
+journal_has_everything(void)
+{
+	return ls_mode() == LS_MODE_ORIGIN && !mode_changed_in_xact() && ls_unreplicated == LS_UNREPLICATED_REFUSE &&
+		replorigin_session_origin == InvalidRepOriginId && SyncRepStandbyNames[0] == '\0';
+}
+
 void
 aftercommit_flush(void)
 {
 	wish.sync_wish = synchronous_commit;
-	wish.flush = true;
+	wish.flush = ls_local_flush || !journal_has_everything();
+	wish.wanted = true;
 }
 
 void
@@ -54,7 +72,7 @@ aftercommit_forget(void)
 static void
 flush_as_wished(void)
 {
-	if (wish.sync_wish == SYNCHRONOUS_COMMIT_OFF)
+	if (!wish.flush || wish.sync_wish == SYNCHRONOUS_COMMIT_OFF)
 		return;
 	XLogFlush(XactLastCommitEnd);
 	if (wish.sync_wish > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
@@ -176,9 +194,9 @@ aftercommit_on_release(ResourceReleasePhase phase, bool isCommit, bool isTopLeve
 		return;
 	if (!isCommit)
 		retry_wait();
-	if (!wish.flush || !isCommit)
+	if (!wish.wanted || !isCommit)
 		return;
-	wish.flush = false;
+	wish.wanted = false;
 	wish.applied_xcount = 0;
 	PG_TRY();
 	{

@@ -32,6 +32,7 @@
 
 #include "causal.h"
 #include "compat.h"
+#include "crashhold.h"
 #include "guc.h"
 #include "lockstep.h"
 #include "ls_link.h"
@@ -332,6 +333,18 @@ imports_snapshot(const PlannedStmt *pstmt)
 		strcmp(stmt->name, "TRANSACTION SNAPSHOT") == 0;
 }
 
+/* For the end of the hold after a crash, and for what the setting asks.  True: it has waited. */
+static bool
+wait_before_statement(void)
+{
+	bool		waited = crashhold_wait();
+
+	if (likely(!is_wanted()))
+		return waited;
+	catch_up();
+	return true;
+}
+
 void
 causal_before_query(QueryDesc *desc)
 {
@@ -340,10 +353,8 @@ causal_before_query(QueryDesc *desc)
 		just_settled = false;
 		return;
 	}
-	if (likely(!is_wanted()))
-		return;
-	catch_up();
-	renew(desc);
+	if (wait_before_statement())
+		renew(desc);
 }
 
 /*
@@ -374,9 +385,6 @@ causal_before_utility(PlannedStmt *pstmt)
 			settled = ls_lxid(MyProc);
 		return;
 	}
-	if (likely(!is_wanted()))
-		return;
-	catch_up();
-	if (ActiveSnapshotSet())
+	if (wait_before_statement() && ActiveSnapshotSet())
 		(void) fresh_snapshot();
 }

@@ -41,6 +41,9 @@ static struct
 static bool mode_known = false;
 static LsMode mode_cached;
 
+/* The transaction has been in a mode that captures and in one that does not. */
+static bool changed_in_xact = false;
+
 static void
 extension_forget(void)
 {
@@ -176,8 +179,15 @@ mode_begin_apply(bool to_repair)
 void
 mode_at_xact_end(void)
 {
+	changed_in_xact = false;
 	if (extension.newborn)
 		extension_forget();
+}
+
+bool
+mode_changed_in_xact(void)
+{
+	return changed_in_xact;
 }
 
 /*
@@ -188,6 +198,7 @@ void
 mode_on_replicate_changed(bool newval)
 {
 	mode_known = false;
+	changed_in_xact |= IsTransactionState();
 	if (!newval)
 		ls_skip_login_triggers();
 }

@@ -27,6 +27,9 @@ extern Oid	ls_progress_relid(void);
 /* The session is the replicator's from now on, for good; to_repair: see session_repairs(). */
 extern void mode_begin_apply(bool to_repair);
 
+/* lockstep.replicate was changed in this transaction: some of it may be local. */
+extern bool mode_changed_in_xact(void);
+
 extern void mode_at_xact_end(void);
 extern void mode_on_replicate_changed(bool newval);
 extern void mode_on_relcache_invalidation(Datum arg, Oid relid);

@@ -29,6 +29,7 @@
 #include "capture.h"
 #include "cluster.h"
 #include "commit.h"
+#include "crashhold.h"
 #include "compat.h"
 #include "generation.h"
 #include "guc.h"
@@ -58,6 +59,7 @@ LS_FUNCTION(lockstep_turn_open);
 LS_FUNCTION(lockstep_turn_open_at);
 LS_FUNCTION(lockstep_enter_generation);
 LS_FUNCTION(lockstep_known_generation);
+LS_FUNCTION(lockstep_recovered);
 LS_FUNCTION(lockstep_outside_run);
 LS_FUNCTION(lockstep_clear_outside_run);
 LS_FUNCTION(lockstep_apply_start);
@@ -160,9 +162,18 @@ lockstep_node_info(PG_FUNCTION_ARGS)
 Datum
 lockstep_heartbeat(PG_FUNCTION_ARGS)
 {
+	uint64		seq = (uint64) Max(PG_GETARG_INT64(0), 0);
+
 	generation_heartbeat();
 	turn_check_divergence();
-	PG_RETURN_INT64((int64) staleness_heartbeat((uint64) Max(PG_GETARG_INT64(0), 0)));
+	crashhold_heartbeat(seq);
+	PG_RETURN_INT64((int64) staleness_heartbeat(seq));
+}
+
+Datum
+lockstep_recovered(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_BOOL(crashhold_is_recovered());
 }
 
 Datum

@@ -5,7 +5,8 @@
  * When the journal is lost, or only an old copy is left, the nodes are the truth.
  * Commits are in one order on all of them, and whoever was told that a transaction
  * is committed was told so by a node that had committed it: so the one that has
- * come furthest has everything that was acknowledged anywhere.  The new journal
+ * come furthest has everything that was acknowledged anywhere, unless a server has
+ * crashed and lost the end of its WAL (lockstep.local_flush).  The new journal
  * has no transaction; it begins behind that node's place, with the chain that is
  * stored there, so that every node of the same place goes on with it at once, and
  * none of another.  Those that are behind have to be cloned.
@@ -42,6 +43,8 @@ typedef struct FoundNode
 	uint64_t	generation;		/* the highest that it has followed, and its
 								 * run */
 	uint64_t	run;
+	bool		forgetful;		/* its server crashed, and may have lost
+								 * commits */
 	int			ndatabases;
 	char	  **databases;
 } FoundNode;
@@ -158,25 +161,47 @@ take_generation(FoundNode *f, PGconn *conn)
 	return ok;
 }
 
+/* COMMIT relies on the journal, which is lost, and not on the server's own WAL. */
+static bool
+look_at_crash(FoundNode *f, PGconn *conn)
+{
+	PGresult   *r = rows_of(f->config, conn, "SELECT to_regprocedure('lockstep.recovered()') IS NOT NULL");
+	bool		known = r != NULL && PQgetvalue(r, 0, 0)[0] == 't';
+	bool		ok = r != NULL;
+
+	PQclear(r);
+	if (!known)
+		return ok;				/* SQL objects of version 1.0 */
+	r = rows_of(f->config, conn, "SELECT lockstep.recovered()");
+	ok = r != NULL;
+	f->forgetful |= ok && PQgetvalue(r, 0, 0)[0] == 'f';
+	PQclear(r);
+	return ok;
+}
+
+static bool
+look_at_progress(FoundNode *f, const char *database, PGconn *conn)
+{
+	PGresult   *r = rows_of(f->config, conn, "SELECT i.node, i.cluster, i.turn_open, coalesce(p.seq, 0), "
+							"coalesce(to_jsonb(p) ->> 'chain', '0') FROM lockstep.node_info() i LEFT JOIN "
+							"(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true");
+	bool		ok = r != NULL && take_place(f, database, r);
+
+	PQclear(r);
+	return ok && take_generation(f, conn) && look_at_crash(f, conn);
+}
+
 static bool
 look_at_database(const Config *config, FoundNode *f, const char *database)
 {
 	PGconn	   *conn = open_database(config, f->config, database);
-	PGresult   *r = NULL;
+	PGresult   *r;
 	bool		ok;
 
 	if (conn == NULL)
 		return false;
 	r = rows_of(f->config, conn, "SELECT to_regclass('lockstep.progress') IS NOT NULL");
-	ok = r != NULL;
-	if (ok && PQgetvalue(r, 0, 0)[0] == 't')
-	{
-		PQclear(r);
-		r = rows_of(f->config, conn, "SELECT i.node, i.cluster, i.turn_open, coalesce(p.seq, 0), "
-					"coalesce(to_jsonb(p) ->> 'chain', '0') FROM lockstep.node_info() i LEFT JOIN "
-					"(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true");
-		ok = r != NULL && take_place(f, database, r) && take_generation(f, conn);
-	}
+	ok = r != NULL && (PQgetvalue(r, 0, 0)[0] == 'f' || look_at_progress(f, database, conn));
 	PQclear(r);
 	PQfinish(conn);
 	return ok;
@@ -368,8 +393,25 @@ make_journal(const Config *config, const FoundNode *furthest)
 	return ok;
 }
 
+/* Is there one that acknowledged transactions may have been lost with? */
+static bool
+find_forgetful(bool accept_loss)
+{
+	for (int i = 0; i < nfound; i++)
+	{
+		if (!found[i].forgetful)
+			continue;
+		if (!accept_loss)
+			return refuse("If no copy of the lost journal has them, add --accept-loss to go on without.",
+						  "the server of node \"%s\" crashed, and may have lost commits that only the lost journal has",
+						  found[i].config->name);
+		printf("node %s crashed, and may have lost its last commits: accepted\n", found[i].config->name);
+	}
+	return true;
+}
+
 bool
-adopt_nodes(const Config *config)
+adopt_nodes(const Config *config, bool accept_loss)
 {
 	const FoundNode *furthest;
 
@@ -385,7 +427,7 @@ adopt_nodes(const Config *config)
 	if (nfound == 0)
 		return refuse(NULL, "replicator.conf names no node");
 	furthest = find_furthest();
-	if (furthest == NULL)
+	if (furthest == NULL || !find_forgetful(accept_loss))
 		return false;
 	for (int i = 0; i < furthest->ndatabases; i++)
 	{

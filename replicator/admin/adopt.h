@@ -8,7 +8,8 @@
 
 #include "config.h"
 
-/* Prints what it finds and does; false: nothing was made, and why has been said. */
-extern bool adopt_nodes(const Config *config);
+/* Prints what it finds and does; false: nothing was made, and why has been said.
+ * accept_loss: even if a server has crashed, which may have forgotten commits. */
+extern bool adopt_nodes(const Config *config, bool accept_loss);
 
 #endif

@@ -13,6 +13,11 @@
  * go online and out again and again.  So everything that was durable when it was first
  * complete (`goal`) must be applied before it goes online.
  *
+ * So must everything that was decided for itself (`own_decided`), durable by then or not:
+ * transactions of one origin are not certified against each other, as the origin's row locks
+ * order them; but a server that has crashed has forgotten those locks, and its next
+ * transaction would overwrite what it does not see.
+ *
  * Going online takes one round of the loop: in the call that gives the node the last
  * durable transaction, its state becomes ONLINE, and it gets the decided ones that are
  * not durable yet and the reserved ones, which are not decided from then on before
@@ -285,6 +290,13 @@ feed_more(Node *n)
 	return feed_one(n);
 }
 
+static bool
+is_complete(const Node *n)
+{
+	return n->catchup->fed >= sequencer_last_durable() && n->applied >= n->catchup->goal &&
+		n->applied >= n->own_decided;
+}
+
 void
 catchup_feed(Node *n)
 {
@@ -293,6 +305,6 @@ catchup_feed(Node *n)
 	if (n->catchup == NULL)
 		return;
 	give_together(n);
-	if (n->catchup->fed >= sequencer_last_durable() && n->applied >= n->catchup->goal && history_may_go_online(n))
+	if (is_complete(n) && history_may_go_online(n))
 		go_online(n);
 }

@@ -73,7 +73,10 @@ decide(Transaction *tx)
 	seqs_next(tx);
 	certifier_decide(undecided.certifier, tx->ticket, tx->seq);
 	if (tx->origin != ORIGIN_NONE)
+	{
+		node_get((int) tx->origin)->own_decided = tx->seq;
 		winners_remember(tx->seq, tx->origin, tx->pid);
+	}
 	undecided_give_back_locks(tx);
 	undecided_ticket_over(tx);
 	if (undecided.lock_waiters.first != NULL)

@@ -13,7 +13,7 @@ my $c = LockstepCluster->new(nodes => 2, conf => "wal_level = replica\nmax_wal_s
 my $journal = "$c->{dir}/journal";
 my %acknowledged;
 
-sub adopt { return $c->run_owned($ENV{LOCKSTEP_REPLICATOR} // "$LockstepCluster::bindir/lockstep-replicator", '--config', $c->replicator_conf, '--adopt-nodes') }
+sub adopt { return $c->run_owned($ENV{LOCKSTEP_REPLICATOR} // "$LockstepCluster::bindir/lockstep-replicator", '--config', $c->replicator_conf, '--adopt-nodes', @_) }
 sub insert { my ($node, $text) = @_; my $id = $c->sql($node, "INSERT INTO t (v) VALUES ('$text') RETURNING id"); die "twice: $id" if $acknowledged{$id}++; return $id }
 sub all_there { my ($name) = @_;
 	is($c->sql($_, 'SELECT string_agg(id::text, \',\' ORDER BY id) FROM t'), join(',', sort { $a <=> $b } keys %acknowledged), "$name: all that was acknowledged is on n$_") for $c->all }
@@ -50,7 +50,15 @@ isnt($rc, 0, 'a node that is not there may be the one');
 like($out, qr/node "n2".*Every node of replicator\.conf is needed/s, 'and that is said');
 ok(!glob("$journal/*.journal"), 'nothing was made');
 $c->cluster('start-node', 2, '--no-wait');
+$c->cluster('kill-node', 2);
+$c->cluster('start-node', 2, '--no-wait');
+$c->cluster('restart-node', 2, '--no-wait');
+is($c->sql(2, 'SELECT lockstep.recovered()'), 'f', 'a server that crashed says so, even if it was restarted since');
 ($rc, $out) = adopt();
+isnt($rc, 0, 'one that crashed may have lost what only the journal had');
+like($out, qr/the server of node "n2" crashed.*--accept-loss/s, 'with the remedy');
+ok(!glob("$journal/*.journal"), 'nothing was made');
+($rc, $out) = adopt('--accept-loss');
 is($rc, 0, 'both nodes are adopted') or diag($out);
 like($out, qr/node n1: seq (\d+), chain ([0-9a-f]{16}), 2 databases\nnode n2: seq \1, chain \2, 2 databases\n/, 'they are at the same place');
 like($out, qr/node n1 goes on\nnode n2 goes on\n/, 'and go on');
