@@ -13,6 +13,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "catalog/dependency.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
@@ -24,6 +25,7 @@
 #include "fmgr.h"
 #include "miscadmin.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 
 #include "cluster.h"
 #include "ddl.h"
@@ -60,14 +62,28 @@ is_ours(Oid class, Oid object)
 	}
 }
 
-/* REINDEX CONCURRENTLY drops the index that it has replaced. */
+/* Made by VACUUM FULL or CLUSTER, and swapped with the table that stays. */
 static bool
-is_replaced_index(Oid class, void *arg)
+is_rewritten_from(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		rewritten = HeapTupleIsValid(tuple) && OidIsValid(((Form_pg_class) GETSTRUCT(tuple))->relrewrite);
+
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return rewritten;
+}
+
+/* Old files of what stays; REINDEX CONCURRENTLY drops the index that it has replaced. */
+static bool
+was_replaced(Oid class, Oid object, void *arg)
 {
 	ObjectAccessDrop *drop = arg;
 
-	return class == RelationRelationId && drop != NULL &&
-		(drop->dropflags & PERFORM_DELETION_CONCURRENT_LOCK) != 0;
+	if (class != RelationRelationId || drop == NULL)
+		return false;
+	return (drop->dropflags & PERFORM_DELETION_CONCURRENT_LOCK) != 0 ||
+		((drop->dropflags & PERFORM_DELETION_INTERNAL) != 0 && is_rewritten_from(object));
 }
 
 static void
@@ -91,7 +107,7 @@ refuse_if_member(void)
 void
 membership_on_object_access(ObjectAccessType access, Oid class, Oid object, void *arg)
 {
-	if (access != OAT_DROP || !is_ours(class, object) || is_replaced_index(class, arg))
+	if (access != OAT_DROP || !is_ours(class, object) || was_replaced(class, object, arg))
 		return;
 	if (creating_extension && is_lockstep(CurrentExtensionObject))
 		return;					/* ALTER EXTENSION ... UPDATE */

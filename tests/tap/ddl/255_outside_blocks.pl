@@ -95,7 +95,7 @@ $c->same('equal after DETACH');
 # ---------- the node's own: REINDEX, VACUUM, CLUSTER, ALTER SYSTEM, tablespaces
 
 for my $command ('REINDEX INDEX CONCURRENTLY t_v', 'REINDEX TABLE CONCURRENTLY t', 'REINDEX (CONCURRENTLY) SCHEMA public', 'REINDEX DATABASE CONCURRENTLY app',
-	'VACUUM', 'VACUUM (FULL, ANALYZE) t', 'ANALYZE', 'ALTER TABLE t CLUSTER ON t_v; CLUSTER', 'CLUSTER t', 'CHECKPOINT',
+	'VACUUM', 'VACUUM (FULL, ANALYZE) t', 'VACUUM FULL', 'CLUSTER lockstep.progress USING progress_pkey', 'ANALYZE', 'ALTER TABLE t CLUSTER ON t_v; CLUSTER', 'CLUSTER t', 'CHECKPOINT',
 	"ALTER SYSTEM SET lockstep.max_row_keys = 50000", 'ALTER SYSTEM RESET ALL')
 {
 	my (undef, $err) = $c->try(2, join ';', split /; /, $command);
