@@ -1,52 +1,20 @@
 /*
  * membership.c
- *	  What state each node is in, and the commands that change it.
+ *	  Commands that change the state of a node, what is done when it leaves, and when it is
+ *	  tried again.
  *
- *				   attach, checks			 all of the journal dispatched
- *	  JOINING ----------------> CATCHUP ----------------> ONLINE
- *		|  ^						|						 |
- *		|  +-- attach by command	|	   anything goes wrong	 |
- *		v						v						 v
- *	  DROPPED <-----------------+------------------------+
- *		|		tried again every reconnect_interval (not if dropped by command)
- *		+------> CATCHUP
- *
- * node_move() is the only writer of Node.state; node_out() the only way out of
- * the cluster: it can be called from anywhere, also from within callbacks of
- * the node's own connections, which look at `closed` afterwards.
+ * node_out() is the only way out of the cluster: it can be called from anywhere, also from
+ * within callbacks of the node's own connections, which look at `closed` afterwards.
  */
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
-#include "takeover.h"
 #include "log.h"
 #include "metadata.h"
-#include "points.h"
 #include "sequencer.h"
-
-/* A node that fails again and again while it catches up, or is dropped again and
- * again for its lag, is tried more and more rarely: reconnect_interval doubles so
- * often, at most. */
-#define MAX_DOUBLINGS 6
-
-typedef struct LegalMove
-{
-	NodeState	from;
-	NodeState	to;
-	const char *sentence;
-} LegalMove;
-
-static const LegalMove legal_moves[] = {
-	{NODE_JOINING, NODE_CATCHUP, "is attached and catches up from the journal"},
-	{NODE_JOINING, NODE_DROPPED, "could not be attached"},
-	{NODE_DROPPED, NODE_CATCHUP, "is back and catches up from the journal"},
-	{NODE_DROPPED, NODE_JOINING, "is to be attached, by command"},
-	{NODE_CATCHUP, NODE_ONLINE, "is online"},
-	{NODE_CATCHUP, NODE_DROPPED, "was dropped while it caught up"},
-	{NODE_ONLINE, NODE_DROPPED, "was dropped"},
-};
+#include "takeover.h"
 
 static int
 count_connections(const Node *n)
@@ -95,66 +63,7 @@ node_status(int node)
 	return status;
 }
 
-/* ---------- moving */
-
-/* With a hint, where an operator has to act. */
-static void
-tell_drop(const Node *n, const char *what)
-{
-	LogLevel	level = drop_rule(n->cause)->level;
-	char		hint[DROP_TEXT_SIZE];
-	char	   *message;
-
-	if (level < LOG_WARNING)
-	{
-		log_message(level, n->config->name, "node %s: %s", what, n->reason);
-		return;
-	}
-	drop_hint(n->cause, n->config->name, hint);
-	message = xasprintf("node %s: %s", what, n->reason);
-	log_full(level, n->config->name, message, NULL, hint);
-	free(message);
-}
-
-/* reason: of a node that is out. */
-static void
-move(Node *n, NodeState to, const DropReason *reason)
-{
-	for (size_t i = 0; i < sizeof(legal_moves) / sizeof(legal_moves[0]); i++)
-	{
-		const LegalMove *move = &legal_moves[i];
-
-		if (move->from != n->state || move->to != to)
-			continue;
-		if (to == NODE_ONLINE)
-		{
-			n->failures = 0;
-			n->slow = false;
-			n->online_since = loop_now_us();
-		}
-		else if (n->state == NODE_CATCHUP)
-			n->failures++;
-		n->state = to;
-		n->cause = reason != NULL ? reason->cause : DROP_NONE;
-		snprintf(n->reason, sizeof(n->reason), "%s", reason != NULL ? reason->text : "");
-		if (reason != NULL && !apply_trouble_is_told(n, to))
-			tell_drop(n, move->sentence);
-		else
-			log_message(apply_trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
-						reason != NULL ? ": " : "", n->reason);
-		LOCKSTEP_POINT(NODE_MOVED);
-		return;
-	}
-	log_message(LOG_ERROR, n->config->name, "node can't go from %s to %s",
-				node_state_name(n->state), node_state_name(to));
-	abort();
-}
-
-void
-node_move(Node *n, NodeState to)
-{
-	move(n, to, NULL);
-}
+/* ---------- leaving */
 
 static void
 on_retry(void *arg)
@@ -163,14 +72,6 @@ on_retry(void *arg)
 
 	n->retry_timer = NULL;
 	attach_begin(n);
-}
-
-int
-node_pause_ms(const Node *n)
-{
-	int			doublings = n->failures > slow_node_doublings(n) ? n->failures : slow_node_doublings(n);
-
-	return node_config->reconnect_interval << (doublings < MAX_DOUBLINGS ? doublings : MAX_DOUBLINGS);
 }
 
 static void
@@ -218,13 +119,9 @@ static void
 out(Node *n, const DropReason *reason)
 {
 	if (n->state != NODE_DROPPED)
-		move(n, NODE_DROPPED, reason);
+		node_move_out(n, reason);
 	else if (n->cause != reason->cause || strcmp(reason->text, n->reason) != 0)
-	{
-		n->cause = reason->cause;
-		snprintf(n->reason, sizeof(n->reason), "%s", reason->text);
-		tell_drop(n, "still can't be attached");
-	}
+		node_still_out(n, reason);
 	leave(n);
 	history_looked_at(n);
 	retry_later(n);
@@ -313,7 +210,7 @@ node_start(Node *n)
 
 	n->administrative = metadata_node_is_out(n->config->name);
 	if (n->administrative)
-		move(n, NODE_DROPPED, &reason);
+		node_move_out(n, &reason);
 	else
 		attach_begin(n);
 }
@@ -361,5 +258,5 @@ start_all(void)
 void
 membership_start(void)
 {
-	takeover_begin(start_all);
+	takeover_begin(start_all, attach_go_on);
 }

@@ -2,7 +2,8 @@
  * membership_private.h
  *	  What the files of membership/ offer each other:
  *
- *	 membership.c          states and moves
+ *	 membership.c          commands; what is done when it leaves
+ *	 moves.c               states and moves
  *	 attach.c              checks when a node comes, its connections
  *	 takeover.c            has another replicator taken our place?
  *	 history.c             is what it has applied the journal's past?
@@ -21,10 +22,11 @@
 #include "membership.h"
 #include "peer.h"
 
-/* ---------- in membership.c */
+/* ---------- in moves.c */
 
 extern void node_move(Node *n, NodeState to);
-extern int	node_pause_ms(const Node *n);	/* until it is tried again */
+extern void node_move_out(Node *n, const DropReason *reason);
+extern void node_still_out(Node *n, const DropReason *reason);	/* for another reason */
 
 /* ---------- in sequence_positions.c: what it has handed out of sequences */
 
@@ -94,7 +96,7 @@ extern void catchup_task_gone(Node *n, const ApplyTask *task);
 extern bool slow_node_may_stay(Node *n);	/* false: it lags too far, and has
 											 * been dropped for it */
 extern int	slow_node_drops(const Node *n); /* so often in a row, for that */
-extern int	slow_node_doublings(const Node *n); /* of reconnect_interval */
+extern int	node_pause_ms(const Node *n);	/* until it is tried again */
 extern void slow_node_forgive(Node *n); /* people say that it is well again */
 
 /* ---------- in databases.c */

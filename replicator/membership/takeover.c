@@ -54,6 +54,7 @@
 
 static uint64_t wanted;			/* it is being raised to that */
 static void (*when_ready) (void);
+static void (*when_raised) (Node *n);
 
 /* ---------- taking one */
 
@@ -71,7 +72,7 @@ on_raised(void *arg)
 	if (ready != NULL)
 		ready();
 	for (int i = 0; i < nodes_count(); i++)
-		attach_go_on(node_get(i));
+		when_raised(node_get(i));
 }
 
 static void
@@ -85,7 +86,7 @@ raise_to(uint64_t number)
 }
 
 void
-takeover_begin(void (*ready) (void))
+takeover_begin(void (*ready) (void), void (*raised) (Node *n))
 {
 	uint64_t	run;
 
@@ -96,6 +97,7 @@ takeover_begin(void (*ready) (void))
 	}
 	generation_set_run(run);
 	when_ready = ready;
+	when_raised = raised;
 	raise_to(metadata_generation() + 1);
 }
 

@@ -8,8 +8,11 @@
 
 #include "membership_private.h"
 
-/* Take one; ready() when it is durable. */
-extern void takeover_begin(void (*ready) (void));
+/*
+ * Take one; ready() when it is durable.  raised() for each node whenever a higher one is
+ * durable.
+ */
+extern void takeover_begin(void (*ready) (void), void (*raised) (Node *n));
 
 /* What a node knows. */
 typedef struct KnownGeneration
@@ -26,8 +29,7 @@ typedef enum TakeoverAnswer
 	TAKEOVER_GO_ON,
 	TAKEOVER_OUT,				/* it follows another one that is running: it
 								 * is out */
-	TAKEOVER_WAIT				/* a higher one is taken: attach_go_on()
-								 * follows */
+	TAKEOVER_WAIT				/* a higher one is taken: raised() follows */
 } TakeoverAnswer;
 
 /* May a node whose past is the journal's be attached?  boot: of its server. */
