@@ -393,7 +393,7 @@ main(int argc, char **argv)
 	sequencer_init(config, journal, config->journal_directory, &peer_ops, &session_ops);
 	begin_databases();
 	if ((error = listener_init(config, cluster)) != NULL ||
-		(error = admin_init(config, cluster, &admin_calls)) != NULL)
+		(error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL)
 		refuse_to_start(error, NULL, NULL);
 	if (journal_is_copy(journal))
 		nodes_doubt_journal();

@@ -60,6 +60,7 @@ struct AdminRequest
 static const Config *config;
 static const char *cluster;
 static AdminMain main_calls;
+static AdminCommand run_command;
 static int	listen_fd = -1;
 static Watch *listen_watch;
 static Timer *listen_pause;		/* accepting failed */
@@ -202,7 +203,7 @@ request_run(AdminRequest *r, size_t len)
 	r->patience = NULL;
 	r->state = REQUEST_BUSY;
 	loop_change(r->watch, 0);	/* EPOLLHUP comes all the same */
-	admin_command(r, line);
+	run_command(r, line);
 	free(line);
 }
 
@@ -370,7 +371,7 @@ remove_old_socket(const char *path)
 }
 
 char *
-admin_init(const Config *c, const char *cluster_id, const AdminMain *calls)
+admin_init(const Config *c, const char *cluster_id, const AdminMain *calls, AdminCommand command)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	mode_t		mask;
@@ -379,6 +380,7 @@ admin_init(const Config *c, const char *cluster_id, const AdminMain *calls)
 	config = c;
 	cluster = cluster_id;
 	main_calls = *calls;
+	run_command = command;
 
 	strcpy(addr.sun_path, c->admin_socket); /* config.c checked the length */
 	remove_old_socket(c->admin_socket);

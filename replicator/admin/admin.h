@@ -22,20 +22,22 @@ typedef struct AdminMain
 } AdminMain;
 
 /* NULL, or why the socket can't be had (malloc'ed). */
-extern char *admin_init(const Config *config, const char *cluster, const AdminMain *main_calls);
+typedef struct AdminRequest AdminRequest;
+typedef void (*AdminCommand) (AdminRequest *r, char *line);
+
+extern char *admin_init(const Config *config, const char *cluster, const AdminMain *main_calls,
+						AdminCommand command);
 extern void admin_stop(void);	/* closes all and removes the socket */
 
-/* ---------- between admin.c (the socket) and admin_command.c (the commands) */
+/* In admin_command.c, for admin_init(): run the command in line, and answer now or later. */
+extern void admin_command(AdminRequest *r, char *line);
 
-typedef struct AdminRequest AdminRequest;
+/* ---------- what admin.c (the socket) offers admin_command.c (the commands) */
 
 /* The answer, or NULL while there is none; expired: now there must be one. */
 typedef json_t *(*AdminPoll) (AdminRequest *r, bool expired);
 
-/* In admin_command.c: run the command in line, and answer now or later. */
-extern void admin_command(AdminRequest *r, char *line);
-
-/* In admin.c.  Each request gets one answer; the request is gone after it. */
+/* Each request gets one answer; the request is gone after it. */
 extern void admin_answer(AdminRequest *r, json_t *answer);	/* takes answer over */
 extern void admin_failed(AdminRequest *r, const char *error, const char *hint);
 extern json_t *admin_failure(const char *error, const char *hint);

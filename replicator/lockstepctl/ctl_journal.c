@@ -149,21 +149,6 @@ put_time(FILE *out, uint64_t us)
 	fprintf(out, "%s.%06u UTC", text, (unsigned) (us % 1000000));
 }
 
-const char *
-journal_wait_text(int wait)
-{
-	switch ((LsCommitWait) wait)
-	{
-		case LS_WAIT_ORDERED:
-			return "ordered";
-		case LS_WAIT_EXECUTED:
-			return "executed";
-		case LS_WAIT_APPLIED:
-			return "applied";
-	}
-	return "unknown";
-}
-
 static unsigned
 put_queries(FILE *out, LsSlice rest, unsigned number, bool keys)
 {
@@ -227,33 +212,6 @@ put_transaction(FILE *out, const char *directory, const JournalRecord *r, bool k
 		put_body(out, directory, &r->body, keys);
 	else
 		(void) put_queries(out, r->queries, 0, keys);
-}
-
-const char *
-journal_metadata_text(int record_type)
-{
-	switch ((RecordType) record_type)
-	{
-		case RECORD_DATABASE_ADDED:
-			return "database added";
-		case RECORD_DATABASE_DROPPED:
-			return "database dropped";
-		case RECORD_NODE_DROPPED:
-			return "node dropped";
-		case RECORD_NODE_ATTACHED:
-			return "node attached";
-		case RECORD_FINGERPRINT:
-			return "fingerprint";
-		case RECORD_LEASE:
-			return "lease";
-		case RECORD_CHAIN:
-			return "chain";
-		case RECORD_GENERATION:
-			return "generation";
-		case RECORD_TRANSACTION:
-			break;
-	}
-	return "record of an unknown type";
 }
 
 void

@@ -15,6 +15,52 @@
 #include "journal_body.h"
 #include "json_text.h"
 
+/* ---------- names, also of the readable form */
+
+const char *
+journal_wait_text(int wait)
+{
+	switch ((LsCommitWait) wait)
+	{
+		case LS_WAIT_ORDERED:
+			return "ordered";
+		case LS_WAIT_EXECUTED:
+			return "executed";
+		case LS_WAIT_APPLIED:
+			return "applied";
+	}
+	return "unknown";
+}
+
+const char *
+journal_metadata_text(int record_type)
+{
+	switch ((RecordType) record_type)
+	{
+		case RECORD_DATABASE_ADDED:
+			return "database added";
+		case RECORD_DATABASE_DROPPED:
+			return "database dropped";
+		case RECORD_NODE_DROPPED:
+			return "node dropped";
+		case RECORD_NODE_ATTACHED:
+			return "node attached";
+		case RECORD_FINGERPRINT:
+			return "fingerprint";
+		case RECORD_LEASE:
+			return "lease";
+		case RECORD_CHAIN:
+			return "chain";
+		case RECORD_GENERATION:
+			return "generation";
+		case RECORD_TRANSACTION:
+			break;
+	}
+	return "record of an unknown type";
+}
+
+/* ---------- values */
+
 static json_t *
 text_value(LsSlice text)
 {

@@ -4,6 +4,7 @@
  *
  *	 ctl_repair.c	how the node is taken out, held, and taken in again
  *	 ctl_repair_rows.c	rows of a table, large objects
+ *	 ctl_repair_node.c	statements on the node
  *	 ctl_behind.c	a node that is not online
  */
 #ifndef LOCKSTEP_CTL_REPAIR_H
@@ -29,11 +30,13 @@ typedef struct Repair
 
 #define INDEX_LEFT "index that is invalid there now, as entering rows fails with it (mend that, then REINDEX INDEX or DROP INDEX):"
 
-/* ---------- in ctl_repair.c: a query on the target, in its transaction */
+/* ---------- in ctl_repair_node.c: a query on the target, in its transaction */
 
 extern PGresult *repair_do(Repair *r, const char *sql, int nparams, const char *const *params);
 extern bool repair_run(Repair *r, const char *sql);
 extern void repair_note(Repair *r, const char *kind, const char *object, long long removed, long long added);
+
+/* ---------- in ctl_repair.c */
 
 extern bool repair_may(Repair *r, const json_t *difference);	/* may it be repaired? */
 extern bool repair_all(Repair *r);	/* what differs in the database */

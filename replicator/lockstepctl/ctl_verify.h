@@ -2,7 +2,8 @@
  * ctl_verify.h
  *	  Between the parts of lockstepctl verify.
  *
- *	 ctl_verify.c	rounds of comparing; what is different, said once
+ *	 ctl_verify.c	rounds of comparing
+ *	 ctl_findings.c	what has been found: differences, numbers, the error
  *	 ctl_peers.c	connections to the nodes, one query to all of them
  *	 ctl_snapshot.c	snapshots of all nodes at one seq
  *	 ctl_tables.c	rows: checksums, several tables at a time
@@ -45,7 +46,7 @@ typedef struct Verify
 	char	   *error;			/* NULL, or why it could not be done */
 } Verify;
 
-/* ---------- in ctl_verify.c */
+/* ---------- in ctl_findings.c */
 
 /* It can't be done; the first reason counts.  Returns false. */
 extern bool verify_fail(Verify *v, const char *fmt,...) __attribute__((format(printf, 2, 3)));

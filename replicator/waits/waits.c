@@ -88,8 +88,8 @@ any_asked(void)
 	return false;
 }
 
-void
-waits_node_answered(void)
+static void
+node_answered(void)
 {
 	if (askers != NULL && !any_asked())
 		loop_defer(&answered);
@@ -103,7 +103,7 @@ waits_refresh(void (*done) (void *arg), void *arg)
 	*a = (Asker) {done, arg, askers};
 	askers = a;
 	for (int i = 0; i < nodes_count(); i++)
-		(void) local_waits_ask(node_get(i));
+		local_waits_ask(node_get(i), node_answered);
 	if (!any_asked())
 		loop_defer(&answered);
 	if (patience == NULL)

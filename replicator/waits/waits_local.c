@@ -85,6 +85,8 @@ take(LocalWait *w, const PGresult *r, int row)
 	w->lxid = (uint32_t) strtoul(PQgetvalue(r, row, 7), NULL, 10);
 }
 
+static void (*when_answered) (void);
+
 static void
 on_answer(void *arg, const PGresult *r)
 {
@@ -101,18 +103,18 @@ on_answer(void *arg, const PGresult *r)
 			take(&n->local_waits->items[i], r, i);
 	}
 	if (asked)
-		waits_node_answered();
+		when_answered();
 }
 
-bool
-local_waits_ask(Node *n)
+void
+local_waits_ask(Node *n, void (*answered) (void))
 {
 	if (n->control == NULL || n->local_waits_asked)
-		return false;
+		return;
+	when_answered = answered;
 	n->local_waits_asked = true;
 	pgclient_query(n->control, n->old_objects || !metadata_has_database(n->control_database) ? LOCAL_WAITS :
 				   LOCAL_WAITS TURN_WAITS, 0, NULL, on_answer, n);
-	return true;
 }
 
 /* ---------- into the graph */

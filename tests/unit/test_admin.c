@@ -306,7 +306,7 @@ start(void **state)
 	config.listen_addresses = config.unix_socket = config.secret_file = config.pid_file =
 		config.log_file = config.maintenance_database = config.databases = "";
 	loop_init();
-	error = admin_init(&config, "c1", &calls);
+	error = admin_init(&config, "c1", &calls, admin_command);
 	if (error != NULL)
 		print_error("%s\n", error);
 	return error != NULL;
