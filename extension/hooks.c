@@ -135,9 +135,15 @@ plan_on_server(Query *query, const char *source, int options, ParamListInfo para
 }
 
 static PlannedStmt *
+plan_on_node(Query *query, const char *source, int options, ParamListInfo params)
+{
+	return applybatch_plan(plan_on_server, query, source, options, params);
+}
+
+static PlannedStmt *
 plan(Query *query, const char *source, int options, ParamListInfo params)
 {
-	return rights_plan(plan_on_server, query, source, options, params);
+	return rights_plan(plan_on_node, query, source, options, params);
 }
 
 /* ---------- a query: execution */

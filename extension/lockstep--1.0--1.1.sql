@@ -335,11 +335,15 @@ AS $$
 	ORDER BY 1
 $$;
 
--- ---------- changed rows, several in one call
+-- ---------- a transaction of changed rows, in one call
 
-CREATE FUNCTION lockstep.apply_rows(seq bigint, rows bytea) RETURNS void
-AS 'MODULE_PATHNAME', 'lockstep_apply_rows' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.apply_rows(bigint, bytea) IS 'change rows when this node has applied everything up to seq';
+CREATE PROCEDURE lockstep.apply_transaction(work bytea)
+AS 'MODULE_PATHNAME', 'lockstep_apply_transaction' LANGUAGE C;
+COMMENT ON PROCEDURE lockstep.apply_transaction(bytea) IS 'change the rows of a transaction, which commits at its turn if it is decided';
+
+CREATE PROCEDURE lockstep.commit_transaction(work bytea)
+AS 'MODULE_PATHNAME', 'lockstep_commit_transaction' LANGUAGE C;
+COMMENT ON PROCEDURE lockstep.commit_transaction(bytea) IS 'this transaction has been decided, and commits at its turn';
 
 CREATE FUNCTION lockstep.apply_piece(piece bytea) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_piece' LANGUAGE C VOLATILE STRICT;
@@ -358,7 +362,7 @@ CREATE FUNCTION lockstep.blockers(pids integer[],
 	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer, OUT lxid bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'processes that block these, with their transactions; at_row is the row of lockstep.apply_rows() that is blocked';
+COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'processes that block these, with their transactions; at_row is the row of lockstep.apply_transaction() that is blocked';
 REVOKE EXECUTE ON FUNCTION lockstep.blockers(integer[]) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.yield_in_circle(pid integer, lxid bigint, detail text) RETURNS boolean

@@ -147,13 +147,18 @@ is_whole_query(const char *function)
 }
 
 void
-apply_check_call(const char *function)
+apply_refuse_call(const char *function)
 {
-	if (session_applies() && !InLocalUserIdChange() && is_whole_query(function))
-		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
 			 errmsg("function lockstep.%s is for the replicator only", function)));
+}
+
+void
+apply_check_call(const char *function)
+{
+	if (!session_applies() || InLocalUserIdChange() || !is_whole_query(function))
+		apply_refuse_call(function);
 }
 
 /* ---------- functions that answer for the origin */

@@ -8,6 +8,7 @@
 
 #include "access/tupdesc.h"
 #include "executor/executor.h"
+#include "optimizer/planner.h"
 #include "parser/parse_node.h"
 #include "storage/lockdefs.h"
 #include "tcop/utility.h"
@@ -24,16 +25,26 @@ extern void apply_start(const char *cluster);
 extern void apply_value_settings(void); /* of texts that nodes exchange */
 extern void apply_start_repair(void);
 extern void apply_check_call(const char *function);
+LS_NORETURN extern void apply_refuse_call(const char *function);
 
 /* ---------- in applycopy.c */
 
 extern uint64 apply_copy(const char *command, const char *data, size_t len);
+
+/* ---------- in applytransaction.c */
+
+/* Is the command one of the replicator's two?  Then it has been executed. */
+extern bool applytransaction_call(const Node *stmt, const char *source, const ParamListInfoData *params);
+extern void applytransaction_wait(uint64 seq);
+extern void applytransaction_claim(uint64 first, JournalPosition last);
+extern void applytransaction_commit(JournalPosition position);
 
 /* ---------- in applybatch.c */
 
 extern void apply_rows(LsSlice rows);
 extern void apply_row(const LsRow *row);	/* one of them */
 extern void apply_forget_plans(void);
+extern PlannedStmt *applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params);
 extern bool apply_reads_params(void);
 extern const char *apply_batched_query(void);	/* that it is busy with, NULL:
 												 * none */

@@ -5,7 +5,7 @@
  * A changed row is a query of its own.  The messages for each query cost the
  * replicator more than anything else it does with it, and this server a tenth of what changing the
  * row costs.  The replicator therefore packs consecutive ones into one argument of
- * lockstep.apply_rows() (LsRow in protocol.h).  They are executed through SPI, with plans
+ * lockstep.apply_transaction() (LsRow in protocol.h).  They are executed through SPI, with plans
  * that this session keeps.
  *
  * Plans are found by the text of the query.  DDL may change the types of a plan's parameters or
@@ -22,6 +22,7 @@
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "optimizer/cost.h"
 #include "parser/analyze.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
@@ -96,6 +97,32 @@ make_table(void)
 		plans_context = AllocSetContextCreate(TopMemoryContext, "lockstep row plans", ALLOCSET_DEFAULT_SIZES);
 	control.hcxt = plans_context;
 	plans = hash_create("lockstep row plans", 64, &control, HASH_ELEM | HASH_BLOBS | HASH_CONTEXT);
+}
+
+/*
+ * The plan of a change of one row, which is kept: the table is small when the plan is
+ * made, or has not been looked at by ANALYZE, and may have grown, or have many dead rows, when it is
+ * used.  So a row is not looked for in all of a table that has an index for it.
+ */
+PlannedStmt *
+applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params)
+{
+	bool		was = enable_seqscan;
+	PlannedStmt *result;
+
+	if (own_query == NULL || query->resultRelation == 0)
+		return next(query, source, options, params);
+	PG_TRY();
+	{
+		enable_seqscan = false;
+		result = next(query, source, options, params);
+	}
+	PG_FINALLY();
+	{
+		enable_seqscan = was;
+	}
+	PG_END_TRY();
+	return result;
 }
 
 /* The types of its parameters, as the replicator's PREPARE would infer them. */

@@ -408,9 +408,13 @@ applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt, cons
 						 ProcessUtilityContext context, ParamListInfo params,
 						 QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
 {
-	Oid			user = session_applies() ? rights_for_command(pstmt->utilityStmt) : InvalidOid;
+	Oid			user;
 	LsRights	saved;
 
+	if (context == PROCESS_UTILITY_TOPLEVEL && session_applies() &&
+		applytransaction_call(pstmt->utilityStmt, queryString, params))
+		return;
+	user = session_applies() ? rights_for_command(pstmt->utilityStmt) : InvalidOid;
 	if (session_applies() && querysettings_are_set())
 		sessionsettings_renew_plans();
 	if (session_applies() && IsA(pstmt->utilityStmt, TruncateStmt))

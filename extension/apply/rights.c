@@ -147,7 +147,7 @@ rights_plan(planner_hook_type next, Query *query, const char *source, int option
 	return result;
 }
 
-/* Where no query runs, or apply_rows() says so, the parameters of one are being read. */
+/* Where no query runs, or applybatch.c says so, the parameters of one are being read. */
 static Datum
 instead_of_domain_in(PG_FUNCTION_ARGS)
 {

@@ -66,7 +66,8 @@ LS_FUNCTION(lockstep_apply_start);
 LS_FUNCTION(lockstep_apply_wait);
 LS_FUNCTION(lockstep_apply_settings);
 LS_FUNCTION(lockstep_apply_copy);
-LS_FUNCTION(lockstep_apply_rows);
+LS_FUNCTION(lockstep_apply_transaction);
+LS_FUNCTION(lockstep_commit_transaction);
 LS_FUNCTION(lockstep_apply_begin);
 LS_FUNCTION(lockstep_apply_begin_several);
 LS_FUNCTION(lockstep_apply_commit);
@@ -307,23 +308,11 @@ lockstep_apply_start(PG_FUNCTION_ARGS)
 	PG_RETURN_VOID();
 }
 
-/*
- * The queries that follow are in the same transaction: what was waited for must
- * not be hidden by what the caches knew before.
- */
-static void
-wait_before_applying(uint64 seq)
-{
-	turn_wait_applied(seq);
-	AcceptInvalidationMessages();
-	InvalidateCatalogSnapshot();
-}
-
 Datum
 lockstep_apply_wait(PG_FUNCTION_ARGS)
 {
 	apply_check_call("apply_wait");
-	wait_before_applying(seq_argument(PG_GETARG_DATUM(0)));
+	applytransaction_wait(seq_argument(PG_GETARG_DATUM(0)));
 	PG_RETURN_VOID();
 }
 
@@ -368,19 +357,18 @@ lockstep_apply_copy(PG_FUNCTION_ARGS)
 									   VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data)));
 }
 
+/* These two are executed by applytransaction.c; who gets here is somebody else. */
 Datum
-lockstep_apply_rows(PG_FUNCTION_ARGS)
+lockstep_apply_transaction(PG_FUNCTION_ARGS)
 {
-	uint64		seq = seq_argument(PG_GETARG_DATUM(0));
-	bytea	   *rows = PG_GETARG_BYTEA_PP(1);
-	LsSlice		list;
+	apply_refuse_call("apply_transaction");
+	PG_RETURN_VOID();
+}
 
-	apply_check_call("apply_rows");
-	if (seq != 0)
-		wait_before_applying(seq);
-	list.data = (const uint8_t *) VARDATA_ANY(rows);
-	list.len = VARSIZE_ANY_EXHDR(rows);
-	apply_rows(list);
+Datum
+lockstep_commit_transaction(PG_FUNCTION_ARGS)
+{
+	apply_refuse_call("commit_transaction");
 	PG_RETURN_VOID();
 }
 
@@ -390,8 +378,7 @@ lockstep_apply_begin(PG_FUNCTION_ARGS)
 	JournalPosition position = place_arguments(fcinfo);
 
 	apply_check_call("apply_begin");
-	commit_claim_for_apply(position.seq, position);
-	xact_set_apply_position(position);
+	applytransaction_claim(position.seq, position);
 	PG_RETURN_VOID();
 }
 
@@ -403,12 +390,7 @@ lockstep_apply_begin_several(PG_FUNCTION_ARGS)
 	JournalPosition last = {seq_argument(PG_GETARG_DATUM(1)), (uint64) PG_GETARG_INT64(2)};
 
 	apply_check_call("apply_begin");
-	if (first == 0 || first > last.seq || last.seq - first >= LS_MAX_TOGETHER)
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("cannot apply transactions %llu to %llu as one", (unsigned long long) first, (unsigned long long) last.seq)));
-	commit_claim_for_apply(first, last);
-	xact_set_apply_position(last);
+	applytransaction_claim(first, last);
 	PG_RETURN_VOID();
 }
 
@@ -418,8 +400,7 @@ lockstep_apply_commit(PG_FUNCTION_ARGS)
 	JournalPosition position = place_arguments(fcinfo);
 
 	apply_check_call("apply_commit");
-	commit_check_not_applied(position);
-	xact_set_apply_position(position);
+	applytransaction_commit(position);
 	PG_RETURN_VOID();
 }
 

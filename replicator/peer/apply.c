@@ -11,16 +11,23 @@
  *
  * On the wire, one implicit transaction up to the Sync:
  *
- *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> task_executed
- *	  apply_commit Sync				-> commits	-> task_committed
+ *	  apply_transaction Flush		-> results	-> task_executed
+ *	  commit_transaction Sync		-> commits	-> task_committed
  *	  or: apply_rollback Sync		-> raises	-> task_undone
  *
- * apply_begin is for transactions that are decided already: it claims their
- * seq, or says (LS001) that the node has applied it, which is as good.  Several
- * that are executed as one (tx_together) claim all of theirs.
+ *	  apply_transaction Sync		-> commits	-> task_committed
  *
- * The COMMIT never goes out before all results are in, even of a transaction
- * that is decided: a query that changes another number of rows than at its
+ * The latter is for a transaction of rows that is decided already.  It claims its
+ * seq, or says (LS001) that the node has applied it, which is as good.  Several
+ * that are executed as one (tx_together) claim all of theirs.  The task is RUNNING
+ * until it is committed.
+ *
+ * What is not only rows, or goes to a database of version 1.0, is sent query by query:
+ *
+ *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> task_executed
+ *
+ * Then the COMMIT doesn't go out before all results are in, even if the
+ * transaction is decided: a query that changes another number of rows than at its
  * origin must not be committed here.
  *
  * `expected` is the list of results to come, in order; libpq's own queue
@@ -112,6 +119,12 @@ apply_position(const ApplyConn *c)
 }
 
 bool
+apply_is_committing(const ApplyConn *c)
+{
+	return c->commit_sent;
+}
+
+bool
 apply_is_idle(const ApplyConn *c)
 {
 	return c->expected_count == 0;
@@ -173,6 +186,34 @@ count_skipped(ApplyConn *c)
 		c->expected[(c->expected_head + c->expected_count - 1) & (c->expected_cap - 1)].queries++;
 }
 
+static bool
+all_is_sent(const ApplyConn *c)
+{
+	return c->held.data == NULL && !c->task->early && c->read_error == NULL &&
+		(c->task->empty || c->cursor.next == c->task->tx->nstatements);
+}
+
+/*
+ * It is decided, the journal has it, and the server itself compares the numbers of
+ * rows: nothing that is to come could keep it from being committed.
+ */
+static bool
+may_commit_at_once(const ApplyConn *c)
+{
+	const Transaction *tx = c->task->tx;
+
+	return c->seq_sent && !c->counts && !c->failed && !c->sync_sent && all_is_sent(c) &&
+		(tx->state == TX_DURABLE || tx->state == TX_DONE);
+}
+
+static void
+send_end_at_once(ApplyConn *c)
+{
+	c->commit_sent = true;
+	send_sync(c);
+	LOCKSTEP_POINT(COMMIT_THERE);
+}
+
 /* All that there is room for. */
 static void
 send_more(ApplyConn *c)
@@ -218,6 +259,7 @@ send_more(ApplyConn *c)
 			continue;
 		}
 		rows_send(c);
+		send_claim(c);
 		send_wait(c);
 		if (query.form == LS_FORM_PIECE)
 			send_piece(c, &query);
@@ -225,8 +267,11 @@ send_more(ApplyConn *c)
 			send_statement(c, &query);
 	}
 	any |= rows_send(c);
+	any |= send_claim(c);
 	any |= send_wait(c);
-	if (any)
+	if (may_commit_at_once(c))
+		send_end_at_once(c);
+	else if (any)
 		send_flush_request(c);
 	send_end();
 }
@@ -234,8 +279,7 @@ send_more(ApplyConn *c)
 static bool
 all_is_executed(const ApplyConn *c)
 {
-	return c->expected_count == 0 && c->held.data == NULL && !c->task->early &&
-		(c->task->empty || c->cursor.next == c->task->tx->nstatements);
+	return c->expected_count == 0 && all_is_sent(c);
 }
 
 void
@@ -279,7 +323,7 @@ apply_run(ApplyConn *c, ApplyTask *task)
 	c->holder = task->holder;
 	c->executing_ms = 0;
 	tx_cursor_start(&c->cursor);
-	c->settings_on = c->seq_sent = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
+	c->settings_on = c->seq_sent = c->counts = c->commit_sent = c->sync_sent = c->failed = c->retry = false;
 	c->held = (LsSlice) {NULL, 0};
 	buffer_free(&c->pieces);
 	c->waited_for = c->wait_first = 0;
@@ -292,12 +336,7 @@ apply_run(ApplyConn *c, ApplyTask *task)
 		send_plain(c, "DEALLOCATE ALL");
 	}
 	wait_there(c, task->wait_for);
-	if (task->tx->seq != 0)
-	{
-		send_wait(c);
-		send_begin(c, task->tx);
-		send_flush_request(c);
-	}
+	c->claim_due = task->tx->seq != 0;
 	send_more(c);
 	LOCKSTEP_POINT(STARTED_THERE);
 	if (all_is_executed(c))
@@ -310,7 +349,7 @@ apply_commit(ApplyConn *c)
 	assert(c->task->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
 	c->commit_sent = true;
 	if (!c->seq_sent)
-		send_position(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)", c->task->tx);
+		send_commit(c);
 	send_sync(c);
 	LOCKSTEP_POINT(COMMIT_THERE);
 }

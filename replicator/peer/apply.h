@@ -21,6 +21,7 @@ extern void apply_commit(ApplyConn *c); /* executed: then task_committed() or
 extern void apply_undo(ApplyConn *c);	/* not committing: then task_undone() */
 extern void apply_cancel(ApplyConn *c); /* committing: then task_failed(), or
 										 * it is too late */
+extern void apply_insist(ApplyConn *c); /* the same, until it has ended */
 
 extern int	apply_backend_pid(const ApplyConn *c);
 extern ApplyTask *apply_current_task(const ApplyConn *c);
@@ -28,6 +29,8 @@ extern Holder apply_holder(const ApplyConn *c); /* of the last task, also when
 												 * that is gone */
 
 extern size_t apply_position(const ApplyConn *c);	/* statements read so far */
+extern bool apply_is_committing(const ApplyConn *c);	/* can only be canceled
+														 * now */
 extern bool apply_is_idle(const ApplyConn *c);	/* all results are in */
 
 /* Index of the statement of its transaction that it executes, or would next; at_row:

@@ -116,14 +116,21 @@ apply_stop_insisting(ApplyConn *c)
 }
 
 void
+apply_insist(ApplyConn *c)
+{
+	if (c->insist != NULL)
+		return;
+	apply_cancel(c);
+	insist_later(c);
+}
+
+void
 apply_undo(ApplyConn *c)
 {
 	bool		running = c->expected_count > 0;
 
 	assert(!c->commit_sent && c->insist == NULL);
 	send_rollback(c);
-	if (!running)
-		return;
-	apply_cancel(c);
-	insist_later(c);
+	if (running)
+		apply_insist(c);
 }

@@ -22,7 +22,7 @@
 /* What of later versions of the extension is there. */
 #define FUNCTIONS \
 	"pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL, " \
-	"pg_catalog.to_regprocedure('lockstep.apply_rows(bigint,bytea)') IS NOT NULL, " \
+	"pg_catalog.to_regprocedure('lockstep.apply_transaction(bytea)') IS NOT NULL, " \
 	"pg_catalog.to_regprocedure('lockstep.apply_piece(bytea)') IS NOT NULL"
 
 #define MAX_TIMES_LOST 3		/* a task that loses so many connections ends
@@ -160,7 +160,7 @@ on_started(void *arg, const PGresult *result)
 		return;
 	}
 	c->has_chain = PQgetvalue(result, 0, 0)[0] == 't';
-	c->has_rows = PQgetvalue(result, 0, 1)[0] == 't';
+	c->has_work = PQgetvalue(result, 0, 1)[0] == 't';
 	c->has_pieces = PQgetvalue(result, 0, 2)[0] == 't';
 	c->conn = pgclient_release(c->client);
 	c->client = NULL;

@@ -55,7 +55,7 @@ struct ApplyConn
 	char	   *read_error;		/* of the queries on disk */
 	Statements	statements;
 	bool		has_chain;		/* the database stores the chain with a seq */
-	bool		has_rows;		/* it has lockstep.apply_rows() */
+	bool		has_work;		/* it has lockstep.apply_transaction(), ... */
 	bool		has_pieces;		/* it has lockstep.apply_piece() */
 	bool		prepare_anew;	/* forget all statements before the next task */
 	uint64_t	ddl_seen;		/* sequencer_last_ddl(), ... */
@@ -80,7 +80,10 @@ struct ApplyConn
 	Buffer		settings;		/* if they are, which */
 	Buffer		pieces;			/* of parameters, for a database that can't
 								 * put them together */
-	bool		seq_sent;		/* apply_begin */
+	bool		claim_due;		/* it is decided, and what is sent first
+								 * claims its seqs */
+	bool		seq_sent;		/* that has been sent */
+	bool		counts;			/* numbers of rows are compared here */
 	bool		commit_sent;	/* and the Sync */
 	bool		sync_sent;
 	bool		failed;			/* the first error: */
@@ -94,9 +97,8 @@ struct ApplyConn
 
 /* ---------- in apply_send.c */
 
-extern void send_begin(ApplyConn *c, const Transaction *tx);	/* claim the seqs of
-																 * what is decided
-																 * already */
+extern bool send_claim(ApplyConn *c);	/* by itself, and the wait, if it is
+										 * still due */
 extern void wait_there(ApplyConn *c, uint64_t seq); /* before what is sent
 													 * next, until the node
 													 * has applied it */
@@ -104,14 +106,14 @@ extern bool send_wait(ApplyConn *c);	/* by itself, if it is still to be
 										 * told */
 extern void send_statement(ApplyConn *c, const LsQuery *q);
 extern void send_piece(ApplyConn *c, const LsQuery *q);
-extern void send_rows(ApplyConn *c, LsSlice rows, size_t queries);	/* with the wait,
-																	 * without settings */
+
+/* Rows, LS_WORK_FIXED_SIZE bytes behind the start, with the wait and the claim, without settings. */
+extern void send_work(ApplyConn *c, Buffer *work, size_t queries);
 extern void send_end(void);		/* no more of them for now */
 extern void send_flush_request(ApplyConn *c);
 extern void send_plain(ApplyConn *c, const char *command);
 
-/* Call a function with the place in the journal. */
-extern void send_position(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx);
+extern void send_commit(ApplyConn *c);	/* what was executed is decided now */
 extern void send_sync(ApplyConn *c);	/* once */
 extern void send_rollback(ApplyConn *c);	/* with the Sync */
 

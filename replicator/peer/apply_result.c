@@ -32,7 +32,9 @@ copy_field(const char *text)
 static size_t
 at_statement(const ApplyConn *c)
 {
-	return c->commit_sent ? APPLY_NO_STATEMENT : apply_current_statement(c, 0);
+	bool		is_query = c->expected_count > 0 && c->expected[c->expected_head].queries > 0;
+
+	return c->commit_sent && !is_query ? APPLY_NO_STATEMENT : apply_current_statement(c, 0);
 }
 
 /* The first error of a transaction is the one that counts. */

@@ -1,24 +1,19 @@
 /*
  * apply_rows.c
- *	  Sending several changes of rows in one call of lockstep.apply_rows().
+ *	  Sending changes of rows in one call of lockstep.apply_transaction().
  *
  * Consecutive changes of rows can share a call if only their texts and parameters
  * matter.  The server executes them in order and checks their numbers of rows
  * (extension/apply/applybatch.c), which saves the cost of a message per query on
  * both sides.  An error in one of them is an error of the call.
  *
- * A call costs the server as much as it saves on two or three queries (measured:
- * docs/benchmarks.md), so fewer are sent separately, unless the node has to wait for
- * another transaction first, which needs a call anyway.
- *
- * The scratch buffers are for one call: everything added is sent before send_more()
+ * The scratch buffer is for one call: everything added is sent before send_more()
  * returns.
  */
 #include "apply_private.h"
 
 #include <string.h>
 
-#define MIN_QUERIES 3
 #define MAX_QUERIES 256
 #define MAX_BYTES (64 * 1024)
 #define MAX_PARAMS (16 * 1024)	/* of a query; what has more has other costs */
@@ -32,7 +27,7 @@ bool
 rows_take(const ApplyConn *c, const LsQuery *q)
 {
 	/* what has failed goes by itself, so that it is known which one fails */
-	return c->has_rows && q->pieces == 0 && !c->unprepared && !c->task->looked_twice && q->form == LS_FORM_ROW && !q->ddl && q->settings.len == 0 &&
+	return c->has_work && q->pieces == 0 && !c->unprepared && !c->task->looked_twice && q->form == LS_FORM_ROW && !q->ddl && q->settings.len == 0 &&
 		q->params.len <= MAX_PARAMS && q->text.len > 0 && q->text.len <= STATEMENT_TEXT_MAX;
 }
 
@@ -51,7 +46,9 @@ rows_add(ApplyConn *c, const LsQuery *q)
 		rows_send(c);
 	if (is_last_text(q->text))
 		row.text.len = 0;
-	buffer_reserve(&packed, LS_ROW_FIXED_SIZE + row.text.len + row.params.len);
+	buffer_reserve(&packed, LS_WORK_FIXED_SIZE + LS_ROW_FIXED_SIZE + row.text.len + row.params.len);
+	if (queries == 0)
+		packed.len = LS_WORK_FIXED_SIZE;
 	packed.len += ls_put_row(packed.data + packed.len, packed.cap - packed.len, &row);
 	if (row.text.len > 0)
 	{
@@ -61,30 +58,12 @@ rows_add(ApplyConn *c, const LsQuery *q)
 	queries++;
 }
 
-static void
-send_one_by_one(ApplyConn *c, LsSlice rows)
-{
-	LsRow		row = {{NULL, 0}, 0, {NULL, 0}};
-
-	while (ls_next_row(&rows, &row))
-	{
-		LsQuery		q = {.text = row.text,.params = row.params,.rows = row.rows,.form = LS_FORM_ROW};
-
-		send_statement(c, &q);
-	}
-}
-
 bool
 rows_send(ApplyConn *c)
 {
-	LsSlice		rows = {packed.data, packed.len};
-
 	if (queries == 0)
 		return false;
-	if (queries < MIN_QUERIES && c->wait_first == 0)
-		send_one_by_one(c, rows);
-	else
-		send_rows(c, rows, queries);
+	send_work(c, &packed, queries);
 	packed.len = 0;
 	queries = 0;
 	return true;

@@ -39,6 +39,7 @@ expect(ApplyConn *c, Expected e)
 		c->expected_head = 0;
 	}
 	c->expected[(c->expected_head + c->expected_count++) & (c->expected_cap - 1)] = e;
+	c->counts |= e.kind == EXPECT_QUERY;
 	c->window_bytes += e.bytes;
 }
 
@@ -175,45 +176,6 @@ send_call(ApplyConn *c, const char *command, int n, const char *first, const cha
 	send_command(c, ls_slice_of(command), nothing, true, texts_only(n), of_kind(EXPECT_OTHER, NULL));
 }
 
-/* The place in the journal; SQL has the chain as an int8. */
-void
-send_position(ApplyConn *c, const char *with_chain, const char *without, const Transaction *tx)
-{
-	bool		both = c->has_chain && tx->chain != 0;
-	char		seq[24];
-	char		chain[24];
-
-	snprintf(seq, sizeof(seq), "%" PRIu64, tx->seq);
-	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
-	send_call(c, both ? with_chain : without, both ? 2 : 1, seq, chain);
-}
-
-/* Claim the seqs of what is decided already. */
-void
-send_begin(ApplyConn *c, const Transaction *tx)
-{
-	char		first[24];
-	char		last[24];
-	char		chain[24];
-
-	c->seq_sent = true;
-	if (tx->nmembers == 0)
-	{
-		send_position(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)", tx);
-		return;
-	}
-	snprintf(first, sizeof(first), "%" PRIu64, tx_first_seq(tx));
-	snprintf(last, sizeof(last), "%" PRIu64, tx->seq);
-	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
-	need_values(3);
-	values[0] = first;
-	values[1] = last;
-	values[2] = chain;
-	texts.len = 0;
-	send_command(c, ls_slice_of("SELECT lockstep.apply_begin($1, $2, $3)"), nothing, true, texts_only(3),
-				 of_kind(EXPECT_OTHER, NULL));
-}
-
 void
 wait_there(ApplyConn *c, uint64_t seq)
 {
@@ -233,6 +195,84 @@ send_wait(ApplyConn *c)
 	c->wait_first = 0;
 	send_call(c, "SELECT lockstep.apply_wait($1)", 1, text, NULL);
 	return true;
+}
+
+/* The place in the journal; SQL has the chain as an int8. */
+static void
+send_position(ApplyConn *c, const char *with_chain, const char *without)
+{
+	const Transaction *tx = c->task->tx;
+	bool		both = c->has_chain && tx->chain != 0;
+	char		seq[24];
+	char		chain[24];
+
+	snprintf(seq, sizeof(seq), "%" PRIu64, tx->seq);
+	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
+	send_call(c, both ? with_chain : without, both ? 2 : 1, seq, chain);
+}
+
+static void
+send_begin_several(ApplyConn *c)
+{
+	const Transaction *tx = c->task->tx;
+	char		first[24];
+	char		last[24];
+	char		chain[24];
+
+	snprintf(first, sizeof(first), "%" PRIu64, tx_first_seq(tx));
+	snprintf(last, sizeof(last), "%" PRIu64, tx->seq);
+	snprintf(chain, sizeof(chain), "%" PRId64, (int64_t) tx->chain);
+	need_values(3);
+	values[0] = first;
+	values[1] = last;
+	values[2] = chain;
+	texts.len = 0;
+	send_command(c, ls_slice_of("SELECT lockstep.apply_begin($1, $2, $3)"), nothing, true, texts_only(3),
+				 of_kind(EXPECT_OTHER, NULL));
+}
+
+bool
+send_claim(ApplyConn *c)
+{
+	if (!c->claim_due)
+		return false;
+	send_wait(c);
+	c->claim_due = false;
+	c->seq_sent = true;
+	if (c->task->tx->nmembers > 0)
+		send_begin_several(c);
+	else
+		send_position(c, "SELECT lockstep.apply_begin($1, $2)", "SELECT lockstep.apply_begin($1)");
+	return true;
+}
+
+/* One argument, of which nothing is text. */
+static void
+send_bytes(ApplyConn *c, const char *command, const uint8_t *bytes, size_t len, Expected e)
+{
+	const int	lengths[] = {(int) len};
+	const int	formats[] = {1};
+	Params		p = {1, lengths, formats};
+
+	need_values(1);
+	values[0] = (const char *) bytes;
+	texts.len = 0;
+	send_command(c, ls_slice_of(command), nothing, true, p, e);
+}
+
+void
+send_commit(ApplyConn *c)
+{
+	LsWork		w = {.seq = c->task->tx->seq,.chain = c->task->tx->chain};
+	uint8_t		bytes[LS_WORK_FIXED_SIZE];
+
+	if (!c->has_work)
+	{
+		send_position(c, "SELECT lockstep.apply_commit($1, $2)", "SELECT lockstep.apply_commit($1)");
+		return;
+	}
+	ls_put_work(bytes, &w);
+	send_bytes(c, "CALL lockstep.commit_transaction($1)", bytes, sizeof(bytes), of_kind(EXPECT_OTHER, NULL));
 }
 
 /* Raise an error there, so that the transaction is rolled back at the Sync. */
@@ -424,22 +464,24 @@ send_statement(ApplyConn *c, const LsQuery *q)
 }
 
 void
-send_rows(ApplyConn *c, LsSlice rows, size_t queries)
+send_work(ApplyConn *c, Buffer *work, size_t queries)
 {
-	const int	lengths[] = {0, (int) rows.len};
-	const int	formats[] = {0, 1};
-	Params		p = {2, lengths, formats};
-	Expected	e = {.kind = EXPECT_ROWS,.queries = queries,.bytes = rows.len};
-	char		seq[24];
+	const Transaction *tx = c->task->tx;
+	LsWork		w = {.wait_for = c->wait_first};
+	Expected	e = {.kind = EXPECT_ROWS,.queries = queries,.bytes = work->len};
 
+	if (c->claim_due)
+	{
+		w.first = tx_first_seq(tx);
+		w.seq = tx->seq;
+		w.chain = tx->chain;
+	}
 	send_settings(c, nothing);
-	snprintf(seq, sizeof(seq), "%" PRIu64, c->wait_first);
+	c->seq_sent |= c->claim_due;
+	c->claim_due = false;
 	c->wait_first = 0;
-	need_values(2);
-	values[0] = seq;
-	values[1] = (const char *) rows.data;
-	texts.len = 0;
-	send_command(c, ls_slice_of("SELECT lockstep.apply_rows($1, $2)"), nothing, true, p, e);
+	ls_put_work(work->data, &w);
+	send_bytes(c, "CALL lockstep.apply_transaction($1)", work->data, work->len, e);
 }
 
 void

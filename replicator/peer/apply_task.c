@@ -263,6 +263,12 @@ task_undo(ApplyTask *task, bool again)
 			break;
 		case TASK_RUNNING:
 		case TASK_EXECUTED:
+			if (apply_is_committing(task->connection))
+			{
+				assert(again);
+				apply_insist(task->connection);
+				break;
+			}
 			if (again && task->tx->state == TX_RESERVED)
 				task->tx->executing |= bit_of(node_get(task->node));
 			task->state = TASK_UNDOING;

@@ -608,9 +608,28 @@ extern bool ls_next_param(LsSlice *rest, LsSlice *param);
 extern bool ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value);
 
 /*
- * Changed rows, the argument of lockstep.apply_rows(): per row u32 length of the
- * text (0: that of the row before), u32 length of params, i64 rows, the text, params
- * as in 'Q'.
+ * The argument of lockstep.apply_transaction() and commit_transaction(): u64 each of
+ * wait_for, first, seq and chain, then rows.
+ */
+typedef struct LsWork
+{
+	uint64_t	wait_for;		/* not before the node has applied it */
+	uint64_t	first;			/* from this one to seq they are claimed; 0:
+								 * not now */
+	uint64_t	seq;			/* the transaction commits at it; 0: not
+								 * decided yet */
+	uint64_t	chain;			/* of the journal, with seq; 0: not known */
+	LsSlice		rows;			/* a list of LsRow */
+} LsWork;
+
+#define LS_WORK_FIXED_SIZE 32	/* without rows, which come behind it */
+
+extern void ls_put_work(uint8_t *buf, const LsWork *work);	/* the fixed part */
+extern bool ls_get_work(LsSlice bytes, LsWork *work);	/* false: too short */
+
+/*
+ * A changed row: u32 length of the text (0: that of the row before), u32 length of
+ * params, i64 rows, the text, params as in 'Q'.
  */
 typedef struct LsRow
 {

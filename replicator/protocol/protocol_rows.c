@@ -1,9 +1,31 @@
 /*
  * protocol_rows.c
- *	  Changed rows as the argument of lockstep.apply_rows(): packed by the daemon,
- *	  walked by the server.  Pure, as protocol_lists.c.
+ *	  A transaction's changed rows as the argument of lockstep.apply_transaction():
+ *	  packed by the daemon, walked by the server.  Pure, as protocol_lists.c.
  */
 #include "protocol_private.h"
+
+void
+ls_put_work(uint8_t *buf, const LsWork *work)
+{
+	put_u64(buf, work->wait_for);
+	put_u64(buf + 8, work->first);
+	put_u64(buf + 16, work->seq);
+	put_u64(buf + 24, work->chain);
+}
+
+bool
+ls_get_work(LsSlice bytes, LsWork *work)
+{
+	if (bytes.len < LS_WORK_FIXED_SIZE)
+		return false;
+	work->wait_for = get_u64(bytes.data);
+	work->first = get_u64(bytes.data + 8);
+	work->seq = get_u64(bytes.data + 16);
+	work->chain = get_u64(bytes.data + 24);
+	work->rows = (LsSlice) {bytes.data + LS_WORK_FIXED_SIZE, bytes.len - LS_WORK_FIXED_SIZE};
+	return true;
+}
 
 size_t
 ls_put_row(uint8_t *buf, size_t cap, const LsRow *row)

@@ -606,6 +606,26 @@ test_rows(void **state)
 }
 
 static void
+test_work(void **state)
+{
+	const LsWork work = {INT64_C(0x0102030405060708), 3, UINT64_MAX, 4, {NULL, 0}};
+	uint8_t		bytes[LS_WORK_FIXED_SIZE + 1];
+	LsSlice		slice = {bytes, 0};
+	LsWork		got;
+
+	ls_put_work(bytes, &work);
+	bytes[LS_WORK_FIXED_SIZE] = 'r';
+	for (; slice.len < LS_WORK_FIXED_SIZE; slice.len++)
+		assert_false(ls_get_work(slice, &got));
+	assert_true(ls_get_work(slice, &got));
+	assert_int_equal(got.rows.len, 0);
+	slice.len++;
+	assert_true(ls_get_work(slice, &got));
+	assert_true(got.wait_for == work.wait_for && got.first == work.first && got.seq == work.seq && got.chain == work.chain);
+	assert_slice(got.rows, "r");
+}
+
+static void
 test_settings(void **state)
 {
 	LsSlice		rest = SLICE("search_path\0public\0TimeZone\0\0");
@@ -771,6 +791,7 @@ main(void)
 		cmocka_unit_test(test_lists),
 		cmocka_unit_test(test_taken_again),
 		cmocka_unit_test(test_rows),
+		cmocka_unit_test(test_work),
 		cmocka_unit_test(test_settings),
 		cmocka_unit_test(test_too_many_params),
 		cmocka_unit_test(test_oversized),
