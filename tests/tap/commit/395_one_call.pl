@@ -57,7 +57,8 @@ $c->same('by one call');
 my $b = $c->session(2);
 $b->do('BEGIN; UPDATE t SET v = 0 WHERE id = 7');
 $c->sql(1, $ordered . ten(6));
-$b->query('SELECT 1');
+# it is decided, and applied there when n2 gets to it
+$c->wait_until(sub { $b->query('SELECT 1'); return $b->error ne '' }, 20);
 LockstepCluster::is_error($b->error, '40001', qr/query "UPDATE ONLY public\.t SET v = \$1 WHERE id = \$2" on key public\.t t_pkey/, 'who is in the way is told the row');
 $b->query('ROLLBACK');
 $b->close;
