@@ -5,7 +5,7 @@
 #ifndef LOCKSTEP_VERSION_H
 #define LOCKSTEP_VERSION_H
 
-#define LOCKSTEP_VERSION "1.0"
+/* LOCKSTEP_VERSION: the Makefile defines it, as extension/lockstep.control has it. */
 #define LOCKSTEP_CONFIG_FILE "/etc/lockstep/replicator.conf"
 
 #endif
