@@ -42,7 +42,7 @@
 #include "turn.h"
 #include "xact.h"
 
-/* The transaction (REPEATABLE READ and up) that has its snapshot already. */
+/* The transaction (REPEATABLE READ and up) that has taken its snapshot already. */
 static LocalTransactionId settled = InvalidLocalTransactionId;
 static bool just_settled = false;	/* by the statement that begins now */
 
@@ -62,7 +62,7 @@ report_away(void)
 			 errhint("%s", hint)));
 }
 
-/* Its errors say why: only what to do is another thing for a reader. */
+/* Open the link.  Its error is kept; only the hint is another one for a reader. */
 static void
 open_link(void)
 {
@@ -97,7 +97,10 @@ send_question(void)
 		report_away();
 }
 
-/* True: it is the answer.  One to a question that was cancelled comes late. */
+/*
+ * True: it is the answer.  The answer to a question that was cancelled comes late, and is
+ * ignored.
+ */
 static bool
 is_answer(LsMsgType type, LsSlice payload, uint64 *seq)
 {
@@ -123,9 +126,8 @@ is_answer(LsMsgType type, LsSlice payload, uint64 *seq)
 }
 
 /*
- * Sleep until the latch is set or a message has come; true: it was the answer.
- * A node that is dropped meanwhile, and would not apply anything more, loses
- * the link.
+ * Sleep until the latch is set or a message has arrived; true: it was the answer.  A node that
+ * is dropped meanwhile, and would apply nothing more, loses the link.
  */
 static bool
 sleep_for_answer(uint64 *seq, int ms)
@@ -154,7 +156,7 @@ catch_up(void)
 {
 	uint64		seq;
 
-	/* a transaction in progress must not lose what came for it */
+	/* link_is_alive() would discard messages for a transaction in progress */
 	if (!xact_is_known() && !link_is_alive())
 		open_link();
 	send_question();
@@ -183,7 +185,7 @@ catch_up_until(MonoTime deadline)
 	}
 }
 
-/* A replicator that is away is no reason to fail: then this node is all there is. */
+/* If the replicator cannot be reached the statement runs with what this node has. */
 void
 causal_catch_up_for(int ms)
 {
@@ -210,9 +212,8 @@ causal_catch_up_for(int ms)
 /* ---------- snapshots */
 
 /*
- * Make PostgreSQL take the snapshot of the transaction anew.  The old one goes
- * when the new one is there: if taking it fails, the end of the transaction looks
- * at the old.
+ * Make PostgreSQL take the transaction's snapshot again.  The old one is discarded only when the
+ * new one exists: if taking it fails, the end of the transaction still uses the old one.
  */
 static void
 renew_transaction_snapshot(void)
@@ -220,8 +221,8 @@ renew_transaction_snapshot(void)
 #ifdef USE_ASSERT_CHECKING
 
 	/*
-	 * A server with assertions does not let us.  What the transaction asked
-	 * for is here now, so the next attempt sees it.
+	 * A server with assertions does not allow that.  This node has applied
+	 * what the transaction must see by now, so a retry sees it.
 	 */
 	ereport(ERROR,
 			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
@@ -237,8 +238,8 @@ renew_transaction_snapshot(void)
 	(void) GetTransactionSnapshot();
 
 	/*
-	 * its registration belongs to no resource owner: make it ours, and drop
-	 * it
+	 * its registration belongs to no resource owner: assign it to the current
+	 * one, and release it
 	 */
 	RegisterSnapshot(old);
 	old->regd_count--;
@@ -246,7 +247,7 @@ renew_transaction_snapshot(void)
 #endif
 }
 
-/* On top of the stack, in place of the statement's own. */
+/* Push it, in place of the statement's own. */
 static void
 replace_active_snapshot(Snapshot fresh)
 {
@@ -284,10 +285,7 @@ renew(QueryDesc *desc)
 
 /* ---------- before a statement */
 
-/*
- * Asked once for a statement that a rule has made several of: they share a
- * snapshot.
- */
+/* Only once for a statement that a rule has rewritten into several: they share a snapshot. */
 static bool
 is_first_of_statement(const PlannedStmt *stmt)
 {
@@ -305,10 +303,7 @@ is_first_of_statement(const PlannedStmt *stmt)
 	return true;
 }
 
-/*
- * From REPEATABLE READ up it is decided by the first statement, whatever the
- * setting is later.
- */
+/* From REPEATABLE READ up the first statement decides, whatever the setting is later. */
 static bool
 is_wanted(void)
 {
@@ -323,7 +318,7 @@ is_wanted(void)
 	return ls_causal_reads && ls_mode() == LS_MODE_ORIGIN;
 }
 
-/* The client has chosen a snapshot by itself. */
+/* The client has set the snapshot itself. */
 static bool
 imports_snapshot(const PlannedStmt *pstmt)
 {
@@ -333,7 +328,10 @@ imports_snapshot(const PlannedStmt *pstmt)
 		strcmp(stmt->name, "TRANSACTION SNAPSHOT") == 0;
 }
 
-/* For the end of the hold after a crash, and for what the setting asks.  True: it has waited. */
+/*
+ * Waits for the end of the hold after a crash, and for what the setting requires.  True: it has
+ * waited.
+ */
 static bool
 wait_before_statement(void)
 {
@@ -358,9 +356,9 @@ causal_before_query(QueryDesc *desc)
 }
 
 /*
- * What was waited for after causal_before_query should be seen, too.  Within
- * functions, and later in a transaction with one snapshot, it is not: there
- * PostgreSQL looks at the newest version of a row when it is changed.
+ * What was applied while the statement waited after causal_before_query() should be visible,
+ * too.  Within functions, and later in a transaction with one snapshot, it is not: there
+ * PostgreSQL looks at the newest version of a row when the row is changed.
  */
 void
 causal_renew_snapshot(QueryDesc *desc)

@@ -3,12 +3,11 @@
  *	  Conflicts that this node detects by itself: their messages, and a report to the
  *	  replicator, which knows all others, for lockstep.conflicts.
  *
- * From REPEATABLE READ up PostgreSQL fails a transaction that changes a row which
- * has changed since its snapshot, with no more than "could not serialize access due to
- * concurrent update".  Mostly another node's transaction, applied here, has changed
- * it.  So the row and the transaction are noted when the heap detects the conflict
- * (heap.c), and added to the error's DETAIL before it goes to client and log
- * (explain_error() in hooks.c).  turn.c knows the seq of that transaction, the
+ * From REPEATABLE READ up, PostgreSQL fails a transaction that changes a row which has changed
+ * since its snapshot, with no more than "could not serialize access due to concurrent update".
+ * In most cases the row was changed by another node's transaction, applied here.  So heap.c
+ * notes the row and that transaction when it detects the conflict, and explain_error() in
+ * hooks.c adds them to the error's DETAIL.  turn.c knows the seq of that transaction, the
  * replicator its node.
  *
  * An error may be caught (in PL/pgSQL), so a conflict is reported only if the error leaves
@@ -38,7 +37,7 @@
 #include "turn.h"
 #include "xact_state.h"
 
-/* How long the replicator's word for who won is waited for: it is only a word. */
+/* How long to wait for the replicator's answer, which only makes the message better. */
 #define WINNER_PATIENCE_MS 1000
 
 #define KEY_SIZE 256
@@ -47,7 +46,7 @@
 static struct
 {
 	bool		noted;
-	bool		told;			/* the error went out: to be reported */
+	bool		told;			/* the error was raised, and is to be reported */
 	LsConflictReason reason;
 	uint64		seq;
 	char		key[KEY_SIZE];
@@ -68,9 +67,8 @@ conflictreport_note(LsConflictReason reason, const char *key, const char *detail
 /* ---------- who won */
 
 /*
- * The replicator's answer: node and pid; NULL: it does not know, or not now.
- * Then the transaction fails with what it would have failed with anyway, but for
- * the word who won.
+ * The winner's node and pid, from the replicator.  NULL: it does not know them, or does not
+ * answer in time; then the error does not name them.
  */
 static char *
 winner_words(uint64 seq)
@@ -88,7 +86,7 @@ winner_words(uint64 seq)
 
 /* ---------- which row */
 
-/* "(id)=(7)" of its primary key; NULL if it has none, or the user may not see it. */
+/* "(id)=(7)", of the primary key; NULL if the table has none, or the user may not see it. */
 static char *
 row_words(Relation rel, ItemPointer tid, Oid pkey)
 {
@@ -123,7 +121,7 @@ note_update(Relation rel, ItemPointer tid, TransactionId xid)
 	list_free(indexes);
 	if (TransactionIdIsValid(xid))
 	{
-		/* its commit may be visible a moment before its turn has been passed */
+		/* its commit may be visible shortly before it passes the turn */
 		XactLockTableWait(xid, NULL, NULL, XLTW_None);
 		seq = turn_seq_of(xid);
 	}
@@ -141,7 +139,7 @@ note_update(Relation rel, ItemPointer tid, TransactionId xid)
 	lost.seq = seq;
 }
 
-/* From heap.c: the row was changed by xid, and the error will follow. */
+/* Called by heap.c: the row was changed by xid, and the error will follow. */
 void
 conflictreport_note_update(Relation rel, ItemPointer tid, TransactionId xid)
 {
@@ -179,7 +177,7 @@ conflictreport_explain(ErrorData *edata)
 		edata->hint = pstrdup("The transaction might succeed if retried.");
 }
 
-/* Committed or not: a savepoint may have taken the error. */
+/* Whether committed or not: a savepoint may have caught the error. */
 void
 conflictreport_at_xact_end(void)
 {

@@ -13,19 +13,19 @@
  *		locks released			v is still 0: writes 1
  *								.						seq 7 by apply: v = 50
  *
- * The certifier cannot detect this: transactions of one node never conflict with each other there, because
- * PostgreSQL's locks have ordered them; here they have not.  So the node remembers the
- * transaction, from before its locks are released until everything that it may have done is
- * applied (settled).  A transaction that ran while one was in doubt does not commit: it
- * gets 40001, and its retry sees everything.
+ * The certifier cannot detect this.  Transactions of one node never conflict with each other
+ * there, because PostgreSQL's locks have ordered them; these locks were released too early.  So
+ * the node remembers the transaction, from before its locks are released until everything that
+ * it may have done is applied (settled).  A transaction that ran while one was in doubt does not
+ * commit: it gets 40001, and its retry sees everything.
  *
- * Each beginning and end of a doubt counts as an event.  A transaction remembers
- * the number of events before it locks its first row, and must find the same number when it asks.
+ * Each beginning and end of a doubt counts as an event.  A transaction remembers the number of
+ * events before it locks its first row, and must find the same number when it asks.
  *
- * The next writer settles all doubts, preferably before its first row, when nothing is lost by that.  It
- * asks the replicator for the outcome and states that the backend has given up, after which
- * the transaction is decided already or never will be.  Then it waits for the seq in the answer.
- * See session_outcome.c.
+ * The next writer settles all doubts, preferably before its first row, when nothing is lost by
+ * that.  It asks the replicator for the outcome and states that the backend has given up; from
+ * then on the transaction is decided or never will be.  Then the writer waits for the seq in the
+ * answer.  See session_outcome.c.
  *
  * Locking: doubts[] under the LWLock of tranche "LockstepDoubt", exclusive; events and open
  * are written under it and read without.  A crash of a backend resets shared memory, and ends
@@ -73,8 +73,8 @@ static uint64 sample = 0;		/* events when this transaction began */
 static bool sampled = false;
 
 /*
- * A backend with a doubt writes nothing before all doubts are settled, so one
- * each would do; twice as many for those that had asked before.
+ * A backend with a doubt writes nothing before all doubts are settled, so one entry for each
+ * backend would do; twice as many allow for backends that had asked before.
  */
 static int
 max_doubts(void)
@@ -112,7 +112,9 @@ indoubt_shmem_startup(void)
 
 /* ---------- beginning */
 
-/* Of the current transaction, before its locks go.  Does not fail. */
+/*
+ * The current transaction becomes one in doubt, before its locks are released.  Does not fail.
+ */
 void
 indoubt_begin(const Token *token, uint64 seq)
 {
@@ -221,7 +223,7 @@ indoubt_before_write(void)
 }
 
 /*
- * What only locks rows, or writes temporary tables, must go on without the
+ * A statement that only locks rows, or writes temporary tables, must work without the
  * replicator.
  */
 void
@@ -251,8 +253,8 @@ void
 indoubt_at_xact_end(void)
 {
 	/*
-	 * what is not announced before it writes (fastpath calls) counts from
-	 * here
+	 * for what is not announced before it writes (fastpath calls) the events
+	 * count from here
 	 */
 	if (shared != NULL)
 		sample = pg_atomic_read_u64(&shared->events);
@@ -260,9 +262,8 @@ indoubt_at_xact_end(void)
 }
 
 /*
- * The current transaction wants to write, or to ask.  Needs the link.  If it ran
- * while there was a doubt: settles all of them, so that the retry succeeds, and
- * fails.
+ * The current transaction is about to write, or to ask.  Needs the link.  If the transaction ran
+ * while another was in doubt, it settles all doubts, so that a retry succeeds, and fails.
  */
 void
 indoubt_check(void)

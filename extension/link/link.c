@@ -68,7 +68,7 @@ link_first_use(void)
 	on_proc_exit(close_at_exit, (Datum) 0);
 }
 
-/* Take a connecting socket into our care. */
+/* From here on the socket, which is still connecting, belongs to the link. */
 void
 link_adopt(pgsocket sock)
 {
@@ -108,7 +108,7 @@ link_is_open(void)
 	return ls_link.ready;
 }
 
-/* A connection has a number of its own, from 1. */
+/* Each connection has a number of its own, from 1. */
 uint64
 link_number(void)
 {
@@ -117,7 +117,10 @@ link_number(void)
 
 /* ---------- why it was lost */
 
-/* Text of another server: in this database's encoding, one hopes. */
+/*
+ * Text of another server.  It should be valid in this database's encoding; what is not is
+ * replaced.
+ */
 static void
 copy_text(char *to, size_t size, LsSlice from)
 {
@@ -134,7 +137,7 @@ copy_text(char *to, size_t size, LsSlice from)
 	}
 }
 
-/* Close, remembering why in our own words. */
+/* Close, and keep this reason for the error. */
 LinkResult
 link_lost(const char *fmt,...)
 {
@@ -151,7 +154,7 @@ link_lost(const char *fmt,...)
 	return LINK_LOST;
 }
 
-/* In one line. */
+/* As one line. */
 static char *
 printable(const char *text)
 {
@@ -169,8 +172,8 @@ printable(const char *text)
 }
 
 /*
- * Whoever listens there has not proved that it is the cluster's replicator: its words
- * are for the operator, who knows better, and in no client's error.
+ * The process that listens there has not proved that it is the cluster's replicator.  What it
+ * sends goes to the server log, for the operator, and not into the error for the client.
  */
 static LinkResult
 link_refused_by_anybody(void)
@@ -189,8 +192,8 @@ link_refused_by_anybody(void)
 }
 
 /*
- * The replicator at the other end is not the one any more that this node follows:
- * nothing that it says counts.  false: closed.
+ * Is the replicator at the other end still the one that this node follows?  Otherwise its
+ * messages do not count.  false: closed.
  */
 static bool
 is_followed(void)
@@ -201,7 +204,7 @@ is_followed(void)
 	return false;
 }
 
-/* Close, remembering what the replicator's 'E' said. */
+/* Close, and keep the replicator's error ('E') for the client. */
 static LinkResult
 link_refused(LsSlice payload)
 {
@@ -250,7 +253,7 @@ link_protocol_violation(const char *what)
 
 /* ---------- what has arrived */
 
-/* Make room: forget what has been handed out. */
+/* Make room: discard what has been handed out. */
 static void
 in_compact(void)
 {
@@ -264,8 +267,8 @@ in_compact(void)
 }
 
 /*
- * Take in what there is.  False: nothing new now.  At the end of the stream
- * sets "ended"; what came before it is still to be looked at.
+ * Receive what has arrived.  False: nothing new.  At the end of the stream it sets "ended"; what
+ * arrived before is still to be handed out.
  */
 static bool
 read_some(void)
@@ -294,8 +297,8 @@ read_some(void)
 static LinkResult next_message(LsMsgType *type, LsSlice *payload);
 
 /*
- * Sending failed: the replicator has closed the connection.  What it said
- * before that explains more than errno does.
+ * Sending failed because the replicator has closed the connection.  Its last message explains
+ * more than errno does.
  */
 static void
 lost_while_sending(void)
@@ -317,7 +320,7 @@ lost_while_sending(void)
 
 /* ---------- sending */
 
-/* Push out what is buffered, as far as there is room.  False: lost. */
+/* Send what is buffered, as far as the socket takes it.  False: lost. */
 static bool
 flush_some(void)
 {
@@ -372,14 +375,14 @@ send_or_keep(const char *data, size_t len)
 bool
 link_send_later(const void *data, size_t len)
 {
-	ls_link.heard = mono_now(); /* an answer can't be due before */
+	ls_link.heard = mono_now(); /* no answer can be due before */
 	return ls_link.sock != PGINVALID_SOCKET && send_or_keep(data, len);
 }
 
 /*
- * Whoever waits hears from the replicator every second, if only that it is
- * there (LS_MSG_ALIVE, which is not handed out).  When it is silent for longer
- * than lockstep.replicator_timeout, it hangs, or the network swallows it.
+ * The replicator sends something to each backend that waits every second, at least LS_MSG_ALIVE,
+ * which is not handed out.  If it is silent for longer than lockstep.replicator_timeout, it
+ * hangs, or the network loses its messages.
  */
 static bool
 is_silent(int *timeout_ms)
@@ -396,7 +399,7 @@ is_silent(int *timeout_ms)
 	return false;
 }
 
-/* While it takes something, or says something, it is there. */
+/* As long as it takes or sends something it is alive. */
 bool
 link_drain(void)
 {
@@ -408,8 +411,8 @@ link_drain(void)
 		int			timeout_ms = -1;
 
 		/*
-		 * The replicator reads slowly.  It may also have said why it won't
-		 * read on: take in what it sends meanwhile.
+		 * The replicator reads slowly.  It may have sent the reason why it
+		 * does not read on: receive that meanwhile.
 		 */
 		(void) is_silent(&timeout_ms);
 		link_wait(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, timeout_ms, PG_WAIT_EXTENSION);
@@ -436,7 +439,7 @@ link_send_or_close(const void *data, size_t len)
 
 /* ---------- receiving */
 
-/* First whole message of what has arrived. */
+/* The first complete message of what has arrived. */
 static LinkResult
 next_message(LsMsgType *type, LsSlice *payload)
 {
@@ -540,7 +543,7 @@ link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
 	if (!is_silent(&timeout_ms))
 		return link_receive(type, payload, timeout_ms, wait_event);
 
-	/* after a pause of our own, what it said meanwhile lies in the socket */
+	/* after a pause on this side its messages are still in the socket */
 	result = link_receive(type, payload, 0, wait_event);
 	if (result == LINK_NOTHING && is_silent(&timeout_ms))
 		return link_lost("It has been silent for %d ms.", ls_replicator_timeout);
@@ -548,8 +551,8 @@ link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
 }
 
 /*
- * Is an idle connection still good?  What came in since the last transaction
- * (a late 'applied', say) is of no interest any more.
+ * Is an idle connection still alive?  Messages that arrived since the last transaction (a late
+ * 'applied', for example) are discarded.
  */
 bool
 link_is_alive(void)

@@ -68,7 +68,7 @@ secret_unusable(const char *why)
 					 SECRET_MIN)));
 }
 
-/* The path is not told: whoever writes may be anybody. */
+/* The message does not contain the path: any user may read it. */
 static void
 read_secret(Secret *secret)
 {
@@ -320,7 +320,7 @@ connect_socket(MonoTime deadline)
 
 /* ---------- the handshake */
 
-/* Wait for the message that has to come next. */
+/* Wait for this message; any other one is a violation of the protocol. */
 static LsSlice
 expect(LsMsgType wanted, MonoTime deadline)
 {
@@ -352,7 +352,10 @@ check_decoded(const char *wrong)
 	link_report_violation(wrong);
 }
 
-/* Is it the one that this node follows?  From now on only as long as it is. */
+/*
+ * Is it the replicator that this node follows?  If so, the link is valid for as long as the node
+ * follows it.
+ */
 static void
 check_generation(const LsWelcome *welcome)
 {
@@ -413,7 +416,7 @@ link_open(void)
 
 	link_close();
 
-	/* it has the name of the node that it follows, which would be dropped */
+	/* a standby has the name of its primary, and that node would be dropped */
 	if (RecoveryInProgress())
 		ereport(ERROR,
 				(errcode(ERRCODE_CANNOT_CONNECT_NOW),

@@ -1,7 +1,7 @@
 /*
  * link_private.h
  *	  What link.c (bytes and messages) and link_handshake.c (connecting, mutual
- *	  authentication) share.  Nobody else includes it.
+ *	  authentication) share.  No other file includes it.
  */
 #ifndef LOCKSTEP_LINK_PRIVATE_H
 #define LOCKSTEP_LINK_PRIVATE_H
@@ -34,7 +34,7 @@ typedef struct LinkState
 	uint32		events;			/* that the socket is waited for */
 	StringInfoData in;			/* received */
 	size_t		consumed;		/* of it handed out */
-	MonoTime	heard;			/* something came last, or was sent */
+	MonoTime	heard;			/* when something was received or sent last */
 	bool		ended;			/* nothing more will arrive, because of ... */
 	int			end_errno;		/* 0: end of file */
 	StringInfoData out;			/* not sent yet */

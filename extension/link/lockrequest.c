@@ -2,10 +2,9 @@
  * lockrequest.c
  *	  Locks that a transaction requests from the replicator before it goes on.
  *
- * The replicator's queue for a key is in the order asked.  The grant says up to
- * which seq this node must have applied before the transaction may use the lock.
- * The locks go at the transaction's end; ROLLBACK TO gives back those of the
- * subtransaction (xact.c).
+ * The replicator grants the locks of a key in the order of the requests.  The grant says up to
+ * which seq this node must have applied before the transaction may use the lock. The locks are
+ * released at the transaction's end; ROLLBACK TO releases those of the subtransaction (xact.c).
  */
 #include "postgres.h"
 
@@ -61,8 +60,8 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 	LS_POINT(LOCK_ASKED);
 
 	/*
-	 * A grant that came too late for an earlier command (cancelled in a
-	 * savepoint) has a lower number.
+	 * A late grant, of an earlier command that was cancelled in a savepoint,
+	 * has a lower number.
 	 */
 	while (ls_xact.locks_granted < ls_xact.locks_asked)
 	{

@@ -1,6 +1,6 @@
 /*
  * lockrequest.h
- *	  Locks that a transaction asks the replicator for before it goes on.
+ *	  Locks that a transaction requests from the replicator before it goes on.
  */
 #ifndef LOCKSTEP_LOCKREQUEST_H
 #define LOCKSTEP_LOCKREQUEST_H
@@ -8,9 +8,9 @@
 #include "protocol.h"
 
 /*
- * Ask for table locks, and the ddl lock if ddl, before a command that can't
- * fail later; returns when they are granted and this node has applied what it
- * must have.  Interruptible.  40P01 when the replicator finds a deadlock.
+ * Request table locks, and the ddl lock if ddl, before a command that must not fail later.
+ * Returns when they are granted and this node has applied what the grant names. Interruptible.
+ * ERROR 40P01 when the replicator finds a deadlock.
  */
 extern void lockrequest_tables(const LsKey *keys, int nkeys, bool ddl);
 

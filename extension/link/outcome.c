@@ -2,21 +2,20 @@
  * outcome.c
  *	  Tokens: each names a transaction whose outcome can be asked for.
  *
- * A token identifies a transaction for ever: node, boot of the server, process, number in
- * the session; and the seq that the node had applied when it was made, from where the journal is
- * searched.  As text:
+ * A token identifies a transaction permanently: node, boot of the server, process, number in the
+ * session; and the seq that the node had applied when the token was made, from which the journal
+ * is searched.  As text:
  *
  *		n1:00c0ffee00c0ffee:4711:12:3001:9ae1b0...
  *
- * The last field is a seal: 128 bits of HMAC-SHA-256 over the others, with a key derived
- * from the cluster's secret.  So a token cannot be guessed, not even from another one of the
- * same session; every node can check it at any time; and a transaction whose token nobody asks for
- * pays nothing for it.
+ * The last field is a seal: 128 bits of HMAC-SHA-256 over the others, with a key derived from
+ * the cluster's secret.  So a token cannot be guessed, not even from another one of the same
+ * session; every node can check it at any time; and transactions without a token pay nothing.
  *
- * A transaction that gives out its token has announced itself to the replicator, so that it
- * is "in progress" there, not unknown; and it ends with that connection
- * (xact_told_elsewhere()).  So one that the replicator calls aborted can no longer ask to commit,
- * and asking for the outcome changes nothing: see session_outcome.c.
+ * A transaction that returns its token has announced itself to the replicator, so that its
+ * outcome is "in progress" there, not unknown; and it ends with that connection
+ * (xact_told_elsewhere()).  A transaction that the replicator reports as aborted can no longer
+ * ask to commit, and asking for the outcome changes nothing: see session_outcome.c.
  */
 #include "postgres.h"
 
@@ -68,7 +67,7 @@ outcome_take_secret(const uint8 *secret, size_t len)
 		report_no_seal();
 }
 
-/* Of the other fields; hexadecimal, palloc'ed. */
+/* The seal of the other fields; hexadecimal, palloc'ed. */
 static char *
 seal_of(const Token *t)
 {

@@ -2,9 +2,8 @@
  * replicatorviews.c
  *	  What the replicator knows, as rows: lockstep.conflicts and its kind.
  *
- * The replicator sends tables of texts; the texts are read as what the SQL
- * function is declared to return.  It may know more columns than we do, and, if
- * it is older, fewer.
+ * The replicator sends tables of texts, which are converted to the types that the SQL function
+ * declares.  A newer replicator may send more columns, an older one fewer.
  */
 #include "postgres.h"
 

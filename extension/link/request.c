@@ -4,8 +4,8 @@
  *	  sequences to hand out, facts, outcomes of transactions, and queries that are
  *	  ordered at once, on their own.
  *
- * Each waits for its answer, interruptibly.  A late answer to a request that was cancelled is
- * recognized by its number, and ignored.
+ * Each waits for its answer, interruptibly.  The late answer to a request that was cancelled is
+ * recognized by its number and ignored.
  */
 #include "postgres.h"
 
@@ -40,7 +40,7 @@ connect_if_needed(void)
 		xact_report_closed();
 }
 
-/* The next message of this type; others are dealt with. */
+/* The next message of this type; others are handled here. */
 static LsSlice
 next_answer(LsMsgType wanted)
 {
@@ -92,7 +92,7 @@ request_lease(LsLease *request)
 
 /* ---------- what the replicator knows */
 
-/* The answer is a copy: the link's buffer is used again. */
+/* The answer is copied, as the link reuses its buffer. */
 void
 request_facts(LsFactsKind kind, LsFacts *facts)
 {
@@ -113,7 +113,7 @@ request_facts(LsFactsKind kind, LsFacts *facts)
 		facts->cells.data = memcpy(palloc(facts->cells.len), facts->cells.data, facts->cells.len);
 }
 
-/* A lost connection is no error of this kind of question; false: there is none. */
+/* Connect if needed, without an error if that fails; false: not connected. */
 static bool
 is_connected(void)
 {

@@ -3,14 +3,13 @@
  *	  The queue of the current transaction: what it announces and forwards to the
  *	  replicator.  (Its number and the rest of its state: xact_state.c.)
  *
- * Queries are encoded into a buffer as they come.  A transaction that stays
- * small sends nothing before it asks for the verdict: one send per commit.
- * Beyond STREAM_AT bytes the buffer is sent whenever it is full, so that a
- * large transaction needs no large memory here.
+ * Queries are encoded into a buffer as they come.  A small transaction sends nothing before it
+ * asks for the verdict: one send per commit.  Beyond STREAM_AT bytes the buffer is sent whenever
+ * it is full, so that a large transaction needs little memory in the backend.
  *
- * Subtransactions: a mark is made at the start of each; when it aborts, the
- * queue is cut back to the mark.  What was sent meanwhile is taken back by a
- * message (R, "keep the first n").
+ * Subtransactions: a mark is made at the start of each; when it aborts, the queue is cut back to
+ * the mark.  Queries that were sent meanwhile are taken back by a message (R, "keep the first
+ * n").
  *
  *		queue	|--- sent ---|--- buffered ---|
  *					^ mark A	   ^ mark B
@@ -18,8 +17,8 @@
  *		B aborts: the buffer is cut at B.  A aborts: the buffer is emptied and
  *		R(n of A) put into it.
  *
- * Locks that it asked for are given back at once, by a message (B, "keep those of
- * the first n questions").
+ * Locks that an aborted subtransaction requested are released at once, by a message (B, "keep
+ * those of the first n requests").
  */
 #include "postgres.h"
 
@@ -40,8 +39,10 @@
 
 #define STREAM_AT (32 * 1024)
 
-/* Parameters of changed rows beyond that travel in pieces: more than a run of rows, or a
- * query for many, has without a large value. */
+/*
+ * Parameters of changed rows beyond this size travel in pieces.  Without a large value, neither
+ * a run of rows nor a query for many rows reaches it.
+ */
 #define PIECES_AT (512 * 1024)
 
 typedef struct Mark
@@ -72,7 +73,7 @@ xact_init(void)
 	MemoryContextSwitchTo(context);
 }
 
-/* A buffer that one huge transaction made grow is given back. */
+/* Free a buffer that a huge transaction has enlarged. */
 static void
 shrink(StringInfo buf)
 {
@@ -113,7 +114,7 @@ append_rollback_to(uint64 keep)
 	xact_queue_added(size);
 }
 
-/* By this connection. */
+/* The transaction is announced, by this connection. */
 static void
 told_now(void)
 {
@@ -123,7 +124,7 @@ told_now(void)
 	ls_xact.told_by = link_number();
 }
 
-/* Send what is buffered; wait for the socket to take it. */
+/* Send what is buffered, and wait until the socket has taken it. */
 void
 xact_stream(void)
 {
@@ -138,7 +139,7 @@ xact_stream(void)
 	LS_POINT(STREAMED);
 }
 
-/* The first queries are kept, as long as none is missing in between. */
+/* Keep the first queries, as long as none is missing in between. */
 static void
 keep(const char *message, size_t size)
 {
@@ -166,8 +167,8 @@ xact_writes(void)
 }
 
 /*
- * The same before the first lock of a command, which no ExecutorStart announces:
- * what this session's last transaction knew of doubts is nothing to this one.
+ * The same before the first lock of a command, which no ExecutorStart announces: the sample of
+ * the session's previous transaction does not count for this one.
  */
 void
 xact_announce(void)
@@ -176,7 +177,7 @@ xact_announce(void)
 	xact_writes();
 }
 
-/* "Keep the first 0 queries" is as good a word as any. */
+/* A message that changes nothing: "keep the first 0 queries". */
 void
 xact_tell(void)
 {
@@ -212,8 +213,8 @@ append_query(LsQuery *query)
 }
 
 /*
- * Large values: nobody on the way, which is the replicator's memory and that of its
- * connections, has to hold more than a piece.
+ * Large values travel in pieces, so that neither the replicator nor any connection has to hold
+ * more than a piece in memory.
  */
 static void
 append_pieces(LsQuery *query)
@@ -252,7 +253,7 @@ xact_forward(LsQuery *query)
 	append_query(query);
 }
 
-/* Whatever becomes of the subtransaction: this errs on the safe side. */
+/* Remains set if the subtransaction aborts, which costs time but is safe. */
 void
 xact_may_fail_elsewhere(void)
 {
@@ -305,7 +306,7 @@ mark_push(int level)
 	m->rows_held = heldlocks_rows();
 }
 
-/* Take back what the replicator has got, by a message. */
+/* Queries that were sent already are taken back by a message. */
 static void
 queue_take_back(uint64 keep)
 {
@@ -332,8 +333,8 @@ queue_cut(const Mark *m)
 }
 
 /*
- * Others need not wait for what a subtransaction wanted, whether it got it or was
- * refused, until this one ends; which may be idle for long.
+ * Release at once what the subtransaction requested, granted or not: the transaction may be idle
+ * for long, and others wait.
  */
 static void
 give_back_locks(const Mark *m)
@@ -386,7 +387,7 @@ xact_at_xact_end(void)
 	shrink(&ls_xact.queue);
 	shrink(&ls_xact.kept);
 	ls_xact.writes = false;
-	ls_xact.xcount = 0;			/* what comes late for it is nobody's */
+	ls_xact.xcount = 0;			/* late messages for it are ignored */
 	ls_xact.told = false;
 	ls_xact.ended = false;
 	ls_xact.nstatements = 0;

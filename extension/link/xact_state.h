@@ -16,8 +16,8 @@ typedef struct XactState
 	uint64		xcount;			/* its number, see xact_new_number() */
 	uint64		since;			/* this node had applied up to here when it
 								 * got its number */
-	bool		told;			/* the replicator knows something of it, and
-								 * has not ended it by a verdict */
+	bool		told;			/* the replicator knows it, and has not ended
+								 * it by a verdict */
 	uint64		told_by;		/* link_number() then */
 	bool		ended;			/* the replicator rolled it back before it was
 								 * asked; a savepoint may have survived that
