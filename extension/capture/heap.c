@@ -146,6 +146,48 @@ note_lost(Relation rel, ItemPointer tid, TM_Result result, const TM_FailureData 
 		conflictreport_note_update(rel, tid, tmfd->xmax);
 }
 
+/* ---------- a row that is locked on the way to a change */
+
+/* The one that was locked last, and where its keys are. */
+static struct
+{
+	Oid			relid;			/* InvalidOid: none */
+	ItemPointerData tid;
+	LsReadMark	before;
+	LsReadMark	after;
+}			on_the_way;
+
+/*
+ * UPDATE after waiting for another one, ON CONFLICT DO UPDATE and BEFORE triggers lock a
+ * row that they may leave as it is then: a condition that no longer holds, a trigger that
+ * returns NULL.  The lock stays until the end of the transaction, so it has a key.
+ */
+static void
+lock_on_the_way(Relation rel, TupleTableSlot *slot, ItemPointer tid, LockTupleMode mode)
+{
+	on_the_way.before = readkeys_mark();
+	readkeys_row_locked(rel, slot, mode);
+	on_the_way.after = readkeys_mark();
+	on_the_way.relid = RelationGetRelid(rel);
+	on_the_way.tid = *tid;
+}
+
+/* It has been changed, and has keys for that. */
+static inline void
+arrived(Relation rel, ItemPointer tid)
+{
+	LsReadMark	now;
+
+	if (likely(on_the_way.relid != RelationGetRelid(rel)) || !ItemPointerEquals(&on_the_way.tid, tid))
+		return;
+	on_the_way.relid = InvalidOid;
+	now = readkeys_mark();
+	if (now.len == on_the_way.after.len && now.nkeys == on_the_way.after.nkeys)
+		readkeys_cut(on_the_way.before);
+}
+
+/* ---------- what stands in for the heap's functions */
+
 static void
 wrap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
 				  int options, BulkInsertState bistate)
@@ -194,7 +236,10 @@ wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
 	result = heap_original.tuple_delete(rel, tid, cid, snapshot, crosscheck,
 										wait, tmfd, changing_part);
 	if (captured && result == TM_Ok)
+	{
 		capture_delete(rel, &old);
+		arrived(rel, &old);
+	}
 	note_lost(rel, &old, result, tmfd);
 	return result;
 }
@@ -216,7 +261,10 @@ wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	result = heap_original.tuple_update(rel, otid, slot, cid, snapshot, crosscheck,
 										wait, tmfd, lockmode, update_indexes);
 	if (captured && result == TM_Ok)
+	{
 		capture_update(rel, &old, slot);
+		arrived(rel, &old);
+	}
 	note_lost(rel, &old, result, tmfd);
 	return result;
 }
@@ -235,9 +283,11 @@ wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 	{
 		capture_row_locked(rel);
 
-		/* by a command, not on the way to an update that has keys anyway */
+		on_the_way.relid = InvalidOid;
 		if (flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS)
-			readkeys_row_locked(rel, slot, mode);
+			readkeys_row_locked(rel, slot, mode);	/* by a command */
+		else
+			lock_on_the_way(rel, slot, tid, mode);
 	}
 	note_lost(rel, &old, result, tmfd);
 	return result;

@@ -26,7 +26,7 @@ CREATE TABLE filler (id int, filler text);
 CREATE TABLE hot (id int PRIMARY KEY, v int);
 INSERT INTO hot VALUES (1, 0);
 CREATE FUNCTION same(i int) RETURNS int LANGUAGE sql IMMUTABLE AS 'SELECT $1';
-DO $$ BEGIN FOR i IN 1 .. 20 LOOP EXECUTE format('CREATE SEQUENCE s%s; CREATE TABLE fresh%s (id int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (same(v)) STORED); INSERT INTO fresh%s VALUES (1, 0)', i, i, i); END LOOP; END $$;
+DO $$ BEGIN FOR i IN 1 .. 40 LOOP EXECUTE format('CREATE SEQUENCE s%s; CREATE TABLE fresh%s (id int PRIMARY KEY, v int, w int GENERATED ALWAYS AS (same(v)) STORED); INSERT INTO fresh%s VALUES (1, 0)', i, i, i); END LOOP; END $$;
 SQL
 $c->drain;
 
