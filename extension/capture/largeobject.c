@@ -1,32 +1,30 @@
 /*
  * largeobject.c
- *	  Large objects: created, written, truncated and unlinked on every node, with
- *	  equal oids.
+ *	  Large objects: created, written, truncated and unlinked on every node, with the same
+ *	  OIDs.
  *
- * Their data live in a catalog, which is changed by the server itself, so no
- * row is captured.  Instead each effect is forwarded, where it happened, as a
- * call of a function that has the same effect everywhere:
+ * Their data are in a catalog that the server itself changes, so no row is captured. Instead,
+ * each effect is forwarded when it happens, as a call of a function that has the same effect on
+ * every node:
  *
  *	 created	lo_create(oid), under the owner's role
  *	 written	lo_put(oid, offset, bytes), in pieces
  *	 truncated	lo_open, lo_truncate64, lo_close
  *	 unlinked	lo_unlink(oid)
  *
- * Creation and unlinking are met by object_access_hook, whoever causes them:
- * SQL, the fastpath protocol of libpq, C code such as the trigger lo_manage of
- * contrib/lo.  DROP OWNED unlinks on the other nodes by itself.  What writes is
- * met in the server's table of built-in functions.  Functions that write through
- * a descriptor don't name the object, so we remember which one a descriptor
- * was opened for.
+ * object_access_hook sees creation and unlinking, whether by SQL, by the fastpath protocol of
+ * libpq, or by C code such as the trigger lo_manage of contrib/lo.  DROP OWNED unlinks on the
+ * other nodes by itself.  Functions that write are replaced in the server's table of built-in
+ * functions.  Those that write through a descriptor do not name the object, so the object that
+ * each descriptor was opened for is remembered.
  *
- * Keys: one per large object, exclusive, made before the change is: S is then
- * not above what the change was made on.  Oids that the server would choose
- * are chosen here, starting at random in each session, so that nodes rarely
- * choose the same; if two do, one of them loses by the key, with 40001.  No
- * lease is needed for that.
+ * Keys: one for each large object, exclusive, made before the change, so that S does not exceed
+ * the state that the change was based on.  OIDs that the server would choose are chosen here,
+ * from a random start in each session, so that two nodes rarely choose the same one; if they do,
+ * one of them loses by the key, with 40001.  That needs no lease.
  *
- * Commands on large objects (ALTER, GRANT, COMMENT) are forwarded like others,
- * but are certified by the same keys instead of asking first.
+ * Commands on large objects (ALTER, GRANT, COMMENT) are forwarded like others, but are certified
+ * by the same keys instead of requesting locks first.
  */
 #include "postgres.h"
 
@@ -99,7 +97,10 @@ static struct
 
 /* ---------- one writer at a time */
 
-/* Nobody else can see it, so it needs no lock; pg_restore makes very many. */
+/*
+ * A new object is visible to no other transaction, so it needs no lock; pg_restore creates very
+ * many.
+ */
 static bool
 is_newborn(Oid oid)
 {
@@ -121,11 +122,10 @@ is_newborn(Oid oid)
 }
 
 /*
- * PostgreSQL locks pages of a large object, not the object: two transactions may
- * truncate it and append to it at the same time, or unlink it and append, and
- * each doesn't see what the other does.  On the other nodes one comes after the
- * other, which is something else.  So truncating waits for writers and writers
- * for truncating; unlinking takes a lock on the object by itself.  Transactions of
+ * PostgreSQL locks pages of a large object, not the object: two transactions may truncate it and
+ * append to it at the same time, or unlink it and append, without seeing each other's change.
+ * The other nodes execute one after the other, with another result.  So truncating waits for
+ * writers and writers for truncating; unlinking locks the object anyway. Transactions of
  * different nodes conflict by their keys.
  */
 static void
@@ -171,7 +171,7 @@ add_bytes(EffectCall *call, const char *data, size_t len)
 	pfree(hex);
 }
 
-/* In pieces; the first of them is begun already, with the keys. */
+/* In pieces; the first one has been started already, with the keys. */
 static void
 forward_put(EffectCall *call, Oid oid, int64 offset, const char *data, size_t len)
 {
@@ -210,9 +210,9 @@ forward_unlink(Oid oid)
 }
 
 /*
- * In an apply session: a change that isn't itself what was forwarded is made by
- * a function that a constraint or the like calls.  Its effect at the origin was
- * forwarded, so it would be there twice.
+ * In an apply session: a change that is not itself what was forwarded is made by a function that
+ * a constraint or the like calls.  Its effect at the origin was forwarded separately, so this
+ * call must not repeat it.
  */
 static void
 refuse_nested(void)
@@ -226,7 +226,7 @@ refuse_nested(void)
 			 errhint("Change the large object in a trigger instead.")));
 }
 
-/* Is a change of large objects that happens now to be forwarded? */
+/* Is a change of large objects that happens now forwarded? */
 static bool
 is_captured(void)
 {
@@ -257,8 +257,8 @@ largeobject_on_object_access(ObjectAccessType access, Oid class, Oid object)
 }
 
 /*
- * An oid for a new large object that no other node is likely to choose.  What
- * somebody creates at the same moment is not seen, but as unlikely.
+ * An OID for a new large object that no other node is likely to choose.  An object that another
+ * transaction creates at the same moment is not seen, but equally unlikely.
  */
 static Oid
 choose_oid(void)
@@ -309,7 +309,7 @@ instead_of_lo_from_bytea(PG_FUNCTION_ARGS)
 	PG_RETURN_OID(oid);
 }
 
-/* The file is this node's: its content travels, as it was written here. */
+/* The file exists on this node only: its content is forwarded as it was written here. */
 static Oid
 import(text * file, Oid oid)
 {
@@ -323,7 +323,7 @@ import(text * file, Oid oid)
 		oid = choose_oid();
 	DirectFunctionCall2(original_lo_import_with_oid, PointerGetDatum(file), ObjectIdGetDatum(oid));
 
-	/* opened for writing, so that what was just written is seen */
+	/* opened for writing, to see what has just been written */
 	object = inv_open(oid, INV_WRITE, CurrentMemoryContext);
 	while ((n = inv_read(object, piece, PIECE)) > 0)
 	{
@@ -373,7 +373,7 @@ instead_of_lo_put(PG_FUNCTION_ARGS)
 	return result;
 }
 
-/* Whatever the mode is: it may change before the descriptor is used. */
+/* In any mode: lockstep.replicate may change before the descriptor is used. */
 static Datum
 instead_of_lo_open(PG_FUNCTION_ARGS)
 {
@@ -466,7 +466,7 @@ instead_of_lo_truncate64(PG_FUNCTION_ARGS)
 
 /* ---------- commands */
 
-/* The oids that a command on large objects names; false: it is none. */
+/* The OIDs that a command on large objects names; false: it is another command. */
 bool
 largeobject_named_by(Node *stmt, List **oids)
 {

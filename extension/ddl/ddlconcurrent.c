@@ -1,47 +1,46 @@
 /*
  * ddlconcurrent.c
- *	  CREATE INDEX CONCURRENTLY and DROP INDEX CONCURRENTLY: they keep nobody from
- *	  writing, on any node.
+ *	  CREATE INDEX CONCURRENTLY and DROP INDEX CONCURRENTLY, which do not block writers, on
+ *	  any node.
  *
- * PostgreSQL runs each of them as a series of transactions, so that all others
- * learn of what is coming.  Here it does just that, by its own code; and where it
- * commits one of them, we look at what has become of the index, and forward a
- * query that has the same effect on another node (applyindex.c):
+ * PostgreSQL runs each of them as a series of transactions, so that other sessions know of each
+ * step before the next.  Its own code runs here; where it commits one of these transactions,
+ * this file looks at the state of the index and forwards a query that has the same effect on
+ * another node (applyindex.c):
  *
  *	 enter	 ->  ready  ->  (checked)  ->  valid
  *								invalid	 ->  dead  ->  gone
  *
- * So each step is a transaction like any other: decided for all nodes or none,
- * executed by the others before that, in the journal for those that are away.
- * All nodes pass through the same states of the index; what a failure at any
- * point leaves is what it leaves on one server, an invalid index, on every node.
+ * Each step is a transaction like any other: decided for all nodes or none, executed by the
+ * other nodes before that, in the journal for nodes that are away.  All nodes pass through the
+ * same states of the index.  A failure leaves what it leaves on one server, an invalid index, on
+ * every node.
  *
- * Keys.  A step must not keep writers away while the others execute it, which
- * may take hours.  It has the table in mode IS, which meets nothing but the X of
- * other DDL and TRUNCATE; the lock on the table, which PostgreSQL keeps from
- * the first step to the last, does the same on this node.  Whose command is in the
- * way of another node's here, between two steps, yields, as everybody does.
+ * Keys.  A step must not block writers while the other nodes execute it, which may take hours.
+ * It has the table in mode IS, which conflicts only with the X of other DDL and TRUNCATE.  On
+ * this node the lock on the table, which PostgreSQL holds from the first step to the last, does
+ * the same.  A command that blocks another node's transaction here, between two steps, yields
+ * like any other transaction.
  *
- * Unique indexes.  That there are no duplicates is found out here, on the node
- * that runs the command.  Every change of a row in the meantime is checked
- * against the index here, or is found when it is completed here: by the session
- * that made it, if it was made here, and else when it is executed here before it
- * is decided.  There is one exception, a transaction that was decided before it
- * was executed here (the node was away; the session that made it has died;
- * commit_wait is `ordered`): who applies that one makes this command fail
- * (applyunproven.c).  Transactions that know of the index are never
- * `ordered`.  On the other nodes a change may find a duplicate, too, and fails
- * everywhere then, as it would on one server; but never one that is decided.
+ * Unique indexes.  The node that runs the command checks that there are no duplicates.  Each row
+ * that changes meanwhile is checked against the index here, or is found when the index is
+ * completed here: by the session that changed it on this node, or, for changes of other nodes,
+ * when they are executed here before they are decided.  The exception is a transaction that was
+ * decided before it was executed here (the node was away; its session has died; commit_wait is
+ * `ordered`): the session that applies it makes this command fail (applyunproven.c).
+ * Transactions that know of the index are never `ordered`.  On the other nodes, too, a change
+ * may find a duplicate; then it fails everywhere, as on one server, but only if it is not
+ * decided.
  *
- * Keys of rows.  Each node makes keys from the index as soon as it is ready
- * there, and takes it for the identity of rows when it is valid.  Between the
- * two, and between `invalid` and `dead`, each of them waits for all who had the
- * table open before: so transactions that know rows by the index, and those that
- * know them by something else, have the keys of the index in common.
+ * Keys of rows.  Each node derives keys from the index as soon as the index is ready there, and
+ * uses it as the identity of rows when it is valid.  Between the two, and between `invalid` and
+ * `dead`, each node waits for all transactions that had the table open before.  So transactions
+ * that identify rows by the index, and those that identify them otherwise, share the keys of the
+ * index.
  *
- * Left to the plain command (ddloutside.c): what applyindex.c can't repeat, an
- * expression on the row as a whole, and names that PostgreSQL gives to what REINDEX
- * CONCURRENTLY works with, which is each node's own.
+ * Left to the plain command (ddloutside.c): what applyindex.c cannot repeat, namely an
+ * expression on the whole row, and the names that PostgreSQL gives to the transient indexes of
+ * REINDEX CONCURRENTLY, which differ by node.
  */
 #include "postgres.h"
 
@@ -69,11 +68,12 @@
 static struct
 {
 	bool		active;			/* the transaction belongs to such a command */
-	bool		running;		/* which goes on after this transaction */
+	bool		running;		/* the command goes on after this transaction */
 	bool		drops;
 	const char *done;			/* the last step that was forwarded */
 	Oid			index;			/* once it is known */
-	LockRelId	table_lock;		/* held by the session from then on */
+	LockRelId	table_lock;		/* held by the session from the moment when it
+								 * is known */
 	char		schema[NAMEDATALEN];
 	char		table[NAMEDATALEN];
 	char		name[NAMEDATALEN];
@@ -81,7 +81,7 @@ static struct
 
 /* ---------- is it one? */
 
-/* Does an expression have the row as a whole?  Rather too often than not. */
+/* Does an expression use the whole row?  When in doubt, true. */
 static bool
 has_whole_row(Node *node, void *context)
 {
@@ -119,7 +119,7 @@ is_repeatable(IndexStmt *stmt)
 	return !has_whole_row(stmt->whereClause, stmt->relation);
 }
 
-/* Of a temporary table PostgreSQL itself runs the plain command. */
+/* On a temporary table PostgreSQL runs the plain command anyway. */
 static bool
 is_permanent(RangeVar *name)
 {
@@ -159,7 +159,7 @@ is_of_this_transaction(HeapTuple tuple)
 	return TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
 }
 
-/* The command's first transaction has entered it, or made it invalid. */
+/* The index that this transaction, the command's first, has entered or made invalid. */
 static Oid
 changed_index(void)
 {
@@ -182,8 +182,8 @@ changed_index(void)
 }
 
 /*
- * PostgreSQL gives its lock back just before the last commit, which here may take
- * long.  We have it in this transaction, so we need not wait for it.
+ * PostgreSQL releases its lock just before the last commit, which may take long here.  This
+ * transaction holds it, too, so taking it for the session does not wait.
  */
 static void
 keep_lock(Oid table)
@@ -257,7 +257,7 @@ ddlconcurrent_before_commit(void)
 	if (!OidIsValid(work.index))
 		find_index();
 	if (!OidIsValid(work.index))
-		return;					/* it has found nothing to do */
+		return;					/* the command has found nothing to do */
 	walwitness_note_command();
 	step = step_done();
 	if (work.done != NULL && strcmp(work.done, step) == 0)
@@ -277,14 +277,14 @@ ddlconcurrent_begin(Node *stmt)
 	work.drops = IsA(stmt, DropStmt);
 }
 
-/* Its last transaction is still to be committed. */
+/* The command's last transaction is still to be committed. */
 void
 ddlconcurrent_end(void)
 {
 	work.running = false;
 }
 
-/* When it is rolled back, the locks of the session go, too. */
+/* A rollback releases the session's locks, too. */
 void
 ddlconcurrent_at_xact_end(bool committed)
 {

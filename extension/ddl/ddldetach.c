@@ -1,41 +1,39 @@
 /*
  * ddldetach.c
- *	  ALTER TABLE ... DETACH PARTITION ... CONCURRENTLY, and FINALIZE: they keep
- *	  nobody from reading or writing the partitioned table, on any node.
+ *	  ALTER TABLE ... DETACH PARTITION ... CONCURRENTLY, and FINALIZE, which block neither
+ *	  readers nor writers of the partitioned table, on any node.
  *
- * PostgreSQL runs it as two transactions, so that all learn of what is coming
- * before it has to be so.  Here, too; each of them is a transaction of the
- * cluster, and a third one between them is nothing but waiting:
+ * PostgreSQL runs it as two transactions, so that other sessions know of the detach before it
+ * takes effect.  Here each of them is a transaction of the cluster, and a third one between them
+ * only waits:
  *
- *	 pending	the partition is marked: who takes a snapshot from now on, on this
- *				node, doesn't find it below the partitioned table; who has an
- *				older one does
- *	 wait		for all who have had the table open since before, on this node as
- *				PostgreSQL does, on the others when they execute the step
- *	 detach		nobody knows it as a partition: the rest of what says so goes
+ *	 pending	the partition is marked: on this node, newer snapshots do not find it
+ *				below the partitioned table; older ones do
+ *	 wait		for all transactions that have had the table open since before: on this
+ *				node as PostgreSQL does, on the others when they execute the step
+ *	 detach		no transaction uses it as a partition any more: its other catalog
+ *				entries are removed
  *
- * All nodes pass through the same states.  What a failure leaves after the first
- * step is a partition pending detach, on every node, to be completed from any
- * of them by FINALIZE, which is `wait` and `detach` in one.
+ * All nodes pass through the same states.  A failure after the first step leaves a partition
+ * pending detach, on every node; FINALIZE, which is `wait` and `detach` in one, completes it
+ * from any of them.
  *
- * PostgreSQL's own code goes from its first transaction to the second without a
- * place where anything could be asked.  But the second needs the partition for
- * itself, on this node before it has asked for the verdict, where it would be
- * in the way of whatever other nodes have reserved.  So the transactions are
- * made here, and the exclusive lock is asked for first, as by all DDL.
+ * PostgreSQL's own code goes from the first transaction to the second without a place where
+ * locks could be requested.  But the second one locks the partition exclusively on this node
+ * before it asks for the verdict, and would block what other nodes have reserved.  So the
+ * transactions are made here, and the exclusive lock is requested first, as by all DDL.
  *
- * Keys.  IS on the partitioned table meets other DDL only.  The partition: IS at
- * first, X in the end.  Tables at the other end of its foreign keys: X, as
- * PostgreSQL locks them against writers; of the first step only those that refer
- * to it, for what they refer to has to have been looked at (a row that refers to
- * it and comes before is found here, one that comes later has not seen the
- * mark, and loses).
+ * Keys.  IS on the partitioned table conflicts with other DDL only.  The partition has IS at
+ * first, X in the end.  Tables at the other end of its foreign keys have X, as PostgreSQL locks
+ * them against writers; in the first step only those that refer to it: their rows have to be
+ * checked.  (A referring row that was inserted before is found here; a transaction that inserts
+ * one later has not seen the mark, and loses.)
  *
- * Which partitions a statement sees is decided on the node that runs it.  Changed
- * rows name their partition; statements that travel as text (shippable.c) name
- * no partitioned table.  What is left is DDL that goes down to partitions: it
- * is executed by the others as they are at its place in the journal, so here it
- * must not have an older snapshot than its locks (ddldetach_push_snapshot).
+ * The node that runs a statement decides which partitions it sees.  Changed rows name their
+ * partition; statements that travel as text (shippable.c) name no partitioned table.  There
+ * remains DDL that recurses to partitions: the other nodes execute it with the partitions that
+ * they have at its place in the journal, so here its snapshot must not be older than its locks
+ * (ddldetach_push_snapshot).
  */
 #include "postgres.h"
 
@@ -191,7 +189,7 @@ ddldetach_targets(Node *stmt, bool in_block, DdlTargets *targets)
 		ddlconcurrent_weaken(targets);
 }
 
-/* Of the later transactions; the tables may have other names by now. */
+/* For the later transactions; the tables may have been renamed by now. */
 static void
 find_wait_targets(void *arg, DdlTargets *targets)
 {
@@ -226,7 +224,7 @@ is_any(HeapTuple tuple, void *arg)
 	return true;
 }
 
-/* The command may go down from that table, and the snapshot doesn't see the mark. */
+/* The command may recurse from that table, and its snapshot does not see the mark. */
 static bool
 is_missed(HeapTuple tuple, void *arg)
 {
@@ -238,7 +236,7 @@ is_missed(HeapTuple tuple, void *arg)
 	return targets->whole_database || has_key_of(targets, parent);
 }
 
-/* Of what was running then, and of what has come since, nothing has ended. */
+/* No transaction has ended since the snapshot was taken. */
 static bool
 is_latest(Snapshot snapshot)
 {
@@ -293,7 +291,7 @@ check_still_there(const Detach *d)
 				 errmsg("partition \"%s\" was removed concurrently", d->partition_name)));
 }
 
-/* Of this node's other sessions only their locks here keep us from being renamed. */
+/* On this node only the locks held here prevent other sessions from renaming the tables. */
 static void
 forward(const char *step, const Detach *d, const char *constraint, const DdlTargets *targets)
 {
@@ -361,7 +359,10 @@ check_references(Relation partition)
 		check_reference((Form_pg_constraint) GETSTRUCT((HeapTuple) lfirst(lc)), partition);
 }
 
-/* Sessions of this node wait for our locks only: what they have changed before is seen now. */
+/*
+ * Other sessions of this node wait only for locks held here: their earlier changes are visible
+ * now.
+ */
 static void
 check_again(const Detach *d)
 {
@@ -412,7 +413,7 @@ wait_for_lockers(Oid relid)
 	WaitForLockersMultiple(list_make1(&tag), AccessExclusiveLock, false);
 }
 
-/* As FINALIZE does, which has locked the partition then. */
+/* As FINALIZE does; it has locked the partition by then. */
 static void
 wait_for_snapshots(void)
 {
@@ -434,9 +435,9 @@ next_transaction(void)
 }
 
 /*
- * The transaction that has the others wait.  While they do, DDL of other nodes on
- * these tables does, too; so that it does not lose to one that came before, it
- * asks.
+ * The transaction by which the other nodes wait.  DDL of other nodes on these tables waits
+ * meanwhile; the locks are requested first, so that this transaction does not lose to earlier
+ * DDL.
  */
 static void
 have_others_wait(Detach *d, DdlTargets *targets)
@@ -492,7 +493,7 @@ run(AlterTableStmt *stmt, DdlTargets *targets)
 	do_the_rest(&d, targets);
 }
 
-/* Event triggers fire as for PostgreSQL's own: before the first, in the last. */
+/* Event triggers fire as in PostgreSQL: before the first transaction, and in the last. */
 void
 ddldetach_in_steps(AlterTableStmt *stmt, DdlTargets *targets)
 {
@@ -515,7 +516,10 @@ ddldetach_in_steps(AlterTableStmt *stmt, DdlTargets *targets)
 	PG_END_TRY();
 }
 
-/* Its locks come first, as it is forwarded by the names that the tables have then. */
+/*
+ * The locks are taken first, because the command is forwarded with the names that the tables
+ * have then.
+ */
 void
 ddldetach_forward_finalize(AlterTableStmt *stmt, const DdlTargets *targets)
 {

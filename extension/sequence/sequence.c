@@ -51,7 +51,7 @@ is_captured(void)
 	return ls_mode() == LS_MODE_ORIGIN;
 }
 
-/* True: go on, the effect stays here. */
+/* True: the effect stays on this node, and the call goes on. */
 static void
 refuse(const char *what, const char *detail, const char *hint)
 {
@@ -98,10 +98,10 @@ ORIGINAL(emit_text);
 ORIGINAL(emit_bytea);
 
 /*
- * Not an origin's: a session that keeps its changes to itself, or one in which
- * another node's transaction is executed.  That one has all values in its
- * queries; whatever calls nextval there would hand out a value of nobody's.  But
- * for sequences that the transaction has made.
+ * The session is no origin: it keeps its changes to itself, or executes another node's
+ * transaction.  That transaction has all values in its queries; a nextval that something calls
+ * there would hand out a value that no lease covers.  Sequences that the transaction has made
+ * are an exception.
  */
 static void
 check_uncaptured(Oid relid, const char *what)
@@ -139,7 +139,7 @@ instead_of_nextval(PG_FUNCTION_ARGS)
 	return original_nextval(fcinfo);
 }
 
-/* Only called from C. */
+/* Called from C only. */
 static Datum
 instead_of_nextval_text(PG_FUNCTION_ARGS)
 {
@@ -202,7 +202,7 @@ instead_of_setval_is_called(PG_FUNCTION_ARGS)
 
 /* ---------- logical messages */
 
-/* The call itself, whatever statement it is in: it depends on nothing else. */
+/* Forward the call itself, whatever statement it is in: it depends on nothing else. */
 static void
 forward_message(FunctionCallInfo fcinfo, const char *call, const char *content)
 {
@@ -228,7 +228,7 @@ forward_message(FunctionCallInfo fcinfo, const char *call, const char *content)
 	pfree(packed.data);
 }
 
-/* A parallel worker forwards nothing; the server would let it write the message. */
+/* A parallel worker cannot forward; the server would let it write the message. */
 static bool
 message_is_captured(FunctionCallInfo fcinfo)
 {
@@ -336,9 +336,7 @@ replace_next_values(Node *node, void *context)
 	return expression_tree_mutator(node, replace_next_values, context);
 }
 
-/*
- * Whatever the mode: plans are kept, the mode changes.
- */
+/* In every mode: plans are cached, and the mode may change. */
 Query *
 sequence_before_planning(Query *query)
 {

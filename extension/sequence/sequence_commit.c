@@ -1,6 +1,6 @@
 /*
  * sequence_commit.c
- *	  Sequences at the end of a transaction: what travels, and what it does in the turn.
+ *	  Sequences at the end of a transaction: what is forwarded, and what happens in the turn.
  *
  * A position travels as a query: see sequence_effect.c.  Where it runs, the sequence is found
  * and locked; the page is changed in the turn, so that all nodes change it in the same order.
@@ -121,7 +121,7 @@ forward_used(void)
 
 /* ---------- before the question: what DDL did */
 
-/* As the transaction found it: its own changes are not seen. */
+/* The state before the transaction: its own changes are not visible. */
 static Snapshot
 snapshot_before(void)
 {
@@ -158,7 +158,7 @@ schema_before(Oid namespace, Snapshot before)
 	return HeapTupleIsValid(tuple) ? pstrdup(NameStr(((Form_pg_namespace) GETSTRUCT(tuple))->nspname)) : NULL;
 }
 
-/* NULL: it was no sequence, or a temporary one. */
+/* The name before the transaction; NULL: it was no sequence, or a temporary one. */
 static char *
 name_before(Oid relid, Snapshot before)
 {
@@ -197,7 +197,7 @@ forward_touched(Oid relid, Snapshot before)
 		if (old != NULL && strcmp(old, name) != 0)
 			forward_effect("dropped", old, nothing, "", NULL);
 		forward_effect("set", name, sequence_page_read(rel), "", NULL);
-		/* what was handed out before is not to be reported afterwards */
+		/* values that were handed out before must not be reported afterwards */
 		add_in_turn(TURN_RENAMED, relid, nothing, 0, 0);
 	}
 	else if (old != NULL && strcmp(old, name) != 0)
@@ -276,8 +276,8 @@ forward_ddl(void)
 }
 
 /*
- * A transaction that did nothing but use values has nothing to ask for: the
- * replicator fetches the position later.
+ * A transaction that only used values asks for no verdict: the replicator fetches the position
+ * later.
  */
 void
 sequence_before_commit(void)

@@ -2,9 +2,9 @@
  * sequence_page.c
  *	  The page of a sequence: last_value, log_cnt, is_called.
  *
- * Changes are not transactional, as in PostgreSQL.  WAL is written as PostgreSQL does, a few
- * values ahead, but never beyond the lease of the value: after a crash the page must not
- * claim values that other nodes may hand out.
+ * Changes are not transactional, as in PostgreSQL.  WAL is written a few values ahead, as by
+ * PostgreSQL, but never beyond the lease of the value: after a crash the page must not include
+ * values that other nodes may hand out.
  */
 #include "postgres.h"
 
@@ -130,7 +130,7 @@ sequence_page_advance(Relation rel, const SeqShape *shape, int64 value, int64 li
 	if (!*logged_valid || seq_is_behind(shape, *logged, value))
 		logit = true;
 
-	/* no ERROR from here on: the buffer is released by that, the value lost */
+	/* no ERROR from here on: it would release the buffer, and lose the value */
 	if (logit && RelationNeedsWAL(rel))
 		(void) GetTopTransactionId();
 	START_CRIT_SECTION();

@@ -3,17 +3,17 @@
  *	  Values of sequences: what the files sequence*.c share.
  *
  * On an origin a value comes from a lease (sequence_shared.c), never from the server's own
- * nextval, which knows of this node only.  The page of the sequence, last_value as
- * people and pg_dump see it, follows (sequence_page.c):
+ * nextval, which knows of this node only.  The page of the sequence (last_value as users and
+ * pg_dump see it) follows (sequence_page.c):
  *
  *  when a value is handed out here: to that value;
- *  in the turn of a transaction that carries a value of another node: to that one, if it is
- *  further;
- *  in the turn of a setval or of DDL: to exactly what it says.
+ *  in the turn of a transaction with a value of another node: to that value, if it is further;
+ *  in the turn of a setval or of DDL: to exactly the position that was set.
  *
- * So when everything is applied the page is equal on all nodes, and on no node behind a value that
- * was handed out.  A sequence whose storage this transaction has made is visible to
- * no other; PostgreSQL's own functions are used for it, and the result travels at commit.
+ * So when everything is applied the page is equal on all nodes, and on no node behind a value
+ * that was handed out.  A sequence whose storage the current transaction has made is invisible
+ * to others; PostgreSQL's own functions are used for it, and its position is forwarded at
+ * commit.
  */
 #ifndef LOCKSTEP_SEQUENCE_PRIVATE_H
 #define LOCKSTEP_SEQUENCE_PRIVATE_H
@@ -61,8 +61,8 @@ extern SeqPosition sequence_page_read(Relation rel);
 extern void sequence_page_set(Relation rel, SeqPosition position);
 
 /*
- * A value was handed out here.  *logged: up to where WAL says so already, if
- * *logged_valid; no further than limit is logged ahead.
+ * A value was handed out here.  *logged: WAL covers the values up to this one already, if
+ * *logged_valid; no value beyond limit is logged ahead.
  */
 extern void sequence_page_advance(Relation rel, const SeqShape *shape, int64 value, int64 limit,
 								  int64 *logged, bool *logged_valid);
@@ -82,7 +82,7 @@ extern void sequence_shared_ordered(Relation rel, const SeqShape *shape, int64 v
 extern void sequence_shared_set(Relation rel, SeqPosition position);
 extern void sequence_shared_renamed(Relation rel);
 
-/* Dropped for good; relid invalid: all of the database. */
+/* It was dropped; relid invalid: all of the database. */
 extern bool sequence_shared_knows(Oid database, Oid relid);
 extern void sequence_shared_forget(Oid database, Oid relid);
 

@@ -2,10 +2,10 @@
  * sequence_session.c
  *	  nextval, currval, lastval and setval, as this session sees them.
  *
- * They do what PostgreSQL's do, for sequences that are replicated.  Temporary sequences, and
- * those whose storage this transaction has made, are left to PostgreSQL.  So both PostgreSQL
- * and this file remember values of this session; for each sequence the one used last
- * counts.
+ * They do what PostgreSQL's functions do, for replicated sequences.  Temporary sequences, and
+ * those whose storage the current transaction has made, are left to PostgreSQL.  So both
+ * PostgreSQL and this file remember values of this session; for each sequence the more recent
+ * one counts.
  *
  *  nextval:	cached by this session (CACHE)?	 yes: done
  *				in what this node may hand out?  yes: done, including the page
@@ -48,7 +48,8 @@ typedef struct SessionSequence
 	Oid			relid;
 	Oid			file;
 	LocalTransactionId lxid;	/* of the transaction that locked it last */
-	bool		valid;			/* last is; else the server's memory counts */
+	bool		valid;			/* last is valid; else PostgreSQL's own memory
+								 * counts */
 	int64		last;
 	int64		cached;			/* up to here values were taken */
 	int64		increment;
@@ -57,7 +58,8 @@ typedef struct SessionSequence
 } SessionSequence;
 
 static HTAB *sequences = NULL;
-static Oid	last_used = InvalidOid; /* the server's memory counts: invalid */
+static Oid	last_used = InvalidOid; /* InvalidOid: PostgreSQL's own memory
+									 * counts */
 
 static SeqUsed *used = NULL;
 static int	nused = 0;
@@ -109,7 +111,7 @@ sequence_forget_used(void)
 	nused = 0;
 }
 
-/* What the transaction will have to tell the other nodes. */
+/* Note the value, to be forwarded at commit. */
 static void
 note_used(SessionSequence *s, const SeqTaken *taken)
 {
@@ -149,7 +151,7 @@ open_sequence(Oid relid, SessionSequence **session)
 	rel = relation_open(relid, NoLock);
 	if (rel->rd_rel->relkind == RELKIND_SEQUENCE && s->file != rel->rd_rel->relfilenode)
 	{
-		/* another one: values that were cached are not its */
+		/* another file: cached values are not of this one */
 		s->file = rel->rd_rel->relfilenode;
 		s->cached = s->last;
 	}
@@ -158,7 +160,7 @@ open_sequence(Oid relid, SessionSequence **session)
 }
 
 /*
- * Ours to answer?  Not temporary ones; what isn't a sequence gets the server's
+ * Is it replicated?  Temporary sequences are not; anything but a sequence gets the server's
  * error.
  */
 static bool
@@ -211,7 +213,7 @@ ask_once(Relation rel, const SeqShape *shape)
 
 	memset(&request, 0, sizeof(request));
 	request.applied = turn_applied();
-	position = sequence_page_read(rel); /* not older than that */
+	position = sequence_page_read(rel); /* read after that, so not older */
 	request.name = ls_slice_of(sequence_qualified_name(rel));
 	request.increment = shape->increment;
 	request.min = shape->min;
@@ -350,7 +352,7 @@ check_bounds(Relation rel, int64 value)
 						(long long) shape.min, (long long) shape.max)));
 }
 
-/* Ordered, and applied here. */
+/* Ordered by the replicator, and applied here before this returns. */
 static void
 order_setval(Relation rel, SeqPosition position)
 {

@@ -11,30 +11,33 @@
  *				all nodes have.  Fewer than count: the replicator fetches the
  *				position (lockstep.sequence_positions()) and orders it
  *
- * A sequence with new storage (RESTART, TRUNCATE) is another one: the entry is
- * made anew when its file is not that of the entry.  Whoever calls in here holds
- * RowExclusiveLock on the sequence, so its file doesn't change meanwhile.
+ * A sequence with new storage (RESTART, TRUNCATE) is another one: its entry is reset when the
+ * sequence's file is not the entry's.  All callers hold RowExclusiveLock on the sequence, so
+ * that its file does not change meanwhile.
  *
- * Locking: an entry is found, and its own lock taken, under `table_lock`, shared; it is
- * made and removed under that, exclusive.  So one whose lock is free then is in nobody's
- * hand, but for the process that asks for more of it.  It goes away when the transaction that dropped the sequence, or
- * its database, commits, before the lock on the sequence is released: nobody else has it
- * in hand then.  And when lockstep.max_sequences are there and another is used: the one
- * that was used longest ago of those whose position all nodes have, so that nothing but the rest of a lease is lost.  What a session or a message on
- * its way knows of an entry is never taken for what is known of a later one of that
- * sequence: generations are numbers of this server's, and values are counted on from
- * where any entry had come (`floor`).  Its fields are protected by its own lock.  The
- * page's buffer lock is taken while holding that, never the other way.  Nobody
- * waits for anything else while holding one.
+ * Locking: an entry is looked up, and its own lock taken, under `table_lock`, shared; entries
+ * are created and removed under `table_lock`, exclusive.  So when that is held, no process uses
+ * an entry whose own lock is free, except the one that is requesting values for it (`asking`).
+ * The entry's lock protects its fields.  The buffer lock of the sequence's page is taken while
+ * holding it, never the other way round.  A process that holds one of these locks waits for
+ * nothing else.
  *
- * An eighth of the room is for roles (who logged in) that have fewer than half of all entries:
- * when no more is left, one that has more makes room by its own.
+ * Removal: an entry is removed when the transaction that dropped the sequence, or its database,
+ * commits, before the lock on the sequence is released, so that no other process uses it then.
+ * And when lockstep.max_sequences entries exist and another sequence is used: the least recently
+ * used entry of those whose position all nodes have, which loses no more than the rest of a
+ * lease.  What a session or a message under way knows of a removed entry is never taken for a
+ * later entry of that sequence: generations are numbers of the whole server, and values are
+ * counted on from the highest count of any removed entry (`floor`).
  *
- * When no entry may go (all have values that the other nodes don't know yet, which takes
- * the replicator half a second) whoever needs one waits for that, up to ROOM_MS.
+ * An eighth of the entries is for login roles that have fewer than half of all entries: when no
+ * more are free, a role that has more must remove one of its own.
  *
- * One process at a time asks for more of a sequence; the others wait on its
- * condition variable.
+ * If no entry can be removed (all have values that the other nodes do not know yet, which takes
+ * the replicator half a second), a process that needs one waits for that, up to ROOM_MS.
+ *
+ * One process at a time requests more values of a sequence; the others wait on a condition
+ * variable.
  */
 #include "postgres.h"
 
@@ -66,8 +69,8 @@
 #define MAX_RUNS 8
 #define MAX_NAME 512
 #define ROOM_MS 10000
-#define ROOM_FOR_OTHERS 8		/* this part of the entries */
-#define LOOK_MS 100				/* again at the latest */
+#define ROOM_FOR_OTHERS 8		/* an eighth of the entries */
+#define LOOK_MS 100				/* at the latest, look again after this time */
 #define ASKED 64
 
 typedef struct SeqRun
@@ -87,7 +90,8 @@ typedef struct SeqEntry
 	SeqKey		key;
 	MonoTime	last_used;		/* about */
 	LWLock		lock;
-	bool		asking;			/* a process asks for more: it stays */
+	bool		asking;			/* a process requests more values: the entry
+								 * must stay */
 	Oid			file;
 	Oid			role;			/* whose session made the entry */
 	uint64		generation;
@@ -112,9 +116,10 @@ typedef struct SeqShared
 	bool		reported;		/* the replicator knows that the server was
 								 * started, and has made all positions equal */
 	pg_atomic_uint64 generation;	/* the last one that was given */
-	uint64		floor;			/* no entry that is gone had counted further;
-								 * under table_lock */
-	ConditionVariable room;		/* an entry may go that could not before */
+	uint64		floor;			/* no removed entry had counted further; under
+								 * table_lock */
+	ConditionVariable room;		/* an entry can be removed now that could not
+								 * before */
 	ConditionVariable asked[ASKED]; /* by file: asking has ended */
 } SeqShared;
 
@@ -183,7 +188,7 @@ new_generation(void)
 	return pg_atomic_add_fetch_u64(&shared->generation, 1);
 }
 
-/* Void what is known of the values; the caller has the entry's lock, if it is in use. */
+/* Discard what is known of the values; the caller has the entry's lock, if it is in use. */
 static void
 void_runs(SeqEntry *e)
 {
@@ -203,7 +208,7 @@ remove_entry(SeqEntry *e)
 	(void) hash_search(entries, &e->key, HASH_REMOVE, NULL);
 }
 
-/* The same.  How many there are of that role. */
+/* The same.  The number of entries of that role. */
 static long
 entries_of_role(Oid role)
 {
@@ -217,7 +222,7 @@ entries_of_role(Oid role)
 	return n;
 }
 
-/* The same.  For an entry of that role; false: none may go. */
+/* The same.  Room for an entry of that role; false: no entry can be removed. */
 static bool
 make_room(Oid role)
 {
@@ -247,7 +252,10 @@ make_room(Oid role)
 	return oldest != NULL;
 }
 
-/* Locked; NULL: there is no room now.  Whatever may fail has been done, into fresh. */
+/*
+ * Returns the entry, locked; NULL: there is no room now.  All that may fail has been done, into
+ * fresh.
+ */
 static SeqEntry *
 try_make_entry(const SeqKey *key, const SeqEntry *fresh)
 {
@@ -301,7 +309,7 @@ make_entry(const SeqKey *key, Relation rel)
 		{
 			deadline = mono_after(ROOM_MS);
 			ConditionVariablePrepareToSleep(&shared->room);
-			continue;			/* it may have come before */
+			continue;			/* there may be room already */
 		}
 		if (mono_ms_left(deadline) == 0)
 			report_no_room();
@@ -314,7 +322,7 @@ make_entry(const SeqKey *key, Relation rel)
 
 /* ---------- finding */
 
-/* Locked, exclusively.  NULL: there is none, and none is to be made. */
+/* Returns the entry, locked exclusively.  NULL: there is none, and none is to be made. */
 static SeqEntry *
 entry_of(Relation rel, bool make)
 {
@@ -329,10 +337,7 @@ entry_of(Relation rel, bool make)
 	if (e == NULL)
 		return make ? make_entry(&key, rel) : NULL;
 
-	/*
-	 * who looks without a lock of its own may have missed that it is another
-	 * file
-	 */
+	/* a caller that holds no lock of its own may have missed the new file */
 	if (e->file != rel->rd_rel->relfilenode)
 		AcceptInvalidationMessages();
 	if (e->file != rel->rd_rel->relfilenode)
@@ -471,7 +476,7 @@ sequence_shared_end_asking(SeqEntry *e)
 	ConditionVariableBroadcast(asked_of(file));
 }
 
-/* A lease has come, for what the sequence was when it was asked for. */
+/* A lease has arrived, for the sequence as it was when the lease was requested. */
 void
 sequence_shared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 first, uint64 count)
 {
@@ -494,7 +499,7 @@ sequence_shared_add(Relation rel, const SeqShape *shape, uint64 generation, int6
 /* ---------- in turn */
 
 /*
- * Everybody's position is value now.  boot, count: whose it is, and how many
+ * The position on all nodes is value now.  boot, count: of which node's server, and how many
  * values that node had taken by then.
  */
 void
@@ -508,7 +513,7 @@ sequence_shared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64
 	if (ours && count > e->ordered)
 		e->ordered = Min(count, e->count);
 
-	/* where values come again, the last one counts, not the highest */
+	/* with CYCLE the last value counts, not the highest */
 	page = sequence_page_read(rel);
 	if (shape->cycle ? (!ours || e->count == count) && (page.value != value || !page.called) :
 		(!page.called && page.value == value) || seq_is_behind(shape, page.value, value))
@@ -543,7 +548,7 @@ sequence_shared_renamed(Relation rel)
 	SeqEntry   *e;
 	SeqEntry	fresh;
 
-	/* whatever may fail, or looks into catalogs, comes first */
+	/* all that may fail, or reads catalogs, comes first */
 	if (!sequence_shared_knows(MyDatabaseId, RelationGetRelid(rel)))
 		return;
 	memset(&fresh, 0, sizeof(fresh));
@@ -584,7 +589,10 @@ keys_of(const SeqEntry *e, uint64 seen)
 	return PointerGetDatum(result);
 }
 
-/* How far this node may have handed out values, or may yet; false: no further than all know. */
+/*
+ * How far this node may have handed out values, or may yet; false: no further than all nodes
+ * know.
+ */
 static bool
 far_end(const SeqEntry *e, int64 *value)
 {
@@ -624,7 +632,7 @@ put_position(ReturnSetInfo *rsinfo, const SeqEntry *e, uint64 seen)
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
-/* A sequence that has new storage since (RESTART) is another one. */
+/* A sequence that got new storage since (RESTART) is another one. */
 static bool
 has_file(Oid relid, Oid file)
 {
@@ -637,9 +645,9 @@ has_file(Oid relid, Oid file)
 }
 
 /*
- * Leases that this database has of any replicator, for one that has come now: its
- * journal may be a copy from before they were given.  It has entered its generation
- * here, so none of an older one comes to them any more.
+ * Leases that this database has got from any replicator, for a replicator that has just started:
+ * its journal may be a copy from before they were granted.  It has entered its generation here,
+ * so that no lease of an older replicator is added any more.
  */
 void
 sequence_put_leases(ReturnSetInfo *rsinfo)
@@ -678,8 +686,8 @@ sequence_reported(void)
 }
 
 /*
- * Sequences of all databases whose position here is not everybody's yet; and a
- * row without names if, since the server was started, nobody knows which.
+ * Sequences of all databases whose position here is not yet the position of all nodes; and a row
+ * without names if it is not known, since the server was started, which they are.
  */
 void
 sequence_put_positions(ReturnSetInfo *rsinfo)
@@ -696,7 +704,7 @@ sequence_put_positions(ReturnSetInfo *rsinfo)
 	while ((e = hash_seq_search(&scan)) != NULL)
 	{
 		if (e->count == e->ordered)
-			continue;			/* without the lock: next time then */
+			continue;			/* its lock is taken: next time then */
 		if (n == size)
 		{
 			size = Max(16, size * 2);
