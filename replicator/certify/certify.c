@@ -2,15 +2,15 @@
  * certify.c
  *	  Reserve, decide, forget: certify.h has the rules.
  *
- * Pure: values in, values out; one thread.  A call looks at each key given
- * once, whatever the number of transactions that hold it (holders are counted
- * by mode and walked only if one of them conflicts), and sweeps a few slots of
- * the table for each key that it adds: no call stalls the loop.
+ * Pure: values in, values out; one thread.  A call looks at each given key once, however many
+ * transactions hold it (holders are counted by mode and walked only if one of them conflicts),
+ * and sweeps a few slots of the table for each key that it adds, so that no call stalls the
+ * loop.
  *
- * depends_on is never below the floor.  What was forgotten may have had any of
- * the keys: the nodes online have applied it all, but one that catches up from
- * the journal runs by the recorded depends_on alone, and must not run a
- * transaction before a predecessor that nobody remembered when it was reserved.
+ * depends_on is never below the floor.  A forgotten transaction may have had any of the keys.
+ * The nodes online have applied it, but a node that catches up from the journal uses the
+ * recorded depends_on only, and must not run a transaction before a predecessor that was
+ * forgotten when the transaction was reserved.
  */
 #include "certify_private.h"
 
@@ -170,7 +170,10 @@ decided_dependency(const Key *key, uint8_t conflicts)
 	return highest;
 }
 
-/* Is there one of another origin, or, for a read, of any, with seq > seen?  Sets winner. */
+/*
+ * Is there a decided transaction of another origin, or, for a read, of any origin, with seq >
+ * seen? Sets winner.
+ */
 static bool
 decided_conflict(const Key *key, uint8_t conflicts, OriginId origin, bool is_read, uint64_t seen,
 				 Certificate *out)
@@ -212,7 +215,7 @@ add_ticket(Certifier *c, Certificate *out, uint64_t ticket)
 	c->tickets[out->ntickets++] = ticket;
 }
 
-/* How many modes of the set are held, by whomever. */
+/* How many transactions hold the key in a mode of the set, of any origin. */
 static uint32_t
 times_held(const Key *key, uint8_t modes)
 {
@@ -226,7 +229,7 @@ times_held(const Key *key, uint8_t modes)
 	return held;
 }
 
-/* Reserved transactions that have read what we change come before us. */
+/* Reserved transactions that have read the key come before one that changes it. */
 static void
 add_readers(Certifier *c, const Key *key, uint8_t readers, Certificate *out)
 {
@@ -240,9 +243,8 @@ add_readers(Certifier *c, const Key *key, uint8_t readers, Certificate *out)
 }
 
 /*
- * Is a reserved transaction of another origin in conflict, or, for a read, of
- * any?  Sets winner, the first of them by ticket; adds those of the same origin
- * to the tickets.
+ * Does a reserved transaction of another origin conflict, or, for a read, one of any origin?
+ * Sets winner, the first of them by ticket; adds those of the same origin to the tickets.
  */
 static bool
 reserved_conflict(Certifier *c, const Key *key, uint8_t conflicts, OriginId origin,
@@ -323,7 +325,7 @@ sort_tickets(Certifier *c, Certificate *out)
 	out->tickets = c->tickets;
 }
 
-/* Look all keys up, into c->found; NULL for those never heard of. */
+/* Look up all keys, into c->found; NULL for unknown keys. */
 static void
 find_keys(Certifier *c, const LsKey *keys, size_t nkeys)
 {
@@ -360,7 +362,7 @@ hold_key(Reservation *r, Key *key, unsigned mode)
 	uint8_t		bit = (uint8_t) (1 << mode);
 	Holder	   *h;
 
-	/* nobody else has been added since this transaction began to */
+	/* no other transaction has been added since this one began to */
 	if (key->nholders > 0 && key->holders[key->nholders - 1].reservation == r)
 	{
 		h = &key->holders[key->nholders - 1];
@@ -382,7 +384,7 @@ hold_key(Reservation *r, Key *key, unsigned mode)
 	key->held[mode]++;
 }
 
-/* All is well: take the keys. */
+/* No conflict: take the keys. */
 static void
 hold_keys(Certifier *c, OriginId origin, uint64_t ticket, bool ddl, const LsKey *keys, size_t nkeys)
 {
@@ -428,7 +430,7 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 		}
 	}
 
-	/* it could be reserved: nothing but a lock is in the way, if that */
+	/* no conflict; only a lock may block it */
 	for (size_t i = 0; i < nkeys && c->nlocks > 0; i++)
 	{
 		const Lock *lock;
@@ -449,7 +451,7 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 	return CERTIFY_RESERVED;
 }
 
-/* Take the transaction off its i-th key. */
+/* Remove the transaction from its i-th key. */
 static void
 let_go(Certifier *c, Reservation *r, size_t i)
 {

@@ -3,11 +3,10 @@
  *	  Certification: may this transaction be reserved, and after which decided
  *	  transactions must a peer run it?
  *
- * Pure: no mutex, no I/O, no clock; the caller is the only thread that touches
- * a certifier.  It remembers, for each key and mode, the highest seq decided
- * with it and the highest from any other origin than that one (two are enough:
- * a transaction never conflicts with those of its own origin, whatever their
- * number), the transactions that hold it reserved, and the locks asked first.
+ * Pure: no mutex, no I/O, no clock; one thread calls it.  For each key and mode it remembers the
+ * highest decided seq and the highest from any other origin than that one (two are enough: a
+ * transaction never conflicts with those of its own origin), the transactions that hold the key
+ * reserved, and the locks requested first.
  *
  * The rules, for a transaction of origin o and its key (hash, mode, S):
  *	 - a decided transaction of another origin with a conflicting mode and
@@ -17,16 +16,17 @@
  *	   conflict, of o a dependency on its ticket (PostgreSQL's own locks have
  *	   ordered the two at the origin).
  *	 - reads (ls_mode_is_read) are one-sided.  A read with a decided transaction of
- *	   any origin, seq > S, or a reserved one of any origin: conflict.  They
- *	   are not remembered once decided; but whoever conflicts with a reserved
- *	   one depends on its ticket, of whichever origin, and is no conflict.
+ *	   any origin, seq > S, or a reserved one of any origin: conflict.  Reads
+ *	   are not remembered once decided.  A change that meets a reserved read does
+ *	   not conflict, but depends on its ticket, of whichever origin.
  *	 - S < floor, the seq up to which keys have been forgotten: conflict.
- *	 - the catalogs are everybody's: a transaction depends on the last DDL that
- *	   its origin may have seen (seq <= its highest S), and one with DDL on the
- *	   last DDL decided, whatever the keys.  What was created a moment ago and is
- *	   now used has no key that says so (a type, a role, a schema, a function).
- *	 - a table key that another node holds, or waits for before us, as a lock
- *	   asked first: LS_CERTIFY_WAIT, to be tried again when the lock goes.
+ *	 - all transactions use the catalogs: each depends on the last DDL that its
+ *	   origin may have seen (seq <= its highest S), and one with DDL on the last
+ *	   DDL decided, whatever the keys.  The use of a new object (a type, a role, a
+ *	   schema, a function) has no key of its own.
+ *	 - a table key that another node holds, or waits for before this transaction, as
+ *	   a lock requested first: LS_CERTIFY_WAIT, to be tried again when the lock is
+ *	   released.
  */
 #ifndef LOCKSTEP_CERTIFY_H
 #define LOCKSTEP_CERTIFY_H
@@ -68,7 +68,7 @@ typedef struct Certificate
 	uint64_t	winner_seq;
 	uint64_t	winner_ticket;
 	/* CERTIFY_WAIT */
-	uint64_t	lock_ticket;	/* the lock in the way */
+	uint64_t	lock_ticket;	/* the lock that blocks it */
 } Certificate;
 
 extern Certifier *certifier_create(uint64_t floor);
@@ -103,18 +103,18 @@ extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for
 													 * status */
 
 /*
- * Locks asked first.  A lock is a ticket of its own with table keys (X) and
- * perhaps the ddl lock; one per transaction may be extended by further calls
- * with the same ticket.  Granted in the order asked: behind an earlier lock of
- * another origin on a common key it waits, and also while a transaction of
- * another origin that has a conflicting key is reserved.  With rows a table is named in
- * mode LS_TABLE_READ_ROWS, which waits for an earlier X and holds nothing.
+ * Locks requested first.  A lock is a ticket of its own with table keys (X) and perhaps the ddl
+ * lock; a transaction has one, which further calls with the same ticket extend. Locks are
+ * granted in the order of the requests: a lock waits behind an earlier one of another origin
+ * with a common key, and while a transaction of another origin that has a conflicting key is
+ * reserved.  With rows a table is named in mode LS_TABLE_READ_ROWS, which waits for an earlier X
+ * and holds nothing.
  */
 typedef enum LockResult
 {
 	LOCK_GRANTED,				/* *seq: the highest decided seq that touches
 								 * its keys */
-	LOCK_WAITING,				/* certifier_next_grant() will tell */
+	LOCK_WAITING,				/* certifier_next_grant() will return it */
 	LOCK_DEADLOCK				/* it would wait for itself: nothing was taken
 								 * by this call, and nothing waits */
 } LockResult;
@@ -123,61 +123,58 @@ extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 								 const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq);
 
 /*
- * After locks were given back, or transactions decided or released: a lock that
- * waited and has been granted now, and *seq as above.  false: there is none any
- * more.  What it costs does not grow with the number of those that go on waiting.
+ * After locks were released, or transactions decided or released: a lock that waited and has
+ * been granted now, and *seq as above.  false: there are no more.  The cost does not grow with
+ * the number of locks that continue to wait.
  */
 extern bool certifier_next_grant(Certifier *c, uint64_t *ticket, uint64_t *seq);
 
-/* It waits no more for what it has not got. */
+/* It no longer waits for what it has not got. */
 extern void certifier_lock_give_up(Certifier *c, uint64_t ticket);
 
-/* Something of the caller's that goes with a lock. */
+/* A pointer of the caller that belongs to a lock. */
 extern void certifier_lock_set_owner(Certifier *c, uint64_t ticket, void *owner);
 extern void *certifier_lock_owner(const Certifier *c, uint64_t ticket); /* NULL: no such lock */
 
-/* Does the lock, which waits, wait for that reserved transaction? */
+/* Does the waiting lock wait for that reserved transaction? */
 extern bool certifier_lock_waits_for(const Certifier *c, uint64_t ticket, uint64_t reserved);
 
 /*
- * The transaction that asked for lock `ticket` got CERTIFY_WAIT because of lock
- * `blocker` (Certificate.lock_ticket): remember that it waits for it, until the
- * next call for this lock.  LOCK_WAITING, or LOCK_DEADLOCK: it must be rolled
- * back.  blocker 0: it doesn't wait any more.
+ * The transaction that requested lock `ticket` got CERTIFY_WAIT because of lock `blocker`
+ * (Certificate.lock_ticket): remember that it waits for it, until the next call for this lock.
+ * LOCK_WAITING, or LOCK_DEADLOCK: it must be rolled back.  blocker 0: it no longer waits.
  */
 extern LockResult certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t blocker);
 
 /*
- * After LOCK_DEADLOCK: the tickets of the locks in the cycle, that of the call
- * first, each waiting for the next and the last for the first.  Returns their
- * number; at most max are told.
+ * After LOCK_DEADLOCK: the tickets of the locks in the cycle, that of the call first, each
+ * waiting for the next and the last for the first.  Returns their number, at most max.
  */
 extern size_t certifier_cycle(const Certifier *c, uint64_t *tickets, size_t max);
 
 /*
- * A part of the asking transaction was rolled back, and waits for nothing: of its
- * calls of certifier_lock only the first `keep` are still wanted.
+ * A part of the transaction was rolled back, and waits for nothing: of its calls of
+ * certifier_lock only the first `keep` are still wanted.
  */
 extern void certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep);
 
 /*
- * Whom does it wait for: a lock, with its ticket, or a reserved transaction, with its
- * own; the other is 0.  Some may be told more than once; not told are those for which
- * one that is told waits, too.  Of a lock that waits; of a transaction that got
- * CERTIFY_WAIT.
+ * The locks (lock: its ticket) and reserved transactions (reserved: its ticket) that it waits
+ * for; the other argument is 0.  Some may be reported more than once; those for which a reported
+ * one waits, too, are left out.  Of a lock that waits; of a transaction that got CERTIFY_WAIT.
  */
 typedef void (*LockBlocker) (void *arg, uint64_t lock, uint64_t reserved);
 
-/* Those that have the ddl lock, and the first that waits for it; nothing if none does. */
+/* Holders of the ddl lock, and the first lock that waits for it; nothing if none does. */
 extern void certifier_ddl_holders(const Certifier *c, void (*found) (void *arg, uint64_t holder, uint64_t waiting), void *arg);
 extern void certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, void *arg);
 
-/* One that stands before it, which changes as the queue moves on; 0: none. */
+/* A lock before it in the queue, which changes as the queue advances; 0: none. */
 extern uint64_t certifier_lock_first_blocker(const Certifier *c, uint64_t ticket);
 extern void certifier_reserve_blockers(Certifier *c, OriginId origin, const LsKey *keys, size_t nkeys,
 									   LockBlocker found, void *arg);
 
-/* The asking transaction ended, or stopped waiting. */
+/* The transaction ended, or stopped waiting. */
 extern void certifier_unlock(Certifier *c, uint64_t ticket);
 
 #endif							/* LOCKSTEP_CERTIFY_H */

@@ -1,37 +1,34 @@
 /*
  * certify_locks.c
- *	  Locks asked first: who gets a table or a row, who waits, who would wait for
- *	  ever.
+ *	  Locks requested first: which one is granted, which one waits, which one would close a
+ *	  cycle of waits.
  *
- * Every key has a list of lock items in the order asked.  An item waits for
+ * Every key has a list of lock items in the order of the requests.  An item waits for
  *	 - a granted item of another origin that it conflicts with,
- *	 - one asked earlier, granted or not, so that nobody is overtaken for ever;
- *	   but not if that one waits for an item of our own lock on the same key (an
- *	   upgrade goes before those that wait for what it holds already),
+ *	 - an earlier one, granted or not, so that none is overtaken for ever; but not if
+ *	   that one waits for an item of the same lock on the same key (an upgrade goes
+ *	   before those that wait for what its lock holds already),
  *	 - a reserved transaction of another origin that has the key in a
  *	   conflicting mode.
- * A table in mode LS_TABLE_READ_ROWS is a gate: who asks for rows names it, so as not
- * to get them after a table that is another's, or was asked for earlier, as a whole.
- * Else the two would meet at their COMMITs, each in the other's way; and others would
- * take rows again and again before the one that has the table.  A gate waits for what was
- * asked before it only, holds nothing, is in nobody's way, and goes when its lock is granted.
+ * A table in mode LS_TABLE_READ_ROWS is a gate: a request for rows names it, so that rows
+ * are not granted while another lock holds the whole table, or requested it earlier.
+ * Otherwise the two would block each other at their COMMITs; and other transactions could
+ * repeatedly get rows before the one that has the table.  A gate waits for earlier requests
+ * only, holds nothing, blocks nothing, and is removed when its lock is granted.
  *
- * A lock is granted when none of its items waits.  Locks of one origin never
- * wait for each other: PostgreSQL's own locks order them.  The ddl lock is a
- * key of its own that only locks have.
+ * A lock is granted when none of its items waits.  Locks of one origin never wait for each
+ * other: PostgreSQL's own locks order them.  The ddl lock is a key that only locks have.
  *
- * A transaction being reserved waits for any conflicting lock of another
- * origin, even one that waits itself, so that a stream of DML can't keep DDL
- * out.  The exception is a lock that waits, directly or not, for a lock of that
- * transaction's own origin: it comes after that one anyway, and making the
- * origin's other transactions wait for it could close a cycle that only the
+ * A transaction being reserved waits for any conflicting lock of another origin, even one that
+ * waits itself, so that a stream of DML cannot starve DDL.  The exception is a lock that waits,
+ * directly or not, for a lock of that transaction's own origin: it comes after that one anyway,
+ * and making the origin's other transactions wait for it could close a cycle that only the
  * origin's PostgreSQL would see.
  *
- * Waits for reserved transactions are no edges of the wait-for graph: those
- * wait for no lock any more.  The edges are items waiting for items, and
- * transactions that hold a lock and wait for another at their reservation
- * (certifier_lock_blocked).  New edges come only from the calls that look for a
- * cycle through their own lock, so none goes unseen.
+ * Waits for reserved transactions are no edges of the wait-for graph, as those wait for no lock
+ * any more.  The edges are items that wait for items, and transactions that hold a lock and wait
+ * for another at their reservation (certifier_lock_blocked).  New edges come only from the calls
+ * that search for a cycle through their own lock, so each cycle is seen.
  */
 #include "certify_private.h"
 
@@ -55,7 +52,7 @@ find_lock(const Certifier *c, uint64_t ticket)
 	return lock;
 }
 
-/* What can't be had beside anything else of its key. */
+/* Modes that conflict with every mode of the key. */
 static bool
 is_strongest(LsKeyMode mode)
 {
@@ -155,10 +152,10 @@ found_through(Certifier *c, const Lock *lock)
 }
 
 /*
- * Depth first along the edges that leave lock; c->visited marks the visited.  After
- * SEARCH_STEPS it gives up, as if there were nothing: what it missed is found by
- * the search of waits.c, and nothing that is done for each transaction may take
- * longer the more of them wait.
+ * Depth first along the edges that leave lock; c->visited marks visited locks.  After
+ * SEARCH_STEPS the search stops as if it had found nothing, because the work for each
+ * transaction must not grow with the number of waiting ones; the search of waits.c finds what
+ * was missed.
  */
 static bool
 waits_for(Certifier *c, Lock *lock, const Search *search)
@@ -216,9 +213,8 @@ is_in_the_way(Certifier *c, const LockItem *item, LsKeyMode mode, OriginId origi
 }
 
 /*
- * Whoever waits behind one that lets nobody in, and that is of that origin or waits
- * for it, waits for that origin, too: if the queue is in the order that it seems,
- * that need not be searched for.
+ * A lock that waits behind an exclusive one, which is of that origin or waits for it, waits for
+ * that origin, too: if the queue is in its apparent order, no search is needed for that.
  */
 const Lock *
 lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
@@ -243,7 +239,7 @@ lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 
 /* ---------- taking and giving back */
 
-/* Has the lock asked for that already? */
+/* Has the lock requested that already? */
 static bool
 covered(const Lock *lock, const Key *key, LsKeyMode mode)
 {
@@ -328,7 +324,7 @@ unlink_gate(LockItem *item)
 		item->next_on_key->prev_on_key = item->prev_on_key;
 }
 
-/* Whoever waited for it may go on. */
+/* Locks that waited for it may be granted. */
 static void
 unlink_item(Certifier *c, LockItem *item)
 {
@@ -398,7 +394,7 @@ is_asked_early(const LockItem *item, uint64_t keep)
 	return item->asked <= keep;
 }
 
-/* Take items off the lock: those that are not wanted, NULL: all. */
+/* Remove items from the lock: those that are not wanted, or (NULL) all. */
 static void
 remove_items(Certifier *c, Lock *lock, Wanted wanted, uint64_t keep)
 {
@@ -543,11 +539,11 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 
 /* ---------- granting to those that wait */
 
-/* Modes of what stands before an item, by origin; enough to know that it waits. */
+/* Modes of the items before one, by origin: enough to know that it waits. */
 typedef struct Before
 {
 	uint64_t	origins[KEY_MODES]; /* bit per origin */
-	uint64_t	strongest;		/* of those, of modes that let nobody in */
+	uint64_t	strongest;		/* of those, the exclusive ones */
 } Before;
 
 static bool
@@ -575,8 +571,8 @@ add_before(Before *before, const LockItem *item)
 }
 
 /*
- * The first one of the queue that need not wait any more.  With two origins that let
- * nobody in nobody behind them can be granted, whatever his origin.
+ * The first item of the queue that need not wait any more.  Behind exclusive items of two
+ * origins no item can be granted, whatever its origin.
  */
 static Lock *
 grantable_of_queue(const Certifier *c, const LockQueue *q)
@@ -646,7 +642,7 @@ certifier_lock_blocked(Certifier *c, uint64_t ticket, uint64_t blocker)
 	Lock	   *lock = find_lock(c, ticket);
 
 	if (lock == NULL)
-		return LOCK_WAITING;	/* it holds nothing that anybody could wait
+		return LOCK_WAITING;	/* it holds nothing that another could wait
 								 * for */
 	lock->blocked_by = blocker;
 	if (!waits_for_itself(c, lock))
@@ -665,7 +661,7 @@ certifier_cycle(const Certifier *c, uint64_t *tickets, size_t max)
 	return n;
 }
 
-/* An empty lock stays: it counts the calls. */
+/* An empty lock remains: it counts the calls. */
 void
 certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep)
 {
@@ -690,8 +686,8 @@ certifier_unlock(Certifier *c, uint64_t ticket)
 /* ---------- told to others */
 
 /*
- * From the item forward, to what is known to wait for all that is before it: two of
- * different origins that let nobody in.
+ * From the item forward, up to the items that certainly wait for everything before them: those
+ * behind exclusive items of two different origins.
  */
 static void
 tell_items(const LockItem *item, LockBlocker found, void *arg)

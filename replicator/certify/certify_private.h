@@ -1,6 +1,6 @@
 /*
  * certify_private.h
- *	  What certify.c (reserve, decide, forget) and certify_locks.c (locks asked
+ *	  What certify.c (reserve, decide, forget) and certify_locks.c (locks requested
  *	  first) share.
  */
 #ifndef LOCKSTEP_CERTIFY_PRIVATE_H
@@ -28,24 +28,24 @@ typedef struct Reservation
 struct Lock;
 struct LockItem;
 
-/* Of a key: what was asked of it, in the order asked.  Made with the first item. */
+/* Of a key: its lock items, in the order of the requests.  Made with the first item. */
 typedef struct LockQueue
 {
 	Key		   *key;
 	struct LockItem *first;
 	struct LockItem *last;
-	struct LockItem *gates;		/* they hold nothing: in nobody's way */
+	struct LockItem *gates;		/* they hold nothing, and block nothing */
 	uint32_t	nstrongest;		/* what gates wait for, granted or not */
 	uint32_t	nwaiting;		/* not granted */
-	uint32_t	nagain;			/* of locks that had asked for the key before:
-								 * the order may not be what it seems */
-	bool		touched;		/* somebody who waits may be granted now: in
-								 * the certifier's list */
+	uint32_t	nagain;			/* of locks that had requested the key before:
+								 * the order may differ from the apparent one */
+	bool		touched;		/* a waiting item may be granted now: in the
+								 * certifier's list */
 	bool		opened;			/* and that may be a gate */
 	struct LockQueue *next_touched;
 } LockQueue;
 
-/* One key of a lock asked first. */
+/* One key of a lock requested first. */
 typedef struct LockItem
 {
 	struct Lock *lock;
@@ -120,7 +120,7 @@ struct Certifier
  */
 extern const Lock *lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin);
 
-/* Somebody who waits in the queue may be granted now; a gate, if what went let nobody in. */
+/* A waiting item of the queue may be granted now; gates, too, if what ended was exclusive. */
 extern void locks_touch(Certifier *c, LockQueue *q, bool strongest);
 extern void locks_free(Certifier *c);
 

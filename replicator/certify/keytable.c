@@ -27,7 +27,7 @@ struct KeySlab
 	Key			keys[SLAB_KEYS];
 };
 
-/* Keys are hashes already, but nothing says that their top bits are good. */
+/* Keys are hashes already, but their top bits need not be good ones. */
 static size_t
 home_slot(const KeyTable *t, uint64_t hash)
 {
@@ -152,7 +152,7 @@ keytable_insert(KeyTable *t, uint64_t hash, bool is_table)
 	return key;
 }
 
-/* Empty slot i, moving back whatever was pushed beyond it. */
+/* Empty slot i, and move back entries that it had displaced. */
 static void
 remove_slot(KeyTable *t, size_t i)
 {
@@ -167,7 +167,7 @@ remove_slot(KeyTable *t, size_t i)
 		if (t->slots[j].key == NULL)
 			break;
 		home = home_slot(t, t->slots[j].hash);
-		/* may it stand at i, that is: is i on the way from its home to j? */
+		/* may it be at i, that is: is i on the way from its home to j? */
 		if (((j - home) & mask) >= ((j - i) & mask))
 		{
 			t->slots[i] = t->slots[j];

@@ -5,9 +5,9 @@
  *	  heads[hash]  -> seq of the latest with that hash bucket
  *	  ring[seq]	   -> whole hash, seq of the one before it in the bucket
  *
- * A chain ends where it leaves the ring: what is older is overwritten, nothing
- * is ever removed.  An identity stands for itself by 64 bits of hash; among a
- * million, the chance that a question meets another's is 1 in 10^13.
+ * A chain ends where it leaves the ring: older entries are overwritten, none is ever removed. An
+ * identity is represented by a 64-bit hash; among a million, the probability that a question
+ * matches another transaction's hash is 1 in 10^13.
  */
 #include "decided.h"
 

@@ -70,7 +70,7 @@ static struct
 	int64_t		trim_keep;
 }			shared;
 
-/* The loop's: */
+/* Used by the loop: */
 static ItemQueue gathered;
 static Deferred hand_over;
 static JournalDurable deliver;
@@ -79,7 +79,7 @@ static pthread_t thread;
 static int	event_fd = -1;
 static Watch *event_watch;
 
-/* The thread's: */
+/* Used by the thread: */
 static Journal *journal;
 static const char *journal_dir;
 static bool prepare_failed;		/* there is no room for the next segment */
@@ -116,7 +116,7 @@ signal_loop(void)
 		;
 }
 
-/* Say why writing does not work, once for each reason; NULL: it works again. */
+/* Report why writing fails, once for each reason; NULL: it works again. */
 static void
 set_failing(const char *error)
 {
@@ -141,7 +141,7 @@ set_failing(const char *error)
 	signal_loop();
 }
 
-/* What counts after this item. */
+/* Keep what the head of the next segment needs after this item. */
 static void
 note_head(const JournalItem *item)
 {
@@ -190,7 +190,7 @@ set_head(void)
 	buffer_free(&all);
 }
 
-/* Whoever sets the clock back must not make a full journal wait for as long. */
+/* Setting the clock back must not make a full journal wait that much longer. */
 static void
 wanted_init(void)
 {
@@ -243,7 +243,7 @@ give_up(void)
 	_exit(EXIT_JOURNAL_BROKEN);
 }
 
-/* Append and sync; false: given up because we are to stop. */
+/* Append and sync; false: it gave up, as the replicator stops. */
 static bool
 make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 {
@@ -434,7 +434,7 @@ on_hand_over(void *arg)
 	queue_move(&shared.todo, &gathered);
 	pthread_mutex_unlock(&lock);
 
-	/* now, not before: the thread would wake up only to wait for the lock */
+	/* only now: the thread would wake up to wait for the lock */
 	pthread_cond_signal(&wanted);
 }
 

@@ -18,7 +18,7 @@
 #define MAX_SIZE 16384
 #define BUSY_US 2000000
 #define IDLE_US 20000000
-#define SHARE 4					/* of what is left, this part at most */
+#define SHARE 4					/* at most this part of what is left */
 
 typedef __int128 Wide;
 
@@ -229,8 +229,8 @@ last_value(const LsLease *r, const LeaseGrant *grant)
 }
 
 /*
- * Where nothing is known, the asker's position is it.  Else it is not behind
- * ours, unless its sequence was changed on that node alone.
+ * If no position is known, the asker's is taken.  Otherwise it is not behind the known one,
+ * unless its sequence was changed on that node alone.
  */
 static bool
 asker_knows_better(const Thing *thing, const LsLease *r)
@@ -277,7 +277,7 @@ size_for(Holder *h, uint64_t wanted, uint64_t left, uint64_t now_us)
 	h->size = size;
 	h->at_us = now_us;
 
-	/* what others could use, too, is not given away all at once */
+	/* values that others could use are not all granted at once */
 	if (size > left / SHARE)
 		size = left / SHARE;
 	if (size < wanted)
@@ -349,8 +349,8 @@ lease_request(LeaseTable *t, LsSlice database, const LsLease *request,
 }
 
 /*
- * A position that was set after what that node has applied is another matter: its
- * leases are void when it gets there.
+ * A position that was set after the seq that the node has applied is unrelated: the node's
+ * leases become void when it gets there.
  */
 bool
 lease_reported(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq,
@@ -418,7 +418,7 @@ drop(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq)
 	thing->seq = seq;
 }
 
-/* Its position goes with it; leases under the old name are good for ever. */
+/* The position moves along; leases under the old name remain valid. */
 static void
 move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, uint64_t seq)
 {
@@ -433,8 +433,8 @@ move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, uint64_t seq)
 }
 
 /*
- * Parameters: effect, name, value, called, and the new name.  What is malformed
- * was not written by the extension and has no effect here.
+ * Parameters: effect, name, value, called, and the new name.  A malformed query was not written
+ * by the extension and has no effect here.
  */
 bool
 lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query)

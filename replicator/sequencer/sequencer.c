@@ -31,11 +31,12 @@
 #include "sequencer_private.h"
 #include "spill.h"
 
-#define LARGE_STATEMENTS 1000	/* not `ordered` beyond */
+#define LARGE_STATEMENTS 1000	/* larger ones are not `ordered` */
 #define FIRST_KEYS 16
 #define FORGET_MS 1000
-#define KEPT_SEQS 20000			/* of history below what all have applied: S
-								 * of keys that have not arrived yet */
+#define KEPT_SEQS 20000			/* history kept below what all nodes have
+								 * applied: for S of keys that have not
+								 * arrived yet */
 #define MAX_REMEMBERED_KEYS 2000000 /* about 500 MB */
 
 static const Config *config;
@@ -56,7 +57,7 @@ sequencer_find(int node, uint32_t pid)
 
 /* ---------- deciding */
 
-/* Nothing is missing but its number: it has been executed, by all who have to. */
+/* All nodes that have to execute it have done so; only its number is missing. */
 static bool
 may_be_decided(const Transaction *tx)
 {
@@ -129,7 +130,7 @@ may_be_ordered(const Transaction *tx, const KeyList *list)
 		tx->spill == NULL && !nodes_lagging() && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
 }
 
-/* Of the first table among the first keys; all have the database's. */
+/* The first table among the first keys; every transaction also has the database's key. */
 static uint64_t
 first_table(const KeyList *list)
 {
@@ -202,7 +203,7 @@ reserve(Transaction *tx)
 
 /* ---------- asked */
 
-/* All of it is on disk, or will never be. */
+/* All of it is on disk, or storing it has failed. */
 static void
 on_stored(Transaction *tx)
 {
@@ -221,7 +222,10 @@ sequencer_ask(Transaction *tx)
 	LOCKSTEP_POINT(QUESTION);
 	if (tx->awaits_lock)
 	{
-		/* its backend has given up waiting; what it has is kept to the end */
+		/*
+		 * its backend has given up waiting; the locks that it has are kept to
+		 * the end
+		 */
 		list_remove(&undecided.lock_waiters, tx);
 		tx->awaits_lock = false;
 		certifier_lock_give_up(undecided.certifier, tx->lock_ticket);
@@ -261,7 +265,7 @@ sequencer_single_query(const LsIdentity *id, LsSlice database, uint32_t origin,
 		LsMsgType	type;
 		LsSlice		payload;
 
-		/* the caller has looked at them */
+		/* the caller has checked them */
 		if (ls_frame(queries + at, len - at, LS_MAX_PAYLOAD, &type, &payload) != LS_FRAME_OK)
 			break;
 		tx_keep_effect(tx, queries + at, LS_HEADER_SIZE + payload.len);
@@ -275,11 +279,11 @@ sequencer_single_query(const LsIdentity *id, LsSlice database, uint32_t origin,
 /* ---------- locks asked first */
 
 /*
- * A step of CREATE or DROP INDEX CONCURRENTLY may be executed for hours, and is
- * there for nobody to wait for: but other DDL on the table does, and behind that
- * its writers and the other nodes' DDL on any table.  So the step yields, as the
- * command does between two of them.  It is undecided: it is rolled back everywhere,
- * and the index stays what it was after the step before, not valid.
+ * A step of CREATE or DROP INDEX CONCURRENTLY may be executed for hours, and must not block
+ * anything.  But other DDL on the table waits for it, and behind that DDL the table's writers
+ * and other nodes' DDL on any table.  So the step yields, as the command does between two steps.
+ * It is undecided, so it is rolled back everywhere, and the index remains as the previous step
+ * left it, invalid.
  */
 static void
 steps_yield(const Transaction *waiter)
@@ -294,7 +298,7 @@ steps_yield(const Transaction *waiter)
 	}
 }
 
-/* When a lock that had been waited for was granted last. */
+/* When the last lock was granted that a transaction had waited for. */
 static uint64_t granted_us;
 
 uint64_t
@@ -393,8 +397,8 @@ grant_locks(void)
 }
 
 /*
- * Something has gone that others may have waited for: only those are looked at, as
- * their number may be large and they look again often.
+ * Something ended that others may have waited for.  Only those are looked at, because their
+ * number may be large and this happens often.
  */
 static void
 on_look_again(void *arg)
@@ -412,7 +416,10 @@ on_look_again(void *arg)
 	for (Transaction *tx = undecided.reserved_steps > 0 ? undecided.lock_waiters.first : NULL; tx != NULL; tx = tx->next)
 		steps_yield(tx);
 
-	/* those that were executed (by nobody, without peers) before they might */
+	/*
+	 * those that were executed (without peers: by no node) before they could
+	 * be decided
+	 */
 	if (!undecided.decide_some)
 		return;
 	undecided.decide_some = false;
@@ -441,8 +448,9 @@ sequencer_is_stalled(int patience_ms)
 	}
 
 	/*
-	 * What was in its way may have got behind it, without having changed. Not
-	 * if it has been granted; and a large one takes long to look at.
+	 * The lock that it waits for may have moved behind it in the queue,
+	 * without having changed. Not if that lock has been granted; and a large
+	 * transaction takes long to look at.
 	 */
 	looks++;
 	for (Transaction *tx = undecided.waiting.first; tx != NULL; tx = tx->next)
@@ -480,8 +488,8 @@ on_forget(void *arg)
 		certifier_forget(undecided.certifier, all - KEPT_SEQS);
 
 	/*
-	 * A transaction that stays open must not let it grow for ever: rather it
-	 * conflicts.
+	 * A transaction that stays open must not make it grow without bound: it
+	 * conflicts instead.
 	 */
 	if (certifier_keys(undecided.certifier) > MAX_REMEMBERED_KEYS)
 	{

@@ -29,12 +29,12 @@ typedef struct PeerOps
 	 */
 	void		(*commit) (Transaction *tx);
 
-	/* tx is ROLLED_BACK: take it back wherever it was given. */
+	/* tx is ROLLED_BACK: roll it back on every node that began it. */
 	void		(*roll_back) (Transaction *tx);
 
 	/*
-	 * The origin's backend is gone, or said that it could not commit: the
-	 * origin gets the decided tx by apply.
+	 * The origin's backend is gone, or has reported that it could not commit:
+	 * the origin gets the decided tx by apply.
 	 */
 	void		(*apply_at_origin) (Transaction *tx);
 } PeerOps;
@@ -59,10 +59,7 @@ typedef struct SessionOps
 	 */
 	uint64_t	(*oldest_seen) (void);
 
-	/*
-	 * Sessions of a node or database that is not in any more end with this
-	 * error.
-	 */
+	/* Sessions of a node or database that has left end with this error. */
 	void		(*end_of_node) (int node, const char *sqlstate, const char *message, const char *hint);
 	void		(*end_of_database) (const char *database, const char *sqlstate, const char *message,
 									const char *hint);
@@ -101,7 +98,7 @@ typedef void (*SingleQueryDone) (void *arg, uint64_t seq, const LsErrorFields *e
 extern void sequencer_single_query(const LsIdentity *id, LsSlice database, uint32_t origin,
 								   const uint8_t *queries, size_t len, SingleQueryDone done, void *arg);
 
-/* Values for a node: leased() when the lease is in the journal. */
+/* Values of a sequence for a node: leased() when the lease is in the journal. */
 typedef void (*LeaseDone) (void *arg, const LsLeased *leased);
 extern void sequencer_lease(const char *node, LsSlice database, const LsLease *request,
 							LeaseDone leased, void *arg);
@@ -110,7 +107,7 @@ extern void sequencer_lease(const char *node, LsSlice database, const LsLease *r
 typedef void (*LeasedThing) (void *arg, LsSlice name, int64_t value, LsSlice keys);
 extern void sequencer_leased(LsSlice database, LeasedThing each, void *arg);
 
-/* A node that has applied seq has leases up to value, of whichever replicator. */
+/* A node that has applied seq has leases up to value, from any replicator. */
 extern void sequencer_lease_reported(LsSlice database, LsSlice name, uint64_t seq,
 									 int64_t value, int64_t increment, LsSlice keys);
 
@@ -123,7 +120,7 @@ extern void sequencer_applied(Transaction *tx);
 /* Does its backend wait for an answer, and may it be rolled back? */
 extern bool sequencer_is_question(const Transaction *tx);
 
-/* It loses to one of a higher rank; conflict: but for the loser. */
+/* It loses to a transaction of a higher rank; conflict: complete but for the loser. */
 struct Conflict;
 extern void sequencer_refuse_blocker(Transaction *tx, struct Conflict *conflict);
 
@@ -134,23 +131,28 @@ extern Transaction *sequencer_reserved(Transaction *previous);
 /* The same for those decided whose record is not durable yet, in seq order. */
 extern Transaction *sequencer_undurable(Transaction *previous);
 
-/* Has any waited here since before then?  When was a lock granted last that had been
- * waited for? */
+/*
+ * Has any transaction waited here since before then?  When was the last lock granted that a
+ * transaction had waited for?
+ */
 extern bool sequencer_any_waits_since(uint64_t before_us);
 extern uint64_t sequencer_granted_us(void);
 
-/* Who waits for whom, for waits.c; and the party that a transaction is. */
+/*
+ * Adds the waits of transactions here to the graph, for waits.c; the party in the graph that is
+ * this transaction.
+ */
 struct WaitGraph;
 extern void sequencer_add_waits(struct WaitGraph *g);
 extern uint32_t sequencer_party(struct WaitGraph *g, Transaction *tx);
 
-/* Has anybody waited so long for one and the same? */
+/* Has any transaction waited that long for the same thing? */
 extern bool sequencer_is_stalled(int patience_ms);
 
-/* It waits in a cycle, see detail, for that winner. */
+/* It waits in a cycle, which detail describes, for that winner: it is rolled back. */
 extern void sequencer_refuse_deadlock(Transaction *tx, const char *detail, const char *winner_node, uint32_t winner_pid);
 
-/* By identity: the live transaction of a backend, NULL if none (blockers). */
+/* The open transaction of a backend, NULL if none (blockers). */
 extern Transaction *sequencer_find(int node, uint32_t pid);
 
 /* Its seq, if it was decided and is among those remembered, else 0; the lowest
@@ -158,7 +160,7 @@ extern Transaction *sequencer_find(int node, uint32_t pid);
 extern uint64_t sequencer_find_decided(const LsIdentity *id);
 extern uint64_t sequencer_decided_first(void);
 
-/* Whose it was, if that is remembered (the last 65536). */
+/* Node and process of the transaction with that seq, if remembered (the last 65536). */
 extern bool sequencer_winner(uint64_t seq, const char **node, uint32_t *pid);
 
 extern uint64_t sequencer_last_decided(void);
@@ -184,8 +186,10 @@ typedef struct SequencerStats
 
 extern SequencerStats sequencer_stats(void);
 
-/* Open transactions of that node which have the ddl lock, and do not wait here, while
- * other nodes' wait for it; waiting: one of them. */
+/*
+ * Open transactions of that node which have the ddl lock, and do not wait here, while
+ * transactions of other nodes wait for it; waiting: one of those.
+ */
 typedef void (*DdlHolder) (void *arg, Transaction *holder, const Transaction *waiting);
 extern void sequencer_ddl_holders(int node, DdlHolder found, void *arg);
 

@@ -50,7 +50,7 @@ sequencer_winner(uint64_t seq, const char **node, uint32_t *pid)
 
 /* ---------- lost by a key */
 
-/* Has the query that part of the bytes? */
+/* Is that byte in the query? */
 static bool
 is_in(const uint8_t *at, LsSlice bytes)
 {
@@ -58,8 +58,8 @@ is_in(const uint8_t *at, LsSlice bytes)
 }
 
 /*
- * The query that has key i of its transaction, as words to be added (malloc'ed), its
- * form, and the key with its name, which may be in *copy.
+ * The query that has key i of its transaction, as text for the message (malloc'ed); its form;
+ * and the key with its name, which may be in *copy.
  */
 static char *
 query_of_key(const Transaction *tx, const KeyList *list, size_t i, Buffer *copy, LsKey *key, LsForm *form)
@@ -100,7 +100,7 @@ reason_of(const Certificate *c, bool read)
 	return c->kind == CONFLICT_DECIDED ? "changed" : "reserved";
 }
 
-/* Fills in the winner, too. */
+/* Fills in the winner in conflict, too. */
 static char *
 winner_words(const Certificate *c, const Transaction *winner, Conflict *conflict)
 {

@@ -9,7 +9,7 @@
 #include "sequencer_private.h"
 #include "spill.h"
 
-#define KEYS_KEPT 100000		/* scratch beyond is given back */
+#define KEYS_KEPT 100000		/* scratch beyond this size is freed */
 
 static LsKey *keys;
 static size_t keys_cap;
@@ -68,7 +68,7 @@ keys_in(LsSlice queries)
 	return finished(list);
 }
 
-/* Scratch that one large transaction made grow is given back. */
+/* Free scratch that a large transaction has enlarged. */
 static void
 shrink(void)
 {
@@ -121,7 +121,7 @@ keys_of_record(const JournalRecord *r, const char *dir, BodyQuery each, KeyList 
 		*error = "a query in it is malformed";
 	tx_cursor_free(&cursor);
 	tx_unref(tx);
-	/* names point into what is gone */
+	/* the names point into memory that has been freed */
 	for (size_t i = 0; i < list->n; i++)
 		keys[i].name = (LsSlice) {NULL, 0};
 	*list = finished(*list);

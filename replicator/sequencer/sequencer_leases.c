@@ -132,7 +132,7 @@ on_durable(void *arg)
 	Asked	   *asked = arg;
 
 	if (asked == NULL)
-		return;					/* nobody waits for it */
+		return;					/* no backend waits for it */
 	asked->done(asked->arg, &asked->answer);
 	free(asked);
 }

@@ -77,7 +77,7 @@ tell_committed(Transaction *tx)
 	to_sessions->verdict(tx, &verdict);
 }
 
-/* The writer's answer: what was promised to the journal may be told. */
+/* The writer has made a record durable: now others may be told. */
 static void
 on_durable(JournalItem *item)
 {
@@ -121,7 +121,7 @@ sequencer_applied(Transaction *tx)
 
 /* ---------- metadata */
 
-/* New segments begin with all that counts, so that trimming loses none of it. */
+/* New segments begin with all metadata that counts, so that trimming loses none of it. */
 void
 sequencer_journal_metadata(int record_type, const char *text, void (*done) (void *), void *arg)
 {

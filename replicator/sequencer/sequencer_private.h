@@ -39,7 +39,7 @@ list_remove(TxList *list, Transaction *tx)
 
 extern const PeerOps *to_peers;
 
-/* Those that wait for one and the same. */
+/* Transactions that wait for the same lock. */
 typedef struct TxWaiters
 {
 	Transaction *first;
@@ -63,13 +63,16 @@ typedef struct Undecided
 
 extern Undecided undecided;
 
-/* At its reservation: the lock that it waits for; the same for stalls (waits_since_us). */
+/*
+ * It waits at its reservation for that lock; note_wait(): the same, for finding stalls
+ * (waits_since_us).
+ */
 extern void undecided_wait_for(Transaction *tx, uint64_t lock_ticket);
 extern void undecided_note_wait(Transaction *tx, uint64_t lock_ticket);
 extern void undecided_stop_waiting(Transaction *tx);
 extern void undecided_retry_later(Transaction *tx);
 
-/* The lock has gone, or a part of it; or it waits for more than before. */
+/* The lock was released, wholly or in part; or it waits for more than before. */
 extern void undecided_lock_changed(uint64_t lock_ticket);
 extern void undecided_give_back_locks(Transaction *tx);
 
@@ -118,8 +121,10 @@ typedef struct KeyList
 
 extern KeyList keys_of(const Transaction *tx);
 
-/* Take the next query off the front of a row of 'Q' messages that were looked at when
- * they came in (ls_take_query). */
+/*
+ * Take the next query from the front of a sequence of 'Q' messages, which were checked on
+ * arrival (ls_take_query).
+ */
 extern bool next_query(LsSlice *rest, LsQuery *query);
 
 /*
@@ -133,14 +138,14 @@ extern bool keys_of_record(const struct JournalRecord *r, const char *dir, BodyQ
 
 /* ---------- in sequencer_conflict.c */
 
-/* Who was decided, for the details of conflicts. */
+/* Remember which transaction was decided, for the details of conflicts. */
 extern void winners_remember(uint64_t seq, uint32_t origin, uint32_t pid);
 
-/* list: of the loser; winner: of CONFLICT_RESERVED, or NULL. */
+/* list: the keys of the loser; winner: with CONFLICT_RESERVED, else NULL. */
 extern void describe_key_conflict(const Transaction *loser, const KeyList *list, const Certificate *c,
 								  const Transaction *winner, ConflictDetail *w);
 
-/* Who of the cycle that it closes ranks lowest. */
+/* The lowest-ranking transaction of the cycle that it closes. */
 extern Transaction *deadlock_victim(Transaction *closes, const Certifier *certifier);
 extern void describe_deadlock(const Transaction *loser, const Transaction *closes, const Certifier *certifier,
 							  ConflictDetail *w);
@@ -149,11 +154,14 @@ extern void describe_deadlock(const Transaction *loser, const Transaction *close
 
 extern void refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint);
 
-/* Of a cycle that tx has closed, who should lose does.  False: it was another one. */
+/*
+ * tx has closed a cycle: the transaction of it that should lose does.  False: it was another
+ * one.
+ */
 extern bool refuse_deadlock(Transaction *tx, const Certifier *certifier);
 extern void refuse_step(Transaction *step, const Transaction *waiting);
 
-/* winner: of CONFLICT_RESERVED, or NULL. */
+/* winner: with CONFLICT_RESERVED, else NULL. */
 extern void refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, const Transaction *winner);
 
 /* Its queries could not be stored: false if they could. */

@@ -59,11 +59,10 @@ remember(const Transaction *tx, Conflict *conflict)
 }
 
 /*
- * Lost to another transaction.  If that has a seq, a retry can't win before the
- * loser's node has applied it.  If it is only reserved, its row locks there will
- * make a retry wait at the right place, or it goes: waiting for that before
- * everything else is done anew would cost 25 to 55 % of the throughput (64 clients,
- * ten hot rows).
+ * It has lost to another transaction.  If the winner has a seq, a retry cannot win before the
+ * loser's node has applied it.  If the winner is only reserved, its row locks on that node make
+ * a retry wait at the right place, or it is rolled back: waiting for it before the whole
+ * transaction is repeated would cost 25 to 55 % of the throughput (64 clients, ten hot rows).
  */
 static void
 refuse_loser(Transaction *tx, const char *message, Conflict *conflict, const char *hint)

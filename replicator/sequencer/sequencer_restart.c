@@ -3,9 +3,9 @@
  *	  The sequencer's state after a start, from the journal: keys and identities of the
  *	  last transactions, and the metadata.
  *
- * The last REMEMBERED transactions are replayed into the certifier; its floor is below
- * them.  A transaction with older keys conflicts, but no open transaction survives a
- * restart of the replicator.
+ * The last REMEMBERED transactions are replayed into the certifier; its floor is below them. A
+ * transaction with older keys would conflict, but no open transaction survives a restart of the
+ * replicator.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -75,7 +75,7 @@ replay(Certifier *c, Decided *decided, const Config *config, const char *dir, co
 		winners_remember(r->seq, origin, r->identity.pid);
 }
 
-/* Where the last n of the journal begin. */
+/* The first of the journal's last n transactions. */
 static uint64_t
 last_of(uint64_t first, uint64_t last, uint64_t n)
 {

@@ -77,7 +77,7 @@ undecided_retry_later(Transaction *tx)
 	loop_defer(&undecided.look_again);
 }
 
-/* The lock has gone, or a part of it; or it waits for more than before. */
+/* The lock was released, wholly or in part; or it waits for more than before. */
 void
 undecided_lock_changed(uint64_t ticket)
 {
@@ -106,7 +106,10 @@ undecided_give_back_locks(Transaction *tx)
 	undecided_lock_changed(ticket);
 }
 
-/* A reservation is over: those of the same origin that wait for its ticket. */
+/*
+ * A reservation has ended: reserved transactions of the same origin may have waited for its
+ * ticket.
+ */
 void
 undecided_ticket_over(const Transaction *over)
 {
@@ -186,13 +189,14 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 		certifier_release(undecided.certifier, tx->ticket);
 		undecided_ticket_over(tx);
 	}
-	to_peers->roll_back(tx);	/* it may have begun early */
+	to_peers->roll_back(tx);	/* it may have begun on nodes before it was
+								 * reserved */
 	if (from != TX_QUEUED)
 		LOCKSTEP_POINT(ROLLED_BACK);
 	if (verdict != NULL)
 	{
 		verdict->xcount = tx->xcount;
-		tx_ref(tx);				/* its session's may have been the last */
+		tx_ref(tx);				/* its session may have had the last reference */
 		to_sessions->verdict(tx, verdict);
 		notify_requester(tx, &verdict->error);
 		tx_unref(tx);

@@ -1,16 +1,16 @@
 /*
  * sequencer_waits.c
- *	  Which transactions wait here, and for whom: the sequencer's part of the
+ *	  Which transactions wait here, and for which others: the sequencer's part of the
  *	  wait-for graph (waits.h).
  *
  *	 QUEUED, awaits_lock	holders of that lock, and earlier requests for it; reserved
  *							transactions that have its key
  *	 WAITING				holders of, and requests for, a conflicting lock
- *	 RESERVED				those of its origin that come first
+ *	 RESERVED				earlier reserved transactions of its origin
  *	 alone					its session waits for it
  *
- * What a transaction waits for on a node is waits_local.c's part.  Reserved
- * ones are found by binary search in a list that is made for it.
+ * Waits on a node are waits_local.c's part.  Reserved transactions are found by binary search in
+ * a list that is made for that.
  */
 #include <stdlib.h>
 
@@ -30,7 +30,7 @@ typedef struct Tickets
 	size_t		cap;
 } Tickets;
 
-/* Who is reserved; and whose waits are being told. */
+/* The reserved transactions; and the transaction whose waits are being added. */
 typedef struct Telling
 {
 	WaitGraph  *g;
@@ -137,7 +137,7 @@ add_waiting(Telling *t, Transaction *tx)
 	begin(t, tx, WAIT_RESERVATION);
 	if (tx->spill != NULL)
 	{
-		/* it has too many keys to look at all of them often */
+		/* it has too many keys to look at all of them each time */
 		found_blocker(t, tx->waits_for, 0);
 		return;
 	}
@@ -153,7 +153,7 @@ add_reserved(Telling *t, Transaction *tx)
 		add_wait(t, WAIT_TICKET, of_ticket(&t->reserved, tx->after_tickets[i]));
 }
 
-/* Its session, in whichever transaction it is, waits for it. */
+/* Its session, in any transaction, waits for it. */
 static void
 add_single_query(Telling *t, Transaction *tx)
 {
