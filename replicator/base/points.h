@@ -30,7 +30,7 @@ typedef enum Point
 	POINT_ANSWERED,				/* a backend has been sent what it waited for */
 	POINT_APPLIED,				/* by all; the backend is not told yet */
 	POINT_ROLLED_BACK,			/* never decided; its backend is not told yet */
-	POINT_LOCK_GRANTED,			/* locks asked first are its own; not told */
+	POINT_LOCK_GRANTED,			/* locks requested first are its own; not told */
 	POINT_CONFIRMED,			/* its backend has committed it; not noted */
 	POINT_SESSION_GONE,			/* its transactions are not looked at yet */
 

@@ -97,7 +97,7 @@ struct Certifier
 	size_t		ddl_end;
 	size_t		ddl_cap;
 	uint64_t	last_ddl;
-	/* locks asked first */
+	/* locks requested first */
 	Lock	   *locks[LOCK_BUCKETS];	/* by ticket */
 	size_t		nlocks;
 	LockQueue  *touched;

@@ -46,7 +46,7 @@ typedef struct Key
 	Holder		first_holder;
 	uint32_t	held[KEY_MODES];	/* how many holders have the mode */
 	Decided		decided[KEY_WRITE_MODES];
-	struct LockQueue *locks;	/* asked first; NULL: none */
+	struct LockQueue *locks;	/* requested first; NULL: none */
 	struct Key *next_free;
 } Key;
 

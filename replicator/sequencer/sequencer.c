@@ -276,7 +276,7 @@ sequencer_single_query(const LsIdentity *id, LsSlice database, uint32_t origin,
 	tx_unref(tx);
 }
 
-/* ---------- locks asked first */
+/* ---------- locks requested first */
 
 /*
  * A step of CREATE or DROP INDEX CONCURRENTLY may be executed for hours, and must not block

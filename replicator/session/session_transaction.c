@@ -88,7 +88,7 @@ transaction_for(Session *s, uint64_t xcount)
 
 /*
  * A question about a transaction that was rolled back before it was asked for
- * (by a deadlock of locks asked first; the backend may have caught that error).
+ * (by a deadlock of locks requested first; the backend may have caught that error).
  */
 static bool
 answered_dead(Session *s, uint64_t xcount)

@@ -22,8 +22,8 @@ struct Spill;
 typedef enum TxState
 {
 	TX_QUEUED,					/* statements arrive; nothing ordered yet */
-	TX_WAITING,					/* asked; a lock asked first by another node
-								 * is in the way */
+	TX_WAITING,					/* asked; a lock requested first by another
+								 * node is in the way */
 	TX_RESERVED,				/* has a ticket, holds its keys; executing on
 								 * peers */
 	TX_DECIDED,					/* has a seq; its journal record is being made
@@ -68,7 +68,7 @@ typedef struct Transaction
 	LsCommitWait wait;
 	uint64_t	took_ms;		/* on its origin, until it asked; 0: not long */
 	uint64_t	ticket;			/* 0 before RESERVED */
-	uint64_t	lock_ticket;	/* of locks asked first, 0 = none */
+	uint64_t	lock_ticket;	/* of locks requested first, 0 = none */
 	uint64_t	seq;			/* 0 before DECIDED */
 	uint64_t	chain;			/* of the journal, with it (journal.h) */
 	struct Transaction **members;	/* several, executed as one: see
@@ -86,9 +86,9 @@ typedef struct Transaction
 	bool		index_step;		/* RESERVED, and of a command that yields to
 								 * whoever waits for its table: see
 								 * sequencer.c */
-	bool		awaits_lock;	/* QUEUED, and a lock asked first is not
+	bool		awaits_lock;	/* QUEUED, and a lock requested first is not
 								 * granted yet */
-	bool		has_waited;		/* for a lock asked first, and got it */
+	bool		has_waited;		/* for a lock requested first, and got it */
 	uint64_t	waits_for;		/* lock, or ticket, that it was seen to wait
 								 * for last ... */
 	uint64_t	waits_since_us; /* ... since then */
