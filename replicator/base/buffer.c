@@ -1,14 +1,13 @@
 /*
  * buffer.c
- *	  Growing byte buffers, and allocation that can't fail: without memory for what all
- *	  depend on, the daemon ends.  What one session wants more of can be refused to it
- *	  (buffer_try_reserve).
+ *	  Growing byte buffers, and allocation that cannot fail: the daemon ends if there is no
+ *	  memory for something that all sessions depend on.  A single session's request can be
+ *	  refused (buffer_try_reserve).
  *
- * The bytes in [pos, len) are what the reader has not consumed.  Appending
- * moves them to the front when that frees at least as much as it moves, so a
- * queue that is filled and drained for ever copies each byte a constant number
- * of times and doesn't grow.  A buffer belongs to one thread; the allocators
- * may be called by any.
+ * The bytes in [pos, len) are those that the reader has not consumed.  Appending moves them to
+ * the front when that frees at least as much as it moves, so that a queue that is filled and
+ * drained continuously copies each byte a constant number of times and does not grow.  A buffer
+ * belongs to one thread; the allocators may be called by any.
  */
 #include "buffer.h"
 

@@ -25,14 +25,16 @@ extern char *xstrdup(const char *s);
 extern char *xstrndup(const void *s, size_t n);
 extern char *xasprintf(const char *fmt,...) __attribute__((format(printf, 1, 2)));
 
-/* The length of so much of a text in UTF-8 that it has at most max bytes and ends
- * between characters. */
+/*
+ * The length of the longest prefix of a UTF-8 text that has at most max bytes and ends between
+ * characters.
+ */
 extern size_t text_cut(const void *text, size_t len, size_t max);
 
 /* malloc'ed, see buffer_append_printable(). */
 extern char *text_printable(const void *text, size_t len);
 
-/* Text of a database may be in whatever encoding, or in none. */
+/* Text of a database may be in any encoding, or in none. */
 extern bool text_is_utf8(const void *text, size_t len);
 extern void text_make_ascii(char *text, size_t len);	/* ? for each byte that
 														 * isn't */

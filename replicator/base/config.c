@@ -1,7 +1,7 @@
 /*
  * config.c
- *	  Settings of the replicator: one table that says all about each, and the
- *	  reader of replicator.conf.
+ *	  Settings of the replicator: one table that defines each, and the reader of
+ *	  replicator.conf.
  *
  * The table `settings` drives parsing, defaults, ranges, SHOW, reload and
  * --describe-config; tests/lint/settings reads it too, so keep one line per
@@ -47,7 +47,7 @@ typedef enum SettingType
 	SETTING_SLOW_NODE			/* SlowNode */
 } SettingType;
 
-/* What a change needs, and for whom the setting is. */
+/* What a change requires, and whether the setting is for developers. */
 #define RESTART 0
 #define RELOAD 1
 #define DEVELOPER 2				/* for tests and for finding faults: not in
@@ -516,7 +516,7 @@ parse_line(Config *c, char *line)
 	return error;
 }
 
-/* The settings together, when all lines are read. */
+/* Checks that concern several settings, when all lines have been read. */
 static char *
 check_config(const Config *c)
 {
@@ -653,8 +653,8 @@ add_name(char **list, const char *name)
 }
 
 /*
- * Nodes come and go: new ones are added at the end, as others hold pointers and
- * indexes; those that are missing are retired.
+ * Nodes may be added and removed: new ones are added at the end, as other code holds pointers
+ * and indexes; missing ones are retired.
  */
 static void
 reload_nodes(Config *current, Config *fresh, char **need_restart)
@@ -698,7 +698,7 @@ config_reload(Config *current, Config *fresh)
 
 		if (is_text(s->type))
 		{
-			/* Others may hold the pointer: no text is reloadable. */
+			/* Other code may hold the pointer: no text is reloadable. */
 			assert((s->flags & RELOAD) == 0);
 			if (strcmp(*(char *const *) to, *(char *const *) from) != 0)
 				add_name(&need_restart, s->name);

@@ -1,8 +1,7 @@
 /*
  * json_text.c
- *	  Text that may be in whatever encoding, as a JSON string: names, messages and
- *	  values come from databases that may have no encoding at all, and jansson
- *	  takes nothing but UTF-8.
+ *	  Text in any encoding as a JSON string: names, messages and values come from databases
+ *	  that may have no encoding at all, and jansson accepts UTF-8 only.
  */
 #include <stdlib.h>
 #include <string.h>

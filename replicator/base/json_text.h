@@ -1,6 +1,6 @@
 /*
  * json_text.h
- *	  Text that may be in whatever encoding, as a JSON string; and text out of JSON.
+ *	  Text in any encoding as a JSON string; and text out of JSON.
  */
 #ifndef LOCKSTEP_JSON_TEXT_H
 #define LOCKSTEP_JSON_TEXT_H

@@ -7,13 +7,13 @@
  *
  *	  2026-11-21 08:15:02.345 UTC [4711] WARNING:  [node n2] message
  *
- * and line breaks and other control characters inside of a message are escaped, so
- * that nothing a client sends can pass for a line of its own.
+ * Line breaks and other control characters within a message are escaped, so that nothing that a
+ * client sends can look like a line of its own.
  *
- * Any thread may log.  `lock` covers the descriptor while it is replaced; a
- * failed write is not reported, because this is where it would be reported.
- * The level is set before the second thread starts, or changed on the loop's
- * thread: a reader may see the old one for a moment, which does no harm.
+ * Any thread may log.  `lock` covers the descriptor while it is replaced.  A failed write is not
+ * reported, as there is no other place to report it.  The level is set before the second thread
+ * starts, or changed on the loop's thread: a reader may see the old one for a moment, which is
+ * harmless.
  */
 #include <errno.h>
 #include <fcntl.h>

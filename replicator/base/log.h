@@ -1,8 +1,8 @@
 /*
  * log.h
- *	  The replicator's one way to speak: lines on stderr (or log_file), in
- *	  PostgreSQL's look: time, pid, severity, context in brackets, message; then
- *	  DETAIL and HINT lines.  Any thread may log.
+ *	  The replicator's log: lines on stderr (or log_file) in PostgreSQL's format: time, pid,
+ *	  severity, context in brackets, message; then DETAIL and HINT lines.  Any thread may
+ *	  log.
  */
 #ifndef LOCKSTEP_LOG_H
 #define LOCKSTEP_LOG_H

@@ -31,7 +31,7 @@ log_limited(LogLimit *l, LogLevel level, const char *context, const char *fmt,..
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	if (level == LOG_DEBUG)		/* who asks for these wants all */
+	if (level == LOG_DEBUG)		/* debug lines are not limited */
 	{
 		log_message(level, context, "%s", text);
 		return;

@@ -1,7 +1,7 @@
 /*
  * log_limit.h
- *	  Lines of the log that backends can cause as often as they like: so many in ten
- *	  seconds, then only how many were left out.  Loop's thread.
+ *	  Log lines that backends can cause at will: a limited number in ten seconds, then only
+ *	  the number of suppressed ones.  Loop's thread.
  */
 #ifndef LOCKSTEP_LOG_LIMIT_H
 #define LOCKSTEP_LOG_LIMIT_H

@@ -3,21 +3,21 @@
  *	  The event loop: epoll for file descriptors, a binary heap for timers, a
  *	  queue for work that is done once per round.
  *
- * A round: wait; run the callbacks of what is ready; run the timers that are
- * due; run what was deferred, and what that defers in turn.  Only then the
- * loop waits again (and does not, while something is deferred).
+ * A round: wait; run the callbacks of descriptors that are ready; run the timers that are due;
+ * run deferred work, and what that defers in turn.  The loop does not wait while something is
+ * deferred.
  *
  * Invariants:
  *	 - One loop per process and one thread in it; nothing here is locked.
  *	 - Memory of a watch lives until the round ends, so a callback may end any
  *	   watch: its own, or one whose event is still to be delivered.
- *	 - owners[fd] is the watch that last asked for that descriptor.  libpq
- *	   closes sockets by itself, and the kernel then forgets them and gives the
- *	   number to somebody else; the table keeps the late loop_unwatch() of the
- *	   first owner from ending the watch of the second.
+ *	 - owners[fd] is the latest watch of that descriptor.  libpq closes sockets by
+ *	   itself, and the kernel then forgets them and may reuse the number; the table
+ *	   prevents the late loop_unwatch() of the first owner from ending the watch of
+ *	   the second.
  *
- * Anything on the loop's thread may call it.  Failure of epoll itself is fatal:
- * without it nothing can be said to anybody.
+ * Any code on the loop's thread may call it.  Failure of epoll itself is fatal: without it the
+ * replicator cannot communicate.
  */
 #include <assert.h>
 #include <errno.h>
@@ -122,8 +122,8 @@ epoll_set(int operation, Watch *w)
 		return;
 
 	/*
-	 * Somebody (libpq, on a lost connection) closed the descriptor before
-	 * giving up its watch: the kernel has taken it out already.
+	 * The owner (libpq, on a lost connection) closed the descriptor before
+	 * ending its watch: the kernel has removed it already.
 	 */
 	if (operation != EPOLL_CTL_ADD && (errno == EBADF || errno == ENOENT))
 		return;
@@ -283,7 +283,7 @@ loop_after(int ms, TimerCallback callback, void *arg)
 void
 loop_cancel(Timer *t)
 {
-	/* A timer that is firing goes by itself when its callback is back. */
+	/* A timer that is firing is freed when its callback returns. */
 	if (t == NULL || t->index == FIRING)
 		return;
 	heap_remove(t);
@@ -293,7 +293,10 @@ loop_cancel(Timer *t)
 static void
 run_timers(void)
 {
-	/* Those made meanwhile wait for the next round, else ms = 0 would spin. */
+	/*
+	 * Timers made meanwhile wait for the next round, otherwise ms = 0 would
+	 * spin.
+	 */
 	uint64_t	made = timers_made;
 
 	while (heap_len > 0 && heap[0]->due_us <= now_us && heap[0]->order < made)

@@ -3,9 +3,9 @@
  *	  The event loop: one thread, epoll.  Owns nothing but the watches; every
  *	  callback runs on the loop's thread.
  *
- * While a libpq connection is being made, PQconnectPoll() may close its socket
- * and open another one under the same number: end the watch before each call
- * and watch PQsocket() anew after it.
+ * While a libpq connection is being established, PQconnectPoll() may close its socket and open
+ * another one under the same number: end the watch before each call and watch PQsocket() again
+ * after it.
  */
 #ifndef LOCKSTEP_LOOP_H
 #define LOCKSTEP_LOOP_H

@@ -2,10 +2,9 @@
  * pgclient.c
  *	  A libpq connection on the event loop, one query at a time.
  *
- * A client is CONNECTING, then READY, then LOST or closed.  Callbacks may do
- * anything with the client, closing it included: its memory stays until the
- * loop's round is over, and every function here looks at `closed` after a
- * callback.
+ * A client is CONNECTING, then READY, then LOST or closed.  Callbacks may do anything with the
+ * client, including closing it: its memory remains until the loop's round is over, and every
+ * function here checks `closed` after a callback.
  */
 #include "pgclient.h"
 
@@ -56,8 +55,8 @@ struct PgClient
 };
 
 /*
- * An extension sets back what users give the role or the database (lockstep.replicate
- * being off); the first three act before it can.  An older one doesn't.
+ * The extension resets what users have set for the role or the database (as lockstep.replicate
+ * is off); the first three take effect before it can.  Older extensions do not.
  */
 #define COMMON_OPTIONS \
 	"-c role=none -c session_preload_libraries= -c local_preload_libraries= -c exit_on_error=off " \
@@ -69,10 +68,9 @@ struct PgClient
 const char	pgclient_control_options[] = COMMON_OPTIONS "-c lockstep.replicate=off";
 
 /*
- * synchronous_commit is off because the journal is the redo log: what a node
- * loses in a crash it gets again, from where its progress says.
- * lockstep.replicate is off until lockstep.apply_start(), as login triggers
- * (PostgreSQL 17) fire before.
+ * synchronous_commit is off because the journal is the redo log: what a node loses in a crash it
+ * gets again, from the position that its progress states.  lockstep.replicate is off until
+ * lockstep.apply_start(), as login triggers (PostgreSQL 17) fire before that.
  */
 const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_role=replica -c lockstep.replicate=off "
 "-c plan_cache_mode=force_generic_plan -c synchronous_commit=off";
@@ -94,7 +92,7 @@ pgclient_message(const char *libpq_message)
 		if (strncmp(libpq_message, prefixes[i], strlen(prefixes[i])) == 0)
 			libpq_message += strlen(prefixes[i]);
 	}
-	/* what a tab continues is libpq's advice, not the fact */
+	/* after a tab follows libpq's advice, not the error */
 	continued = strstr(libpq_message, "\n\t");
 	len = continued != NULL ? (size_t) (continued - libpq_message) : strlen(libpq_message);
 	while (len > 0 && libpq_message[len - 1] == '\n')
@@ -193,7 +191,7 @@ pgclient_release(PgClient *c)
 	return conn;
 }
 
-/* Tell everybody, then close. */
+/* Report it to all callers, then close. */
 static void
 fail(PgClient *c, const char *error)
 {
@@ -232,8 +230,8 @@ flush(PgClient *c)
 	int			rc = PQflush(c->conn);
 
 	/*
-	 * Not from within pgclient_query(): a node would go out, and its tasks be
-	 * forgotten, under whoever asks while walking through them.
+	 * Not from within pgclient_query(): it could drop the node, and remove
+	 * its tasks while the caller walks through them.
 	 */
 	if (rc < 0)
 		loop_defer(&c->broken);
@@ -259,7 +257,7 @@ send_first(PgClient *c)
 	flush(c);
 }
 
-/* There is no client_encoding: the server takes its own. */
+/* client_encoding is not set: the server uses its own. */
 char *
 pgclient_acceptable(const PgClient *c, const char *text)
 {
@@ -386,7 +384,7 @@ connection_made(PgClient *c)
 	PQsetnonblocking(c->conn, 1);
 	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
 
-	/* not among the options, as servers before 17 don't know it */
+	/* not among the options, as servers before 17 do not know it */
 	if (PQserverVersion(c->conn) >= 170000)
 	{
 		int			limit_ms = c->limit_ms;
@@ -399,7 +397,7 @@ connection_made(PgClient *c)
 	send_first(c);
 }
 
-/* libpq may have another socket after each step: watch anew. */
+/* libpq may use another socket after each step: watch again. */
 static void
 step_connecting(PgClient *c)
 {
@@ -426,11 +424,14 @@ on_start(void *arg)
 	fail(c, c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
 }
 
-/* libpq would look for the address of a name by itself, and wait. */
+/* libpq would resolve a name itself, and block */
 static void
 start(PgClient *c, const char *hosts, const char *addresses)
 {
-	/* a node whose machine has vanished must be found out, by what waits, too */
+	/*
+	 * a node whose machine has vanished must be detected, also by connections
+	 * that wait
+	 */
 	const char *keywords[] = {
 		"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
 		"dbname", "dbname", "application_name", "options",
@@ -443,8 +444,8 @@ start(PgClient *c, const char *hosts, const char *addresses)
 	};
 
 	/*
-	 * the first dbname is expanded to all that it says, the second overrides;
-	 * what stands before it are defaults
+	 * the first dbname is expanded, the second overrides it; what precedes it
+	 * are defaults
 	 */
 	c->conn = PQconnectStartParams(keywords, values, 1);
 	if (c->conn != NULL)
@@ -465,7 +466,7 @@ on_resolved(void *arg, const char *hosts, const char *addresses, const char *err
 		fail(c, error != NULL ? error : c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
 }
 
-/* The host's name, if its address must be looked for (malloc'ed), or NULL. */
+/* The host's name, if it has to be resolved (malloc'ed), or NULL. */
 static char *
 name_to_resolve(const char *conninfo)
 {

@@ -17,7 +17,7 @@ typedef void (*PgConnected) (void *arg, const char *error);
 /* The result (gone when this returns), or NULL when the connection was lost. */
 typedef void (*PgDone) (void *arg, const PGresult *result);
 
-/* Once, when it is lost; the queries under way are told before. */
+/* Once, when it is lost; callers of queries under way are told before. */
 typedef void (*PgLost) (void *arg, const char *error);
 
 /* options: libpq's; timeout: of connecting, finding the address included. */
@@ -30,8 +30,8 @@ extern void pgclient_query(PgClient *c, const char *sql, int nparams, const char
 						   PgDone done, void *arg);
 
 /*
- * A copy of a text from any database that this server takes as a parameter,
- * malloc'ed: what is no text in its encoding is shown as ?.
+ * A copy, malloc'ed, of a text from any database that this server accepts as a parameter:
+ * invalid characters are replaced by ?.
  */
 extern char *pgclient_acceptable(const PgClient *c, const char *text);
 
@@ -50,7 +50,7 @@ extern void pgclient_finish(PgClient *c);
 /* Take the connection out (no query may be under way); the client is gone. */
 extern PGconn *pgclient_release(PgClient *c);
 
-/* Options of connections that look after a node, and of those that apply. */
+/* Options of control connections, and of apply connections. */
 extern const char pgclient_control_options[];
 extern const char pgclient_apply_options[];
 

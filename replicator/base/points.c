@@ -2,7 +2,7 @@
  * points.c
  *	  What happens at a hand-over point in a test.
  *
- * Orders are files in a directory, each of the name of a point, with one line:
+ * Orders are files in a directory, named after a point, with one line:
  *
  *	 kill [N]		   SIGKILL to this process, when the point is reached for the
  *					   Nth time (first)
@@ -10,9 +10,9 @@
  *	 wait [N]		   stay there for as long as the file POINT.taken is there
  *	 delay MS [N]	   stay there for so long
  *
- * Whoever comes to the point first takes the order, by renaming its file to
- * POINT.taken; so a test sees that it was reached.  A file "random", read once,
- * makes each thread stop now and then: "SEED PER_MILLE MAX_MS".
+ * The first process that reaches the point takes the order, by renaming its file to POINT.taken;
+ * so a test sees that the point was reached.  A file "random", read once, makes each thread
+ * pause occasionally: "SEED PER_MILLE MAX_MS".
  *
  * Compiled into the replicator and into tests/fault, which is how backends come
  * here.  No state but the above, and no lock: a point may be anywhere.
@@ -79,7 +79,7 @@ points_begin(const char *dir, pid_t also)
 
 /* ---------- orders */
 
-/* Not this time: the order stands, for one time less. */
+/* Not this time: the order remains, for one time less. */
 static void
 put_back(const char *path, const char *taken, const char *what, int left)
 {

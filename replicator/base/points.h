@@ -1,11 +1,10 @@
 /*
  * points.h
- *	  Hand-over points: where a test may end the replicator, or hold it up.
+ *	  Hand-over points: where a test may kill the replicator, or delay it.
  *
- * Each lies between two steps of which a crash may leave the first without the
- * second.  This is the list of all; tests/tap/failures/471_kill_at_each_point.pl kills the
- * replicator at each, and fails if it comes to one never.  Those of the backends
- * are in extension/base/points.h.
+ * Each is between two steps, where a crash leaves the first without the second.  This is the
+ * complete list; tests/tap/failures/471_kill_at_each_point.pl kills the replicator at each, and
+ * fails if it never reaches one.  The backends' points are in extension/base/points.h.
  *
  * Without LOCKSTEP_POINTS in the replicator's environment a point costs a branch
  * that is never taken.  It names a directory; points.c says what is in there.

@@ -1,14 +1,12 @@
 /*
  * resolve.c
- *	  Host names to addresses, without keeping the loop.
+ *	  Resolving host names without blocking the loop.
  *
- * getaddrinfo() waits for name servers, and libpq calls it when a connection is
- * started, so a name server that does not answer would stop the whole cluster.
- * Each request has a thread of its own, which ends with it.  The thread fills
- * in the result and hands the request back through a pipe; from then on, as
- * before, it belongs to the loop's thread, which alone frees it.  So there is
- * nothing to lock: a request that is cancelled is merely forgotten when it
- * comes back.
+ * getaddrinfo() waits for name servers, and libpq calls it when a connection is started, so an
+ * unresponsive name server would stop the whole cluster.  Each request has a thread of its own,
+ * which ends with it.  The thread fills in the result and returns the request through a pipe;
+ * before and afterwards the request belongs to the loop's thread, which alone frees it.  So
+ * nothing needs a lock: a cancelled request is discarded when it comes back.
  */
 #include "resolve.h"
 
@@ -82,7 +80,7 @@ append(Buffer *list, const char *text)
 	buffer_append(list, text, strlen(text));
 }
 
-/* Append what the name means: all of its addresses, or the first. */
+/* Append the addresses of the name: all of them, or the first. */
 static void
 look_up(Resolve *r, const char *name, bool all)
 {
@@ -109,7 +107,7 @@ look_up(Resolve *r, const char *name, bool all)
 	freeaddrinfo(found);
 }
 
-/* A list may have a list of ports, so its length must stay. */
+/* The list may be paired with a list of ports, so its length must not change. */
 static void *
 run(void *arg)
 {
@@ -168,7 +166,7 @@ on_returned(void *arg, uint32_t events)
 		finish(r);
 }
 
-/* Both ends stay open until the process ends: threads may be under way. */
+/* Both ends stay open until the process ends: threads may still be running. */
 static void
 open_pipe(void)
 {

@@ -1,6 +1,6 @@
 /*
  * resolve.h
- *	  Host names to addresses, without keeping the loop.
+ *	  Resolving host names without blocking the loop.
  */
 #ifndef LOCKSTEP_RESOLVE_H
 #define LOCKSTEP_RESOLVE_H

@@ -3,8 +3,8 @@
  *	  Names of roles, each kept once, and what their transactions take: see
  *	  role_names.h.
  *
- * Who may create roles without end may fill this, 100 bytes each; others can't, as
- * only those come here that a node has let in.
+ * A user that may create roles can fill this without limit, 100 bytes for each; others cannot,
+ * as only roles that a node has let in are added.
  */
 #include "role_names.h"
 
@@ -25,7 +25,7 @@ typedef struct Role
 } Role;
 
 static Role *buckets[BUCKETS];
-static RoleUse unnamed;			/* backends that did not say */
+static RoleUse unnamed;			/* backends that did not name a role */
 
 const char *
 role_name(LsSlice name)

@@ -9,10 +9,10 @@
 
 #include "protocol.h"
 
-/* NULL for the empty name: its backend did not say. */
+/* NULL for the empty name: the backend did not name a role. */
 extern const char *role_name(LsSlice name);
 
-/* What is undecided of its sessions: see max_role_memory and max_role_size. */
+/* What its sessions' undecided transactions use: see max_role_memory and max_role_size. */
 typedef struct RoleUse
 {
 	uint64_t	memory;

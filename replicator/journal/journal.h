@@ -2,23 +2,22 @@
  * journal.h
  *	  The redo log of the cluster: every decided transaction, in seq order.
  *
- * A directory of segments named by the first seq they may hold
- * (%016lx.journal).  A segment is a header and records; every record carries
- * its length and a checksum of everything in it.  Only the last segment may end
- * in a torn record: opening cuts it off there.  A bad record anywhere else is
- * corruption and opening fails.
+ * A directory of segments, named by the first seq that they may hold (%016lx.journal).  A
+ * segment is a header and records; every record has its length and a checksum of its content.
+ * Only the last segment may end in a torn record, which opening cuts off.  A bad record anywhere
+ * else is corruption, and opening fails.
  *
- * Reading and encoding are pure functions over bytes (journal_encode,
- * journal_decode); the rest does file I/O and belongs to one thread, but for
- * JournalReader, which any thread may use on an open journal's directory.
+ * Reading and encoding are pure functions over bytes (journal_encode, journal_decode); the rest
+ * does file I/O and belongs to one thread, except JournalReader, which any thread may use on an
+ * open journal's directory.
  *
- * The records are a chain: what the history up to seq is known by is the checksum
- * of that transaction's record, and the record has that of the one before.  A
- * node stores it beside its seq, so that a node and a journal whose pasts differ
- * find out, however far either has gone on since.  Records and nodes of earlier
- * versions have none (0): the history is known from the first one that has.
+ * The records form a chain: the checksum of a transaction's record identifies the history up to
+ * its seq, and each record has the checksum of the previous one.  A node stores it with its seq,
+ * so that a node and a journal with different histories detect that, however far either has gone
+ * on since.  Records and nodes of earlier versions have none (0): history can be compared from
+ * the first record that has one.
  *
- * What a crash leaves, step by step: see journal.c.
+ * journal.c lists what a crash leaves at each step.
  */
 #ifndef LOCKSTEP_JOURNAL_H
 #define LOCKSTEP_JOURNAL_H
@@ -108,16 +107,16 @@ extern Journal *journal_open(const char *dir, bool create, size_t segment_size,
 extern void journal_close(Journal *j);
 
 /*
- * Make one of that cluster that begins with first, with this metadata at its head,
- * in a directory that has none.  false: *error as above.
+ * Create one for that cluster that begins with seq `first`, with this metadata at its head, in a
+ * directory without a journal.  false: *error as above.
  */
 extern bool journal_create(const char *dir, size_t segment_size, const char *cluster,
 						   uint64_t first, LsSlice head, const char **error);
 
 /*
- * The directory is not the one in which it was written, as far as can be told: a
- * copy, perhaps an old one (journal_position.c).  journal_settle(): it is from now
- * on; any thread; false: errno.
+ * The directory is, as far as can be known, not the one in which the journal was written: it is
+ * a copy, perhaps an old one (journal_position.c).  journal_settle(): from now on it is the
+ * right one; any thread; false: errno.
  */
 extern bool journal_is_copy(const Journal *j);
 extern bool journal_settle(const char *dir);
@@ -126,18 +125,17 @@ extern uint64_t journal_first(const Journal *j);	/* lowest seq it can
 extern uint64_t journal_last(const Journal *j); /* highest seq, 0 when none */
 
 /*
- * Append encoded records (one writev per call, in order), then make them
- * durable.  Seqs have no gaps.  After a failed append the file is cut back to
- * the last durable record, so that a later try starts clean.  After a failed
- * sync nobody knows what is on disk: every later call fails, the process has to
- * start again.
+ * Append encoded records (one writev per call, in order), then make them durable.  Seqs have no
+ * gaps.  After a failed append the file is cut back to the last durable record, so that a retry
+ * starts clean.  After a failed sync the state of the disk is unknown: every later call fails,
+ * and the process has to start again.
  */
 extern JournalStatus journal_append(Journal *j, const LsSlice *records, size_t n, uint64_t last_seq);
 extern JournalStatus journal_sync(Journal *j);
 
 /*
- * Make the next segment's file, if it will be needed soon: when there is no room
- * for it there still is some for what has been decided.
+ * Create the next segment's file, if it will be needed soon: if there is no room for it, there
+ * still is some for what has been decided.
  */
 extern JournalStatus journal_prepare(Journal *j);
 extern const char *journal_error(const Journal *j); /* of the last
@@ -154,21 +152,22 @@ extern uint64_t journal_body_bytes(const Journal *j, uint64_t from, uint64_t bel
 /* Delete whole segments of which every transaction has seq < keep_from. */
 extern void journal_trim(Journal *j, uint64_t keep_from);
 
-/* Every metadata record that counts now is repeated at the head of each new
- * segment, so that trimming never loses one; this sets what is repeated. */
+/*
+ * Every current metadata record is repeated at the head of each new segment, so that trimming
+ * never loses one; this sets what is repeated.
+ */
 extern void journal_set_metadata(Journal *j, const LsSlice *records, size_t n);
 
 /* Will appending so many bytes begin a new segment? */
 extern bool journal_begins_segment(const Journal *j, size_t size);
 
 /*
- * Read from seq on, metadata records included: first those that are in the
- * segment where seq is, from its beginning.  journal_read returns JOURNAL_OK
- * and a record that stays valid until the next call, JOURNAL_END at the end of
- * what is there (call again later: it may have grown), or TORN / ERROR.
+ * Read from seq on, metadata records included: first those in the segment that contains seq,
+ * from its beginning.  journal_read returns JOURNAL_OK and a record that is valid until the next
+ * call, JOURNAL_END at the current end (call again later: it may have grown), or TORN / ERROR.
  *
- * A record can be read before it is durable.  A reader that acts on it sets a limit:
- * transactions with a higher seq, and what follows them, are not there yet.
+ * A record can be read before it is durable.  A reader that acts on records sets a limit:
+ * transactions with a higher seq, and what follows them, are hidden from it.
  */
 typedef struct JournalReader JournalReader;
 

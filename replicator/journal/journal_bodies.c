@@ -1,7 +1,7 @@
 /*
  * journal_bodies.c
  *	  Which bodies (see journal_body.h) belong to the journal: those that a record
- *	  refers to.  What belongs to none was being written when the replicator died.
+ *	  refers to.  Others were being written when the replicator died.
  */
 #include <dirent.h>
 #include <errno.h>

@@ -2,13 +2,13 @@
  * journal_body.c
  *	  The queries of a large transaction, in a file of their own.
  *
- * The file has its name from the beginning, so that making it durable needs
- * nothing but two syncs, in any thread; what is not decided when the replicator
- * dies is known by no record referring to it.
+ * The file has its final name from the beginning, so that making it durable needs only two
+ * syncs, in any thread; if the replicator dies before the transaction is decided, no record
+ * refers to the file.
  *
- * A chunk's checksum is seeded with the file's id and the chunk's place, so
- * that neither a chunk of another file nor one that stood in this place before
- * a savepoint was rolled back can be taken for the right one after a crash.
+ * A chunk's checksum is seeded with the file's id and the chunk's position, so that after a
+ * crash neither a chunk of another file nor one from before a savepoint was rolled back is taken
+ * for the right one.
  */
 #include "journal_body.h"
 

@@ -1,6 +1,6 @@
 /*
  * journal_disk.c
- *	  Does the disk have what a file is read as?
+ *	  Is what a file is read as really on disk?
  *
  * When a sync fails, Linux reports that once, marks the pages clean and keeps them: a
  * reader gets what was written, and the next sync succeeds without writing anything.  The

@@ -2,14 +2,13 @@
  * journal_reader.c
  *	  Reading the journal in order, while it is written.
  *
- * A reader holds one segment open.  The writer only ever appends to the last
- * segment, and finishes one before the next has its name; so a reader that
- * finds the next segment there looks once more into its own, and what it finds
- * then is all that it will ever have.  Segments deleted under a reader stay
- * readable through its descriptor; if the next is gone too, it says so.
+ * A reader holds one segment open.  The writer appends only to the last segment, and finishes a
+ * segment before the next one gets its name; so a reader that finds the next segment reads the
+ * rest of its own once more, which is complete then.  Segments deleted under a reader stay
+ * readable through its descriptor; if the next one is deleted, too, it reports that.
  *
- * A record that doesn't check is being written, and counts as the end, unless
- * a group mark behind it says that it was durable once: TORN.
+ * A record with a wrong checksum is being written, and counts as the end, unless a group mark
+ * behind it states that it was durable: TORN.
  *
  * A reader belongs to one thread.
  */
@@ -103,7 +102,7 @@ enter_segment(JournalReader *r, uint64_t first, bool skip_head)
 static JournalStatus
 enter_first_segment(JournalReader *r)
 {
-	/* a segment in the list may be trimmed before it is opened: look again */
+	/* a segment in the list may be trimmed before it is opened: list again */
 	for (;;)
 	{
 		SegmentList list;
@@ -159,8 +158,8 @@ journal_reader_rewind(JournalReader *r)
 }
 
 /*
- * What has been read ahead beyond the old limit may have been cut back and
- * written anew since: read it again.
+ * What was read ahead beyond the old limit may have been cut back and rewritten since: read it
+ * again.
  */
 void
 journal_reader_limit(JournalReader *r, uint64_t last_seq)

@@ -2,9 +2,8 @@
  * journal_segment.c
  *	  One segment file: name, header, walking its records.
  *
- * Reads only.  Everything here may be used while another thread appends to the
- * file: a scan that finds nothing more, or nonsense, reads the bytes again
- * before it says so.
+ * Reads only.  All functions may be used while another thread appends to the file: a scan that
+ * finds no more records, or invalid bytes, reads the bytes again before it reports that.
  */
 #include "journal_private.h"
 

@@ -2,10 +2,9 @@
  * journal_sync.c
  *	  Making bodies durable in a thread of its own.
  *
- * A body may be gigabytes, and its sync take seconds; the journal's thread must
- * not spend them while others wait for their verdict.  The loop hands over a
- * file and hears when it is done.  The same for giving back the space of one that
- * is deleted.
+ * A body may have gigabytes, and its sync may take seconds, which the journal's thread must not
+ * spend while transactions wait for their verdict.  The loop hands over a file and is notified
+ * when it is done.  The same for freeing the space of a deleted one.
  *
  * Locking: `lock` covers the two lists and `stop`; the thread holds it while
  * taking and giving, never while syncing.  A request holds a reference to its

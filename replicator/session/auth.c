@@ -2,10 +2,9 @@
  * auth.c
  *	  Secret file and proofs, by OpenSSL.
  *
- * The secret never leaves this process and no proof can be replayed: each side
- * signs the nonce that the other chose for this connection.  A proof names the
- * role that made it, so that one side's can't be sent back as the other's.
- * Stateless; any thread.
+ * The secret never leaves this process and no proof can be replayed: each side signs the nonce
+ * that the other chose for this connection.  A proof names the role that made it, so that it
+ * cannot be returned as the other side's.  Stateless; any thread.
  */
 #include "auth.h"
 

@@ -1,9 +1,9 @@
 /*
  * listener.c
- *	  Where backends connect: one listening socket for each address and one Unix
- *	  socket; what comes in is a session.
+ *	  Listening sockets for backends: one for each address, and one Unix socket.  Each
+ *	  connection becomes a session.
  *
- * Out of descriptors, accepting pauses: what waits is served when some are free.
+ * Without free descriptors, accepting pauses: connections wait in the kernel's queue.
  */
 #include <arpa/inet.h>
 #include <errno.h>
@@ -47,7 +47,7 @@ static Secret secret;
 
 /* ---------- accepting */
 
-/* A connection whose other end has vanished must be found out. */
+/* A connection whose other end has vanished must be detected. */
 static void
 set_tcp_options(int fd)
 {
@@ -205,7 +205,9 @@ listen_address(const struct addrinfo *a, const char *where)
 	return start_listening(fd, where);
 }
 
-/* All addresses of one name of listen_addresses; "*" is every one there is. */
+/*
+ * All addresses of one name of listen_addresses; "*" stands for all addresses of this machine.
+ */
 static char *
 listen_name(const char *name, int port)
 {
@@ -228,9 +230,11 @@ listen_name(const char *name, int port)
 	return error;
 }
 
-/* The journal's lock keeps a second replicator from getting here, so a socket
- * that is in the way is left from a crash.  Who may connect is a matter of the
- * secret, so anybody may reach it. */
+/*
+ * The journal's lock stops a second replicator before it gets here, so an existing socket is
+ * left from a crash.  The secret controls access, so the socket's permissions let any user
+ * connect.
+ */
 static char *
 listen_unix(const char *path)
 {

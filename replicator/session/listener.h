@@ -1,6 +1,6 @@
 /*
  * listener.h
- *	  Where backends connect: TCP addresses and a Unix socket.
+ *	  Listening sockets for backends: TCP addresses and a Unix socket.
  */
 #ifndef LOCKSTEP_LISTENER_H
 #define LOCKSTEP_LISTENER_H

@@ -26,7 +26,9 @@
 #define HANDSHAKE_MS 10000
 #define ALIVE_MS 1000
 
-/* Bytes just read, of whatever session; what is incomplete goes to its buffer. */
+/*
+ * The bytes read last, of any session; an incomplete message is copied to its session's buffer.
+ */
 static uint8_t read_bytes[READ_SIZE];
 
 /* ---------- reading */
@@ -64,7 +66,7 @@ handle_messages(Session *s, const uint8_t *bytes, size_t len)
 	return used;
 }
 
-/* More of a message of which a part has arrived before. */
+/* Handle the buffered part of a message together with what has arrived now. */
 static void
 handle_buffered(Session *s)
 {
@@ -169,7 +171,7 @@ on_patience(void *arg)
 	session_fail(s, "08P01", NULL, "no complete handshake within %d s", HANDSHAKE_MS / 1000);
 }
 
-/* Does its backend wait for something that we owe it? */
+/* Does its backend wait for an answer? */
 static bool
 is_awaited(const Session *s)
 {
@@ -177,7 +179,7 @@ is_awaited(const Session *s)
 		(s->unconfirmed != NULL && s->unconfirmed->wait == LS_WAIT_APPLIED);
 }
 
-/* It must be able to tell a long wait from a replicator that hangs. */
+/* Backends that wait must be able to distinguish a long wait from a replicator that hangs. */
 static void
 on_alive(void *arg)
 {
@@ -187,7 +189,7 @@ on_alive(void *arg)
 	loop_after(ALIVE_MS, on_alive, NULL);
 	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
 	{
-		/* one that does not even read what it was sent needs no more of it */
+		/* a backend that does not read what it was sent needs no more of it */
 		if (is_awaited(s) && s->out.len == s->out.pos)
 			session_send(s, bytes, size);
 	}

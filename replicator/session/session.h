@@ -34,11 +34,14 @@ extern void sessions_stop(void);	/* what is to be sent is sent, then all
  * from there. */
 extern void session_accept(int fd, const char *from, uint64_t address);
 
-/* Before it is accepted: false: too many have yet to prove who they are, it must wait. */
+/*
+ * Called before accepting a connection; false: too many are not authenticated yet, so it must
+ * wait.
+ */
 extern bool sessions_have_room(void);
 extern LogLimit strangers_lines;	/* of the log, about them */
 
-/* Sessions that have proved who they are. */
+/* Authenticated sessions. */
 extern int	sessions_count(void);
 extern int	sessions_of_node(int node);
 
@@ -59,8 +62,8 @@ extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL
 extern SessionStatus session_status(const Session *s);
 
 /*
- * For lockstep.waits: refresh asks the nodes, then calls done; row i tells its cells,
- * false: there is none.
+ * For lockstep.waits: refresh asks the nodes, then calls done; row fills in the cells of row i,
+ * false: there is no such row.
  */
 extern void sessions_tell_waits(void (*refresh) (void (*done) (void *arg), void *arg), uint32_t ncolumns,
 								bool (*row) (size_t i, const char **cells));

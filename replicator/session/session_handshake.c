@@ -46,7 +46,7 @@ copy_name(char *to, size_t size, LsSlice from)
 {
 	size_t		len = from.len < size - 1 ? from.len : size - 1;
 
-	if (len > 0)				/* of nothing there is no address */
+	if (len > 0)				/* data may be NULL then */
 		memcpy(to, from.data, len);
 	to[len] = '\0';
 }
@@ -101,7 +101,7 @@ check_database(Session *s)
 	return false;
 }
 
-/* It has the secret; is it one of ours? */
+/* It has the secret; does its node belong to this cluster? */
 static bool
 check_membership(Session *s)
 {
@@ -154,8 +154,10 @@ check_node_online(Session *s)
 	return false;
 }
 
-/* One session for a backend.  It has one connection at a time: an older one is
- * dead, whatever the network says, and so is a backend of an earlier start. */
+/*
+ * A backend has one session and one connection: an older one is dead, even if the network does
+ * not know it yet, and so is a backend from before a restart of the server.
+ */
 static void
 end_older(Session *s)
 {

@@ -3,23 +3,24 @@
  *	  Answering which outcome an earlier transaction had, for backends that lost the
  *	  answer to their COMMIT.
  *
- * A transaction is decided (the sequencer remembers the last million), open, or will
- * never be decided: it uses one connection only, over which the replicator was told of
- * it, and ends with that connection (xact_told_elsewhere() in the extension).  So
- * answers need not be remembered, and asking changes nothing:
+ * A transaction is decided (the sequencer remembers the last million), open, or will never be
+ * decided: it uses one connection only, by which it was announced, and ends with that connection
+ * (xact_told_elsewhere() in the extension).  So answers need not be remembered, and asking
+ * changes nothing:
  *
- *	 its backend is connected and says that its number is over	aborted
+ *	 its backend is connected, and has finished that number		aborted
  *	 ..., and it is the open transaction						in progress
- *	 ..., and its number is not over yet						in progress: its messages
+ *	 ..., and has not finished that number						in progress: its messages
  *																may be under way
  *	 its backend is not connected								aborted
  *
- * A backend numbers its transactions and says from which number on when it connects.  A
- * backend that rolled back without knowing has closed its connection, or is about to.
+ * A backend numbers its transactions, and when it connects it states up to which number they
+ * have ended.  A backend that rolled back without knowing the outcome has closed its connection,
+ * or is about to.
  *
- * Another backend of the same node may ask about one that has given up (indoubt.c of the
- * extension).  That ends the session of the latter, so that the answer is "in progress"
- * only until the record is durable.
+ * Another backend of the same node may ask about a transaction whose backend has given up
+ * (indoubt.c of the extension).  That ends the session of that backend, so that the answer is
+ * "in progress" only until the record is durable.
  */
 
 #include "node.h"

@@ -11,9 +11,9 @@
 
 typedef enum SessionState
 {
-	SESSION_HELLO,				/* connected; nothing is known of it */
-	SESSION_PROOF,				/* said who it is, has been challenged */
-	SESSION_READY,				/* proved it; in the table */
+	SESSION_HELLO,				/* connected, has sent nothing */
+	SESSION_PROOF,				/* has said who it is, and was challenged */
+	SESSION_READY,				/* has proved it; in the table */
 	SESSION_ENDED				/* closed; freed at the end of the loop's
 								 * round */
 } SessionState;
@@ -65,8 +65,8 @@ struct Session
 	uint64_t	last_xcount;	/* of the latest transaction begun, or, before
 								 * the first, what it said is over */
 	Transaction *tx;			/* open, up to its verdict; a reference */
-	Transaction *unconfirmed;	/* decided, the node has not been heard to
-								 * have committed it; a reference */
+	Transaction *unconfirmed;	/* decided, and its node has not confirmed
+								 * that it has committed it; a reference */
 	Transaction *owed;			/* committed at the origin; 'applied' is still
 								 * to be told; a reference */
 	bool		asked;			/* tx has been asked for */

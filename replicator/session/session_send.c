@@ -167,7 +167,7 @@ session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt
 	/* that a node is not online has been told already, once for all sessions */
 	session_log(s, strcmp(sqlstate, "57P03") == 0 ? LOG_DEBUG : LOG_WARNING, "session ended: %s", text);
 
-	/* a backend that waits for an answer need not be left in doubt */
+	/* a backend that waits for an answer must not be left in doubt */
 	if (s->tx != NULL)
 		sequencer_refuse(s->tx, sqlstate, text, hint);
 	memset(&error, 0, sizeof(error));
@@ -177,7 +177,7 @@ session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt
 	if (s->before_refusal != NULL)
 		s->before_refusal(s);
 	send_error(s, &error);
-	session_flush(s);			/* what does not go now, does not go */
+	session_flush(s);			/* what cannot be sent now is discarded */
 	session_end(s);
 }
 

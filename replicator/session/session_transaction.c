@@ -1,14 +1,13 @@
 /*
  * session_transaction.c
- *	  What a backend's message means for the transaction of its session, and what
- *	  the session is told of it.
+ *	  Messages of a backend for the transaction of its session, and the answers.
  *
  *	   nothing --Q,L--> open --P--> asked --verdict 'c'--> unconfirmed --F,P--> nothing
  *						  |           |
  *						  Z           verdict 'r', 'w' ---> nothing
  *
- * When the session ends, what is open or asked and not decided is rolled back
- * everywhere; what is unconfirmed the node gets by apply.  A message out of order
+ * When the session ends, an open transaction, or one that was asked for and is not decided, is
+ * rolled back on all nodes; an unconfirmed one the node gets by apply.  A message out of order
  * ends the session that sent it and nothing else.
  *
  * Ownership: a session has a reference to its transaction (tx until the verdict,
@@ -87,8 +86,8 @@ transaction_for(Session *s, uint64_t xcount)
 }
 
 /*
- * A question about a transaction that was rolled back before it was asked for
- * (by a deadlock of locks requested first; the backend may have caught that error).
+ * The backend asks for a transaction that was rolled back before (by a deadlock of locks
+ * requested first; the backend may have caught that error).
  */
 static bool
 answered_dead(Session *s, uint64_t xcount)
@@ -109,7 +108,7 @@ answered_dead(Session *s, uint64_t xcount)
 	return true;
 }
 
-/* The node has committed up to seq, as this session says. */
+/* The session reports that the node has committed up to seq. */
 static void
 confirmed(Session *s, uint64_t seq)
 {
@@ -132,7 +131,7 @@ confirmed(Session *s, uint64_t seq)
 		session_let_go(&s->unconfirmed);
 }
 
-/* The backend could not commit what was decided, or won't say. */
+/* The backend could not commit the decided transaction, or has not reported that it did. */
 static void
 not_committed(Session *s)
 {
@@ -189,7 +188,7 @@ discard(Session *s, Discarded why)
 					s->role != NULL ? s->role : "", why == DISCARDED_ROLE_SIZE ? "max_role_size" : "max_role_memory");
 }
 
-/* Would so many bytes more be too many? */
+/* Would len more bytes exceed a limit? */
 static Discarded
 exceeds(const Session *s, size_t len)
 {
@@ -285,7 +284,9 @@ handle_lock(Session *s, LsSlice payload)
 	sequencer_lock(tx, &m);
 }
 
-/* A subtransaction of it has gone; of one that is over nothing is left to give back. */
+/*
+ * A subtransaction was rolled back; a transaction that has ended has no locks left to release.
+ */
 static void
 handle_unlock(Session *s, LsSlice payload)
 {
@@ -346,7 +347,10 @@ refuse_role(Session *s)
 	free(message);
 }
 
-/* Nothing of it is left to be asked for.  false: sequencer_ask() says why, if at all. */
+/*
+ * Its queries were discarded, so it is refused.  false: sequencer_ask() reports the reason, if
+ * any.
+ */
 static bool
 refuse_discarded(Session *s)
 {
@@ -431,8 +435,8 @@ handle_abandon(Session *s, uint64_t xcount)
 }
 
 /*
- * A causal read: it has to see what anybody can know of.  A verdict is sent, and
- * a node commits, only after the record is durable.
+ * A causal read must see everything that any client may know of.  A verdict is sent, and a node
+ * commits, only after the record is durable.
  */
 static void
 handle_now(Session *s, uint64_t number)
