@@ -1,29 +1,29 @@
 /*
  * journal.c
- *	  Writing the journal: opening it after whatever happened, appending,
- *	  making durable, switching segments, trimming.
+ *	  Writing the journal: opening it after a crash at any point, appending, making durable,
+ *	  switching segments, trimming.
  *
- * What a crash leaves, step by step, and what opening makes of it.  Each line
- * has a test in tests/unit/test_journal.c.
+ * What a crash leaves at each step, and what opening does about it.  Each line has a test in
+ * tests/unit/test_journal.c.
  *
  *	creating the directory	an empty one, or one with "lock": created anew
  *	writing "place"			see journal_position.c
  *	preparing a segment		ffffffffffffffff.journal.tmp, any content: deleted
- *	creating a segment		the same, or it has its name.  It gets that when it
- *							is durable, and is used when its name is: a header
- *							that is torn under the real name is no crash, and
+ *	creating a segment		the same, or it has its name.  It gets the name when
+ *							it is durable, and is used when the name is: a torn
+ *							header under the real name is not due to a crash, and
  *							refused
  *	appending a group		a group cut off anywhere, or with holes (pages reach
  *							the disk in any order): cut off before its first bad
- *							record.  Nobody was told that it was durable, which
- *							the absence of a later group mark proves.  With one,
- *							durable data is lost: refused.  The cut is durable
- *							before anything is appended, or else the rest of an
- *							old group could come to life behind a new one
+ *							record.  It was not reported as durable, as no later
+ *							group mark exists.  With one, durable data is lost:
+ *							refused.  The cut is durable before anything is
+ *							appended, otherwise the rest of an old group could
+ *							become valid behind a new one
  *	writing a body			(a large transaction's queries) a file that no record
  *							refers to: deleted.  It is durable, name and all,
  *							before its record is appended: a record without its
- *							file is no crash, and refused
+ *							file is not due to a crash, and refused
  *	after a failed append	the same as appending a group
  *	after a failed sync		the process has ended.  What is read of that group may
  *							be in memory only: what no mark says was durable is
@@ -36,10 +36,9 @@
  *							bodies after them: the journal begins later, and a
  *							body is left over that no record refers to
  *
- * A bad record in any other place, a segment missing in the middle, one of
- * another cluster: the journal is not what was written, opening fails and says
- * which file.  Only a last group that has gone bad later can't be told from one
- * that was never finished.
+ * A bad record in any other place, a segment missing in the middle, a segment of another
+ * cluster: the journal is damaged, and opening fails and names the file.  Only a last group that
+ * was damaged later cannot be distinguished from one that was never finished.
  *
  * Invariants: [0, durable) of the last segment is on disk; [durable, used) has
  * been written since the last sync; behind it are zeros.  Belongs to one
@@ -182,9 +181,8 @@ spare_path(const Journal *j, char path[JOURNAL_PATH_MAX])
 }
 
 /*
- * Half of the last segment is used: make the next one's file now.  If that
- * fails, what has been decided still finds a place, and nothing more is, until
- * there is room again.
+ * Half of the last segment is used: create the next one's file now.  If that fails, there is
+ * room for what has been decided, and nothing more is decided until there is room again.
  */
 JournalStatus
 journal_prepare(Journal *j)
@@ -268,8 +266,8 @@ finish_segment(Journal *j)
 }
 
 /*
- * Take back what is not durable.  The space is allocated again if there is
- * any; without, appending needs more syncing but works.
+ * Remove what is not durable.  The space is allocated again if possible; without, appending
+ * needs more syncing but works.
  */
 static void
 cut_back(Journal *j)
@@ -542,11 +540,10 @@ look_at_place(Journal *j)
 }
 
 /*
- * Make the open journal's state what memory says: what was read may not have
- * been durable, only written, when the last process died; or its sync had failed,
- * and the page cache has what the disk has not.  A body is durable before its record
- * is written, and one whose sync failed has none; a segment whose sync failed is
- * the last one, or never got its name.
+ * Bring the disk to the state of the open journal in memory: what was read may have been written
+ * but not synced when the last process died, or its sync had failed, and the page cache differs
+ * from the disk.  A body is durable before its record is written, and one whose sync failed has
+ * no record; a segment whose sync failed is the last one, or never got its name.
  */
 static bool
 settle_last_segment(Journal *j)

@@ -1,26 +1,26 @@
 /*
  * ctl_behind.c
- *	  lockstepctl verify --repair NODE of a node that is not online: it can't apply
- *	  what was decided, or the journal does not have what it lacks any more.
+ *	  lockstepctl verify --repair NODE of a node that is not online, because it cannot apply
+ *	  a decided transaction, or because the journal no longer has what it lacks.
  *
- * It can't be compared with the others at one seq, so the seq is a part of what is
+ * The node cannot be compared with the others at one seq, so its seq is a part of what is
  * repaired:
  *
- *	 1. NODE is dropped by command, so that nothing is given to it, and held where
- *		it stands (A).
+ *	 1. NODE is dropped by command, so that the replicator sends it nothing, and its
+ *		commits are held where it is (A).
  *	 2. Snapshots of the others at one seq (H), one of NODE at A; all is compared.
  *	 3. In one transaction on NODE: rows, sequences and large objects become what the
  *		others have at H, and its progress and its turn go from A to H
  *		(lockstep.repair_place).
  *	 4. NODE is attached: it catches up from H by the journal.
  *
- * What lies between A and H is not applied by it: its effects are in what was copied.
- * If definitions differ (DDL came between) nothing is changed.
+ * It does not apply the transactions between A and H: their effects were copied.  If definitions
+ * differ (DDL came between), nothing is changed.
  *
- * A crash of anybody leaves it at A as it was, or at H.  Several databases can't commit
- * at once: each but the last gets, with its content, a row of progress that says H with a
- * chain that no journal has.  As long as there is such a row the node can't be
- * attached; it is repaired again.
+ * After a crash of any process the node is at A, unchanged, or at H.  Several databases cannot
+ * commit at once: each but the last gets, with its content, a row of progress that states H with
+ * a chain that no journal has.  As long as there is such a row the node cannot be attached, and
+ * has to be repaired again.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -32,7 +32,7 @@
 #define ATTACH_TIMEOUT_S 3600
 #define HOLD_TRIES 50
 
-/* Of a database that is done when others are not. */
+/* A database that is repaired when others are not. */
 #define MARK_SLOT "-1"
 #define MARK_CHAIN "1"
 
@@ -41,9 +41,9 @@ static struct
 	AskReplicator ask;
 	void	   *arg;
 	bool		dropped;		/* by us: it was not out by command before */
-	bool		marked;			/* a database is done, another is not */
+	bool		marked;			/* a database is repaired, another is not */
 	bool		done;
-	uint64_t	at;				/* where it stands */
+	uint64_t	at;				/* how far it has applied */
 }			behind;
 
 /* ---------- the replicator */
@@ -84,7 +84,7 @@ behind_end(Verify *v)
 
 /* ---------- holding it */
 
-/* One query on the node; NULL: it failed, and that was said. */
+/* One query on the node; NULL: it failed, which was reported. */
 static PGresult *
 query_node(Verify *v, PGconn *conn, const char *sql, int nparams, const char *const *params)
 {
@@ -97,7 +97,7 @@ query_node(Verify *v, PGconn *conn, const char *sql, int nparams, const char *co
 	return NULL;
 }
 
-/* Whose server is this? */
+/* Is this the right server? */
 static bool
 check_identity(Verify *v, const Snapshots *s, int other)
 {
@@ -128,8 +128,8 @@ check_identity(Verify *v, const Snapshots *s, int other)
 }
 
 /*
- * What is done to the node is done for the replicator that it follows: if another
- * takes its place meanwhile, the node refuses the rest.
+ * The repair is done for the replicator that the node follows: if another takes its place
+ * meanwhile, the node refuses the rest.
  */
 static bool
 follow_generation(Verify *v, const Snapshots *s)
@@ -143,8 +143,8 @@ follow_generation(Verify *v, const Snapshots *s)
 }
 
 /*
- * If its server has been started since, and could not be attached, it does not know
- * where it stands.
+ * If its server was started since, and could not be attached, it does not know how far it has
+ * applied.
  */
 static bool
 open_turn(Verify *v, const Snapshots *s)
@@ -185,7 +185,7 @@ open_turn(Verify *v, const Snapshots *s)
 	return ok;
 }
 
-/* Whoever has the next place may be committing, or give it back. */
+/* The transaction that has the next seq may be committing, or may release it. */
 static bool
 hold(Verify *v, PGconn *conn, uint64_t *at)
 {
@@ -230,7 +230,7 @@ behind_begin(Verify *v, Snapshots *s, bool administrative, AskReplicator ask, vo
 
 /* ---------- repairing it */
 
-/* By what the journal is known at H; NULL: it is not known. */
+/* The chain of the journal at H; NULL: not known. */
 static char *
 chain_at(Repair *r)
 {
@@ -249,7 +249,7 @@ chain_at(Repair *r)
 	return chain;
 }
 
-/* With the last database the node goes to H; the others say that they are there already. */
+/* With the last database the node goes to H; the others state already that they are there. */
 static bool
 put_place(Repair *r, const char *chain, bool last)
 {
@@ -271,20 +271,20 @@ put_place(Repair *r, const char *chain, bool last)
 }
 
 /*
- * The hold goes from session to session: each has it when it begins to repair, and when
- * it commits.  It is let go at once, whatever becomes of the transaction.
+ * The hold passes from session to session: each has it when it begins to repair, and when it
+ * commits.  It is released at once, whatever happens to the transaction.
  */
 static bool
 let_go(Repair *r)
 {
 	bool		idle = PQtransactionStatus(r->conn) == PQTRANS_IDLE;
 
-	/* by itself it would be a commit of that session, which needs the hold */
+	/* on its own it would be a commit of that session, which needs the hold */
 	return (!idle || repair_run(r, "BEGIN")) && repair_run(r, "SELECT lockstep.release_commits()") &&
 		(!idle || repair_run(r, "ROLLBACK"));
 }
 
-/* The node must not have gone on in between. */
+/* The node must not have applied anything in between. */
 static bool
 take_hold(Repair *r)
 {
@@ -293,7 +293,7 @@ take_hold(Repair *r)
 	return hold(r->v, r->conn, &at) && (at == behind.at || verify_fail(r->v, "node %s has gone on meanwhile: try again", r->v->names[r->target]));
 }
 
-/* All but the commit. */
+/* Everything except the commit. */
 static bool
 begin_repair(Repair *r)
 {
@@ -345,7 +345,8 @@ repair_databases(Repair *r)
 	bool		ok = let != NULL;
 
 	PQclear(let);
-	ok = ok && run_everywhere(r, 0, "ROLLBACK");	/* they help from here on */
+	ok = ok && run_everywhere(r, 0, "ROLLBACK");	/* these sessions are
+													 * helpers from here on */
 	for (int d = 0; ok && d < v->ndatabases; d++)
 	{
 		if (d > 0)

@@ -1,10 +1,10 @@
 /*
  * ctl_format.c
- *	  The replicator's answers as text for people: tables whose columns are as
- *	  wide as what stands in them, numbers to the right, text to the left.
+ *	  The replicator's answers as text: tables whose columns are as wide as their longest
+ *	  value, numbers aligned right, text left.
  *
- * Pure: from JSON to a stream.  A field that an older replicator doesn't send
- * shows as empty.
+ * Pure: from JSON to a stream.  A field that an older replicator does not send is shown as
+ * empty.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -175,7 +175,7 @@ format_config(FILE *out, const json_t *answer)
 	format_table(out, json_object_get(answer, "settings"), config_columns, NCOLUMNS(config_columns));
 }
 
-/* In one line, whatever is in it. */
+/* In one line, whatever its content. */
 static void
 put_line(FILE *out, const char *title, const char *text)
 {
@@ -185,7 +185,7 @@ put_line(FILE *out, const char *title, const char *text)
 	fputc('\n', out);
 }
 
-/* Nodes that can't apply something. */
+/* Nodes that cannot apply a transaction. */
 static void
 format_troubles(FILE *out, const json_t *nodes)
 {
@@ -220,7 +220,7 @@ format_troubles(FILE *out, const json_t *nodes)
 	}
 }
 
-/* What can be done about nodes that are out; of those with a trouble it has been said. */
+/* Remedies for nodes that are out; those of nodes with a trouble were printed above. */
 static void
 format_hints(FILE *out, const json_t *nodes)
 {
@@ -287,7 +287,7 @@ format_status(FILE *out, const json_t *answer)
 			(int64_t) json_integer_value(json_object_get(answer, "pid")));
 }
 
-/* A node that answers says something every second. */
+/* A responsive node sends something every second. */
 #define SILENT_MS 1500
 
 void

@@ -1,13 +1,10 @@
 /*
  * ctl_indexes.c
- *	  lockstepctl verify --indexes: does each index of each node say what its table
- *	  has?
+ *	  lockstepctl verify --indexes: does each index of each node match its table?
  *
- * Indexes are a node's own: two nodes with equal rows may have pages in other
- * places, so none is compared with another node's.  contrib's amcheck looks at
- * each btree index, in itself and against its table, without keeping anybody from
- * writing.  It has nothing for other kinds of indexes: these are counted, and the
- * operator is told.
+ * Indexes are not compared between nodes: nodes with equal rows may have them on different
+ * pages.  contrib's amcheck checks each btree index, by itself and against its table, without
+ * blocking writers.  It does not support other kinds of indexes: these are counted and reported.
  *
  * A lane is a thread with a connection to one node; the lanes of all nodes work
  * at the same time.  No transaction lasts longer than one index.
@@ -23,7 +20,7 @@
 #define TRIES 10
 #define PAUSE_US 200000
 
-/* Where amcheck is; no row: nowhere. */
+/* The schema of amcheck; no row: it is not installed. */
 static const char extension_query[] =
 "SELECT quote_ident(n.nspname) FROM pg_extension e JOIN pg_namespace n ON n.oid = e.extnamespace "
 "WHERE e.extname = 'amcheck'";
@@ -60,7 +57,7 @@ typedef struct NodeIndexes
 
 /* ---------- what is found */
 
-/* One more index of this node is not checked, for that reason. */
+/* An index of this node is not checked, for that reason. */
 static void
 not_checked(const NodeIndexes *x, const char *why)
 {
@@ -88,7 +85,7 @@ not_checked(const NodeIndexes *x, const char *why)
 	pthread_mutex_unlock(&v->lock);
 }
 
-/* Lanes have come in any order; people read the nodes in one. */
+/* Lanes finish in any order; report the nodes in one. */
 static void
 order_nodes(const Verify *v, json_t *entry)
 {
@@ -122,7 +119,7 @@ is_damaged(const NodeIndexes *x, int index, const char *message)
 typedef enum Outcome
 {
 	INDEX_DONE,
-	INDEX_AGAIN,				/* it was in the way of a change */
+	INDEX_AGAIN,				/* it blocked a change */
 	INDEX_STOP
 } Outcome;
 
@@ -275,7 +272,7 @@ read_list(NodeIndexes *x, PGconn *conn, bool shared)
 	return verify_fail(x->v, "node %s: %s", x->v->names[x->node], PQerrorMessage(conn));
 }
 
-/* Does what, with the indexes of each node in this database. */
+/* Calls what() with the indexes of each node in this database. */
 static bool
 with_indexes(Verify *v, int database, void (*what) (Verify *v, NodeIndexes *all))
 {

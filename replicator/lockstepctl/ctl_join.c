@@ -1,18 +1,17 @@
 /*
  * ctl_join.c
- *	  lockstepctl join: make a new node by cloning one, while everybody works.
+ *	  lockstepctl join: create a new node by cloning one, while the cluster is in use.
  *
  *	 1. pg_basebackup of the donor into --pgdata, with its progress
  *	 2. the clone gets its own name (and what --set says), in
  *		postgresql.auto.conf
  *	 3. it is started
- *	 4. the replicator attaches it: it knows from its own data where it stands,
- *		and gets from the journal what came after
+ *	 4. the replicator attaches it: it knows from its own data how far it has
+ *		applied, and gets the rest from the journal
  *
- * Runs on the new node's machine, as the user that owns the server.  The
- * replicator must know the node: a node.NAME line in replicator.conf, and a
- * reload.  Nothing is done on the donor but a backup, nothing is written into
- * replicator.conf.
+ * Runs on the new node's machine, as the user that owns the server.  The replicator must know
+ * the node: a node.NAME line in replicator.conf, and a reload.  The donor is only backed up, and
+ * replicator.conf is not written.
  */
 #include <errno.h>
 #include <stdlib.h>

@@ -1,6 +1,6 @@
 /*
  * ctl_journal.c
- *	  The journal for people: one block of lines per decided transaction.
+ *	  The journal as text: one block of lines for each decided transaction.
  *
  *	  seq 17  2026-11-21 08:15:02.345678 UTC  n1/4711  database app
  *	    boot 00c0ffee00c0ffee, transaction 3 of its session, depends on 15, wait executed,
@@ -9,10 +9,9 @@
  *	         $1 = '5', $2 = NULL
  *	         key public.t t_pkey  mode x  seen 14  hash 0123456789abcdef
  *
- * Reads the directory itself, so it works while the replicator runs (the last
- * transactions may not be durable yet then) and when it does not; changes
- * nothing there.  Whatever stands in the journal comes from
- * clients: control characters are not passed on to the terminal.
+ * Reads the directory itself, so it works while the replicator runs (the last transactions may
+ * not be durable yet then) and when it does not; changes nothing there.  The content of the
+ * journal comes from clients: control characters are not passed on to the terminal.
  */
 #include <errno.h>
 #include <inttypes.h>
@@ -265,7 +264,7 @@ print_from(FILE *out, JournalReader *reader, const JournalOptions *options)
 	}
 }
 
-/* Where the journal begins: what was before has been trimmed. */
+/* The beginning of the journal: what was before has been trimmed. */
 static uint64_t
 first_seq(const char *directory)
 {

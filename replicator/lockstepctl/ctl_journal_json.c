@@ -1,6 +1,6 @@
 /*
  * ctl_journal_json.c
- *	  The journal for programs: one JSON object per record, one per line.
+ *	  The journal as JSON: one object for each record, one per line.
  *
  * Nothing is cut.  Text that is not UTF-8 (of a database in another encoding)
  * has "?" for the bytes that are not ASCII.

@@ -43,7 +43,7 @@ static const Metric metrics[] = {
 	{"lockstep_journal_failing", "gauge", "journal", "failing", "1 if the journal cannot be written, so that nothing is committed."},
 };
 
-/* Numbers are themselves, a text is 1, as true is; nothing is 0. */
+/* A number is its own value, a text is 1, as is true; anything else is 0. */
 static void
 put_value(FILE *out, const json_t *value)
 {

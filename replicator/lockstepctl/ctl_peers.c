@@ -3,9 +3,8 @@
  *	  lockstepctl's own connections to the nodes: one query to all of them at
  *	  once, then their answers.
  *
- * Blocking; every thread has connections of its own.  The sessions change
- * nothing that is replicated, and what their values look like does not depend on
- * settings of roles or databases.
+ * Blocking; every thread has its own connections.  The sessions change nothing that is
+ * replicated, and the form of their values does not depend on settings of roles or databases.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -85,7 +84,7 @@ peers_close(Peers *p)
 	}
 }
 
-/* A failure shows when the answer is asked for. */
+/* A failure is seen when the answer is read. */
 void
 peers_send(Peers *p, int node, const char *sql)
 {

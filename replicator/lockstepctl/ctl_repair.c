@@ -3,22 +3,22 @@
  *	  lockstepctl verify --repair NODE: make a node equal to the others in what
  *	  differs, while they are written to.
  *
- *	 1. Snapshots of all nodes at a seq H, as for comparing.  NODE alone goes on
- *		being held at H.
+ *	 1. Snapshots of all nodes at a seq H, as for comparing.  The commits of NODE
+ *		alone remain held at H.
  *	 2. NODE is dropped: nothing is executed there any more, and it refuses
- *		writes.  The others go on.
+ *		writes.  The other nodes continue.
  *	 3. In one transaction on NODE, in the session that holds it: rows, sequences
  *		and large objects become what the others have at H (ctl_repair_rows.c).
- *		Local transactions in the way yield.  The checksums have to be equal.
- *	 4. It commits, which the server allows only as long as NODE still stands at
- *		H; lets go; and NODE is attached: it catches up from H by the journal.
+ *		Local transactions that block it yield.  The checksums have to be equal.
+ *	 4. It commits, which the server allows only if NODE is still at H, and releases
+ *		the hold; NODE is attached and catches up from H by the journal.
  *
- * So a repair overwrites nothing that came later, is whole or not at all, and is
- * in no journal.  Should lockstepctl end in between, its transaction is rolled
- * back and NODE stays out until "lockstepctl attach".
+ * So a repair overwrites no later change, is complete or has no effect, and is in no journal.
+ * If lockstepctl ends in between, its transaction is rolled back and NODE stays out until
+ * "lockstepctl attach".
  *
- * Each database is a round of its own.  Who is right: the others, if they agree,
- * or the node that --source names.
+ * Each database is repaired in a round of its own.  The other nodes are right if they agree;
+ * otherwise --source names the node that is right.
  */
 #include <signal.h>
 #include <stdlib.h>
@@ -58,7 +58,7 @@ repair_parts(Verify *v, int *target, int *source)
 	return true;
 }
 
-/* Do the others say the same of it? */
+/* Do the other nodes agree about it? */
 static bool
 others_agree(const Repair *r, const json_t *difference)
 {
@@ -86,7 +86,7 @@ object_of(const json_t *difference)
 	return json_string_value(json_object_get(difference, "object"));
 }
 
-/* May it be repaired, and by what the source has? */
+/* May it be repaired with what the source has? */
 bool
 repair_may(Repair *r, const json_t *difference)
 {
@@ -97,12 +97,12 @@ repair_may(Repair *r, const json_t *difference)
 	if (is_kind(difference, "index"))
 	{
 		if (json_object_get(nodes, v->names[r->target]) == NULL)
-			return true;		/* of another node */
+			return true;		/* on another node */
 		return verify_fail(v, "index %s of node %s is damaged: run REINDEX INDEX %s there, and repair then",
 						   object_of(difference), v->names[r->target], object_of(difference));
 	}
 	if (!rows && json_equal(json_object_get(nodes, v->names[r->target]), json_object_get(nodes, v->names[r->source])))
-		return true;			/* about others */
+		return true;			/* between other nodes */
 	if (!rows && !is_kind(difference, "sequence") && !is_kind(difference, "large object"))
 		return verify_fail(v, "node %s can't be repaired: %s %s differs, and that is more than rows. Clone it anew (lockstepctl "
 						   "join), or mend that by hand there with lockstep.replicate = off, and repair then%s", v->names[r->target],
@@ -185,8 +185,10 @@ repair_transaction(Repair *r)
 
 /* ---------- the node goes, and comes back */
 
-/* As long as the node is out: what is said however lockstepctl ends, the replicator
- * not being there any more included. */
+/*
+ * While the node is out: printed however lockstepctl ends, even if the replicator cannot be
+ * reached any more.
+ */
 static char is_out[256];
 
 static void
@@ -265,7 +267,7 @@ repair_database(Repair *r)
 	if (r->helper != NULL)
 		PQfinish(r->helper);
 	r->helper = NULL;
-	snapshots_close(&r->snapshots); /* rolls back, and lets go */
+	snapshots_close(&r->snapshots); /* rolls back, and releases the hold */
 	if (dropped && !tell_replicator(r, "attach", ATTACH_TIMEOUT_S))
 		return false;
 	repair_node_is_back();
@@ -286,7 +288,7 @@ has_work(const Repair *r)
 	return false;
 }
 
-/* Returns what was done; what could not be is verify_fail()'s. */
+/* Returns what was done; the reason for what was not is verify_fail()'s. */
 json_t *
 repair(Verify *v, const json_t *differences, AskReplicator ask, void *ask_arg)
 {

@@ -1,12 +1,11 @@
 /*
  * ctl_repair_rows.c
- *	  Make rows of a table, and large objects, on the node that is repaired what
- *	  they are on the one that is right.
+ *	  Make the rows of a table, and large objects, on the repaired node equal to those of
+ *	  the node that is right.
  *
- * Rows that the node should not have are deleted by their place (ctid), rows that
- * it lacks are copied: a changed row is one of each.  That needs no key, and
- * counts duplicates.  Deletes come first, so that no unique index minds.  Then
- * the checksum of the whole table has to be that of the source.
+ * Surplus rows are deleted by ctid, and missing rows are copied: a changed row is one of each.
+ * That needs no key, and counts duplicates.  Deletes come first, so that no unique index is
+ * violated.  Then the checksum of the whole table has to equal the source's.
  *
  * The session is an apply session, so no trigger and no rule fires, and nothing
  * is forwarded.  Rows travel as text, as all rows do between nodes.
@@ -17,7 +16,8 @@
 #include "buffer.h"
 #include "ctl_repair.h"
 
-#define MOST_ROWS 4000000		/* looked at; beyond, a clone is quicker */
+#define MOST_ROWS 4000000		/* at most so many are compared; beyond that a
+								 * clone is quicker */
 #define ROWS_AT_A_TIME 5000
 #define COPY_SIZE (1024 * 1024)
 
@@ -27,7 +27,7 @@ leader(const Repair *r, int node)
 	return r->snapshots.leaders[r->leader].conns[node];
 }
 
-/* On another node, by the snapshot. */
+/* A query on another node, by the snapshot. */
 static PGresult *
 ask_node(Repair *r, int node, const char *sql)
 {
@@ -82,7 +82,7 @@ sum_of_target(Repair *r, const char *name)
 	return sum;
 }
 
-/* The source's, which the others have to agree with. */
+/* The source's checksum, with which the other nodes have to agree. */
 static char *
 right_sum(Repair *r, const char *name)
 {
@@ -207,7 +207,7 @@ put_copied(Repair *r, const char *command, Buffer *data)
 	return result != NULL;
 }
 
-/* From the source, in pieces that the target takes. */
+/* Copy rows from the source, in pieces that the target accepts. */
 static bool
 copy_some(Repair *r, const char *select, const char *command)
 {
@@ -296,7 +296,7 @@ find_rows(Repair *r, const char *name, const char *right, RowRef **refs, size_t 
 	return ok;
 }
 
-/* A materialized view can't be locked, but nobody can refresh it either. */
+/* A materialized view cannot be locked, but not refreshed meanwhile, either. */
 static bool
 lock_table(Repair *r, const char *name)
 {
@@ -311,9 +311,9 @@ lock_table(Repair *r, const char *name)
 }
 
 /*
- * What the node has to have can't be entered there, perhaps because a function in an
- * index fails there only.  Indexes that no row has to be checked against are left
- * behind, invalid: the node can go on without them.  False: there is none.
+ * The rows cannot be inserted there, perhaps because a function in an index fails on that node
+ * only.  Indexes that rows need not be checked against are left behind, invalid: the node works
+ * without them.  False: there is none.
  */
 static bool
 set_indexes_aside(Repair *r, const char *name)
@@ -331,7 +331,7 @@ set_indexes_aside(Repair *r, const char *name)
 	return n > 0;
 }
 
-/* Deleted and copied; again without indexes, if it fails there. */
+/* Delete and copy; again without indexes, if it fails. */
 static bool
 change_rows(Repair *r, const char *name, const RowRef *refs, size_t n, long long *removed, long long *added)
 {
@@ -379,7 +379,7 @@ repair_table(Repair *r, const char *name)
 
 /* ---------- large objects */
 
-/* What there is of each: owner, privileges, comment, content. */
+/* What is copied of each: owner, privileges, comment, content. */
 static const char objects_query[] =
 "SELECT m.oid, r.rolname, m.lomacl::text, d.description, "
 "concat_ws(' ', r.rolname, (SELECT array_agg(a ORDER BY a) FROM unnest(m.lomacl::text[]) a), quote_nullable(d.description), s.sum) "
@@ -424,7 +424,7 @@ put_pages(Repair *r, const char *oid)
 	return ok;
 }
 
-/* As they were granted, each by its grantor. */
+/* Grant the privileges as they were granted, each by its grantor. */
 static bool
 put_privileges(Repair *r, const char *oid, const char *owner)
 {
@@ -449,7 +449,7 @@ put_privileges(Repair *r, const char *oid, const char *owner)
 	return ok;
 }
 
-/* Made anew as the source has it (row of its list). */
+/* Create it as on the source (row of its list). */
 static bool
 put_object(Repair *r, const PGresult *its, int row)
 {

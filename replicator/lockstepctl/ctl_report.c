@@ -1,9 +1,8 @@
 /*
  * ctl_report.c
- *	  The result of lockstepctl verify for people.
+ *	  The result of lockstepctl verify as text.
  *
- * Of each thing that differs: what each node has, those that have the same on
- * one line.
+ * For each object that differs: what each node has, nodes with equal values on one line.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -14,7 +13,7 @@
 
 #define LONGEST 300				/* bytes of a value */
 
-/* A name, in one line; after it so much of the text. */
+/* A name, in one line; then at most so much of the text. */
 static void
 put_name(FILE *out, const json_t *object, const char *field, const char *after)
 {
@@ -50,7 +49,7 @@ put_value(FILE *out, const json_t *value, const char *nothing)
 	}
 }
 
-/* "n1, n3: value" for every value there is. */
+/* "n1, n3: value" for each value. */
 static void
 put_nodes(FILE *out, const json_t *nodes, const char *indent, const char *nothing)
 {
@@ -115,7 +114,7 @@ put_rows(FILE *out, const json_t *difference)
 		fputs("  ... (--rows shows more)\n", out);
 }
 
-/* Definitions are long: the lines at either end that all have are left out. */
+/* Definitions are long: lines at either end that are equal on all nodes are omitted. */
 static json_t *
 shortened(const json_t *nodes)
 {
@@ -260,7 +259,7 @@ put_compared(FILE *out, const json_t *result)
 	}
 }
 
-/* Indexes that were to be checked. */
+/* Indexes that should have been checked. */
 static void
 put_not_checked(FILE *out, const json_t *list)
 {

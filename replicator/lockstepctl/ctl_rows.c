@@ -3,16 +3,16 @@
  *	  Which rows of a table differ between nodes.
  *
  *	 1. Each node sums up its rows' digests in buckets, by the lowest bits of the
- *		digest.  Buckets whose sums differ have differing rows, a few hundred
- *		others beside them.
- *	 2. Of these, all digests, with where their rows are (ctid).  A digest that
- *		not all nodes have equally often is of a row that differs.  A changed row
- *		is two such: as it is here, and as it is there.
+ *		digest.  Buckets whose sums differ contain differing rows, beside a few
+ *		hundred others.
+ *	 2. All digests of these buckets are read, with their rows' ctid.  A digest that
+ *		not all nodes have equally often belongs to a row that differs.  A changed
+ *		row has two: one for each version.
  *	 3. The keys of those rows, in order, and for the first of them the whole
  *		row on every node.  Without a primary key the row itself is its key.
  *
- * Everything is read by the same snapshots, so it is exact however much is
- * written meanwhile.
+ * All queries use the same snapshots, so the result is exact even if the tables are written to
+ * meanwhile.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -25,8 +25,8 @@
 #define ROWS_PER_BUCKET 64
 #define MIN_BUCKETS 16
 #define MAX_BUCKETS 65536
-#define MAX_ROWS 500000			/* looked at in step 2; more differ then than
-								 * can be told */
+#define MAX_ROWS 500000			/* compared in step 2; if more differ, that is
+								 * not reported in detail */
 #define MAX_KEYS 20000			/* fetched in step 3 of each node */
 
 typedef struct Drill
@@ -41,11 +41,11 @@ typedef struct Drill
 	bool		complete;		/* all that differ were looked at */
 	RowRef	   *refs;			/* of the rows that differ, by digest */
 	size_t		nrefs;
-	long long	surplus[CONFIG_MAX_NODES];	/* rows that some other node has
-											 * not */
+	long long	surplus[CONFIG_MAX_NODES];	/* rows that another node does not
+											 * have */
 } Drill;
 
-/* One query on all nodes; false: not to be had now. */
+/* One query on all nodes; false: not possible now. */
 static bool
 ask_all(Drill *d, const char *sql, Answer *answers)
 {
@@ -180,7 +180,7 @@ take_refs(RowRef *refs, int node, const PGresult *r)
 	return (size_t) PQntuples(r);
 }
 
-/* Keep those whose digest some node has less often: as many as it lacks. */
+/* Keep those whose digest another node has less often: as many as it lacks. */
 static void
 keep_differing(Drill *d)
 {
@@ -200,7 +200,7 @@ keep_differing(Drill *d)
 		for (size_t i = at; i < next; i++)
 		{
 			if (seen[d->refs[i].node]++ < least)
-				continue;		/* has its like everywhere */
+				continue;		/* all nodes have an equal one */
 			d->surplus[d->refs[i].node]++;
 			d->refs[kept++] = d->refs[i];
 		}
@@ -243,12 +243,12 @@ has_key(const Drill *d)
 }
 
 /*
- * A row as text.  (t.*)::text would call a function of the table's owner, if he has made a
- * cast of its row type; ROW(...) is an anonymous record, of which nobody can make one.
+ * A row as text.  (t.*)::text would call a function of the table's owner, if there is a cast of
+ * its row type; ROW(...) is an anonymous record, which cannot have one.
  */
 #define ROW_AS_TEXT "ROW(t.*)::text"
 
-/* What names a row, as SQL. */
+/* An SQL expression that identifies a row. */
 static char *
 key_of(const Drill *d)
 {
@@ -461,7 +461,7 @@ rows_find(Peers *p, const char *name, long long rows, long long most, RowRef **r
 	return ok;
 }
 
-/* False: could not be told now (DDL came between): to be looked at again. */
+/* False: not known now, as DDL came between: look again. */
 bool
 rows_differ(Peers *p, const char *database, const Table *table, long long rows)
 {

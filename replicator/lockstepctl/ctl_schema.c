@@ -1,16 +1,15 @@
 /*
  * ctl_schema.c
- *	  Compare what databases are made of: pg_dump's description of the schema, by
- *	  the snapshot, object by object.
+ *	  Compare the definitions in databases: pg_dump's description of the schema, by the
+ *	  snapshot, object by object.
  *
- * pg_dump knows every kind of object, and writes what counts of it and nothing
- * that is a node's own, such as oids.  Only the order of its entries, and the
- * settings between them, may differ with what else there is; so entries are
- * compared by name, and each has the settings that are in force at its place.
+ * pg_dump knows every kind of object, and writes nothing that differs by node, such as OIDs.
+ * Only the order of its entries, and the settings between them, may depend on other objects; so
+ * entries are compared by name, and each has the settings that are in force at its place.
  *
- * What a dump says of an object may be younger than the snapshot: PostgreSQL's
- * functions that describe objects look at the present.  So does a dump fail when
- * an object goes meanwhile.  Whoever calls asks twice.
+ * A dump may describe a newer state of an object than the snapshot's, because PostgreSQL's
+ * functions that describe objects use the current catalogs.  For the same reason a dump fails
+ * when an object is dropped meanwhile.  So the caller compares twice.
  */
 #include <errno.h>
 #include <stdlib.h>
@@ -48,7 +47,7 @@ put_keyword(Buffer *b, const char *keyword, const char *value)
 	buffer_append(b, "' ", 2);
 }
 
-/* The password goes by the environment: arguments can be seen by everybody. */
+/* The password is passed in the environment: all users can see arguments. */
 static char *
 connection_string(const char *conninfo, const char *database, char **password)
 {
@@ -126,7 +125,7 @@ contents(FILE *f)
 	return (char *) b.data;
 }
 
-/* The text, or NULL: *why says why not. */
+/* The text, or NULL: *why has the reason. */
 static char *
 dump_end(Dump *d, char **why)
 {
@@ -152,7 +151,7 @@ begins(const char *line, const char *with)
 	return strncmp(line, with, strlen(with)) == 0;
 }
 
-/* What is between two texts of a line; "" if they are not there. */
+/* The part between two texts of a line; "" if they are not in it. */
 static char *
 between(const char *line, const char *from, const char *to)
 {
@@ -195,7 +194,7 @@ add_to_entry(json_t *entries, const char *name, const char *line, size_t len)
 	free(text);
 }
 
-/* Does it matter to this kind of object where it is stored, and how? */
+/* Does the storage of this kind of object matter? */
 static bool
 has_storage(const char *name)
 {
@@ -302,7 +301,7 @@ compare_entries(Verify *v, const char *database, json_t *const *of_nodes, json_t
 	json_decref(seen);
 }
 
-/* What differs is added to found; *why: could not be told this time. */
+/* Differences are added to found; *why: the reason why it was not possible this time. */
 void
 schema_compare(const Snapshots *s, int database, json_t *found, char **why)
 {

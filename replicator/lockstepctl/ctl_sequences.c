@@ -2,13 +2,11 @@
  * ctl_sequences.c
  *	  Compare the values of sequences.  (Their definitions are in the schema.)
  *
- * Values are not part of a snapshot: nextval moves them at once.  While a
- * sequence is in use nodes differ for a moment, as the others hear of a value
- * with the transaction that used it, or within half a second.  What must hold is
- * that soon no node is behind what any node has handed out.  So sequences that
- * differ are looked at again until they are equal, or every node has come to the
- * furthest value seen before; if that does not happen for PATIENCE_MS, they
- * differ.
+ * Values are not part of a snapshot: nextval changes them at once.  While a sequence is in use
+ * nodes differ for a moment, as the others receive a value with the transaction that used it, or
+ * within half a second.  But soon no node may be behind a value that any node has handed out.
+ * So sequences that differ are read again until they are equal, or every node has reached the
+ * furthest value seen before; if that does not happen for PATIENCE_MS, they differ.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -20,7 +18,7 @@
 
 #define PATIENCE_MS 10000
 #define PAUSE_MS 200
-#define MARK_MS 3000			/* setval may have moved it back: look anew */
+#define MARK_MS 3000			/* setval may have set it back: read again */
 #define AT_A_TIME 200			/* of one query */
 
 static const char list_query[] =
@@ -41,7 +39,8 @@ typedef struct Sequence
 	bool		up;
 	bool		differs;
 	Position	at[CONFIG_MAX_NODES];
-	Position	mark;			/* the furthest of any node, some time ago */
+	Position	mark;			/* the furthest value of any node, some time
+								 * ago */
 } Sequence;
 
 typedef struct Sequences
@@ -49,7 +48,7 @@ typedef struct Sequences
 	Peers	   *p;
 	int			n;
 	Sequence   *all;
-	bool		changed;		/* one of them is gone: list them anew */
+	bool		changed;		/* one of them was dropped: list them again */
 } Sequences;
 
 static void
@@ -63,7 +62,7 @@ forget(Sequences *s)
 	s->changed = false;
 }
 
-/* Those that all nodes have; the others are about the schema. */
+/* Sequences that all nodes have; others are differences of the schema. */
 static bool
 list(Sequences *s)
 {
@@ -182,8 +181,7 @@ mark(const Verify *v, Sequence *q)
 	}
 }
 
-/* How many differ now; a number is enough that is not 0 as long as some can't be
- * read. */
+/* How many differ now; not 0 as long as some cannot be read. */
 static int
 look(Sequences *s, bool anew)
 {
@@ -245,7 +243,7 @@ sequences_compare(Verify *v, const char *database)
 	s.changed = true;
 	if (peers_open(&peers, v, database))
 	{
-		/* a node that stands still will not come to where the others are */
+		/* a node whose commits are held cannot reach the others' values */
 		int			patience_ms = v->behind >= 0 ? 0 : PATIENCE_MS;
 
 		for (int ms = 0; look(&s, ms % MARK_MS == 0) > 0 && ms < patience_ms && !verify_failed(v); ms += PAUSE_MS)

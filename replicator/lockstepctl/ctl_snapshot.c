@@ -7,14 +7,14 @@
  *								 BEGIN, pg_export_snapshot() in every database
  *								 let go
  *
- * Nobody commits meanwhile: a few round trips, and what the slowest node needs
- * for the seqs between.  A hold ends with its session, and by itself after
- * HOLD_MS; if it did before the snapshots were taken, letting go says so, and
- * everything is done again.  Before, the nodes catch up with each other, so that
- * one that lags keeps nobody waiting.
+ * No transaction commits meanwhile: for a few round trips, and the time that the slowest node
+ * needs for the seqs between.  A hold ends with its session, and by itself after HOLD_MS; if it
+ * ended before the snapshots were taken, the release reports that, and everything is repeated.
+ * Before the hold the nodes catch up with each other, so that a node that lags does not prolong
+ * it.
  *
- * What was begun stays: sessions that read import the snapshot, a table at a
- * time, so that their locks don't last.
+ * The transactions stay open: sessions that read import the snapshot for one table at a time, so
+ * that their locks are short.
  */
 #include <inttypes.h>
 #include <stdlib.h>
@@ -79,7 +79,7 @@ highest(const Answer *answers, int n)
 	return seq;
 }
 
-/* Did all say yes? */
+/* Have all answered yes? */
 static bool
 all_true(Answer *answers, int n, int result)
 {
@@ -90,7 +90,7 @@ all_true(Answer *answers, int n, int result)
 	return yes;
 }
 
-/* The node that is to be repaired, and behind, stands still all the time. */
+/* The commits of a node that is to be repaired, and is behind, are held all the time. */
 static void
 send_all(Snapshots *s, const char *sql, const char *to_behind)
 {
@@ -98,7 +98,7 @@ send_all(Snapshots *s, const char *sql, const char *to_behind)
 		peers_send(&s->control, i, i == s->v->behind ? to_behind : sql);
 }
 
-/* False, and said: one has failed.  Else answers are to be freed. */
+/* False, and reported: one has failed.  Else answers are to be freed. */
 static bool
 ask_all(Snapshots *s, const char *sql, const char *to_behind, Answer *answers)
 {
@@ -116,7 +116,7 @@ ask_all(Snapshots *s, const char *sql, const char *to_behind, Answer *answers)
 	return ok;
 }
 
-/* Those that lag get to where the others are now. */
+/* Wait until nodes that lag have caught up with the others. */
 static bool
 catch_up(Snapshots *s)
 {
@@ -146,7 +146,7 @@ catch_up(Snapshots *s)
 	return ok;
 }
 
-/* Did all hold?  An error with that SQLSTATE passes: try again. */
+/* Do all hold?  An error with that SQLSTATE is temporary: try again. */
 static bool
 receive_holds(Snapshots *s, Answer *answers, const char *passes)
 {
@@ -164,7 +164,7 @@ receive_holds(Snapshots *s, Answer *answers, const char *passes)
 	return ok;
 }
 
-/* Hold where each is.  False: try again, or it has failed. */
+/* Hold each node where it is.  False: try again, or it has failed. */
 static bool
 hold_here(Snapshots *s, uint64_t *seq)
 {
@@ -173,7 +173,7 @@ hold_here(Snapshots *s, uint64_t *seq)
 	bool		ok;
 
 	send_all(s, "SELECT lockstep.hold_commits(NULL, '" HOLD_MS "ms')", "SELECT 0");
-	ok = receive_holds(s, answers, "55006");	/* somebody else holds */
+	ok = receive_holds(s, answers, "55006");	/* another session holds */
 	*seq = highest(answers, n);
 	answers_free(answers, n);
 	return ok;

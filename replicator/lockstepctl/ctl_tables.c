@@ -3,11 +3,11 @@
  *	  Compare the rows of all tables of a database: number and sum of digests of
  *	  each, several tables at a time, each on all nodes at once.
  *
- * A lane is a thread with a connection to every node.  It takes a table, begins
- * a transaction with the snapshot of each node, and ends it when that table is
- * done, so that its lock doesn't keep DDL waiting.  DDL that was decided after
- * the snapshot is found out (lockstep.definition_is_seen), or it cancels the
- * lane's query; the table is then looked at again with the next snapshot.
+ * A lane is a thread with a connection to every node.  It takes a table, begins a transaction
+ * with the snapshot of each node, and ends it when that table is done, so that its lock does not
+ * block DDL for long.  DDL that was decided after the snapshot is detected
+ * (lockstep.definition_is_seen), or cancels the lane's query; the table is then compared again
+ * with the next snapshot.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -15,7 +15,7 @@
 #include "buffer.h"
 #include "ctl_verify.h"
 
-/* Matched by name between nodes; the oid is each node's own. */
+/* Matched by name between nodes; OIDs differ. */
 static const char list_query[] =
 "SELECT format('%I.%I', n.nspname, c.relname), c.oid, "
 "coalesce((SELECT string_agg(quote_ident(a.attname), ', ' ORDER BY k.n) FROM pg_index i, "
@@ -90,7 +90,7 @@ take_list(Tables *t, int node, const PGresult *r)
 	}
 }
 
-/* Of a list made before, only what could not be compared then. */
+/* Of an earlier list, only what could not be compared then. */
 static bool
 is_wanted(const Verify *v, const Tables *before, const Table *table)
 {
@@ -105,7 +105,7 @@ is_wanted(const Verify *v, const Tables *before, const Table *table)
 		(strchr(v->options->table, '.') == NULL && strcmp(v->options->table, dot + 1) == 0);
 }
 
-/* On some nodes only, or with other columns: that is about the schema. */
+/* On some nodes only, or with other columns: a difference of the schema. */
 static bool
 is_comparable(Verify *v, const char *database, const Table *table)
 {

@@ -2,12 +2,11 @@
  * ctl_verify.c
  *	  lockstepctl verify: are all nodes that are online equal?
  *
- * Snapshots of all nodes at one seq are taken (ctl_snapshot.c), then everything
- * is compared at leisure by them.  What could not be compared, because DDL came
- * between the snapshot and the lock, is looked at again with the next ones, in
- * at most ROUNDS rounds.
+ * Snapshots of all nodes at one seq are taken (ctl_snapshot.c), then everything is compared by
+ * them.  What could not be compared, because DDL came between the snapshot and the lock, is
+ * compared again with the next ones, in at most ROUNDS rounds.
  *
- * The result is one JSON object; the text is made of it (ctl_report.c).
+ * The result is one JSON object, from which ctl_report.c makes the text.
  */
 #include "ctl_verify.h"
 
@@ -103,7 +102,7 @@ typedef struct Progress
 	char	   *why;			/* definitions could not be compared */
 } Progress;
 
-/* Lists made anew: what DDL has changed has new columns, perhaps. */
+/* List the tables again: DDL may have changed their columns. */
 static bool
 list_again(Progress *p, Verify *v)
 {
@@ -119,7 +118,7 @@ list_again(Progress *p, Verify *v)
 	return true;
 }
 
-/* How much is to be looked at again. */
+/* The number of comparisons that are to be repeated. */
 static int
 pending(const Progress *p, const Verify *v)
 {
@@ -198,7 +197,7 @@ compare_round(Progress *p, Verify *v)
 		p->held_ms = p->snapshots.held_ms;
 	if (v->behind >= 0)
 	{
-		/* all has to be compared by the snapshots that it is repaired by */
+		/* everything has to be compared by the snapshots that the repair uses */
 		json_array_clear(v->differences);
 		json_object_clear(v->facts);
 		json_array_clear(v->not_checked);

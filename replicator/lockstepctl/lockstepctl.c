@@ -356,7 +356,7 @@ ask(const char *path, const char *request, long answer_timeout_s)
 
 /* ---------- commands */
 
-/* The command that the words begin with; *used: how many words name it. */
+/* The command that the words name; *used: how many of them do. */
 static const Command *
 find_command(const Options *o, int *used)
 {
@@ -421,7 +421,10 @@ run_command(const Options *o)
 	if (o->timeout_s >= 0 && command->timeout_s <= 0)
 		die(CTL_USAGE, "--timeout is for drain, attach and join");
 
-	/* Commands that don't wait answer soon; 0 is "for ever" for the others. */
+	/*
+	 * Commands that do not wait are answered soon; for the others 0 means no
+	 * limit.
+	 */
 	if (timeout_s < 0)
 		answer_timeout_s = ANSWER_TIMEOUT_S;
 	else
@@ -489,7 +492,7 @@ run_join(Options *o)
 	if (!join_clone(&o->join))
 		return CTL_FAILED;
 
-	/* where the replicator is on another machine there is nobody to ask */
+	/* if the replicator is on another machine it cannot be asked */
 	if (path == NULL || access(path, F_OK) != 0)
 	{
 		printf("node %s runs; the replicator attaches it by itself: see \"lockstepctl status\" there\n", o->join.name);
@@ -507,7 +510,7 @@ ask_for_verify(void *path, const char *request, long timeout_s)
 	return ask(path, request, timeout_s);
 }
 
-/* Not done is not different: its exit code is another. */
+/* "Not done" and "different" have exit codes of their own. */
 static int
 run_verify(Options *o)
 {

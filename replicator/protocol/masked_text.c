@@ -12,7 +12,8 @@
 #include "buffer.h"
 #include "masked_text.h"
 
-#define TABLES_MAX 8			/* of more, nobody looks up the rights */
+#define TABLES_MAX 8			/* with more, rights are not checked, and the
+								 * part is hidden */
 
 static void
 add_char(Buffer *out, char c)

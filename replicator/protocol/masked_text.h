@@ -3,18 +3,20 @@
  *	  Parts of a text that not every role may read: rows and commands in the DETAIL
  *	  of an error.  Pure.
  *
- * What they are taken from is named with them, and the backend that reports the
- * error shows them only to a role that may read all of that (extension/node/masking.c);
- * without them the text still says who and which table.  The log and
- * lockstep.conflicts are the operator's, and have all of it.
+ * Each part names the tables that it comes from, and the backend that reports the error shows it
+ * only to roles that may read all of them (extension/node/masking.c); without the parts the text
+ * still names the node and the table.  The log and lockstep.conflicts are for the operator, and
+ * show all of it.
  */
 #ifndef LOCKSTEP_MASKED_TEXT_H
 #define LOCKSTEP_MASKED_TEXT_H
 
 #include "protocol.h"
 
-/* malloc'ed.  query: whose tables must be readable; NULL: shown to nobody but those
- * who may see everything. */
+/*
+ * malloc'ed.  query: its tables must be readable; NULL: only shown to roles that may see
+ * everything.
+ */
 extern char *masked_part(const char *text, const LsQuery *query);
 
 /* The same of one table; NULL as above. */

@@ -1,17 +1,16 @@
 /*
  * protocol.c
- *	  Which fields has each of the messages between a backend and the replicator,
- *	  and what is legal in them?  protocol.h says what they mean.
+ *	  The fields of each message between a backend and the replicator, and their legal
+ *	  values.  protocol.h says what they mean.
  *
- * Each message is described once, by a table of its fields: tag, kind, where it
- * is in the C structure, what values are legal.  protocol_fields.c walks that
- * table in both directions.  What a table can't say (lists inside a field, fields
- * that depend on another) is checked after get_message() by the message's own
- * decoder.
+ * Each message is described once, by a table of its fields: tag, kind, place in the C structure,
+ * legal values.  protocol_fields.c walks that table in both directions.  What a table cannot
+ * express (lists inside a field, fields that depend on another) is checked after get_message()
+ * by the message's own decoder.
  *
- * Invariants: no allocation, no I/O, no static state, nothing read outside the
- * bytes given.  Compiled into the replicator and into the extension, hence
- * nothing but standard C headers.  Any thread may call anything here.
+ * Invariants: no allocation, no I/O, no static state, no access outside the given bytes.
+ * Compiled into the replicator and into the extension, hence only standard C headers.  All
+ * functions may be called by any thread.
  */
 #include "protocol_private.h"
 
@@ -145,7 +144,7 @@ static const Field error_layout_fields[] = {
 
 LAYOUT(error_layout, LsErrorFields);
 
-/* The outcome says which of the optional ones must be there: ls_get_verdict(). */
+/* The outcome determines which of the optional ones must be present: ls_get_verdict(). */
 static const Field verdict_layout_fields[] = {
 	NUMBER64('X', LsVerdict, xcount),
 	CHOICE('O', LsVerdict, outcome, "crw"),
@@ -514,7 +513,7 @@ ls_get_hello(LsSlice payload, LsHello *m)
 {
 	const char *wrong = get(payload, LS_MSG_HELLO, m);
 
-	/* fields that we don't know are natural then: name the cause instead */
+	/* unknown fields are to be expected then: report the version instead */
 	if (wrong != NULL && m->version != 0 && m->version != LS_PROTOCOL_VERSION)
 		return "the protocol version is not supported";
 	if (wrong == NULL && m->pid == 0)

@@ -1,10 +1,9 @@
 /*
  * protocol_fields.c
- *	  How a message is put into bytes and taken out of them, by the table of its
- *	  fields.
+ *	  Encoding and decoding a message by the table of its fields.
  *
- * put_message() and get_message() walk the same table, so the two directions
- * can't drift apart.  Pure and compiled into both sides, as protocol.c.
+ * put_message() and get_message() walk the same table, so that the two directions cannot
+ * diverge. Pure and compiled into both sides, as protocol.c.
  */
 #include "protocol_private.h"
 

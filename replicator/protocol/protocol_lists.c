@@ -1,7 +1,7 @@
 /*
  * protocol_lists.c
- *	  Lists inside a field: keys, parameters, settings; one element at a time, or
- *	  is all of it well-formed?
+ *	  Lists inside a field: keys, parameters, settings.  Reads one element at a time, and
+ *	  checks whether all are well-formed.
  *	  Pure and compiled into both sides, as protocol.c.
  */
 #include "protocol_private.h"
@@ -103,7 +103,7 @@ ls_next_param(LsSlice *rest, LsSlice *param)
 	return true;
 }
 
-/* Take bytes up to a NUL off the front of *rest. */
+/* Take the bytes up to a NUL from the front of *rest. */
 static bool
 next_string(LsSlice *rest, LsSlice *string)
 {

@@ -1,8 +1,8 @@
 /*
  * protocol_values.c
- *	  What the values in messages mean: which key modes exclude each other, words
- *	  for forms and reasons; and the bytes that the handshake signs.  Pure;
- *	  compiled into both sides, like protocol.c.
+ *	  The meaning of values in messages: which key modes conflict, names of forms and
+ *	  reasons; and the bytes that the handshake signs.  Pure; compiled into both sides,
+ *	  like protocol.c.
  */
 #include "protocol_private.h"
 

@@ -1,18 +1,17 @@
 /*
  * querytext.c
- *	  A forwarded query as it is shown to people.
+ *	  A forwarded query as it is shown to users.
  *
  *	 UPDATE ONLY public.t SET v = $1 WHERE id OPERATOR(pg_catalog.=) $2::pg_catalog.int4
  *
- * says more as
+ * is easier to read as
  *
  *	 UPDATE ONLY public.t SET v = '7' WHERE id = '1'
  *
- * and so is the row of a run of them (extension/capture/batch.c) that a key is of.
+ * and the same for the row of a run of rows (extension/capture/batch.c) to which a key belongs.
  *
- * It is text for an error's detail, and nothing is derived from it: where a
- * quoted name looks like what is looked for here, it is shown a little odd.
- * Pure.
+ * The text is for an error's detail only: a quoted name that looks like what is replaced here is
+ * shown slightly wrong.  Pure.
  */
 #include <stdlib.h>
 #include <string.h>
@@ -116,7 +115,7 @@ add_element(Buffer *out, const LsSlice *array, int64_t n)
 	buffer_free(&element);
 }
 
-/* As it would be if each row travelled alone: $1 for u.c1.  NULL: it is no run. */
+/* The text as if each row travelled alone: $1 for u.c1.  NULL: it is no run. */
 static char *
 without_arrays(const char *text)
 {
@@ -169,8 +168,8 @@ skip_type(const char *at)
 }
 
 /*
- * Words for text, with the values of its parameters if they may be seen; of a run
- * those of this row, from 1 (0: it is no run).
+ * The text, with the values of its parameters if they may be shown; of a run those of this row,
+ * from 1 (0: it is no run).
  */
 static void
 add_simplified(Buffer *out, const LsQuery *query, const char *at, const char *end, bool values, int64_t row)
@@ -234,9 +233,8 @@ same_name(const LsSlice *a, const LsSlice *b)
 }
 
 /*
- * Keys are in the order of the rows.  If there are as many of this index as
- * there are rows, each row has one, and the key's place tells its row.  0: no
- * row can be told.
+ * Keys are in the order of the rows.  If there are as many of this index as there are rows, each
+ * row has one, and the key's position gives its row.  0: the row is not known.
  */
 static int64_t
 row_of_key(const LsQuery *query, const LsKey *key)
