@@ -19,9 +19,29 @@
 #if PG_VERSION_NUM >= 160000
 typedef TU_UpdateIndexes LsUpdateIndexes;
 #define ls_heap_update(rel, tid, tuple) simple_heap_update(rel, tid, tuple, &(LsUpdateIndexes) {TU_None})
+#define ls_updates_summarizing_only(update) ((update) == TU_Summarizing)
+#define ls_is_summarizing(info) ((info)->ii_Summarizing)
 #else
 typedef bool LsUpdateIndexes;
+#define ls_updates_summarizing_only(update) false
+#define ls_is_summarizing(info) false
 #define ls_heap_update(rel, tid, tuple) simple_heap_update(rel, tid, tuple)
+#endif
+
+/* 17 lets an index finish what it has begun with a row. */
+#if PG_VERSION_NUM >= 170000
+#define ls_index_insert_cleanup(index, info) index_insert_cleanup(index, info)
+#else
+#define ls_index_insert_cleanup(index, info) ((void) 0)
+#endif
+
+/* 18 counts searches of an index, and has virtual generated columns. */
+#if PG_VERSION_NUM >= 180000
+#define ls_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
+#define ls_has_generated(constr) ((constr)->has_generated_stored || (constr)->has_generated_virtual)
+#else
+#define ls_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, nkeys, 0)
+#define ls_has_generated(constr) ((constr)->has_generated_stored)
 #endif
 
 /* 16 has what a query needs permissions for apart from its range table. */

@@ -8,6 +8,7 @@
 
 #include "access/tupdesc.h"
 #include "executor/executor.h"
+#include "executor/spi.h"
 #include "optimizer/planner.h"
 #include "parser/parse_node.h"
 #include "storage/lockdefs.h"
@@ -45,9 +46,15 @@ extern void apply_rows(LsSlice rows);
 extern void apply_row(const LsRow *row);	/* one of them */
 extern void apply_forget_plans(void);
 extern PlannedStmt *applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params);
-extern bool apply_reads_params(void);
 extern const char *apply_batched_query(void);	/* that it is busy with, NULL:
 												 * none */
+
+/* ---------- in applydirect.c */
+
+typedef struct DirectPlan DirectPlan;
+
+/* Change a row without the executor; false: it is for the executor. */
+extern bool applydirect_change(DirectPlan **direct, SPIPlanPtr plan, const Datum *values, const char *nulls, MemoryContext context);
 
 /* ---------- in applyrow.c */
 

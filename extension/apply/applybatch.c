@@ -33,6 +33,7 @@
 #include "guc.h"
 #include "lockconflict.h"
 #include "lockstep.h"
+#include "rights.h"
 #include "statementtext.h"
 
 #define PLANS_MAX 1000
@@ -43,6 +44,7 @@ typedef struct RowPlan
 	char	   *text;			/* as it came, without NUL */
 	Size		len;
 	SPIPlanPtr	plan;			/* NULL: it could not be made; last to be set */
+	DirectPlan *direct;			/* NULL: not looked at yet */
 	const char *source;			/* what its queries say that they are */
 	int			nparams;
 	FmgrInfo   *input;			/* of each parameter's type */
@@ -52,19 +54,12 @@ typedef struct RowPlan
 static MemoryContext plans_context = NULL;
 static HTAB *plans = NULL;
 
-static bool reads_params = false;
 static const char *own_query = NULL;
 
 const char *
 apply_batched_query(void)
 {
 	return own_query;
-}
-
-bool
-apply_reads_params(void)
-{
-	return reads_params;
 }
 
 /* ---------- plans */
@@ -182,7 +177,7 @@ make_plan(RowPlan *p, LsSlice text)
 	p->plan = plan;
 }
 
-static const RowPlan *
+static RowPlan *
 find_plan(LsSlice text)
 {
 	uint64		hash = DatumGetUInt64(hash_any_extended(text.data, (int) text.len, 0));
@@ -199,6 +194,7 @@ find_plan(LsSlice text)
 		make_table();
 	p = hash_search(plans, &hash, HASH_ENTER, &found);
 	p->plan = NULL;
+	p->direct = NULL;
 	make_plan(p, text);
 	return p;
 }
@@ -212,7 +208,7 @@ read_params(const RowPlan *p, LsSlice params, Datum *values, char *nulls)
 	LsSlice		param;
 	int			i = 0;
 
-	reads_params = true;
+	rights_read_params(true);
 	for (; i < p->nparams && ls_next_param(&params, &param); i++)
 	{
 		char	   *text = NULL;
@@ -225,7 +221,7 @@ read_params(const RowPlan *p, LsSlice params, Datum *values, char *nulls)
 		nulls[i] = text == NULL ? 'n' : ' ';
 		values[i] = InputFunctionCall((FmgrInfo *) &p->input[i], text, p->ioparams[i], -1);
 	}
-	reads_params = false;
+	rights_read_params(false);
 	if (i < p->nparams || params.len > 0)
 		ereport(ERROR,
 				(errcode(ERRCODE_PROTOCOL_VIOLATION),
@@ -233,22 +229,29 @@ read_params(const RowPlan *p, LsSlice params, Datum *values, char *nulls)
 }
 
 static void
-change_row(const RowPlan *p, const LsRow *row)
+change_row(RowPlan *p, const LsRow *row)
 {
 	Datum	   *values = palloc(Max(p->nparams, 1) * sizeof(Datum));
 	char	   *nulls = palloc(Max(p->nparams, 1));
+	uint64		changed;
 	int			result;
 
 	read_params(p, row->params, values, nulls);
 	own_query = p->source;
-	result = SPI_execute_plan(p->plan, values, nulls, false, 0);
-	if (result < 0)
-		elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
-	if (row->rows >= 0 && (uint64) row->rows != SPI_processed)
+	if (applydirect_change(&p->direct, p->plan, values, nulls, plans_context))
+		changed = 1;
+	else
+	{
+		result = SPI_execute_plan(p->plan, values, nulls, false, 0);
+		if (result < 0)
+			elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
+		changed = SPI_processed;
+	}
+	if (row->rows >= 0 && (uint64) row->rows != changed)
 		ereport(ERROR,
 				(errcode(LS_ERRCODE_OTHER_ROWS),
 				 errmsg("a query changed %llu rows on node \"%s\", %lld at its origin",
-						(unsigned long long) SPI_processed, ls_node_name, (long long) row->rows),
+						(unsigned long long) changed, ls_node_name, (long long) row->rows),
 				 errdetail("The nodes differ, or the query depends on something that is not replicated.")));
 }
 
@@ -258,7 +261,7 @@ static void
 change_rows(LsSlice rows)
 {
 	MemoryContext context = AllocSetContextCreate(CurrentMemoryContext, "lockstep row", ALLOCSET_DEFAULT_SIZES);
-	const RowPlan *plan = NULL;
+	RowPlan    *plan = NULL;
 	LsRow		row = {{0}};
 	int			done = 0;
 
@@ -294,7 +297,7 @@ change_all(LsSlice rows, const LsRow *row)
 	PG_FINALLY();
 	{
 		own_query = NULL;
-		reads_params = false;
+		rights_read_params(false);
 		lockconflict_note_row(0);
 	}
 	PG_END_TRY();

@@ -40,6 +40,9 @@
 #include "rights.h"
 #include "session.h"
 
+/* applybatch.c reads the parameters of a changed row. */
+static bool reads_params = false;
+
 static PGFunction original_domain_in;
 
 void
@@ -147,6 +150,12 @@ rights_plan(planner_hook_type next, Query *query, const char *source, int option
 	return result;
 }
 
+void
+rights_read_params(bool on)
+{
+	reads_params = on;
+}
+
 /* Where no query runs, or applybatch.c says so, the parameters of one are being read. */
 static Datum
 instead_of_domain_in(PG_FUNCTION_ARGS)
@@ -156,7 +165,7 @@ instead_of_domain_in(PG_FUNCTION_ARGS)
 	Oid			input;
 	Oid			typioparam;
 
-	if (!session_applies() || (ActivePortal != NULL && !apply_reads_params()) || PG_ARGISNULL(1))
+	if (!session_applies() || (ActivePortal != NULL && !reads_params) || PG_ARGISNULL(1))
 		return original_domain_in(fcinfo);
 	if (PG_ARGISNULL(0) || PG_GETARG_CSTRING(0) == NULL)
 		PG_RETURN_NULL();		/* the server calls it with both */

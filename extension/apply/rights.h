@@ -27,6 +27,8 @@ extern void rights_restore(const LsRights *saved);
 /* Planning, with the rights of the owner where the query is the replicator's (hooks.c). */
 extern PlannedStmt *rights_plan(planner_hook_type next, Query *query, const char *source,
 								int options, ParamListInfo params);
+extern void rights_read_params(bool on);	/* of a changed row, while another
+											 * query runs */
 extern void rights_replace_functions(void);
 
 #endif							/* LOCKSTEP_RIGHTS_H */
