@@ -264,7 +264,7 @@ find_furthest(void)
 	{
 		if (strcmp(found[i].cluster, furthest->cluster) != 0)
 		{
-			refuse("Take the lines of those that don't belong to it out of replicator.conf.",
+			refuse("Remove the lines of nodes that do not belong to it from replicator.conf.",
 				   "nodes \"%s\" and \"%s\" belong to different clusters", furthest->config->name, found[i].config->name);
 			return NULL;
 		}

@@ -161,7 +161,7 @@ facts_compare_globals(const Snapshots *s, json_t *found)
 		char	   *literal = PQescapeLiteral(s->leaders[0].conns[0], v->databases[d], strlen(v->databases[d]));
 
 		if (literal == NULL)
-			return verify_fail(v, "the name of a database can't be quoted: \"%s\"", v->databases[d]);
+			return verify_fail(v, "the name of a database cannot be quoted: \"%s\"", v->databases[d]);
 		if (d > 0)
 			buffer_append(&list, ",", 1);
 		buffer_append(&list, literal, strlen(literal));

@@ -206,7 +206,7 @@ check_index(const NodeIndexes *x, PGconn *conn, int index)
 			return outcome == INDEX_DONE;
 		usleep(PAUSE_US);
 	}
-	not_checked(x, "the check was in the way of changes again and again");
+	not_checked(x, "the check repeatedly blocked changes");
 	return true;
 }
 

@@ -16,7 +16,7 @@
 static void
 make_way(Repair *r)
 {
-	char	   *sql = xasprintf("SELECT lockstep.yield(b.blocker, 'It was in the way of a repair of this node.', 0, b.lxid) "
+	char	   *sql = xasprintf("SELECT lockstep.yield(b.blocker, 'It blocked a repair of this node.', 0, b.lxid) "
 								"FROM lockstep.blockers(ARRAY[%d]) b", PQbackendPID(r->conn));
 	PGresult   *result = PQexec(r->helper, sql);
 	PGcancel   *cancel;
