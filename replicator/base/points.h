@@ -56,7 +56,7 @@ typedef enum Point
 	POINT_ALONE_ASKED,			/* not decided */
 	POINT_ALONE_ORDERED,		/* durable; its backend does not know */
 
-	/* nodes: attach.c, catchup.c, node.c */
+	/* nodes: attach.c, catchup.c, moves.c, membership.c */
 	POINT_NODE_MOVED,			/* its state is another */
 	POINT_GENERATION_TAKEN,		/* it is durable; no node has heard of it */
 	POINT_NODE_CHECKED,			/* it may be attached; nothing has been done */

@@ -13,7 +13,7 @@
  * journal_open(); or one that is complete, as it is made durable before its
  * record is written.  journal.c refuses a record without its file.
  *
- * A body belongs to the loop's thread; syncer.c gets its descriptor.
+ * A body belongs to the loop's thread; journal_sync.c gets its descriptor.
  */
 #ifndef LOCKSTEP_JOURNAL_BODY_H
 #define LOCKSTEP_JOURNAL_BODY_H

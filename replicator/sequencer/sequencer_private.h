@@ -64,7 +64,7 @@ typedef struct Undecided
 extern Undecided undecided;
 
 /*
- * It waits at its reservation for that lock; note_wait(): the same, for finding stalls
+ * It waits at its reservation for that lock; undecided_note_wait(): the same, for finding stalls
  * (waits_since_us).
  */
 extern void undecided_wait_for(Transaction *tx, uint64_t lock_ticket);
