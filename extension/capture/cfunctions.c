@@ -48,7 +48,7 @@ typedef enum CallKind
 	CALL_OTHER,
 	CALL_REPLACED,				/* a built-in function, or another name of it */
 	CALL_C,
-	CALL_NOTIFIES,				/* in C, and nobody sees it */
+	CALL_NOTIFIES,				/* in C, and seen by no other hook */
 	CALL_SURGERY,				/* changes pages of tables, without a
 								 * transaction ID */
 	CALL_EVENT_TRIGGER

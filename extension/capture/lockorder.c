@@ -84,7 +84,7 @@ is_listed(Relation rel)
 	return false;
 }
 
-/* A partition is known by its topmost ancestor: whoever writes to any of them has that, too. */
+/* A partition is known by its topmost ancestor: writers of any partition have that key, too. */
 static void
 note_target(Oid relid)
 {

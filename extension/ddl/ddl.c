@@ -378,7 +378,7 @@ static const DdlRule rules[] = {
 	{T_AlterExtensionContentsStmt, DDL_FORWARD, false, examine_extension_contents},
 	{T_CreateAmStmt, DDL_FORWARD, false, NULL},
 
-	/* foreign data: the definitions are everybody's, the data is elsewhere */
+	/* foreign data: the definitions are on all nodes, the data is elsewhere */
 	{T_CreateFdwStmt, DDL_FORWARD, false, NULL},
 	{T_AlterFdwStmt, DDL_FORWARD, false, NULL},
 	{T_CreateForeignServerStmt, DDL_FORWARD, false, NULL},

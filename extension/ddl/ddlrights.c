@@ -1,7 +1,7 @@
 /*
  * ddlrights.c
  *	  May the role give this command?  Checked before any lock of the cluster is requested, so
- *	  that a role without rights to a table makes nobody wait.
+ *	  that a role without rights to a table blocks no other.
  *
  * PostgreSQL checks rights in some hundred places within its commands; those checks are not
  * repeated here.  A command is suspect if the role does not clearly have the right to what

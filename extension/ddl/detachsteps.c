@@ -59,7 +59,7 @@ report_pending(Oid partition, Relation parent)
 			 errhint("Use ALTER TABLE ... DETACH PARTITION ... FINALIZE to complete the pending detach operation.")));
 }
 
-/* From its commit on, whoever looks for the table's partitions leaves this one out. */
+/* From its commit on, this partition is not found among the table's partitions. */
 void
 detachsteps_mark(Relation parent, Relation partition)
 {

@@ -180,7 +180,7 @@ what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 
 /* ---------- rights */
 
-/* What it needs is looked up anew by whoever runs it: the statement is left as it is. */
+/* The function that runs it looks up what it needs: the statement is not changed. */
 static void
 run_as_trial(void *arg)
 {

@@ -194,7 +194,7 @@ keyhash_bytes(const void *data, size_t len, uint64 seed)
 	return hash_bytes_extended(data, len, seed);
 }
 
-/* The database's name doesn't change while somebody is connected to it. */
+/* The database's name does not change while a session is connected to it. */
 static const char *
 database_name(void)
 {

@@ -80,7 +80,7 @@ keyset_table_key(const char *schema, const char *table, LsKeyMode mode)
 	return key;
 }
 
-/* Made once: its name doesn't change while somebody is connected to it. */
+/* Made once: its name does not change while a session is connected to it. */
 const LsTable *
 keyset_database(void)
 {
@@ -515,7 +515,7 @@ keyset_identity_hash(LsRelation *r, Datum *values, bool *nulls, uint64 *hash)
 }
 
 /*
- * Whoever changes the row has its identity among his keys.  Without one, the
+ * A transaction that changes the row has its identity among its keys.  Without one, the
  * table is as good as locked.
  */
 void

@@ -21,7 +21,7 @@ extern bool storedexpression_calls_users(Node *expression);
 
 /*
  * May its value depend on the session's settings?  So do functions that are not
- * built in, as far as anybody can tell, and a few that are.
+ * built in, as far as known, and a few that are.
  */
 extern bool storedexpression_reads_settings(Node *expression);
 

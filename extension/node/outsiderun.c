@@ -161,7 +161,7 @@ is_there(const char *path)
 	return stat(path, &st) == 0;
 }
 
-/* Durable, or a crash of the machine would look like somebody else's run. */
+/* Durable, or a crash of the machine would look like a run without lockstep. */
 static void
 make_marker(int elevel)
 {

@@ -104,7 +104,7 @@ staleness_heartbeat(uint64 seq)
 	return applied;
 }
 
-/* 0: nobody knows. */
+/* 0: not known. */
 static MonoTime
 fresh_at(void)
 {
@@ -154,7 +154,7 @@ staleness_check(const PlannedStmt *stmt)
 			 errhint("It is cut off from the replicator, or catches up: see lockstepctl status. Read from another node, or set lockstep.max_staleness to -1.")));
 }
 
-/* For lockstep.status(): milliseconds, -1 = nobody knows. */
+/* For lockstep.status(): milliseconds, -1 = not known. */
 int64
 staleness_ms(void)
 {

@@ -72,7 +72,7 @@ typedef enum Point
 
 extern bool points_armed;
 
-/* Process ids: whose random numbers, and who dies with us on "kill all" (0: nobody). */
+/* Process ids: the seed of random numbers, and the process that dies, too, on "kill all" (0: none). */
 extern void points_begin(const char *directory, pid_t parent);
 extern void point_reached(const char *name);
 

@@ -232,7 +232,7 @@ lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 		if (is_strongest(item->mode))
 			behind |= bit;
 		if (in_order && (behind & (behind - 1)) != 0)
-			return NULL;		/* nobody behind them has anything */
+			return NULL;		/* no item behind them is granted */
 	}
 	return NULL;
 }

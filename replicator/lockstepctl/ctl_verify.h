@@ -111,7 +111,7 @@ typedef struct Snapshots
 {
 	Verify	   *v;
 	uint64_t	seq;
-	double		held_ms;		/* how long nobody could commit, at most */
+	double		held_ms;		/* how long commits were held, at most */
 	int			keep;			/* this node goes on being held, without an
 								 * end; -1: none */
 	Peers		control;		/* these hold commits */

@@ -202,7 +202,8 @@ history_admits(Node *n, uint64_t seq, uint64_t chain)
 	uint64_t	first = sequencer_stats().journal_first;
 
 	if (beyond == n && seq <= sequencer_last_durable())
-		beyond = NULL;			/* it has been made anew, perhaps too old */
+		beyond = NULL;			/* it has been cloned again, perhaps from an
+								 * old copy */
 	if (seq > sequencer_last_durable())
 	{
 		is_beyond(n, seq);

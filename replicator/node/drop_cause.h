@@ -2,7 +2,7 @@
  * drop_cause.h
  *	  Why a node is dropped: the causes, and what the operator is told of each.
  *
- * drop_cause.c has the one table.  Whoever drops a node passes the cause and its
+ * drop_cause.c has the one table.  Callers of node_out() pass the cause and its
  * facts (node_out() in node.h); no caller composes a text.  docs/dropped.md
  * has the same table (tests/lint/node_out).  Pure.
  */
@@ -87,7 +87,7 @@ typedef enum DropReturn
 {
 	RETURNS_ALONE,				/* it is tried again every reconnect_interval,
 								 * and the cause may pass */
-	RETURNS_MENDED,				/* the same, but somebody has to mend the
+	RETURNS_MENDED,				/* the same, but an operator has to repair the
 								 * cause */
 	RETURNS_REPAIRED,			/* lockstepctl verify --repair, or a clone */
 	RETURNS_CLONED,

@@ -257,8 +257,8 @@ typedef struct Message
 {
 	const char *name;
 	LsSender	sender;
-	bool		late;			/* an answer that may come when nobody waits
-								 * for it any more */
+	bool		late;			/* an answer that may come when it is no
+								 * longer awaited */
 	const MessageLayout *layout;
 } Message;
 

@@ -22,7 +22,7 @@
  *	   <- 'C' challenge         R's nonce
  *	 B 'A' proof  ->            HMAC-SHA-256 over both nonces (see auth.h)
  *	   <- 'W' welcome           R's own proof: authentication is mutual; an error before
- *	                            it is anybody's, and no client is told its words
+ *	                            it may come from any process; clients do not see its text
  *	 then, for each transaction that changes something:
  *	 B 'L' lock   ->            only before DDL, TRUNCATE, LOCK TABLE
  *	   <- 'l' granted
@@ -38,7 +38,7 @@
  *	 B 'Z' abandon ->           the transaction is rolled back, no answer
  *	 at any time but between 'P' and its verdict:
  *	 B 'N' now ->               how far has the cluster come?  (causal reads)
- *	   <- 'n' seq               the last decided transaction of which anybody can know
+ *	   <- 'n' seq               the last decided transaction that any client may know of
  *	 B 'O' outcome ->           what became of a transaction, of whatever backend
  *	   <- 'o' outcome is
  *	   <- 'K' alive             every second, to who waits for an answer
@@ -118,10 +118,10 @@ typedef enum LsSender
 /* The table of messages in protocol.c. */
 extern const char *ls_message_name(uint8_t type);	/* NULL: there is none */
 extern LsSender ls_message_sender(LsMsgType type);
-extern bool ls_message_is_late(LsMsgType type); /* may come when nobody waits
-												 * for it any more */
+extern bool ls_message_is_late(LsMsgType type); /* may come when it is no
+												 * longer awaited */
 
-/* Bytes that somebody else owns. */
+/* Bytes that are not owned. */
 typedef struct LsSlice
 {
 	const uint8_t *data;
@@ -166,7 +166,7 @@ typedef enum LsKeyMode
 	LS_TABLE_S = 'S',			/* read as a whole */
 	LS_TABLE_X = 'X',			/* DDL, TRUNCATE, escalation */
 	LS_TABLE_READ_ROWS = 'q',	/* rows of it are read (SERIALIZABLE) */
-	LS_TABLE_READ = 'R'			/* the same, of whichever rows */
+	LS_TABLE_READ = 'R'			/* the same, of any rows */
 } LsKeyMode;
 
 typedef struct LsKey

@@ -427,8 +427,8 @@ move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, uint64_t seq)
 	if (old != NULL && !old->gone)
 		set(t, database, to, seq, old->value, old->called);
 	else
-		drop(t, database, to, seq); /* unknown: whoever asks first says where
-									 * it stands */
+		drop(t, database, to, seq); /* unknown: the first request states the
+									 * position */
 	drop(t, database, from, seq);
 }
 

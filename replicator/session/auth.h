@@ -20,7 +20,7 @@ typedef struct Secret
 /*
  * Read the secret: the file's bytes without a trailing newline.  NULL, or why
  * it can't be used (malloc'ed): unreadable, too short, too long, not a regular
- * file, readable by everybody.
+ * file, readable by all users.
  */
 extern char *auth_read_secret(const char *path, Secret *secret);
 

@@ -79,7 +79,7 @@ tx_charge(Transaction *tx, const char *role)
 	account(tx);
 }
 
-/* Its bytes are nobody's from now on. */
+/* Its bytes count for no role from now on. */
 static void
 discharge(Transaction *tx)
 {

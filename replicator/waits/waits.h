@@ -8,7 +8,7 @@
  *						tasks that wait there
  *	 waits.c            deadlocks and their victims
  *	 waits_rows.c       the graph as rows of text
- *	 waits_watchdog.c   warnings when something stands still
+ *	 waits_watchdog.c   warnings when something makes no progress
  *
  * Belongs to the loop's thread.
  */

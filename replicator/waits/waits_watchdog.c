@@ -1,6 +1,6 @@
 /*
  * waits_watchdog.c
- *	  Warnings in the log when something stands still.
+ *	  Warnings in the log when something makes no progress.
  *
  * A wait is reported when it has lasted for wait_warning and no wait of its kind has
  * ended there for as long: a queue that moves is not reported, however long it is.  A

@@ -1,6 +1,6 @@
 /*
  * waits_watchdog.h
- *	  Warnings in the log when something stands still.  Belongs to the loop's
+ *	  Warnings in the log when something makes no progress.  Belongs to the loop's
  *	  thread.
  */
 #ifndef LOCKSTEP_WAITS_WATCHDOG_H
