@@ -153,7 +153,8 @@ static struct
 {
 	Oid			relid;			/* InvalidOid: none */
 	ItemPointerData tid;
-	LsReadMark	before;
+	LsReadMark	before;			/* those of its table stay: what is forwarded
+								 * next counts on them */
 	LsReadMark	after;
 }			on_the_way;
 
@@ -165,8 +166,7 @@ static struct
 static void
 lock_on_the_way(Relation rel, TupleTableSlot *slot, ItemPointer tid, LockTupleMode mode)
 {
-	on_the_way.before = readkeys_mark();
-	readkeys_row_locked(rel, slot, mode);
+	on_the_way.before = readkeys_row_locked(rel, slot, mode);
 	on_the_way.after = readkeys_mark();
 	on_the_way.relid = RelationGetRelid(rel);
 	on_the_way.tid = *tid;

@@ -518,8 +518,8 @@ keyset_identity_hash(LsRelation *r, Datum *values, bool *nulls, uint64 *hash)
  * A transaction that changes the row has its identity among its keys.  Without one, the
  * table is as good as locked.
  */
-void
-keyset_add_locked(LsKeyBuffer *keys, LsRelation *r, Datum *values, bool *nulls, LsKeyMode mode)
+bool
+keyset_add_locked_table(LsKeyBuffer *keys, LsRelation *r, LsKeyMode mode)
 {
 	bool		strong = mode == LS_ROW_UPDATE || mode == LS_ROW_EXCLUSIVE;
 	LsKeyMode	intent = strong ? LS_TABLE_IX : LS_TABLE_IS;
@@ -534,8 +534,13 @@ keyset_add_locked(LsKeyBuffer *keys, LsRelation *r, Datum *values, bool *nulls, 
 		else
 			add_table_key(keys, &r->tables[i], intent);
 	}
-	if (!whole)
-		add_index_key(keys, r, r->identity_index, values, nulls, mode);
+	return !whole;
+}
+
+void
+keyset_add_locked_row(LsKeyBuffer *keys, LsRelation *r, Datum *values, bool *nulls, LsKeyMode mode)
+{
+	add_index_key(keys, r, r->identity_index, values, nulls, mode);
 }
 
 /* ---------- ends */

@@ -34,9 +34,13 @@ extern void keyset_begin(LsKeyBuffer *keys);
 /* Append the keys of one change; S is the turn passed now. */
 extern void keyset_add(LsKeyBuffer *keys, const LsRowChange *change);
 
-/* The same of a row that was locked: mode is a row's. */
-extern void keyset_add_locked(LsKeyBuffer *keys, LsRelation *r, Datum *values, bool *nulls,
-							  LsKeyMode mode);
+/*
+ * The same of a row that was locked, first those of its table, which the transaction has from
+ * then on; true: the row has a key of its own.  mode is a row's.
+ */
+extern bool keyset_add_locked_table(LsKeyBuffer *keys, LsRelation *r, LsKeyMode mode);
+extern void keyset_add_locked_row(LsKeyBuffer *keys, LsRelation *r, Datum *values, bool *nulls,
+								  LsKeyMode mode);
 
 /* Hash of a row's identity, as in its keys; only those columns are looked at. */
 extern bool keyset_identity_hash(LsRelation *r, Datum *values, bool *nulls, uint64 *hash);

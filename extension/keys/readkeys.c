@@ -98,20 +98,30 @@ mode_of_lock(LockTupleMode mode)
 }
 
 /* The slot has the row that was locked. */
-void
+LsReadMark
 readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode)
 {
+	LsKeyMode	key_mode = mode_of_lock(mode);
+	LsRelation *r;
+	LsReadMark	mark;
 	MemoryContext old;
 
 	if (foreignkey_runs_query())
-		return;
+		return readkeys_mark();
 	make_buffers();
 	slot_getallattrs(slot);
 	old = MemoryContextSwitchTo(lock_context);
-	keyset_add_locked(&locked, relation_get(rel), slot->tts_values, slot->tts_isnull,
-					  mode_of_lock(mode));
+	r = relation_get(rel);
+	if (keyset_add_locked_table(&locked, r, key_mode))
+	{
+		mark = readkeys_mark();
+		keyset_add_locked_row(&locked, r, slot->tts_values, slot->tts_isnull, key_mode);
+	}
+	else
+		mark = readkeys_mark();
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(lock_context);
+	return mark;
 }
 
 /* ---------- read keys */

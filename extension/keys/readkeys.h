@@ -21,7 +21,8 @@ typedef struct LsReadMark
 	uint32		nkeys;
 } LsReadMark;
 
-extern void readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode);
+/* Returns where the row's own key is, behind those of its table. */
+extern LsReadMark readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode);
 extern void readkeys_table(Relation rel);	/* before it is read without a
 											 * plan */
 

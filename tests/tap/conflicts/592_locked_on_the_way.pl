@@ -68,17 +68,20 @@ $c->sql(2, "UPDATE t SET v = v + 1 WHERE id = $id");
 $s->do('COMMIT');
 pass('a lock that was rolled back keeps nobody away');
 
-# Forms of the queries of a transaction.
-sub forms
+# What the journal has of a transaction, and the forms of its queries.
+sub journaled
 {
 	my ($sql) = @_;
 	$c->sql(1, $sql);
 	my $last = $c->status->{journal}{decided};
-	my ($json) = $c->ctl('journal', "--from=$last", '--json', '--journal-directory', "$c->{dir}/journal");
-	return join(' ', $json =~ /"form": ?"(\w+)"/g);
+	my ($json) = $c->ctl('journal', "--from=$last", '--json', '--keys', '--journal-directory', "$c->{dir}/journal");
+	return $json;
 }
-unlike(forms("INSERT INTO t SELECT i, 'y' FROM generate_series(10, 15) i ON CONFLICT (id) DO UPDATE SET status = excluded.status"),
-	qr/keys|^$/, 'a row that is changed has the keys of its change only');
+sub forms { return join(' ', journaled(@_) =~ /"form": ?"(\w+)"/g) }
+my $json = journaled("INSERT INTO t SELECT i, 'y' FROM generate_series(10, 15) i ON CONFLICT (id) DO UPDATE SET status = excluded.status");
+my ($locked) = $json =~ /"form":"keys".*?"keys":\[(.*?)\]/;
+unlike($locked // '', qr/t_pkey/, 'a row that is changed has the keys of its change only');
+like($json, qr/"public\.t"/, 'and its table has one');
 like(forms("WITH n AS (INSERT INTO other VALUES (99, 0)) INSERT INTO t VALUES (16, 'x') ON CONFLICT (id) DO UPDATE SET status = 'x' WHERE false"),
 	qr/keys/, 'one that is left has those of its lock');
 $c->same('equal at the end');
