@@ -56,7 +56,9 @@ FROM pg_proc p WHERE pronamespace = 'lockstep'::regnamespace GROUP BY 1, 2 ORDER
 -- what is for the replicator refuses everybody else, a superuser too; the commits of a node are held by one session
 SELECT lockstep.apply_begin(1);
 \echo :SQLSTATE
-SELECT lockstep.apply_rows(1, '');
+CALL lockstep.apply_transaction('');
+\echo :SQLSTATE
+CALL lockstep.commit_transaction('');
 \echo :SQLSTATE
 SELECT lockstep.apply_sequence('set', 'fn', 1, true, '');
 \echo :SQLSTATE

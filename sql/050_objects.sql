@@ -46,6 +46,6 @@ SELECT is_empty($$
 		'release_commits', 'verify_start', 'repair_start', 'definition_is_seen')
 	AND has_function_privilege('public', p.oid, 'EXECUTE')
 $$, 'what is for the replicator is for nobody else');
-SELECT has_function('lockstep', 'apply_rows', '{bigint,bytea}'::name[], 'apply_rows is there for the replicator');
+SELECT has_function('lockstep', 'apply_transaction', '{bytea}'::name[], 'apply_transaction is there for the replicator');
 SELECT * FROM finish();
 ROLLBACK;
