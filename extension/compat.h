@@ -28,6 +28,13 @@ typedef bool LsUpdateIndexes;
 #define ls_heap_update(rel, tid, tuple) simple_heap_update(rel, tid, tuple)
 #endif
 
+/* 17 has one kind of pruning for readers, and others for VACUUM.  op: without flags. */
+#if PG_VERSION_NUM >= 170000
+#define ls_is_prune_record(op) ((op) == XLOG_HEAP2_PRUNE_ON_ACCESS)
+#else
+#define ls_is_prune_record(op) ((op) == XLOG_HEAP2_PRUNE)
+#endif
+
 /* 17 lets an index finish what it has begun with a row. */
 #if PG_VERSION_NUM >= 170000
 #define ls_index_insert_cleanup(index, info) index_insert_cleanup(index, info)

@@ -5,8 +5,8 @@
  * Effects of procedural languages pass the executor and ProcessUtility; built-in functions are
  * handled one by one (sequence.c, largeobject.c, notify.c).  There remain C functions of extensions.  Each
  * call of a volatile one is watched through the function manager's hook: if WAL was written
- * meanwhile under a transaction ID, but no row was captured or locked, nothing
- * forwarded and no utility command run, then an effect is unaccounted for.  executor.c may
+ * meanwhile under a transaction ID, more than reading writes (ownwal.c), but no row was captured or
+ * locked, nothing forwarded and no utility command run, then an effect is unaccounted for.  executor.c may
  * still forward the SELECT that made the call; otherwise walwitness.c refuses the
  * transaction.
  *
@@ -39,6 +39,7 @@
 #include "guc.h"
 #include "interpose.h"
 #include "mode.h"
+#include "ownwal.h"
 #include "patch.h"
 #include "session.h"
 #include "xact.h"
@@ -59,6 +60,7 @@ typedef struct Frame
 {
 	CallKind	kind;
 	int64		wal_records;
+	XLogRecPtr	wal_position;
 	uint64		rows;
 	uint64		statements;
 	uint64		commands;
@@ -155,6 +157,7 @@ push(CallKind kind)
 	frame = &frames[nframes++];
 	frame->kind = kind;
 	frame->wal_records = pgWalUsage.wal_records;
+	frame->wal_position = ownwal_position();
 	frame->rows = capture_rows_seen();
 	frame->statements = xact_nstatements();
 	frame->commands = walwitness_commands();
@@ -175,7 +178,8 @@ wrote_unexplained(const Frame *frame)
 		walwitness_commands() == frame->commands &&
 		walwitness_sequence_values() == frame->sequences &&
 		capture_rows_were_locked() == frame->locked &&
-		ls_mode() == LS_MODE_ORIGIN;
+		ls_mode() == LS_MODE_ORIGIN && !walwitness_is_unexplained() &&
+		!ownwal_only_reads(frame->wal_position);
 }
 
 static void
