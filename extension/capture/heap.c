@@ -161,11 +161,17 @@ static struct
 /*
  * UPDATE after waiting for another one, ON CONFLICT DO UPDATE and BEFORE triggers lock a
  * row that they may leave as it is then: a condition that no longer holds, a trigger that
- * returns NULL.  The lock stays until the end of the transaction, so it has a key.
+ * returns NULL.  The lock stays until the end of the transaction, so it has a key; but not
+ * in a table without an identity: that of the whole table would make each UPDATE under a
+ * trigger conflict with all others.
  */
 static void
 lock_on_the_way(Relation rel, TupleTableSlot *slot, ItemPointer tid, LockTupleMode mode)
 {
+	const LsRelation *r = relation_get(rel);
+
+	if (r->identity_index == NULL || !r->hashable)
+		return;
 	on_the_way.before = readkeys_row_locked(rel, slot, mode);
 	on_the_way.after = readkeys_mark();
 	on_the_way.relid = RelationGetRelid(rel);

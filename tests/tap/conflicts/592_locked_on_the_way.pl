@@ -84,5 +84,19 @@ unlike($locked // '', qr/t_pkey/, 'a row that is changed has the keys of its cha
 like($json, qr/"public\.t"/, 'and its table has one');
 like(forms("WITH n AS (INSERT INTO other VALUES (99, 0)) INSERT INTO t VALUES (16, 'x') ON CONFLICT (id) DO UPDATE SET status = 'x' WHERE false"),
 	qr/keys/, 'one that is left has those of its lock');
+
+# Without an identity the lock has no key: it would be the whole table's.
+$c->sql(1, <<'SQL');
+CREATE TABLE bare (id int, v int);
+INSERT INTO bare VALUES (1, 0), (2, 0);
+CREATE FUNCTION pass() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NEW; END $$;
+CREATE TRIGGER pass BEFORE UPDATE ON bare FOR EACH ROW EXECUTE FUNCTION pass();
+SQL
+$c->drain;
+$s = $c->session(1);
+$s->do('BEGIN; UPDATE bare SET v = v + 1 WHERE id = 1');
+$c->sql(2, 'UPDATE bare SET v = v + 1 WHERE id = 2');
+$s->query('COMMIT');
+is($s->error, '', 'rows of a table without a primary key and with a trigger do not conflict with each other');
 $c->same('equal at the end');
 done_testing;
