@@ -228,7 +228,8 @@ take_turn_of_origin(JournalPosition position)
 		if (edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
 			PG_RE_THROW();
 		FlushErrorState();
-		report_not_here(position.seq, psprintf("This session failed to commit it: %s.", edata->message));
+		report_not_here(position.seq, psprintf("This session failed to commit it: %s.%s%s", edata->message,
+											   edata->detail != NULL ? " " : "", edata->detail != NULL ? edata->detail : ""));
 	}
 	PG_END_TRY();
 	if (ls_commit_wait == LS_WAIT_APPLIED)

@@ -90,11 +90,14 @@ row_is_cached(Relation rel)
 	return ours;
 }
 
-/* Find our row by the primary key. */
+/*
+ * Find our row by the primary key.  With an MVCC snapshot a SERIALIZABLE transaction would be noted
+ * as a reader of the index, in conflict with whoever adds a row: that one is decided, and must
+ * not fail.
+ */
 static bool
 row_find(Relation rel, ItemPointer tid)
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
 	ScanKeyData key;
 	SysScanDesc scan;
 	HeapTuple	tuple;
@@ -102,12 +105,11 @@ row_find(Relation rel, ItemPointer tid)
 	(void) RelationGetIndexList(rel);	/* sets rd_pkindex */
 	ScanKeyInit(&key, PROGRESS_SLOT, BTEqualStrategyNumber, F_INT4EQ,
 				Int32GetDatum(my_slot()));
-	scan = systable_beginscan(rel, rel->rd_pkindex, true, snapshot, 1, &key);
+	scan = systable_beginscan(rel, rel->rd_pkindex, true, SnapshotSelf, 1, &key);
 	tuple = systable_getnext(scan);
 	if (HeapTupleIsValid(tuple))
 		*tid = tuple->t_self;
 	systable_endscan(scan);
-	UnregisterSnapshot(snapshot);
 	return HeapTupleIsValid(tuple);
 }
 
