@@ -85,7 +85,18 @@ crashhold_shmem_request(void)
 	RequestAddinShmemSpace(MAXALIGN(sizeof(CrashHoldShared)));
 }
 
-/* Did the last run end without the checkpoint that makes all of it durable? */
+static bool
+is_there(const char *path)
+{
+	struct stat st;
+
+	return stat(path, &st) == 0;
+}
+
+/*
+ * Did the last run end without the checkpoint that makes all of it durable?  What is restored
+ * from a backup has not run: it is where it is meant to be.
+ */
 static bool
 has_crashed(void)
 {
@@ -94,17 +105,16 @@ has_crashed(void)
 	bool		clean = crc_ok && (control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY);
 
 	pfree(control);
-	return !clean;
+	return !clean && !is_there(BACKUP_LABEL_FILE) && !is_there(RECOVERY_SIGNAL_FILE) && !is_there(STANDBY_SIGNAL_FILE);
 }
 
 /* Is there a crash to recover from, this one or an earlier one? */
 static bool
 note_crash(void)
 {
-	struct stat st;
 	int			fd;
 
-	if (stat(CRASHED_FILE, &st) == 0)
+	if (is_there(CRASHED_FILE))
 		return true;
 	if (!has_crashed())
 		return false;

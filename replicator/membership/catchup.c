@@ -212,6 +212,8 @@ go_online(Node *n)
 	}
 	LOCKSTEP_POINT(BARRIER);
 	node_move(n, NODE_ONLINE);
+	n->ping_sent_us = 0;		/* so that the node soon knows it, and holds
+								 * readers no longer */
 	sequence_positions_ask(n);
 	for (Transaction *tx = sequencer_undurable(NULL); tx != NULL; tx = sequencer_undurable(tx))
 		task_add(n, tx);

@@ -199,7 +199,8 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
 	n->pinging = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = n->old_objects = n->local_waits_asked = false;
-	n->ping_sent_us = loop_now_us();
+	n->ping_sent_us = 0;		/* the first one soon: readers may be held for
+								 * it */
 	n->unanswered_ms = 0;
 	node_heard(n);
 	loop_cancel(n->ping_timer);

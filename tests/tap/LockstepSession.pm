@@ -44,7 +44,8 @@ sub send
 sub _complete
 {
 	my ($self) = @_;
-	return $self->{out} =~ /^$marker$/m && $self->{err} =~ /^$marker$/m;
+	# with its newline, which may come by itself and would be taken for the next answer's
+	return $self->{out} =~ /^$marker\n/m && $self->{err} =~ /^$marker\n/m;
 }
 
 # Let data flow for at most so many seconds, or until complete.
