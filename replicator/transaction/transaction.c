@@ -98,7 +98,11 @@ tx_memory_of_all(void)
 size_t
 tx_memory(const Transaction *tx)
 {
-	return tx->queries.len;
+	size_t		sum = tx->queries.len;
+
+	for (size_t i = 0; i < tx->nmembers; i++)
+		sum += tx->members[i]->queries.len;
+	return sum;
 }
 
 uint64_t
@@ -312,7 +316,7 @@ tx_rollback_to(Transaction *tx, uint64_t keep)
 	return true;
 }
 
-/* Payload of the i-th 'Q', which is in memory. */
+/* Payload of the i-th 'Q', which is in memory, of one that is not several as one. */
 static LsSlice
 in_memory(const Transaction *tx, size_t i)
 {
@@ -325,7 +329,7 @@ in_memory(const Transaction *tx, size_t i)
 void
 tx_cursor_start(TxCursor *c)
 {
-	c->next = 0;
+	c->next = c->member = c->before = 0;
 	c->offset = BODY_START;
 	c->chunk.len = c->chunk.pos = 0;
 }
@@ -336,6 +340,15 @@ tx_cursor_free(TxCursor *c)
 	buffer_free(&c->chunk);
 }
 
+/* The next one of several transactions as one. */
+static LsSlice
+next_of_members(TxCursor *c, const Transaction *tx)
+{
+	while (c->next - c->before >= tx->members[c->member]->nstatements)
+		c->before += tx->members[c->member++]->nstatements;
+	return in_memory(tx->members[c->member], c->next++ - c->before);
+}
+
 bool
 tx_next(TxCursor *c, const Transaction *tx, LsSlice *payload, const char **error)
 {
@@ -344,6 +357,11 @@ tx_next(TxCursor *c, const Transaction *tx, LsSlice *payload, const char **error
 	*error = NULL;
 	if (c->next >= tx->nstatements)
 		return false;
+	if (tx->nmembers > 0)
+	{
+		*payload = next_of_members(c, tx);
+		return true;
+	}
 	if (c->next >= stored(tx))
 	{
 		*payload = in_memory(tx, c->next++);
@@ -375,6 +393,7 @@ tx_find_statement(const Transaction *tx, size_t i, Buffer *copy, LsSlice *payloa
 {
 	if (i >= tx->nstatements)
 		return false;
+	tx = tx_member_at(tx, &i);
 	if (i < stored(tx))
 		return spill_find_statement(tx->spill, i, copy, payload);
 	*payload = in_memory(tx, i);

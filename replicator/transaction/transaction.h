@@ -150,6 +150,8 @@ extern size_t tx_memory_of_all(void);
 typedef struct TxCursor
 {
 	size_t		next;			/* index of the statement that comes next */
+	size_t		member;			/* of several as one: that has the next, */
+	size_t		before;			/* and statements of those before it */
 	uint64_t	offset;			/* in the file */
 	Buffer		chunk;
 } TxCursor;

@@ -12,6 +12,8 @@
  * of a transaction), commands outside of transactions and unknown kinds of queries are
  * executed alone.  So are transactions with settings, which include the time at their
  * origin.
+ *
+ * The combined transaction has no queries of its own; its statements are those of its members.
  */
 #include "transaction.h"
 
@@ -56,9 +58,6 @@ tx_together(Transaction *const *members, size_t n)
 	const Transaction *first = members[0];
 	LsIdentity	id = {.node = ls_slice_of(first->node),.boot = first->boot,.pid = first->pid,.xcount = first->xcount};
 	Transaction *tx = tx_create(&id, ls_slice_of(first->database), first->origin);
-	TxCursor	cursor = {0};
-	LsSlice		payload;
-	const char *error;
 
 	tx->state = TX_DURABLE;
 	tx->seq = members[n - 1]->seq;
@@ -71,9 +70,7 @@ tx_together(Transaction *const *members, size_t n)
 		tx->members[tx->nmembers++] = tx_ref(m);
 		if (m->depends_on < first->seq && m->depends_on > tx->depends_on)
 			tx->depends_on = m->depends_on;
-		tx_cursor_start(&cursor);
-		while (tx_next(&cursor, m, &payload, &error))
-			tx_append(tx, payload.data - LS_HEADER_SIZE, payload.len + LS_HEADER_SIZE, false);
+		tx->nstatements += m->nstatements;
 	}
 	return tx;
 }

@@ -201,6 +201,9 @@ test_together(void **state)
 	Transaction *call = decided(13, 0, LS_REASON_CALL, 1);
 	Transaction *ddl = decided(13, 0, LS_REASON_ROW_CHANGED, 1);
 	Transaction *tx = tx_together(members, 3);
+	TxCursor	cursor = {0};
+	LsSlice		payload;
+	const char *error;
 	size_t		at;
 
 	append(ddl, "ALTER", true);
@@ -220,6 +223,19 @@ test_together(void **state)
 	assert_statement(tx, 2, "0 of 11");
 	assert_statement(tx, 5, "2 of 12");
 	assert_int_equal(tx_memory(tx), tx_memory(members[0]) + tx_memory(members[1]) + tx_memory(members[2]));
+	for (size_t round = 0; round < 2; round++)
+	{
+		tx_cursor_start(&cursor);
+		for (at = 0; tx_next(&cursor, tx, &payload, &error); at++)
+		{
+			LsSlice		same;
+
+			assert_true(tx_find_statement(tx, at, NULL, &same));
+			assert_ptr_equal(payload.data, same.data);
+			assert_int_equal(payload.len, same.len);
+		}
+		assert_int_equal(at, 6);
+	}
 	at = 4;
 	assert_ptr_equal(tx_member_at(tx, &at), members[2]);
 	assert_int_equal(at, 1);
