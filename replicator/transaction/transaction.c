@@ -340,6 +340,18 @@ tx_cursor_free(TxCursor *c)
 	buffer_free(&c->chunk);
 }
 
+const Transaction *
+tx_member_at(const Transaction *tx, size_t *i)
+{
+	for (size_t m = 0; m < tx->nmembers; m++)
+	{
+		if (*i < tx->members[m]->nstatements)
+			return tx->members[m];
+		*i -= tx->members[m]->nstatements;
+	}
+	return tx;
+}
+
 /* The next one of several transactions as one. */
 static LsSlice
 next_of_members(TxCursor *c, const Transaction *tx)

@@ -80,15 +80,3 @@ tx_first_seq(const Transaction *tx)
 {
 	return tx->nmembers > 0 ? tx->members[0]->seq : tx->seq;
 }
-
-const Transaction *
-tx_member_at(const Transaction *tx, size_t *i)
-{
-	for (size_t m = 0; m < tx->nmembers; m++)
-	{
-		if (*i < tx->members[m]->nstatements)
-			return tx->members[m];
-		*i -= tx->members[m]->nstatements;
-	}
-	return tx;
-}
