@@ -354,6 +354,16 @@ is_catalog_race(const ApplyTask *task, const ApplyError *e)
 		(strcmp(e->message, "tuple concurrently updated") == 0 || strcmp(e->message, "tuple concurrently deleted") == 0);
 }
 
+/*
+ * Any user can fill the server's lock table for a moment, with one query of many partitions.
+ * A node that lacks memory for longer is dropped.
+ */
+static bool
+is_short_of_memory(const ApplyTask *task, const ApplyError *e)
+{
+	return task->retries < MAX_RACES && strcmp(e->sqlstate, "53200") == 0;
+}
+
 static bool
 is_retryable(const ApplyError *e)
 {
@@ -429,7 +439,7 @@ task_failed(ApplyTask *task, const ApplyError *e)
 		queue_again(task);
 	else if (tx->nmembers > 0 && (!is_retryable(e) || task->retries >= RETRIES_TOGETHER))
 		task_split(task);
-	else if (is_retryable(e) || is_catalog_race(task, e))
+	else if (is_retryable(e) || is_catalog_race(task, e) || is_short_of_memory(task, e))
 	{
 		if (is_time_to_tell(task->retries))
 			log_message(LOG_WARNING, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64

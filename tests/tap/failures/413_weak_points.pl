@@ -1,5 +1,6 @@
 # Small promises: a replicator that hangs while a backend streams to it, a node that has
-# moved, readers of lockstep.progress, GRANTs that meet on a peer.
+# moved, readers of lockstep.progress, GRANTs that meet on a peer, a user who takes all of a
+# server's lock table.
 use strict;
 use warnings;
 use FindBin;
@@ -55,4 +56,30 @@ is(scalar(() = $c->replicator_log =~ /tuple concurrently \w+ \(XX000\)/g), 0, 'n
 $c->drain;
 is($c->node_status($_)->{state}, 'online', "n$_ is online") for $c->all;
 $c->same('the nodes');
+
+# ---------- no room for a lock
+
+$c->sql(1, 'CREATE ROLE somebody LOGIN');
+$c->drain;
+my $greedy = $c->session(2, user => 'somebody');
+my $take_all = 'SELECT count(pg_advisory_lock(g)) FROM generate_series(1, 1000000) g';
+$greedy->query($take_all);
+like($greedy->error, qr/53200/, "a user fills the lock table of n2");
+my $writer = $c->session(1);
+$writer->send('INSERT INTO t VALUES (4)');
+ok($writer->blocked(0.3), 'n2 has no room for another transaction');
+$greedy->query('SELECT pg_advisory_unlock_all()');
+$writer->finish(30);
+is($writer->error, '', 'its writers wait a moment');
+unlike($c->replicator_log, qr/\[n2\] node was dropped.*out of shared memory/, 'and n2 is not dropped for what was over soon');
+
+$greedy->query($take_all);
+$writer->do('INSERT INTO t VALUES (5)', 30);
+is($writer->error, '', 'for longer they do not wait');
+ok($c->wait_state(2, 'dropped'), 'n2 is dropped');
+like($c->node_status(2)->{reason}, qr/out of shared memory/, 'for that');
+$greedy->close;
+ok($c->wait_state(2, 'online', 60), 'it comes back as soon as there is room');
+$writer->close;
+$c->same('and all are equal');
 done_testing;
