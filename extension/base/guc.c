@@ -20,6 +20,7 @@ char	   *ls_node_name = NULL;
 char	   *ls_replicator = NULL;
 char	   *ls_secret_file = NULL;
 int			ls_commit_wait = LS_WAIT_EXECUTED;
+int			ls_failover_wait = 5000;
 int			ls_retry_wait = 1000;
 int			ls_unreplicated = LS_UNREPLICATED_REFUSE;
 bool		ls_replicate = true;
@@ -213,6 +214,13 @@ define_of_session(void)
 							&ls_max_staleness, -1, -1, INT_MAX,
 							PGC_USERSET, GUC_UNIT_MS,
 							check_max_staleness, NULL, NULL);
+
+	DefineCustomIntVariable("lockstep.failover_wait",
+							"Sets the maximum time that writes wait for a replicator that restarts, or attaches this node again.",
+							"Then they fail with 57P03. 0 disables the wait.",
+							&ls_failover_wait, 5000, 0, 3600000,
+							PGC_USERSET, GUC_UNIT_MS,
+							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.retry_wait",
 							"Sets the maximum time that a session that lost a conflict waits for this node to apply the winner.",

@@ -18,6 +18,7 @@ extern char *ls_replicator;		/* lockstep.replicator: host:port or
 								 * /path/to/socket */
 extern char *ls_secret_file;	/* lockstep.secret_file */
 extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait */
+extern int	ls_failover_wait;	/* lockstep.failover_wait, ms, 0 = not at all */
 extern int	ls_retry_wait;		/* lockstep.retry_wait, ms, 0 = not at all */
 extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */
 extern bool ls_replicate;		/* lockstep.replicate, superuser: off = local

@@ -94,9 +94,18 @@ verdict_report_outdated(void)
 					 outcome_token_text(&token))));
 }
 
+static void
+connect_again(void)
+{
+	link_connect_or_wait();
+	if (!turn_is_open())
+		xact_report_closed();
+}
+
 /*
  * The replicator may have gone while the client was thinking.  Nothing has been
- * asked yet, so that is no unknown outcome.  A transaction of one statement has
+ * asked yet, so that is no unknown outcome; and if the replicator has heard nothing of the
+ * transaction, another connection will do.  A transaction of one statement has
  * looked just now, in xact_writes.
  */
 static void
@@ -105,8 +114,13 @@ check_link_before_asking(void)
 	if (GetCurrentTransactionStartTimestamp() == GetCurrentStatementStartTimestamp() &&
 		!ls_xact.told)
 		return;
-	if (!link_is_alive() || xact_told_elsewhere())
-		link_report_lost();
+	if (ls_xact.told)
+	{
+		if (!link_is_alive() || xact_told_elsewhere())
+			xact_report_lost();
+		return;
+	}
+	connect_again();
 }
 
 /*
@@ -122,12 +136,24 @@ took_ms(void)
 	return ms > LS_QUICK_MS ? ms : 0;
 }
 
+/* False: nothing of it got through. */
+static bool
+send_queue(void)
+{
+	ls_xact.told = true;
+	ls_xact.told_by = link_number();
+	question.seq = 0;
+	question.asked = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
+	return question.asked;
+}
+
 static void
 send_question(void)
 {
 	LsAsk		ask;
 	size_t		size;
 	StringInfo	queue = &ls_xact.queue;
+	bool		told = ls_xact.told;
 
 	memset(&ask, 0, sizeof(ask));
 	ask.xcount = ls_xact.xcount;
@@ -147,14 +173,14 @@ send_question(void)
 	ls_put_ask((uint8_t *) queue->data + queue->len, size, &ask);
 	queue->len += size;
 
-	ls_xact.told = true;
-	ls_xact.told_by = link_number();
-	question.asked = true;
-	question.seq = 0;
-	if (!link_send_later(queue->data, queue->len))
+	if (!send_queue())
 	{
-		question.asked = false;
-		link_report_lost();		/* the question did not get through */
+		if (told)
+			xact_report_lost();
+		ls_xact.told = false;
+		connect_again();
+		if (!send_queue())
+			xact_report_lost();
 	}
 	resetStringInfo(queue);
 }

@@ -216,7 +216,7 @@ indoubt_before_write(void)
 		return;
 	if (is_any_open())
 	{
-		link_connect();
+		link_connect_or_wait();
 		settle_all();
 	}
 	take_sample();

@@ -80,6 +80,7 @@ link_adopt(pgsocket sock)
 	ls_link.consumed = 0;
 	ls_link.ended = false;
 	ls_link.proven = false;
+	ls_link.refused_for_now = false;
 	ls_link.set = ls_create_wait_event_set(ls_link.context, 3);
 	ls_link.events = WL_SOCKET_WRITEABLE;
 	ls_link.position = AddWaitEventToSet(ls_link.set, ls_link.events, sock, NULL, NULL);
@@ -150,6 +151,7 @@ link_lost(const char *fmt,...)
 	strcpy(ls_link.why.message, "the replicator is not reachable");
 	strcpy(ls_link.why.hint,
 		   "Reads go on. Writes go on as soon as the replicator does: see lockstep.replicator and the replicator's log.");
+	ls_link.why.passing = true;
 	link_close();
 	return LINK_LOST;
 }
@@ -217,10 +219,17 @@ link_refused(LsSlice payload)
 	copy_text(ls_link.why.message, sizeof(ls_link.why.message), error.message);
 	copy_text(ls_link.why.detail, sizeof(ls_link.why.detail), error.detail);
 	copy_text(ls_link.why.hint, sizeof(ls_link.why.hint), error.hint);
+	ls_link.why.passing = ls_link.refused_for_now;
 	if (!ls_link.proven)
 		return link_refused_by_anybody();
 	link_close();
 	return LINK_LOST;
+}
+
+bool
+link_loss_is_passing(void)
+{
+	return ls_link.why.passing;
 }
 
 const char *

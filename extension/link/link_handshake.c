@@ -403,7 +403,8 @@ handshake(const Secret *secret, MonoTime deadline)
 				 errmsg("the replicator could not prove that it has this cluster's secret"),
 				 errhint("Something else may listen at lockstep.replicator, or the secrets differ.")));
 	ls_link.proven = true;
-	if (welcome.refused)
+	ls_link.refused_for_now = welcome.refused == LS_REFUSED_FOR_NOW;
+	if (welcome.refused != 0)
 		(void) expect(LS_MSG_ERROR, deadline);	/* does not return */
 	check_generation(&welcome);
 }
@@ -415,6 +416,7 @@ link_open(void)
 	Secret		secret;
 
 	link_close();
+	ls_link.why.passing = false;
 
 	/* a standby has the name of its primary, and that node would be dropped */
 	if (RecoveryInProgress())

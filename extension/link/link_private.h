@@ -21,6 +21,7 @@ typedef struct LinkWhy
 	char		message[512];
 	char		detail[1024];
 	char		hint[512];
+	bool		passing;		/* it may soon be possible to connect */
 } LinkWhy;
 
 typedef struct LinkState
@@ -28,6 +29,7 @@ typedef struct LinkState
 	pgsocket	sock;
 	bool		ready;			/* both sides are authenticated */
 	bool		proven;			/* the replicator is */
+	bool		refused_for_now;	/* by the welcome */
 	uint64		number;			/* of connections so far that were ready */
 	WaitEventSet *set;			/* socket, latch, postmaster death */
 	int			position;		/* of the socket in it */

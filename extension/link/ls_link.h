@@ -23,6 +23,14 @@ extern void (*link_before_exit) (void);
 extern uint64 link_number(void);
 extern void link_open(void);	/* connect, authenticate; ERROR 57P03 ... */
 extern void link_connect(void); /* the same, unless a live connection exists */
+
+/* The same, but waits, interruptibly, while lockstep.failover_wait allows it and the
+ * replicator may soon be back, until it is and this node takes writes (turn_is_open(), which
+ * the caller checks: it need not be so when the time is over). */
+extern void link_connect_or_wait(void);
+
+/* Was it lost, or refused, for a reason that may soon be over? */
+extern bool link_loss_is_passing(void);
 extern void link_close(void);
 
 /* Open and alive?  Discards what arrived late; closes it if it is dead. */

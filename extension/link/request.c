@@ -35,7 +35,8 @@ connect_for_question(void)
 static void
 connect_if_needed(void)
 {
-	connect_for_question();
+	if (!xact_is_known())
+		link_connect_or_wait();
 	if (!turn_is_open())
 		xact_report_closed();
 }

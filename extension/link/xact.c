@@ -119,7 +119,7 @@ static void
 told_now(void)
 {
 	if (xact_told_elsewhere())
-		link_report_lost();
+		xact_report_lost();
 	ls_xact.told = true;
 	ls_xact.told_by = link_number();
 }
@@ -135,7 +135,7 @@ xact_stream(void)
 	ls_xact.sent = ls_xact.appended;
 	resetStringInfo(&ls_xact.queue);
 	if (!ok || !link_drain())
-		link_report_lost();
+		xact_report_lost();
 	LS_POINT(STREAMED);
 }
 
@@ -156,7 +156,7 @@ xact_writes(void)
 	xact_check_not_ended();
 	if (ls_xact.writes)
 		return;
-	link_connect();
+	link_connect_or_wait();
 	if (!turn_is_open())
 		xact_report_closed();
 	ls_xact.xcount = xact_new_number();

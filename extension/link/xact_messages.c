@@ -56,6 +56,22 @@ xact_report_closed(void)
 }
 
 /*
+ * The connection was lost before the transaction asked, and with it what the replicator knew of
+ * the transaction.
+ */
+void
+xact_report_lost(void)
+{
+	if (!link_loss_is_passing())
+		link_report_lost();
+	ereport(ERROR,
+			(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+			 errmsg("could not go on with the transaction, because the connection to the replicator was lost"),
+			 errdetail_internal("%s", link_lost_message()),
+			 errhint("The transaction might succeed if retried.")));
+}
+
+/*
  * A message that came while the transaction was not waiting for its verdict.  A grant
  * raises *seq.
  */

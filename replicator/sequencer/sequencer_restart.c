@@ -4,8 +4,8 @@
  *	  last transactions, and the metadata.
  *
  * The last REMEMBERED transactions are replayed into the certifier; its floor is below them. A
- * transaction with older keys would conflict, but no open transaction survives a restart of the
- * replicator.
+ * transaction with older keys conflicts.  Open transactions survive a restart of the
+ * replicator if it had not heard of them (the extension's link_failover.c).
  */
 #include <inttypes.h>
 #include <stdlib.h>

@@ -178,8 +178,9 @@ check_number(Session *s)
 	return false;
 }
 
+/* refused: an LsRefused, or 0 */
 static bool
-welcome(Session *s, bool refused)
+welcome(Session *s, uint64_t refused)
 {
 	uint8_t		proof[LS_PROOF_SIZE];
 	LsWelcome	m = {.proof = {proof, LS_PROOF_SIZE},.refused = refused};
@@ -191,10 +192,23 @@ welcome(Session *s, bool refused)
 		session_fail(s, "58000", NULL, "the replicator could not compute its proof");
 		return false;
 	}
-	if (!refused)
+	if (refused == 0)
 		node_generation(s->node, &m.generation, &m.run);
 	session_send(s, bytes, ls_put_welcome(bytes, sizeof(bytes), &m));
 	return true;
+}
+
+/* Is the node being attached, or its server just back from a restart? */
+static bool
+is_coming(const Session *s)
+{
+	NodeStatus	status;
+
+	if (s->node < 0)
+		return false;
+	status = node_status(s->node);
+	return status.state == NODE_JOINING || status.state == NODE_CATCHUP ||
+		(status.state == NODE_DROPPED && !status.administrative && status.boot != s->boot);
 }
 
 /* The backend has proved that it has the secret; so must we, for its client to read why. */
@@ -202,7 +216,7 @@ static void
 welcome_refused(Session *s)
 {
 	s->before_refusal = NULL;
-	(void) welcome(s, true);
+	(void) welcome(s, is_coming(s) ? LS_REFUSED_FOR_NOW : LS_REFUSED);
 }
 
 static void
@@ -226,7 +240,7 @@ handle_proof(Session *s, LsSlice payload)
 	if (!check_membership(s))
 		return;
 	snprintf(s->name, sizeof(s->name), "session %s/%" PRIu32, node_name(s->node), s->pid);
-	if (!check_database(s) || !check_node_online(s) || !check_number(s) || !welcome(s, false))
+	if (!check_database(s) || !check_node_online(s) || !check_number(s) || !welcome(s, 0))
 		return;
 	end_older(s);
 	copy_name(s->application, sizeof(s->application), s->hello.application);

@@ -163,7 +163,7 @@ ok($c->wait_until(sub { my ($out) = $c->try(1, 'SELECT 1'); $out eq '1' }, 20), 
 my ($told, $until) = (0, time + 2);
 while (time < $until)
 {
-	my (undef, $error) = $c->try(1, "SET statement_timeout = '1s'; UPDATE t SET v = v + 1 WHERE id = 3");
+	my (undef, $error) = $c->try(1, "SET statement_timeout = '1s'; SET lockstep.failover_wait = 0; UPDATE t SET v = v + 1 WHERE id = 3");
 	last if $error !~ /57P03/;
 	usleep(50_000);
 	$told++;
