@@ -33,6 +33,8 @@
 #include "buffer.h"
 #include "config.h"
 #include "conflict_log.h"
+#include "events.h"
+#include "http.h"
 #include "journal.h"
 #include "listener.h"
 #include "log.h"
@@ -196,7 +198,7 @@ static void
 raise_descriptor_limit(void)
 {
 	struct rlimit limit;
-	rlim_t		needed = (rlim_t) config->max_sessions + 1024;
+	rlim_t		needed = (rlim_t) config->max_sessions + 1024 + (config->http_listen[0] != '\0' ? HTTP_MAX_CONNECTIONS : 0);
 
 	if (getrlimit(RLIMIT_NOFILE, &limit) != 0)
 		return;
@@ -268,6 +270,7 @@ reload_config(void)
 	membership_reload();
 	log_set_level(config->log_level);
 	log_message(LOG_NOTICE, NULL, "configuration reloaded");
+	event_note("reload", NULL, "configuration reloaded", need_restart);
 	if (need_restart[0] != '\0')
 		log_message(LOG_WARNING, NULL, "changes of these settings need a restart: %s", need_restart);
 	free(need_restart);
@@ -317,6 +320,7 @@ catch_signals(void)
 static void
 stop_all(void)
 {
+	http_stop();
 	admin_stop();
 	listener_stop();
 	sequencer_stop();
@@ -357,6 +361,7 @@ main(int argc, char **argv)
 {
 	static const AdminMain admin_calls = {.reload = reload_config,.stop = loop_stop};
 	bool		check = parse_options(argc, argv);
+	const char *hint;
 	char	   *error;
 
 	config = config_load(config_file, &error);
@@ -364,6 +369,8 @@ main(int argc, char **argv)
 		refuse_to_start(error, NULL, NULL);
 	if (check)
 	{
+		if ((error = http_check(config, &hint)) != NULL)
+			refuse_to_start(error, NULL, hint);
 		printf("%s is valid\n", config_file);
 		return EXIT_SUCCESS;
 	}
@@ -395,6 +402,8 @@ main(int argc, char **argv)
 	if ((error = listener_init(config, cluster)) != NULL ||
 		(error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL)
 		refuse_to_start(error, NULL, NULL);
+	if ((error = http_start(config, &hint)) != NULL)
+		refuse_to_start(error, NULL, hint);
 	if (journal_is_copy(journal))
 		nodes_doubt_journal();
 	waits_start();
@@ -402,6 +411,7 @@ main(int argc, char **argv)
 	sessions_tell_waits(waits_refresh, WAIT_COLUMNS, waits_row);
 	membership_start();
 	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
+	event_note("start", NULL, "the replicator has started", NULL);
 
 	loop_run();
 	stop_all();

@@ -16,26 +16,20 @@
 #include "admin.h"
 #include "buffer.h"
 #include "conflict_log.h"
+#include "events.h"
 #include "json_text.h"
 #include "log.h"
 #include "loop.h"
 #include "membership.h"
-#include "metadata.h"
-#include "node_fields.h"
 #include "points.h"
 #include "sequencer.h"
 #include "session.h"
+#include "status.h"
 #include "waits_rows.h"
 
 /* Which nodes a drain waits for. */
 #define DRAIN_MEMBERS 0			/* all but those dropped by command */
 #define DRAIN_ONLINE 1
-
-static json_t *
-json_seq(uint64_t seq)
-{
-	return json_integer((json_int_t) seq);
-}
 
 static json_t *
 success(void)
@@ -45,160 +39,12 @@ success(void)
 
 /* ---------- status */
 
-static uint64_t
-lag_of(const NodeStatus *s)
-{
-	uint64_t	last = sequencer_last_durable();
-
-	return last > s->applied ? last - s->applied : 0;
-}
-
-/* -1: it is not. */
-static json_t *
-if_known(int64_t value)
-{
-	return value >= 0 ? json_integer(value) : json_null();
-}
-
-static json_t *
-boot_text(const NodeStatus *s)
-{
-	char		boot[17];
-
-	snprintf(boot, sizeof(boot), "%016" PRIx64, s->boot);
-	return json_string(boot);
-}
-
-/* Of a node that catches up: how far it is. */
-static json_t *
-reason_text(const NodeStatus *s)
-{
-	char		where[128];
-
-	if (s->state != NODE_CATCHUP || s->reason[0] != '\0')
-		return json_from_text(s->reason);
-	if (s->seconds_left >= 0)
-		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go, %" PRIu64 " a second, about %" PRId64 " s left",
-				 lag_of(s), s->rate, s->seconds_left);
-	else
-		snprintf(where, sizeof(where), "%" PRIu64 " transactions to go", lag_of(s));
-	return json_from_text(where);
-}
-
-static json_t *
-if_dropped(const NodeStatus *s, const char *text)
-{
-	return s->cause != DROP_NONE ? json_string(text) : json_null();
-}
-
-/* What the operator can do about it. */
-static json_t *
-hint_text(const NodeStatus *s)
-{
-	char		hint[DROP_TEXT_SIZE];
-
-	drop_hint(s->cause, s->name, hint);
-	return s->cause != DROP_NONE ? json_from_text(hint) : json_null();
-}
-
-/* What it can't apply, and what can be done; NULL: nothing. */
-static json_t *
-trouble_facts(const NodeStatus *s)
-{
-	const NodeTrouble *t = s->trouble;
-	json_t	   *ways = json_array();
-	char	   *mend;
-	char	   *repair;
-	char	   *clone;
-
-	if (t == NULL)
-	{
-		json_decref(ways);
-		return json_null();
-	}
-	mend = xasprintf("mend the cause on node %s (with lockstep.replicate = off, if something there has to be changed); "
-					 "it is tried again by itself, or now by: lockstepctl attach %s", s->name, s->name);
-	repair = xasprintf("give it what the others have, past that seq: lockstepctl verify --repair %s", s->name);
-	clone = xasprintf("clone it anew: lockstepctl join %s", s->name);
-	json_array_append_new(ways, json_from_text(mend));
-	json_array_append_new(ways, json_from_text(repair));
-	json_array_append_new(ways, json_from_text(clone));
-	free(mend);
-	free(repair);
-	free(clone);
-	return json_pack("{s:o, s:o, s:o, s:s, s:o, s:o, s:i, s:o}",
-					 "seq", json_seq(t->seq),
-					 "database", json_from_text(t->database),
-					 "statement", t->statement != NULL ? json_from_text(t->statement) : json_null(),
-					 "sqlstate", t->sqlstate,
-					 "error", json_from_text(t->message),
-					 "detail", t->detail != NULL ? json_from_text(t->detail) : json_null(),
-					 "times", t->times,
-					 "ways_out", ways);
-}
-
-static json_t *
-node_facts(int node)
-{
-	NodeStatus	status = node_status(node);
-	const NodeStatus *s = &status;
-	json_t	   *facts = json_object();
-
-#define SET_FIELD(name, title, shown, value) json_object_set_new(facts, name, value);
-	NODE_FIELDS(SET_FIELD);
-#undef SET_FIELD
-	return facts;
-}
-
-static json_t *
-counters(void)
-{
-	SequencerStats s = sequencer_stats();
-
-	return json_pack("{s:o, s:o, s:o, s:o, s:o, s:o}",
-					 "committed", json_seq(s.committed),
-					 "conflicts", json_seq(s.conflicts),
-					 "peer_errors", json_seq(s.peer_errors),
-					 "withdrawn", json_seq(s.withdrawn),
-					 "reserved_now", json_seq(s.reserved_now),
-					 "certifier_keys", json_seq(s.certifier_keys));
-}
-
-static json_t *
-journal_facts(void)
-{
-	SequencerStats s = sequencer_stats();
-
-	return json_pack("{s:s, s:o, s:o, s:o, s:o, s:s?}",
-					 "directory", admin_config()->journal_directory,
-					 "first", json_seq(s.journal_first),
-					 "last", json_seq(sequencer_last_durable()),
-					 "decided", json_seq(sequencer_last_decided()),
-					 "syncs", json_seq(s.journal_syncs),
-					 "failing", s.journal_failing);
-}
-
 static void
 command_status(AdminRequest *r, const char *arg)
 {
-	json_t	   *answer = success();
-	json_t	   *nodes = json_array();
-	json_t	   *databases = json_array();
-	const char *const *names;
-	int			n;
+	json_t	   *answer = status_facts(true);
 
-	for (int i = 0; i < nodes_count(); i++)
-		json_array_append_new(nodes, node_facts(i));
-	names = metadata_databases(&n);
-	for (int i = 0; i < n; i++)
-		json_array_append_new(databases, json_from_text(names[i]));
-
-	json_object_set_new(answer, "pid", json_integer(getpid()));
-	json_object_set_new(answer, "cluster", json_from_text(admin_cluster()));
-	json_object_set_new(answer, "nodes", nodes);
-	json_object_set_new(answer, "databases", databases);
-	json_object_set_new(answer, "counters", counters());
-	json_object_set_new(answer, "journal", journal_facts());
+	json_object_set_new(answer, "ok", json_true());
 	admin_answer(r, answer);
 }
 
@@ -225,32 +71,13 @@ command_sessions(AdminRequest *r, const char *arg)
 	admin_answer(r, answer);
 }
 
-/* Rows of texts as objects; of numbers as such. */
-static json_t *
-facts_list(const FactsColumn *columns, int ncolumns, bool (*row) (size_t i, const char **cells))
-{
-	json_t	   *list = json_array();
-	const char *cells[FACTS_MAX_COLUMNS];
-
-	for (size_t i = 0; row(i, cells); i++)
-	{
-		json_t	   *object = json_object();
-
-		for (int j = 0; j < ncolumns; j++)
-			json_object_set_new(object, columns[j].name, cells[j] == NULL ? json_null() :
-								columns[j].number ? json_seq(strtoull(cells[j], NULL, 10)) : json_from_text(cells[j]));
-		json_array_append_new(list, object);
-	}
-	return list;
-}
-
 static void
 command_conflicts(AdminRequest *r, const char *arg)
 {
 	json_t	   *answer = success();
 
-	json_object_set_new(answer, "conflicts", facts_list(conflict_columns, CONFLICT_COLUMNS, conflict_log_row));
-	json_object_set_new(answer, "counts", facts_list(conflict_count_columns, CONFLICT_COUNT_COLUMNS, conflict_count_row));
+	json_object_set_new(answer, "conflicts", status_rows(conflict_columns, CONFLICT_COLUMNS, conflict_log_row));
+	json_object_set_new(answer, "counts", status_rows(conflict_count_columns, CONFLICT_COUNT_COLUMNS, conflict_count_row));
 	admin_answer(r, answer);
 }
 
@@ -277,9 +104,9 @@ waits_are_known(void *arg)
 	json_t	   *answer = success();
 	json_t	   *nodes = json_array();
 
-	json_object_set_new(answer, "waits", facts_list(wait_columns, WAIT_COLUMNS, waits_row));
+	json_object_set_new(answer, "waits", status_rows(wait_columns, WAIT_COLUMNS, waits_row));
 	for (int i = 0; i < nodes_count(); i++)
-		json_array_append_new(nodes, node_facts(i));
+		json_array_append_new(nodes, status_node(i, true));
 	json_object_set_new(answer, "nodes", nodes);
 	admin_answer(arg, answer);
 }
@@ -540,6 +367,16 @@ take_timeout(AdminRequest *r, char *line)
 	return end + 1;
 }
 
+static void
+tell_command(const char *name, const char *argument)
+{
+	char	   *text = xasprintf("%s%s%s", name, argument[0] ? " " : "", argument);
+
+	log_message(LOG_NOTICE, "admin", "command: %s", text);
+	event_note("command", NULL, text, NULL);
+	free(text);
+}
+
 void
 admin_command(AdminRequest *r, char *line)
 {
@@ -561,7 +398,7 @@ admin_command(AdminRequest *r, char *line)
 		if (c->argument && command[0] == '\0')
 			break;
 		if (c->changes)
-			log_message(LOG_NOTICE, "admin", "command: %s%s%s", c->name, command[0] ? " " : "", command);
+			tell_command(c->name, command);
 		c->run(r, command);
 		return;
 	}

@@ -6,7 +6,7 @@
  * NODE_FIELD(name in JSON, title of the column, shown as, value).  A field with the
  * title NULL is in the JSON only.  Columns come in this order; the reason is the last,
  * as it is as long as it likes.  value is used by the replicator only, with
- * `const NodeStatus *s` and `int node`; what NodeStatus does not have yet is added to
+ * `const NodeStatus *s`, `int node` and `bool data` (may it quote users' data?); what NodeStatus does not have yet is added to
  * it in membership.h and filled in by node_status().
  */
 #ifndef LOCKSTEP_NODE_FIELDS_H
@@ -22,6 +22,7 @@ typedef enum NodeFieldShown
 #define NODE_FIELDS(NODE_FIELD) \
 	NODE_FIELD("name", "node", SHOWN_TEXT, json_from_text(s->name)) \
 	NODE_FIELD("state", "state", SHOWN_TEXT, json_string(node_state_name(s->state))) \
+	NODE_FIELD("state_ms", NULL, SHOWN_MS, json_integer(s->state_ms)) \
 	NODE_FIELD("applied", "applied", SHOWN_NUMBER, json_seq(s->applied)) \
 	NODE_FIELD("flushed", NULL, SHOWN_NUMBER, json_seq(s->flushed)) \
 	NODE_FIELD("lag", "lag", SHOWN_NUMBER, json_seq(lag_of(s))) \
@@ -40,7 +41,7 @@ typedef enum NodeFieldShown
 	NODE_FIELD("cause", NULL, SHOWN_TEXT, if_dropped(s, drop_rule(s->cause)->name)) \
 	NODE_FIELD("returns", NULL, SHOWN_TEXT, if_dropped(s, drop_return_name(drop_rule(s->cause)->returns))) \
 	NODE_FIELD("hint", NULL, SHOWN_TEXT, hint_text(s)) \
-	NODE_FIELD("trouble", NULL, SHOWN_TEXT, trouble_facts(s)) \
-	NODE_FIELD("reason", "reason", SHOWN_TEXT, reason_text(s))
+	NODE_FIELD("trouble", NULL, SHOWN_TEXT, trouble_facts(s, data)) \
+	NODE_FIELD("reason", "reason", SHOWN_TEXT, reason_text(s, data))
 
 #endif

@@ -37,6 +37,10 @@ typedef struct Config
 	int			port;			/* port = 6432 */
 	char	   *unix_socket;	/* unix_socket = '' path for backends */
 	char	   *admin_socket;	/* admin_socket = '/run/lockstep/admin.sock' */
+	char	   *http_listen;	/* address:port, '' = no HTTP; see http.h */
+	char	   *http_certificate;	/* '' = no TLS */
+	char	   *http_key;
+	char	   *http_token_file;	/* '' = no token */
 	char	   *secret_file;
 	char	   *journal_directory;
 	int64_t		journal_segment_size;	/* bytes, 16MB */

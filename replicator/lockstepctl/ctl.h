@@ -4,7 +4,6 @@
  *
  *	 lockstepctl.c	command line, the replicator's socket, exit codes
  *	 ctl_format.c	answers of the replicator as text
- *	 ctl_metrics.c	the status for Prometheus
  *	 ctl_join.c		a new node
  *	 ctl_verify.c	are all nodes equal?  (its parts: ctl_verify.h)
  *	 ctl_journal.c	the journal as text, read from its directory
@@ -35,10 +34,6 @@ extern void format_waits(FILE *out, const json_t *answer);
 extern void format_conflicts(FILE *out, const json_t *answer);
 extern void format_status(FILE *out, const json_t *answer);
 extern void format_config(FILE *out, const json_t *answer);
-
-/* ---------- in ctl_metrics.c */
-
-extern void format_metrics(FILE *out, const json_t *answer);
 
 /* ---------- in ctl_join.c */
 

@@ -19,6 +19,7 @@
 #include "config.h"
 #include "ctl.h"
 #include "log.h"
+#include "metrics.h"
 #include "version.h"
 
 #define DEFAULT_TIMEOUT_S 60	/* of drain, attach and join */
@@ -50,7 +51,7 @@ typedef struct Command
 static const Command commands[] = {
 	{"status", 0, 0, -1, format_status, "status                 show nodes, databases, counters and the journal"},
 	{"nodes", 0, 0, -1, format_nodes, "nodes                  show the nodes only"},
-	{"metrics", 0, 0, -1, format_metrics, "metrics                show the status in the format of Prometheus"},
+	{"metrics", 0, 0, -1, metrics_print, "metrics                show the status in the format of Prometheus"},
 	{"sessions", 0, 0, -1, format_sessions, "sessions               show the connected backends"},
 	{"conflicts", 0, 0, -1, format_conflicts, "conflicts              show the last conflicts, and their number by table"},
 	{"waits", 0, 0, -1, format_waits, "waits                  show all waits in the cluster, the longest first"},
@@ -433,7 +434,7 @@ run_command(const Options *o)
 	if (o->socket == NULL)
 		config = load_config(o);
 	request = xasprintf("timeout=%ld %s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
-						command->format == format_nodes || command->format == format_metrics ? "status" : command->words,
+						command->format == format_nodes || command->format == metrics_print ? "status" : command->words,
 						argument[0] ? " " : "", argument);
 	answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
 	code = print_answer(command, o, answer);

@@ -33,6 +33,7 @@ node_status(int node)
 	NodeStatus	status = {
 		.name = n->config->name,
 		.state = n->state,
+		.state_ms = (int64_t) ((loop_now_us() - n->state_since) / 1000),
 		.reason = n->state == NODE_JOINING ? attach_where(n) :
 		n->state != NODE_ONLINE ? n->reason : n->refusing[0] != '\0' ? n->refusing :
 		n->shortage[0] != '\0' ? n->shortage : n->reason,

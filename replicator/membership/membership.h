@@ -12,6 +12,7 @@ typedef struct NodeStatus
 {
 	const char *name;
 	NodeState	state;
+	int64_t		state_ms;		/* that it has been in it */
 	const char *reason;			/* why it is in this state, "" */
 	DropCause	cause;			/* while it is dropped */
 	uint64_t	applied;
@@ -49,6 +50,9 @@ extern void membership_reload(void);	/* nodes were added to the
 extern bool node_claimed(int node, uint64_t boot);
 
 extern NodeStatus node_status(int node);
+
+/* Called at the end of the round in which a node's state has changed. */
+extern void membership_tell_moves(void (*moved) (void *), void *arg);
 
 /*
  * Commands.  false: *why says why not (static or per call buffer).  A drop is done

@@ -16,6 +16,7 @@
 #include <stdio.h>
 #include <stdlib.h>
 
+#include "events.h"
 #include "log.h"
 #include "membership_private.h"
 #include "points.h"
@@ -56,6 +57,23 @@ tell_drop(const Node *n, const char *what)
 	free(message);
 }
 
+/* Stable names of events. */
+static const char *const arrived[] = {
+	[NODE_JOINING] = "node_joining",
+	[NODE_CATCHUP] = "node_catchup",
+	[NODE_ONLINE] = "node_online",
+	[NODE_DROPPED] = "node_dropped",
+};
+
+static Deferred moved;			/* somebody wants to know */
+
+void
+membership_tell_moves(void (*callback) (void *), void *arg)
+{
+	moved.callback = callback;
+	moved.arg = arg;
+}
+
 /* reason: of a node that is out. */
 static void
 move(Node *n, NodeState to, const DropReason *reason)
@@ -75,6 +93,7 @@ move(Node *n, NodeState to, const DropReason *reason)
 		else if (n->state == NODE_CATCHUP)
 			n->failures++;
 		n->state = to;
+		n->state_since = loop_now_us();
 		n->cause = reason != NULL ? reason->cause : DROP_NONE;
 		snprintf(n->reason, sizeof(n->reason), "%s", reason != NULL ? reason->text : "");
 		if (reason != NULL && !apply_trouble_is_told(n, to))
@@ -82,6 +101,10 @@ move(Node *n, NodeState to, const DropReason *reason)
 		else
 			log_message(apply_trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
 						reason != NULL ? ": " : "", n->reason);
+		if (!apply_trouble_is_told(n, to))
+			event_note(arrived[to], n->config->name, move->sentence, n->reason);
+		if (moved.callback != NULL)
+			loop_defer(&moved);
 		LOCKSTEP_POINT(NODE_MOVED);
 		return;
 	}
@@ -108,4 +131,5 @@ node_still_out(Node *n, const DropReason *reason)
 	n->cause = reason->cause;
 	snprintf(n->reason, sizeof(n->reason), "%s", reason->text);
 	tell_drop(n, "still can't be attached");
+	event_note(arrived[NODE_DROPPED], n->config->name, "still can't be attached", n->reason);
 }

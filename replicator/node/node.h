@@ -48,6 +48,7 @@ typedef struct Node
 	const NodeConfig *config;
 	int			moves;			/* of config, when it was looked at */
 	NodeState	state;
+	uint64_t	state_since;	/* loop_now_us() */
 	bool		administrative;
 	DropCause	cause;			/* while it is dropped */
 	char		reason[DROP_TEXT_SIZE];

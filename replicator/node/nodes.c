@@ -31,6 +31,7 @@ nodes_add(void)
 	n->index = nnodes;
 	n->config = &node_config->nodes[nnodes];
 	n->state = NODE_JOINING;
+	n->state_since = loop_now_us();
 	n->pump.callback = on_pump;
 	n->pump.arg = n;
 	nnodes++;

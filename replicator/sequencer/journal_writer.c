@@ -42,6 +42,7 @@
 
 #include "journal_private.h"
 #include "lease.h"
+#include "events.h"
 #include "log.h"
 #include "loop.h"
 #include "metadata.h"
@@ -451,6 +452,7 @@ static void
 deliver_done(void)
 {
 	ItemQueue	done;
+	bool		failed = failing_text != NULL;
 
 	queue_init(&done);
 	pthread_mutex_lock(&lock);
@@ -458,6 +460,9 @@ deliver_done(void)
 	free(failing_text);
 	failing_text = shared.failing != NULL ? xstrdup(shared.failing) : NULL;
 	pthread_mutex_unlock(&lock);
+	if (failed != (failing_text != NULL))
+		event_note(failed ? "journal_works" : "journal_fails", NULL,
+				   failed ? "the journal can be written again" : "the journal can't be written", failing_text);
 
 	while (done.first != NULL)
 	{

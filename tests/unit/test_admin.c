@@ -304,7 +304,8 @@ start(void **state)
 	config.admin_socket = xasprintf("%s/admin.sock", directory);
 	config.journal_directory = "/nowhere";
 	config.listen_addresses = config.unix_socket = config.secret_file = config.pid_file =
-		config.log_file = config.maintenance_database = config.databases = "";
+		config.log_file = config.maintenance_database = config.databases =
+		config.http_listen = config.http_certificate = config.http_key = config.http_token_file = "";
 	loop_init();
 	error = admin_init(&config, "c1", &calls, admin_command);
 	if (error != NULL)

@@ -10,6 +10,7 @@
 
 #include "buffer.h"
 #include "ctl.h"
+#include "metrics.h"
 #include "journal.h"
 #include "log.h"
 
@@ -69,7 +70,7 @@ metrics_are_lines(void **state)
 									"{\"name\": \"n2\", \"state\": \"dropped\", \"applied\": 9, \"administrative\": true}],"
 									"\"counters\": {\"committed\": 7}, \"journal\": {\"failing\": \"disk full\"}}", 0, NULL);
 
-	format_metrics(out, answer);
+	metrics_print(out, answer);
 	fclose(out);
 	json_decref(answer);
 	assert_non_null(strstr(text, "\nlockstep_node_state{node=\"n1\",state=\"online\"} 1\n"));

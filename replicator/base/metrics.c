@@ -1,13 +1,14 @@
 /*
- * ctl_metrics.c
- *	  The replicator's status in the text format of Prometheus, for a scraper that
- *	  reads files or runs commands.
+ * metrics.c
+ *	  The replicator's status in the text format of Prometheus: for lockstepctl metrics and
+ *	  for a scraper that asks over HTTP.
  *
  * Pure: from JSON to a stream.  Names of nodes need no quoting in labels.
  */
+#include "metrics.h"
+
 #include <string.h>
 
-#include "ctl.h"
 #include "json_text.h"
 
 typedef struct Metric
@@ -60,10 +61,10 @@ put_head(FILE *out, const char *name, const char *type, const char *help)
 }
 
 void
-format_metrics(FILE *out, const json_t *answer)
+metrics_print(FILE *out, const json_t *status)
 {
 	static const char *const states[] = {"joining", "catchup", "online", "dropped"};
-	const json_t *nodes = json_object_get(answer, "nodes");
+	const json_t *nodes = json_object_get(status, "nodes");
 	size_t		i;
 	json_t	   *node;
 
@@ -82,7 +83,7 @@ format_metrics(FILE *out, const json_t *answer)
 		if (metric->group != NULL)
 		{
 			fputs(metric->name, out);
-			put_value(out, json_object_get(json_object_get(answer, metric->group), metric->field));
+			put_value(out, json_object_get(json_object_get(status, metric->group), metric->field));
 			continue;
 		}
 		json_array_foreach((json_t *) nodes, i, node)

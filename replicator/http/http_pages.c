@@ -1,0 +1,193 @@
+/*
+ * http_pages.c
+ *	  What each path answers:
+ *
+ *	 /							the status page
+ *	 /status.json, /metrics		the status, for programs and for Prometheus
+ *	 /health					200: the replicator works
+ *	 /nodes/NAME/write, read	200: send writers, readers there
+ *
+ * Only the HTTP thread comes here, so answers may lie in static memory.
+ */
+#include "http_pages.h"
+
+#include <dirent.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdarg.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/stat.h>
+#include <sys/statvfs.h>
+
+#include "buffer.h"
+#include "http_snapshot.h"
+#include "metrics.h"
+#include "status_page.h"
+
+#define TEXT "text/plain; charset=utf-8"
+#define JSON "application/json"
+#define METRICS "text/plain; version=0.0.4; charset=utf-8"
+#define NOTHING_ELSE "default-src 'none'; frame-ancestors 'none'"
+
+static const char *journal;
+
+void
+http_pages_begin(const char *journal_directory)
+{
+	journal = journal_directory;
+}
+
+static HttpAnswer
+answer(int status, const char *type, const char *text)
+{
+	return (HttpAnswer) {.status = status,.type = type,.text = text,.len = strlen(text),.policy = NOTHING_ELSE};
+}
+
+static HttpAnswer __attribute__((format(printf, 2, 3)))
+say(int status, const char *fmt,...)
+{
+	static char text[512];
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(text, sizeof(text), fmt, args);
+	va_end(args);
+	return answer(status, TEXT, text);
+}
+
+static HttpAnswer
+no_response(void)
+{
+	return say(503, "the replicator does not respond\n");
+}
+
+/* ---------- the status */
+
+/* The loop's thread does not touch the disk for that. */
+static void
+add_journal_size(json_t *status)
+{
+	json_t	   *facts = json_object_get(status, "journal");
+	DIR		   *dir = opendir(journal);
+	struct dirent *entry;
+	struct statvfs fs;
+	struct stat st;
+	json_int_t	bytes = 0;
+
+	if (dir == NULL)
+		return;
+	while ((entry = readdir(dir)) != NULL)
+	{
+		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
+			bytes += st.st_size;
+	}
+	if (fstatvfs(dirfd(dir), &fs) == 0)
+		json_object_set_new(facts, "disk_free_bytes", json_integer((json_int_t) fs.f_bavail * (json_int_t) fs.f_frsize));
+	json_object_set_new(facts, "bytes", json_integer(bytes));
+	closedir(dir);
+}
+
+static char *
+metrics_of(const json_t *status)
+{
+	char	   *text = NULL;
+	size_t		len;
+	FILE	   *out = open_memstream(&text, &len);
+
+	if (out == NULL)
+		return NULL;
+	metrics_print(out, status);
+	return fclose(out) == 0 ? text : NULL;
+}
+
+static HttpAnswer
+status_answer(bool metrics)
+{
+	Snapshot   *s = snapshot_status();
+
+	if (s == NULL)
+		return no_response();
+	if (s->json == NULL)
+	{
+		add_journal_size(s->status);
+		s->json = json_dumps(s->status, JSON_COMPACT);
+		s->metrics = metrics_of(s->status);
+	}
+	if (s->json == NULL || s->metrics == NULL)
+		return say(503, "out of memory\n");
+	return answer(200, metrics ? METRICS : JSON, metrics ? s->metrics : s->json);
+}
+
+/* ---------- checks */
+
+static HttpAnswer
+health_answer(void)
+{
+	const Health *h = snapshot_health();
+
+	if (h == NULL)
+		return no_response();
+	return h->trouble[0] == '\0' ? say(200, "ok\n") : say(503, "%s\n", h->trouble);
+}
+
+/* Does it lack at most so many transactions? */
+static bool
+is_close(const HealthOfNode *n, const char *lag)
+{
+	char	   *end;
+	unsigned long long most;
+
+	if (lag == NULL || lag[0] < '0' || lag[0] > '9' || !n->catches_up)
+		return false;
+	most = strtoull(lag, &end, 10);
+	return *end == '\0' && n->lag <= most;
+}
+
+static HttpAnswer
+node_answer(const char *path, const char *lag)
+{
+	const char *slash = strchr(path, '/');
+	const Health *h;
+	bool		write;
+
+	if (slash == NULL || (strcmp(slash, "/write") != 0 && strcmp(slash, "/read") != 0))
+		return say(404, "not found\n");
+	write = slash[1] == 'w';
+	if ((h = snapshot_health()) == NULL)
+		return no_response();
+	for (int i = 0; i < h->nnodes; i++)
+	{
+		const HealthOfNode *n = &h->nodes[i];
+
+		if (strlen(n->name) != (size_t) (slash - path) || strncmp(n->name, path, strlen(n->name)) != 0)
+			continue;
+		if (write && h->trouble[0] != '\0')
+			return say(503, "%s\n", h->trouble);
+		return say((write ? n->writes : n->reads || is_close(n, lag)) ? 200 : 503, "%s\n", n->state);
+	}
+	return say(404, "there is no such node\n");
+}
+
+HttpAnswer
+http_page(const char *path, const char *lag)
+{
+	static const char nodes[] = "/nodes/";
+
+	if (strcmp(path, "/") == 0)
+		return (HttpAnswer)
+	{
+		.status = 200,.type = "text/html; charset=utf-8",.text = status_page,
+			.len = strlen(status_page),.policy = status_page_policy()
+	};
+	if (strcmp(path, "/status.json") == 0)
+		return status_answer(false);
+	if (strcmp(path, "/metrics") == 0)
+		return status_answer(true);
+	if (strcmp(path, "/health") == 0)
+		return health_answer();
+	if (strncmp(path, nodes, strlen(nodes)) == 0)
+		return node_answer(path + strlen(nodes), lag);
+	return say(404, "not found\n");
+}

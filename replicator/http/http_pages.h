@@ -1,0 +1,25 @@
+/*
+ * http_pages.h
+ *	  What each path answers.  HTTP thread.
+ */
+#ifndef LOCKSTEP_HTTP_PAGES_H
+#define LOCKSTEP_HTTP_PAGES_H
+
+#include <stddef.h>
+
+typedef struct HttpAnswer
+{
+	int			status;			/* 200, 404, 503 */
+	const char *type;
+	const char *text;			/* valid until the next call */
+	size_t		len;
+	const char *policy;			/* Content-Security-Policy */
+} HttpAnswer;
+
+/* journal_directory: its size is shown. */
+extern void http_pages_begin(const char *journal_directory);
+
+/* lag: the argument of that name, NULL: none. */
+extern HttpAnswer http_page(const char *path, const char *lag);
+
+#endif

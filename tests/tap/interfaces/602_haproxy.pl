@@ -1,0 +1,144 @@
+# HAProxy as docs/beside.md has it: its recipe, typed as it stands but for addresses, sends writers to nodes that
+# take writes and readers to nodes that are online, and moves sessions when a node is dropped, killed, or the replicator ends.
+# And the status page in a browser, where there is one: pictures in tests/results.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use File::Path qw(make_path);
+use IO::Socket::INET;
+use LockstepCluster;
+use Test::More;
+
+plan skip_all => 'there is no haproxy' unless `haproxy -v 2>/dev/null`;
+
+my $c = LockstepCluster->new(nodes => 2, up => 0);
+my ($http, $writers, $readers) = map { $c->{base} + $_ } 9, 8, 7;
+$c->{options}{replicator_conf} = "http_listen = '127.0.0.1:$http'\n";
+$c->up;
+$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');
+
+# ---------- the recipe
+
+my ($recipe) = LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") =~ /^(    defaults\n(?:    .*\n|\n)+)/m;
+ok($recipe, 'docs/beside.md has a recipe') or BAIL_OUT('no recipe');
+$recipe =~ s/^    //mg;
+$recipe =~ s/ #.*//mg;
+$recipe =~ s/\bnode$_:5432/'127.0.0.1:' . $c->port($_)/eg for $c->all;
+$recipe =~ s/port 8432/port $http/g;
+$recipe =~ s/bind :5000/bind 127.0.0.1:$writers/;
+$recipe =~ s/bind :5001/bind 127.0.0.1:$readers/;
+my $conf = $c->file('haproxy.cfg', $recipe);
+my $log = "$c->{top}/haproxy.log";
+is(system("haproxy -c -f $conf > $log 2>&1"), 0, 'HAProxy takes it') or diag(LockstepCluster::_slurp($log));
+my $haproxy = fork // die "fork: $!";
+if ($haproxy == 0)
+{
+	close $c->{lock};
+	open(STDIN, '<', '/dev/null');
+	open(STDOUT, '>>', $log);
+	open(STDERR, '>&', \*STDOUT);
+	exec('haproxy', '-db', '-f', $conf) or POSIX::_exit(127);
+}
+my $main = $$;
+END
+{
+	my $rc = $?;
+	if ($haproxy && $$ == $main)
+	{
+		kill 'TERM', $haproxy;
+		waitpid($haproxy, 0);
+	}
+	$? = $rc;
+}
+
+# The node that a new session gets there; '': none.
+sub node_at
+{
+	my $said = $c->psql_says($_[0], 'app', 'SHOW lockstep.node_name');
+	return $said =~ /^(n\d)$/ ? $1 : '';
+}
+
+sub becomes
+{
+	my ($port, $like, $what) = @_;
+	my $last = '';
+	ok($c->wait_until(sub { $last = node_at($port); $last =~ /^(?:$like)$/ }, 15), $what) or diag("it is \"$last\"\n", LockstepCluster::_slurp($log));
+}
+
+# ---------- who gets whom
+
+becomes($writers, 'n1', 'writers: n1');
+becomes($readers, 'n1|n2', 'readers: some node');
+my %seen;
+ok($c->wait_until(sub { $seen{ node_at($readers) } = 1; $seen{n1} && $seen{n2} }), '... both, in turn');
+
+my $session = LockstepSession->new("$LockstepCluster::bindir/psql", "host=127.0.0.1 port=$writers user=postgres dbname=app", undef, 'writers');
+$session->query('INSERT INTO t VALUES (1)');
+is($session->error, '', 'a session of a writer');
+
+$c->ctl('drop', 'n1');
+becomes($writers, 'n2', 'n1 is dropped: writers get n2');
+ok($c->wait_until(sub { node_at($readers) eq 'n2' && node_at($readers) eq 'n2' }), '... readers, too');
+$session->query('SELECT 1');
+like($session->error, qr/terminat|closed|lost|reset/, '... the old session has ended, as it could not write');
+is($c->psql_says($writers, 'app', 'INSERT INTO t VALUES (2)'), '', '... a new one writes');
+$c->ctl('attach', 'n1');
+becomes($writers, 'n1', 'n1 is attached: writers get n1 again');
+
+$c->cluster('kill-node', 1);
+becomes($writers, 'n2', 'the server of n1 is killed: writers get n2');
+is($c->psql_says($writers, 'app', 'INSERT INTO t VALUES (3)'), '', '... and write');
+$c->cluster('start-node', 1);
+becomes($writers, 'n1', 'it is back');
+
+$c->cluster('stop-replicator');
+ok($c->wait_until(sub { node_at($writers) eq '' }), 'the replicator is stopped: no writers');
+$c->cluster('start-replicator');
+becomes($writers, 'n1', 'it is back');
+is($c->sql(2, 'SELECT count(*) FROM t'), '3', 'each row is there once');
+
+# ---------- the page in a browser
+
+SKIP:
+{
+	my ($browser) = grep { -x } map { ("/usr/bin/$_") } qw(chromium-headless-shell chromium);
+	skip 'there is no chromium-headless-shell (tests/setup drivers)', 8 unless $browser;
+
+	my $results = "$LockstepCluster::tests/results";
+	my $url = "http://127.0.0.1:$http/";
+	my @options = ($browser, '--headless', '--no-sandbox', '--disable-gpu', '--virtual-time-budget=5000');
+	make_path($results);
+	$c->sql(1, 'CREATE TABLE "<b>table</b>" (id int PRIMARY KEY, n int); INSERT INTO "<b>table</b>" VALUES (1, 0)');
+	$c->drain;
+	my $s = $c->session(2);
+	$s->query('BEGIN ISOLATION LEVEL REPEATABLE READ');
+	$s->query('SELECT count(*) FROM t');
+	$c->sql(1, 'UPDATE "<b>table</b>" SET n = 1');
+	$c->drain;
+	$s->query('UPDATE "<b>table</b>" SET n = 2');
+	$s->query('ROLLBACK');
+	$c->ctl('drop', 'n2');
+
+	my ($page, $said) = ('', '');
+	IPC::Run::run([ @options, '--enable-logging=stderr', '--dump-dom', $url ], '<', \undef, '>', \$page, '2>', \$said, IPC::Run::timeout(120));
+	like($page, qr{id="overall" class="pill mid">1 of 2 nodes are online<}, 'the page in a browser: the whole');
+	like($page, qr{class="name">n1</span><span class="pill good">online<}, '... a node that is online');
+	like($page, qr{class="name">n2</span><span class="pill bad">dropped<}, '... and one that is not');
+	like($page, qr{<li>Node n2 is out \(command\)\. Run: lockstepctl attach n2</li>}, '... what to do');
+	like($page, qr{&lt;b&gt;table&lt;/b&gt;}, '... a name with HTML in it, as text');
+	unlike($page, qr{<b>}, '... and as nothing else');
+	unlike($said, qr/CONSOLE|Content Security Policy|Uncaught/, '... nothing was refused, no error');
+
+	my %size = ('page.png' => [ '1100,1400' ], 'page-phone.png' => [ '390,1900' ], 'page-dark.png' => [ '1100,1400', '--blink-settings=preferredColorScheme=0' ]);
+	for my $name (sort keys %size)
+	{
+		my ($window, @more) = @{ $size{$name} };
+		my $out = '';
+		unlink "$results/$name";
+		IPC::Run::run([ @options, "--window-size=$window", @more, "--screenshot=$results/$name", $url ], '<', \undef, '>&', \$out, IPC::Run::timeout(120));
+	}
+	is((grep { -s "$results/$_" } keys %size), 3, '... pictures in tests/results');
+}
+
+done_testing;
