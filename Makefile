@@ -57,6 +57,7 @@ check-lint check-unit check-fuzz check-regress check-tap:
 # What takes too long for every time: the cluster tests with the daemon under
 # sanitizers, with three nodes, and more rounds of the random ones.
 check-long:
+	tests/setup drivers
 	LOCKSTEP_LONG=1 tests/check unit fuzz tap drivers sanitize
 
 check-drivers:

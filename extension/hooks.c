@@ -36,6 +36,7 @@
 #include "commit.h"
 #include "compat.h"
 #include "crashhold.h"
+#include "delivery.h"
 #include "conflictreport.h"
 #include "ddl.h"
 #include "foreignkey.h"
@@ -84,6 +85,7 @@ request_shmem(void)
 	if (prev_shmem_request)
 		prev_shmem_request();
 	turn_shmem_request();
+	delivery_shmem_request();
 	generation_shmem_request();
 	indoubt_shmem_request();
 	staleness_shmem_request();
@@ -101,6 +103,7 @@ start_shmem(void)
 
 	LWLockAcquire(AddinShmemInitLock, LW_EXCLUSIVE);
 	turn_shmem_startup();
+	delivery_shmem_startup();
 	generation_shmem_startup();
 	indoubt_shmem_startup();
 	staleness_shmem_startup();

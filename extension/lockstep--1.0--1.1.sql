@@ -190,6 +190,10 @@ CREATE FUNCTION lockstep.apply_begin(seq bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_begin' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.apply_begin(bigint, bigint) IS 'claim seq, with its chain, for this transaction before it runs';
 
+CREATE FUNCTION lockstep.deliver_verdict(pid integer, boot bigint, xcount bigint, seq bigint, chain bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_deliver_verdict' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.deliver_verdict(integer, bigint, bigint, bigint, bigint) IS 'tell a backend that lost the replicator that its transaction is decided, and wait until it has committed; SQLSTATE LS001 if it has';
+
 CREATE FUNCTION lockstep.apply_commit(seq bigint, chain bigint) RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_apply_commit' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.apply_commit(bigint, bigint) IS 'commit this transaction at its turn, with its chain';

@@ -15,6 +15,8 @@
 #include "utils/wait_event.h"
 
 #include "commit.h"
+#include "delivery.h"
+#include "generation.h"
 #include "guc.h"
 #include "indoubt.h"
 #include "lockconflict.h"
@@ -23,6 +25,7 @@
 #include "monotonic.h"
 #include "outcome.h"
 #include "points.h"
+#include "request.h"
 #include "turn.h"
 #include "xact_state.h"
 
@@ -49,13 +52,14 @@ static uint64 last_decided = 0; /* seq of this session's last transaction that
 void
 verdict_begin_doubt(void)
 {
-	Token		token;
+	if (question.asked)
+	{
+		Token		token = outcome_token();
 
-	if (!question.asked)
-		return;
-	question.asked = false;
-	token = outcome_token();
-	indoubt_begin(&token, question.seq);
+		question.asked = false;
+		indoubt_begin(&token, question.seq);
+	}
+	delivery_end();
 }
 
 static void
@@ -143,6 +147,7 @@ send_queue(void)
 	ls_xact.told = true;
 	ls_xact.told_by = link_number();
 	question.seq = 0;
+	delivery_await(ls_xact.xcount);
 	question.asked = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
 	return question.asked;
 }
@@ -217,6 +222,96 @@ send_withdrawal(void)
 	LS_POINT(WITHDRAWN);
 }
 
+/* ---------- the link was lost meanwhile */
+
+/* It has come by an apply session (delivery.c), which knows it from another link. */
+static bool
+is_delivered(LsVerdict *verdict)
+{
+	JournalPosition position;
+	uint64		generation;
+
+	if (!delivery_take(&position, &generation))
+		return false;
+	memset(verdict, 0, sizeof(*verdict));
+	verdict->xcount = ls_xact.xcount;
+	verdict->outcome = LS_OUTCOME_COMMITTED;
+	verdict->seq = position.seq;
+	verdict->chain = position.chain;
+	link_close();				/* nothing more is to come for it there */
+	generation_outlast_link(generation);
+	return true;
+}
+
+/* Ask the replicator, if it is back, what has become of it.  False: no answer. */
+static bool
+ask_outcome(MonoTime deadline, LsPastOutcome *outcome, uint64 *seq)
+{
+	MemoryContext context = CurrentMemoryContext;
+	uint32		holdoff = InterruptHoldoffCount;
+	Token		token = outcome_token();
+	volatile bool answered = false;
+
+	HOLD_INTERRUPTS();			/* an ERROR of theirs would say "aborted" */
+	PG_TRY();
+	{
+		if (!link_is_open())
+			link_open_again(deadline);
+		*outcome = request_outcome(&token, false, seq);
+		answered = true;
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		FlushErrorState();
+	}
+	PG_END_TRY();
+	InterruptHoldoffCount = holdoff;
+	return answered;
+}
+
+/* It was not decided, and cannot be: its link was another. */
+static void
+never_decided(LsVerdict *verdict)
+{
+	memset(verdict, 0, sizeof(*verdict));
+	verdict->xcount = ls_xact.xcount;
+	verdict->outcome = LS_OUTCOME_ROLLED_BACK;
+	verdict->error.sqlstate = ls_slice_of("40001");
+	verdict->error.message = ls_slice_of("could not commit, because the replicator was lost before it had decided");
+	verdict->error.detail = ls_slice_of("The transaction is rolled back on all nodes.");
+	verdict->error.hint = ls_slice_of("The transaction might succeed if retried.");
+}
+
+/*
+ * The replicator may have decided, or not.  For lockstep.failover_wait there are two ways to know:
+ * if so, the seq comes by an apply session of this node; if not, the replicator says so as soon as
+ * this node is online again.  False: it remains unknown.
+ */
+static bool
+outlast_link(LsVerdict *verdict)
+{
+	MonoTime	deadline = mono_after(ls_failover_wait);
+	LsPastOutcome outcome;
+	uint64		seq;
+
+	for (long ms = 0; !is_delivered(verdict); ms = link_pause(ms, deadline))
+	{
+		interrupts_absorb();
+		if (interrupts_wants_out() || mono_ms_left(deadline) == 0)
+			return false;
+		if (!ask_outcome(deadline, &outcome, &seq))
+			continue;
+		if (outcome == LS_PAST_ABORTED)
+			never_decided(verdict);
+		if (outcome == LS_PAST_ABORTED)
+			return true;
+		if (outcome == LS_PAST_UNKNOWN)
+			return false;
+	}
+	return true;
+}
+
 static void
 wait_for_verdict(LsVerdict *verdict)
 {
@@ -234,9 +329,12 @@ wait_for_verdict(LsVerdict *verdict)
 					return;
 				break;
 			case LINK_LOST:
-				report_outcome_unknown();
-				break;
+				if (patience != 0 || !outlast_link(verdict))
+					report_outcome_unknown();
+				return;
 			case LINK_NOTHING:
+				if (is_delivered(verdict))
+					return;
 				break;
 		}
 		interrupts_absorb();
@@ -289,11 +387,13 @@ verdict_ask(void)
 			break;
 		case LS_OUTCOME_WITHDRAWN:
 			question.asked = false;
+			delivery_end();
 			ls_xact.told = false;
 			report_withdrawn();
 			break;
 		case LS_OUTCOME_ROLLED_BACK:
 			question.asked = false;
+			delivery_end();
 			ls_xact.told = false;
 			retry_note(&verdict);
 			xact_report_error(&verdict.error);
@@ -317,8 +417,10 @@ void
 verdict_committed(uint64 seq)
 {
 	question.asked = false;
-	if (seq != 0)
-		confirmed = seq;
+	if (seq == 0)
+		return;
+	delivery_end();
+	confirmed = seq;
 }
 
 /*

@@ -22,48 +22,59 @@
 #include "monotonic.h"
 #include "turn.h"
 
-/* Between two attempts: the first pause and the longest. */
+/* Between two attempts: the first pause and the longest; an attempt has at least the latter. */
 #define FIRST_PAUSE_MS 5
 #define MAX_PAUSE_MS 200
 
-static void
-pause_for(long ms)
+long
+link_pause(long ms, MonoTime deadline)
 {
-	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, ms, PG_WAIT_EXTENSION);
+	long		time = ms == 0 ? FIRST_PAUSE_MS : Min(ms * 2, MAX_PAUSE_MS);
+
+	(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH,
+					 Max(1, Min(time, mono_ms_left(deadline))), PG_WAIT_EXTENSION);
 	ResetLatch(MyLatch);
-	CHECK_FOR_INTERRUPTS();
+	return time;
+}
+
+void
+link_open_again(MonoTime deadline)
+{
+	link_open_until(Max(deadline, mono_after(MAX_PAUSE_MS)));
 }
 
 /* False: not now, and there is time for another attempt. */
 static bool
-try_to_connect(MonoTime deadline)
+try_to_connect(bool again, MonoTime deadline)
 {
 	MemoryContext context = CurrentMemoryContext;
 
 	PG_TRY();
 	{
-		link_connect();
+		if (!again)
+			link_connect();
+		else if (!link_is_alive())
+			link_open_again(deadline);
 	}
 	PG_CATCH();
 	{
-		if (!link_loss_is_passing() || mono_ms_left(deadline) <= 0 || geterrcode() != ERRCODE_CANNOT_CONNECT_NOW)
+		if (!link_loss_is_passing() || mono_ms_left(deadline) == 0 || geterrcode() != ERRCODE_CANNOT_CONNECT_NOW)
 			PG_RE_THROW();
 		MemoryContextSwitchTo(context);
 		FlushErrorState();
 	}
 	PG_END_TRY();
-	return link_is_open() && (turn_is_open() || mono_ms_left(deadline) <= 0);
+	return link_is_open() && (turn_is_open() || mono_ms_left(deadline) == 0);
 }
 
 void
 link_connect_or_wait(void)
 {
 	MonoTime	deadline = mono_after(ls_failover_wait);
-	long		ms = FIRST_PAUSE_MS;
 
-	while (!try_to_connect(deadline))
+	for (long ms = 0; !try_to_connect(ms > 0, deadline);)
 	{
-		pause_for(Max(1, Min(ms, mono_ms_left(deadline))));
-		ms = Min(ms * 2, MAX_PAUSE_MS);
+		ms = link_pause(ms, deadline);
+		CHECK_FOR_INTERRUPTS();
 	}
 }

@@ -410,10 +410,11 @@ handshake(const Secret *secret, MonoTime deadline)
 }
 
 void
-link_open(void)
+link_open_until(MonoTime deadline)
 {
-	MonoTime	deadline = mono_after(ls_connect_timeout);
 	Secret		secret;
+
+	deadline = Min(deadline, mono_after(ls_connect_timeout));
 
 	link_close();
 	ls_link.why.passing = false;
@@ -443,6 +444,12 @@ link_open(void)
 	ls_link.ready = true;
 	ls_link.number++;
 	LS_POINT(LINKED);
+}
+
+void
+link_open(void)
+{
+	link_open_until(mono_after(ls_connect_timeout));
 }
 
 void

@@ -6,6 +6,7 @@
 #define LOCKSTEP_LS_LINK_H
 
 #include "lockstep.h"
+#include "monotonic.h"
 
 typedef enum LinkResult
 {
@@ -22,12 +23,19 @@ extern void (*link_before_exit) (void);
 
 extern uint64 link_number(void);
 extern void link_open(void);	/* connect, authenticate; ERROR 57P03 ... */
+extern void link_open_until(MonoTime deadline); /* the same, in less time than
+												 * lockstep.connect_timeout */
 extern void link_connect(void); /* the same, unless a live connection exists */
 
 /* The same, but waits, interruptibly, while lockstep.failover_wait allows it and the
  * replicator may soon be back, until it is and this node takes writes (turn_is_open(), which
  * the caller checks: it need not be so when the time is over). */
 extern void link_connect_or_wait(void);
+
+/* For loops of one's own until a deadline: waits for the latch or until the next attempt, after a
+ * pause that grows from ms (0 at first), and returns the pause; and the attempt. */
+extern long link_pause(long ms, MonoTime deadline);
+extern void link_open_again(MonoTime deadline);
 
 /* Was it lost, or refused, for a reason that may soon be over? */
 extern bool link_loss_is_passing(void);

@@ -404,6 +404,13 @@ generation_begin_link(Generation generation)
 	return is_same(generation, turn_generation());
 }
 
+void
+generation_outlast_link(uint64 number)
+{
+	linked = number;
+	note_session(ROLE_LINK, number);
+}
+
 /* With what a backend claims its turn. */
 uint64
 generation_of_link(void)

@@ -36,6 +36,9 @@ extern Generation generation_known(int64 *served_ms);
 
 /* False: that is not the generation that the node follows. */
 extern bool generation_begin_link(Generation generation);
+
+/* The link is lost, but what that generation has decided still counts for this backend. */
+extern void generation_outlast_link(uint64 number);
 extern bool generation_link_is_outdated(void);
 extern uint64 generation_of_link(void);
 

@@ -31,6 +31,7 @@
 #include "commit.h"
 #include "crashhold.h"
 #include "compat.h"
+#include "delivery.h"
 #include "generation.h"
 #include "guc.h"
 #include "lockconflict.h"
@@ -68,6 +69,7 @@ LS_FUNCTION(lockstep_apply_settings);
 LS_FUNCTION(lockstep_apply_copy);
 LS_FUNCTION(lockstep_apply_transaction);
 LS_FUNCTION(lockstep_commit_transaction);
+LS_FUNCTION(lockstep_deliver_verdict);
 LS_FUNCTION(lockstep_apply_begin);
 LS_FUNCTION(lockstep_apply_begin_several);
 LS_FUNCTION(lockstep_apply_commit);
@@ -369,6 +371,18 @@ Datum
 lockstep_commit_transaction(PG_FUNCTION_ARGS)
 {
 	apply_refuse_call("commit_transaction");
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_deliver_verdict(PG_FUNCTION_ARGS)
+{
+	JournalPosition position = {seq_argument(PG_GETARG_DATUM(3)), (uint64) PG_GETARG_INT64(4)};
+
+	apply_check_call("deliver_verdict");
+	commit_check_not_applied(position);
+	delivery_make(PG_GETARG_INT32(0), (uint64) PG_GETARG_INT64(1), (uint64) PG_GETARG_INT64(2), position);
+	commit_check_not_applied(position);
 	PG_RETURN_VOID();
 }
 

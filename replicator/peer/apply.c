@@ -26,6 +26,9 @@
  *
  *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> task_executed
  *
+ * What this node itself has asked for, and its backend was not told, begins with
+ * deliver_verdict: LS001 if that backend was still there, and has committed it.
+ *
  * Then the COMMIT doesn't go out before all results are in, even if the
  * transaction is decided: a query that changes another number of rows than at its
  * origin must not be committed here.
@@ -314,6 +317,14 @@ mind_ddl(ApplyConn *c, const ApplyTask *task)
 	c->ddl_tasks_seen = n->ddl_tasks_gone;
 }
 
+/* Its origin's backend has lost its link, it may be, and waits for the verdict. */
+static bool
+may_be_awaited(const ApplyConn *c, const Transaction *tx)
+{
+	return c->has_work && tx->nmembers == 0 && tx->origin == (uint32_t) c->pool->node->index &&
+		(tx->state == TX_DURABLE || tx->state == TX_DONE);
+}
+
 void
 apply_run(ApplyConn *c, ApplyTask *task)
 {
@@ -335,6 +346,8 @@ apply_run(ApplyConn *c, ApplyTask *task)
 		statements_clear(&c->statements);
 		send_plain(c, "DEALLOCATE ALL");
 	}
+	if (may_be_awaited(c, task->tx))
+		send_verdict(c);
 	wait_there(c, task->wait_for);
 	c->claim_due = task->tx->seq != 0;
 	send_more(c);

@@ -211,6 +211,26 @@ send_position(ApplyConn *c, const char *with_chain, const char *without)
 	send_call(c, both ? with_chain : without, both ? 2 : 1, seq, chain);
 }
 
+/* SQL has boot and chain as int8. */
+void
+send_verdict(ApplyConn *c)
+{
+	const Transaction *tx = c->task->tx;
+	char		text[5][24];
+
+	snprintf(text[0], sizeof(text[0]), "%" PRIu32, tx->pid);
+	snprintf(text[1], sizeof(text[1]), "%" PRId64, (int64_t) tx->boot);
+	snprintf(text[2], sizeof(text[2]), "%" PRIu64, tx->xcount);
+	snprintf(text[3], sizeof(text[3]), "%" PRIu64, tx->seq);
+	snprintf(text[4], sizeof(text[4]), "%" PRId64, (int64_t) tx->chain);
+	need_values(5);
+	for (int i = 0; i < 5; i++)
+		values[i] = text[i];
+	texts.len = 0;
+	send_command(c, ls_slice_of("SELECT lockstep.deliver_verdict($1, $2, $3, $4, $5)"), nothing, true, texts_only(5),
+				 of_kind(EXPECT_OTHER, NULL));
+}
+
 static void
 send_begin_several(ApplyConn *c)
 {
