@@ -63,7 +63,7 @@ verdict_begin_doubt(void)
 }
 
 static void
-report_outcome_unknown(void)
+report_outcome_unknown(const char *why)
 {
 	Token		token = outcome_token();
 
@@ -72,7 +72,7 @@ report_outcome_unknown(void)
 			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
 			 errmsg("the outcome of the transaction is unknown"),
 			 errdetail("Transaction: %s. The connection to the replicator was lost while it waited for its verdict: %s",
-					   outcome_token_text(&token), link_lost_message()),
+					   outcome_token_text(&token), why),
 			 errhint("It is committed on all nodes or on none. As soon as the replicator is back, ask on any node: SELECT lockstep.outcome('%s').",
 					 outcome_token_text(&token))));
 }
@@ -207,7 +207,7 @@ is_our_verdict(LsMsgType type, LsSlice payload, LsVerdict *verdict)
 	if (wrong != NULL)
 	{
 		link_protocol_violation(wrong);
-		report_outcome_unknown();
+		report_outcome_unknown(link_lost_message());
 	}
 	return verdict->xcount == ls_xact.xcount;
 }
@@ -318,6 +318,7 @@ wait_for_verdict(LsVerdict *verdict)
 	MonoTime	patience = 0;	/* set once we have withdrawn */
 	LsMsgType	type;
 	LsSlice		payload;
+	const char *why;
 
 	for (;;)
 	{
@@ -329,8 +330,9 @@ wait_for_verdict(LsVerdict *verdict)
 					return;
 				break;
 			case LINK_LOST:
+				why = pstrdup(link_lost_message());	/* and not why it can't be had again */
 				if (patience != 0 || !outlast_link(verdict))
-					report_outcome_unknown();
+					report_outcome_unknown(why);
 				return;
 			case LINK_NOTHING:
 				if (is_delivered(verdict))
@@ -346,7 +348,7 @@ wait_for_verdict(LsVerdict *verdict)
 		else if (patience != 0 && mono_ms_left(patience) == 0)
 		{
 			link_close();
-			report_outcome_unknown();
+			report_outcome_unknown("It did not answer a withdrawal.");
 		}
 	}
 }
