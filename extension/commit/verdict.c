@@ -301,12 +301,16 @@ outlast_link(LsVerdict *verdict)
 		if (interrupts_wants_out() || mono_ms_left(deadline) == 0)
 			return false;
 		if (!ask_outcome(deadline, &outcome, &seq))
-			continue;
-		if (outcome == LS_PAST_ABORTED)
+		{
+			if (!link_loss_is_passing())
+				return false;
+		}
+		else if (outcome == LS_PAST_ABORTED)
+		{
 			never_decided(verdict);
-		if (outcome == LS_PAST_ABORTED)
 			return true;
-		if (outcome == LS_PAST_UNKNOWN)
+		}
+		else if (outcome == LS_PAST_UNKNOWN)
 			return false;
 	}
 	return true;

@@ -170,7 +170,8 @@ static void
 give(Node *n, Transaction *tx)
 {
 	struct Catchup *c = n->catchup;
-	bool		alone = task_pool(n, tx) == NULL || tx->origin == (uint32_t) n->index || !tx_may_be_together(tx);
+	bool		awaited = tx->origin == (uint32_t) n->index && tx->boot == n->boot;
+	bool		alone = awaited || task_pool(n, tx) == NULL || !tx_may_be_together(tx);
 
 	catchup_task_added(n, tx);
 	if (alone || !fits(c, tx))

@@ -321,7 +321,9 @@ mind_ddl(ApplyConn *c, const ApplyTask *task)
 static bool
 may_be_awaited(const ApplyConn *c, const Transaction *tx)
 {
-	return c->has_work && tx->nmembers == 0 && tx->origin == (uint32_t) c->pool->node->index &&
+	const Node *n = c->pool->node;
+
+	return c->has_work && tx->nmembers == 0 && tx->origin == (uint32_t) n->index && tx->boot == n->boot &&
 		(tx->state == TX_DURABLE || tx->state == TX_DONE);
 }
 
