@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "guc.h"
 #include "lockstep.h"
 #include "ls_link.h"
 #include "monotonic.h"
@@ -35,7 +36,7 @@ connect_for_question(void)
 static void
 connect_if_needed(void)
 {
-	if (!xact_is_known())
+	if (!xact_is_known() || (!link_is_open() && !xact_is_told()))
 		link_connect_or_wait();
 	if (!turn_is_open())
 		xact_report_closed();
@@ -63,30 +64,69 @@ next_answer(LsMsgType wanted)
 
 /* ---------- values */
 
+static bool
+send_lease_request(const LsLease *request)
+{
+	size_t		size = ls_put_lease(NULL, 0, request);
+	uint8_t    *message = palloc(size);
+	bool		sent;
+
+	ls_put_lease(message, size, request);
+	sent = link_send_later(message, size) && link_drain();
+	pfree(message);
+	return sent;
+}
+
+/* False: the link is lost. */
+static bool
+await_lease(uint64 id, LsLeased *answer)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	uint64		granted = 0;
+	const char *wrong;
+
+	for (;;)
+	{
+		LinkResult	result = link_await(&type, &payload, -1, PG_WAIT_EXTENSION);
+
+		if (result == LINK_LOST)
+			return false;
+		if (result == LINK_MESSAGE && type != LS_MSG_LEASED)
+			xact_message(type, payload, &granted);
+		else if (result == LINK_MESSAGE)
+		{
+			wrong = ls_get_leased(payload, answer);
+			if (wrong != NULL)
+				link_report_violation(wrong);
+			if (answer->id == id)
+				return true;
+		}
+		CHECK_FOR_INTERRUPTS();
+	}
+}
+
+/* The answer may be lost with the link: the values are, then, and others are asked for. */
 LsLeased
 request_lease(LsLease *request)
 {
-	StringInfoData message;
+	MonoTime	deadline = mono_after(ls_failover_wait);
 	LsLeased	answer;
-	const char *wrong;
-	size_t		size;
 
 	connect_if_needed();
-	request->id = ++questions;
-	size = ls_put_lease(NULL, 0, request);
-	initStringInfo(&message);
-	enlargeStringInfo(&message, (int) size);
-	ls_put_lease((uint8_t *) message.data, size, request);
-	message.len = (int) size;
-	link_send(message.data, message.len);
-	pfree(message.data);
-	LS_POINT(LEASE_ASKED);
-	do
+	for (;;)
 	{
-		wrong = ls_get_leased(next_answer(LS_MSG_LEASED), &answer);
-		if (wrong != NULL)
-			link_report_violation(wrong);
-	} while (answer.id != request->id);
+		bool		sent;
+
+		request->id = ++questions;
+		sent = send_lease_request(request);
+		LS_POINT(LEASE_ASKED);
+		if (sent && await_lease(request->id, &answer))
+			break;
+		if (xact_is_told() || !link_loss_is_passing() || mono_ms_left(deadline) == 0)
+			link_report_lost();
+		connect_if_needed();
+	}
 	LS_POINT(LEASED);
 	return answer;
 }

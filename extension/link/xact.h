@@ -21,6 +21,7 @@ extern void xact_announce(void);
 
 /* Has it a number? */
 extern bool xact_is_known(void);
+extern bool xact_is_told(void); /* and the replicator knows of it */
 
 /* A new number in this session, also for a query that is ordered on its own. */
 extern uint64 xact_new_number(void);

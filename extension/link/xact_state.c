@@ -22,6 +22,12 @@ xact_is_known(void)
 	return ls_xact.writes;
 }
 
+bool
+xact_is_told(void)
+{
+	return ls_xact.told;
+}
+
 /*
  * For a transaction, or for a query that is ordered on its own.
  *

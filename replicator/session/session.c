@@ -283,6 +283,9 @@ sessions_stop(void)
 	for (Session *s = sessions_next(NULL); s != NULL; s = next)
 	{
 		next = sessions_next(s);
+		if (s->tx != NULL)
+			sequencer_refuse(s->tx, "40001", "could not commit, because the replicator is shutting down",
+							 "The transaction might succeed if retried.");
 		session_fail(s, "57P03", "Reads go on; writes will when it is back.",
 					 "the replicator is shutting down");
 	}
