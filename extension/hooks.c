@@ -63,6 +63,7 @@
 #include "turn.h"
 #include "usersettings.h"
 #include "xact.h"
+#include "writerhold.h"
 
 static shmem_request_hook_type prev_shmem_request = NULL;
 static shmem_startup_hook_type prev_shmem_startup = NULL;
@@ -90,6 +91,7 @@ request_shmem(void)
 	indoubt_shmem_request();
 	staleness_shmem_request();
 	crashhold_shmem_request();
+	writerhold_shmem_request();
 	lockconflict_shmem_request();
 	sequence_shmem_request();
 	outsiderun_shmem_request();
@@ -108,6 +110,7 @@ start_shmem(void)
 	indoubt_shmem_startup();
 	staleness_shmem_startup();
 	crashhold_shmem_startup();
+	writerhold_shmem_startup();
 	lockconflict_shmem_startup();
 	sequence_shmem_startup();
 	outsiderun_shmem_startup();

@@ -44,6 +44,11 @@ CREATE FUNCTION lockstep.staleness() RETURNS interval
 AS 'MODULE_PATHNAME', 'lockstep_staleness' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.staleness() IS 'age of the data of this node; null if unknown';
 
+CREATE FUNCTION lockstep.hold_writers(how text, ms bigint) RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_hold_writers' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.hold_writers(text, bigint) IS 'refuse new transactions that write, or make them wait, for so many milliseconds; return the number of those that are open';
+REVOKE EXECUTE ON FUNCTION lockstep.hold_writers(text, bigint) FROM PUBLIC;
+
 CREATE FUNCTION lockstep.recovered() RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_recovered' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.recovered() IS 'false after a crash of this server until the node has got back all commits that it may have forgotten';

@@ -22,6 +22,7 @@
 #include "request.h"
 #include "turn.h"
 #include "xact.h"
+#include "writerhold.h"
 
 static uint64 questions = 0;
 
@@ -248,6 +249,8 @@ request_order_alone(LsQuery *query)
 	const char *wrong;
 	size_t		size;
 
+	if (!xact_is_known())
+		writerhold_wait();
 	connect_if_needed();
 	query->xcount = alone.id = xact_new_number();
 	size = ls_put_query(NULL, 0, query);

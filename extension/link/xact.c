@@ -35,6 +35,7 @@
 #include "readkeys.h"
 #include "repertoire.h"
 #include "turn.h"
+#include "writerhold.h"
 #include "xact_state.h"
 
 #define STREAM_AT (32 * 1024)
@@ -156,13 +157,16 @@ xact_writes(void)
 	xact_check_not_ended();
 	if (ls_xact.writes)
 		return;
-	link_connect_or_wait();
-	if (!turn_is_open())
-		xact_report_closed();
+	do
+	{
+		writerhold_wait();
+		link_connect_or_wait();
+		if (!turn_is_open())
+			xact_report_closed();
+	} while (!writerhold_enter());
 	ls_xact.xcount = xact_new_number();
 	ls_xact.since = turn_applied();
 	ls_xact.writes = true;
-	lockconflict_note_writes();
 	indoubt_check();
 }
 

@@ -343,6 +343,28 @@ lockconflict_note_writes(void)
 }
 
 void
+lockconflict_note_no_writes(void)
+{
+	my_mark()->writes = InvalidLocalTransactionId;
+}
+
+int64
+lockconflict_count_writers(void)
+{
+	int64		count = 0;
+
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		PGPROC	   *proc = GetPGProcByNumber(i);
+		volatile Mark *mark = &marks[i];
+
+		if (LocalTransactionIdIsValid(mark->writes) && mark->writes == ls_lxid(proc) && mark->apply_pid != proc->pid)
+			count++;
+	}
+	return count;
+}
+
+void
 lockconflict_note_apply(void)
 {
 	my_mark()->apply_pid = MyProcPid;

@@ -43,6 +43,7 @@ extern void lockconflict_at_xact_end(void);
 
 extern void lockconflict_note_writes(void); /* its transaction asked or
 											 * forwarded */
+extern void lockconflict_note_no_writes(void);	/* it does not, after all */
 extern void lockconflict_note_apply(void);	/* it is an apply session */
 extern void lockconflict_note_row(int row); /* it changes that row of its call */
 
@@ -56,6 +57,9 @@ extern bool lockconflict_applies_as(Oid role);
 
 /* The row of its call that an apply session changes; 0: none. */
 extern int	lockconflict_row_of(int pid);
+
+/* How many transactions have noted that they write, apply sessions excepted?  Without a lock. */
+extern int64 lockconflict_count_writers(void);
 
 /* Has the transaction of a process changed anything, or will it? */
 extern bool lockconflict_pid_writes(int pid, bool *is_apply);

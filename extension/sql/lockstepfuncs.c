@@ -49,6 +49,7 @@
 #include "staleness.h"
 #include "turn.h"
 #include "xact.h"
+#include "writerhold.h"
 
 #define LS_VERSION "1.1"
 
@@ -61,6 +62,7 @@ LS_FUNCTION(lockstep_turn_open_at);
 LS_FUNCTION(lockstep_enter_generation);
 LS_FUNCTION(lockstep_known_generation);
 LS_FUNCTION(lockstep_recovered);
+LS_FUNCTION(lockstep_hold_writers);
 LS_FUNCTION(lockstep_outside_run);
 LS_FUNCTION(lockstep_clear_outside_run);
 LS_FUNCTION(lockstep_apply_start);
@@ -171,6 +173,14 @@ lockstep_heartbeat(PG_FUNCTION_ARGS)
 	turn_check_divergence();
 	crashhold_heartbeat(seq);
 	PG_RETURN_INT64((int64) staleness_heartbeat(seq));
+}
+
+Datum
+lockstep_hold_writers(PG_FUNCTION_ARGS)
+{
+	char	   *how = text_to_cstring(PG_GETARG_TEXT_PP(0));
+
+	PG_RETURN_INT64(writerhold_set(how, PG_GETARG_INT64(1)));
 }
 
 Datum

@@ -296,6 +296,14 @@ admin_poll_seq(const AdminRequest *r)
 	return r->poll_seq;
 }
 
+int
+admin_timeout_ms(const AdminRequest *r)
+{
+	uint64_t	now = loop_now_us();
+
+	return r->deadline_us > now ? (int) ((r->deadline_us - now) / 1000) : 0;
+}
+
 void
 admin_set_timeout(AdminRequest *r, int ms)
 {

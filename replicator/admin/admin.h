@@ -44,6 +44,7 @@ extern json_t *admin_failure(const char *error, const char *hint);
 extern void admin_poll(AdminRequest *r, AdminPoll poll, int node, uint64_t seq);	/* answer when poll does */
 extern int	admin_poll_node(const AdminRequest *r);
 extern uint64_t admin_poll_seq(const AdminRequest *r);
+extern int	admin_timeout_ms(const AdminRequest *r);	/* left; 0: none */
 extern void admin_set_timeout(AdminRequest *r, int ms); /* of admin_poll; 0:
 														 * none */
 

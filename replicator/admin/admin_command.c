@@ -31,10 +31,23 @@
 #define DRAIN_MEMBERS 0			/* all but those dropped by command */
 #define DRAIN_ONLINE 1
 
+#define PAUSE_MAX_MS 3600000
+
 static json_t *
 success(void)
 {
 	return json_pack("{s:b}", "ok", 1);
+}
+
+/* The log and the events have what an operator has ordered. */
+static void
+tell_command(const char *name, const char *argument)
+{
+	char	   *text = xasprintf("%s%s%s", name, argument[0] ? " " : "", argument);
+
+	log_message(LOG_NOTICE, "admin", "command: %s", text);
+	event_note("command", NULL, text, NULL);
+	free(text);
 }
 
 /* ---------- status */
@@ -165,7 +178,7 @@ poll_attach(AdminRequest *r, bool expired)
 	char	   *error;
 	json_t	   *answer;
 
-	if (s.state == NODE_ONLINE)
+	if (s.state == NODE_ONLINE && (!s.writers_held || expired))
 		return success();
 	if (s.state != NODE_DROPPED && !expired)
 		return NULL;
@@ -231,17 +244,141 @@ poll_drain(AdminRequest *r, bool expired)
 	return json_pack("{s:b, s:o}", "ok", 1, "seq", json_seq(seq));
 }
 
+/* Of one node: until it is out. */
+static json_t *
+poll_node_drain(AdminRequest *r, bool expired)
+{
+	int			node = admin_poll_node(r);
+	NodeStatus	s = node_status(node);
+	const char *trouble = node_drain_trouble(node);
+	char	   *error;
+	json_t	   *answer;
+
+	if (s.draining && !expired)
+		return NULL;
+	if (s.draining)
+		error = xasprintf("node \"%s\" is still being drained: %" PRId64 " transactions that write are open", s.name, s.writers_open);
+	else if (s.administrative)
+		return success();
+	else
+		error = xasprintf("node \"%s\" was not drained: %s", s.name, trouble[0] != '\0' ? trouble : "lockstepctl resume");
+	answer = admin_failure(error, s.draining ? "It goes on in the background: see lockstepctl status. To end these transactions: "
+						   "lockstepctl drop. To give up: lockstepctl resume." : NULL);
+	free(error);
+	return answer;
+}
+
+static void
+drain_node(AdminRequest *r, const char *arg)
+{
+	static const char readers[] = " readers";
+	size_t		len = strlen(arg);
+	bool		with_readers = len > strlen(readers) && strcmp(arg + len - strlen(readers), readers) == 0;
+	char	   *name = xstrndup(arg, with_readers ? len - strlen(readers) : len);
+	int			node = named_node(r, name);
+	const char *why;
+
+	if (node >= 0 && node_drain(node, with_readers, &why))
+	{
+		tell_command("drain", arg);
+		admin_poll(r, poll_node_drain, node, 0);
+	}
+	else if (node >= 0)
+	{
+		char	   *error = xasprintf("could not drain node \"%s\": %s", name, why);
+
+		admin_failed(r, error, NULL);
+		free(error);
+	}
+	free(name);
+}
+
+/* A node of the name "online" can't be drained. */
 static void
 command_drain(AdminRequest *r, const char *arg)
 {
-	int			scope = strcmp(arg, "online") == 0 ? DRAIN_ONLINE : DRAIN_MEMBERS;
+	if (arg[0] == '\0' || strcmp(arg, "online") == 0)
+		admin_poll(r, poll_drain, arg[0] != '\0' ? DRAIN_ONLINE : DRAIN_MEMBERS, sequencer_last_decided());
+	else
+		drain_node(r, arg);
+}
 
-	if (scope == DRAIN_MEMBERS && arg[0] != '\0')
+/* Until nothing is open that writes. */
+static json_t *
+poll_pause(AdminRequest *r, bool expired)
+{
+	int64_t		open = 0;
+	bool		known = true;
+	char	   *error;
+	json_t	   *answer;
+
+	for (int i = 0; i < nodes_count() && writers_paused_ms() < 0 && !expired; i++)
 	{
-		admin_failed(r, "drain takes no argument but \"online\"", NULL);
+		if (node_drain_trouble(i)[0] == '\0')
+			continue;
+		error = xasprintf("writes could not be paused on node \"%s\": %s", node_status(i).name, node_drain_trouble(i));
+		answer = admin_failure(error, "After an upgrade, run ALTER EXTENSION lockstep UPDATE there.");
+		free(error);
+		return answer;
+	}
+	if (writers_paused_ms() < 0 && !expired)
+		return admin_failure("the pause was ended", NULL);
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		NodeStatus	s = node_status(i);
+
+		if (s.state != NODE_ONLINE)
+			continue;
+		known = known && s.writers_open >= 0;
+		open += s.writers_open > 0 ? s.writers_open : 0;
+	}
+	if (known && open == 0 && !expired)
+		return json_pack("{s:b, s:o}", "ok", 1, "paused_ms", json_integer(writers_paused_ms()));
+	if (!expired)
+		return NULL;
+	error = xasprintf("the pause is over, and %" PRId64 " transactions that write are still open", open);
+	answer = admin_failure(error, "lockstepctl sessions shows them. A longer pause: --timeout.");
+	free(error);
+	return answer;
+}
+
+static void
+command_pause(AdminRequest *r, const char *arg)
+{
+	int			ms = admin_timeout_ms(r);
+
+	if (ms <= 0 || ms > PAUSE_MAX_MS)
+	{
+		admin_failed(r, "a pause takes from 1 second to 1 hour", NULL);
 		return;
 	}
-	admin_poll(r, poll_drain, scope, sequencer_last_decided());
+	writers_pause(ms);
+	admin_poll(r, poll_pause, 0, 0);
+}
+
+static void
+command_resume(AdminRequest *r, const char *arg)
+{
+	int			node;
+
+	if (arg[0] == '\0')
+	{
+		if (writers_paused_ms() < 0)
+		{
+			admin_failed(r, "writes are not paused", "To bring a node back, name it: lockstepctl resume NODE.");
+			return;
+		}
+		writers_resume();
+		admin_answer(r, success());
+		return;
+	}
+	node = named_node(r, arg);
+	if (node < 0)
+		return;
+	if (node_resume(node))
+		admin_poll(r, poll_attach, node, 0);
+	else
+		command_attach(r, arg);
 }
 
 /* ---------- databases */
@@ -342,6 +479,8 @@ static const Command commands[] = {
 	{"drop", true, true, command_drop},
 	{"attach", true, true, command_attach},
 	{"drain", false, false, command_drain},
+	{"resume", true, false, command_resume},
+	{"pause", true, false, command_pause},
 	{"database add", true, true, command_database_add},
 	{"database drop", true, true, command_database_drop},
 	{"remove", true, true, command_remove},
@@ -365,16 +504,6 @@ take_timeout(AdminRequest *r, char *line)
 		return NULL;
 	admin_set_timeout(r, (int) ms);
 	return end + 1;
-}
-
-static void
-tell_command(const char *name, const char *argument)
-{
-	char	   *text = xasprintf("%s%s%s", name, argument[0] ? " " : "", argument);
-
-	log_message(LOG_NOTICE, "admin", "command: %s", text);
-	event_note("command", NULL, text, NULL);
-	free(text);
 }
 
 void

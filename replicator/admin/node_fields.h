@@ -35,6 +35,8 @@ typedef enum NodeFieldShown
 	NODE_FIELD("boot", NULL, SHOWN_TEXT, boot_text(s)) \
 	NODE_FIELD("slow_drops", NULL, SHOWN_NUMBER, json_integer(s->slow_drops)) \
 	NODE_FIELD("overlong_ended", NULL, SHOWN_NUMBER, json_seq(s->apply_patience_ended)) \
+	NODE_FIELD("draining", NULL, SHOWN_TEXT, json_boolean(s->draining)) \
+	NODE_FIELD("writers_open", NULL, SHOWN_NUMBER, if_known(s->writers_open)) \
 	NODE_FIELD("retry_seconds", NULL, SHOWN_NUMBER, if_known(s->retry_ms >= 0 ? (s->retry_ms + 999) / 1000 : -1)) \
 	NODE_FIELD("catchup_rate", NULL, SHOWN_NUMBER, s->state == NODE_CATCHUP ? json_seq(s->rate) : json_null()) \
 	NODE_FIELD("seconds_left", NULL, SHOWN_NUMBER, if_known(s->seconds_left)) \

@@ -67,6 +67,14 @@ reason_text(const NodeStatus *s, bool data)
 		snprintf(where, sizeof(where), "%s: lockstepctl status has the server's error", drop_rule(s->cause)->name);
 		return json_string(where);
 	}
+	if (s->state == NODE_ONLINE && s->draining)
+	{
+		if (s->writers_open >= 0)
+			snprintf(where, sizeof(where), "is being drained: %" PRId64 " transactions that write are open", s->writers_open);
+		else
+			snprintf(where, sizeof(where), "is being drained");
+		return json_string(where);
+	}
 	if (s->state != NODE_CATCHUP || s->reason[0] != '\0')
 		return json_from_text(s->reason);
 	if (s->seconds_left >= 0)
@@ -216,6 +224,7 @@ status_facts(bool data)
 	json_object_set_new(answer, "pid", json_integer(getpid()));
 	json_object_set_new(answer, "version", json_string(LOCKSTEP_VERSION));
 	json_object_set_new(answer, "cluster", json_from_text(admin_cluster()));
+	json_object_set_new(answer, "paused_ms", if_known(writers_paused_ms()));
 	json_object_set_new(answer, "nodes", nodes);
 	json_object_set_new(answer, "databases", databases);
 	json_object_set_new(answer, "counters", counters());

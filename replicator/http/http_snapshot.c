@@ -102,12 +102,13 @@ health_of_node(HealthOfNode *to, const NodeStatus *s, bool journal_works)
 	uint64_t	last = sequencer_last_durable();
 
 	snprintf(to->name, sizeof(to->name), "%s", s->name);
-	to->writes = s->state == NODE_ONLINE && journal_works;
-	to->reads = s->state == NODE_ONLINE;
+	to->writes = s->state == NODE_ONLINE && journal_works && !s->draining;
+	to->reads = s->state == NODE_ONLINE && !s->drains_readers;
 	to->catches_up = s->state == NODE_CATCHUP;
 	to->lag = last > s->applied ? last - s->applied : 0;
 	snprintf(to->state, sizeof(to->state), "%s%s%s", node_state_name(s->state),
-			 s->cause != DROP_NONE ? ": " : "", s->cause != DROP_NONE ? drop_rule(s->cause)->name : "");
+			 s->cause != DROP_NONE ? ": " : s->draining ? ", being drained" : "",
+			 s->cause != DROP_NONE ? drop_rule(s->cause)->name : "");
 }
 
 static void

@@ -282,6 +282,9 @@ format_status(FILE *out, const json_t *answer)
 	if (json_is_string(json_object_get(json_object_get(answer, "journal"), "failing")))
 		fprintf(out, "              no transaction is taken: %s\n",
 				text_of(json_object_get(json_object_get(answer, "journal"), "failing")));
+	if (json_is_integer(json_object_get(answer, "paused_ms")))
+		fprintf(out, "paused:       transactions that begin to write wait, for %" PRId64 " s more (lockstepctl resume)\n",
+				(int64_t) (json_integer_value(json_object_get(answer, "paused_ms")) + 999) / 1000);
 	fprintf(out, "cluster:      %s, replicator process %" PRId64 "\n",
 			text_of(json_object_get(answer, "cluster")),
 			(int64_t) json_integer_value(json_object_get(answer, "pid")));

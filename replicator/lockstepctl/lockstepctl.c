@@ -29,6 +29,7 @@ typedef struct Options
 	const char *config_file;
 	const char *socket;
 	bool		json;
+	bool		readers;		/* of drain */
 	long		timeout_s;		/* -1: not given */
 	JournalOptions journal;
 	JoinOptions join;
@@ -59,7 +60,9 @@ static const Command commands[] = {
 	{"attach", 1, 1, DEFAULT_TIMEOUT_S, NULL, "attach NODE            bring a node back and wait until it is online"},
 	{"database add", 1, 1, 0, NULL, "database add NAME      replicate a database; create it if no node has it"},
 	{"database drop", 1, 1, 0, NULL, "database drop NAME     stop replicating a database; it stays on each node"},
-	{"drain", 0, 1, DEFAULT_TIMEOUT_S, NULL, "drain [online]         wait until all nodes have applied what is committed"},
+	{"drain", 0, 1, DEFAULT_TIMEOUT_S, NULL, "drain [NODE]           take a node out gently; without NODE: wait until all have applied all"},
+	{"resume", 0, 1, DEFAULT_TIMEOUT_S, NULL, "resume [NODE]          bring a drained node back; without NODE: end a pause"},
+	{"pause", 0, 0, DEFAULT_TIMEOUT_S, NULL, "pause                  let new writing transactions wait, for --timeout at most"},
 	{"config", 0, 0, -1, format_config, "config                 show the settings in force"},
 	{"remove", 1, 1, -1, NULL, "remove NODE            retire a node whose line was removed from replicator.conf"},
 	{"reload", 0, 0, -1, NULL, "reload                 read the configuration file again"},
@@ -98,8 +101,10 @@ print_help(void)
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "  -s, --socket=PATH      admin socket of the replicator, instead of --config\n"
 		   "      --json             print the result as JSON\n"
-		   "      --timeout=SECONDS  time that drain, attach and join wait (%d), 0 for no limit;\n"
-		   "                         time that verify may take (no limit)\n"
+		   "      --timeout=SECONDS  time that drain, attach, resume and join wait (%d), 0 for no\n"
+		   "                         limit; time that a pause lasts (%d, at most 3600); time that\n"
+		   "                         verify may take (no limit)\n"
+		   "      --readers          with drain NODE: readers are to be sent elsewhere, too\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
 		   "\nOptions of journal:\n"
@@ -124,7 +129,7 @@ print_help(void)
 		   "      --source=NODE      take this node as correct, even if the others differ\n"
 		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n"
 		   "Of verify: 0 equal, 1 different, 2 could not compare, 3 no replicator at the socket.\n",
-		   DEFAULT_TIMEOUT_S);
+		   DEFAULT_TIMEOUT_S, DEFAULT_TIMEOUT_S);
 }
 
 static uint64_t
@@ -147,7 +152,7 @@ parse_options(int argc, char **argv, Options *o)
 	{
 		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
-		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES
+		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -167,6 +172,7 @@ parse_options(int argc, char **argv, Options *o)
 		{"jobs", required_argument, NULL, OPT_JOBS},
 		{"rows", required_argument, NULL, OPT_ROWS},
 		{"indexes", no_argument, NULL, OPT_INDEXES},
+		{"readers", no_argument, NULL, OPT_READERS},
 		{"repair", required_argument, NULL, OPT_REPAIR},
 		{"source", required_argument, NULL, OPT_SOURCE},
 		{"help", no_argument, NULL, 'h'},
@@ -219,6 +225,9 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_TABLE:
 				o->verify.table = optarg;
+				break;
+			case OPT_READERS:
+				o->readers = true;
 				break;
 			case OPT_INDEXES:
 				o->verify.indexes = true;
@@ -420,7 +429,7 @@ run_command(const Options *o)
 	if (strchr(argument, '\n') != NULL)
 		die(CTL_USAGE, "a name must not contain a line break");
 	if (o->timeout_s >= 0 && command->timeout_s <= 0)
-		die(CTL_USAGE, "--timeout is for drain, attach and join");
+		die(CTL_USAGE, "--timeout is for drain, attach, resume, pause and join");
 
 	/*
 	 * Commands that do not wait are answered soon; for the others 0 means no
@@ -433,9 +442,11 @@ run_command(const Options *o)
 
 	if (o->socket == NULL)
 		config = load_config(o);
-	request = xasprintf("timeout=%ld %s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
+	if (o->readers && (strcmp(command->words, "drain") != 0 || arguments == 0 || strcmp(argument, "online") == 0))
+		die(CTL_USAGE, "--readers is for drain NODE");
+	request = xasprintf("timeout=%ld %s%s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
 						command->format == format_nodes || command->format == metrics_print ? "status" : command->words,
-						argument[0] ? " " : "", argument);
+						argument[0] ? " " : "", argument, o->readers ? " readers" : "");
 	answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
 	code = print_answer(command, o, answer);
 	json_decref(answer);

@@ -207,6 +207,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
 	sequence_positions_watch(n);
 	probe_begin(n);
+	writers_node_is_in(n);
 }
 
 void

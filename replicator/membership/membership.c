@@ -50,7 +50,11 @@ node_status(int node)
 		.apply_patience_ended = n->apply_patience_ended,
 		.retry_ms = -1,
 		.seconds_left = -1,
-		.trouble = n->trouble
+		.trouble = n->trouble,
+		.draining = n->draining,
+		.drains_readers = n->drains_readers,
+		.writers_held = n->writers_held && !n->draining && writers_paused_ms() < 0,
+		.writers_open = n->draining || writers_paused_ms() >= 0 ? n->writers_open : -1
 	};
 	uint64_t	seconds;
 	uint64_t	now = loop_now_us();
@@ -189,8 +193,16 @@ pump(Node *n)
 		tasks_start(n);
 }
 
+/* It has been drained. */
+static void
+drop(Node *n)
+{
+	(void) node_drop(n->index, NULL, NULL);
+}
+
 static const MembershipOps membership_ops = {
 	.out = out,
+	.drop = drop,
 	.pump = pump,
 	.pool_ready = attach_pool_ready,
 	.task_added = catchup_task_added,

@@ -31,6 +31,12 @@ typedef struct NodeStatus
 								 * known */
 	int64_t		seconds_left;	/* CATCHUP: -1: not known */
 	const NodeTrouble *trouble; /* NULL: none */
+	bool		draining;		/* takes no new writers */
+	bool		drains_readers; /* nor readers: balancers are told */
+	bool		writers_held;	/* it may still refuse them, although it is
+								 * not drained any more */
+	int64_t		writers_open;	/* transactions, while it is drained or writes
+								 * are paused; -1: not known */
 } NodeStatus;
 
 extern void membership_init(const Config *config, const char *cluster, const char *journal_dir);
@@ -60,6 +66,23 @@ extern void membership_tell_moves(void (*moved) (void *), void *arg);
  */
 extern bool node_drop(int node, void (*done) (void *), void *arg);
 extern bool node_attach(int node, const char **why);
+
+/*
+ * New writers are refused there, and the node is dropped by command when those that have begun have
+ * ended.  false: *why says why not.  node_resume() ends that before the node is dropped; false: it
+ * was not being drained.  node_drain_trouble(): why the last drain was given up, "".
+ */
+extern bool node_drain(int node, bool readers, const char **why);
+extern bool node_resume(int node);
+extern const char *node_drain_trouble(int node);
+
+/*
+ * Transactions that begin to write wait, on all nodes, for that time at most, while those that have begun
+ * go on.
+ */
+extern void writers_pause(int ms);
+extern void writers_resume(void);
+extern int64_t writers_paused_ms(void); /* left; -1: they are not */
 
 /* Databases: replicated ones; add and drop run on every online node, then
  * done(arg, NULL or error). */

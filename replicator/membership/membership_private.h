@@ -11,6 +11,7 @@
  *	 catchup.c             feeding it from the journal, the barrier
  *	 control_connection.c  looking after it while it is in
  *	 probe.c               does its server live?
+ *	 writers.c             draining a node, pausing writes
  *	 slow_node.c           what becomes of one that lags too far
  *	 sequence_positions.c  what it has handed out of sequences
  *	 databases.c           adding and dropping replicated databases
@@ -27,6 +28,7 @@
 extern void node_move(Node *n, NodeState to);
 extern void node_move_out(Node *n, const DropReason *reason);
 extern void node_still_out(Node *n, const DropReason *reason);	/* for another reason */
+extern void node_tell_change(void); /* who wants to know of moves, is told */
 
 /* ---------- in sequence_positions.c: what it has handed out of sequences */
 
@@ -46,6 +48,12 @@ extern void control_ask_doubtful(Node *n);
 
 /* If it is connected to that database, connect to another one. */
 extern void control_leave_database(Node *n, const char *database);
+
+/* ---------- in writers.c */
+
+extern void writers_node_is_in(Node *n);	/* its control connection is
+											 * there: orders are given anew,
+											 * or taken back */
 
 /* ---------- in probe.c: does its server live? */
 

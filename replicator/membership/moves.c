@@ -74,6 +74,13 @@ membership_tell_moves(void (*callback) (void *), void *arg)
 	moved.arg = arg;
 }
 
+void
+node_tell_change(void)
+{
+	if (moved.callback != NULL)
+		loop_defer(&moved);
+}
+
 /* reason: of a node that is out. */
 static void
 move(Node *n, NodeState to, const DropReason *reason)
@@ -103,8 +110,7 @@ move(Node *n, NodeState to, const DropReason *reason)
 						reason != NULL ? ": " : "", n->reason);
 		if (!apply_trouble_is_told(n, to))
 			event_note(arrived[to], n->config->name, move->sentence, n->reason);
-		if (moved.callback != NULL)
-			loop_defer(&moved);
+		node_tell_change();
 		LOCKSTEP_POINT(NODE_MOVED);
 		return;
 	}

@@ -131,6 +131,16 @@ typedef struct Node
 	int			lock_conflict_ms;	/* growing interval */
 	uint64_t	lock_conflict_answers;	/* about blockers, so far */
 
+	/* see writers.c */
+	bool		draining;
+	bool		drains_readers; /* they are to be sent elsewhere, too */
+	bool		writers_asked;	/* the answer is under way */
+	bool		writers_held;	/* the node may hold writers, by our order */
+	const char *writers_told;	/* the last order */
+	int64_t		writers_open;	/* transactions there that write, as it said
+								 * last; -1: not known */
+	char		drain_trouble[200]; /* why the last drain was given up, "" */
+
 	/* attach */
 	struct Attach *attach;
 	Timer	   *retry_timer;
@@ -147,6 +157,7 @@ typedef struct Node
 typedef struct MembershipOps
 {
 	void		(*out) (Node *n, const DropReason *reason); /* see node_out() */
+	void		(*drop) (Node *n);	/* as by command */
 	void		(*pump) (Node *n);	/* what may start there, does */
 	void		(*pool_ready) (Node *n);	/* one more connection of a pool
 											 * is */

@@ -59,6 +59,9 @@ typedef struct SessionOps
 	 */
 	uint64_t	(*oldest_seen) (void);
 
+	/* Has any session of the node a transaction that has not ended there? */
+	bool		(*busy) (int node);
+
 	/* Sessions of a node or database that has left end with this error. */
 	void		(*end_of_node) (int node, const char *sqlstate, const char *message, const char *hint);
 	void		(*end_of_database) (const char *database, const char *sqlstate, const char *message,

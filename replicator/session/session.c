@@ -299,6 +299,7 @@ const SessionOps session_ops = {
 	.applied = session_applied,
 	.transaction = session_transaction,
 	.oldest_seen = sessions_oldest_seen,
+	.busy = sessions_busy,
 	.end_of_node = sessions_end_of_node,
 	.end_of_database = sessions_end_of_database
 };

@@ -151,6 +151,7 @@ extern Session *session_table_find(int node, uint32_t pid);
 
 extern Transaction *session_transaction(int node, uint32_t pid);
 extern uint64_t sessions_oldest_seen(void);
+extern bool sessions_busy(int node);
 extern const Config *session_config;
 
 #endif

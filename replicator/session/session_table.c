@@ -124,3 +124,15 @@ sessions_oldest_seen(void)
 	}
 	return oldest;
 }
+
+bool
+sessions_busy(int node)
+{
+	for (Session *s = sessions; s != NULL; s = s->next)
+	{
+		if (s->node == node && (s->tx != NULL || s->owed != NULL || s->questions > 0 ||
+								(s->unconfirmed != NULL && s->unconfirmed->seq > node_applied(node))))
+			return true;
+	}
+	return false;
+}

@@ -107,6 +107,54 @@ node_attach(int node, const char **why)
 	return true;
 }
 
+static int	drains;
+static int64_t paused_ms = -1;
+
+bool
+node_drain(int node, bool readers, const char **why)
+{
+	*why = "it is not online";
+	if (fakes[node].state != NODE_ONLINE)
+		return false;
+	fakes[node].draining = true;
+	fakes[node].drains_readers = readers;
+	drains++;
+	return true;
+}
+
+bool
+node_resume(int node)
+{
+	bool		was = fakes[node].draining;
+
+	fakes[node].draining = false;
+	return was;
+}
+
+const char *
+node_drain_trouble(int node)
+{
+	return "";
+}
+
+void
+writers_pause(int ms)
+{
+	paused_ms = ms;
+}
+
+void
+writers_resume(void)
+{
+	paused_ms = -1;
+}
+
+int64_t
+writers_paused_ms(void)
+{
+	return paused_ms;
+}
+
 void
 nodes_database_add(const char *name, NodeDone done, void *arg)
 {
@@ -466,7 +514,57 @@ drain_waits_for_all(void **state)
 	assert_ok("drain online\n");
 	fakes[1].administrative = true;
 	assert_ok("drain\n");
-	assert_error("drain sideways\n", "drain takes no argument but \"online\"");
+	assert_error("drain sideways\n", "there is no node \"sideways\"");
+}
+
+static void
+n1_is_drained(void *arg)
+{
+	fakes[0].draining = false;
+	fakes[0].administrative = true;
+	fakes[0].state = NODE_DROPPED;
+}
+
+static void
+node_is_drained(void **state)
+{
+	int			before = drains;
+
+	later(20, n1_is_drained);
+	assert_ok("drain n1 readers\n");
+	assert_true(fakes[0].drains_readers);
+	assert_error("drain n1\n", "could not drain node \"n1\": it is not online");
+	fakes[1].writers_open = 3;
+	assert_error("timeout=20 drain n2\n", "node \"n2\" is still being drained: 3 transactions that write are open");
+	assert_false(fakes[1].drains_readers);
+	assert_true(fakes[1].draining);
+	assert_ok("resume n2\n");
+	assert_false(fakes[1].draining);
+	assert_error("drain n3 readers\n", "there is no node \"n3\"");
+	assert_int_equal(drains, before + 2);
+}
+
+static void
+nothing_is_open(void *arg)
+{
+	fakes[0].writers_open = 0;
+}
+
+static void
+pauses_are_bounded(void **state)
+{
+	assert_error("pause\n", "a pause takes from 1 second to 1 hour");
+	assert_error("timeout=3600001 pause\n", "a pause takes from 1 second to 1 hour");
+	assert_error("resume\n", "writes are not paused");
+	fakes[0].writers_open = -1;
+	fakes[1].writers_open = 0;
+	later(20, nothing_is_open);
+	assert_ok("timeout=60000 pause\n");
+	assert_in_range(paused_ms, 1, 60000);
+	assert_ok("resume\n");
+	fakes[0].writers_open = 2;
+	assert_error("timeout=20 pause\n", "the pause is over, and 2 transactions that write are still open");
+	writers_resume();
 }
 
 static void
@@ -615,6 +713,8 @@ main(void)
 		cmocka_unit_test_setup(drop_works_once, reset),
 		cmocka_unit_test_setup(attach_waits_for_the_outcome, reset),
 		cmocka_unit_test_setup(drain_waits_for_all, reset),
+		cmocka_unit_test_setup(node_is_drained, reset),
+		cmocka_unit_test_setup(pauses_are_bounded, reset),
 		cmocka_unit_test_setup(databases_answer_later, reset),
 		cmocka_unit_test_setup(client_may_go, reset),
 		cmocka_unit_test_setup(reload_and_stop_reach_main, reset),
