@@ -15,7 +15,7 @@ typedef struct Metric
 {
 	const char *name;
 	const char *type;
-	const char *group;			/* of the answer; NULL: of each node */
+	const char *group;			/* of the status; "": itself; NULL: each node */
 	const char *field;
 	const char *help;
 } Metric;
@@ -30,6 +30,8 @@ static const Metric metrics[] = {
 	{"lockstep_node_sessions", "gauge", NULL, "sessions", "Connected backends of the node."},
 	{"lockstep_node_connections", "gauge", NULL, "connections", "Connections of the replicator to the node."},
 	{"lockstep_node_dropped_by_command", "gauge", NULL, "administrative", "1 if the node was dropped by command and stays out until it is attached."},
+	{"lockstep_node_draining", "gauge", NULL, "draining", "1 if the node is being drained."},
+	{"lockstep_node_state_ms", "gauge", NULL, "state_ms", "Milliseconds since the node entered its state."},
 	{"lockstep_node_slow_drops", "gauge", NULL, "slow_drops", "Number of consecutive drops of the node because of its lag."},
 	{"lockstep_node_overlong_total", "counter", NULL, "overlong_ended", "Transactions rolled back because the node executed them for too long."},
 	{"lockstep_committed_total", "counter", "counters", "committed", "Committed transactions."},
@@ -41,6 +43,9 @@ static const Metric metrics[] = {
 	{"lockstep_journal_first_seq", "gauge", "journal", "first", "Lowest seq in the journal."},
 	{"lockstep_journal_last_seq", "gauge", "journal", "last", "Highest seq that is durable."},
 	{"lockstep_journal_syncs_total", "counter", "journal", "syncs", "Flushes of the journal."},
+	{"lockstep_journal_bytes", "gauge", "journal", "bytes", "Size of the journal's files."},
+	{"lockstep_journal_disk_free_bytes", "gauge", "journal", "disk_free_bytes", "Free space on the journal's disk."},
+	{"lockstep_paused_ms", "gauge", "", "paused_ms", "Milliseconds until a pause of writes ends; 0 if there is none."},
 	{"lockstep_journal_failing", "gauge", "journal", "failing", "1 if the journal cannot be written, so that nothing is committed."},
 };
 
@@ -79,13 +84,19 @@ metrics_print(FILE *out, const json_t *status)
 	{
 		const Metric *metric = &metrics[m];
 
-		put_head(out, metric->name, metric->type, metric->help);
 		if (metric->group != NULL)
 		{
+			const json_t *group = metric->group[0] != '\0' ? json_object_get(status, metric->group) : status;
+			const json_t *value = json_object_get(group, metric->field);
+
+			if (value == NULL)
+				continue;		/* not known here */
+			put_head(out, metric->name, metric->type, metric->help);
 			fputs(metric->name, out);
-			put_value(out, json_object_get(json_object_get(status, metric->group), metric->field));
+			put_value(out, value);
 			continue;
 		}
+		put_head(out, metric->name, metric->type, metric->help);
 		json_array_foreach((json_t *) nodes, i, node)
 		{
 			fprintf(out, "%s{node=\"%s\"}", metric->name, json_text_of(node, "name"));

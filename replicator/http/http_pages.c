@@ -11,18 +11,15 @@
  */
 #include "http_pages.h"
 
-#include <dirent.h>
-#include <fcntl.h>
 #include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
-#include <sys/statvfs.h>
 
 #include "buffer.h"
 #include "http_snapshot.h"
+#include "journal_usage.h"
 #include "metrics.h"
 #include "status_page.h"
 
@@ -70,23 +67,13 @@ static void
 add_journal_size(json_t *status)
 {
 	json_t	   *facts = json_object_get(status, "journal");
-	DIR		   *dir = opendir(journal);
-	struct dirent *entry;
-	struct statvfs fs;
-	struct stat st;
-	json_int_t	bytes = 0;
+	uint64_t	bytes;
+	uint64_t	disk_free;
 
-	if (dir == NULL)
+	if (!journal_usage(journal, &bytes, &disk_free))
 		return;
-	while ((entry = readdir(dir)) != NULL)
-	{
-		if (fstatat(dirfd(dir), entry->d_name, &st, AT_SYMLINK_NOFOLLOW) == 0 && S_ISREG(st.st_mode))
-			bytes += st.st_size;
-	}
-	if (fstatvfs(dirfd(dir), &fs) == 0)
-		json_object_set_new(facts, "disk_free_bytes", json_integer((json_int_t) fs.f_bavail * (json_int_t) fs.f_frsize));
-	json_object_set_new(facts, "bytes", json_integer(bytes));
-	closedir(dir);
+	json_object_set_new(facts, "bytes", json_integer((json_int_t) bytes));
+	json_object_set_new(facts, "disk_free_bytes", json_integer((json_int_t) disk_free));
 }
 
 static char *

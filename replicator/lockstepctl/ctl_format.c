@@ -279,6 +279,9 @@ format_status(FILE *out, const json_t *answer)
 			number(answer, "journal", "first"), number(answer, "journal", "last"),
 			number(answer, "journal", "syncs"),
 			text_of(json_object_get(json_object_get(answer, "journal"), "directory")));
+	if (json_is_integer(json_object_get(json_object_get(answer, "journal"), "bytes")))
+		fprintf(out, "              %" PRId64 " MB, %" PRId64 " MB free on its disk\n",
+				number(answer, "journal", "bytes") >> 20, number(answer, "journal", "disk_free_bytes") >> 20);
 	if (json_is_string(json_object_get(json_object_get(answer, "journal"), "failing")))
 		fprintf(out, "              no transaction is taken: %s\n",
 				text_of(json_object_get(json_object_get(answer, "journal"), "failing")));

@@ -18,6 +18,7 @@
 #include "buffer.h"
 #include "config.h"
 #include "ctl.h"
+#include "journal_usage.h"
 #include "log.h"
 #include "metrics.h"
 #include "version.h"
@@ -385,6 +386,21 @@ find_command(const Options *o, int *used)
 		strcmp(o->words[0], "database") == 0 && o->nwords > 1 ? o->words[1] : "");
 }
 
+/* Of a status: where the journal is on this machine, and may be read. */
+static void
+add_journal_size(json_t *answer)
+{
+	json_t	   *journal = json_object_get(answer, "journal");
+	const char *directory = json_string_value(json_object_get(journal, "directory"));
+	uint64_t	bytes;
+	uint64_t	disk_free;
+
+	if (directory == NULL || !journal_usage(directory, &bytes, &disk_free))
+		return;
+	json_object_set_new(journal, "bytes", json_integer((json_int_t) bytes));
+	json_object_set_new(journal, "disk_free_bytes", json_integer((json_int_t) disk_free));
+}
+
 static int
 print_answer(const Command *command, const Options *o, json_t *answer)
 {
@@ -448,6 +464,7 @@ run_command(const Options *o)
 						command->format == format_nodes || command->format == metrics_print ? "status" : command->words,
 						argument[0] ? " " : "", argument, o->readers ? " readers" : "");
 	answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
+	add_journal_size(answer);
 	code = print_answer(command, o, answer);
 	json_decref(answer);
 	free(request);
