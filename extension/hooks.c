@@ -62,8 +62,8 @@
 #include "staleness.h"
 #include "turn.h"
 #include "usersettings.h"
-#include "xact.h"
 #include "writerhold.h"
+#include "xact.h"
 
 static shmem_request_hook_type prev_shmem_request = NULL;
 static shmem_startup_hook_type prev_shmem_startup = NULL;

@@ -21,8 +21,8 @@
 #include "points.h"
 #include "request.h"
 #include "turn.h"
-#include "xact.h"
 #include "writerhold.h"
+#include "xact.h"
 
 static uint64 questions = 0;
 

@@ -48,8 +48,8 @@
 #include "sequence.h"
 #include "staleness.h"
 #include "turn.h"
-#include "xact.h"
 #include "writerhold.h"
+#include "xact.h"
 
 #define LS_VERSION "1.1"
 

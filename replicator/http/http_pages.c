@@ -132,8 +132,17 @@ is_close(const HealthOfNode *n, const char *lag)
 	return *end == '\0' && n->lag <= most;
 }
 
+/* 404 keeps HAProxy's sessions on a node that is being drained (disable-on-404). */
+static int
+status_of(const HealthOfNode *n, bool good, const HttpArguments *arguments)
+{
+	if (good)
+		return 200;
+	return n->draining && arguments->draining != NULL && strcmp(arguments->draining, "404") == 0 ? 404 : 503;
+}
+
 static HttpAnswer
-node_answer(const char *path, const char *lag)
+node_answer(const char *path, const HttpArguments *arguments)
 {
 	const char *slash = strchr(path, '/');
 	const Health *h;
@@ -152,13 +161,13 @@ node_answer(const char *path, const char *lag)
 			continue;
 		if (write && h->trouble[0] != '\0')
 			return say(503, "%s\n", h->trouble);
-		return say((write ? n->writes : n->reads || is_close(n, lag)) ? 200 : 503, "%s\n", n->state);
+		return say(status_of(n, write ? n->writes : n->reads || is_close(n, arguments->lag), arguments), "%s\n", n->state);
 	}
 	return say(404, "there is no such node\n");
 }
 
 HttpAnswer
-http_page(const char *path, const char *lag)
+http_page(const char *path, const HttpArguments *arguments)
 {
 	static const char nodes[] = "/nodes/";
 
@@ -175,6 +184,6 @@ http_page(const char *path, const char *lag)
 	if (strcmp(path, "/health") == 0)
 		return health_answer();
 	if (strncmp(path, nodes, strlen(nodes)) == 0)
-		return node_answer(path + strlen(nodes), lag);
+		return node_answer(path + strlen(nodes), arguments);
 	return say(404, "not found\n");
 }

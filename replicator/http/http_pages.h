@@ -19,7 +19,15 @@ typedef struct HttpAnswer
 /* journal_directory: its size is shown. */
 extern void http_pages_begin(const char *journal_directory);
 
-/* lag: the argument of that name, NULL: none. */
-extern HttpAnswer http_page(const char *path, const char *lag);
+/* Behind the path's ?; NULL: not given. */
+typedef struct HttpArguments
+{
+	const char *lag;			/* a node that catches up and lacks so many
+								 * transactions is good for readers */
+	const char *draining;		/* "404": the answer for a node that is being
+								 * drained, instead of 503 */
+} HttpArguments;
+
+extern HttpAnswer http_page(const char *path, const HttpArguments *arguments);
 
 #endif

@@ -98,6 +98,7 @@ on_request(void *arg, struct MHD_Connection *connection, const char *url, const 
 		   const char *version, const char *data, size_t *size, void **state)
 {
 	static char head_is_read;
+	HttpArguments arguments;
 	HttpAnswer	a;
 
 	if (*state == NULL)
@@ -115,7 +116,9 @@ on_request(void *arg, struct MHD_Connection *connection, const char *url, const 
 		return refuse(connection, MHD_HTTP_UNAUTHORIZED, "the token is missing or wrong\n");
 	if (token.len == 0 && !http_host_is_local(header(connection, "Host")))
 		return refuse(connection, MHD_HTTP_FORBIDDEN, "without http_token_file this host is localhost, or a number\n");
-	a = http_page(url, MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "lag"));
+	arguments.lag = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "lag");
+	arguments.draining = MHD_lookup_connection_value(connection, MHD_GET_ARGUMENT_KIND, "draining");
+	a = http_page(url, &arguments);
 	return send_answer(connection, &a);
 }
 

@@ -104,6 +104,7 @@ health_of_node(HealthOfNode *to, const NodeStatus *s, bool journal_works)
 	snprintf(to->name, sizeof(to->name), "%s", s->name);
 	to->writes = s->state == NODE_ONLINE && journal_works && !s->draining;
 	to->reads = s->state == NODE_ONLINE && !s->drains_readers;
+	to->draining = s->draining;
 	to->catches_up = s->state == NODE_CATCHUP;
 	to->lag = last > s->applied ? last - s->applied : 0;
 	snprintf(to->state, sizeof(to->state), "%s%s%s", node_state_name(s->state),

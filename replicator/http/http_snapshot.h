@@ -16,6 +16,7 @@ typedef struct HealthOfNode
 	bool		writes;			/* takes them */
 	bool		reads;			/* is to get readers */
 	bool		catches_up;
+	bool		draining;
 	uint64_t	lag;			/* transactions */
 	char		state[64];		/* in words */
 } HealthOfNode;

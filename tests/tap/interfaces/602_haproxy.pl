@@ -6,7 +6,7 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
 use File::Path qw(make_path);
-use IO::Socket::INET;
+use IO::Socket::UNIX;
 use LockstepCluster;
 use Test::More;
 
@@ -25,10 +25,11 @@ ok($recipe, 'docs/beside.md has a recipe') or BAIL_OUT('no recipe');
 $recipe =~ s/^    //mg;
 $recipe =~ s/ #.*//mg;
 $recipe =~ s/\bnode$_:5432/'127.0.0.1:' . $c->port($_)/eg for $c->all;
+$recipe =~ s/\binter 1s\b/inter 200ms/;
 $recipe =~ s/port 8432/port $http/g;
 $recipe =~ s/bind :5000/bind 127.0.0.1:$writers/;
 $recipe =~ s/bind :5001/bind 127.0.0.1:$readers/;
-my $conf = $c->file('haproxy.cfg', $recipe);
+my $conf = $c->file('haproxy.cfg', "global\n    stats socket $c->{top}/haproxy.sock\n$recipe");
 my $log = "$c->{top}/haproxy.log";
 is(system("haproxy -c -f $conf > $log 2>&1"), 0, 'HAProxy takes it') or diag(LockstepCluster::_slurp($log));
 my $haproxy = fork // die "fork: $!";
@@ -59,6 +60,20 @@ sub node_at
 	return $said =~ /^(n\d)$/ ? $1 : '';
 }
 
+# What HAProxy says of a server.
+sub state_of
+{
+	my ($proxy, $server) = @_;
+	my $s = IO::Socket::UNIX->new("$c->{top}/haproxy.sock") or return "no socket: $!";
+	print $s "show stat\n";
+	for (<$s>)
+	{
+		my @field = split /,/;
+		return $field[17] if $field[0] eq $proxy && $field[1] eq $server;
+	}
+	return 'unknown';
+}
+
 sub becomes
 {
 	my ($port, $like, $what) = @_;
@@ -85,6 +100,22 @@ like($session->error, qr/terminat|closed|lost|reset/, '... the old session has e
 is($c->psql_says($writers, 'app', 'INSERT INTO t VALUES (2)'), '', '... a new one writes');
 $c->ctl('attach', 'n1');
 becomes($writers, 'n1', 'n1 is attached: writers get n1 again');
+
+$session = LockstepSession->new("$LockstepCluster::bindir/psql", "host=127.0.0.1 port=$writers user=postgres dbname=app", undef, 'writers');
+$session->query('BEGIN');
+$session->query('INSERT INTO t VALUES (10)');
+is($session->error, '', 'a transaction on n1');
+$c->ctl('drain', 'n1', '--timeout=1');
+becomes($writers, 'n2', 'n1 is being drained: writers get n2');
+$session->query('INSERT INTO t VALUES (11)');
+is($session->error, '', '... the transaction goes on');
+is(state_of('writers', 'n1'), 'NOLB', '... as HAProxy takes n1 for one that gets no new sessions');
+$session->query('COMMIT');
+is($session->error, '', '... and commits');
+$c->wait_state(1, 'dropped');
+$c->ctl('resume', 'n1');
+becomes($writers, 'n1', 'n1 is back');
+is($c->sql(1, 'DELETE FROM t WHERE id > 9 RETURNING id'), "10\n11", '... with what was written');
 
 $c->cluster('kill-node', 1);
 becomes($writers, 'n2', 'the server of n1 is killed: writers get n2');

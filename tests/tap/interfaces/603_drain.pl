@@ -62,6 +62,8 @@ ok($c->node_status(1)->{draining}, '... and says that it is drained');
 like($c->reason(1), qr/being drained: 1 transactions/, '... in words');
 is($c->node_status(1)->{state}, 'online', '... the node is still online');
 is(check('/nodes/n1/read'), 200, '... readers may come');
+is(check('/nodes/n1/write?draining=404'), 404, '... for HAProxy, whose sessions are to stay: 404');
+is(check('/nodes/n2/write?draining=404'), 200, '... 200 for the other node');
 is(check('/nodes/n2/write'), 200, '... writers go to the other node');
 $c->fails(1, insert('new'), '25006', $refused, 'a new session that writes: refused');
 $idle->query(insert('idle'));
