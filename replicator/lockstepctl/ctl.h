@@ -5,6 +5,7 @@
  *	 lockstepctl.c	command line, the replicator's socket, exit codes
  *	 ctl_format.c	answers of the replicator as text
  *	 ctl_join.c		a new node
+ *	 ctl_doctor.c	what is wrong with the set-up, and what to do
  *	 ctl_verify.c	are all nodes equal?  (its parts: ctl_verify.h)
  *	 ctl_journal.c	the journal as text, read from its directory
  *	 ctl_journal_json.c	one record of it as JSON
@@ -54,6 +55,13 @@ extern char *program_path(const char *name);
 /* Clone, name, start; says what goes wrong. */
 extern bool join_clone(const JoinOptions *options);
 
+/* ---------- in ctl_doctor.c */
+
+struct Config;
+
+/* status: the replicator's answer, or {"ok": false, "error": ...}.  Prints; an exit code. */
+extern int	doctor(const struct Config *config, const char *config_file, const json_t *status, bool json);
+
 /* ---------- in ctl_verify.c */
 
 #define VERIFY_MAX_JOBS 64
@@ -75,8 +83,6 @@ typedef struct VerifyOptions
 	const char *source;			/* this one is right, NULL: the others agree */
 	bool		json;
 } VerifyOptions;
-
-struct Config;
 
 /* One request to the replicator. */
 typedef json_t *(*AskReplicator) (void *arg, const char *request, long timeout_s);

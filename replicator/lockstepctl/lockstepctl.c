@@ -95,7 +95,8 @@ print_help(void)
 		   "Usage:\n  lockstepctl [OPTION]... COMMAND\n\nCommands:\n");
 	for (size_t i = 0; i < NCOMMANDS; i++)
 		printf("  %s\n", commands[i].help);
-	printf("  journal                print committed transactions\n"
+	printf("  doctor                 look for what is wrong with the set-up\n"
+		   "  journal                print committed transactions\n"
 		   "  join NAME              make a new node on this machine by cloning another one\n"
 		   "  verify                 compare all online nodes while they are in use\n"
 		   "\nOptions:\n"
@@ -278,8 +279,9 @@ load_config(const Options *o)
 
 /* ---------- the socket */
 
+/* -1: errno says why not. */
 static int
-connect_to(const char *path)
+try_to_connect(const char *path)
 {
 	struct sockaddr_un addr = {.sun_family = AF_UNIX};
 	int			fd = socket(AF_UNIX, SOCK_STREAM | SOCK_CLOEXEC, 0);
@@ -287,7 +289,23 @@ connect_to(const char *path)
 	if (strlen(path) >= sizeof(addr.sun_path))
 		die(CTL_USAGE, "path of the admin socket is too long: \"%s\"", path);
 	strcpy(addr.sun_path, path);
-	if (fd < 0 || connect(fd, (struct sockaddr *) &addr, sizeof(addr)) != 0)
+	if (fd >= 0 && connect(fd, (struct sockaddr *) &addr, sizeof(addr)) != 0)
+	{
+		int			cause = errno;
+
+		close(fd);
+		errno = cause;
+		return -1;
+	}
+	return fd;
+}
+
+static int
+connect_to(const char *path)
+{
+	int			fd = try_to_connect(path);
+
+	if (fd < 0)
 	{
 		int			cause = errno;
 
@@ -350,9 +368,8 @@ receive_answer(int fd)
 }
 
 static json_t *
-ask(const char *path, const char *request, long answer_timeout_s)
+ask_there(int fd, const char *request, long answer_timeout_s)
 {
-	int			fd = connect_to(path);
 	struct timeval tv = {.tv_sec = answer_timeout_s};
 	json_t	   *answer;
 
@@ -363,6 +380,12 @@ ask(const char *path, const char *request, long answer_timeout_s)
 	answer = receive_answer(fd);
 	close(fd);
 	return answer;
+}
+
+static json_t *
+ask(const char *path, const char *request, long answer_timeout_s)
+{
+	return ask_there(connect_to(path), request, answer_timeout_s);
 }
 
 /* ---------- commands */
@@ -569,6 +592,38 @@ run_verify(Options *o)
 	return code;
 }
 
+/* It may be that the replicator is what is wrong: then die() is not for it. */
+static json_t *
+status_or_error(const char *path)
+{
+	int			fd = try_to_connect(path);
+	json_t	   *answer;
+
+	if (fd < 0)
+		return json_pack("{s:b, s:o}", "ok", 0, "error",
+						 json_sprintf("it does not answer at \"%s\": %s", path, strerror(errno)));
+	answer = ask_there(fd, "status\n", ANSWER_TIMEOUT_S);
+	return answer;
+}
+
+static int
+run_doctor(const Options *o)
+{
+	Config	   *config = load_config(o);
+	json_t	   *status;
+	int			code;
+
+	if (o->nwords != 1)
+		die(CTL_USAGE, "wrong number of arguments for \"doctor\"");
+	status = status_or_error(o->socket != NULL ? o->socket : config->admin_socket);
+	code = doctor(config, o->config_file, status, o->json);
+	if (fflush(stdout) != 0)
+		die(CTL_FAILED, "could not write: %s", strerror(errno));
+	json_decref(status);
+	config_free(config);
+	return code;
+}
+
 int
 main(int argc, char **argv)
 {
@@ -580,6 +635,8 @@ main(int argc, char **argv)
 		return run_journal(&o);
 	if (strcmp(o.words[0], "join") == 0)
 		return run_join(&o);
+	if (strcmp(o.words[0], "doctor") == 0)
+		return run_doctor(&o);
 	if (strcmp(o.words[0], "verify") == 0)
 		return run_verify(&o);
 	return run_command(&o);
