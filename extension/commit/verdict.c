@@ -334,7 +334,8 @@ wait_for_verdict(LsVerdict *verdict)
 					return;
 				break;
 			case LINK_LOST:
-				why = pstrdup(link_lost_message());	/* and not why it can't be had again */
+				why = pstrdup(link_lost_message()); /* and not why it can't be
+													 * had again */
 				if (patience != 0 || !outlast_link(verdict))
 					report_outcome_unknown(why);
 				return;

@@ -219,7 +219,11 @@ link_refused(LsSlice payload)
 	copy_text(ls_link.why.message, sizeof(ls_link.why.message), error.message);
 	copy_text(ls_link.why.detail, sizeof(ls_link.why.detail), error.detail);
 	copy_text(ls_link.why.hint, sizeof(ls_link.why.hint), error.hint);
-	/* one that has served this session may do so again; the next attempt tells */
+
+	/*
+	 * one that has served this session may do so again; the next attempt
+	 * tells
+	 */
 	ls_link.why.passing = ls_link.refused_for_now || (ls_link.ready && strcmp(ls_link.why.sqlstate, "57P03") == 0);
 	if (!ls_link.proven)
 		return link_refused_by_anybody();

@@ -72,8 +72,9 @@ extern char *xact_text_of(LsSlice s);
 
 LS_NORETURN extern void xact_report_error(const LsErrorFields *e);
 LS_NORETURN extern void xact_report_closed(void);	/* the turn is not open */
-LS_NORETURN extern void xact_report_lost(void); /* the link, of one that was told and
-												 * has not asked: 40001, or why the
+LS_NORETURN extern void xact_report_lost(void); /* the link, of one that was
+												 * told and has not asked:
+												 * 40001, or why the
 												 * replicator refuses */
 
 /* ---------- from hooks.c */

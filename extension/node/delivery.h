@@ -13,7 +13,8 @@ extern void delivery_shmem_startup(void);
 /* ---------- the backend that has asked */
 
 extern void delivery_await(uint64 xcount);	/* from now on it may come */
-extern void delivery_end(void); /* it is committed, or rolled back; cheap if none is awaited */
+extern void delivery_end(void); /* it is committed, or rolled back; cheap if
+								 * none is awaited */
 
 /* Has it come?  Then where to commit, and the generation of the replicator that says so. */
 extern bool delivery_take(JournalPosition *position, uint64 *generation);

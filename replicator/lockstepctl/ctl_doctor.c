@@ -52,43 +52,43 @@ static const Question questions[] = {
 	{"lockstep is loaded", false,
 		"SELECT 'the server has not loaded lockstep', "
 		"'Add lockstep to shared_preload_libraries in its postgresql.conf, set lockstep.node_name, lockstep.replicator and lockstep.secret_file, and restart it.', true "
-		"WHERE current_setting('lockstep.node_name', true) IS NULL"},
+	"WHERE current_setting('lockstep.node_name', true) IS NULL"},
 	{"name", false,
 		"SELECT format('lockstep.node_name of that server is %L', current_setting('lockstep.node_name', true)), "
 		"format('Set lockstep.node_name = %L there and restart it, or correct node.%s in replicator.conf.', $1, $1), true "
-		"WHERE current_setting('lockstep.node_name', true) <> $1"},
+	"WHERE current_setting('lockstep.node_name', true) <> $1"},
 	{"role", false,
 		"SELECT format('role %I is no superuser', current_user), "
 		"format('Name a superuser in node.%s, or: ALTER ROLE %I SUPERUSER.', $1, current_user), true "
-		"WHERE NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)"},
+	"WHERE NOT (SELECT rolsuper FROM pg_roles WHERE rolname = current_user)"},
 	{"standby", false,
-		"SELECT 'the server is a standby', 'Name the primary in replicator.conf.', true WHERE pg_is_in_recovery()"},
+	"SELECT 'the server is a standby', 'Name the primary in replicator.conf.', true WHERE pg_is_in_recovery()"},
 	{"connections", false,
 		"SELECT format('max_connections is %s, and the replicator alone needs %s', m, $2), "
 		"format('Set max_connections to %s or more, and restart the server.', $2::int + 100), m < $2::int + 3 "
-		"FROM (SELECT current_setting('max_connections')::int AS m) s WHERE m < $2::int + 20"},
+	"FROM (SELECT current_setting('max_connections')::int AS m) s WHERE m < $2::int + 20"},
 	{"reserved connections", false,
 		"SELECT format('superuser_reserved_connections is %s: clients can take the connections that the replicator needs (%s)', r, $2), "
 		"format('Set superuser_reserved_connections to %s, and restart the server.', $2), false "
 		"FROM (SELECT current_setting('superuser_reserved_connections')::int AS r) s "
-		"WHERE r < $2::int"},
+	"WHERE r < $2::int"},
 	{"durability", false,
 		"SELECT format('%s is off', name), 'A crash of the machine may corrupt this server: set it on.', false "
-		"FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'"},
+	"FROM pg_settings WHERE name IN ('fsync', 'full_page_writes') AND setting = 'off'"},
 	{"settings that need a restart", false,
 		"SELECT format('%s was changed, and waits for a restart', string_agg(name, ', ')), 'Restart the server.', false "
-		"FROM pg_settings WHERE pending_restart HAVING count(*) > 0"},
+	"FROM pg_settings WHERE pending_restart HAVING count(*) > 0"},
 	{"extension", true,
 		"SELECT CASE WHEN e.extversion IS NULL THEN format('database %I has no extension lockstep', current_database()) "
 		"ELSE format('database %I has version %s of the extension, and %s is installed', current_database(), e.extversion, a.default_version) END, "
 		"CASE WHEN e.extversion IS NULL THEN format('lockstepctl attach %s', $1) ELSE 'ALTER EXTENSION lockstep UPDATE' END, e.extversion IS NULL "
 		"FROM (SELECT max(default_version) AS default_version FROM pg_available_extensions WHERE name = 'lockstep') a "
-		"LEFT JOIN pg_extension e ON e.extname = 'lockstep' WHERE e.extversion IS DISTINCT FROM a.default_version"},
+	"LEFT JOIN pg_extension e ON e.extname = 'lockstep' WHERE e.extversion IS DISTINCT FROM a.default_version"},
 	{"way to the replicator", true,
-		"SELECT NULL, NULL, true FROM (SELECT count(*) AS n FROM lockstep.conflicts) s WHERE n < 0"},
+	"SELECT NULL, NULL, true FROM (SELECT count(*) AS n FROM lockstep.conflicts) s WHERE n < 0"},
 	{"invalid indexes", true,
 		"SELECT format('index %s of database %I is invalid', indexrelid::regclass, current_database()), "
-		"format('REINDEX INDEX CONCURRENTLY %s; or drop it', indexrelid::regclass), false FROM pg_index WHERE NOT indisvalid AND indisready LIMIT 10"},
+	"format('REINDEX INDEX CONCURRENTLY %s; or drop it', indexrelid::regclass), false FROM pg_index WHERE NOT indisvalid AND indisready LIMIT 10"},
 };
 
 #define NQUESTIONS (sizeof(questions) / sizeof(questions[0]))
@@ -305,7 +305,7 @@ look_at_nodes(Doctor *d, const json_t *databases)
 		json_array_foreach(databases, at, database)
 		{
 			const char *name = json_is_string(database) ? json_string_value(database) :
-				json_string_value(json_object_get(database, "name"));
+			json_string_value(json_object_get(database, "name"));
 
 			if (name != NULL)
 				(void) look_at_database(d, &c->nodes[i], name, false, needed);

@@ -38,7 +38,8 @@
 #define TOGETHER 64				/* transactions, at most */
 #define TOGETHER_BYTES (256 * 1024)
 #define IN_FLIGHT (8 * TOGETHER)
-#define IN_FLIGHT_BYTES (8 * 1024 * 1024)	/* of queries; libpq may hold them once more */
+#define IN_FLIGHT_BYTES (8 * 1024 * 1024)	/* of queries; libpq may hold them
+											 * once more */
 
 struct Catchup
 {

@@ -97,7 +97,7 @@ struct ApplyConn
 
 /* ---------- in apply_send.c */
 
-extern void send_verdict(ApplyConn *c);	/* to the backend that may wait for it */
+extern void send_verdict(ApplyConn *c); /* to the backend that may wait for it */
 extern bool send_claim(ApplyConn *c);	/* by itself, and the wait, if it is
 										 * still due */
 extern void wait_there(ApplyConn *c, uint64_t seq); /* before what is sent

@@ -251,7 +251,8 @@ typedef struct LsProof
 typedef enum LsRefused
 {
 	LS_REFUSED = 1,
-	LS_REFUSED_FOR_NOW			/* its node is being attached: it may try again */
+	LS_REFUSED_FOR_NOW			/* its node is being attached: it may try
+								 * again */
 } LsRefused;
 
 /*
@@ -264,9 +265,9 @@ typedef struct LsWelcome
 	uint64_t	generation;		/* 'g' u64, optional: 0 of an earlier version,
 								 * or if the node knows of none */
 	uint64_t	run;			/* 'r' u64, optional */
-	uint64_t	refused;		/* 'R' u64, an LsRefused if not 0: the backend is
-								 * refused, an error follows, and this proves
-								 * whose it is */
+	uint64_t	refused;		/* 'R' u64, an LsRefused if not 0: the backend
+								 * is refused, an error follows, and this
+								 * proves whose it is */
 } LsWelcome;
 
 /* 'Q'.  Also, as they are, the statements of a journal record. */

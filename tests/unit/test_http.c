@@ -37,7 +37,7 @@ static void
 addresses(void **state)
 {
 	static const char *const wrong[] = {"", ":", ":1", "127.0.0.1", "127.0.0.1:", "127.0.0.1:x", "127.0.0.1:0", "127.0.0.1:65536",
-		"127.0.0.1:99999999999999999999", "::1:80", "[::1]", "[]:80", "[::1:80", "127.0.0.1:80 ", "256.0.0.1:80"};
+	"127.0.0.1:99999999999999999999", "::1:80", "[::1]", "[]:80", "[::1:80", "127.0.0.1:80 ", "256.0.0.1:80"};
 
 	assert_loopback("127.0.0.1:80", true);
 	assert_loopback("127.255.3.4:80", true);
@@ -58,7 +58,7 @@ tokens(void **state)
 {
 	static const char *const wrong[] = {"", "Bearer", "Bearer ", "Bearer sixteen-letters", "Bearer sixteen-letters!!", "Bearer sixteen-letters! ",
 		"sixteen-letters!", "Basic", "Basic ", "Basic =", "Basic ====", "Basic a", "Basic abcd", "Basic c2l4dGVlbi1sZXR0ZXJzIQ==",
-		"Basic c2l4dGVlbi1sZXR0ZXJzITo=", "Basic \xff\xff\xff\xff", "Bearersixteen-letters!"};
+	"Basic c2l4dGVlbi1sZXR0ZXJzITo=", "Basic \xff\xff\xff\xff", "Bearersixteen-letters!"};
 	Secret		token = {.len = 16};
 
 	memcpy(token.bytes, "sixteen-letters!", 16);
