@@ -1,4 +1,4 @@
-# lockstepctl doctor finds what is wrong with a set-up, each thing by name with what to do, and
+# What "lockstepctl doctor" finds: what is wrong with a set-up, each thing by name with what to do, and
 # nothing in one that is right.
 use strict;
 use warnings;
