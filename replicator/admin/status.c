@@ -62,7 +62,8 @@ reason_text(const NodeStatus *s, bool data)
 {
 	char		where[256];
 
-	if (!data && s->cause != DROP_NONE && strstr(drop_rule(s->cause)->text, "{error}") != NULL)
+	if (!data && s->cause != DROP_NONE &&
+		(strstr(drop_rule(s->cause)->text, "{error}") != NULL || strstr(drop_rule(s->cause)->text, "{found}") != NULL))
 	{
 		snprintf(where, sizeof(where), "%s: lockstepctl status has the server's error", drop_rule(s->cause)->name);
 		return json_string(where);

@@ -70,6 +70,7 @@ static Deferred moved;			/* somebody wants to know */
 void
 membership_tell_moves(void (*callback) (void *), void *arg)
 {
+	loop_undefer(&moved);		/* what is queued is for the one before */
 	moved.callback = callback;
 	moved.arg = arg;
 }
