@@ -5,7 +5,7 @@
  *
  * All other files only export handlers.  One that does its work before or after
  * PostgreSQL's own is called here by name; one that wraps it is given the function to
- * call in turn ("next").  Whoever has set a hook before us comes where PostgreSQL's own
+ * call in turn ("next").  A library that has set a hook before us comes where PostgreSQL's own
  * function would (server_...).
  *
  *	 apply session's part -> is the transaction doomed? -> origin's part -> server

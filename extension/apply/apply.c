@@ -127,9 +127,8 @@ end_of_arguments(const char *p)
 }
 
 /*
- * Is the client's own query nothing but a call of this function?  Then nobody
- * else's code can be what calls it, unless that query has called it: but others'
- * code runs with others' rights.
+ * Is the client's own query nothing but a call of this function?  Then the caller is
+ * the client, and not a function of another role that the query has called.
  */
 static bool
 is_whole_query(const char *function)
@@ -195,7 +194,7 @@ instead_of_current_setting_or_null(PG_FUNCTION_ARGS)
 	return original_current_setting_or_null(fcinfo);
 }
 
-/* ---------- values of types that nobody may write */
+/* ---------- values of types that have no input function */
 
 static PGFunction original_pg_node_tree_in;
 

@@ -88,7 +88,7 @@ run_step(const char *step, Relation parent, RangeVar *partition, const char *con
 /*
  * Whose functions may be called is the table's owner, with no more rights than
  * that; but who may not use the partition's schema doesn't find it.  Then it is
- * whoever gave the command, as for any other.
+ * the role that gave the command, as for any other.
  */
 static Oid
 user_for(Relation parent, const RangeVar *partition)

@@ -11,7 +11,7 @@
  * What is out of the ordinary is left to the executor, which then does all of it: another plan;
  * a query with settings; a table with generated columns; an index with expressions, a predicate, an operator class that
  * is not built in, a constraint that is deferrable or excludes; a null where the table
- * has none; a row that isn't found, or that somebody else has just changed.  Nothing has been
+ * has none; a row that isn't found, or that another transaction has just changed.  Nothing has been
  * changed by then.
  *
  * That triggers, rules, checks and partition bounds don't act on a row is the same in both

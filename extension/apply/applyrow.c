@@ -202,7 +202,7 @@ leave_out_checks(EState *estate, ResultRelInfo *target)
 }
 
 /*
- * A materialized view takes rows from nobody but its own REFRESH; here they come
+ * A materialized view takes rows from its own REFRESH only; here they come
  * from the origin's.  Once the server has made sure that it is a table, it asks
  * no more.
  */

@@ -82,7 +82,7 @@ applyunproven_indexes(Relation rel)
 }
 
 /*
- * Whoever builds one of them holds this lock from before it was there until it is
+ * The builder of one of them holds this lock from before it was there until it is
  * valid, so having had it is enough.  REINDEX CONCURRENTLY of a valid index needs
  * no such care: that index, too, lets in no duplicate.
  */

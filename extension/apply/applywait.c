@@ -60,7 +60,7 @@ wait_for_one(VirtualTransactionId vxid, MonoTime deadline)
 
 /*
  * All who hold a lock on the table now that conflicts with mode, but us.  A step
- * that is decided already holds the turn: nobody is waited for with patience then.
+ * that is decided already holds the turn: no reader is waited for with patience then.
  */
 void
 applywait_lockers(Oid table, LOCKMODE mode)

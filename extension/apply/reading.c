@@ -13,7 +13,7 @@
  * which has no casts but the built-in one; operators are found in pg_catalog only).
  * This file makes sure: before a query is planned, each function, view,
  * foreign table and domain in it has to be built in, or be a superuser's.  C functions are
- * superusers' as well, whoever owns them, as nobody else can make or change one.
+ * superusers' as well, whatever role owns them, as no other role can make or change one.
  * The query is looked at as a whole, so parallel workers need no guard.
  *
  * The planner runs as the table's owner (rights.c).
@@ -48,7 +48,7 @@ reading_guard(bool on)
 	return was;
 }
 
-/* Not where somebody else's rights count already: in the planner, in an index that amcheck checks. */
+/* Not where another role's rights count already: in the planner, in an index that amcheck checks. */
 bool
 reading_is_guarded(void)
 {
@@ -84,7 +84,7 @@ check_function(Oid function, void *context)
 	return false;
 }
 
-/* Its values are computed by whoever defined it, not stored. */
+/* Its values are computed by functions of the role that defined it, not stored. */
 static void
 check_relation(Oid relid)
 {

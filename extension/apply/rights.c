@@ -84,7 +84,7 @@ rights_for_command(const Node *command)
 	if (InLocalUserIdChange() || GetUserId() == GetSessionUserId())
 		return InvalidOid;
 
-	/* they may be about the setting "role", and call nobody */
+	/* they may be about the setting "role", and call no function */
 	if (IsA(command, AlterRoleSetStmt) || IsA(command, AlterDatabaseSetStmt))
 		return InvalidOid;
 	return GetUserId();

@@ -2,7 +2,7 @@
  * ownwal.c
  *	  What has this transaction written to the WAL?
  *
- * Reading writes, too: whoever looks at a page may remove its dead rows, and a value that
+ * Reading writes, too: a reader of a page may remove its dead rows, and a value that
  * is read from a TOAST table is found on such pages.  A counter of records does not tell this
  * from a change.  So the records themselves are looked at; that is for the rare case
  * that there are any where none is expected.

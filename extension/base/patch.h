@@ -12,7 +12,7 @@
 extern void ls_patch_pointer(void *slot, void *value, const char *what);
 
 /*
- * Whoever calls the built-in function, by whatever way, calls instead: the table
+ * A caller of the built-in function, by whatever way, calls instead: the table
  * of built-in functions leads there; cfunctions.c does so with compiled expressions.
  */
 extern void ls_replace_function(Oid function, PGFunction instead, PGFunction *original,

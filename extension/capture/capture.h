@@ -35,7 +35,7 @@ extern uint64 capture_rows_seen(void);	/* rows captured so far */
 extern bool capture_rows_were_locked(void); /* rows of replicated tables were */
 
 /* Forward the pending run of inserts.  Called by xact.c at subtransaction
- * borders and before the question, and by whoever forwards something else. */
+ * borders and before the question, and before something else is forwarded. */
 extern void capture_flush(void);
 
 /* Capture all rows of a table as inserts, as after a command that made them. */

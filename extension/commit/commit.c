@@ -81,7 +81,7 @@ static struct
 
 /* ---------- the turn */
 
-/* Everything up to the commit; whoever has the turn holds interrupts. */
+/* Everything up to the commit; the process that has the turn holds interrupts. */
 static void
 write_progress(JournalPosition position)
 {
@@ -123,8 +123,8 @@ why_canceled(void)
 }
 
 /*
- * Wait for the turn although somebody wants us to stop.  A cancel or a timeout
- * can't undo what the cluster has committed; but nobody knows how long the
+ * Wait for the turn although a cancel or a timeout wants us to stop.  A cancel or a timeout
+ * cannot undo what the cluster has committed; but it is not known how long the
  * transactions before it take here, so after TURN_PATIENCE_MS the client is
  * told so, and this node gets it by apply.
  */
@@ -158,7 +158,7 @@ wait_for_turn_held(uint64 seq)
 }
 
 /*
- * Somebody has committed at our seq: the replicator, on this node; or it is another
+ * Another process has committed at our seq: the replicator, on this node; or it is another
  * transaction, and our verdict that of a replicator with another past.
  */
 static void
@@ -173,7 +173,7 @@ report_applied_here(JournalPosition position)
 					(unsigned long long) position.seq),
 			 errdetail("Its history is known by %016llx there, the verdict's by %016llx.",
 					   (unsigned long long) here, (unsigned long long) position.chain)));
-	/* without generations nobody knows which of the two is outdated */
+	/* without generations it is not known which of the two is outdated */
 	if (generation_of_link() != 0)
 		turn_note_divergence();
 	link_close();

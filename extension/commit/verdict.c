@@ -419,7 +419,7 @@ verdict_last_seq(void)
 
 /* ---------- the end */
 
-/* seq 0: an apply session's, of which nobody has to be told. */
+/* seq 0: an apply session's, of which the replicator need not be told. */
 void
 verdict_committed(uint64 seq)
 {

@@ -167,7 +167,7 @@ relation_has_rows(Oid relid)
 
 /*
  * The tables of the hierarchy that have rows.  Locked as the command itself will
- * lock them, so that none can get its first row meanwhile.  Whoever may not run
+ * lock them, so that none can get its first row meanwhile.  A role that may not run
  * the command locks nothing: it will fail.
  */
 static List *

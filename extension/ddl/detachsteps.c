@@ -170,7 +170,7 @@ detachsteps_keep_bounds(Relation parent, Relation partition, const char *name)
 
 /*
  * A snapshot that is older than anybody's, by what it says of itself: so FINALIZE
- * finds nobody to wait for.  What it sees is what the latest sees.
+ * finds no transaction to wait for.  What it sees is what the latest sees.
  */
 static void
 push_snapshot_of_old(void)

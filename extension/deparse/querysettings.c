@@ -70,7 +70,7 @@ is_custom_name(const char *name)
 }
 
 /*
- * A setting that somebody has made up exists from then on, in that session.  This
+ * A setting that a user has made up exists from then on, in that session.  This
  * session has met those of many others; the query's has not.
  */
 bool

@@ -245,7 +245,7 @@ tell_the_reason_in_context(void *arg)
 static ErrorContextCallback last_context = {NULL, tell_the_reason_in_context, NULL};
 
 /*
- * At the end of the list, where nobody takes it off but PG_TRY, which restores
+ * At the end of the list, where only PG_TRY takes it off, which restores
  * what there was, and PostgreSQL itself, which empties the list after an error.
  * So this is called wherever a statement begins to run, and when a transaction
  * or savepoint has ended, which is outside of any PG_TRY.

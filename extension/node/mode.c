@@ -191,7 +191,7 @@ mode_changed_in_xact(void)
 }
 
 /*
- * A session that begins with lockstep.replicate off is the replicator's, or somebody's who mends
+ * A session that begins with lockstep.replicate off is the replicator's, or that of an operator who mends
  * a node: what a login trigger writes in it would stay on this node.
  */
 void

@@ -64,7 +64,7 @@ my_slot(void)
 }
 
 /*
- * Is our row still at the cached place?  SnapshotSelf will do: nobody else
+ * Is our row still at the cached place?  SnapshotSelf will do: no other session
  * writes the row of this slot.  Prunes the page as a scan would, so that
  * updates stay heap-only.
  */
@@ -92,7 +92,7 @@ row_is_cached(Relation rel)
 
 /*
  * Find our row by the primary key.  With an MVCC snapshot a SERIALIZABLE transaction would be noted
- * as a reader of the index, in conflict with whoever adds a row: that one is decided, and must
+ * as a reader of the index, in conflict with a transaction that adds a row: that one is decided, and must
  * not fail.
  */
 static bool
@@ -125,7 +125,7 @@ row_index(Relation rel, HeapTuple tuple, Datum *values, bool *nulls)
 }
 
 /*
- * Whoever waits for a lock that ALTER EXTENSION has, or wants, must not have a
+ * A transaction that waits for a lock that ALTER EXTENSION has, or wants, must not have a
  * place in the order of commits yet: others wait for that, and hold the lock.
  */
 void

@@ -1,7 +1,7 @@
 /*
  * turn.c
  *	  Commit order on this node: every decided transaction commits at its seq,
- *	  whoever executes it here, and exactly once.
+ *	  whichever process executes it here, and exactly once.
  *
  * Shared memory holds `applied`, the highest seq committed on this node, and a
  * ring of claims for the seqs above it.  A process that wants to commit seq n
@@ -14,7 +14,7 @@
  *						release (abort)
  *
  * Only a commit passes the turn.  After an abort the seq is FREE again and
- * somebody else claims it (an apply session, with the transaction from the
+ * another process claims it (an apply session, with the transaction from the
  * journal).  While a seq is CLAIMED a second claimant waits for the outcome;
  * if that is PASSED it is told so and rolls back.  For example:
  *
@@ -34,7 +34,7 @@
  *
  * Locking: everything but `applied` is protected by the LWLock of the tranche
  * "LockstepTurn", exclusive.  `applied` is written under it and read without;
- * it only grows.  Nobody sleeps while holding the lock.  Latches are how
+ * it only grows.  No process sleeps while holding the lock.  Latches are how
  * processes are woken: a passer wakes the one process that can go on, and
  * those waiters whose seq is reached.
  *
@@ -42,10 +42,10 @@
  * turn is closed, writes are refused, until the replicator says up to where
  * the databases' progress reaches (turn_open).
  *
- * A session may hold the turn: then nobody commits above a certain seq, until
+ * A session may hold the turn: then no process commits above a certain seq, until
  * the session lets go, ends, or has taken longer than it said.  It is how
- * lockstepctl verify gets snapshots of several nodes at one seq.  Nobody waits
- * for the hold but the owner of the seq that would be next; whoever finds it
+ * lockstepctl verify gets snapshots of several nodes at one seq.  No process waits
+ * for the hold but the owner of the seq that would be next; a process that finds it
  * overdue lifts it, so that the holder can tell that it was in force to the end.
  * One who has claimed a range that the hold would divide gives it back instead.
  *
@@ -82,7 +82,7 @@
 #include "turn.h"
 
 #define TURN_RING 4096
-#define NOBODY (-1)
+#define NO_PROCESS (-1)
 #define TURN_FREE PG_UINT64_MAX
 
 typedef struct TurnShared
@@ -92,22 +92,22 @@ typedef struct TurnShared
 	bool		open;			/* applied is known */
 	int			claimant[TURN_RING];	/* pgprocno that claimed the seq that
 										 * has this place above applied, or
-										 * NOBODY */
+										 * NO_PROCESS */
 	TransactionId xids[TURN_RING];	/* of the seqs at or below applied */
 	uint64		chains[TURN_RING];	/* of these, too; 0: not known */
 	int			nwaiting;		/* entries of waiting[] */
 	int		   *waiting;		/* pgprocnos, any order, MaxBackends of them */
 	uint64	   *waiting_for;	/* by pgprocno: seq, 0 = does not wait */
-	pg_atomic_uint64 held_at;	/* nobody commits above it; TURN_FREE: all
-								 * may. Read without the lock, after applied */
-	int			holder;			/* pgprocno, or NOBODY */
+	pg_atomic_uint64 held_at;	/* no commit above it; TURN_FREE: all may.
+								 * Read without the lock, after applied */
+	int			holder;			/* pgprocno, or NO_PROCESS */
 	int			holder_pid;
 	MonoTime	held_until;		/* 0: as long as the holder lives */
 	pg_atomic_uint64 generation;	/* of the replicator; only grows. Written
 									 * under the lock, read without */
 	uint64		run;			/* of that generation */
 	uint64	   *claimed_with;	/* by pgprocno: generation of its last claim */
-	int			drainer;		/* pgprocno in turn_drain(), or NOBODY */
+	int			drainer;		/* pgprocno in turn_drain(), or NO_PROCESS */
 	bool		diverged;		/* see turn_note_divergence() */
 } TurnShared;
 
@@ -149,12 +149,12 @@ turn_shmem_startup(void)
 	turn->waiting_for = (uint64 *) at;
 	turn->claimed_with = turn->waiting_for + MaxBackends;
 	pg_atomic_init_u64(&turn->generation, 0);
-	turn->drainer = NOBODY;
+	turn->drainer = NO_PROCESS;
 	pg_atomic_init_u64(&turn->applied, 0);
 	pg_atomic_init_u64(&turn->held_at, TURN_FREE);
-	turn->holder = NOBODY;
+	turn->holder = NO_PROCESS;
 	for (int i = 0; i < TURN_RING; i++)
-		turn->claimant[i] = NOBODY;
+		turn->claimant[i] = NO_PROCESS;
 	if (!pg_strong_random(&turn->boot, sizeof(turn->boot)))
 		ereport(FATAL,
 				(errcode(ERRCODE_INTERNAL_ERROR),
@@ -366,7 +366,7 @@ waiter_forget_me(void)
 	LWLockRelease(turn_lock);
 }
 
-/* For people, and to find circles: who waits for which seq; who holds the turn, 0: nobody. */
+/* For people, and to find circles: who waits for which seq; who holds the turn, 0: no process. */
 int
 turn_waiters(int *pids, uint64 *seqs, int *holder, uint64 *held_at)
 {
@@ -379,13 +379,13 @@ turn_waiters(int *pids, uint64 *seqs, int *holder, uint64 *held_at)
 		seqs[n] = turn->waiting_for[turn->waiting[i]];
 		n += pids[n] != 0;
 	}
-	*holder = turn->holder != NOBODY ? turn->holder_pid : 0;
+	*holder = turn->holder != NO_PROCESS ? turn->holder_pid : 0;
 	*held_at = pg_atomic_read_u64(&turn->held_at);
 	LWLockRelease(turn_lock);
 	return n;
 }
 
-/* One sleep on the latch; whoever calls looks again at what it waits for. */
+/* One sleep on the latch; the caller looks again at what it waits for. */
 static void
 sleep_on_latch(long timeout_ms)
 {
@@ -415,7 +415,7 @@ sleep_as_waiter(long timeout_ms)
 }
 
 /*
- * For whoever sleeps elsewhere (on a socket, say), with our latch: true, and
+ * For a process that sleeps elsewhere (on a socket, say), with our latch: true, and
  * the latch is set as soon as it becomes false.  A process that stops asking
  * stays on the list; that does no harm.
  */
@@ -471,13 +471,13 @@ turn_wait_applied_for(uint64 seq, long timeout_ms)
 
 /* ---------- holding the turn */
 
-/* Whoever was kept from committing by the hold.  Caller holds the lock. */
+/* The process that was kept from committing by the hold.  Caller holds the lock. */
 static void
 wake_next(void)
 {
 	int			next = *claim_of(turn_applied() + 1);
 
-	if (next != NOBODY)
+	if (next != NO_PROCESS)
 		wake(next);
 }
 
@@ -486,7 +486,7 @@ static void
 hold_lift(void)
 {
 	pg_atomic_write_u64(&turn->held_at, TURN_FREE);
-	turn->holder = NOBODY;
+	turn->holder = NO_PROCESS;
 	wake_next();
 }
 
@@ -494,7 +494,7 @@ hold_lift(void)
 static long
 hold_ms_left_locked(void)
 {
-	if (turn->holder == NOBODY)
+	if (turn->holder == NO_PROCESS)
 		return 0;
 	if (turn->held_until == 0)
 		return -1;
@@ -520,7 +520,7 @@ hold_is_overdue(void)
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	overdue = hold_ms_left_locked() == 0;
-	if (overdue && turn->holder != NOBODY)
+	if (overdue && turn->holder != NO_PROCESS)
 		hold_lift();
 	LWLockRelease(turn_lock);
 	return overdue;
@@ -547,7 +547,7 @@ hold_is_mine(void)
 
 /*
  * Where this node can stop.  The next seq may be committing just now, if it is
- * claimed; if it is not, whoever claims it will see the hold.  Caller holds the
+ * claimed; if it is not, the process that claims it will see the hold.  Caller holds the
  * lock.
  */
 static uint64
@@ -557,7 +557,7 @@ hold_here(void)
 	int			next = *claim_of(at + 1);
 
 	/* a process has one claim only, of one seq or of several in a row */
-	while (next != NOBODY && *claim_of(at + 1) == next && at - turn_applied() < LS_MAX_TOGETHER)
+	while (next != NO_PROCESS && *claim_of(at + 1) == next && at - turn_applied() < LS_MAX_TOGETHER)
 		at++;
 	return at;
 }
@@ -575,11 +575,11 @@ turn_hold(uint64 seq, MonoTime until)
 	registered = true;
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
-	if (turn->holder != NOBODY && hold_ms_left_locked() == 0)
+	if (turn->holder != NO_PROCESS && hold_ms_left_locked() == 0)
 		hold_lift();
-	if (turn->holder != NOBODY && !hold_is_mine())
+	if (turn->holder != NO_PROCESS && !hold_is_mine())
 		other = turn->holder_pid;
-	over = seq != 0 && turn->holder == NOBODY;
+	over = seq != 0 && turn->holder == NO_PROCESS;
 	at = hold_here();
 	if (hold_is_mine())
 		at = Max(seq, pg_atomic_read_u64(&turn->held_at));
@@ -633,7 +633,7 @@ turn_is_held_by_us(void)
 
 /* ---------- claiming, waiting for, passing and giving back the turn */
 
-/* All of the range is above applied and nobody's.  Caller holds the lock. */
+/* All of the range is above applied and unclaimed.  Caller holds the lock. */
 static bool
 range_is_free(uint64 first, uint64 last)
 {
@@ -641,14 +641,14 @@ range_is_free(uint64 first, uint64 last)
 		return false;
 	for (uint64 seq = first; seq <= last; seq++)
 	{
-		if (*claim_of(seq) != NOBODY)
+		if (*claim_of(seq) != NO_PROCESS)
 			return false;
 	}
 	return true;
 }
 
 /*
- * Try once.  False: somebody else has claimed it, or it is further ahead than
+ * Try once.  False: another process has claimed it, or it is further ahead than
  * the ring reaches; we are on the list of waiters then.
  */
 static bool
@@ -706,7 +706,7 @@ turn_claim(uint64 first, uint64 last, uint64 generation)
 
 /*
  * The session that holds the turn, and is to make the node what the others are at
- * a seq ahead, claims everything up to there that can be claimed: so nobody has a
+ * a seq ahead, claims everything up to there that can be claimed: so no process has a
  * place that is jumped over.  0: done; else a process that has claimed one, or -1.
  */
 int
@@ -721,7 +721,7 @@ turn_claim_ahead(uint64 last)
 	{
 		int			claimant = *claim_of(seq);
 
-		if (claimant != NOBODY && claimant != ls_procno(MyProc))
+		if (claimant != NO_PROCESS && claimant != ls_procno(MyProc))
 		{
 			other = ProcGlobal->allProcs[claimant].pid;
 			if (other == 0)
@@ -786,7 +786,7 @@ turn_wait(uint64 first, uint64 last)
 	return true;
 }
 
-/* Whoever jumps ahead claims more than there are places; those that count. */
+/* A process that jumps ahead claims more than there are places; those that count. */
 static uint64
 within_ring(uint64 first, uint64 last)
 {
@@ -809,7 +809,7 @@ turn_pass(uint64 first, JournalPosition last)
 	for (uint64 seq = first; seq <= last.seq; seq++)
 	{
 		Assert(*claim_of(seq) == ls_procno(MyProc));
-		*claim_of(seq) = NOBODY;
+		*claim_of(seq) = NO_PROCESS;
 		turn->xids[seq % TURN_RING] = GetTopTransactionIdIfAny();
 		turn->chains[seq % TURN_RING] = seq == last.seq ? last.chain : 0;
 	}
@@ -821,13 +821,13 @@ turn_pass(uint64 first, JournalPosition last)
 		waiters_wake(last.seq);
 	LWLockRelease(turn_lock);
 
-	if (next != NOBODY)
+	if (next != NO_PROCESS)
 		wake(next);
-	if (drainer != NOBODY)
+	if (drainer != NO_PROCESS)
 		wake(drainer);
 }
 
-/* The claimant of the range has aborted: whoever waits for its outcome claims it. */
+/* The claimant of the range has aborted: a process that waits for its outcome claims it. */
 void
 turn_release(uint64 first, uint64 last)
 {
@@ -835,7 +835,7 @@ turn_release(uint64 first, uint64 last)
 	for (uint64 seq = within_ring(first, last); seq <= last; seq++)
 	{
 		Assert(*claim_of(seq) == ls_procno(MyProc));
-		*claim_of(seq) = NOBODY;
+		*claim_of(seq) = NO_PROCESS;
 	}
 	for (int i = 0; i < turn->nwaiting; i++)
 	{
@@ -844,7 +844,7 @@ turn_release(uint64 first, uint64 last)
 		if (seq >= first && seq <= last)
 			wake(turn->waiting[i]);
 	}
-	if (turn->drainer != NOBODY)
+	if (turn->drainer != NO_PROCESS)
 		wake(turn->drainer);
 	LWLockRelease(turn_lock);
 }
@@ -896,8 +896,8 @@ is_older_claimed(void)
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	for (int i = 0; i < TURN_RING && !found; i++)
-		found = turn->claimant[i] != NOBODY && turn->claimed_with[turn->claimant[i]] != current;
-	turn->drainer = found ? ls_procno(MyProc) : NOBODY;
+		found = turn->claimant[i] != NO_PROCESS && turn->claimed_with[turn->claimant[i]] != current;
+	turn->drainer = found ? ls_procno(MyProc) : NO_PROCESS;
 	LWLockRelease(turn_lock);
 	return found;
 }

@@ -9,7 +9,7 @@
  * A writer marks itself (lockconflict_note_writes) before it looks at the order; the replicator's call
  * gives the order before it counts the marks.  With a barrier in between on both sides, either the writer
  * sees the order and takes its mark back, or it is counted.  So when the count is 0 while an order
- * stands, nobody writes and nobody will.
+ * stands, no transaction writes and none will.
  *
  * The hot path is one barrier and one read.
  */

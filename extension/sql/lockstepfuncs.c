@@ -369,7 +369,7 @@ lockstep_apply_copy(PG_FUNCTION_ARGS)
 									   VARDATA_ANY(data), VARSIZE_ANY_EXHDR(data)));
 }
 
-/* These two are executed by applytransaction.c; who gets here is somebody else. */
+/* These two are executed by applytransaction.c; a call that gets here comes from elsewhere. */
 Datum
 lockstep_apply_transaction(PG_FUNCTION_ARGS)
 {
@@ -498,8 +498,8 @@ put_blocker(ReturnSetInfo *rsinfo, int waiting, const LockInstanceData *lock)
 }
 
 /*
- * Held for an instant only, by whoever it is: waiting for it is not being in
- * somebody's way.
+ * Held for an instant only, by any process: waiting for it is not being in
+ * the way of another.
  */
 static bool
 lock_is_brief(const LOCKTAG *tag)

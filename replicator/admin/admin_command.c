@@ -3,7 +3,7 @@
  *	  What the operator can ask and order: one function per command, one table
  *	  of them.  Called by admin.c on the loop's thread.
  *
- * A command answers at once, when somebody calls it back (databases), or when
+ * A command answers at once, when it is called back (databases), or when
  * its poll says so (drain, attach): see admin.h.  Facts come from node.h,
  * sequencer.h and session.h; nothing is kept here.
  */

@@ -3,7 +3,7 @@
  *	  A new journal that begins where the nodes are.
  *
  * When the journal is lost, or only an old copy is left, the nodes are the truth.
- * Commits are in one order on all of them, and whoever was told that a transaction
+ * Commits are in one order on all of them, and a client that was told that a transaction
  * is committed was told so by a node that had committed it: so the one that has
  * come furthest has everything that was acknowledged anywhere, unless a server has
  * crashed and lost the end of its WAL (lockstep.local_flush).  The new journal

@@ -169,7 +169,7 @@ waits_for(Certifier *c, Lock *lock, const Search *search)
 		{
 			c->steps--;
 			if (other == item && item->queue->nagain == 0)
-				break;			/* nobody behind it is in its way */
+				break;			/* no request behind it is in its way */
 			if (item_blocks(other, item) && step(c, other->lock, search))
 				return found_through(c, lock);
 		}
@@ -463,7 +463,7 @@ must_wait(const Certifier *c, const Lock *lock)
 		for (const LockItem *other = first_before(item); other != NULL; other = other->next_on_key)
 		{
 			if (other == item && item->queue->nagain == 0)
-				break;			/* nobody behind it is in its way */
+				break;			/* no request behind it is in its way */
 			if (item_blocks(other, item))
 				return true;
 		}

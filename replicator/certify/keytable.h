@@ -105,7 +105,7 @@ extern Key *keytable_find(const KeyTable *t, uint64_t hash, bool is_table);
 extern Key *keytable_insert(KeyTable *t, uint64_t hash, bool is_table); /* not there yet */
 extern void keytable_prefetch(const KeyTable *t, uint64_t hash);
 
-/* Look at n slots and drop the keys that nobody holds and whose decided
+/* Look at n slots and drop the keys that no transaction holds and whose decided
  * transactions are all at or below floor. */
 extern void keytable_sweep(KeyTable *t, size_t n, uint64_t floor);
 

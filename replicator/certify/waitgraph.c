@@ -2,7 +2,7 @@
  * waitgraph.c
  *	  The wait-for graph: see waitgraph.h.
  *
- * A search first takes away all that can go on: whoever waits for nobody, then
+ * A search first takes away all that can go on: a waiter that waits for no other, then
  * those that waited for them alone, and so on.  What is left waits in a cycle, or
  * for one; any walk in it ends in a cycle, and a breadth-first search from there
  * finds a short one.  So a search costs as much as there are edges.

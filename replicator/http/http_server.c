@@ -137,7 +137,7 @@ on_complaint(void *arg, const char *fmt, va_list args)
 
 /* ---------- settings */
 
-/* Zero-terminated.  private: nobody else may read it. */
+/* Zero-terminated.  private: only its owner may read it. */
 static char *
 read_pem(const char *setting, const char *path, bool private, char **text)
 {

@@ -3,7 +3,7 @@
  *	  Handing facts from the loop's thread to the HTTP thread.
  *
  * There are two mail boxes, one for each kind of facts.  The loop's thread puts a new snapshot in,
- * and frees the one that nobody has taken; the HTTP thread takes it out and owns it from then on.
+ * and frees the one that was not taken; the HTTP thread takes it out and owns it from then on.
  * The mutex is held for these exchanges only.  The HTTP thread asks through an eventfd, when
  * what it has is older than SNAPSHOT_AGE_MS, and waits for SNAPSHOT_PATIENCE_MS; when that was in
  * vain, it does not wait again before the answer has come, so that a loop that stands

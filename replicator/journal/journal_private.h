@@ -26,7 +26,7 @@
 
 /*
  * Written in front of each group.  A mark behind a bad record tells a torn
- * write, which nobody was told to be durable, from lost data.
+ * write, which was never reported as durable, from lost data.
  */
 typedef struct GroupMark
 {

@@ -451,7 +451,7 @@ create_next(void)
 }
 
 /*
- * A node lets nobody drop it in a database that belongs to a cluster.  Where there
+ * A node refuses to drop it in a database that belongs to a cluster.  Where there
  * is no such table, that has failed, and the rest goes on.
  */
 static void

@@ -8,7 +8,7 @@
  *
  * Before the content is read, transactions that may have changed something
  * before the extension was there have to end: what they did is not captured,
- * and nobody has it until they commit.  A transaction that has not yet locked
+ * and no other session has it until they commit.  A transaction that has not yet locked
  * a table for writing will find the extension when it does.
  *
  * Every question must be answered in stall_timeout.  Reading the content may

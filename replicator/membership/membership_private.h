@@ -85,9 +85,9 @@ extern bool history_doubts_journal(void);
 extern void history_doubt_journal(const Node *n, uint64_t generation);	/* it follows one that
 																		 * the journal does not
 																		 * know */
-extern bool history_may_go_online(Node *n); /* nobody is left whose past could
-											 * matter; else why n has to wait
-											 * is its reason */
+extern bool history_may_go_online(Node *n); /* no node is left whose past
+											 * could matter; else why n has to
+											 * wait is its reason */
 
 /* ---------- in catchup.c */
 

@@ -65,7 +65,7 @@ static const char *const arrived[] = {
 	[NODE_DROPPED] = "node_dropped",
 };
 
-static Deferred moved;			/* somebody wants to know */
+static Deferred moved;			/* tells of it at the end of the round */
 
 void
 membership_tell_moves(void (*callback) (void *), void *arg)

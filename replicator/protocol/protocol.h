@@ -657,7 +657,7 @@ extern bool ls_mode_is_table(LsKeyMode mode);
 
 /*
  * Read modes are one-sided: who has read must not have missed a change, but
- * nobody who changes it later has missed the reader.
+ * no later writer has missed the reader.
  */
 extern bool ls_mode_is_read(LsKeyMode mode);
 extern const char *ls_reason_text(LsReason reason);

@@ -53,7 +53,7 @@ extern LeaseStatus lease_request(LeaseTable *t, LsSlice database, const LsLease 
 								 LsSlice node, uint64_t now_us, LeaseGrant *grant);
 
 /*
- * A node that has applied seq has leases up to value: nobody gets those, or what comes
+ * A node that has applied seq has leases up to value: no node gets those, or what comes
  * before, again.  True: that was not known.
  */
 extern bool lease_reported(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq,

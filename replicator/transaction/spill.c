@@ -177,7 +177,7 @@ begin(Transaction *tx, const Config *config)
 }
 
 /*
- * The journal's next segments come first, and nobody's open transactions may fill the
+ * The journal's next segments come first, and open transactions may not fill the
  * disk: what a role has there is at most ROLE_TIMES what it leaves to the others.
  */
 static uint64_t

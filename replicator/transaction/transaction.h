@@ -56,7 +56,7 @@ typedef struct Transaction
 	size_t		offsets_cap;
 	size_t		accounted;		/* of queries, in the sum of all transactions */
 	struct RoleUse *use;		/* of the role that it is charged to; NULL:
-								 * nobody */
+								 * none */
 	struct
 	{
 		uint64_t	memory;
@@ -84,7 +84,7 @@ typedef struct Transaction
 	uint64_t	applying;		/* bit per node: was given it and has not
 								 * applied it */
 	bool		index_step;		/* RESERVED, and of a command that yields to
-								 * whoever waits for its table: see
+								 * one that waits for its table: see
 								 * sequencer.c */
 	bool		awaits_lock;	/* QUEUED, and a lock requested first is not
 								 * granted yet */
