@@ -20,6 +20,14 @@ static const volatile int64_t *ahead;
 
 static int	(*real_clock_gettime) (clockid_t, struct timespec *);
 
+/* The constructors of other libraries (gnutls) may ask for the time before ours has run. */
+static void
+find_real_clock(void)
+{
+	if (real_clock_gettime == NULL)
+		real_clock_gettime = (int (*) (clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
+}
+
 static void __attribute__((constructor))
 open_clock(void)
 {
@@ -27,7 +35,7 @@ open_clock(void)
 	int			fd = path != NULL ? open(path, O_RDONLY | O_CLOEXEC) : -1;
 	void	   *at;
 
-	real_clock_gettime = (int (*) (clockid_t, struct timespec *)) dlsym(RTLD_NEXT, "clock_gettime");
+	find_real_clock();
 	if (fd < 0)
 		return;
 	at = mmap(NULL, sizeof(int64_t), PROT_READ, MAP_SHARED, fd, 0);
@@ -39,8 +47,10 @@ open_clock(void)
 int
 clock_gettime(clockid_t clock, struct timespec *ts)
 {
-	int			rc = real_clock_gettime(clock, ts);
+	int			rc;
 
+	find_real_clock();
+	rc = real_clock_gettime(clock, ts);
 	if (rc == 0 && ahead != NULL && (clock == CLOCK_REALTIME || clock == CLOCK_REALTIME_COARSE))
 		ts->tv_sec += *ahead;
 	return rc;
