@@ -43,6 +43,7 @@ void		(*guc_session_begins_off) (void) = NULL;
 
 static const struct config_enum_entry commit_wait_options[] = {
 	{"ordered", LS_WAIT_ORDERED, false},
+	{"certified", LS_COMMIT_CERTIFIED, false},
 	{"executed", LS_WAIT_EXECUTED, false},
 	{"applied", LS_WAIT_APPLIED, false},
 	{NULL, 0, false}
@@ -189,7 +190,7 @@ define_of_session(void)
 {
 	DefineCustomEnumVariable("lockstep.commit_wait",
 							 "Sets what COMMIT waits for on the other nodes.",
-							 "\"executed\": they have executed the transaction and can commit it; \"applied\": they have committed it; \"ordered\": nothing.",
+							 "\"executed\": they have executed the transaction and can commit it; \"applied\": they have committed it; \"ordered\": nothing; \"certified\": nothing if no node can refuse its rows, else as \"executed\".",
 							 &ls_commit_wait, LS_WAIT_EXECUTED, commit_wait_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);

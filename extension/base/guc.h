@@ -13,11 +13,18 @@ typedef enum LsUnreplicated
 	LS_UNREPLICATED_ALLOW
 } LsUnreplicated;
 
+/*
+ * lockstep.commit_wait = certified, beside the LsCommitWaits.  The replicator is told `executed`,
+ * and whether it may do without.
+ */
+#define LS_COMMIT_CERTIFIED 'c'
+
 extern char *ls_node_name;		/* lockstep.node_name, "" = not a node */
 extern char *ls_replicator;		/* lockstep.replicator: host:port or
 								 * /path/to/socket */
 extern char *ls_secret_file;	/* lockstep.secret_file */
-extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait */
+extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait or
+								 * LS_COMMIT_CERTIFIED */
 extern int	ls_failover_wait;	/* lockstep.failover_wait, ms, 0 = not at all */
 extern int	ls_retry_wait;		/* lockstep.retry_wait, ms, 0 = not at all */
 extern int	ls_unreplicated;	/* lockstep.unreplicated: an LsUnreplicated */

@@ -35,7 +35,9 @@
 
 #include "batch.h"
 #include "capture.h"
+#include "certainrows.h"
 #include "deparse.h"
+#include "guc.h"
 #include "keyset.h"
 #include "lockstep.h"
 #include "pack.h"
@@ -569,6 +571,8 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	r = relation_get(rel);
 	if (r->computes || r->unproven)
 		xact_may_fail_elsewhere();
+	if (ls_commit_wait != LS_COMMIT_CERTIFIED || !certainrows_has(r, slot))
+		xact_may_be_refused();
 	if (row_context == NULL)
 		make_buffers();
 	find_settings(r, rel, tid == NULL);

@@ -163,7 +163,8 @@ send_question(void)
 	memset(&ask, 0, sizeof(ask));
 	ask.xcount = ls_xact.xcount;
 	ask.nstatements = ls_xact.nstatements;
-	ask.wait = (LsCommitWait) ls_commit_wait;
+	ask.certain = ls_commit_wait == LS_COMMIT_CERTIFIED && xact_is_certain();
+	ask.wait = ls_commit_wait == LS_COMMIT_CERTIFIED ? LS_WAIT_EXECUTED : (LsCommitWait) ls_commit_wait;
 
 	/* what can't be applied once it is decided drops every other node */
 	if (ask.wait == LS_WAIT_ORDERED && ls_xact.may_fail_elsewhere)

@@ -46,6 +46,10 @@
  */
 #define PIECES_AT (512 * 1024)
 
+/* Larger ones keep the others of their node waiting for their turn: executed first. */
+#define CERTAIN_ROWS 64
+#define CERTAIN_SIZE (64 * 1024)
+
 typedef struct Mark
 {
 	int			level;			/* nesting level that starts after it */
@@ -246,6 +250,19 @@ append_pieces(LsQuery *query)
 	query->nparams = 0;
 }
 
+/* What is executed elsewhere is rows; reads are keys alone. */
+static void
+count_rows(const LsQuery *query)
+{
+	if (query->form == LS_FORM_KEYS && !query->ddl)
+		return;
+	if (query->ddl || query->rows < 0 || query->pieces > 0 ||
+		(query->reason != LS_REASON_ROW_CHANGED && query->reason != LS_REASON_ROW_RUN))
+		ls_xact.may_be_refused = true;
+	else
+		ls_xact.nrows += query->rows;
+}
+
 void
 xact_forward(LsQuery *query)
 {
@@ -254,6 +271,7 @@ xact_forward(LsQuery *query)
 		repertoire_check_query(query);
 	if (query->params.len > PIECES_AT && (query->form == LS_FORM_ROW || query->form == LS_FORM_COPY))
 		append_pieces(query);
+	count_rows(query);
 	append_query(query);
 }
 
@@ -262,6 +280,20 @@ void
 xact_may_fail_elsewhere(void)
 {
 	ls_xact.may_fail_elsewhere = true;
+}
+
+/* Remains set, as above. */
+void
+xact_may_be_refused(void)
+{
+	ls_xact.may_be_refused = true;
+}
+
+bool
+xact_is_certain(void)
+{
+	return !ls_xact.may_be_refused && !ls_xact.may_fail_elsewhere && ls_xact.nrows > 0 &&
+		ls_xact.nrows <= CERTAIN_ROWS && ls_xact.appended <= CERTAIN_SIZE;
 }
 
 uint64
@@ -399,6 +431,8 @@ xact_at_xact_end(void)
 	ls_xact.sent = 0;
 	ls_xact.nkept = 0;
 	ls_xact.may_fail_elsewhere = false;
+	ls_xact.may_be_refused = false;
+	ls_xact.nrows = 0;
 	ls_xact.locks_asked = 0;
 	ls_xact.locks_granted = 0;
 	ls_xact.apply_position = (JournalPosition) {0, 0};

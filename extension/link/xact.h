@@ -46,6 +46,12 @@ extern uint64 xact_nstatements(void);
 /* A query may fail on other nodes only: they execute it before it is decided. */
 extern void xact_may_fail_elsewhere(void);
 
+/* A row may be refused elsewhere, or was changed without looking at that. */
+extern void xact_may_be_refused(void);
+
+/* commit_wait = certified: small, and nothing but rows that no node refuses. */
+extern bool xact_is_certain(void);
+
 /*
  * The queries so far, as 'Q' messages one after the other; the first LS_FORWARDED_KEPT
  * bytes of them (*truncated: there were more).  Valid until the next call here.

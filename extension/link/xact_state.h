@@ -31,6 +31,9 @@ typedef struct XactState
 	uint64		nkept;			/* queries in it */
 	bool		may_fail_elsewhere; /* so other nodes execute it before it is
 									 * decided */
+	bool		may_be_refused; /* is not only of rows that no node refuses,
+								 * see certainrows.c */
+	int64		nrows;			/* changed */
 	uint64		locks_asked;
 	uint64		locks_granted;	/* of these, the first */
 	JournalPosition apply_position; /* apply session: commits there, seq 0 =

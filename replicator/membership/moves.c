@@ -20,6 +20,7 @@
 #include "log.h"
 #include "membership_private.h"
 #include "points.h"
+#include "sequencer.h"
 
 typedef struct LegalMove
 {
@@ -97,6 +98,7 @@ move(Node *n, NodeState to, const DropReason *reason)
 			n->failures = 0;
 			n->slow = false;
 			n->online_since = loop_now_us();
+			sequencer_node_came_online();
 		}
 		else if (n->state == NODE_CATCHUP)
 			n->failures++;

@@ -458,6 +458,7 @@ task_failed(ApplyTask *task, const ApplyError *e)
 	else if (tx->state != TX_RESERVED)
 	{
 		apply_trouble_note(n, tx, e);
+		sequencer_refused_decided(tx, n->index);
 		node_out(n, DROP_APPLY_FAILED, FACTS(.seq = tx->seq,.error = e->message,.sqlstate = e->sqlstate));
 	}
 	else if (is_nodes_fault(e))

@@ -131,6 +131,7 @@ static const Field ask_layout_fields[] = {
 	NUMBER64('S', LsAsk, applied),
 	NUMBER64('F', LsAsk, confirmed),
 	OPTIONAL_NUMBER64('d', LsAsk, took_ms),
+	OPTIONAL_NUMBER64('c', LsAsk, certain),
 };
 
 LAYOUT(ask_layout, LsAsk);

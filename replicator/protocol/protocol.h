@@ -350,6 +350,8 @@ typedef struct LsAsk
 								 * 0 none */
 	uint64_t	took_ms;		/* 'd' u64, optional: since it began, if it is
 								 * longer than LS_QUICK_MS */
+	uint64_t	certain;		/* 'c' u64, optional: not 0 if no node that
+								 * has the same data can refuse its rows */
 } LsAsk;
 
 #define LS_QUICK_MS 100

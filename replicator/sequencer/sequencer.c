@@ -14,7 +14,9 @@
  *
  * commit_wait = ordered leaves out the round of executing, for transactions of
  * which a failure on a peer is not to be expected (no DDL, no whole tables, not
- * large, no transaction of the same origin to wait for).
+ * large, no transaction of the same origin to wait for).  So does commit_wait =
+ * certified for rows that no node refuses, in tables that all online nodes have
+ * been able to change (sequencer_proven.c).
  *
  * A transaction that is not decided is in one list at most, by its state: see
  * sequencer_undecided.c.  The sequencer has a reference from WAITING or RESERVED to the
@@ -71,6 +73,10 @@ decide(Transaction *tx)
 {
 	assert(may_be_decided(tx));
 	undecided_unreserve(tx);
+	if (tx_has_ddl(tx))
+		proven_forget(true);
+	else
+		proven_note(tx);
 	seqs_next(tx);
 	certifier_decide(undecided.certifier, tx->ticket, tx->seq);
 	if (tx->origin != ORIGIN_NONE)
@@ -126,7 +132,9 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 static bool
 may_be_ordered(const Transaction *tx, const KeyList *list)
 {
-	return tx->wait == LS_WAIT_ORDERED && !tx_has_ddl(tx) && !list->whole_table &&
+	if (tx->wait != LS_WAIT_ORDERED && !(tx->certain && proven_has(list) && !proven_nodes_are_late()))
+		return false;
+	return !tx_has_ddl(tx) && !list->whole_table &&
 		tx->spill == NULL && !nodes_lagging() && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;
 }
 
@@ -138,7 +146,7 @@ first_table(const KeyList *list)
 	{
 		const LsKey *k = &list->keys[i];
 
-		if (ls_mode_is_table(k->mode) && !(k->name.len > 9 && memcmp(k->name.data, "database ", 9) == 0))
+		if (ls_mode_is_table(k->mode) && !is_database_key(k))
 			return k->hash;
 	}
 	return 0;
@@ -169,13 +177,17 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	tx_move(tx, TX_RESERVED);
 	list_add(&undecided.reserved, tx);
 	undecided.nreserved++;
+	tx->proof = proven_epoch();
 	tx->index_step = list->index_step;
 	undecided.reserved_steps += tx->index_step;
 	if (tx->spill != NULL)
 		tx_forget_keys(tx);		/* the certifier has them */
 	LOCKSTEP_POINT(RESERVED);
 	if (may_be_ordered(tx, list))
+	{
+		tx->wait = LS_WAIT_ORDERED;
 		decide(tx);
+	}
 	else
 		to_peers->execute(tx);
 }

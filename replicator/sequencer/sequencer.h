@@ -76,6 +76,10 @@ extern void sequencer_init(const Config *config, struct Journal *journal, const 
 extern void sequencer_stop(void);	/* journal thread ends after what was
 									 * queued */
 
+/* For commit_wait = certified: see sequencer_proven.c. */
+extern void sequencer_node_came_online(void);
+extern void sequencer_refused_decided(const Transaction *tx, int node);
+
 /* From sessions. */
 extern void sequencer_ask(Transaction *tx); /* TX_QUEUED, complete */
 extern bool sequencer_withdraw(Transaction *tx);	/* false: already decided */

@@ -79,6 +79,12 @@ shrink(void)
 	keys_cap = 0;
 }
 
+bool
+is_database_key(const LsKey *k)
+{
+	return k->name.len > 9 && memcmp(k->name.data, "database ", 9) == 0;
+}
+
 KeyList
 keys_of(const Transaction *tx)
 {

@@ -121,6 +121,9 @@ typedef struct KeyList
 
 extern KeyList keys_of(const Transaction *tx);
 
+/* That of the database, which every transaction has beside those of its tables. */
+extern bool is_database_key(const LsKey *k);
+
 /*
  * Take the next query from the front of a sequence of 'Q' messages, which were checked on
  * arrival (ls_take_query).
@@ -135,6 +138,15 @@ struct JournalRecord;
 typedef void (*BodyQuery) (LsSlice database, uint64_t seq, const LsQuery *query);
 extern bool keys_of_record(const struct JournalRecord *r, const char *dir, BodyQuery each, KeyList *list,
 						   const char **error);
+
+/* ---------- in sequencer_proven.c */
+
+/* Have all online nodes been able to change the tables that it changes? */
+extern bool proven_has(const KeyList *list);
+extern uint64_t proven_epoch(void);
+extern void proven_note(const Transaction *tx); /* they have executed it */
+extern void proven_forget(bool ddl);
+extern bool proven_nodes_are_late(void);
 
 /* ---------- in sequencer_conflict.c */
 

@@ -397,6 +397,7 @@ handle_ask(Session *s, LsSlice payload)
 	s->asked = true;
 	tx->wait = m.wait;
 	tx->took_ms = m.took_ms;
+	tx->certain = m.certain != 0 && m.wait == LS_WAIT_EXECUTED;
 	if (!refuse_discarded(s))
 		sequencer_ask(tx);
 }

@@ -66,6 +66,9 @@ typedef struct Transaction
 	size_t		first_ddl;		/* first statement that changes catalogs,
 								 * SIZE_MAX = none */
 	LsCommitWait wait;
+	bool		certain;		/* commit_wait = certified, and nothing in it
+								 * that a node with the same data refuses */
+	uint64_t	proof;			/* RESERVED: proven_epoch() then */
 	uint64_t	took_ms;		/* on its origin, until it asked; 0: not long */
 	uint64_t	ticket;			/* 0 before RESERVED */
 	uint64_t	lock_ticket;	/* of locks requested first, 0 = none */

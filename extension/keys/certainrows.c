@@ -1,0 +1,158 @@
+/*
+ * certainrows.c
+ *	  Can a node that holds the same data refuse this row?  For commit_wait = certified.
+ *
+ * A list of what is known to be harmless, so that whatever is not thought of is executed
+ * before it is decided.  The relation is judged once, when its entry is built, from the
+ * relation cache; DDL rebuilds the entry.  Only sizes are looked at for each row.
+ *
+ * A row that fits here may not fit there: rows carry no settings, and a value that was
+ * compressed by lz4 here may be larger there.  So sizes count before compression, and stay
+ * far below the limits (2704 bytes of an entry in a btree, 8160 of a row).
+ */
+#include "postgres.h"
+
+#include "access/detoast.h"
+#include "access/genam.h"
+#include "access/transam.h"
+#include "catalog/pg_am.h"
+#include "catalog/pg_type.h"
+#include "utils/lsyscache.h"
+
+#include "certainrows.h"
+
+#define MAX_COLUMNS 100			/* so many TOAST pointers always fit */
+#define MAX_INDEXED 1000		/* bytes in indexes, uncompressed, all together */
+
+/* Types whose input neither calls users' functions nor depends on the server's build. */
+static bool
+type_is_certain(Oid type)
+{
+	switch (type)
+	{
+		case BOOLOID:
+		case BYTEAOID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case NUMERICOID:
+		case FLOAT4OID:
+		case FLOAT8OID:
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case DATEOID:
+		case TIMEOID:
+		case TIMETZOID:
+		case TIMESTAMPOID:
+		case TIMESTAMPTZOID:
+		case INTERVALOID:
+		case UUIDOID:
+		case JSONOID:
+		case JSONBOID:
+		case INETOID:
+		case CIDROID:
+		case MACADDROID:
+			return true;
+		default:
+			return false;
+	}
+}
+
+static bool
+columns_are_certain(const LsRelation *r)
+{
+	int			i;
+
+	if (r->natts > MAX_COLUMNS || r->has_generated || r->has_computed || r->has_virtual || r->has_domain)
+		return false;
+	for (i = 0; i < r->natts; i++)
+	{
+		Form_pg_attribute att = TupleDescAttr(r->desc, i);
+		Oid			element;
+
+		if (att->attisdropped)
+			continue;
+		element = get_element_type(att->atttypid);
+		if (!type_is_certain(OidIsValid(element) ? element : att->atttypid))
+			return false;
+		if (att->attlen == -1 && att->attstorage == TYPSTORAGE_PLAIN)
+			return false;
+	}
+	return true;
+}
+
+/* Only plain columns, and only what PostgreSQL has built in. */
+static bool
+index_is_certain(LsRelation *r, Relation index)
+{
+	Form_pg_index form = index->rd_index;
+	int			i;
+
+	if (index->rd_rel->relam != BTREE_AM_OID || form->indisexclusion || !form->indisvalid || !form->indisready ||
+		RelationGetIndexExpressions(index) != NIL || RelationGetIndexPredicate(index) != NIL)
+		return false;
+	for (i = 0; i < form->indnatts; i++)
+		column_set_add(&r->indexed, form->indkey.values[i]);
+	for (i = 0; i < form->indnkeyatts; i++)
+	{
+		if (index->rd_opfamily[i] >= FirstNormalObjectId || index->rd_indcollation[i] >= FirstNormalObjectId)
+			return false;
+	}
+	return true;
+}
+
+static bool
+indexes_are_certain(LsRelation *r, Relation rel)
+{
+	List	   *oids = RelationGetIndexList(rel);
+	ListCell   *lc;
+	bool		certain = true;
+
+	foreach(lc, oids)
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+
+		certain = certain && index_is_certain(r, index);
+		index_close(index, AccessShareLock);
+	}
+	list_free(oids);
+	return certain;
+}
+
+void
+certainrows_build(LsRelation *r, Relation rel)
+{
+	TupleConstr *constr = r->desc->constr;
+
+	r->certain = rel->rd_rel->relkind == RELKIND_RELATION && !rel->rd_rel->relispartition &&
+		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
+		!rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
+		(constr == NULL || constr->num_check == 0) &&
+		r->nidentity > 0 && r->hashable && !r->has_replica_trigger &&
+		!r->computes && !r->unproven && !r->reads_settings && !r->copy_checks &&
+		columns_are_certain(r) && indexes_are_certain(r, rel);
+}
+
+bool
+certainrows_has(const LsRelation *r, TupleTableSlot *slot)
+{
+	Size		bytes = 0;
+	int			i;
+
+	if (!r->certain)
+		return false;
+	if (slot == NULL)
+		return true;
+	slot_getallattrs(slot);
+	for (i = 0; i < r->natts; i++)
+	{
+		if (!column_set_has(&r->indexed, i + 1) || slot->tts_isnull[i])
+			continue;
+		if (r->columns[i].len > 0)
+			bytes += r->columns[i].len;
+		else
+			bytes += toast_raw_datum_size(slot->tts_values[i]);
+	}
+	return bytes <= MAX_INDEXED;
+}

@@ -1,0 +1,19 @@
+/*
+ * certainrows.h
+ *	  Rows that no other node can refuse for what they are: see certainrows.c.
+ */
+#ifndef LOCKSTEP_CERTAINROWS_H
+#define LOCKSTEP_CERTAINROWS_H
+
+#include "executor/tuptable.h"
+#include "utils/rel.h"
+
+#include "relation.h"
+
+/* Sets r->certain and what certainrows_has() needs; the indexes have been built. */
+extern void certainrows_build(LsRelation *r, Relation rel);
+
+/* slot: the new version of the row, or NULL if it is deleted. */
+extern bool certainrows_has(const LsRelation *r, TupleTableSlot *slot);
+
+#endif							/* LOCKSTEP_CERTAINROWS_H */
