@@ -258,8 +258,7 @@ ask_outcome(MonoTime deadline, LsPastOutcome *outcome, uint64 *seq)
 	{
 		if (!link_is_open())
 			link_open_again(deadline);
-		*outcome = request_outcome(&token, false, seq);
-		answered = true;
+		answered = request_past(&token, deadline, outcome, seq);
 	}
 	PG_CATCH();
 	{
@@ -313,6 +312,9 @@ outlast_link(LsVerdict *verdict)
 		}
 		else if (outcome == LS_PAST_UNKNOWN)
 			return false;
+		else if (outcome == LS_PAST_COMMITTED)
+			question.seq = seq; /* for the doubt, if it is not delivered in
+								 * time */
 	}
 	return true;
 }
@@ -380,12 +382,12 @@ verdict_ask(void)
 {
 	LsVerdict	verdict;
 
+	interrupts_arm_timeout();
 	check_link_before_asking();
 	indoubt_check();
 	LS_POINT(ASKING);
 	send_question();
 	LS_POINT(ASKED);
-	interrupts_arm_timeout();
 	wait_for_verdict(&verdict);
 
 	switch (verdict.outcome)

@@ -226,7 +226,14 @@ link_refused(LsSlice payload)
 	 */
 	ls_link.why.passing = ls_link.refused_for_now || (ls_link.ready && strcmp(ls_link.why.sqlstate, "57P03") == 0);
 	if (!ls_link.proven)
+	{
+		/*
+		 * so many at a time before they have authenticated, as after a
+		 * restart
+		 */
+		ls_link.why.passing |= strcmp(ls_link.why.sqlstate, "53300") == 0;
 		return link_refused_by_anybody();
+	}
 	link_close();
 	return LINK_LOST;
 }

@@ -58,7 +58,8 @@ try_to_connect(bool again, MonoTime deadline)
 	}
 	PG_CATCH();
 	{
-		if (!link_loss_is_passing() || mono_ms_left(deadline) == 0 || geterrcode() != ERRCODE_CANNOT_CONNECT_NOW)
+		if (!link_loss_is_passing() || mono_ms_left(deadline) == 0 ||
+			geterrcode() == ERRCODE_QUERY_CANCELED || geterrcode() == ERRCODE_ADMIN_SHUTDOWN)
 			PG_RE_THROW();
 		MemoryContextSwitchTo(context);
 		FlushErrorState();

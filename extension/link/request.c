@@ -209,14 +209,11 @@ request_winner(uint64 seq, long patience_ms, LsFacts *facts)
 
 /* ---------- what became of a transaction */
 
-/* Asks on the link, which must be open. */
-LsPastOutcome
-request_outcome(const Token *token, bool gave_up, uint64 *seq)
+static void
+send_outcome_question(const Token *token, bool gave_up)
 {
 	LsOutcomeQuestion question;
-	LsOutcomeAnswer answer;
 	uint8_t		message[LS_HEADER_SIZE + 256];
-	const char *wrong;
 
 	memset(&question, 0, sizeof(question));
 	question.identity.node = ls_slice_of(token->node);
@@ -227,14 +224,46 @@ request_outcome(const Token *token, bool gave_up, uint64 *seq)
 	question.question = ++questions;
 	question.gave_up = gave_up;
 	link_send(message, ls_put_outcome_question(message, sizeof(message), &question));
+}
+
+/* Asks on the link, which must be open. */
+LsPastOutcome
+request_outcome(const Token *token, bool gave_up, uint64 *seq)
+{
+	LsOutcomeAnswer answer;
+	const char *wrong;
+
+	send_outcome_question(token, gave_up);
 	do
 	{
 		wrong = ls_get_outcome_answer(next_answer(LS_MSG_FATE_IS), &answer);
 		if (wrong != NULL)
 			link_report_violation(wrong);
-	} while (answer.question != question.question);
+	} while (answer.question != questions);
 	*seq = answer.seq;
 	return answer.fate;
+}
+
+bool
+request_past(const Token *token, MonoTime deadline, LsPastOutcome *outcome, uint64 *seq)
+{
+	LsOutcomeAnswer answer;
+	LsMsgType	type;
+	LsSlice		payload;
+	long		left;
+
+	send_outcome_question(token, false);
+	while ((left = mono_ms_left(deadline)) > 0 && !ProcDiePending && !QueryCancelPending)
+	{
+		if (link_has_message(link_await(&type, &payload, (int) left, PG_WAIT_EXTENSION)) &&
+			type == LS_MSG_FATE_IS && ls_get_outcome_answer(payload, &answer) == NULL && answer.question == questions)
+		{
+			*outcome = answer.fate;
+			*seq = answer.seq;
+			return true;
+		}
+	}
+	return false;
 }
 
 /* ---------- queries on their own */

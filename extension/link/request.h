@@ -5,6 +5,7 @@
 #ifndef LOCKSTEP_REQUEST_H
 #define LOCKSTEP_REQUEST_H
 
+#include "monotonic.h"
 #include "outcome.h"
 
 extern LsLeased request_lease(LsLease *request);	/* id is filled in here */
@@ -17,6 +18,9 @@ extern void request_facts(LsFactsKind kind, LsFacts *facts);	/* in this memory
  * it back.  *seq: its seq, or the last that was decided.
  */
 extern LsPastOutcome request_outcome(const Token *token, bool gave_up, uint64 *seq);
+
+/* The same, for callers that hold interrupts: false at the deadline, or when one is pending. */
+extern bool request_past(const Token *token, MonoTime deadline, LsPastOutcome *outcome, uint64 *seq);
 
 /*
  * Who committed seq?  False: not told in time, or not connected, which is no error.

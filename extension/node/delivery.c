@@ -86,8 +86,17 @@ delivery_shmem_startup(void)
 void
 delivery_await(uint64 xcount)
 {
-	if (slots != NULL)
-		pg_atomic_write_u64(&slots[ls_procno(MyProc)].awaited, xcount);
+	Slot	   *slot;
+
+	if (slots == NULL)
+		return;
+	slot = &slots[ls_procno(MyProc)];
+
+	/* an earlier one's: should the clock have gone back, numbers come again */
+	if (xcount != 0)
+		slot->delivered = 0;
+	pg_write_barrier();
+	pg_atomic_write_u64(&slot->awaited, xcount);
 }
 
 void

@@ -22,7 +22,8 @@
 /* What of later versions of the extension is there. */
 #define FUNCTIONS \
 	"pg_catalog.to_regprocedure('lockstep.apply_commit(bigint,bigint)') IS NOT NULL, " \
-	"pg_catalog.to_regprocedure('lockstep.apply_transaction(bytea)') IS NOT NULL, " \
+	"pg_catalog.to_regprocedure('lockstep.apply_transaction(bytea)') IS NOT NULL AND " \
+	"pg_catalog.to_regprocedure('lockstep.deliver_verdict(integer,bigint,bigint,bigint,bigint)') IS NOT NULL, " \
 	"pg_catalog.to_regprocedure('lockstep.apply_piece(bytea)') IS NOT NULL"
 
 #define MAX_TIMES_LOST 3		/* a task that loses so many connections ends

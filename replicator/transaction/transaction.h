@@ -169,7 +169,7 @@ extern bool tx_find_statement(const Transaction *tx, size_t i, Buffer *copy, LsS
 
 /*
  * Several decided transactions for a node that catches up to execute as one:
- * of one database, their seqs without a gap.  The result has their queries, the
+ * of one database, their seqs without a gap.  The result refers to their queries, has the
  * last one's seq, and depends on what the members do that is not among them.
  * The members are referred to, for when that fails.
  */
