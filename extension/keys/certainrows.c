@@ -22,7 +22,8 @@
 #include "certainrows.h"
 
 #define MAX_COLUMNS 100			/* so many TOAST pointers always fit */
-#define MAX_INDEXED 1000		/* bytes in indexes, uncompressed, all together */
+#define MAX_INDEXED 1000		/* bytes in indexes, uncompressed, all
+								 * together */
 
 /* Types whose input neither calls users' functions nor depends on the server's build. */
 static bool

@@ -13,7 +13,7 @@ my @clients = (
 	[ 'asyncpg', [ '/usr/bin/python3', '-c', 'import asyncpg' ], '/usr/bin/python3', 'asyncpg_client.py' ],
 	[ 'PHP PDO', [ 'php', '-r', 'exit(extension_loaded("pdo_pgsql") ? 0 : 1);' ], 'php', 'pdo_client.php' ],
 	[ 'ActiveRecord', [ 'ruby', '-e', 'require "active_record"; require "pg"' ], 'ruby', 'ruby_client.rb' ],
-	[ 'DBD::Pg', [ 'perl', '-e', 'use DBD::Pg' ], 'perl', 'dbd_client.pl' ]);
+	[ 'DBD::Pg', [ 'perl', '-e', 'use DBD::Pg' ], 'perl', 'dbd_client.perl' ]);
 my $c = LockstepCluster->new(nodes => 2);
 for my $client (@clients)
 {

@@ -11,7 +11,7 @@ from sqlalchemy.ext.declarative import declarative_base
 from sqlalchemy.orm import relationship, sessionmaker
 
 urls = ["postgresql+psycopg2://%s@127.0.0.1:%s/%s" % (os.environ["DBUSER"], os.environ[p], os.environ["DB"]) for p in ("PORT1", "PORT2")]
-one, two = (sa.create_engine(u, connect_args={"options": "-c lockstep.causal_reads=on"}) for u in urls)
+one, two = (sa.create_engine(u, connect_args={"options": "-c lockstep.causal_reads=on -c lockstep.commit_wait=applied"}) for u in urls)
 
 
 def check(good, name):
