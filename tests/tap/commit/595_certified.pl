@@ -1,4 +1,4 @@
-# commit_wait = certified: rows that no peer can refuse are decided before they are executed,
+# With commit_wait = certified, rows that no peer can refuse are decided before they are executed,
 # in tables that all online peers have changed since the last DDL and since they came online.
 # All else is executed first, so a user's row costs at most his own transaction.
 use strict;
