@@ -102,7 +102,7 @@ refuse_surgery(void)
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 allowed ? errmsg("what pg_surgery does is not replicated") :
 			 errmsg("cannot run a function of pg_surgery on a node"),
-			 errdetail("It changes rows of this node only, in a way that can't be captured."),
+			 errdetail("It changes rows of this node only, in a way that cannot be captured."),
 			 errhint("To repair this node, set lockstep.replicate to off, then run lockstepctl verify.")));
 }
 

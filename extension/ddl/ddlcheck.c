@@ -370,7 +370,7 @@ check_access_method(const char *name)
 	}
 	if (!heap)
 		refuse("a table with another access method than heap",
-			   psprintf("Changes of rows in access method \"%s\" can't be captured.", name), NULL);
+			   psprintf("Changes of rows in access method \"%s\" cannot be captured.", name), NULL);
 }
 
 static bool

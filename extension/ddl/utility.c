@@ -173,7 +173,7 @@ what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 		ddl_refuse(plan, NULL, "It names temporary and permanent objects together.",
 				   "Use one command for each kind.");
 	else if (targets->npermanent > 0 && targets->reads_temporary)
-		ddl_refuse(plan, NULL, "It makes a permanent object depend on a temporary table, which other nodes don't have.",
+		ddl_refuse(plan, NULL, "It makes a permanent object depend on a temporary table, which other nodes do not have.",
 				   NULL);
 	return plan->detail;
 }

@@ -203,7 +203,7 @@ format_troubles(FILE *out, const json_t *nodes)
 
 		if (!json_is_object(t))
 			continue;
-		fprintf(out, "\nnode %s can't apply seq %" JSON_INTEGER_FORMAT " of database %s (tried %" JSON_INTEGER_FORMAT " times",
+		fprintf(out, "\nnode %s cannot apply seq %" JSON_INTEGER_FORMAT " of database %s (tried %" JSON_INTEGER_FORMAT " times",
 				text_of(json_object_get(node, "name")), json_integer_value(json_object_get(t, "seq")),
 				text_of(json_object_get(t, "database")), json_integer_value(json_object_get(t, "times")));
 		if (json_is_integer(retry))

@@ -51,7 +51,7 @@ repair_parts(Verify *v, int *target, int *source)
 
 	*target = node_index(v, o->repair);
 	if (*target < 0)
-		return verify_fail(v, "node \"%s\" is not online: what can't be compared can't be repaired", o->repair);
+		return verify_fail(v, "node \"%s\" is not online: what cannot be compared cannot be repaired", o->repair);
 	*source = o->source != NULL ? node_index(v, o->source) : *target == 0 ? 1 : 0;
 	if (*source < 0 || *source == *target)
 		return verify_fail(v, "--source has to name another node that is online");
@@ -104,12 +104,12 @@ repair_may(Repair *r, const json_t *difference)
 	if (!rows && json_equal(json_object_get(nodes, v->names[r->target]), json_object_get(nodes, v->names[r->source])))
 		return true;			/* between other nodes */
 	if (!rows && !is_kind(difference, "sequence") && !is_kind(difference, "large object"))
-		return verify_fail(v, "node %s can't be repaired: %s %s differs, and that is more than rows. Clone it anew (lockstepctl "
+		return verify_fail(v, "node %s cannot be repaired: %s %s differs, and that is more than rows. Clone it anew (lockstepctl "
 						   "join), or mend that by hand there with lockstep.replicate = off, and repair then%s", v->names[r->target],
 						   json_string_value(json_object_get(difference, "kind")), object_of(difference),
 						   v->behind >= 0 ? ". What it lacks may be among the commands of lockstepctl journal" : "");
 	if (v->options->source == NULL && !rows && !is_kind(difference, "sequence") && !others_agree(r, difference))
-		return verify_fail(v, "the other nodes don't agree about %s %s: name the one that is right by --source",
+		return verify_fail(v, "the other nodes do not agree about %s %s: name the one that is right by --source",
 						   json_string_value(json_object_get(difference, "kind")), object_of(difference));
 	return true;
 }

@@ -98,7 +98,7 @@ right_sum(Repair *r, const char *name)
 		if (its == NULL || strcmp(its, right) != 0)
 		{
 			if (its != NULL)
-				(void) verify_fail(r->v, "nodes %s and %s don't agree about table %s: name the one that is right by --source",
+				(void) verify_fail(r->v, "nodes %s and %s do not agree about table %s: name the one that is right by --source",
 								   r->v->names[r->source], r->v->names[i], name);
 			free(right);
 			right = NULL;
@@ -188,7 +188,7 @@ columns_of(Repair *r, const char *name, char **columns, char **values)
 		*values = xstrdup(PQgetvalue(result, 0, 1));
 	}
 	else if (result != NULL)
-		(void) verify_fail(r->v, "can't repair table %s: it has no columns", name);
+		(void) verify_fail(r->v, "cannot repair table %s: it has no columns", name);
 	PQclear(result);
 	return ok;
 }
@@ -349,7 +349,7 @@ change_rows(Repair *r, const char *name, const RowRef *refs, size_t n, long long
 		!set_indexes_aside(r, name) || !repair_run(r, "SET LOCAL allow_system_table_mods = off"))
 	{
 		free(verify_take_error(r->v));
-		(void) verify_fail(r->v, "%s\nIts rows can't be entered on node %s: mend that there with lockstep.replicate = off, or change "
+		(void) verify_fail(r->v, "%s\nIts rows cannot be entered on node %s: mend that there with lockstep.replicate = off, or change "
 						   "the rows on another node, and repair then", error, r->v->names[r->target]);
 		free(error);
 		return false;

@@ -117,7 +117,7 @@ move(Node *n, NodeState to, const DropReason *reason)
 		LOCKSTEP_POINT(NODE_MOVED);
 		return;
 	}
-	log_message(LOG_ERROR, n->config->name, "node can't go from %s to %s",
+	log_message(LOG_ERROR, n->config->name, "node cannot go from %s to %s",
 				node_state_name(n->state), node_state_name(to));
 	abort();
 }
@@ -139,6 +139,6 @@ node_still_out(Node *n, const DropReason *reason)
 {
 	n->cause = reason->cause;
 	snprintf(n->reason, sizeof(n->reason), "%s", reason->text);
-	tell_drop(n, "still can't be attached");
-	event_note(arrived[NODE_DROPPED], n->config->name, "still can't be attached", n->reason);
+	tell_drop(n, "still cannot be attached");
+	event_note(arrived[NODE_DROPPED], n->config->name, "still cannot be attached", n->reason);
 }

@@ -67,7 +67,7 @@ static const DropRule rules[NDROP_CAUSES] = {
 	[DROP_CANCEL_FAILED] = {"cancel_failed", LOG_NOTICE, RETURNS_ALONE, "the result of pg_cancel_backend()", NULL,
 	"could not cancel a query: {error}", NULL},
 	[DROP_SESSION_STAYS] = {"session_stays", LOG_WARNING, RETURNS_ALONE, "rolling back an apply session", "stall_timeout",
-		"apply session {pid} can't be ended: it has been terminated, and is there after {seconds} s",
+		"apply session {pid} cannot be ended: it has been terminated, and is there after {seconds} s",
 	"Look on node {self} what keeps that process from ending."},
 	[DROP_ROLLBACK_COMMITTED] = {"rollback_committed", LOG_WARNING, RETURNS_REPAIRED, "the result of a rollback", NULL,
 	"a transaction that was to be rolled back was committed", NULL},

@@ -55,9 +55,9 @@ is_same(const NodeTrouble *t, const Transaction *tx, const ApplyError *e)
 static void
 tell(const Node *n, const NodeTrouble *t)
 {
-	char	   *message = xasprintf("seq %" PRIu64 " of database \"%s\" can't be applied here: %s (%s)", t->seq, t->database,
+	char	   *message = xasprintf("seq %" PRIu64 " of database \"%s\" cannot be applied here: %s (%s)", t->seq, t->database,
 									t->message, t->sqlstate);
-	char	   *detail = xasprintf("%s%s%s%s", t->statement != NULL ? "Statement: " : "It failed at its commit, or its statement can't be told.",
+	char	   *detail = xasprintf("%s%s%s%s", t->statement != NULL ? "Statement: " : "It failed at its commit, or its statement is unknown.",
 								   t->statement != NULL ? t->statement : "", t->detail != NULL ? "; " : "",
 								   t->detail != NULL ? t->detail : "");
 	char	   *hint = xasprintf("It is tried again, ever more rarely. Mend the cause on that node (with lockstep.replicate = off) and "

@@ -555,7 +555,7 @@ ls_get_query(LsSlice payload, LsQuery *m)
 	if (wrong == NULL)
 		wrong = count_keys(m->keys, false, &m->nkeys);
 	if (wrong == NULL && m->pieces > 0 && (m->nparams > 0 || (m->form != LS_FORM_ROW && m->form != LS_FORM_COPY)))
-		wrong = "it can't have had parameters in pieces";
+		wrong = "it cannot have had parameters in pieces";
 	if (wrong == NULL && m->form == LS_FORM_COPY && m->pieces == 0 && (m->nparams != 1 || nulls > 0))
 		wrong = "a COPY does not carry its data as its one parameter";
 	if (wrong == NULL && m->form == LS_FORM_PIECE && (m->nparams != 1 || nulls > 0 || m->nkeys > 0 || m->ddl))

@@ -462,7 +462,7 @@ deliver_done(void)
 	pthread_mutex_unlock(&lock);
 	if (failed != (failing_text != NULL))
 		event_note(failed ? "journal_works" : "journal_fails", NULL,
-				   failed ? "the journal can be written again" : "the journal can't be written", failing_text);
+				   failed ? "the journal can be written again" : "the journal cannot be written", failing_text);
 
 	while (done.first != NULL)
 	{

@@ -246,7 +246,7 @@ sequencer_ask(Transaction *tx)
 	}
 	if (writer_failing() != NULL)
 	{
-		refuse(tx, "53100", "the replicator's journal can't be written", writer_failing(),
+		refuse(tx, "53100", "the replicator's journal cannot be written", writer_failing(),
 			   "Make room in journal_directory of the replicator; it tries again every second.");
 		return;
 	}

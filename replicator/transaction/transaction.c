@@ -223,7 +223,7 @@ tx_move(Transaction *tx, TxState to)
 			return;
 		}
 	}
-	log_message(LOG_ERROR, NULL, "transaction %s/%" PRIu32 "/%" PRIu64 " can't go from %s to %s",
+	log_message(LOG_ERROR, NULL, "transaction %s/%" PRIu32 "/%" PRIu64 " cannot go from %s to %s",
 				tx->node, tx->pid, tx->xcount, tx_state_name(tx->state), tx_state_name(to));
 	abort();
 }
