@@ -16,7 +16,9 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "replication/logicalworker.h"
 #include "storage/ipc.h"
 #include "storage/sinval.h"
@@ -116,6 +118,35 @@ is_notes_of_subscription(int cache)
 }
 
 /*
+ * With pg_temp first in search_path a mere look at the path makes the session's schema for temporary
+ * tables, once for each slot of a backend.  It is local by nature.
+ */
+static bool
+made_temporary_schema(void)
+{
+	Oid			namespace;
+	Oid			toast;
+	HeapTuple	tuple;
+	bool		made;
+
+	GetTempNamespaceState(&namespace, &toast);
+	if (!OidIsValid(namespace))
+		return false;
+	tuple = SearchSysCache1(NAMESPACEOID, ObjectIdGetDatum(toast));
+	made = HeapTupleIsValid(tuple) && TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data));
+	if (HeapTupleIsValid(tuple))
+		ReleaseSysCache(tuple);
+	return made;
+}
+
+static bool
+is_local_by_nature(int cache)
+{
+	return is_notes_of_subscription(cache) ||
+		((cache == NAMESPACEOID || cache == NAMESPACENAME) && made_temporary_schema());
+}
+
+/*
  * Rows of catalogs that have a cache: all that a change of a schema can't do
  * without.  Relation cache messages alone are no change.
  */
@@ -129,7 +160,7 @@ changed_catalogs(void)
 
 	for (i = 0; i < n; i++)
 	{
-		if ((messages[i].id >= 0 && !is_notes_of_subscription(messages[i].cc.id)) ||
+		if ((messages[i].id >= 0 && !is_local_by_nature(messages[i].cc.id)) ||
 			messages[i].id == SHAREDINVALCATALOG_ID)
 			return true;
 	}

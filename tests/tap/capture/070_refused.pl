@@ -67,4 +67,17 @@ for my $name (qw(lockstep.replicate lockstep.unreplicated))
 }
 $c->fails(1, 'SET lockstep.no_such_setting = 1', '42602', qr/./, 'an unknown setting is refused');
 
+
+# With pg_temp first in search_path, PostgreSQL makes a session's schema for temporary tables as soon as
+# it looks at the path, once for each slot of a backend.  That is no effect to be replicated.
+my @temp = map { $c->session(1) } 1 .. 6;
+$_->query('SELECT 1') for @temp;
+for my $i (0 .. $#temp)
+{
+	$temp[$i]->query('SET search_path = pg_temp, pg_catalog');
+	$temp[$i]->query("INSERT INTO public.t SELECT 2000 + $i, (current_schema() LIKE 'pg_temp%')::text");
+	is($temp[$i]->error, '', 'a transaction in which the schema of temporary tables is made');
+}
+$_->close for @temp;
+ok($c->wait_sql(2, "SELECT count(*) FROM t WHERE id >= 2000 AND v = 'true'", 6), 'the rows are on the other node');
 done_testing;
