@@ -166,6 +166,8 @@ sub cluster
 		open(STDERR, '>&', \*STDOUT);
 		close $self->{lock};
 		@ENV{qw(LD_PRELOAD LOCKSTEP_CLOCK)} = ($self->{preload}, "$self->{top}/clock") if $self->{preload};
+		# AddressSanitizer wants to be the first library
+		$ENV{ASAN_OPTIONS} = join ':', grep { $_ } $ENV{ASAN_OPTIONS}, 'verify_asan_link_order=0' if $self->{preload};
 		exec("$tests/cluster", $command, @args, @dir) or exit 127;
 	}
 	waitpid($pid, 0);
