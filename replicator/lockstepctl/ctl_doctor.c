@@ -14,7 +14,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/stat.h>
-#include <sys/statvfs.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -23,7 +22,9 @@
 #include "buffer.h"
 #include "config.h"
 #include "ctl.h"
-#include "version.h"
+#include "journal_usage.h"
+#include "json_text.h"
+#include "pgclient.h"
 
 #define CLOCK_TOLERANCE_S 2.0
 #define MIN_FREE_BYTES (INT64_C(1) << 30)
@@ -88,12 +89,22 @@ static const Question questions[] = {
 	"SELECT NULL, NULL, true FROM (SELECT count(*) AS n FROM lockstep.conflicts) s WHERE n < 0"},
 	{"invalid indexes", true,
 		"SELECT format('index %s of database %I is invalid', indexrelid::regclass, current_database()), "
-	"format('REINDEX INDEX CONCURRENTLY %s; or drop it', indexrelid::regclass), false FROM pg_index WHERE NOT indisvalid AND indisready LIMIT 10"},
+	"format('REINDEX INDEX CONCURRENTLY %s; or drop it', indexrelid::regclass), false FROM pg_index JOIN pg_class c ON c.oid = indexrelid WHERE NOT indisvalid AND c.relkind = 'i' LIMIT 10"},
 };
 
 #define NQUESTIONS (sizeof(questions) / sizeof(questions[0]))
 
 /* ---------- findings */
+
+/* Users choose names: what a terminal would obey is escaped. */
+static void
+set_printable(json_t *finding, const char *field, const char *text)
+{
+	char	   *printable = text_printable(text, strlen(text));
+
+	json_object_set_new(finding, field, json_from_text(printable));
+	free(printable);
+}
 
 static void __attribute__((format(printf, 5, 6)))
 find(Doctor *d, bool problem, const char *where, const char *remedy, const char *fmt,...)
@@ -101,23 +112,15 @@ find(Doctor *d, bool problem, const char *where, const char *remedy, const char 
 	char		text[2048];
 	va_list		args;
 	json_t	   *finding = json_object();
-	size_t		len;
 
 	va_start(args, fmt);
 	vsnprintf(text, sizeof(text), fmt, args);
 	va_end(args);
-	for (len = strlen(text); len > 0 && text[len - 1] == '\n'; len--)
-		text[len - 1] = '\0';
-	for (size_t i = 0; i < len; i++)
-	{
-		if (text[i] == '\n' || text[i] == '\t')
-			text[i] = ' ';		/* libpq's hints */
-	}
 	json_object_set_new(finding, "level", json_string(problem ? "problem" : "warning"));
 	json_object_set_new(finding, "where", json_string(where));
-	json_object_set_new(finding, "text", json_stringn_nocheck(text, strlen(text)));
+	set_printable(finding, "text", text);
 	if (remedy != NULL)
-		json_object_set_new(finding, "remedy", json_stringn_nocheck(remedy, strlen(remedy)));
+		set_printable(finding, "remedy", remedy);
 	json_array_append_new(d->findings, finding);
 	*(problem ? &d->problems : &d->warnings) += 1;
 }
@@ -140,7 +143,8 @@ look_at_files(Doctor *d)
 {
 	const Config *c = d->config;
 	struct stat st;
-	struct statvfs fs;
+	uint64_t	used;
+	uint64_t	free_bytes;
 
 	if (stat(d->config_file, &st) == 0 && (st.st_mode & S_IRWXO) != 0 && has_password(c))
 		find(d, true, "replicator", "chmod 640 the file, owned by root and the replicator's group.",
@@ -151,12 +155,12 @@ look_at_files(Doctor *d)
 	else if ((st.st_mode & S_IRWXO) != 0)
 		find(d, true, "replicator", "chmod 600 the file (or 640, if a group needs it), on all hosts.",
 			 "everybody can read the secret \"%s\"", c->secret_file);
-	if (statvfs(c->journal_directory, &fs) != 0)
+	if (!journal_usage(c->journal_directory, &used, &free_bytes))
 		find(d, true, "replicator", "See journal_directory in replicator.conf.",
 			 "could not look at the journal's directory \"%s\": %s", c->journal_directory, strerror(errno));
 	else
 	{
-		double		left = (double) fs.f_bavail * (double) fs.f_frsize;
+		double		left = (double) free_bytes;
 		double		need = c->journal_keep > MIN_FREE_BYTES ? (double) c->journal_keep : MIN_FREE_BYTES;
 
 		if (left < need)
@@ -199,15 +203,18 @@ look_at_status(Doctor *d, const json_t *status)
 static PGconn *
 open_node(Doctor *d, const NodeConfig *n, const char *database)
 {
-	static const char options[] = "-c statement_timeout=10s -c default_transaction_read_only=on -c search_path=pg_catalog -c lockstep.causal_reads=off -c lockstep.max_staleness=-1";
+	/* as a client's session, or it would not ask the replicator */
+	char	   *options = xasprintf("%s -c statement_timeout=10s -c default_transaction_read_only=on -c lockstep.replicate=on "
+									"-c lockstep.causal_reads=off -c lockstep.max_staleness=-1", pgclient_control_options);
 	const char *keywords[] = {"connect_timeout", "dbname", "dbname", "application_name", "options", NULL};
 	const char *values[] = {"5", n->conninfo, database, "lockstepctl", options, NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, 1);
 
+	free(options);
 	if (PQstatus(conn) == CONNECTION_OK)
 		return conn;
 	find(d, true, n->name, "See node.NAME in replicator.conf, pg_hba.conf and listen_addresses of that server.",
-		 "could not connect to database \"%s\": %s", database, PQerrorMessage(conn));
+		 "could not connect to database \"%s\": %s", database, pgclient_message(PQerrorMessage(conn)));
 	PQfinish(conn);
 	return NULL;
 }
@@ -229,7 +236,7 @@ ask_question(Doctor *d, const NodeConfig *n, PGconn *conn, const Question *q, in
 		const char *hint = PQresultErrorField(r, PG_DIAG_MESSAGE_HINT);
 
 		find(d, true, n->name, hint, "%s: %s%s%s", q->about, PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) != NULL ?
-			 PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) : PQerrorMessage(conn), detail != NULL ? " " : "", detail != NULL ? detail : "");
+			 PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) : pgclient_message(PQerrorMessage(conn)), detail != NULL ? " " : "", detail != NULL ? detail : "");
 	}
 	else
 	{

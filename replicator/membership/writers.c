@@ -158,6 +158,19 @@ writers_node_is_in(Node *n)
 
 /* ---------- commands */
 
+static bool
+is_only_writable(const Node *n)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		const Node *other = node_get(i);
+
+		if (other != n && other->state == NODE_ONLINE && !other->draining)
+			return false;
+	}
+	return true;
+}
+
 bool
 node_drain(int node, bool readers, const char **why)
 {
@@ -165,6 +178,9 @@ node_drain(int node, bool readers, const char **why)
 
 	*why = "it is not online";
 	if (n->state != NODE_ONLINE)
+		return false;
+	*why = "no other node is online";
+	if (is_only_writable(n))
 		return false;
 	*why = "there is no replicated database";
 	if (!metadata_has_database(n->control_database))

@@ -93,6 +93,20 @@ is(check('/nodes/n1/read'), 503, '... no readers any more');
 $c->fails(1, insert('out'), '57P03|25006', qr/is not online|$refused/, '... writers are refused');
 is($c->sql(2, 'SELECT count(*) FROM t'), '4', 'nothing was lost');
 like(($c->ctl('drain', 'n1'))[1], qr/could not drain node "n1": it is not online/, 'a second drain says so');
+{
+	my @rest = grep { $c->node_status($_)->{state} eq 'online' } $c->all;
+	my $last = pop @rest;
+	$c->ctl('drop', "n$_") for @rest;
+	my (undef, $error, $rc) = $c->ctl('drain', "n$last");
+	is($rc, 1, 'the last node that is online');
+	like($error, qr/could not drain node "n$last": no other node is online/, 'is not drained');
+	$c->sql($last, insert('last'));
+	for (@rest)
+	{
+		$c->ctl('attach', "n$_");
+		ok($c->wait_state($_, 'online'), "n$_ is back");
+	}
+}
 
 my (undef, $err, $rc) = $c->ctl('resume', 'n1');
 is($rc, 0, 'resume') or diag($err);

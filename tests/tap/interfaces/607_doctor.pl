@@ -34,6 +34,15 @@ chmod 0644, $secret;
 doctor_says(qr/PROBLEM  replicator: everybody can read the secret.*\n\s+chmod 600/, 'a secret that all can read');
 chmod 0600, $secret;
 
+# ---------- what a user has named
+
+$c->sql(1, 'CREATE TABLE twice (v int); INSERT INTO twice VALUES (1), (1)');
+$c->try(1, qq{CREATE UNIQUE INDEX CONCURRENTLY "x\nPROBLEM  n2: \e[31mred" ON twice (v)});
+($out, undef, $rc) = $c->ctl('doctor');
+is($rc, 0, 'an invalid index is no problem');
+like($out, qr/^warning  n1: index public\."x\\nPROBLEM  n2: \\x1b\[31mred" of database app is invalid\n\s+REINDEX/m, 'but a warning, in one line that a terminal does not obey');
+unlike($out, qr/\e|^PROBLEM/m, 'nowhere');
+
 # ---------- nodes
 
 $c->edit_replicator_conf(sub { s/^(node\.n2 = ')/${1}password=geheim /m or die $_ });
