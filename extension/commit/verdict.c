@@ -98,14 +98,6 @@ verdict_report_outdated(void)
 					 outcome_token_text(&token))));
 }
 
-static void
-connect_again(void)
-{
-	link_connect_or_wait();
-	if (!turn_is_open())
-		xact_report_closed();
-}
-
 /*
  * The replicator may have gone while the client was thinking.  Nothing has been
  * asked yet, so that is no unknown outcome; and if the replicator has heard nothing of the
@@ -124,7 +116,7 @@ check_link_before_asking(void)
 			xact_report_lost();
 		return;
 	}
-	connect_again();
+	xact_connect();
 }
 
 /*
@@ -184,7 +176,7 @@ send_question(void)
 		if (told)
 			xact_report_lost();
 		ls_xact.told = false;
-		connect_again();
+		xact_connect();
 		if (!send_queue())
 			xact_report_lost();
 	}

@@ -3,8 +3,8 @@
  *	  Can a node that holds the same data refuse this row?  For commit_wait = certified.
  *
  * A list of what is known to be harmless, so that whatever is not thought of is executed
- * before it is decided.  The relation is judged once, when its entry is built, from the
- * relation cache; DDL rebuilds the entry.  Only sizes are looked at for each row.
+ * before it is decided.  The relation is judged once, when the first row of its entry is asked
+ * for, from the relation cache; DDL rebuilds the entry.  Only sizes are looked at for each row.
  *
  * A row that fits here may not fit there: rows carry no settings, and a value that was
  * compressed by lz4 here may be larger there.  So sizes count before compression, and stay
@@ -121,11 +121,13 @@ indexes_are_certain(LsRelation *r, Relation rel)
 	return certain;
 }
 
-void
-certainrows_build(LsRelation *r, Relation rel)
+static void
+judge(LsRelation *r, Relation rel)
 {
 	TupleConstr *constr = r->desc->constr;
+	MemoryContext old = MemoryContextSwitchTo(r->context);
 
+	relation_init_columns(r, &r->indexed);
 	r->certain = rel->rd_rel->relkind == RELKIND_RELATION && !rel->rd_rel->relispartition &&
 		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		!rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
@@ -133,14 +135,18 @@ certainrows_build(LsRelation *r, Relation rel)
 		r->nidentity > 0 && r->hashable && !r->has_replica_trigger &&
 		!r->computes && !r->unproven && !r->reads_settings && !r->copy_checks &&
 		columns_are_certain(r) && indexes_are_certain(r, rel);
+	MemoryContextSwitchTo(old);
+	r->judged = true;
 }
 
 bool
-certainrows_has(const LsRelation *r, TupleTableSlot *slot)
+certainrows_has(LsRelation *r, Relation rel, TupleTableSlot *slot)
 {
 	Size		bytes = 0;
 	int			i;
 
+	if (!r->judged)
+		judge(r, rel);
 	if (!r->certain)
 		return false;
 	if (slot == NULL)

@@ -10,10 +10,7 @@
 
 #include "relation.h"
 
-/* Sets r->certain and what certainrows_has() needs; the indexes have been built. */
-extern void certainrows_build(LsRelation *r, Relation rel);
-
-/* slot: the new version of the row, or NULL if it is deleted. */
-extern bool certainrows_has(const LsRelation *r, TupleTableSlot *slot);
+/* r is the entry of rel.  slot: the new version of the row, or NULL if it is deleted. */
+extern bool certainrows_has(LsRelation *r, Relation rel, TupleTableSlot *slot);
 
 #endif							/* LOCKSTEP_CERTAINROWS_H */

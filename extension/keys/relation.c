@@ -30,7 +30,6 @@
 #include "utils/reltrigger.h"
 #include "utils/syscache.h"
 
-#include "certainrows.h"
 #include "compat.h"
 #include "deparse.h"
 #include "exacttext.h"
@@ -468,8 +467,6 @@ build(LsRelation *r, Relation rel)
 		build_replica_triggers(r, rel);
 		relation_build_indexes(r, rel);
 		relation_build_foreign_keys(r, rel);
-		relation_init_columns(r, &r->indexed);
-		certainrows_build(r, rel);
 		r->batches = is_found_in_batches(r);
 		some_read_settings |= r->reads_settings;
 		MemoryContextSwitchTo(old);

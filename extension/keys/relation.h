@@ -139,8 +139,8 @@ typedef struct LsRelation
 	bool		folds;			/* a part of an index's expression, too, which
 								 * is evaluated once */
 	bool		unproven;		/* a unique index of it isn't valid yet */
-	bool		certain;		/* no node can refuse a small row of it: see
-								 * certainrows.c */
+	bool		judged;			/* the two below are known: certainrows.c */
+	bool		certain;		/* no node can refuse a small row of it */
 	LsColumnSet indexed;		/* columns in any index, if it is certain */
 
 	/* identity: none if nidentity is 0, then the image of the row */

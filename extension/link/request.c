@@ -38,29 +38,42 @@ static void
 connect_if_needed(void)
 {
 	if (!xact_is_known() || (!link_is_open() && !xact_is_told()))
-		link_connect_or_wait();
-	if (!turn_is_open())
-		xact_report_closed();
+		xact_connect();
 }
 
-/* The next message of this type; others are handled here. */
-static LsSlice
-next_answer(LsMsgType wanted)
+/*
+ * The next message of this type, until the deadline (0: none), when it is LINK_NOTHING; others
+ * are handled here.
+ */
+static LinkResult
+await_answer(LsMsgType wanted, LsSlice *payload, MonoTime deadline)
 {
-	LsMsgType	type;
-	LsSlice		payload;
 	uint64		granted = 0;
 
 	for (;;)
 	{
-		if (link_has_message(link_await(&type, &payload, -1, PG_WAIT_EXTENSION)))
-		{
-			if (type == wanted)
-				return payload;
-			xact_message(type, payload, &granted);
-		}
+		long		left = deadline != 0 ? mono_ms_left(deadline) : -1;
+		LsMsgType	type;
+		LinkResult	result;
+
+		if (left == 0)
+			return LINK_NOTHING;
+		result = link_await(&type, payload, (int) left, PG_WAIT_EXTENSION);
+		if (result == LINK_LOST || (result == LINK_MESSAGE && type == wanted))
+			return result;
+		if (result == LINK_MESSAGE)
+			xact_message(type, *payload, &granted);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+static LsSlice
+next_answer(LsMsgType wanted)
+{
+	LsSlice		payload;
+
+	(void) link_has_message(await_answer(wanted, &payload, 0));
+	return payload;
 }
 
 /* ---------- values */
@@ -82,29 +95,18 @@ send_lease_request(const LsLease *request)
 static bool
 await_lease(uint64 id, LsLeased *answer)
 {
-	LsMsgType	type;
 	LsSlice		payload;
-	uint64		granted = 0;
-	const char *wrong;
 
-	for (;;)
+	while (await_answer(LS_MSG_LEASED, &payload, 0) == LINK_MESSAGE)
 	{
-		LinkResult	result = link_await(&type, &payload, -1, PG_WAIT_EXTENSION);
+		const char *wrong = ls_get_leased(payload, answer);
 
-		if (result == LINK_LOST)
-			return false;
-		if (result == LINK_MESSAGE && type != LS_MSG_LEASED)
-			xact_message(type, payload, &granted);
-		else if (result == LINK_MESSAGE)
-		{
-			wrong = ls_get_leased(payload, answer);
-			if (wrong != NULL)
-				link_report_violation(wrong);
-			if (answer->id == id)
-				return true;
-		}
-		CHECK_FOR_INTERRUPTS();
+		if (wrong != NULL)
+			link_report_violation(wrong);
+		if (answer->id == id)
+			return true;
 	}
+	return false;
 }
 
 /* The answer may be lost with the link: the values are, then, and others are asked for. */
@@ -182,26 +184,14 @@ request_winner(uint64 seq, long patience_ms, LsFacts *facts)
 	LsFactsQuestion question = {++questions, LS_FACTS_WINNER, seq};
 	MonoTime	deadline = mono_after(patience_ms);
 	uint8_t		message[64];
-	LsMsgType	type;
 	LsSlice		payload;
-	uint64		granted = 0;
-	long		left;
 
 	if (!is_connected() ||
 		!link_send_later(message, ls_put_facts_question(message, sizeof(message), &question)))
 		return false;
-	while ((left = mono_ms_left(deadline)) > 0)
+	while (await_answer(LS_MSG_FACTS, &payload, deadline) == LINK_MESSAGE)
 	{
-		LinkResult	result = link_receive(&type, &payload, (int) left, PG_WAIT_EXTENSION);
-
-		if (result == LINK_LOST)
-			return false;
-		CHECK_FOR_INTERRUPTS();
-		if (result != LINK_MESSAGE)
-			continue;
-		if (type != LS_MSG_FACTS)
-			xact_message(type, payload, &granted);
-		else if (ls_get_facts(payload, facts) == NULL && facts->question == question.question)
+		if (ls_get_facts(payload, facts) == NULL && facts->question == question.question)
 			return true;
 	}
 	return false;

@@ -164,9 +164,7 @@ xact_writes(void)
 	do
 	{
 		writerhold_wait();
-		link_connect_or_wait();
-		if (!turn_is_open())
-			xact_report_closed();
+		xact_connect();
 	} while (!writerhold_enter());
 	ls_xact.xcount = xact_new_number();
 	ls_xact.since = turn_applied();

@@ -77,7 +77,9 @@ extern void xact_wait_applied(uint64 seq);
 extern char *xact_text_of(LsSlice s);
 
 LS_NORETURN extern void xact_report_error(const LsErrorFields *e);
-LS_NORETURN extern void xact_report_closed(void);	/* the turn is not open */
+extern void xact_connect(void); /* to a replicator that has opened this node:
+								 * waits for lockstep.failover_wait, else
+								 * ERROR 57P03 */
 LS_NORETURN extern void xact_report_lost(void); /* the link, of one that was
 												 * told and has not asked:
 												 * 40001, or why the

@@ -45,14 +45,22 @@ xact_report_error(const LsErrorFields *e)
 			 e->hint.len > 0 ? errhint("%s", xact_text_of(e->hint)) : 0));
 }
 
-void
-xact_report_closed(void)
+static void
+report_closed(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("this node does not take writes yet"),
 			 errdetail("Since the server started, the replicator has not opened it."),
 			 errhint("The replicator does so as soon as it has reached the node and brought it up to date: see lockstepctl status.")));
+}
+
+void
+xact_connect(void)
+{
+	link_connect_or_wait();
+	if (!turn_is_open())
+		report_closed();
 }
 
 /*
