@@ -43,6 +43,7 @@
 #include "generation.h"
 #include "guc.h"
 #include "hooks.h"
+#include "hostchoice.h"
 #include "indoubt.h"
 #include "interpose.h"
 #include "keyset.h"
@@ -67,6 +68,12 @@
 
 static shmem_request_hook_type prev_shmem_request = NULL;
 static shmem_startup_hook_type prev_shmem_startup = NULL;
+/* As in libpq/auth.h, which needs the headers of Kerberos. */
+struct Port;
+typedef void (*ClientAuthentication_hook_type) (struct Port *, int);
+extern PGDLLIMPORT ClientAuthentication_hook_type ClientAuthentication_hook;
+
+static ClientAuthentication_hook_type prev_ClientAuthentication = NULL;
 static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 static planner_hook_type prev_planner = NULL;
 static ExecutorStart_hook_type prev_ExecutorStart = NULL;
@@ -118,6 +125,24 @@ start_shmem(void)
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */
 	interpose_new_modules();
+}
+
+/* ---------- a connection */
+
+static void
+on_authentication(struct Port *port, int status)
+{
+	if (prev_ClientAuthentication)
+		prev_ClientAuthentication(port, status);
+	if (status == STATUS_OK)
+		hostchoice_at_connection();
+}
+
+static void
+begin_with_replicate_off(void)
+{
+	hostchoice_leave_out();
+	usersettings_remember();
 }
 
 /* ---------- a query: analysis, planning */
@@ -172,6 +197,7 @@ start_on_node(QueryDesc *desc, int eflags)
 	bool		captured;
 
 	lockconflict_before_query();
+	hostchoice_before_query(desc->plannedstmt);
 	captured = desc->plannedstmt->resultRelations != NIL && runs && ls_mode() == LS_MODE_ORIGIN;
 
 	/* whatever became of the one before */
@@ -254,6 +280,7 @@ utility_on_node(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 				QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
 {
 	lockconflict_before_utility(pstmt);
+	hostchoice_before_utility(pstmt);
 	utility_process(server_utility, pstmt, source, read_only_tree, context, params, environment,
 					dest, completion);
 }
@@ -466,6 +493,8 @@ hooks_install(void)
 	replace_in_server();
 	register_invalidations();
 
+	prev_ClientAuthentication = ClientAuthentication_hook;
+	ClientAuthentication_hook = on_authentication;
 	prev_post_parse_analyze = post_parse_analyze_hook;
 	post_parse_analyze_hook = after_analysis;
 	prev_planner = planner_hook;
@@ -493,7 +522,7 @@ hooks_install(void)
 
 	/* lockstep's own: a lower room tells an upper one */
 	guc_replicate_changed = mode_on_replicate_changed;
-	guc_session_begins_off = usersettings_remember;
+	guc_session_begins_off = begin_with_replicate_off;
 	link_before_exit = verdict_confirm_at_exit;
 	xact_init();
 	outsiderun_init();

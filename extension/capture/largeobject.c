@@ -51,6 +51,7 @@
 #include "capture.h"
 #include "compat.h"
 #include "effectcall.h"
+#include "hostchoice.h"
 #include "keyset.h"
 #include "lockstep.h"
 #include "mode.h"
@@ -230,6 +231,7 @@ refuse_nested(void)
 static bool
 is_captured(void)
 {
+	hostchoice_forget();
 	switch (ls_mode())
 	{
 		case LS_MODE_ORIGIN:

@@ -86,6 +86,7 @@ typedef struct GenerationShared
 {
 	pg_atomic_uint64 heard;		/* monotonic ms when the node's generation was
 								 * heard last; 0: its sessions are gone */
+	pg_atomic_uint64 beat;		/* the same, of its heartbeats; 0: none yet */
 	GenerationSession sessions[FLEXIBLE_ARRAY_MEMBER];	/* by pgprocno */
 } GenerationShared;
 
@@ -121,6 +122,7 @@ generation_shmem_startup(void)
 		return;
 	memset(shared, 0, generation_shmem_size());
 	pg_atomic_init_u64(&shared->heard, 0);
+	pg_atomic_init_u64(&shared->beat, 0);
 }
 
 /* ---------- sessions of replicators, and those linked to one */
@@ -382,8 +384,18 @@ generation_heartbeat(void)
 {
 	if (mine != turn_generation_number())
 		report_outdated(mine, turn_generation());
-	if (entered)
-		pg_atomic_write_u64(&shared->heard, now_ms());
+	if (!entered)
+		return;
+	pg_atomic_write_u64(&shared->heard, now_ms());
+	pg_atomic_write_u64(&shared->beat, now_ms());
+}
+
+int64
+generation_silent_ms(void)
+{
+	uint64		beat = pg_atomic_read_u64(&shared->beat);
+
+	return beat == 0 ? -1 : (int64) (now_ms() - beat);
 }
 
 /* With what an apply session claims its turn. */

@@ -29,6 +29,9 @@ extern uint64 generation_of_session(void);
 
 extern void generation_heartbeat(void);
 
+/* Since the last heartbeat, which only a node gets that is online or about to be; -1: there was none. */
+extern int64 generation_silent_ms(void);
+
 /* The current one; *served_ms: since the last heartbeat, -1: there was none. */
 extern Generation generation_known(int64 *served_ms);
 

@@ -107,6 +107,14 @@ writerhold_wait(void)
 }
 
 bool
+writerhold_refuses(void)
+{
+	long		ms;
+
+	return hold_now(&ms) == HOLD_REFUSE;
+}
+
+bool
 writerhold_enter(void)
 {
 	long		ms;

@@ -13,6 +13,9 @@ extern void writerhold_shmem_startup(void);
 /* Before a transaction writes first.  ERROR 25006 if new writers are refused. */
 extern void writerhold_wait(void);
 
+/* Are new writers refused now? */
+extern bool writerhold_refuses(void);
+
 /*
  * It writes from now on, and is counted.  False: writers have been held meanwhile, so it isn't;
  * it has to wait again.

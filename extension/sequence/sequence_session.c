@@ -35,6 +35,7 @@
 
 #include "capture.h"
 #include "compat.h"
+#include "hostchoice.h"
 #include "keyset.h"
 #include "lockstep.h"
 #include "pack.h"
@@ -298,6 +299,7 @@ sequence_nextval(Oid relid, bool check, int64 *result)
 	}
 	if (check)
 		check_permission(rel, ACL_USAGE | ACL_UPDATE);
+	hostchoice_forget();
 	PreventCommandIfReadOnly("nextval()");
 	PreventCommandIfParallelMode("nextval()");
 	*result = next_value(rel, s);
@@ -378,6 +380,7 @@ sequence_setval(Oid relid, int64 value, bool called)
 		return false;
 	}
 	check_permission(rel, ACL_UPDATE);
+	hostchoice_forget();
 	PreventCommandIfReadOnly("setval()");
 	PreventCommandIfParallelMode("setval()");
 	check_bounds(rel, value);

@@ -1,0 +1,93 @@
+# A client that names several hosts and wants one that takes writes gets one: a node that is
+# dropped or drained, or does not reach the replicator, reports default_transaction_read_only when a session begins.  It is
+# an announcement only: a session that stays gets the errors that it always gets, and writes when the node is back.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.failover_wait = 500ms\n");
+$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY); CREATE SEQUENCE s; CREATE ROLE reader SUPERUSER LOGIN; ALTER ROLE reader SET default_transaction_read_only = on');
+$c->drain;
+
+# (output, error) of psql, which may choose among both
+sub choose
+{
+	my ($attributes, $sql, %o) = @_;
+	my ($out, $err) = ('', '');
+	my @ports = map { $c->port($_) } $o{only} ? $o{only} : (1, 2);
+	my $dsn = 'host=' . join(',', ('127.0.0.1') x @ports) . ' port=' . join(',', @ports) .
+		' dbname=app user=' . ($o{user} // 'postgres') . " target_session_attrs=$attributes";
+
+	IPC::Run::run([ "psql", '-XqAt', '-v', 'VERBOSITY=verbose', $dsn, map { ('-c', $_) } ref $sql ? @$sql : $sql ], '<', \undef, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
+	chomp $out;
+	return ($out, $err);
+}
+
+sub chosen
+{
+	my ($attributes) = @_;
+	my ($out, $err) = choose($attributes, 'SHOW lockstep.node_name');
+	return $out ne '' ? $out : $err;
+}
+
+sub goes_to
+{
+	my ($node, $when) = @_;
+	ok($c->wait_until(sub { chosen('read-write') eq $node }), "$when: a writer gets $node") or diag(chosen('read-write'));
+	is(chosen('any'), 'n1', "$when: whoever takes any gets the first");
+	return;
+}
+
+goes_to('n1', 'all is well');
+is(chosen('read-only'), (choose('read-only', 'SELECT 1'))[1], 'no node is read-only');
+is((choose('any', 'SHOW transaction_read_only', only => 1))[0], 'off', 'as drivers ask');
+
+# ---------- dropped
+
+$c->ctl('drop', 'n1');
+$c->wait_state(1, 'dropped');
+goes_to('n2', 'dropped');
+is(chosen('read-only'), 'n1', 'and a reader gets n1');
+is((choose('any', $_, only => 1))[0], 'on', "$_, as drivers ask") for 'SHOW transaction_read_only', 'SHOW default_transaction_read_only';
+is((choose('any', [ 'SELECT pg_is_in_recovery()', 'SHOW transaction_read_only' ], only => 1))[0], "f\non", 'in two steps, too');
+for my $write ('INSERT INTO t VALUES (1)', 'BEGIN; INSERT INTO t VALUES (1); COMMIT', "SELECT nextval('s')", 'COPY t FROM PROGRAM \'echo 1\'', 'CREATE TABLE u ()',
+	'WITH w AS (INSERT INTO t VALUES (1) RETURNING 1) SELECT * FROM w', 'DO $$BEGIN INSERT INTO t VALUES (1); END$$', 'SELECT lo_create(0)')
+{
+	my ($out, $err) = choose('any', $write, only => 1);
+	like($err, qr/57P03/, "$write: the error is the one that it was");
+}
+like((choose('any', 'BEGIN READ ONLY; INSERT INTO t VALUES (1)', only => 1))[1], qr/25006/, 'READ ONLY is what it says');
+is((choose('any', [ 'CREATE TEMP TABLE mine (x int)', 'SHOW default_transaction_read_only' ], only => 1))[0], 'off', 'restored by a write');
+like((choose('any', 'INSERT INTO t VALUES (1)', only => 1, user => 'reader'))[1], qr/25006/, 'a role that is read-only is so by itself');
+my $pooled = $c->session(1);
+is($pooled->query('SELECT count(*) FROM t'), '0', 'a session that begins now reads');
+
+$c->ctl('attach', 'n1');
+$c->wait_state(1, 'online');
+goes_to('n1', 'attached');
+$pooled->do('INSERT INTO t VALUES (2)');
+is($c->sql(1, 'SELECT count(*) FROM t'), '1', 'it writes when the node is back');
+is($pooled->query('SHOW default_transaction_read_only'), 'off', 'and is as ever');
+
+# ---------- drained
+
+$c->ctl('drain', 'n1');
+is(chosen('read-write'), 'n2', 'drained: a writer gets n2');
+$c->ctl('resume', 'n1');
+$c->wait_state(1, 'online');
+goes_to('n1', 'resumed');
+
+# ---------- without a replicator
+
+$c->cluster('stop-replicator');
+ok($c->wait_until(sub { chosen('read-write') !~ /^n/ }), 'without a replicator none takes writes');
+like(chosen('read-write'), qr/read-only/, 'which the client is told');
+is(chosen('any'), 'n1', 'and any can be read');
+$c->cluster('start-replicator');
+goes_to('n1', 'with it');
+$c->same('in the end');
+
+done_testing();
