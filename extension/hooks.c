@@ -58,6 +58,7 @@
 #include "readplan.h"
 #include "relation.h"
 #include "rights.h"
+#include "savepoints.h"
 #include "sequence.h"
 #include "session.h"
 #include "staleness.h"
@@ -279,10 +280,14 @@ utility_on_node(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
 				QueryEnvironment *environment, DestReceiver *dest, QueryCompletion *completion)
 {
+	const TransactionStmt *marks = IsA(pstmt->utilityStmt, TransactionStmt) ? (TransactionStmt *) pstmt->utilityStmt : NULL;
+
 	lockconflict_before_utility(pstmt);
 	hostchoice_before_utility(pstmt);
 	utility_process(server_utility, pstmt, source, read_only_tree, context, params, environment,
 					dest, completion);
+	if (marks != NULL)
+		savepoints_ran(marks);
 }
 
 static void
@@ -341,6 +346,22 @@ explain_error(ErrorData *edata)
 
 /* ---------- the end of a transaction */
 
+/* The client is to hear of a lost connection at its next statement, not when it sets or releases a savepoint. */
+static void
+flush_at_savepoint(void)
+{
+	xact_postpone_loss(true);
+	PG_TRY();
+	{
+		capture_flush();
+	}
+	PG_FINALLY();
+	{
+		xact_postpone_loss(false);
+	}
+	PG_END_TRY();
+}
+
 static void
 on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parentSubid, void *arg)
 {
@@ -353,11 +374,11 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 		switch (event)
 		{
 			case SUBXACT_EVENT_START_SUB:
-				capture_flush();
+				flush_at_savepoint();
 				xact_at_subxact_start(level);
 				break;
 			case SUBXACT_EVENT_PRE_COMMIT_SUB:
-				capture_flush();
+				flush_at_savepoint();
 				break;
 			case SUBXACT_EVENT_COMMIT_SUB:
 				xact_at_subxact_commit(level);
@@ -370,6 +391,7 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 		}
 	}
 	walwitness_on_subxact(event, level);
+	savepoints_on_subxact(event, level);
 }
 
 static void
@@ -398,6 +420,7 @@ forget_transaction(void)
 	conflictreport_at_xact_end();
 	walwitness_at_xact_end();
 	lockconflict_at_xact_end();
+	savepoints_at_xact_end();
 	indoubt_at_xact_end();
 	mode_at_xact_end();
 	xact_at_xact_end();

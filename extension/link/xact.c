@@ -62,6 +62,8 @@ typedef struct Mark
 	int			rows_held;		/* see heldlocks.c */
 } Mark;
 
+static bool loss_is_postponed = false;
+
 static Mark *marks = NULL;		/* a stack */
 static int	nmarks = 0;
 static int	marks_cap = 0;
@@ -119,14 +121,20 @@ append_rollback_to(uint64 keep)
 	xact_queue_added(size);
 }
 
-/* The transaction is announced, by this connection. */
-static void
-told_now(void)
+void
+xact_postpone_loss(bool postpone)
 {
-	if (xact_told_elsewhere())
+	loss_is_postponed = postpone;
+}
+
+/* Postponed, it is found by the next statement that writes, and by COMMIT. */
+static void
+lost(void)
+{
+	if (!loss_is_postponed)
 		xact_report_lost();
-	ls_xact.told = true;
-	ls_xact.told_by = link_number();
+	ls_xact.ended = true;
+	strlcpy(ls_xact.ended_why, link_lost_message(), sizeof(ls_xact.ended_why));
 }
 
 /* Send what is buffered, and wait until the socket has taken it. */
@@ -135,12 +143,19 @@ xact_stream(void)
 {
 	bool		ok;
 
-	told_now();
+	if (xact_told_elsewhere())
+	{
+		lost();
+		return;
+	}
+	ls_xact.told = true;		/* the transaction is announced, by this
+								 * connection */
+	ls_xact.told_by = link_number();
 	ok = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
 	ls_xact.sent = ls_xact.appended;
 	resetStringInfo(&ls_xact.queue);
 	if (!ok || !link_drain())
-		xact_report_lost();
+		lost();
 	LS_POINT(STREAMED);
 }
 

@@ -88,6 +88,10 @@ LS_NORETURN extern void xact_report_lost(void); /* the link, of one that was
 /* ---------- from hooks.c */
 
 extern void xact_init(void);
+
+/* While set, a lost connection to the replicator is no error, but ends the transaction later. */
+extern void xact_postpone_loss(bool postpone);
+
 extern void xact_at_subxact_start(int level);
 extern void xact_at_subxact_commit(int level);
 extern void xact_at_subxact_abort(int level);

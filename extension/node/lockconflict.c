@@ -12,14 +12,15 @@
  *  3. sends a relcache invalidation, and the signal to process it: a backend that is
  *		idle in a transaction block calls our relcache callback, which aborts the
  *		transaction, so that its locks are released, and starts an empty one in its place,
- *		which is doomed, too.
+ *		which is doomed, too, and has the same savepoints (savepoints.c).
  *
  *		 running ----SIGINT----> 57014, reported as 40001 ----> aborted
  *		 asking -----SIGINT----> withdraw ------> 40001, or decided: commits, unless
  *												  one before it waits: 08007
  *		 idle ---invalidation--> empty doomed block --next statement--> 40001
  *
- * Both signals are always sent, because the victim may change between running and idle.  A
+ * Both signals are always sent, because the victim may change between running and idle.
+ * SAVEPOINT, RELEASE, ROLLBACK TO and ROLLBACK run as if nothing were wrong.  A
  * savepoint may survive the cancel, and keep the outer locks; the replicator then looks
  * and calls again.
  *
@@ -71,6 +72,7 @@
 #include "lockconflict.h"
 #include "masking.h"
 #include "monotonic.h"
+#include "savepoints.h"
 
 #define DETAIL_SIZE 512
 
@@ -284,12 +286,16 @@ idle_in_transaction_block(void)
 		MyBEEntry->st_state == STATE_IDLEINTRANSACTION_ABORTED;
 }
 
-/* End the transaction, keep the client's idea that it is inside a block. */
+/* End the transaction, keep the client's idea that it is inside a block, with its savepoints. */
 static void
 abort_while_idle(void)
 {
 	MemoryContext context = CurrentMemoryContext;
+	MemoryContext own = AllocSetContextCreate(TopMemoryContext, "lockstep savepoints", ALLOCSET_SMALL_SIZES);
+	List	   *savepoints;
 
+	MemoryContextSwitchTo(own);
+	savepoints = savepoints_names();
 	strlcpy(doomed_detail, my_mark()->detail, sizeof(doomed_detail));
 	doomed_in_circle = my_mark()->in_circle;
 	AbortOutOfAnyTransaction();
@@ -297,7 +303,9 @@ abort_while_idle(void)
 	BeginTransactionBlock();
 	CommitTransactionCommand();
 	in_doomed_block = true;
+	savepoints_set(savepoints);
 	MemoryContextSwitchTo(context);
+	MemoryContextDelete(own);
 }
 
 void
@@ -565,20 +573,64 @@ lockconflict_before_query(void)
 		lockconflict_report_doomed();
 }
 
-/* ROLLBACK is what the client should do, and COMMIT is refused in PRE_COMMIT. */
+/*
+ * ROLLBACK is what the client should do, and COMMIT is refused in PRE_COMMIT.  A driver
+ * that nests transactions cannot cope with an error of a savepoint's command (its own
+ * count of levels is wrong then, or it forgets the error), and none of them does anything yet.
+ */
 static bool
-ends_transaction(PlannedStmt *pstmt)
+passes_while_doomed(PlannedStmt *pstmt)
 {
 	TransactionStmt *stmt = (TransactionStmt *) pstmt->utilityStmt;
 
-	return IsA(stmt, TransactionStmt) &&
-		(stmt->kind == TRANS_STMT_ROLLBACK || stmt->kind == TRANS_STMT_COMMIT);
+	if (!IsA(stmt, TransactionStmt))
+		return false;
+	switch (stmt->kind)
+	{
+		case TRANS_STMT_ROLLBACK:
+		case TRANS_STMT_COMMIT:
+		case TRANS_STMT_SAVEPOINT:
+		case TRANS_STMT_RELEASE:
+		case TRANS_STMT_ROLLBACK_TO:
+			return true;
+		default:
+			return false;
+	}
+}
+
+/*
+ * The cancel of a doomed transaction is for what runs or waits.  What a savepoint's command does
+ * takes no time, and the next statement looks at the mark: without this, a cancel that
+ * arrives just then would be its error.  The same holds while the command is being read, when
+ * there is no text yet; a call by the fastpath protocol has no text, but a snapshot.
+ */
+static void
+on_cancel(SIGNAL_ARGS)
+{
+	bool		passes = debug_query_string != NULL ? savepoints_is_command(debug_query_string) :
+	IsSubTransaction() && !ActiveSnapshotSet();
+
+	if (!passes || !lockconflict_is_doomed())
+		StatementCancelHandler(postgres_signal_arg);
+}
+
+static void
+handle_cancels(void)
+{
+	static bool done = false;
+
+	if (likely(done) || MyBackendType != B_BACKEND)
+		return;
+	pqsignal(SIGINT, on_cancel);
+	done = true;
 }
 
 void
 lockconflict_before_utility(PlannedStmt *pstmt)
 {
 	lockconflict_watch_errors();
-	if (unlikely(lockconflict_is_doomed()) && !ends_transaction(pstmt))
+	if (IsA(pstmt->utilityStmt, TransactionStmt))
+		handle_cancels();
+	if (unlikely(lockconflict_is_doomed()) && !passes_while_doomed(pstmt))
 		lockconflict_report_doomed();
 }

@@ -23,7 +23,7 @@ extern bool lockconflict_is_before(uint64 seq);
 
 LS_NORETURN extern void lockconflict_report_doomed(void);
 
-/* ERROR if it is doomed; before a query, and before a command other than ROLLBACK and COMMIT. */
+/* ERROR if it is doomed; before a query, and before a command that does not end or mark transactions. */
 extern void lockconflict_before_query(void);
 extern void lockconflict_before_utility(PlannedStmt *pstmt);
 
