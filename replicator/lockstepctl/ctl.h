@@ -4,7 +4,7 @@
  *
  *	 lockstepctl.c	command line, the replicator's socket, exit codes
  *	 ctl_format.c	answers of the replicator as text
- *	 ctl_join.c		a new node
+ *	 ctl_setup.h	servers become nodes: init, join
  *	 ctl_doctor.c	what is wrong with the set-up, and what to do
  *	 ctl_verify.c	are all nodes equal?  (its parts: ctl_verify.h)
  *	 ctl_journal.c	the journal as text, read from its directory
@@ -36,6 +36,11 @@ extern void format_conflicts(FILE *out, const json_t *answer);
 extern void format_status(FILE *out, const json_t *answer);
 extern void format_config(FILE *out, const json_t *answer);
 
+/* ---------- in ctl_run.c */
+
+/* A program of the same installation as this one. */
+extern char *program_path(const char *name);
+
 /* ---------- in ctl_join.c */
 
 #define JOIN_MAX_SETTINGS 64
@@ -47,10 +52,11 @@ typedef struct JoinOptions
 	const char *pgdata;
 	const char *settings[JOIN_MAX_SETTINGS];	/* NAME=VALUE */
 	int			nsettings;
+	const char *join_file;		/* NULL: none, so donor and pgdata are given */
+	const char *server;			/* connection string of the empty server */
+	bool		dry_run;
+	long		timeout_s;
 } JoinOptions;
-
-/* A program of the same installation as this one. */
-extern char *program_path(const char *name);
 
 /* Clone, name, start; says what goes wrong. */
 extern bool join_clone(const JoinOptions *options);

@@ -16,53 +16,20 @@
 #include <errno.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/wait.h>
 #include <unistd.h>
 
 #include "buffer.h"
-#include "ctl.h"
+#include "ctl_setup.h"
 
-char *
-program_path(const char *name)
-{
-	char		self[4096];
-	ssize_t		n = readlink("/proc/self/exe", self, sizeof(self) - 1);
-	char	   *slash;
-	char	   *path;
-
-	if (n > 0)
-	{
-		self[n] = '\0';
-		slash = strrchr(self, '/');
-		path = xasprintf("%.*s/%s", (int) (slash - self), self, name);
-		if (access(path, X_OK) == 0)
-			return path;
-		free(path);
-	}
-	return xstrdup(name);
-}
-
-/* Its exit code; 127 when it could not be run. */
+/* Its exit code. */
 static int
 run(char *const *argv)
 {
-	int			status;
-	pid_t		pid;
+	Run			program = {0};
 
-	fflush(stdout);
-	pid = fork();
-	if (pid == 0)
-	{
-		execvp(argv[0], argv);
-		fprintf(stderr, "lockstepctl: could not run %s: %s\n", argv[0], strerror(errno));
-		_exit(127);
-	}
-	if (pid < 0 || waitpid(pid, &status, 0) != pid)
-	{
-		fprintf(stderr, "lockstepctl: could not run %s: %s\n", argv[0], strerror(errno));
-		return 127;
-	}
-	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+	for (int i = 0; argv[i] != NULL; i++)
+		program.argv[i] = argv[i];
+	return run_program(&program);
 }
 
 static bool

@@ -17,7 +17,7 @@
 
 #include "buffer.h"
 #include "config.h"
-#include "ctl.h"
+#include "ctl_setup.h"
 #include "journal_usage.h"
 #include "log.h"
 #include "metrics.h"
@@ -34,6 +34,8 @@ typedef struct Options
 	long		timeout_s;		/* -1: not given */
 	JournalOptions journal;
 	JoinOptions join;
+	InitOptions init;
+	bool		help;
 	VerifyOptions verify;
 	char	  **words;			/* the command and its arguments */
 	int			nwords;
@@ -96,8 +98,9 @@ print_help(void)
 	for (size_t i = 0; i < NCOMMANDS; i++)
 		printf("  %s\n", commands[i].help);
 	printf("  doctor                 look for what is wrong with the set-up\n"
+		   "  init NODE              make this machine's server the first node of a cluster\n"
 		   "  journal                print committed transactions\n"
-		   "  join NAME              make a new node on this machine by cloning another one\n"
+		   "  join NAME              make a new node on this machine, a clone of another one\n"
 		   "  verify                 compare all online nodes while they are in use\n"
 		   "\nOptions:\n"
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
@@ -154,7 +157,8 @@ parse_options(int argc, char **argv, Options *o)
 	{
 		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
-		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS
+		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS, OPT_SERVER, OPT_REPLICATOR, OPT_RESTART,
+		OPT_DRY_RUN, OPT_JOIN_FILE
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -177,6 +181,11 @@ parse_options(int argc, char **argv, Options *o)
 		{"readers", no_argument, NULL, OPT_READERS},
 		{"repair", required_argument, NULL, OPT_REPAIR},
 		{"source", required_argument, NULL, OPT_SOURCE},
+		{"server", required_argument, NULL, OPT_SERVER},
+		{"replicator", required_argument, NULL, OPT_REPLICATOR},
+		{"restart", no_argument, NULL, OPT_RESTART},
+		{"dry-run", no_argument, NULL, OPT_DRY_RUN},
+		{"join-file", required_argument, NULL, OPT_JOIN_FILE},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -224,6 +233,9 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_DATABASE:
 				o->verify.database = optarg;
+				if (o->init.ndatabases == INIT_MAX_DATABASES)
+					die(CTL_USAGE, "more than %d times --database", INIT_MAX_DATABASES);
+				o->init.databases[o->init.ndatabases++] = optarg;
 				break;
 			case OPT_TABLE:
 				o->verify.table = optarg;
@@ -249,9 +261,24 @@ parse_options(int argc, char **argv, Options *o)
 			case OPT_DIRECTORY:
 				o->journal.directory = optarg;
 				break;
+			case OPT_SERVER:
+				o->init.server = o->join.server = optarg;
+				break;
+			case OPT_REPLICATOR:
+				o->init.replicator = optarg;
+				break;
+			case OPT_RESTART:
+				o->init.restart = true;
+				break;
+			case OPT_DRY_RUN:
+				o->init.dry_run = o->join.dry_run = true;
+				break;
+			case OPT_JOIN_FILE:
+				o->join.join_file = optarg;
+				break;
 			case 'h':
-				print_help();
-				exit(CTL_OK);
+				o->help = true;
+				break;
 			case 'V':
 				printf("lockstepctl " LOCKSTEP_VERSION "\n");
 				exit(CTL_OK);
@@ -262,6 +289,12 @@ parse_options(int argc, char **argv, Options *o)
 	}
 	o->words = argv + optind;
 	o->nwords = argc - optind;
+	if (o->help)
+	{
+		if (o->nwords == 0 || !setup_help(o->words[0]))
+			print_help();
+		exit(CTL_OK);
+	}
 	if (o->nwords == 0)
 		die(CTL_USAGE, "no command given");
 }
@@ -526,6 +559,11 @@ run_join(Options *o)
 	if (o->nwords != 2)
 		die(CTL_USAGE, "wrong number of arguments for \"join\"");
 	o->join.name = o->words[1];
+	o->join.timeout_s = o->timeout_s >= 0 ? o->timeout_s : DEFAULT_TIMEOUT_S;
+	if (o->join.join_file != NULL && o->join.pgdata == NULL && o->join.nsettings == 0)
+		return join_server(&o->join);
+	if (o->join.join_file != NULL || o->join.dry_run)
+		die(CTL_USAGE, "--join-file and --dry-run are not for join with --pgdata and --set");
 	if (o->join.donor == NULL || o->join.pgdata == NULL)
 		die(CTL_USAGE, "join needs --donor and --pgdata");
 	named = strchr(o->join.donor, '=') == NULL && strstr(o->join.donor, "://") == NULL;
@@ -557,7 +595,7 @@ run_join(Options *o)
 }
 
 static json_t *
-ask_for_verify(void *path, const char *request, long timeout_s)
+ask_replicator(void *path, const char *request, long timeout_s)
 {
 	return ask(path, request, timeout_s);
 }
@@ -584,7 +622,7 @@ run_verify(Options *o)
 	o->verify.timeout_s = o->timeout_s > 0 ? o->timeout_s : 0;
 	if (o->verify.jobs == 0)
 		o->verify.jobs = 1;
-	code = verify(&o->verify, config, status, ask_for_verify, (void *) path);
+	code = verify(&o->verify, config, status, ask_replicator, (void *) path);
 	if (fflush(stdout) != 0)
 		die(VERIFY_NOT_DONE, "could not write: %s", strerror(errno));
 	json_decref(status);
@@ -592,7 +630,7 @@ run_verify(Options *o)
 	return code;
 }
 
-/* It may be that the replicator is what is wrong: then die() is not for it. */
+/* It may be that the replicator is what is wrong, or that it is not there yet: then die() is not for it. */
 static json_t *
 status_or_error(const char *path)
 {
@@ -624,6 +662,20 @@ run_doctor(const Options *o)
 	return code;
 }
 
+static int
+run_init(Options *o)
+{
+	if (o->nwords < 2)
+		die(CTL_USAGE, "init needs the nodes: NAME=HOST[:PORT] ..., this machine's first");
+	o->init.nodes = o->words + 1;
+	o->init.nnodes = o->nwords - 1;
+	o->init.config_file = o->config_file;
+	o->init.timeout_s = o->timeout_s >= 0 ? o->timeout_s : DEFAULT_TIMEOUT_S;
+	o->init.ask = ask_replicator;
+	o->init.status = status_or_error;
+	return init_cluster(&o->init);
+}
+
 int
 main(int argc, char **argv)
 {
@@ -635,6 +687,8 @@ main(int argc, char **argv)
 		return run_journal(&o);
 	if (strcmp(o.words[0], "join") == 0)
 		return run_join(&o);
+	if (strcmp(o.words[0], "init") == 0)
+		return run_init(&o);
 	if (strcmp(o.words[0], "doctor") == 0)
 		return run_doctor(&o);
 	if (strcmp(o.words[0], "verify") == 0)

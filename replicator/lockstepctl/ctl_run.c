@@ -1,0 +1,116 @@
+/*
+ * ctl_run.c
+ *	  Runs other programs, such as pg_basebackup, as this or as the server's user.
+ *
+ * Passwords go by the environment, which only the same user and root can read, never by arguments.
+ */
+#include <errno.h>
+#include <fcntl.h>
+#include <grp.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/wait.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "ctl_setup.h"
+
+char *
+program_path(const char *name)
+{
+	char		self[4096];
+	ssize_t		n = readlink("/proc/self/exe", self, sizeof(self) - 1);
+	char	   *slash;
+	char	   *path;
+
+	if (n > 0)
+	{
+		self[n] = '\0';
+		slash = strrchr(self, '/');
+		path = xasprintf("%.*s/%s", (int) (slash - self), self, name);
+		if (access(path, X_OK) == 0)
+			return path;
+		free(path);
+	}
+	return xstrdup(name);
+}
+
+/* In the child. */
+static bool
+prepare(const Run *run)
+{
+	const Setup *s = run->as_server;
+
+	if (s != NULL && s->root &&
+		(initgroups(s->user, s->gid) != 0 || setgid(s->gid) != 0 || setuid(s->uid) != 0 || chdir("/") != 0))
+		return false;
+	if (run->password != NULL && setenv("PGPASSWORD", run->password, 1) != 0)
+		return false;
+	if (run->output != NULL)
+	{
+		int			fd = open(run->output, O_WRONLY | O_CREAT | O_APPEND, 0600);
+
+		if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
+			return false;
+	}
+	return true;
+}
+
+int
+run_program(const Run *run)
+{
+	int			status;
+	pid_t		pid;
+
+	fflush(stdout);
+	pid = fork();
+	if (pid == 0)
+	{
+		if (prepare(run))
+			execvp(run->argv[0], run->argv);
+		fprintf(stderr, "lockstepctl: could not run %s: %s\n", run->argv[0], strerror(errno));
+		_exit(127);
+	}
+	if (pid < 0 || waitpid(pid, &status, 0) != pid)
+	{
+		fprintf(stderr, "lockstepctl: could not run %s: %s\n", run->argv[0], strerror(errno));
+		return 127;
+	}
+	return WIFEXITED(status) ? WEXITSTATUS(status) : 128;
+}
+
+/* As a shell takes it. */
+static void
+append_word(Buffer *b, const char *word)
+{
+	bool		plain = word[0] != '\0' && strpbrk(word, " \t\n\"'\\$`*?[]{}()<>|&;~#!") == NULL;
+
+	if (!plain)
+		buffer_append(b, "'", 1);
+	for (const char *p = word; *p != '\0'; p++)
+		buffer_append(b, *p == '\'' ? "'\\''" : p, *p == '\'' ? 4 : 1);
+	if (!plain)
+		buffer_append(b, "'", 1);
+}
+
+char *
+run_text(const Run *run)
+{
+	Buffer		b = {0};
+
+	if (run->as_server != NULL && run->as_server->root)
+	{
+		char	   *prefix = xasprintf("runuser -u %s -- ", run->as_server->user);
+
+		buffer_append(&b, prefix, strlen(prefix));
+		free(prefix);
+	}
+	for (int i = 0; run->argv[i] != NULL; i++)
+	{
+		if (i > 0)
+			buffer_append(&b, " ", 1);
+		append_word(&b, run->argv[i]);
+	}
+	buffer_append(&b, "", 1);
+	return (char *) b.data;
+}
