@@ -34,6 +34,7 @@
 #include "capture.h"
 #include "causal.h"
 #include "ddl.h"
+#include "ddlshared.h"
 #include "guc.h"
 #include "indoubt.h"
 #include "keyset.h"
@@ -628,6 +629,13 @@ process_on_origin(Call *call)
 	}
 }
 
+/* Also what this database has of its own: another database is no place for it. */
+static bool
+changes_own_objects(Node *stmt)
+{
+	return IsA(stmt, DropOwnedStmt) || IsA(stmt, ReassignOwnedStmt);
+}
+
 /*
  * A database without the extension has no way to forward anything; but roles
  * and the like are also those of the databases that are replicated.
@@ -635,12 +643,18 @@ process_on_origin(Call *call)
 static void
 process_on_unreplicated(Call *call)
 {
+	Node	   *stmt = call->pstmt->utilityStmt;
 	DdlPlan		plan;
 
-	ddl_plan(call->pstmt->utilityStmt, &plan);
-	if (plan.shared && plan.action == DDL_FORWARD)
+	ddl_plan(stmt, &plan);
+	if (plan.shared && plan.action == DDL_FORWARD && !XactReadOnly)
+	{
+		if (!changes_own_objects(stmt) &&
+			ddlshared_run(call->pstmt, call->source, call->context == PROCESS_UTILITY_TOPLEVEL))
+			return;
 		ddl_refuse(&plan, NULL, "It changes an object shared by all databases, and this database is not replicated.",
-				   "Connect to a replicated database.");
+				   "Set lockstep.replicate to off and run it on every node.");
+	}
 	if (plan.shared && plan.action == DDL_REFUSE)
 		refuse(call, &plan);
 	run_counted(call, 0);

@@ -416,6 +416,23 @@ lockconflict_apply_session_in(Oid database)
 	return 0;
 }
 
+Oid
+lockconflict_applied_database(void)
+{
+	Oid			database = InvalidOid;
+
+	for (int i = 0; i < MaxBackends; i++)
+	{
+		int			pid;
+		const PGPROC *proc = apply_session_at(i, &pid);
+
+		if (proc != NULL && OidIsValid(proc->databaseId) &&
+			(!OidIsValid(database) || proc->databaseId < database))
+			database = proc->databaseId;
+	}
+	return database;
+}
+
 bool
 lockconflict_applies_as(Oid role)
 {

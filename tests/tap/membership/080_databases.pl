@@ -50,7 +50,7 @@ SKIP:
 	$c->sql(2, 'DROP ROLE r2');
 	$c->same('roles', db => 'second');
 }
-$c->fails(1, 'CREATE ROLE r3', '0A000|57P03', qr/./, 'roles can\'t be changed from a database that is not replicated', db => 'postgres');
+$c->fails(1, 'BEGIN; CREATE ROLE r3', '25001', qr/./, 'in a database that is not replicated roles can\'t be changed inside of a transaction block', db => 'postgres');
 $c->sql(1, 'CREATE TABLE only_here (id int); DROP TABLE only_here', db => 'postgres');
 pass('a database without the extension is left alone');
 
