@@ -148,12 +148,13 @@ examine_extension_contents(Node *node, DdlPlan *plan)
 				   "What belongs to the extension lockstep is fixed.", NULL);
 }
 
+static const char operator_detail[] = "The databases of a cluster are managed by its operator.";
+
 static void
-refuse_database(DdlPlan *plan, const char *what)
+refuse_rename_database(DdlPlan *plan)
 {
-	ddl_refuse(plan, what,
-			   "The databases of a cluster are managed by its operator.",
-			   "Use lockstepctl database add, or lockstepctl database drop.");
+	ddl_refuse(plan, NULL, "The replicator knows a database of the cluster by its name.",
+			   "Use lockstepctl database drop, set lockstep.replicate to off and rename it on every node, then use lockstepctl database add.");
 }
 
 static bool
@@ -190,13 +191,34 @@ ddl_database_is_missing(Node *node, bool is_top_level)
 }
 
 static void
-examine_database(Node *node, DdlPlan *plan)
+examine_create_database(Node *node, DdlPlan *plan)
 {
 	/* who may not, is told so */
-	if (IsA(node, CreatedbStmt) && !may_create_database())
+	if (!may_create_database())
 		plan->action = DDL_PASS;
 	else
-		refuse_database(plan, NULL);
+		ddl_refuse(plan, NULL, operator_detail, "Use lockstepctl database add, which creates it on all nodes.");
+}
+
+static void
+examine_drop_database(Node *node, DdlPlan *plan)
+{
+	ddl_refuse(plan, NULL, operator_detail,
+			   "Use lockstepctl database drop; then set lockstep.replicate to off and drop it on every node.");
+}
+
+/* Its other options are columns of pg_database. */
+static void
+examine_alter_database(Node *node, DdlPlan *plan)
+{
+	ListCell   *lc;
+
+	foreach(lc, ((AlterDatabaseStmt *) node)->options)
+	{
+		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
+			ddl_refuse(plan, "ALTER DATABASE ... SET TABLESPACE",
+					   "It moves the database's files, which is not undone if another node fails.", everywhere_hint);
+	}
 }
 
 static void
@@ -208,10 +230,9 @@ examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
 			plan->action = DDL_LOCAL;
 			break;
 		case OBJECT_DATABASE:
-			if (may_change_database)
-				plan->shared = true;
-			else
-				refuse_database(plan, NULL);
+			plan->shared = true;
+			if (!may_change_database)
+				refuse_rename_database(plan);
 			break;
 		case OBJECT_ROLE:
 		case OBJECT_PARAMETER_ACL:
@@ -405,13 +426,13 @@ static const DdlRule rules[] = {
 	{T_AlterRoleStmt, DDL_FORWARD, true, NULL},
 	{T_AlterRoleSetStmt, DDL_FORWARD, true, NULL},
 	{T_AlterDatabaseSetStmt, DDL_FORWARD, true, NULL},
+	{T_AlterDatabaseStmt, DDL_FORWARD, true, examine_alter_database},
 	{T_DropRoleStmt, DDL_FORWARD, true, NULL},
 	{T_GrantRoleStmt, DDL_FORWARD, true, NULL},
 
 	/* refused */
-	{T_CreatedbStmt, DDL_REFUSE, true, examine_database},
-	{T_AlterDatabaseStmt, DDL_REFUSE, true, examine_database},
-	{T_DropdbStmt, DDL_REFUSE, true, examine_database},
+	{T_CreatedbStmt, DDL_REFUSE, true, examine_create_database},
+	{T_DropdbStmt, DDL_REFUSE, true, examine_drop_database},
 };
 
 static void

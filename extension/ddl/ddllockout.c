@@ -13,6 +13,7 @@
 #include "postgres.h"
 
 #include "catalog/pg_authid.h"
+#include "commands/dbcommands.h"
 #include "commands/defrem.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -78,6 +79,27 @@ check_drop(const DropRoleStmt *stmt)
 	}
 }
 
+static void
+check_alter_database(const AlterDatabaseStmt *stmt)
+{
+	Oid			database = get_database_oid(stmt->dbname, true);
+	ListCell   *lc;
+
+	if (!OidIsValid(database) || lockconflict_apply_session_in(database) == 0)
+		return;
+	foreach(lc, stmt->options)
+	{
+		DefElem    *option = lfirst_node(DefElem, lc);
+
+		if (strcmp(option->defname, "allow_connections") == 0 && option->arg != NULL && !defGetBoolean(option))
+			ereport(ERROR,
+					(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+					 errmsg("cannot run ALTER DATABASE ... ALLOW_CONNECTIONS false of database \"%s\" on node \"%s\"", stmt->dbname, ls_node_name),
+					 errdetail("The replicator could not connect to the database any more."),
+					 errhint("Use REVOKE CONNECT, or CONNECTION LIMIT 0, which keep all others but superusers out.")));
+	}
+}
+
 void
 ddllockout_check(const Node *stmt)
 {
@@ -85,6 +107,9 @@ ddllockout_check(const Node *stmt)
 	{
 		case T_AlterRoleStmt:
 			check_alter((const AlterRoleStmt *) stmt);
+			break;
+		case T_AlterDatabaseStmt:
+			check_alter_database((const AlterDatabaseStmt *) stmt);
 			break;
 		case T_DropRoleStmt:
 			check_drop((const DropRoleStmt *) stmt);

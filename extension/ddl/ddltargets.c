@@ -577,6 +577,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 		case T_AlterRoleStmt:
 		case T_AlterRoleSetStmt:
 		case T_AlterDatabaseSetStmt:
+		case T_AlterDatabaseStmt:
 		case T_DropRoleStmt:
 		case T_GrantRoleStmt:
 		case T_CreateCastStmt:

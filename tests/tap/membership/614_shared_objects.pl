@@ -45,6 +45,23 @@ $c->sql(1, 'ALTER DATABASE postgres OWNER TO u_two', %in);
 both("SELECT datdba::regrole FROM pg_database WHERE datname = 'postgres'", 'u_two', 'ALTER DATABASE OWNER');
 $c->sql(1, 'ALTER DATABASE postgres OWNER TO postgres', %in);
 
+# ALTER DATABASE, from both kinds of databases
+my $limits = "SELECT string_agg(datname || datconnlimit || datistemplate, ' ' ORDER BY datname) FROM pg_database WHERE datname IN ('app', 'postgres')";
+$c->sql(1, 'ALTER DATABASE app CONNECTION LIMIT 50', %in);
+$c->sql(2, 'BEGIN; ALTER DATABASE postgres WITH CONNECTION LIMIT 60 IS_TEMPLATE true; COMMIT');
+both($limits, 'app50false postgres60true', 'ALTER DATABASE');
+$c->sql(2, 'BEGIN; ALTER DATABASE app CONNECTION LIMIT 51; ROLLBACK');
+$c->sql(2, 'ALTER DATABASE postgres IS_TEMPLATE false CONNECTION LIMIT -1');
+$c->fails(1, 'ALTER DATABASE app ALLOW_CONNECTIONS false', '0A000', qr/replicator could not connect/, 'the replicator is not locked out', %in);
+$c->fails(2, 'ALTER DATABASE app SET TABLESPACE pg_default', '0A000', qr/moves the database's files/, 'SET TABLESPACE', %in);
+$c->fails(1, 'ALTER DATABASE app RENAME TO b', '0A000', qr/by its name/, 'RENAME', %in);
+$c->fails(1, 'CREATE DATABASE b', '0A000', qr/lockstepctl database add/, 'CREATE DATABASE', %in);
+$c->fails(1, 'DROP DATABASE app', '0A000', qr/lockstepctl database drop/, 'DROP DATABASE', %in);
+$c->sql_local(1, 'CREATE DATABASE half', %in);
+$c->fails(1, 'ALTER DATABASE half CONNECTION LIMIT 1', '3D000', qr/half/, 'of a database that another node does not have', %in);
+$c->sql_local(1, 'DROP DATABASE half', %in);
+both($limits, 'app50false postgres-1false', 'after the refusals');
+
 # ---------- the session's user, settings, notices, errors
 
 $c->sql(1, 'REVOKE CONNECT ON DATABASE app FROM PUBLIC', %in);
