@@ -6,6 +6,7 @@
  *	 ctl_format.c	answers of the replicator as text
  *	 ctl_setup.h	servers become nodes: init, join
  *	 ctl_doctor.c	what is wrong with the set-up, and what to do
+ *	 ctl_check.c	one line for a monitoring system
  *	 ctl_verify.c	are all nodes equal?  (its parts: ctl_verify.h)
  *	 ctl_journal.c	the journal as text, read from its directory
  *	 ctl_journal_json.c	one record of it as JSON
@@ -67,6 +68,17 @@ struct Config;
 
 /* status: the replicator's answer, or {"ok": false, "error": ...}.  Prints; an exit code. */
 extern int	doctor(const struct Config *config, const char *config_file, const json_t *status, bool json);
+
+/* ---------- in ctl_check.c */
+
+/* Its exit codes, as of all monitoring plugins. */
+#define CHECK_OK 0
+#define CHECK_WARNING 1
+#define CHECK_CRITICAL 2
+#define CHECK_UNKNOWN 3
+
+/* status: as above.  Prints a line; an exit code. */
+extern int	check(const json_t *status);
 
 /* ---------- in ctl_verify.c */
 

@@ -24,6 +24,8 @@
 #include "version.h"
 
 #define DEFAULT_TIMEOUT_S 60	/* of drain, attach and join */
+#define WATCH_S 2
+#define CLEAR_SCREEN "\033[H\033[2J"
 
 typedef struct Options
 {
@@ -31,6 +33,7 @@ typedef struct Options
 	const char *socket;
 	bool		json;
 	bool		readers;		/* of drain */
+	long		watch_s;		/* 0: once */
 	long		timeout_s;		/* -1: not given */
 	JournalOptions journal;
 	JoinOptions join;
@@ -97,7 +100,8 @@ print_help(void)
 		   "Usage:\n  lockstepctl [OPTION]... COMMAND\n\nCommands:\n");
 	for (size_t i = 0; i < NCOMMANDS; i++)
 		printf("  %s\n", commands[i].help);
-	printf("  doctor                 look for what is wrong with the set-up\n"
+	printf("  check                  one line and an exit status for monitoring systems\n"
+		   "  doctor                 look for what is wrong with the set-up\n"
 		   "  init NODE              make this machine's server the first node of a cluster\n"
 		   "  journal                print committed transactions\n"
 		   "  join NAME              make a new node on this machine, a clone of another one\n"
@@ -109,6 +113,8 @@ print_help(void)
 		   "      --timeout=SECONDS  time that drain, attach, resume and join wait (%d), 0 for no\n"
 		   "                         limit; time that a pause lasts (%d, at most 3600); time that\n"
 		   "                         verify may take (no limit)\n"
+		   "      --watch[=SECONDS]  with status, nodes, sessions, conflicts and waits: show it again\n"
+		   "                         and again (2)\n"
 		   "      --readers          with drain NODE: readers are to be sent elsewhere, too\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
@@ -133,6 +139,7 @@ print_help(void)
 		   "                         large objects\n"
 		   "      --source=NODE      take this node as correct, even if the others differ\n"
 		   "\nExit status: 0 done, 1 failed, 2 wrong usage, 3 no replicator at the socket.\n"
+		   "Of check: 0 ok, 1 warning, 2 critical, 3 unknown.\n"
 		   "Of verify: 0 equal, 1 different, 2 could not compare, 3 no replicator at the socket.\n",
 		   DEFAULT_TIMEOUT_S, DEFAULT_TIMEOUT_S);
 }
@@ -158,7 +165,7 @@ parse_options(int argc, char **argv, Options *o)
 		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
 		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS, OPT_SERVER, OPT_REPLICATOR, OPT_RESTART,
-		OPT_DRY_RUN, OPT_JOIN_FILE
+		OPT_DRY_RUN, OPT_JOIN_FILE, OPT_WATCH
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -186,6 +193,7 @@ parse_options(int argc, char **argv, Options *o)
 		{"restart", no_argument, NULL, OPT_RESTART},
 		{"dry-run", no_argument, NULL, OPT_DRY_RUN},
 		{"join-file", required_argument, NULL, OPT_JOIN_FILE},
+		{"watch", optional_argument, NULL, OPT_WATCH},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -276,6 +284,11 @@ parse_options(int argc, char **argv, Options *o)
 			case OPT_JOIN_FILE:
 				o->join.join_file = optarg;
 				break;
+			case OPT_WATCH:
+				o->watch_s = optarg != NULL ? (long) option_number("watch", optarg, 86400) : WATCH_S;
+				if (o->watch_s == 0)
+					die(CTL_USAGE, "invalid value for --watch: \"%s\"", optarg);
+				break;
 			case 'h':
 				o->help = true;
 				break;
@@ -311,6 +324,8 @@ load_config(const Options *o)
 }
 
 /* ---------- the socket */
+
+static int	unreachable_code = CTL_UNREACHABLE;
 
 /* -1: errno says why not. */
 static int
@@ -383,15 +398,15 @@ receive_answer(int fd)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			die(CTL_UNREACHABLE, "the replicator does not answer");
+			die(unreachable_code, "the replicator does not answer");
 		if (n < 0)
-			die(CTL_UNREACHABLE, "could not receive from the replicator: %s", strerror(errno));
+			die(unreachable_code, "could not receive from the replicator: %s", strerror(errno));
 		if (n == 0)
 			break;
 		in.len += (size_t) n;
 	}
 	if (in.len == 0)
-		die(CTL_UNREACHABLE, "the replicator closed the connection without an answer "
+		die(unreachable_code, "the replicator closed the connection without an answer "
 			"(its log says why)");
 	answer = json_loadb((const char *) in.data, in.len, 0, &error);
 	if (answer == NULL)
@@ -519,10 +534,20 @@ run_command(const Options *o)
 	request = xasprintf("timeout=%ld %s%s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
 						command->format == format_nodes || command->format == metrics_print ? "status" : command->words,
 						argument[0] ? " " : "", argument, o->readers ? " readers" : "");
-	answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
-	add_journal_size(answer);
-	code = print_answer(command, o, answer);
-	json_decref(answer);
+	if (o->watch_s > 0 && (command->format == NULL || command->timeout_s >= 0))
+		die(CTL_USAGE, "--watch is for status, nodes, sessions, conflicts and waits");
+	for (;;)
+	{
+		answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
+		add_journal_size(answer);
+		if (o->watch_s > 0 && isatty(STDOUT_FILENO))
+			printf(CLEAR_SCREEN);
+		code = print_answer(command, o, answer);
+		json_decref(answer);
+		if (o->watch_s == 0 || code != CTL_OK)
+			break;
+		sleep((unsigned int) o->watch_s);
+	}
 	free(request);
 	config_free(config);
 	return code;
@@ -663,6 +688,32 @@ run_doctor(const Options *o)
 }
 
 static int
+run_check(const Options *o)
+{
+	char	   *error;
+	Config	   *config = o->socket == NULL ? config_load(o->config_file, &error) : NULL;
+	json_t	   *status;
+	int			code;
+
+	if (o->nwords != 1)
+		die(CHECK_UNKNOWN, "wrong number of arguments for \"check\"");
+	if (o->socket == NULL && config == NULL)
+		die(CHECK_UNKNOWN, "%s", error);
+	unreachable_code = CHECK_CRITICAL;
+	if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0) /* all that is read of a
+												 * plugin */
+		die(CHECK_UNKNOWN, "could not redirect errors: %s", strerror(errno));
+	status = status_or_error(o->socket != NULL ? o->socket : config->admin_socket);
+	add_journal_size(status);
+	code = check(status);
+	if (fflush(stdout) != 0)
+		die(CHECK_UNKNOWN, "could not write: %s", strerror(errno));
+	json_decref(status);
+	config_free(config);
+	return code;
+}
+
+static int
 run_init(Options *o)
 {
 	if (o->nwords < 2)
@@ -689,6 +740,8 @@ main(int argc, char **argv)
 		return run_join(&o);
 	if (strcmp(o.words[0], "init") == 0)
 		return run_init(&o);
+	if (strcmp(o.words[0], "check") == 0)
+		return run_check(&o);
 	if (strcmp(o.words[0], "doctor") == 0)
 		return run_doctor(&o);
 	if (strcmp(o.words[0], "verify") == 0)
