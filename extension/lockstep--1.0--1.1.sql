@@ -176,6 +176,38 @@ COMMENT ON VIEW lockstep.waits IS 'waits of all transactions of the cluster, lon
 REVOKE ALL ON lockstep.waits FROM PUBLIC;
 GRANT SELECT ON lockstep.waits TO pg_monitor;
 
+CREATE FUNCTION lockstep.replicator_nodes(what text DEFAULT 'nodes',
+	OUT name text, OUT state text, OUT state_ms bigint, OUT applied bigint, OUT lag bigint, OUT lag_bytes bigint,
+	OUT silent_ms bigint, OUT waiting integer, OUT reason text, OUT cause text, OUT hint text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.replicator_nodes(text) IS 'nodes of the cluster, for the view lockstep.nodes';
+REVOKE EXECUTE ON FUNCTION lockstep.replicator_nodes(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lockstep.replicator_nodes(text) TO pg_monitor;
+
+CREATE VIEW lockstep.nodes AS
+SELECT name, state, state_ms * interval '1 ms' AS state_duration, applied, lag, lag_bytes,
+	silent_ms * interval '1 ms' AS silent, waiting, reason, cause, hint
+FROM lockstep.replicator_nodes();
+COMMENT ON VIEW lockstep.nodes IS 'nodes of the cluster as the replicator sees them, as lockstepctl nodes shows them';
+REVOKE ALL ON lockstep.nodes FROM PUBLIC;
+GRANT SELECT ON lockstep.nodes TO pg_monitor;
+
+CREATE FUNCTION lockstep.replicator_events(what text DEFAULT 'events',
+	OUT time_us bigint, OUT event text, OUT node text, OUT description text, OUT detail text)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_replicator_facts' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.replicator_events(text) IS 'last events of the cluster, for the view lockstep.events';
+REVOKE EXECUTE ON FUNCTION lockstep.replicator_events(text) FROM PUBLIC;
+GRANT EXECUTE ON FUNCTION lockstep.replicator_events(text) TO pg_monitor;
+
+CREATE VIEW lockstep.events AS
+SELECT to_timestamp(time_us / 1e6) AS "time", event, node, description, detail
+FROM lockstep.replicator_events();
+COMMENT ON VIEW lockstep.events IS 'last 100 events of the cluster, latest first, since the replicator started';
+REVOKE ALL ON lockstep.events FROM PUBLIC;
+GRANT SELECT ON lockstep.events TO pg_monitor;
+
 -- ---------- a place in the journal's history: seq, and what it is known by
 
 -- Who commits holds this table, and may wait for its turn behind one who would wait behind

@@ -33,16 +33,22 @@ SELECT lockstep.outcome(NULL);
 
 -- views of the cluster: their columns, and who may read them
 SELECT v, string_agg(attname || ' ' || format_type(atttypid, atttypmod), ', ' ORDER BY attnum)
-FROM unnest('{lockstep.forwarded,lockstep.conflicts,lockstep.conflict_counts,lockstep.waits}'::regclass[]) v, pg_attribute
+FROM unnest('{lockstep.forwarded,lockstep.conflicts,lockstep.conflict_counts,lockstep.waits,lockstep.nodes,lockstep.events}'::regclass[]) v, pg_attribute
 WHERE attrelid = v AND attnum > 0 GROUP BY v ORDER BY v::text;
 SELECT count(*) FROM lockstep.waits WHERE pid = pg_backend_pid();
+SELECT state, lag >= 0, cause FROM lockstep.nodes WHERE name = current_setting('lockstep.node_name');
+SELECT count(*) > 0 FROM lockstep.events WHERE event = 'node_online' AND node = current_setting('lockstep.node_name');
 SELECT v, r, has_table_privilege(r, v, 'SELECT')
-FROM unnest('{lockstep.forwarded,lockstep.conflicts,lockstep.conflict_counts,lockstep.waits,lockstep.progress,lockstep.cluster}'::regclass[]) v,
+FROM unnest('{lockstep.forwarded,lockstep.conflicts,lockstep.conflict_counts,lockstep.waits,lockstep.nodes,lockstep.events,lockstep.progress,lockstep.cluster}'::regclass[]) v,
 	unnest('{public,pg_monitor,pg_read_all_data}'::text[]) r ORDER BY v::text, r;
 SET ROLE regress_fn;
 SELECT * FROM lockstep.conflicts;
 \echo :SQLSTATE
 SELECT * FROM lockstep.waits;
+\echo :SQLSTATE
+SELECT * FROM lockstep.nodes;
+\echo :SQLSTATE
+SELECT * FROM lockstep.events;
 \echo :SQLSTATE
 SELECT node, connected FROM lockstep.status();
 INSERT INTO lockstep.progress VALUES (1000, 1);

@@ -28,6 +28,10 @@ kind_of(const char *name)
 		return LS_FACTS_COUNTS;
 	if (strcmp(name, "waits") == 0)
 		return LS_FACTS_WAITS;
+	if (strcmp(name, "nodes") == 0)
+		return LS_FACTS_NODES;
+	if (strcmp(name, "events") == 0)
+		return LS_FACTS_EVENTS;
 	ereport(ERROR,
 			(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 			 errmsg("the replicator keeps no facts \"%s\"", name)));

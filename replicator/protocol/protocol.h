@@ -483,8 +483,10 @@ typedef enum LsFactsKind
 								 * replicator/sequencer/conflict_log.h */
 	LS_FACTS_COUNTS = 'c',		/* how many of them, by table */
 	LS_FACTS_WINNER = 'w',		/* node and pid of the transaction with a seq */
-	LS_FACTS_WAITS = 'g'		/* who waits for whom: see
+	LS_FACTS_WAITS = 'g',		/* who waits for whom: see
 								 * replicator/waits/waits_rows.h */
+	LS_FACTS_NODES = 'n',		/* the nodes, as lockstepctl shows them */
+	LS_FACTS_EVENTS = 'e'		/* what has happened lately */
 } LsFactsKind;
 
 /* 'I' */

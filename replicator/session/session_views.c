@@ -8,6 +8,8 @@
 #include <string.h>
 
 #include "conflict_log.h"
+#include "events.h"
+#include "membership.h"
 #include "node.h"
 #include "sequencer.h"
 #include "session_private.h"
@@ -47,6 +49,61 @@ add_winner(Buffer *cells, uint64_t seq)
 		add_cell(cells, text);
 	}
 	return 2;
+}
+
+/* Numbers of a row as text: there are at most so many. */
+static const char *
+number(int64_t n)
+{
+	static char texts[FACTS_MAX_COLUMNS][24];
+	static size_t next;
+	char	   *text = texts[next++ % FACTS_MAX_COLUMNS];
+
+	snprintf(text, sizeof(texts[0]), "%" PRId64, n);
+	return text;
+}
+
+#define NODE_COLUMNS 11
+
+static bool
+node_row(size_t i, const char **cells)
+{
+	static char hint[DROP_TEXT_SIZE];
+	NodeStatus	n;
+
+	if (i >= (size_t) nodes_count())
+		return false;
+	n = node_status((int) i);
+	drop_hint(n.cause, n.name, hint);
+	cells[0] = n.name;
+	cells[1] = node_state_name(n.state);
+	cells[2] = number(n.state_ms);
+	cells[3] = number((int64_t) n.applied);
+	cells[4] = number(sequencer_last_durable() > n.applied ? (int64_t) (sequencer_last_durable() - n.applied) : 0);
+	cells[5] = number((int64_t) n.lag_bytes);
+	cells[6] = n.silent_ms >= 0 ? number(n.silent_ms) : NULL;
+	cells[7] = number(n.waiting);
+	cells[8] = n.reason != NULL && n.reason[0] != '\0' ? n.reason : NULL;
+	cells[9] = n.cause != DROP_NONE ? drop_rule(n.cause)->name : NULL;
+	cells[10] = n.cause != DROP_NONE ? hint : NULL;
+	return true;
+}
+
+#define EVENT_COLUMNS 5
+
+static bool
+event_row(size_t i, const char **cells)
+{
+	const Event *e = event_get(i);
+
+	if (e == NULL)
+		return false;
+	cells[0] = number((int64_t) e->time_us);
+	cells[1] = e->name;
+	cells[2] = e->node[0] != '\0' ? e->node : NULL;
+	cells[3] = e->text;
+	cells[4] = e->detail[0] != '\0' ? e->detail : NULL;
+	return true;
 }
 
 static void
@@ -134,6 +191,12 @@ session_handle_facts(Session *s, LsSlice payload)
 			break;
 		case LS_FACTS_WINNER:
 			ncolumns = add_winner(&cells, q.seq);
+			break;
+		case LS_FACTS_NODES:
+			add_rows(&cells, ncolumns = NODE_COLUMNS, node_row);
+			break;
+		case LS_FACTS_EVENTS:
+			add_rows(&cells, ncolumns = EVENT_COLUMNS, event_row);
 			break;
 		case LS_FACTS_WAITS:
 			ask_for_waits(s, q.question);
