@@ -39,8 +39,7 @@ typedef struct Init
 	NodeSettings settings;
 	char	   *databases[INIT_MAX_DATABASES];	/* to be replicated */
 	int			ndatabases;
-	int			nreplicated;	/* that are already */
-	char	   *replicated;		/* one of them; NULL */
+	Databases	there;			/* that this server has */
 	int			needed;			/* connections of the replicator to each node */
 	char	   *secret;
 	char	   *password;
@@ -122,27 +121,50 @@ add_database(Init *in, const char *name)
 	return true;
 }
 
-/* Those that were named, or all that are there. */
+/*
+ * Those that were named; else all that are there, or, in a cluster, those that it has: the
+ * others may have been left out on purpose.
+ */
 static bool
 choose_databases(Init *in)
 {
-	PGresult   *r;
-	bool		ok = true;
+	const Databases *d = &in->there;
 
 	for (int i = 0; i < in->o->ndatabases; i++)
 	{
 		if (!add_database(in, in->o->databases[i]))
 			return false;
 	}
-	if (in->o->ndatabases > 0)
-		return true;
-	r = PQexec(in->server.conn, "SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate AND datname <> 'postgres' ORDER BY 1");
-	if (PQresultStatus(r) != PGRES_TUPLES_OK)
-		ok = setup_fail(NULL, "could not list the databases: %s", pgclient_message(PQresultErrorMessage(r)));
-	for (int i = 0; ok && i < PQntuples(r); i++)
-		ok = add_database(in, PQgetvalue(r, i, 0));
-	PQclear(r);
-	return ok;
+	for (int i = 0; i < d->n; i++)
+	{
+		if (d->replicated[i] || (in->o->ndatabases == 0 && d->nreplicated == 0))
+		{
+			if (!add_database(in, d->names[i]))
+				return false;
+		}
+	}
+	return true;
+}
+
+static bool
+is_chosen(const Init *in, const char *name)
+{
+	for (int i = 0; i < in->ndatabases; i++)
+	{
+		if (strcmp(in->databases[i], name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+show_other_databases(const Init *in)
+{
+	for (int i = 0; i < in->there.n; i++)
+	{
+		if (!is_chosen(in, in->there.names[i]))
+			printf("Database %s is not replicated: --database=%s would add it.\n", in->there.names[i], in->there.names[i]);
+	}
 }
 
 /* ---------- may this server be the first node? */
@@ -158,10 +180,10 @@ check_membership(Init *in)
 	if (name != NULL && name[0] != '\0' && strcmp(name, in->nodes[0].name) != 0)
 		ok = setup_fail("Give it that name, or see \"Moving and retiring a node\" in docs/operating.md.",
 						"this server is node \"%s\" of the cluster whose replicator is at \"%s\"", name, at != NULL ? at : "");
-	else if (in->replicated != NULL && stat(in->replicator.config->journal_directory, &st) != 0)
+	else if (in->there.first != NULL && stat(in->replicator.config->journal_directory, &st) != 0)
 		ok = setup_fail("Run init where that cluster's replicator is; or, if it is gone for good, SELECT lockstep.leave_cluster() in that database.",
 						"database \"%s\" belongs to a cluster already, whose replicator is not on this machine (no journal in \"%s\")",
-						in->replicated, in->replicator.config->journal_directory);
+						in->there.first, in->replicator.config->journal_directory);
 	free(name);
 	free(at);
 	return ok;
@@ -172,9 +194,8 @@ plan_connections(Init *in)
 {
 	const Config *c = in->replicator.config;
 	int			each = c->apply_connections + c->reserved_connections + 1;
-	int			n = in->ndatabases > in->nreplicated ? in->ndatabases : in->nreplicated;
 
-	in->needed = (n > 0 ? n : 1) * each + 2;
+	in->needed = (in->ndatabases > 0 ? in->ndatabases : 1) * each + 2;
 	return node_settings(&in->settings, &in->setup, &in->server, &in->files, &in->nodes[0], in->replicator.address, "lockstep", in->needed, 0);
 }
 
@@ -195,12 +216,13 @@ look_and_plan(Init *in)
 	char	   *known;
 
 	if (!setup_begin(&in->setup, in->o->dry_run, in->o->config_file) || !server_open(&in->server, &in->setup, in->o->server) || !server_check(&in->server) ||
-		!parse_nodes(in) || !node_files(&in->files, &in->setup, &in->server, NULL, NULL) || !choose_databases(in) ||
-		!server_replicated(&in->server, &in->setup, &in->replicated, &in->nreplicated))
+		!parse_nodes(in) || !node_files(&in->files, &in->setup, &in->server, NULL, NULL) ||
+		!server_databases(&in->server, &in->setup, &in->there) || !choose_databases(in))
 		return false;
 	known = node_conf_value(&in->setup, &in->files, "lockstep.replicator");
 	if (!replicator_plan(&in->replicator, &in->setup, in->o, in->nodes, in->nnodes, known) ||
-		!resolves(in->replicator.host) || !check_membership(in) || !plan_connections(in))
+		!resolves(in->replicator.host) || !check_membership(in) || !plan_connections(in) ||
+		!node_settings_win(&in->setup, &in->server, &in->files, &in->settings))
 		return false;
 	free(known);
 	in->join_file = path_in(in->replicator.directory, JOIN_FILE);
@@ -235,26 +257,43 @@ first_line(char *text)
 	return text;
 }
 
+/* The replicator takes all of the file but a last line break; here it has to be a line of text. */
+static bool
+check_secret(const char *path, char *text)
+{
+	size_t		len = strlen(first_line(text));
+	struct stat st;
+
+	if (len >= 16 && stat(path, &st) == 0 && (size_t) st.st_size <= len + 1)
+		return true;
+	return setup_fail("If no node uses it yet remove it, and init makes another one; else set up the nodes by hand.",
+					  "the secret in \"%s\" is not one line of at least 16 bytes of text", path);
+}
+
 /* The cluster's secret, that of a file that is there, or a new one. */
 static bool
 choose_secret(Init *in)
 {
+	const char *path = in->replicator.config->secret_file;
 	char	   *text;
 	char	   *line;
 	bool		ok;
+	bool		there;
 
-	if (!setup_read(&in->setup, in->replicator.config->secret_file, &text) ||
-		(text == NULL && !setup_read(&in->setup, in->files.secret, &text)))
+	if (!setup_read(&in->setup, path, &text))
 		return false;
-	if (text != NULL)
-		in->secret = first_line(text);
-	else if (!setup_random(&in->secret, SECRET_BYTES))
+	there = text != NULL;
+	if (!there && !setup_read(&in->setup, in->files.secret, &text))
 		return false;
-	if (strlen(in->secret) < 16)
-		return setup_fail("Remove it, and init makes another one.", "the secret in \"%s\" is too short", in->replicator.config->secret_file);
+	if (text != NULL && !check_secret(there ? path : in->files.secret, text))
+		return false;
+	in->secret = text;
+	if (there)
+		return true;
+	if (text == NULL && !setup_random(&in->secret, SECRET_BYTES))
+		return false;
 	line = xasprintf("%s\n", in->secret);
-	ok = text != NULL && access(in->replicator.config->secret_file, F_OK) == 0;
-	ok = ok || setup_write(&in->setup, in->replicator.config->secret_file, line, in->setup.root ? 0640 : 0600, OWNER_ROOT_READ_BY_REPLICATOR, NULL);
+	ok = setup_write(&in->setup, path, line, in->setup.root ? 0640 : 0600, OWNER_ROOT_READ_BY_REPLICATOR, NULL);
 	free(line);
 	return ok;
 }
@@ -326,9 +365,9 @@ make_role(Init *in)
 	setup_step(&in->setup, "create", "role " SETUP_ROLE ": superuser, for the replicator and for new nodes; its password is in %s", in->replicator.pgpass);
 	if (in->setup.dry_run)
 		return true;
-	if (in->replicated == NULL)
+	if (in->there.first == NULL)
 		return create_role(in, in->server.conn);
-	conn = server_database(&in->server, &in->setup, in->replicated);
+	conn = server_database(&in->server, &in->setup, in->there.first);
 	ok = conn != NULL && (PQclear(PQexec(conn, "SET lockstep.replicate = on")), create_role(in, conn));
 	PQfinish(conn);
 	return ok;
@@ -373,7 +412,7 @@ write_files(Init *in)
 {
 	return make_directory(in) && choose_secret(in) && choose_password(in) && write_replicator_conf(in) &&
 		node_write(&in->setup, &in->files, &in->settings, in->nodes, in->nnodes, in->replicator.host, in->secret) &&
-		make_role(in) && write_join_file(in) && (in->setup.dry_run || node_settings_win(&in->server, &in->files));
+		make_role(in) && write_join_file(in);
 }
 
 /* ---------- processes */
@@ -397,7 +436,7 @@ restart_server(Init *in, bool hba_changed)
 		return 0;
 	}
 	if (!server_control(&in->server, &in->setup, "restart") ||
-		(!in->setup.dry_run && (!server_reopen(&in->server, &in->setup, 60) || (in->replicated == NULL && !node_settings_win(&in->server, &in->files)))))
+		(!in->setup.dry_run && !server_reopen(&in->server, &in->setup, 60)))
 		return -1;
 	return 1;
 }
@@ -544,6 +583,7 @@ run_init(Init *in)
 		return CTL_FAILED;
 	printf("Node %s: %s.%s\n", in->nodes[0].name, in->server.description, in->setup.dry_run ? "  Nothing is changed (--dry-run)." : "");
 	show_connections(in);
+	show_other_databases(in);
 	before = in->setup.changes;
 	if (!write_files(in))
 		return CTL_FAILED;

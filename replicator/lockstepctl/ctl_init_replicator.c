@@ -189,6 +189,25 @@ make_directories(const Setup *s, const InitOptions *o)
 	return true;
 }
 
+/* What libpq would take from the operator's environment is not for the replicator. */
+static bool
+clean_environment(const Setup *s)
+{
+	extern char **environ;
+
+	for (char **e = environ; *e != NULL;)
+	{
+		char	   *name = xstrndup(*e, strcspn(*e, "="));
+		bool		libpq = strncmp(name, "PG", 2) == 0;
+
+		if (libpq && unsetenv(name) != 0)
+			return false;
+		e = libpq ? environ : e + 1;
+		free(name);
+	}
+	return !s->root || setenv("HOME", s->replicator_home, 1) == 0;
+}
+
 /* In a session of its own; what it says before it has a log goes there, too. */
 static pid_t
 spawn(const Setup *s, const InitOptions *o, const char *log)
@@ -200,7 +219,7 @@ spawn(const Setup *s, const InitOptions *o, const char *log)
 	pid = fork();
 	if (pid != 0)
 		return pid;
-	if (setsid() >= 0 && chdir("/") == 0 &&
+	if (setsid() >= 0 && chdir("/") == 0 && clean_environment(s) &&
 		(!s->root ||
 		 (initgroups(s->replicator_user, s->replicator_gid) == 0 && setgid(s->replicator_gid) == 0 && setuid(s->replicator_uid) == 0)))
 	{

@@ -3,8 +3,7 @@
  *	  lockstepctl join: create a new node by cloning one, while the cluster is in use.
  *
  *	 1. pg_basebackup of the donor into --pgdata, with its progress
- *	 2. the clone gets its own name (and what --set says), in
- *		postgresql.auto.conf
+ *	 2. the clone gets its own name (and what --set says), in lockstep.conf
  *	 3. it is started
  *	 4. the replicator attaches it: it knows from its own data how far it has
  *		applied, and gets the rest from the journal
@@ -32,45 +31,85 @@ run(char *const *argv)
 	return run_program(&program);
 }
 
-static bool
-fail(const char *what, const char *path)
+/* In *text, NAME=VALUE. */
+static void
+put(char **text, const char *name, const char *value)
 {
-	fprintf(stderr, "lockstepctl: could not %s \"%s\": %s\n", what, path, strerror(errno));
-	return false;
+	char	   *edited = conf_set(*text, name, value);
+
+	free(*text);
+	*text = edited;
 }
 
-/* A value as postgresql.conf wants it. */
-static void
-put_setting(FILE *f, const char *name, size_t name_len, const char *value)
+static char *
+setting_name(const char *setting)
 {
-	fprintf(f, "%.*s = '", (int) name_len, name);
-	for (; *value != '\0'; value++)
-		fprintf(f, *value == '\'' || *value == '\\' ? "%c%c" : "%c", *value, *value);
-	fprintf(f, "'\n");
+	return xstrndup(setting, strcspn(setting, "="));
+}
+
+/* lockstep.conf, which the donor may have, too: the donor's other lines stay. */
+static bool
+write_lockstep_conf(const JoinOptions *o, Setup *s)
+{
+	char	   *path = path_in(o->pgdata, "lockstep.conf");
+	char	   *secret = path_in(o->pgdata, "lockstep.secret");
+	char	   *text;
+	bool		ok;
+
+	if (!setup_read(s, path, &text))
+		return false;
+	if (text == NULL)
+		text = xstrdup("# lockstep: the settings of this node, written by lockstepctl.  Lines may be changed and added.\n");
+	put(&text, "lockstep.node_name", o->name);
+	if (access(secret, F_OK) == 0)
+		put(&text, "lockstep.secret_file", secret); /* the donor's was copied */
+	for (int i = 0; i < o->nsettings; i++)
+	{
+		char	   *name = setting_name(o->settings[i]);
+
+		put(&text, name, strchr(o->settings[i], '=') + 1);
+		free(name);
+	}
+	ok = setup_write(s, path, text, 0600, OWNER_OF_DIRECTORY, NULL);
+	free(path);
+	free(secret);
+	free(text);
+	return ok;
+}
+
+/* What would override it. */
+static bool
+clean_auto_conf(const JoinOptions *o, Setup *s)
+{
+	char	   *path = path_in(o->pgdata, "postgresql.auto.conf");
+	char	   *text;
+	bool		ok = setup_read(s, path, &text);
+
+	for (int i = -1; ok && text != NULL && i < o->nsettings; i++)
+	{
+		char	   *name = i < 0 ? xstrdup("lockstep.node_name") : setting_name(o->settings[i]);
+		char	   *edited = conf_without(text, name);
+
+		free(name);
+		free(text);
+		text = edited;
+	}
+	ok = ok && (text == NULL || setup_write(s, path, text, 0600, OWNER_OF_DIRECTORY, NULL));
+	free(path);
+	free(text);
+	return ok;
 }
 
 static bool
 write_settings(const JoinOptions *o)
 {
-	char	   *path = xasprintf("%s/postgresql.auto.conf", o->pgdata);
-	FILE	   *f = fopen(path, "a");
-	bool		ok;
+	Setup		s;
+	char	   *path = path_in(o->pgdata, "postgresql.conf");
+	bool		ok = setup_begin(&s, false, NULL) && write_lockstep_conf(o, &s) && clean_auto_conf(o, &s) &&
+	node_include(&s, path, "lockstep.conf");
 
-	if (f == NULL)
-		return fail("open", path);
-	put_setting(f, "lockstep.node_name", strlen("lockstep.node_name"), o->name);
-	for (int i = 0; i < o->nsettings; i++)
-	{
-		const char *equals = strchr(o->settings[i], '=');
-
-		put_setting(f, o->settings[i], (size_t) (equals - o->settings[i]), equals + 1);
-	}
-	ok = fflush(f) == 0 && fsync(fileno(f)) == 0;
-	ok = fclose(f) == 0 && ok;
-	if (!ok)
-		return fail("write", path);
 	free(path);
-	return true;
+	return ok;
 }
 
 static bool

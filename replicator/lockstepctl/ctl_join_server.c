@@ -43,6 +43,7 @@ typedef struct Join
 	NodeFiles	files;			/* of the running server */
 	NodeFiles	prepared;		/* the same, of the clone */
 	NodeSettings settings;
+	char	   *place;			/* DATA, without symbolic links */
 	char	   *joining;		/* DATA.joining */
 	char	   *before;			/* DATA.before-join */
 	bool		is_node;		/* the data are there */
@@ -259,8 +260,11 @@ plan(Join *j)
 {
 	struct stat st;
 
-	j->joining = xasprintf("%s.joining", j->server.data);
-	j->before = xasprintf("%s.before-join", j->server.data);
+	j->place = realpath(j->server.data, NULL);
+	if (j->place == NULL)
+		return setup_fail(NULL, "could not find \"%s\": %s", j->server.data, strerror(errno));
+	j->joining = xasprintf("%s.joining", j->place);
+	j->before = xasprintf("%s.before-join", j->place);
 	if (!j->is_node && stat(j->before, &st) == 0)
 		return setup_fail("They are the data of this server before an earlier join: remove them if nobody needs them.", "\"%s\" exists", j->before);
 	if (!j->is_node && strcmp(directory_of(j->server.config_file), j->server.data) != 0 && j->server.cluster == NULL && j->server.unit == NULL)
@@ -269,7 +273,8 @@ plan(Join *j)
 	return node_files(&j->files, &j->setup, &j->server, NULL, NULL) &&
 		node_files(&j->prepared, &j->setup, &j->server, j->server.data, j->joining) &&
 		node_settings(&j->settings, &j->setup, &j->server, &j->files, j->self, j->file.replicator, j->file.libraries,
-					  j->file.reserved - 3, j->file.max_connections);
+					  j->file.reserved - 3, j->file.max_connections) &&
+		(j->is_node || node_settings_win(&j->setup, &j->server, &j->files, &j->settings));
 }
 
 /* ---------- the clone */
@@ -328,7 +333,7 @@ static bool
 is_configuration(const char *name)
 {
 	static const char *const postgres[] = {"PG_VERSION", "postmaster.pid", "postmaster.opts", "backup_manifest", "current_logfiles",
-	"standby.signal", "recovery.signal", "lockstep_state"};
+	"standby.signal", "recovery.signal"};
 	size_t		len = strlen(name);
 
 	for (size_t i = 0; i < sizeof(postgres) / sizeof(postgres[0]); i++)
@@ -336,7 +341,7 @@ is_configuration(const char *name)
 		if (strcmp(name, postgres[i]) == 0)
 			return false;
 	}
-	return strncmp(name, "backup_label", 12) != 0 && strncmp(name, "tablespace_map", 14) != 0 &&
+	return strncmp(name, "lockstep_", 9) != 0 && strncmp(name, "backup_label", 12) != 0 && strncmp(name, "tablespace_map", 14) != 0 &&
 		!(len > 4 && strcmp(name + len - 4, ".log") == 0) && strcmp(name, "logfile") != 0 && name[0] != '.';
 }
 
@@ -391,18 +396,18 @@ exchange(Join *j)
 {
 	bool		ok;
 
-	setup_step(&j->setup, "replace", "%s; the old data stay in %s", j->server.data, j->before);
+	setup_step(&j->setup, "replace", "%s; the old data stay in %s", j->place, j->before);
 	if (j->setup.dry_run)
 		return true;
 	setup_become_server(&j->setup);
-	ok = renameat2(AT_FDCWD, j->server.data, AT_FDCWD, j->joining, RENAME_EXCHANGE) == 0;
+	ok = renameat2(AT_FDCWD, j->place, AT_FDCWD, j->joining, RENAME_EXCHANGE) == 0;
 	if (ok)
 		ok = rename(j->joining, j->before) == 0;
 	else if (errno == EINVAL || errno == ENOSYS)	/* not of this file system */
-		ok = rename(j->server.data, j->before) == 0 && rename(j->joining, j->server.data) == 0;
+		ok = rename(j->place, j->before) == 0 && rename(j->joining, j->place) == 0;
 	setup_become_self(&j->setup);
 	return ok || setup_fail("The data directory must not be a mount point itself; the directory above must belong to the server's user.  Start the server again.",
-							"could not replace \"%s\": %s", j->server.data, strerror(errno));
+							"could not replace \"%s\": %s", j->place, strerror(errno));
 }
 
 /* ---------- online? */
@@ -411,12 +416,10 @@ exchange(Join *j)
 static bool
 takes_writes(const Join *j, const char *database, char **why)
 {
-	PGconn	   *conn = server_database(&j->server, &j->setup, database);
+	PGconn	   *conn = server_try_database(&j->server, &j->setup, database);
 	PGresult   *r;
 	bool		ok;
 
-	if (conn == NULL)
-		return false;
 	PQclear(PQexec(conn, "SET lockstep.replicate = on; SET lockstep.failover_wait = 0"));
 	r = PQexec(conn, "SELECT lockstep.transaction_token()");
 	ok = PQresultStatus(r) == PGRES_TUPLES_OK;
@@ -425,7 +428,7 @@ takes_writes(const Join *j, const char *database, char **why)
 		const char *detail = PQresultErrorField(r, PG_DIAG_MESSAGE_DETAIL);
 
 		free(*why);
-		*why = xasprintf("%s%s%s", pgclient_message(PQresultErrorMessage(r)), detail != NULL ? ": " : "", detail != NULL ? detail : "");
+		*why = xasprintf("%s%s%s", pgclient_message(PQerrorMessage(conn)), detail != NULL ? ": " : "", detail != NULL ? detail : "");
 	}
 	PQclear(r);
 	PQfinish(conn);
@@ -435,25 +438,24 @@ takes_writes(const Join *j, const char *database, char **why)
 static bool
 wait_until_online(Join *j)
 {
-	char	   *database;
-	int			n;
+	Databases	d;
 	char	   *why = NULL;
 	double		begun = setup_now();
 	bool		online = false;
 
-	if (!server_replicated(&j->server, &j->setup, &database, &n))
+	if (!server_databases(&j->server, &j->setup, &d))
 		return false;
-	if (n == 0)
+	if (d.nreplicated == 0)
 	{
 		printf("\nNode %s runs.  No database is replicated yet: \"lockstepctl nodes\", on the replicator's machine, shows whether it is online.\n", j->self->name);
 		return true;
 	}
 	setup_step(&j->setup, "wait", "until node %s is online", j->self->name);
 	j->setup.changes--;
-	while (!(online = takes_writes(j, database, &why)) && (j->o->timeout_s == 0 || setup_now() - begun < j->o->timeout_s))
+	while (!(online = takes_writes(j, d.first, &why)) && (j->o->timeout_s == 0 || setup_now() - begun < j->o->timeout_s))
 		usleep(100 * 1000);
 	if (online)
-		printf("\nNode %s is online, with %d database%s.\n", j->self->name, n, n == 1 ? "" : "s");
+		printf("\nNode %s is online, with %d database%s.\n", j->self->name, d.nreplicated, d.nreplicated == 1 ? "" : "s");
 	else
 		setup_fail("See \"lockstepctl nodes\" and \"lockstepctl doctor\" on the replicator's machine.  Running join again goes on waiting.",
 				   "node \"%s\" runs, and is not online: %s", j->self->name, why != NULL ? why : "");
@@ -468,7 +470,7 @@ become_node(Join *j)
 {
 	return clone(j) && prepare(j) && server_control(&j->server, &j->setup, "stop") && exchange(j) &&
 		server_control(&j->server, &j->setup, "start") &&
-		(j->setup.dry_run || (server_reopen(&j->server, &j->setup, 60) && node_settings_win(&j->server, &j->files)));
+		(j->setup.dry_run || (server_reopen(&j->server, &j->setup, 60) && node_settings_win(&j->setup, &j->server, &j->files, &j->settings)));
 }
 
 static bool

@@ -9,7 +9,6 @@
  */
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 
 #include "buffer.h"
 #include "ctl_setup.h"
@@ -208,28 +207,27 @@ write_lockstep_conf(Setup *s, const NodeFiles *f, const NodeSettings *n)
 	return ok;
 }
 
-static bool
-write_include(Setup *s, const NodeFiles *f)
+bool
+node_include(Setup *s, const char *config_file, const char *file)
 {
 	char	   *text;
-	char	   *with;
+	char	   *line = xasprintf("include '%s'", file);
 	bool		ok = true;
 
-	if (strstr(f->lockstep_conf, "/conf.d/") != NULL)
-		return true;
-	if (!setup_read(s, f->config_file, &text))
+	if (!setup_read(s, config_file, &text))
 		return false;
 	if (text == NULL)
-		return setup_fail(NULL, "there is no \"%s\"", f->config_file);
-	if (!conf_includes(text, "include", "lockstep.conf") && !conf_includes(text, "include_if_exists", "lockstep.conf"))
+		return setup_fail("Its configuration is elsewhere: make a server (pg_createcluster) and use a join file.", "there is no \"%s\"", config_file);
+	if (!conf_includes(text, "include", file) && !conf_includes(text, "include_if_exists", file))
 	{
 		size_t		len = strlen(text);
+		char	   *with = xasprintf("%s%s%s\n", text, len > 0 && text[len - 1] != '\n' ? "\n" : "", line);
 
-		with = xasprintf("%s%sinclude 'lockstep.conf'\n", text, len > 0 && text[len - 1] != '\n' ? "\n" : "");
-		ok = setup_write(s, f->config_file, with, 0644, OWNER_OF_DIRECTORY, "include 'lockstep.conf'");
+		ok = setup_write(s, config_file, with, 0644, OWNER_OF_DIRECTORY, line);
 		free(with);
 	}
 	free(text);
+	free(line);
 	return ok;
 }
 
@@ -282,7 +280,8 @@ node_write(Setup *s, const NodeFiles *f, const NodeSettings *n, const SetupNode 
 {
 	char	   *line = xasprintf("%s\n", secret);
 	bool		ok = setup_write(s, f->secret, line, 0600, OWNER_OF_DIRECTORY, NULL) &&
-	write_lockstep_conf(s, f, n) && write_include(s, f) && write_hba(s, f, nodes, nnodes, replicator_host);
+	write_lockstep_conf(s, f, n) &&
+	(strstr(f->lockstep_conf, "/conf.d/") != NULL || node_include(s, f->config_file, "lockstep.conf")) && write_hba(s, f, nodes, nnodes, replicator_host);
 
 	free(line);
 	return ok;
@@ -290,36 +289,84 @@ node_write(Setup *s, const NodeFiles *f, const NodeSettings *n, const SetupNode 
 
 /* ---------- looking at it */
 
-static bool
-same_file(const char *a, const char *b)
+static int
+line_of_include(const char *text)
 {
-	struct stat sa;
-	struct stat sb;
+	int			line = 1;
 
-	return strcmp(a, b) == 0 || (stat(a, &sa) == 0 && stat(b, &sb) == 0 && sa.st_dev == sb.st_dev && sa.st_ino == sb.st_ino);
+	for (const char *p = text; *p != '\0'; line++)
+	{
+		size_t		len = strcspn(p, "\n");
+		char	   *one = xstrndup(p, len);
+		bool		here = conf_includes(one, "include_dir", "conf.d");
+
+		free(one);
+		if (here)
+			return line;
+		p += len + (p[len] == '\n');
+	}
+	return 0;
+}
+
+/* Is what this line of this file says read after lockstep.conf?  include_line: 0 if that is at the end. */
+static bool
+is_read_later(const NodeFiles *f, const char *file, int line, int include_line)
+{
+	const char *name = strrchr(file, '/');
+	size_t		directory = (size_t) (strrchr(f->lockstep_conf, '/') - f->lockstep_conf);
+
+	if (name != NULL && strcmp(name, "/postgresql.auto.conf") == 0)
+		return true;
+	if (include_line == 0)
+		return false;
+	if (strcmp(file, f->config_file) == 0)
+		return line > include_line;
+	return name != NULL && (size_t) (name - file) == directory && strncmp(file, f->lockstep_conf, directory) == 0 &&
+		strcmp(name, "/lockstep.conf") > 0;
+}
+
+static bool
+check_override(const NodeFiles *f, const Pair *pairs, int npairs, const char *name, const char *value, const char *file, int line)
+{
+	char	   *hint;
+
+	for (int i = 0; i < npairs; i++)
+	{
+		if (strcmp(pairs[i].name, name) != 0 || strcmp(pairs[i].value, value) == 0)
+			continue;
+		hint = strstr(file, "/postgresql.auto.conf") != NULL ? xasprintf("ALTER SYSTEM RESET %s;", name) :
+			xasprintf("Remove line %d of \"%s\".", line, file);
+		setup_fail(hint, "\"%s\" sets %s to '%s', and overrides \"%s\" ('%s')", file, name, value, f->lockstep_conf, pairs[i].value);
+		free(hint);
+		return false;
+	}
+	return true;
 }
 
 bool
-node_settings_win(const Server *v, const NodeFiles *f)
+node_settings_win(const Setup *s, const Server *v, const NodeFiles *f, const NodeSettings *n)
 {
-	PGresult   *r = PQexec(v->conn, "SELECT DISTINCT ON (name) name, setting, sourcefile, sourceline FROM pg_file_settings "
-						   "WHERE name IN ('shared_preload_libraries', 'lockstep.node_name', 'lockstep.replicator', 'lockstep.secret_file', "
-						   "'max_connections', 'superuser_reserved_connections') ORDER BY name, seqno DESC");
-	bool		ok = PQresultStatus(r) == PGRES_TUPLES_OK ||
-	setup_fail(NULL, "could not read the server's files: %s", pgclient_message(PQresultErrorMessage(r)));
+	Pair		pairs[MAX_PAIRS];
+	char		numbers[2][16];
+	int			npairs = pairs_of(n, f, pairs, numbers);
+	char	   *text;
+	int			include_line;
+	PGresult   *r;
+	bool		ok;
 
+	if (!setup_read(s, f->config_file, &text))
+		return false;
+	include_line = text != NULL ? line_of_include(text) : 0;
+	free(text);
+	r = PQexec(v->conn, "SELECT name, setting, sourcefile, sourceline FROM pg_file_settings ORDER BY seqno");
+	ok = PQresultStatus(r) == PGRES_TUPLES_OK ||
+		setup_fail(NULL, "could not read the server's files: %s", pgclient_message(PQresultErrorMessage(r)));
 	for (int i = 0; ok && i < PQntuples(r); i++)
 	{
-		const char *name = PQgetvalue(r, i, 0);
-		const char *file = PQgetvalue(r, i, 2);
-		bool		system = strstr(file, "/postgresql.auto.conf") != NULL;
-		char	   *hint;
+		int			line = atoi(PQgetvalue(r, i, 3));
 
-		if (same_file(file, f->lockstep_conf))
-			continue;
-		hint = system ? xasprintf("ALTER SYSTEM RESET %s;", name) : xasprintf("Remove line %s of \"%s\".", PQgetvalue(r, i, 3), file);
-		ok = setup_fail(hint, "\"%s\" sets %s to '%s', and overrides \"%s\"", file, name, PQgetvalue(r, i, 1), f->lockstep_conf);
-		free(hint);
+		if (is_read_later(f, PQgetvalue(r, i, 2), line, include_line))
+			ok = check_override(f, pairs, npairs, PQgetvalue(r, i, 0), PQgetvalue(r, i, 1), PQgetvalue(r, i, 2), line);
 	}
 	PQclear(r);
 	return ok;

@@ -7,8 +7,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <grp.h>
+#include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
@@ -35,9 +37,9 @@ program_path(const char *name)
 	return xstrdup(name);
 }
 
-/* In the child. */
+/* In the child.  It ends with us: another lockstepctl must not meet it. */
 static bool
-prepare(const Run *run)
+prepare(const Run *run, pid_t parent)
 {
 	const Setup *s = run->as_server;
 
@@ -53,20 +55,21 @@ prepare(const Run *run)
 		if (fd < 0 || dup2(fd, STDOUT_FILENO) < 0 || dup2(fd, STDERR_FILENO) < 0)
 			return false;
 	}
-	return true;
+	return prctl(PR_SET_PDEATHSIG, SIGTERM) == 0 && getppid() == parent;
 }
 
 int
 run_program(const Run *run)
 {
 	int			status;
+	pid_t		parent = getpid();
 	pid_t		pid;
 
 	fflush(stdout);
 	pid = fork();
 	if (pid == 0)
 	{
-		if (prepare(run))
+		if (prepare(run, parent))
 			execvp(run->argv[0], run->argv);
 		fprintf(stderr, "lockstepctl: could not run %s: %s\n", run->argv[0], strerror(errno));
 		_exit(127);

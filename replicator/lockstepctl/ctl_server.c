@@ -81,6 +81,26 @@ server_setting(const Server *v, const char *name)
 
 /* ---------- how it was started */
 
+/* Another machine may have a server with the same paths. */
+static bool
+is_child(pid_t child, pid_t parent)
+{
+	char	   *path = xasprintf("/proc/%d/status", (int) child);
+	FILE	   *f = fopen(path, "re");
+	char		line[256];
+	long		found = 0;
+
+	free(path);
+	while (f != NULL && fgets(line, sizeof(line), f) != NULL)
+	{
+		if (strncmp(line, "PPid:", 5) == 0)
+			found = atol(line + 5);
+	}
+	if (f != NULL)
+		fclose(f);
+	return found == (long) parent;
+}
+
 /* pid, and standard error, of the postmaster of this data directory. */
 static bool
 find_process(Server *v, const Setup *s)
@@ -99,7 +119,7 @@ find_process(Server *v, const Setup *s)
 	path = xasprintf("/proc/%d/fd/2", (int) v->pid);
 	n = readlink(path, log, sizeof(log) - 1);
 	free(path);
-	if (v->pid <= 0)
+	if (v->pid <= 0 || !is_child(PQbackendPID(v->conn), v->pid))
 		return setup_fail("Run lockstepctl on the machine of the server, or see --server.",
 						  "the server that answers does not run on this machine in \"%s\"", v->data);
 	v->log = n > 0 && log[0] == '/' && strncmp(log, "/dev/", 5) != 0 && memchr(log, ':', (size_t) n) == NULL ?
@@ -259,6 +279,12 @@ server_close(Server *v)
 }
 
 PGconn *
+server_try_database(const Server *v, const Setup *s, const char *database)
+{
+	return connect_as_server(s, v->conninfo, database);
+}
+
+PGconn *
 server_database(const Server *v, const Setup *s, const char *database)
 {
 	PGconn	   *conn = connect_as_server(s, v->conninfo, database);
@@ -295,28 +321,45 @@ server_check(const Server *v)
 	return ok;
 }
 
+/* 1, 0; -1: an error. */
+static int
+is_replicated(const Server *v, const Setup *s, const char *database)
+{
+	PGconn	   *conn = server_database(v, s, database);
+	char	   *there = conn != NULL ? conn_ask(conn, "SELECT 't' WHERE to_regclass('lockstep.cluster') IS NOT NULL", NULL, NULL) : NULL;
+	char	   *member = there == NULL ? NULL : there[0] == '\0' ? xstrdup("") :
+	conn_ask(conn, "SELECT 't' FROM lockstep.cluster LIMIT 1", NULL, NULL);
+	int			result = member == NULL ? -1 : member[0] == 't';
+
+	free(there);
+	free(member);
+	PQfinish(conn);
+	return result;
+}
+
 bool
-server_replicated(const Server *v, const Setup *s, char **first, int *n)
+server_databases(const Server *v, const Setup *s, Databases *d)
 {
 	PGresult   *r = PQexec(v->conn, "SELECT datname FROM pg_database WHERE datallowconn AND NOT datistemplate ORDER BY 1");
 	bool		ok = PQresultStatus(r) == PGRES_TUPLES_OK ||
 	setup_fail(NULL, "could not list the databases: %s", pgclient_message(PQresultErrorMessage(r)));
 
-	*first = NULL;
-	*n = 0;
+	*d = (Databases) {0};
+	if (ok && PQntuples(r) > SERVER_MAX_DATABASES)
+		ok = setup_fail(NULL, "the server has more than %d databases", SERVER_MAX_DATABASES);
 	for (int i = 0; ok && i < PQntuples(r); i++)
 	{
-		PGconn	   *conn = server_database(v, s, PQgetvalue(r, i, 0));
-		char	   *there = conn != NULL ? conn_ask(conn, "SELECT 't' WHERE to_regclass('lockstep.cluster') IS NOT NULL", NULL, NULL) : NULL;
-		char	   *member = there == NULL ? NULL : there[0] == '\0' ? xstrdup("") :
-		conn_ask(conn, "SELECT 't' FROM lockstep.cluster LIMIT 1", NULL, NULL);
+		const char *name = PQgetvalue(r, i, 0);
+		int			replicated = is_replicated(v, s, name);
 
-		ok = member != NULL;
-		if (ok && member[0] != '\0' && (*n)++ == 0)
-			*first = xstrdup(PQgetvalue(r, i, 0));
-		free(there);
-		free(member);
-		PQfinish(conn);
+		ok = replicated >= 0;
+		if (!ok || (strcmp(name, "postgres") == 0 && replicated == 0))
+			continue;
+		d->names[d->n] = xstrdup(name);
+		d->replicated[d->n] = replicated > 0;
+		if (replicated > 0 && d->nreplicated++ == 0)
+			d->first = d->names[d->n];
+		d->n++;
 	}
 	PQclear(r);
 	return ok;

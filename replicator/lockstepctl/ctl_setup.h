@@ -67,6 +67,7 @@ typedef struct Setup
 	uid_t		replicator_uid; /* of the replicator's; SETUP_NOBODY: ours */
 	gid_t		replicator_gid;
 	char	   *replicator_user;
+	char	   *replicator_home;
 } Setup;
 
 typedef enum FileOwner
@@ -161,8 +162,22 @@ extern bool server_control(const Server *v, Setup *s, const char *action);
 /* A connection to another database of it. */
 extern PGconn *server_database(const Server *v, const Setup *s, const char *database);
 
-/* Databases of a cluster: a comma-separated list of quoted names, "" for none. */
-extern bool server_replicated(const Server *v, const Setup *s, char **first, int *n);
+/* Its databases that clients may use, but postgres; and whether each belongs to a cluster. */
+#define SERVER_MAX_DATABASES 256
+
+typedef struct Databases
+{
+	int			n;
+	int			nreplicated;
+	char	   *names[SERVER_MAX_DATABASES];
+	bool		replicated[SERVER_MAX_DATABASES];
+	char	   *first;			/* of the replicated; NULL */
+} Databases;
+
+extern bool server_databases(const Server *v, const Setup *s, Databases *d);
+
+/* Quietly: its status says whether it worked. */
+extern PGconn *server_try_database(const Server *v, const Setup *s, const char *database);
 
 /* ---------- in ctl_node.c */
 
@@ -207,8 +222,11 @@ extern bool node_settings(NodeSettings *n, const Setup *s, const Server *v, cons
 extern bool node_write(Setup *s, const NodeFiles *f, const NodeSettings *n, const SetupNode *nodes, int nnodes,
 					   const char *replicator_host, const char *secret);
 
-/* Does another file override lockstep.conf? */
-extern bool node_settings_win(const Server *v, const NodeFiles *f);
+/* postgresql.conf with an include of this file at its end. */
+extern bool node_include(Setup *s, const char *config_file, const char *file);
+
+/* False, with an error: what another file says would override lockstep.conf. */
+extern bool node_settings_win(const Setup *s, const Server *v, const NodeFiles *f, const NodeSettings *n);
 
 /* Does the server run with these? */
 extern bool node_settings_in_force(const Server *v, const NodeFiles *f, const NodeSettings *n);

@@ -101,6 +101,13 @@ setup_begin(Setup *s, bool dry_run, const char *config_file)
 	s->uid = p->pw_uid;
 	s->gid = p->pw_gid;
 	s->user = xstrdup(p->pw_name);
+
+	/*
+	 * where libpq looks for certificates and passwords; root's are not for
+	 * that user
+	 */
+	if (setenv("HOME", p->pw_dir, 1) != 0)
+		return setup_fail(NULL, "could not set HOME: %s", strerror(errno));
 	if (config_file == NULL)
 		return true;
 	p = getpwnam(REPLICATOR_USER);
@@ -112,6 +119,7 @@ setup_begin(Setup *s, bool dry_run, const char *config_file)
 	s->replicator_uid = p->pw_uid;
 	s->replicator_gid = p->pw_gid;
 	s->replicator_user = xstrdup(p->pw_name);
+	s->replicator_home = xstrdup(p->pw_dir);
 	return true;
 }
 

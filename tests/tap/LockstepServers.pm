@@ -10,6 +10,7 @@ use warnings;
 use Carp;
 use File::Path qw(remove_tree);
 use File::Temp qw(tempdir);
+use IPC::Run ();
 use LockstepCluster;
 use LockstepSession;
 use Time::HiRes qw(time usleep);
@@ -45,7 +46,11 @@ sub run
 	local $ENV{PATH} = "$self->{dir}/bin:$ENV{PATH}";
 	local $ENV{PG_CLUSTER_CONF_ROOT} = "$self->{dir}/etc" if $self->{debian};
 	delete local @ENV{qw(PGPORT PGUSER PGDATABASE PGOPTIONS)};
-	return LockstepCluster->run_owned(@command);
+	return LockstepCluster->run_owned(@command) if $> != 0 || !$self->{as_root};
+	my $out = '';
+	chdir '/';
+	IPC::Run::run(\@command, '<', \undef, '>&', \$out, IPC::Run::timeout(180));
+	return ($? >> 8, $out);
 }
 
 sub run_or_die
@@ -57,6 +62,14 @@ sub run_or_die
 }
 
 sub ctl { my ($self, @args) = @_; return $self->run("$LockstepCluster::bindir/lockstepctl", @args) }
+
+# As root, if the test may.
+sub ctl_as_root
+{
+	my ($self, @args) = @_;
+	local $self->{as_root} = 1;
+	return $self->ctl(@args);
+}
 
 sub _initdb
 {
@@ -72,20 +85,24 @@ sub _initdb
 	}
 }
 
+# Of PostgreSQL, as postgresql-common names it.
+sub version { return $LockstepCluster::bindir =~ m{/(\d+)/bin$} ? $1 : `$LockstepCluster::bindir/pg_config --version` =~ /(\d+)/ ? $1 : croak 'no version' }
+
 # postgresql-common looks for servers in one place only; if ours is elsewhere it runs from a
 # copy of its module that knows the place.
-sub _postgresql_common
+sub postgresql_common
 {
-	my ($self) = @_;
+	my ($dir) = @_;
 	my ($root) = $LockstepCluster::bindir =~ m{^(.*/)\d+/bin$} or croak 'no layout of Debian';
-	mkdir "$self->{dir}/$_" for qw(bin lib);
+	return if $root eq '/usr/lib/postgresql/';
+	mkdir "$dir/$_" for qw(bin lib);
 	my $module = LockstepCluster::_slurp('/usr/share/perl5/PgCommon.pm');
 	$module =~ s{^our \$binroot = .*$}{our \$binroot = '$root';}m or croak 'PgCommon.pm is not as expected';
-	_write("$self->{dir}/lib/PgCommon.pm", $module, 0644);
+	_write("$dir/lib/PgCommon.pm", $module, 0644);
 	for my $program (qw(pg_createcluster pg_ctlcluster))
 	{
 		my ($flags) = LockstepCluster::_slurp("/usr/bin/$program") =~ /^#!\S+ (-\w+)/;
-		_write("$self->{dir}/bin/$program", "#!/bin/sh\nexec perl $flags -I$self->{dir}/lib /usr/bin/$program \"\$@\"\n", 0755);
+		_write("$dir/bin/$program", "#!/bin/sh\nexec perl $flags -I$dir/lib /usr/bin/$program \"\$@\"\n", 0755);
 	}
 }
 
@@ -101,8 +118,8 @@ sub _write
 sub _create_debian
 {
 	my ($self) = @_;
-	$self->_postgresql_common unless $LockstepCluster::bindir =~ m{^/usr/lib/postgresql/};
-	($self->{version}) = $LockstepCluster::bindir =~ m{/(\d+)/bin$};
+	postgresql_common($self->{dir});
+	$self->{version} = version();
 	$self->run_or_die('mkdir', "$self->{dir}/etc");
 	for my $i (1 .. $self->{servers})
 	{
