@@ -189,8 +189,8 @@ pump(Node *n)
 		return;
 	if (n->catchup != NULL)
 		catchup_feed(n);
-	if (node_is_in(n))
-		tasks_start(n);
+	if (node_is_in(n) && tasks_start(n))
+		lock_conflict_watch(n);
 }
 
 /* It has been drained. */
@@ -214,6 +214,7 @@ void
 membership_init(const Config *config, const char *cluster, const char *journal_dir)
 {
 	nodes_init(config, cluster, journal_dir, &membership_ops);
+	tasks_init();
 }
 
 static void

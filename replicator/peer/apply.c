@@ -11,11 +11,11 @@
  *
  * On the wire, one implicit transaction up to the Sync:
  *
- *	  apply_transaction Flush		-> results	-> task_executed
- *	  commit_transaction Sync		-> commits	-> task_committed
- *	  or: apply_rollback Sync		-> raises	-> task_undone
+ *	  apply_transaction Flush		-> results	-> executed
+ *	  commit_transaction Sync		-> commits	-> committed
+ *	  or: apply_rollback Sync		-> raises	-> undone
  *
- *	  apply_transaction Sync		-> commits	-> task_committed
+ *	  apply_transaction Sync		-> commits	-> committed
  *
  * The latter is for a transaction of rows that is decided already.  It claims its
  * seq, or says (LS001) that the node has applied it, which is as good.  Several
@@ -24,7 +24,7 @@
  *
  * What is not only rows, or goes to a database of version 1.0, is sent query by query:
  *
- *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> task_executed
+ *	  [apply_wait] [apply_begin] q1 ... qn Flush	-> results	-> executed
  *
  * What this node itself has asked for, and its backend was not told, begins with
  * deliver_verdict: LS001 if that backend was still there, and has committed it.
@@ -50,6 +50,26 @@
 
 #define WINDOW_QUERIES 512
 #define WINDOW_BYTES (1024 * 1024)	/* libpq's buffer is not much larger */
+
+const ApplyOps *to_tasks;
+
+void
+apply_init(const ApplyOps *ops)
+{
+	to_tasks = ops;
+}
+
+void
+apply_tell_lost(ApplyConn *c)
+{
+	to_tasks->lost(c, pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory"));
+}
+
+Pool *
+apply_pool(const ApplyConn *c)
+{
+	return c->pool;
+}
 
 int
 apply_backend_pid(const ApplyConn *c)
@@ -289,11 +309,11 @@ void
 apply_go_on(ApplyConn *c)
 {
 	if (c->sync_sent || c->failed)
-		return;					/* task_failed() will come */
+		return;					/* its failure will be told */
 	wait_there(c, c->task->wait_for);
 	send_more(c);
 	if (c->task->state == TASK_RUNNING && !c->failed && all_is_executed(c))
-		task_executed(c->task);
+		to_tasks->executed(c->task);
 }
 
 /*
@@ -355,7 +375,7 @@ apply_run(ApplyConn *c, ApplyTask *task)
 	send_more(c);
 	LOCKSTEP_POINT(STARTED_THERE);
 	if (all_is_executed(c))
-		task_executed(task);
+		to_tasks->executed(task);
 }
 
 void

@@ -8,21 +8,38 @@
 
 #include "peer.h"
 
-/* Connects and becomes an apply session; then pool_give_back(), or the node is out. */
+/* What a connection tells apply_task.c.  But for executed, it has no task any more. */
+typedef struct ApplyOps
+{
+	void		(*ready) (ApplyConn *c);	/* for a task */
+	void		(*lost) (ApplyConn *c, const char *error);	/* the connection, with
+															 * its task */
+	void		(*executed) (ApplyTask *task);
+	void		(*committed) (ApplyTask *task);
+	void		(*undone) (ApplyTask *task);
+	void		(*failed) (ApplyTask *task, const ApplyError *error);
+	void		(*unreadable) (ApplyTask *task, const char *error); /* its queries, which
+																	 * are on disk */
+} ApplyOps;
+
+extern void apply_init(const ApplyOps *ops);
+
+/* Connects and becomes an apply session; then it is ready, or the node is out. */
 extern ApplyConn *apply_open(Pool *pool);
 extern void apply_close(ApplyConn *c);	/* no callback comes any more */
 
-extern void apply_run(ApplyConn *c, ApplyTask *task);	/* then task_executed()
-														 * or task_failed() */
+extern void apply_run(ApplyConn *c, ApplyTask *task);	/* then executed, or
+														 * failed */
 extern void apply_go_on(ApplyConn *c);	/* there is more of an early one, or
 										 * it is reserved now */
-extern void apply_commit(ApplyConn *c); /* executed: then task_committed() or
-										 * task_failed() */
-extern void apply_undo(ApplyConn *c);	/* not committing: then task_undone() */
-extern void apply_cancel(ApplyConn *c); /* committing: then task_failed(), or
+extern void apply_commit(ApplyConn *c); /* it is executed: then committed, or
+										 * failed */
+extern void apply_undo(ApplyConn *c);	/* it is not committing: then undone */
+extern void apply_cancel(ApplyConn *c); /* it is committing: then failed, or
 										 * it is too late */
 extern void apply_insist(ApplyConn *c); /* the same, until it has ended */
 
+extern Pool *apply_pool(const ApplyConn *c);
 extern int	apply_backend_pid(const ApplyConn *c);
 extern ApplyTask *apply_current_task(const ApplyConn *c);
 extern Holder apply_holder(const ApplyConn *c); /* of the last task, also when

@@ -46,7 +46,7 @@ on_cancelled(void *arg, const PGresult *result)
 		return;
 	c->cancels--;
 	if (c->task == NULL && c->cancels == 0)
-		pool_give_back(c->pool, c);
+		to_tasks->ready(c);
 }
 
 void

@@ -1,12 +1,6 @@
 /*
  * apply_connection.c
- *	  Opening, closing and losing an apply connection.
- *
- * A connection that is lost while the control connection still answers (its
- * session was terminated, for example) is replaced, and its task is executed
- * again; if the task's COMMIT had arrived, apply_begin reports that.  The node is
- * dropped if no replacement can be opened, or if connections are lost again and
- * again.
+ *	  Opening and closing an apply connection, and its events.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -26,53 +20,6 @@
 	"pg_catalog.to_regprocedure('lockstep.deliver_verdict(integer,bigint,bigint,bigint,bigint)') IS NOT NULL, " \
 	"pg_catalog.to_regprocedure('lockstep.apply_piece(bytea)') IS NOT NULL"
 
-#define MAX_TIMES_LOST 3		/* a task that loses so many connections ends
-								 * them */
-
-/* ---------- losing it, and what can't be read */
-
-void
-apply_lost(ApplyConn *c)
-{
-	Pool	   *p = c->pool;
-	Node	   *n = p->node;
-	ApplyTask  *task = c->task;
-	const char *error = pgclient_message(c->conn != NULL ? PQerrorMessage(c->conn) : "out of memory");
-
-	if ((n->state != NODE_CATCHUP && n->state != NODE_ONLINE) || !pool_may_replace(p) ||
-		(task != NULL && ++task->times_lost >= MAX_TIMES_LOST))
-	{
-		node_out(n, DROP_APPLY_LOST, FACTS(.database = p->database,.error = error));
-		return;
-	}
-	log_message(LOG_WARNING, n->config->name, "lost a connection to database \"%s\": %s; opening another one",
-				p->database, error);
-	pool_replace(p, c);
-	if (task != NULL)
-		task_lost(task);
-	node_pump(n);
-}
-
-/*
- * Its queries can't be read from the replicator's disk.  One that is not decided
- * is rolled back; for the others this node has to wait until they can.
- */
-static void
-cannot_read(ApplyConn *c)
-{
-	Transaction *tx = c->task->tx;
-	char	   *error = c->read_error;
-
-	c->read_error = NULL;
-	if (c->task->early)
-		task_undo(c->task, false);	/* it will be found out again, or not */
-	else if (tx->state == TX_RESERVED)
-		sequencer_refuse(tx, "58030", error, NULL);
-	else
-		node_out(c->pool->node, DROP_JOURNAL_UNREADABLE, FACTS(.seq = tx->seq,.error = error));
-	free(error);
-}
-
 /* ---------- events */
 
 static void
@@ -82,14 +29,20 @@ on_flush(void *arg)
 	int			rc;
 
 	if (c->read_error != NULL)
-		cannot_read(c);
+	{
+		char	   *error = c->read_error;
+
+		c->read_error = NULL;
+		to_tasks->unreadable(c->task, error);
+		free(error);
+	}
 	if (c->closed)
 		return;
 	rc = c->broken ? -1 : PQflush(c->conn);
 	LOCKSTEP_POINT(SENT_THERE);
 
 	if (rc < 0)
-		apply_lost(c);
+		apply_tell_lost(c);
 	else
 		loop_change(c->watch, rc == 1 ? EPOLLIN | EPOLLOUT : EPOLLIN);
 }
@@ -167,14 +120,14 @@ on_started(void *arg, const PGresult *result)
 	c->client = NULL;
 	if (PQenterPipelineMode(c->conn) == 0)
 	{
-		apply_lost(c);
+		apply_tell_lost(c);
 		return;
 	}
 	PQsetNoticeProcessor(c->conn, ignore_notice, NULL);
 	c->watch = loop_watch(PQsocket(c->conn), EPOLLIN, on_socket, c);
 	c->pool->queue.capacity++;
 	c->pool->queue.taken++;
-	pool_give_back(c->pool, c);
+	to_tasks->ready(c);
 	to_membership->pool_ready(n);
 }
 

@@ -95,6 +95,12 @@ struct ApplyConn
 	size_t		failed_at;		/* statement, or APPLY_NO_STATEMENT */
 };
 
+/* ---------- in apply.c */
+
+extern const ApplyOps *to_tasks;
+
+extern void apply_tell_lost(ApplyConn *c);
+
 /* ---------- in apply_send.c */
 
 extern void send_verdict(ApplyConn *c); /* to the backend that may wait for it */
@@ -134,9 +140,5 @@ extern void apply_forget_error(ApplyConn *c);
 /* ---------- in apply_cancel.c */
 
 extern void apply_stop_insisting(ApplyConn *c); /* it has obeyed, or is closed */
-
-/* ---------- in apply_connection.c */
-
-extern void apply_lost(ApplyConn *c);
 
 #endif

@@ -91,15 +91,15 @@ conclude(ApplyConn *c)
 	c->task = NULL;
 	task->connection = NULL;
 	if (undone)
-		task_undone(task);
+		to_tasks->undone(task);
 	else if (failed ? strcmp(sqlstate, "LS001") == 0 : c->commit_sent)
-		task_committed(task);
+		to_tasks->committed(task);
 	else
-		task_failed(task, &error);
+		to_tasks->failed(task, &error);
 
 	/* not before: a pool that is closing goes with its last task */
 	if (!c->closed && c->cancels == 0)
-		pool_give_back(c->pool, c);
+		to_tasks->ready(c);
 	free(message);
 	free(detail);
 	free(hint);
@@ -204,7 +204,7 @@ apply_read_results(ApplyConn *c)
 		return;
 	if (!ok || PQstatus(c->conn) == CONNECTION_BAD)
 	{
-		apply_lost(c);
+		apply_tell_lost(c);
 		return;
 	}
 	if (c->task != NULL)

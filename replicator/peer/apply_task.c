@@ -37,59 +37,13 @@
 #define TELL_RETRIES 32			/* a few seconds; then whenever they have
 								 * doubled */
 #define RETRIES_TOGETHER 3		/* then one by one */
+#define MAX_TIMES_LOST 3		/* a task that loses so many connections ends
+								 * them */
 
 static uint64_t
 bit_of(const Node *n)
 {
 	return UINT64_C(1) << n->index;
-}
-
-ApplyTask *
-task_find(const Transaction *tx, int node)
-{
-	ApplyTask  *task = tx->tasks;
-
-	while (task != NULL && task->node != node)
-		task = task->next_of_tx;
-	return task;
-}
-
-/*
- * Those that are undecided until it has executed them, and those whose clients
- * wait until it has committed them.
- */
-int
-tasks_awaited(const Node *n)
-{
-	int			count = 0;
-
-	for (const ApplyTask *task = n->state == NODE_ONLINE ? n->tasks : NULL; task != NULL; task = task->node_next)
-	{
-		if (task->tx->state == TX_RESERVED)
-			count += task->state != TASK_EXECUTED && task->tx->nafter_tickets == 0;
-		else if (task->tx->seq != 0)
-			count += task->tx->wait == LS_WAIT_APPLIED;
-	}
-	return count;
-}
-
-bool
-tasks_decided_ddl(const Node *n)
-{
-	const ApplyTask *task = n->ddl_tasks > 0 ? n->tasks : NULL;
-
-	while (task != NULL && !(tx_has_ddl(task->tx) && task->tx->seq != 0))
-		task = task->node_next;
-	return task != NULL;
-}
-
-void
-task_count_ddl(Node *n, ApplyTask *task)
-{
-	if (task->ddl || !tx_has_ddl(task->tx))
-		return;
-	task->ddl = true;
-	n->ddl_tasks++;
 }
 
 static ApplyTask *
@@ -217,7 +171,15 @@ tasks_moment(const Node *n)
 	return (ApplyMoment) {n->applied, sequencer_last_durable(), loop_now_us(), lowest != NULL ? lowest->ticket : 0};
 }
 
-void
+/* Those at the front that have been committed meanwhile by their own backends, on this node. */
+static void
+drop_applied(Node *n, Pool *p)
+{
+	while (p->queue.first != NULL && p->queue.first->tx->seq != 0 && p->queue.first->tx->seq <= n->applied)
+		task_remove(p->queue.first);
+}
+
+bool
 tasks_start(Node *n)
 {
 	ApplyMoment at = tasks_moment(n);
@@ -227,14 +189,14 @@ tasks_start(Node *n)
 	{
 		ApplyTask  *task;
 
+		drop_applied(n, p);
 		while ((task = apply_queue_next(&p->queue, &at)) != NULL)
 		{
 			apply_run(pool_take(p), task);
 			any = true;
 		}
 	}
-	if (any)
-		lock_conflict_watch(n);
+	return any;
 }
 
 void
@@ -288,7 +250,7 @@ task_undo(ApplyTask *task, bool again)
 
 /* ---------- results */
 
-void
+static void
 task_executed(ApplyTask *task)
 {
 	Transaction *tx = task->tx;
@@ -305,7 +267,7 @@ task_executed(ApplyTask *task)
 		task_commit(task);
 }
 
-void
+static void
 task_committed(ApplyTask *task)
 {
 	uint64_t	seq = task->tx->seq;
@@ -317,7 +279,7 @@ task_committed(ApplyTask *task)
 	node_pump(n);
 }
 
-void
+static void
 task_undone(ApplyTask *task)
 {
 	LOCKSTEP_POINT(UNDONE_THERE);
@@ -327,11 +289,8 @@ task_undone(ApplyTask *task)
 		task_remove(task);
 }
 
-/*
- * Its connection is gone, and what it did there rolled back, or committed: it
- * is done again, and finds out.
- */
-void
+/* What it did there was rolled back, or committed: it is done again, and finds out. */
+static void
 task_lost(ApplyTask *task)
 {
 	task->connection = NULL;
@@ -341,6 +300,56 @@ task_lost(ApplyTask *task)
 		task_remove(task);
 	else
 		queue_again(task);
+}
+
+/*
+ * A connection that is lost while the control connection still answers (its session was
+ * terminated, for example) is replaced, and its task is executed again; if the task's COMMIT had
+ * arrived, apply_begin reports that.  The node is dropped if no replacement can be opened, or if
+ * connections are lost again and again.
+ */
+static void
+connection_lost(ApplyConn *c, const char *error)
+{
+	Pool	   *p = apply_pool(c);
+	Node	   *n = p->node;
+	ApplyTask  *task = apply_current_task(c);
+
+	if ((n->state != NODE_CATCHUP && n->state != NODE_ONLINE) || !pool_may_replace(p) ||
+		(task != NULL && ++task->times_lost >= MAX_TIMES_LOST))
+	{
+		node_out(n, DROP_APPLY_LOST, FACTS(.database = p->database,.error = error));
+		return;
+	}
+	log_message(LOG_WARNING, n->config->name, "lost a connection to database \"%s\": %s; opening another one",
+				p->database, error);
+	pool_replace(p, c);
+	if (task != NULL)
+		task_lost(task);
+	node_pump(n);
+}
+
+static void
+connection_ready(ApplyConn *c)
+{
+	pool_give_back(apply_pool(c), c);
+}
+
+/*
+ * Its queries can't be read from the replicator's disk.  One that is not decided
+ * is rolled back; for the others this node has to wait until they can.
+ */
+static void
+task_unreadable(ApplyTask *task, const char *error)
+{
+	Transaction *tx = task->tx;
+
+	if (task->early)
+		task_undo(task, false); /* it will be found out again, or not */
+	else if (tx->state == TX_RESERVED)
+		sequencer_refuse(tx, "58030", error, NULL);
+	else
+		node_out(node_get(task->node), DROP_JOURNAL_UNREADABLE, FACTS(.seq = tx->seq,.error = error));
 }
 
 /*
@@ -420,7 +429,7 @@ task_split(ApplyTask *task)
 	tx_unref(tx);
 }
 
-void
+static void
 task_failed(ApplyTask *task, const ApplyError *e)
 {
 	Transaction *tx = task->tx;
@@ -473,6 +482,22 @@ task_failed(ApplyTask *task, const ApplyError *e)
 		sequencer_execute_failed(tx, n->index, &fields);
 		tx_unref(tx);
 	}
+}
+
+static const ApplyOps task_ops = {
+	.ready = connection_ready,
+	.lost = connection_lost,
+	.executed = task_executed,
+	.committed = task_committed,
+	.undone = task_undone,
+	.failed = task_failed,
+	.unreadable = task_unreadable
+};
+
+void
+tasks_init(void)
+{
+	apply_init(&task_ops);
 }
 
 /* The node's state has been changed already, so nothing new is given to it. */

@@ -6,6 +6,8 @@
  *	 apply_queue.c          which transaction starts where and when: pure over structs,
  *						 tested with fake nodes
  *	 apply_task.c        one transaction on one node
+ *	 task_list.c         ... looked for and counted
+ *	 applied.c           what a node has applied
  *	 early_apply.c       large transactions begin there before they are reserved
  *	 pool.c              connections of one database on one node
  *	 apply.c             one apply connection: when which part of a transaction may go out
@@ -15,6 +17,7 @@
  *	 apply_result.c      results -> executed, committed, undone, failed
  *	 apply_cancel.c      making it stop
  *	 apply_connection.c  opening, closing, losing it
+ *	 apply_pids.c        apply sessions by the process that serves them
  *	 apply_trouble.c     what a node can't apply
  *	 lock_conflict.c     who is in the way of a transaction there
  *	 stalled_apply.c     apply sessions that stand still
@@ -62,6 +65,11 @@ extern const PeerOps peer_ops;	/* for the sequencer */
 /* The origin gets its own decided transaction by apply, once it has said that it lacks it. */
 extern void node_apply_at_origin(Transaction *tx);
 
+/* It has just told how far it is: which of those that it was asked for does it lack? */
+extern void tasks_add_doubtful(Node *n);
+
+/* ---------- in applied.c */
+
 /* The node has applied up to seq, as a session or an apply result reports. */
 extern void node_heard_applied(int node, uint64_t seq);
 extern void peers_forget(Node *n);	/* it is out: what it had to apply */
@@ -81,6 +89,14 @@ extern void early_apply_promote(ApplyTask *task);	/* it is reserved now,
 													 * w->tx->executing is set */
 extern void early_apply_stop(Node *n);	/* the node is out */
 
+/* ---------- in task_list.c */
+
+extern ApplyTask *task_find(const Transaction *tx, int node);
+extern int	tasks_awaited(const Node *n);	/* transactions that wait for it */
+extern bool tasks_decided_ddl(const Node *n);	/* one is here */
+extern void task_count_ddl(Node *n, ApplyTask *task);	/* there may be DDL in
+														 * it by now */
+
 /* ---------- in apply_task.c: transactions on nodes */
 
 extern Pool *task_pool(Node *n, const Transaction *tx); /* where it is executed;
@@ -88,38 +104,13 @@ extern Pool *task_pool(Node *n, const Transaction *tx); /* where it is executed;
 														 * has to pass */
 extern ApplyTask *task_add(Node *n, Transaction *tx);
 extern void task_begin_early(Pool *p, Transaction *tx);
-extern ApplyTask *task_find(const Transaction *tx, int node);
-extern int	tasks_awaited(const Node *n);	/* transactions that wait for it */
-extern bool tasks_decided_ddl(const Node *n);	/* one is here */
-extern void task_count_ddl(Node *n, ApplyTask *task);	/* there may be DDL in
-														 * it by now */
 extern void task_undo(ApplyTask *task, bool again); /* take it back there */
 extern void tasks_forget(Node *n);	/* the node is out: all of its tasks */
 extern ApplyMoment tasks_moment(const Node *n);
-extern void tasks_start(Node *n);	/* those that may */
+extern bool tasks_start(Node *n);	/* those that may; false: none */
+extern void tasks_init(void);
 extern void task_commit(ApplyTask *task);	/* its tx is durable: COMMIT if it
 											 * is executed */
-extern void tasks_add_doubtful(Node *n);
-
-/* Results, from apply.c.  The connection has no task any more, but for
- * task_executed(). */
-typedef struct ApplyError
-{
-	const char *sqlstate;
-	const char *message;
-	const char *detail;
-	const char *hint;
-	bool		retry;			/* a matter of this connection only */
-	size_t		statement;		/* of the transaction, in which it came */
-} ApplyError;
-
-#define APPLY_NO_STATEMENT SIZE_MAX /* at its commit, or not known */
-
-extern void task_executed(ApplyTask *task);
-extern void task_committed(ApplyTask *task);
-extern void task_failed(ApplyTask *task, const ApplyError *error);
-extern void task_undone(ApplyTask *task);
-extern void task_lost(ApplyTask *task); /* its connection is gone */
 
 /* ---------- in pool.c */
 
@@ -133,6 +124,9 @@ extern ApplyConn *pool_take(Pool *p);
 extern bool pool_may_replace(Pool *p);	/* not lost again and again? */
 extern void pool_replace(Pool *p, ApplyConn *c);	/* closes it, opens
 													 * another */
+
+/* ---------- in apply_pids.c */
+
 extern ApplyConn *pools_find_connection(const Node *n, int pid);	/* NULL: none */
 
 /*
@@ -150,6 +144,20 @@ extern bool pids_answered(const Node *n, const PGresult *r, bool *asked, const c
 
 extern DbWatch *dbwatch_begin(Pool *p); /* else the node goes out */
 extern void dbwatch_end(DbWatch *w);
+
+/* ---------- errors there */
+
+typedef struct ApplyError
+{
+	const char *sqlstate;
+	const char *message;
+	const char *detail;
+	const char *hint;
+	bool		retry;			/* a matter of this connection only */
+	size_t		statement;		/* of the transaction, in which it came */
+} ApplyError;
+
+#define APPLY_NO_STATEMENT SIZE_MAX /* at its commit, or not known */
 
 /* ---------- in apply_trouble.c */
 
