@@ -5,11 +5,12 @@
  * The server gets the data of another node and keeps its own configuration:
  *
  *	 1. everything is checked; a server with data of its own is refused
- *	 2. a node is cloned into DATA.joining, beside the data directory DATA, while this server
- *		runs; what lies there from an interrupted join is removed
+ *	 2. a node is cloned into DATA.joining-PID, beside the data directory DATA, while this server
+ *		runs; what an interrupted join has left is removed.  Each has a name of its own: when
+ *		lockstepctl is killed, a child of pg_basebackup may go on for a while
  *	 3. the clone gets this server's configuration files, if they are in DATA, and the settings
  *		of a node
- *	 4. the server is stopped, DATA and DATA.joining change places, and it is started
+ *	 4. the server is stopped, DATA and the clone change places, and it is started
  *	 5. the replicator attaches the node
  *
  * Until 4 nothing has happened to the server.  After it the server is a node, and running join
@@ -44,7 +45,7 @@ typedef struct Join
 	NodeFiles	prepared;		/* the same, of the clone */
 	NodeSettings settings;
 	char	   *place;			/* DATA, without symbolic links */
-	char	   *joining;		/* DATA.joining */
+	char	   *joining;		/* DATA.joining-PID */
 	char	   *before;			/* DATA.before-join */
 	bool		is_node;		/* the data are there */
 } Join;
@@ -263,7 +264,7 @@ plan(Join *j)
 	j->place = realpath(j->server.data, NULL);
 	if (j->place == NULL)
 		return setup_fail(NULL, "could not find \"%s\": %s", j->server.data, strerror(errno));
-	j->joining = xasprintf("%s.joining", j->place);
+	j->joining = xasprintf("%s.joining-%d", j->place, (int) getpid());
 	j->before = xasprintf("%s.before-join", j->place);
 	if (!j->is_node && stat(j->before, &st) == 0)
 		return setup_fail("They are the data of this server before an earlier join: remove them if nobody needs them.", "\"%s\" exists", j->before);
@@ -304,22 +305,47 @@ remove_from_clone(Join *j, const char *path)
 	return run_as_server(j, remove);
 }
 
+/* What interrupted joins have left. */
+static bool
+remove_leftovers(Join *j)
+{
+	char	   *above = directory_of(j->place);
+	char	   *prefix = xasprintf("%s.joining-", strrchr(j->place, '/') + 1);
+	DIR		   *dir;
+	struct dirent *entry;
+	bool		ok = true;
+
+	setup_become_server(&j->setup);
+	dir = opendir(above);
+	setup_become_self(&j->setup);
+	if (dir == NULL)
+		return setup_fail(NULL, "could not read \"%s\": %s", above, strerror(errno));
+	while (ok && (entry = readdir(dir)) != NULL)
+	{
+		const char *number = entry->d_name + strlen(prefix);
+		char	   *path;
+
+		if (strncmp(entry->d_name, prefix, strlen(prefix)) != 0 || number[strspn(number, "0123456789")] != '\0')
+			continue;
+		path = path_in(above, entry->d_name);
+		setup_step(&j->setup, "remove", "%s, which an interrupted join has left", path);
+		ok = j->setup.dry_run || remove_from_clone(j, path);
+		free(path);
+	}
+	closedir(dir);
+	free(above);
+	free(prefix);
+	return ok;
+}
+
 static bool
 clone(Join *j)
 {
 	char	   *donor = donor_conninfo(j->donor);
 	Run			backup = {.argv = {path_in(j->server.bindir, "pg_basebackup"), "-d", donor, "-D", j->joining, "-X", "stream", "-c", "fast", "-P",
 	"-l", (char *) "lockstepctl join"},.password = j->file.password};
-	struct stat st;
-	bool		ok = true;
+	bool		ok;
 
-	if (lstat(j->joining, &st) == 0)
-	{
-		setup_step(&j->setup, "remove", "%s, which an interrupted join has left", j->joining);
-		ok = j->setup.dry_run || remove_from_clone(j, j->joining);
-	}
-	if (!ok)
-		return false;
 	setup_step(&j->setup, "clone", "node %s into %s", j->donor->name, j->joining);
 	ok = j->setup.dry_run || run_as_server(j, backup) ||
 		setup_fail("max_wal_senders of the donor must be above 1, and the directory above the data directory must belong to the server's user.",
@@ -468,7 +494,7 @@ wait_until_online(Join *j)
 static bool
 become_node(Join *j)
 {
-	return clone(j) && prepare(j) && server_control(&j->server, &j->setup, "stop") && exchange(j) &&
+	return remove_leftovers(j) && clone(j) && prepare(j) && server_control(&j->server, &j->setup, "stop") && exchange(j) &&
 		server_control(&j->server, &j->setup, "start") &&
 		(j->setup.dry_run || (server_reopen(&j->server, &j->setup, 60) && node_settings_win(&j->setup, &j->server, &j->files, &j->settings)));
 }

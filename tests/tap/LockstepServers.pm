@@ -63,6 +63,14 @@ sub run_or_die
 
 sub ctl { my ($self, @args) = @_; return $self->run("$LockstepCluster::bindir/lockstepctl", @args) }
 
+# One that runs in the background: a harness of IPC::Run.
+sub start_ctl
+{
+	my ($self, @args) = @_;
+	local $ENV{PGHOST} = $self->{dir};
+	return IPC::Run::start([ LockstepCluster->owned("$LockstepCluster::bindir/lockstepctl", @args) ], '<', '/dev/null', '>', '/dev/null', '2>', '/dev/null');
+}
+
 # As root, if the test may.
 sub ctl_as_root
 {

@@ -104,15 +104,22 @@ is(everything(), $before, 'nothing was changed');
 is($rc, 0, 'join --dry-run') or diag($out);
 like($out, qr/clone    node n1 .*stop .*replace .*start /s, 'says what would be done');
 is(everything(), $before, 'and does nothing of it');
-mkdir "$s->{dir}/n2.joining";
-$s->own("$s->{dir}/n2.joining");
+# One that is killed while it clones leaves the server as it was.
+{
+	my $h = $s->start_ctl(@join);
+	ok($s->await(sub { () = glob("$s->{dir}/n2.joining-*/base") }), 'a join clones');
+	$h->signal('KILL');
+	$h->finish;
+	is($s->sql(2, 'postgres', 'SELECT count(*) FROM pg_database'), 3, 'killed, it leaves the server as it was');
+}
 for my $i (2, 3)
 {
 	($rc, $out) = $s->ctl('join', "n$i", "--join-file=$join", '--server=port=' . $s->port($i));
 	is($rc, 0, "join n$i") or diag($out);
 	like($out, qr/Node n$i is online, with 1 database/, 'it is online');
-	like($out, qr/remove .*interrupted join/, 'what an interrupted join had left is removed') if $i == 2;
+	like($out, qr/remove .*interrupted join/, 'what the killed one has left is removed') if $i == 2;
 }
+is_deeply([ glob("$s->{dir}/n*.joining-*") ], [], 'no clone is left over');
 note(sprintf('%.1f s from three servers to online', time - $start));
 $s->sql(3, 'shop', "INSERT INTO orders (item) VALUES ('from n3')");
 ok($s->await(sub { $s->sql($_[0], 'shop', "SELECT count(*) FROM orders") eq '1001' }, $_), "n$_ has all rows") for 1 .. 3;
