@@ -94,9 +94,12 @@ fails('a running statement', 'COMMIT');
 
 # ---------- a cancel at any moment: clients that do nothing but set and release savepoints
 
-my $script = $c->file('savepoints.sql', "BEGIN;\nUPDATE t SET v = v + 1 WHERE id = 3;\n"
-	. ("SAVEPOINT a;\nROLLBACK TO a;\nSAVEPOINT b;\nRELEASE b;\nRELEASE a;\n" x 40) . "SELECT 1;\nROLLBACK;\n");
-my @runs = map { $c->pgbench_start(2, '-n', '-f', $script, '-c', 2, '-T', 4, '-M', $_, '--max-tries=1') } 'simple', 'extended';
+# one by one, and many in one string, which takes milliseconds
+my $commands = 'SAVEPOINT a; ROLLBACK TO a; SAVEPOINT "b;"; RELEASE "b;"; RELEASE a; ' x 20;
+my ($one_by_one, $together) = ($commands =~ s/; (?=[SR]|$)/;\n/gr, ($commands x 10) =~ s/; (?=[SR])/\\; /gr);
+my ($script, $string) = map { $c->file("savepoints$_->[0].sql", "BEGIN;\nUPDATE t SET v = v + 1 WHERE id = 3;\n$_->[1]\nSELECT 1;\nROLLBACK;\n") }
+	[ 1, $one_by_one ], [ 2, "$together\n" x 3 ];
+my @runs = map { $c->pgbench_start(2, '-n', '-f', $_->[0], '-c', 2, '-T', 4, '-M', $_->[1], '--max-tries=1') } [ $script, 'simple' ], [ $script, 'extended' ], [ $string, 'simple' ];
 my $hits = 0;
 my $end = time + 4;
 while (time < $end)
@@ -124,6 +127,7 @@ $s->do("INSERT INTO big VALUES (3, repeat('x', 40000))");
 $c->cluster('stop-replicator');
 $s->query('SAVEPOINT b');
 is($s->error, '', 'the replicator is gone: SAVEPOINT');
+$s->do("INSERT INTO big VALUES (4, repeat('x', 40000))");
 $s->query('RELEASE b');
 is($s->error, '', 'the replicator is gone: RELEASE');
 $s->query('ROLLBACK TO a');
