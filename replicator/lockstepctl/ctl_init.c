@@ -381,8 +381,12 @@ write_replicator_conf(Init *in)
 
 	for (int i = 0; i < in->nnodes; i++)
 	{
-		char	   *longer = xasprintf("%snode.%s: %s\n", lines, in->nodes[i].name, config_conninfo(in->replicator.config, in->nodes[i].name));
+		const char *conninfo = config_conninfo(in->replicator.config, in->nodes[i].name);
+		char	   *longer;
 
+		if (strstr(conninfo, in->replicator.pgpass) == NULL)
+			continue;			/* an older line, which may have a password */
+		longer = xasprintf("%snode.%s = '%s'\n", lines, in->nodes[i].name, conninfo);
 		free(lines);
 		lines = longer;
 	}
