@@ -14,6 +14,7 @@
 #include <sys/socket.h>
 #include <unistd.h>
 
+#include "linger.h"
 #include "log.h"
 #include "log_limit.h"
 #include "peer.h"
@@ -68,8 +69,9 @@ forget_transactions(Session *s)
 	}
 }
 
-void
-session_end(Session *s)
+/* lingers: the backend is to hear why, though it may still be sending. */
+static void
+end(Session *s, bool lingers)
 {
 	if (s->state == SESSION_ENDED)
 		return;
@@ -83,9 +85,18 @@ session_end(Session *s)
 	s->patience = NULL;
 	loop_undefer(&s->flush);
 	loop_unwatch(s->watch);
-	close(s->fd);
+	if (lingers)
+		linger_close(s->fd);
+	else
+		close(s->fd);
 	forget_transactions(s);
 	loop_defer(&s->bury);
+}
+
+void
+session_end(Session *s)
+{
+	end(s, false);
 }
 
 /* ---------- the log */
@@ -178,7 +189,7 @@ session_fail(Session *s, const char *sqlstate, const char *hint, const char *fmt
 		s->before_refusal(s);
 	send_error(s, &error);
 	session_flush(s);			/* what cannot be sent now is discarded */
-	session_end(s);
+	end(s, s->proved);
 }
 
 bool
