@@ -19,7 +19,7 @@
 char	   *ls_node_name = NULL;
 char	   *ls_replicator = NULL;
 char	   *ls_secret_file = NULL;
-int			ls_commit_wait = LS_WAIT_EXECUTED;
+int			ls_commit_wait = LS_COMMIT_CERTIFIED;
 int			ls_failover_wait = 5000;
 int			ls_retry_wait = 1000;
 int			ls_unreplicated = LS_UNREPLICATED_REFUSE;
@@ -190,8 +190,8 @@ define_of_session(void)
 {
 	DefineCustomEnumVariable("lockstep.commit_wait",
 							 "Sets what COMMIT waits for on the other nodes.",
-							 "\"executed\": they have executed the transaction and can commit it; \"applied\": they have committed it; \"ordered\": nothing; \"certified\": nothing if no node can refuse its rows, else as \"executed\".",
-							 &ls_commit_wait, LS_WAIT_EXECUTED, commit_wait_options,
+							 "\"certified\": nothing if no node can refuse its rows, else that they have executed it; \"executed\": they have executed it and can commit it; \"applied\": they have committed it; \"ordered\": nothing.",
+							 &ls_commit_wait, LS_COMMIT_CERTIFIED, commit_wait_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 

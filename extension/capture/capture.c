@@ -571,7 +571,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	r = relation_get(rel);
 	if (r->computes || r->unproven)
 		xact_may_fail_elsewhere();
-	if (ls_commit_wait != LS_COMMIT_CERTIFIED || !certainrows_has(r, rel, slot))
+	if (ls_commit_wait != LS_COMMIT_CERTIFIED || !certainrows_has(r, rel, tid == NULL, slot))
 		xact_may_be_refused();
 	if (row_context == NULL)
 		make_buffers();

@@ -127,6 +127,8 @@ to_be_captured(Relation rel)
 	{
 		if (unlikely(MyBackendType == B_AUTOVAC_WORKER))
 			refuse_in_autovacuum(rel);
+		if (unlikely(!ls_replicate) && ls_mode() == LS_MODE_OFF && relation_is_replicated(rel))
+			mode_note_local_change();
 		return false;
 	}
 	if (relation_is_replicated(rel))

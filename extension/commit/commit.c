@@ -58,6 +58,7 @@
 #include "points.h"
 #include "progress.h"
 #include "readkeys.h"
+#include "request.h"
 #include "sequence.h"
 #include "session.h"
 #include "turn.h"
@@ -441,6 +442,8 @@ commit_before(void)
 		return;
 	if (lockconflict_is_doomed())
 		lockconflict_report_doomed();
+	if (unlikely(mode_has_local_change()))
+		request_note_local_change();
 	switch (ls_mode())
 	{
 		case LS_MODE_APPLY:

@@ -667,6 +667,25 @@ is_unreplicated_database(void)
 		MyBackendType == B_BACKEND && IsTransactionState();
 }
 
+/* With lockstep.replicate = off: may this node accept or refuse other rows than the others, then? */
+static bool
+may_change_what_fits(const Node *command)
+{
+	switch (nodeTag(command))
+	{
+		case T_AlterTableStmt:
+		case T_AlterObjectSchemaStmt:
+		case T_CreateTrigStmt:
+		case T_DropStmt:
+		case T_IndexStmt:
+		case T_RenameStmt:
+		case T_TruncateStmt:
+			return true;
+		default:
+			return false;
+	}
+}
+
 void
 utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *source, bool read_only_tree,
 				ProcessUtilityContext context, ParamListInfo params,
@@ -705,7 +724,11 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 			if (is_unreplicated_database())
 				process_on_unreplicated(&call);
 			else
+			{
 				run(&call);
+				if (!ls_replicate && may_change_what_fits(pstmt->utilityStmt))
+					mode_note_local_change();
+			}
 			break;
 		case LS_MODE_APPLY:
 			run(&call);

@@ -132,22 +132,29 @@ judge(LsRelation *r, Relation rel)
 		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		!rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
 		(constr == NULL || constr->num_check == 0) &&
-		r->nidentity > 0 && r->hashable && !r->has_replica_trigger &&
+		!r->has_replica_trigger &&
 		!r->computes && !r->unproven && !r->reads_settings && !r->copy_checks &&
 		columns_are_certain(r) && indexes_are_certain(r, rel);
 	MemoryContextSwitchTo(old);
 	r->judged = true;
 }
 
+/* A row without an identity is found by all of its values, which takes a search. */
+static bool
+is_found_by_identity(const LsRelation *r)
+{
+	return r->nidentity > 0 && r->hashable;
+}
+
 bool
-certainrows_has(LsRelation *r, Relation rel, TupleTableSlot *slot)
+certainrows_has(LsRelation *r, Relation rel, bool is_new, TupleTableSlot *slot)
 {
 	Size		bytes = 0;
 	int			i;
 
 	if (!r->judged)
 		judge(r, rel);
-	if (!r->certain)
+	if (!r->certain || !(is_new || is_found_by_identity(r)))
 		return false;
 	if (slot == NULL)
 		return true;

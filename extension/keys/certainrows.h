@@ -10,7 +10,10 @@
 
 #include "relation.h"
 
-/* r is the entry of rel.  slot: the new version of the row, or NULL if it is deleted. */
-extern bool certainrows_has(LsRelation *r, Relation rel, TupleTableSlot *slot);
+/*
+ * r is the entry of rel.  is_new: the row is inserted.  slot: the new version of the row, or NULL
+ * if it is deleted.
+ */
+extern bool certainrows_has(LsRelation *r, Relation rel, bool is_new, TupleTableSlot *slot);
 
 #endif							/* LOCKSTEP_CERTAINROWS_H */

@@ -14,6 +14,7 @@
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
+#include "generation.h"
 #include "guc.h"
 #include "lockstep.h"
 #include "ls_link.h"
@@ -23,6 +24,8 @@
 #include "turn.h"
 #include "writerhold.h"
 #include "xact.h"
+
+#define SERVED_MS 10000
 
 static uint64 questions = 0;
 
@@ -178,10 +181,11 @@ is_connected(void)
 	return link_is_open();
 }
 
-bool
-request_winner(uint64 seq, long patience_ms, LsFacts *facts)
+/* False: not told in time, or not connected. */
+static bool
+ask_if_possible(LsFactsKind kind, uint64 seq, long patience_ms, LsFacts *facts)
 {
-	LsFactsQuestion question = {++questions, LS_FACTS_WINNER, seq};
+	LsFactsQuestion question = {++questions, kind, seq};
 	MonoTime	deadline = mono_after(patience_ms);
 	uint8_t		message[64];
 	LsSlice		payload;
@@ -195,6 +199,27 @@ request_winner(uint64 seq, long patience_ms, LsFacts *facts)
 			return true;
 	}
 	return false;
+}
+
+bool
+request_winner(uint64 seq, long patience_ms, LsFacts *facts)
+{
+	return ask_if_possible(LS_FACTS_WINNER, seq, patience_ms, facts);
+}
+
+/*
+ * A node that the replicator has not served lately is not online, and is looked at before it
+ * is; so its sessions, which may be restoring a dump, do not wait for a connection.
+ */
+void
+request_note_local_change(void)
+{
+	LsFacts		facts;
+	int64		served_ms;
+
+	(void) generation_known(&served_ms);
+	if (turn_is_open() && served_ms >= 0 && served_ms < SERVED_MS)
+		(void) ask_if_possible(LS_FACTS_LOCAL_CHANGE, 0, SERVED_MS, &facts);
 }
 
 /* ---------- what became of a transaction */

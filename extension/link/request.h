@@ -28,4 +28,10 @@ extern bool request_past(const Token *token, MonoTime deadline, LsPastOutcome *o
  */
 extern bool request_winner(uint64 seq, long patience_ms, LsFacts *facts);
 
+/*
+ * This transaction changes rows or tables of this node only (lockstep.replicate = off), so it may
+ * refuse the rows of others from now on.  If the replicator can't be told, the node is not online.
+ */
+extern void request_note_local_change(void);
+
 #endif							/* LOCKSTEP_REQUEST_H */

@@ -29,7 +29,8 @@
  *
  * In the middle of a statement a backend that waits for its client (for COPY data, for room
  * to send rows, for the Sync of a pipeline) does not react to a cancel.  After
- * CLIENT_PATIENCE_MS its connection is terminated.  A backend that catches the errors and
+ * CLIENT_PATIENCE_MS its connection is terminated; if it is in the way of a decided
+ * transaction, for which all commits of the node wait, after DECIDED_PATIENCE_MS.  A backend that catches the errors and
  * goes on is terminated after OBEY_PATIENCE_MS.
  *
  * The mark contains the local transaction ID (PGPROC.lxid), so it never applies to a later
@@ -78,6 +79,7 @@
 
 /* How long a victim may wait for its client before it is disconnected. */
 #define CLIENT_PATIENCE_MS 1000
+#define DECIDED_PATIENCE_MS 100
 #define OBEY_PATIENCE_MS 5000
 
 /* A relation that never exists: its invalidation means "look at your mark". */
@@ -462,7 +464,11 @@ waits_for_client(const PGPROC *proc)
 static bool
 is_deaf(const Mark *mark, bool waits_for_client)
 {
-	return mono_ms_since(mark->since) >= (waits_for_client ? CLIENT_PATIENCE_MS : OBEY_PATIENCE_MS);
+	int			patience_ms = OBEY_PATIENCE_MS;
+
+	if (waits_for_client)
+		patience_ms = mark->before != 0 ? DECIDED_PATIENCE_MS : CLIENT_PATIENCE_MS;
+	return mono_ms_since(mark->since) >= patience_ms;
 }
 
 /*

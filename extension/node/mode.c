@@ -44,6 +44,9 @@ static LsMode mode_cached;
 /* The transaction has been in a mode that captures and in one that does not. */
 static bool changed_in_xact = false;
 
+/* The transaction has changed rows or tables here that are replicated otherwise. */
+static bool local_change = false;
+
 static void
 extension_forget(void)
 {
@@ -180,6 +183,7 @@ void
 mode_at_xact_end(void)
 {
 	changed_in_xact = false;
+	local_change = false;
 	if (extension.newborn)
 		extension_forget();
 }
@@ -188,6 +192,20 @@ bool
 mode_changed_in_xact(void)
 {
 	return changed_in_xact;
+}
+
+void
+mode_note_local_change(void)
+{
+	if (ls_is_node() && !ls_replicate && !process_never_replicates() && OidIsValid(ls_progress_relid()) &&
+		!extension.newborn)
+		local_change = true;
+}
+
+bool
+mode_has_local_change(void)
+{
+	return local_change;
 }
 
 /*

@@ -30,6 +30,10 @@ extern void mode_begin_apply(bool to_repair);
 /* lockstep.replicate was changed in this transaction: some of it may be local. */
 extern bool mode_changed_in_xact(void);
 
+/* In LS_MODE_OFF: something that would be replicated is changed; if lockstep.replicate is off, it is here only. */
+extern void mode_note_local_change(void);
+extern bool mode_has_local_change(void);
+
 extern void mode_at_xact_end(void);
 extern void mode_on_replicate_changed(bool newval);
 extern void mode_on_relcache_invalidation(Datum arg, Oid relid);

@@ -98,7 +98,7 @@ move(Node *n, NodeState to, const DropReason *reason)
 			n->failures = 0;
 			n->slow = false;
 			n->online_since = loop_now_us();
-			sequencer_node_came_online();
+			sequencer_node_came_online(n);
 		}
 		else if (n->state == NODE_CATCHUP)
 			n->failures++;

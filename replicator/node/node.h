@@ -70,6 +70,8 @@ typedef struct Node
 								 * another server */
 	uint64_t	applied;
 	uint64_t	flushed;		/* of these, on its disk: what it can't lose */
+	bool		local_change;	/* a session has changed rows or tables there
+								 * only, since it came online */
 	uint64_t	own_decided;	/* the last one that came from this node; 0:
 								 * none since the replicator's start */
 	uint64_t	flush_lsn;		/* when its WAL is flushed up to here, ... 0 =

@@ -225,7 +225,7 @@ LAYOUT(fate_answer_layout, LsOutcomeAnswer);
 
 static const Field facts_question_layout_fields[] = {
 	NUMBER64('Q', LsFactsQuestion, question),
-	CHOICE('W', LsFactsQuestion, kind, "rcwgne"),
+	CHOICE('W', LsFactsQuestion, kind, "rcwgnel"),
 	OPTIONAL_NUMBER64('s', LsFactsQuestion, seq),
 };
 

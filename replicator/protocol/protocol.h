@@ -486,7 +486,10 @@ typedef enum LsFactsKind
 	LS_FACTS_WAITS = 'g',		/* who waits for whom: see
 								 * replicator/waits/waits_rows.h */
 	LS_FACTS_NODES = 'n',		/* the nodes, as lockstepctl shows them */
-	LS_FACTS_EVENTS = 'e'		/* what has happened lately */
+	LS_FACTS_EVENTS = 'e',		/* what has happened lately */
+	LS_FACTS_LOCAL_CHANGE = 'l' /* the last seq decided before it is known
+								 * that who asks commits a change of its node
+								 * alone */
 } LsFactsKind;
 
 /* 'I' */

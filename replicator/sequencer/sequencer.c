@@ -132,7 +132,7 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 static bool
 may_be_ordered(const Transaction *tx, const KeyList *list)
 {
-	if (tx->wait != LS_WAIT_ORDERED && !(tx->certain && proven_has(list) && !proven_nodes_are_late()))
+	if (tx->wait != LS_WAIT_ORDERED && !(tx->certain && proven_has(list) && !proven_nodes_go_first()))
 		return false;
 	return !tx_has_ddl(tx) && !list->whole_table &&
 		tx->spill == NULL && !nodes_lagging() && tx->nafter_tickets == 0 && tx->nstatements <= LARGE_STATEMENTS;

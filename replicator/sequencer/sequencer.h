@@ -7,6 +7,7 @@
 #define LOCKSTEP_SEQUENCER_H
 
 #include "config.h"
+#include "node.h"
 #include "transaction.h"
 
 struct Journal;
@@ -77,7 +78,10 @@ extern void sequencer_stop(void);	/* journal thread ends after what was
 									 * queued */
 
 /* For commit_wait = certified: see sequencer_proven.c. */
-extern void sequencer_node_came_online(void);
+extern void sequencer_node_came_online(Node *n);
+
+/* A session of n is about to commit a change of this database on n only: n may refuse what others send. */
+extern void sequencer_local_change(Node *n, const char *database);
 extern void sequencer_refused_decided(const Transaction *tx, int node);
 
 /* From sessions. */

@@ -146,7 +146,7 @@ extern bool proven_has(const KeyList *list);
 extern uint64_t proven_epoch(void);
 extern void proven_note(const Transaction *tx); /* they have executed it */
 extern void proven_forget(bool ddl);
-extern bool proven_nodes_are_late(void);
+extern bool proven_nodes_go_first(void);
 
 /* ---------- in sequencer_conflict.c */
 

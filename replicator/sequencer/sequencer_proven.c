@@ -60,9 +60,25 @@ proven_forget(bool ddl)
 }
 
 void
-sequencer_node_came_online(void)
+sequencer_node_came_online(Node *n)
 {
+	n->local_change = false;
 	proven_forget(false);
+}
+
+void
+sequencer_local_change(Node *n, const char *database)
+{
+	char	   *message;
+
+	if (n->local_change)
+		return;
+	n->local_change = true;
+	message = xasprintf("database \"%s\" is changed on this node only (lockstep.replicate = off)", database);
+	log_full(LOG_NOTICE, n->config->name, message,
+			 "Until the node is attached again, transactions are executed on all nodes before they are decided, as it may refuse them.",
+			 "Compare the nodes with \"lockstepctl verify\".");
+	free(message);
 }
 
 bool
@@ -125,9 +141,12 @@ sequencer_refused_decided(const Transaction *tx, int node)
 	}
 }
 
-/* Is a node so far behind that its clients would read what is too old? */
+/*
+ * Is a node so far behind that its clients would read what is too old, or may it have other
+ * rows than the others?
+ */
 bool
-proven_nodes_are_late(void)
+proven_nodes_go_first(void)
 {
 	uint64_t	now = loop_now_us();
 
@@ -136,7 +155,11 @@ proven_nodes_are_late(void)
 		const Node *n = node_get(i);
 		const TxRing *ring = &n->applying;
 
-		if (n->state != NODE_ONLINE || ring->count == 0)
+		if (n->state != NODE_ONLINE)
+			continue;
+		if (n->local_change)
+			return true;
+		if (ring->count == 0)
 			continue;
 		if (ring->count > CERTAIN_LAG || now - ring->items[ring->head & (ring->cap - 1)]->since_us > CERTAIN_LAG_US)
 			return true;

@@ -106,6 +106,16 @@ event_row(size_t i, const char **cells)
 	return true;
 }
 
+static uint32_t
+add_last_decided(Buffer *cells)
+{
+	char		text[24];
+
+	snprintf(text, sizeof(text), "%" PRIu64, sequencer_last_decided());
+	add_cell(cells, text);
+	return 1;
+}
+
 static void
 send_facts(Session *s, uint64_t question, uint32_t ncolumns, Buffer *cells)
 {
@@ -197,6 +207,10 @@ session_handle_facts(Session *s, LsSlice payload)
 			break;
 		case LS_FACTS_EVENTS:
 			add_rows(&cells, ncolumns = EVENT_COLUMNS, event_row);
+			break;
+		case LS_FACTS_LOCAL_CHANGE:
+			sequencer_local_change(node_get(s->node), s->database);
+			ncolumns = add_last_decided(&cells);
 			break;
 		case LS_FACTS_WAITS:
 			ask_for_waits(s, q.question);

@@ -9,7 +9,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $c = LockstepCluster->new(nodes => 2, fault => 1);
+my $c = LockstepCluster->new(nodes => 2, fault => 1, conf => "lockstep.commit_wait = executed\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); CREATE TABLE other (id int)');
 $c->drain;
 my $s = $c->session(1);

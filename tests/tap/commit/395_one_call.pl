@@ -18,6 +18,7 @@ SQL
 $c->drain;
 
 my $ordered = "SET lockstep.commit_wait = 'ordered';";
+my $executed = "SET lockstep.commit_wait = 'executed';";
 sub ten { my ($v) = @_; return 'BEGIN;' . join('', map { "UPDATE t SET v = $v WHERE id = $_;" } 1 .. 10) . 'COMMIT' }
 
 # ---------- commands that apply sessions of node 2 execute
@@ -38,8 +39,8 @@ sub commands
 	return join(', ', map { "$_ $n{$_}" } sort keys %n);
 }
 
-is(commands(ten(1)), 'apply_transaction 1, commit_transaction 1', 'ten rows: executed, and committed');
-is(commands('UPDATE t SET v = 2 WHERE id = 1'), 'apply_transaction 1, commit_transaction 1', 'one row');
+is(commands($executed . ten(1)), 'apply_transaction 1, commit_transaction 1', 'ten rows: executed, and committed');
+is(commands($executed . 'UPDATE t SET v = 2 WHERE id = 1'), 'apply_transaction 1, commit_transaction 1', 'one row');
 is(commands($ordered . ten(3)), 'apply_transaction 1', 'what is decided first is one call');
 is(commands($ordered . 'UPDATE t SET v = 4 WHERE id = 1'), 'apply_transaction 1', 'one row, too');
 my $calls = commands(sub {

@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.commit_wait = certified\n");
+my $c = LockstepCluster->new(nodes => 3);
 
 # How was the last transaction decided?
 sub how
@@ -76,10 +76,12 @@ decided("BEGIN; SET LOCAL lockstep.commit_wait = executed; INSERT INTO t VALUES 
 for my $what ('check', 'domain', 'expression', 'predicate', 'generated', 'trigger', 'exclusion', 'keyless', 'partitioned')
 {
 	$c->sql(1, "INSERT INTO not_certain_$what (id, x) VALUES (1, 1)");
-	decided("INSERT INTO not_certain_$what (id, x) VALUES (2, 2)", 'executed', $what);
+	decided($what eq 'keyless' ? 'DELETE FROM not_certain_keyless' : "INSERT INTO not_certain_$what (id, x) VALUES (2, 2)", 'executed', $what);
 }
 $c->sql(1, "INSERT INTO not_certain_enum VALUES (1, 'sad')");
 decided("INSERT INTO not_certain_enum VALUES (2, 'glad')", 'executed', 'enum');
+$c->sql(1, 'INSERT INTO not_certain_keyless VALUES (1, 1)');
+decided('INSERT INTO not_certain_keyless VALUES (1, 1)', 'ordered', 'but a new row needs no key');
 decided("INSERT INTO t SELECT i, 'many' FROM generate_series(100, 163) i", 'ordered', '64 rows');
 decided("INSERT INTO t SELECT i, 'many' FROM generate_series(200, 264) i", 'executed', '65 rows');
 decided("INSERT INTO other VALUES (10, repeat('large', 1000))", 'ordered', 'a text of 5 kB');
@@ -108,14 +110,46 @@ decided("INSERT INTO t VALUES (403, 'a')", 'executed', 'when a node has come onl
 decided("INSERT INTO t VALUES (404, 'a')", 'ordered', 'and then');
 $c->same('in the end');
 
+# ---------- a node that is changed by itself
+
+sub attach_again
+{
+	$c->ctl('drop', 'n2');
+	$c->wait_state(2, 'dropped');
+	$c->ctl('attach', 'n2');
+	$c->wait_state(2, 'online');
+	return;
+}
+
+sub rolled_back
+{
+	my ($id, $index, $what) = @_;
+
+	$c->fails(1, "INSERT INTO t VALUES ($id, 'a')", '23505', qr/$index/, "$what on one node only: who meets it is rolled back");
+	is($c->node_status($_)->{state}, 'online', "$what: n$_ stays") for 1 .. 3;
+	is($c->sql(3, "SELECT count(*) FROM t WHERE id = $id"), '0', "$what: on all nodes");
+	return;
+}
+
+$c->sql_local(2, "INSERT INTO t VALUES (500, 'only here')");
+rolled_back(500, 't_pkey', 'a row');
+like($c->replicator_log, qr/\[n2\] database "app" is changed on this node only/, 'it is logged');
+$c->sql_local(2, 'DELETE FROM t WHERE id = 500');
+attach_again();
+$c->sql(1, "INSERT INTO t VALUES (411, 'a')");
+decided("INSERT INTO t VALUES (412, 'a')", 'ordered', 'attached again, it is trusted');
+$c->sql_local(2, 'CREATE UNIQUE INDEX only_here ON t ((1)) WHERE id IN (404, 500)');
+rolled_back(500, 'only_here', 'an index');
+$c->sql_local(2, 'DROP INDEX only_here');
+
 # ---------- a node that differs
 
-$c->sql_local(2, "INSERT INTO other VALUES (500, 'only here')");
 $c->sql_local(2, "INSERT INTO t VALUES (500, 'only here')");
-$c->fails(1, "INSERT INTO other VALUES (500, 'a')", '23505', qr/other_pkey/, 'in a table that is not proven: rolled back');
-is($c->node_status(2)->{state}, 'online', 'no node is dropped');
+attach_again();
+$c->sql(1, "INSERT INTO t VALUES (413, 'a')");
+decided("INSERT INTO t VALUES (414, 'a')", 'ordered', 'attached again, it is trusted');
 $c->sql(1, "INSERT INTO t VALUES (500, 'a')");
-ok($c->wait_until(sub { $c->node_status(2)->{state} ne 'online' }), 'in one that is proven that node is dropped');
+ok($c->wait_until(sub { $c->node_status(2)->{state} ne 'online' }), 'a node that refuses what is decided is dropped');
 like($c->replicator_log, qr/\[n2\] node was dropped: could not apply seq \d+: .*t_pkey/, 'with the error');
 is($c->node_status(3)->{state}, 'online', 'and only that');
 like($c->replicator_log, qr/a row of table "public\.t" was refused here after seq \d+ was decided/, 'it is logged');
