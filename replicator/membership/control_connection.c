@@ -121,6 +121,14 @@ ping(Node *n)
 		pgclient_query(n->control, "SELECT applied" AND_WAL "FROM lockstep.heartbeat($1) AS h(applied)", 1, params, on_pong, n);
 }
 
+/* Has it come to its commit?  Of one that is executed and committed in one call that is not told. */
+static bool
+is_in_commit(const ApplyTask *task)
+{
+	return task->state == TASK_COMMITTING ||
+		(task->state == TASK_RUNNING && task->tx->seq != 0 && task_waits_within(task));
+}
+
 /*
  * Does its turn stand still although nothing is being executed for it: held by
  * a backend that neither commits nor exits?  All nodes would wait for that.
@@ -133,7 +141,7 @@ is_stalled(Node *n)
 	while (next != NULL && next->tx->seq != n->applied + 1)
 		next = next->node_next;
 	if (n->state != NODE_ONLINE || n->applied >= sequencer_last_durable() || n->applied != n->stalled_at ||
-		(next != NULL && next->state != TASK_COMMITTING))
+		(next != NULL && !is_in_commit(next)))
 	{
 		n->stalled_at = n->applied;
 		n->stalled_ms = 0;

@@ -71,6 +71,8 @@ typedef struct ApplyStill
 	bool		known;			/* the rest is of an earlier look */
 	int64_t		ticks;			/* CPU time used */
 	int			ms;				/* it stands still since so long */
+	bool		waits_within;	/* for something in its server: a synchronous
+								 * standby, its turn */
 } ApplyStill;
 
 extern ApplyStill *apply_still(ApplyConn *c);

@@ -178,6 +178,9 @@ extern void apply_patience_look(Node *n, int elapsed_ms);	/* called again and
 
 /* ---------- in stalled_apply.c */
 
+/* Its session waits for something in its own server, as at the last look. */
+extern bool task_waits_within(const ApplyTask *task);
+
 extern void stalled_apply_look(Node *n, int elapsed_ms);	/* called again and
 															 * again */
 

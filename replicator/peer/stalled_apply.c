@@ -11,7 +11,11 @@
  *	 stopped by a signal									 stalled
  *	 waits for a lock of a process that is stopped			 stalled
  *	 waits for another lock, for a process, for its turn	 not stalled: see
- *															 lock_conflict.c
+ *															 lock_conflict.c; but
+ *															 nothing waits within
+ *															 the server when its
+ *															 turn has come: see
+ *															 control_connection.c
  *	 has used CPU time since the last look					 not stalled
  *	 else (uses no CPU, waits for a disk)					 stalled
  *
@@ -34,10 +38,17 @@ static const char query[] =
 "SELECT p.pid, f.s[1] IN ('T', 't'), f.s[12]::bigint + f.s[13]::bigint, "
 "coalesce(a.wait_event_type NOT IN ('IO', 'Activity'), false), "
 "CASE WHEN a.wait_event_type = 'Lock' THEN "
-"(SELECT min(b.pid) FROM unnest(pg_blocking_pids(p.pid)) AS b(pid) WHERE (" STAT_OF("b.pid") ")[1] IN ('T', 't')) END "
+"(SELECT min(b.pid) FROM unnest(pg_blocking_pids(p.pid)) AS b(pid) WHERE (" STAT_OF("b.pid") ")[1] IN ('T', 't')) END, "
+"coalesce(a.wait_event_type IN ('IPC', 'Extension'), false) "
 "FROM unnest($1::int[]) AS p(pid) JOIN pg_stat_activity a USING (pid), "
 "LATERAL " STAT_OF("p.pid") " AS f(s) "
 "WHERE f.s IS NOT NULL";
+
+bool
+task_waits_within(const ApplyTask *task)
+{
+	return task->connection != NULL && apply_still(task->connection)->waits_within;
+}
 
 /* Has it been given something, and not said anything for a while? */
 static bool
@@ -99,8 +110,10 @@ on_looked(void *arg, const PGresult *r)
 		ApplyConn  *c = pools_find_connection(n, atoi(PQgetvalue(r, i, 0)));
 
 		/* it may have gone on since it was asked */
-		if (c != NULL && is_to_be_looked_at(c) &&
-			!judge(n, c, PQgetvalue(r, i, 1)[0] == 't', atoll(PQgetvalue(r, i, 2)),
+		if (c == NULL || !is_to_be_looked_at(c))
+			continue;
+		apply_still(c)->waits_within = PQgetvalue(r, i, 5)[0] == 't';
+		if (!judge(n, c, PQgetvalue(r, i, 1)[0] == 't', atoll(PQgetvalue(r, i, 2)),
 				   PQgetvalue(r, i, 3)[0] == 't', atoi(PQgetvalue(r, i, 4)), elapsed_ms))
 			return;
 	}

@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 30s\nstall_timeout = 30s\n");
+my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.commit_wait = executed\n", replicator_conf => "node_timeout = 30s\nstall_timeout = 30s\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int)');
 $c->drain;
 

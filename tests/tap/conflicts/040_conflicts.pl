@@ -11,7 +11,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.queue_after = 0\n");
+my $c = LockstepCluster->new(nodes => 3, conf => "lockstep.queue_after = 0\nlockstep.commit_wait = executed\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, u int UNIQUE, v int);
 INSERT INTO t SELECT i, i, 0 FROM generate_series(1, 100) i;

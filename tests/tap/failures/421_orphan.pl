@@ -9,7 +9,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, fault => 1, replicator_conf => "node_timeout = 2s\nstall_timeout = 2s\nreconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 2, fault => 1, conf => "lockstep.commit_wait = executed\n", replicator_conf => "node_timeout = 2s\nstall_timeout = 2s\nreconnect_interval = 200ms\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
 $c->drain;
 $c->set(2, 'lockstep_fault.apply_commit', "'wait'");
@@ -24,5 +24,15 @@ ok($c->wait_sql(2, "SELECT count(*) FROM pg_stat_activity WHERE pid = $orphan", 
 $c->set(2, 'lockstep_fault.apply_commit', "'none'");
 ok($c->wait_state(2, 'online', 30), 'the node comes back');
 $c->same('with what was committed, once');
+
+# ---------- one that executes and commits in one call
+
+$c->set(2, 'lockstep_fault.apply_commit', "'wait'");
+$c->sql(1, "SET lockstep.commit_wait = ordered; UPDATE t SET v = v + 1");
+ok($c->wait_until(sub { $c->replicator_log =~ /n2\] node was dropped: has not committed seq \d+.*n2\] node was dropped: has not committed seq/s }, 30),
+	'a node that does not come to its commit is dropped, too');
+$c->set(2, 'lockstep_fault.apply_commit', "'none'");
+ok($c->wait_state(2, 'online', 30), 'it comes back');
+$c->same('with that, once');
 
 done_testing;

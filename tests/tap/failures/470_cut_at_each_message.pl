@@ -22,7 +22,7 @@ my @positions = ('before', 'within', 'after');
 # Without failover_wait each loss of a link that matters is seen; LOCKSTEP_LONG: with it, outcomes become known.
 my $failover_wait = $ENV{LOCKSTEP_LONG} ? '5s' : 0;
 my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 3s\nstall_timeout = 3s\n",
-	conf => "lockstep.connect_timeout = 2s\nlockstep.failover_wait = $failover_wait\n");
+	conf => "lockstep.commit_wait = executed\nlockstep.connect_timeout = 2s\nlockstep.failover_wait = $failover_wait\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE mark (id int PRIMARY KEY, how text, filler text);
 CREATE TABLE filler (id int, filler text);

@@ -17,7 +17,7 @@ my $long = $ENV{LOCKSTEP_LONG};
 my $seed = $ENV{LOCKSTEP_SEED} // int(rand(1e6));
 diag("LOCKSTEP_SEED=$seed") if $long;
 
-my $c = LockstepPoints->new(nodes => 2, conf => "lockstep.connect_timeout = 2s\n",
+my $c = LockstepPoints->new(nodes => 2, conf => "lockstep.commit_wait = executed\nlockstep.connect_timeout = 2s\n",
 	replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\ntransaction_memory = 64kB\njournal_segment_size = 64kB\n",
 	$long ? (random => "$seed 50 20") : ());
 $c->sql(1, <<'SQL');

@@ -9,7 +9,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 2, disk => 1, conf => "wal_buffers = 64kB\nfsync = on\nshared_buffers = 1MB\n");
+my $c = LockstepCluster->new(nodes => 2, disk => 1, conf => "lockstep.commit_wait = executed\nwal_buffers = 64kB\nfsync = on\nshared_buffers = 1MB\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int, what text); INSERT INTO t VALUES (1, 0)');
 $c->drain;
 my $writer = $c->session(1);

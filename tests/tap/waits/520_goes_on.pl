@@ -10,7 +10,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 2);
+my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.commit_wait = executed\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, v int);
 INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i;
@@ -114,17 +114,10 @@ is($c->node_status(2)->{state}, 'online', 'its node stays');
 
 my $loop = $c->session(2);
 $loop->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 5');
-$loop->send(<<'SQL');
-DO $$
-BEGIN
-	LOOP
-		BEGIN
-			LOOP END LOOP;
-		EXCEPTION WHEN query_canceled THEN
-		END;
-	END LOOP;
-END $$
-SQL
+# a cancel that comes while one is being caught is caught further out
+my $deaf_loop = 'LOOP END LOOP;';
+$deaf_loop = "LOOP BEGIN $deaf_loop EXCEPTION WHEN query_canceled THEN END; END LOOP;" for 1 .. 4;
+$loop->send("DO \$\$ BEGIN $deaf_loop END \$\$");
 $two->query('UPDATE t SET v = v + 1 WHERE id = 5', 60);
 is($two->error, '', 'a local transaction that catches its cancel is not in the way for ever');
 like($c->node_log(2), qr/terminated the connection of process \d+, which is in the way .*and does not end/, 'told in the log');
