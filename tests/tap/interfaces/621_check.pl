@@ -1,4 +1,5 @@
-# lockstepctl check: one line and an exit status for monitoring systems that run plugins; --watch.
+# The command "lockstepctl check" prints one line and has the exit status of a monitoring plugin; --watch shows the
+# status again and again.
 use strict;
 use warnings;
 use FindBin;
