@@ -20,7 +20,7 @@
 
 #define PLACES 4096				/* a power of two */
 #define CERTAIN_LAG 256			/* transactions that a node has not applied */
-#define CERTAIN_LAG_US 100000	/* the oldest of them */
+#define CERTAIN_LAG_US 300000	/* the oldest of them */
 
 typedef struct Place
 {
