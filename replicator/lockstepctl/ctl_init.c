@@ -280,10 +280,10 @@ choose_secret(Init *in)
 	bool		ok;
 	bool		there;
 
-	if (!setup_read(&in->setup, path, &text))
+	if (!setup_read(&in->setup, path, OWNER_OF_DIRECTORY, &text))
 		return false;
 	there = text != NULL;
-	if (!there && !setup_read(&in->setup, in->files.secret, &text))
+	if (!there && !setup_read(&in->setup, in->files.secret, OWNER_SERVER, &text))
 		return false;
 	if (text != NULL && !check_secret(there ? path : in->files.secret, text))
 		return false;
@@ -307,7 +307,7 @@ choose_password(Init *in)
 	char	   *role;
 	bool		ok;
 
-	if (!setup_read(&in->setup, in->replicator.pgpass, &text))
+	if (!setup_read(&in->setup, in->replicator.pgpass, OWNER_OF_DIRECTORY, &text))
 		return false;
 	colon = text != NULL ? strstr(text, ":" SETUP_ROLE ":") : NULL;
 	if (colon != NULL)

@@ -133,7 +133,7 @@ replicator_plan(ReplicatorPlan *p, const Setup *s, const InitOptions *o, const S
 	*p = (ReplicatorPlan) {.directory = directory_of(o->config_file)};
 	if (o->config_file[0] != '/')
 		return setup_fail(NULL, "--config must be an absolute path: \"%s\"", o->config_file);
-	if (!setup_read(s, o->config_file, &old))
+	if (!setup_read(s, o->config_file, OWNER_OF_DIRECTORY, &old))
 		return false;
 	p->text = xstrdup(old != NULL ? old : "# Settings of lockstep-replicator, written by lockstepctl init: see replicator.conf(5).\n");
 	p->pgpass = path_in(p->directory, "pgpass");

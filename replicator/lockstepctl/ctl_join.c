@@ -56,7 +56,7 @@ write_lockstep_conf(const JoinOptions *o, Setup *s)
 	char	   *text;
 	bool		ok;
 
-	if (!setup_read(s, path, &text))
+	if (!setup_read(s, path, OWNER_SERVER, &text))
 		return false;
 	if (text == NULL)
 		text = xstrdup("# lockstep: the settings of this node, written by lockstepctl.  Lines may be changed and added.\n");
@@ -70,7 +70,7 @@ write_lockstep_conf(const JoinOptions *o, Setup *s)
 		put(&text, name, strchr(o->settings[i], '=') + 1);
 		free(name);
 	}
-	ok = setup_write(s, path, text, 0600, OWNER_OF_DIRECTORY, NULL);
+	ok = setup_write(s, path, text, 0600, OWNER_SERVER, NULL);
 	free(path);
 	free(secret);
 	free(text);
@@ -83,7 +83,7 @@ clean_auto_conf(const JoinOptions *o, Setup *s)
 {
 	char	   *path = path_in(o->pgdata, "postgresql.auto.conf");
 	char	   *text;
-	bool		ok = setup_read(s, path, &text);
+	bool		ok = setup_read(s, path, OWNER_SERVER, &text);
 
 	for (int i = -1; ok && text != NULL && i < o->nsettings; i++)
 	{
@@ -94,7 +94,7 @@ clean_auto_conf(const JoinOptions *o, Setup *s)
 		free(text);
 		text = edited;
 	}
-	ok = ok && (text == NULL || setup_write(s, path, text, 0600, OWNER_OF_DIRECTORY, NULL));
+	ok = ok && (text == NULL || setup_write(s, path, text, 0600, OWNER_SERVER, NULL));
 	free(path);
 	free(text);
 	return ok;

@@ -147,7 +147,7 @@ join_file_read(JoinFile *f, const char *path)
 	if ((st.st_mode & (S_IRWXG | S_IRWXO)) != 0)
 		return setup_fail("chmod 600 it, and look who may have read it.",
 						  "join file \"%s\" has the cluster's secret, and others can read it (mode %04o)", path, (unsigned) st.st_mode & 07777);
-	if (!setup_read(&as_we_are, path, &text))
+	if (!setup_read(&as_we_are, path, OWNER_OF_DIRECTORY, &text))
 		return false;
 	ok = text != NULL && join_file_parse(f, path, text);
 	free(text);

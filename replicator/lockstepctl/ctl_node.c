@@ -35,7 +35,7 @@ node_files(NodeFiles *f, const Setup *s, const Server *v, const char *from, cons
 	char	   *text;
 	char	   *conf;
 
-	if (!setup_read(s, v->config_file, &text))
+	if (!setup_read(s, v->config_file, OWNER_SERVER, &text))
 		return false;
 	conf = path_in(directory, text != NULL && conf_includes(text, "include_dir", "conf.d") ? "conf.d/lockstep.conf" : "lockstep.conf");
 	f->secret_final = path_in(directory, "lockstep.secret");
@@ -55,7 +55,7 @@ node_conf_value(const Setup *s, const NodeFiles *f, const char *name)
 	char	   *text;
 	char	   *value;
 
-	if (!setup_read(s, f->lockstep_conf, &text) || text == NULL)
+	if (!setup_read(s, f->lockstep_conf, OWNER_SERVER, &text) || text == NULL)
 		return NULL;
 	value = conf_get(text, name);
 	free(text);
@@ -181,7 +181,7 @@ write_lockstep_conf(Setup *s, const NodeFiles *f, const NodeSettings *n)
 	char	   *lines = xstrdup("");
 	bool		ok;
 
-	if (!setup_read(s, f->lockstep_conf, &text))
+	if (!setup_read(s, f->lockstep_conf, OWNER_SERVER, &text))
 		return false;
 	if (text == NULL)
 		text = xstrdup(HEADER);
@@ -201,7 +201,7 @@ write_lockstep_conf(Setup *s, const NodeFiles *f, const NodeSettings *n)
 		free(text);
 		text = edited;
 	}
-	ok = setup_write(s, f->lockstep_conf, text, 0644, OWNER_OF_DIRECTORY, lines);
+	ok = setup_write(s, f->lockstep_conf, text, 0644, OWNER_SERVER, lines);
 	free(text);
 	free(lines);
 	return ok;
@@ -214,7 +214,7 @@ node_include(Setup *s, const char *config_file, const char *file)
 	char	   *line = xasprintf("include '%s'", file);
 	bool		ok = true;
 
-	if (!setup_read(s, config_file, &text))
+	if (!setup_read(s, config_file, OWNER_SERVER, &text))
 		return false;
 	if (text == NULL)
 		return setup_fail("Its configuration is elsewhere: make a server (pg_createcluster) and use a join file.", "there is no \"%s\"", config_file);
@@ -223,7 +223,7 @@ node_include(Setup *s, const char *config_file, const char *file)
 		size_t		len = strlen(text);
 		char	   *with = xasprintf("%s%s%s\n", text, len > 0 && text[len - 1] != '\n' ? "\n" : "", line);
 
-		ok = setup_write(s, config_file, with, 0644, OWNER_OF_DIRECTORY, line);
+		ok = setup_write(s, config_file, with, 0644, OWNER_SERVER, line);
 		free(with);
 	}
 	free(text);
@@ -264,10 +264,10 @@ write_hba(Setup *s, const NodeFiles *f, const SetupNode *nodes, int nnodes, cons
 	char	   *with;
 	bool		ok;
 
-	if (!setup_read(s, f->hba_file, &text))
+	if (!setup_read(s, f->hba_file, OWNER_SERVER, &text))
 		return false;
 	with = hba_with(text != NULL ? text : "", lines);
-	ok = setup_write(s, f->hba_file, with, 0640, OWNER_OF_DIRECTORY, lines);
+	ok = setup_write(s, f->hba_file, with, 0640, OWNER_SERVER, lines);
 	free(with);
 	free(lines);
 	free(text);
@@ -279,7 +279,7 @@ node_write(Setup *s, const NodeFiles *f, const NodeSettings *n, const SetupNode 
 		   const char *replicator_host, const char *secret)
 {
 	char	   *line = xasprintf("%s\n", secret);
-	bool		ok = setup_write(s, f->secret, line, 0600, OWNER_OF_DIRECTORY, NULL) &&
+	bool		ok = setup_write(s, f->secret, line, 0600, OWNER_SERVER, NULL) &&
 	write_lockstep_conf(s, f, n) &&
 	(strstr(f->lockstep_conf, "/conf.d/") != NULL || node_include(s, f->config_file, "lockstep.conf")) && write_hba(s, f, nodes, nnodes, replicator_host);
 
@@ -354,7 +354,7 @@ node_settings_win(const Setup *s, const Server *v, const NodeFiles *f, const Nod
 	PGresult   *r;
 	bool		ok;
 
-	if (!setup_read(s, f->config_file, &text))
+	if (!setup_read(s, f->config_file, OWNER_SERVER, &text))
 		return false;
 	include_line = text != NULL ? line_of_include(text) : 0;
 	free(text);

@@ -109,7 +109,7 @@ find_process(Server *v, const Setup *s)
 	char	   *text;
 	char		log[4096];
 	ssize_t		n;
-	bool		ok = setup_read(s, path, &text);
+	bool		ok = setup_read(s, path, OWNER_SERVER, &text);
 
 	free(path);
 	if (!ok)
@@ -135,7 +135,7 @@ find_options(Server *v, const Setup *s)
 	char	   *text;
 	char	   *p;
 
-	if (setup_read(s, path, &text) && text != NULL && (p = strstr(text, " \"-D\" \"")) != NULL)
+	if (setup_read(s, path, OWNER_SERVER, &text) && text != NULL && (p = strstr(text, " \"-D\" \"")) != NULL)
 	{
 		p += strlen(" \"-D\" \"");
 		v->relative = *p != '/';

@@ -72,7 +72,9 @@ typedef struct Setup
 
 typedef enum FileOwner
 {
-	OWNER_OF_DIRECTORY,			/* it is written as that user, too */
+	OWNER_OF_DIRECTORY,			/* it is read and written as that user, too */
+	OWNER_SERVER,				/* the same, as the server's user: of paths
+								 * that the server has told */
 	OWNER_ROOT_READ_BY_REPLICATOR,
 	OWNER_REPLICATOR
 } FileOwner;
@@ -95,7 +97,7 @@ extern void setup_become_server(const Setup *s);
 extern void setup_become_self(const Setup *s);
 
 /* False with an error; *text is NULL if there is no such file. */
-extern bool setup_read(const Setup *s, const char *path, char **text);
+extern bool setup_read(const Setup *s, const char *path, FileOwner owner, char **text);
 
 /* A step, unless the file is already so; lines: what is shown of it, NULL for nothing. */
 extern bool setup_write(Setup *s, const char *path, const char *text, mode_t mode, FileOwner owner, const char *lines);

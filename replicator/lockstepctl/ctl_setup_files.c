@@ -3,8 +3,9 @@
  *	  Files that init and join read and write, and what they tell of each step.
  *
  * A file is replaced as a whole: a new one is written beside it, flushed and renamed, so that an
- * interruption leaves the old or the new one.  Root works in a directory as the user that owns
- * it: what that user has put there, a symbolic link for instance, has no more power than the user.
+ * interruption leaves the old or the new one.  Root works on the server's files as the server's
+ * user, who tells where they are, and on others as the owner of their directory: what these have
+ * put there, a symbolic link for instance, has no more power than they.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -168,12 +169,14 @@ path_in(const char *directory, const char *name)
 }
 
 static void
-become_owner_of_directory(const Setup *s, const char *path)
+become_who_may(const Setup *s, const char *path, FileOwner owner)
 {
 	char	   *directory = directory_of(path);
 	struct stat st;
 
-	if (s->root && stat(directory, &st) == 0)
+	if (owner == OWNER_SERVER)
+		setup_become_server(s);
+	else if (s->root && stat(directory, &st) == 0)
 		become(st.st_uid, st.st_gid);
 	free(directory);
 }
@@ -203,11 +206,11 @@ read_all(int fd)
 }
 
 bool
-setup_read(const Setup *s, const char *path, char **text)
+setup_read(const Setup *s, const char *path, FileOwner owner, char **text)
 {
 	int			fd;
 
-	become_owner_of_directory(s, path);
+	become_who_may(s, path, owner);
 	fd = open(path, O_RDONLY | O_CLOEXEC);
 	*text = fd >= 0 ? read_all(fd) : NULL;
 	setup_become_self(s);
@@ -255,7 +258,7 @@ flush_directory(const char *path)
 static bool
 give_away(const Setup *s, int fd, FileOwner owner)
 {
-	if (geteuid() != 0 || owner == OWNER_OF_DIRECTORY || s->replicator_uid == SETUP_NOBODY)
+	if (geteuid() != 0 || owner == OWNER_OF_DIRECTORY || owner == OWNER_SERVER || s->replicator_uid == SETUP_NOBODY)
 		return true;
 	return fchown(fd, owner == OWNER_REPLICATOR ? s->replicator_uid : 0, s->replicator_gid) == 0;
 }
@@ -271,7 +274,7 @@ replace_file(const Setup *s, const char *path, const char *text, mode_t mode, Fi
 	int			fd;
 	bool		ok;
 
-	if (owner == OWNER_OF_DIRECTORY && stat(at, &st) == 0 && mode != 0600)
+	if ((owner == OWNER_OF_DIRECTORY || owner == OWNER_SERVER) && stat(at, &st) == 0 && mode != 0600)
 		mode = st.st_mode & 07777;	/* the administrator's choice */
 	unlink(fresh);				/* of an earlier try */
 	fd = open(fresh, O_WRONLY | O_CREAT | O_EXCL | O_NOFOLLOW | O_CLOEXEC, 0600);
@@ -310,7 +313,7 @@ setup_write(Setup *s, const char *path, const char *text, mode_t mode, FileOwner
 	bool		same;
 	bool		ok;
 
-	if (!setup_read(s, path, &old))
+	if (!setup_read(s, path, owner, &old))
 		return false;
 	same = old != NULL && strcmp(old, text) == 0;
 	if (same)
@@ -324,10 +327,10 @@ setup_write(Setup *s, const char *path, const char *text, mode_t mode, FileOwner
 		show_lines(lines);
 	if (s->dry_run)
 		return true;
-	become_owner_of_directory(s, path);
+	become_who_may(s, path, owner);
 	ok = replace_file(s, path, text, mode, owner);
 	setup_become_self(s);
-	return ok || setup_fail(lines != NULL ? "Write the lines above into it by hand, or run lockstepctl as a user that may." :
+	return ok || setup_fail(owner == OWNER_SERVER && s->root ? "Let the server's user write in that directory, or write the file by hand as docs/operating.md says." : lines != NULL ? "Write the lines above into it by hand, or run lockstepctl as a user that may." :
 							"Run lockstepctl as a user that may write it.",
 							"could not write \"%s\": %s", path, strerror(errno));
 }

@@ -734,6 +734,8 @@ main(int argc, char **argv)
 
 	log_open(NULL, LOG_WARNING);
 	parse_options(argc, argv, &o);
+	if (o.init.dry_run && strcmp(o.words[0], "init") != 0 && strcmp(o.words[0], "join") != 0)
+		die(CTL_USAGE, "--dry-run is for init and join");
 	if (strcmp(o.words[0], "journal") == 0)
 		return run_journal(&o);
 	if (strcmp(o.words[0], "join") == 0)
