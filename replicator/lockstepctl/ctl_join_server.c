@@ -389,7 +389,8 @@ each_configuration_file(Join *j, const char *directory, bool (*act) (Join *j, co
 		char	   *path = path_in(directory, entry->d_name);
 		struct stat st;
 
-		if (is_configuration(entry->d_name) && lstat(path, &st) == 0 && (!S_ISDIR(st.st_mode) || strcmp(entry->d_name, "conf.d") == 0))
+		/* pg_wal may be a link to a directory */
+		if (is_configuration(entry->d_name) && stat(path, &st) == 0 && (!S_ISDIR(st.st_mode) || strcmp(entry->d_name, "conf.d") == 0))
 			ok = act(j, path);
 		free(path);
 	}
@@ -430,7 +431,17 @@ exchange(Join *j)
 	if (ok)
 		ok = rename(j->joining, j->before) == 0;
 	else if (errno == EINVAL || errno == ENOSYS)	/* not of this file system */
-		ok = rename(j->place, j->before) == 0 && rename(j->joining, j->place) == 0;
+	{
+		ok = rename(j->place, j->before) == 0;
+		if (ok && rename(j->joining, j->place) != 0)
+		{
+			int			cause = errno;
+
+			ok = false;
+			(void) rename(j->before, j->place);
+			errno = cause;
+		}
+	}
 	setup_become_self(&j->setup);
 	return ok || setup_fail("The data directory must not be a mount point itself; the directory above must belong to the server's user.  Start the server again.",
 							"could not replace \"%s\": %s", j->place, strerror(errno));
