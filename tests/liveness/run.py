@@ -334,7 +334,7 @@ def combination(cluster, options, load, order):
         found.append(f'nothing committed for {pulse.longest:.1f} s')
     if not found:
         found = problems()[:3] + differences(cluster)
-    errors = ', '.join(f'{what} {sqlstate} {n}' for (what, sqlstate), n in sorted(pulse.errors.items()))
+    errors = ', '.join(f'{what} {sqlstate} {n}' for (what, sqlstate), n in sorted(pulse.errors.items(), key=str))
     print(f'{"ok" if not found else "not ok"} - {len(cluster.nodes)} nodes, {options.number} clients, {options.level_name}, {order}, {load}'
           f'{", SIGSTOP" if options.sigstop else ""}: {pulse.commits.total()} commits, longest pause {pulse.longest:.2f} s; {errors or "no errors"}')
     for f in found:
