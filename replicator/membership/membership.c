@@ -187,6 +187,7 @@ pump(Node *n)
 {
 	if (!slow_node_may_stay(n))
 		return;
+	tasks_drop_applied(n);		/* first: they count among what is in flight */
 	if (n->catchup != NULL)
 		catchup_feed(n);
 	if (node_is_in(n) && tasks_start(n))

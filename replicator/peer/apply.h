@@ -8,7 +8,10 @@
 
 #include "peer.h"
 
-/* What a connection tells apply_task.c.  But for executed, it has no task any more. */
+/*
+ * What a connection tells apply_task.c.  A task that is committed, undone or failed is off
+ * the connection already.
+ */
 typedef struct ApplyOps
 {
 	void		(*ready) (ApplyConn *c);	/* for a task */

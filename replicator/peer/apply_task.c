@@ -171,12 +171,14 @@ tasks_moment(const Node *n)
 	return (ApplyMoment) {n->applied, sequencer_last_durable(), loop_now_us(), lowest != NULL ? lowest->ticket : 0};
 }
 
-/* Those at the front that have been committed meanwhile by their own backends, on this node. */
-static void
-drop_applied(Node *n, Pool *p)
+void
+tasks_drop_applied(Node *n)
 {
-	while (p->queue.first != NULL && p->queue.first->tx->seq != 0 && p->queue.first->tx->seq <= n->applied)
-		task_remove(p->queue.first);
+	for (Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		while (p->queue.first != NULL && p->queue.first->tx->seq != 0 && p->queue.first->tx->seq <= n->applied)
+			task_remove(p->queue.first);
+	}
 }
 
 bool
@@ -189,7 +191,6 @@ tasks_start(Node *n)
 	{
 		ApplyTask  *task;
 
-		drop_applied(n, p);
 		while ((task = apply_queue_next(&p->queue, &at)) != NULL)
 		{
 			apply_run(pool_take(p), task);

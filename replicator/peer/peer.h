@@ -2,8 +2,8 @@
  * peer.h
  *	  Running transactions on the nodes.  Belongs to the loop's thread.
  *
- *	 peers.c             which nodes get a transaction; what they have applied
- *	 apply_queue.c          which transaction starts where and when: pure over structs,
+ *	 peers.c             which nodes get a transaction
+ *	 apply_queue.c       which transaction starts where and when: pure over structs,
  *						 tested with fake nodes
  *	 apply_task.c        one transaction on one node
  *	 task_list.c         ... looked for and counted
@@ -16,7 +16,7 @@
  *	 apply_settings.c    ... what comes before a query that has settings
  *	 apply_result.c      results -> executed, committed, undone, failed
  *	 apply_cancel.c      making it stop
- *	 apply_connection.c  opening, closing, losing it
+ *	 apply_connection.c  opening and closing it, its events
  *	 apply_pids.c        apply sessions by the process that serves them
  *	 apply_trouble.c     what a node can't apply
  *	 lock_conflict.c     who is in the way of a transaction there
@@ -107,6 +107,9 @@ extern void task_begin_early(Pool *p, Transaction *tx);
 extern void task_undo(ApplyTask *task, bool again); /* take it back there */
 extern void tasks_forget(Node *n);	/* the node is out: all of its tasks */
 extern ApplyMoment tasks_moment(const Node *n);
+
+/* Those that wait, and that their own backends have committed meanwhile, on this node. */
+extern void tasks_drop_applied(Node *n);
 extern bool tasks_start(Node *n);	/* those that may; false: none */
 extern void tasks_init(void);
 extern void task_commit(ApplyTask *task);	/* its tx is durable: COMMIT if it

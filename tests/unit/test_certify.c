@@ -685,7 +685,7 @@ test_unlock_after(void **state)
 	certifier_unlock(c, 3);
 	assert_int_equal(lock(c, B, 2, 7, LS_TABLE_X), LOCK_WAITING);	/* the S stays */
 
-	/* who gives up waiting is in nobody's way, and numbers go on */
+	/* a transaction that gives up waiting blocks no other, and numbers go on */
 	certifier_unlock_after(c, 2, 1);
 	assert_int_equal(lock(c, C, 4, 7, LS_TABLE_S), LOCK_GRANTED);
 	certifier_unlock_after(c, 2, 0);

@@ -1,7 +1,7 @@
 /*
  * test_drop_cause.c
  *	  The table of causes for which a node is dropped: each has a name of its own, a
- *	  text that its facts fill, somebody who notices it, and a way back.
+ *	  text that its facts fill, a part of the program that notices it, and a way back.
  */
 #include <stdio.h>
 #include <string.h>
@@ -66,7 +66,7 @@ test_facts(void **state)
 	assert_string_equal(drop_reason(DROP_HUNG, all_facts).text, "has not answered for 14 s");
 	assert_non_null(strstr(drop_reason(DROP_LAG, all_facts).text, "tried again after 14.0 s"));
 	assert_non_null(strstr(drop_reason(DROP_OTHER_PAST, all_facts).text, "(chain 0000000000000005 there, 0000000000000006 in"));
-	/* a fact that nobody gave is empty, and braces in one are its own */
+	/* a fact that was not given is empty, and braces in one are its own */
 	assert_string_equal(drop_reason(DROP_CONTROL_LOST, FACTS()).text, "lost the control connection: ");
 	assert_string_equal(drop_reason(DROP_CONTROL_LOST, FACTS(.error = "{seq}")).text, "lost the control connection: {seq}");
 }

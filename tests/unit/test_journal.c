@@ -280,7 +280,7 @@ test_encoding(void **state)
 	}
 }
 
-/* A group mark is no record for anybody else. */
+/* A group mark is framed like a record, but does not decode as one. */
 static void
 test_group_mark(void **state)
 {

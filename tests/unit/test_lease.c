@@ -1,6 +1,6 @@
 /*
  * test_lease.c
- *	  Proves that no value of a thing is leased twice, whoever asks and whatever
+ *	  Proves that no value of a thing is leased twice, whichever node asks and whatever
  *	  is set, renamed or replayed in between, and that a lone asker gets all
  *	  values, in order.
  */

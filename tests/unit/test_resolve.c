@@ -1,7 +1,7 @@
 /*
  * test_resolve.c
  *	  Proves that host names are resolved off the loop (replicator/base/resolve.c): a
- *	  name server that is slow keeps nobody, lists keep their length, errors
+ *	  name server that is slow delays nothing else, lists keep their length, errors
  *	  arrive, and what was cancelled is never heard of.
  */
 #include <setjmp.h>

@@ -4,7 +4,7 @@
  *	  the certifier still knows (its floor): it loses with 40001, whatever its
  *	  keys, and takes nothing with it; one at the floor or above goes on, and
  *	  depends on all that was forgotten.  And that a step of an index made concurrently
- *	  yields to whoever waits for its table.  With fake nodes, sessions and journal
+ *	  yields to a transaction that waits for its table.  With fake nodes, sessions and journal
  *	  thread; certifier, keys and transactions are the real ones.
  */
 #include "unit.h"

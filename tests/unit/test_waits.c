@@ -34,7 +34,7 @@ close_over(Matrix reaches, size_t n)
 	}
 }
 
-/* Does it reach somebody who waits for himself? */
+/* Does it reach a party that waits for itself? */
 static bool
 is_stuck(Matrix closed, size_t n, size_t i)
 {
@@ -528,7 +528,7 @@ model_matrix(Sim * s, Matrix waits)
 	}
 }
 
-/* Nobody is missed, nobody invented; one of each cycle loses. */
+/* No party of a cycle is missed, none is invented; one of each cycle loses. */
 static void
 sim_look(Sim * s)
 {
