@@ -44,6 +44,7 @@
 #include "relation.h"
 #include "sessionsettings.h"
 #include "xact.h"
+#include "xact_state.h"
 
 /* A run ends when its data or its keys have grown beyond this. */
 #define RUN_DATA_LIMIT (64 * 1024)
@@ -571,7 +572,8 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	r = relation_get(rel);
 	if (r->computes || r->unproven)
 		xact_may_fail_elsewhere();
-	if (ls_commit_wait != LS_COMMIT_CERTIFIED || !certainrows_has(r, rel, tid == NULL, slot))
+	if (!ls_xact.may_be_refused &&
+		(ls_commit_wait != LS_COMMIT_CERTIFIED || !certainrows_has(r, rel, tid == NULL, slot)))
 		xact_may_be_refused();
 	if (row_context == NULL)
 		make_buffers();

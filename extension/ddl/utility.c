@@ -667,23 +667,48 @@ is_unreplicated_database(void)
 		MyBackendType == B_BACKEND && IsTransactionState();
 }
 
-/* With lockstep.replicate = off: may this node accept or refuse other rows than the others, then? */
+/*
+ * With lockstep.replicate = off: may this node accept or refuse other rows than the others, then?
+ * What would be replicated may, but for what makes new objects and knows no table, and roles.
+ */
 static bool
-may_change_what_fits(const Node *command)
+may_change_what_fits(Node *command)
 {
+	DdlPlan		plan;
+
 	switch (nodeTag(command))
 	{
-		case T_AlterTableStmt:
-		case T_AlterObjectSchemaStmt:
-		case T_CreateTrigStmt:
-		case T_DropStmt:
-		case T_IndexStmt:
-		case T_RenameStmt:
-		case T_TruncateStmt:
-			return true;
-		default:
+		case T_CommentStmt:
+		case T_CompositeTypeStmt:
+		case T_CreateDomainStmt:
+		case T_CreateEnumStmt:
+		case T_CreateExtensionStmt:
+		case T_CreateFunctionStmt:
+		case T_CreateRangeStmt:
+		case T_CreateSchemaStmt:
+		case T_CreateSeqStmt:
+		case T_CreateStatsStmt:
+		case T_CreateStmt:
+		case T_CreateTableAsStmt:
+		case T_ViewStmt:
 			return false;
+		default:
+			ddl_plan(command, &plan);
+			return plan.action == DDL_FORWARD && (!plan.shared || changes_own_objects(command));
 	}
+}
+
+/* A command that commits in between has to be known before it does so for the first time. */
+static void
+run_on_this_node(Call *call)
+{
+	bool		noted = ls_is_node() && !ls_replicate && may_change_what_fits(call->pstmt->utilityStmt);
+
+	if (noted)
+		mode_note_local_change();
+	run(call);
+	if (noted)
+		mode_note_local_change();
 }
 
 void
@@ -724,11 +749,7 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 			if (is_unreplicated_database())
 				process_on_unreplicated(&call);
 			else
-			{
-				run(&call);
-				if (!ls_replicate && may_change_what_fits(pstmt->utilityStmt))
-					mode_note_local_change();
-			}
+				run_on_this_node(&call);
 			break;
 		case LS_MODE_APPLY:
 			run(&call);

@@ -99,16 +99,31 @@ set_for_text(const char *name, const char *value)
 }
 
 /*
- * The four settings that matter for common types are plain numbers, which the
+ * The five settings that matter for common types are plain variables, which the
  * output functions read directly: they are changed behind the GUC machinery's
  * back, as nothing but output functions runs until they are put back, and
  * because a row must not cost a GUC nest level.
+ *
+ * A timestamptz is written in UTC: a session's time zone may be one (SET TIME ZONE -20) whose
+ * offset PostgreSQL writes and does not read.
  */
+static pg_tz *
+utc(void)
+{
+	static pg_tz * zone = NULL;
+
+	if (unlikely(zone == NULL))
+		zone = pg_tzset("GMT");
+	return zone;
+}
+
 static LsTextSettings *entered = NULL;
 
 void
 deparse_enter(const LsRelation *r, LsTextSettings *saved)
 {
+	pg_tz	   *zone = utc();
+
 	saved->guc_nest_level = 0;
 	if (r->needs != 0)
 	{
@@ -122,17 +137,19 @@ deparse_enter(const LsRelation *r, LsTextSettings *saved)
 	/* nothing below can fail: leave will be called */
 	entered = saved;
 	saved->changed = extra_float_digits < 1 || DateStyle != USE_ISO_DATES ||
-		IntervalStyle != INTSTYLE_POSTGRES || bytea_output != BYTEA_OUTPUT_HEX;
+		IntervalStyle != INTSTYLE_POSTGRES || bytea_output != BYTEA_OUTPUT_HEX || session_timezone != zone;
 	if (saved->changed)
 	{
 		saved->float_digits = extra_float_digits;
 		saved->date_style = DateStyle;
 		saved->interval_style = IntervalStyle;
 		saved->bytea_style = bytea_output;
+		saved->time_zone = session_timezone;
 		extra_float_digits = 1;
 		DateStyle = USE_ISO_DATES;
 		IntervalStyle = INTSTYLE_POSTGRES;
 		bytea_output = BYTEA_OUTPUT_HEX;
+		session_timezone = zone;
 	}
 }
 
@@ -145,6 +162,7 @@ deparse_leave(const LsTextSettings *saved)
 		DateStyle = saved->date_style;
 		IntervalStyle = saved->interval_style;
 		bytea_output = saved->bytea_style;
+		session_timezone = saved->time_zone;
 	}
 	if (saved->guc_nest_level > 0)
 		AtEOXact_GUC(true, saved->guc_nest_level);

@@ -6,6 +6,8 @@
 #ifndef LOCKSTEP_DEPARSE_H
 #define LOCKSTEP_DEPARSE_H
 
+#include "pgtime.h"
+
 #include "relation.h"
 
 /*
@@ -19,6 +21,7 @@ typedef struct LsTextSettings
 	int			date_style;
 	int			interval_style;
 	int			bytea_style;
+	pg_tz	   *time_zone;
 	int			guc_nest_level; /* 0: none opened */
 } LsTextSettings;
 

@@ -17,6 +17,7 @@
 #include "access/transam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_type.h"
+#include "utils/jsonb.h"
 #include "utils/lsyscache.h"
 
 #include "certainrows.h"
@@ -24,8 +25,14 @@
 #define MAX_COLUMNS 100			/* so many TOAST pointers always fit */
 #define MAX_INDEXED 1000		/* bytes in indexes, uncompressed, all
 								 * together */
+#define MAX_DEPTH 100			/* of JSON: max_stack_depth may be 100 kB
+								 * there */
 
-/* Types whose input neither calls users' functions nor depends on the server's build. */
+/*
+ * Types whose input neither calls users' functions nor depends on the server's build, and reads
+ * whatever their output writes.  That of interval doesn't read the smallest ones and, before
+ * version 17, infinity; that of timetz no zone beyond 16 hours, which AT TIME ZONE makes.
+ */
 static bool
 type_is_certain(Oid type)
 {
@@ -44,13 +51,9 @@ type_is_certain(Oid type)
 		case BPCHAROID:
 		case DATEOID:
 		case TIMEOID:
-		case TIMETZOID:
 		case TIMESTAMPOID:
 		case TIMESTAMPTZOID:
-		case INTERVALOID:
 		case UUIDOID:
-		case JSONOID:
-		case JSONBOID:
 		case INETOID:
 		case CIDROID:
 		case MACADDROID:
@@ -61,7 +64,7 @@ type_is_certain(Oid type)
 }
 
 static bool
-columns_are_certain(const LsRelation *r)
+columns_are_certain(LsRelation *r)
 {
 	int			i;
 
@@ -74,6 +77,12 @@ columns_are_certain(const LsRelation *r)
 
 		if (att->attisdropped)
 			continue;
+		if (att->atttypid == JSONOID || att->atttypid == JSONBOID)
+		{
+			column_set_add(&r->nested, i + 1);
+			r->has_nested = true;
+			continue;
+		}
 		element = get_element_type(att->atttypid);
 		if (!type_is_certain(OidIsValid(element) ? element : att->atttypid))
 			return false;
@@ -128,6 +137,7 @@ judge(LsRelation *r, Relation rel)
 	MemoryContext old = MemoryContextSwitchTo(r->context);
 
 	relation_init_columns(r, &r->indexed);
+	relation_init_columns(r, &r->nested);
 	r->certain = rel->rd_rel->relkind == RELKIND_RELATION && !rel->rd_rel->relispartition &&
 		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		!rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
@@ -137,6 +147,94 @@ judge(LsRelation *r, Relation rel)
 		columns_are_certain(r) && indexes_are_certain(r, rel);
 	MemoryContextSwitchTo(old);
 	r->judged = true;
+}
+
+/* ---------- a row */
+
+static bool
+text_is_shallow(const char *s, int len)
+{
+	int			depth = 0;
+	bool		quoted = false;
+
+	if (len <= 2 * MAX_DEPTH)
+		return true;
+	for (int i = 0; i < len; i++)
+	{
+		if (s[i] == '"')
+			quoted = !quoted;
+		else if (quoted)
+			i += s[i] == '\\';
+		else if (s[i] == '[' || s[i] == '{')
+		{
+			if (++depth > MAX_DEPTH)
+				return false;
+		}
+		else if (s[i] == ']' || s[i] == '}')
+			depth--;
+	}
+	return true;
+}
+
+/* A level takes at least the header of a container and that of its element. */
+static bool
+jsonb_is_shallow(JsonbContainer *container, int len)
+{
+	JsonbIterator *it;
+	JsonbIteratorToken token;
+	JsonbValue	value;
+	int			depth = 0;
+
+	if (len <= (int) (MAX_DEPTH * 2 * sizeof(uint32)))
+		return true;
+	it = JsonbIteratorInit(container);
+	while (depth <= MAX_DEPTH && (token = JsonbIteratorNext(&it, &value, false)) != WJB_DONE)
+	{
+		if (token == WJB_BEGIN_ARRAY || token == WJB_BEGIN_OBJECT)
+			depth++;
+		else if (token == WJB_END_ARRAY || token == WJB_END_OBJECT)
+			depth--;
+	}
+	return depth <= MAX_DEPTH;
+}
+
+/*
+ * The parser's depth is limited by the stack, and values need not come from a parser.  One that is
+ * stored elsewhere is large, and costs too much to read.
+ */
+static bool
+is_shallow(Oid type, Datum value)
+{
+	struct varlena *v = (struct varlena *) DatumGetPointer(value);
+	bool		shallow;
+
+	if (VARATT_IS_EXTERNAL_ONDISK(v))
+		return false;
+	if (type == JSONBOID)
+	{
+		v = PG_DETOAST_DATUM(value);
+		shallow = jsonb_is_shallow(&((Jsonb *) v)->root, VARSIZE(v) - VARHDRSZ);
+	}
+	else
+	{
+		v = PG_DETOAST_DATUM_PACKED(value);
+		shallow = text_is_shallow(VARDATA_ANY(v), VARSIZE_ANY_EXHDR(v));
+	}
+	if ((Pointer) v != DatumGetPointer(value))
+		pfree(v);
+	return shallow;
+}
+
+static bool
+nested_are_shallow(const LsRelation *r, const TupleTableSlot *slot)
+{
+	for (int i = 0; i < r->natts; i++)
+	{
+		if (column_set_has(&r->nested, i + 1) && !slot->tts_isnull[i] &&
+			!is_shallow(TupleDescAttr(r->desc, i)->atttypid, slot->tts_values[i]))
+			return false;
+	}
+	return true;
 }
 
 /* A row without an identity is found by all of its values, which takes a search. */
@@ -168,5 +266,5 @@ certainrows_has(LsRelation *r, Relation rel, bool is_new, TupleTableSlot *slot)
 		else
 			bytes += toast_raw_datum_size(slot->tts_values[i]);
 	}
-	return bytes <= MAX_INDEXED;
+	return bytes <= MAX_INDEXED && (!r->has_nested || nested_are_shallow(r, slot));
 }

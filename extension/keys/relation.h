@@ -139,9 +139,11 @@ typedef struct LsRelation
 	bool		folds;			/* a part of an index's expression, too, which
 								 * is evaluated once */
 	bool		unproven;		/* a unique index of it isn't valid yet */
-	bool		judged;			/* the two below are known: certainrows.c */
+	bool		judged;			/* what follows is known: certainrows.c */
 	bool		certain;		/* no node can refuse a small row of it */
+	bool		has_nested;
 	LsColumnSet indexed;		/* columns in any index, if it is certain */
+	LsColumnSet nested;			/* columns of JSON, if it is certain */
 
 	/* identity: none if nidentity is 0, then the image of the row */
 	int			nidentity;

@@ -207,9 +207,23 @@ request_winner(uint64 seq, long patience_ms, LsFacts *facts)
 	return ask_if_possible(LS_FACTS_WINNER, seq, patience_ms, facts);
 }
 
+/* The first cell is a number. */
+static uint64
+number_of(const LsFacts *facts)
+{
+	LsSlice		cells = facts->cells;
+	LsSlice		cell;
+
+	return facts->ncells > 0 && ls_next_param(&cells, &cell) && cell.data != NULL ?
+		strtoull(xact_text_of(cell), NULL, 10) : 0;
+}
+
 /*
  * A node that the replicator has not served lately is not online, and is looked at before it
  * is; so its sessions, which may be restoring a dump, do not wait for a connection.
+ *
+ * What was decided before the replicator knew has to be applied first, as this change may refuse
+ * it.  If it waits for a lock of ours, we fail, as anybody.
  */
 void
 request_note_local_change(void)
@@ -218,8 +232,9 @@ request_note_local_change(void)
 	int64		served_ms;
 
 	(void) generation_known(&served_ms);
-	if (turn_is_open() && served_ms >= 0 && served_ms < SERVED_MS)
-		(void) ask_if_possible(LS_FACTS_LOCAL_CHANGE, 0, SERVED_MS, &facts);
+	if (turn_is_open() && served_ms >= 0 && served_ms < SERVED_MS &&
+		ask_if_possible(LS_FACTS_LOCAL_CHANGE, 0, SERVED_MS, &facts) && !turn_is_held_by_us())
+		(void) turn_wait_applied_until(number_of(&facts), mono_after(SERVED_MS));
 }
 
 /* ---------- what became of a transaction */
