@@ -143,7 +143,7 @@ typedef struct LsRelation
 	bool		certain;		/* no node can refuse a small row of it */
 	bool		has_nested;
 	LsColumnSet indexed;		/* columns in any index, if it is certain */
-	LsColumnSet nested;			/* columns of JSON, if it is certain */
+	LsColumnSet nested;			/* columns of jsonb, if it is certain */
 
 	/* identity: none if nidentity is 0, then the image of the row */
 	int			nidentity;
