@@ -272,6 +272,17 @@ sub run_owned
 
 # ---------- statements
 
+# What psql reads, as a file: psql may end before it has read, when its server is not there, and
+# a pipe would then end the test by SIGPIPE.
+sub script
+{
+	my ($sql) = @_;
+	open(my $file, '+>', undef) or croak "temporary file: $!";
+	print $file $sql;
+	seek($file, 0, 0) or croak "temporary file: $!";
+	return $file;
+}
+
 # (stdout, stderr) of a script run by psql: it stops at the first error.
 sub try
 {
@@ -280,7 +291,7 @@ sub try
 	local $ENV{PGOPTIONS} = $o{options} // '';
 	my @command = ("$bindir/psql", '-XAtq', '-v', 'ON_ERROR_STOP=1', '-v', 'VERBOSITY=verbose',
 		'-d', $self->conninfo($node, $o{db}, $o{user}));
-	IPC::Run::run(\@command, '<', \$sql, '>', \$out, '2>', \$err, IPC::Run::timeout($o{timeout} // 60));
+	IPC::Run::run(\@command, '<', script($sql), '>', \$out, '2>', \$err, IPC::Run::timeout($o{timeout} // 60));
 	chomp $out;
 	return wantarray ? ($out, $err) : $out;
 }
@@ -291,7 +302,7 @@ sub psql_says
 	my ($self, $port, $db, $sql) = @_;
 	my $out = '';
 	my @command = ("$bindir/psql", '-XAtq', '-v', 'VERBOSITY=verbose', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', $db);
-	IPC::Run::run(\@command, '<', \$sql, '>&', \$out, IPC::Run::timeout(60));
+	IPC::Run::run(\@command, '<', script($sql), '>&', \$out, IPC::Run::timeout(60));
 	chomp $out;
 	return $out;
 }
