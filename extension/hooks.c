@@ -35,6 +35,7 @@
 #include "causal.h"
 #include "commit.h"
 #include "compat.h"
+#include "contended.h"
 #include "crashhold.h"
 #include "delivery.h"
 #include "conflictreport.h"
@@ -102,6 +103,7 @@ request_shmem(void)
 	writerhold_shmem_request();
 	lockconflict_shmem_request();
 	sequence_shmem_request();
+	contended_shmem_request();
 	outsiderun_shmem_request();
 }
 
@@ -121,6 +123,7 @@ start_shmem(void)
 	writerhold_shmem_startup();
 	lockconflict_shmem_startup();
 	sequence_shmem_startup();
+	contended_shmem_startup();
 	outsiderun_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 

@@ -29,7 +29,7 @@ int			ls_replicator_timeout = 30000;
 int			ls_max_row_keys = 100000;
 int			ls_statement_rows = 10000;
 bool		ls_causal_reads = false;
-int			ls_update_order = LS_ORDER_OPTIMISTIC;
+int			ls_update_order = LS_ORDER_AUTO;
 char	   *ls_queued_tables = NULL;
 int			ls_queue_timeout = 5000;
 int			ls_queue_after = 5;
@@ -50,6 +50,7 @@ static const struct config_enum_entry commit_wait_options[] = {
 };
 
 static const struct config_enum_entry update_order_options[] = {
+	{"auto", LS_ORDER_AUTO, false},
 	{"optimistic", LS_ORDER_OPTIMISTIC, false},
 	{"queued", LS_ORDER_QUEUED, false},
 	{NULL, 0, false}
@@ -232,8 +233,8 @@ define_of_session(void)
 
 	DefineCustomEnumVariable("lockstep.update_order",
 							 "Sets whether changes of rows wait for transactions of other nodes.",
-							 "\"optimistic\": no, the second to commit fails; \"queued\": UPDATE, DELETE and SELECT FOR UPDATE of rows that are named by their key first lock them in the cluster.",
-							 &ls_update_order, LS_ORDER_OPTIMISTIC, update_order_options,
+							 "\"queued\": UPDATE, DELETE and SELECT FOR UPDATE of rows that are named by their key first lock them in the cluster; \"auto\": only rows that several nodes have changed at the same time lately; \"optimistic\": none, the second to commit fails.",
+							 &ls_update_order, LS_ORDER_AUTO, update_order_options,
 							 PGC_USERSET, 0,
 							 NULL, NULL, NULL);
 

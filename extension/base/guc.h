@@ -38,6 +38,7 @@ extern bool ls_causal_reads;	/* lockstep.causal_reads */
 
 typedef enum LsUpdateOrder
 {
+	LS_ORDER_AUTO,
 	LS_ORDER_OPTIMISTIC,
 	LS_ORDER_QUEUED
 } LsUpdateOrder;

@@ -1,6 +1,6 @@
 /*
  * lockorder.c
- *	  lockstep.update_order = queued: wait for a row instead of losing it.
+ *	  lockstep.update_order = auto, queued: wait for a row instead of losing it.
  *
  * Before an UPDATE, DELETE or SELECT FOR UPDATE runs, the rows that its conditions name by
  * key are requested as locks (lockrequest.c), as DDL does for tables.  The
@@ -19,6 +19,10 @@
  *
  * The replicator knows the waits between nodes, and asks each node for its row lock
  * waits; one transaction of a circle fails with 40P01 (replicator/waits/waits.c).
+ *
+ * With auto, the default, only rows are requested that several nodes have wanted at the same time lately
+ * (contended.c), and the request yields: it orders those that request, but keeps nobody from
+ * committing.
  *
  * A session that has lost lockstep.queue_after times in a row (0: never) requests locks,
  * too, until it commits: a client that retries keeps its place that way.  It does so before its transaction has
@@ -47,6 +51,7 @@
 #include "causal.h"
 #include "compat.h"
 #include "conflictreport.h"
+#include "contended.h"
 #include "guc.h"
 #include "heldlocks.h"
 #include "keyset.h"
@@ -60,6 +65,7 @@
 #include "xact.h"
 
 #define MAX_KEYS 64				/* for one statement */
+#define CONTENDED_PATIENCE_MS 1000
 #define MAX_ASKED 10000			/* in a transaction: each is a lock in the
 								 * replicator; further rows are as in the
 								 * optimistic order */
@@ -165,13 +171,32 @@ is_queued(Relation rel)
 	return (ls_update_order == LS_ORDER_QUEUED || luck() != LUCK_GOOD || is_listed(rel)) && !is_held_as_whole(rel);
 }
 
+static bool
+may_be_contended(Relation rel)
+{
+	return !is_queued(rel) && !is_held_as_whole(rel);
+}
+
+/* Must any row be requested, and not only if it is contended? */
+static bool
+any_queued(void)
+{
+	return ls_update_order == LS_ORDER_QUEUED || ls_queued_tables[0] != '\0' || luck() != LUCK_GOOD;
+}
+
+static bool
+any_contended(void)
+{
+	return ls_update_order == LS_ORDER_AUTO && contended_any();
+}
+
 /* ---------- asking */
 
 /* The first nrows keys are what it is for, rows or tables; then the rows' tables. */
 static void
 ask(QueryDesc *desc, const LsKey *keys, int nkeys, int nrows, int timeout_ms)
 {
-	if (!lockrequest_rows(keys, nkeys, nrows, timeout_ms))
+	if (!lockrequest_rows(keys, nkeys, nrows, false, timeout_ms))
 	{
 		char	   *name = pnstrdup((const char *) keys[0].name.data, keys[0].name.len);
 
@@ -185,11 +210,89 @@ ask(QueryDesc *desc, const LsKey *keys, int nkeys, int nrows, int timeout_ms)
 	causal_renew_snapshot(desc);
 }
 
+/*
+ * Of contended rows.  Who has one may think for long, so after a while the statement goes on as in the
+ * optimistic order: whoever commits first wins.
+ */
+static void
+ask_contended(QueryDesc *desc, const LsKey *keys, int nkeys, int nrows)
+{
+	int			patience = ls_queue_timeout > 0 ? Min(ls_queue_timeout, CONTENDED_PATIENCE_MS) : CONTENDED_PATIENCE_MS;
+
+	(void) lockrequest_rows(keys, nkeys, nrows, true, patience);
+	causal_renew_snapshot(desc);
+}
+
 /* Will its snapshot, the transaction's, be taken now? */
 static bool
 begins_with_snapshot(void)
 {
 	return IsolationUsesXactSnapshot() && IsTransactionBlock() && causal_is_first_statement();
+}
+
+/* Those of the keys that are not held yet, up to MAX_ASKED in a transaction; their number. */
+static int
+not_held(const LsKey *keys, int n, LsKey *fresh)
+{
+	int			nfresh = 0;
+
+	for (int i = 0; i < n && heldlocks_rows_total() < MAX_ASKED; i++)
+	{
+		if (!heldlocks_has_row(keys[i].hash))
+			fresh[nfresh++] = keys[i];
+	}
+	return nfresh;
+}
+
+/* Rows or tables that have to be requested whether they are contended or not. */
+static void
+request_queued(QueryDesc *desc, Luck now, bool names_rows)
+{
+	LsKey		keys[MAX_KEYS];
+	LsKey		fresh[MAX_KEYS];
+	LsKey		rows_of[MAX_KEYS / 2];
+	int			found = 0;
+	int			ntables = 0;
+	int			nfresh;
+
+	if (names_rows)
+		found = readplan_rows_to_change(desc, is_queued, keys, MAX_KEYS / 2, rows_of, &ntables);
+	if (now == LUCK_WORSE || (now == LUCK_BAD && found == 0))
+	{
+		found = losses_tables(keys);
+		ntables = 0;
+	}
+	nfresh = not_held(keys, found, fresh);
+	if (nfresh == 0)
+		return;
+	(void) ls_check_statement(desc->plannedstmt);	/* or others would wait
+													 * for who may not */
+	memcpy(fresh + nfresh, rows_of, ntables * sizeof(LsKey));
+	ask(desc, fresh, nfresh + ntables, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);
+}
+
+static void
+request_contended(QueryDesc *desc)
+{
+	LsKey		keys[MAX_KEYS / 2];
+	LsKey		fresh[MAX_KEYS];
+	LsKey		rows_of[MAX_KEYS / 2];
+	int			ntables;
+	int			named = readplan_rows_to_change(desc, may_be_contended, keys, MAX_KEYS / 2, rows_of, &ntables);
+	int			found = 0;
+	int			nfresh;
+
+	for (int i = 0; i < named; i++)
+	{
+		if (contended_has(keys[i].hash))
+			keys[found++] = keys[i];
+	}
+	nfresh = not_held(keys, found, fresh);
+	if (nfresh == 0)
+		return;
+	(void) ls_check_statement(desc->plannedstmt);
+	memcpy(fresh + nfresh, rows_of, ntables * sizeof(LsKey));
+	ask_contended(desc, fresh, nfresh + ntables, nfresh);
 }
 
 void
@@ -198,39 +301,19 @@ lockorder_before_query(QueryDesc *desc)
 	PlannedStmt *stmt = desc->plannedstmt;
 	bool		names_rows = stmt->commandType == CMD_UPDATE || stmt->commandType == CMD_DELETE || stmt->rowMarks != NIL;
 	Luck		now = luck();
-	LsKey		keys[MAX_KEYS];
-	LsKey		fresh[MAX_KEYS];
-	LsKey		rows_of[MAX_KEYS / 2];
-	int			found = 0;
-	int			nfresh = 0;
-	int			ntables = 0;
 
 	if (unlikely(losses_in_a_row() > 0) && ls_queue_after > 0 && !XactReadOnly && ls_mode() == LS_MODE_ORIGIN)
 	{
 		(void) ls_check_statement(stmt);
 		note_targets(stmt);
 	}
-	if (likely(now == LUCK_GOOD && (!names_rows || (ls_update_order != LS_ORDER_QUEUED && ls_queued_tables[0] == '\0'))))
+	if (likely(now == LUCK_GOOD && (!names_rows || (!any_queued() && !any_contended()))))
 		return;
 	if ((!names_rows && stmt->commandType != CMD_INSERT && !begins_with_snapshot()) ||
 		XactReadOnly || ls_mode() != LS_MODE_ORIGIN || utility_is_replayed())
 		return;
-	if (names_rows)
-		found = readplan_rows_to_change(desc, is_queued, keys, MAX_KEYS / 2, rows_of, &ntables);
-	if (now == LUCK_WORSE || (now == LUCK_BAD && found == 0))
-	{
-		found = losses_tables(keys);
-		ntables = 0;
-	}
-	for (int i = 0; i < found; i++)
-	{
-		if (!heldlocks_has_row(keys[i].hash))
-			fresh[nfresh++] = keys[i];
-	}
-	if (nfresh == 0 || heldlocks_rows_total() >= MAX_ASKED)
-		return;
-	(void) ls_check_statement(stmt);	/* or others would wait for who may
-										 * not */
-	memcpy(fresh + nfresh, rows_of, ntables * sizeof(LsKey));
-	ask(desc, fresh, nfresh + ntables, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);
+	if (any_queued())
+		request_queued(desc, now, names_rows);
+	if (names_rows && any_contended())
+		request_contended(desc);
 }

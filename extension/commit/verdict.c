@@ -15,6 +15,7 @@
 #include "utils/wait_event.h"
 
 #include "commit.h"
+#include "contended.h"
 #include "delivery.h"
 #include "generation.h"
 #include "guc.h"
@@ -386,6 +387,7 @@ verdict_ask(void)
 	{
 		case LS_OUTCOME_COMMITTED:
 			question.seq = verdict.seq;
+			contended_note(verdict.contended);
 			break;
 		case LS_OUTCOME_WITHDRAWN:
 			question.asked = false;
@@ -398,6 +400,7 @@ verdict_ask(void)
 			delivery_end();
 			ls_xact.told = false;
 			retry_note(&verdict);
+			contended_note(verdict.contended);
 			xact_report_error(&verdict.error);
 			break;
 	}

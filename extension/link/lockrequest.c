@@ -23,7 +23,7 @@
 #include "xact_state.h"
 
 static void
-send_lock(const LsKey *keys, int nkeys, bool ddl)
+send_lock(const LsKey *keys, int nkeys, bool ddl, bool yields)
 {
 	LsLock		lock;
 	StringInfoData packed;
@@ -38,6 +38,7 @@ send_lock(const LsKey *keys, int nkeys, bool ddl)
 	lock.keys.data = (const uint8_t *) packed.data;
 	lock.keys.len = packed.len;
 	lock.ddl = ddl;
+	lock.yields = yields;
 
 	size = ls_put_lock(NULL, 0, &lock);
 	ls_put_lock(xact_queue_room(size), size, &lock);
@@ -48,7 +49,7 @@ send_lock(const LsKey *keys, int nkeys, bool ddl)
 }
 
 static bool
-lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
+lock_first(const LsKey *keys, int nkeys, bool ddl, bool yields, int timeout_ms)
 {
 	uint64		seq = 0;
 	LsMsgType	type;
@@ -56,7 +57,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 	MonoTime	deadline = timeout_ms > 0 ? mono_after(timeout_ms) : 0;
 
 	xact_announce();
-	send_lock(keys, nkeys, ddl);
+	send_lock(keys, nkeys, ddl, yields);
 	LS_POINT(LOCK_ASKED);
 
 	/*
@@ -88,12 +89,24 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, int timeout_ms)
 void
 lockrequest_tables(const LsKey *keys, int nkeys, bool ddl)
 {
-	(void) lock_first(keys, nkeys, ddl, 0);
+	(void) lock_first(keys, nkeys, ddl, false, 0);
 }
 
 bool
-lockrequest_rows(const LsKey *keys, int nkeys, int nrows, int timeout_ms)
+lockrequest_rows(const LsKey *keys, int nkeys, int nrows, bool yields, int timeout_ms)
 {
+	int			rows = heldlocks_rows();
+	LsRollbackTo unlock;
+	uint8_t		message[64];
+
 	heldlocks_note_rows(keys, nrows);
-	return lock_first(keys, nkeys, false, timeout_ms);
+	if (lock_first(keys, nkeys, false, yields, timeout_ms))
+		return true;
+
+	/* others need not wait for a request that nobody waits for */
+	unlock.xcount = ls_xact.xcount;
+	unlock.keep = ls_xact.locks_asked - 1;
+	heldlocks_cut(rows, unlock.keep);
+	link_send_or_close(message, ls_put_unlock(message, sizeof(message), &unlock));
+	return false;
 }

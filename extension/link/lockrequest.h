@@ -16,8 +16,9 @@ extern void lockrequest_tables(const LsKey *keys, int nkeys, bool ddl);
 
 /*
  * The same for the first nrows keys, rows or tables; the rest are the tables of the
- * rows.  False if it takes longer than timeout_ms (0: no limit).
+ * rows.  False if it takes longer than timeout_ms (0: no limit); then nothing of it is held.  yields:
+ * only other requests wait for them, not transactions that commit.
  */
-extern bool lockrequest_rows(const LsKey *keys, int nkeys, int nrows, int timeout_ms);
+extern bool lockrequest_rows(const LsKey *keys, int nkeys, int nrows, bool yields, int timeout_ms);
 
 #endif							/* LOCKSTEP_LOCKREQUEST_H */

@@ -9,6 +9,7 @@
 #include "miscadmin.h"
 #include "utils/wait_event.h"
 
+#include "contended.h"
 #include "lockstep.h"
 #include "ls_link.h"
 #include "masking.h"
@@ -106,6 +107,7 @@ xact_message(LsMsgType type, LsSlice payload, uint64 *seq)
 		{
 			ls_xact.told = false;
 			ls_xact.ended = true;
+			contended_note(verdict.contended);
 			strlcpy(ls_xact.ended_why, xact_text_of(verdict.error.detail.len > 0 ? verdict.error.detail :
 													verdict.error.message), sizeof(ls_xact.ended_why));
 			if (verdict.outcome == LS_OUTCOME_ROLLED_BACK)

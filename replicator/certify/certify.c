@@ -325,6 +325,37 @@ sort_tickets(Certifier *c, Certificate *out)
 	out->tickets = c->tickets;
 }
 
+/* ---------- contended rows */
+
+void
+certifier_set_time(Certifier *c, uint64_t now_ms)
+{
+	c->now_ms = (uint32_t) now_ms;
+}
+
+void
+certifier_row_fought(Certifier *c, uint64_t hash)
+{
+	Key		   *key = keytable_find(&c->keys, hash, false);
+
+	if (key != NULL)
+		key_fought(c, key);
+}
+
+static void
+add_contended(const Certifier *c, const Key *key, Certificate *out)
+{
+	if (key->fought_ms == 0 || key->is_table || out->ncontended == LS_MAX_CONTENDED ||
+		c->now_ms - key->fought_ms > LS_CONTENDED_MS)
+		return;
+	for (size_t i = 0; i < out->ncontended; i++)
+	{
+		if (out->contended[i] == key->hash)
+			return;
+	}
+	out->contended[out->ncontended++] = key->hash;
+}
+
 /* Look up all keys, into c->found; NULL for unknown keys. */
 static void
 find_keys(Certifier *c, const LsKey *keys, size_t nkeys)
@@ -422,7 +453,10 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 			ok = false;
 		}
 		else if (c->found[i] != NULL)
+		{
 			ok = certify_key(c, c->found[i], &keys[i], origin, out);
+			add_contended(c, c->found[i], out);
+		}
 		if (!ok)
 		{
 			out->key_index = i;

@@ -3,7 +3,7 @@
  *	  Certification: may this transaction be reserved, and after which decided
  *	  transactions must a peer run it?
  *
- * Pure: no mutex, no I/O, no clock; one thread calls it.  For each key and mode it remembers the
+ * Pure: no mutex, no I/O, no clock (certifier_set_time()); one thread calls it.  For each key and mode it remembers the
  * highest decided seq and the highest from any other origin than that one (two are enough: a
  * transaction never conflicts with those of its own origin), the transactions that hold the key
  * reserved, and the locks requested first.
@@ -61,6 +61,9 @@ typedef struct Certificate
 								 * that must be decided or gone before it
 								 * runs; valid until the next call */
 	size_t		ntickets;
+	uint64_t	contended[LS_MAX_CONTENDED];	/* hashes of its rows' keys
+												 * that several origins want */
+	size_t		ncontended;
 	/* CERTIFY_CONFLICT */
 	ConflictKind kind;
 	size_t		key_index;		/* which of the keys given */
@@ -82,6 +85,13 @@ extern void certifier_destroy(Certifier *c);
  */
 extern CertifyResult certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 									   const LsKey *keys, size_t nkeys, Certificate *out);
+
+/*
+ * A row's key is contended for LS_CONTENDED_MS after transactions of several origins wanted it at
+ * the same time: a lock on it that was requested first had to wait, or the caller says so.
+ */
+extern void certifier_set_time(Certifier *c, uint64_t now_ms);
+extern void certifier_row_fought(Certifier *c, uint64_t hash);
 
 /* A reserved transaction got its seq: its keys become history. */
 extern void certifier_decide(Certifier *c, uint64_t ticket, uint64_t seq);
@@ -108,7 +118,7 @@ extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for
  * granted in the order of the requests: a lock waits behind an earlier one of another origin
  * with a common key, and while a transaction of another origin that has a conflicting key is
  * reserved.  With rows a table is named in mode LS_TABLE_READ_ROWS, which waits for an earlier X
- * and holds nothing.
+ * and holds nothing.  yields: only other requests wait for it, no transaction that is reserved.
  */
 typedef enum LockResult
 {
@@ -120,7 +130,7 @@ typedef enum LockResult
 } LockResult;
 
 extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
-								 const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq);
+								 const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq);
 
 /*
  * After locks were released, or transactions decided or released: a lock that waited and has

@@ -25,6 +25,9 @@
  * and making the origin's other transactions wait for it could close a cycle that only the
  * origin's PostgreSQL would see.
  *
+ * A lock that yields (of rows, lockstep.update_order = auto) is in no reservation's way: it orders
+ * those that request, and whoever commits first still wins.
+ *
  * Waits for reserved transactions are no edges of the wait-for graph, as those wait for no lock
  * any more.  The edges are items that wait for items, and transactions that hold a lock and wait
  * for another at their reservation (certifier_lock_blocked).  New edges come only from the calls
@@ -207,7 +210,7 @@ is_in_the_way(Certifier *c, const LockItem *item, LsKeyMode mode, OriginId origi
 {
 	Search		search = {NULL, origin};
 
-	if (item->lock->origin == origin || !ls_modes_conflict(item->mode, mode))
+	if (item->yields || item->lock->origin == origin || !ls_modes_conflict(item->mode, mode))
 		return false;
 	return item->granted || !search_from(c, item->lock, &search);
 }
@@ -226,6 +229,8 @@ lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 		uint64_t	bit = UINT64_C(1) << item->lock->origin;
 		bool		in_order = key->locks->nagain == 0;
 
+		if (item->yields)
+			continue;
 		if (!(in_order && !item->granted && (behind & ~bit) != 0) &&
 			is_in_the_way(c, item, mode, origin))
 			return item->lock;
@@ -339,7 +344,7 @@ unlink_item(Certifier *c, LockItem *item)
 }
 
 static void
-add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode)
+add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode, bool yields)
 {
 	LockQueue  *q;
 	LockItem   *item;
@@ -354,6 +359,7 @@ add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode)
 	item->mode = mode;
 	item->order = ++c->next_order;
 	item->asked = lock->asked;
+	item->yields = yields;
 	if (is_gate(mode))
 		link_gate(q, item);
 	else
@@ -473,6 +479,23 @@ must_wait(const Certifier *c, const Lock *lock)
 	return false;
 }
 
+/* It has to wait, so its rows that others have are contended. */
+static void
+note_fights(Certifier *c, Lock *lock)
+{
+	for (LockItem *item = lock->items; item != NULL; item = item->next_in_lock)
+	{
+		const LockItem *other = item->queue->first;
+
+		if (item->granted || item->key->is_table)
+			continue;
+		while (other != NULL && other->lock->origin == lock->origin)
+			other = other->next_on_key;
+		if (other != NULL || item->key->nholders > 0)
+			key_fought(c, item->key);
+	}
+}
+
 /* Grant it; the highest decided seq that touched one of its keys. */
 static uint64_t
 grant(Certifier *c, Lock *lock)
@@ -495,7 +518,7 @@ grant(Certifier *c, Lock *lock)
 
 LockResult
 certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
-			   const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq)
+			   const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq)
 {
 	Lock	   *lock = find_lock(c, ticket);
 
@@ -517,15 +540,16 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 
 		if (key == NULL)
 			key = keytable_insert(&c->keys, keys[i].hash, is_table);
-		add_item(c, lock, key, keys[i].mode);
+		add_item(c, lock, key, keys[i].mode, yields);
 	}
 	if (ddl)
-		add_item(c, lock, &c->ddl, LS_TABLE_X);
+		add_item(c, lock, &c->ddl, LS_TABLE_X, yields);
 	if (!must_wait(c, lock))
 	{
 		*seq = grant(c, lock);
 		return LOCK_GRANTED;
 	}
+	note_fights(c, lock);
 	lock->waiting = true;
 	if (!waits_for_itself(c, lock))
 		return LOCK_WAITING;
@@ -686,8 +710,8 @@ certifier_unlock(Certifier *c, uint64_t ticket)
 /* ---------- told to others */
 
 /*
- * From the item forward, up to the items that certainly wait for everything before them: those
- * behind exclusive items of two different origins.
+ * From the item forward, up to the items for which one that was told waits, too: those before exclusive
+ * items of two different origins.  Not the item's own origin: it does not wait for these.
  */
 static void
 tell_items(const LockItem *item, LockBlocker found, void *arg)
@@ -699,7 +723,7 @@ tell_items(const LockItem *item, LockBlocker found, void *arg)
 	{
 		if (item_blocks(other, item))
 			found(arg, other->lock->ticket, 0);
-		if (!other->granted && is_strongest(other->mode) && !item->gate)
+		if (!other->granted && is_strongest(other->mode) && !item->gate && other->lock->origin != item->lock->origin)
 			strongest |= UINT64_C(1) << other->lock->origin;
 		if (q->nagain == 0 && (strongest & (strongest - 1)) != 0)
 			break;

@@ -55,6 +55,8 @@ typedef struct LockItem
 	uint64_t	order;			/* when it was asked */
 	uint64_t	asked;			/* by which call for the lock, from 1 */
 	bool		granted;
+	bool		yields;			/* transactions being reserved do not wait for
+								 * it */
 	bool		again;			/* its lock has asked for the key before */
 	bool		gate;			/* gone when it is granted */
 	struct LockItem *next_on_key;	/* in the order asked; of gates: any */
@@ -86,6 +88,7 @@ struct Certifier
 {
 	uint64_t	floor;
 	uint64_t	highest;		/* decided seq */
+	uint32_t	now_ms;			/* certifier_set_time() */
 	KeyTable	keys;
 	Reservation *reservations[RESERVATION_BUCKETS]; /* by ticket */
 	uint8_t		conflicts[2][KEY_MODES];	/* [is_table][mode]: bit per mode
@@ -119,6 +122,13 @@ struct Certifier
  * there is none.
  */
 extern const Lock *lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin);
+
+/* Several origins want it: it is contended for a while. */
+static inline void
+key_fought(const Certifier *c, Key *key)
+{
+	key->fought_ms = c->now_ms != 0 ? c->now_ms : 1;
+}
 
 /* A waiting item of the queue may be granted now; gates, too, if what ended was exclusive. */
 extern void locks_touch(Certifier *c, LockQueue *q, bool strongest);

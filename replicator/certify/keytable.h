@@ -41,6 +41,8 @@ typedef struct Key
 	bool		is_table;
 	uint32_t	nholders;
 	uint32_t	holders_cap;
+	uint32_t	fought_ms;		/* when several origins wanted it last, by
+								 * Certifier.now_ms; 0: never */
 	Holder	   *holders;		/* first_holder, or malloc'ed when there are
 								 * more */
 	Holder		first_holder;

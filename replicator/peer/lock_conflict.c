@@ -138,6 +138,7 @@ describe_lock_conflict(const ApplyTask *waiting, size_t at_row, ConflictDetail *
 
 		w->conflict.key = key.name;
 		w->conflict.whole_table = key.name.len > 0 && ls_mode_is_table(key.mode);
+		w->conflict.row = w->conflict.whole_table ? 0 : key.hash;
 		char	   *part = xasprintf("query \"%s\" on ", text);
 		char	   *hidden = masked_part(part, &query);
 		char	   *name = text_printable(key.name.data, key.name.len);
@@ -209,6 +210,7 @@ fail_backend(Node *n, const Blocker *blocker, const Transaction *b, const Transa
 	w->conflict.pid = (uint32_t) blocker->pid;
 	w->conflict.xcount = b != NULL ? b->xcount : 0;
 	w->conflict.sqlstate = b != NULL && b->seq != 0 ? "08007" : "40001";
+	sequencer_row_fought(w->conflict.row);
 	conflict_log_add(&w->conflict);
 }
 

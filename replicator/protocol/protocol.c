@@ -112,6 +112,7 @@ static const Field lock_layout_fields[] = {
 	NUMBER64('X', LsLock, xcount),
 	OPTIONAL_BYTES('K', LsLock, keys),
 	BOOLEAN('U', LsLock, ddl),
+	OPTIONAL_NUMBER64('y', LsLock, yields),
 };
 
 LAYOUT(lock_layout, LsLock);
@@ -152,6 +153,7 @@ static const Field verdict_layout_fields[] = {
 	OPTIONAL_NUMBER64('S', LsVerdict, seq),
 	OPTIONAL_NUMBER64('c', LsVerdict, chain),
 	OPTIONAL_NUMBER64('a', LsVerdict, after),
+	OPTIONAL_BYTES('k', LsVerdict, contended),
 	ERROR_FIELDS(LsVerdict),
 };
 
@@ -668,6 +670,9 @@ ls_get_verdict(LsSlice payload, LsVerdict *m)
 		return "only what is committed has a place in the history";
 	if (m->outcome != LS_OUTCOME_ROLLED_BACK && m->after != 0)
 		return "only what is rolled back can be tried again";
+	if (m->contended.len % sizeof(uint64_t) != 0 || m->contended.len > LS_MAX_CONTENDED * sizeof(uint64_t) ||
+		(m->contended.len > 0 && m->outcome == LS_OUTCOME_WITHDRAWN))
+		return "the contended keys are not a list of hashes";
 	if ((m->outcome == LS_OUTCOME_ROLLED_BACK) != has_error)
 		return "an error belongs to a transaction rolled back and to no other";
 	if (has_error)

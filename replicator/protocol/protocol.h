@@ -310,13 +310,15 @@ typedef struct LsRollbackTo
 } LsRollbackTo;
 
 /* 'L': 'X' u64, 'K' keys as in 'Q' (no reads; 'q': not before who has asked for
- * the table), 'U' u8 wants the ddl lock */
+ * the table), 'U' u8 wants the ddl lock, 'y' u64 (optional): 1 if the locks keep only
+ * those waiting that request them, too, and no transaction that asks to commit */
 typedef struct LsLock
 {
 	uint64_t	xcount;
 	uint32_t	nkeys;
 	LsSlice		keys;
 	bool		ddl;
+	uint64_t	yields;
 } LsLock;
 
 /*
@@ -375,9 +377,13 @@ typedef struct LsErrorFields
 
 /*
  * 'V': 'X' u64, 'O' u8, 'S' u64 (seq, committed only), 'c' u64 (chain, optional,
- * committed only), 'a' u64 (after, optional, rolled back only), error fields
- * (rolled back only)
+ * committed only), 'a' u64 (after, optional, rolled back only), 'k' (contended,
+ * optional, not withdrawn), error fields (rolled back only)
  */
+#define LS_MAX_CONTENDED 8
+#define LS_CONTENDED_MS 5000	/* a row is contended for as long after nodes
+								 * have fought over it, and a node that was
+								 * told asks first for as long */
 typedef struct LsVerdict
 {
 	uint64_t	xcount;
@@ -387,6 +393,8 @@ typedef struct LsVerdict
 								 * seq (journal.h); 0: not told */
 	uint64_t	after;			/* a retry loses again before this node has
 								 * applied up to it; 0: not known */
+	LsSlice		contended;		/* u64 each, at most LS_MAX_CONTENDED: hashes
+								 * of its rows' keys that several nodes want */
 	LsErrorFields error;
 } LsVerdict;
 
@@ -620,6 +628,8 @@ extern size_t ls_put_key(uint8_t *buf, size_t cap, const LsKey *key);
 extern size_t ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len); /* text NULL: NULL */
 extern bool ls_next_key(LsSlice *rest, LsKey *key);
 extern bool ls_next_param(LsSlice *rest, LsSlice *param);
+extern void ls_put_contended(uint8_t *buf, uint64_t hash);	/* 8 bytes */
+extern bool ls_next_contended(LsSlice *rest, uint64_t *hash);
 extern bool ls_next_setting(LsSlice *rest, LsSlice *name, LsSlice *value);
 
 /*

@@ -77,6 +77,23 @@ ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len)
 	return 4 + len;
 }
 
+void
+ls_put_contended(uint8_t *buf, uint64_t hash)
+{
+	put_u64(buf, hash);
+}
+
+bool
+ls_next_contended(LsSlice *rest, uint64_t *hash)
+{
+	if (rest->len < sizeof(uint64_t))
+		return false;
+	*hash = get_u64(rest->data);
+	rest->data += sizeof(uint64_t);
+	rest->len -= sizeof(uint64_t);
+	return true;
+}
+
 bool
 ls_next_param(LsSlice *rest, LsSlice *param)
 {

@@ -24,6 +24,7 @@ typedef struct Conflict
 	const char *reason;
 	const char *sqlstate;
 	LsSlice		key;			/* its name */
+	uint64_t	row;			/* its hash, if it is a row's; 0: not known */
 	bool		whole_table;	/* key is a table's */
 	bool		queued;			/* it had asked for rows or tables first */
 	const char *detail;

@@ -152,6 +152,17 @@ first_table(const KeyList *list)
 	return 0;
 }
 
+/* As in LsVerdict; malloc'ed. */
+static LsSlice
+contended_of(const uint64_t *hashes, size_t n)
+{
+	uint8_t    *packed = xmalloc(n * sizeof(uint64_t));
+
+	for (size_t i = 0; i < n; i++)
+		ls_put_contended(packed + i * sizeof(uint64_t), hashes[i]);
+	return (LsSlice) {packed, n * sizeof(uint64_t)};
+}
+
 static void
 reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 {
@@ -167,6 +178,8 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	tx->ticket = ++last_ticket;
 	tx->table = first_table(list);
 	tx->depends_on = c->depends_on;
+	if (c->ncontended > 0)
+		tx->contended = contended_of(c->contended, c->ncontended);
 	if (c->ntickets > 0)
 	{
 		tx->after_tickets = xmalloc(c->ntickets * sizeof(uint64_t));
@@ -198,6 +211,7 @@ reserve(Transaction *tx)
 	KeyList		list = keys_of(tx);
 	Certificate c;
 
+	certifier_set_time(undecided.certifier, loop_now_us() / 1000);
 	switch (certifier_reserve(undecided.certifier, tx->origin, last_ticket + 1, tx_has_ddl(tx), list.keys, list.n, &c))
 	{
 		case CERTIFY_RESERVED:
@@ -366,8 +380,9 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 	}
 	tx->since_us = loop_now_us();
 	undecided_lock_changed(tx->lock_ticket);
+	certifier_set_time(undecided.certifier, loop_now_us() / 1000);
 	do
-		result = certifier_lock(undecided.certifier, tx->origin, tx->lock_ticket, keys, n, lock->ddl, &seq);
+		result = certifier_lock(undecided.certifier, tx->origin, tx->lock_ticket, keys, n, lock->ddl, lock->yields != 0, &seq);
 	while (result == LOCK_DEADLOCK && !(refused = refuse_deadlock(tx, undecided.certifier)));
 	free(keys);
 	if (refused)

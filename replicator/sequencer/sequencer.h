@@ -135,6 +135,9 @@ extern bool sequencer_is_question(const Transaction *tx);
 struct Conflict;
 extern void sequencer_refuse_blocker(Transaction *tx, struct Conflict *conflict);
 
+/* A transaction has lost that row (hash of its key, 0: not known) to another node's. */
+extern void sequencer_row_fought(uint64_t row);
+
 /* Every transaction that is reserved and not decided, in ticket order; NULL at
  * the end (a node that goes online executes them too). */
 extern Transaction *sequencer_reserved(Transaction *previous);

@@ -145,6 +145,7 @@ describe_key_conflict(const Transaction *loser, const KeyList *list, const Certi
 		xasprintf("Key %s%s %s.", name, query, words);
 	w->conflict.key = key.name;
 	w->conflict.whole_table = ls_mode_is_table(key.mode);
+	w->conflict.row = w->conflict.whole_table ? 0 : key.hash;
 	w->conflict.reason = reason_of(c, ls_mode_is_read(key.mode));
 	w->conflict.detail = w->detail;
 	free(name);

@@ -74,6 +74,7 @@ tell_committed(Transaction *tx)
 	verdict.outcome = LS_OUTCOME_COMMITTED;
 	verdict.seq = tx->seq;
 	verdict.chain = tx->chain;
+	verdict.contended = tx->contended;
 	to_sessions->verdict(tx, &verdict);
 }
 

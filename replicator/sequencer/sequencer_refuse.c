@@ -24,16 +24,19 @@ static uint64_t peer_errors;
 
 /* ---------- verdicts */
 
-/* after: as in LsVerdict. */
+/* after: as in LsVerdict; row: hash of the key of a row that is contended, 0: none. */
 static void
 refuse_after(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint,
-			 uint64_t after)
+			 uint64_t after, uint64_t row)
 {
 	LsVerdict	verdict;
+	uint8_t		contended[sizeof(uint64_t)];
 
 	memset(&verdict, 0, sizeof(verdict));
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;
 	verdict.after = after;
+	ls_put_contended(contended, row);
+	verdict.contended = (LsSlice) {contended, row != 0 ? sizeof(contended) : 0};
 	verdict.error.sqlstate = ls_slice_of(sqlstate);
 	verdict.error.message = ls_slice_of(message);
 	verdict.error.detail = ls_slice_of(detail);
@@ -44,7 +47,7 @@ refuse_after(Transaction *tx, const char *sqlstate, const char *message, const c
 void
 refuse(Transaction *tx, const char *sqlstate, const char *message, const char *detail, const char *hint)
 {
-	refuse_after(tx, sqlstate, message, detail, hint, 0);
+	refuse_after(tx, sqlstate, message, detail, hint, 0, 0);
 }
 
 static void
@@ -70,7 +73,17 @@ refuse_loser(Transaction *tx, const char *message, Conflict *conflict, const cha
 	conflicts++;
 	conflict->sqlstate = "40001";
 	remember(tx, conflict);
-	refuse_after(tx, "40001", message, conflict->detail, hint, conflict->winner_seq);
+	sequencer_row_fought(conflict->row);
+	refuse_after(tx, "40001", message, conflict->detail, hint, conflict->winner_seq, conflict->row);
+}
+
+void
+sequencer_row_fought(uint64_t row)
+{
+	if (row == 0)
+		return;
+	certifier_set_time(undecided.certifier, loop_now_us() / 1000);
+	certifier_row_fought(undecided.certifier, row);
 }
 
 bool

@@ -82,6 +82,7 @@ typedef struct Transaction
 	uint64_t   *after_tickets;	/* same-origin reserved ones to be decided or
 								 * gone first */
 	size_t		nafter_tickets;
+	LsSlice		contended;		/* for its verdict (LsVerdict); malloc'ed */
 	uint64_t	executing;		/* bit per node: must execute it before it is
 								 * decided */
 	uint64_t	applying;		/* bit per node: was given it and has not

@@ -152,7 +152,7 @@ lock_in_way(const Model *m, size_t i, OriginId origin, const LsKey *k)
 	{
 		const ModelItem *item = &lock->items[x];
 
-		if (!item->ddl && !is_model_gate(item) && item->hash == k->hash && ls_modes_conflict(item->mode, k->mode) &&
+		if (!item->ddl && !item->yields && !is_model_gate(item) && item->hash == k->hash && ls_modes_conflict(item->mode, k->mode) &&
 			(item->granted || !behind_us))
 			return true;
 	}
@@ -278,7 +278,7 @@ model_add_item(Model *m, ModelLock *lock, ModelItem item)
 
 LockResult
 model_lock(Model *m, OriginId origin, uint64_t ticket,
-		   const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq)
+		   const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq)
 {
 	ModelLock  *lock = model_find_lock(m, ticket);
 
@@ -291,9 +291,9 @@ model_lock(Model *m, OriginId origin, uint64_t ticket,
 	}
 	lock->blocked_by = 0;
 	for (size_t i = 0; i < nkeys; i++)
-		model_add_item(m, lock, (ModelItem) {.hash = keys[i].hash, .mode = keys[i].mode});
+		model_add_item(m, lock, (ModelItem) {.hash = keys[i].hash, .mode = keys[i].mode, .yields = yields});
 	if (ddl)
-		model_add_item(m, lock, (ModelItem) {.ddl = true, .mode = LS_TABLE_X});
+		model_add_item(m, lock, (ModelItem) {.ddl = true, .mode = LS_TABLE_X, .yields = yields});
 	return model_settle(m, lock, seq);
 }
 
@@ -507,7 +507,7 @@ model_is_sound(const Model *m)
 
 			if (!a->granted)
 				continue;
-			if (reserved_in_way(m, &m->locks[i], a))
+			if (!a->yields && reserved_in_way(m, &m->locks[i], a))
 				return false;
 			for (size_t j = 0; j < m->nlocks; j++)
 			{

@@ -32,6 +32,7 @@ typedef struct ModelItem
 	LsKeyMode	mode;
 	uint64_t	order;
 	bool		granted;
+	bool		yields;
 }			ModelItem;
 
 typedef struct ModelLock
@@ -65,7 +66,7 @@ extern void model_release(Model * m, uint64_t ticket);
 extern uint64_t model_replay(Model * m, OriginId origin, uint64_t seq, bool ddl,
 							 const LsKey *keys, size_t nkeys);
 extern LockResult model_lock(Model * m, OriginId origin, uint64_t ticket,
-							 const LsKey *keys, size_t nkeys, bool ddl, uint64_t *seq);
+							 const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq);
 extern LockResult model_lock_retry(Model * m, uint64_t ticket, uint64_t *seq);
 extern LockResult model_lock_blocked(Model * m, uint64_t ticket, uint64_t blocker);
 extern void model_unlock(Model * m, uint64_t ticket);

@@ -126,6 +126,7 @@ step_lock(Both * b)
 	LsKey		keys[MODEL_MAX_KEYS];
 	size_t		nkeys = random_keys(b->m, keys, true);
 	bool		ddl = unit_below(3) == 0;
+	bool		yields = unit_below(3) == 0;
 	uint64_t	got = 0,
 				expected = 0;
 	OriginId	origin = (OriginId) unit_below(4);
@@ -144,8 +145,8 @@ step_lock(Both * b)
 	}
 	else if (b->m->nlocks == MODEL_MAX_LOCKS)
 		return;
-	result = certifier_lock(b->c, origin, ticket, keys, nkeys, ddl, &got);
-	assert_int_equal(result, model_lock(b->m, origin, ticket, keys, nkeys, ddl, &expected));
+	result = certifier_lock(b->c, origin, ticket, keys, nkeys, ddl, yields, &got);
+	assert_int_equal(result, model_lock(b->m, origin, ticket, keys, nkeys, ddl, yields, &expected));
 	if (result == LOCK_GRANTED)
 		assert_int_equal(got, expected);
 	count_lock(b, result);
@@ -469,7 +470,7 @@ lock(Certifier *c, OriginId origin, uint64_t ticket, uint64_t hash, LsKeyMode mo
 {
 	LsKey		key = {.hash = hash,.mode = mode};
 
-	return certifier_lock(c, origin, ticket, &key, 1, false, &lock_seq);
+	return certifier_lock(c, origin, ticket, &key, 1, false, false, &lock_seq);
 }
 
 /* First reserved wins; the same origin's own come one after the other. */
@@ -554,16 +555,16 @@ test_database_lock(void **state)
 		{.hash = 7,.mode = LS_TABLE_X}
 	};
 
-	assert_int_equal(certifier_lock(c, A, 1, table, 2, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 1, table, 2, false, false, &lock_seq), LOCK_GRANTED);
 	table[1].hash = 8;
-	assert_int_equal(certifier_lock(c, B, 2, table, 2, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, B, 2, table, 2, false, false, &lock_seq), LOCK_GRANTED);
 	assert_int_equal(lock(c, C, 3, 100, LS_TABLE_X), LOCK_WAITING);
 	assert_int_equal(reserve(c, B, 4, 100, LS_TABLE_IX, 0), CERTIFY_RESERVED);	/* C waits for B */
 	certifier_release(c, 4);
 	certifier_unlock(c, 2);
 	assert_int_equal(reserve(c, B, 5, 100, LS_TABLE_IX, 0), CERTIFY_WAIT);	/* now it doesn't */
 	table[1].hash = 9;
-	assert_int_equal(certifier_lock(c, B, 6, table, 2, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, B, 6, table, 2, false, false, &lock_seq), LOCK_WAITING);
 	certifier_unlock(c, 1);
 	assert_int_equal(look(c, 6), LOCK_WAITING);
 	assert_int_equal(look(c, 3), LOCK_GRANTED);
@@ -578,11 +579,11 @@ test_ddl_lock_is_the_nodes(void **state)
 
 	reserve(c, C, 50, 1, LS_ROW_UPDATE, 0);
 	certifier_decide(c, 50, 9);
-	assert_int_equal(certifier_lock(c, A, 1, NULL, 0, true, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 1, NULL, 0, true, false, &lock_seq), LOCK_GRANTED);
 	assert_int_equal(lock_seq, 9);
-	assert_int_equal(certifier_lock(c, A, 2, NULL, 0, true, &lock_seq), LOCK_GRANTED);
-	assert_int_equal(certifier_lock(c, B, 3, NULL, 0, true, &lock_seq), LOCK_WAITING);
-	assert_int_equal(certifier_lock(c, A, 4, NULL, 0, true, &lock_seq), LOCK_WAITING);	/* fair */
+	assert_int_equal(certifier_lock(c, A, 2, NULL, 0, true, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, B, 3, NULL, 0, true, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, A, 4, NULL, 0, true, false, &lock_seq), LOCK_WAITING);	/* fair */
 	certifier_unlock(c, 1);
 	assert_int_equal(look(c, 3), LOCK_WAITING);
 	certifier_unlock(c, 2);
@@ -611,6 +612,92 @@ test_circle(void **state)
 	assert_int_equal(cycle[1], 1);
 	assert_int_equal(cycle[2], 2);
 	assert_int_equal(certifier_cycle(c, cycle, 2), 2);
+	certifier_destroy(c);
+}
+
+/* A row is contended for a while after several nodes have wanted it, and only a row. */
+static void
+test_contended(void **state)
+{
+	Certifier  *c = certifier_create(0);
+	LsKey		keys[] = {{.hash = 5,.mode = LS_ROW_UPDATE}, {.hash = 6,.mode = LS_ROW_UPDATE},
+	{.hash = 5,.mode = LS_TABLE_IX}, {.hash = 5,.mode = LS_ROW_UPDATE}};
+	Certificate cert;
+
+	certifier_set_time(c, 1000);
+	assert_int_equal(certifier_reserve(c, A, 1, false, keys, 4, &cert), CERTIFY_RESERVED);
+	assert_int_equal(cert.ncontended, 0);
+	certifier_decide(c, 1, 1);
+	for (size_t i = 0; i < 4; i++)
+		keys[i].seen = 1;
+	certifier_row_fought(c, 5);
+	certifier_row_fought(c, 7); /* not known */
+	certifier_set_time(c, 1000 + LS_CONTENDED_MS);
+	assert_int_equal(certifier_reserve(c, A, 2, false, keys, 4, &cert), CERTIFY_RESERVED);
+	assert_int_equal(cert.ncontended, 1);
+	assert_int_equal(cert.contended[0], 5);
+	certifier_decide(c, 2, 2);
+	certifier_set_time(c, 1001 + LS_CONTENDED_MS);
+	assert_int_equal(certifier_reserve(c, A, 3, false, keys, 4, &cert), CERTIFY_RESERVED);
+	assert_int_equal(cert.ncontended, 0);
+	certifier_decide(c, 3, 3);
+
+	/*
+	 * a request that waits makes it contended again; one of the same origin
+	 * doesn't wait
+	 */
+	assert_int_equal(lock(c, A, 4, 6, LS_ROW_UPDATE), LOCK_GRANTED);
+	assert_int_equal(lock(c, A, 5, 6, LS_ROW_UPDATE), LOCK_GRANTED);
+	assert_int_equal(certifier_reserve(c, A, 6, false, keys, 4, &cert), CERTIFY_RESERVED);
+	assert_int_equal(cert.ncontended, 0);
+	certifier_release(c, 6);
+	assert_int_equal(lock(c, B, 7, 6, LS_ROW_UPDATE), LOCK_WAITING);
+	assert_int_equal(certifier_reserve(c, A, 8, false, keys, 4, &cert), CERTIFY_RESERVED);
+	assert_int_equal(cert.ncontended, 1);
+	assert_int_equal(cert.contended[0], 6);
+	certifier_destroy(c);
+}
+
+/* What yields keeps other requests waiting, and no reservation. */
+static void
+test_yields(void **state)
+{
+	Certifier  *c = certifier_create(0);
+	LsKey		key = {.hash = 5,.mode = LS_ROW_UPDATE};
+	Certificate cert;
+
+	assert_int_equal(certifier_lock(c, A, 1, &key, 1, false, true, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, B, 2, &key, 1, false, true, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_reserve(c, B, 3, false, &key, 1, &cert), CERTIFY_RESERVED);
+	certifier_decide(c, 3, 1);
+	key.seen = 1;
+	assert_int_equal(certifier_lock(c, C, 4, &key, 1, false, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_reserve(c, 9, 5, false, &key, 1, &cert), CERTIFY_WAIT);
+	assert_int_equal(cert.lock_ticket, 4);
+	certifier_destroy(c);
+}
+
+static void
+note_blocker(void *arg, uint64_t ticket, uint64_t reserved)
+{
+	*(uint64_t *) arg |= UINT64_C(1) << ticket;
+}
+
+/* A holder behind exclusive requests of two origins, one of them its own, is told. */
+static void
+test_blockers_of_own_origin(void **state)
+{
+	Certifier  *c = certifier_create(0);
+	uint64_t	told = 0;
+
+	assert_int_equal(lock(c, C, 1, 5, LS_ROW_UPDATE), LOCK_GRANTED);
+	assert_int_equal(lock(c, B, 2, 7, LS_ROW_UPDATE), LOCK_GRANTED);
+	assert_int_equal(lock(c, B, 3, 5, LS_ROW_EXCLUSIVE), LOCK_WAITING);
+	assert_int_equal(lock(c, B, 3, 7, LS_ROW_EXCLUSIVE), LOCK_WAITING);
+	assert_int_equal(lock(c, A, 4, 7, LS_ROW_EXCLUSIVE), LOCK_WAITING);
+	assert_int_equal(lock(c, A, 5, 7, LS_ROW_UPDATE), LOCK_WAITING);
+	certifier_lock_blockers(c, 5, note_blocker, &told);
+	assert_int_equal(told, (1 << 2) | (1 << 3));
 	certifier_destroy(c);
 }
 
@@ -747,6 +834,9 @@ main(void)
 		cmocka_unit_test(test_ddl_lock_is_the_nodes),
 		cmocka_unit_test(test_deadlock),
 		cmocka_unit_test(test_circle),
+		cmocka_unit_test(test_contended),
+		cmocka_unit_test(test_yields),
+		cmocka_unit_test(test_blockers_of_own_origin),
 		cmocka_unit_test(test_deadlock_with_reservation),
 		cmocka_unit_test(test_upgrade),
 		cmocka_unit_test(test_unlock_after),

@@ -363,6 +363,7 @@ test_bad_values(void **state)
 	LsHello		hello = sample_hello();
 	LsQuery		query = sample_query(lists);
 	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99, 0, 0};
+	static const uint8_t many_hashes[(LS_MAX_CONTENDED + 1) * sizeof(uint64_t)];
 	LsVerdict	verdict = {.xcount = 9, .outcome = LS_OUTCOME_COMMITTED, .seq = 77};
 	LsErrorFields error = sample_error();
 	static const char long_name[LS_MAX_NAME + 2] = "xxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxxx";
@@ -426,8 +427,15 @@ test_bad_values(void **state)
 	verdict.outcome = LS_OUTCOME_WITHDRAWN;
 	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
 	verdict.chain = 0;
+	verdict.contended = (LsSlice) {(const uint8_t *) "12345678", 8};
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
 	verdict.seq = 5;
 	verdict.outcome = LS_OUTCOME_COMMITTED;
+	verdict.contended.len = 7;
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+	verdict.contended = (LsSlice) {many_hashes, sizeof(many_hashes)};
+	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
+	verdict.contended.len = 0;
 	verdict.error = error;
 	REFUSED(ls_put_verdict, ls_get_verdict, LsVerdict, verdict);
 	verdict.outcome = LS_OUTCOME_ROLLED_BACK;

@@ -320,6 +320,7 @@ sim_ask_first(Sim * s, SimTx * tx)
 	size_t		n = sim_keys(s, keys);
 	bool		rows = unit_below(2) == 0;	/* names tables as gates */
 	bool		ddl = !rows && unit_below(6) == 0;
+	bool		yields = rows && unit_below(3) == 0;
 	uint64_t	seq = 0;
 	LockResult	result;
 
@@ -330,8 +331,8 @@ sim_ask_first(Sim * s, SimTx * tx)
 	}
 	if (tx->ticket == 0)
 		tx->ticket = ++s->tickets;
-	result = certifier_lock(s->c, tx->origin, tx->ticket, keys, n, ddl, &seq);
-	assert_int_equal(result, model_lock(s->m, tx->origin, tx->ticket, keys, n, ddl, &seq));
+	result = certifier_lock(s->c, tx->origin, tx->ticket, keys, n, ddl, yields, &seq);
+	assert_int_equal(result, model_lock(s->m, tx->origin, tx->ticket, keys, n, ddl, yields, &seq));
 	if (result == LOCK_DEADLOCK)
 	{
 		s->at_once++;
@@ -608,7 +609,7 @@ simulate(Sim * total)
 static void
 test_simulation(void **state)
 {
-	uint64_t	seeds = unit_env("SEEDS", 2000);
+	uint64_t	seeds = unit_env("SEEDS", 6000);
 	uint64_t	first = unit_env("SEED", 20261122);
 	Sim			total = {0};
 

@@ -119,7 +119,7 @@ ok($b->blocked(0.3), 'a table that is listed');
 $a->do('COMMIT');
 $b->finish;
 ok_session($b, 'goes on');
-is($c->sql(2, 'SHOW lockstep.update_order', options => '-c role=postgres'), 'optimistic', 'the default is optimistic');
+is($c->sql(2, 'SHOW lockstep.update_order', options => '-c role=postgres'), 'auto', 'the default is auto');
 
 # ---------- three nodes, one row
 
@@ -145,7 +145,7 @@ sub increments
 }
 
 is(increments('queued', '-c lockstep.update_order=queued', 48, 50), 0, 'queued: nobody has to retry');
-increments('optimistic', '-c lockstep.queue_after=0', 49, 25);
+increments('optimistic', '-c lockstep.update_order=optimistic -c lockstep.queue_after=0', 49, 25);
 
 # A session that always loses against a stream on another node: it thinks between reading
 # and writing.
