@@ -18,6 +18,7 @@
  */
 #include "postgres.h"
 
+#include "access/parallel.h"
 #include "access/table.h"
 #include "access/xact.h"
 #include "access/xlog.h"
@@ -660,11 +661,12 @@ process_on_unreplicated(Call *call)
 	run_counted(call, 0);
 }
 
+/* A walsender and a background worker take SQL, too. */
 static bool
 is_unreplicated_database(void)
 {
-	return ls_replicate && !session_applies() && IsUnderPostmaster && !IsBinaryUpgrade &&
-		MyBackendType == B_BACKEND && IsTransactionState();
+	return ls_replicate && !session_applies() && IsUnderPostmaster && !IsBinaryUpgrade && !IsParallelWorker() &&
+		(MyBackendType == B_BACKEND || MyBackendType == B_WAL_SENDER || MyBackendType == B_BG_WORKER) && IsTransactionState();
 }
 
 /*

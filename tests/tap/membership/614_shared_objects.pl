@@ -62,6 +62,11 @@ $c->fails(1, 'ALTER DATABASE half CONNECTION LIMIT 1', '3D000', qr/half/, 'of a 
 $c->sql_local(1, 'DROP DATABASE half', %in);
 both($limits, 'app50false postgres-1false', 'after the refusals');
 
+# a replication connection takes SQL, too
+is(system("$LockstepCluster::bindir/psql", '-XAtqd', "host=127.0.0.1 port=" . $c->port(1) . ' user=postgres dbname=postgres replication=database', '-c', 'CREATE ROLE u_walsender'), 0, 'a walsender');
+both("SELECT count(*) FROM pg_roles WHERE rolname = 'u_walsender'", 1, 'a walsender');
+$c->sql(2, 'DROP ROLE u_walsender', %in);
+
 # ---------- the session's user, settings, notices, errors
 
 $c->sql(1, 'REVOKE CONNECT ON DATABASE app FROM PUBLIC', %in);
