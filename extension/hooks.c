@@ -409,6 +409,13 @@ refuse_prepare(void)
 				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 				 errmsg("cannot PREPARE a transaction on a node of a lockstep cluster"),
 				 errdetail("Two-phase commit is not replicated.")));
+
+	/* of this node alone: it would keep its locks, and nobody can end it */
+	if (mode_has_local_change())
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("cannot PREPARE a transaction that has changed replicated tables of this node"),
+				 errdetail("It would keep its locks, for which transactions of other nodes wait, until COMMIT PREPARED.")));
 }
 
 /* None of these fails. */

@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3);
+my $c = LockstepCluster->new(nodes => 3, conf => "max_prepared_transactions = 2\n");
 
 # How was the last transaction decided?
 sub how
@@ -106,6 +106,8 @@ attach_again('o');
 $c->sql_local(2, 'DROP OWNED BY r');
 $c->fails(1, 'INSERT INTO o VALUES (5, 5)', '42P01', qr/does not exist/, 'DROP OWNED');
 all_online('DROP OWNED');
+
+$c->fails(2, q{BEGIN; SET LOCAL lockstep.replicate = off; INSERT INTO p VALUES (20, 20); PREPARE TRANSACTION 'x'}, '0A000', qr/cannot PREPARE/, 'two-phase commit');
 
 # in the middle of CREATE INDEX CONCURRENTLY, which commits several times
 attach_again('k');
