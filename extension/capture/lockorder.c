@@ -299,7 +299,8 @@ void
 lockorder_before_query(QueryDesc *desc)
 {
 	PlannedStmt *stmt = desc->plannedstmt;
-	bool		names_rows = stmt->commandType == CMD_UPDATE || stmt->commandType == CMD_DELETE || stmt->rowMarks != NIL;
+	bool		names_rows = stmt->commandType == CMD_UPDATE || stmt->commandType == CMD_DELETE || stmt->rowMarks != NIL ||
+	readplan_is_upsert(stmt);
 	Luck		now = luck();
 
 	if (unlikely(losses_in_a_row() > 0) && ls_queue_after > 0 && !XactReadOnly && ls_mode() == LS_MODE_ORIGIN)

@@ -20,6 +20,7 @@
 #include "nodes/params.h"
 #include "nodes/plannodes.h"
 #include "parser/parsetree.h"
+#include "utils/array.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -303,18 +304,12 @@ note_table(PlanWalk *walk, const LsTable *table)
 	key->name = ls_slice_of(table->name);
 }
 
-/* Note the row that is about to be changed. */
 static void
-note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
+note_row(PlanWalk *walk, LsRelation *r, Datum *values, bool *nulls, LsKeyMode mode)
 {
-	LsRelation *r = relation_get(rel);
-	Datum	   *values;
-	bool	   *nulls;
 	LsKey	   *key = &walk->keys[walk->nkeys];
 
-	if (walk->nkeys == walk->max || !walk->wanted(rel) ||
-		which_row(walk, plan, rel, r, &values, &nulls) != ONE_ROW ||
-		!keyset_identity_hash(r, values, nulls, &key->hash))
+	if (walk->nkeys == walk->max || !keyset_identity_hash(r, values, nulls, &key->hash))
 		return;
 	key->seen = turn_applied();
 	key->mode = mode;
@@ -322,6 +317,119 @@ note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
 	walk->nkeys++;
 	for (int i = 0; i < r->ntables; i++)
 		note_table(walk, &r->tables[i]);
+}
+
+/*
+ * "column = ANY (array)" of the only column of the identity, which is what IN of several values becomes:
+ * the array.  NULL: the clause is something else.
+ */
+static ArrayType *
+values_in(Node *clause, const PlanWalk *walk, const Scan *scan, Form_pg_attribute att)
+{
+	ScalarArrayOpExpr *op = (ScalarArrayOpExpr *) clause;
+	Datum		value;
+	bool		isnull;
+	Node	   *array;
+
+	if (!IsA(op, ScalarArrayOpExpr) || !op->useOr ||
+		column_of(without_relabel(linitial(op->args)), scan) != att->attnum ||
+		op->opno != lookup_type_cache(att->atttypid, TYPECACHE_EQ_OPR)->eq_opr ||
+		(OidIsValid(op->inputcollid) && op->inputcollid != att->attcollation))
+		return NULL;
+	array = without_relabel(lsecond(op->args));
+	if (!same_type(get_element_type(exprType(array)), att->atttypid) ||
+		!value_of(array, walk->desc->params, &value, &isnull) || isnull)
+		return NULL;
+	return DatumGetArrayTypeP(value);
+}
+
+static void
+note_rows_in(PlanWalk *walk, Plan *plan, Relation rel, LsRelation *r, LsKeyMode mode)
+{
+	Form_pg_attribute att;
+	ArrayType  *array = NULL;
+	Datum	   *values;
+	bool	   *nulls;
+	Datum	   *elements;
+	bool	   *element_nulls;
+	int			n;
+	ListCell   *lc;
+
+	if (r->identity_index == NULL || !r->hashable || r->nidentity != 1)
+		return;
+	att = TupleDescAttr(RelationGetDescr(rel), r->identity[0].attnum - 1);
+	foreach(lc, conditions_of(plan))
+	{
+		if (array == NULL)
+			array = values_in(lfirst(lc), walk, (Scan *) plan, att);
+	}
+	if (array == NULL)
+		return;
+	deconstruct_array(array, ARR_ELEMTYPE(array), att->attlen, att->attbyval, att->attalign, &elements, &element_nulls, &n);
+	values = palloc0(RelationGetDescr(rel)->natts * sizeof(Datum));
+	nulls = palloc0(RelationGetDescr(rel)->natts * sizeof(bool));
+	for (int i = 0; i < n && walk->nkeys < walk->max; i++)
+	{
+		values[att->attnum - 1] = elements[i];
+		if (!element_nulls[i])
+			note_row(walk, r, values, nulls, mode);
+	}
+}
+
+/* Note the row that is about to be changed, or several. */
+static void
+note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
+{
+	LsRelation *r = relation_get(rel);
+	Datum	   *values;
+	bool	   *nulls;
+
+	if (walk->nkeys == walk->max || !walk->wanted(rel))
+		return;
+	switch (which_row(walk, plan, rel, r, &values, &nulls))
+	{
+		case ONE_ROW:
+			note_row(walk, r, values, nulls, mode);
+			break;
+		case ANY_ROWS:
+			note_rows_in(walk, plan, rel, r, mode);
+			break;
+		case NO_ROW:
+			break;
+	}
+}
+
+/* INSERT of one row of constants, ON CONFLICT DO UPDATE: the row may be there. */
+static void
+note_upsert(PlanWalk *walk, const ModifyTable *modify)
+{
+	Plan	   *source = outerPlan(modify);
+	Relation	rel;
+	LsRelation *r;
+	Datum	   *values;
+	bool	   *nulls;
+	bool		known = true;
+
+	if (!IsA(source, Result) || outerPlan(source) != NULL || list_length(modify->resultRelations) != 1)
+		return;
+	rel = table_open(rt_fetch(linitial_int(modify->resultRelations), walk->desc->plannedstmt->rtable)->relid, NoLock);
+	if (relation_is_replicated(rel) && walk->wanted(rel) && (r = relation_get(rel))->identity_index != NULL && r->hashable)
+	{
+		values = palloc0(RelationGetDescr(rel)->natts * sizeof(Datum));
+		nulls = palloc0(RelationGetDescr(rel)->natts * sizeof(bool));
+		for (int i = 0; i < r->nidentity && known; i++)
+		{
+			AttrNumber	attnum = r->identity[i].attnum;
+			TargetEntry *entry = get_tle_by_resno(source->targetlist, attnum);
+			Node	   *value = entry != NULL ? without_relabel((Node *) entry->expr) : NULL;
+
+			known = value != NULL && same_type(exprType(value), TupleDescAttr(RelationGetDescr(rel), attnum - 1)->atttypid) &&
+				value_of(value, walk->desc->params, &values[attnum - 1], &nulls[attnum - 1]) && !nulls[attnum - 1];
+		}
+		if (known)
+			note_row(walk, r, values, nulls, LS_ROW_UPDATE);
+	}
+	table_close(rel, NoLock);
 }
 
 static void
@@ -520,9 +628,16 @@ find_modes(const PlannedStmt *stmt, LsKeyMode *modes)
 	return any;
 }
 
+bool
+readplan_is_upsert(const PlannedStmt *stmt)
+{
+	return stmt->commandType == CMD_INSERT && IsA(stmt->planTree, ModifyTable) &&
+		((const ModifyTable *) stmt->planTree)->onConflictAction == ONCONFLICT_UPDATE;
+}
+
 /*
  * Keys of the rows that the plan will change or lock FOR UPDATE, of wanted
- * tables, as far as its conditions name them by their identity.  Not of a
+ * tables, as far as its conditions, or the values of an upsert, name them by their identity.  Not of a
  * foreign key's own query.  At most max; and of their tables, which may be more.
  */
 int
@@ -544,6 +659,8 @@ readplan_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel), LsKey *k
 	walk.wanted = wanted;
 	walk.keys = keys;
 	walk.max = max;
+	if (readplan_is_upsert(desc->plannedstmt))
+		note_upsert(&walk, (ModifyTable *) desc->plannedstmt->planTree);
 	if (find_modes(desc->plannedstmt, walk.modes))
 		walk_query(&walk);
 	MemoryContextSwitchTo(old);

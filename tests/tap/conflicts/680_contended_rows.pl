@@ -1,6 +1,6 @@
 # Rows that several nodes want at the same time, with the default of lockstep.update_order (auto):
 # after a conflict both nodes request the row first, so that nobody loses it any more; other rows are not
-# requested; SELECT FOR UPDATE, too; who has such a row and thinks keeps the others waiting for a
+# requested; SELECT FOR UPDATE, upserts and IN, too; who has such a row and thinks keeps the others waiting for a
 # second and no COMMIT, and loses; when the nodes leave the row alone it is forgotten.
 use strict;
 use warnings;
@@ -14,6 +14,7 @@ my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.queue_after = 0\n");
 $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, v int NOT NULL);
 INSERT INTO t SELECT i, 0 FROM generate_series(1, 1000) i;
+CREATE FUNCTION increment(n int) RETURNS void LANGUAGE plpgsql AS $$ BEGIN UPDATE t SET v = v + 1 WHERE id = n; END $$;
 SQL
 $c->drain;
 is($c->sql(2, 'SHOW lockstep.update_order'), 'auto', 'the default');
@@ -53,6 +54,19 @@ my $two = "\\set a random(3, 4)\nBEGIN;\nUPDATE t SET v = v + 1 WHERE id = :a;\n
 fight($two, 4, 50);
 ($again) = fight($two, 4, 100);
 cmp_ok($again, '<=', 2, "two rows: $again of 800 fail");
+
+my @others = (
+	[ 'INSERT ON CONFLICT DO UPDATE', "INSERT INTO t AS old VALUES (2001, 1) ON CONFLICT (id) DO UPDATE SET v = old.v + 1;\n" ],
+	[ 'IN', "UPDATE t SET v = v + 1 WHERE id IN (6, 7);\n" ],
+	[ 'a parameter in a function', "SELECT increment(8);\n" ],
+);
+for (@others)
+{
+	my ($name, $script) = @$_;
+	fight($script, 4, 50);
+	($again) = fight($script, 4, 100);
+	cmp_ok($again, '<=', 2, "$name: $again of 800 fail");
+}
 
 # ---------- one who has it and thinks
 
