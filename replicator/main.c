@@ -211,6 +211,17 @@ raise_descriptor_limit(void)
 	}
 }
 
+/* Nothing that has to be encrypted goes in the clear, not even once. */
+static void
+check_tls(void)
+{
+	const char *hint = "\"lockstepctl certs\" makes certificates: see \"TLS\" in docs/operating.md.";
+	char	   *error = session_tls_check(config);
+
+	if (error != NULL)
+		refuse_to_start(error, NULL, hint);
+}
+
 static void
 open_journal(void)
 {
@@ -258,16 +269,20 @@ reload_config(void)
 {
 	char	   *error;
 	Config	   *fresh = config_load(config_file, &error);
+	const char *hint = NULL;
 	char	   *need_restart;
 
 	if (fresh == NULL)
 	{
-		log_full(LOG_ERROR, NULL, "configuration was not reloaded: the old settings stay", error, NULL);
+		log_full(LOG_ERROR, NULL, "configuration was not reloaded: the old settings stay", error, hint);
 		return error;
 	}
 	need_restart = config_reload(config, fresh);
 	config_free(fresh);
 	membership_reload();
+	if ((error = session_tls_reload()) != NULL)
+		log_full(LOG_ERROR, NULL, "certificates were not reloaded: the old ones stay", error, NULL);
+	free(error);
 	log_set_level(config->log_level);
 	log_message(LOG_NOTICE, NULL, "configuration reloaded");
 	event_note("reload", NULL, "configuration reloaded", need_restart);
@@ -371,6 +386,7 @@ main(int argc, char **argv)
 	{
 		if ((error = http_check(config, &hint)) != NULL)
 			refuse_to_start(error, NULL, hint);
+		check_tls();
 		printf("%s is valid\n", config_file);
 		return EXIT_SUCCESS;
 	}
@@ -378,6 +394,7 @@ main(int argc, char **argv)
 	{
 		bool		adopted;
 
+		check_tls();
 		take_pid_file();
 		adopted = adopt_nodes(config, accept_loss);
 		if (pid_fd >= 0)
@@ -390,6 +407,7 @@ main(int argc, char **argv)
 	give_memory_back();
 	log_message(LOG_NOTICE, NULL, "lockstep-replicator " LOCKSTEP_VERSION " starting");
 
+	check_tls();
 	take_pid_file();
 	raise_descriptor_limit();
 	loop_init();

@@ -19,6 +19,8 @@
 char	   *ls_node_name = NULL;
 char	   *ls_replicator = NULL;
 char	   *ls_secret_file = NULL;
+char	   *ls_tls_directory = NULL;
+int			ls_require_tls = LS_REQUIRE_TLS_ALL;
 int			ls_commit_wait = LS_COMMIT_CERTIFIED;
 int			ls_failover_wait = 5000;
 int			ls_retry_wait = 1000;
@@ -53,6 +55,12 @@ static const struct config_enum_entry update_order_options[] = {
 	{"auto", LS_ORDER_AUTO, false},
 	{"optimistic", LS_ORDER_OPTIMISTIC, false},
 	{"queued", LS_ORDER_QUEUED, false},
+	{NULL, 0, false}
+};
+
+static const struct config_enum_entry require_tls_options[] = {
+	{"all", LS_REQUIRE_TLS_ALL, false},
+	{"remote", LS_REQUIRE_TLS_REMOTE, false},
 	{NULL, 0, false}
 };
 
@@ -145,6 +153,20 @@ define_of_node(void)
 							   &ls_secret_file, "",
 							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
 							   NULL, NULL, NULL);
+
+	DefineCustomStringVariable("lockstep.tls_directory",
+							   "Sets the directory with the certificates for TLS with the replicator.",
+							   "It has cert.pem, key.pem, ca.pem and, if there is one, crl.pem. Empty: no TLS.",
+							   &ls_tls_directory, "",
+							   PGC_SIGHUP, GUC_SUPERUSER_ONLY,
+							   NULL, NULL, NULL);
+
+	DefineCustomEnumVariable("lockstep.require_tls",
+							 "Sets which connections to the replicator must use TLS.",
+							 "\"all\": all; \"remote\": all but those within this machine. Unix sockets need none.",
+							 &ls_require_tls, LS_REQUIRE_TLS_ALL, require_tls_options,
+							 PGC_SIGHUP, 0,
+							 NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.connect_timeout",
 							"Sets the maximum time to connect to the replicator.",

@@ -7,6 +7,12 @@
 
 #include "protocol.h"
 
+typedef enum LsRequireTls
+{
+	LS_REQUIRE_TLS_ALL,
+	LS_REQUIRE_TLS_REMOTE		/* not within this machine */
+} LsRequireTls;
+
 typedef enum LsUnreplicated
 {
 	LS_UNREPLICATED_REFUSE,
@@ -23,6 +29,8 @@ extern char *ls_node_name;		/* lockstep.node_name, "" = not a node */
 extern char *ls_replicator;		/* lockstep.replicator: host:port or
 								 * /path/to/socket */
 extern char *ls_secret_file;	/* lockstep.secret_file */
+extern char *ls_tls_directory;	/* lockstep.tls_directory, "" = no TLS */
+extern int	ls_require_tls;		/* lockstep.require_tls: an LsRequireTls */
 extern int	ls_commit_wait;		/* lockstep.commit_wait: an LsCommitWait or
 								 * LS_COMMIT_CERTIFIED */
 extern int	ls_failover_wait;	/* lockstep.failover_wait, ms, 0 = not at all */

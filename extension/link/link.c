@@ -79,6 +79,7 @@ link_adopt(pgsocket sock)
 	resetStringInfo(&ls_link.out);
 	ls_link.consumed = 0;
 	ls_link.ended = false;
+	ls_link.end_errno = 0;
 	ls_link.proven = false;
 	ls_link.refused_for_now = false;
 	ls_link.set = ls_create_wait_event_set(ls_link.context, 3);
@@ -94,6 +95,8 @@ link_close(void)
 	if (ls_link.set != NULL)
 		FreeWaitEventSet(ls_link.set);
 	ls_link.set = NULL;
+	tls_free(ls_link.tls);
+	ls_link.tls = NULL;
 	if (ls_link.sock != PGINVALID_SOCKET)
 	{
 		closesocket(ls_link.sock);
@@ -153,6 +156,24 @@ link_lost(const char *fmt,...)
 		   "Reads go on. Writes go on as soon as the replicator does: see lockstep.replicator and the replicator's log.");
 	ls_link.why.passing = true;
 	link_close();
+	return LINK_LOST;
+}
+
+LinkResult
+link_lost_by_tls(void)
+{
+	char		reason[256];
+	bool		proven = ls_link.proven;
+
+	strlcpy(reason, tls_error(ls_link.tls), sizeof(reason));
+	link_lost("TLS: %s.", reason);
+	if (proven)
+		return LINK_LOST;
+	strcpy(ls_link.why.sqlstate, "28000");
+	strcpy(ls_link.why.message, "node and replicator could not agree on an encrypted connection");
+	strcpy(ls_link.why.hint,
+		   "See the replicator's log, and lockstep.tls_directory and tls_directory: each side needs a certificate that the other one's ca.pem and crl.pem accept.");
+	ls_link.why.passing = false;
 	return LINK_LOST;
 }
 
@@ -300,11 +321,16 @@ read_some(void)
 	in_compact();
 	if (ls_link.ended || in->len > LINK_MAX_PAYLOAD + LINK_READ_CHUNK)
 		return false;
-	enlargeStringInfo(in, LINK_READ_CHUNK);
-	n = recv(ls_link.sock, in->data + in->len, LINK_READ_CHUNK, 0);
+	if (ls_link.tls == NULL)
+	{
+		enlargeStringInfo(in, LINK_READ_CHUNK);
+		n = recv(ls_link.sock, in->data + in->len, LINK_READ_CHUNK, 0);
+		in->len += Max(n, 0);
+	}
+	else
+		n = link_tls_receive(ls_link.tls, ls_link.sock, in, &ls_link.out, &ls_link.ended);
 	if (n > 0)
 	{
-		in->len += n;
 		ls_link.heard = mono_now();
 		return true;
 	}
@@ -342,8 +368,8 @@ lost_while_sending(void)
 /* ---------- sending */
 
 /* Send what is buffered, as far as the socket takes it.  False: lost. */
-static bool
-flush_some(void)
+bool
+link_flush_some(void)
 {
 	size_t		sent = 0;
 	StringInfo	out = &ls_link.out;
@@ -369,10 +395,32 @@ flush_some(void)
 	return true;
 }
 
+static bool
+seal_and_send(const char *data, size_t len)
+{
+	while (len > 0)
+	{
+		size_t		n = Min(len, TLS_WRITE_MAX);
+
+		if (!link_tls_seal(ls_link.tls, data, n, &ls_link.out))
+		{
+			link_lost_by_tls();
+			return false;
+		}
+		data += n;
+		len -= n;
+		if ((ls_link.out.len > 16 * TLS_WRITE_MAX || len == 0) && !link_flush_some())
+			return false;
+	}
+	return true;
+}
+
 /* Send without copying what fits into the socket right away; keep the rest. */
 static bool
 send_or_keep(const char *data, size_t len)
 {
+	if (ls_link.tls != NULL)
+		return seal_and_send(data, len);
 	if (ls_link.out.len == 0)
 	{
 		ssize_t		n = send(ls_link.sock, data, len, MSG_NOSIGNAL);
@@ -437,7 +485,7 @@ link_drain(void)
 		 */
 		(void) is_silent(&timeout_ms);
 		link_wait(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, timeout_ms, PG_WAIT_EXTENSION);
-		if (!flush_some())
+		if (!link_flush_some())
 			return false;
 		if (ls_link.out.len < left)
 			ls_link.heard = mono_now();
@@ -471,6 +519,10 @@ next_message(LsMsgType *type, LsSlice *payload)
 		case LS_FRAME_MORE:
 			if (!ls_link.ended)
 				return LINK_NOTHING;
+			if (ls_link.tls != NULL && tls_error(ls_link.tls)[0] != '\0')
+				return link_lost_by_tls();
+			if (ls_link.end_errno == 0 && !ls_link.proven && ls_link.tls == NULL && ls_replicator[0] != '/')
+				return link_lost("It closed the connection; it may require TLS (see lockstep.tls_directory).");
 			if (ls_link.end_errno == 0)
 				return link_lost("It closed the connection.");
 			errno = ls_link.end_errno;
@@ -528,7 +580,7 @@ link_receive(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_even
 	if (ls_link.out.len > 0)
 		events |= WL_SOCKET_WRITEABLE;
 	link_wait(events, timeout_ms, wait_event);
-	if (ls_link.out.len > 0 && !flush_some())
+	if (ls_link.out.len > 0 && !link_flush_some())
 		return LINK_LOST;
 	return next_message(type, payload);
 }

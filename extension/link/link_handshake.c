@@ -7,6 +7,9 @@
  *		A proof that we have the secret			->
  *										 <- W its proof, its generation
  *
+ * If lockstep.tls_directory is set, these are encrypted (link_tls.c), and the proofs are for this
+ * TLS connection only.
+ *
  * Both sides prove that they have the shared secret by an HMAC over both nonces.  Neither proof can be
  * replayed; a false replicator learns nothing and gets no query.
  * lockstep.connect_timeout bounds the whole, except for name resolution, which blocks
@@ -316,6 +319,8 @@ connect_socket(MonoTime deadline)
 		link_lost("Connecting to \"%s\" failed: %m.", ls_replicator);
 		link_report_lost();
 	}
+	if (ls_replicator[0] != '/')
+		link_tls_begin(deadline);
 }
 
 /* ---------- the handshake */
@@ -380,6 +385,7 @@ handshake(const Secret *secret, MonoTime deadline)
 	uint8_t		nonce[LS_NONCE_SIZE];
 	uint8_t		challenge_nonce[LS_NONCE_SIZE];
 	uint8_t		proof[LS_PROOF_SIZE];
+	uint8_t		binding[TLS_BINDING_SIZE];
 	uint8_t		message[LS_HEADER_SIZE + LS_MAX_HELLO];
 	LsHello		hello;
 	LsChallenge challenge;
@@ -387,6 +393,7 @@ handshake(const Secret *secret, MonoTime deadline)
 	LsWelcome	welcome;
 
 	fill_hello(&hello, nonce);
+	hello.channel = (LsSlice) {binding, ls_link.tls != NULL && tls_binding(ls_link.tls, binding) ? sizeof(binding) : 0};
 	link_send(message, ls_put_hello(message, sizeof(message), &hello));
 
 	check_decoded(ls_get_challenge(expect(LS_MSG_CHALLENGE, deadline), &challenge));

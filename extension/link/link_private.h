@@ -13,6 +13,7 @@
 #include "lockstep.h"
 #include "ls_link.h"
 #include "monotonic.h"
+#include "tls_channel.h"
 
 /* Why the connection was lost, in the words for the client. */
 typedef struct LinkWhy
@@ -39,7 +40,8 @@ typedef struct LinkState
 	MonoTime	heard;			/* when something was received or sent last */
 	bool		ended;			/* nothing more will arrive, because of ... */
 	int			end_errno;		/* 0: end of file */
-	StringInfoData out;			/* not sent yet */
+	StringInfoData out;			/* not sent yet; encrypted, if tls */
+	TlsChannel *tls;			/* NULL: in the clear */
 	LinkWhy		why;
 	MemoryContext context;
 } LinkState;
@@ -47,7 +49,27 @@ typedef struct LinkState
 extern LinkState ls_link;
 
 extern void link_adopt(pgsocket sock);
+extern bool link_flush_some(void);	/* false: lost */
 extern void link_wait(uint32 events, long timeout_ms, uint32 wait_event);
 extern LinkResult link_lost(const char *fmt,...) pg_attribute_printf(1, 2);
+
+/* As link_lost(), with OpenSSL's reason. */
+extern LinkResult link_lost_by_tls(void);
+
+/* ---------- in link_tls.c */
+
+/* Decrypts what was fed, and returns how much was appended to in; what is to be sent goes to out. */
+extern size_t link_tls_open(TlsChannel *t, StringInfo in, StringInfo out, bool *ended);
+
+/* As recv(); what it appends to in may be less, or (EAGAIN) nothing. */
+extern ssize_t link_tls_receive(TlsChannel *t, pgsocket sock, StringInfo in, StringInfo out, bool *ended);
+
+/* At most TLS_WRITE_MAX bytes.  False: tls_error(). */
+extern bool link_tls_seal(TlsChannel *t, const char *data, size_t len, StringInfo out);
+
+/* ---------- in link_tls_handshake.c */
+
+/* Of a TCP connection that has just been made; does not return if it can't be used. */
+extern void link_tls_begin(MonoTime deadline);
 
 #endif							/* LOCKSTEP_LINK_PRIVATE_H */

@@ -26,6 +26,7 @@
 
 #include "buffer.h"
 #include "config.h"
+#include "conninfo.h"
 
 #define KB INT64_C(1024)
 #define MB (1024 * KB)
@@ -44,7 +45,8 @@ typedef enum SettingType
 	SETTING_SIZE,				/* int64_t, bytes */
 	SETTING_TIME,				/* int, milliseconds */
 	SETTING_LEVEL,				/* LogLevel */
-	SETTING_SLOW_NODE			/* SlowNode */
+	SETTING_SLOW_NODE,			/* SlowNode */
+	SETTING_REQUIRE_TLS			/* RequireTls */
 } SettingType;
 
 /* What a change requires, and whether the setting is for developers. */
@@ -85,6 +87,10 @@ static const Setting settings[] = {
 	"File with the private key of http_certificate, in PEM."},
 	{"http_token_file", SETTING_PATH, AT(http_token_file), "", 0, 0, RESTART,
 	"File with the token that each HTTP request must have; empty for none, which is for loopback addresses only."},
+	{"tls_directory", SETTING_PATH, AT(tls_directory), "", 0, 0, RESTART,
+	"Directory with cert.pem, key.pem, ca.pem and, if there is one, crl.pem for TLS with the nodes; empty for no TLS."},
+	{"require_tls", SETTING_REQUIRE_TLS, AT(require_tls), "all", 0, 0, RESTART,
+	"Which connections with the nodes must use TLS: all, or remote, which excepts those within this machine; Unix sockets need none."},
 	{"secret_file", SETTING_PATH, AT(secret_file), "/etc/lockstep/secret", 0, 0, RESTART,
 	"File with the secret of the cluster, at least 16 bytes."},
 	{"journal_directory", SETTING_PATH, AT(journal_directory), "/var/lib/lockstep/journal", 0, 0, RESTART,
@@ -150,6 +156,7 @@ static const Setting settings[] = {
 
 static const char *const level_names[] = {"debug", "info", "notice", "warning", "error", NULL};
 static const char *const slow_node_names[] = {"throttle", "drop", NULL};
+static const char *const require_tls_names[] = {"all", "remote", NULL};
 
 typedef struct Unit
 {
@@ -199,6 +206,8 @@ number_of(const Config *c, const Setting *s)
 		return *(const LogLevel *) field;
 	if (s->type == SETTING_SLOW_NODE)
 		return *(const SlowNode *) field;
+	if (s->type == SETTING_REQUIRE_TLS)
+		return *(const RequireTls *) field;
 	return *(const int *) field;
 }
 
@@ -274,7 +283,8 @@ check_path(const Setting *s, const char *value)
 static const char *const *
 choices_of(SettingType type)
 {
-	return type == SETTING_LEVEL ? level_names : type == SETTING_SLOW_NODE ? slow_node_names : NULL;
+	return type == SETTING_LEVEL ? level_names : type == SETTING_SLOW_NODE ? slow_node_names :
+		type == SETTING_REQUIRE_TLS ? require_tls_names : NULL;
 }
 
 static char *
@@ -292,6 +302,8 @@ set_choice(Config *c, const Setting *s, const char *value)
 		{
 			if (s->type == SETTING_LEVEL)
 				*(LogLevel *) field_of(c, s) = (LogLevel) i;
+			else if (s->type == SETTING_REQUIRE_TLS)
+				*(RequireTls *) field_of(c, s) = (RequireTls) i;
 			else
 				*(SlowNode *) field_of(c, s) = (SlowNode) i;
 			free(list);
@@ -597,6 +609,24 @@ config_presets(void)
 	return c;
 }
 
+/* With tls_directory, connections to nodes are encrypted as require_tls says. */
+static void
+encrypt_nodes(Config *c)
+{
+	for (int i = 0; i < c->nnodes && c->tls_directory[0] != '\0'; i++)
+	{
+		NodeConfig *node = &c->nodes[i];
+		ConninfoPlace place = conninfo_place(node->conninfo);
+		char	   *encrypted;
+
+		if (place == CONNINFO_UNIX || (place == CONNINFO_LOOPBACK && c->require_tls == REQUIRE_TLS_REMOTE))
+			continue;
+		encrypted = conninfo_with_tls(node->conninfo, c->tls_directory);
+		free(node->conninfo);
+		node->conninfo = encrypted;
+	}
+}
+
 Config *
 config_load(const char *path, char **error)
 {
@@ -618,6 +648,8 @@ config_load(const char *path, char **error)
 		*error = xasprintf("%s: %s", path, cause);
 		free(cause);
 	}
+	if (*error == NULL)
+		encrypt_nodes(c);
 	if (*error != NULL)
 	{
 		config_free(c);

@@ -30,6 +30,12 @@ typedef enum SlowNode
 	SLOW_NODE_DROP
 } SlowNode;
 
+typedef enum RequireTls
+{
+	REQUIRE_TLS_ALL,			/* of each connection but by Unix sockets */
+	REQUIRE_TLS_REMOTE			/* and but from or to this machine */
+} RequireTls;
+
 typedef struct Config
 {
 	char	   *listen_addresses;	/* listen_addresses = '127.0.0.1' ('' = no
@@ -41,6 +47,8 @@ typedef struct Config
 	char	   *http_certificate;	/* '' = no TLS */
 	char	   *http_key;
 	char	   *http_token_file;	/* '' = no token */
+	char	   *tls_directory;	/* see tls_context.h; '' = no TLS */
+	RequireTls	require_tls;
 	char	   *secret_file;
 	char	   *journal_directory;
 	int64_t		journal_segment_size;	/* bytes, 16MB */

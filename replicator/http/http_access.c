@@ -64,19 +64,6 @@ http_resolve(const char *listen_on, struct sockaddr_storage *address, socklen_t 
 	return NULL;
 }
 
-bool
-http_is_loopback(const struct sockaddr_storage *address)
-{
-	const struct in6_addr *six;
-
-	if (address->ss_family == AF_INET)
-		return ntohl(((const struct sockaddr_in *) address)->sin_addr.s_addr) >> 24 == 127;
-	if (address->ss_family != AF_INET6)
-		return false;
-	six = &((const struct sockaddr_in6 *) address)->sin6_addr;
-	return IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127);
-}
-
 /* ---------- tokens */
 
 #define MAX_HEADER 4096

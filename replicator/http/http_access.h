@@ -16,8 +16,6 @@
  */
 extern char *http_resolve(const char *listen_on, struct sockaddr_storage *address, socklen_t *len);
 
-extern bool http_is_loopback(const struct sockaddr_storage *address);
-
 /*
  * Has a request the token?  authorization: the header "Authorization: Bearer TOKEN", or
  * "Basic", where the token is the password; NULL: there is none.

@@ -25,6 +25,7 @@
 #include "http_pages.h"
 #include "http_snapshot.h"
 #include "log.h"
+#include "loopback.h"
 
 #define MAX_OF_ADDRESS 256
 #define TIMEOUT_S 5
@@ -214,7 +215,7 @@ read_settings(const Config *c, Settings *s, const char **hint)
 		return error;
 	if (tls != (c->http_key[0] != '\0'))
 		return xstrdup("of \"http_certificate\" and \"http_key\" one is set: they belong together");
-	if (!http_is_loopback(&s->address) && (!tls || c->http_token_file[0] == '\0'))
+	if (!address_is_loopback(&s->address) && (!tls || c->http_token_file[0] == '\0'))
 	{
 		*hint = "Set them, or let http_listen be a loopback address, such as 127.0.0.1:8432.";
 		return xasprintf("http_listen = '%s' can be reached from other machines, and http_certificate, http_key and "

@@ -1,6 +1,6 @@
 /*
  * ctl_setup_help.c
- *	  lockstepctl init --help and lockstepctl join --help.
+ *	  lockstepctl init --help, lockstepctl join --help, lockstepctl certs --help.
  */
 #include <stdio.h>
 #include <string.h>
@@ -44,10 +44,27 @@ static const char join_help[] =
 "      --pgdata=DIR       the new data directory\n"
 "      --set=NAME=VALUE   a setting of the new server, such as port; may be repeated\n";
 
+static const char certs_help[] =
+"lockstepctl certs makes certificates for TLS between nodes and replicator, by a private authority\n"
+"of this cluster.  It runs on one machine, which keeps the authority's key.\n\n"
+"Usage:\n"
+"  lockstepctl certs node NAME [HOST]...  certificate of a node, with its machine's names and\n"
+"                                         addresses, so that its server can use it, too\n"
+"  lockstepctl certs replicator [HOST]... certificate of a replicator\n"
+"  lockstepctl certs revoke node NAME     its latest certificate no longer counts\n"
+"  lockstepctl certs revoke replicator\n"
+"  lockstepctl certs authority            another authority issues from now on; the old one counts, too\n"
+"  lockstepctl certs list\n\n"
+"Options:\n"
+"      --directory=DIR    the authority, made by the first command (/etc/lockstep/ca)\n"
+"      --days=DAYS        how long the certificate is valid (1825)\n\n"
+"The files for a node are then in DIR/node-NAME, those for the replicator in DIR/replicator.\n";
+
 bool
 setup_help(const char *command)
 {
-	const char *text = strcmp(command, "init") == 0 ? init_help : strcmp(command, "join") == 0 ? join_help : NULL;
+	const char *text = strcmp(command, "init") == 0 ? init_help : strcmp(command, "join") == 0 ? join_help :
+	strcmp(command, "certs") == 0 ? certs_help : NULL;
 
 	if (text != NULL)
 		printf("%s", text);

@@ -17,6 +17,7 @@
 
 #include "buffer.h"
 #include "config.h"
+#include "ctl_certs.h"
 #include "ctl_setup.h"
 #include "journal_usage.h"
 #include "log.h"
@@ -38,6 +39,7 @@ typedef struct Options
 	JournalOptions journal;
 	JoinOptions join;
 	InitOptions init;
+	CertsOptions certs;
 	bool		help;
 	VerifyOptions verify;
 	char	  **words;			/* the command and its arguments */
@@ -100,7 +102,8 @@ print_help(void)
 		   "Usage:\n  lockstepctl [OPTION]... COMMAND\n\nCommands:\n");
 	for (size_t i = 0; i < NCOMMANDS; i++)
 		printf("  %s\n", commands[i].help);
-	printf("  check                  one line and an exit status for monitoring systems\n"
+	printf("  certs                  make certificates for TLS\n"
+		   "  check                  one line and an exit status for monitoring systems\n"
 		   "  doctor                 look for what is wrong with the set-up\n"
 		   "  init NODE              make this machine's server the first node of a cluster\n"
 		   "  journal                print committed transactions\n"
@@ -165,7 +168,8 @@ parse_options(int argc, char **argv, Options *o)
 		OPT_JSON = 256, OPT_TIMEOUT, OPT_FROM, OPT_LIMIT, OPT_FOLLOW, OPT_KEYS, OPT_DIRECTORY,
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
 		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS, OPT_SERVER, OPT_REPLICATOR, OPT_RESTART,
-		OPT_DRY_RUN, OPT_JOIN_FILE, OPT_WATCH
+		OPT_DRY_RUN, OPT_JOIN_FILE, OPT_WATCH,
+		OPT_CERTS_DIRECTORY, OPT_DAYS
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -194,6 +198,8 @@ parse_options(int argc, char **argv, Options *o)
 		{"dry-run", no_argument, NULL, OPT_DRY_RUN},
 		{"join-file", required_argument, NULL, OPT_JOIN_FILE},
 		{"watch", optional_argument, NULL, OPT_WATCH},
+		{"directory", required_argument, NULL, OPT_CERTS_DIRECTORY},
+		{"days", required_argument, NULL, OPT_DAYS},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -283,6 +289,12 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_JOIN_FILE:
 				o->join.join_file = optarg;
+				break;
+			case OPT_CERTS_DIRECTORY:
+				o->certs.directory = optarg;
+				break;
+			case OPT_DAYS:
+				o->certs.days = (int) option_number("days", optarg, 36500);
 				break;
 			case OPT_WATCH:
 				o->watch_s = optarg != NULL ? (long) option_number("watch", optarg, 86400) : WATCH_S;
@@ -730,7 +742,7 @@ run_init(Options *o)
 int
 main(int argc, char **argv)
 {
-	Options		o = {.config_file = LOCKSTEP_CONFIG_FILE,.timeout_s = -1,.verify.rows = 10};
+	Options		o = {.config_file = LOCKSTEP_CONFIG_FILE,.timeout_s = -1,.verify.rows = 10,.certs.directory = CERTS_DIRECTORY};
 
 	log_open(NULL, LOG_WARNING);
 	parse_options(argc, argv, &o);
@@ -742,6 +754,12 @@ main(int argc, char **argv)
 		return run_join(&o);
 	if (strcmp(o.words[0], "init") == 0)
 		return run_init(&o);
+	if (strcmp(o.words[0], "certs") == 0)
+	{
+		o.certs.words = o.words + 1;
+		o.certs.nwords = o.nwords - 1;
+		return certs_command(&o.certs);
+	}
 	if (strcmp(o.words[0], "check") == 0)
 		return run_check(&o);
 	if (strcmp(o.words[0], "doctor") == 0)

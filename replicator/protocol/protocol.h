@@ -233,6 +233,8 @@ typedef struct LsHello
 	uint64_t	over;			/* 'x' u64, optional: transactions with
 								 * numbers up to it are over, or will never
 								 * come by this connection */
+	LsSlice		channel;		/* not sent: what is this TLS connection's
+								 * alone (RFC 9266); empty in the clear */
 } LsHello;
 
 /* 'C': 'V' u32 version, 'R' nonce */

@@ -148,5 +148,7 @@ ls_signed_bytes(uint8_t *buf, size_t cap, const char *role,
 	at = put_signed_part(buf, cap, at, hello->cluster.data, hello->cluster.len);
 	at = put_signed_part(buf, cap, at, hello->nonce.data, hello->nonce.len);
 	at = put_signed_part(buf, cap, at, challenge_nonce.data, challenge_nonce.len);
+	if (hello->channel.len > 0)
+		at = put_signed_part(buf, cap, at, hello->channel.data, hello->channel.len);
 	return at;
 }

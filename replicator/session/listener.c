@@ -24,6 +24,7 @@
 #include "listener.h"
 #include "log.h"
 #include "loop.h"
+#include "loopback.h"
 #include "session.h"
 
 #define MAX_LISTENERS 32
@@ -44,6 +45,7 @@ static Listener listeners[MAX_LISTENERS];
 static int	nlisteners;
 static char *unix_path;
 static Secret secret;
+static const Config *config;
 
 /* ---------- accepting */
 
@@ -153,7 +155,8 @@ on_listen(void *arg, uint32_t events)
 		if (addr.ss_family != AF_UNIX)
 			set_tcp_options(fd);
 		describe_peer(&addr, len, from, sizeof(from));
-		session_accept(fd, from, address_of(fd, &addr));
+		session_accept(fd, from, address_of(fd, &addr),
+					   addr.ss_family == AF_UNIX || session_tls_may_be_clear(config, address_is_loopback(&addr)));
 	}
 }
 
@@ -263,13 +266,14 @@ listen_unix(const char *path)
 }
 
 char *
-listener_init(const Config *config, const char *cluster)
+listener_init(const Config *c, const char *cluster)
 {
-	char	   *error = auth_read_secret(config->secret_file, &secret);
+	char	   *error = auth_read_secret(c->secret_file, &secret);
 	char	  **names;
 	int			n;
 
-	if (error != NULL)
+	config = c;
+	if (error != NULL || (error = session_tls_init(config)) != NULL)
 		return error;
 	sessions_init(config, cluster, &secret);
 	names = config_list(config->listen_addresses, &n);

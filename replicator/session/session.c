@@ -22,7 +22,6 @@
 #include "sequencer.h"
 #include "session_private.h"
 
-#define READ_SIZE (256 * 1024)
 #define HANDSHAKE_MS 10000
 #define ALIVE_MS 1000
 
@@ -102,10 +101,27 @@ keep_input(Session *s, const uint8_t *bytes, size_t len)
 }
 
 static void
+take_input(Session *s, const uint8_t *bytes, size_t n)
+{
+	size_t		used;
+
+	if (s->in.len > 0)
+	{
+		if (keep_input(s, bytes, n))
+			handle_buffered(s);
+		return;
+	}
+	used = handle_messages(s, bytes, n);
+	if (s->state != SESSION_ENDED && used < n)
+		(void) keep_input(s, bytes + used, n - used);
+}
+
+static void
 session_read(Session *s)
 {
 	ssize_t		n = recv(s->fd, read_bytes, sizeof(read_bytes), 0);
-	size_t		used;
+	uint8_t    *bytes = read_bytes;
+	size_t		len = (size_t) n;
 
 	if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
 		return;
@@ -116,16 +132,15 @@ session_read(Session *s)
 		session_end(s);
 		return;
 	}
-	if (s->in.len > 0)
-	{
-		if (keep_input(s, read_bytes, (size_t) n))
-			handle_buffered(s);
-	}
+	if (s->transport == SESSION_CLEAR)
+		take_input(s, bytes, len);
 	else
 	{
-		used = handle_messages(s, read_bytes, (size_t) n);
-		if (s->state != SESSION_ENDED && used < (size_t) n)
-			(void) keep_input(s, read_bytes + used, (size_t) n - used);
+		while (session_tls_open(s, &bytes, &len))
+		{
+			take_input(s, bytes, len);
+			len = 0;
+		}
 	}
 	if (s->state == SESSION_READY)
 		session_charge_input(s, s->in.len);
@@ -217,12 +232,14 @@ on_bury(void *arg)
 
 	buffer_free(&s->in);
 	buffer_free(&s->out);
+	buffer_free(&s->plain);
+	tls_free(s->tls);
 	buffer_free(&s->hello_bytes);
 	free(s);
 }
 
 void
-session_accept(int fd, const char *from, uint64_t address)
+session_accept(int fd, const char *from, uint64_t address, bool may_be_clear)
 {
 	Session    *s = xcalloc(1, sizeof(Session));
 	Session    *beyond;
@@ -230,6 +247,7 @@ session_accept(int fd, const char *from, uint64_t address)
 	s->fd = fd;
 	s->node = -1;
 	s->address = address;
+	s->may_be_clear = may_be_clear;
 	s->since_us = loop_now_us();
 	snprintf(s->name, sizeof(s->name), "session from %s", from);
 	s->flush.callback = on_flush;

@@ -10,6 +10,7 @@
  *	 session_transaction.c      messages after that, of its transaction
  *	 session_outcome.c          outcomes of earlier transactions
  *	 session_views.c            rows of the extension's views; conflicts found by a node
+ *	 session_tls.c              encryption
  *	 session_table.c            all sessions
  *
  * Lower rooms call by session_ops.
@@ -32,7 +33,15 @@ extern void sessions_stop(void);	/* what is to be sent is sent, then all
 
 /* A new connection; takes the descriptor over.  address: the same for all that come
  * from there. */
-extern void session_accept(int fd, const char *from, uint64_t address);
+extern void session_accept(int fd, const char *from, uint64_t address, bool may_be_clear);
+
+/* tls_directory, at the start and at a reload.  NULL, or why it cannot be used (malloc'ed). */
+extern char *session_tls_check(const Config *config);
+extern char *session_tls_init(const Config *config);
+extern char *session_tls_reload(void);
+
+/* May a connection from there (local: from this machine) do without TLS? */
+extern bool session_tls_may_be_clear(const Config *config, bool local);
 
 /*
  * Called before accepting a connection; false: too many are not authenticated yet, so it must
@@ -55,6 +64,7 @@ typedef struct SessionStatus
 	const char *state;			/* of its transaction, "idle" without one */
 	uint64_t	statements;		/* queued in it */
 	uint64_t	bytes;
+	bool		tls;
 } SessionStatus;
 
 extern Session *sessions_next(Session *previous);	/* NULL: the first; NULL

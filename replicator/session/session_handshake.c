@@ -4,7 +4,7 @@
  *
  * Only the protocol version of a hello is checked before the challenge; everything else
  * (names, cluster, state of the node) is checked after the proof, so that nothing is
- * disclosed without it.  A refusal is sent to the backend with its SQLSTATE and logged,
+ * disclosed without it.  (With TLS the certificate has to be the named node's, too.)  A refusal is sent to the backend with its SQLSTATE and logged,
  * and the connection is closed:
  *
  *	 08P01	another protocol version, messages out of order
@@ -64,6 +64,7 @@ handle_hello(Session *s, LsSlice payload)
 	wrong = ls_get_hello(payload, &s->hello);
 	if (!session_decoded(s, "hello", wrong))
 		return;
+	s->hello.channel = session_tls_binding(s);
 	if (s->hello.version != LS_PROTOCOL_VERSION)
 	{
 		session_fail(s, "08P01", "Install the same version of lockstep everywhere.",
@@ -71,6 +72,8 @@ handle_hello(Session *s, LsSlice payload)
 					 s->hello.version, LS_PROTOCOL_VERSION);
 		return;
 	}
+	if (!session_tls_is_node(s, s->hello.node))
+		return;
 	if (!random_bytes(s->nonce, LS_NONCE_SIZE))
 	{
 		session_fail(s, "58000", NULL, "the replicator has no random numbers");

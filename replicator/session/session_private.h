@@ -8,6 +8,7 @@
 #include "log.h"
 #include "loop.h"
 #include "session.h"
+#include "tls_channel.h"
 
 typedef enum SessionState
 {
@@ -17,6 +18,13 @@ typedef enum SessionState
 	SESSION_ENDED				/* closed; freed at the end of the loop's
 								 * round */
 } SessionState;
+
+typedef enum SessionTransport
+{
+	SESSION_UNDECIDED,			/* the first byte it sends says which */
+	SESSION_CLEAR,
+	SESSION_TLS
+} SessionTransport;
 
 /* Queries are counted only: the transaction is refused when it asks. */
 typedef enum Discarded
@@ -38,6 +46,12 @@ struct Session
 	Timer	   *patience;		/* until READY */
 	Buffer		in;				/* the part of a message that has arrived */
 	Buffer		out;
+	SessionTransport transport;
+	bool		may_be_clear;	/* no TLS is required where it comes from */
+	bool		challenged;		/* see session_unauthenticated.c */
+	TlsChannel *tls;			/* SESSION_TLS; `out` is encrypted */
+	uint64_t	tls_context;	/* by which of the certificates it began */
+	Buffer		plain;			/* not encrypted yet, for the next write */
 	uint64_t	address;		/* where it comes from, without the port */
 	uint64_t	since_us;		/* connected */
 	char		name[96];		/* for the log: node/pid, or where it comes
@@ -47,6 +61,7 @@ struct Session
 	Buffer		hello_bytes;	/* hello's slices point into it */
 	LsHello		hello;
 	uint8_t		nonce[LS_NONCE_SIZE];
+	uint8_t		binding[TLS_BINDING_SIZE];	/* hello.channel */
 	bool		proved;			/* it has the secret */
 	void		(*before_refusal) (Session *s); /* unless NULL: session_fail()
 												 * calls it */
@@ -126,6 +141,27 @@ extern void session_handle_outcome_question(Session *s, LsSlice payload);
 extern void session_lease(Session *s, LsSlice payload);
 extern void session_single_query(Session *s, LsSlice payload);
 
+/* ---------- in session_tls.c */
+
+#define READ_SIZE (256 * 1024)
+
+/*
+ * What has arrived, as the messages' bytes: in place, or decrypted, up to *len of them.  Called
+ * again, with n = 0, until it returns false.  It may end the session.
+ */
+extern bool session_tls_open(Session *s, uint8_t **bytes, size_t *n);
+
+/* Is its certificate that of the node? */
+extern bool session_tls_is_node(Session *s, LsSlice node);
+
+/* What the proofs of this connection are bound to; empty in the clear. */
+extern LsSlice session_tls_binding(Session *s);
+
+/* ---------- in session_seal.c */
+
+/* From `plain` to `out`.  False: tls_error() says why not. */
+extern bool session_seal(Session *s);
+
 /* ---------- in session_handshake.c */
 
 extern void handshake_init(const Config *config, const char *cluster, const Secret *secret);
@@ -138,8 +174,10 @@ extern Session *unauthenticated_add(Session *s);
 
 /* *oldest: to be closed for another, if set. */
 extern bool unauthenticated_have_room(Session **oldest);
-extern void unauthenticated_challenged(Session *s); /* is going from HELLO to
-													 * PROOF */
+extern void unauthenticated_challenged(Session *s); /* it has been answered:
+													 * by a challenge, or the
+													 * first part of a TLS
+													 * handshake */
 extern void unauthenticated_remove(Session *s); /* is going from HELLO or
 												 * PROOF elsewhere */
 

@@ -121,6 +121,14 @@ session_log(const Session *s, LogLevel level, const char *fmt,...)
 void
 session_flush(Session *s)
 {
+	if (s->tls != NULL && !session_seal(s))
+	{
+		session_log(s, LOG_WARNING, "session ended: TLS: %s", tls_error(s->tls));
+		session_end(s);
+		return;
+	}
+	if (s->transport == SESSION_UNDECIDED && !s->may_be_clear)
+		return;					/* no word in the clear */
 	while (s->out.pos < s->out.len)
 	{
 		ssize_t		n = send(s->fd, s->out.data + s->out.pos, s->out.len - s->out.pos, MSG_NOSIGNAL);
@@ -148,7 +156,7 @@ session_send(Session *s, const void *message, size_t len)
 {
 	if (s->state == SESSION_ENDED)
 		return;
-	buffer_append(&s->out, message, len);
+	buffer_append(s->tls != NULL ? &s->plain : &s->out, message, len);
 	loop_defer(&s->flush);
 }
 

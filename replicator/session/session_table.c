@@ -92,7 +92,8 @@ session_status(const Session *s)
 		.boot = s->boot,
 		.state = s->tx != NULL ? tx_state_name(s->tx->state) : "idle",
 		.statements = s->tx != NULL ? s->tx->nstatements : 0,
-		.bytes = s->tx != NULL ? tx_bytes(s->tx) : 0
+		.bytes = s->tx != NULL ? tx_bytes(s->tx) : 0,
+		.tls = s->tls != NULL
 	};
 
 	return status;

@@ -10,8 +10,8 @@
  *								   silent one is closed when another arrives: the oldest
  *								   of its address beyond MAX_SILENT, the oldest of all
  *								   beyond MAX_STRANGERS
- *	 challenged (owes its proof)   the oldest is closed beyond MAX_STRANGERS if it has
- *								   had PROOF_MS; until then, new connections wait in the
+ *	 challenged (owes its proof,   the oldest is closed beyond MAX_STRANGERS if it has
+ *	 or with TLS its hello)		   had PROOF_MS; until then, new connections wait in the
  *								   kernel's queue
  *
  * Each has HANDSHAKE_MS at most (session.c), and few lines of the log (log_limit.h).
@@ -65,13 +65,16 @@ take_off(List *list, Session *s)
 void
 unauthenticated_remove(Session *s)
 {
-	take_off(s->state == SESSION_HELLO ? &silent : &challenged, s);
+	take_off(s->challenged ? &challenged : &silent, s);
 }
 
 void
 unauthenticated_challenged(Session *s)
 {
+	if (s->challenged)
+		return;
 	take_off(&silent, s);
+	s->challenged = true;
 	add(&challenged, s);
 }
 
@@ -106,7 +109,7 @@ unauthenticated_have_room(Session **oldest)
 
 	if (silent.count + challenged.count < MAX_STRANGERS)
 		return true;
-	if (s->state == SESSION_PROOF && loop_now_us() - s->since_us < PROOF_MS * UINT64_C(1000))
+	if (s->challenged && loop_now_us() - s->since_us < PROOF_MS * UINT64_C(1000))
 		return false;
 	*oldest = s;
 	return true;

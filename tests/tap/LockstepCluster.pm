@@ -63,7 +63,7 @@ sub _place
 
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
 # lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
-# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), up => 0 (don't start yet),
+# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), up => 0 (don't start yet),
 # any_state => 1 (start, but don't wait for all nodes to be online).
 sub new
 {
@@ -93,6 +93,7 @@ sub up
 
 	push @args, '--fast' unless $o->{durable};
 	push @args, '--no-wait' if $o->{any_state};
+	push @args, '--tls' if $o->{tls};
 	push @args, '--conf', $self->file('conf', $conf) if $conf ne '';
 	push @args, '--replicator-conf', $self->file('replicator-conf', $o->{replicator_conf}) if $o->{replicator_conf};
 	push @args, '--data', $o->{data} if $o->{data};

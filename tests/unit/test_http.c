@@ -11,6 +11,7 @@
 #include "buffer.h"
 #include "events.h"
 #include "http_access.h"
+#include "loopback.h"
 
 static void
 assert_loopback(const char *listen_on, bool loopback)
@@ -19,7 +20,7 @@ assert_loopback(const char *listen_on, bool loopback)
 	socklen_t	len;
 
 	assert_null(http_resolve(listen_on, &address, &len));
-	assert_int_equal(http_is_loopback(&address), loopback);
+	assert_int_equal(address_is_loopback(&address), loopback);
 }
 
 static void
