@@ -215,7 +215,8 @@ look_and_plan(Init *in)
 {
 	char	   *known;
 
-	if (!setup_begin(&in->setup, in->o->dry_run, in->o->config_file) || !server_open(&in->server, &in->setup, in->o->server) || !server_check(&in->server) ||
+	if (!setup_begin(&in->setup, in->o->dry_run, in->o->config_file) || !server_open(&in->server, &in->setup, in->o->server) ||
+		!server_lock(&in->server, &in->setup) || !server_check(&in->server) ||
 		!parse_nodes(in) || !node_files(&in->files, &in->setup, &in->server, NULL, NULL) ||
 		!server_databases(&in->server, &in->setup, &in->there) || !choose_databases(in))
 		return false;
@@ -289,7 +290,7 @@ choose_secret(Init *in)
 		return false;
 	in->secret = text;
 	if (there)
-		return true;
+		return setup_protect(&in->setup, path, in->setup.root ? 0640 : 0600, OWNER_ROOT_READ_BY_REPLICATOR);
 	if (text == NULL && !setup_random(&in->secret, SECRET_BYTES))
 		return false;
 	line = xasprintf("%s\n", in->secret);
@@ -314,7 +315,7 @@ choose_password(Init *in)
 	{
 		in->password = xstrdup(first_line(colon + strlen(":" SETUP_ROLE ":")));
 		free(text);
-		return true;
+		return setup_protect(&in->setup, in->replicator.pgpass, 0600, OWNER_REPLICATOR);
 	}
 	role = server_ask(&in->server, "SELECT 't' FROM pg_roles WHERE rolname = $1", SETUP_ROLE, NULL);
 	if (role == NULL)
@@ -421,19 +422,25 @@ write_files(Init *in)
 
 /* ---------- processes */
 
+/* What an interrupted run has written is not read yet, either.  (Times of files are full seconds.) */
+static bool
+read_hba(const Init *in)
+{
+	char	   *done = server_ask(&in->server, "SELECT pg_reload_conf() FROM pg_stat_file($1) f WHERE f.modification >= date_trunc('second', pg_conf_load_time())",
+								  in->files.hba_file, NULL);
+
+	free(done);
+	return done != NULL;
+}
+
 /* 1: it runs with its settings; 0: the operator has to restart it; -1: an error. */
 static int
-restart_server(Init *in, bool hba_changed)
+restart_server(Init *in)
 {
-	char	   *done;
 	Run			run = server_command(&in->server, &in->setup, "restart");
 
 	if (node_settings_in_force(&in->server, &in->files, &in->settings))
-	{
-		done = hba_changed && !in->setup.dry_run ? server_ask(&in->server, "SELECT pg_reload_conf()", NULL, NULL) : xstrdup("");
-		free(done);
-		return done != NULL ? 1 : -1;
-	}
+		return in->setup.dry_run || read_hba(in) ? 1 : -1;
 	if (!in->o->restart)
 	{
 		printf("\nThe server has to be restarted, which ends its connections:\n    %s\n", run_text(&run));
@@ -579,7 +586,6 @@ print_summary(Init *in)
 static int
 run_init(Init *in)
 {
-	int			before;
 	int			server;
 	int			replicator;
 
@@ -588,10 +594,9 @@ run_init(Init *in)
 	printf("Node %s: %s.%s\n", in->nodes[0].name, in->server.description, in->setup.dry_run ? "  Nothing is changed (--dry-run)." : "");
 	show_connections(in);
 	show_other_databases(in);
-	before = in->setup.changes;
 	if (!write_files(in))
 		return CTL_FAILED;
-	server = restart_server(in, in->setup.changes > before);
+	server = restart_server(in);
 	replicator = server < 0 ? -1 : start_replicator(in);
 	if (server < 0 || replicator < 0)
 		return CTL_FAILED;

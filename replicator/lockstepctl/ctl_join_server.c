@@ -47,6 +47,7 @@ typedef struct Join
 	char	   *place;			/* DATA, without symbolic links */
 	char	   *joining;		/* DATA.joining-PID */
 	char	   *before;			/* DATA.before-join */
+	char	   *log_directory;	/* of this server; NULL: unknown */
 	bool		is_node;		/* the data are there */
 } Join;
 
@@ -207,6 +208,58 @@ check_donor(const Join *j)
 	return ok;
 }
 
+/* As the server's user: can pg_basebackup make a tablespace there, as the donor has it? */
+static bool
+is_place_for_tablespace(const Join *j, const char *location)
+{
+	size_t		data = strlen(j->server.data);
+	DIR		   *dir;
+	struct dirent *entry;
+	bool		empty = true;
+
+	if (strncmp(location, j->server.data, data) == 0 && (location[data] == '/' || location[data] == '\0'))
+		return false;
+	dir = opendir(location);
+	if (dir == NULL && errno == ENOENT)
+	{
+		char	   *above = directory_of(location);
+		bool		ok = faccessat(AT_FDCWD, above, W_OK | X_OK, AT_EACCESS) == 0 ||
+		(errno == ENOENT && strcmp(above, location) != 0 && is_place_for_tablespace(j, above));
+
+		free(above);
+		return ok;
+	}
+	while (dir != NULL && empty && (entry = readdir(dir)) != NULL)
+		empty = strcmp(entry->d_name, ".") == 0 || strcmp(entry->d_name, "..") == 0;
+	if (dir != NULL)
+		closedir(dir);
+	return dir != NULL && empty && faccessat(AT_FDCWD, location, W_OK | X_OK, AT_EACCESS) == 0;
+}
+
+static bool
+check_tablespaces(const Join *j)
+{
+	PGresult   *r = PQexec(j->donor_conn, "SELECT spcname, pg_tablespace_location(oid) FROM pg_tablespace WHERE pg_tablespace_location(oid) LIKE '/%' ORDER BY 1");
+	bool		ok = PQresultStatus(r) == PGRES_TUPLES_OK ||
+	setup_fail(NULL, "could not list the donor's tablespaces: %s", pgclient_message(PQresultErrorMessage(r)));
+
+	for (int i = 0; ok && i < PQntuples(r); i++)
+	{
+		const char *location = PQgetvalue(r, i, 1);
+
+		setup_become_server(&j->setup);
+		ok = is_place_for_tablespace(j, location);
+		setup_become_self(&j->setup);
+		if (!ok)
+			setup_fail("A clone has it in the same place: make that an empty directory of the server's user, outside of the data directory.  Two servers of one "
+					   "machine cannot share it.  What an interrupted join has left there may be removed.",
+					   "tablespace \"%s\" of node \"%s\" is in \"%s\", which is no empty directory here, and cannot be made",
+					   PQgetvalue(r, i, 0), j->donor->name, location);
+	}
+	PQclear(r);
+	return ok;
+}
+
 /* Without it the node could not work: better to know before. */
 static bool
 check_replicator(const Join *j)
@@ -247,11 +300,11 @@ look(Join *j)
 	bool		ok;
 
 	if (!setup_begin(&j->setup, j->o->dry_run, NULL) || !join_file_read(&j->file, j->o->join_file) || !find_self(j) ||
-		!server_open(&j->server, &j->setup, j->o->server) || !server_check(&j->server) || !check_version_and_port(j) ||
+		!server_open(&j->server, &j->setup, j->o->server) || !server_lock(&j->server, &j->setup) || !server_check(&j->server) || !check_version_and_port(j) ||
 		!check_libraries(j) || !find_donor(j) || !check_donor(j) || !check_replicator(j))
 		return false;
 	identifier = conn_ask(j->donor_conn, "SELECT system_identifier::text FROM pg_control_system()", NULL, NULL);
-	ok = identifier != NULL && check_membership(j, identifier) && (j->is_node || check_empty(j));
+	ok = identifier != NULL && check_membership(j, identifier) && (j->is_node || (check_empty(j) && check_tablespaces(j)));
 	free(identifier);
 	return ok;
 }
@@ -264,6 +317,7 @@ plan(Join *j)
 	j->place = realpath(j->server.data, NULL);
 	if (j->place == NULL)
 		return setup_fail(NULL, "could not find \"%s\": %s", j->server.data, strerror(errno));
+	j->log_directory = server_setting(&j->server, "log_directory");
 	j->joining = xasprintf("%s.joining-%d", j->place, (int) getpid());
 	j->before = xasprintf("%s.before-join", j->place);
 	if (!j->is_node && stat(j->before, &st) == 0)
@@ -354,6 +408,20 @@ clone(Join *j)
 	return ok;
 }
 
+/* The same of a directory: of configuration files, certificates and keys, whatever its name. */
+static bool
+is_own_directory(const Join *j, const char *name)
+{
+	static const char *const others[] = {"base", "global", "log", "lost+found"};
+
+	for (size_t i = 0; i < sizeof(others) / sizeof(others[0]); i++)
+	{
+		if (strcmp(name, others[i]) == 0)
+			return false;
+	}
+	return strncmp(name, "pg_", 3) != 0 && name[0] != '.' && (j->log_directory == NULL || strcmp(name, j->log_directory) != 0);
+}
+
 /* Of a data directory: is the file the administrator's, not PostgreSQL's? */
 static bool
 is_configuration(const char *name)
@@ -390,7 +458,7 @@ each_configuration_file(Join *j, const char *directory, bool (*act) (Join *j, co
 		struct stat st;
 
 		/* pg_wal may be a link to a directory */
-		if (is_configuration(entry->d_name) && stat(path, &st) == 0 && (!S_ISDIR(st.st_mode) || strcmp(entry->d_name, "conf.d") == 0))
+		if (stat(path, &st) == 0 && (S_ISDIR(st.st_mode) ? is_own_directory(j, entry->d_name) : is_configuration(entry->d_name)))
 			ok = act(j, path);
 		free(path);
 	}
@@ -418,6 +486,20 @@ prepare(Join *j)
 
 /* ---------- the change */
 
+/* The copies of configuration files, and the names of the directories, as well as the clone. */
+static bool
+flush_file_system(const char *directory)
+{
+	int			fd = open(directory, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool		ok = fd >= 0 && syncfs(fd) == 0;
+	int			cause = errno;
+
+	if (fd >= 0)
+		close(fd);
+	errno = cause;
+	return ok;
+}
+
 static bool
 exchange(Join *j)
 {
@@ -427,6 +509,12 @@ exchange(Join *j)
 	if (j->setup.dry_run)
 		return true;
 	setup_become_server(&j->setup);
+	ok = flush_file_system(j->joining);
+	if (!ok)
+	{
+		setup_become_self(&j->setup);
+		return setup_fail("Start the server again.", "could not flush \"%s\": %s", j->joining, strerror(errno));
+	}
 	ok = renameat2(AT_FDCWD, j->place, AT_FDCWD, j->joining, RENAME_EXCHANGE) == 0;
 	if (ok)
 		ok = rename(j->joining, j->before) == 0;
@@ -442,6 +530,8 @@ exchange(Join *j)
 			errno = cause;
 		}
 	}
+	if (ok)
+		ok = flush_file_system(j->place);
 	setup_become_self(&j->setup);
 	return ok || setup_fail("The data directory must not be a mount point itself; the directory above must belong to the server's user.  Start the server again.",
 							"could not replace \"%s\": %s", j->place, strerror(errno));

@@ -7,8 +7,10 @@
  * and that of plain initdb differ in the answers only.
  */
 #include <errno.h>
+#include <fcntl.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/file.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -252,6 +254,24 @@ server_open(Server *v, const Setup *s, const char *conninfo)
 	v->description = v->cluster != NULL ? xasprintf("PostgreSQL %d, cluster %s, port %s", v->version, v->cluster, v->port) :
 		xasprintf("PostgreSQL %d, %s, port %s", v->version, v->data, v->port);
 	return true;
+}
+
+/* It is on the data directory itself, so it is gone when a join has put another one in its place. */
+bool
+server_lock(const Server *v, const Setup *s)
+{
+	int			fd;
+
+	if (s->dry_run)
+		return true;
+	setup_become_server(s);
+	fd = open(v->data, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	setup_become_self(s);
+	if (fd >= 0 && flock(fd, LOCK_EX | LOCK_NB) == 0)
+		return true;
+	if (fd >= 0 && errno == EWOULDBLOCK)
+		return setup_fail("Wait until it has ended.", "another lockstepctl sets up the server in \"%s\"", v->data);
+	return setup_fail(NULL, "could not lock \"%s\": %s", v->data, strerror(errno));
 }
 
 bool

@@ -101,6 +101,9 @@ extern bool setup_read(const Setup *s, const char *path, FileOwner owner, char *
 
 /* A step, unless the file is already so; lines: what is shown of it, NULL for nothing. */
 extern bool setup_write(Setup *s, const char *path, const char *text, mode_t mode, FileOwner owner, const char *lines);
+
+/* A secret that is there: a step, unless only those can read it who may. */
+extern bool setup_protect(Setup *s, const char *path, mode_t mode, FileOwner owner);
 extern char *path_in(const char *directory, const char *name);
 extern char *directory_of(const char *path);
 
@@ -146,6 +149,9 @@ typedef struct Server
 } Server;
 
 extern bool server_open(Server *v, const Setup *s, const char *conninfo);
+
+/* Against other inits and joins, until we end. */
+extern bool server_lock(const Server *v, const Setup *s);
 extern bool server_reopen(Server *v, const Setup *s, int timeout_s);
 extern void server_close(Server *v);
 extern char *server_setting(const Server *v, const char *name); /* NULL: unknown */

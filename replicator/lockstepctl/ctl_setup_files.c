@@ -11,6 +11,7 @@
 #include <fcntl.h>
 #include <grp.h>
 #include <libgen.h>
+#include <limits.h>
 #include <pwd.h>
 #include <stdarg.h>
 #include <stdlib.h>
@@ -124,11 +125,27 @@ setup_begin(Setup *s, bool dry_run, const char *config_file)
 	return true;
 }
 
+/* Those of that user; root's own were there at the start. */
+static bool
+take_groups(uid_t uid, gid_t gid)
+{
+	static gid_t own[NGROUPS_MAX];
+	static int	nown = -1;
+	const struct passwd *p;
+
+	if (nown < 0)
+		nown = getgroups(NGROUPS_MAX, own);
+	if (uid == 0)
+		return nown >= 0 && setgroups((size_t) nown, own) == 0;
+	p = getpwuid(uid);
+	return (p != NULL ? initgroups(p->pw_name, gid) : setgroups(1, &gid)) == 0;
+}
+
 static void
 become(uid_t uid, gid_t gid)
 {
 	/* back to root first: only root may change to another */
-	if (seteuid(0) != 0 || setegid(gid) != 0 || seteuid(uid) != 0)
+	if (seteuid(0) != 0 || !take_groups(uid, gid) || setegid(gid) != 0 || seteuid(uid) != 0)
 	{
 		setup_fail(NULL, "could not change to user %d: %s", (int) uid, strerror(errno));
 		exit(CTL_FAILED);
@@ -306,6 +323,47 @@ show_lines(const char *lines)
 	}
 }
 
+/* Can the replicator not read it, or another than the owner that it should have? */
+static bool
+has_wrong_owner(const Setup *s, const struct stat *st, FileOwner owner)
+{
+	if (!s->root || s->replicator_uid == SETUP_NOBODY || st->st_nlink != 1)
+		return false;
+	if (owner == OWNER_REPLICATOR)
+		return st->st_uid != s->replicator_uid;
+	return owner == OWNER_ROOT_READ_BY_REPLICATOR && st->st_uid != s->replicator_uid &&
+		(st->st_gid != s->replicator_gid || (st->st_mode & S_IRGRP) == 0);
+}
+
+/* A symbolic link is the administrator's affair. */
+bool
+setup_protect(Setup *s, const char *path, mode_t mode, FileOwner owner)
+{
+	int			fd;
+	struct stat st;
+	bool		foreign;
+	bool		ok = true;
+
+	if (owner == OWNER_SERVER)
+		setup_become_server(s);
+	fd = open(path, O_RDONLY | O_NOFOLLOW | O_NONBLOCK | O_CLOEXEC);
+	if (fd >= 0 && fstat(fd, &st) == 0 && S_ISREG(st.st_mode))
+	{
+		foreign = has_wrong_owner(s, &st, owner);
+		if (foreign || (st.st_mode & 07777 & ~mode) != 0)
+		{
+			setup_step(s, "protect", "%s (mode %04o)", path, (unsigned) mode);
+			ok = s->dry_run || ((!foreign || give_away(s, fd, owner)) && fchmod(fd, mode) == 0);
+		}
+	}
+	setup_become_self(s);
+	if (!ok)
+		setup_fail("Give it this mode by hand: it has a secret.", "could not protect \"%s\": %s", path, strerror(errno));
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
 bool
 setup_write(Setup *s, const char *path, const char *text, mode_t mode, FileOwner owner, const char *lines)
 {
@@ -319,7 +377,7 @@ setup_write(Setup *s, const char *path, const char *text, mode_t mode, FileOwner
 	if (same)
 	{
 		free(old);
-		return true;
+		return mode != 0600 || setup_protect(s, path, mode, owner);
 	}
 	setup_step(s, old != NULL ? "change" : "create", "%s", path);
 	free(old);

@@ -80,6 +80,18 @@ unlike(LockstepCluster::_slurp($_) . $out, qr/$password|$secret/, "they are not 
 like($s->sql(1, 'postgres', "SELECT rolpassword FROM pg_authid WHERE rolname = 'lockstep'"), qr/^SCRAM-SHA-256/, 'the server never got the password itself');
 ok(!-s "$s->{dir}/n1/postgresql.auto.conf" || LockstepCluster::_slurp("$s->{dir}/n1/postgresql.auto.conf") !~ /^[a-z]/m, 'postgresql.auto.conf has no setting');
 
+# ---------- what an interrupted run has left: modes of secrets, a pg_hba.conf that is not read yet
+
+chmod 0644, "$s->{dir}/r/$_" for qw(secret pgpass join);
+chmod 0640, "$s->{dir}/n1/lockstep.secret";
+my $loaded = $s->sql(1, 'postgres', 'SELECT pg_conf_load_time()');
+utime undef, undef, "$s->{dir}/n1/pg_hba.conf";
+($rc, $out) = $s->ctl(@init);
+is($rc, 0, 'init again') or diag($out);
+is(() = $out =~ /^protect /mg, 4, 'it protects the secrets that others could read') or diag($out);
+is(sprintf('%o', (stat $_)[2] & 07777), '600', "$_") for map { "$s->{dir}/$_" } qw(r/secret r/pgpass r/join n1/lockstep.secret);
+ok($s->await(sub { $s->sql(1, 'postgres', "SELECT pg_conf_load_time() > '$loaded'") eq 't' }), 'pg_hba.conf is read again');
+
 # ---------- the others: what can't be
 
 my @join = ('join', 'n2', "--join-file=$join", '--server=port=' . $s->port(2));
@@ -96,9 +108,22 @@ $s->sql(2, 'postgres', 'DROP DATABASE precious');
 $s->sql(2, 'postgres', 'CREATE TABLE precious (v int)');
 refuses(qr/has data of its own: public\.precious/, 'a server with a table', @join);
 $s->sql(2, 'postgres', 'DROP TABLE precious');
+$s->run_or_die('mkdir', "$s->{dir}/space");
+$s->sql(1, 'postgres', "CREATE TABLESPACE space LOCATION '$s->{dir}/space'");
+refuses(qr{tablespace "space" of node "n1" is in "$s->{dir}/space", which is no empty directory here}, 'the donor\'s tablespace, on the same machine', @join);
+$s->sql(1, 'postgres', 'DROP TABLESPACE space');
 is(everything(), $before, 'nothing was changed');
 
 # ---------- the others
+
+# What n2 has in directories of its own is kept; what the donor has in such is not.
+$s->run_or_die('mkdir', "$s->{dir}/n2/certs", "$s->{dir}/n2/site.d", "$s->{dir}/n1/donor.d");
+LockstepServers::_write("$s->{dir}/n2/certs/server.key", "key\n", 0600);
+LockstepServers::_write("$s->{dir}/n2/site.d/site.conf", "work_mem = 9MB\n", 0644);
+LockstepServers::_write("$s->{dir}/n1/donor.d/donor.conf", "\n", 0644);
+$s->own("$s->{dir}/n2/certs/server.key", "$s->{dir}/n2/site.d/site.conf", "$s->{dir}/n1/donor.d/donor.conf");
+LockstepServers::_write("$s->{dir}/n2/postgresql.conf", LockstepCluster::_slurp("$s->{dir}/n2/postgresql.conf") . "include_dir 'site.d'\n", 0600);
+$before = everything();
 
 ($rc, $out) = $s->ctl(@join, '--dry-run');
 is($rc, 0, 'join --dry-run') or diag($out);
@@ -108,6 +133,8 @@ is(everything(), $before, 'and does nothing of it');
 {
 	my $h = $s->start_ctl(@join);
 	ok($s->await(sub { () = glob("$s->{dir}/n2.joining-*/base") }), 'a join clones');
+	refuses(qr/another lockstepctl sets up the server in/, 'two joins at once', @join);
+	ok(() = glob("$s->{dir}/n2.joining-*/base"), 'and the second leaves the clone of the first') if $h->pumpable;
 	$h->signal('KILL');
 	$h->finish;
 	is($s->sql(2, 'postgres', 'SELECT count(*) FROM pg_database'), 3, 'killed, it leaves the server as it was');
@@ -119,6 +146,9 @@ for my $i (2, 3)
 	like($out, qr/Node n$i is online, with 1 database/, 'it is online');
 	like($out, qr/remove .*interrupted join/, 'what the killed one has left is removed') if $i == 2;
 }
+is($s->sql(2, 'postgres', 'SHOW work_mem'), '9MB', 'n2 has kept a directory of its configuration');
+is(sprintf('%o', (stat "$s->{dir}/n2/certs/server.key")[2] & 07777), '600', 'and of its keys');
+ok(!-e "$s->{dir}/n2/donor.d", 'and has none of the donor');
 is_deeply([ glob("$s->{dir}/n*.joining-*") ], [], 'no clone is left over');
 note(sprintf('%.1f s from three servers to online', time - $start));
 $s->sql(3, 'shop', "INSERT INTO orders (item) VALUES ('from n3')");
