@@ -32,6 +32,7 @@
 #include "adopt.h"
 #include "buffer.h"
 #include "config.h"
+#include "config_tls.h"
 #include "conflict_log.h"
 #include "events.h"
 #include "http.h"
@@ -218,6 +219,8 @@ check_tls(void)
 	const char *hint = "\"lockstepctl certs\" makes certificates: see \"TLS\" in docs/operating.md.";
 	char	   *error = session_tls_check(config);
 
+	if (error == NULL)
+		error = config_tls_check(config, &hint);
 	if (error != NULL)
 		refuse_to_start(error, NULL, hint);
 }
@@ -272,6 +275,11 @@ reload_config(void)
 	const char *hint = NULL;
 	char	   *need_restart;
 
+	if (fresh != NULL && (error = config_tls_check(fresh, &hint)) != NULL)
+	{
+		config_free(fresh);
+		fresh = NULL;
+	}
 	if (fresh == NULL)
 	{
 		log_full(LOG_ERROR, NULL, "configuration was not reloaded: the old settings stay", error, hint);

@@ -8,8 +8,12 @@
  */
 #include "postgres.h"
 
+#include <netinet/in.h>
+#include <sys/socket.h>
+
 #include "miscadmin.h"
 #include "pgstat.h"
+#include "port/pg_bswap.h"
 #include "storage/latch.h"
 
 #include "guc.h"
@@ -38,12 +42,43 @@ begin(void)
 	(void) link_tls_open(ls_link.tls, &ls_link.in, &ls_link.out, &ls_link.ended);	/* its first words */
 }
 
+static bool
+is_within_machine(void)
+{
+	struct sockaddr_storage peer;
+	socklen_t	len = sizeof(peer);
+	const struct in6_addr *six = &((struct sockaddr_in6 *) &peer)->sin6_addr;
+
+	if (getpeername(ls_link.sock, (struct sockaddr *) &peer, &len) != 0)
+		return false;
+	if (peer.ss_family == AF_INET)
+		return pg_ntoh32(((struct sockaddr_in *) &peer)->sin_addr.s_addr) >> 24 == 127;
+	return peer.ss_family == AF_INET6 &&
+		(IN6_IS_ADDR_LOOPBACK(six) || (IN6_IS_ADDR_V4MAPPED(six) && six->s6_addr[12] == 127));
+}
+
+/* Nothing is said in the clear, unless the operator allows it. */
+static void
+check_clear(void)
+{
+	if (ls_require_tls == LS_REQUIRE_TLS_REMOTE && is_within_machine())
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_CONFIG_FILE_ERROR),
+			 errmsg("the connection to the replicator would not be encrypted"),
+			 errdetail("lockstep.replicator is \"%s\", and lockstep.tls_directory is not set.", ls_replicator),
+			 errhint("Set lockstep.tls_directory on the node and tls_directory in replicator.conf (\"lockstepctl certs\" makes certificates); if the replicator is on this machine, lockstep.require_tls = remote does without, or a Unix socket.")));
+}
+
 /* Of a TCP connection that has just been made.  Does not return if it can't be used. */
 void
 link_tls_begin(MonoTime deadline)
 {
 	if (ls_tls_directory[0] == '\0')
+	{
+		check_clear();
 		return;
+	}
 	begin();
 	while (!tls_is_ready(ls_link.tls))
 	{

@@ -28,8 +28,8 @@ value_of(const PQconninfoOption *options, const char *keyword)
 
 /* ---------- where */
 
-static ConninfoPlace
-place_of(const char *host)
+ConninfoPlace
+host_place(const char *host)
 {
 	struct sockaddr_storage address = {0};
 
@@ -53,7 +53,7 @@ place_of_list(const char *hosts)
 	{
 		size_t		len = strcspn(p, ",");
 		char	   *host = xstrndup(p, len);
-		ConninfoPlace place = place_of(host);
+		ConninfoPlace place = host_place(host);
 
 		farthest = place > farthest ? place : farthest;
 		free(host);
@@ -82,6 +82,19 @@ conninfo_place(const char *conninfo)
 
 	PQconninfoFree(options);
 	return place;
+}
+
+bool
+conninfo_is_verified(const char *conninfo)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	const char *mode = value_of(options, "sslmode");
+	const char *root = value_of(options, "sslrootcert");
+	bool		verified = (mode != NULL && strcmp(mode, "verify-full") == 0) ||
+	(mode == NULL && root != NULL && strcmp(root, "system") == 0);	/* from 16 on */
+
+	PQconninfoFree(options);
+	return verified;
 }
 
 /* ---------- the text */

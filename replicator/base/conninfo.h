@@ -15,6 +15,7 @@ typedef enum ConninfoPlace
 	CONNINFO_REMOTE
 } ConninfoPlace;
 
+extern ConninfoPlace host_place(const char *host);
 extern ConninfoPlace conninfo_place(const char *conninfo);
 
 /*
@@ -22,5 +23,8 @@ extern ConninfoPlace conninfo_place(const char *conninfo);
  * tls_directory.  malloc'ed.  For strings that libpq takes.
  */
 extern char *conninfo_with_tls(const char *conninfo, const char *tls_directory);
+
+/* Does it insist on an encrypted connection with a server whose name is verified? */
+extern bool conninfo_is_verified(const char *conninfo);
 
 #endif

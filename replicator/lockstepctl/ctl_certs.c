@@ -148,11 +148,10 @@ check_name(const char *node)
 }
 
 static bool
-issue(Authority *a, const char *node, const char *const *hosts, int nhosts, int days)
+issue(Authority *a, const char *node, const char *const *hosts, int nhosts, int days, CertsIssued *issued)
 {
 	char	   *directory = side_directory(a, node);
 	char	   *uri = xasprintf("%s%s", node == NULL ? TLS_URI_REPLICATOR : TLS_URI_NODE, node == NULL ? "" : node);
-	CertsIssued issued;
 	bool		ok;
 
 	for (int i = 0; i < nhosts; i++)
@@ -160,11 +159,36 @@ issue(Authority *a, const char *node, const char *const *hosts, int nhosts, int 
 		if (!certs_host_is_valid(hosts[i]))
 			return setup_fail(NULL, "\"%s\" is neither a host's name nor an address", hosts[i]);
 	}
-	ok = certs_issue(&a->it, uri, hosts, nhosts, days, &issued) && make_directory(a->setup, directory) &&
-		put(a->setup, directory, "key.pem", issued.key, 0600) && put(a->setup, directory, "cert.pem", issued.certificate, 0644) &&
+	ok = certs_issue(&a->it, uri, hosts, nhosts, days, issued) && make_directory(a->setup, directory) &&
+		put(a->setup, directory, "key.pem", issued->key, 0600) && put(a->setup, directory, "cert.pem", issued->certificate, 0644) &&
 		write_trusted(a, directory);
 	free(directory);
 	free(uri);
+	return ok;
+}
+
+bool
+certs_files(Setup *s, const char *directory, const char *node, const char *const *hosts, int nhosts, CertsFiles *files)
+{
+	Authority	a;
+	CertsIssued issued;
+	char	   *from;
+	bool		ok;
+
+	*files = (CertsFiles) {0};
+	if (!open_authority(&a, s, directory))
+		return false;
+	from = side_directory(&a, node);
+	ok = get(s, from, "cert.pem", &files->certificate) && get(s, from, "key.pem", &files->key);
+	if (ok && (files->certificate == NULL || files->key == NULL))
+	{
+		ok = issue(&a, node, hosts, nhosts, CERTS_DAYS, &issued);
+		files->certificate = issued.certificate;
+		files->key = issued.key;
+	}
+	files->authorities = a.trusted;
+	files->revoked = a.revoked;
+	free(from);
 	return ok;
 }
 
@@ -250,6 +274,7 @@ certs_command(const CertsOptions *o)
 	const char *of = o->nwords > at ? o->words[at] : "";
 	bool		is_node = strcmp(of, "node") == 0;
 	const char *node = NULL;
+	CertsIssued issued;
 	bool		ok;
 
 	if (strcmp(verb, "list") == 0 || strcmp(verb, "authority") == 0)
@@ -282,7 +307,7 @@ certs_command(const CertsOptions *o)
 	if (ok && revokes)
 		ok = revoke(&a, node);
 	else if (ok)
-		ok = issue(&a, node, (const char *const *) o->words + at, o->nwords - at, o->days > 0 ? o->days : CERTS_DAYS);
+		ok = issue(&a, node, (const char *const *) o->words + at, o->nwords - at, o->days > 0 ? o->days : CERTS_DAYS, &issued);
 	if (ok && revokes)
 		printf("Copy crl.pem to the tls_directory of the replicator and of each node, and reload.\n");
 	else if (ok)

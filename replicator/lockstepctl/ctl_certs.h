@@ -58,4 +58,11 @@ typedef struct CertsOptions
 
 extern int	certs_command(const CertsOptions *o);	/* an exit code */
 
+/*
+ * What the authority in directory has issued for that node, NULL for the replicator; both are made
+ * if they are not there yet.
+ */
+extern bool certs_files(Setup *s, const char *directory, const char *node, const char *const *hosts, int nhosts,
+						CertsFiles *files);
+
 #endif

@@ -19,7 +19,8 @@
 #include <unistd.h>
 
 #include "buffer.h"
-#include "ctl_setup.h"
+#include "conninfo.h"
+#include "ctl_certs.h"
 #include "pgclient.h"
 #include "version.h"
 
@@ -44,6 +45,7 @@ typedef struct Init
 	char	   *secret;
 	char	   *password;
 	char	   *join_file;
+	CertsFiles	certs[CONFIG_MAX_NODES];	/* of the nodes */
 } Init;
 
 /* ---------- what was asked for */
@@ -196,7 +198,7 @@ plan_connections(Init *in)
 	int			each = c->apply_connections + c->reserved_connections + 1;
 
 	in->needed = (in->ndatabases > 0 ? in->ndatabases : 1) * each + 2;
-	return node_settings(&in->settings, &in->setup, &in->server, &in->files, &in->nodes[0], in->replicator.address, "lockstep", in->needed, 0);
+	return node_settings(&in->settings, &in->setup, &in->server, &in->files, &in->nodes[0], in->replicator.address, "lockstep", in->needed, 0, in->replicator.tls);
 }
 
 static void
@@ -207,6 +209,23 @@ show_connections(const Init *in)
 	printf("The replicator uses %d connections of each node (%d database%s).  max_connections %s -> %d, of which %d are reserved.\n",
 		   in->needed, in->ndatabases, in->ndatabases == 1 ? "" : "s", now != NULL ? now : "?", in->settings.max_connections, in->settings.reserved);
 	free(now);
+}
+
+/* Within one machine it does without, unless it was asked for. */
+static bool
+needs_tls(const Init *in, const char *known_address)
+{
+	const char *replicator = in->o->replicator != NULL ? in->o->replicator : known_address;
+	bool		needs = in->o->tls;
+	char	   *host = NULL;
+	int			port = 0;
+
+	for (int i = 0; i < in->nnodes; i++)
+		needs |= host_place(in->nodes[i].host) == CONNINFO_REMOTE;
+	if (replicator != NULL && address_split(replicator, &host, &port))
+		needs |= host_place(host) == CONNINFO_REMOTE;
+	free(host);
+	return needs;
 }
 
 /* Connects, too. */
@@ -221,7 +240,7 @@ look_and_plan(Init *in)
 		!server_databases(&in->server, &in->setup, &in->there) || !choose_databases(in))
 		return false;
 	known = node_conf_value(&in->setup, &in->files, "lockstep.replicator");
-	if (!replicator_plan(&in->replicator, &in->setup, in->o, in->nodes, in->nnodes, known) ||
+	if (!replicator_plan(&in->replicator, &in->setup, in->o, in->nodes, in->nnodes, known, needs_tls(in, known)) ||
 		!resolves(in->replicator.host) || !check_membership(in) || !plan_connections(in) ||
 		!node_settings_win(&in->setup, &in->server, &in->files, &in->settings))
 		return false;
@@ -396,28 +415,75 @@ write_replicator_conf(Init *in)
 	return ok;
 }
 
+/* By the cluster's own authority, which is kept beside replicator.conf. */
 static bool
-write_join_file(Init *in)
+write_certificates(Init *in)
+{
+	char	   *authority = path_in(in->replicator.directory, "ca");
+	char	   *directory = path_in(in->replicator.directory, "tls");
+	const char *host = in->replicator.host;
+	CertsFiles	own;
+	bool		ok;
+
+	if (!in->replicator.tls)
+		return true;
+	ok = certs_files(&in->setup, authority, NULL, &host, 1, &own);
+	if (ok && !in->setup.dry_run && mkdir(directory, 0755) != 0 && errno != EEXIST)
+		ok = setup_fail(NULL, "could not create \"%s\": %s", directory, strerror(errno));
+	ok = ok && certs_write(&in->setup, directory, &own, OWNER_ROOT_READ_BY_REPLICATOR, in->setup.root ? 0640 : 0600);
+	for (int i = 0; ok && i < in->nnodes; i++)
+	{
+		host = in->nodes[i].host;
+		ok = certs_files(&in->setup, authority, in->nodes[i].name, &host, 1, &in->certs[i]);
+	}
+	free(authority);
+	free(directory);
+	return ok;
+}
+
+/* With TLS each node has one of its own, as each has its own certificate. */
+static char *
+join_file_of(const Init *in, const SetupNode *node)
+{
+	return in->replicator.tls ? xasprintf("%s-%s", in->join_file, node->name) : xstrdup(in->join_file);
+}
+
+static bool
+write_join_file(Init *in, int node)
 {
 	JoinFile	f = {.server_version = in->server.version,.replicator = in->replicator.address,.secret = in->secret,
 		.password = in->password,.libraries = in->settings.libraries,.max_connections = in->settings.max_connections,
 	.reserved = in->settings.reserved,.nnodes = in->nnodes};
 	char	   *text;
+	char	   *path;
 	bool		ok;
 
 	memcpy(f.nodes, in->nodes, sizeof(f.nodes));
+	f.certs = in->certs[node];
 	text = join_file_text(&f);
-	ok = setup_write(&in->setup, in->join_file, text, 0600, OWNER_OF_DIRECTORY, NULL);
+	path = join_file_of(in, &in->nodes[node]);
+	ok = setup_write(&in->setup, path, text, 0600, OWNER_OF_DIRECTORY, NULL);
+	free(path);
 	free(text);
+	return ok;
+}
+
+static bool
+write_join_files(Init *in)
+{
+	bool		ok = in->replicator.tls || write_join_file(in, 0);
+
+	for (int i = 1; ok && in->replicator.tls && i < in->nnodes; i++)
+		ok = write_join_file(in, i);
 	return ok;
 }
 
 static bool
 write_files(Init *in)
 {
-	return make_directory(in) && choose_secret(in) && choose_password(in) && write_replicator_conf(in) &&
-		node_write(&in->setup, &in->files, &in->settings, in->nodes, in->nnodes, in->replicator.host, in->secret) &&
-		make_role(in) && write_join_file(in);
+	return make_directory(in) && choose_secret(in) && choose_password(in) && write_certificates(in) && write_replicator_conf(in) &&
+		node_write(&in->setup, &in->files, &in->settings, in->nodes, in->nnodes, in->replicator.host, in->secret, &in->certs[0]) &&
+		make_role(in) && write_join_files(in);
 }
 
 /* ---------- processes */
@@ -565,6 +631,7 @@ print_summary(Init *in)
 {
 	json_t	   *status = status_of(in);
 	int			left = 0;
+	char	   *file;
 
 	printf("\nNode %s is online, %d database%s replicated:", in->nodes[0].name, in->ndatabases, in->ndatabases == 1 ? " is" : "s are");
 	for (int i = 0; i < in->ndatabases; i++)
@@ -574,9 +641,16 @@ print_summary(Init *in)
 	{
 		if (is_online(status, in->nodes[i].name))
 			continue;
-		if (left++ == 0)
-			printf("Next, copy %s to the other machines (mode 600: it has the secrets), and there:\n", in->join_file);
-		printf("    lockstepctl join %s --join-file=FILE          # on %s\n", in->nodes[i].name, in->nodes[i].host);
+		file = join_file_of(in, &in->nodes[i]);
+		if (left++ == 0 && in->replicator.tls)
+			printf("Next, copy to each of the other machines its join file (mode 600: it has secrets), and there:\n");
+		else if (left == 1)
+			printf("Next, copy %s to the other machines (mode 600: it has the secrets), and there:\n", file);
+		if (in->replicator.tls)
+			printf("    lockstepctl join %s --join-file=FILE          # on %s, with %s\n", in->nodes[i].name, in->nodes[i].host, file);
+		else
+			printf("    lockstepctl join %s --join-file=FILE          # on %s\n", in->nodes[i].name, in->nodes[i].host);
+		free(file);
 	}
 	if (left > 0)
 		printf("Remove the copies afterwards.  \"lockstepctl status\" shows the nodes, \"lockstepctl doctor\" what is wrong.\n");

@@ -122,9 +122,29 @@ choose_address(ReplicatorPlan *p, const InitOptions *o, const SetupNode *first, 
 	return true;
 }
 
+/* What is there stays. */
+static bool
+put_tls(ReplicatorPlan *p, bool tls)
+{
+	char	   *now = conf_get(p->text, "tls_directory");
+	char	   *ours = path_in(p->directory, "tls");
+	bool		ok = now == NULL || now[0] == '\0' || strcmp(now, ours) == 0;
+
+	p->tls = tls || (now != NULL && now[0] != '\0');
+	if (!ok)
+		setup_fail("Set up the nodes by hand: \"TLS\" in docs/operating.md.", "the certificates in \"%s\" (tls_directory) are not those of lockstepctl init", now);
+	else if (p->tls)
+		put_missing(&p->text, "tls_directory", ours);
+	else
+		put_missing(&p->text, "require_tls", "remote");
+	free(now);
+	free(ours);
+	return ok;
+}
+
 bool
 replicator_plan(ReplicatorPlan *p, const Setup *s, const InitOptions *o, const SetupNode *nodes, int nnodes,
-				const char *known_address)
+				const char *known_address, bool tls)
 {
 	char	   *old;
 	int			port = 0;
@@ -141,6 +161,8 @@ replicator_plan(ReplicatorPlan *p, const Setup *s, const InitOptions *o, const S
 		return false;
 	if (!is_installed_config(o->config_file))
 		put_paths(&p->text, p->directory);
+	if (!put_tls(p, tls))
+		return false;
 	put_nodes(&p->text, nodes, nnodes, p->pgpass);
 	p->changed = old == NULL || strcmp(old, p->text) != 0;
 	free(old);

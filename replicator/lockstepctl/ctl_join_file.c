@@ -29,6 +29,28 @@ put(char **text, const char *name, const char *value)
 	*text = longer;
 }
 
+/* PEM has no such character. */
+#define LINE_BREAK '|'
+
+static void
+put_pem(char **text, const char *name, const char *pem)
+{
+	char	   *line = xstrdup(pem);
+
+	for (char *p = line; (p = strchr(p, '\n')) != NULL;)
+		*p = LINE_BREAK;
+	put(text, name, line);
+	free(line);
+}
+
+static void
+take_pem(char **pem, const char *text, const char *name)
+{
+	*pem = conf_get(text, name);
+	for (char *p = *pem; p != NULL && (p = strchr(p, LINE_BREAK)) != NULL;)
+		*p = '\n';
+}
+
 static void
 put_number(char **text, const char *name, int value)
 {
@@ -61,6 +83,14 @@ join_file_text(const JoinFile *f)
 		free(name);
 		free(address);
 		free(value);
+	}
+	if (f->certs.certificate != NULL)
+	{
+		put_pem(&text, "tls_certificate", f->certs.certificate);
+		put_pem(&text, "tls_key", f->certs.key);
+		put_pem(&text, "tls_authorities", f->certs.authorities);
+		if (f->certs.revoked != NULL)
+			put_pem(&text, "tls_revoked", f->certs.revoked);
 	}
 	return text;
 }
@@ -120,6 +150,10 @@ join_file_parse(JoinFile *f, const char *path, const char *text)
 	if (strcmp(version, VERSION) != 0)
 		return setup_fail("Install the same version of lockstepctl on all machines.", "\"%s\" is a join file of version %s: this lockstepctl knows version " VERSION, path, version);
 	free(version);
+	take_pem(&f->certs.certificate, text, "tls_certificate");
+	take_pem(&f->certs.key, text, "tls_key");
+	take_pem(&f->certs.authorities, text, "tls_authorities");
+	take_pem(&f->certs.revoked, text, "tls_revoked");
 	return take_number(&f->server_version, path, text, "server_version") && take(&f->replicator, path, text, "replicator") &&
 		take(&f->secret, path, text, "secret") && take(&f->password, path, text, "password") &&
 		take(&f->libraries, path, text, "shared_preload_libraries") && take_number(&f->max_connections, path, text, "max_connections") &&

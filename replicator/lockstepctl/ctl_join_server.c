@@ -22,6 +22,7 @@
 #include <netdb.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
 #include <unistd.h>
@@ -49,6 +50,7 @@ typedef struct Join
 	char	   *before;			/* DATA.before-join */
 	char	   *log_directory;	/* of this server; NULL: unknown */
 	bool		is_node;		/* the data are there */
+	char	   *authorities;	/* file with their certificates; NULL: no TLS */
 } Join;
 
 /* ---------- this server */
@@ -143,16 +145,37 @@ check_membership(Join *j, const char *donor_identifier)
 
 /* ---------- the others */
 
-static char *
-donor_conninfo(const SetupNode *n)
+/* Programs that are called inherit the file. */
+static bool
+open_authorities(Join *j)
 {
-	return xasprintf("host=%s port=%d user=" SETUP_ROLE, n->host, n->port);
+	const char *pem = j->file.certs.authorities;
+	int			fd;
+
+	if (j->file.certs.certificate == NULL)
+		return true;
+	fd = memfd_create("ca.pem", 0);
+	if (pem == NULL || fd < 0 || write(fd, pem, strlen(pem)) != (ssize_t) strlen(pem))
+		return setup_fail(NULL, "could not store the authority's certificate: %s", strerror(errno));
+	j->authorities = xasprintf("/proc/self/fd/%d", fd);
+	return true;
+}
+
+static char *
+donor_conninfo(const Join *j, const SetupNode *n)
+{
+	char	   *encrypted = j->authorities != NULL ?
+	xasprintf(" sslmode=verify-full ssl_min_protocol_version=TLSv1.3 sslrootcert=%s sslcert=/dev/null", j->authorities) : xstrdup("");
+	char	   *conninfo = xasprintf("host=%s port=%d user=" SETUP_ROLE "%s", n->host, n->port, encrypted);
+
+	free(encrypted);
+	return conninfo;
 }
 
 static bool
 try_donor(Join *j, const SetupNode *n, char **why)
 {
-	char	   *conninfo = donor_conninfo(n);
+	char	   *conninfo = donor_conninfo(j, n);
 	const char *keywords[] = {"dbname", "dbname", "password", "connect_timeout", "application_name", NULL};
 	const char *values[] = {conninfo, "postgres", j->file.password, "5", "lockstepctl", NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, 1);
@@ -301,7 +324,7 @@ look(Join *j)
 
 	if (!setup_begin(&j->setup, j->o->dry_run, NULL) || !join_file_read(&j->file, j->o->join_file) || !find_self(j) ||
 		!server_open(&j->server, &j->setup, j->o->server) || !server_lock(&j->server, &j->setup) || !server_check(&j->server) || !check_version_and_port(j) ||
-		!check_libraries(j) || !find_donor(j) || !check_donor(j) || !check_replicator(j))
+		!check_libraries(j) || !open_authorities(j) || !find_donor(j) || !check_donor(j) || !check_replicator(j))
 		return false;
 	identifier = conn_ask(j->donor_conn, "SELECT system_identifier::text FROM pg_control_system()", NULL, NULL);
 	ok = identifier != NULL && check_membership(j, identifier) && (j->is_node || (check_empty(j) && check_tablespaces(j)));
@@ -328,7 +351,7 @@ plan(Join *j)
 	return node_files(&j->files, &j->setup, &j->server, NULL, NULL) &&
 		node_files(&j->prepared, &j->setup, &j->server, j->server.data, j->joining) &&
 		node_settings(&j->settings, &j->setup, &j->server, &j->files, j->self, j->file.replicator, j->file.libraries,
-					  j->file.reserved - 3, j->file.max_connections) &&
+					  j->file.reserved - 3, j->file.max_connections, j->file.certs.certificate != NULL) &&
 		(j->is_node || node_settings_win(&j->setup, &j->server, &j->files, &j->settings));
 }
 
@@ -395,7 +418,7 @@ remove_leftovers(Join *j)
 static bool
 clone(Join *j)
 {
-	char	   *donor = donor_conninfo(j->donor);
+	char	   *donor = donor_conninfo(j, j->donor);
 	Run			backup = {.argv = {path_in(j->server.bindir, "pg_basebackup"), "-d", donor, "-D", j->joining, "-X", "stream", "-c", "fast", "-P",
 	"-l", (char *) "lockstepctl join"},.password = j->file.password};
 	bool		ok;
@@ -481,7 +504,7 @@ prepare(Join *j)
 	if (!j->setup.dry_run && (!each_configuration_file(j, j->joining, remove_from_clone) || !each_configuration_file(j, j->server.data, copy_to_clone)))
 		return false;
 	return node_write(&j->setup, j->setup.dry_run ? &j->files : &j->prepared, &j->settings, j->file.nodes, j->file.nnodes,
-					  "127.0.0.1", j->file.secret);
+					  "127.0.0.1", j->file.secret, &j->file.certs);
 }
 
 /* ---------- the change */

@@ -7,8 +7,10 @@
  * postgresql.conf, which gets an include at its end.  Lines that somebody else has written into
  * it stay.  Not postgresql.auto.conf: nobody looks there, and it overrides the files that people edit.
  */
+#include <errno.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/stat.h>
 
 #include "buffer.h"
 #include "ctl_setup.h"
@@ -43,6 +45,8 @@ node_files(NodeFiles *f, const Setup *s, const Server *v, const char *from, cons
 	f->hba_file = moved(v->hba_file, from, to);
 	f->lockstep_conf = moved(conf, from, to);
 	f->secret = moved(f->secret_final, from, to);
+	f->tls_final = path_in(directory, "lockstep.tls");
+	f->tls = moved(f->tls_final, from, to);
 	free(conf);
 	free(text);
 	free(directory);
@@ -108,9 +112,27 @@ listen_to_be(const Setup *s, const Server *v, const NodeFiles *f, const char *ho
 	return wanted;
 }
 
+/* Clients may know the certificate that the server has now. */
+static bool
+may_set_certificate(const Server *v, const NodeFiles *f)
+{
+	char	   *ssl = server_setting(v, "ssl");
+	char	   *now = server_setting(v, "ssl_cert_file");
+	char	   *ours = path_in(f->tls_final, "cert.pem");
+	bool		ok = ssl == NULL || now == NULL || strcmp(ssl, "on") != 0 || strcmp(now, ours) == 0 || strstr(now, "ssl-cert-snakeoil") != NULL;
+
+	if (!ok)
+		setup_fail("Set it up by hand, with certificates of that authority (\"TLS\" in docs/operating.md); or turn ssl off, and the server gets a certificate of the cluster's authority.",
+				   "this server has a certificate of its own: ssl_cert_file = '%s'", now);
+	free(ssl);
+	free(now);
+	free(ours);
+	return ok;
+}
+
 bool
 node_settings(NodeSettings *n, const Setup *s, const Server *v, const NodeFiles *f, const SetupNode *node,
-			  const char *replicator, const char *libraries, int needed, int max_connections)
+			  const char *replicator, const char *libraries, int needed, int max_connections, bool tls)
 {
 	char	   *now = setting_to_be(s, v, f, "shared_preload_libraries");
 	char	   *wal_level = server_setting(v, "wal_level");
@@ -118,7 +140,7 @@ node_settings(NodeSettings *n, const Setup *s, const Server *v, const NodeFiles 
 	int			n_items;
 	char	  **items = config_list(libraries, &n_items);
 
-	*n = (NodeSettings) {.node_name = node->name,.replicator = xstrdup(replicator),.libraries = now != NULL ? now : xstrdup("")};
+	*n = (NodeSettings) {.node_name = node->name,.replicator = xstrdup(replicator),.tls = tls,.libraries = now != NULL ? now : xstrdup("")};
 	for (int i = 0; i < n_items; i++)
 		n->libraries = list_with(n->libraries, items[i]);
 	config_list_free(items, n_items);
@@ -137,10 +159,10 @@ node_settings(NodeSettings *n, const Setup *s, const Server *v, const NodeFiles 
 	n->raise_wal_senders = senders != NULL && atoi(senders) < 2;
 	free(wal_level);
 	free(senders);
-	return true;
+	return !tls || may_set_certificate(v, f);
 }
 
-#define MAX_PAIRS 9
+#define MAX_PAIRS 13
 
 typedef struct Pair
 {
@@ -152,6 +174,8 @@ typedef struct Pair
 static int
 pairs_of(const NodeSettings *n, const NodeFiles *f, Pair *pairs, char numbers[2][16])
 {
+	static char *certificate;
+	static char *key;
 	int			i = 0;
 
 	snprintf(numbers[0], 16, "%d", n->max_connections);
@@ -164,6 +188,19 @@ pairs_of(const NodeSettings *n, const NodeFiles *f, Pair *pairs, char numbers[2]
 	pairs[i++] = (Pair) {"superuser_reserved_connections", numbers[1]};
 	if (n->listen_addresses != NULL)
 		pairs[i++] = (Pair) {"listen_addresses", n->listen_addresses};
+	if (n->tls)
+	{
+		free(certificate);
+		free(key);
+		certificate = path_in(f->tls_final, "cert.pem");
+		key = path_in(f->tls_final, "key.pem");
+		pairs[i++] = (Pair) {"lockstep.tls_directory", f->tls_final};
+		pairs[i++] = (Pair) {"ssl", "on"};
+		pairs[i++] = (Pair) {"ssl_cert_file", certificate};
+		pairs[i++] = (Pair) {"ssl_key_file", key};
+	}
+	else
+		pairs[i++] = (Pair) {"lockstep.require_tls", "remote"};
 	if (n->raise_wal_level)
 		pairs[i++] = (Pair) {"wal_level", "replica"};
 	if (n->raise_wal_senders)
@@ -234,14 +271,15 @@ node_include(Setup *s, const char *config_file, const char *file)
 /* ---------- pg_hba.conf */
 
 static char *
-hba_lines(const SetupNode *nodes, int nnodes, const char *replicator_host)
+hba_lines(const SetupNode *nodes, int nnodes, const char *replicator_host, bool tls)
 {
-	char	   *lines = xasprintf("host all,replication " SETUP_ROLE " samehost scram-sha-256\n");
+	const char *type = tls ? "hostssl" : "host";
+	char	   *lines = xasprintf("%s all,replication " SETUP_ROLE " samehost scram-sha-256\n", type);
 
 	for (int i = 0; i <= nnodes; i++)
 	{
 		const char *host = i < nnodes ? nodes[i].host : replicator_host;
-		char	   *line = xasprintf("host all,replication " SETUP_ROLE " %s%s scram-sha-256\n", host,
+		char	   *line = xasprintf("%s all,replication " SETUP_ROLE " %s%s scram-sha-256\n", type, host,
 									 !address_is_number(host) ? "" : strchr(host, ':') != NULL ? "/128" : "/32");
 
 		if (strstr(lines, line) == NULL)
@@ -257,10 +295,10 @@ hba_lines(const SetupNode *nodes, int nnodes, const char *replicator_host)
 }
 
 static bool
-write_hba(Setup *s, const NodeFiles *f, const SetupNode *nodes, int nnodes, const char *replicator_host)
+write_hba(Setup *s, const NodeFiles *f, const SetupNode *nodes, int nnodes, const char *replicator_host, bool tls)
 {
 	char	   *text;
-	char	   *lines = hba_lines(nodes, nnodes, replicator_host);
+	char	   *lines = hba_lines(nodes, nnodes, replicator_host, tls);
 	char	   *with;
 	bool		ok;
 
@@ -274,14 +312,29 @@ write_hba(Setup *s, const NodeFiles *f, const SetupNode *nodes, int nnodes, cons
 	return ok;
 }
 
+static bool
+write_certificates(Setup *s, const NodeFiles *f, const CertsFiles *certs)
+{
+	bool		ok;
+
+	if (certs->certificate == NULL)
+		return true;
+	setup_become_server(s);
+	ok = s->dry_run || mkdir(f->tls, 0700) == 0 || errno == EEXIST;
+	setup_become_self(s);
+	if (!ok)
+		return setup_fail(NULL, "could not create \"%s\": %s", f->tls, strerror(errno));
+	return certs_write(s, f->tls, certs, OWNER_SERVER, 0600);
+}
+
 bool
 node_write(Setup *s, const NodeFiles *f, const NodeSettings *n, const SetupNode *nodes, int nnodes,
-		   const char *replicator_host, const char *secret)
+		   const char *replicator_host, const char *secret, const CertsFiles *certs)
 {
 	char	   *line = xasprintf("%s\n", secret);
-	bool		ok = setup_write(s, f->secret, line, 0600, OWNER_SERVER, NULL) &&
+	bool		ok = setup_write(s, f->secret, line, 0600, OWNER_SERVER, NULL) && write_certificates(s, f, certs) &&
 	write_lockstep_conf(s, f, n) &&
-	(strstr(f->lockstep_conf, "/conf.d/") != NULL || node_include(s, f->config_file, "lockstep.conf")) && write_hba(s, f, nodes, nnodes, replicator_host);
+	(strstr(f->lockstep_conf, "/conf.d/") != NULL || node_include(s, f->config_file, "lockstep.conf")) && write_hba(s, f, nodes, nnodes, replicator_host, n->tls);
 
 	free(line);
 	return ok;

@@ -187,6 +187,19 @@ extern bool server_databases(const Server *v, const Setup *s, Databases *d);
 /* Quietly: its status says whether it worked. */
 extern PGconn *server_try_database(const Server *v, const Setup *s, const char *database);
 
+/* ---------- certificates for TLS, in PEM: see ctl_certs.h */
+
+typedef struct CertsFiles
+{
+	char	   *certificate;	/* NULL: no TLS */
+	char	   *key;
+	char	   *authorities;
+	char	   *revoked;		/* NULL: none */
+} CertsFiles;
+
+/* Into a directory that is there; in ctl_setup_files.c. */
+extern bool certs_write(Setup *s, const char *directory, const CertsFiles *certs, FileOwner owner, mode_t key_mode);
+
 /* ---------- in ctl_node.c */
 
 typedef struct SetupNode
@@ -206,6 +219,7 @@ typedef struct NodeSettings
 	int			reserved;		/* superuser_reserved_connections */
 	bool		raise_wal_level;
 	bool		raise_wal_senders;
+	bool		tls;
 } NodeSettings;
 
 /* The files of a server; write at: the same, or where they are prepared. */
@@ -216,6 +230,8 @@ typedef struct NodeFiles
 	char	   *lockstep_conf;
 	char	   *secret;			/* its final name is in lockstep.conf */
 	char	   *secret_final;
+	char	   *tls;			/* directory of the certificate */
+	char	   *tls_final;
 } NodeFiles;
 
 /* from, to: a directory of the server that is prepared elsewhere, or NULL. */
@@ -226,9 +242,9 @@ extern char *node_conf_value(const Setup *s, const NodeFiles *f, const char *nam
 
 /* The settings that this server needs, beyond what it has. */
 extern bool node_settings(NodeSettings *n, const Setup *s, const Server *v, const NodeFiles *f, const SetupNode *node,
-						  const char *replicator, const char *libraries, int needed_connections, int max_connections);
+						  const char *replicator, const char *libraries, int needed_connections, int max_connections, bool tls);
 extern bool node_write(Setup *s, const NodeFiles *f, const NodeSettings *n, const SetupNode *nodes, int nnodes,
-					   const char *replicator_host, const char *secret);
+					   const char *replicator_host, const char *secret, const CertsFiles *certs);
 
 /* postgresql.conf with an include of this file at its end. */
 extern bool node_include(Setup *s, const char *config_file, const char *file);
@@ -252,6 +268,7 @@ typedef struct JoinFile
 	int			reserved;
 	int			nnodes;
 	SetupNode	nodes[CONFIG_MAX_NODES];
+	CertsFiles	certs;			/* of the node that joins by it */
 } JoinFile;
 
 extern char *join_file_text(const JoinFile *f);
@@ -271,6 +288,7 @@ typedef struct InitOptions
 	const char *server;			/* connection string */
 	const char *replicator;		/* HOST:PORT that nodes connect to; NULL */
 	bool		restart;		/* what needs it */
+	bool		tls;			/* even within this machine */
 	bool		dry_run;
 	long		timeout_s;
 	const char *config_file;
@@ -291,11 +309,12 @@ typedef struct ReplicatorPlan
 	char	   *address;		/* that the nodes connect to */
 	char	   *host;			/* of it */
 	Config	   *config;			/* what the text says */
+	bool		tls;
 	bool		changed;		/* it is not so yet */
 } ReplicatorPlan;
 
 extern bool replicator_plan(ReplicatorPlan *p, const Setup *s, const InitOptions *o, const SetupNode *nodes, int nnodes,
-							const char *known_address);
+							const char *known_address, bool tls);
 extern bool replicator_start(Setup *s, const InitOptions *o, const ReplicatorPlan *p);
 extern char *replicator_start_text(const Setup *s, const InitOptions *o);
 

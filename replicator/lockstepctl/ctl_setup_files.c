@@ -393,6 +393,25 @@ setup_write(Setup *s, const char *path, const char *text, mode_t mode, FileOwner
 							"could not write \"%s\": %s", path, strerror(errno));
 }
 
+static bool
+write_in(Setup *s, const char *directory, const char *name, const char *text, mode_t mode, FileOwner owner)
+{
+	char	   *path = path_in(directory, name);
+	bool		ok = text == NULL || setup_write(s, path, text, mode, owner, NULL);
+
+	free(path);
+	return ok;
+}
+
+bool
+certs_write(Setup *s, const char *directory, const CertsFiles *certs, FileOwner owner, mode_t key_mode)
+{
+	return write_in(s, directory, "key.pem", certs->key, key_mode, owner) &&
+		write_in(s, directory, "cert.pem", certs->certificate, 0644, owner) &&
+		write_in(s, directory, "ca.pem", certs->authorities, 0644, owner) &&
+		write_in(s, directory, "crl.pem", certs->revoked, 0644, owner);
+}
+
 bool
 setup_random(char **hex, size_t bytes)
 {

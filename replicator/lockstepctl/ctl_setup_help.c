@@ -22,7 +22,8 @@ static const char init_help[] =
 "                         (the first node's host, port 6432)\n"
 "      --server=CONNINFO  how to connect to the server of this machine (PGHOST, PGPORT, ...)\n"
 "  -c, --config=FILE      replicator.conf, which it writes\n"
-"      --timeout=SECONDS  time to wait until the node is online (60)\n\n"
+"      --timeout=SECONDS  time to wait until the node is online (60)\n"
+"      --tls              encrypt all connections, even if all nodes are on this machine\n\n"
 "Run it as root, or as the user that runs the server if that may write replicator.conf.  What is\n"
 "done already is left as it is, so it can be run again.\n";
 

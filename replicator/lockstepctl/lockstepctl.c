@@ -169,7 +169,7 @@ parse_options(int argc, char **argv, Options *o)
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
 		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS, OPT_SERVER, OPT_REPLICATOR, OPT_RESTART,
 		OPT_DRY_RUN, OPT_JOIN_FILE, OPT_WATCH,
-		OPT_CERTS_DIRECTORY, OPT_DAYS
+		OPT_CERTS_DIRECTORY, OPT_DAYS, OPT_TLS
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -199,6 +199,7 @@ parse_options(int argc, char **argv, Options *o)
 		{"join-file", required_argument, NULL, OPT_JOIN_FILE},
 		{"watch", optional_argument, NULL, OPT_WATCH},
 		{"directory", required_argument, NULL, OPT_CERTS_DIRECTORY},
+		{"tls", no_argument, NULL, OPT_TLS},
 		{"days", required_argument, NULL, OPT_DAYS},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
@@ -292,6 +293,9 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_CERTS_DIRECTORY:
 				o->certs.directory = optarg;
+				break;
+			case OPT_TLS:
+				o->init.tls = true;
 				break;
 			case OPT_DAYS:
 				o->certs.days = (int) option_number("days", optarg, 36500);

@@ -116,7 +116,7 @@ session_tls_reload(void)
 bool
 session_tls_may_be_clear(const Config *config, bool local)
 {
-	return config->tls_directory[0] == '\0' || (local && config->require_tls == REQUIRE_TLS_REMOTE);
+	return local && config->require_tls == REQUIRE_TLS_REMOTE;
 }
 
 /* False: the session has been ended. */

@@ -150,7 +150,7 @@ $c->set(1, 'lockstep.tls_directory', "'$ca/node-n2'");
 $c->fails(1, "INSERT INTO t VALUES (3001, 'x')", 'F0000', qr/cert\.pem is not for URI:lockstep:node:n1/, 'n1 with the certificate of n2 does not even try');
 $c->set(1, 'lockstep.tls_directory', "''");
 ($out, $err) = $c->try(1, "INSERT INTO t VALUES (3002, 'x')");
-like($err, qr/ERROR.*lockstep\.tls_directory/s, 'n1 without: refused, with what to set');
+like($err, qr/ERROR:  F0000: the connection to the replicator would not be encrypted.*HINT:.*lockstep\.tls_directory/s, 'n1 without: refused, with what to set');
 $c->set(1, 'lockstep.tls_directory', "'$ca/node-n1'");
 
 # ---------- revocation, by a reload
