@@ -11,6 +11,7 @@
 #include "protocol.h"
 
 extern void readplan_before_query(QueryDesc *desc); /* before ExecutorStart */
+
 /* INSERT ... ON CONFLICT DO UPDATE? */
 extern bool readplan_is_upsert(const PlannedStmt *stmt);
 extern int	readplan_rows_to_change(QueryDesc *desc, bool (*wanted) (Relation rel),

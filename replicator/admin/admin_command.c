@@ -71,14 +71,15 @@ command_sessions(AdminRequest *r, const char *arg)
 	{
 		SessionStatus status = session_status(s);
 
-		json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:o, s:s, s:o, s:o}",
+		json_array_append_new(list, json_pack("{s:o, s:I, s:o, s:o, s:s, s:o, s:o, s:b}",
 											  "node", json_from_text(status.node),
 											  "pid", (json_int_t) status.pid,
 											  "database", json_from_text(status.database),
 											  "application", json_from_text(status.application),
 											  "state", status.state,
 											  "statements", json_seq(status.statements),
-											  "bytes", json_seq(status.bytes)));
+											  "bytes", json_seq(status.bytes),
+											  "tls", status.tls));
 	}
 	json_object_set_new(answer, "sessions", list);
 	admin_answer(r, answer);

@@ -206,6 +206,16 @@ event_list(bool data)
 	return list;
 }
 
+/* NULL: without. */
+static json_t *
+tls_facts(void)
+{
+	int			days = 0;
+	const char *expires = session_tls_expires(&days);
+
+	return expires == NULL ? json_null() : json_pack("{s:s, s:i}", "certificate_expires", expires, "certificate_days", days);
+}
+
 json_t *
 status_facts(bool data)
 {
@@ -225,6 +235,7 @@ status_facts(bool data)
 	json_object_set_new(answer, "pid", json_integer(getpid()));
 	json_object_set_new(answer, "version", json_string(LOCKSTEP_VERSION));
 	json_object_set_new(answer, "cluster", json_from_text(admin_cluster()));
+	json_object_set_new(answer, "tls", tls_facts());
 	json_object_set_new(answer, "paused_ms", if_known(writers_paused_ms()));
 	json_object_set_new(answer, "nodes", nodes);
 	json_object_set_new(answer, "databases", databases);

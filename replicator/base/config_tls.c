@@ -30,7 +30,10 @@ is_local(const char *name)
 	struct addrinfo *list = NULL;
 	bool		local = true;
 
-	/* what cannot be resolved is not listened on either, and complained of there */
+	/*
+	 * what cannot be resolved is not listened on either, and complained of
+	 * there
+	 */
 	if (strcmp(name, "*") == 0)
 		return false;
 	if (getaddrinfo(name, NULL, &hints, &list) != 0)

@@ -20,13 +20,15 @@
 #include <libpq-fe.h>
 
 #include "buffer.h"
-#include "config.h"
+#include "config_tls.h"
 #include "ctl.h"
 #include "journal_usage.h"
 #include "json_text.h"
 #include "pgclient.h"
+#include "tls_context.h"
 
 #define CLOCK_TOLERANCE_S 2.0
+#define EXPIRY_WARNING_DAYS 30
 #define MIN_FREE_BYTES (INT64_C(1) << 30)
 
 typedef struct Doctor
@@ -139,6 +141,31 @@ has_password(const Config *c)
 }
 
 static void
+look_at_tls(Doctor *d)
+{
+	const char *directory = d->config->tls_directory;
+	const char *hint;
+	char	   *error = config_tls_check(d->config, &hint);
+	char		why[TLS_WHY_SIZE];
+	TlsContext *context;
+	int			days;
+
+	if (error != NULL)
+		find(d, true, "replicator", hint, "%s", error);
+	free(error);
+	if (directory[0] == '\0')
+		return;
+	context = tls_context_load(directory, NULL, why);
+	if (context == NULL)
+		find(d, true, "replicator", "Correct it, then lockstepctl reload; \"lockstepctl certs\" makes certificates.",
+			 "tls_directory \"%s\" cannot be used: %s", directory, why);
+	else if (tls_context_expires(context, &days), days < EXPIRY_WARNING_DAYS)
+		find(d, false, "replicator", "Put a new one there, then lockstepctl reload (\"TLS\" in docs/operating.md).",
+			 "the certificate in \"%s\" expires in %d days", directory, days);
+	tls_context_free(context);
+}
+
+static void
 look_at_files(Doctor *d)
 {
 	const Config *c = d->config;
@@ -155,6 +182,7 @@ look_at_files(Doctor *d)
 	else if ((st.st_mode & S_IRWXO) != 0)
 		find(d, true, "replicator", "chmod 600 the file (or 640, if a group needs it), on all hosts.",
 			 "everybody can read the secret \"%s\"", c->secret_file);
+	look_at_tls(d);
 	if (!journal_usage(c->journal_directory, &used, &free_bytes))
 		find(d, true, "replicator", "See journal_directory in replicator.conf.",
 			 "could not look at the journal's directory \"%s\": %s", c->journal_directory, strerror(errno));

@@ -288,6 +288,12 @@ format_status(FILE *out, const json_t *answer)
 	if (json_is_integer(json_object_get(answer, "paused_ms")))
 		fprintf(out, "paused:       transactions that begin to write wait, for %" PRId64 " s more (lockstepctl resume)\n",
 				(int64_t) (json_integer_value(json_object_get(answer, "paused_ms")) + 999) / 1000);
+	if (json_is_object(json_object_get(answer, "tls")))
+		fprintf(out, "TLS:          the replicator's certificate expires in %" PRId64 " days (%s)\n",
+				number(answer, "tls", "certificate_days"),
+				text_of(json_object_get(json_object_get(answer, "tls"), "certificate_expires")));
+	else
+		fprintf(out, "TLS:          none: nodes and replicator are on one machine\n");
 	fprintf(out, "cluster:      %s, replicator process %" PRId64 "\n",
 			text_of(json_object_get(answer, "cluster")),
 			(int64_t) json_integer_value(json_object_get(answer, "pid")));

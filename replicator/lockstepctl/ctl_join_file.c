@@ -47,8 +47,11 @@ static void
 take_pem(char **pem, const char *text, const char *name)
 {
 	*pem = conf_get(text, name);
-	for (char *p = *pem; p != NULL && (p = strchr(p, LINE_BREAK)) != NULL;)
-		*p = '\n';
+	for (char *p = *pem; p != NULL && *p != '\0'; p++)
+	{
+		if (*p == LINE_BREAK)
+			*p = '\n';
+	}
 }
 
 static void

@@ -32,6 +32,8 @@
 #include "pgclient.h"
 
 #define CONNECT_TIMEOUT_S 5
+#define NO_FILE "/nonexistent/client.crt"	/* libpq looks in ~/.postgresql
+											 * else */
 
 typedef struct Join
 {
@@ -165,7 +167,7 @@ static char *
 donor_conninfo(const Join *j, const SetupNode *n)
 {
 	char	   *encrypted = j->authorities != NULL ?
-	xasprintf(" sslmode=verify-full ssl_min_protocol_version=TLSv1.3 sslrootcert=%s sslcert=/dev/null", j->authorities) : xstrdup("");
+	xasprintf(" sslmode=verify-full ssl_min_protocol_version=TLSv1.3 sslrootcert=%s sslcert=" NO_FILE, j->authorities) : xstrdup("");
 	char	   *conninfo = xasprintf("host=%s port=%d user=" SETUP_ROLE "%s", n->host, n->port, encrypted);
 
 	free(encrypted);

@@ -40,6 +40,9 @@ extern char *session_tls_check(const Config *config);
 extern char *session_tls_init(const Config *config);
 extern char *session_tls_reload(void);
 
+/* When the replicator's certificate does, and in how many days; NULL: there is none. */
+extern const char *session_tls_expires(int *days);
+
 /* May a connection from there (local: from this machine) do without TLS? */
 extern bool session_tls_may_be_clear(const Config *config, bool local);
 

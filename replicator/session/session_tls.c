@@ -111,6 +111,12 @@ session_tls_reload(void)
 	return NULL;
 }
 
+const char *
+session_tls_expires(int *days)
+{
+	return context != NULL ? tls_context_expires(context, days) : NULL;
+}
+
 /* ---------- which */
 
 bool

@@ -152,7 +152,7 @@ ok($c->wait_until(sub { ask('/health') == 200 }), 'it goes on');
 my ($rc, $said);
 sub check
 {
-	my $file = $c->file('check.conf', "node.n1 = 'host=127.0.0.1'\n$_[0]\n");
+	my $file = $c->file('check.conf', "node.n1 = 'host=127.0.0.1'\nrequire_tls = remote\n$_[0]\n");
 	($rc, $said) = $c->run_owned("$LockstepCluster::bindir/lockstep-replicator", '--check', '-c', $file);
 	return $said;
 }

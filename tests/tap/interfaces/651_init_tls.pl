@@ -1,4 +1,4 @@
-# "lockstepctl init" and "join" with TLS: each node gets a certificate of its own, in a join file of its own; all
+# With TLS "lockstepctl init" and "join" make certificates: each node gets a certificate of its own, in a join file of its own; all
 # connections are encrypted, the server's too; a second run has nothing to do.  Without TLS nothing starts that would
 # talk to another machine in the clear, and it says what to set.
 use strict;
@@ -41,6 +41,13 @@ isnt(LockstepCluster::_slurp("$s->{dir}/n2/lockstep.tls/cert.pem"), LockstepClus
 is($rc, 0, 'all nodes are equal') or diag($out);
 ($rc, $out) = $s->ctl("--config=$conf", 'doctor');
 is($rc, 0, 'doctor finds no problem') or diag($out);
+
+like(($s->ctl("--config=$conf", 'status'))[1], qr/^TLS: .*certificate expires in 18\d\d days/m, 'status shows the certificate');
+$s->run_or_die('chmod', '644', "$s->{dir}/r/tls/key.pem");
+($rc, $out) = $s->ctl("--config=$conf", 'doctor');
+is($rc, 1, 'doctor finds what is wrong with a certificate');
+like($out, qr/key\.pem is accessible by everybody/, 'by name');
+$s->run_or_die('chmod', '600', "$s->{dir}/r/tls/key.pem");
 
 # ---------- what would be in the clear
 

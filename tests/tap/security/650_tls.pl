@@ -158,6 +158,7 @@ $c->set(1, 'lockstep.tls_directory', "'$ca/node-n1'");
 my $held = $c->session(2);
 $held->query("INSERT INTO t VALUES (4001, 'x')");
 is($held->error, '', 'n2 is connected');
+like($c->ctl('sessions', '--json'), qr/"tls": true/, 'and lockstepctl sessions says that it is encrypted');
 certs('revoke', 'node', 'n2');
 $c->ctl('reload');
 ok($c->wait_until(sub { $c->replicator_log =~ /does not accept the node's certificate any more: certificate revoked/ }, 10), 'a reload ends sessions whose certificate is revoked');
