@@ -292,7 +292,7 @@ format_status(FILE *out, const json_t *answer)
 		fprintf(out, "TLS:          the replicator's certificate expires in %" PRId64 " days (%s)\n",
 				number(answer, "tls", "certificate_days"),
 				text_of(json_object_get(json_object_get(answer, "tls"), "certificate_expires")));
-	else
+	else if (json_is_null(json_object_get(answer, "tls")))
 		fprintf(out, "TLS:          none: nodes and replicator are on one machine\n");
 	fprintf(out, "cluster:      %s, replicator process %" PRId64 "\n",
 			text_of(json_object_get(answer, "cluster")),
