@@ -61,6 +61,7 @@
 #include "rights.h"
 #include "savepoints.h"
 #include "sequence.h"
+#include "serverkey.h"
 #include "session.h"
 #include "staleness.h"
 #include "turn.h"
@@ -105,6 +106,7 @@ request_shmem(void)
 	sequence_shmem_request();
 	contended_shmem_request();
 	outsiderun_shmem_request();
+	serverkey_shmem_request();
 }
 
 static void
@@ -125,6 +127,7 @@ start_shmem(void)
 	sequence_shmem_startup();
 	contended_shmem_startup();
 	outsiderun_shmem_startup();
+	serverkey_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */

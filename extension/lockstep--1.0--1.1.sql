@@ -255,6 +255,11 @@ AS 'MODULE_PATHNAME', 'lockstep_known_generation' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.known_generation() IS 'replicator that this server or database follows, and how long it has been silent; null if it is not connected';
 REVOKE EXECUTE ON FUNCTION lockstep.known_generation() FROM PUBLIC;
 
+CREATE FUNCTION lockstep.server_key() RETURNS bytea
+AS 'MODULE_PATHNAME', 'lockstep_server_key' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.server_key() IS 'key by which sessions prove to the replicator that they are of this server; new at each start';
+REVOKE EXECUTE ON FUNCTION lockstep.server_key() FROM PUBLIC;
+
 -- ---------- a server that has run without lockstep
 
 CREATE FUNCTION lockstep.outside_run() RETURNS text

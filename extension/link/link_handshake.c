@@ -10,8 +10,9 @@
  * If lockstep.tls_directory is set, these are encrypted (link_tls.c), and the proofs are for this
  * TLS connection only.
  *
- * Both sides prove that they have the shared secret by an HMAC over both nonces.  Neither proof can be
- * replayed; a false replicator learns nothing and gets no query.
+ * Both sides prove that they have the shared secret by an HMAC over both nonces, and by another one
+ * that they know the key of this server (serverkey.c), as soon as the replicator has asked for it.
+ * No proof can be replayed; a false replicator learns nothing and gets no query.
  * lockstep.connect_timeout bounds the whole, except for name resolution, which blocks
  * inside libc.
  */
@@ -46,6 +47,7 @@
 #include "monotonic.h"
 #include "outcome.h"
 #include "points.h"
+#include "serverkey.h"
 #include "turn.h"
 #include "xact.h"
 
@@ -57,6 +59,14 @@ typedef struct Secret
 	uint8_t		bytes[SECRET_MAX + 2];
 	size_t		len;
 } Secret;
+
+/* What both sides sign, and with what. */
+typedef struct Handshake
+{
+	const Secret *secret;
+	const LsHello *hello;
+	LsSlice		challenge;
+} Handshake;
 
 /* ---------- the secret */
 
@@ -103,16 +113,15 @@ read_secret(Secret *secret)
 
 /* HMAC-SHA-256 over what both sides sign; proof has LS_PROOF_SIZE bytes. */
 static void
-make_proof(const Secret *secret, const char *role, const LsHello *hello,
-		   LsSlice challenge, uint8_t *proof)
+make_proof(const uint8_t *key, size_t key_len, const char *role, const Handshake *h, uint8_t *proof)
 {
 	uint8_t		text[LS_SIGNED_MAX];
-	size_t		len = ls_signed_bytes(text, sizeof(text), role, hello, challenge);
+	size_t		len = ls_signed_bytes(text, sizeof(text), role, h->hello, h->challenge);
 	pg_hmac_ctx *ctx = pg_hmac_create(PG_SHA256);
 	bool		ok;
 
 	ok = ctx != NULL && len <= sizeof(text) &&
-		pg_hmac_init(ctx, secret->bytes, secret->len) >= 0 &&
+		pg_hmac_init(ctx, key, key_len) >= 0 &&
 		pg_hmac_update(ctx, text, len) >= 0 &&
 		pg_hmac_final(ctx, proof, LS_PROOF_SIZE) >= 0;
 	pg_hmac_free(ctx);
@@ -123,12 +132,14 @@ make_proof(const Secret *secret, const char *role, const LsHello *hello,
 }
 
 static bool
-proofs_equal(const uint8_t *a, const uint8_t *b)
+is_proof(LsSlice given, const uint8_t *proof)
 {
 	uint8_t		differ = 0;
 
+	if (given.len != LS_PROOF_SIZE)
+		return false;
 	for (int i = 0; i < LS_PROOF_SIZE; i++)
-		differ |= a[i] ^ b[i];
+		differ |= given.data[i] ^ proof[i];
 	return differ == 0;
 }
 
@@ -380,17 +391,52 @@ check_generation(const LsWelcome *welcome)
 }
 
 static void
+send_proofs(const Handshake *h)
+{
+	uint8_t		proof[LS_PROOF_SIZE];
+	uint8_t		server_proof[LS_PROOF_SIZE];
+	uint8_t		message[LS_HEADER_SIZE + 128];
+	LsProof		ours = {{proof, LS_PROOF_SIZE}, {server_proof, LS_PROOF_SIZE}};
+
+	make_proof(h->secret->bytes, h->secret->len, "backend", h, proof);
+	make_proof(serverkey(), LS_SERVER_KEY_SIZE, "backend", h, server_proof);
+	link_send(message, ls_put_proof(message, sizeof(message), &ours));
+}
+
+/* By the secret; and by the key, if this server has been attached since its start, and we are not refused. */
+static void
+check_proofs(const Handshake *h, const LsWelcome *welcome)
+{
+	uint8_t		proof[LS_PROOF_SIZE];
+
+	make_proof(h->secret->bytes, h->secret->len, "replicator", h, proof);
+	if (!is_proof(welcome->proof, proof))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+				 errmsg("the replicator could not prove that it has this cluster's secret"),
+				 errhint("Something else may listen at lockstep.replicator, or the secrets differ.")));
+	if (welcome->refused != 0 || !serverkey_is_told())
+		return;
+	make_proof(serverkey(), LS_SERVER_KEY_SIZE, "replicator", h, proof);
+	if (!is_proof(welcome->server_proof, proof))
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
+				 errmsg("the replicator could not prove that it has attached this server"),
+				 errdetail("It has the cluster's secret, but not the key of this start of the server."),
+				 errhint("Something else may listen at lockstep.replicator.")));
+}
+
+static void
 handshake(const Secret *secret, MonoTime deadline)
 {
 	uint8_t		nonce[LS_NONCE_SIZE];
 	uint8_t		challenge_nonce[LS_NONCE_SIZE];
-	uint8_t		proof[LS_PROOF_SIZE];
 	uint8_t		binding[TLS_BINDING_SIZE];
 	uint8_t		message[LS_HEADER_SIZE + LS_MAX_HELLO];
 	LsHello		hello;
 	LsChallenge challenge;
-	LsProof		ours = {{proof, LS_PROOF_SIZE}};
 	LsWelcome	welcome;
+	Handshake	h = {secret, &hello, {challenge_nonce, LS_NONCE_SIZE}};
 
 	fill_hello(&hello, nonce);
 	hello.channel = (LsSlice) {binding, ls_link.tls != NULL && tls_binding(ls_link.tls, binding) ? sizeof(binding) : 0};
@@ -398,17 +444,10 @@ handshake(const Secret *secret, MonoTime deadline)
 
 	check_decoded(ls_get_challenge(expect(LS_MSG_CHALLENGE, deadline), &challenge));
 	memcpy(challenge_nonce, challenge.nonce.data, LS_NONCE_SIZE);
-	challenge.nonce.data = challenge_nonce;
-	make_proof(secret, "backend", &hello, challenge.nonce, proof);
-	link_send(message, ls_put_proof(message, sizeof(message), &ours));
+	send_proofs(&h);
 
 	check_decoded(ls_get_welcome(expect(LS_MSG_WELCOME, deadline), &welcome));
-	make_proof(secret, "replicator", &hello, challenge.nonce, proof);
-	if (!proofs_equal(welcome.proof.data, proof))
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_AUTHORIZATION_SPECIFICATION),
-				 errmsg("the replicator could not prove that it has this cluster's secret"),
-				 errhint("Something else may listen at lockstep.replicator, or the secrets differ.")));
+	check_proofs(&h, &welcome);
 	ls_link.proven = true;
 	ls_link.refused_for_now = welcome.refused == LS_REFUSED_FOR_NOW;
 	if (welcome.refused != 0)

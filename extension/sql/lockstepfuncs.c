@@ -46,6 +46,7 @@
 #include "querysettings.h"
 #include "reading.h"
 #include "sequence.h"
+#include "serverkey.h"
 #include "staleness.h"
 #include "turn.h"
 #include "writerhold.h"
@@ -61,6 +62,7 @@ LS_FUNCTION(lockstep_turn_open);
 LS_FUNCTION(lockstep_turn_open_at);
 LS_FUNCTION(lockstep_enter_generation);
 LS_FUNCTION(lockstep_known_generation);
+LS_FUNCTION(lockstep_server_key);
 LS_FUNCTION(lockstep_recovered);
 LS_FUNCTION(lockstep_hold_writers);
 LS_FUNCTION(lockstep_outside_run);
@@ -261,6 +263,22 @@ lockstep_known_generation(PG_FUNCTION_ARGS)
 	values[2] = Int64GetDatum(served_ms);
 	nulls[2] = served_ms < 0;
 	return row_result(fcinfo, values, nulls);
+}
+
+/* Whoever has it can do on all nodes what a superuser can, so no right to it can be granted. */
+Datum
+lockstep_server_key(PG_FUNCTION_ARGS)
+{
+	bytea	   *key = palloc(VARHDRSZ + LS_SERVER_KEY_SIZE);
+
+	if (!superuser_arg(GetSessionUserId()) || !superuser())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("only a superuser's session may ask for the key of this server")));
+	SET_VARSIZE(key, VARHDRSZ + LS_SERVER_KEY_SIZE);
+	memcpy(VARDATA(key), serverkey(), LS_SERVER_KEY_SIZE);
+	serverkey_told();
+	PG_RETURN_BYTEA_P(key);
 }
 
 Datum

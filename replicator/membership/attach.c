@@ -86,6 +86,7 @@ attached(struct Attach *a, uint64_t applied)
 	if (n->claimed_boot != 0 && n->boot == dbcheck_boot(first))
 	{
 		n->impostor_boot = n->claimed_boot;
+		n->impostor_us = loop_now_us();
 		log_full(LOG_WARNING, n->config->name, "another server says that it is this node",
 				 "Its backends are refused.", "Set lockstep.node_name there: a clone needs a name of its own.");
 	}

@@ -43,6 +43,7 @@ struct DbCheck
 	uint64_t	applied;		/* see dbcheck_report_leases() */
 	bool		knows_chains;
 	bool		knows_generations;
+	bool		knows_server_key;
 	KnownGeneration known;
 	bool		has_extension;
 	bool		made_extension;
@@ -100,6 +101,46 @@ has_row(DbCheck *d, const PGresult *r, const char *what)
 
 /* ---------- the checks, one after the other */
 
+/* Hexadecimal; the same in all databases. */
+static bool
+take_server_key(DbCheck *d, const char *hex)
+{
+	uint8_t		key[LS_SERVER_KEY_SIZE];
+	bool		ok = strlen(hex) == 2 * LS_SERVER_KEY_SIZE;
+
+	for (int i = 0; ok && i < LS_SERVER_KEY_SIZE; i++)
+		ok = sscanf(hex + 2 * i, "%2" SCNx8, &key[i]) == 1;
+	if (ok)
+	{
+		memcpy(d->node->server_key, key, sizeof(key));
+		d->node->server_key_boot = d->boot;
+	}
+	return ok;
+}
+
+static void
+on_server_key(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (!has_row(d, r, "asking for the key of its server"))
+		return;
+	if (take_server_key(d, PQgetvalue(r, 0, 0)))
+		finish(d);
+	else
+		fail(d, DROP_ATTACH_QUESTION, FACTS(.what = "asking for the key of its server",.error = "it is no key"));
+}
+
+/* Of the start that node_info() has told: another one has other connections. */
+static void
+ask_server_key(DbCheck *d)
+{
+	if (d->knows_server_key)
+		pgclient_query(d->client, "SELECT encode(lockstep.server_key(), 'hex')", 0, NULL, on_server_key, d);
+	else
+		finish(d);
+}
+
 static void
 on_generation(void *arg, const PGresult *r)
 {
@@ -110,7 +151,7 @@ on_generation(void *arg, const PGresult *r)
 	d->known.number = strtoull(PQgetvalue(r, 0, 0), NULL, 10);
 	d->known.run = (uint64_t) strtoll(PQgetvalue(r, 0, 1), NULL, 10);
 	d->known.silent_ms = PQgetisnull(r, 0, 2) ? -1 : strtoll(PQgetvalue(r, 0, 2), NULL, 10);
-	finish(d);
+	ask_server_key(d);
 }
 
 static void
@@ -119,7 +160,7 @@ ask_generation(DbCheck *d)
 	if (d->knows_generations)
 		pgclient_query(d->client, "SELECT generation, run, silent_ms FROM lockstep.known_generation()", 0, NULL, on_generation, d);
 	else
-		finish(d);
+		ask_server_key(d);
 }
 
 /* One that has applied nothing yet is compared with the others as a whole. */
@@ -153,6 +194,7 @@ on_info(void *arg, const PGresult *r)
 	d->knows_chains = PQgetvalue(r, 0, 5)[0] == 't';
 	d->knows_generations = PQgetvalue(r, 0, 6)[0] == 't';
 	knows_outside = PQgetvalue(r, 0, 7)[0] == 't';
+	d->knows_server_key = PQgetvalue(r, 0, 8)[0] == 't';
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
 		fail(d, DROP_OTHER_NAME, FACTS(.self = d->node->config->name,.found = PQgetvalue(r, 0, 0)));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
@@ -172,7 +214,8 @@ ask_info(DbCheck *d)
 	pgclient_query(d->client, "SELECT i.node, i.cluster, i.boot, coalesce(p.seq, 0), coalesce(to_jsonb(p) ->> 'chain', '0'), "
 				   "to_regprocedure('lockstep.turn_open(bigint,bigint)') IS NOT NULL, "
 				   "to_regprocedure('lockstep.enter_generation(bigint,bigint)') IS NOT NULL, "
-				   "to_regprocedure('lockstep.outside_run()') IS NOT NULL "
+				   "to_regprocedure('lockstep.outside_run()') IS NOT NULL, "
+				   "to_regprocedure('lockstep.server_key()') IS NOT NULL "
 				   "FROM lockstep.node_info() i LEFT JOIN "
 				   "(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true", 0, NULL, on_info, d);
 }

@@ -68,6 +68,14 @@ node_status(int node)
 	return status;
 }
 
+LsSlice
+node_server_key(int node)
+{
+	const Node *n = node_get(node);
+
+	return (LsSlice) {n->server_key, n->server_key_boot == n->boot && n->boot != 0 ? sizeof(n->server_key) : 0};
+}
+
 /* ---------- leaving */
 
 static void
@@ -169,12 +177,15 @@ node_attach(int node, const char **why)
 
 /* ---------- start and end */
 
+/* One who claims again and again, with another boot id each time, must not keep the node out. */
+#define CLAIM_PAUSE_US UINT64_C(60000000)
+
 bool
 node_claimed(int node, uint64_t boot)
 {
 	Node	   *n = node_get(node);
 
-	if (n->impostor_boot == boot)
+	if (n->impostor_boot == boot || (n->impostor_boot != 0 && loop_now_us() - n->impostor_us < CLAIM_PAUSE_US))
 		return false;
 	n->claimed_boot = boot;
 	node_out(n, DROP_RESTARTED, FACTS());

@@ -13,6 +13,7 @@
 #include "drop_cause.h"
 #include "loop.h"
 #include "pgclient.h"
+#include "protocol.h"
 #include "tx_ring.h"
 
 struct Pool;
@@ -60,6 +61,8 @@ typedef struct Node
 	bool		slow;			/* dropped for its lag, and not online since */
 	uint64_t	online_since;	/* loop_now_us() */
 	uint64_t	boot;
+	uint8_t		server_key[LS_SERVER_KEY_SIZE]; /* see extension/node/serverkey.c */
+	uint64_t	server_key_boot;	/* whose it is; 0: none, of version 1.0 */
 	uint64_t	entered_boot;	/* start of its server that has followed us,
 								 * 0: none: see takeover.c */
 	uint64_t	generation;		/* that it follows; 0: it knows of none */
@@ -68,6 +71,7 @@ typedef struct Node
 								 * node */
 	uint64_t	impostor_boot;	/* the same, and the node was found to be
 								 * another server */
+	uint64_t	impostor_us;	/* loop_now_us() then */
 	uint64_t	applied;
 	uint64_t	flushed;		/* of these, on its disk: what it can't lose */
 	bool		local_change;	/* a session has changed rows or tables there

@@ -73,6 +73,7 @@ LAYOUT(challenge_layout, LsChallenge);
 
 static const Field proof_layout_fields[] = {
 	BYTES('A', LsProof, proof, LS_PROOF_SIZE, LS_PROOF_SIZE),
+	OPTIONAL_BYTES('k', LsProof, server_proof),
 };
 
 LAYOUT(proof_layout, LsProof);
@@ -82,6 +83,7 @@ static const Field welcome_layout_fields[] = {
 	OPTIONAL_NUMBER64('g', LsWelcome, generation),
 	OPTIONAL_NUMBER64('r', LsWelcome, run),
 	OPTIONAL_NUMBER64('R', LsWelcome, refused),
+	OPTIONAL_BYTES('k', LsWelcome, server_proof),
 };
 
 LAYOUT(welcome_layout, LsWelcome);

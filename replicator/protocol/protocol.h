@@ -72,6 +72,7 @@
 #define LS_MAX_NAME 63			/* node and database names, bytes */
 #define LS_NONCE_SIZE 32
 #define LS_PROOF_SIZE 32
+#define LS_SERVER_KEY_SIZE 32
 #define LS_SQLSTATE_SIZE 5
 #define LS_MAX_PARAMS 65535
 #define LS_MAX_TOGETHER 256		/* transactions that a node that catches up
@@ -244,10 +245,12 @@ typedef struct LsChallenge
 	LsSlice		nonce;
 } LsChallenge;
 
-/* 'A': 'A' proof of LS_PROOF_SIZE bytes */
+/* 'A' */
 typedef struct LsProof
 {
-	LsSlice		proof;
+	LsSlice		proof;			/* 'A' LS_PROOF_SIZE bytes: it has the secret */
+	LsSlice		server_proof;	/* 'k' optional, the same by the key of its
+								 * server: see extension/node/serverkey.c */
 } LsProof;
 
 typedef enum LsRefused
@@ -270,6 +273,7 @@ typedef struct LsWelcome
 	uint64_t	refused;		/* 'R' u64, an LsRefused if not 0: the backend
 								 * is refused, an error follows, and this
 								 * proves whose it is */
+	LsSlice		server_proof;	/* 'k' optional, as in 'A' */
 } LsWelcome;
 
 /* 'Q'.  Also, as they are, the statements of a journal record. */

@@ -4,7 +4,8 @@
  *
  * The secret never leaves this process and no proof can be replayed: each side signs the nonce
  * that the other chose for this connection.  A proof names the role that made it, so that it
- * cannot be returned as the other side's.  Stateless; any thread.
+ * cannot be returned as the other side's.  The key of a proof is the secret, or that of the node's
+ * server, which is in no file.  Stateless; any thread.
  */
 #include "auth.h"
 
@@ -88,7 +89,7 @@ auth_read_secret(const char *path, Secret *secret)
 }
 
 bool
-auth_proof(const Secret *secret, const char *role, const LsHello *hello,
+auth_proof(LsSlice key, const char *role, const LsHello *hello,
 		   LsSlice challenge_nonce, uint8_t proof[LS_PROOF_SIZE])
 {
 	uint8_t		signed_bytes[LS_SIGNED_MAX];
@@ -98,17 +99,17 @@ auth_proof(const Secret *secret, const char *role, const LsHello *hello,
 	len = ls_signed_bytes(signed_bytes, sizeof(signed_bytes), role, hello, challenge_nonce);
 	if (len > sizeof(signed_bytes))
 		return false;
-	return HMAC(EVP_sha256(), secret->bytes, (int) secret->len,
+	return HMAC(EVP_sha256(), key.data, (int) key.len,
 				signed_bytes, len, proof, &proof_len) != NULL &&
 		proof_len == LS_PROOF_SIZE;
 }
 
 bool
-auth_check(const Secret *secret, const LsHello *hello, LsSlice challenge_nonce, LsSlice proof)
+auth_check(LsSlice key, const LsHello *hello, LsSlice challenge_nonce, LsSlice proof)
 {
 	uint8_t		expected[LS_PROOF_SIZE];
 
 	return proof.len == LS_PROOF_SIZE &&
-		auth_proof(secret, "backend", hello, challenge_nonce, expected) &&
+		auth_proof(key, "backend", hello, challenge_nonce, expected) &&
 		CRYPTO_memcmp(expected, proof.data, LS_PROOF_SIZE) == 0;
 }

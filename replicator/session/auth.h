@@ -25,12 +25,12 @@ typedef struct Secret
 extern char *auth_read_secret(const char *path, Secret *secret);
 
 /* Proof of role ("backend" or "replicator") for this handshake. */
-extern bool auth_proof(const Secret *secret, const char *role, const LsHello *hello,
+extern bool auth_proof(LsSlice key, const char *role, const LsHello *hello,
 					   LsSlice challenge_nonce, uint8_t proof[LS_PROOF_SIZE])
 			__attribute__((warn_unused_result));
 
 /* Is that the backend's proof?  Takes the same time whatever differs. */
-extern bool auth_check(const Secret *secret, const LsHello *hello,
+extern bool auth_check(LsSlice key, const LsHello *hello,
 					   LsSlice challenge_nonce, LsSlice proof)
 			__attribute__((warn_unused_result));
 

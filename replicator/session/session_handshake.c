@@ -36,6 +36,12 @@ handshake_init(const Config *config, const char *cluster_id, const Secret *s)
 }
 
 static LsSlice
+secret_key(void)
+{
+	return (LsSlice) {secret->bytes, secret->len};
+}
+
+static LsSlice
 own_nonce(const Session *s)
 {
 	return (LsSlice) {s->nonce, LS_NONCE_SIZE};
@@ -157,6 +163,19 @@ check_node_online(Session *s)
 	return false;
 }
 
+/* Who has read files of the node has the secret, but not the key of its server. */
+static bool
+check_server(Session *s, LsSlice proof)
+{
+	LsSlice		key = node_server_key(s->node);
+
+	if (key.len == 0 || auth_check(key, &s->hello, own_nonce(s), proof))
+		return true;
+	session_fail(s, "28000", "Somebody else may have the cluster's secret: see SECURITY.md.",
+				 "this is no backend of the server that is attached as node \"%s\"", node_name(s->node));
+	return false;
+}
+
 /*
  * A backend has one session and one connection: an older one is dead, even if the network does
  * not know it yet, and so is a backend from before a restart of the server.
@@ -186,10 +205,15 @@ static bool
 welcome(Session *s, uint64_t refused)
 {
 	uint8_t		proof[LS_PROOF_SIZE];
+	uint8_t		server_proof[LS_PROOF_SIZE];
+	LsSlice		server_key = refused == 0 ? node_server_key(s->node) : (LsSlice) {0};
 	LsWelcome	m = {.proof = {proof, LS_PROOF_SIZE},.refused = refused};
-	uint8_t		bytes[128];
+	uint8_t		bytes[192];
 
-	if (!auth_proof(secret, "replicator", &s->hello, own_nonce(s), proof))
+	if (server_key.len > 0)
+		m.server_proof = (LsSlice) {server_proof, sizeof(server_proof)};
+	if (!auth_proof(secret_key(), "replicator", &s->hello, own_nonce(s), proof) ||
+		(server_key.len > 0 && !auth_proof(server_key, "replicator", &s->hello, own_nonce(s), server_proof)))
 	{
 		s->before_refusal = NULL;
 		session_fail(s, "58000", NULL, "the replicator could not compute its proof");
@@ -230,7 +254,7 @@ handle_proof(Session *s, LsSlice payload)
 
 	if (!session_decoded(s, "proof", wrong))
 		return;
-	if (!auth_check(secret, &s->hello, own_nonce(s), m.proof))
+	if (!auth_check(secret_key(), &s->hello, own_nonce(s), m.proof))
 	{
 		session_fail(s, "28000", "lockstep.secret_file of the node and secret_file of the replicator must have the same content.",
 					 "the backend could not prove that it has the cluster's secret");
@@ -243,7 +267,7 @@ handle_proof(Session *s, LsSlice payload)
 	if (!check_membership(s))
 		return;
 	snprintf(s->name, sizeof(s->name), "session %s/%" PRIu32, node_name(s->node), s->pid);
-	if (!check_database(s) || !check_node_online(s) || !check_number(s) || !welcome(s, 0))
+	if (!check_database(s) || !check_node_online(s) || !check_server(s, m.server_proof) || !check_number(s) || !welcome(s, 0))
 		return;
 	end_older(s);
 	copy_name(s->application, sizeof(s->application), s->hello.application);

@@ -117,8 +117,9 @@ make_samples(size_t *count)
 	LsHello		hello = sample_hello();
 	LsChallenge challenge = {LS_PROTOCOL_VERSION, SLICE("cccccccccccccccccccccccccccccccc")};
 	LsProof		proof = {.proof = SLICE("pppppppppppppppppppppppppppppppp")};
-	LsWelcome	welcome = {proof.proof, 7, 0x5eed, 0};
-	LsWelcome	welcome_old = {proof.proof, 0, 0, 0};
+	LsProof		proof_of_server = {proof.proof, SLICE("kkkkkkkkkkkkkkkkkkkkkkkkkkkkkkkk")};
+	LsWelcome	welcome = {proof.proof, 7, 0x5eed, 0, proof_of_server.server_proof};
+	LsWelcome	welcome_old = {.proof = proof.proof};
 	LsQuery		query = sample_query(lists);
 	LsQuery		plain = {.xcount = 1,.form = LS_FORM_STATEMENT,.reason = LS_REASON_UTILITY,
 	.text = SLICE("CREATE TABLE t ()"),.rows = -1,.ddl = true};
@@ -170,6 +171,7 @@ make_samples(size_t *count)
 	SAMPLE("hello-role", ls_put_hello(buf, cap, &hello));
 	SAMPLE("challenge", ls_put_challenge(buf, cap, &challenge));
 	SAMPLE("proof", ls_put_proof(buf, cap, &proof));
+	SAMPLE("proof-server", ls_put_proof(buf, cap, &proof_of_server));
 	SAMPLE("welcome", ls_put_welcome(buf, cap, &welcome));
 	welcome.refused = 1;
 	SAMPLE("welcome-refused", ls_put_welcome(buf, cap, &welcome));

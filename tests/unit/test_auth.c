@@ -78,31 +78,33 @@ test_proof(void **state)
 {
 	Secret		secret = {.bytes = "0123456789abcdef",.len = 16};
 	Secret		other = {.bytes = "0123456789abcdeg",.len = 16};
+	LsSlice		key = {secret.bytes, secret.len};
+	LsSlice		other_key = {other.bytes, other.len};
 	LsHello		hello = sample_hello();
 	LsSlice		nonce = SLICE("cccccccccccccccccccccccccccccccc");
 	uint8_t		proof[LS_PROOF_SIZE];
 	LsSlice		slice = {proof, sizeof(proof)};
 
-	assert_true(auth_proof(&secret, "backend", &hello, nonce, proof));
-	assert_true(auth_check(&secret, &hello, nonce, slice));
-	assert_false(auth_check(&other, &hello, nonce, slice));
+	assert_true(auth_proof(key, "backend", &hello, nonce, proof));
+	assert_true(auth_check(key, &hello, nonce, slice));
+	assert_false(auth_check(other_key, &hello, nonce, slice));
 	slice.len--;
-	assert_false(auth_check(&secret, &hello, nonce, slice));
+	assert_false(auth_check(key, &hello, nonce, slice));
 	slice.len++;
 	hello.pid++;
-	assert_false(auth_check(&secret, &hello, nonce, slice));
+	assert_false(auth_check(key, &hello, nonce, slice));
 	hello.pid--;
 	nonce = SLICE("cccccccccccccccccccccccccccccccd");
-	assert_false(auth_check(&secret, &hello, nonce, slice));
+	assert_false(auth_check(key, &hello, nonce, slice));
 	nonce = SLICE("cccccccccccccccccccccccccccccccc");
 	for (size_t i = 0; i < sizeof(proof); i++)
 	{
 		proof[i] ^= 1;
-		assert_false(auth_check(&secret, &hello, nonce, slice));
+		assert_false(auth_check(key, &hello, nonce, slice));
 		proof[i] ^= 1;
 	}
-	assert_true(auth_proof(&secret, "replicator", &hello, nonce, proof));
-	assert_false(auth_check(&secret, &hello, nonce, slice));	/* ours sent back to us */
+	assert_true(auth_proof(key, "replicator", &hello, nonce, proof));
+	assert_false(auth_check(key, &hello, nonce, slice));	/* ours sent back to us */
 }
 
 static void
