@@ -61,7 +61,8 @@ typedef struct Node
 	bool		slow;			/* dropped for its lag, and not online since */
 	uint64_t	online_since;	/* loop_now_us() */
 	uint64_t	boot;
-	uint8_t		server_key[LS_SERVER_KEY_SIZE]; /* see extension/node/serverkey.c */
+	uint8_t		server_key[LS_SERVER_KEY_SIZE]; /* see
+												 * extension/node/serverkey.c */
 	uint64_t	server_key_boot;	/* whose it is; 0: none, of version 1.0 */
 	uint64_t	entered_boot;	/* start of its server that has followed us,
 								 * 0: none: see takeover.c */
