@@ -268,13 +268,14 @@ begin_databases(void)
 /* ---------- signals */
 
 static char *
-reload_config(void)
+reload_config(char **warning)
 {
 	char	   *error;
 	Config	   *fresh = config_load(config_file, &error);
 	const char *hint = NULL;
 	char	   *need_restart;
 
+	*warning = NULL;
 	if (fresh != NULL && (error = config_tls_check(fresh, &hint)) != NULL)
 	{
 		config_free(fresh);
@@ -288,8 +289,14 @@ reload_config(void)
 	need_restart = config_reload(config, fresh);
 	config_free(fresh);
 	membership_reload();
+	if (need_restart[0] != '\0')
+		*warning = xasprintf("changes of these settings need a restart of the replicator: %s", need_restart);
 	if ((error = session_tls_reload()) != NULL)
+	{
 		log_full(LOG_ERROR, NULL, "certificates were not reloaded: the old ones stay", error, NULL);
+		free(*warning);			/* the worse of both */
+		*warning = xasprintf("certificates were not reloaded, the old ones stay: %s", error);
+	}
 	free(error);
 	log_set_level(config->log_level);
 	log_message(LOG_NOTICE, NULL, "configuration reloaded");
@@ -304,13 +311,15 @@ static void
 on_signal(void *arg, uint32_t events)
 {
 	struct signalfd_siginfo info;
+	char	   *warning;
 
 	while (read(signal_fd, &info, sizeof(info)) == (ssize_t) sizeof(info))
 	{
 		if (info.ssi_signo == SIGHUP)
 		{
 			log_reopen();
-			free(reload_config());
+			free(reload_config(&warning));
+			free(warning);
 			continue;
 		}
 		log_message(LOG_NOTICE, NULL, "received %s, stopping",

@@ -16,8 +16,11 @@
 /* What main does for us; called after the answer was handed to the socket. */
 typedef struct AdminMain
 {
-	char	   *(*reload) (void);	/* NULL, or why the old settings stay
-									 * (malloc'ed) */
+	/*
+	 * NULL, or why the old settings stay; *warning: NULL, or what was not
+	 * taken over (both malloc'ed)
+	 */
+	char	   *(*reload) (char **warning);
 	void		(*stop) (void);
 } AdminMain;
 

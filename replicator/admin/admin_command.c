@@ -39,6 +39,17 @@ success(void)
 	return json_pack("{s:b}", "ok", 1);
 }
 
+/* warning may be NULL. */
+static json_t *
+success_but(const char *warning)
+{
+	json_t	   *answer = success();
+
+	if (warning != NULL)
+		json_object_set_new(answer, "warning", json_from_text(warning));
+	return answer;
+}
+
 /* The log and the events have what an operator has ordered. */
 static void
 tell_command(const char *name, const char *argument)
@@ -423,13 +434,15 @@ command_database_drop(AdminRequest *r, const char *arg)
 static void
 command_reload(AdminRequest *r, const char *arg)
 {
-	char	   *error = admin_main()->reload();
+	char	   *warning;
+	char	   *error = admin_main()->reload(&warning);
 
 	if (error != NULL)
 		admin_failed(r, error, "The old settings stay.");
 	else
-		admin_answer(r, success());
+		admin_answer(r, success_but(warning));
 	free(error);
+	free(warning);
 }
 
 /* The file is the operator's: what it says now decides. */
@@ -438,10 +451,11 @@ command_remove(AdminRequest *r, const char *arg)
 {
 	int			node = named_node(r, arg);
 	char	   *error;
+	char	   *warning;
 
 	if (node < 0)
 		return;
-	error = admin_main()->reload();
+	error = admin_main()->reload(&warning);
 	if (error != NULL)
 		admin_failed(r, error, "The old settings stay.");
 	else if (!admin_config()->nodes[node].retired)
@@ -450,8 +464,9 @@ command_remove(AdminRequest *r, const char *arg)
 		admin_failed(r, error, "Take it out first; then this retires the node without a restart.");
 	}
 	else
-		admin_answer(r, success());
+		admin_answer(r, success_but(warning));
 	free(error);
+	free(warning);
 }
 
 static void

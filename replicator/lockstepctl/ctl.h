@@ -5,6 +5,7 @@
  *	 lockstepctl.c	command line, the replicator's socket, exit codes
  *	 ctl_format.c	answers of the replicator as text
  *	 ctl_setup.h	servers become nodes: init, join
+ *	 ctl_restart.c	restarting the servers of nodes, one after the other
  *	 ctl_doctor.c	what is wrong with the set-up, and what to do
  *	 ctl_check.c	one line for a monitoring system
  *	 ctl_verify.c	are all nodes equal?  (its parts: ctl_verify.h)

@@ -18,6 +18,7 @@
 #include "buffer.h"
 #include "config.h"
 #include "ctl_certs.h"
+#include "ctl_restart.h"
 #include "ctl_setup.h"
 #include "journal_usage.h"
 #include "log.h"
@@ -40,6 +41,8 @@ typedef struct Options
 	JoinOptions join;
 	InitOptions init;
 	CertsOptions certs;
+	RestartOptions restart;
+	bool		rolling;
 	bool		help;
 	VerifyOptions verify;
 	char	  **words;			/* the command and its arguments */
@@ -108,13 +111,14 @@ print_help(void)
 		   "  init NODE              make this machine's server the first node of a cluster\n"
 		   "  journal                print committed transactions\n"
 		   "  join NAME              make a new node on this machine, a clone of another one\n"
+		   "  restart NODE           drain nodes, restart their servers, resume; one after the other\n"
 		   "  verify                 compare all online nodes while they are in use\n"
 		   "\nOptions:\n"
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "  -s, --socket=PATH      admin socket of the replicator, instead of --config\n"
 		   "      --json             print the result as JSON\n"
-		   "      --timeout=SECONDS  time that drain, attach, resume and join wait (%d), 0 for no\n"
-		   "                         limit; time that a pause lasts (%d, at most 3600); time that\n"
+		   "      --timeout=SECONDS  time that drain, attach, resume, restart and join wait (%d), 0\n"
+		   "                         for no limit; time that a pause lasts (%d, at most 3600); time that\n"
 		   "                         verify may take (no limit)\n"
 		   "      --watch[=SECONDS]  with status, nodes, sessions, conflicts and waits: show it again\n"
 		   "                         and again (2)\n"
@@ -132,6 +136,11 @@ print_help(void)
 		   "      --donor=NODE       node to clone: name in replicator.conf, or connection string\n"
 		   "      --pgdata=DIR       data directory to create\n"
 		   "      --set=NAME=VALUE   setting of the new server (can be repeated)\n"
+		   "\nOptions of restart:\n"
+		   "      --rolling          all nodes\n"
+		   "      --command=COMMAND  what restarts a server of another machine; %%n is the node's name,\n"
+		   "                         %%h its host, %%p its port\n"
+		   "      --dry-run          say what would be done, and change nothing\n"
 		   "\nOptions of verify:\n"
 		   "      --database=NAME    compare this database only\n"
 		   "      --table=NAME       compare the rows of this table only\n"
@@ -169,7 +178,7 @@ parse_options(int argc, char **argv, Options *o)
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
 		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS, OPT_SERVER, OPT_REPLICATOR, OPT_RESTART,
 		OPT_DRY_RUN, OPT_JOIN_FILE, OPT_WATCH,
-		OPT_CERTS_DIRECTORY, OPT_DAYS, OPT_TLS
+		OPT_CERTS_DIRECTORY, OPT_DAYS, OPT_TLS, OPT_ROLLING, OPT_COMMAND
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -201,6 +210,8 @@ parse_options(int argc, char **argv, Options *o)
 		{"directory", required_argument, NULL, OPT_CERTS_DIRECTORY},
 		{"tls", no_argument, NULL, OPT_TLS},
 		{"days", required_argument, NULL, OPT_DAYS},
+		{"rolling", no_argument, NULL, OPT_ROLLING},
+		{"command", required_argument, NULL, OPT_COMMAND},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -286,7 +297,7 @@ parse_options(int argc, char **argv, Options *o)
 				o->init.restart = true;
 				break;
 			case OPT_DRY_RUN:
-				o->init.dry_run = o->join.dry_run = true;
+				o->init.dry_run = o->join.dry_run = o->restart.dry_run = true;
 				break;
 			case OPT_JOIN_FILE:
 				o->join.join_file = optarg;
@@ -299,6 +310,12 @@ parse_options(int argc, char **argv, Options *o)
 				break;
 			case OPT_DAYS:
 				o->certs.days = (int) option_number("days", optarg, 36500);
+				break;
+			case OPT_ROLLING:
+				o->rolling = true;
+				break;
+			case OPT_COMMAND:
+				o->restart.command = optarg;
 				break;
 			case OPT_WATCH:
 				o->watch_s = optarg != NULL ? (long) option_number("watch", optarg, 86400) : WATCH_S;
@@ -494,6 +511,7 @@ print_answer(const Command *command, const Options *o, json_t *answer)
 	bool		ok = json_is_true(json_object_get(answer, "ok"));
 	const char *error = json_string_value(json_object_get(answer, "error"));
 	const char *hint = json_string_value(json_object_get(answer, "hint"));
+	const char *warning = json_string_value(json_object_get(answer, "warning"));
 
 	if (o->json)
 	{
@@ -502,6 +520,8 @@ print_answer(const Command *command, const Options *o, json_t *answer)
 	}
 	else if (ok && command->format != NULL)
 		command->format(stdout, answer);
+	if (warning != NULL && !o->json)
+		fprintf(stderr, "WARNING:  %s\n", warning);
 	if (!ok)
 	{
 		fprintf(stderr, "lockstepctl: %s\n", error ? error : "the replicator gave no reason");
@@ -532,7 +552,7 @@ run_command(const Options *o)
 	if (strchr(argument, '\n') != NULL)
 		die(CTL_USAGE, "a name must not contain a line break");
 	if (o->timeout_s >= 0 && command->timeout_s <= 0)
-		die(CTL_USAGE, "--timeout is for drain, attach, resume, pause and join");
+		die(CTL_USAGE, "--timeout is for drain, attach, resume, restart, pause and join");
 
 	/*
 	 * Commands that do not wait are answered soon; for the others 0 means no
@@ -730,6 +750,30 @@ run_check(const Options *o)
 }
 
 static int
+run_restart(Options *o)
+{
+	Config	   *config;
+	const char *path;
+	json_t	   *status;
+	int			code;
+
+	o->restart.nodes = o->words + 1;
+	o->restart.nnodes = o->nwords - 1;
+	if ((o->restart.nnodes > 0) == o->rolling || o->restart.nnodes > CONFIG_MAX_NODES)
+		die(CTL_USAGE, "restart needs names of nodes, or --rolling for all");
+	config = load_config(o);
+	path = o->socket != NULL ? o->socket : config->admin_socket;
+	o->restart.timeout_s = o->timeout_s >= 0 ? o->timeout_s : DEFAULT_TIMEOUT_S;
+	o->restart.ask = ask_replicator;
+	o->restart.ask_arg = (void *) path;
+	status = ask(path, "status\n", ANSWER_TIMEOUT_S);
+	code = restart_nodes(&o->restart, config, status);
+	json_decref(status);
+	config_free(config);
+	return code;
+}
+
+static int
 run_init(Options *o)
 {
 	if (o->nwords < 2)
@@ -750,14 +794,18 @@ main(int argc, char **argv)
 
 	log_open(NULL, LOG_WARNING);
 	parse_options(argc, argv, &o);
-	if (o.init.dry_run && strcmp(o.words[0], "init") != 0 && strcmp(o.words[0], "join") != 0)
-		die(CTL_USAGE, "--dry-run is for init and join");
+	if (o.init.dry_run && strcmp(o.words[0], "init") != 0 && strcmp(o.words[0], "join") != 0 && strcmp(o.words[0], "restart") != 0)
+		die(CTL_USAGE, "--dry-run is for init, join and restart");
+	if ((o.rolling || o.restart.command != NULL) && strcmp(o.words[0], "restart") != 0)
+		die(CTL_USAGE, "--rolling and --command are for restart");
 	if (strcmp(o.words[0], "journal") == 0)
 		return run_journal(&o);
 	if (strcmp(o.words[0], "join") == 0)
 		return run_join(&o);
 	if (strcmp(o.words[0], "init") == 0)
 		return run_init(&o);
+	if (strcmp(o.words[0], "restart") == 0)
+		return run_restart(&o);
 	if (strcmp(o.words[0], "certs") == 0)
 	{
 		o.certs.words = o.words + 1;

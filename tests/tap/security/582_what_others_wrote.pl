@@ -92,7 +92,8 @@ like($c->replicator_log, qr/DETAIL:.*hush/, 'and in the log');
 unlike($c->replicator_log, qr/[\x01-\x08\x0b-\x1f?]{3}/, 'as text');
 like($c->node_log(2), qr/DETAIL:.*hush/, "and in the server's");
 
-# in the way, while it is idle and while it runs: another's command
+# in the way, while it is idle and while it runs: another's command, which is executed there before it is confirmed
+my $executed = 'SET lockstep.commit_wait = executed;';
 for my $idle (1, 0)
 {
 	my $s = $c->session(2);
@@ -100,7 +101,7 @@ for my $idle (1, 0)
 	$s->do('SET SESSION AUTHORIZATION app');
 	$s->do("BEGIN; SELECT writes('public.secrets', $id, 'mine')");
 	$s->send('SELECT pg_sleep(30)') unless $idle;
-	$c->sql(1, "UPDATE secrets SET v = 'hush' WHERE id = $id AND v = 'old'");
+	$c->sql(1, "$executed UPDATE secrets SET v = 'hush' WHERE id = $id AND v = 'old'");
 	$idle ? $s->query('SELECT 1') : $s->finish(40);
 	like($s->error, qr/40001.*DETAIL:.*public\.secrets/s, 'in the way: told');
 	unlike($s->error, qr/UPDATE|$id'/, 'and not of the row');
@@ -109,7 +110,7 @@ for my $idle (1, 0)
 	$id++;
 	$super->do("BEGIN; SELECT writes('public.secrets', $id, 'mine')");
 	$super->send('SELECT pg_sleep(30)') unless $idle;
-	$c->sql(1, "UPDATE secrets SET v = 'hush' WHERE id = $id AND v = 'old'");
+	$c->sql(1, "$executed UPDATE secrets SET v = 'hush' WHERE id = $id AND v = 'old'");
 	$idle ? $super->query('SELECT 1') : $super->finish(40);
 	like($super->error, qr/UPDATE.*id = '$id'/, 'but a superuser is');
 	$super->close;

@@ -1,0 +1,346 @@
+/*
+ * ctl_restart.c
+ *	  lockstepctl restart: the servers of nodes, one after the other, while clients go on.
+ *
+ *	  for each node:  drain, readers too -> restart its server -> resume -> online
+ *
+ * All that can be known to be wrong is found before the first drain.  A drain that does not end in
+ * time is given up, which leaves the cluster as it was.  Whatever else fails leaves one node out,
+ * says so, and touches no other.
+ */
+#include <signal.h>
+#include <stdlib.h>
+#include <string.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "ctl_restart.h"
+#include "ctl_setup.h"
+#include "pgclient.h"
+
+#define LOOK_AGAIN_US (100 * 1000)
+
+typedef struct Target
+{
+	const char *name;
+	const char *conninfo;
+	char	   *command;		/* of the operator, its escapes replaced; NULL */
+	Server		server;			/* without a command: the one of this machine */
+} Target;
+
+/* ---------- an interruption says where it leaves things */
+
+static char interrupted_text[256];	/* complete before the handler is set */
+
+static void
+on_interrupt(int signal_number)
+{
+	ssize_t		n = write(STDERR_FILENO, interrupted_text, strlen(interrupted_text));
+
+	_exit(n < 0 ? CTL_UNREACHABLE : CTL_FAILED);
+}
+
+static void
+tell_if_interrupted(const char *name)
+{
+	struct sigaction act = {.sa_handler = on_interrupt};
+	struct sigaction none = {.sa_handler = SIG_DFL};
+
+	sigaction(SIGINT, &none, NULL);
+	sigaction(SIGTERM, &none, NULL);
+	if (name == NULL)
+		return;
+	snprintf(interrupted_text, sizeof(interrupted_text),
+			 "\nlockstepctl: interrupted while node \"%s\" was being restarted\nHINT:  To bring it back: lockstepctl resume %s\n", name, name);
+	sigaction(SIGINT, &act, NULL);
+	sigaction(SIGTERM, &act, NULL);
+}
+
+/* ---------- what is to be restarted */
+
+static json_t *
+node_facts(const json_t *status, const char *name)
+{
+	size_t		i;
+	json_t	   *node;
+
+	json_array_foreach(json_object_get(status, "nodes"), i, node)
+	{
+		const char *its = json_string_value(json_object_get(node, "name"));
+
+		if (its != NULL && strcmp(its, name) == 0)
+			return node;
+	}
+	return NULL;
+}
+
+/* Value of one parameter of a connection string, else that; malloc'ed. */
+static char *
+conninfo_part(const PQconninfoOption *options, const char *keyword, const char *otherwise)
+{
+	for (const PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
+	{
+		if (strcmp(o->keyword, keyword) == 0 && o->val != NULL && o->val[0] != '\0')
+			return xstrdup(o->val);
+	}
+	return otherwise != NULL ? xstrdup(otherwise) : NULL;
+}
+
+/* %n, %h and %p are name, host and port; %% is %.  NULL, with an error: another one. */
+static char *
+expand(const char *command, const char *name, const char *host, const char *port)
+{
+	Buffer		b = {0};
+
+	for (const char *p = command; *p != '\0'; p++)
+	{
+		const char *value = *p != '%' ? NULL : p[1] == 'n' ? name : p[1] == 'h' ? host : p[1] == 'p' ? port : p[1] == '%' ? "%" : "";
+
+		if (value == NULL)
+			buffer_append(&b, p, 1);
+		else if (value[0] != '\0')
+		{
+			buffer_append(&b, value, strlen(value));
+			p++;
+		}
+		else
+		{
+			buffer_free(&b);
+			setup_fail("%n is the node's name, %h its host, %p its port, %% a percent sign.", "--command has an unknown \"%.2s\"", p);
+			return NULL;
+		}
+	}
+	buffer_append(&b, "", 1);
+	return (char *) b.data;
+}
+
+/* By the socket of this machine's server with that port, where its user needs no password. */
+static char *
+local_conninfo(const Setup *s, const char *conninfo, const char *port)
+{
+	char	   *local = xasprintf("port=%s dbname=postgres connect_timeout=5", port);
+	PGPing		answer;
+	PGconn	   *conn;
+	bool		ok;
+
+	setup_become_server(s);
+	answer = PQping(local);
+	conn = answer == PQPING_OK ? PQconnectdb(local) : NULL;
+	setup_become_self(s);
+	ok = conn != NULL && PQstatus(conn) == CONNECTION_OK;
+	PQfinish(conn);
+	if (ok)
+		return local;
+	free(local);
+	return xstrdup(conninfo);
+}
+
+/* Another node's server may have the same port, on its own machine. */
+static bool
+open_local(Target *t, const Setup *s, const char *port)
+{
+	char	   *conninfo = local_conninfo(s, t->conninfo, port);
+	char	   *name;
+	bool		ok;
+
+	if (!server_open(&t->server, s, conninfo))
+		return setup_fail("For a server of another machine say how it is restarted: "
+						  "--command='ssh %h sudo systemctl restart postgresql'.", "node \"%s\" cannot be restarted from here", t->name);
+	name = server_setting(&t->server, "lockstep.node_name");
+	ok = name != NULL && strcmp(name, t->name) == 0;
+	if (!ok)
+		setup_fail("For a server of another machine say how it is restarted: "
+				   "--command='ssh %h sudo systemctl restart postgresql'.",
+				   "the server of this machine with port %s is not node \"%s\"%s%s%s", port, t->name,
+				   name != NULL ? ", it is \"" : "", name != NULL ? name : "", name != NULL ? "\"" : "");
+	free(name);
+	server_close(&t->server);
+	return ok;
+}
+
+static bool
+prepare(Target *t, const RestartOptions *o, const Config *config, const json_t *status, const Setup *s)
+{
+	const json_t *facts = node_facts(status, t->name);
+	const char *state = json_string_value(json_object_get(facts, "state"));
+	const char *reason = json_string_value(json_object_get(facts, "reason"));
+	PQconninfoOption *options;
+	char	   *host;
+	char	   *port;
+	bool		ok;
+
+	t->conninfo = config_conninfo(config, t->name);
+	if (facts == NULL || t->conninfo == NULL)
+		return setup_fail(NULL, "there is no node \"%s\"", t->name);
+	if (state == NULL || strcmp(state, "online") != 0)
+	{
+		char	   *hint = xasprintf("Bring it back (lockstepctl resume %s), or name the nodes to restart.", t->name);
+
+		setup_fail(hint, "node \"%s\" is not online: %s%s%s", t->name, state ? state : "unknown", reason ? ": " : "", reason ? reason : "");
+		free(hint);
+		return false;
+	}
+	options = PQconninfoParse(t->conninfo, NULL);
+	host = conninfo_part(options, "host", NULL);
+	if (host == NULL)
+		host = conninfo_part(options, "hostaddr", "localhost");
+	port = conninfo_part(options, "port", "5432");
+	if (o->command == NULL)
+		ok = open_local(t, s, port);
+	else
+		ok = (t->command = expand(o->command, t->name, host, port)) != NULL;
+	free(host);
+	free(port);
+	PQconninfoFree(options);
+	return ok;
+}
+
+/* ---------- one node */
+
+/* false: it has said why, with the replicator's hint if that fits. */
+static bool
+request(const RestartOptions *o, const char *what, const char *name, const char *more, bool hint_fits)
+{
+	char	   *line = xasprintf("timeout=%ld %s %s%s\n", o->timeout_s * 1000, what, name, more);
+	json_t	   *answer = o->ask(o->ask_arg, line, o->timeout_s > 0 ? o->timeout_s + ANSWER_TIMEOUT_S : 0);
+	const char *error = json_string_value(json_object_get(answer, "error"));
+	const char *hint = json_string_value(json_object_get(answer, "hint"));
+	bool		ok = json_is_true(json_object_get(answer, "ok"));
+
+	if (!ok)
+		setup_fail(hint_fits ? hint : NULL, "%s", error != NULL ? error : "the replicator gave no reason");
+	json_decref(answer);
+	free(line);
+	return ok;
+}
+
+/* Nothing has happened to the node yet: it takes writers again. */
+static bool
+drain(const RestartOptions *o, const Target *t)
+{
+	char	   *line;
+	json_t	   *answer;
+
+	if (request(o, "drain", t->name, " readers", false))
+		return true;
+	line = xasprintf("timeout=%d resume %s\n", ANSWER_TIMEOUT_S * 1000, t->name);
+	answer = o->ask(o->ask_arg, line, 2 * ANSWER_TIMEOUT_S);
+	if (json_is_true(json_object_get(answer, "ok")))
+		setup_fail("To end its transactions: lockstepctl drop. Or wait longer: --timeout.", "the drain was given up: node \"%s\" was not restarted and takes writes as before", t->name);
+	else
+		setup_fail("See lockstepctl status.", "node \"%s\" was not restarted, and its drain could not be given up: %s", t->name,
+				   json_string_value(json_object_get(answer, "error")));
+	json_decref(answer);
+	free(line);
+	return false;
+}
+
+static bool
+restart_server(const Target *t, Setup *s)
+{
+	Run			shell = {.argv = {(char *) "/bin/sh", (char *) "-c", t->command}};
+	Run			run = t->command != NULL ? shell : server_command(&t->server, s, "restart");
+	char	   *text = t->command != NULL ? xstrdup(t->command) : run_text(&run);
+	int			code;
+
+	setup_step(s, "run", "%s", text);
+	code = s->dry_run ? 0 : run_program(&run);
+	if (code != 0)
+		setup_fail(NULL, "\"%s\" failed with exit code %d", text, code);
+	free(text);
+	return code == 0;
+}
+
+static bool
+await_server(const RestartOptions *o, const Target *t)
+{
+	double		end = setup_now() + (double) o->timeout_s;
+
+	while (PQping(t->conninfo) != PQPING_OK)
+	{
+		if (o->timeout_s > 0 && setup_now() >= end)
+			return setup_fail("See the server's log.", "the server of node \"%s\" does not answer after %ld s", t->name, o->timeout_s);
+		usleep(LOOK_AGAIN_US);
+	}
+	return true;
+}
+
+static bool
+restart(const RestartOptions *o, const Target *t, Setup *s)
+{
+	double		begin = setup_now();
+
+	setup_step(s, "drain", "node %s: writers and readers go to the other nodes", t->name);
+	if (s->dry_run)
+		return restart_server(t, s);
+	tell_if_interrupted(t->name);
+	if (!drain(o, t))
+		return false;
+	setup_detail("after %.1f s", setup_now() - begin);
+	if (!restart_server(t, s) || !await_server(o, t) || !request(o, "resume", t->name, "", true))
+	{
+		char	   *hint = xasprintf("When its server runs: lockstepctl resume %s", t->name);
+
+		setup_fail(hint, "node \"%s\" is out of the cluster; no further node is restarted", t->name);
+		free(hint);
+		return false;
+	}
+	tell_if_interrupted(NULL);
+	setup_step(s, "online", "node %s again, after %.1f s", t->name, setup_now() - begin);
+	return true;
+}
+
+/* ---------- all of them */
+
+/* The nodes that are named; with --rolling all that are configured. */
+static int
+targets(Target *list, const RestartOptions *o, const Config *config)
+{
+	int			n = 0;
+
+	if (o->nnodes > 0)
+	{
+		for (int i = 0; i < o->nnodes; i++)
+			list[n++].name = o->nodes[i];
+		return n;
+	}
+	for (int i = 0; i < config->nnodes; i++)
+		list[n++].name = config->nodes[i].name;
+	return n;
+}
+
+int
+restart_nodes(const RestartOptions *o, const Config *config, const json_t *status)
+{
+	Target		list[CONFIG_MAX_NODES] = {0};
+	Setup		setup = {.dry_run = o->dry_run};
+	double		begin = setup_now();
+	int			n = targets(list, o, config);
+
+	/* the operator's command is run as whoever runs lockstepctl */
+	if (o->command == NULL && !setup_begin(&setup, o->dry_run, NULL))
+		return CTL_FAILED;
+	for (int i = 0; i < n; i++)
+	{
+		for (int j = 0; j < i; j++)
+		{
+			if (strcmp(list[i].name, list[j].name) == 0)
+			{
+				setup_fail(NULL, "node \"%s\" is named twice", list[i].name);
+				return CTL_USAGE;
+			}
+		}
+		if (!prepare(&list[i], o, config, status, &setup))
+			return CTL_FAILED;
+	}
+	for (int i = 0; i < n; i++)
+	{
+		if (!restart(o, &list[i], &setup))
+			return CTL_FAILED;
+	}
+	if (o->dry_run)
+		printf("Nothing was done.\n");
+	else
+		printf("%d node%s restarted in %.1f s.\n", n, n == 1 ? "" : "s", setup_now() - begin);
+	return CTL_OK;
+}
