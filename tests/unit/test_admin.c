@@ -32,6 +32,7 @@ static char *last_database;
 static NodeDone database_callback;
 static void *database_arg;
 static char *reload_error;
+static char *reload_warning;
 static int	stops;
 
 const FactsColumn wait_columns[WAIT_COLUMNS] = {{"node", false}, {"pid", true}};
@@ -232,8 +233,9 @@ session_status(const Session *s)
 }
 
 static char *
-fake_reload(void)
+fake_reload(char **warning)
 {
+	*warning = reload_warning ? xstrdup(reload_warning) : NULL;
 	return reload_error ? xstrdup(reload_error) : NULL;
 }
 
@@ -642,10 +644,18 @@ client_may_go(void **state)
 static void
 reload_and_stop_reach_main(void **state)
 {
+	json_t	   *answer;
+
 	reload_error = "replicator.conf:12: unrecognized setting \"prot\"";
 	assert_error("reload\n", reload_error);
 	reload_error = NULL;
 	assert_ok("reload\n");
+	reload_warning = "changes of these settings need a restart of the replicator: port";
+	answer = ask("reload\n");
+	assert_true(json_is_true(json_object_get(answer, "ok")));
+	assert_string_equal(json_string_value(json_object_get(answer, "warning")), reload_warning);
+	json_decref(answer);
+	reload_warning = NULL;
 	assert_ok("stop\n");
 	assert_int_equal(stops, 1);
 }
