@@ -39,6 +39,13 @@ put_file(const char *directory, const char *name, const char *text, mode_t mode)
 }
 
 static void
+free_issued(CertsIssued *issued)
+{
+	free(issued->certificate);
+	free(issued->key);
+}
+
+static void
 make_side(const char *directory, const CertsAuthority *by, const char *trusted, const char *uri, int days)
 {
 	CertsIssued issued;
@@ -51,8 +58,7 @@ make_side(const char *directory, const CertsAuthority *by, const char *trusted, 
 	put_file(directory, "key.pem", issued.key, 0600);
 	put_file(directory, "ca.pem", trusted, 0644);
 	put_file(directory, "crl.pem", NULL, 0);
-	free(issued.certificate);
-	free(issued.key);
+	free_issued(&issued);
 }
 
 static TlsContext *
@@ -289,12 +295,19 @@ test_node_as_replicator(void **state)
 	r = load("fake", NULL);
 	assert_true(certs_issue(&authority, TLS_URI_NODE "n2", NULL, 0, 100, &issued));
 	{
-		BIO		   *certificate = BIO_new_mem_buf(issued.certificate, -1);
-		BIO		   *key = BIO_new_mem_buf(issued.key, -1);
+		BIO		   *certificate_text = BIO_new_mem_buf(issued.certificate, -1);
+		BIO		   *key_text = BIO_new_mem_buf(issued.key, -1);
+		X509	   *certificate = PEM_read_bio_X509(certificate_text, NULL, NULL, NULL);
+		EVP_PKEY   *key = PEM_read_bio_PrivateKey(key_text, NULL, NULL, NULL);
 
-		assert_int_equal(SSL_CTX_use_certificate(tls_context_ssl(r), PEM_read_bio_X509(certificate, NULL, NULL, NULL)), 1);
-		assert_int_equal(SSL_CTX_use_PrivateKey(tls_context_ssl(r), PEM_read_bio_PrivateKey(key, NULL, NULL, NULL)), 1);
+		assert_int_equal(SSL_CTX_use_certificate(tls_context_ssl(r), certificate), 1);
+		assert_int_equal(SSL_CTX_use_PrivateKey(tls_context_ssl(r), key), 1);
+		X509_free(certificate);
+		EVP_PKEY_free(key);
+		BIO_free(certificate_text);
+		BIO_free(key_text);
 	}
+	free_issued(&issued);
 	shake_hands(n, r, 1 << 20);
 	assert_false(tls_is_ready(node.t));
 	assert_non_null(strstr(tls_error(node.t), "lockstep:node:n2"));
@@ -319,6 +332,7 @@ test_unusable(void **state)
 	assert_unusable("bad", "n1", "key.pem");
 	assert_true(certs_issue(&authority, TLS_URI_NODE "n1", NULL, 0, 100, &issued));
 	put_file("bad", "key.pem", issued.key, 0604);
+	free_issued(&issued);
 	assert_unusable("bad", "n1", "accessible by everybody");
 	put_file("bad", "key.pem", "-----BEGIN PRIVATE KEY-----\nAAAA\n", 0600);
 	assert_unusable("bad", "n1", "no usable private key");
@@ -398,6 +412,8 @@ test_revoked(void **state)
 	refused("n1", "n1", "reloaded", "revoked", "revoked");
 	refused("n3", "n3", "reloaded", "revoked", "revoked");	/* the first one still is */
 	tls_context_free(fresh);
+	free(list);
+	free(longer);
 	tls_context_free(old);
 	tls_context_free(n);
 }
