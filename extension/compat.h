@@ -264,7 +264,15 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 	(object_aclcheck(NamespaceRelationId, schema, role, ACL_CREATE) == ACLCHECK_OK)
 #define ls_owns_relation(relid, role) object_ownercheck(RelationRelationId, relid, role)
 #define ls_owns(class, object, role) object_ownercheck(class, object, role)
+#define ls_owns_database(database, role) object_ownercheck(DatabaseRelationId, database, role)
+#define ls_may_create_in_tablespace(tablespace, role) \
+	(object_aclcheck(TableSpaceRelationId, tablespace, role, ACL_CREATE) == ACLCHECK_OK)
+#define ls_check_may_give_to(role, owner) check_can_set_role(role, owner)
 #else
+#define ls_owns_database(database, role) pg_database_ownercheck(database, role)
+#define ls_may_create_in_tablespace(tablespace, role) \
+	(pg_tablespace_aclcheck(tablespace, role, ACL_CREATE) == ACLCHECK_OK)
+#define ls_check_may_give_to(role, owner) check_is_member_of_role(role, owner)
 #define ls_may_create_in(schema, role) \
 	(pg_namespace_aclcheck(schema, role, ACL_CREATE) == ACLCHECK_OK)
 #define ls_owns(class, object, role) \

@@ -48,6 +48,7 @@
 #include "indoubt.h"
 #include "interpose.h"
 #include "keyset.h"
+#include "link_address.h"
 #include "lockconflict.h"
 #include "losses.h"
 #include "ls_link.h"
@@ -107,6 +108,7 @@ request_shmem(void)
 	contended_shmem_request();
 	outsiderun_shmem_request();
 	serverkey_shmem_request();
+	link_address_shmem_request();
 }
 
 static void
@@ -128,6 +130,7 @@ start_shmem(void)
 	contended_shmem_startup();
 	outsiderun_shmem_startup();
 	serverkey_shmem_startup();
+	link_address_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */

@@ -30,11 +30,13 @@
 
 #include "admin.h"
 #include "adopt.h"
+#include "auth.h"
 #include "buffer.h"
 #include "config.h"
 #include "config_tls.h"
 #include "conflict_log.h"
 #include "events.h"
+#include "group.h"
 #include "http.h"
 #include "journal.h"
 #include "listener.h"
@@ -42,10 +44,14 @@
 #include "loop.h"
 #include "membership.h"
 #include "metadata.h"
+#include "node_certificate.h"
 #include "peer.h"
+#include "pgclient.h"
 #include "points.h"
+#include "restart.h"
 #include "sequencer.h"
 #include "session.h"
+#include "systemd.h"
 #include "version.h"
 #include "waits_rows.h"
 #include "waits_watchdog.h"
@@ -59,6 +65,7 @@ static char cluster[33];
 static Journal *journal;
 static bool adopt;
 static bool accept_loss;
+static bool switching_over;
 static int	pid_fd = -1;
 static int	signal_fd = -1;
 
@@ -288,10 +295,15 @@ reload_config(char **warning)
 	}
 	need_restart = config_reload(config, fresh);
 	config_free(fresh);
-	membership_reload();
+	error = NULL;
+	if (config->nreplicators == 0 || group_is_leader())
+	{
+		membership_reload();
+		error = session_tls_reload();
+	}
 	if (need_restart[0] != '\0')
 		*warning = xasprintf("changes of these settings need a restart of the replicator: %s", need_restart);
-	if ((error = session_tls_reload()) != NULL)
+	if (error != NULL)
 	{
 		log_full(LOG_ERROR, NULL, "certificates were not reloaded: the old ones stay", error, NULL);
 		free(*warning);			/* the worse of both */
@@ -345,6 +357,81 @@ catch_signals(void)
 	loop_watch(signal_fd, EPOLLIN, on_signal, NULL);
 }
 
+/* ---------- a group of replicators */
+
+static bool group_answered;
+
+static void
+on_group(char *error)
+{
+	if (error != NULL)
+		refuse_to_start(error, NULL, "See docs/replicators.md.");
+	group_answered = true;
+	loop_stop();
+}
+
+/* Another replicator leads, or this one stops before it leads. */
+static void
+end_as_standby(void)
+{
+	systemd_stopping();
+	group_will_end();
+	group_end();
+	admin_stop();
+	if (pid_fd >= 0)
+		unlink(config->pid_file);
+	log_message(LOG_NOTICE, NULL, "stopped");
+	exit(EXIT_SUCCESS);
+}
+
+static void
+await_group(void)
+{
+	while (!group_answered)
+	{
+		loop_run();
+		if (!group_answered)
+			end_as_standby();
+	}
+	group_answered = false;
+}
+
+/* Follow the leader, until etcd says that this one leads. */
+static void
+follow_group(void)
+{
+	static Secret secret;
+	LsSlice		bytes;
+	char	   *error = auth_read_secret(config->secret_file, &secret);
+
+	if (error != NULL)
+		refuse_to_start(error, NULL, NULL);
+	if (mkdir(config->journal_directory, 0700) != 0 && errno != EEXIST)
+		refuse_to_start(xasprintf("could not create journal directory \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
+	bytes.data = secret.bytes;
+	bytes.len = secret.len;
+	group_begin(config, bytes, on_group);
+	await_group();
+	if (!journal_settle(config->journal_directory))
+		refuse_to_start(xasprintf("could not write in \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
+}
+
+/* Nothing is answered before the others have what this journal has. */
+static void
+lead_group(void)
+{
+	group_lead(journal, on_group);
+	await_group();
+	log_message(LOG_NOTICE, "group", "this replicator has what it needs to lead");
+}
+
+static void
+switch_over(void)
+{
+	switching_over = true;
+	loop_stop();
+}
+
 /*
  * What was decided gets to the disk, then its verdict to the backends and its
  * COMMIT to the peers, so that no turn waits for our return.
@@ -352,10 +439,16 @@ catch_signals(void)
 static void
 stop_all(void)
 {
+	if (!switching_over)
+		systemd_stopping();
 	http_stop();
 	admin_stop();
 	listener_stop();
+	if (config->nreplicators > 0)
+		group_will_end();
 	sequencer_stop();
+	if (config->nreplicators > 0)
+		group_end();
 	loop_finish();
 	sessions_stop();
 	journal_close(journal);
@@ -388,14 +481,25 @@ give_memory_back(void)
 	(void) mallopt(M_TRIM_THRESHOLD, 4 * MMAP_FROM);
 }
 
+/* Where nodes are, and that they have to use TLS, says replicator.conf: libpq must not find another place. */
+static void
+ignore_environment(void)
+{
+	static const char *const names[] = {"PGHOST", "PGHOSTADDR", "PGSERVICE", "PGSSLMODE", "PGREQUIRESSL"};
+
+	for (size_t i = 0; i < sizeof(names) / sizeof(names[0]); i++)
+		(void) unsetenv(names[i]);
+}
+
 int
 main(int argc, char **argv)
 {
-	static const AdminMain admin_calls = {.reload = reload_config,.stop = loop_stop};
+	static const AdminMain admin_calls = {.reload = reload_config,.stop = loop_stop,.switchover = switch_over};
 	bool		check = parse_options(argc, argv);
 	const char *hint;
 	char	   *error;
 
+	ignore_environment();
 	config = config_load(config_file, &error);
 	if (config == NULL)
 		refuse_to_start(error, NULL, NULL);
@@ -429,13 +533,25 @@ main(int argc, char **argv)
 	raise_descriptor_limit();
 	loop_init();
 	catch_signals();
+	pgclient_check_servers(node_certificate_check);
+	if (config->nreplicators > 0)
+	{
+		if ((error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL)
+			refuse_to_start(error, NULL, NULL);
+		restart_arm(argv);
+		systemd_ready("standby");
+		follow_group();
+		systemd_busy("begins to lead");
+	}
 	open_journal();
+	if (config->nreplicators > 0)
+		lead_group();
 	membership_init(config, cluster, config->journal_directory);
 	conflict_log_init(config);
 	sequencer_init(config, journal, config->journal_directory, &peer_ops, &session_ops);
 	begin_databases();
 	if ((error = listener_init(config, cluster)) != NULL ||
-		(error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL)
+		(config->nreplicators == 0 && (error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL))
 		refuse_to_start(error, NULL, NULL);
 	if ((error = http_start(config, &hint)) != NULL)
 		refuse_to_start(error, NULL, hint);
@@ -447,8 +563,11 @@ main(int argc, char **argv)
 	membership_start();
 	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
 	event_note("start", NULL, "the replicator has started", NULL);
+	systemd_ready(config->nreplicators > 0 ? "leads" : "ready");
 
 	loop_run();
 	stop_all();
+	if (switching_over)
+		restart_or_exit(EXIT_STARTUP);
 	return EXIT_SUCCESS;
 }

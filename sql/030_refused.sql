@@ -8,7 +8,7 @@ INSERT INTO r VALUES (3, 'z');
 PREPARE TRANSACTION 'r';
 ROLLBACK;
 -- outside of transactions
-CREATE DATABASE r_db;
+CREATE DATABASE r_db TEMPLATE regression;
 -- what is lockstep's, or the server's
 INSERT INTO lockstep.progress VALUES (99, 1);
 DROP TABLE lockstep.cluster;

@@ -11,6 +11,7 @@
 
 #include "utils/guc.h"
 
+#include "address_list.h"
 #include "guc.h"
 #include "lockstep.h"
 
@@ -130,6 +131,16 @@ assign_replicate(bool newval, void *extra)
 		guc_replicate_changed(newval);
 }
 
+static bool
+check_replicator(char **newval, void **extra, GucSource source)
+{
+	const char *wrong = address_list_check(*newval);
+
+	if (wrong != NULL)
+		GUC_check_errdetail("%s", wrong);
+	return wrong == NULL;
+}
+
 static void
 define_of_node(void)
 {
@@ -141,11 +152,11 @@ define_of_node(void)
 							   check_node_name, NULL, NULL);
 
 	DefineCustomStringVariable("lockstep.replicator",
-							   "Sets the address of the replicator.",
-							   "Either host:port or the path of its Unix socket.",
+							   "Sets the address of the replicator, or a comma-separated list of the addresses of several.",
+							   "Each is host:port or the path of its Unix socket.",
 							   &ls_replicator, "localhost:6432",
 							   PGC_SIGHUP, 0,
-							   NULL, NULL, NULL);
+							   check_replicator, NULL, NULL);
 
 	DefineCustomStringVariable("lockstep.secret_file",
 							   "Sets the file with the secret that the nodes share with the replicator.",

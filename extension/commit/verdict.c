@@ -113,7 +113,7 @@ check_link_before_asking(void)
 		return;
 	if (ls_xact.told)
 	{
-		if (!link_is_alive() || xact_told_elsewhere())
+		if (!link_is_alive(true) || xact_told_elsewhere())
 			xact_report_lost();
 		return;
 	}

@@ -148,8 +148,6 @@ examine_extension_contents(Node *node, DdlPlan *plan)
 				   "What belongs to the extension lockstep is fixed.", NULL);
 }
 
-static const char operator_detail[] = "The databases of a cluster are managed by its operator.";
-
 static void
 refuse_rename_database(DdlPlan *plan)
 {
@@ -157,18 +155,19 @@ refuse_rename_database(DdlPlan *plan)
 			   "Use lockstepctl database drop, set lockstep.replicate to off and rename it on every node, then use lockstepctl database add.");
 }
 
-static bool
-may_create_database(void)
+/* The dump of a replicated database has it, and CREATE EXTENSION IF NOT EXISTS behind it. */
+bool
+ddl_is_own_schema(const Node *node)
 {
-	HeapTuple	tuple = SearchSysCache1(AUTHOID, ObjectIdGetDatum(GetUserId()));
-	bool		may = superuser();
+	const CreateSchemaStmt *stmt = (const CreateSchemaStmt *) node;
 
-	if (HeapTupleIsValid(tuple))
-	{
-		may |= ((Form_pg_authid) GETSTRUCT(tuple))->rolcreatedb;
-		ReleaseSysCache(tuple);
-	}
-	return may;
+	if (!IsA(node, CreateSchemaStmt) || stmt->schemaname == NULL || strcmp(stmt->schemaname, "lockstep") != 0 ||
+		stmt->authrole != NULL || stmt->schemaElts != NIL || !superuser())
+		return false;
+	ereport(NOTICE,
+			(errcode(ERRCODE_DUPLICATE_SCHEMA),
+			 errmsg("schema \"%s\" already exists, skipping", stmt->schemaname)));
+	return true;
 }
 
 /*
@@ -188,23 +187,6 @@ ddl_database_is_missing(Node *node, bool is_top_level)
 			 stmt->missing_ok ? errmsg("database \"%s\" does not exist, skipping", stmt->dbname) :
 			 errmsg("database \"%s\" does not exist", stmt->dbname)));
 	return true;
-}
-
-static void
-examine_create_database(Node *node, DdlPlan *plan)
-{
-	/* who may not, is told so */
-	if (!may_create_database())
-		plan->action = DDL_PASS;
-	else
-		ddl_refuse(plan, NULL, operator_detail, "Use lockstepctl database add, which creates it on all nodes.");
-}
-
-static void
-examine_drop_database(Node *node, DdlPlan *plan)
-{
-	ddl_refuse(plan, NULL, operator_detail,
-			   "Use lockstepctl database drop; then set lockstep.replicate to off and drop it on every node.");
 }
 
 /* Its other options are columns of pg_database. */
@@ -430,9 +412,8 @@ static const DdlRule rules[] = {
 	{T_DropRoleStmt, DDL_FORWARD, true, NULL},
 	{T_GrantRoleStmt, DDL_FORWARD, true, NULL},
 
-	/* refused */
-	{T_CreatedbStmt, DDL_REFUSE, true, examine_create_database},
-	{T_DropdbStmt, DDL_REFUSE, true, examine_drop_database},
+	{T_CreatedbStmt, DDL_DATABASE, true, NULL},
+	{T_DropdbStmt, DDL_DATABASE, true, NULL},
 };
 
 static void

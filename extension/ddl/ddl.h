@@ -29,6 +29,7 @@ typedef enum DdlAction
 								 * WAL of it included */
 	DDL_LOCK,					/* asks for table locks, then runs here only */
 	DDL_FORWARD,				/* asks, is forwarded, runs */
+	DDL_DATABASE,				/* the replicator has all nodes do it */
 	DDL_REFUSE
 } DdlAction;
 
@@ -60,8 +61,16 @@ extern bool ddl_option_is_on(List *options, const char *name);
 
 extern void ddl_refuse(DdlPlan *plan, const char *what, const char *detail, const char *hint);
 
+/* A plain CREATE SCHEMA of the extension's schema, which is there: the client has been told. */
+extern bool ddl_is_own_schema(const Node *stmt);
+
 /* Does a DropStmt or the like name lockstep itself? */
 extern bool ddl_is_lockstep(const char *name);
+
+/* ---------- in ddldatabase.c */
+
+/* CREATE DATABASE, DROP DATABASE: done on all nodes that are online. */
+extern void ddl_run_database(Node *stmt, bool is_top_level);
 
 /* ---------- in ddllockout.c */
 

@@ -231,10 +231,17 @@ report_not_now(PlannedStmt *pstmt)
 			 errhint("Wait until the node is online: see lockstepctl status. In a cluster that has no database yet, set lockstep.replicate to off and run it on every node.")));
 }
 
+/* It can't be dropped from within. */
+static Oid
+dropped_database(const Node *stmt)
+{
+	return IsA(stmt, DropdbStmt) ? get_database_oid(((const DropdbStmt *) stmt)->dbname, true) : InvalidOid;
+}
+
 bool
 ddlshared_run(PlannedStmt *pstmt, const char *source, bool is_top_level)
 {
-	Oid			database = lockconflict_applied_database();
+	Oid			database = lockconflict_applied_database(dropped_database(pstmt->utilityStmt));
 	PlannedStmt *copy = copyObject(pstmt);
 	BackgroundWorkerHandle *handle;
 	dsm_segment *segment;

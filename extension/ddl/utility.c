@@ -624,6 +624,9 @@ process_on_origin(Call *call)
 			else
 				run_forwarded(call, &plan, &targets);
 			break;
+		case DDL_DATABASE:
+			ddl_run_database(call->pstmt->utilityStmt, call->context == PROCESS_UTILITY_TOPLEVEL);
+			break;
 		case DDL_REFUSE:
 			refuse_and_maybe_run(call, &plan);
 			break;
@@ -648,7 +651,7 @@ process_on_unreplicated(Call *call)
 	DdlPlan		plan;
 
 	ddl_plan(stmt, &plan);
-	if (plan.shared && plan.action == DDL_FORWARD && !XactReadOnly)
+	if (plan.shared && (plan.action == DDL_FORWARD || plan.action == DDL_DATABASE) && !XactReadOnly)
 	{
 		if (!changes_own_objects(stmt) &&
 			ddlshared_run(call->pstmt, call->source, call->context == PROCESS_UTILITY_TOPLEVEL))
@@ -733,6 +736,8 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 	}
 	if (ls_mode() != LS_MODE_APPLY && ls_is_node() &&
 		ddl_database_is_missing(pstmt->utilityStmt, context == PROCESS_UTILITY_TOPLEVEL))
+		return;
+	if (ls_mode() == LS_MODE_ORIGIN && ddl_is_own_schema(pstmt->utilityStmt))
 		return;
 	if (IsA(pstmt->utilityStmt, NotifyStmt) && !notify_command((NotifyStmt *) pstmt->utilityStmt))
 		return;

@@ -157,7 +157,7 @@ catch_up(void)
 	uint64		seq;
 
 	/* link_is_alive() would discard messages for a transaction in progress */
-	if (!xact_is_known() && !link_is_alive())
+	if (!xact_is_known() && !link_is_alive(false))
 		open_link();
 	send_question();
 	while (!sleep_for_answer(&seq, -1))
@@ -172,7 +172,7 @@ catch_up_until(MonoTime deadline)
 	uint64		seq = 0;
 	bool		answered = false;
 
-	if (!xact_is_known() && !link_is_alive())
+	if (!xact_is_known() && !link_is_alive(false))
 		open_link();
 	send_question();
 	while (!answered || turn_must_wait(seq))

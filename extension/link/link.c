@@ -521,7 +521,7 @@ next_message(LsMsgType *type, LsSlice *payload)
 				return LINK_NOTHING;
 			if (ls_link.tls != NULL && tls_error(ls_link.tls)[0] != '\0')
 				return link_lost_by_tls();
-			if (ls_link.end_errno == 0 && !ls_link.proven && ls_link.tls == NULL && ls_replicator[0] != '/')
+			if (ls_link.end_errno == 0 && !ls_link.proven && ls_link.tls == NULL && !ls_link.local)
 				return link_lost("It closed the connection; it may require TLS (see lockstep.tls_directory).");
 			if (ls_link.end_errno == 0)
 				return link_lost("It closed the connection.");
@@ -625,16 +625,21 @@ link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
 
 /*
  * Is an idle connection still alive?  Messages that arrived since the last transaction (a late
- * 'applied', for example) are discarded.
+ * 'applied', for example) are discarded.  in_transaction: the replicator knows one.
  */
 bool
-link_is_alive(void)
+link_is_alive(bool in_transaction)
 {
 	LsMsgType	type;
 	LsSlice		payload;
 
 	if (!ls_link.ready || !is_followed())
 		return false;
+	if (!ls_link.local && link_tls_is_outdated(ls_link.tls, in_transaction))
+	{
+		link_lost("The certificates have been changed.");
+		return false;
+	}
 	(void) read_some();
 	for (;;)
 	{

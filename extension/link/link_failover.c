@@ -53,7 +53,7 @@ try_to_connect(bool again, MonoTime deadline)
 	{
 		if (!again)
 			link_connect();
-		else if (!link_is_alive())
+		else if (!link_is_alive(false))
 			link_open_again(deadline);
 	}
 	PG_CATCH();

@@ -41,6 +41,7 @@
 #include "cluster.h"
 #include "generation.h"
 #include "guc.h"
+#include "link_address.h"
 #include "link_private.h"
 #include "lockstep.h"
 #include "ls_link.h"
@@ -262,18 +263,13 @@ connect_unix(const char *path, MonoTime deadline)
 	return connect_address((struct sockaddr *) &address, sizeof(address), deadline);
 }
 
-/* Split "host:port" or "[host]:port"; ERROR 22023 if it is neither. */
+/* Split "host:port" or "[host]:port", which address_list_check() has seen. */
 static void
 split_address(const char *text, char **host, char **port)
 {
 	char	   *copy = pstrdup(text);
 	char	   *colon = strrchr(copy, ':');
 
-	if (colon == NULL || colon == copy || colon[1] == '\0')
-		ereport(ERROR,
-				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
-				 errmsg("invalid value for parameter \"%s\": \"%s\"", "lockstep.replicator", text),
-				 errhint("Give host:port, or the path of a Unix socket.")));
 	*colon = '\0';
 	*port = colon + 1;
 	*host = copy;
@@ -320,17 +316,18 @@ connect_tcp(const char *target, MonoTime deadline)
 }
 
 static void
-connect_socket(MonoTime deadline)
+connect_socket(const char *address, MonoTime deadline)
 {
-	bool		connected = ls_replicator[0] == '/' ?
-	connect_unix(ls_replicator, deadline) : connect_tcp(ls_replicator, deadline);
+	bool		connected;
 
+	ls_link.local = address[0] == '/';
+	connected = ls_link.local ? connect_unix(address, deadline) : connect_tcp(address, deadline);
 	if (!connected)
 	{
-		link_lost("Connecting to \"%s\" failed: %m.", ls_replicator);
+		link_lost("Connecting to \"%s\" failed: %m.", address);
 		link_report_lost();
 	}
-	if (ls_replicator[0] != '/')
+	if (!ls_link.local)
 		link_tls_begin(deadline);
 }
 
@@ -381,6 +378,7 @@ check_generation(const LsWelcome *welcome)
 	if (generation_begin_link(theirs))
 		return;
 	ours = turn_generation();
+	ls_link.proven = false;		/* another one may lead */
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("the replicator is outdated"),
@@ -455,6 +453,90 @@ handshake(const Secret *secret, MonoTime deadline)
 	check_generation(&welcome);
 }
 
+static void
+open_address(const char *address, const Secret *secret, MonoTime deadline)
+{
+	ls_link.proven = false;
+	connect_socket(address, deadline);
+	handshake(secret, deadline);
+	outcome_take_secret(secret->bytes, secret->len);
+}
+
+/*
+ * Could another address help?  Not if the one that leads has refused, or the statement is to end.
+ * Otherwise the error is noted, and gone.
+ */
+static void
+note_failure(const char *address, MemoryContext context, StringInfo reasons, ErrorData **lasting)
+{
+	ErrorData  *error;
+
+	if (ls_link.proven || geterrcode() == ERRCODE_QUERY_CANCELED || geterrcode() == ERRCODE_ADMIN_SHUTDOWN)
+		PG_RE_THROW();
+	MemoryContextSwitchTo(context);
+	error = CopyErrorData();
+	FlushErrorState();
+	link_close();
+	appendStringInfo(reasons, "%s%s: %s", reasons->len > 0 ? " " : "", address,
+					 error->detail != NULL && ls_link.why.passing ? error->detail : error->message);
+	if (ls_link.why.passing)
+		FreeErrorData(error);
+	else
+		*lasting = error;
+}
+
+/* One that hangs must not use up the time of the others. */
+static void
+open_one_of(int n, const Secret *secret, MonoTime deadline)
+{
+	MemoryContext context = CurrentMemoryContext;
+	StringInfoData reasons;
+	ErrorData  *lasting = NULL;
+	uint32		holdoff = InterruptHoldoffCount;
+
+	initStringInfo(&reasons);
+	for (int i = 0; i < n; i++)
+	{
+		int			place;
+		char	   *address = link_address_at(i, &place);
+		long		share = mono_ms_left(deadline) / (n - i);
+
+		ls_link.why.passing = false;
+		PG_TRY();
+		{
+			open_address(address, secret, i == n - 1 ? deadline : mono_after(Max(share, 1)));
+			ls_link.ready = true;
+		}
+		PG_CATCH();
+		{
+			note_failure(address, context, &reasons, &lasting);
+			InterruptHoldoffCount = holdoff;	/* an ERROR has reset it */
+		}
+		PG_END_TRY();
+		if (ls_link.ready)
+		{
+			link_address_worked(place);
+			return;
+		}
+	}
+	if (lasting != NULL)
+		ReThrowError(lasting);
+	link_lost("%s", reasons.data);
+	link_report_lost();
+}
+
+static void
+open_any(const Secret *secret, MonoTime deadline)
+{
+	int			n = link_address_count();
+	int			place;
+
+	if (n == 1)
+		open_address(link_address_at(0, &place), secret, deadline);
+	else
+		open_one_of(n, secret, deadline);
+}
+
 void
 link_open_until(MonoTime deadline)
 {
@@ -475,9 +557,7 @@ link_open_until(MonoTime deadline)
 	read_secret(&secret);
 	PG_TRY();
 	{
-		connect_socket(deadline);
-		handshake(&secret, deadline);
-		outcome_take_secret(secret.bytes, secret.len);
+		open_any(&secret, deadline);
 	}
 	PG_CATCH();
 	{
@@ -501,6 +581,6 @@ link_open(void)
 void
 link_connect(void)
 {
-	if (!link_is_alive())
+	if (!link_is_alive(false))
 		link_open();
 }

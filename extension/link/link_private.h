@@ -30,6 +30,7 @@ typedef struct LinkState
 	pgsocket	sock;
 	bool		ready;			/* both sides are authenticated */
 	bool		proven;			/* the replicator is */
+	bool		local;			/* by a Unix socket */
 	bool		refused_for_now;	/* by the welcome */
 	uint64		number;			/* of connections so far that were ready */
 	WaitEventSet *set;			/* socket, latch, postmaster death */
@@ -71,5 +72,12 @@ extern bool link_tls_seal(TlsChannel *t, const char *data, size_t len, StringInf
 
 /* Of a TCP connection that has just been made; does not return if it can't be used. */
 extern void link_tls_begin(MonoTime deadline);
+
+/* ---------- in link_tls_files.c */
+
+extern void link_tls_note_files(void);	/* a connection begins */
+
+/* By a reload since then; in a transaction that the replicator knows: and it is not trusted any more. */
+extern bool link_tls_is_outdated(TlsChannel *t, bool in_transaction);
 
 #endif							/* LOCKSTEP_LINK_PRIVATE_H */

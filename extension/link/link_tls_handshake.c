@@ -74,6 +74,7 @@ check_clear(void)
 void
 link_tls_begin(MonoTime deadline)
 {
+	link_tls_note_files();
 	if (ls_tls_directory[0] == '\0')
 	{
 		check_clear();

@@ -74,7 +74,7 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, bool yields, int timeout_ms)
 			if (ms <= 0)
 				return false;
 		}
-		if (link_has_message(link_await(&type, &payload, (int) ms, PG_WAIT_EXTENSION)))
+		if (xact_has_message(link_await(&type, &payload, (int) ms, PG_WAIT_EXTENSION)))
 			xact_message(type, payload, &seq);
 		CHECK_FOR_INTERRUPTS();
 	}

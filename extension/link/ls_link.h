@@ -42,7 +42,7 @@ extern bool link_loss_is_passing(void);
 extern void link_close(void);
 
 /* Open and alive?  Discards what arrived late; closes it if it is dead. */
-extern bool link_is_alive(void);
+extern bool link_is_alive(bool in_transaction);
 
 /* Send without waiting: what does not fit now is kept, and goes while
  * link_drain or link_receive waits.  False when lost: then not all was sent. */

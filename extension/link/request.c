@@ -338,3 +338,68 @@ request_order_alone(LsQuery *query)
 		xact_report_error(&answer.error);
 	return answer.seq;
 }
+
+/* ---------- databases */
+
+static void
+send_database(const LsDatabase *request)
+{
+	size_t		size = ls_put_database(NULL, 0, request);
+	uint8_t    *message = palloc(size);
+
+	ls_put_database(message, size, request);
+	link_send(message, size);
+	pfree(message);
+}
+
+static void
+report_database_unknown(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN),
+			 errmsg("the connection to the replicator was lost while the command ran"),
+			 errdetail("It may be done on all nodes, or on none."),
+			 errhint("Look whether the database is there.")));
+}
+
+static void
+await_database(uint64 id, LsDatabaseDone *answer)
+{
+	do
+	{
+		LsSlice		payload;
+		const char *wrong;
+
+		if (await_answer(LS_MSG_DATABASE_DONE, &payload, 0) != LINK_MESSAGE)
+			report_database_unknown();
+		wrong = ls_get_database_done(payload, answer);
+		if (wrong != NULL)
+			link_report_violation(wrong);
+	} while (answer->id != id);
+}
+
+/* A cancel ends the wait only. */
+void
+request_database(LsDatabase *request)
+{
+	LsDatabaseDone answer;
+
+	connect_for_question();
+	request->id = ++questions;
+	send_database(request);
+	PG_TRY();
+	{
+		await_database(request->id, &answer);
+	}
+	PG_CATCH();
+	{
+		if (geterrcode() == ERRCODE_QUERY_CANCELED)
+			ereport(WARNING,
+					(errmsg("the nodes go on with the command"),
+					 errdetail("Its database may be there, or gone, a moment later.")));
+		PG_RE_THROW();
+	}
+	PG_END_TRY();
+	if (answer.error.message.len > 0)
+		xact_report_error(&answer.error);
+}

@@ -10,6 +10,7 @@
 
 extern LsLeased request_lease(LsLease *request);	/* id is filled in here */
 extern uint64 request_order_alone(LsQuery *query);	/* returns its seq */
+extern void request_database(LsDatabase *request);	/* id is filled in here */
 extern void request_facts(LsFactsKind kind, LsFacts *facts);	/* in this memory
 																 * context */
 

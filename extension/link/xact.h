@@ -6,6 +6,7 @@
 #define LOCKSTEP_XACT_H
 
 #include "lockstep.h"
+#include "ls_link.h"
 
 /* ---------- its number, which announces it to this node */
 
@@ -84,6 +85,9 @@ LS_NORETURN extern void xact_report_lost(void); /* the link, of one that was
 												 * told and has not asked:
 												 * 40001, or why the
 												 * replicator refuses */
+
+/* Has a message come?  ERROR as above: the link was lost. */
+extern bool xact_has_message(LinkResult result);
 
 /* ---------- from hooks.c */
 

@@ -80,6 +80,14 @@ xact_report_lost(void)
 			 errhint("The transaction might succeed if retried.")));
 }
 
+bool
+xact_has_message(LinkResult result)
+{
+	if (result == LINK_LOST)
+		xact_report_lost();
+	return result == LINK_MESSAGE;
+}
+
 /*
  * A message that came while the transaction was not waiting for its verdict.  A grant
  * raises *seq.
@@ -132,7 +140,7 @@ xact_wait_applied(uint64 seq)
 
 	while (turn_must_wait(seq))
 	{
-		if (link_has_message(link_receive(&type, &payload, -1, PG_WAIT_EXTENSION)))
+		if (xact_has_message(link_receive(&type, &payload, -1, PG_WAIT_EXTENSION)))
 			xact_message(type, payload, &granted);
 		CHECK_FOR_INTERRUPTS();
 	}

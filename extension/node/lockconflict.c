@@ -419,7 +419,7 @@ lockconflict_apply_session_in(Oid database)
 }
 
 Oid
-lockconflict_applied_database(void)
+lockconflict_applied_database(Oid but)
 {
 	Oid			database = InvalidOid;
 
@@ -428,7 +428,7 @@ lockconflict_applied_database(void)
 		int			pid;
 		const PGPROC *proc = apply_session_at(i, &pid);
 
-		if (proc != NULL && OidIsValid(proc->databaseId) &&
+		if (proc != NULL && OidIsValid(proc->databaseId) && proc->databaseId != but &&
 			(!OidIsValid(database) || proc->databaseId < database))
 			database = proc->databaseId;
 	}

@@ -53,7 +53,7 @@ extern void lockconflict_note_row(int row); /* it changes that row of its call *
 extern int	lockconflict_apply_session_in(Oid database);
 
 /* A database that has one, always the same if several do; InvalidOid: there is none. */
-extern Oid	lockconflict_applied_database(void);
+extern Oid	lockconflict_applied_database(Oid but);
 
 /* Has an apply session this role? */
 extern bool lockconflict_applies_as(Oid role);

@@ -22,6 +22,7 @@ typedef struct AdminMain
 	 */
 	char	   *(*reload) (char **warning);
 	void		(*stop) (void);
+	void		(*switchover) (void);	/* another one leads, this one follows */
 } AdminMain;
 
 /* NULL, or why the socket can't be had (malloc'ed). */

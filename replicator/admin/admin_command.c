@@ -17,6 +17,7 @@
 #include "buffer.h"
 #include "conflict_log.h"
 #include "events.h"
+#include "group.h"
 #include "json_text.h"
 #include "log.h"
 #include "loop.h"
@@ -476,6 +477,40 @@ command_stop(AdminRequest *r, const char *arg)
 	admin_main()->stop();
 }
 
+/* ---------- a group of replicators */
+
+static void
+command_replicators(AdminRequest *r, const char *arg)
+{
+	if (admin_config()->nreplicators == 0)
+		admin_failed(r, "this is the only replicator", "See docs/replicators.md for a group of several.");
+	else
+		admin_answer(r, group_json());
+}
+
+static void
+command_switchover(AdminRequest *r, const char *arg)
+{
+	if (!group_can_hand_over())
+	{
+		admin_failed(r, "no other replicator is in sync", "See lockstepctl replicators.");
+		return;
+	}
+	admin_answer(r, success());
+	admin_main()->switchover();
+}
+
+static void
+refuse_on_standby(AdminRequest *r)
+{
+	json_t	   *group = group_json();
+	char	   *hint = xasprintf("Replicator \"%s\" leads.", json_text_of(group, "leader"));
+
+	admin_failed(r, "this replicator is a standby", hint);
+	free(hint);
+	json_decref(group);
+}
+
 /* ---------- dispatch */
 
 typedef struct Command
@@ -483,25 +518,28 @@ typedef struct Command
 	const char *name;
 	bool		changes;		/* is logged */
 	bool		argument;		/* must have one */
+	bool		anywhere;		/* also on a standby */
 	void		(*run) (AdminRequest *r, const char *arg);
 } Command;
 
 static const Command commands[] = {
-	{"status", false, false, command_status},
-	{"sessions", false, false, command_sessions},
-	{"conflicts", false, false, command_conflicts},
-	{"waits", false, false, command_waits},
-	{"config", false, false, command_config},
-	{"drop", true, true, command_drop},
-	{"attach", true, true, command_attach},
-	{"drain", false, false, command_drain},
-	{"resume", true, false, command_resume},
-	{"pause", true, false, command_pause},
-	{"database add", true, true, command_database_add},
-	{"database drop", true, true, command_database_drop},
-	{"remove", true, true, command_remove},
-	{"reload", true, false, command_reload},
-	{"stop", true, false, command_stop},
+	{"status", false, false, false, command_status},
+	{"sessions", false, false, false, command_sessions},
+	{"conflicts", false, false, false, command_conflicts},
+	{"waits", false, false, false, command_waits},
+	{"config", false, false, true, command_config},
+	{"drop", true, true, false, command_drop},
+	{"attach", true, true, false, command_attach},
+	{"drain", false, false, false, command_drain},
+	{"resume", true, false, false, command_resume},
+	{"pause", true, false, false, command_pause},
+	{"database add", true, true, false, command_database_add},
+	{"database drop", true, true, false, command_database_drop},
+	{"remove", true, true, false, command_remove},
+	{"reload", true, false, true, command_reload},
+	{"stop", true, false, true, command_stop},
+	{"replicators", false, false, true, command_replicators},
+	{"switchover", true, false, false, command_switchover},
 };
 
 /* Takes "timeout=MS " off the line; NULL if it is not a number. */
@@ -542,6 +580,11 @@ admin_command(AdminRequest *r, char *line)
 		command += n + (command[n] == ' ');
 		if (c->argument && command[0] == '\0')
 			break;
+		if (!c->anywhere && admin_config()->nreplicators > 0 && !group_is_leader())
+		{
+			refuse_on_standby(r);
+			return;
+		}
 		if (c->changes)
 			tell_command(c->name, command);
 		c->run(r, command);

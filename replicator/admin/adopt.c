@@ -33,6 +33,7 @@
 #include "buffer.h"
 #include "journal.h"
 #include "metadata.h"
+#include "node_certificate.h"
 
 typedef struct FoundNode
 {
@@ -84,14 +85,17 @@ open_database(const Config *config, const NodeConfig *node, const char *database
 	const char *keywords[] = {"connect_timeout", "dbname", "dbname", "application_name", "options", NULL};
 	const char *values[] = {timeout, node->conninfo, database, "lockstep adopt", session_options, NULL};
 	PGconn	   *conn;
+	char	   *wrong;
 
 	snprintf(timeout, sizeof(timeout), "%d", config->node_timeout / 1000 > 2 ? config->node_timeout / 1000 : 2);
 	conn = PQconnectdbParams(keywords, values, 1);
-	if (PQstatus(conn) == CONNECTION_OK)
+	wrong = PQstatus(conn) == CONNECTION_OK ? node_certificate_check(conn, node->name) : NULL;
+	if (PQstatus(conn) == CONNECTION_OK && wrong == NULL)
 		return conn;
 	refuse("Every node of replicator.conf is needed, as it may be the one that has come furthest. Take out the line of "
 		   "one that is gone for good: what only that one had is lost.",
-		   "node \"%s\", database \"%s\": %s", node->name, database, PQerrorMessage(conn));
+		   "node \"%s\", database \"%s\": %s", node->name, database, wrong != NULL ? wrong : PQerrorMessage(conn));
+	free(wrong);
 	PQfinish(conn);
 	return NULL;
 }

@@ -6,8 +6,8 @@
  * The table `settings` drives parsing, defaults, ranges, SHOW, reload and
  * --describe-config; tests/lint/settings reads it too, so keep one line per
  * setting in the form it has.  To add a setting: a row here, a field of Config in
- * config.h, and what that check then asks for.  `node.NAME = 'conninfo'` is the only family of
- * names that is not in it.
+ * config.h, and what that check then asks for.  Only the families of names `node.NAME = 'conninfo'`
+ * and `replicator.NAME = 'host:port'` are not in it.
  *
  * A file is taken as a whole or not at all: config_load() returns a complete,
  * checked Config or an error that names file and line.  Called by main and
@@ -145,6 +145,16 @@ static const Setting settings[] = {
 	"Maximum size of committed transactions that an online node has not applied."},
 	{"slow_node", SETTING_SLOW_NODE, AT(slow_node), "throttle", 0, 0, RELOAD,
 	"What happens when a node exceeds max_apply_lag: throttle or drop."},
+	{"replicator_name", SETTING_STRING, AT(replicator_name), "", 0, 0, RESTART,
+	"Name of this replicator in a group of several; empty if it is the only one."},
+	{"etcd_endpoints", SETTING_STRING, AT(etcd_endpoints), "", 0, 0, RESTART,
+	"Comma-separated URLs of etcd, which decides who leads a group of replicators."},
+	{"etcd_key", SETTING_STRING, AT(etcd_key), "/lockstep", 0, 0, RESTART,
+	"Key of the group in etcd."},
+	{"copies", SETTING_INT, AT(copies), "2", 1, 7, RESTART,
+	"Number of replicators that have a transaction on disk before it is acknowledged, if there are so many."},
+	{"min_copies", SETTING_INT, AT(min_copies), "2", 1, 7, RESTART,
+	"Number of replicators that must have a transaction on disk before it is acknowledged: with fewer, writers wait."},
 	{"maintenance_database", SETTING_STRING, AT(maintenance_database), "postgres", 0, 0, RESTART,
 	"Database to connect to for commands that concern a whole node."},
 	{"databases", SETTING_STRING, AT(databases), "", 0, 0, RESTART,
@@ -153,6 +163,7 @@ static const Setting settings[] = {
 
 #define NSETTINGS ((int) (sizeof(settings) / sizeof(settings[0])))
 #define NODE_PREFIX "node."
+#define REPLICATOR_PREFIX "replicator."
 
 static const char *const level_names[] = {"debug", "info", "notice", "warning", "error", NULL};
 static const char *const slow_node_names[] = {"throttle", "drop", NULL};
@@ -421,6 +432,40 @@ set_node(Config *c, const char *name, const char *conninfo)
 	return NULL;
 }
 
+/* ---------- replicators */
+
+int
+config_replicator(const Config *c, const char *name)
+{
+	for (int i = 0; i < c->nreplicators; i++)
+	{
+		if (strcmp(c->replicators[i].name, name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+static char *
+set_replicator(Config *c, const char *name, const char *address)
+{
+	const char *colon = strrchr(address, ':');
+	ReplicatorConfig *r;
+
+	if (!valid_node_name(name))
+		return xasprintf("invalid replicator name \"%s\" (1 to 63 of a-z, 0-9 and _)", name);
+	if (config_replicator(c, name) >= 0)
+		return xasprintf("replicator \"%s\" is set twice", name);
+	if (c->nreplicators == CONFIG_MAX_REPLICATORS)
+		return xasprintf("more than %d replicators", CONFIG_MAX_REPLICATORS);
+	if (colon == NULL || colon == address || strspn(colon + 1, "0123456789") != strlen(colon + 1) ||
+		atoi(colon + 1) < 1 || atoi(colon + 1) > 65535)
+		return xasprintf("invalid address of replicator \"%s\": \"%s\" (HOST:PORT)", name, address);
+	r = &c->replicators[c->nreplicators++];
+	snprintf(r->name, sizeof(r->name), "%s", name);
+	r->address = xstrdup(address);
+	return NULL;
+}
+
 /* The connection string with its password hidden, for SHOW. */
 static char *
 shown_conninfo(const char *conninfo)
@@ -494,6 +539,8 @@ set_by_name(Config *c, const char *name, const char *value)
 {
 	if (strncmp(name, NODE_PREFIX, strlen(NODE_PREFIX)) == 0)
 		return set_node(c, name + strlen(NODE_PREFIX), value);
+	if (strncmp(name, REPLICATOR_PREFIX, strlen(REPLICATOR_PREFIX)) == 0)
+		return set_replicator(c, name + strlen(REPLICATOR_PREFIX), value);
 	for (int i = 0; i < NSETTINGS; i++)
 	{
 		if (strcmp(settings[i].name, name) == 0)
@@ -536,6 +583,25 @@ parse_line(Config *c, char *line)
 	return error;
 }
 
+static char *
+check_group(const Config *c)
+{
+	if (c->replicator_name[0] == '\0' && c->nreplicators == 0)
+		return NULL;
+	if (config_replicator(c, c->replicator_name) < 0)
+		return xasprintf("setting \"replicator_name\" must be the name of one of the %d replicators (" REPLICATOR_PREFIX "NAME = 'host:port'): \"%s\"",
+						 c->nreplicators, c->replicator_name);
+	if (c->etcd_endpoints[0] == '\0')
+		return xstrdup("setting \"etcd_endpoints\" must not be empty: etcd decides which replicator leads");
+	if (strstr(c->etcd_endpoints, "://") == NULL)
+		return xasprintf("invalid value for setting \"etcd_endpoints\": \"%s\" (http://HOST:PORT, ...)", c->etcd_endpoints);
+	if (c->min_copies > c->copies)
+		return xasprintf("setting \"min_copies\" (%d) must not be larger than \"copies\" (%d)", c->min_copies, c->copies);
+	if (c->copies > c->nreplicators)
+		return xasprintf("setting \"copies\" (%d) must not be larger than the number of replicators (%d)", c->copies, c->nreplicators);
+	return NULL;
+}
+
 /* Checks that concern several settings, when all lines have been read. */
 static char *
 check_config(const Config *c)
@@ -554,6 +620,8 @@ check_config(const Config *c)
 		return xstrdup("setting \"journal_directory\" must not be empty");
 	if (c->listen_addresses[0] == '\0' && c->unix_socket[0] == '\0')
 		return xstrdup("one of \"listen_addresses\" and \"unix_socket\" must not be empty");
+	if ((error = check_group(c)) != NULL)
+		return error;
 
 	names = config_list(c->databases, &n);
 	for (int i = 0; i < n && error == NULL; i++)
@@ -670,6 +738,8 @@ config_free(Config *c)
 	}
 	for (int i = 0; i < c->nnodes; i++)
 		free(c->nodes[i].conninfo);
+	for (int i = 0; i < c->nreplicators; i++)
+		free(c->replicators[i].address);
 	free(c);
 }
 
@@ -725,10 +795,24 @@ reload_nodes(Config *current, Config *fresh, char **need_restart)
 	}
 }
 
+static bool
+same_replicators(const Config *a, const Config *b)
+{
+	bool		same = a->nreplicators == b->nreplicators;
+
+	for (int i = 0; i < a->nreplicators && same; i++)
+		same = strcmp(a->replicators[i].name, b->replicators[i].name) == 0 &&
+			strcmp(a->replicators[i].address, b->replicators[i].address) == 0;
+	return same;
+}
+
 char *
 config_reload(Config *current, Config *fresh)
 {
 	char	   *need_restart = xstrdup("");
+
+	if (!same_replicators(current, fresh))
+		add_name(&need_restart, REPLICATOR_PREFIX "NAME");
 
 	for (int i = 0; i < NSETTINGS; i++)
 	{
@@ -777,7 +861,9 @@ config_describe(void)
 	}
 	printf("# Connection string of each node, without dbname; one line per node.\n"
 		   "# A reload takes lines that are new, missing or changed.\n"
-		   "#" NODE_PREFIX "n1 = 'host=127.0.0.1 port=5432 user=postgres'\n");
+		   "#" NODE_PREFIX "n1 = 'host=127.0.0.1 port=5432 user=postgres'\n"
+		   "\n# Address of each replicator of a group for the others; one line per replicator.\n"
+		   "#" REPLICATOR_PREFIX "r1 = 'host1:6433'\n");
 }
 
 const char *

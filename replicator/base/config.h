@@ -14,15 +14,24 @@
 #include "log.h"
 
 #define CONFIG_MAX_NODES 16
+#define CONFIG_MAX_REPLICATORS 7	/* also in the table of settings */
+#define CONFIG_NAME_SIZE 64		/* of a node or a replicator, NUL included */
 
 typedef struct NodeConfig
 {
-	char		name[64];
+	char		name[CONFIG_NAME_SIZE];
 	char	   *conninfo;		/* libpq, without dbname */
 	int			moves;			/* reloads that have changed conninfo */
 	bool		retired;		/* a reload no longer found it: it stays out,
 								 * and is gone at the next start */
 } NodeConfig;
+
+/* A member of a group of replicators. */
+typedef struct ReplicatorConfig
+{
+	char		name[CONFIG_NAME_SIZE];
+	char	   *address;		/* HOST:PORT where the others reach it */
+} ReplicatorConfig;
 
 typedef enum SlowNode
 {
@@ -85,6 +94,14 @@ typedef struct Config
 	char	   *maintenance_database;	/* 'postgres' */
 	char	   *databases;		/* replicated when the journal is created, 'a,
 								 * b' */
+	char	   *replicator_name;	/* '' = there is no other replicator */
+	char	   *etcd_endpoints; /* see etcd.h */
+	char	   *etcd_key;
+	int			copies;			/* of the journal, 2: see copies.h */
+	int			min_copies;		/* without which nothing is decided, 2 */
+	int			nreplicators;
+	ReplicatorConfig replicators[CONFIG_MAX_REPLICATORS];	/* replicator.NAME =
+															 * 'host:port' */
 	int			nnodes;
 	NodeConfig	nodes[CONFIG_MAX_NODES];	/* node.NAME = 'conninfo' */
 } Config;
@@ -98,6 +115,9 @@ extern void config_free(Config *c);
 
 /* Of the node of that name; NULL: there is none. */
 extern const char *config_conninfo(const Config *c, const char *name);
+
+/* The index of the replicator of that name; -1: there is none. */
+extern int	config_replicator(const Config *c, const char *name);
 
 /*
  * Take from fresh what may change while running; returns the names of settings

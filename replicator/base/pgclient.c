@@ -37,6 +37,7 @@ struct PgClient
 	int			limit_ms;		/* of queries, 0 = none */
 	Resolve    *resolving;		/* the host's name, before conn is there */
 	char	   *conninfo;
+	char	   *node;
 	char	   *database;
 	char	   *application;
 	const char *options;
@@ -53,6 +54,8 @@ struct PgClient
 	Deferred	broken;			/* libpq would not send */
 	Deferred	bury;
 };
+
+static PgCheckServer check_server;
 
 /*
  * The extension resets what users have set for the role or the database (as lockstep.replicate
@@ -140,6 +143,7 @@ on_bury(void *arg)
 	PgClient   *c = arg;
 
 	free(c->conninfo);
+	free(c->node);
 	free(c->database);
 	free(c->application);
 	free(c);
@@ -397,16 +401,28 @@ connection_made(PgClient *c)
 	send_first(c);
 }
 
+void
+pgclient_check_servers(PgCheckServer check)
+{
+	check_server = check;
+}
+
 /* libpq may use another socket after each step: watch again. */
 static void
 step_connecting(PgClient *c)
 {
 	PostgresPollingStatusType status;
+	char	   *wrong;
 
 	loop_unwatch(c->watch);
 	c->watch = NULL;
 	status = PQconnectPoll(c->conn);
-	if (status == PGRES_POLLING_OK)
+	if (status == PGRES_POLLING_OK && check_server != NULL && (wrong = check_server(c->conn, c->node)) != NULL)
+	{
+		fail(c, wrong);
+		free(wrong);
+	}
+	else if (status == PGRES_POLLING_OK)
 		connection_made(c);
 	else if (status == PGRES_POLLING_FAILED)
 		fail(c, PQerrorMessage(c->conn));
@@ -488,13 +504,14 @@ name_to_resolve(const char *conninfo)
 }
 
 PgClient *
-pgclient_open(const char *conninfo, const char *database, const char *application,
+pgclient_open(const NodeConfig *node, const char *database, const char *application,
 			  const char *options, int timeout_ms, PgConnected connected, void *arg)
 {
 	PgClient   *c = xcalloc(1, sizeof(PgClient));
-	char	   *name = name_to_resolve(conninfo);
+	char	   *name = name_to_resolve(node->conninfo);
 
-	c->conninfo = xstrdup(conninfo);
+	c->conninfo = xstrdup(node->conninfo);
+	c->node = xstrdup(node->name);
 	c->database = xstrdup(database);
 	c->application = xstrdup(application);
 	c->options = options;

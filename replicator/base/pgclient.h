@@ -9,6 +9,8 @@
 #include <libpq-fe.h>
 #include <stdbool.h>
 
+#include "config.h"
+
 typedef struct PgClient PgClient;
 
 /* error NULL: connected. */
@@ -20,8 +22,15 @@ typedef void (*PgDone) (void *arg, const PGresult *result);
 /* Once, when it is lost; callers of queries under way are told before. */
 typedef void (*PgLost) (void *arg, const char *error);
 
+/*
+ * Is it that node's server that has been reached?  NULL, or why not (malloc'ed).  Asked of each
+ * connection before anything is sent by it.
+ */
+typedef char *(*PgCheckServer) (PGconn *conn, const char *node);
+extern void pgclient_check_servers(PgCheckServer check);
+
 /* options: libpq's; timeout: of connecting, finding the address included. */
-extern PgClient *pgclient_open(const char *conninfo, const char *database, const char *application,
+extern PgClient *pgclient_open(const NodeConfig *node, const char *database, const char *application,
 							   const char *options, int timeout_ms, PgConnected connected, void *arg);
 extern void pgclient_on_lost(PgClient *c, PgLost lost, void *arg);
 

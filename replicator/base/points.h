@@ -66,8 +66,23 @@ typedef enum Point
 	POINT_BARRIER,				/* has everything; not online yet */
 	POINT_ONLINE,				/* it is; what is reserved has been given to
 								 * it */
-	POINT_DROP_DURABLE			/* dropped by command; the command is not
+	POINT_DROP_DURABLE,			/* dropped by command; the command is not
 								 * answered */
+
+	/* CREATE and DROP DATABASE: database_command.c, database_step.c */
+	POINT_DATABASE_PLANNED,		/* durable; no node knows */
+	POINT_DATABASE_CREATED,		/* a node has it, empty */
+	POINT_DATABASE_CHECKED,		/* ... with the extension */
+	POINT_DATABASE_MADE,		/* ... with the cluster's identity */
+	POINT_DATABASE_READY,		/* all have it, with apply connections */
+	POINT_DATABASE_DECIDED,		/* it is replicated, or is not any more: that
+								 * is durable */
+	POINT_DATABASE_DROPPED,		/* a node has dropped it */
+	POINT_DATABASE_CAUGHT_UP,	/* a node that catches up has done the same */
+
+	/* a group of replicators: group.c */
+	POINT_REPLICAS_TAKEOVER,	/* it follows no more; the key is as it was */
+	POINT_REPLICAS_CHOSEN		/* the key says that it leads */
 } Point;
 
 extern bool points_armed;

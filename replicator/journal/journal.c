@@ -129,6 +129,13 @@ journal_last(const Journal *j)
 	return j->last;
 }
 
+void
+journal_end(const Journal *j, uint64_t *segment, uint64_t *offset)
+{
+	*segment = j->segment_first;
+	*offset = j->used;
+}
+
 /* ---------- segments */
 
 /*
@@ -281,16 +288,17 @@ cut_back(Journal *j)
 
 /* ---------- opening */
 
-static void
-make_cluster(char cluster[CLUSTER_LEN + 1])
+bool
+journal_new_cluster(char cluster[CLUSTER_LEN + 1])
 {
 	uint8_t		bytes[CLUSTER_LEN / 2];
 
 	/* up to 256 bytes come at once, if the system is up */
 	if (getrandom(bytes, sizeof(bytes), 0) != (ssize_t) sizeof(bytes))
-		abort();
+		return false;
 	for (size_t i = 0; i < sizeof(bytes); i++)
 		snprintf(cluster + 2 * i, 3, "%02x", bytes[i]);
+	return true;
 }
 
 /* Make the name of a new journal directory durable. */
@@ -579,7 +587,8 @@ open_segments(Journal *j, const SegmentList *list, bool create)
 					  "there is no journal in directory \"%s\"", j->dir);
 			return false;
 		}
-		make_cluster(j->cluster);
+		if (!journal_new_cluster(j->cluster))
+			abort();
 		j->first = 1;
 		return create_segment(j, 1) && write_place(j);
 	}
@@ -768,6 +777,17 @@ journal_add_body(Journal *j, uint64_t seq, const BodyRef *body)
 {
 	bodies_add(&j->bodies, seq, body);
 	j->segment_bodies += body->size;
+}
+
+void
+journal_each_body(const Journal *j, void (*add) (uint64_t seq, const BodyRef *body))
+{
+	for (size_t i = 0; i < j->bodies.n; i++)
+	{
+		BodyRef		ref = {.id = j->bodies.items[i].id,.size = j->bodies.items[i].size};
+
+		add(j->bodies.items[i].seq, &ref);
+	}
 }
 
 uint64_t

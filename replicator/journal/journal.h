@@ -36,8 +36,9 @@ typedef enum RecordType
 								 * dbcheck.c */
 	RECORD_LEASE = 'l',			/* text: the position of a thing, see lease.c */
 	RECORD_CHAIN = 'c',			/* text: the chain at seq; at a segment's head */
-	RECORD_GENERATION = 'G'		/* text: that of a replicator's start, and its
+	RECORD_GENERATION = 'G',	/* text: that of a replicator's start, and its
 								 * run, see takeover.c */
+	RECORD_DATABASE_EVENT = 'd' /* text: see database_event.h */
 } RecordType;
 
 /* A file beside the journal that has the queries of a large transaction, see
@@ -120,6 +121,12 @@ extern bool journal_create(const char *dir, size_t segment_size, const char *clu
  */
 extern bool journal_is_copy(const Journal *j);
 extern bool journal_settle(const char *dir);
+
+/* Its end: the last segment, by its name, and the bytes used in it. */
+extern void journal_end(const Journal *j, uint64_t *segment, uint64_t *offset);
+
+/* An identity for journal_create(); false: there are no random numbers. */
+extern bool journal_new_cluster(char cluster[33]);
 extern uint64_t journal_first(const Journal *j);	/* lowest seq it can
 													 * replay; 1 when new */
 extern uint64_t journal_last(const Journal *j); /* highest seq, 0 when none */
@@ -145,6 +152,9 @@ extern bool journal_broken(const Journal *j);	/* trying again is of no use */
 /* The transaction seq that has just been appended has this body: it goes when the
  * transaction is trimmed */
 extern void journal_add_body(Journal *j, uint64_t seq, const BodyRef *body);
+
+/* Calls add for each body of the journal's transactions. */
+extern void journal_each_body(const Journal *j, void (*add) (uint64_t seq, const BodyRef *body));
 
 /* Bytes of the bodies of transactions in [from, below). */
 extern uint64_t journal_body_bytes(const Journal *j, uint64_t from, uint64_t below);

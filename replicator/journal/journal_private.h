@@ -85,6 +85,9 @@ extern bool bodies_delete_others(const BodyList *list, const char *dir);
 #define POSITION_FILE "place"
 #define POSITION_TEMPORARY "place.tmp"
 
+/* Beside the journal, with what begins with it; replicas/group_state.c's. */
+#define GROUP_FILE "group"
+
 typedef enum PositionState
 {
 	POSITION_SAME,				/* it is where it was written */

@@ -365,6 +365,7 @@ record_decode(LsSlice body, JournalRecord *r)
 		case RECORD_LEASE:
 		case RECORD_CHAIN:
 		case RECORD_GENERATION:
+		case RECORD_DATABASE_EVENT:
 			r->type = (RecordType) body.data[1];
 			r->wait = LS_WAIT_EXECUTED; /* no meaning, but a legal value */
 			return get_fields(fields, metadata_fields, r);

@@ -174,7 +174,7 @@ segment_list(const char *dir, SegmentList *list)
 		}
 		else if (strcmp(entry->d_name, ".") != 0 && strcmp(entry->d_name, "..") != 0 &&
 				 strcmp(entry->d_name, "lock") != 0 && strcmp(entry->d_name, POSITION_FILE) != 0 &&
-				 strcmp(entry->d_name, POSITION_TEMPORARY) != 0)
+				 strcmp(entry->d_name, POSITION_TEMPORARY) != 0 && strncmp(entry->d_name, GROUP_FILE, strlen(GROUP_FILE)) != 0)
 			list->has_others = true;
 	}
 	closedir(d);

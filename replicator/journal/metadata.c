@@ -14,10 +14,14 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "database_event.h"
+
 typedef struct Fact
 {
 	char	   *database;
 	char	   *fingerprint;	/* NULL: none recorded */
+	uint64_t	number;			/* that CREATE DATABASE gave it; 0: it came by
+								 * lockstepctl database add */
 } Fact;
 
 static Fact *facts;
@@ -136,6 +140,7 @@ add(LsSlice name)
 	names = xrealloc(names, (size_t) (nfacts + 1) * sizeof(char *));
 	facts[nfacts].database = xstrndup(name.data, name.len);
 	facts[nfacts].fingerprint = NULL;
+	facts[nfacts].number = 0;
 	names[nfacts] = facts[nfacts].database;
 	nfacts++;
 }
@@ -179,6 +184,26 @@ set_fingerprint(LsSlice text)
 	facts[i].fingerprint = xstrndup(end + 1, text.len - name.len - 1);
 }
 
+static void
+apply_event(const DatabaseEvent *e)
+{
+	LsSlice		name;
+	int			i;
+
+	if (e == NULL)				/* it has been said before */
+		return;
+	name = ls_slice_of(e->name);
+	i = find(name);
+	if (e->kind == DATABASE_REMOVED && i >= 0 && facts[i].number == e->number)
+		drop(i);
+	else if (e->kind == DATABASE_CREATED && i < 0)
+	{
+		add(name);
+		facts[nfacts - 1].number = e->number;
+		facts[nfacts - 1].fingerprint = xstrdup(e->fingerprint);
+	}
+}
+
 void
 metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 {
@@ -193,6 +218,8 @@ metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 			break;
 		case RECORD_DATABASE_DROPPED:
 			remember_dropped(text, seq);
+			if (i >= 0 && facts[i].number != 0)
+				database_event_withdraw(facts[i].number);
 			if (i >= 0)
 				drop(i);
 			break;
@@ -205,6 +232,10 @@ metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 			break;
 		case RECORD_GENERATION:
 			add_generation(text);
+			break;
+		case RECORD_DATABASE_EVENT:
+			said = true;
+			apply_event(database_event_add(seq, text));
 			break;
 		case RECORD_LEASE:		/* the sequencer's */
 		case RECORD_CHAIN:
@@ -230,6 +261,14 @@ bool
 metadata_has_database(const char *name)
 {
 	return find(ls_slice_of(name)) >= 0;
+}
+
+uint64_t
+metadata_database_number(const char *name)
+{
+	int			i = find(ls_slice_of(name));
+
+	return i < 0 ? 0 : facts[i].number;
 }
 
 bool
@@ -291,12 +330,25 @@ metadata_encode(uint64_t seq, Buffer *bytes)
 	}
 	for (int i = 0; i < ndropped; i++)
 		metadata_encode_record(bytes, RECORD_DATABASE_DROPPED, dropped[i].seq, ls_slice_of(dropped[i].database));
+	for (int i = 0; i < database_events_count(); i++)
+	{
+		const DatabaseEvent *e = database_event_at(i);
+		char	   *text;
+
+		if (e->kind == DATABASE_PLANNED && database_event_find(DATABASE_CREATED, e->number) != NULL)
+			continue;
+		text = database_event_text(e->kind, e->number, e->name, e->command, e->fingerprint);
+		metadata_encode_record(bytes, RECORD_DATABASE_EVENT, e->seq, ls_slice_of(text));
+		free(text);
+	}
 	for (int i = 0; i < nnodes_out; i++)
 		metadata_encode_record(bytes, RECORD_NODE_DROPPED, seq, ls_slice_of(nodes_out[i]));
 	for (int i = 0; i < nfacts; i++)
 	{
 		char	   *text;
 
+		if (facts[i].number != 0)	/* its event says it */
+			continue;
 		metadata_encode_record(bytes, RECORD_DATABASE_ADDED, seq, ls_slice_of(facts[i].database));
 		if (facts[i].fingerprint == NULL)
 			continue;

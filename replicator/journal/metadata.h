@@ -18,6 +18,9 @@ extern bool metadata_has_database(const char *name);
 extern bool metadata_has_any(void); /* it was ever said which databases there
 									 * are */
 
+/* The number that CREATE DATABASE gave it; 0: it came by lockstepctl database add. */
+extern uint64_t metadata_database_number(const char *name);
+
 /* The last seq when a database of that name was dropped, 0 = never: what is not
  * newer belongs to another database than the one that has the name now. */
 extern uint64_t metadata_dropped_at(const char *name);

@@ -35,6 +35,7 @@ extern void format_nodes(FILE *out, const json_t *answer);
 extern void format_sessions(FILE *out, const json_t *answer);
 extern void format_waits(FILE *out, const json_t *answer);
 extern void format_conflicts(FILE *out, const json_t *answer);
+extern void format_replicators(FILE *out, const json_t *answer);
 extern void format_status(FILE *out, const json_t *answer);
 extern void format_config(FILE *out, const json_t *answer);
 

@@ -51,6 +51,15 @@ static const Column conflict_columns[] = {
 	{"key", "key", false, false},
 };
 
+static const Column replicator_columns[] = {
+	{"replicator", "name", false, false},
+	{"state", "state", false, false},
+	{"in sync", "in_sync", false, false},
+	{"address", "address", false, false},
+	{"segment", "segment", true, false},
+	{"offset", "offset", true, false},
+};
+
 static const Column count_columns[] = {
 	{"database", "database", false, false},
 	{"conflicts", "conflicts", true, false},
@@ -329,4 +338,19 @@ format_conflicts(FILE *out, const json_t *answer)
 	format_table(out, json_object_get(answer, "conflicts"), conflict_columns, NCOLUMNS(conflict_columns));
 	fprintf(out, "\n");
 	format_table(out, json_object_get(answer, "counts"), count_columns, NCOLUMNS(count_columns));
+}
+
+void
+format_replicators(FILE *out, const json_t *answer)
+{
+	const char *trouble = text_of(json_object_get(answer, "trouble"));
+
+	format_table(out, json_object_get(answer, "members"), replicator_columns, NCOLUMNS(replicator_columns));
+	fprintf(out, "\nleader:  %s, epoch %" JSON_INTEGER_FORMAT "\n", text_of(json_object_get(answer, "leader")),
+			json_integer_value(json_object_get(answer, "epoch")));
+	fprintf(out, "copies:  %zu of %" JSON_INTEGER_FORMAT ", at least %" JSON_INTEGER_FORMAT "\n",
+			json_array_size(json_object_get(answer, "in_sync")), json_integer_value(json_object_get(answer, "copies")),
+			json_integer_value(json_object_get(answer, "min_copies")));
+	if (trouble[0] != '\0')
+		fprintf(out, "trouble: %s\n", trouble);
 }

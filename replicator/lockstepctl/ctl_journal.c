@@ -21,6 +21,7 @@
 #include <unistd.h>
 
 #include "ctl.h"
+#include "database_event.h"
 #include "journal_body.h"
 #include "journal_private.h"
 
@@ -216,6 +217,8 @@ put_transaction(FILE *out, const char *directory, const JournalRecord *r, bool k
 void
 print_record(FILE *out, const char *directory, const JournalRecord *r, bool keys)
 {
+	DatabaseEventText event;
+
 	if (r->type == RECORD_TRANSACTION)
 	{
 		put_transaction(out, directory, r, keys);
@@ -223,6 +226,13 @@ print_record(FILE *out, const char *directory, const JournalRecord *r, bool keys
 	}
 	fprintf(out, "after seq %" PRIu64 "  ", r->seq);
 	put_time(out, r->time);
+	if (r->type == RECORD_DATABASE_EVENT && database_event_parse(r->text, &event))
+	{
+		fprintf(out, "  database %" PRIu64 " %s: ", event.number, database_event_word(event.kind));
+		put_text(out, event.name, LS_MAX_NAME);
+		putc('\n', out);
+		return;
+	}
 	fprintf(out, "  %s: ", journal_metadata_text(r->type));
 	put_text(out, r->text, TEXT_SHOWN);
 	putc('\n', out);

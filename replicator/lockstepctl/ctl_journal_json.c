@@ -12,6 +12,7 @@
 
 #include "buffer.h"
 #include "ctl.h"
+#include "database_event.h"
 #include "journal_body.h"
 #include "json_text.h"
 
@@ -53,6 +54,8 @@ journal_metadata_text(int record_type)
 			return "chain";
 		case RECORD_GENERATION:
 			return "generation";
+		case RECORD_DATABASE_EVENT:
+			return "CREATE or DROP DATABASE";
 		case RECORD_TRANSACTION:
 			break;
 	}
@@ -238,9 +241,20 @@ put_body(FILE *out, const char *directory, const JournalRecord *r, bool keys)
 	body_unref(body);
 }
 
+static void
+put_database_event(json_t *object, const DatabaseEventText *e)
+{
+	json_object_set_new(object, "what", json_sprintf("database %s", database_event_word(e->kind)));
+	json_object_set_new(object, "text", text_value(e->name));
+	json_object_set_new(object, "number", json_integer((json_int_t) e->number));
+	if (e->command.len > 0)
+		json_object_set_new(object, "command", text_value(e->command));
+}
+
 void
 print_record_json(FILE *out, const char *directory, const JournalRecord *r, bool keys)
 {
+	DatabaseEventText event;
 	json_t	   *object = json_object();
 
 	json_object_set_new(object, r->type == RECORD_TRANSACTION ? "seq" : "after_seq",
@@ -252,6 +266,8 @@ print_record_json(FILE *out, const char *directory, const JournalRecord *r, bool
 	{
 		json_object_set_new(object, "what", json_string(journal_metadata_text(r->type)));
 		json_object_set_new(object, "text", text_value(r->text));
+		if (r->type == RECORD_DATABASE_EVENT && database_event_parse(r->text, &event))
+			put_database_event(object, &event);
 	}
 	if (r->body.id == 0)
 		json_dumpf(object, out, JSON_COMPACT);

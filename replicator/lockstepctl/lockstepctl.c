@@ -76,6 +76,8 @@ static const Command commands[] = {
 	{"pause", 0, 0, DEFAULT_TIMEOUT_S, NULL, "pause                  let new writing transactions wait, for --timeout at most"},
 	{"config", 0, 0, -1, format_config, "config                 show the settings in force"},
 	{"remove", 1, 1, -1, NULL, "remove NODE            retire a node whose line was removed from replicator.conf"},
+	{"replicators", 0, 0, -1, format_replicators, "replicators            show the group of replicators: who leads, who has everything"},
+	{"switchover", 0, 0, -1, NULL, "switchover             another replicator that is in sync leads from now on"},
 	{"reload", 0, 0, -1, NULL, "reload                 read the configuration file again"},
 	{"stop", 0, 0, -1, NULL, "stop                   stop the replicator"},
 };

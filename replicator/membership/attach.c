@@ -2,6 +2,7 @@
  * attach.c
  *	  Attaching a node: checks, then connections, then catch-up.
  *
+ *	 0. which databases it has, if CREATE DATABASE was ever used	(attach_databases.c)
  *	 1. each database: server, extension, identity			(dbcheck.c)
  *	 2. the node's position: within the journal, same history	(history.c)
  *		no other replicator is using the node				(takeover.c)
@@ -27,7 +28,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "dbcheck.h"
+#include "attach_databases.h"
 #include "journal.h"
 #include "log.h"
 #include "metadata.h"
@@ -37,8 +38,9 @@
 struct Attach
 {
 	Node	   *node;
-	DbCheck   **checks;
-	int			n;
+	PgClient   *client;			/* that asks which databases it has */
+	Candidates	databases;
+	struct LeftOver *left_over;
 	int			at;
 	uint64_t	progress;
 	uint64_t	chain;
@@ -54,6 +56,33 @@ static void enter_next_generation(struct Attach *a);
 static void set_next_cluster(struct Attach *a);
 static void report_next_leases(struct Attach *a);
 
+static DbCheck *
+check_of(const struct Attach *a, int i)
+{
+	return a->databases.all[i].check;
+}
+
+static void
+note_left_over(struct Attach *a, const Candidate *c)
+{
+	struct LeftOver *new = xcalloc(1, sizeof(struct LeftOver));
+
+	new->next = a->left_over;
+	new->number = c->number;
+	new->name = xstrdup(c->name);
+	a->left_over = new;
+}
+
+static void
+free_left_over(struct Attach *a)
+{
+	struct LeftOver *gone = a->left_over;
+
+	a->left_over = gone->next;
+	free(gone->name);
+	free(gone);
+}
+
 void
 attach_cancel(Node *n)
 {
@@ -62,9 +91,10 @@ attach_cancel(Node *n)
 	if (a == NULL)
 		return;
 	n->attach = NULL;
-	for (int i = 0; i < a->n; i++)
-		dbcheck_free(a->checks[i]);
-	free(a->checks);
+	pgclient_close(a->client);
+	candidates_free(&a->databases);
+	while (a->left_over != NULL)
+		free_left_over(a);
 	free(a);
 }
 
@@ -80,7 +110,7 @@ static void
 attached(struct Attach *a, uint64_t applied)
 {
 	Node	   *n = a->node;
-	DbCheck    *first = a->checks[0];
+	DbCheck    *first = check_of(a, 0);
 	char	   *database = xstrdup(dbcheck_database(first));
 
 	if (n->claimed_boot != 0 && n->boot == dbcheck_boot(first))
@@ -96,10 +126,14 @@ attached(struct Attach *a, uint64_t applied)
 	apply_trouble_passed(n, applied);
 	control_adopt(n, dbcheck_take_client(first), database);
 	free(database);
-	attach_cancel(n);
+	n->attach = NULL;
 	history_heard(n);
 	node_move(n, NODE_CATCHUP);
-	catchup_begin(n);
+	catchup_begin(n, a->progress);
+	for (const struct LeftOver *l = a->left_over; l != NULL; l = l->next)
+		catchup_left_over(n, l->number, l->name);
+	n->attach = a;
+	attach_cancel(n);
 }
 
 /*
@@ -121,10 +155,10 @@ static void
 report_next_leases(struct Attach *a)
 {
 	a->where = "asking for its leases of sequences";
-	if (a->at == a->n)
+	if (a->at == a->databases.n)
 		attached(a, a->applied);
 	else
-		dbcheck_report_leases(a->checks[a->at++], a->applied, on_leases_reported, a);
+		dbcheck_report_leases(check_of(a, a->at++), a->applied, on_leases_reported, a);
 }
 
 static void
@@ -160,7 +194,7 @@ open_turn(struct Attach *a)
 	char		progress[24];
 	char		chain[24];
 	const char *params[] = {progress, chain};
-	DbCheck    *first = a->checks[0];
+	DbCheck    *first = check_of(a, 0);
 
 	a->where = "opening its turn";
 	snprintf(progress, sizeof(progress), "%" PRIu64, a->progress);
@@ -186,9 +220,9 @@ on_cluster_set(void *arg, const DropReason *error)
 static void
 set_next_cluster(struct Attach *a)
 {
-	while (a->at < a->n)
+	while (a->at < a->databases.n)
 	{
-		DbCheck    *d = a->checks[a->at++];
+		DbCheck    *d = check_of(a, a->at++);
 
 		if (!dbcheck_has_cluster(d))
 		{
@@ -203,9 +237,9 @@ set_next_cluster(struct Attach *a)
 static bool
 settle_content(struct Attach *a)
 {
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < a->databases.n; i++)
 	{
-		DbCheck    *d = a->checks[i];
+		DbCheck    *d = check_of(a, i);
 		const char *standard = metadata_fingerprint(dbcheck_database(d));
 		const char *found = dbcheck_found(d);
 		char	   *text;
@@ -264,17 +298,17 @@ open_pools(struct Attach *a)
 {
 	a->opening_pools = true;
 	a->where = "opening apply connections";
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < a->databases.n; i++)
 	{
-		if (dbcheck_client(a->checks[i]) == NULL)
+		if (dbcheck_client(check_of(a, i)) == NULL)
 		{
-			node_out(a->node, DROP_ATTACH_LOST, FACTS(.database = dbcheck_database(a->checks[i]),.what = a->where));
+			node_out(a->node, DROP_ATTACH_LOST, FACTS(.database = dbcheck_database(check_of(a, i)),.what = a->where));
 			return;
 		}
-		pgclient_on_lost(dbcheck_client(a->checks[i]), on_idle_client_lost, a);
+		pgclient_on_lost(dbcheck_client(check_of(a, i)), on_idle_client_lost, a);
 	}
-	for (int i = 0; i < a->n; i++)
-		pool_open(a->node, dbcheck_database(a->checks[i]));
+	for (int i = 0; i < a->databases.n; i++)
+		pool_open(a->node, dbcheck_database(check_of(a, i)));
 }
 
 /* ---------- 4. generation */
@@ -294,10 +328,10 @@ static void
 enter_next_generation(struct Attach *a)
 {
 	a->where = "entering the replicator's generation";
-	if (a->node->no_generations || a->at == a->n)
+	if (a->node->no_generations || a->at == a->databases.n)
 		open_pools(a);
 	else
-		dbcheck_enter_generation(a->checks[a->at++], on_entered, a);
+		dbcheck_enter_generation(check_of(a, a->at++), on_entered, a);
 }
 
 /* With SQL objects of an earlier version in any of its databases it knows of none. */
@@ -307,10 +341,10 @@ begin_generation(struct Attach *a)
 	Node	   *n = a->node;
 	const char *old = NULL;
 
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < a->databases.n; i++)
 	{
-		if (!dbcheck_knows_generations(a->checks[i]))
-			old = dbcheck_database(a->checks[i]);
+		if (!dbcheck_knows_generations(check_of(a, i)))
+			old = dbcheck_database(check_of(a, i));
 	}
 	if (old != NULL && !n->no_generations)
 	{
@@ -343,9 +377,9 @@ static void
 read_next_content(struct Attach *a)
 {
 	a->where = "comparing its content";
-	while (a->at < a->n)
+	while (a->at < a->databases.n)
 	{
-		DbCheck    *d = a->checks[a->at++];
+		DbCheck    *d = check_of(a, a->at++);
 
 		/*
 		 * with the last alternative it may be one of the same name that was
@@ -370,13 +404,13 @@ known_generation(const struct Attach *a)
 	KnownGeneration highest = {0};
 	bool		has_past = false;
 
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < a->databases.n; i++)
 	{
-		const KnownGeneration *known = dbcheck_generation(a->checks[i]);
+		const KnownGeneration *known = dbcheck_generation(check_of(a, i));
 
 		if (known->number > highest.number)
 			highest = *known;
-		has_past = has_past || dbcheck_has_cluster(a->checks[i]);
+		has_past = has_past || dbcheck_has_cluster(check_of(a, i));
 	}
 	highest.has_past = has_past;
 	return highest;
@@ -387,7 +421,7 @@ check_generation(struct Attach *a)
 {
 	KnownGeneration known = known_generation(a);
 
-	switch (takeover_admits(a->node, &known, dbcheck_boot(a->checks[0])))
+	switch (takeover_admits(a->node, &known, dbcheck_boot(check_of(a, 0))))
 	{
 		case TAKEOVER_OUT:
 			break;
@@ -418,10 +452,10 @@ attach_go_on(Node *n)
 static void
 check_progress(struct Attach *a)
 {
-	for (int i = 0; i < a->n; i++)
+	for (int i = 0; i < a->databases.n; i++)
 	{
-		const char *database = dbcheck_database(a->checks[i]);
-		uint64_t	progress = dbcheck_progress(a->checks[i]);
+		const char *database = dbcheck_database(check_of(a, i));
+		uint64_t	progress = dbcheck_progress(check_of(a, i));
 
 		if (progress > 0 && progress <= metadata_dropped_at(database))
 		{
@@ -431,7 +465,7 @@ check_progress(struct Attach *a)
 		if (progress > a->progress)
 		{
 			a->progress = progress;
-			a->chain = dbcheck_chain(a->checks[i]);
+			a->chain = dbcheck_chain(check_of(a, i));
 		}
 	}
 	if (history_admits(a->node, a->progress, a->chain))
@@ -440,32 +474,72 @@ check_progress(struct Attach *a)
 
 /* ---------- 1. each database */
 
+/* Which of them are the node's at its place in the journal?  false: it is out. */
+static bool
+settle_databases(struct Attach *a)
+{
+	Candidates *all = &a->databases;
+	uint64_t	applied = 0;
+	const char *missing;
+
+	for (int i = 0; i < all->n; i++)
+	{
+		if (!all->all[i].failed && dbcheck_progress(all->all[i].check) > applied)
+			applied = dbcheck_progress(all->all[i].check);
+	}
+	for (int i = all->n - 1; i >= 0; i--)
+	{
+		Candidate  *c = &all->all[i];
+		CandidateIs is = candidate_is(c, applied);
+
+		if (is == CANDIDATE_ATTACHED && c->failed)
+		{
+			node_out_for(a->node, &c->why);
+			return false;
+		}
+		if (is == CANDIDATE_LEFT_OVER)
+			note_left_over(a, c);
+		if (is != CANDIDATE_ATTACHED)
+			candidates_remove(all, i);
+	}
+	missing = candidates_missing(all, applied);
+	if (missing != NULL)
+		node_out(a->node, DROP_DATABASE_MISSING, FACTS(.database = missing));
+	return missing == NULL;
+}
+
 static void
 on_checked(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
+	Candidate  *c = &a->databases.all[a->at];
 
-	if (error != NULL)
+	if (error != NULL && !candidate_is_doubtful(c))
+	{
 		node_out_for(a->node, error);
-	else if (++a->at < a->n)
-		check_next(a);
-	else
-		check_progress(a);
+		return;
+	}
+	c->failed = error != NULL;
+	if (error != NULL)
+		c->why = *error;
+	a->at++;
+	check_next(a);
 }
 
 static void
 check_next(struct Attach *a)
 {
-	int			count;
-	const char *const *names = metadata_databases(&count);
+	Candidate  *c = &a->databases.all[a->at];
 
-	/* the list may have become shorter meanwhile */
-	if (a->at >= count)
+	if (a->at == a->databases.n)
 	{
-		node_out(a->node, DROP_DATABASES_CHANGED, FACTS(.what = "dropped"));
-		return;
+		if (settle_databases(a))
+			check_progress(a);
 	}
-	a->checks[a->at] = dbcheck_open(a->node, names[a->at], false, false, on_checked, a);
+	else if (!candidate_is_doubtful(c) && !metadata_has_database(c->name))
+		node_out(a->node, DROP_DATABASES_CHANGED, FACTS(.what = "dropped"));
+	else
+		c->check = dbcheck_open(a->node, c->name, false, false, on_checked, a);
 }
 
 /* No database is replicated: the server itself is all there is to look at. */
@@ -481,8 +555,58 @@ on_plain_checked(void *arg, const DropReason *error)
 		a->node->no_generations = false;
 		a->node->generation = 0;
 		history_looked_at(a->node);
+		a->progress = sequencer_last_durable();
 		attached(a, sequencer_last_durable());
 	}
+}
+
+static void
+check_plain(struct Attach *a)
+{
+	candidates_of_maintenance(&a->databases);
+	a->databases.all[0].check = dbcheck_open(a->node, node_config->maintenance_database, false, true, on_plain_checked, a);
+}
+
+/* ---------- 0. which has it? */
+
+static void
+on_names(void *arg, const PGresult *r)
+{
+	struct Attach *a = arg;
+
+	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
+	{
+		node_out(a->node, DROP_ATTACH_QUESTION,
+				 FACTS(.what = "asking for its databases",.database = node_config->maintenance_database,
+					   .error = r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost"));
+		return;
+	}
+	candidates_of_node(&a->databases, r);
+	pgclient_finish(a->client);
+	a->client = NULL;
+	check_next(a);
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	struct Attach *a = arg;
+
+	if (error == NULL)
+	{
+		pgclient_query(a->client, "SELECT oid, datname FROM pg_database", 0, NULL, on_names, a);
+		return;
+	}
+	a->client = NULL;			/* closes itself */
+	node_out(a->node, DROP_CONNECT, FACTS(.database = node_config->maintenance_database,.error = error));
+}
+
+static void
+ask_for_names(struct Attach *a)
+{
+	a->client = pgclient_open(a->node->config, node_config->maintenance_database, "lockstep control",
+							  pgclient_control_options, node_stall_timeout(), on_connected, a);
+	pgclient_limit(a->client, node_stall_timeout());
 }
 
 void
@@ -497,11 +621,14 @@ attach_begin(Node *n)
 	a->node = n;
 	a->where = "looking at its databases";
 	(void) metadata_databases(&count);
-	a->n = count > 0 ? count : 1;
-	a->checks = xcalloc((size_t) a->n, sizeof(DbCheck *));
 	n->attach = a;
-	if (count > 0)
-		check_next(a);
+	if (count == 0)
+		check_plain(a);
+	else if (database_events_count() > 0)
+		ask_for_names(a);
 	else
-		a->checks[0] = dbcheck_open(n, node_config->maintenance_database, false, true, on_plain_checked, a);
+	{
+		candidates_of_metadata(&a->databases);
+		check_next(a);
+	}
 }

@@ -18,6 +18,9 @@
  * order them; but a server that has crashed has forgotten those locks, and its next
  * transaction would overwrite what it does not see.
  *
+ * CREATE and DROP DATABASE (database_event.h) stand between two transactions: what is before one
+ * is applied, then the node does the same, then it gets what comes behind it.
+ *
  * Going online takes one round of the loop: in the call that gives the node the last
  * durable transaction, its state becomes ONLINE, and it gets the decided ones that are
  * not durable yet and the reserved ones, which are not decided from then on before
@@ -28,6 +31,8 @@
 #include <string.h>
 
 #include "catchup_estimate.h"
+#include "database_event.h"
+#include "database_step.h"
 #include "journal.h"
 #include "log.h"
 #include "metadata.h"
@@ -56,10 +61,15 @@ struct Catchup
 	uint64_t	began_us;
 	uint64_t	began_applied;
 	uint64_t	began_durable;
+	uint64_t	events_from;	/* with a lower seq they are done */
+	uint64_t	event_order;	/* of the last event that is done */
+	DatabaseStep *step;			/* of the event under way */
+	bool		opening;		/* the apply connections of a new database */
+	struct LeftOver *left_over; /* databases to be dropped first */
 };
 
 void
-catchup_begin(Node *n)
+catchup_begin(Node *n, uint64_t events_from)
 {
 	struct Catchup *c = xcalloc(1, sizeof(struct Catchup));
 
@@ -69,6 +79,7 @@ catchup_begin(Node *n)
 	n->catchup = c;
 	n->flushed = n->flush_lsn = 0;	/* it may have lost its end */
 	c->fed = n->applied;
+	c->events_from = events_from;
 	c->began_us = loop_now_us();
 	c->began_applied = n->applied;
 	c->began_durable = sequencer_last_durable();
@@ -105,6 +116,16 @@ open_reader(Node *n)
 	return n->catchup != NULL;
 }
 
+static void
+left_over_forget(struct Catchup *c)
+{
+	struct LeftOver *gone = c->left_over;
+
+	c->left_over = gone->next;
+	free(gone->name);
+	free(gone);
+}
+
 void
 catchup_end(Node *n)
 {
@@ -116,6 +137,9 @@ catchup_end(Node *n)
 		journal_reader_close(c->reader);
 	for (size_t i = 0; i < c->ntogether; i++)
 		tx_unref(c->together[i]);
+	database_step_free(c->step);
+	while (c->left_over != NULL)
+		left_over_forget(c);
 	free(c);
 	n->catchup = NULL;
 }
@@ -136,6 +160,111 @@ catchup_task_gone(Node *n, const ApplyTask *task)
 		return;
 	n->catchup->in_flight -= task->tx->nmembers > 0 ? (int) task->tx->nmembers : 1;
 	n->catchup->bytes -= tx_memory(task->tx);
+}
+
+/* ---------- CREATE and DROP DATABASE */
+
+/* The next that the node has not done; NULL: none. */
+static const DatabaseEvent *
+next_event(const struct Catchup *c)
+{
+	const DatabaseEvent *e = database_event_next(c->event_order, c->events_from);
+
+	while (e != NULL && e->kind == DATABASE_PLANNED)
+		e = database_event_next(e->order, c->events_from);
+	return e;
+}
+
+static void
+event_done(Node *n)
+{
+	struct Catchup *c = n->catchup;
+
+	database_step_free(c->step);
+	c->step = NULL;
+	c->opening = false;
+	c->event_order = next_event(c)->order;
+	LOCKSTEP_POINT(DATABASE_CAUGHT_UP);
+	node_pump(n);
+}
+
+static void
+on_step(void *arg, const char *error)
+{
+	Node	   *n = arg;
+	struct Catchup *c = n->catchup;
+	const DatabaseEvent *e = next_event(c);
+
+	if (error != NULL)
+		node_out(n, DROP_DATABASE_STEP, FACTS(.database = e->name,.what = e->kind == DATABASE_CREATED ? "create" : "drop",
+											  .error = error));
+	else if (e->kind == DATABASE_REMOVED)
+		event_done(n);
+	else
+	{
+		c->opening = true;
+		if (pool_find(n, e->name) == NULL)
+			pool_open(n, e->name);
+		node_pump(n);
+	}
+}
+
+void
+catchup_left_over(Node *n, uint64_t number, const char *name)
+{
+	struct LeftOver *new = xcalloc(1, sizeof(struct LeftOver));
+
+	new->next = n->catchup->left_over;
+	new->number = number;
+	new->name = xstrdup(name);
+	n->catchup->left_over = new;
+}
+
+static void
+on_left_over_dropped(void *arg, const char *error)
+{
+	Node	   *n = arg;
+	struct Catchup *c = n->catchup;
+
+	if (error != NULL)
+	{
+		node_out(n, DROP_DATABASE_STEP, FACTS(.database = c->left_over->name,.what = "drop",.error = error));
+		return;
+	}
+	database_step_free(c->step);
+	c->step = NULL;
+	left_over_forget(c);
+	node_pump(n);
+}
+
+/* Made and dropped without a transaction in between: a node that has it not, may have had it. */
+static bool
+is_over(const DatabaseEvent *e)
+{
+	const DatabaseEvent *end = e->kind == DATABASE_CREATED ? database_event_find(DATABASE_REMOVED, e->number) : NULL;
+
+	return end != NULL && end->seq == e->seq;
+}
+
+/* Everything before it is applied. */
+static void
+do_event(Node *n, const DatabaseEvent *e)
+{
+	struct Catchup *c = n->catchup;
+
+	if (c->opening)
+	{
+		if (pools_ready(n))
+			event_done(n);
+	}
+	else if (c->step != NULL || !database_event_is_durable(e))
+		return;
+	else if (is_over(e))
+		event_done(n);
+	else if (e->kind == DATABASE_CREATED)
+		c->step = database_make(n, e->number, e->name, e->command, e->fingerprint, on_step, n);
+	else
+		c->step = database_remove(n, e->number, e->name, e->seq, on_step, n);
 }
 
 /* ---------- several as one */
@@ -267,7 +396,21 @@ static bool
 feed_more(Node *n)
 {
 	struct Catchup *c = n->catchup;
+	const DatabaseEvent *e = next_event(c);
 
+	if (c->left_over != NULL)
+	{
+		if (c->step == NULL)
+			c->step = database_remove(n, c->left_over->number, c->left_over->name, 0, on_left_over_dropped, n);
+		return false;
+	}
+	if (e != NULL && c->fed >= e->seq)
+	{
+		give_together(n);
+		if (n->applied >= e->seq)
+			do_event(n, e);
+		return false;
+	}
 	if (c->fed >= sequencer_last_durable())
 	{
 		if (c->goal == 0)
@@ -298,7 +441,7 @@ static bool
 is_complete(const Node *n)
 {
 	return n->catchup->fed >= sequencer_last_durable() && n->applied >= n->catchup->goal &&
-		n->applied >= n->own_decided;
+		n->applied >= n->own_decided && next_event(n->catchup) == NULL && n->catchup->left_over == NULL;
 }
 
 void

@@ -244,16 +244,14 @@ control_move(Node *n, PgClient *client, const char *database)
 	control_adopt(n, client, database);
 }
 
-static const char *
-a_database_but(const char *database)
+/* One that the node has: it may lack some until it has caught up. */
+const char *
+control_another_database(const Node *n, const char *database)
 {
-	int			count;
-	const char *const *names = metadata_databases(&count);
-
-	for (int i = 0; i < count; i++)
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
 	{
-		if (strcmp(names[i], database) != 0)
-			return names[i];
+		if (!p->closing && metadata_has_database(p->database) && strcmp(p->database, database) != 0)
+			return p->database;
 	}
 	return node_config->maintenance_database;
 }
@@ -296,7 +294,7 @@ control_leave_database(Node *n, const char *database)
 {
 	if (n->control == NULL || n->next_control != NULL || strcmp(n->control_database, database) != 0)
 		return;
-	snprintf(n->next_control_database, sizeof(n->next_control_database), "%s", a_database_but(database));
-	n->next_control = pgclient_open(n->config->conninfo, n->next_control_database, "lockstep control",
+	snprintf(n->next_control_database, sizeof(n->next_control_database), "%s", control_another_database(n, database));
+	n->next_control = pgclient_open(n->config, n->next_control_database, "lockstep control",
 									pgclient_control_options, node_stall_timeout(), on_connected, n);
 }

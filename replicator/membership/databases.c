@@ -21,6 +21,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "database_step.h"
 #include "dbcheck.h"
 #include "journal.h"
 #include "log.h"
@@ -66,6 +67,7 @@ finish(const char *error)
 	char	   *text = error != NULL ? xstrdup(error) : NULL;
 
 	job = NULL;
+	database_job_runs = false;
 	loop_cancel(j->timer);
 	for (int i = 0; i < CONFIG_MAX_NODES; i++)
 		dbcheck_free(j->checks[i]);
@@ -111,11 +113,12 @@ fail(const char *fmt,...)
 static bool
 begin(const char *name, NodeDone done, void *arg)
 {
-	if (job != NULL)
+	if (database_job_runs)
 	{
 		done(arg, "another database is being added or dropped");
 		return false;
 	}
+	database_job_runs = true;
 	job = xcalloc(1, sizeof(Job));
 	job->database = xstrdup(name);
 	job->done = done;
@@ -427,10 +430,8 @@ run_with_name(Node *n, const char *verb, PgDone done)
 	Buffer		command = {0};
 
 	buffer_append(&command, verb, strlen(verb));
-	buffer_append(&command, "\"", 1);
-	for (const char *p = job->database; *p != '\0'; p++)
-		buffer_append(&command, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1);
-	buffer_append(&command, "\"", 2);	/* and NUL */
+	append_quoted_name(&command, job->database);
+	buffer_append(&command, "", 1);
 	job->asked = n->index;
 	pgclient_query(n->control, (const char *) command.data, 0, NULL, done, NULL);
 	buffer_free(&command);
@@ -626,7 +627,7 @@ drop_next_extension(void)
 
 		if (n->state != NODE_ONLINE)
 			continue;
-		job->client = pgclient_open(n->config->conninfo, job->database, "lockstep control",
+		job->client = pgclient_open(n->config, job->database, "lockstep control",
 									pgclient_control_options, node_stall_timeout(),
 									on_drop_connected, NULL);
 		return;

@@ -336,7 +336,7 @@ dbcheck_open(Node *n, const char *database, bool create, bool plain, DbCheckDone
 	d->plain = plain;
 	d->done = done;
 	d->arg = arg;
-	d->client = pgclient_open(n->config->conninfo, database, "lockstep control",
+	d->client = pgclient_open(n->config, database, "lockstep control",
 							  pgclient_control_options, node_stall_timeout(), on_connected, d);
 	pgclient_limit(d->client, node_stall_timeout());
 	pgclient_on_lost(d->client, on_client_lost, d);
@@ -422,7 +422,7 @@ try_connection(void *arg)
 	DbCheck    *d = arg;
 
 	d->timer = NULL;
-	d->probe = pgclient_open(d->node->config->conninfo, d->database, "lockstep control",
+	d->probe = pgclient_open(d->node->config, d->database, "lockstep control",
 							 pgclient_control_options, node_stall_timeout(), on_probed, d);
 }
 

@@ -119,6 +119,7 @@ leave(Node *n)
 	catchup_end(n);
 	control_end(n);
 	databases_node_gone(n);
+	database_command_node_gone(n);
 	tasks_forget(n);
 	pools_destroy(n);
 	peers_forget(n);

@@ -14,7 +14,9 @@
  *	 writers.c             draining a node, pausing writes
  *	 slow_node.c           what becomes of one that lags too far
  *	 sequence_positions.c  what it has handed out of sequences
- *	 databases.c           adding and dropping replicated databases
+ *	 databases.c           adding and dropping replicated databases by command of the operator
+ *	 database_command.c    CREATE and DROP DATABASE on all nodes
+ *	 database_step.c       ... on one
  */
 #ifndef LOCKSTEP_MEMBERSHIP_PRIVATE_H
 #define LOCKSTEP_MEMBERSHIP_PRIVATE_H
@@ -48,6 +50,7 @@ extern void control_ask_doubtful(Node *n);
 
 /* If it is connected to that database, connect to another one. */
 extern void control_leave_database(Node *n, const char *database);
+extern const char *control_another_database(const Node *n, const char *database);
 
 /* ---------- in writers.c */
 
@@ -91,8 +94,20 @@ extern bool history_may_go_online(Node *n); /* no node is left whose past
 
 /* ---------- in catchup.c */
 
-extern void catchup_begin(Node *n);
+/* A database that the node should have dropped. */
+struct LeftOver
+{
+	struct LeftOver *next;
+	uint64_t	number;
+	char	   *name;
+};
+
+extern void catchup_begin(Node *n, uint64_t events_from);	/* of database_event.h:
+															 * before that seq they
+															 * are done */
 extern void catchup_end(Node *n);	/* harmless without one */
+extern void catchup_left_over(Node *n, uint64_t number, const char *name);	/* a database that is to
+																			 * be dropped first */
 extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 									 * is room */
 extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
@@ -111,5 +126,13 @@ extern void slow_node_forgive(Node *n); /* people say that it is well again */
 
 extern void databases_node_gone(const Node *n); /* its control connection is
 												 * closed */
+
+/* ---------- in database_command.c */
+
+extern void database_command_node_gone(const Node *n);	/* the same */
+extern bool database_command_is_making(uint64_t number);	/* it is under way */
+
+struct DatabaseEvent;
+extern bool database_event_is_durable(const struct DatabaseEvent *e);
 
 #endif

@@ -72,7 +72,7 @@ look_at_arrivals(Node *n, int elapsed_ms)
 	if (n->arrival != NULL || n->arrival_ms < ARRIVAL_MS)
 		return;
 	n->arrival_ms = 0;
-	n->arrival = pgclient_open(n->config->conninfo, node_config->maintenance_database, "lockstep probe",
+	n->arrival = pgclient_open(n->config, node_config->maintenance_database, "lockstep probe",
 							   pgclient_control_options, node_stall_timeout(), on_arrived, n);
 }
 
@@ -157,7 +157,7 @@ probe_begin(Node *n)
 	if (n->probe != NULL)
 		return;					/* the control connection has moved */
 	n->probe_pause_ms = 0;
-	n->probe = pgclient_open(n->config->conninfo, node_config->maintenance_database, "lockstep probe",
+	n->probe = pgclient_open(n->config, node_config->maintenance_database, "lockstep probe",
 							 pgclient_control_options, node_stall_timeout(), on_connected, n);
 }
 

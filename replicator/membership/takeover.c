@@ -45,6 +45,7 @@
 #include "metadata.h"
 #include "points.h"
 #include "random_bytes.h"
+#include "restart.h"
 #include "sequencer.h"
 
 #define EXIT_OUTDATED 2
@@ -136,7 +137,7 @@ leave_to(const Node *n, const KnownGeneration *known)
 			 own, run, known->number, known->run);
 	log_full(LOG_ERROR, n->config->name, "another replicator has this node, while this one has others and is not online: this one ends", detail,
 			 "Only one may run: see \"Two replicators\" in docs/operating.md.");
-	_exit(EXIT_OUTDATED);
+	restart_or_exit(EXIT_OUTDATED);
 }
 
 TakeoverAnswer

@@ -11,6 +11,7 @@
 #include <unistd.h>
 
 #include "log.h"
+#include "restart.h"
 
 #define EXIT_OUTDATED 2
 
@@ -63,7 +64,7 @@ generation_outdated(const Node *n, const char *detail)
 {
 	log_full(LOG_ERROR, n->config->name, "another replicator has taken the place of this one, which ends", detail,
 			 "Only one may run: see \"Two replicators\" in docs/operating.md.");
-	_exit(EXIT_OUTDATED);
+	restart_or_exit(EXIT_OUTDATED);
 }
 
 void

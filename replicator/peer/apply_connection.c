@@ -164,7 +164,7 @@ apply_open(Pool *pool)
 	c->flush.arg = c;
 	c->bury.callback = on_bury;
 	c->bury.arg = c;
-	c->client = pgclient_open(pool->node->config->conninfo, pool->database, "lockstep apply",
+	c->client = pgclient_open(pool->node->config, pool->database, "lockstep apply",
 							  pgclient_apply_options, node_stall_timeout(), on_connected, c);
 	return c;
 }

@@ -126,7 +126,7 @@ look(void *arg)
 	else if (w->client != NULL)
 		pgclient_query(w->client, look_query, 0, NULL, on_answer, w);
 	else
-		w->client = pgclient_open(p->node->config->conninfo, p->database, "lockstep control",
+		w->client = pgclient_open(p->node->config, p->database, "lockstep control",
 								  pgclient_control_options, node_stall_timeout(), on_connected, w);
 }
 

@@ -201,6 +201,24 @@ static const Field ordered_layout_fields[] = {
 
 LAYOUT(ordered_layout, LsOrdered);
 
+static const Field database_layout_fields[] = {
+	NUMBER64('X', LsDatabase, id),
+	CHOICE('K', LsDatabase, kind, "cd"),
+	TEXT('N', LsDatabase, name, 1, LS_MAX_NAME),
+	TEXT('Q', LsDatabase, command, 0, LS_MAX_DATABASE_COMMAND),
+	BOOLEAN('F', LsDatabase, force),
+	BOOLEAN('S', LsDatabase, superuser),
+};
+
+LAYOUT(database_layout, LsDatabase);
+
+static const Field database_done_layout_fields[] = {
+	NUMBER64('X', LsDatabaseDone, id),
+	ERROR_FIELDS(LsDatabaseDone),
+};
+
+LAYOUT(database_done_layout, LsDatabaseDone);
+
 static const Field number_layout_fields[] = {
 	NUMBER64('X', LsNumber, value),
 };
@@ -292,6 +310,8 @@ static const Message messages[] = {
 	[LS_MSG_LEASED] = {"leased", LS_FROM_REPLICATOR, true, &leased_layout},
 	[LS_MSG_ALONE] = {"alone", LS_FROM_BACKEND, false, &alone_layout},
 	[LS_MSG_ORDERED] = {"ordered", LS_FROM_REPLICATOR, true, &ordered_layout},
+	[LS_MSG_DATABASE] = {"database", LS_FROM_BACKEND, false, &database_layout},
+	[LS_MSG_DATABASE_DONE] = {"database done", LS_FROM_REPLICATOR, true, &database_done_layout},
 	[LS_MSG_FACTS_ASK] = {"facts ask", LS_FROM_BACKEND, false, &facts_question_layout},
 	[LS_MSG_FACTS] = {"facts", LS_FROM_REPLICATOR, true, &facts_layout},
 	[LS_MSG_LOST] = {"lost", LS_FROM_BACKEND, false, &lost_layout},
@@ -449,6 +469,18 @@ size_t
 ls_put_ordered(uint8_t *buf, size_t cap, const LsOrdered *m)
 {
 	return put(buf, cap, LS_MSG_ORDERED, m);
+}
+
+size_t
+ls_put_database(uint8_t *buf, size_t cap, const LsDatabase *m)
+{
+	return put(buf, cap, LS_MSG_DATABASE, m);
+}
+
+size_t
+ls_put_database_done(uint8_t *buf, size_t cap, const LsDatabaseDone *m)
+{
+	return put(buf, cap, LS_MSG_DATABASE_DONE, m);
 }
 
 size_t
@@ -736,6 +768,29 @@ ls_get_ordered(LsSlice payload, LsOrdered *m)
 		return "an error belongs to a query that was not ordered and to no other";
 	if (m->seq != 0)
 		return NULL;
+	if (m->error.message.len == 0)
+		return "a mandatory field is missing";
+	return check_sqlstate(m->error.sqlstate);
+}
+
+const char *
+ls_get_database(LsSlice payload, LsDatabase *m)
+{
+	const char *wrong = get(payload, LS_MSG_DATABASE, m);
+
+	if (wrong != NULL)
+		return wrong;
+	return (m->kind == LS_DATABASE_CREATE) == (m->command.len > 0) ? NULL :
+		"the command belongs to a database that is to be created and to no other";
+}
+
+const char *
+ls_get_database_done(LsSlice payload, LsDatabaseDone *m)
+{
+	const char *wrong = get(payload, LS_MSG_DATABASE_DONE, m);
+
+	if (wrong != NULL || !has_error_fields(&m->error))
+		return wrong;
 	if (m->error.message.len == 0)
 		return "a mandatory field is missing";
 	return check_sqlstate(m->error.sqlstate);

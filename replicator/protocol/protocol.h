@@ -46,6 +46,8 @@
  *	   <- 's' leased
  *	 B 'U' single ->            a query that is ordered at once, whatever becomes
  *	   <- 'u' ordered           of the transaction in which it was run
+ *	 B 'T' database ->          CREATE or DROP DATABASE on all nodes
+ *	   <- 't' database done
  *	 B 'I' facts ask ->         what the replicator knows, for people
  *	   <- 'i' facts
  *	 B 'J' report ->            a conflict that this node found by itself, no answer
@@ -53,7 +55,7 @@
  *	   <- 'E' error             then the replicator closes the connection
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
- * 'S', 's', 'U', 'u', 'I', 'i', 'J', 'B', the fields 'c' of 'V', 'N' of 'l', 'u' and 'x'
+ * 'S', 's', 'U', 'u', 'T', 't', 'I', 'i', 'J', 'B', the fields 'c' of 'V', 'N' of 'l', 'u' and 'x'
  * of 'H', 'd' of 'P', 'P' of 'Q', 'g' and 'r' of 'W', and the form 'p' of 'Q' were
  * added.
  */
@@ -104,6 +106,8 @@ typedef enum LsMsgType
 	LS_MSG_LEASED = 's',
 	LS_MSG_ALONE = 'U',
 	LS_MSG_ORDERED = 'u',
+	LS_MSG_DATABASE = 'T',
+	LS_MSG_DATABASE_DONE = 't',
 	LS_MSG_FACTS_ASK = 'I',
 	LS_MSG_FACTS = 'i',
 	LS_MSG_LOST = 'J',
@@ -451,6 +455,33 @@ typedef struct LsOrdered
 	LsErrorFields error;
 } LsOrdered;
 
+typedef enum LsDatabaseKind
+{
+	LS_DATABASE_CREATE = 'c',
+	LS_DATABASE_DROP = 'd'
+} LsDatabaseKind;
+
+/* 'T' */
+typedef struct LsDatabase
+{
+	uint64_t	id;				/* 'X' u64: repeated in the answer */
+	LsDatabaseKind kind;		/* 'K' u8 */
+	LsSlice		name;			/* 'N' text, 1..LS_MAX_NAME */
+	LsSlice		command;		/* 'Q' text: CREATE DATABASE with its options
+								 * but the OID, in UTF-8; else empty */
+	bool		force;			/* 'F' u8 0/1: its sessions are ended */
+	bool		superuser;		/* 'S' u8 0/1: also those of superusers */
+} LsDatabase;
+
+#define LS_MAX_DATABASE_COMMAND 65536
+
+/* 't': done, or (error fields as in 'V') why not */
+typedef struct LsDatabaseDone
+{
+	uint64_t	id;				/* 'X' u64 */
+	LsErrorFields error;
+} LsDatabaseDone;
+
 /*
  * 'D' withdraw, 'Z' abandon: 'X' u64.  'Y' applied: 'X' u64.  'F' confirm: 'X' u64 =
  * seq.  'N' now: 'X' u64, a number by which the answer is known
@@ -576,6 +607,8 @@ extern size_t ls_put_verdict(uint8_t *buf, size_t cap, const LsVerdict *m);
 extern size_t ls_put_lease(uint8_t *buf, size_t cap, const LsLease *m);
 extern size_t ls_put_leased(uint8_t *buf, size_t cap, const LsLeased *m);
 extern size_t ls_put_single_query(uint8_t *buf, size_t cap, const LsSingleQuery *m);
+extern size_t ls_put_database(uint8_t *buf, size_t cap, const LsDatabase *m);
+extern size_t ls_put_database_done(uint8_t *buf, size_t cap, const LsDatabaseDone *m);
 extern size_t ls_put_ordered(uint8_t *buf, size_t cap, const LsOrdered *m);
 extern size_t ls_put_error(uint8_t *buf, size_t cap, const LsErrorFields *m);
 extern size_t ls_put_outcome_question(uint8_t *buf, size_t cap, const LsOutcomeQuestion *m);
@@ -614,6 +647,8 @@ extern const char *ls_get_verdict(LsSlice payload, LsVerdict *m);
 extern const char *ls_get_lease(LsSlice payload, LsLease *m);
 extern const char *ls_get_leased(LsSlice payload, LsLeased *m);
 extern const char *ls_get_single_query(LsSlice payload, LsSingleQuery *m, LsQuery *query);
+extern const char *ls_get_database(LsSlice payload, LsDatabase *m);
+extern const char *ls_get_database_done(LsSlice payload, LsDatabaseDone *m);
 extern const char *ls_get_ordered(LsSlice payload, LsOrdered *m);
 extern const char *ls_get_error(LsSlice payload, LsErrorFields *m);
 extern const char *ls_get_number(LsSlice payload, LsNumber *m);

@@ -294,6 +294,26 @@ tls_peer_is_node(const TlsChannel *t, const char *node, size_t len)
 	return tls_certificate_is_for(certificate, uri, sizeof(TLS_URI_NODE) - 1 + len);
 }
 
+int64_t
+tls_peer_seconds_left(const TlsChannel *t)
+{
+	STACK_OF(X509) * chain = SSL_get0_verified_chain(t->ssl);
+	int64_t		left = sk_X509_num(chain) > 0 ? INT64_MAX : 0;
+
+	for (int i = 0; i < sk_X509_num(chain); i++)
+	{
+		int			days;
+		int			seconds;
+		int64_t		of_this = 0;
+
+		if (ASN1_TIME_diff(&days, &seconds, NULL, X509_get0_notAfter(sk_X509_value(chain, i))) == 1)
+			of_this = (int64_t) days * 86400 + seconds;
+		if (of_this < left)
+			left = of_this;
+	}
+	return left;
+}
+
 void
 tls_peer_text(const TlsChannel *t, char *text, size_t size)
 {

@@ -61,6 +61,9 @@ extern const char *tls_error(const TlsChannel *t);
 extern bool tls_binding(TlsChannel *t, uint8_t binding[TLS_BINDING_SIZE]);
 
 extern bool tls_peer_is_node(const TlsChannel *t, const char *node, size_t len);
+
+/* Until its certificate expires, or one of the authorities' above it. */
+extern int64_t tls_peer_seconds_left(const TlsChannel *t);
 extern void tls_peer_text(const TlsChannel *t, char *text, size_t size);
 
 /* By another context, after a reload; false: why. */

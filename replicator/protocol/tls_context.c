@@ -265,6 +265,25 @@ tls_certificate_is_for(const X509 *certificate, const char *uri, size_t len)
 	return found;
 }
 
+bool
+tls_certificate_may_be_node(const X509 *certificate, const char *node)
+{
+	STACK_OF(GENERAL_NAME) * names = names_of(certificate);
+	const char *uri;
+	size_t		len;
+	bool		ours = false;
+	bool		found = false;
+
+	for (int i = 0; has_uri(names, &i, &uri, &len);)
+	{
+		ours |= len >= strlen(TLS_URI_ANY) && memcmp(uri, TLS_URI_ANY, strlen(TLS_URI_ANY)) == 0;
+		found |= len == strlen(TLS_URI_NODE) + strlen(node) && memcmp(uri, TLS_URI_NODE, strlen(TLS_URI_NODE)) == 0 &&
+			memcmp(uri + strlen(TLS_URI_NODE), node, strlen(node)) == 0;
+	}
+	sk_GENERAL_NAME_pop_free(names, GENERAL_NAME_free);
+	return found || !ours;
+}
+
 void
 tls_certificate_text(const X509 *certificate, char *text, size_t size)
 {

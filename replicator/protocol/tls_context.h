@@ -20,6 +20,7 @@
 #include <stdbool.h>
 #include <stddef.h>
 
+#define TLS_URI_ANY "lockstep:"
 #define TLS_URI_REPLICATOR "lockstep:replicator"
 #define TLS_URI_NODE "lockstep:node:"
 #define TLS_WHY_SIZE 512
@@ -46,6 +47,9 @@ extern const char *tls_context_expires(const TlsContext *c, int *days); /* of ce
 
 /* Is the certificate for this name ("lockstep:...", any length)? */
 extern bool tls_certificate_is_for(const struct x509_st *certificate, const char *uri, size_t len);
+
+/* May it be used by the server of that node?  By its name, or it is none of lockstep's. */
+extern bool tls_certificate_may_be_node(const struct x509_st *certificate, const char *node);
 
 /* Its names, or its subject if it has none, for messages. */
 extern void tls_certificate_text(const struct x509_st *certificate, char *text, size_t size);

@@ -40,6 +40,8 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "copies.h"
+#include "database_event.h"
 #include "journal_private.h"
 #include "lease.h"
 #include "events.h"
@@ -147,6 +149,7 @@ static void
 note_head(const JournalItem *item)
 {
 	LsSlice		text = {item->text.data, item->text.len};
+	DatabaseEventText event;
 
 	if (item->positions)
 	{
@@ -158,6 +161,8 @@ note_head(const JournalItem *item)
 		(void) lease_decode(positions, text);
 	if (item->type == RECORD_DATABASE_DROPPED)
 		lease_forget_database(positions, text);
+	if (item->type == RECORD_DATABASE_EVENT && database_event_parse(text, &event) && event.kind == DATABASE_REMOVED)
+		lease_forget_database(positions, event.name);
 	if (item->head.len > 0)
 	{
 		head.len = 0;
@@ -244,11 +249,22 @@ give_up(void)
 	_exit(EXIT_JOURNAL_BROKEN);
 }
 
+static void
+publish(void)
+{
+	JournalPlace end;
+
+	journal_end(journal, &end.segment, &end.offset);
+	copies_publish(end);
+}
+
 /* Append and sync; false: it gave up, as the replicator stops. */
 static bool
 make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 {
 	LOCKSTEP_POINT(GROUP_TAKEN);
+	if (copies_active)
+		copies_will_write();
 	while (journal_append(journal, records, n, last_seq) != JOURNAL_OK)
 	{
 		if (journal_broken(journal))
@@ -260,12 +276,24 @@ make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 		wait_a_second();
 	}
 	LOCKSTEP_POINT(GROUP_WRITTEN);
+	if (copies_active)
+		publish();
 	if (journal_sync(journal) != JOURNAL_OK)
 		give_up();
+	if (copies_active && !copies_await())
+		return false;			/* the replicator stops */
 	LOCKSTEP_POINT(GROUP_DURABLE);
 	if (!prepare_failed)
 		set_failing(NULL);
 	return true;
+}
+
+/* With nothing to write: do the copies still follow?  false: it gave up, as the replicator stops. */
+static bool
+confirm(void)
+{
+	publish();
+	return copies_await();
 }
 
 /* After a batch, so that no transaction waits for it. */
@@ -294,6 +322,8 @@ write_batch(JournalItem *first)
 
 	for (JournalItem *item = first; item != NULL; item = item->next)
 	{
+		if (item->len == 0)
+			continue;			/* a barrier */
 		if (n == cap)
 		{
 			cap = cap > 0 ? cap * 2 : 256;
@@ -304,8 +334,12 @@ write_batch(JournalItem *first)
 		size += item->len;
 		if (item->seq != 0)
 			last_seq = item->seq;
+		if (copies_active && item->body.id != 0)
+			copies_add_body(item->seq, &item->body);
 		note_head(item);
 	}
+	if (n == 0)
+		return confirm();
 	if (journal_begins_segment(journal, size))
 		set_head();
 	if (!make_durable(records, n, last_seq != 0 ? last_seq : journal_last(journal)))
@@ -354,6 +388,8 @@ trim(uint64_t below, int64_t keep)
 	uint64_t	newest = seq_of_newest(keep);
 
 	journal_trim(journal, newest < below ? newest : below);
+	if (copies_active)
+		copies_trimmed(journal_first(journal));
 }
 
 static void *
@@ -421,11 +457,17 @@ writer_item(const JournalRecord *record)
 
 	memset(item, 0, sizeof(JournalItem));
 	item->type = record->type;
-	if (record->type == RECORD_LEASE || record->type == RECORD_DATABASE_DROPPED)
+	if (record->type == RECORD_LEASE || record->type == RECORD_DATABASE_DROPPED || record->type == RECORD_DATABASE_EVENT)
 		buffer_append(&item->text, record->text.data, record->text.len);
 	item->len = size;
 	journal_encode(item->record, size, record);
 	return item;
+}
+
+JournalItem *
+writer_barrier(void)
+{
+	return xcalloc(1, sizeof(JournalItem));
 }
 
 static void

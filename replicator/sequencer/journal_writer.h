@@ -38,6 +38,9 @@ extern void writer_start(Journal *journal, const char *dir, JournalDurable durab
 
 /* With size bytes of record, to be encoded by the caller. */
 extern JournalItem *writer_item(const JournalRecord *record);
+
+/* Of no bytes: done when the copies (copies.h) have answered after it was pushed. */
+extern JournalItem *writer_barrier(void);
 extern void writer_item_free(JournalItem *item);
 extern void writer_push(JournalItem *item);
 

@@ -185,6 +185,13 @@ extern uint64_t sequencer_last_ddl(void);	/* decided since the start */
 /* Metadata records: queued behind what is decided; done on the loop when durable. */
 extern void sequencer_journal_metadata(int record_type, const char *text, void (*done) (void *), void *arg);
 
+/*
+ * Calls done when this replicator has made sure that it still leads: at once if it is the only
+ * one, else when the required copies have answered.  What was decided by anybody before this call,
+ * sequencer_last_durable() includes then.
+ */
+extern void sequencer_confirm(void (*done) (void *), void *arg);
+
 typedef struct SequencerStats
 {
 	uint64_t	committed;

@@ -12,6 +12,7 @@
 #include <inttypes.h>
 #include <stdlib.h>
 
+#include "database_event.h"
 #include "journal.h"
 #include "journal_writer.h"
 #include "lease.h"
@@ -71,6 +72,8 @@ replay_body(const JournalRecord *r, const char *dir, const char **error)
 bool
 leases_replay(const JournalRecord *r, const char *dir, const char **error)
 {
+	DatabaseEventText event;
+
 	switch (r->type)
 	{
 		case RECORD_LEASE:
@@ -78,6 +81,10 @@ leases_replay(const JournalRecord *r, const char *dir, const char **error)
 			break;
 		case RECORD_DATABASE_DROPPED:
 			lease_forget_database(table(), r->text);
+			break;
+		case RECORD_DATABASE_EVENT:
+			if (database_event_parse(r->text, &event) && event.kind == DATABASE_REMOVED)
+				lease_forget_database(table(), event.name);
 			break;
 		case RECORD_TRANSACTION:
 			if (r->body.id != 0)

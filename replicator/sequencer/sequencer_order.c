@@ -5,6 +5,8 @@
  */
 #include <string.h>
 
+#include "copies.h"
+#include "database_event.h"
 #include "journal.h"
 #include "journal_sync.h"
 #include "journal_writer.h"
@@ -128,6 +130,7 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 {
 	JournalRecord r;
 	JournalItem *item;
+	DatabaseEventText event;
 
 	memset(&r, 0, sizeof(r));
 	r.type = (RecordType) record_type;
@@ -137,6 +140,8 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	metadata_apply(r.type, r.seq, r.text);
 	if (r.type == RECORD_DATABASE_DROPPED)
 		leases_forget_database(r.text);
+	else if (r.type == RECORD_DATABASE_EVENT && database_event_parse(r.text, &event) && event.kind == DATABASE_REMOVED)
+		leases_forget_database(event.name);
 	item = writer_item(&r);
 	item->done = done;
 	item->arg = arg;
@@ -146,6 +151,22 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 
 /* ---------- trimming */
 
+void
+sequencer_confirm(void (*done) (void *), void *arg)
+{
+	JournalItem *item;
+
+	if (!copies_active)
+	{
+		done(arg);
+		return;
+	}
+	item = writer_barrier();
+	item->done = done;
+	item->arg = arg;
+	writer_push(item);
+}
+
 static void
 on_trim(void *arg)
 {
@@ -153,6 +174,7 @@ on_trim(void *arg)
 
 	if (below > 0)
 		writer_trim(below, config->journal_keep);
+	database_events_forget(journal_first(journal) - 1);
 	loop_after(TRIM_MS, on_trim, NULL);
 }
 

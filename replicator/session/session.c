@@ -20,6 +20,7 @@
 #include "points.h"
 #include "role_names.h"
 #include "sequencer.h"
+#include "copies.h"
 #include "session_private.h"
 
 #define HANDSHAKE_MS 10000
@@ -198,14 +199,20 @@ is_awaited(const Session *s)
 static void
 on_alive(void *arg)
 {
+	Session    *next;
 	uint8_t		bytes[64];
 	size_t		size = ls_put_number(bytes, sizeof(bytes), LS_MSG_ALIVE, sequencer_last_decided());
 
 	loop_after(ALIVE_MS, on_alive, NULL);
-	for (Session *s = sessions_next(NULL); s != NULL; s = sessions_next(s))
+	if (copies_active && !copies_are_heard())
+		return;					/* another one may lead, and decide */
+	for (Session *s = sessions_next(NULL); s != NULL; s = next)
 	{
+		next = sessions_next(s);
+		session_tls_check_expiry(s);
+
 		/* a backend that does not read what it was sent needs no more of it */
-		if (is_awaited(s) && s->out.len == s->out.pos)
+		if (s->state != SESSION_ENDED && is_awaited(s) && s->out.len == s->out.pos)
 			session_send(s, bytes, size);
 	}
 }

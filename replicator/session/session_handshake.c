@@ -20,6 +20,7 @@
 #include "generation.h"
 #include "log.h"
 #include "membership.h"
+#include "database_command.h"
 #include "metadata.h"
 #include "random_bytes.h"
 #include "role_names.h"
@@ -99,6 +100,11 @@ check_database(Session *s)
 	int			n;
 
 	copy_name(s->database, sizeof(s->database), s->hello.database);
+	if (database_command_closes(s->database))
+	{
+		session_fail(s, "55006", NULL, "database \"%s\" is being dropped", s->database);
+		return false;
+	}
 	names = metadata_databases(&n);
 	for (int i = 0; i < n; i++)
 	{
@@ -260,6 +266,8 @@ handle_proof(Session *s, LsSlice payload)
 					 "the backend could not prove that it has the cluster's secret");
 		return;
 	}
+	if (!session_tls_is_node(s, s->hello.node))
+		return;					/* a reload has come between */
 	s->proved = true;
 	s->before_refusal = welcome_refused;
 	s->boot = s->hello.boot;

@@ -1,7 +1,7 @@
 /*
  * session_lease.c
- *	  Requests of a session outside of its transaction: values of a sequence, and
- *	  single queries that are ordered at once.
+ *	  Requests of a session outside of its transaction: values of a sequence, single queries
+ *	  that are ordered at once, CREATE and DROP DATABASE, the seq for a causal read.
  *
  * The answer comes later, when the session may be gone and another may be in its place,
  * so the session is looked up again by node, pid and boot id.  A new session with the
@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "database_command.h"
 #include "node.h"
 #include "points.h"
 #include "sequencer.h"
@@ -121,4 +122,65 @@ session_single_query(Session *s, LsSlice payload)
 	id = (LsIdentity) {ls_slice_of(node_name(s->node)), s->boot, s->pid, m.id};
 	sequencer_single_query(&id, ls_slice_of(s->database), (uint32_t) s->node, m.query.data, m.query.len,
 						   on_ordered, asker_of(s, m.id));
+}
+
+/* ---------- databases */
+
+static void
+on_database_done(void *arg, bool done, const LsErrorFields *error)
+{
+	LsDatabaseDone m;
+	uint8_t    *bytes;
+	size_t		size;
+	Session    *s;
+
+	memset(&m, 0, sizeof(m));
+	m.id = ((Asker *) arg)->id;
+	if (!done)
+		m.error = *error;
+	s = find_again(arg);
+	if (s == NULL)
+		return;
+	size = ls_put_database_done(NULL, 0, &m);
+	bytes = xmalloc(size);
+	ls_put_database_done(bytes, size, &m);
+	session_send(s, bytes, size);
+	free(bytes);
+}
+
+void
+session_database(Session *s, LsSlice payload)
+{
+	LsDatabase	m;
+	const char *wrong = ls_get_database(payload, &m);
+
+	if (!session_decoded(s, "message of a database", wrong))
+		return;
+	if (m.kind == LS_DATABASE_CREATE)
+		database_command_create(m.name, m.command, on_database_done, asker_of(s, m.id));
+	else
+		database_command_drop(m.name, m.force, m.superuser, on_database_done, asker_of(s, m.id));
+}
+
+/* ---------- causal reads */
+
+/*
+ * One must see everything that any client may know of.  A verdict is sent, and a node commits,
+ * only after the record is durable.
+ */
+static void
+on_confirmed(void *arg)
+{
+	LsGranted	m = {((Asker *) arg)->id, sequencer_last_durable(), 0};
+	Session    *s = find_again(arg);
+	uint8_t		bytes[64];
+
+	if (s != NULL)
+		session_send(s, bytes, ls_put_seq(bytes, sizeof(bytes), &m));
+}
+
+void
+session_now(Session *s, uint64_t question)
+{
+	sequencer_confirm(on_confirmed, asker_of(s, question));
 }

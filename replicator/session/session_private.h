@@ -51,6 +51,8 @@ struct Session
 	bool		challenged;		/* see session_unauthenticated.c */
 	TlsChannel *tls;			/* SESSION_TLS; `out` is encrypted */
 	uint64_t	tls_context;	/* by which of the certificates it began */
+	uint64_t	tls_until_us;	/* its certificate counts; 0: in the clear, or
+								 * not seen yet */
 	Buffer		plain;			/* not encrypted yet, for the next write */
 	uint64_t	address;		/* where it comes from, without the port */
 	uint64_t	since_us;		/* connected */
@@ -140,6 +142,8 @@ extern void session_handle_outcome_question(Session *s, LsSlice payload);
 
 extern void session_lease(Session *s, LsSlice payload);
 extern void session_single_query(Session *s, LsSlice payload);
+extern void session_database(Session *s, LsSlice payload);
+extern void session_now(Session *s, uint64_t question);
 
 /* ---------- in session_tls.c */
 
@@ -151,8 +155,9 @@ extern void session_single_query(Session *s, LsSlice payload);
  */
 extern bool session_tls_open(Session *s, uint8_t **bytes, size_t *n);
 
-/* Is its certificate that of the node? */
+/* Is its certificate that of the node?  Both end a session otherwise. */
 extern bool session_tls_is_node(Session *s, LsSlice node);
+extern void session_tls_check_expiry(Session *s);
 
 /* What the proofs of this connection are bound to; empty in the clear. */
 extern LsSlice session_tls_binding(Session *s);

@@ -11,7 +11,7 @@
  *
  * The certificates are read at the start and at each reload.  A reload that finds files that
  * cannot be used keeps the old ones; after one that can, sessions whose certificate no longer
- * counts are ended.
+ * counts are ended.  So are those whose certificate expires.
  */
 #include <stdio.h>
 #include <stdlib.h>
@@ -109,6 +109,14 @@ session_tls_reload(void)
 		check_again(s);
 	}
 	return NULL;
+}
+
+void
+session_tls_check_expiry(Session *s)
+{
+	if (s->tls_until_us != 0 && loop_now_us() > s->tls_until_us)
+		session_fail(s, "28000", "Put a new one into lockstep.tls_directory of the node; its sessions take it when they connect.",
+					 "the node's certificate has expired");
 }
 
 const char *
@@ -229,7 +237,12 @@ session_tls_is_node(Session *s, LsSlice node)
 			return false;
 	}
 	if (tls_peer_is_node(s->tls, (const char *) node.data, node.len))
+	{
+		int64_t		left = tls_peer_seconds_left(s->tls);
+
+		s->tls_until_us = loop_now_us() + (uint64_t) (left > 0 ? left : 0) * 1000000;
 		return true;
+	}
 	tls_peer_text(s->tls, names, sizeof(names));
 	session_fail(s, "28000", "Each node needs a certificate of its own name: see lockstep.tls_directory of the node.",
 				 "the certificate is for %s, and not for node \"%.*s\"", names, (int) node.len, (const char *) node.data);

@@ -435,19 +435,6 @@ handle_abandon(Session *s, uint64_t xcount)
 	tx_unref(tx);
 }
 
-/*
- * A causal read must see everything that any client may know of.  A verdict is sent, and a node
- * commits, only after the record is durable.
- */
-static void
-handle_now(Session *s, uint64_t number)
-{
-	LsGranted	m = {number, sequencer_last_durable(), 0};
-	uint8_t		bytes[64];
-
-	session_send(s, bytes, ls_put_seq(bytes, sizeof(bytes), &m));
-}
-
 static void
 handle_number(Session *s, LsMsgType type, LsSlice payload)
 {
@@ -461,7 +448,7 @@ handle_number(Session *s, LsMsgType type, LsSlice payload)
 	else if (type == LS_MSG_WITHDRAW)
 		handle_withdraw(s, m.value);
 	else if (type == LS_MSG_NOW)
-		handle_now(s, m.value);
+		session_now(s, m.value);
 	else
 		handle_abandon(s, m.value);
 }
@@ -500,6 +487,9 @@ session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *messa
 			break;
 		case LS_MSG_ALONE:
 			session_single_query(s, payload);
+			break;
+		case LS_MSG_DATABASE:
+			session_database(s, payload);
 			break;
 		case LS_MSG_WITHDRAW:
 		case LS_MSG_ABANDON:

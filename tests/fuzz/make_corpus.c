@@ -76,6 +76,9 @@ main(int argc, char **argv)
 	text.type = RECORD_GENERATION;
 	text.text = SLICE("7 0123456789abcdef");
 	write_record(argv[1], "generation", &text);
+	text.type = RECORD_DATABASE_EVENT;
+	text.text = SLICE("c 7 1 17\nxCREATE DATABASE xa\t1\n");
+	write_record(argv[1], "database-event", &text);
 	group_encode(mark_bytes, &mark);
 	write_seed(argv[1], "journal", "group-mark", mark_bytes, sizeof(mark_bytes));
 	free(samples);

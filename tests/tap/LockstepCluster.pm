@@ -63,7 +63,7 @@ sub _place
 
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
 # lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
-# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), up => 0 (don't start yet),
+# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), replicators (a group of so many), up => 0 (don't start yet),
 # any_state => 1 (start, but don't wait for all nodes to be online).
 sub new
 {
@@ -94,6 +94,7 @@ sub up
 	push @args, '--fast' unless $o->{durable};
 	push @args, '--no-wait' if $o->{any_state};
 	push @args, '--tls' if $o->{tls};
+	push @args, '--replicators', $o->{replicators} if $o->{replicators};
 	push @args, '--conf', $self->file('conf', $conf) if $conf ne '';
 	push @args, '--replicator-conf', $self->file('replicator-conf', $o->{replicator_conf}) if $o->{replicator_conf};
 	push @args, '--data', $o->{data} if $o->{data};
@@ -210,7 +211,7 @@ sub down
 sub _show_logs
 {
 	my ($self) = @_;
-	for my $log (grep { !/initdb/ } glob("$self->{dir}/*.log $self->{dir}/replicator.out"))
+	for my $log (grep { !/initdb/ } glob("$self->{dir}/*.log $self->{dir}/replicator*.out"))
 	{
 		my @lines = split /\n/, _slurp($log);
 		next unless @lines;
@@ -364,11 +365,98 @@ sub ctl
 {
 	my ($self, @args) = @_;
 	my ($out, $err) = ('', '');
+	return $self->member_ctl($self->leader // 1, @args) if ($self->{options}{replicators} // 1) > 1;
 	IPC::Run::run(["$bindir/lockstepctl", '--config', $self->replicator_conf, '--socket', "$self->{dir}/admin.sock", @args],
 		'<', \undef, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
 	my $rc = $? >> 8;
 	chomp $out;
 	return wantarray ? ($out, $err, $rc) : $out;
+}
+
+# ---------- a group of replicators: r1, r2, ...
+
+# lockstepctl of that one: (stdout, stderr, exit code).
+sub member_ctl
+{
+	my ($self, $i, @args) = @_;
+	my ($out, $err) = ('', '');
+	my $n = $i == 1 ? '' : $i;
+	IPC::Run::run(["$bindir/lockstepctl", '--config', "$self->{dir}/replicator$n.conf", '--socket', "$self->{dir}/admin$n.sock", @args],
+		'<', \undef, '>', \$out, '2>', \$err, IPC::Run::timeout(60));
+	my $rc = $? >> 8;
+	chomp $out;
+	return wantarray ? ($out, $err, $rc) : $out;
+}
+
+sub replicators { my ($self) = @_; return 1 .. ($self->{options}{replicators} // 1) }
+
+# What one of them says of the group.
+sub group
+{
+	my ($self, $i) = @_;
+	my ($out) = $self->member_ctl($i, 'replicators', '--json');
+	return eval { JSON::PP::decode_json($out) } // {};
+}
+
+# The number of the one that leads; undef: none does.
+sub leader
+{
+	my ($self) = @_;
+	my ($leader) = grep { ($self->group($_)->{role} // '') eq 'leader' } grep { $self->member_pid($_) } $self->replicators;
+	return $leader;
+}
+
+# undef: it does not run.
+sub member_pid
+{
+	my ($self, $i) = @_;
+	my ($pid) = _slurp("$self->{dir}/replicator" . ($i == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
+	return $pid && kill(0, $pid) && _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+}
+
+sub member_log
+{
+	my ($self, $i) = @_;
+	return _slurp("$self->{dir}/replicator" . ($i == 1 ? '' : $i) . '.log');
+}
+
+# Killed, or by another signal; after KILL and TERM it has gone when this returns.
+sub kill_replicator
+{
+	my ($self, $i, $signal) = @_;
+	$signal //= 'KILL';
+	my $pid = $self->member_pid($i) // croak "r$i does not run";
+	kill $signal, $pid;
+	return 1 if $signal !~ /^(?:KILL|TERM)$/;
+	return $self->wait_until(sub { !defined $self->member_pid($i) }) || croak "r$i does not end";
+}
+
+sub start_replicator { my ($self, $i) = @_; return $self->cluster('start-replicator', $i) }
+sub freeze_replicator { my ($self, $i) = @_; return $self->kill_replicator($i, 'STOP') }
+sub thaw_replicator { my ($self, $i) = @_; return $self->kill_replicator($i, 'CONT') }
+
+# Until one leads, if given: another than that one.  Its number, undef: none does.
+sub wait_leader
+{
+	my ($self, $not, $seconds) = @_;
+	my $leader;
+	$self->wait_until(sub { $leader = $self->leader; return defined $leader && $leader != ($not // 0) }, $seconds);
+	return $leader;
+}
+
+# Until all members have everything, and so many are in sync.
+sub wait_copies
+{
+	my ($self, $n, $seconds) = @_;
+	my $group = {};
+	my $ok = $self->wait_until(
+		sub {
+			my $leader = $self->leader // return 0;
+			$group = $self->group($leader);
+			return @{ $group->{in_sync} // [] } == $n && !grep { $_->{state} !~ /^(?:leader|standby)$/ } @{ $group->{members} };
+		}, $seconds);
+	diag(JSON::PP->new->canonical->pretty->encode($group)) unless $ok;
+	return $ok;
 }
 
 sub status

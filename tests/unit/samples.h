@@ -159,6 +159,10 @@ make_samples(size_t *count)
 	LsQuery		set = {.xcount = 8,.form = LS_FORM_STATEMENT,.reason = LS_REASON_SEQUENCE,
 	.text = SLICE("SELECT 1"),.rows = -1};
 	LsSingleQuery alone = {8, {inner, ls_put_query(inner, sizeof(inner), &set)}};
+	LsDatabase	create = {.id = 3,.kind = LS_DATABASE_CREATE,.name = SLICE("x"),.command = SLICE("CREATE DATABASE x")};
+	LsDatabase	drop = {.id = 4,.kind = LS_DATABASE_DROP,.name = SLICE("x"),.force = true};
+	LsDatabaseDone done = {.id = 3};
+	LsDatabaseDone not_done = {.id = 4,.error = sample_error()};
 	LsOrdered	ordered = {.id = 8,.seq = 99};
 	LsOrdered	not_ordered = {.id = 8,.error = sample_error()};
 
@@ -212,6 +216,10 @@ make_samples(size_t *count)
 	SAMPLE("lease", ls_put_lease(buf, cap, &lease));
 	SAMPLE("leased", ls_put_leased(buf, cap, &leased));
 	SAMPLE("alone", ls_put_single_query(buf, cap, &alone));
+	SAMPLE("database-create", ls_put_database(buf, cap, &create));
+	SAMPLE("database-drop", ls_put_database(buf, cap, &drop));
+	SAMPLE("database-done", ls_put_database_done(buf, cap, &done));
+	SAMPLE("database-not-done", ls_put_database_done(buf, cap, &not_done));
 	SAMPLE("ordered", ls_put_ordered(buf, cap, &ordered));
 	SAMPLE("ordered-not", ls_put_ordered(buf, cap, &not_ordered));
 	SAMPLE("confirm", ls_put_number(buf, cap, LS_MSG_CONFIRM, UINT64_MAX));
@@ -242,6 +250,8 @@ typedef union AnyMessage
 	LsLeased	leased;
 	LsSingleQuery alone;
 	LsOrdered	ordered;
+	LsDatabase	database;
+	LsDatabaseDone database_done;
 	LsFactsQuestion facts_question;
 	LsFacts		facts;
 	LsConflictReport lost;
@@ -290,6 +300,10 @@ decode_any(LsMsgType type, LsSlice payload, AnyMessage * m)
 			return ls_get_single_query(payload, &m->alone, &query);
 		case LS_MSG_ORDERED:
 			return ls_get_ordered(payload, &m->ordered);
+		case LS_MSG_DATABASE:
+			return ls_get_database(payload, &m->database);
+		case LS_MSG_DATABASE_DONE:
+			return ls_get_database_done(payload, &m->database_done);
 		case LS_MSG_FACTS_ASK:
 			return ls_get_facts_question(payload, &m->facts_question);
 		case LS_MSG_FACTS:
@@ -351,6 +365,10 @@ encode_any(LsMsgType type, const AnyMessage * m, uint8_t *buf, size_t cap)
 			return ls_put_single_query(buf, cap, &m->alone);
 		case LS_MSG_ORDERED:
 			return ls_put_ordered(buf, cap, &m->ordered);
+		case LS_MSG_DATABASE:
+			return ls_put_database(buf, cap, &m->database);
+		case LS_MSG_DATABASE_DONE:
+			return ls_put_database_done(buf, cap, &m->database_done);
 		case LS_MSG_FACTS_ASK:
 			return ls_put_facts_question(buf, cap, &m->facts_question);
 		case LS_MSG_FACTS:

@@ -362,7 +362,7 @@ start(void **state)
 	config.journal_directory = "/nowhere";
 	config.listen_addresses = config.unix_socket = config.secret_file = config.pid_file =
 		config.log_file = config.maintenance_database = config.databases =
-		config.tls_directory = config.http_listen = config.http_certificate = config.http_key = config.http_token_file = "";
+		config.replicator_name = config.etcd_endpoints = config.etcd_key = config.tls_directory = config.http_listen = config.http_certificate = config.http_key = config.http_token_file = "";
 	loop_init();
 	error = admin_init(&config, "c1", &calls, admin_command);
 	if (error != NULL)

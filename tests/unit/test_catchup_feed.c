@@ -84,7 +84,7 @@ all_in_flight_are_committed_by_backends(void **state)
 	n->pools = p;
 	n->state = NODE_CATCHUP;
 	assert_int_equal(sequencer_last_durable(), DECIDED);
-	catchup_begin(n);
+	catchup_begin(n, n->applied);
 	run_deferred_work();
 	assert_int_equal(last_given(n), IN_FLIGHT);
 

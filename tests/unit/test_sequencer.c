@@ -49,6 +49,12 @@ writer_item(const JournalRecord *record)
 	return calloc(1, sizeof(JournalItem) + 64);
 }
 
+JournalItem *
+writer_barrier(void)
+{
+	return calloc(1, sizeof(JournalItem));
+}
+
 void
 writer_item_free(JournalItem *item)
 {

@@ -18,7 +18,7 @@ my $before = $c->status->{journal}{decided};
 
 my @refused = (
 	[ 'two-phase commit', "BEGIN; INSERT INTO t VALUES (1); PREPARE TRANSACTION 'x'" ],
-	[ 'CREATE DATABASE', 'CREATE DATABASE other' ],
+	[ 'RENAME of a database', 'ALTER DATABASE app RENAME TO other' ],
 	[ 'ALTER EXTENSION', 'ALTER EXTENSION lockstep SET SCHEMA public' ],
 	[ 'its own tables', 'DELETE FROM lockstep.progress' ],
 );

@@ -31,7 +31,7 @@ $c->fails(1, 'DROP DATABASE nowhere', '3D000', qr/database "nowhere" does not ex
 is(notices(1, 'DROP DATABASE IF EXISTS nowhere'), 1, 'IF EXISTS');
 is(notices(2, 'DROP DATABASE IF EXISTS nowhere WITH (FORCE)'), 1, 'with FORCE');
 $c->fails(1, 'BEGIN; DROP DATABASE IF EXISTS nowhere', '25001', qr/cannot run inside a transaction block/, 'in a transaction block');
-$c->fails(1, 'DROP DATABASE IF EXISTS app', '0A000', qr/DROP DATABASE/, 'one that is there');
+$c->fails(1, 'DROP DATABASE IF EXISTS app', '55006', qr/cannot drop the currently open database/, 'one that is there');
 
 # ---------- rules that are ENABLE ALWAYS or REPLICA
 

@@ -106,6 +106,8 @@ my %causal = (run => sub { transact(@_, 'SET LOCAL lockstep.causal_reads = on; S
 my $large = "INSERT INTO filler SELECT i, repeat('x', 100) FROM generate_series(1, 2000) i";
 my %lease = (run => sub { $sequence++; transact(@_, "SELECT nextval('s$sequence')") });
 my %alone = (run => sub { $sequence++; transact(@_, "SELECT setval('s$sequence', 100)") });
+# done or not, the session goes on; tests/tap/membership/661 looks at the databases
+my %database = (run => sub { my ($s, $id) = @_; $s->query("CREATE DATABASE made_$id"); transact($s, $id, '') });
 my %facts = (run => sub { transact(@_, 'SELECT count(*) FROM lockstep.conflicts') });
 my %fate = (run => sub {
 	my ($s, $id) = @_;
@@ -139,6 +141,7 @@ my @cuts = (
 	[ 'O', 'c', %fate ], [ 'o', 's', %fate ],
 	[ 'S', 'c', %lease ], [ 's', 's', %lease ],
 	[ 'U', 'c', %alone ], [ 'u', 's', %alone ],
+	[ 'T', 'c', %database ], [ 't', 's', %database ],
 	[ 'I', 'c', %facts ], [ 'i', 's', %facts ],
 	[ 'J', 'c', run => sub {
 		my ($s, $id) = @_;

@@ -25,7 +25,7 @@ $c->sql(2, "INSERT INTO t VALUES (600, 'from n2')");
 $c->same('and takes writes');
 
 # Restarted while both are under load.
-my $script = $c->file('load.sql', "\\set id random(1000, 100000000)\nINSERT INTO t VALUES (:id, 'load') ON CONFLICT DO NOTHING;\n");
+my $script = $c->file('load.sql', "\\set id random(10000, 100000000)\nINSERT INTO t VALUES (:id, 'load') ON CONFLICT DO NOTHING;\n");
 my $load = $c->pgbench_start(1, '-n', '-f', $script, '-c', 4, '-T', 5, '--max-tries=1000');
 usleep(300_000);
 ok($c->cluster('restart-node', 2), 'restarted under load');

@@ -1,0 +1,649 @@
+/*
+ * database_command.c
+ *	  CREATE and DROP DATABASE of a session, on all nodes that are online.
+ *
+ * CREATE	journal: PLANNED -> each online node makes it (database_step.c), those that come online
+ *			meanwhile, too -> the contents are compared -> apply connections -> journal: CREATED.
+ *			A failure anywhere: it is dropped where it was made, and the command fails.
+ * DROP		look for sessions on all online nodes -> no new ones, and what is decided is applied
+ *			-> journal: REMOVED -> each online node drops it.  A node that can't goes out.
+ *
+ * A node that is not online does the same when it comes to that place in the journal (catchup.c).
+ * What is PLANNED and was never CREATED, as the replicator has ended in between, is dropped when
+ * the node is attached.
+ *
+ * One command runs at a time, the others wait.
+ */
+#include "database_command.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "database_step.h"
+#include "dbcheck.h"
+#include "log.h"
+#include "metadata.h"
+#include "points.h"
+#include "sequencer.h"
+
+#define POLL_MS 10
+#define LOOK_MS 100
+#define LOOK_PATIENCE_MS 5000	/* as PostgreSQL has for sessions that are
+								 * ending */
+
+typedef struct Command
+{
+	struct Command *next;
+	bool		create;
+	char	   *name;
+	char	   *text;
+	bool		force;
+	bool		superuser;
+	DatabaseCommandDone done;
+	void	   *arg;
+
+	uint64_t	number;
+	uint64_t	nodes;			/* that work on it, or have */
+	uint64_t	pending;		/* of them, those that are not ready */
+	DatabaseStep *steps[CONFIG_MAX_NODES];
+	PgClient   *clients[CONFIG_MAX_NODES];
+	Timer	   *timer;
+	bool		closing;		/* see database_command_closes() */
+	bool		deciding;		/* its record is not durable yet */
+	bool		taking_back;
+	bool		decided;
+	uint64_t	seq;			/* to be applied before the decision */
+	int			waited_ms;
+	char	   *busy;			/* who uses it; NULL: nobody */
+	bool		busy_for_good;	/* waiting does not help */
+
+	char		sqlstate[6];
+	char	   *message;		/* NULL: no error */
+	char	   *detail;
+	char	   *hint;
+} Command;
+
+static Command *first;			/* the one that runs */
+
+static void start_next(void);
+static void advance(void *arg);
+static void look(void *arg);
+
+/* ---------- ends */
+
+static uint64_t
+bit(int node)
+{
+	return UINT64_C(1) << node;
+}
+
+static void
+command_free(Command *c)
+{
+	loop_cancel(c->timer);
+	for (int i = 0; i < CONFIG_MAX_NODES; i++)
+	{
+		database_step_free(c->steps[i]);
+		pgclient_close(c->clients[i]);
+	}
+	free(c->busy);
+	free(c->message);
+	free(c->detail);
+	free(c->hint);
+	free(c->name);
+	free(c->text);
+	free(c);
+}
+
+static void
+finish(Command *c)
+{
+	LsErrorFields error;
+
+	memset(&error, 0, sizeof(error));
+	error.sqlstate = ls_slice_of(c->message != NULL ? c->sqlstate : NULL);
+	error.message = ls_slice_of(c->message);
+	error.detail = ls_slice_of(c->detail);
+	error.hint = ls_slice_of(c->hint);
+	log_full(LOG_NOTICE, NULL, c->message != NULL ? c->message : c->create ? "CREATE DATABASE: done" : "DROP DATABASE: done",
+			 c->message != NULL ? c->detail : c->name, NULL);
+	first = c->next;
+	database_job_runs = false;
+	c->done(c->arg, c->message == NULL, &error);
+	command_free(c);
+	start_next();
+}
+
+/* The first error counts. */
+static void
+note_error(Command *c, const char *sqlstate, char *message, char *detail, const char *hint)
+{
+	if (c->message != NULL)
+	{
+		free(message);
+		free(detail);
+		return;
+	}
+	snprintf(c->sqlstate, sizeof(c->sqlstate), "%s", sqlstate);
+	c->message = message;
+	c->detail = detail;
+	c->hint = hint != NULL ? xstrdup(hint) : NULL;
+}
+
+static void
+note_node_error(Command *c, const Node *n, const char *sqlstate, const char *error)
+{
+	note_error(c, sqlstate[0] != '\0' ? sqlstate : "58000",
+			   xasprintf("could not %s database \"%s\" on node \"%s\"", c->create ? "create" : "drop", c->name, n->config->name),
+			   xstrdup(error), c->create ? "Nothing is left of it on any node." : NULL);
+}
+
+/* ---------- steps on nodes */
+
+static Node *
+node_of_step(Command *c, DatabaseStep *const *slot)
+{
+	return node_get((int) (slot - c->steps));
+}
+
+static void
+note_ready(Command *c, const Node *n)
+{
+	c->pending &= ~bit(n->index);
+	if (c->timer == NULL)
+		c->timer = loop_after(0, advance, c);
+}
+
+static void
+on_step(void *arg, const char *error)
+{
+	Command    *c = first;
+	DatabaseStep **slot = arg;
+	Node	   *n = node_of_step(c, slot);
+
+	if (error != NULL && c->decided)
+	{
+		/*
+		 * it is tried again when the node comes back; a later call frees the
+		 * step
+		 */
+		node_out(n, DROP_DATABASE_STEP, FACTS(.database = c->name,.what = "drop",.error = error));
+		return;
+	}
+	if (error != NULL && c->taking_back)
+		log_full(LOG_WARNING, n->config->name, "could not drop a database that was to be created", error,
+				 "It is dropped when the node is attached again.");
+	else if (error != NULL)
+		note_node_error(c, n, database_step_sqlstate(*slot), error);
+	note_ready(c, n);
+}
+
+/* On each online node that has not begun. */
+static bool
+begin_steps(Command *c)
+{
+	bool		any = false;
+
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *n = node_get(i);
+
+		if (n->state != NODE_ONLINE || (c->nodes & bit(i)) != 0)
+			continue;
+		any = true;
+		c->nodes |= bit(i);
+		c->pending |= bit(i);
+		c->steps[i] = c->create ? database_make(n, c->number, c->name, c->text, NULL, on_step, &c->steps[i]) :
+			database_remove(n, c->number, c->name, c->seq, on_step, &c->steps[i]);
+	}
+	return any;
+}
+
+void
+database_command_node_gone(const Node *n)
+{
+	Command    *c = first;
+
+	if (c == NULL || (c->nodes & bit(n->index)) == 0)
+		return;
+	database_step_free(c->steps[n->index]);
+	c->steps[n->index] = NULL;
+	pgclient_close(c->clients[n->index]);
+	c->clients[n->index] = NULL;
+	c->nodes &= ~bit(n->index);
+	if (c->create && !c->taking_back && !c->deciding)
+		note_error(c, "57P03", xasprintf("could not create database \"%s\", as node \"%s\" is not online any more", c->name,
+										 n->config->name), xstrdup(n->reason), "Try again.");
+	note_ready(c, n);
+}
+
+/* ---------- CREATE */
+
+static void
+take_back(Command *c)
+{
+	c->taking_back = true;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if ((c->nodes & bit(i)) == 0)
+			continue;
+		database_step_free(c->steps[i]);
+		c->pending |= bit(i);
+		c->steps[i] = database_remove(node_get(i), c->number, c->name, 0, on_step, &c->steps[i]);
+	}
+}
+
+/* The content of the first node's; NULL: no node has made it. */
+static const char *
+content(Command *c)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (c->steps[i] != NULL && database_step_fingerprint(c->steps[i]) != NULL)
+			return database_step_fingerprint(c->steps[i]);
+	}
+	return NULL;
+}
+
+static void
+compare_contents(Command *c)
+{
+	const char *standard = content(c);
+
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		const char *found = c->steps[i] != NULL ? database_step_fingerprint(c->steps[i]) : NULL;
+		char	   *difference = found != NULL ? fingerprint_difference(standard, found) : NULL;
+
+		if (difference == NULL)
+			continue;
+		note_error(c, "55000", xasprintf("could not create database \"%s\", as its template is not the same on all nodes", c->name),
+				   xasprintf("On node \"%s\" it differs in %s.", node_name(i), difference),
+				   "Make the templates equal, or use TEMPLATE template0.");
+		free(difference);
+		return;
+	}
+}
+
+/* Apply connections; true: all are ready. */
+static bool
+has_pools(Command *c)
+{
+	bool		ready = true;
+
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *n = node_get(i);
+
+		if ((c->nodes & bit(i)) == 0)
+			continue;
+		if (pool_find(n, c->name) == NULL)
+			pool_open(n, c->name);
+		ready = ready && pools_ready(n);
+	}
+	return ready;
+}
+
+static void
+on_decided(void *arg)
+{
+	Command    *c = arg;
+
+	LOCKSTEP_POINT(DATABASE_DECIDED);
+	c->deciding = false;
+	nodes_look_again();			/* those that catch up have waited for it */
+	if (c->create)
+		finish(c);
+	else
+	{
+		c->decided = true;
+		c->closing = false;
+		(void) begin_steps(c);
+		advance(c);
+	}
+}
+
+static void
+journal_event(Command *c, DatabaseEventKind kind, void (*done) (void *arg))
+{
+	char	   *text = database_event_text(kind, c->number, c->name, c->create ? c->text : "",
+										   kind == DATABASE_CREATED ? content(c) : "");
+
+	sequencer_journal_metadata(RECORD_DATABASE_EVENT, text, done, c);
+	free(text);
+}
+
+static void
+advance_create(Command *c)
+{
+	if (c->taking_back)
+	{
+		finish(c);
+		return;
+	}
+	if (c->message == NULL && begin_steps(c))
+		return;
+	if (c->message == NULL && c->nodes == 0)
+		note_error(c, "57P03", xasprintf("could not create database \"%s\", as no node is online", c->name), NULL, NULL);
+	if (c->message == NULL)
+		compare_contents(c);
+	if (c->message != NULL)
+	{
+		take_back(c);
+		if (c->pending == 0)
+			finish(c);
+		return;
+	}
+	if (!has_pools(c))
+	{
+		c->timer = loop_after(POLL_MS, advance, c);
+		return;
+	}
+	LOCKSTEP_POINT(DATABASE_READY);
+	c->deciding = true;
+	journal_event(c, DATABASE_CREATED, on_decided);
+}
+
+/* ---------- DROP */
+
+static const char users_query[] =
+"SELECT coalesce((SELECT format('process %s of role \"%s\"', a.pid, coalesce(a.usename, '?')) || "
+"CASE WHEN r.rolsuper THEN ' (a superuser)' ELSE '' END FROM pg_stat_activity a LEFT JOIN pg_roles r ON r.oid = a.usesysid "
+"WHERE a.datname = $1 AND a.pid <> pg_backend_pid() AND a.backend_type <> 'autovacuum worker' "
+"AND NOT coalesce(r.rolsuper AND a.application_name IN ('lockstep control', 'lockstep apply'), false) "
+"AND ($2 = 'any' OR ($2 = 'superuser' AND r.rolsuper)) ORDER BY a.pid LIMIT 1), ''), "
+"coalesce((SELECT format('logical replication slot \"%s\"', min(slot_name)) FROM pg_replication_slots "
+"WHERE database = $1 AND active HAVING count(*) > 0), "
+"(SELECT format('subscription \"%s\"', min(subname)) FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid "
+"WHERE d.datname = $1 HAVING count(*) > 0), "
+"(SELECT format('prepared transaction \"%s\"', min(gid)) FROM pg_prepared_xacts WHERE database = $1 HAVING count(*) > 0), '')";
+
+static Node *
+node_of_client(Command *c, PgClient *const *slot)
+{
+	return node_get((int) (slot - c->clients));
+}
+
+static void
+note_busy(Command *c, const Node *n, const char *who, bool for_good)
+{
+	if (c->busy != NULL)
+		return;
+	c->busy = xasprintf("It is used by %s on node \"%s\".", who, n->config->name);
+	c->busy_for_good = for_good;
+}
+
+static void
+close_client(PgClient **client)
+{
+	PgClient   *c = *client;
+
+	*client = NULL;
+	pgclient_close(c);
+}
+
+static void
+on_users(void *arg, const PGresult *r)
+{
+	Command    *c = first;
+	PgClient  **slot = arg;
+	Node	   *n = node_of_client(c, slot);
+
+	if (r == NULL)
+		note_node_error(c, n, "", "connection lost");
+	else if (PQresultStatus(r) != PGRES_TUPLES_OK)
+		note_node_error(c, n, "", pgclient_message(PQresultErrorMessage(r)));
+	else if (PQgetvalue(r, 0, 1)[0] != '\0')
+		note_busy(c, n, PQgetvalue(r, 0, 1), true);
+	else if (PQgetvalue(r, 0, 0)[0] != '\0')
+		note_busy(c, n, PQgetvalue(r, 0, 0), c->force);
+	close_client(slot);
+	note_ready(c, n);
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	Command    *c = first;
+	PgClient  **slot = arg;
+	const char *params[] = {c->name, !c->force ? "any" : c->superuser ? "none" : "superuser"};
+
+	if (error == NULL)
+		pgclient_query(*slot, users_query, 2, params, on_users, slot);
+	else
+	{
+		*slot = NULL;			/* closes itself */
+		note_node_error(c, node_of_client(c, slot), "", error);
+		note_ready(c, node_of_client(c, slot));
+	}
+}
+
+/* Who uses it, on any node that is online? */
+static void
+look(void *arg)
+{
+	Command    *c = arg;
+
+	c->timer = NULL;
+	free(c->busy);
+	c->busy = NULL;
+	c->nodes = 0;
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *n = node_get(i);
+
+		if (n->state != NODE_ONLINE)
+			continue;
+		c->nodes |= bit(i);
+		c->pending |= bit(i);
+		c->clients[i] = pgclient_open(n->config, control_another_database(n, c->name), "lockstep control",
+									  pgclient_control_options, node_stall_timeout(), on_connected, &c->clients[i]);
+		pgclient_limit(c->clients[i], node_stall_timeout());
+	}
+	if (c->pending == 0)
+		note_ready(c, node_get(0));
+}
+
+/* Everything that is decided in it, has been applied: nothing of it is left to come. */
+static bool
+is_drained(const Command *c)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		const Node *n = node_get(i);
+
+		if (n->state == NODE_ONLINE && n->applied < c->seq)
+			return false;
+	}
+	return sequencer_last_durable() >= c->seq;
+}
+
+static void
+close_database(Command *c)
+{
+	c->closing = true;
+	c->nodes = 0;
+	to_sessions->end_of_database(c->name, "57P01", "this database is being dropped", NULL);
+	c->seq = sequencer_last_decided();
+	c->timer = loop_after(0, advance, c);
+}
+
+static void
+advance_drop(Command *c)
+{
+	if (c->decided)
+		finish(c);
+	else if (!c->closing && c->message == NULL && c->busy != NULL && !c->busy_for_good && c->waited_ms < LOOK_PATIENCE_MS)
+	{
+		c->waited_ms += LOOK_MS;
+		c->timer = loop_after(LOOK_MS, look, c);
+	}
+	else if (!c->closing && c->message == NULL && c->busy != NULL)
+	{
+		note_error(c, c->busy_for_good && c->force ? "42501" : "55006",
+				   xasprintf("database \"%s\" is being accessed by other users", c->name), xstrdup(c->busy), NULL);
+		finish(c);
+	}
+	else if (!c->closing && c->message != NULL)
+		finish(c);
+	else if (!c->closing)
+		close_database(c);
+	else if (!is_drained(c))
+		c->timer = loop_after(POLL_MS, advance, c);
+	else
+	{
+		c->seq = sequencer_last_decided();
+		c->deciding = true;
+		journal_event(c, DATABASE_REMOVED, on_decided);
+	}
+}
+
+/* ---------- one after the other */
+
+/* Something is ready, or it is time to look. */
+static void
+advance(void *arg)
+{
+	Command    *c = arg;
+
+	loop_cancel(c->timer);
+	c->timer = NULL;
+	if (c->pending != 0 || c->deciding)
+		return;
+	if (c->create)
+		advance_create(c);
+	else
+		advance_drop(c);
+}
+
+static void
+on_planned(void *arg)
+{
+	LOCKSTEP_POINT(DATABASE_PLANNED);
+	((Command *) arg)->deciding = false;
+	advance(arg);
+}
+
+static void
+start_create(Command *c)
+{
+	if (metadata_has_database(c->name))
+	{
+		note_error(c, "42P04", xasprintf("database \"%s\" already exists", c->name), NULL, NULL);
+		finish(c);
+		return;
+	}
+	c->number = database_new_number();
+	c->deciding = true;
+	journal_event(c, DATABASE_PLANNED, on_planned);
+}
+
+static void
+start_drop(Command *c)
+{
+	int			count;
+
+	(void) metadata_databases(&count);
+	if (!metadata_has_database(c->name))
+		note_error(c, "3D000", xasprintf("database \"%s\" is not replicated", c->name), NULL,
+				   "Set lockstep.replicate to off and drop it on the nodes that have it.");
+	else if (count == 1)
+		note_error(c, "0A000", xasprintf("cannot drop database \"%s\", the only one that is replicated", c->name),
+				   xstrdup("Commands of databases that are not replicated run in it."),
+				   "Create another one first, or use lockstepctl database drop.");
+	if (c->message != NULL)
+	{
+		finish(c);
+		return;
+	}
+	c->number = metadata_database_number(c->name);
+	look(c);
+}
+
+static void
+start_later(void *arg)
+{
+	first->timer = NULL;
+	start_next();
+}
+
+static void
+start_next(void)
+{
+	if (first == NULL)
+		return;
+	if (database_job_runs)
+	{
+		first->timer = loop_after(LOOK_MS, start_later, NULL);
+		return;
+	}
+	database_job_runs = true;
+	if (first->create)
+		start_create(first);
+	else
+		start_drop(first);
+}
+
+static void
+queue(Command *c)
+{
+	Command   **end = &first;
+
+	while (*end != NULL)
+		end = &(*end)->next;
+	*end = c;
+	if (first == c)
+		start_next();
+}
+
+static Command *
+new_command(LsSlice name, DatabaseCommandDone done, void *arg)
+{
+	Command    *c = xcalloc(1, sizeof(Command));
+
+	c->name = xstrndup(name.data, name.len);
+	c->done = done;
+	c->arg = arg;
+	return c;
+}
+
+void
+database_command_create(LsSlice name, LsSlice text, DatabaseCommandDone done, void *arg)
+{
+	Command    *c = new_command(name, done, arg);
+
+	c->create = true;
+	c->text = xstrndup(text.data, text.len);
+	queue(c);
+}
+
+void
+database_command_drop(LsSlice name, bool force, bool superuser, DatabaseCommandDone done, void *arg)
+{
+	Command    *c = new_command(name, done, arg);
+
+	c->force = force;
+	c->superuser = superuser;
+	queue(c);
+}
+
+bool
+database_command_closes(const char *name)
+{
+	return first != NULL && first->closing && strcmp(first->name, name) == 0;
+}
+
+bool
+database_command_is_making(uint64_t number)
+{
+	return first != NULL && first->create && first->number == number;
+}
+
+bool
+database_event_is_durable(const DatabaseEvent *e)
+{
+	return first == NULL || !first->deciding || first->number != e->number || strcmp(first->name, e->name) != 0 ||
+		(first->create ? DATABASE_CREATED : DATABASE_REMOVED) != e->kind;
+}

@@ -1,0 +1,23 @@
+/*
+ * database_command.h
+ *	  CREATE and DROP DATABASE of a session, on all nodes.
+ */
+#ifndef LOCKSTEP_DATABASE_COMMAND_H
+#define LOCKSTEP_DATABASE_COMMAND_H
+
+#include "database_event.h"
+#include "membership.h"
+
+/* done false: nothing has changed, error says why. */
+typedef void (*DatabaseCommandDone) (void *arg, bool done, const LsErrorFields *error);
+
+/* command: the text of CREATE DATABASE, which all nodes understand alike; it gets an OID. */
+extern void database_command_create(LsSlice name, LsSlice command, DatabaseCommandDone done, void *arg);
+
+/* force: sessions are ended; superuser: also those of superusers. */
+extern void database_command_drop(LsSlice name, bool force, bool superuser, DatabaseCommandDone done, void *arg);
+
+/* New sessions in it are refused: it is about to be dropped. */
+extern bool database_command_closes(const char *name);
+
+#endif

@@ -1,0 +1,476 @@
+/*
+ * database_step.c
+ *	  What CREATE and DROP DATABASE do on one node.
+ *
+ *	 make	look whether it is there -> CREATE DATABASE ... OID -> the extension -> its content
+ *			-> our generation -> the cluster's identity
+ *	 remove	close the connections to it -> wait until seq is applied -> DROP DATABASE
+ *
+ * PostgreSQL commits CREATE and DROP DATABASE by themselves, and synchronously: a node that has
+ * done the latter after applying seq can't forget seq in a crash.
+ *
+ * One that is there has its identity, and is complete; or an attempt has been stopped before that,
+ * and it is made anew.
+ *
+ * Whether a database is the wanted one is known by its number (database_event.h), a part of its
+ * OID.  One of that name with another number is left alone.
+ */
+#include "database_step.h"
+
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "database_event.h"
+#include "dbcheck.h"
+#include "log.h"
+#include "metadata.h"
+#include "points.h"
+
+#define POLL_MS 10
+#define OTHER_CONNECTIONS 3		/* of a new database, beside those that apply */
+
+struct DatabaseStep
+{
+	Node	   *node;
+	uint64_t	number;
+	uint64_t	seq;
+	char	   *name;
+	char	   *command;		/* NULL: it is to be removed */
+	char	   *expected;		/* its content; NULL: not known */
+	DatabaseStepDone done;
+	void	   *arg;
+	PgClient   *client;
+	DbCheck    *check;
+	Timer	   *timer;
+	char		sqlstate[6];
+};
+
+bool		database_job_runs;
+
+void
+append_quoted_name(Buffer *b, const char *name)
+{
+	buffer_append(b, "\"", 1);
+	for (const char *p = name; *p != '\0'; p++)
+		buffer_append(b, *p == '"' ? "\"\"" : p, *p == '"' ? 2 : 1);
+	buffer_append(b, "\"", 1);
+}
+
+void
+database_step_free(DatabaseStep *s)
+{
+	if (s == NULL)
+		return;
+	loop_cancel(s->timer);
+	pgclient_close(s->client);
+	dbcheck_free(s->check);
+	free(s->name);
+	free(s->command);
+	free(s->expected);
+	free(s);
+}
+
+const char *
+database_step_fingerprint(const DatabaseStep *s)
+{
+	return s->check != NULL ? dbcheck_found(s->check) : NULL;
+}
+
+const char *
+database_step_sqlstate(const DatabaseStep *s)
+{
+	return s->sqlstate;
+}
+
+/* The caller may free the step. */
+static void
+end(DatabaseStep *s, const char *error)
+{
+	PgClient   *client = s->client;
+
+	s->client = NULL;
+	pgclient_close(client);
+	s->done(s->arg, error);
+}
+
+/* false: the step has failed with the result's error. */
+static bool
+succeeded(DatabaseStep *s, const PGresult *r)
+{
+	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+	char		text[600];
+	const char *detail;
+
+	if (r == NULL)
+	{
+		end(s, "connection lost");
+		return false;
+	}
+	if (PQresultStatus(r) == PGRES_TUPLES_OK || PQresultStatus(r) == PGRES_COMMAND_OK)
+		return true;
+	detail = PQresultErrorField(r, PG_DIAG_MESSAGE_DETAIL);
+	snprintf(s->sqlstate, sizeof(s->sqlstate), "%s", sqlstate != NULL ? sqlstate : "");
+	snprintf(text, sizeof(text), "%s%s%s%s", PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) != NULL ?
+			 PQresultErrorField(r, PG_DIAG_MESSAGE_PRIMARY) : pgclient_message(PQresultErrorMessage(r)),
+			 detail != NULL ? " (" : "", detail != NULL ? detail : "", detail != NULL ? ")" : "");
+	end(s, text);
+	return false;
+}
+
+static void
+look(DatabaseStep *s, PgDone done)
+{
+	const char *params[] = {s->name};
+
+	pgclient_query(s->client, "SELECT oid, datistemplate FROM pg_database WHERE datname = $1", 1, params, done, s);
+}
+
+/* Is it the one that is meant?  Of one that came by lockstepctl database add no number is known. */
+static bool
+is_meant(const DatabaseStep *s, const PGresult *r)
+{
+	uint64_t	number = database_number_of((uint32_t) strtoul(PQgetvalue(r, 0, 0), NULL, 10));
+	const DatabaseEvent *e = number != 0 ? database_event_find(DATABASE_PLANNED, number) : NULL;
+
+	if (s->number != 0)
+		return number == s->number;
+	if (e == NULL && number != 0)
+		e = database_event_find(DATABASE_CREATED, number);
+	return e == NULL || strcmp(e->name, s->name) != 0;
+}
+
+static DatabaseStep *
+begin(Node *n, uint64_t number, const char *name, DatabaseStepDone done, void *arg)
+{
+	DatabaseStep *s = xcalloc(1, sizeof(DatabaseStep));
+
+	s->node = n;
+	s->number = number;
+	s->name = xstrdup(name);
+	s->done = done;
+	s->arg = arg;
+	return s;
+}
+
+/* To a database that is not the one. */
+static void
+connect_beside(DatabaseStep *s, PgConnected connected)
+{
+	s->client = pgclient_open(s->node->config, s->node->control_database, "lockstep control",
+							  pgclient_control_options, node_stall_timeout(), connected, s);
+}
+
+/* false: the step has failed. */
+static bool
+is_connected(DatabaseStep *s, const char *error)
+{
+	char		text[300];
+
+	if (error == NULL)
+		return true;
+	snprintf(text, sizeof(text), "could not connect: %s", error);
+	s->client = NULL;			/* closes itself */
+	end(s, text);
+	return false;
+}
+
+/* ---------- make */
+
+static void
+on_checked_step(DatabaseStep *s, const DropReason *error, void (*next) (DatabaseStep *s))
+{
+	if (error != NULL)
+		end(s, error->text);
+	else
+		next(s);
+}
+
+static void
+made(DatabaseStep *s)
+{
+	LOCKSTEP_POINT(DATABASE_MADE);
+	end(s, NULL);
+}
+
+static void
+on_identity(void *arg, const DropReason *error)
+{
+	on_checked_step(arg, error, made);
+}
+
+static void
+set_identity(DatabaseStep *s)
+{
+	if (dbcheck_has_cluster(s->check))
+		made(s);
+	else
+		dbcheck_set_cluster(s->check, on_identity, s);
+}
+
+static void
+on_generation(void *arg, const DropReason *error)
+{
+	on_checked_step(arg, error, set_identity);
+}
+
+static void
+enter_generation(DatabaseStep *s)
+{
+	if (s->node->generation == 0 || !dbcheck_knows_generations(s->check))
+		set_identity(s);
+	else
+		dbcheck_enter_generation(s->check, on_generation, s);
+}
+
+static void
+compare_content(DatabaseStep *s)
+{
+	char	   *difference = s->expected != NULL ? fingerprint_difference(s->expected, dbcheck_found(s->check)) : NULL;
+	char		text[300];
+
+	if (difference == NULL)
+	{
+		enter_generation(s);
+		return;
+	}
+	snprintf(text, sizeof(text), "its template is not that of the other nodes: it differs in %s", difference);
+	free(difference);
+	end(s, text);
+}
+
+static void
+on_content(void *arg, const DropReason *error)
+{
+	on_checked_step(arg, error, compare_content);
+}
+
+static void
+read_content(DatabaseStep *s)
+{
+	LOCKSTEP_POINT(DATABASE_CHECKED);
+	dbcheck_fingerprint(s->check, on_content, s);
+}
+
+static void
+on_check(void *arg, const DropReason *error)
+{
+	on_checked_step(arg, error, read_content);
+}
+
+static void
+check(DatabaseStep *s)
+{
+	s->check = dbcheck_open(s->node, s->name, true, false, on_check, s);
+}
+
+static void
+on_created(void *arg, const PGresult *r)
+{
+	if (!succeeded(arg, r))
+		return;
+	LOCKSTEP_POINT(DATABASE_CREATED);
+	check(arg);
+}
+
+static void
+create(DatabaseStep *s)
+{
+	char	   *sql = xasprintf("%s OID = %" PRIu32, s->command, database_new_oid(s->number));
+
+	pgclient_query(s->client, sql, 0, NULL, on_created, s);
+	free(sql);
+}
+
+static void
+on_dropped(void *arg, const PGresult *r)
+{
+	if (!succeeded(arg, r))
+		return;
+	LOCKSTEP_POINT(DATABASE_DROPPED);
+	if (((DatabaseStep *) arg)->command != NULL)
+		create(arg);			/* it was in its place */
+	else
+		end(arg, NULL);
+}
+
+static void
+drop(DatabaseStep *s, bool is_template)
+{
+	Buffer		command = {0};
+
+	if (is_template)
+	{
+		buffer_append(&command, "ALTER DATABASE ", 15);
+		append_quoted_name(&command, s->name);
+		buffer_append(&command, " IS_TEMPLATE false", 19);	/* and NUL */
+		pgclient_query(s->client, (const char *) command.data, 0, NULL, NULL, NULL);
+		command.len = 0;
+	}
+	buffer_append(&command, "DROP DATABASE ", 14);
+	append_quoted_name(&command, s->name);
+	buffer_append(&command, " WITH (FORCE)", 14);	/* and NUL */
+	pgclient_query(s->client, (const char *) command.data, 0, NULL, on_dropped, s);
+	buffer_free(&command);
+}
+
+/* Of a command that failed, or of a database that was dropped, and a crash came between. */
+static bool
+is_left_over(const DatabaseStep *s, const PGresult *r)
+{
+	uint64_t	number = database_number_of((uint32_t) strtoul(PQgetvalue(r, 0, 0), NULL, 10));
+	const DatabaseEvent *e = number != 0 ? database_event_find(DATABASE_PLANNED, number) : NULL;
+
+	if (e == NULL && number != 0)
+		e = database_event_find(DATABASE_REMOVED, number);
+	return e != NULL && strcmp(e->name, s->name) == 0 &&
+		(database_event_find(DATABASE_REMOVED, number) != NULL || database_event_find(DATABASE_CREATED, number) == NULL);
+}
+
+/* Has the attempt that created it come to its end? */
+static void
+on_looked_inside(void *arg, const DropReason *error)
+{
+	DatabaseStep *s = arg;
+
+	if (error == NULL && dbcheck_has_cluster(s->check))
+	{
+		enter_generation(s);
+		return;
+	}
+	dbcheck_free(s->check);
+	s->check = NULL;
+	drop(s, false);
+}
+
+static void
+look_inside(DatabaseStep *s)
+{
+	s->check = dbcheck_open(s->node, s->name, false, false, on_looked_inside, s);
+}
+
+static void
+on_looked_before(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	char		text[160];
+
+	if (!succeeded(s, r))
+		return;
+	if (PQntuples(r) == 0)
+		create(s);
+	else if (is_meant(s, r))
+		look_inside(s);
+	else if (is_left_over(s, r))
+		drop(s, PQgetvalue(r, 0, 1)[0] == 't');
+	else
+	{
+		snprintf(s->sqlstate, sizeof(s->sqlstate), "42P04");
+		snprintf(text, sizeof(text), "it has a database \"%s\" of its own, which is not the cluster's", s->name);
+		end(s, text);
+	}
+}
+
+static void
+on_room(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	int			wanted = node_config->apply_connections + node_config->reserved_connections + OTHER_CONNECTIONS;
+	char		text[200];
+
+	if (!succeeded(s, r))
+		return;
+	if (PQntuples(r) == 1 && atoi(PQgetvalue(r, 0, 0)) >= wanted)
+	{
+		look(s, on_looked_before);
+		return;
+	}
+	snprintf(s->sqlstate, sizeof(s->sqlstate), "53300");
+	snprintf(text, sizeof(text), "the replicator needs %d connections for a database, of max_connections %s are left", wanted,
+			 PQgetvalue(r, 0, 0));
+	end(s, text);
+}
+
+/* Later, apply connections that are refused would be the node's end. */
+static void
+on_connected_to_make(void *arg, const char *error)
+{
+	DatabaseStep *s = arg;
+
+	if (is_connected(s, error))
+		pgclient_query(s->client, "SELECT current_setting('max_connections')::int - count(*) FROM pg_stat_activity "
+					   "WHERE backend_type = 'client backend'", 0, NULL, on_room, s);
+}
+
+DatabaseStep *
+database_make(Node *n, uint64_t number, const char *name, const char *command, const char *expected,
+			  DatabaseStepDone done, void *arg)
+{
+	DatabaseStep *s = begin(n, number, name, done, arg);
+
+	s->command = xstrdup(command);
+	s->expected = expected != NULL ? xstrdup(expected) : NULL;
+	connect_beside(s, on_connected_to_make);
+	return s;
+}
+
+/* ---------- remove */
+
+static void
+on_looked_after(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+
+	if (!succeeded(s, r))
+		return;
+	if (PQntuples(r) == 1 && is_meant(s, r))
+		drop(s, PQgetvalue(r, 0, 1)[0] == 't');
+	else
+		end(s, NULL);
+}
+
+static void
+on_connected_to_remove(void *arg, const char *error)
+{
+	if (is_connected(arg, error))
+		look(arg, on_looked_after);
+}
+
+static bool
+has_pool(const Node *n, const char *name)
+{
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		if (strcmp(p->database, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+wait_for_closed(void *arg)
+{
+	DatabaseStep *s = arg;
+	Node	   *n = s->node;
+
+	s->timer = NULL;
+	if (has_pool(n, s->name) || strcmp(n->control_database, s->name) == 0 || n->applied < s->seq)
+		s->timer = loop_after(POLL_MS, wait_for_closed, s);
+	else
+		connect_beside(s, on_connected_to_remove);
+}
+
+DatabaseStep *
+database_remove(Node *n, uint64_t number, const char *name, uint64_t seq, DatabaseStepDone done, void *arg)
+{
+	DatabaseStep *s = begin(n, number, name, done, arg);
+	Pool	   *p = pool_find(n, name);
+
+	s->seq = seq;
+	control_leave_database(n, name);
+	if (p != NULL)
+		pool_close(p);
+	s->timer = loop_after(0, wait_for_closed, s);
+	return s;
+}

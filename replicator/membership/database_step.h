@@ -1,0 +1,44 @@
+/*
+ * database_step.h
+ *	  What CREATE and DROP DATABASE do on one node.  Each can be repeated, whatever a crash has
+ *	  left of it.
+ */
+#ifndef LOCKSTEP_DATABASE_STEP_H
+#define LOCKSTEP_DATABASE_STEP_H
+
+#include "membership_private.h"
+
+typedef struct DatabaseStep DatabaseStep;
+
+/* error NULL: it is done. */
+typedef void (*DatabaseStepDone) (void *arg, const char *error);
+
+/*
+ * Make database `number` by that command, with the extension, our generation and the cluster's
+ * identity.  It has no apply connections yet.  content: what it has to hold; NULL: not known.
+ */
+extern DatabaseStep *database_make(Node *n, uint64_t number, const char *name, const char *command, const char *content,
+								   DatabaseStepDone done, void *arg);
+
+/*
+ * Drop database `number`, when the node has applied seq: its apply connections are closed, and
+ * whoever is connected to it is disconnected.  Done, too, if it is not there.
+ */
+extern DatabaseStep *database_remove(Node *n, uint64_t number, const char *name, uint64_t seq,
+									 DatabaseStepDone done, void *arg);
+
+/* What a new one holds; NULL: it was not new. */
+extern const char *database_step_fingerprint(const DatabaseStep *s);
+extern const char *database_step_sqlstate(const DatabaseStep *s);	/* of the error; "": it
+																	 * has none */
+
+/* No callback comes any more; NULL is ignored. */
+extern void database_step_free(DatabaseStep *s);
+
+/* Databases are being added or dropped, by databases.c or by database_command.c. */
+extern bool database_job_runs;
+
+/* "name", as SQL wants it. */
+extern void append_quoted_name(Buffer *b, const char *name);
+
+#endif

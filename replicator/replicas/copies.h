@@ -1,0 +1,88 @@
+/*
+ * copies.h
+ *	  The leader's side of the journal's copies: it streams what it writes to the standbys, and
+ *	  counts what they have on disk.
+ *
+ * The journal's thread publishes each group when it is written, before its own sync, and after
+ * that waits for the required copies: so a commit costs the slower of both.  One thread for each
+ * standby reads the journal's files up to what is published and sends it; a standby that comes
+ * new gets all of them in the same way.
+ *
+ * group.c decides which copies are required, and tells etcd.
+ */
+#ifndef LOCKSTEP_COPIES_H
+#define LOCKSTEP_COPIES_H
+
+#include "group_key.h"
+#include "group_state.h"
+#include "journal.h"
+#include "member_channel.h"
+
+/* Does this replicator lead a group?  Without one, the functions for the journal's thread are not called. */
+extern bool copies_active;
+
+/* What one standby has, for group.c and for people. */
+typedef struct CopyView
+{
+	bool		connected;
+	bool		live;			/* it has had all that was published, once */
+	bool		required;
+	int			silent_ms;		/* since its last message, or since we lead */
+	uint64_t	acked;
+	JournalPlace at;			/* sent */
+} CopyView;
+
+/*
+ * Begin to lead: listen for standbys.  NULL, or why not (malloc'ed).  place: the journal's end;
+ * the pointers stay; listen_main: copies_send.h's.
+ */
+extern char *copies_begin(const Config *config, const MemberKeys *keys, const GroupState *state, const GroupKey *key,
+						  const Journal *journal, void *(*listen_main) (void *arg));
+
+/* ---------- for the journal's thread */
+
+/* Until copies_await() this one's disk is at work: if that takes too long, another one leads. */
+extern void copies_will_write(void);
+
+/* A body that the next published record refers to; it is complete and on disk. */
+extern void copies_add_body(uint64_t seq, const BodyRef *body);
+
+/* Everything before that place may be sent. */
+extern void copies_publish(JournalPlace end);
+
+/* Wait until all that is published is on the disk of each required copy.  false: copies_stop(). */
+extern bool copies_await(void);
+extern void copies_trimmed(uint64_t first);
+
+/* ---------- for group.c; i: the index in Config.replicators */
+
+extern void copies_look(int i, CopyView *view);
+extern void copies_require(int i, bool required);
+extern void copies_tell_key(const GroupKey *now);	/* the standbys, for
+													 * people */
+extern void copies_set_enough(bool enough); /* there are min_copies */
+
+/* Has it all that was acknowledged before it was required? */
+extern bool copies_is_complete(int i);
+
+/* All required ones have all that there was when this was called first, and there are enough. */
+extern bool copies_are_ready(void);
+
+/* Wait for a change, or so long. */
+extern void copies_wait(int ms);
+
+/* Have all required ones been heard lately? */
+extern bool copies_are_heard(void);
+
+/* A standby has met a leader of a higher epoch. */
+extern bool copies_outdated(void);
+
+/* ---------- the end */
+
+/* copies_await() waits no more. */
+extern void copies_stop(void);
+
+/* The required copies have everything and are told to take over; at most so long. */
+extern void copies_hand_over(int ms);
+
+#endif

@@ -1,0 +1,188 @@
+/*
+ * copy_files.c
+ *	  The journal's files as bytes: see copy_files.h.
+ */
+#include "copy_files.h"
+
+#include <dirent.h>
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <unistd.h>
+
+#define XXH_INLINE_ALL
+#include <xxhash.h>
+
+#include "buffer.h"
+#include "journal_body.h"
+#include "journal_private.h"
+
+#define TAIL_MAX (64 * 1024)
+
+int
+copy_open_segment(const char *dir, uint64_t segment, bool to_write)
+{
+	char		path[JOURNAL_PATH_MAX];
+
+	segment_path(path, dir, segment, false);
+	return open(path, (to_write ? O_RDWR : O_RDONLY) | O_CLOEXEC);
+}
+
+int
+copy_open_body(const char *dir, uint64_t id)
+{
+	char		name[32];
+	char	   *path;
+	int			fd;
+	int			saved_errno;
+
+	body_name(name, id);
+	path = xasprintf("%s/%s", dir, name);
+	fd = open(path, O_RDONLY | O_CLOEXEC);
+	saved_errno = errno;
+	free(path);
+	errno = saved_errno;
+	return fd;
+}
+
+uint64_t
+copy_next_segment(const char *dir, uint64_t segment)
+{
+	SegmentList list = {0};
+	uint64_t	next = 0;
+
+	if (!segment_list(dir, &list))
+		return 0;
+	for (size_t i = list.n; i > 0 && list.first[i - 1] > segment; i--)
+		next = list.first[i - 1];
+	free(list.first);
+	return next;
+}
+
+bool
+copy_has_segment(const char *dir, uint64_t segment)
+{
+	int			fd = copy_open_segment(dir, segment, false);
+
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
+bool
+copy_tail(const char *dir, JournalPlace place, char tail[COPY_TAIL_HEX])
+{
+	size_t		len = place.offset < TAIL_MAX ? (size_t) place.offset : TAIL_MAX;
+	int			fd = copy_open_segment(dir, place.segment, false);
+	uint8_t    *bytes;
+	bool		ok;
+
+	if (fd < 0)
+		return false;
+	bytes = xmalloc(TAIL_MAX);
+	ok = read_at(fd, bytes, len, place.offset - len) == (ssize_t) len;
+	if (ok)
+		snprintf(tail, COPY_TAIL_HEX, "%016" PRIx64, (uint64_t) XXH3_64bits(bytes, len));
+	free(bytes);
+	close(fd);
+	return ok;
+}
+
+json_t *
+copy_bodies(const char *dir)
+{
+	DIR		   *d = opendir(dir);
+	json_t	   *ids = json_array();
+	const struct dirent *e;
+	uint64_t	id;
+
+	while (d != NULL && (e = readdir(d)) != NULL)
+	{
+		if (body_parse_name(e->d_name, &id))
+			json_array_append_new(ids, json_integer((json_int_t) id));
+	}
+	if (d != NULL)
+		closedir(d);
+	return ids;
+}
+
+static bool
+remove_bodies(const char *dir)
+{
+	json_t	   *ids = copy_bodies(dir);
+	bool		ok = true;
+
+	for (size_t i = 0; i < json_array_size(ids) && ok; i++)
+	{
+		char		name[32];
+		char	   *path;
+
+		body_name(name, (uint64_t) json_integer_value(json_array_get(ids, i)));
+		path = xasprintf("%s/%s", dir, name);
+		ok = unlink(path) == 0;
+		free(path);
+	}
+	json_decref(ids);
+	return ok;
+}
+
+static bool
+flush_directory(const char *dir)
+{
+	int			fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool		ok = fd >= 0 && fsync(fd) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+static bool
+cut_segment(const char *dir, JournalPlace place)
+{
+	int			fd = copy_open_segment(dir, place.segment, true);
+	bool		ok = fd >= 0 && ftruncate(fd, (off_t) place.offset) == 0 && fsync(fd) == 0;
+
+	if (fd >= 0)
+		close(fd);
+	return ok;
+}
+
+bool
+copy_cut(const char *dir, JournalPlace place)
+{
+	SegmentList list = {0};
+	bool		ok = segment_list(dir, &list);
+
+	/* the last one first: what is left is always a beginning */
+	for (size_t i = list.n; i > 0 && ok && list.first[i - 1] > place.segment; i--)
+	{
+		char		path[JOURNAL_PATH_MAX];
+
+		segment_path(path, dir, list.first[i - 1], false);
+		ok = unlink(path) == 0 && flush_directory(dir);
+	}
+	free(list.first);
+	if (place.segment != 0)
+		return ok && cut_segment(dir, place);
+	return ok && remove_bodies(dir) && flush_directory(dir);
+}
+
+bool
+copy_delete_before(const char *dir, uint64_t first)
+{
+	SegmentList list = {0};
+	bool		ok = segment_list(dir, &list);
+
+	for (size_t i = 0; i < list.n && ok && list.first[i] < first; i++)
+	{
+		char		path[JOURNAL_PATH_MAX];
+
+		segment_path(path, dir, list.first[i], false);
+		ok = unlink(path) == 0;
+	}
+	free(list.first);
+	return ok && flush_directory(dir);
+}

@@ -1,0 +1,37 @@
+/*
+ * copy_files.h
+ *	  The journal's files as bytes, for those who copy them: both sides of a stream.
+ */
+#ifndef LOCKSTEP_COPY_FILES_H
+#define LOCKSTEP_COPY_FILES_H
+
+#include <jansson.h>
+
+#include "group_state.h"
+
+#define COPY_TAIL_HEX 17
+
+/* Descriptors; -1: errno. */
+extern int	copy_open_segment(const char *dir, uint64_t segment, bool to_write);
+extern int	copy_open_body(const char *dir, uint64_t id);
+
+/* The first segment behind that one (0: of all); 0: there is none. */
+extern uint64_t copy_next_segment(const char *dir, uint64_t segment);
+extern bool copy_has_segment(const char *dir, uint64_t segment);
+
+/* A checksum of the last bytes before that place, at most 64 kB of its segment.  false: errno. */
+extern bool copy_tail(const char *dir, JournalPlace place, char tail[COPY_TAIL_HEX]);
+
+/* The ids of all bodies in the directory: an array of integers. */
+extern json_t *copy_bodies(const char *dir);
+
+/*
+ * Remove what is behind that place, durably: a copy goes on from there.  Segment 0: everything.
+ * false: errno.
+ */
+extern bool copy_cut(const char *dir, JournalPlace place);
+
+/* Remove segments before that one. */
+extern bool copy_delete_before(const char *dir, uint64_t first);
+
+#endif

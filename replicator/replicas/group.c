@@ -1,0 +1,771 @@
+/*
+ * group.c
+ *	  A group of replicators: see group.h.
+ *
+ * One thread asks etcd and acts on what it says, first as a standby, then as the leader:
+ *
+ *	 FOLLOWING	gets the journal.  If the leader is gone, and this one is in sync: it closes the
+ *				connection, so that nothing more is acknowledged without it, and then changes the
+ *				key.  Either that succeeds, and the old leader can never acknowledge anything, or
+ *				the key has changed, and it follows who leads.
+ *	 LEADING	puts standbys that have everything in sync, up to `copies`; takes out those that
+ *				are silent, if another one or min_copies allows it.  A copy is waited for before
+ *				etcd says that it is in sync, and is waited for until etcd says that it is not.
+ *				If the key names another leader, or this one in another process, it ends.
+ *
+ * Times decide when something is tried, never whether it is right.
+ *
+ * Locking: `lock` covers `shown`, which is for people.
+ */
+#include "group.h"
+
+#include <errno.h>
+#include <inttypes.h>
+#include <pthread.h>
+#include <stdatomic.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "copies.h"
+#include "copies_send.h"
+#include "copy_files.h"
+#include "etcd.h"
+#include "group_key.h"
+#include "group_state.h"
+#include "log.h"
+#include "loop.h"
+#include "points.h"
+#include "random_bytes.h"
+#include "restart.h"
+#include "standby.h"
+
+#define PAUSE_MS 100
+#define COLD_MS 3000			/* for a leader that was never met */
+#define SILENT_MS 1000			/* a copy is out of sync */
+#define LOOK_MS 1000			/* the leader reads the key */
+#define HANDOVER_MS 1000
+
+typedef enum Phase
+{
+	PHASE_FOLLOWING,
+	PHASE_CHOSEN,				/* the key says so; the journal is opened */
+	PHASE_BEGINNING,			/* waits for the copies */
+	PHASE_LEADING
+} Phase;
+
+static const Config *config;
+static MemberKeys keys;
+static Etcd *etcd;
+static uint64_t run;
+static GroupState state;
+static GroupKey key;			/* as etcd was known to have it */
+static char own_cluster[33];
+static JournalPlace end;		/* of the journal here, while FOLLOWING */
+static bool new_journal;		/* empty, for a group that is to begin */
+static pthread_t thread;
+static int	event_fd = -1;
+static Watch *event_watch;
+static void (*on_done) (char *error);
+static char *failed;
+static atomic_bool stop;
+static _Atomic int64_t stop_at_ms;	/* waiting for copies has an end then; 0:
+									 * it has none */
+static _Atomic Phase phase;
+
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
+static GroupKey shown;
+static char trouble[400];
+
+static int64_t
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* Also while etcd does not answer, waiting for copies has an end when this one is to end. */
+static void
+end_waiting(void)
+{
+	if (stop_at_ms != 0 && now_ms() >= stop_at_ms && copies_active)
+		copies_stop();
+}
+
+static void
+pause_ms(int ms)
+{
+	struct timespec t = {ms / 1000, ms % 1000 * 1000000L};
+
+	if (!stop)
+		nanosleep(&t, NULL);
+	end_waiting();
+}
+
+/* Said once, until it is another one; NULL: it has passed. */
+static void
+set_trouble(const char *text)
+{
+	bool		changed;
+
+	pthread_mutex_lock(&lock);
+	changed = strcmp(trouble, text != NULL ? text : "") != 0;
+	snprintf(trouble, sizeof(trouble), "%s", text != NULL ? text : "");
+	pthread_mutex_unlock(&lock);
+	if (changed && text != NULL)
+		log_message(LOG_WARNING, "group", "%s", text);
+}
+
+
+/* What the leader says while it is followed. */
+static void
+on_news(const GroupKey *k)
+{
+	if (k == NULL)
+	{
+		set_trouble(NULL);
+		return;
+	}
+	pthread_mutex_lock(&lock);
+	shown = *k;
+	pthread_mutex_unlock(&lock);
+}
+
+/* ---------- the key */
+
+static bool
+remember(void)
+{
+	if (group_state_write(config->journal_directory, &state))
+		return true;
+	failed = xasprintf("could not write \"%s/group\": %s", config->journal_directory, strerror(errno));
+	return false;
+}
+
+typedef enum KeyResult
+{
+	KEY_READ,
+	KEY_MISSING,
+	KEY_UNKNOWN
+} KeyResult;
+
+/* Is it the etcd that was met before, and has it not been set back? */
+static bool
+is_same_etcd(const EtcdValue *v)
+{
+	char		text[300] = "";
+
+	if (state.etcd_cluster != 0 && v->cluster != state.etcd_cluster)
+		snprintf(text, sizeof(text), "etcd is another cluster (%016" PRIx64 ") than the one that this replicator has met (%016" PRIx64 "): see \"etcd\" in docs/replicators.md",
+				 v->cluster, state.etcd_cluster);
+	else if (v->revision < state.etcd_revision)
+		snprintf(text, sizeof(text), "etcd has been set back: it is at revision %" PRId64 ", and was at %" PRId64 ": see \"etcd\" in docs/replicators.md",
+				 v->revision, state.etcd_revision);
+	if (text[0] != '\0')
+		set_trouble(text);
+	return text[0] == '\0';
+}
+
+static KeyResult
+read_key(void)
+{
+	EtcdValue	v;
+	GroupKey	read;
+	KeyResult	result = KEY_UNKNOWN;
+
+	if (!etcd_read(etcd, &v))
+	{
+		char	   *text = xasprintf("could not read etcd's key \"%s\": %s", config->etcd_key, etcd_error(etcd));
+
+		set_trouble(text);
+		free(text);
+		return KEY_UNKNOWN;
+	}
+	if (!is_same_etcd(&v))
+		result = KEY_UNKNOWN;
+	else if (v.text == NULL)
+		result = KEY_MISSING;
+	else if (!group_key_parse(v.text, &read))
+		set_trouble("etcd's key is none of a group of replicators");
+	else if (own_cluster[0] != '\0' && strcmp(own_cluster, read.cluster) != 0)
+		set_trouble("etcd's key is of another cluster than this replicator's journal: give the group another etcd_key, or move the journal away");
+	else
+	{
+		read.mod_revision = v.mod_revision;
+		key = read;
+		state.etcd_cluster = v.cluster;
+		state.etcd_revision = v.revision;
+		on_news(&key);
+		result = KEY_READ;
+	}
+	free(v.text);
+	return result;
+}
+
+/*
+ * Change the key; true: it has been changed.  Otherwise it is read again: without an answer, only
+ * that tells.
+ */
+static bool
+change_key(const GroupKey *next)
+{
+	char	   *text = group_key_text(next);
+	EtcdResult	result = etcd_swap(etcd, key.mod_revision, text);
+
+	free(text);
+	if (result == ETCD_UNKNOWN)
+		log_message(LOG_WARNING, "group", "etcd did not say whether its key was changed: %s", etcd_error(etcd));
+	while (!stop && read_key() != KEY_READ)
+		pause_ms(PAUSE_MS);
+	return !stop && group_key_same(&key, next);
+}
+
+/* ---------- to lead */
+
+/* Wake up the loop. */
+static void
+done(void)
+{
+	uint64_t	one = 1;
+
+	while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+static bool
+take_over(const char *why)
+{
+	GroupKey	next = group_key_taken_over(&key, config->replicator_name, run);
+
+	LOCKSTEP_POINT(REPLICAS_TAKEOVER);
+	if (!change_key(&next))
+		return false;
+	LOCKSTEP_POINT(REPLICAS_CHOSEN);
+	log_message(LOG_NOTICE, "group", "this replicator leads from now on, in epoch %" PRIu64 ": %s", key.epoch, why);
+	return true;
+}
+
+/* What is begun with: the journal that is here, or a new one. */
+static bool
+prepare_journal(void)
+{
+	const LsSlice no_head = {NULL, 0};
+	const char *error;
+
+	if (own_cluster[0] == '\0')
+	{
+		if (!journal_new_cluster(own_cluster) ||
+			!journal_create(config->journal_directory, (size_t) config->journal_segment_size, own_cluster, 1, no_head, &error))
+		{
+			own_cluster[0] = '\0';
+			set_trouble("could not create the journal");
+			return false;
+		}
+		new_journal = true;
+	}
+	state.copy_epoch = 1;
+	return remember();
+}
+
+/* Another one has begun the group. */
+static void
+discard_new_journal(void)
+{
+	const JournalPlace nothing = {0, 0};
+
+	if (!new_journal)
+		return;
+	new_journal = false;
+	own_cluster[0] = '\0';
+	state.copy_epoch = 0;
+	if (!remember() || !copy_cut(config->journal_directory, nothing))
+		failed = failed != NULL ? failed : xasprintf("could not remove the journal in \"%s\": %s", config->journal_directory, strerror(errno));
+}
+
+/* A journal of its own, or the first of the configuration, begins a group. */
+static bool
+begin_group(void)
+{
+	GroupKey	next = {.epoch = 1,.run = run};
+
+	if (state.etcd_cluster != 0)
+	{
+		set_trouble("etcd has no key any more, and this journal has been part of a group: see \"etcd\" in docs/replicators.md");
+		return false;
+	}
+	if (own_cluster[0] == '\0' && strcmp(config->replicators[0].name, config->replicator_name) != 0)
+	{
+		set_trouble("there is no group yet: the first replicator of the configuration, or one that has a journal, begins it");
+		return false;
+	}
+	if (!prepare_journal())
+		return false;
+	snprintf(next.cluster, sizeof(next.cluster), "%s", own_cluster);
+	snprintf(next.leader, sizeof(next.leader), "%s", config->replicator_name);
+	group_key_add(&next, config->replicator_name);
+	key.mod_revision = 0;
+	if (change_key(&next))
+		return true;
+	discard_new_journal();
+	return false;
+}
+
+/* ---------- FOLLOWING */
+
+static bool
+may_lead(void)
+{
+	return group_key_has(&key, config->replicator_name) && state.copy_epoch != 0;
+}
+
+/* The key names this replicator, in an earlier process. */
+static bool
+lead_again(void)
+{
+	if (may_lead())
+		return take_over("it has been started again");
+	set_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"A leader's journal is lost\" in docs/replicators.md");
+	return false;
+}
+
+/* The leader that was followed last, and since when there is none where it should be. */
+static uint64_t followed_run;
+static uint64_t missed_run;
+static int64_t missed_since_ms;
+
+/* One that was there just now, is gone; one that has never been met may be about to begin. */
+static bool
+is_gone(void)
+{
+	if (missed_run != key.run)
+	{
+		missed_run = key.run;
+		missed_since_ms = now_ms();
+	}
+	return followed_run == key.run || now_ms() - missed_since_ms >= COLD_MS;
+}
+
+static void
+tell_unreached(const char *why)
+{
+	char	   *text = xasprintf("replicator \"%s\", which leads, cannot be followed: %s", key.leader, why);
+
+	set_trouble(text);
+	free(text);
+}
+
+/* Follow the leader, and decide what it means that this has ended.  true: this one is to lead. */
+static bool
+follow(void)
+{
+	const uint64_t leader_run = key.run;
+	char		why[300];
+	StandbyEnd	result = standby_follow(config, &keys, &state, &key, &end, &stop, on_news, why);
+
+	if (end.segment != 0)
+		snprintf(own_cluster, sizeof(own_cluster), "%s", key.cluster);
+	switch (result)
+	{
+		case STANDBY_STOPPED:
+			return false;
+		case STANDBY_FAILED:
+			failed = xstrdup(why);
+			return false;
+		case STANDBY_LOST:		/* is its process still there? */
+			log_message(LOG_NOTICE, key.leader, "the connection to this replicator, which leads, has ended: %s", why);
+			followed_run = leader_run;
+			return false;
+		case STANDBY_SILENT:
+		case STANDBY_HANDOVER:
+			log_message(LOG_NOTICE, key.leader, "this replicator, which leads, is gone: %s", why);
+			followed_run = leader_run;
+			break;
+		case STANDBY_UNREACHED:
+			tell_unreached(why);
+			if (is_gone())
+				break;
+			pause_ms(PAUSE_MS);
+			return false;
+		case STANDBY_REFUSED:
+			tell_unreached(why);
+			pause_ms(PAUSE_MS);
+			return false;
+	}
+	if (read_key() == KEY_READ && key.run == leader_run && may_lead() && take_over(why))
+		return true;
+	pause_ms(PAUSE_MS);
+	return false;
+}
+
+/* Until this one is to lead; false: stop, or `failed` says why. */
+static bool
+follow_until_chosen(void)
+{
+	while (!stop && failed == NULL)
+	{
+		KeyResult	result = read_key();
+		bool		chosen = false;
+
+		if (result == KEY_MISSING)
+			chosen = begin_group();
+		else if (result == KEY_READ && strcmp(key.leader, config->replicator_name) != 0)
+			chosen = follow();
+		else if (result == KEY_READ)
+			chosen = key.run == run || lead_again();
+		if (chosen)
+			return true;
+		if (result != KEY_READ || strcmp(key.leader, config->replicator_name) == 0)
+			pause_ms(PAUSE_MS);
+	}
+	return false;
+}
+
+/* ---------- LEADING */
+
+static bool
+is_self(int i)
+{
+	return strcmp(config->replicators[i].name, config->replicator_name) == 0;
+}
+
+static bool
+is_in_sync(int i)
+{
+	return group_key_has(&key, config->replicators[i].name);
+}
+
+/* What etcd says is what is waited for. */
+static void
+require_as_key_says(void)
+{
+	for (int i = 0; i < config->nreplicators; i++)
+		copies_require(i, !is_self(i) && is_in_sync(i));
+	copies_set_enough(key.n >= config->min_copies);
+	copies_tell_key(&key);
+}
+
+static void __attribute__((noreturn))
+leave(const char *why)
+{
+	log_message(LOG_WARNING, "group", "this replicator does not lead any more: %s", why);
+	restart_or_exit(EXIT_FAILURE);
+}
+
+static void
+check_leading(void)
+{
+	char	   *why;
+
+	if (key.run == run)
+		return;
+	why = xasprintf("\"%s\" leads in epoch %" PRIu64, key.leader, key.epoch);
+	leave(why);
+}
+
+/* A standby that has everything and is not in sync; -1: none. */
+static int
+candidate(void)
+{
+	for (int i = 0; i < config->nreplicators; i++)
+	{
+		CopyView	v;
+
+		copies_look(i, &v);
+		if (!is_self(i) && !is_in_sync(i) && v.connected && v.live && v.silent_ms < SILENT_MS)
+			return i;
+	}
+	return -1;
+}
+
+static int
+silent_member(void)
+{
+	for (int i = 0; i < config->nreplicators; i++)
+	{
+		CopyView	v;
+
+		copies_look(i, &v);
+		if (!is_self(i) && is_in_sync(i) && v.silent_ms >= SILENT_MS)
+			return i;
+	}
+	return -1;
+}
+
+static const char *
+name_at(int i)
+{
+	return config->replicators[i].name;
+}
+
+/* Put `in` in sync, and take `out` out; -1: none. */
+static void
+change_in_sync(int in, int out)
+{
+	GroupKey	next = key;
+
+	if (in >= 0)
+	{
+		/*
+		 * from here on nothing is acknowledged without it; what was, it soon
+		 * has
+		 */
+		copies_require(in, true);
+		for (int64_t until = now_ms() + SILENT_MS; !copies_is_complete(in) && now_ms() < until && !stop;)
+			copies_wait(5);
+		if (!copies_is_complete(in))
+		{
+			copies_require(in, false);
+			return;
+		}
+		group_key_add(&next, name_at(in));
+	}
+	if (out >= 0)
+		group_key_remove(&next, name_at(out));
+	if (change_key(&next))
+		log_message(LOG_NOTICE, "group", "%s%s%s%s%s%s%s: %d copies", in >= 0 ? "\"" : "", in >= 0 ? name_at(in) : "", in >= 0 ? "\" is in sync" : "",
+					in >= 0 && out >= 0 ? ", " : "", out >= 0 ? "\"" : "", out >= 0 ? name_at(out) : "", out >= 0 ? "\" is not any more" : "", key.n);
+	check_leading();
+	require_as_key_says();
+}
+
+static void
+keep_copies(void)
+{
+	int			out = silent_member();
+	int			in = candidate();
+
+	if (out >= 0 && (in >= 0 || key.n - 1 >= config->min_copies))
+		change_in_sync(in, out);
+	else if (out < 0 && in >= 0 && key.n < config->copies)
+		change_in_sync(in, -1);
+	if (key.n < config->min_copies || (out >= 0 && silent_member() >= 0))
+		set_trouble("writers wait: too few replicators have the journal (min_copies)");
+	else
+		set_trouble(NULL);
+}
+
+static void
+lead(void)
+{
+	int64_t		looked_ms = now_ms();
+	bool		told = false;
+
+	copies_tell_key(&key);
+	while (!stop)
+	{
+		keep_copies();
+		if (!told && copies_are_ready())
+		{
+			told = true;
+			done();
+		}
+		if (copies_outdated())
+			looked_ms = 0;
+		if (now_ms() - looked_ms > LOOK_MS)
+		{
+			looked_ms = now_ms();
+			if (read_key() == KEY_READ)
+				check_leading();
+		}
+		end_waiting();
+		copies_wait(stop_at_ms != 0 ? 10 : PAUSE_MS);
+	}
+}
+
+/* ---------- the thread, and the loop */
+
+static void *
+thread_main(void *arg)
+{
+	if (phase != PHASE_FOLLOWING)
+		lead();
+	else
+		(void) follow_until_chosen();
+	if (phase == PHASE_FOLLOWING)
+		done();
+	return NULL;
+}
+
+static void
+on_event(void *arg, uint32_t events)
+{
+	uint64_t	count;
+	char	   *error = failed;
+
+	(void) !read(event_fd, &count, sizeof(count));
+	if (phase == PHASE_FOLLOWING)
+	{
+		pthread_join(thread, NULL);
+		phase = PHASE_CHOSEN;
+	}
+	else
+		phase = PHASE_LEADING;
+	failed = NULL;
+	if (!stop)
+		on_done(error);
+}
+
+static char *
+start_thread(void)
+{
+	int			rc = pthread_create(&thread, NULL, thread_main, NULL);
+
+	return rc != 0 ? xasprintf("could not start a thread: %s", strerror(rc)) : NULL;
+}
+
+void
+group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
+{
+	char		why[TLS_WHY_SIZE];
+	const char *unusable;
+	char	   *error = NULL;
+
+	config = c;
+	on_done = when_done;
+	keys.secret = secret;
+	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	event_watch = loop_watch(event_fd, EPOLLIN, on_event, NULL);
+	etcd = etcd_open(c->etcd_endpoints, c->etcd_key, c->tls_directory);
+	if (c->tls_directory[0] != '\0' && (keys.tls = tls_context_load(c->tls_directory, NULL, why)) == NULL)
+		error = xasprintf("could not use tls_directory: %s", why);
+	else if (c->tls_directory[0] == '\0' && c->require_tls == REQUIRE_TLS_ALL)
+		error = xstrdup("the replicators would connect to each other without TLS: tls_directory is not set, and require_tls is all");
+	else if (etcd == NULL || !random_bytes((uint8_t *) &run, sizeof(run)))
+		error = xstrdup("libcurl, or the system's random numbers, cannot be used");
+	else if (!group_state_read(c->journal_directory, &state, &error))
+		;
+	else if (state.name[0] != '\0' && strcmp(state.name, c->replicator_name) != 0)
+		error = xasprintf("journal_directory belongs to replicator \"%s\"", state.name);
+	else if (state.n > 0 && state.copy_epoch == 0)
+		;						/* incomplete: it is copied anew */
+	else if (!standby_look(c, &end, own_cluster, &unusable))
+	{
+		log_full(LOG_WARNING, "journal", "it cannot be used, and is copied anew", unusable, NULL);
+		state.copy_epoch = 0;
+	}
+	snprintf(state.name, sizeof(state.name), "%s", c->replicator_name);
+	if (error == NULL)
+		error = start_thread();
+	if (error != NULL)
+	{
+		phase = PHASE_CHOSEN;
+		on_done(error);
+	}
+}
+
+void
+group_lead(const Journal *journal, void (*when_done) (char *error))
+{
+	JournalPlace place;
+	char	   *error = NULL;
+
+	on_done = when_done;
+	phase = PHASE_BEGINNING;
+	journal_end(journal, &place.segment, &place.offset);
+	group_state_begin_epoch(&state, key.epoch, place);
+	if (!remember())
+	{
+		error = failed;
+		failed = NULL;
+	}
+	if (error == NULL)
+		error = copies_begin(config, &keys, &state, &key, journal, copies_listen_main);
+	if (error == NULL)
+		error = start_thread();
+	if (error != NULL)
+		on_done(error);
+}
+
+bool
+group_is_leader(void)
+{
+	return phase == PHASE_LEADING;
+}
+
+bool
+group_can_hand_over(void)
+{
+	int			n;
+
+	pthread_mutex_lock(&lock);
+	n = shown.n;
+	pthread_mutex_unlock(&lock);
+	return phase == PHASE_LEADING && n > 1;
+}
+
+void
+group_will_end(void)
+{
+	stop_at_ms = now_ms() + HANDOVER_MS;
+}
+
+void
+group_end(void)
+{
+	if (phase == PHASE_LEADING)
+		copies_hand_over(HANDOVER_MS);
+	stop = true;
+	if (phase == PHASE_BEGINNING || phase == PHASE_LEADING)
+		copies_stop();
+	if (phase != PHASE_CHOSEN)
+		pthread_join(thread, NULL);
+}
+
+/* ---------- for people */
+
+static json_t *
+member_json(int i, const GroupKey *k)
+{
+	const char *name = config->replicators[i].name;
+	bool		leads = strcmp(k->leader, name) == 0;
+	json_t	   *m = json_pack("{s:s, s:s, s:b}", "name", name, "address", config->replicators[i].address,
+							  "in_sync", group_key_has(k, name));
+	CopyView	v;
+
+	if (is_self(i))
+		json_object_set_new(m, "state", json_string(phase == PHASE_LEADING ? "leader" : phase == PHASE_FOLLOWING ? "standby" : "taking over"));
+	else if (copies_active)
+	{
+		copies_look(i, &v);
+		json_object_set_new(m, "state", json_string(!v.connected ? "not connected" : v.live ? "standby" : "copying"));
+		json_object_set_new(m, "segment", json_integer((json_int_t) v.at.segment));
+		json_object_set_new(m, "offset", json_integer((json_int_t) v.at.offset));
+	}
+	else
+		json_object_set_new(m, "state", json_string(leads ? "leader" : "unknown"));
+	if (is_self(i) && phase == PHASE_FOLLOWING)
+	{
+		json_object_set_new(m, "connected", json_boolean(standby_view.connected));
+		json_object_set_new(m, "segment", json_integer((json_int_t) standby_view.segment));
+		json_object_set_new(m, "offset", json_integer((json_int_t) standby_view.offset));
+	}
+	return m;
+}
+
+json_t *
+group_json(void)
+{
+	json_t	   *members = json_array();
+	json_t	   *in_sync = json_array();
+	GroupKey	k;
+	char		said[sizeof(trouble)];
+
+	pthread_mutex_lock(&lock);
+	k = shown;
+	memcpy(said, trouble, sizeof(said));
+	pthread_mutex_unlock(&lock);
+	for (int i = 0; i < k.n; i++)
+		json_array_append_new(in_sync, json_string(k.in_sync[i]));
+	for (int i = 0; i < config->nreplicators; i++)
+		json_array_append_new(members, member_json(i, &k));
+	return json_pack("{s:b, s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:s}", "ok", 1, "name", config->replicator_name, "role", group_is_leader() ? "leader" : "standby", "leader", k.leader,
+					 "epoch", (json_int_t) k.epoch, "copies", config->copies, "min_copies", config->min_copies,
+					 "in_sync", in_sync, "members", members, "trouble", said);
+}

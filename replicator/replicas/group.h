@@ -1,0 +1,46 @@
+/*
+ * group.h
+ *	  A group of replicators: one leads, the others are standbys with copies of its journal.
+ *
+ *		group_begin()			follow the leader, until etcd says that this one leads
+ *		... open the journal ...
+ *		group_lead()			copy it to the others; when enough of them have it, lead
+ *
+ * A replicator that does not lead any more starts again (base/restart.h), as a standby.  So
+ * leading begins and ends as the process of a single replicator does, with a journal that has
+ * everything that was acknowledged: what is true after a crash is true after a takeover.
+ */
+#ifndef LOCKSTEP_GROUP_H
+#define LOCKSTEP_GROUP_H
+
+#include <jansson.h>
+
+#include "config.h"
+#include "journal.h"
+#include "protocol.h"
+
+/*
+ * Calls on_done on the loop's thread when this one is to lead, or error says why it can't be a
+ * member (malloc'ed; its own thread has ended then).
+ */
+extern void group_begin(const Config *config, LsSlice secret, void (*on_done) (char *error));
+
+/* The open journal is ours to write; calls on_done when it may be used, or error says why not. */
+extern void group_lead(const Journal *journal, void (*on_done) (char *error));
+
+/* Is there a group, and does this one lead it? */
+extern bool group_is_leader(void);
+
+/* Is there another one in sync? */
+extern bool group_can_hand_over(void);
+
+/* What is written now is the last: waiting for copies has an end soon. */
+extern void group_will_end(void);
+
+/* Nothing more will be written: a standby takes over. */
+extern void group_end(void);
+
+/* For `lockstepctl replicators`; any time. */
+extern json_t *group_json(void);
+
+#endif

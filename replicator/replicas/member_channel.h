@@ -1,0 +1,114 @@
+/*
+ * member_channel.h
+ *	  A connection between two replicators of a group: messages, TLS, mutual proof of the secret.
+ *
+ * The calling thread waits, always with an end.  One thread for each channel.
+ *
+ * Message: u8 type, u32 length of the payload, payload.  Numbers are big-endian.
+ *
+ *	 standby				leader
+ *	 HELLO name, nonce ->
+ *							<- CHALLENGE nonce, proof
+ *	 PROOF, what it has ->
+ *							<- WELCOME epoch, where to go on
+ *	 READY, where it is ->
+ *							<- SEGMENT, DATA, BODY, SYNC ...
+ *	 ACK ... ALIVE ->		<- ALIVE, DELETE, KEY, HANDOVER, REFUSED
+ *
+ * The first five have a JSON object, the others numbers and bytes.
+ */
+#ifndef LOCKSTEP_MEMBER_CHANNEL_H
+#define LOCKSTEP_MEMBER_CHANNEL_H
+
+#include <jansson.h>
+
+#include "config.h"
+#include "protocol.h"
+#include "tls_context.h"
+
+typedef enum MemberMessageType
+{
+	MEMBER_HELLO = 'h',
+	MEMBER_CHALLENGE = 'c',
+	MEMBER_PROOF = 'p',
+	MEMBER_WELCOME = 'w',
+	MEMBER_READY = 'r',
+	MEMBER_REFUSED = 'e',		/* error */
+	MEMBER_SEGMENT = 'S',		/* u64 first seq, u64 size to allocate: what
+								 * follows is of it */
+	MEMBER_DATA = 'D',			/* u64 offset, bytes */
+	MEMBER_BODY = 'B',			/* u64 id, u64 seq, u64 offset, u64 size of
+								 * all, bytes */
+	MEMBER_SYNC = 'Y',			/* u64 index: answer ACK when all that came
+								 * before is on disk */
+	MEMBER_ACK = 'A',			/* u64 index */
+	MEMBER_ALIVE = 'L',
+	MEMBER_DELETE = 'X',		/* u64 seq: segments before this one */
+	MEMBER_KEY = 'K',			/* etcd's key, as text */
+	MEMBER_HANDOVER = 'Q'		/* the leader has ended in order */
+} MemberMessageType;
+
+typedef struct MemberMessage
+{
+	MemberMessageType type;
+	LsSlice		payload;		/* valid until the next call */
+} MemberMessage;
+
+/* What connections are protected by. */
+typedef struct MemberKeys
+{
+	LsSlice		secret;
+	TlsContext *tls;			/* NULL: in the clear, within this machine
+								 * only */
+} MemberKeys;
+
+typedef enum MemberResult
+{
+	MEMBER_MESSAGE,
+	MEMBER_NOTHING,				/* in time */
+	MEMBER_LOST					/* member_channel_error() */
+} MemberResult;
+
+#define MEMBER_SILENCE_MS 800	/* of the other side: it is taken for dead */
+#define MEMBER_ALIVE_MS 100
+#define MEMBER_DATA_MAX (256 * 1024)
+
+typedef struct MemberChannel MemberChannel;
+
+/* address HOST:PORT; both: NULL: *error (malloc'ed). */
+extern MemberChannel *member_channel_connect(const char *address, const MemberKeys *keys, char **error);
+extern MemberChannel *member_channel_accept(int fd, const MemberKeys *keys, char **error);	/* takes fd over */
+extern void member_channel_close(MemberChannel *c);
+extern const char *member_channel_error(const MemberChannel *c);
+
+/* head, if any, then data, if any. */
+extern bool member_channel_send(MemberChannel *c, MemberMessageType type, const uint64_t *numbers, int n,
+								const void *data, size_t len);
+extern bool member_channel_send_json(MemberChannel *c, MemberMessageType type, json_t *object); /* takes it over */
+
+/* other_fd: ends the wait, too, when it can be read; -1: none. */
+extern MemberResult member_channel_receive(MemberChannel *c, int timeout_ms, int other_fd, MemberMessage *m);
+
+/* A certain type is expected; NULL: member_channel_error().  The object is the caller's. */
+extern json_t *member_channel_expect(MemberChannel *c, MemberMessageType type, int timeout_ms);
+
+/* From now on longer messages are taken. */
+extern void member_channel_trust(MemberChannel *c);
+
+/*
+ * The proof that `role` ("leader", "standby") knows the secret, as 64 hex digits, for this
+ * connection and these nonces.
+ */
+#define MEMBER_NONCE_HEX 65
+extern bool member_make_nonce(char nonce[MEMBER_NONCE_HEX]);
+extern bool member_proof(MemberChannel *c, const MemberKeys *keys, const char *role, const char *standby, const char *standby_nonce,
+						 const char *leader_nonce, char proof[MEMBER_NONCE_HEX]);
+extern bool member_same_proof(const char *a, const char *b);
+
+/* Numbers of a payload; false: it is too short. */
+extern bool member_numbers(LsSlice *payload, uint64_t *numbers, int n); /* takes them off */
+
+/* Listen there; -1: errno. */
+extern int	member_listen(const char *address);
+
+#endif

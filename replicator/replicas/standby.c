@@ -1,0 +1,523 @@
+/*
+ * standby.c
+ *	  A standby's side of the journal's copies: see standby.h.
+ *
+ * What a crash leaves:
+ *
+ *	 while a segment is written		its end is not complete: journal_open() cuts it off, as in
+ *									a journal of its own
+ *	 while a segment begins			a temporary file: it gets its name when its beginning is on
+ *									disk, before anything of it is acknowledged
+ *	 while a body is written		a temporary file: it gets its name when it is on disk, before
+ *									the record that refers to it comes
+ *	 while everything is copied		copy_epoch is 0: it is begun anew, and this one never leads
+ */
+#include "standby.h"
+
+#include <errno.h>
+#include <fcntl.h>
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+#include <time.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "copy_files.h"
+#include "journal.h"
+#include "journal_body.h"
+#include "journal_private.h"
+#include "json_text.h"
+#include "log.h"
+
+#define ANSWER_MS MEMBER_SILENCE_MS
+#define BODY_TEMPORARY "body.tmp"
+
+StandbyView standby_view;
+
+typedef struct Standby
+{
+	const Config *config;
+	const char *dir;
+	MemberChannel *channel;
+	GroupState *state;
+	const GroupKey *key;
+	JournalPlace *end;
+	StandbyNews news;
+	char	   *why;
+	int			fd;				/* of the segment that is written; -1: none */
+	bool		named;			/* it has its name */
+	bool		dirty;			/* something is not on disk */
+	bool		complete;		/* the copy; state says so */
+	int			body_fd;
+	uint64_t	body_id;
+	uint64_t	body_at;
+	int64_t		said_ms;
+} Standby;
+
+static int64_t
+now_ms(void)
+{
+	struct timespec t;
+
+	clock_gettime(CLOCK_MONOTONIC, &t);
+	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
+}
+
+/* ---------- what is here */
+
+bool
+standby_look(const Config *config, JournalPlace *end, char cluster[33], const char **error)
+{
+	Journal    *j;
+
+	*end = (JournalPlace) {0, 0};
+	cluster[0] = '\0';
+	if (copy_next_segment(config->journal_directory, 0) == 0)
+		return true;
+	j = journal_open(config->journal_directory, false, (size_t) config->journal_segment_size, cluster, error);
+	if (j == NULL)
+		return false;
+	journal_end(j, &end->segment, &end->offset);
+	journal_close(j);
+	return true;
+}
+
+/* ---------- files */
+
+static StandbyEnd
+disk_failed(Standby *s, const char *what)
+{
+	snprintf(s->why, 300, "could not %s in \"%s\": %s", what, s->dir, strerror(errno));
+	return STANDBY_FAILED;
+}
+
+static StandbyEnd
+violation(Standby *s, const char *what)
+{
+	snprintf(s->why, 300, "the leader sent %s", what);
+	return STANDBY_LOST;
+}
+
+#define GO_ON ((StandbyEnd) -1)
+
+/* Nothing comes behind what it has. */
+static bool
+finish_segment(Standby *s)
+{
+	bool		ok = s->fd < 0 || (s->named && ftruncate(s->fd, (off_t) s->end->offset) == 0 && fsync(s->fd) == 0);
+
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+	return ok;
+}
+
+static bool
+give_name(Standby *s)
+{
+	char		temporary[JOURNAL_PATH_MAX];
+	char		path[JOURNAL_PATH_MAX];
+	int			dir_fd;
+	bool		ok;
+
+	segment_path(temporary, s->dir, UINT64_MAX, true);
+	segment_path(path, s->dir, s->end->segment, false);
+	dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	ok = dir_fd >= 0 && fsync(s->fd) == 0 && rename(temporary, path) == 0 && fsync(dir_fd) == 0;
+	if (dir_fd >= 0)
+		close(dir_fd);
+	s->named = ok;
+	return ok;
+}
+
+static bool
+sync_all(Standby *s)
+{
+	if (s->fd < 0 || !s->dirty)
+		return true;
+	if (!(s->named ? fdatasync(s->fd) == 0 : give_name(s)))
+		return false;
+	s->dirty = false;
+	return true;
+}
+
+static StandbyEnd
+begin_segment(Standby *s, uint64_t segment, uint64_t size)
+{
+	char		temporary[JOURNAL_PATH_MAX];
+
+	if (segment <= s->end->segment || segment == UINT64_MAX || size > (UINT64_C(1) << 40))
+		return violation(s, "a segment out of order");
+	if (!sync_all(s) || !finish_segment(s))
+		return disk_failed(s, "write the journal");
+	segment_path(temporary, s->dir, UINT64_MAX, true);
+	s->fd = open(temporary, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+	if (s->fd < 0 || (errno = posix_fallocate(s->fd, 0, (off_t) size)) != 0)
+		return disk_failed(s, "create a journal segment");
+	s->named = false;
+	s->dirty = true;
+	*s->end = (JournalPlace) {segment, 0};
+	return GO_ON;
+}
+
+static StandbyEnd
+take_data(Standby *s, uint64_t offset, LsSlice bytes)
+{
+	struct iovec iov = {(void *) bytes.data, bytes.len};
+
+	if (s->fd < 0 || offset != s->end->offset)
+		return violation(s, "data out of order");
+	if (!write_all(s->fd, &iov, 1, offset))
+		return disk_failed(s, "write the journal");
+	s->dirty = true;
+	s->end->offset += bytes.len;
+	return GO_ON;
+}
+
+static void
+forget_body(Standby *s)
+{
+	if (s->body_fd >= 0)
+		close(s->body_fd);
+	s->body_fd = -1;
+}
+
+static bool
+name_body(Standby *s)
+{
+	int			dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char		name[32];
+	bool		ok;
+
+	body_name(name, s->body_id);
+	ok = dir_fd >= 0 && fsync(s->body_fd) == 0 && renameat(dir_fd, BODY_TEMPORARY, dir_fd, name) == 0 && fsync(dir_fd) == 0;
+	if (dir_fd >= 0)
+		close(dir_fd);
+	forget_body(s);
+	return ok;
+}
+
+static StandbyEnd
+take_body(Standby *s, const uint64_t numbers[4], LsSlice bytes)
+{
+	struct iovec iov = {(void *) bytes.data, bytes.len};
+
+	if (numbers[2] == 0)
+	{
+		char	   *path = xasprintf("%s/" BODY_TEMPORARY, s->dir);
+
+		forget_body(s);
+		s->body_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
+		free(path);
+		s->body_id = numbers[0];
+		s->body_at = 0;
+	}
+	if (s->body_fd < 0 && numbers[2] == 0)
+		return disk_failed(s, "create the file of a transaction");
+	if (s->body_fd < 0 || numbers[0] != s->body_id || numbers[2] != s->body_at || bytes.len > numbers[3] - numbers[2])
+		return violation(s, "the file of a transaction out of order");
+	if (!write_all(s->body_fd, &iov, 1, s->body_at))
+		return disk_failed(s, "write the file of a transaction");
+	s->body_at += bytes.len;
+	if (s->body_at == numbers[3] && !name_body(s))
+		return disk_failed(s, "write the file of a transaction");
+	return GO_ON;
+}
+
+/* ---------- the stream */
+
+static StandbyEnd
+lost(Standby *s)
+{
+	snprintf(s->why, 300, "%s", member_channel_error(s->channel));
+	return STANDBY_LOST;
+}
+
+static bool
+remember(Standby *s, bool complete)
+{
+	if (complete)
+	{
+		s->state->copy_epoch = s->key->epoch;
+		s->complete = true;
+	}
+	return group_state_write(s->dir, s->state);
+}
+
+static StandbyEnd
+acknowledge(Standby *s, uint64_t index)
+{
+	if (!sync_all(s))
+		return disk_failed(s, "flush the journal");
+	if (!s->complete && !remember(s, true))
+		return disk_failed(s, "write \"group\"");
+	s->said_ms = now_ms();
+	return member_channel_send(s->channel, MEMBER_ACK, &index, 1, NULL, 0) ? GO_ON : lost(s);
+}
+
+static StandbyEnd
+take_refusal(Standby *s, LsSlice payload)
+{
+	json_t	   *object = json_loadb((const char *) payload.data, payload.len, 0, NULL);
+
+	snprintf(s->why, 300, "%s", json_text_of(object, "error"));
+	if (json_is_true(json_object_get(object, "anew")))
+		s->state->copy_epoch = 0;
+	json_decref(object);
+	return group_state_write(s->dir, s->state) ? STANDBY_REFUSED : disk_failed(s, "write \"group\"");
+}
+
+static StandbyEnd
+take_key(Standby *s, LsSlice payload)
+{
+	char	   *text = xstrndup(payload.data, payload.len);
+	GroupKey	key;
+	bool		ok = group_key_parse(text, &key);
+
+	free(text);
+	if (!ok)
+		return violation(s, "a malformed key");
+	s->news(&key);
+	return GO_ON;
+}
+
+static StandbyEnd
+take(Standby *s, const MemberMessage *m)
+{
+	LsSlice		rest = m->payload;
+	uint64_t	n[4];
+
+	switch (m->type)
+	{
+		case MEMBER_ALIVE:
+			return GO_ON;
+		case MEMBER_SEGMENT:
+			return member_numbers(&rest, n, 2) ? begin_segment(s, n[0], n[1]) : violation(s, "a short message");
+		case MEMBER_DATA:
+			return member_numbers(&rest, n, 1) ? take_data(s, n[0], rest) : violation(s, "a short message");
+		case MEMBER_BODY:
+			return member_numbers(&rest, n, 4) ? take_body(s, n, rest) : violation(s, "a short message");
+		case MEMBER_SYNC:
+			return member_numbers(&rest, n, 1) ? acknowledge(s, n[0]) : violation(s, "a short message");
+		case MEMBER_DELETE:
+			if (!member_numbers(&rest, n, 1))
+				return violation(s, "a short message");
+			return copy_delete_before(s->dir, n[0]) ? GO_ON : disk_failed(s, "delete journal segments");
+		case MEMBER_REFUSED:
+			return take_refusal(s, rest);
+		case MEMBER_KEY:
+			return take_key(s, rest);
+		case MEMBER_HANDOVER:
+			snprintf(s->why, 300, "the leader has ended");
+			return STANDBY_HANDOVER;
+		default:
+			return violation(s, "a message of an unknown type");
+	}
+}
+
+/* Also while much comes. */
+static bool
+say_alive(Standby *s)
+{
+	if (now_ms() - s->said_ms < MEMBER_ALIVE_MS)
+		return true;
+	s->said_ms = now_ms();
+	return member_channel_send(s->channel, MEMBER_ALIVE, NULL, 0, NULL, 0);
+}
+
+static StandbyEnd
+follow_stream(Standby *s, const atomic_bool * stop)
+{
+	int64_t		heard = now_ms();
+
+	for (;;)
+	{
+		MemberMessage m;
+		MemberResult result = member_channel_receive(s->channel, MEMBER_ALIVE_MS, -1, &m);
+		StandbyEnd	end;
+
+		if (*stop)
+			return STANDBY_STOPPED;
+		if (result == MEMBER_LOST)
+			return lost(s);
+		if (result == MEMBER_MESSAGE)
+		{
+			heard = now_ms();
+			if ((end = take(s, &m)) != GO_ON)
+				return end;
+			standby_view.segment = s->end->segment;
+			standby_view.offset = s->end->offset;
+		}
+		else if (now_ms() - heard > MEMBER_SILENCE_MS)
+		{
+			snprintf(s->why, 300, "the leader has been silent for %d ms", (int) (now_ms() - heard));
+			return STANDBY_SILENT;
+		}
+		if (!say_alive(s))
+			return lost(s);
+	}
+}
+
+/* ---------- beginning */
+
+static StandbyEnd
+refused(Standby *s, const char *why)
+{
+	snprintf(s->why, 300, "%s", why);
+	return STANDBY_REFUSED;
+}
+
+static bool
+introduce(Standby *s, const MemberKeys *keys)
+{
+	const char *name = s->config->replicator_name;
+	char		nonce[MEMBER_NONCE_HEX];
+	char		expected[MEMBER_NONCE_HEX];
+	char		own[MEMBER_NONCE_HEX];
+	json_t	   *challenge = NULL;
+	bool		ok;
+
+	ok = member_make_nonce(nonce) &&
+		member_channel_send_json(s->channel, MEMBER_HELLO, json_pack("{s:s, s:s}", "name", name, "nonce", nonce)) &&
+		(challenge = member_channel_expect(s->channel, MEMBER_CHALLENGE, ANSWER_MS)) != NULL &&
+		member_proof(s->channel, keys, "leader", name, nonce, json_text_of(challenge, "nonce"), expected) &&
+		member_proof(s->channel, keys, "standby", name, nonce, json_text_of(challenge, "nonce"), own);
+	if (ok && !member_same_proof(json_text_of(challenge, "proof"), expected))
+	{
+		snprintf(s->why, 300, "it could not prove that it has the group's secret");
+		ok = false;
+	}
+	ok = ok && member_channel_send_json(s->channel, MEMBER_PROOF,
+										json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "proof", own, "cluster", s->end->segment != 0 ? s->key->cluster : "",
+												  "epoch", (json_int_t) s->state->copy_epoch, "promised", (json_int_t) s->state->promised,
+												  "segment", (json_int_t) s->end->segment, "offset", (json_int_t) s->end->offset));
+	json_decref(challenge);
+	return ok;
+}
+
+static void
+take_history(GroupState *state, const json_t *history)
+{
+	state->n = 0;
+	for (size_t i = 0; i < json_array_size(history) && i < GROUP_HISTORY; i++)
+	{
+		const json_t *e = json_array_get(history, i);
+
+		state->history[state->n++] = (EpochStart)
+		{
+			(uint64_t) json_integer_value(json_object_get(e, "epoch")),
+			{
+				(uint64_t) json_integer_value(json_object_get(e, "segment")), (uint64_t) json_integer_value(json_object_get(e, "offset"))
+			}
+		};
+	}
+}
+
+/* From here on the journal is the beginning of this leader's, or nothing. */
+static bool
+settle(Standby *s, JournalPlace place, const json_t *history)
+{
+	bool		anew = place.segment == 0;
+
+	if (s->state->promised < s->key->epoch)
+		s->state->promised = s->key->epoch;
+	if (anew)
+	{
+		s->state->copy_epoch = 0;
+		if (!group_state_write(s->dir, s->state))
+			return false;
+	}
+	if (!copy_cut(s->dir, place))
+		return false;
+	*s->end = place;
+	take_history(s->state, history);
+	if (anew)
+		return true;
+	s->fd = copy_open_segment(s->dir, place.segment, true);
+	s->named = true;
+	if (s->fd < 0)
+		return false;
+	(void) posix_fallocate(s->fd, 0, s->config->journal_segment_size);	/* only faster */
+	return remember(s, true);
+}
+
+static StandbyEnd
+agree(Standby *s, const MemberKeys *keys)
+{
+	json_t	   *welcome;
+	JournalPlace place;
+	char		tail[COPY_TAIL_HEX] = "";
+	StandbyEnd	end = GO_ON;
+
+	if (!introduce(s, keys))
+	{
+		if (s->why[0] != '\0')
+			return STANDBY_REFUSED;
+		(void) lost(s);
+		return STANDBY_UNREACHED;
+	}
+	member_channel_trust(s->channel);
+	welcome = member_channel_expect(s->channel, MEMBER_WELCOME, ANSWER_MS);
+	if (welcome == NULL)
+		return refused(s, member_channel_error(s->channel));
+	place = (JournalPlace)
+	{
+		(uint64_t) json_integer_value(json_object_get(welcome, "segment")),
+			(uint64_t) json_integer_value(json_object_get(welcome, "offset"))
+	};
+	if ((uint64_t) json_integer_value(json_object_get(welcome, "epoch")) != s->key->epoch ||
+		strcmp(json_text_of(welcome, "cluster"), s->key->cluster) != 0)
+		end = refused(s, "it does not lead in the epoch that etcd says");
+	else if (place.segment != 0 && journal_place_compare(*s->end, place) < 0)
+		end = refused(s, "it goes on behind this one's end");
+	else if (!settle(s, place, json_object_get(welcome, "history")) ||
+			 (place.segment != 0 && !copy_tail(s->dir, place, tail)))
+		end = disk_failed(s, "cut the journal");
+	else if (!member_channel_send_json(s->channel, MEMBER_READY, json_pack("{s:s, s:o}", "tail", tail, "bodies", copy_bodies(s->dir))))
+		end = lost(s);
+	json_decref(welcome);
+	return end;
+}
+
+StandbyEnd
+standby_follow(const Config *config, const MemberKeys *keys, GroupState *state, const GroupKey *key,
+			   JournalPlace *end, const atomic_bool * stop, StandbyNews news, char why[300])
+{
+	int			leader = config_replicator(config, key->leader);
+	Standby		s = {
+		.config = config,.dir = config->journal_directory,.state = state,.key = key,.end = end,.news = news,.why = why,.fd = -1,.body_fd = -1
+	};
+	StandbyEnd	result;
+	char	   *error = NULL;
+
+	why[0] = '\0';
+	if (leader < 0)
+	{
+		snprintf(why, 300, "replicator \"%s\", which leads, is not in this one's configuration", key->leader);
+		return STANDBY_REFUSED;
+	}
+	s.channel = member_channel_connect(config->replicators[leader].address, keys, &error);
+	if (s.channel == NULL)
+	{
+		snprintf(why, 300, "%s", error);
+		free(error);
+		return STANDBY_UNREACHED;
+	}
+	result = agree(&s, keys);
+	if (result == GO_ON)
+	{
+		log_message(LOG_NOTICE, key->leader, "follows this replicator, which leads in epoch %" PRIu64 "; the journal %s", key->epoch,
+					end->segment == 0 ? "is copied from the beginning" : "goes on where it ended");
+		standby_view.connected = true;
+		news(NULL);
+		result = follow_stream(&s, stop);
+		standby_view.connected = false;
+	}
+	member_channel_close(s.channel);
+	forget_body(&s);
+	if (s.fd >= 0)
+		close(s.fd);
+	return result;
+}
