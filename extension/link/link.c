@@ -29,6 +29,7 @@
 #include "compat.h"
 #include "generation.h"
 #include "guc.h"
+#include "link_address.h"
 #include "link_private.h"
 #include "lockstep.h"
 #include "ls_link.h"
@@ -223,6 +224,7 @@ is_followed(void)
 {
 	if (likely(!ls_link.ready || !generation_link_is_outdated()))
 		return true;
+	link_address_failed(ls_link.place);
 	link_lost("It is outdated: another replicator has taken its place.");
 	return false;
 }
@@ -491,6 +493,7 @@ link_drain(void)
 			ls_link.heard = mono_now();
 		else if (is_silent(&timeout_ms))
 		{
+			link_address_failed(ls_link.place);
 			link_lost("It has taken nothing for %d ms.", ls_replicator_timeout);
 			return false;
 		}
@@ -619,7 +622,10 @@ link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
 	/* after a pause on this side its messages are still in the socket */
 	result = link_receive(type, payload, 0, wait_event);
 	if (result == LINK_NOTHING && is_silent(&timeout_ms))
+	{
+		link_address_failed(ls_link.place);
 		return link_lost("It has been silent for %d ms.", ls_replicator_timeout);
+	}
 	return result;
 }
 

@@ -3,7 +3,7 @@
  *	  Where the replicators are: see link_address.h.
  *
  * The list may be changed by a reload at any time, and by each backend at another moment: so the
- * place of the last one that worked is a hint, and is taken modulo the number of addresses.
+ * place to begin at is a hint, and is taken modulo the number of addresses.
  */
 #include "postgres.h"
 
@@ -16,7 +16,7 @@
 
 typedef struct AddressShared
 {
-	pg_atomic_uint32 worked;	/* place in the list */
+	pg_atomic_uint32 first;		/* place in the list */
 } AddressShared;
 
 static AddressShared *shared = NULL;
@@ -35,7 +35,7 @@ link_address_shmem_startup(void)
 
 	shared = ShmemInitStruct("lockstep replicator address", sizeof(AddressShared), &found);
 	if (!found)
-		pg_atomic_init_u32(&shared->worked, 0);
+		pg_atomic_init_u32(&shared->first, 0);
 }
 
 int
@@ -50,15 +50,20 @@ link_address_count(void)
 	return n;
 }
 
+int
+link_address_first(void)
+{
+	return (int) (pg_atomic_read_u32(&shared->first) % (uint32) link_address_count());
+}
+
 char *
-link_address_at(int n, int *place)
+link_address_at(int place)
 {
 	const char *list = ls_replicator;
 	const char *item = NULL;
 	size_t		len = 0;
 
-	*place = (int) ((pg_atomic_read_u32(&shared->worked) + (uint32) n) % (uint32) link_address_count());
-	for (int i = 0; i <= *place; i++)
+	for (int i = 0; i <= place; i++)
 		item = address_list_next(&list, &len);
 	return pnstrdup(item, len);
 }
@@ -66,6 +71,15 @@ link_address_at(int n, int *place)
 void
 link_address_worked(int place)
 {
-	if (pg_atomic_read_u32(&shared->worked) != (uint32) place)
-		pg_atomic_write_u32(&shared->worked, (uint32) place);
+	if (pg_atomic_read_u32(&shared->first) != (uint32) place)
+		pg_atomic_write_u32(&shared->first, (uint32) place);
+}
+
+/* Another backend may have found the one that leads already: then that place stays. */
+void
+link_address_failed(int place)
+{
+	uint32		expected = (uint32) place;
+
+	(void) pg_atomic_compare_exchange_u32(&shared->first, &expected, (uint32) place + 1);
 }

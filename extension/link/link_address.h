@@ -13,8 +13,14 @@ extern void link_address_shmem_startup(void);
 
 extern int	link_address_count(void);
 
-/* The address to be tried as the n-th, from 0, in this memory context; *place for link_address_worked(). */
-extern char *link_address_at(int n, int *place);
+/* The place in the list, from 0, to begin at. */
+extern int	link_address_first(void);
+
+/* The address at this place, below link_address_count(), in this memory context. */
+extern char *link_address_at(int place);
+
+/* The replicator there serves, and is asked first from now on; or it did not serve, and another one is. */
 extern void link_address_worked(int place);
+extern void link_address_failed(int place);
 
 #endif							/* LOCKSTEP_LINK_ADDRESS_H */

@@ -493,12 +493,13 @@ open_one_of(int n, const Secret *secret, MonoTime deadline)
 	StringInfoData reasons;
 	ErrorData  *lasting = NULL;
 	uint32		holdoff = InterruptHoldoffCount;
+	int			first = link_address_first();
 
 	initStringInfo(&reasons);
 	for (int i = 0; i < n; i++)
 	{
-		int			place;
-		char	   *address = link_address_at(i, &place);
+		int			place = (first + i) % n;
+		char	   *address = link_address_at(place);
 		long		share = mono_ms_left(deadline) / (n - i);
 
 		ls_link.why.passing = false;
@@ -509,6 +510,7 @@ open_one_of(int n, const Secret *secret, MonoTime deadline)
 		}
 		PG_CATCH();
 		{
+			link_address_failed(place);
 			note_failure(address, context, &reasons, &lasting);
 			InterruptHoldoffCount = holdoff;	/* an ERROR has reset it */
 		}
@@ -516,6 +518,7 @@ open_one_of(int n, const Secret *secret, MonoTime deadline)
 		if (ls_link.ready)
 		{
 			link_address_worked(place);
+			ls_link.place = place;
 			return;
 		}
 	}
@@ -529,10 +532,10 @@ static void
 open_any(const Secret *secret, MonoTime deadline)
 {
 	int			n = link_address_count();
-	int			place;
 
+	ls_link.place = 0;
 	if (n == 1)
-		open_address(link_address_at(0, &place), secret, deadline);
+		open_address(link_address_at(0), secret, deadline);
 	else
 		open_one_of(n, secret, deadline);
 }

@@ -31,6 +31,7 @@ typedef struct LinkState
 	bool		ready;			/* both sides are authenticated */
 	bool		proven;			/* the replicator is */
 	bool		local;			/* by a Unix socket */
+	int			place;			/* of its address in lockstep.replicator */
 	bool		refused_for_now;	/* by the welcome */
 	uint64		number;			/* of connections so far that were ready */
 	WaitEventSet *set;			/* socket, latch, postmaster death */

@@ -104,6 +104,8 @@ cell_text(const json_t *row, const Column *column)
 		return xasprintf("%.1f s", (double) json_integer_value(value) / 1000);
 	if (json_is_integer(value))
 		return xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
+	if (json_is_boolean(value))
+		return xasprintf("%s", json_is_true(value) ? "yes" : "no");
 	return text_printable(text_of(value), strlen(text_of(value)));
 }
 
