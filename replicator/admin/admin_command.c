@@ -18,6 +18,7 @@
 #include "conflict_log.h"
 #include "events.h"
 #include "group.h"
+#include "group_view.h"
 #include "json_text.h"
 #include "log.h"
 #include "loop.h"
@@ -485,7 +486,12 @@ command_replicators(AdminRequest *r, const char *arg)
 	if (admin_config()->nreplicators == 0)
 		admin_failed(r, "this is the only replicator", "See docs/replicators.md for a group of several.");
 	else
-		admin_answer(r, group_json());
+	{
+		json_t	   *answer = group_view_json();
+
+		json_object_set_new(answer, "ok", json_true());
+		admin_answer(r, answer);
+	}
 }
 
 static void
@@ -503,7 +509,7 @@ command_switchover(AdminRequest *r, const char *arg)
 static void
 refuse_on_standby(AdminRequest *r)
 {
-	json_t	   *group = group_json();
+	json_t	   *group = group_view_json();
 	char	   *hint = xasprintf("Replicator \"%s\" leads.", json_text_of(group, "leader"));
 
 	admin_failed(r, "this replicator is a standby", hint);

@@ -16,6 +16,7 @@
 #include "admin.h"
 #include "buffer.h"
 #include "events.h"
+#include "group_view.h"
 #include "json_text.h"
 #include "loop.h"
 #include "membership.h"
@@ -236,6 +237,7 @@ status_facts(bool data)
 	json_object_set_new(answer, "version", json_string(LOCKSTEP_VERSION));
 	json_object_set_new(answer, "cluster", json_from_text(admin_cluster()));
 	json_object_set_new(answer, "tls", tls_facts());
+	json_object_set_new(answer, "group", admin_config()->nreplicators > 0 ? group_view_json() : json_null());
 	json_object_set_new(answer, "paused_ms", if_known(writers_paused_ms()));
 	json_object_set_new(answer, "nodes", nodes);
 	json_object_set_new(answer, "databases", databases);

@@ -20,6 +20,13 @@ typedef struct Metric
 	const char *help;
 } Metric;
 
+/* Of each replicator of a group. */
+static const Metric member_metrics[] = {
+	{"lockstep_replicator_in_sync", "gauge", NULL, "in_sync", "1 if the replicator has everything that was acknowledged."},
+	{"lockstep_replicator_lag_bytes", "gauge", NULL, "lag_bytes", "Bytes of the journal that a standby has not been sent."},
+	{"lockstep_replicator_silent_ms", "gauge", NULL, "silent_ms", "Milliseconds since the last message of a standby."},
+};
+
 static const Metric metrics[] = {
 	{"lockstep_node_applied_seq", "gauge", NULL, "applied", "Highest seq that the node has applied."},
 	{"lockstep_node_flushed_seq", "gauge", NULL, "flushed", "Highest seq that the node is known to have flushed to disk."},
@@ -46,6 +53,8 @@ static const Metric metrics[] = {
 	{"lockstep_journal_bytes", "gauge", "journal", "bytes", "Size of the journal's files."},
 	{"lockstep_journal_disk_free_bytes", "gauge", "journal", "disk_free_bytes", "Free space on the journal's disk."},
 	{"lockstep_paused_ms", "gauge", "", "paused_ms", "Milliseconds until a pause of writes ends; 0 if there is none."},
+	{"lockstep_replicator_epoch", "gauge", "group", "epoch", "Number of changes of the replicator that leads, and of those in sync."},
+	{"lockstep_replicator_copies_wanted", "gauge", "group", "copies", "Copies of the journal that there should be, the leader's included."},
 	{"lockstep_journal_failing", "gauge", "journal", "failing", "1 if the journal cannot be written, so that nothing is committed."},
 };
 
@@ -63,6 +72,31 @@ static void
 put_head(FILE *out, const char *name, const char *type, const char *help)
 {
 	fprintf(out, "# HELP %s %s\n# TYPE %s %s\n", name, help, name, type);
+}
+
+static void
+print_members(FILE *out, const json_t *members)
+{
+	size_t		i;
+	json_t	   *member;
+
+	put_head(out, "lockstep_replicator_connected", "gauge", "1 if the replicator leads, or is connected to the one that does.");
+	json_array_foreach((json_t *) members, i, member)
+		fprintf(out, "lockstep_replicator_connected{replicator=\"%s\"} %d\n", json_text_of(member, "name"),
+				strcmp(json_text_of(member, "state"), "not connected") != 0);
+	for (size_t m = 0; m < sizeof(member_metrics) / sizeof(member_metrics[0]); m++)
+	{
+		put_head(out, member_metrics[m].name, member_metrics[m].type, member_metrics[m].help);
+		json_array_foreach((json_t *) members, i, member)
+		{
+			const json_t *value = json_object_get(member, member_metrics[m].field);
+
+			if (value == NULL)
+				continue;
+			fprintf(out, "%s{replicator=\"%s\"}", member_metrics[m].name, json_text_of(member, "name"));
+			put_value(out, value);
+		}
+	}
 }
 
 void
@@ -103,4 +137,6 @@ metrics_print(FILE *out, const json_t *status)
 			put_value(out, json_object_get(node, metric->field));
 		}
 	}
+	if (json_is_object(json_object_get(status, "group")))
+		print_members(out, json_object_get(json_object_get(status, "group"), "members"));
 }

@@ -86,6 +86,30 @@ look_at_node(Check *c, const json_t *node)
 		add(c, CHECK_WARNING, xasprintf("node %s has been silent for %.1f s", name, (double) silent_ms / 1000));
 }
 
+/* NULL: there is one replicator. */
+static void
+look_at_group(Check *c, const json_t *group)
+{
+	size_t		in_sync = json_array_size(json_object_get(group, "in_sync"));
+	const char *trouble = text(group, "trouble");
+	size_t		i;
+	json_t	   *member;
+
+	if (!json_is_object(group))
+		return;
+	if (trouble[0] != '\0')
+		add(c, json_is_true(json_object_get(group, "writers_wait")) ? CHECK_CRITICAL : CHECK_WARNING, xstrdup(trouble));
+	json_array_foreach(json_object_get(group, "members"), i, member)
+	{
+		const char *state = text(member, "state");
+
+		if (strcmp(state, "not connected") == 0 || strcmp(state, "copying") == 0)
+			add(c, CHECK_WARNING, xasprintf("replicator %s is %s", text(member, "name"), state));
+	}
+	if ((json_int_t) in_sync < number(group, "copies"))
+		add(c, CHECK_WARNING, xasprintf("the journal has %zu of %lld copies", in_sync, (long long) number(group, "copies")));
+}
+
 static void
 print_numbers(const json_t *status, const Check *c)
 {
@@ -119,6 +143,7 @@ look(Check *c, const json_t *status)
 		add(c, CHECK_CRITICAL, xasprintf("the journal cannot be written: %s", failing));
 	json_array_foreach(json_object_get(status, "nodes"), i, node)
 		look_at_node(c, node);
+	look_at_group(c, json_object_get(status, "group"));
 	if (c->online == 0)
 		add(c, CHECK_CRITICAL, xstrdup("no node takes writes"));
 	if (json_is_integer(json_object_get(status, "paused_ms")))

@@ -199,6 +199,33 @@ look_at_files(Doctor *d)
 
 /* ---------- what the replicator says */
 
+/* Of several replicators; NULL: there is one. */
+static void
+look_at_group(Doctor *d, const json_t *group)
+{
+	static const char *const see = "Look at its log, and at \"When something is wrong\" in docs/replicators.md.";
+	const char *trouble = json_string_value(json_object_get(group, "trouble"));
+	size_t		i;
+	json_t	   *member;
+
+	if (!json_is_object(group))
+		return;
+	if (trouble != NULL && trouble[0] != '\0')
+		find(d, true, "replicator", see, "%s", trouble);
+	json_array_foreach(json_object_get(group, "members"), i, member)
+	{
+		const char *name = json_string_value(json_object_get(member, "name"));
+		const char *state = json_string_value(json_object_get(member, "state"));
+
+		if (name == NULL || state == NULL)
+			continue;
+		if (strcmp(state, "not connected") == 0)
+			find(d, true, name, see, "the replicator is not connected to the one that leads");
+		else if (strcmp(state, "copying") == 0)
+			find(d, false, name, "Wait: lockstepctl replicators shows how far it is.", "the replicator is getting the journal, and could not take over");
+	}
+}
+
 static void
 look_at_status(Doctor *d, const json_t *status)
 {
@@ -222,6 +249,7 @@ look_at_status(Doctor *d, const json_t *status)
 		find(d, true, name, "See docs/dropped.md for each cause, and \"lockstepctl status\".",
 			 "the node is %s%s%s", state, reason != NULL ? ": " : "", reason != NULL ? reason : "");
 	}
+	look_at_group(d, json_object_get(status, "group"));
 	if (json_array_size(json_object_get(status, "databases")) == 0)
 		find(d, false, "replicator", "lockstepctl database add NAME", "no database is replicated");
 }

@@ -58,6 +58,7 @@ static const Column replicator_columns[] = {
 	{"address", "address", false, false},
 	{"segment", "segment", true, false},
 	{"offset", "offset", true, false},
+	{"lag bytes", "lag_bytes", true, false},
 };
 
 static const Column count_columns[] = {
@@ -273,6 +274,31 @@ format_databases(FILE *out, const json_t *answer)
 	fprintf(out, "%s\n", json_array_size(databases) == 0 ? "none (lockstepctl database add NAME)" : "");
 }
 
+/* Who leads, and what the others do. */
+static void
+format_group(FILE *out, const json_t *group)
+{
+	const char *trouble = text_of(json_object_get(group, "trouble"));
+	size_t		i;
+	json_t	   *member;
+
+	if (!json_is_object(group))
+		return;
+	fprintf(out, "replicators:  %s leads (epoch %" JSON_INTEGER_FORMAT ")", text_of(json_object_get(group, "leader")),
+			json_integer_value(json_object_get(group, "epoch")));
+	json_array_foreach(json_object_get(group, "members"), i, member)
+	{
+		const char *state = text_of(json_object_get(member, "state"));
+		bool		in_sync = json_is_true(json_object_get(member, "in_sync"));
+
+		if (strcmp(state, "leader") != 0)
+			fprintf(out, ", %s: %s%s", text_of(json_object_get(member, "name")), state, in_sync ? ", in sync" : "");
+	}
+	fprintf(out, "\n");
+	if (trouble[0] != '\0')
+		fprintf(out, "              %s\n", trouble);
+}
+
 void
 format_status(FILE *out, const json_t *answer)
 {
@@ -296,6 +322,7 @@ format_status(FILE *out, const json_t *answer)
 	if (json_is_string(json_object_get(json_object_get(answer, "journal"), "failing")))
 		fprintf(out, "              no transaction is taken: %s\n",
 				text_of(json_object_get(json_object_get(answer, "journal"), "failing")));
+	format_group(out, json_object_get(answer, "group"));
 	if (json_is_integer(json_object_get(answer, "paused_ms")))
 		fprintf(out, "paused:       transactions that begin to write wait, for %" PRId64 " s more (lockstepctl resume)\n",
 				(int64_t) (json_integer_value(json_object_get(answer, "paused_ms")) + 999) / 1000);

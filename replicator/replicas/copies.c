@@ -134,7 +134,22 @@ copies_look(int i, CopyView *view)
 	pthread_mutex_lock(&copies_lock);
 	*view = copies_shared.copies[i].view;
 	view->silent_ms = (int) (copies_now_ms() - copies_shared.copies[i].heard_ms);
+	view->lag_bytes = (int64_t) (copies_shared.end.segment - view->at.segment) * copies_setup.config->journal_segment_size +
+		(int64_t) (copies_shared.end.offset - view->at.offset);
 	pthread_mutex_unlock(&copies_lock);
+	if (view->lag_bytes < 0)
+		view->lag_bytes = 0;
+}
+
+JournalPlace
+copies_published(void)
+{
+	JournalPlace end;
+
+	pthread_mutex_lock(&copies_lock);
+	end = copies_shared.end;
+	pthread_mutex_unlock(&copies_lock);
+	return end;
 }
 
 void

@@ -30,6 +30,8 @@ typedef struct CopyView
 	int			silent_ms;		/* since its last message, or since we lead */
 	uint64_t	acked;
 	JournalPlace at;			/* sent */
+	int64_t		lag_bytes;		/* published, and not sent; about, if they are
+								 * in several segments */
 } CopyView;
 
 /*
@@ -57,6 +59,7 @@ extern void copies_trimmed(uint64_t first);
 /* ---------- for group.c; i: the index in Config.replicators */
 
 extern void copies_look(int i, CopyView *view);
+extern JournalPlace copies_published(void);
 extern void copies_require(int i, bool required);
 extern void copies_tell_key(const GroupKey *now);	/* the standbys, for
 													 * people */

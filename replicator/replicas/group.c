@@ -14,8 +14,6 @@
  *				If the key names another leader, or this one in another process, it ends.
  *
  * Times decide when something is tried, never whether it is right.
- *
- * Locking: `lock` covers `shown`, which is for people.
  */
 #include "group.h"
 
@@ -38,6 +36,7 @@
 #include "etcd.h"
 #include "group_key.h"
 #include "group_state.h"
+#include "group_view.h"
 #include "log.h"
 #include "loop.h"
 #include "points.h"
@@ -78,10 +77,6 @@ static _Atomic int64_t stop_at_ms;	/* waiting for copies has an end then; 0:
 									 * it has none */
 static _Atomic Phase phase;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;
-static GroupKey shown;
-static char trouble[400];
-
 static int64_t
 now_ms(void)
 {
@@ -109,33 +104,14 @@ pause_ms(int ms)
 	end_waiting();
 }
 
-/* Said once, until it is another one; NULL: it has passed. */
-static void
-set_trouble(const char *text)
-{
-	bool		changed;
-
-	pthread_mutex_lock(&lock);
-	changed = strcmp(trouble, text != NULL ? text : "") != 0;
-	snprintf(trouble, sizeof(trouble), "%s", text != NULL ? text : "");
-	pthread_mutex_unlock(&lock);
-	if (changed && text != NULL)
-		log_message(LOG_WARNING, "group", "%s", text);
-}
-
-
-/* What the leader says while it is followed. */
+/* What the leader says while it is followed; NULL: it is followed. */
 static void
 on_news(const GroupKey *k)
 {
-	if (k == NULL)
-	{
-		set_trouble(NULL);
-		return;
-	}
-	pthread_mutex_lock(&lock);
-	shown = *k;
-	pthread_mutex_unlock(&lock);
+	if (k != NULL)
+		group_view_key(k);
+	else
+		group_view_trouble(NULL);
 }
 
 /* ---------- the key */
@@ -169,7 +145,7 @@ is_same_etcd(const EtcdValue *v)
 		snprintf(text, sizeof(text), "etcd has been set back: it is at revision %" PRId64 ", and was at %" PRId64 ": see \"etcd\" in docs/replicators.md",
 				 v->revision, state.etcd_revision);
 	if (text[0] != '\0')
-		set_trouble(text);
+		group_view_trouble(text);
 	return text[0] == '\0';
 }
 
@@ -184,7 +160,7 @@ read_key(void)
 	{
 		char	   *text = xasprintf("could not read etcd's key \"%s\": %s", config->etcd_key, etcd_error(etcd));
 
-		set_trouble(text);
+		group_view_trouble(text);
 		free(text);
 		return KEY_UNKNOWN;
 	}
@@ -193,16 +169,16 @@ read_key(void)
 	else if (v.text == NULL)
 		result = KEY_MISSING;
 	else if (!group_key_parse(v.text, &read))
-		set_trouble("etcd's key is none of a group of replicators");
+		group_view_trouble("etcd's key is none of a group of replicators");
 	else if (own_cluster[0] != '\0' && strcmp(own_cluster, read.cluster) != 0)
-		set_trouble("etcd's key is of another cluster than this replicator's journal: give the group another etcd_key, or move the journal away");
+		group_view_trouble("etcd's key is of another cluster than this replicator's journal: give the group another etcd_key, or move the journal away");
 	else
 	{
 		read.mod_revision = v.mod_revision;
 		key = read;
 		state.etcd_cluster = v.cluster;
 		state.etcd_revision = v.revision;
-		on_news(&key);
+		group_view_key(&key);
 		result = KEY_READ;
 	}
 	free(v.text);
@@ -265,7 +241,7 @@ prepare_journal(void)
 			!journal_create(config->journal_directory, (size_t) config->journal_segment_size, own_cluster, 1, no_head, &error))
 		{
 			own_cluster[0] = '\0';
-			set_trouble("could not create the journal");
+			group_view_trouble("could not create the journal");
 			return false;
 		}
 		new_journal = true;
@@ -297,12 +273,12 @@ begin_group(void)
 
 	if (state.etcd_cluster != 0)
 	{
-		set_trouble("etcd has no key any more, and this journal has been part of a group: see \"etcd\" in docs/replicators.md");
+		group_view_trouble("etcd has no key any more, and this journal has been part of a group: see \"etcd\" in docs/replicators.md");
 		return false;
 	}
 	if (own_cluster[0] == '\0' && strcmp(config->replicators[0].name, config->replicator_name) != 0)
 	{
-		set_trouble("there is no group yet: the first replicator of the configuration, or one that has a journal, begins it");
+		group_view_trouble("there is no group yet: the first replicator of the configuration, or one that has a journal, begins it");
 		return false;
 	}
 	if (!prepare_journal())
@@ -331,7 +307,7 @@ lead_again(void)
 {
 	if (may_lead())
 		return take_over("it has been started again");
-	set_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"A leader's journal is lost\" in docs/replicators.md");
+	group_view_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"A leader's journal is lost\" in docs/replicators.md");
 	return false;
 }
 
@@ -357,7 +333,7 @@ tell_unreached(const char *why)
 {
 	char	   *text = xasprintf("replicator \"%s\", which leads, cannot be followed: %s", key.leader, why);
 
-	set_trouble(text);
+	group_view_trouble(text);
 	free(text);
 }
 
@@ -540,15 +516,15 @@ keep_copies(void)
 {
 	int			out = silent_member();
 	int			in = candidate();
+	bool		wait;
 
 	if (out >= 0 && (in >= 0 || key.n - 1 >= config->min_copies))
 		change_in_sync(in, out);
 	else if (out < 0 && in >= 0 && key.n < config->copies)
 		change_in_sync(in, -1);
-	if (key.n < config->min_copies || (out >= 0 && silent_member() >= 0))
-		set_trouble("writers wait: too few replicators have the journal (min_copies)");
-	else
-		set_trouble(NULL);
+	wait = key.n < config->min_copies || (out >= 0 && silent_member() >= 0);
+	group_view_writers_wait(wait);
+	group_view_trouble(wait ? "writers wait: too few replicators have the journal (min_copies)" : NULL);
 }
 
 static void
@@ -607,6 +583,7 @@ on_event(void *arg, uint32_t events)
 	}
 	else
 		phase = PHASE_LEADING;
+	group_view_role(phase == PHASE_LEADING ? "leader" : "taking over");
 	failed = NULL;
 	if (!stop)
 		on_done(error);
@@ -628,6 +605,7 @@ group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
 	char	   *error = NULL;
 
 	config = c;
+	group_view_begin(c);
 	on_done = when_done;
 	keys.secret = secret;
 	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -692,12 +670,7 @@ group_is_leader(void)
 bool
 group_can_hand_over(void)
 {
-	int			n;
-
-	pthread_mutex_lock(&lock);
-	n = shown.n;
-	pthread_mutex_unlock(&lock);
-	return phase == PHASE_LEADING && n > 1;
+	return phase == PHASE_LEADING && group_view_in_sync() > 1;
 }
 
 void
@@ -716,56 +689,4 @@ group_end(void)
 		copies_stop();
 	if (phase != PHASE_CHOSEN)
 		pthread_join(thread, NULL);
-}
-
-/* ---------- for people */
-
-static json_t *
-member_json(int i, const GroupKey *k)
-{
-	const char *name = config->replicators[i].name;
-	bool		leads = strcmp(k->leader, name) == 0;
-	json_t	   *m = json_pack("{s:s, s:s, s:b}", "name", name, "address", config->replicators[i].address,
-							  "in_sync", group_key_has(k, name));
-	CopyView	v;
-
-	if (is_self(i))
-		json_object_set_new(m, "state", json_string(phase == PHASE_LEADING ? "leader" : phase == PHASE_FOLLOWING ? "standby" : "taking over"));
-	else if (copies_active)
-	{
-		copies_look(i, &v);
-		json_object_set_new(m, "state", json_string(!v.connected ? "not connected" : v.live ? "standby" : "copying"));
-		json_object_set_new(m, "segment", json_integer((json_int_t) v.at.segment));
-		json_object_set_new(m, "offset", json_integer((json_int_t) v.at.offset));
-	}
-	else
-		json_object_set_new(m, "state", json_string(leads ? "leader" : "unknown"));
-	if (is_self(i) && phase == PHASE_FOLLOWING)
-	{
-		json_object_set_new(m, "connected", json_boolean(standby_view.connected));
-		json_object_set_new(m, "segment", json_integer((json_int_t) standby_view.segment));
-		json_object_set_new(m, "offset", json_integer((json_int_t) standby_view.offset));
-	}
-	return m;
-}
-
-json_t *
-group_json(void)
-{
-	json_t	   *members = json_array();
-	json_t	   *in_sync = json_array();
-	GroupKey	k;
-	char		said[sizeof(trouble)];
-
-	pthread_mutex_lock(&lock);
-	k = shown;
-	memcpy(said, trouble, sizeof(said));
-	pthread_mutex_unlock(&lock);
-	for (int i = 0; i < k.n; i++)
-		json_array_append_new(in_sync, json_string(k.in_sync[i]));
-	for (int i = 0; i < config->nreplicators; i++)
-		json_array_append_new(members, member_json(i, &k));
-	return json_pack("{s:b, s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:s}", "ok", 1, "name", config->replicator_name, "role", group_is_leader() ? "leader" : "standby", "leader", k.leader,
-					 "epoch", (json_int_t) k.epoch, "copies", config->copies, "min_copies", config->min_copies,
-					 "in_sync", in_sync, "members", members, "trouble", said);
 }

@@ -13,8 +13,6 @@
 #ifndef LOCKSTEP_GROUP_H
 #define LOCKSTEP_GROUP_H
 
-#include <jansson.h>
-
 #include "config.h"
 #include "journal.h"
 #include "protocol.h"
@@ -39,8 +37,5 @@ extern void group_will_end(void);
 
 /* Nothing more will be written: a standby takes over. */
 extern void group_end(void);
-
-/* For `lockstepctl replicators`; any time. */
-extern json_t *group_json(void);
 
 #endif

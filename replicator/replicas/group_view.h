@@ -1,0 +1,39 @@
+/*
+ * group_view.h
+ *	  What people are told of the group of replicators: who leads, who has what, and what is wrong.
+ *
+ * The thread of group.c tells; any thread asks.
+ */
+#ifndef LOCKSTEP_GROUP_VIEW_H
+#define LOCKSTEP_GROUP_VIEW_H
+
+#include <jansson.h>
+
+#include "config.h"
+#include "group_key.h"
+
+/* The configuration stays. */
+extern void group_view_begin(const Config *config);
+
+/* What this replicator does; role is static: "standby", "taking over", "leader". */
+extern void group_view_role(const char *role);
+
+/* As etcd has the key, or as the leader says. */
+extern void group_view_key(const GroupKey *key);
+
+/* Logged once, until it is another one; NULL: it has passed. */
+extern void group_view_trouble(const char *text);
+
+/* Nothing is acknowledged before more standbys are there. */
+extern void group_view_writers_wait(bool wait);
+
+/* How many are in sync. */
+extern int	group_view_in_sync(void);
+
+/*
+ * For lockstepctl replicators and status: name, role, leader, epoch, copies, min_copies, in_sync (names), writers_wait, trouble, and
+ * members (name, address, in_sync, state; on the leader: silent_ms, segment, offset and lag_bytes of what has been sent).
+ */
+extern json_t *group_view_json(void);
+
+#endif
