@@ -75,6 +75,8 @@ $c->same('the nodes');
 
 # ---------- an old copy, and one node ahead
 
+# by a heartbeat, so within a second after it is online
+ok($c->wait_sql(2, 'SELECT lockstep.recovered()', 't'), 'n2 has recovered from its crash');
 $c->cluster('stop-node', 2);
 $c->wait_state(2, 'dropped');
 insert(1, 'fourth') for 1 .. 5;
