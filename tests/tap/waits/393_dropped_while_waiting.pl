@@ -24,7 +24,7 @@ $c->ctl('drop', 'n2');
 ok(!$s->blocked(20), 'it goes on when its node is dropped');
 kill CONT => @stopped;
 $s->finish;
-like($s->error, qr/57P03.*not online/s, 'and says why');
+like($s->error, qr/40001.*not online/s, 'and says why');
 
 $c->ctl('attach', 'n2');
 ok($c->wait_state(2, 'online'), 'the node is back');
