@@ -41,6 +41,7 @@
 #include "journal.h"
 #include "listener.h"
 #include "log.h"
+#include "log_json.h"
 #include "loop.h"
 #include "membership.h"
 #include "metadata.h"
@@ -311,7 +312,7 @@ reload_config(char **warning)
 	}
 	free(error);
 	log_set_level(config->log_level);
-	log_message(LOG_NOTICE, NULL, "configuration reloaded");
+	log_event(LOG_NOTICE, "reload", NULL, "configuration reloaded", NULL, NULL);
 	event_note("reload", NULL, "configuration reloaded", need_restart);
 	if (need_restart[0] != '\0')
 		log_message(LOG_WARNING, NULL, "changes of these settings need a restart: %s", need_restart);
@@ -422,7 +423,8 @@ lead_group(void)
 {
 	group_lead(journal, on_group);
 	await_group();
-	log_message(LOG_NOTICE, "group", "this replicator has what it needs to lead");
+	log_event(LOG_NOTICE, "takeover", "group", "this replicator has what it needs to lead", NULL, NULL);
+	event_note("takeover", NULL, "this replicator leads", NULL);
 }
 
 static void
@@ -498,6 +500,7 @@ main(int argc, char **argv)
 	bool		check = parse_options(argc, argv);
 	const char *hint;
 	char	   *error;
+	char	   *ready;
 
 	ignore_environment();
 	config = config_load(config_file, &error);
@@ -524,6 +527,7 @@ main(int argc, char **argv)
 	}
 	if (!log_open(config->log_file, config->log_level))
 		return EXIT_STARTUP;
+	log_set_destination(config->log_destination, log_json);
 	arm_points();
 	give_memory_back();
 	log_message(LOG_NOTICE, NULL, "lockstep-replicator " LOCKSTEP_VERSION " starting");
@@ -561,7 +565,9 @@ main(int argc, char **argv)
 	waits_watchdog_start();
 	sessions_tell_waits(waits_refresh, WAIT_COLUMNS, waits_row);
 	membership_start();
-	log_message(LOG_NOTICE, NULL, "ready: %d nodes", nodes_count());
+	ready = xasprintf("ready: %d nodes", nodes_count());
+	log_event(LOG_NOTICE, "start", NULL, ready, NULL, NULL);
+	free(ready);
 	event_note("start", NULL, "the replicator has started", NULL);
 	systemd_ready(config->nreplicators > 0 ? "leads" : "ready");
 

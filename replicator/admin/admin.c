@@ -46,6 +46,7 @@ struct AdminRequest
 {
 	RequestState state;
 	int			fd;				/* -1: the client is gone */
+	uid_t		user;
 	Watch	   *watch;
 	Timer	   *patience;		/* for a slow client */
 	Buffer		in;
@@ -296,6 +297,12 @@ admin_poll_seq(const AdminRequest *r)
 	return r->poll_seq;
 }
 
+uid_t
+admin_user(const AdminRequest *r)
+{
+	return r->user;
+}
+
 int
 admin_timeout_ms(const AdminRequest *r)
 {
@@ -313,20 +320,24 @@ admin_set_timeout(AdminRequest *r, int ms)
 /* ---------- the socket */
 
 static bool
-peer_is_allowed(int fd)
+peer_is_allowed(int fd, uid_t *user)
 {
 	struct ucred peer;
 	socklen_t	len = sizeof(peer);
+	char	   *message;
 
 	if (getsockopt(fd, SOL_SOCKET, SO_PEERCRED, &peer, &len) != 0)
 	{
 		log_message(LOG_WARNING, "admin", "could not get credentials of a client: %s", strerror(errno));
 		return false;
 	}
+	*user = peer.uid;
 	if (peer.uid == 0 || peer.uid == geteuid())
 		return true;
-	log_message(LOG_WARNING, "admin", "refused a client with user id %u: only root and user id %u may command",
-				(unsigned) peer.uid, (unsigned) geteuid());
+	message = xasprintf("refused a client with user id %u: only root and user id %u may command",
+						(unsigned) peer.uid, (unsigned) geteuid());
+	log_event(LOG_WARNING, "command_refused", "admin", message, NULL, NULL);
+	free(message);
 	return false;
 }
 
@@ -342,6 +353,7 @@ on_listen(void *arg, uint32_t events)
 {
 	AdminRequest *r;
 	int			fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+	uid_t		user;
 
 	if (fd < 0)
 	{
@@ -353,13 +365,14 @@ on_listen(void *arg, uint32_t events)
 		listen_pause = loop_after(LISTEN_PAUSE_MS, listen_again, NULL);
 		return;
 	}
-	if (nrequests >= MAX_REQUESTS || !peer_is_allowed(fd))
+	if (nrequests >= MAX_REQUESTS || !peer_is_allowed(fd, &user))
 	{
 		close(fd);
 		return;
 	}
 	r = xcalloc(1, sizeof(AdminRequest));
 	r->fd = fd;
+	r->user = user;
 	r->watch = loop_watch(fd, EPOLLIN, on_request, r);
 	r->patience = loop_after(READ_TIMEOUT_MS, on_patience, r);
 	r->next = requests;

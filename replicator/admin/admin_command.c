@@ -54,12 +54,14 @@ success_but(const char *warning)
 
 /* The log and the events have what an operator has ordered. */
 static void
-tell_command(const char *name, const char *argument)
+tell_command(const AdminRequest *r, const char *name, const char *argument)
 {
 	char	   *text = xasprintf("%s%s%s", name, argument[0] ? " " : "", argument);
+	char	   *message = xasprintf("command of user id %u: %s", (unsigned) admin_user(r), text);
 
-	log_message(LOG_NOTICE, "admin", "command: %s", text);
+	log_event(LOG_NOTICE, "command", "admin", message, NULL, NULL);
 	event_note("command", NULL, text, NULL);
+	free(message);
 	free(text);
 }
 
@@ -294,7 +296,7 @@ drain_node(AdminRequest *r, const char *arg)
 
 	if (node >= 0 && node_drain(node, with_readers, &why))
 	{
-		tell_command("drain", arg);
+		tell_command(r, "drain", arg);
 		admin_poll(r, poll_node_drain, node, 0);
 	}
 	else if (node >= 0)
@@ -592,7 +594,7 @@ admin_command(AdminRequest *r, char *line)
 			return;
 		}
 		if (c->changes)
-			tell_command(c->name, command);
+			tell_command(r, c->name, command);
 		c->run(r, command);
 		return;
 	}

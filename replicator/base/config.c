@@ -45,6 +45,7 @@ typedef enum SettingType
 	SETTING_SIZE,				/* int64_t, bytes */
 	SETTING_TIME,				/* int, milliseconds */
 	SETTING_LEVEL,				/* LogLevel */
+	SETTING_DESTINATION,		/* LogDestination */
 	SETTING_SLOW_NODE,			/* SlowNode */
 	SETTING_REQUIRE_TLS			/* RequireTls */
 } SettingType;
@@ -101,10 +102,14 @@ static const Setting settings[] = {
 	"Size of the journal that is kept so that dropped nodes can catch up."},
 	{"pid_file", SETTING_PATH, AT(pid_file), "/run/lockstep/replicator.pid", 0, 0, RESTART,
 	"File that contains the process ID of the replicator, which locks it."},
+	{"log_destination", SETTING_DESTINATION, AT(log_destination), "stderr", 0, 0, RESTART,
+	"Form of the log: stderr (lines as PostgreSQL's), jsonlog or syslog."},
 	{"log_file", SETTING_PATH, AT(log_file), "", 0, 0, RESTART,
 	"File to log to, reopened on SIGHUP; empty for standard error."},
 	{"log_level", SETTING_LEVEL, AT(log_level), "info", 0, 0, RELOAD,
 	"Lowest severity of messages that are logged: debug, info, notice, warning or error."},
+	{"log_sessions", SETTING_LEVEL, AT(log_sessions), "debug", 0, 0, RELOAD,
+	"Severity at which each session of a node that has authenticated itself is logged."},
 	{"log_conflicts", SETTING_LEVEL, AT(log_conflicts), "debug", 0, 0, RELOAD,
 	"Severity at which each conflict (40001, 40P01) is logged."},
 	{"apply_connections", SETTING_INT, AT(apply_connections), "8", 2, 64, RESTART,
@@ -166,6 +171,7 @@ static const Setting settings[] = {
 #define REPLICATOR_PREFIX "replicator."
 
 static const char *const level_names[] = {"debug", "info", "notice", "warning", "error", NULL};
+static const char *const destination_names[] = {"stderr", "jsonlog", "syslog", NULL};
 static const char *const slow_node_names[] = {"throttle", "drop", NULL};
 static const char *const require_tls_names[] = {"all", "remote", NULL};
 
@@ -215,6 +221,8 @@ number_of(const Config *c, const Setting *s)
 		return *(const int64_t *) field;
 	if (s->type == SETTING_LEVEL)
 		return *(const LogLevel *) field;
+	if (s->type == SETTING_DESTINATION)
+		return *(const LogDestination *) field;
 	if (s->type == SETTING_SLOW_NODE)
 		return *(const SlowNode *) field;
 	if (s->type == SETTING_REQUIRE_TLS)
@@ -294,7 +302,7 @@ check_path(const Setting *s, const char *value)
 static const char *const *
 choices_of(SettingType type)
 {
-	return type == SETTING_LEVEL ? level_names : type == SETTING_SLOW_NODE ? slow_node_names :
+	return type == SETTING_LEVEL ? level_names : type == SETTING_DESTINATION ? destination_names : type == SETTING_SLOW_NODE ? slow_node_names :
 		type == SETTING_REQUIRE_TLS ? require_tls_names : NULL;
 }
 
@@ -313,6 +321,8 @@ set_choice(Config *c, const Setting *s, const char *value)
 		{
 			if (s->type == SETTING_LEVEL)
 				*(LogLevel *) field_of(c, s) = (LogLevel) i;
+			else if (s->type == SETTING_DESTINATION)
+				*(LogDestination *) field_of(c, s) = (LogDestination) i;
 			else if (s->type == SETTING_REQUIRE_TLS)
 				*(RequireTls *) field_of(c, s) = (RequireTls) i;
 			else

@@ -64,8 +64,10 @@ typedef struct Config
 	int64_t		journal_keep;	/* bytes of journal kept for dropped nodes,
 								 * 1GB */
 	char	   *pid_file;
+	LogDestination log_destination;
 	char	   *log_file;
 	LogLevel	log_level;
+	LogLevel	log_sessions;
 	LogLevel	log_conflicts;
 	int			apply_connections;	/* per node and database, 8 (2..64) */
 	int			reserved_connections;	/* beside these, 4 (0..62): see

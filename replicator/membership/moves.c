@@ -39,6 +39,14 @@ static const LegalMove legal_moves[] = {
 	{NODE_ONLINE, NODE_DROPPED, "was dropped"},
 };
 
+/* Stable names of events. */
+static const char *const arrived[] = {
+	[NODE_JOINING] = "node_joining",
+	[NODE_CATCHUP] = "node_catchup",
+	[NODE_ONLINE] = "node_online",
+	[NODE_DROPPED] = "node_dropped",
+};
+
 /* With a hint, where an operator has to act. */
 static void
 tell_drop(const Node *n, const char *what)
@@ -47,24 +55,20 @@ tell_drop(const Node *n, const char *what)
 	char		hint[DROP_TEXT_SIZE];
 	char	   *message;
 
-	if (level < LOG_WARNING)
-	{
-		log_message(level, n->config->name, "node %s: %s", what, n->reason);
-		return;
-	}
 	drop_hint(n->cause, n->config->name, hint);
 	message = xasprintf("node %s: %s", what, n->reason);
-	log_full(level, n->config->name, message, NULL, hint);
+	log_event(level, arrived[NODE_DROPPED], n->config->name, message, NULL, level >= LOG_WARNING ? hint : NULL);
 	free(message);
 }
 
-/* Stable names of events. */
-static const char *const arrived[] = {
-	[NODE_JOINING] = "node_joining",
-	[NODE_CATCHUP] = "node_catchup",
-	[NODE_ONLINE] = "node_online",
-	[NODE_DROPPED] = "node_dropped",
-};
+static void
+tell_move(const Node *n, LogLevel level, const char *sentence)
+{
+	char	   *message = xasprintf("node %s%s%s", sentence, n->reason[0] != '\0' ? ": " : "", n->reason);
+
+	log_event(level, arrived[n->state], n->config->name, message, NULL, NULL);
+	free(message);
+}
 
 static Deferred moved;			/* tells of it at the end of the round */
 
@@ -109,8 +113,7 @@ move(Node *n, NodeState to, const DropReason *reason)
 		if (reason != NULL && !apply_trouble_is_told(n, to))
 			tell_drop(n, move->sentence);
 		else
-			log_message(apply_trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, n->config->name, "node %s%s%s", move->sentence,
-						reason != NULL ? ": " : "", n->reason);
+			tell_move(n, apply_trouble_is_told(n, to) ? LOG_DEBUG : LOG_NOTICE, move->sentence);
 		if (!apply_trouble_is_told(n, to))
 			event_note(arrived[to], n->config->name, move->sentence, n->reason);
 		node_tell_change();

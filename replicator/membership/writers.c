@@ -139,7 +139,7 @@ on_tick(void *arg)
 	if (paused_until != 0 && paused_until <= loop_now_us())
 	{
 		paused_until = 0;
-		log_message(LOG_NOTICE, NULL, "the pause of writes is over");
+		log_event(LOG_NOTICE, "resume", NULL, "the pause of writes is over", NULL, NULL);
 		event_note("resume", NULL, "the pause of writes is over", NULL);
 	}
 	for (int i = 0; i < nodes_count(); i++)

@@ -137,10 +137,10 @@ set_failing(const char *error)
 	if (!changed)
 		return;
 	if (error != NULL)
-		log_full(LOG_ERROR, "journal", error, "Nothing is decided until it can be written.",
-				 "It is tried again every second.");
+		log_event(LOG_ERROR, "journal_fails", "journal", error, "Nothing is decided until it can be written.",
+				  "It is tried again every second.");
 	else
-		log_message(LOG_NOTICE, "journal", "it can be written again");
+		log_event(LOG_NOTICE, "journal_works", "journal", "it can be written again", NULL, NULL);
 	signal_loop();
 }
 

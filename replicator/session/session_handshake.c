@@ -15,6 +15,7 @@
  */
 #include <inttypes.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
 
 #include "generation.h"
@@ -253,6 +254,19 @@ welcome_refused(Session *s)
 }
 
 static void
+log_session(const Session *s)
+{
+	char	   *message;
+
+	if (!log_is_on(session_config->log_sessions))
+		return;
+	message = xasprintf("session begins: database \"%s\", role \"%s\", application \"%s\", %s",
+						s->database, s->role, s->application, s->tls != NULL ? "TLS" : "no TLS");
+	log_event(session_config->log_sessions, "session", s->name, message, NULL, NULL);
+	free(message);
+}
+
+static void
 handle_proof(Session *s, LsSlice payload)
 {
 	LsProof		m;
@@ -289,7 +303,7 @@ handle_proof(Session *s, LsSlice payload)
 	unauthenticated_remove(s);
 	s->state = SESSION_READY;
 	session_table_add(s);
-	log_message(LOG_DEBUG, s->name, "session begins");
+	log_session(s);
 }
 
 void
