@@ -55,6 +55,7 @@
 #include "mode.h"
 #include "outsiderun.h"
 #include "points.h"
+#include "priority.h"
 #include "progress.h"
 #include "readkeys.h"
 #include "readplan.h"
@@ -109,6 +110,7 @@ request_shmem(void)
 	outsiderun_shmem_request();
 	serverkey_shmem_request();
 	link_address_shmem_request();
+	priority_shmem_request();
 }
 
 static void
@@ -131,6 +133,7 @@ start_shmem(void)
 	outsiderun_shmem_startup();
 	serverkey_shmem_startup();
 	link_address_shmem_startup();
+	priority_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */
@@ -152,6 +155,7 @@ static void
 begin_with_replicate_off(void)
 {
 	hostchoice_leave_out();
+	priority_leave_out();
 	usersettings_remember();
 }
 
@@ -206,6 +210,7 @@ start_on_node(QueryDesc *desc, int eflags)
 	bool		top = nesting.executor == 0 && !utility_is_running();
 	bool		captured;
 
+	priority_before_query();
 	lockconflict_before_query();
 	hostchoice_before_query(desc->plannedstmt);
 	captured = desc->plannedstmt->resultRelations != NIL && runs && ls_mode() == LS_MODE_ORIGIN;
@@ -291,6 +296,7 @@ utility_on_node(PlannedStmt *pstmt, const char *source, bool read_only_tree,
 {
 	const TransactionStmt *marks = IsA(pstmt->utilityStmt, TransactionStmt) ? (TransactionStmt *) pstmt->utilityStmt : NULL;
 
+	priority_before_utility(pstmt);
 	lockconflict_before_utility(pstmt);
 	hostchoice_before_utility(pstmt);
 	utility_process(server_utility, pstmt, source, read_only_tree, context, params, environment,
@@ -562,6 +568,9 @@ hooks_install(void)
 	/* lockstep's own: a lower room tells an upper one */
 	guc_replicate_changed = mode_on_replicate_changed;
 	guc_session_begins_off = begin_with_replicate_off;
+	guc_priority_check = priority_check;
+	guc_priority_changed = priority_assign;
+	guc_apply_priority_changed = priority_assign_apply;
 	link_before_exit = verdict_confirm_at_exit;
 	xact_init();
 	outsiderun_init();

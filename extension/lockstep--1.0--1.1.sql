@@ -208,6 +208,19 @@ COMMENT ON VIEW lockstep.events IS 'last 100 events of the cluster, latest first
 REVOKE ALL ON lockstep.events FROM PUBLIC;
 GRANT SELECT ON lockstep.events TO pg_monitor;
 
+-- ---------- CPU priority of sessions
+
+CREATE FUNCTION lockstep.session_priorities(OUT pid integer, OUT kind text, OUT asked integer, OUT nice integer, OUT autogroup integer)
+RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_session_priorities' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.session_priorities() IS 'nice values of the processes of this server, for the view lockstep.priorities';
+
+CREATE VIEW lockstep.priorities AS
+SELECT pid, a.leader_pid, a.datname::text AS database, a.usename::text AS role, p.kind, p.asked, p.nice, p.autogroup
+FROM lockstep.session_priorities() p JOIN pg_catalog.pg_stat_activity a USING (pid);
+COMMENT ON VIEW lockstep.priorities IS 'CPU priority of the sessions of this node that have run a query: what was asked for, and what the operating system has';
+GRANT SELECT ON lockstep.priorities TO PUBLIC;
+
 -- ---------- a place in the journal's history: seq, and what it is known by
 
 -- Who commits holds this table, and may wait for its turn behind one who would wait behind

@@ -29,6 +29,7 @@
 #include "guc.h"
 #include "mode.h"
 #include "patch.h"
+#include "priority.h"
 #include "querysettings.h"
 #include "session.h"
 
@@ -88,6 +89,7 @@ apply_start(const char *cluster)
 	set_session_option("client_encoding", GetDatabaseEncodingName());
 	apply_value_settings();
 	mode_begin_apply(false);
+	priority_begin_apply();
 }
 
 /*

@@ -8,6 +8,7 @@
 #include "postgres.h"
 
 #include <limits.h>
+#include <sys/resource.h>
 
 #include "utils/guc.h"
 
@@ -41,8 +42,14 @@ int			ls_max_sequences = 4096;
 int			ls_max_staleness = -1;
 bool		ls_local_flush = false;
 int			ls_recovery_wait = 10000;
+int			ls_server_nice = 0;
+int			ls_scheduling_priority = 0;
+int			ls_apply_priority = 0;
 void		(*guc_replicate_changed) (bool newval) = NULL;
 void		(*guc_session_begins_off) (void) = NULL;
+bool		(*guc_priority_check) (int newval, GucSource source) = NULL;
+void		(*guc_priority_changed) (int newval) = NULL;
+void		(*guc_apply_priority_changed) (int newval) = NULL;
 
 static const struct config_enum_entry commit_wait_options[] = {
 	{"ordered", LS_WAIT_ORDERED, false},
@@ -139,6 +146,26 @@ check_replicator(char **newval, void **extra, GucSource source)
 	if (wrong != NULL)
 		GUC_check_errdetail("%s", wrong);
 	return wrong == NULL;
+}
+
+static bool
+check_scheduling_priority(int *newval, void **extra, GucSource source)
+{
+	return guc_priority_check == NULL || guc_priority_check(*newval, source);
+}
+
+static void
+assign_scheduling_priority(int newval, void *extra)
+{
+	if (guc_priority_changed)
+		guc_priority_changed(newval);
+}
+
+static void
+assign_apply_priority(int newval, void *extra)
+{
+	if (guc_apply_priority_changed)
+		guc_apply_priority_changed(newval);
 }
 
 static void
@@ -321,12 +348,33 @@ define_of_session(void)
 							NULL, NULL, NULL);
 }
 
+static void
+define_of_priorities(void)
+{
+	ls_server_nice = getpriority(PRIO_PROCESS, 0);
+
+	DefineCustomIntVariable("lockstep.scheduling_priority",
+							"Sets the CPU priority of a session, as the nice value of its processes.",
+							"Higher values get less of the CPU. Below the value that the session began with: superusers, and only as far as the operating system lets.",
+							&ls_scheduling_priority, ls_server_nice, -20, 19,
+							PGC_USERSET, 0,
+							check_scheduling_priority, assign_scheduling_priority, NULL);
+
+	DefineCustomIntVariable("lockstep.apply_priority",
+							"Sets the CPU priority of the replicator's sessions that apply transactions, as the nice value of their processes.",
+							NULL,
+							&ls_apply_priority, ls_server_nice, -20, 19,
+							PGC_SIGHUP, 0,
+							NULL, assign_apply_priority, NULL);
+}
+
 void
 guc_define(void)
 {
 	define_of_node();
 	define_of_shared_memory();
 	define_of_session();
+	define_of_priorities();
 	MarkGUCPrefixReserved("lockstep");
 }
 

@@ -5,6 +5,8 @@
 #ifndef LOCKSTEP_GUC_H
 #define LOCKSTEP_GUC_H
 
+#include "utils/guc.h"
+
 #include "protocol.h"
 
 typedef enum LsRequireTls
@@ -63,6 +65,10 @@ extern int	ls_max_staleness;	/* lockstep.max_staleness, ms; -1: any age */
 extern bool ls_local_flush;		/* lockstep.local_flush */
 extern int	ls_recovery_wait;	/* lockstep.recovery_wait, ms */
 
+extern int	ls_server_nice;		/* the nice value of the server's processes */
+extern int	ls_scheduling_priority; /* lockstep.scheduling_priority */
+extern int	ls_apply_priority;	/* lockstep.apply_priority */
+
 extern void guc_define(void);	/* _PG_init */
 
 /* Told when lockstep.replicate changes, in this session or before it begins. */
@@ -70,6 +76,11 @@ extern void (*guc_replicate_changed) (bool newval);
 
 /* Told when the options of a session's connection say off, while it begins. */
 extern void (*guc_session_begins_off) (void);
+
+/* May lockstep.scheduling_priority be set to this, and do it; the same for lockstep.apply_priority. */
+extern bool (*guc_priority_check) (int newval, GucSource source);
+extern void (*guc_priority_changed) (int newval);
+extern void (*guc_apply_priority_changed) (int newval);
 
 /* True while this node has a name, whatever the database: changes to shared
  * catalogs from a database without the extension have to be refused. */
