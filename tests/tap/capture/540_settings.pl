@@ -15,7 +15,7 @@ $c->sql(1, <<'SQL');
 CREATE FUNCTION day_of(timestamptz) RETURNS date IMMUTABLE LANGUAGE sql AS 'SELECT $1::date';
 CREATE FUNCTION tsv(text) RETURNS tsvector IMMUTABLE LANGUAGE sql AS 'SELECT to_tsvector($1)';
 CREATE FUNCTION tenant() RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT coalesce(current_setting('app.tenant', true), 'none')$$;
-CREATE FUNCTION of_tenant(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN tenant() || '/' || $1; END$$;
+CREATE FUNCTION of_tenant(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN public.tenant() || '/' || $1; END$$;
 CREATE FUNCTION directly(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS $$BEGIN RETURN coalesce(current_setting('app.tenant', true), 'none') || '/' || $1; END$$;
 CREATE FUNCTION who() RETURNS text IMMUTABLE LANGUAGE sql AS 'SELECT current_user::text';
 CREATE FUNCTION dice() RETURNS float8 IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN random(); END';

@@ -12,6 +12,7 @@ use Test::More;
 my $c = LockstepCluster->new(nodes => 2, conf => "synchronous_commit = off\nwal_writer_delay = '10s'\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (0, 0)');
 $c->drain;
+$c->sql($_, 'CHECKPOINT') for $c->all;
 
 # Each is acknowledged; the counter tells of one that is applied twice or never.
 sub commit

@@ -10,6 +10,10 @@ use LockstepCluster;
 use Test::More;
 
 my $c = LockstepCluster->new(nodes => 2);
+
+# The first command of the programs' sessions, as servers before 17 would not take it as an option.
+my ($version) = `$LockstepCluster::bindir/postgres --version` =~ /\s(\d+)/;
+my $first = $version >= 17 ? 'SET transaction_timeout = 0; ' : '';
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); CREATE ROLE x; CREATE ROLE helper SUPERUSER LOGIN');
 
 # What a session of the replicator or lockstepctl has, by the options that the program gives it.
@@ -44,7 +48,7 @@ $sessions->do('CREATE TEMP TABLE nasty AS SELECT name, CASE vartype ' .
 	"WHEN 'default_transaction_isolation' THEN 'serializable' ELSE 'nonsense' END " .
 	"ELSE CASE WHEN min_val <> setting THEN min_val ELSE max_val END END AS value " .
 	"FROM pg_settings WHERE context IN ('user', 'superuser', 'backend', 'superuser-backend')");
-$sessions->do("UPDATE nasty SET value = '150' WHERE name = 'max_stack_depth'; UPDATE nasty SET value = '1' WHERE name LIKE '%_timeout'");
+$sessions->do("UPDATE nasty SET value = '150' WHERE name = 'max_stack_depth'; UPDATE nasty SET value = CASE name WHEN 'transaction_timeout' THEN '500' ELSE '1' END WHERE name LIKE '%_timeout'");
 $sessions->do("INSERT INTO nasty VALUES ('role', 'x'), ('session_authorization', 'x')");
 cmp_ok($sessions->do('SELECT count(*) FROM nasty'), '>', 180, 'settings that can be set');
 for my $where ('DATABASE app', 'ROLE postgres', 'ROLE postgres IN DATABASE app', 'ROLE ALL')
@@ -75,7 +79,7 @@ for my $node ($c->all)
 {
 	for my $who (sort keys %session)
 	{
-		my $now = $c->sql($node, $settings, options => $session{$who});
+		my $now = $c->sql($node, "$first$settings", options => $session{$who});
 		is(join(' ', grep { my $line = $_; !grep { $_ eq $line } split /\n/, $before{$who} } grep { !/^(port|cluster_name|data_directory|config_file|hba_file|ident_file|external_pid_file|lockstep.node_name|unix_socket_directories)=/ } split /\n/, $now),
 			'', "n$node: as $who: the values of before");
 	}

@@ -71,7 +71,7 @@ $c->sql(1, 'REVOKE CONNECT ON DATABASE app FROM PUBLIC', %in);
 my %three = (%in, user => 'u_three');
 $c->sql(1, 'CREATE ROLE u_five', %three);
 $c->fails(1, 'ALTER ROLE postgres SET work_mem = 0', '42501', qr/./, 'who may not', %three);
-$c->fails(1, 'CREATE ROLE u_six SUPERUSER', '42501', qr/superuser/, 'nor this', %three);
+$c->fails(1, 'CREATE ROLE u_six SUPERUSER', '42501', qr/superuser/i, 'nor this', %three);
 $c->fails(1, 'CREATE ROLE u_five', '42710', qr/already exists/, 'an error of the command', %in);
 $c->fails(1, "SET ROLE u_two;\nCREATE ROLE u_six", '42501', qr/./, 'SET ROLE counts', %in);
 my (undef, $notice) = $c->try(1, 'DROP ROLE IF EXISTS u_none', %in);

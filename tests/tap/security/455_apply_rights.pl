@@ -95,7 +95,7 @@ $c->same('what the functions have set does not stay');
 is($c->sql(2, "SELECT count(*) FROM n WHERE a[1] IS NULL"), 8, 'NULL is no text');
 
 # what is legitimate still is
-$c->sql(1, "CREATE ROLE carol; GRANT CREATE ON DATABASE app TO mallory; ALTER ROLE mallory CREATEROLE; $mallory ALTER ROLE carol SET role = 'mallory'");
+$c->sql(1, "CREATE ROLE carol; GRANT carol TO mallory WITH ADMIN OPTION; GRANT CREATE ON DATABASE app TO mallory; ALTER ROLE mallory CREATEROLE; $mallory ALTER ROLE carol SET role = 'mallory'");
 $c->sql(1, "CREATE TABLE def (i int PRIMARY KEY, u int UNIQUE DEFERRABLE INITIALLY DEFERRED); ALTER TABLE def OWNER TO mallory; ALTER SCHEMA public OWNER TO mallory");
 $c->sql(1, "$mallory INSERT INTO def SELECT s, s FROM generate_series(1, 20) s; UPDATE def SET u = 21 - u; CREATE SCHEMA of_mallory CREATE TABLE t (i int REFERENCES public.def); INSERT INTO of_mallory.t SELECT generate_series(1, 9)");
 $c->sql(1, "$mallory CREATE EXTENSION hstore SCHEMA of_mallory");
