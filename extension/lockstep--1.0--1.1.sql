@@ -418,11 +418,17 @@ COMMENT ON FUNCTION lockstep.apply_pieced_copy(text, bigint) IS 'COPY ... FROM S
 
 DROP FUNCTION lockstep.blockers(integer[]);
 CREATE FUNCTION lockstep.blockers(pids integer[],
-	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer, OUT lxid bigint)
+	OUT waiting integer, OUT blocker integer, OUT writes boolean, OUT is_apply boolean, OUT at_row integer, OUT lxid bigint,
+	OUT asked bigint, OUT since bigint)
 RETURNS SETOF record
 AS 'MODULE_PATHNAME', 'lockstep_blockers' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'processes that block these, with their transactions; at_row is the row of lockstep.apply_transaction() that is blocked';
+COMMENT ON FUNCTION lockstep.blockers(integer[]) IS 'processes that block these, with their transactions; at_row is the row of lockstep.apply_transaction() that is blocked; asked is the number of the transaction that the blocker awaits a verdict for (0 is none), which began when seq since was applied';
 REVOKE EXECUTE ON FUNCTION lockstep.blockers(integer[]) FROM PUBLIC;
+
+CREATE FUNCTION lockstep.deny_verdict(pid integer, asked bigint) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_deny_verdict' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.deny_verdict(integer, bigint) IS 'tell a backend that lost the replicator that its transaction was not decided, and never will be';
+REVOKE EXECUTE ON FUNCTION lockstep.deny_verdict(integer, bigint) FROM PUBLIC;
 
 CREATE FUNCTION lockstep.yield_in_circle(pid integer, lxid bigint, detail text) RETURNS boolean
 AS 'MODULE_PATHNAME', 'lockstep_yield_in_circle' LANGUAGE C VOLATILE STRICT;

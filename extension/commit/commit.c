@@ -127,9 +127,9 @@ why_canceled(void)
  * Wait for the turn although a cancel or a timeout wants us to stop.  A cancel or a timeout
  * cannot undo what the cluster has committed; but it is not known how long the
  * transactions before it take here, so after TURN_PATIENCE_MS the client is
- * told so, and this node gets it by apply.
+ * told so, and this node gets it by apply.  False: another replicator leads now.
  */
-static void
+static bool
 wait_for_turn_held(uint64 seq)
 {
 	MonoTime	patience = 0;
@@ -142,7 +142,7 @@ wait_for_turn_held(uint64 seq)
 	{
 		interrupts_absorb();
 		if (generation_link_is_outdated())
-			verdict_report_outdated();
+			return false;
 		if (lockconflict_is_before(seq))
 			report_not_here(seq, "It was in the way of a transaction that comes before it.");
 		if (lockconflict_is_doomed())
@@ -156,6 +156,7 @@ wait_for_turn_held(uint64 seq)
 		if (turn_is_next(seq, patience ? mono_ms_left(patience) : -1))
 			break;
 	}
+	return true;
 }
 
 /*
@@ -181,8 +182,9 @@ report_applied_here(JournalPosition position)
 	verdict_report_outdated();
 }
 
-static void
-take_turn_decided(JournalPosition position)
+/* False: another replicator leads now. */
+static bool
+claim_decided(JournalPosition position)
 {
 	switch (turn_claim(position.seq, position.seq, generation_of_link()))
 	{
@@ -193,16 +195,46 @@ take_turn_decided(JournalPosition position)
 			report_applied_here(position);
 			break;
 		case TURN_OUTDATED:
-			verdict_report_outdated();
-			break;
+			return false;
 	}
 	ending.first_claimed = position.seq;
 	ending.claimed = position;
-	hold_until_committed();
-	LS_POINT(CLAIMED);
-	write_progress(position);
-	LS_POINT(PROGRESS);
-	wait_for_turn_held(position.seq);
+	return true;
+}
+
+/* The replicator that leads now is to say that it has the transaction, too. */
+static void
+outlast_generation(JournalPosition position)
+{
+	if (ending.claimed.seq != 0)
+		turn_release(ending.first_claimed, ending.claimed.seq);
+	ending.claimed.seq = 0;
+	if (!verdict_outlast_generation(position))
+		verdict_report_outdated();
+}
+
+static void
+take_turn_decided(JournalPosition position)
+{
+	bool		written = false;
+
+	for (;;)
+	{
+		if (claim_decided(position))
+		{
+			if (!written)
+			{
+				hold_until_committed();
+				LS_POINT(CLAIMED);
+				write_progress(position);
+				LS_POINT(PROGRESS);
+				written = true;
+			}
+			if (wait_for_turn_held(position.seq))
+				break;
+		}
+		outlast_generation(position);
+	}
 	sequence_in_turn();
 	(void) interrupts_disarm_timeout();
 	ls_forget_transaction_timeout();	/* it came too late */

@@ -22,6 +22,10 @@ extern JournalPosition verdict_ask(void);
 extern void verdict_begin_doubt(void);	/* it may be committed elsewhere;
 										 * before the locks go */
 LS_NORETURN extern void verdict_report_outdated(void);
+
+/* False: it is not known to be decided at that place by the replicator that leads now. */
+extern bool verdict_outlast_generation(JournalPosition position);
+
 extern void verdict_committed(uint64 seq);
 extern void verdict_abandon(void);	/* let the replicator forget a transaction
 									 * that it has heard of */

@@ -140,7 +140,7 @@ send_queue(void)
 	ls_xact.told = true;
 	ls_xact.told_by = link_number();
 	question.seq = 0;
-	delivery_await(ls_xact.xcount);
+	delivery_await(ls_xact.xcount, ls_xact.since);
 	question.asked = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
 	return question.asked;
 }
@@ -218,6 +218,19 @@ send_withdrawal(void)
 
 /* ---------- the link was lost meanwhile */
 
+/* It was not decided, and cannot be: its link was another. */
+static void
+never_decided(LsVerdict *verdict)
+{
+	memset(verdict, 0, sizeof(*verdict));
+	verdict->xcount = ls_xact.xcount;
+	verdict->outcome = LS_OUTCOME_ROLLED_BACK;
+	verdict->error.sqlstate = ls_slice_of("40001");
+	verdict->error.message = ls_slice_of("could not commit, because the replicator was lost before it had decided");
+	verdict->error.detail = ls_slice_of("The transaction is rolled back on all nodes.");
+	verdict->error.hint = ls_slice_of("The transaction might succeed if retried.");
+}
+
 /* It has come by an apply session (delivery.c), which knows it from another link. */
 static bool
 is_delivered(LsVerdict *verdict)
@@ -227,6 +240,12 @@ is_delivered(LsVerdict *verdict)
 
 	if (!delivery_take(&position, &generation))
 		return false;
+	if (position.seq == 0)
+	{
+		link_close();
+		never_decided(verdict);
+		return true;
+	}
 	memset(verdict, 0, sizeof(*verdict));
 	verdict->xcount = ls_xact.xcount;
 	verdict->outcome = LS_OUTCOME_COMMITTED;
@@ -263,17 +282,21 @@ ask_outcome(MonoTime deadline, LsPastOutcome *outcome, uint64 *seq)
 	return answered;
 }
 
-/* It was not decided, and cannot be: its link was another. */
-static void
-never_decided(LsVerdict *verdict)
+/*
+ * Does somebody want us to stop?  A transaction that is known to be decided gives way only to what
+ * comes before it: what comes after it waits for it anyway.
+ */
+static bool
+must_give_up(void)
 {
-	memset(verdict, 0, sizeof(*verdict));
-	verdict->xcount = ls_xact.xcount;
-	verdict->outcome = LS_OUTCOME_ROLLED_BACK;
-	verdict->error.sqlstate = ls_slice_of("40001");
-	verdict->error.message = ls_slice_of("could not commit, because the replicator was lost before it had decided");
-	verdict->error.detail = ls_slice_of("The transaction is rolled back on all nodes.");
-	verdict->error.hint = ls_slice_of("The transaction might succeed if retried.");
+	if (question.seq != 0)
+	{
+		if (lockconflict_is_before(question.seq))
+			return true;
+		if (lockconflict_is_doomed())
+			QueryCancelPending = false;
+	}
+	return interrupts_wants_out();
 }
 
 /*
@@ -291,7 +314,7 @@ outlast_link(LsVerdict *verdict)
 	for (long ms = 0; !is_delivered(verdict); ms = link_pause(ms, deadline))
 	{
 		interrupts_absorb();
-		if (interrupts_wants_out() || mono_ms_left(deadline) == 0)
+		if (must_give_up() || mono_ms_left(deadline) == 0)
 			return false;
 		if (!ask_outcome(deadline, &outcome, &seq))
 		{
@@ -310,6 +333,21 @@ outlast_link(LsVerdict *verdict)
 								 * time */
 	}
 	return true;
+}
+
+/*
+ * We have a verdict, and another replicator has taken the place of the one that gave it.  If it
+ * has the transaction at the same place, it tells so by an apply session of this node, as it does
+ * with those that have none.  The caller has released its claim.
+ */
+bool
+verdict_outlast_generation(JournalPosition position)
+{
+	LsVerdict	verdict;
+
+	link_close();
+	return outlast_link(&verdict) && verdict.outcome == LS_OUTCOME_COMMITTED &&
+		verdict.seq == position.seq && verdict.chain == position.chain;
 }
 
 static void

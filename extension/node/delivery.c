@@ -13,10 +13,13 @@
  *		claims 7, commits  <-------	  waits
  *									  7 is applied: LS001
  *
+ * A backend that is in the way of what is decided before its own outcome can be asked for is told
+ * by the control session if it was not decided, and so fails with 40001, not 08007.
+ *
  * A backend that gives up (08007) ends its wait here before it releases its locks, and the apply
  * session goes on with the transaction itself.
  *
- * Locking: `awaited` is written by its backend and read by any; the rest of a slot is protected
+ * Locking: `awaited` and `since` are written by their backend and read by any; the rest of a slot is protected
  * by the LWLock of the tranche "LockstepDelivery".  A delivery names its transaction, so a late
  * one is no other transaction's.
  */
@@ -45,6 +48,7 @@
 typedef struct Slot
 {
 	pg_atomic_uint64 awaited;	/* number of the transaction, or 0 */
+	uint64		since;			/* of that; written before it */
 	uint64		delivered;		/* number of the transaction that this is for */
 	JournalPosition position;
 	uint64		generation;
@@ -84,7 +88,7 @@ delivery_shmem_startup(void)
 /* ---------- the backend that has asked */
 
 void
-delivery_await(uint64 xcount)
+delivery_await(uint64 xcount, uint64 since)
 {
 	Slot	   *slot;
 
@@ -95,6 +99,7 @@ delivery_await(uint64 xcount)
 	/* an earlier one's: should the clock have gone back, numbers come again */
 	if (xcount != 0)
 		slot->delivered = 0;
+	slot->since = since;
 	pg_write_barrier();
 	pg_atomic_write_u64(&slot->awaited, xcount);
 }
@@ -102,7 +107,7 @@ delivery_await(uint64 xcount)
 void
 delivery_end(void)
 {
-	delivery_await(0);
+	delivery_await(0, 0);
 }
 
 bool
@@ -131,14 +136,14 @@ is_awaited(const PGPROC *proc, int pid, uint64 xcount)
 }
 
 static void
-deliver(PGPROC *proc, uint64 xcount, JournalPosition position)
+deliver(PGPROC *proc, uint64 xcount, JournalPosition position, uint64 generation)
 {
 	Slot	   *slot = &slots[ls_procno(proc)];
 
 	LWLockAcquire(delivery_lock, LW_EXCLUSIVE);
 	slot->delivered = xcount;
 	slot->position = position;
-	slot->generation = generation_of_session();
+	slot->generation = generation;
 	LWLockRelease(delivery_lock);
 	SetLatch(&proc->procLatch);
 }
@@ -151,10 +156,39 @@ delivery_make(int pid, uint64 boot, uint64 xcount, JournalPosition position)
 
 	if (proc == NULL || !is_awaited(proc, pid, xcount))
 		return;
-	deliver(proc, xcount, position);
+	deliver(proc, xcount, position, generation_of_session());
 	while (turn_applied() < position.seq && is_awaited(proc, pid, xcount) && mono_ms_left(deadline) > 0)
 	{
 		turn_wait_applied_for(position.seq, LOOK_MS);
 		CHECK_FOR_INTERRUPTS();
 	}
+}
+
+/* ---------- the control session */
+
+uint64
+delivery_awaited(int pid, uint64 *since)
+{
+	PGPROC	   *proc = BackendPidGetProc(pid);
+	Slot	   *slot;
+	uint64		xcount;
+
+	if (proc == NULL)
+		return 0;
+	slot = &slots[ls_procno(proc)];
+	xcount = pg_atomic_read_u64(&slot->awaited);
+	pg_read_barrier();
+	*since = *(volatile const uint64 *) &slot->since;
+	pg_read_barrier();
+	return is_awaited(proc, pid, xcount) ? xcount : 0;
+}
+
+void
+delivery_deny(int pid, uint64 xcount)
+{
+	PGPROC	   *proc = xcount != 0 ? BackendPidGetProc(pid) : NULL;
+	JournalPosition nowhere = {0, 0};
+
+	if (proc != NULL && is_awaited(proc, pid, xcount))
+		deliver(proc, xcount, nowhere, 0);
 }

@@ -83,6 +83,7 @@ LS_FUNCTION(lockstep_sequence_positions);
 LS_FUNCTION(lockstep_sequences_reported);
 LS_FUNCTION(lockstep_sequence_leases);
 LS_FUNCTION(lockstep_blockers);
+LS_FUNCTION(lockstep_deny_verdict);
 LS_FUNCTION(lockstep_yield);
 LS_FUNCTION(lockstep_yield_in_circle);
 LS_FUNCTION(lockstep_turn_waits);
@@ -496,9 +497,10 @@ lockstep_sequence_leases(PG_FUNCTION_ARGS)
 static void
 put_blocker(ReturnSetInfo *rsinfo, int waiting, const LockInstanceData *lock)
 {
-	Datum		values[6];
-	bool		nulls[6] = {false};
+	Datum		values[8];
+	bool		nulls[8] = {false};
 	bool		is_apply;
+	uint64		since = 0;
 	bool		writes = lockconflict_pid_writes(lock->leaderPid, &is_apply);
 
 	values[0] = Int32GetDatum(waiting);
@@ -512,6 +514,8 @@ put_blocker(ReturnSetInfo *rsinfo, int waiting, const LockInstanceData *lock)
 	 */
 	values[4] = Int32GetDatum(lockconflict_row_of(waiting));
 	values[5] = Int64GetDatum(lock->pid == lock->leaderPid ? ls_lock_lxid(lock) : InvalidLocalTransactionId);
+	values[6] = Int64GetDatum((int64) delivery_awaited(lock->leaderPid, &since));
+	values[7] = Int64GetDatum((int64) since);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }
 
@@ -602,6 +606,14 @@ lockstep_blockers(PG_FUNCTION_ARGS)
 		if (!nulls[i])
 			put_blockers_of(rsinfo, DatumGetInt32(pids[i]));
 	return (Datum) 0;
+}
+
+Datum
+lockstep_deny_verdict(PG_FUNCTION_ARGS)
+{
+	generation_check();
+	delivery_deny(PG_GETARG_INT32(0), (uint64) PG_GETARG_INT64(1));
+	PG_RETURN_VOID();
 }
 
 Datum

@@ -13,6 +13,9 @@
  *	 B is decided					if its seq is higher than W's: its backend is
  *									canceled, and the node gets B by apply; else B
  *									commits by itself
+ *	 B has lost its link in doubt	if it was not decided, B fails with 40001; if its seq is
+ *									lower, it commits when an apply session has told it; else
+ *									it is canceled (08007)
  *	 B has changed something		B fails with 40001 at once
  *	 B has only read				B fails with 40001 after max_apply_delay
  *
@@ -43,6 +46,9 @@ typedef struct Blocker
 	bool		writes;
 	size_t		at_row;			/* who waits changes this one of the rows that
 								 * it got in one call */
+	uint64_t	asked;			/* number of the transaction that it awaits a
+								 * verdict for; 0: none */
+	uint64_t	since;			/* what had been applied when that began */
 } Blocker;
 
 static void ask(Node *n);
@@ -251,6 +257,48 @@ yield_apply_session(Node *n, int pid, const ApplyTask *waiting)
 }
 
 static void
+deny_verdict(Node *n, const Blocker *blocker)
+{
+	char		pid_text[16];
+	char		asked_text[24];
+	const char *params[] = {pid_text, asked_text};
+
+	snprintf(pid_text, sizeof(pid_text), "%d", blocker->pid);
+	snprintf(asked_text, sizeof(asked_text), "%" PRIu64, blocker->asked);
+	pgclient_query(n->control, "SELECT lockstep.deny_verdict($1::int, $2::bigint)", 2, params, NULL, NULL);
+}
+
+/*
+ * A backend that has asked another replicator, or by another link, and is not connected.  If it was
+ * not decided, it is told; if it comes before the one that waits, it commits by itself as soon as
+ * an apply session has told it.  False: it has to be failed.
+ */
+static bool
+spare_doubtful(Node *n, const Blocker *blocker, const Transaction *waiting)
+{
+	LsIdentity	id = {
+		.node = ls_slice_of(n->config->name),
+		.boot = n->boot,
+		.pid = (uint32_t) blocker->pid,
+		.xcount = blocker->asked
+	};
+	uint64_t	seq = 0;
+
+	switch (to_sessions->past(&id, blocker->since, &seq))
+	{
+		case LS_PAST_ABORTED:
+			deny_verdict(n, blocker);
+			return true;
+		case LS_PAST_COMMITTED:
+			return waiting->seq == 0 || seq < waiting->seq;
+		case LS_PAST_IN_PROGRESS:
+		case LS_PAST_UNKNOWN:
+			break;
+	}
+	return false;
+}
+
+static void
 yield_backend(Node *n, const Blocker *blocker, const ApplyTask *waiting, uint64_t waited_us)
 {
 	const Transaction *tx = waiting->tx;
@@ -259,6 +307,8 @@ yield_backend(Node *n, const Blocker *blocker, const ApplyTask *waiting, uint64_
 	bool		loses;
 	bool		asked = b != NULL && sequencer_is_question(b);
 
+	if (b == NULL && blocker->asked != 0 && spare_doubtful(n, blocker, tx))
+		return;
 	if (asked)
 		loses = tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket;
 	else if (b != NULL && b->seq != 0)
@@ -291,7 +341,9 @@ blocker_of(const PGresult *r, int row)
 		.pid = atoi(PQgetvalue(r, row, 1)),
 		.writes = is_true(r, row, 2),
 		.at_row = is_old ? 0 : strtoul(PQgetvalue(r, row, 4), NULL, 10),
-		.lxid = is_old ? "0" : PQgetvalue(r, row, 5)
+		.lxid = is_old ? "0" : PQgetvalue(r, row, 5),
+		.asked = is_old ? 0 : strtoull(PQgetvalue(r, row, 6), NULL, 10),
+		.since = is_old ? 0 : strtoull(PQgetvalue(r, row, 7), NULL, 10)
 	};
 
 	return blocker;

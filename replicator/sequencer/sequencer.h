@@ -63,6 +63,12 @@ typedef struct SessionOps
 	/* Has any session of the node a transaction that has not ended there? */
 	bool		(*busy) (int node);
 
+	/*
+	 * The outcome of an earlier transaction, which began when its node had
+	 * applied `since`; *seq: if it is decided.
+	 */
+	LsPastOutcome (*past) (const LsIdentity *id, uint64_t since, uint64_t *seq);
+
 	/* Sessions of a node or database that has left end with this error. */
 	void		(*end_of_node) (int node, const char *sqlstate, const char *message, const char *hint);
 	void		(*end_of_database) (const char *database, const char *sqlstate, const char *message,

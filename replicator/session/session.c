@@ -325,6 +325,7 @@ const SessionOps session_ops = {
 	.transaction = session_transaction,
 	.oldest_seen = sessions_oldest_seen,
 	.busy = sessions_busy,
+	.past = session_past,
 	.end_of_node = sessions_end_of_node,
 	.end_of_database = sessions_end_of_database
 };

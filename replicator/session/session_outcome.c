@@ -38,12 +38,40 @@ may_come(const Session *s, const LsIdentity *id)
 	return id->xcount > s->last_xcount;
 }
 
+static Session *
+session_of(const LsIdentity *id)
+{
+	int			node = node_find(id->node);
+
+	return node >= 0 ? session_table_find(node, id->pid) : NULL;
+}
+
+/* Of one that cannot come any more. */
+static LsPastOutcome
+outcome_of(const LsIdentity *id, uint64_t since, uint64_t *seq)
+{
+	*seq = sequencer_find_decided(id);
+	if (*seq != 0)
+		return *seq <= sequencer_last_durable() ? LS_PAST_COMMITTED : LS_PAST_IN_PROGRESS;
+	*seq = sequencer_last_decided();
+	if (since + 1 < sequencer_decided_first())
+		return LS_PAST_UNKNOWN;
+	return LS_PAST_ABORTED;
+}
+
+LsPastOutcome
+session_past(const LsIdentity *id, uint64_t since, uint64_t *seq)
+{
+	if (may_come(session_of(id), id))
+		return LS_PAST_IN_PROGRESS;
+	return outcome_of(id, since, seq);
+}
+
 static LsPastOutcome
 fate_of(const LsOutcomeQuestion *q, uint64_t *seq)
 {
 	const LsIdentity *id = &q->identity;
-	int			node = node_find(id->node);
-	Session    *s = node >= 0 ? session_table_find(node, id->pid) : NULL;
+	Session    *s = session_of(id);
 
 	if (may_come(s, id))
 	{
@@ -51,13 +79,7 @@ fate_of(const LsOutcomeQuestion *q, uint64_t *seq)
 			return LS_PAST_IN_PROGRESS;
 		session_end(s);
 	}
-	*seq = sequencer_find_decided(id);
-	if (*seq != 0)
-		return *seq <= sequencer_last_durable() ? LS_PAST_COMMITTED : LS_PAST_IN_PROGRESS;
-	*seq = sequencer_last_decided();
-	if (q->since + 1 < sequencer_decided_first())
-		return LS_PAST_UNKNOWN;
-	return LS_PAST_ABORTED;
+	return outcome_of(id, q->since, seq);
 }
 
 void

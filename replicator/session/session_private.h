@@ -137,6 +137,7 @@ extern void session_handle_conflict_report(Session *s, LsSlice payload);
 /* ---------- in session_outcome.c */
 
 extern void session_handle_outcome_question(Session *s, LsSlice payload);
+extern LsPastOutcome session_past(const LsIdentity *id, uint64_t since, uint64_t *seq); /* SessionOps.past */
 
 /* ---------- in session_lease.c */
 

@@ -52,6 +52,54 @@ for my $point ('QUESTION', 'EXECUTED', 'DECIDED', 'GROUP_TAKEN')
 	is($c->sql(1, 'SELECT count(*) FROM t WHERE id = 50'), 0, 'everywhere');
 }
 
+# ---------- its verdict was there, and its turn was not, when the replicator ended; or it is in the way of what comes first
+
+# n1 does not apply while this is done, and so has not a transaction of n2; then the replicator is another one.
+my @stopped;
+sub behind
+{
+	my ($before, $meanwhile) = @_;
+	@stopped = $c->apply_pids(1);
+	kill STOP => @stopped;
+	$c->sql(2, "SET lockstep.commit_wait = ordered; $before");
+	$meanwhile->();
+	ok($c->wait_until(sub { !kill 0, $c->replicator_pid }, 20), 'the replicator ends');
+}
+
+$c->sql(1, "INSERT INTO t VALUES (70, 'n1'), (71, 'n1')");
+$c->drain;
+behind("UPDATE t SET v = 'n2' WHERE id = 70",
+	sub
+	{
+		$s->query("SET lockstep.commit_wait = ordered; BEGIN; UPDATE t SET v = 'after n2' WHERE id = 71");
+		$c->order_at(1, 'PROGRESS', 'wait');
+		$s->send('COMMIT');
+		ok($c->wait_until(sub { $c->was_there(1, 'PROGRESS') }, 10), 'a transaction that is decided waits for its turn');
+		$c->let_go(1, 'PROGRESS');
+		$c->cluster('kill-replicator');
+	});
+$c->cluster('start-replicator');
+$s->finish(20);
+is($s->error, '', 'another replicator leads, and has it, too: it is committed');
+kill CONT => @stopped;
+is($c->sql(1, "SELECT string_agg(v, ', ' ORDER BY id) FROM t WHERE id IN (70, 71)"), 'n2, after n2', 'in its place');
+$c->wait_state(1, 'online', 60);
+
+behind("UPDATE t SET v = 'n2 again' WHERE id = 70",
+	sub
+	{
+		$s->query("BEGIN; UPDATE t SET v = 'never' WHERE id = 70");
+		$c->order_at('replicator', 'QUESTION', 'kill');
+		$s->send('COMMIT');
+	});
+kill CONT => @stopped;
+$c->cluster('start-replicator');
+$s->finish(20);
+LockstepCluster::is_error($s->error, '40001', qr/before it had decided.*rolled back on all nodes/s, 'one in the way of what is decided is told that it was not');
+is($c->sql(1, 'SELECT v FROM t WHERE id = 70'), 'n2 again', 'and lets it pass');
+$s->query('RESET lockstep.commit_wait');
+unlike(join('', map { $c->node_log($_) } $c->all), qr/08007|outcome of the transaction is unknown/, 'nothing is in doubt');
+
 # ---------- it cannot be known
 
 $s->query("SET lockstep.failover_wait = '300ms'");
