@@ -1,0 +1,32 @@
+// The recipe for tokio-postgres of docs/clients.md: see tests/drivers/recipes.pl for what it reads and prints.
+mod lockstep;
+use std::env::var;
+
+fn line() -> Option<String> {
+    let mut text = String::new();
+    (std::io::stdin().read_line(&mut text).unwrap() > 0).then(|| text.trim_end().to_string())
+}
+
+#[tokio::main(flavor = "current_thread")]
+async fn main() {
+    let config = format!("host=127.0.0.1 port={} dbname={} user={}", var("PORT1").unwrap(), var("DB").unwrap(), var("DBUSER").unwrap()).parse().unwrap();
+    while let Some(steps) = line() {
+        let done = lockstep::run(&config, async |tx| {
+            for step in steps.split(";;") {
+                if step == "@" {
+                    println!("at");
+                    // elsewhere, so that the connection can be heard meanwhile
+                    tokio::task::spawn_blocking(line).await.unwrap();
+                } else {
+                    tx.batch_execute(step).await?;
+                }
+            }
+            Ok(())
+        })
+        .await;
+        match done {
+            Ok(()) => println!("done its result"),
+            Err(e) => println!("failed {}", e.as_db_error().map_or(e.to_string(), |d| d.to_string()).replace('\n', " ")),
+        }
+    }
+}
