@@ -272,7 +272,11 @@ begin(void)
 	if (IsParallelWorker() || MyBackendType != B_BACKEND)
 		return;
 	if (left_out && !asks)
+	{
+		/* for its parallel workers */
+		ls_scheduling_priority = ls_server_nice;
 		note(LS_PRIORITY_REPLICATOR, LS_NO_PRIORITY);
+	}
 	else
 	{
 		/* the server's may have changed since it started */

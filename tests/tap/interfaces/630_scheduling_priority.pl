@@ -183,6 +183,9 @@ $c->sql(1, 'INSERT INTO t SELECT n, n FROM generate_series(1, 100) n');
 $c->drain;
 is_deeply([ grep { $_->[0] ne '0' } of_replicator(2) ], [], 'no session of the replicator is slowed by settings of its role, its database or the server');
 ok((grep { $_->[1] eq 'lockstep apply' } of_replicator(2)) >= 2, 'there are some');
+is($c->sql(2, "SELECT current_setting('$setting'), kind, asked IS NULL, nice FROM lockstep.priorities WHERE pid = pg_backend_pid()", options => '-c lockstep.replicate=off'),
+	'0|replicator|t|0', 'nor is another session that begins as they do');
+is($c->sql(2, "SELECT kind, asked, nice FROM lockstep.priorities WHERE pid = pg_backend_pid()", options => "-c lockstep.replicate=off -c $setting=5"), 'client|5|5', 'unless it asks');
 is($c->sql(2, "SELECT DISTINCT kind, asked, nice FROM lockstep.priorities WHERE kind = 'apply'"), 'apply|0|0', 'as the view shows');
 has_priority($c->session(2)->pid, 4, 'which other sessions have: of the role');
 has_priority($c->session(2, user => 'ordinary')->pid, 3, 'of the database');
