@@ -125,18 +125,13 @@ is_answer(LsMsgType type, LsSlice payload, uint64 *seq)
 	return true;
 }
 
-/*
- * Sleep until the latch is set or a message has arrived; true: it was the answer.  A node that
- * is dropped meanwhile, and would apply nothing more, loses the link.
- */
+/* What came, or did not; true: it was the answer. */
 static bool
-sleep_for_answer(uint64 *seq, int ms)
+take_result(LinkResult result, LsMsgType type, LsSlice payload, uint64 *seq)
 {
-	LsMsgType	type;
-	LsSlice		payload;
 	bool		answered = false;
 
-	switch (link_receive(&type, &payload, ms, PG_WAIT_EXTENSION))
+	switch (result)
 	{
 		case LINK_MESSAGE:
 			answered = is_answer(type, payload, seq);
@@ -151,6 +146,31 @@ sleep_for_answer(uint64 *seq, int ms)
 	return answered;
 }
 
+/* Sleep until the latch is set or a message has arrived, or for so long (-1: no limit). */
+static bool
+sleep_for_answer(uint64 *seq, int ms)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	LinkResult	result = link_await(&type, &payload, ms, PG_WAIT_EXTENSION);
+
+	return take_result(result, type, payload, seq);
+}
+
+/*
+ * The same, when it has answered.  A node that is dropped meanwhile, and would apply nothing more,
+ * loses the link.
+ */
+static void
+sleep_until_applied(uint64 seq, int ms)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	LinkResult	result = link_receive_applying(&type, &payload, ms, PG_WAIT_EXTENSION);
+
+	(void) take_result(result, type, payload, &seq);
+}
+
 static void
 catch_up(void)
 {
@@ -163,7 +183,7 @@ catch_up(void)
 	while (!sleep_for_answer(&seq, -1))
 		;
 	while (turn_must_wait(seq))
-		(void) sleep_for_answer(&seq, -1);
+		sleep_until_applied(seq, -1);
 }
 
 static void
@@ -181,7 +201,10 @@ catch_up_until(MonoTime deadline)
 
 		if (ms <= 0)
 			return;
-		answered |= sleep_for_answer(&seq, (int) ms);
+		if (answered)
+			sleep_until_applied(seq, (int) ms);
+		else
+			answered = sleep_for_answer(&seq, (int) ms);
 	}
 }
 

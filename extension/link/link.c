@@ -38,6 +38,7 @@
 /* A message of the replicator is never larger than this. */
 #define LINK_MAX_PAYLOAD (1024 * 1024)
 #define LINK_READ_CHUNK 8192
+#define LOOK_MS 1000			/* heartbeats come that often */
 
 LinkState	ls_link = {.sock = PGINVALID_SOCKET};
 void		(*link_before_exit) (void) = NULL;
@@ -627,6 +628,24 @@ link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
 		return link_lost("It has been silent for %d ms.", ls_replicator_timeout);
 	}
 	return result;
+}
+
+/*
+ * As link_receive(), while this node is to apply something.  The replicator owes the backend no
+ * answer then, and tells it nothing; but it tells the node every second that it is alive.
+ */
+LinkResult
+link_receive_applying(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
+{
+	LinkResult	result;
+
+	if (ls_replicator_timeout > 0 && (timeout_ms < 0 || timeout_ms > LOOK_MS))
+		timeout_ms = LOOK_MS;
+	result = link_receive(type, payload, timeout_ms, wait_event);
+	if (result != LINK_NOTHING || ls_replicator_timeout <= 0 || generation_silent_ms() <= ls_replicator_timeout)
+		return result;
+	link_address_failed(ls_link.place);
+	return link_lost("It has been silent for %d ms.", ls_replicator_timeout);
 }
 
 /*

@@ -66,6 +66,10 @@ extern LinkResult link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, 
 LS_NORETURN extern void link_report_lost(void);
 extern const char *link_lost_message(void);
 
+/* The same while this node is to apply something, for which the replicator owes no answer.  It may
+ * return LINK_NOTHING earlier than that. */
+extern LinkResult link_receive_applying(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event);
+
 /* The peer broke the protocol: log, close. */
 extern void link_protocol_violation(const char *what);
 

@@ -140,7 +140,7 @@ xact_wait_applied(uint64 seq)
 
 	while (turn_must_wait(seq))
 	{
-		if (xact_has_message(link_receive(&type, &payload, -1, PG_WAIT_EXTENSION)))
+		if (xact_has_message(link_receive_applying(&type, &payload, -1, PG_WAIT_EXTENSION)))
 			xact_message(type, payload, &granted);
 		CHECK_FOR_INTERRUPTS();
 	}

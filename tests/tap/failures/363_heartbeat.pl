@@ -29,6 +29,12 @@ $blocker->query('ROLLBACK');
 is($c->sql(1, 'SELECT count(*) FROM t', options => '-c lockstep.max_staleness=10s'), 1, 'a node in touch is read');
 $c->fails(1, 'SET lockstep.max_staleness = 1500', '22023', qr/every second/, 'what heartbeats can not keep is refused');
 ok($c->wait_sql(2, "SELECT lockstep.staleness() < '5s'", 't'), 'it knows how old what it shows may be');
+my ($asks, $waits) = map { my $r = $c->session(2); $r->do('SET lockstep.causal_reads = on; SELECT count(*) FROM t'); $r } 1 .. 2;
+my @apply = $c->apply_pids(2);
+kill 'STOP', @apply;
+$c->sql(1, 'SET lockstep.commit_wait = ordered; UPDATE t SET v = 0 WHERE id = 1');
+$waits->send('SELECT count(*) FROM t');
+ok($waits->blocked(0.5), 'a causal read waits for what its node has not applied');
 my $replicator = $c->replicator_pid;
 kill 'STOP', $replicator;
 ok($c->wait_until(sub { my (undef, $e) = $c->try(2, 'SET lockstep.max_staleness = 2500; SELECT count(*) FROM t'); $e =~ /57P03.*max_staleness/s }, 20),
@@ -38,6 +44,11 @@ like($c->sql(2, "SET lockstep.max_staleness = 2500; SELECT node FROM lockstep.st
 
 # ---------- the replicator hangs
 
+$asks->query('SELECT count(*) FROM t', 30);
+LockstepCluster::is_error($asks->error, '57P03', qr/causal read.*has been silent for 3000 ms/s, 'a causal read gives up on a replicator that hangs');
+$waits->finish(30);
+LockstepCluster::is_error($waits->error, '57P03', qr/causal read.*has been silent for 3000 ms/s, 'so does one that waits for what is to be applied');
+kill 'CONT', @apply;
 my $start = time;
 $s->query('UPDATE t SET v = 1 WHERE id = 1', 30);
 LockstepCluster::is_error($s->error, '08007', qr/has been silent for 3000 ms.*lockstep\.outcome/s, 'a COMMIT gives up on a replicator that hangs');
