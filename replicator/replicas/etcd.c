@@ -223,6 +223,8 @@ etcd_read(Etcd *e, EtcdValue *value)
 		value->mod_revision = number_in(kv, "mod_revision");
 		text = json_string_value(json_object_get(kv, "value"));
 		value->text = decode(text != NULL ? text : "");
+		if (value->text == NULL)
+			value->text = xstrdup("");	/* as good as what is not text */
 	}
 	json_decref(answer);
 	if (value->revision > 0 && value->cluster != 0 && (value->mod_revision != 0) == (value->text != NULL))

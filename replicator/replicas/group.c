@@ -20,6 +20,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <pthread.h>
+#include <stdarg.h>
 #include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -64,6 +65,7 @@ static Etcd *etcd;
 static uint64_t run;
 static GroupState state;
 static GroupKey key;			/* as etcd was known to have it */
+static char key_trouble[400];	/* of the last time it was read */
 static char own_cluster[33];
 static JournalPlace end;		/* of the journal here, while FOLLOWING */
 static bool new_journal;		/* empty, for a group that is to begin */
@@ -132,21 +134,47 @@ typedef enum KeyResult
 	KEY_UNKNOWN
 } KeyResult;
 
+static void __attribute__((format(printf, 1, 2)))
+tell_key_trouble(const char *format,...)
+{
+	va_list		args;
+
+	va_start(args, format);
+	vsnprintf(key_trouble, sizeof(key_trouble), format, args);
+	va_end(args);
+	group_view_trouble(key_trouble);
+}
+
 /* Is it the etcd that was met before, and has it not been set back? */
 static bool
 is_same_etcd(const EtcdValue *v)
 {
-	char		text[300] = "";
-
 	if (state.etcd_cluster != 0 && v->cluster != state.etcd_cluster)
-		snprintf(text, sizeof(text), "etcd is another cluster (%016" PRIx64 ") than the one that this replicator has met (%016" PRIx64 "): see \"etcd\" in docs/replicators.md",
-				 v->cluster, state.etcd_cluster);
+		tell_key_trouble("etcd is another cluster (%016" PRIx64 ") than the one that this replicator has met (%016" PRIx64 "): see \"etcd\" in docs/replicators.md",
+						 v->cluster, state.etcd_cluster);
 	else if (v->revision < state.etcd_revision)
-		snprintf(text, sizeof(text), "etcd has been set back: it is at revision %" PRId64 ", and was at %" PRId64 ": see \"etcd\" in docs/replicators.md",
-				 v->revision, state.etcd_revision);
-	if (text[0] != '\0')
-		group_view_trouble(text);
-	return text[0] == '\0';
+		tell_key_trouble("etcd has been set back: it is at revision %" PRId64 ", and was at %" PRId64 ": see \"etcd\" in docs/replicators.md",
+						 v->revision, state.etcd_revision);
+	else
+		return true;
+	return false;
+}
+
+/*
+ * Epochs only rise, and each has one leader: anything else was not written by a replicator, and
+ * the members that it says are in sync may lack what was acknowledged since.
+ */
+static bool
+is_later(const GroupKey *read)
+{
+	if (read->epoch < state.promised || read->epoch < key.epoch)
+		tell_key_trouble("etcd's key has been set back: it is of epoch %" PRIu64 ", and was of %" PRIu64 ": see \"etcd\" in docs/replicators.md",
+						 read->epoch, key.epoch > state.promised ? key.epoch : state.promised);
+	else if (read->epoch == key.epoch && read->run != key.run)
+		tell_key_trouble("etcd's key has been changed by somebody else: epoch %" PRIu64 " has another leader than it had: see \"etcd\" in docs/replicators.md", read->epoch);
+	else
+		return true;
+	return false;
 }
 
 static KeyResult
@@ -158,26 +186,27 @@ read_key(void)
 
 	if (!etcd_read(etcd, &v))
 	{
-		char	   *text = xasprintf("could not read etcd's key \"%s\": %s", config->etcd_key, etcd_error(etcd));
-
-		group_view_trouble(text);
-		free(text);
+		tell_key_trouble("could not read etcd's key \"%s\": %s", config->etcd_key, etcd_error(etcd));
 		return KEY_UNKNOWN;
 	}
 	if (!is_same_etcd(&v))
 		result = KEY_UNKNOWN;
 	else if (v.text == NULL)
+	{
+		snprintf(key_trouble, sizeof(key_trouble), "etcd has no key any more: see \"etcd\" in docs/replicators.md");
 		result = KEY_MISSING;
+	}
 	else if (!group_key_parse(v.text, &read))
-		group_view_trouble("etcd's key is none of a group of replicators");
+		tell_key_trouble("etcd's key \"%s\" has something else than a group of replicators: see \"etcd\" in docs/replicators.md", config->etcd_key);
 	else if (own_cluster[0] != '\0' && strcmp(own_cluster, read.cluster) != 0)
-		group_view_trouble("etcd's key is of another cluster than this replicator's journal: give the group another etcd_key, or move the journal away");
-	else
+		tell_key_trouble("etcd's key is of another cluster than this replicator's journal: give the group another etcd_key, or move the journal away");
+	else if (is_later(&read))
 	{
 		read.mod_revision = v.mod_revision;
 		key = read;
 		state.etcd_cluster = v.cluster;
 		state.etcd_revision = v.revision;
+		key_trouble[0] = '\0';
 		group_view_key(&key);
 		result = KEY_READ;
 	}
@@ -188,18 +217,27 @@ read_key(void)
 /*
  * Change the key; true: it has been changed.  Otherwise it is read again: without an answer, only
  * that tells.
+ *
+ * A change without an answer may be made later, too, as long as the key has not been changed
+ * otherwise.  A leader, who is to wait for other copies then, asks again until that is settled.
  */
 static bool
 change_key(const GroupKey *next)
 {
 	char	   *text = group_key_text(next);
-	EtcdResult	result = etcd_swap(etcd, key.mod_revision, text);
+	EtcdResult	result;
+	int64_t		expected;
 
+	do
+	{
+		expected = key.mod_revision;
+		result = etcd_swap(etcd, expected, text);
+		if (result == ETCD_UNKNOWN)
+			log_message(LOG_WARNING, "group", "etcd did not say whether its key was changed: %s", etcd_error(etcd));
+		while (!stop && read_key() != KEY_READ)
+			pause_ms(PAUSE_MS);
+	} while (!stop && result == ETCD_UNKNOWN && phase != PHASE_FOLLOWING && key.mod_revision == expected);
 	free(text);
-	if (result == ETCD_UNKNOWN)
-		log_message(LOG_WARNING, "group", "etcd did not say whether its key was changed: %s", etcd_error(etcd));
-	while (!stop && read_key() != KEY_READ)
-		pause_ms(PAUSE_MS);
 	return !stop && group_key_same(&key, next);
 }
 
@@ -220,6 +258,12 @@ take_over(const char *why)
 {
 	GroupKey	next = group_key_taken_over(&key, config->replicator_name, run);
 
+	/* one that has been removed would not be waited for */
+	for (int i = next.n; i-- > 0;)
+	{
+		if (config_replicator(config, next.in_sync[i]) < 0)
+			group_key_remove(&next, next.in_sync[i]);
+	}
 	LOCKSTEP_POINT(REPLICAS_TAKEOVER);
 	if (!change_key(&next))
 		return false;
@@ -511,6 +555,26 @@ change_in_sync(int in, int out)
 	require_as_key_says();
 }
 
+/*
+ * Read the key.  Only the leader changes it within its epoch: if it is not what it was, its members
+ * in sync are not those that are waited for.
+ */
+static void
+look_at_key(void)
+{
+	const GroupKey own = key;
+
+	if (read_key() != KEY_READ)
+		return;
+	check_leading();
+	if (group_key_same(&own, &key))
+		return;
+	log_message(LOG_WARNING, "group", "etcd's key has been changed by somebody else: it is put back");
+	(void) change_key(&own);
+	check_leading();
+	require_as_key_says();
+}
+
 static void
 keep_copies(void)
 {
@@ -518,13 +582,15 @@ keep_copies(void)
 	int			in = candidate();
 	bool		wait;
 
+	if (out >= 0)
+		group_view_writers_wait(true);
 	if (out >= 0 && (in >= 0 || key.n - 1 >= config->min_copies))
 		change_in_sync(in, out);
 	else if (out < 0 && in >= 0 && key.n < config->copies)
 		change_in_sync(in, -1);
 	wait = key.n < config->min_copies || (out >= 0 && silent_member() >= 0);
 	group_view_writers_wait(wait);
-	group_view_trouble(wait ? "writers wait: too few replicators have the journal (min_copies)" : NULL);
+	group_view_trouble(wait ? "writers wait: too few replicators have the journal (min_copies)" : key_trouble[0] != '\0' ? key_trouble : NULL);
 }
 
 static void
@@ -547,8 +613,7 @@ lead(void)
 		if (now_ms() - looked_ms > LOOK_MS)
 		{
 			looked_ms = now_ms();
-			if (read_key() == KEY_READ)
-				check_leading();
+			look_at_key();
 		}
 		end_waiting();
 		copies_wait(stop_at_ms != 0 ? 10 : PAUSE_MS);

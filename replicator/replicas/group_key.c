@@ -37,7 +37,7 @@ parse_object(const json_t *object, GroupKey *key)
 	{
 		const char *name = json_string_value(json_array_get(names, i));
 
-		if (name == NULL || !copy_text(key->in_sync[i], sizeof(key->in_sync[i]), name))
+		if (name == NULL || group_key_has(key, name) || !copy_text(key->in_sync[i], sizeof(key->in_sync[i]), name))
 			return false;
 		key->n++;
 	}

@@ -48,12 +48,13 @@ test_malformed_keys(void **unused)
 		"{\"cluster\":\"c\",\"epoch\":1,\"run\":\"1\",\"leader\":\"r1\",\"in_sync\":[\"r2\"]}",
 
 		/*
-		 * no epoch; a run that is no number; a name that is none; too many
-		 * members
+		 * no epoch; a run that is no number; a name that is none; a member
+		 * twice; too many members
 		 */
 		"{\"cluster\":\"c\",\"epoch\":0,\"run\":\"1\",\"leader\":\"r1\",\"in_sync\":[\"r1\"]}",
 		"{\"cluster\":\"c\",\"epoch\":1,\"run\":\"x\",\"leader\":\"r1\",\"in_sync\":[\"r1\"]}",
 		"{\"cluster\":\"c\",\"epoch\":1,\"run\":\"1\",\"leader\":\"r1\",\"in_sync\":[\"r1\",7]}",
+		"{\"cluster\":\"c\",\"epoch\":1,\"run\":\"1\",\"leader\":\"r1\",\"in_sync\":[\"r1\",\"r1\"]}",
 		"{\"cluster\":\"c\",\"epoch\":1,\"run\":\"1\",\"leader\":\"r1\",\"in_sync\":[\"r1\",\"2\",\"3\",\"4\",\"5\",\"6\",\"7\",\"8\"]}",
 		"{\"cluster\":\"0123456789012345678901234567890123456789\",\"epoch\":1,\"run\":\"1\",\"leader\":\"r1\",\"in_sync\":[\"r1\"]}"
 	};
