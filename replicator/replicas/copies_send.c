@@ -11,6 +11,7 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <poll.h>
+#include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
@@ -26,6 +27,7 @@
 
 #define ANSWER_MS 3000			/* of a standby that connects */
 #define STUCK_MS 1000			/* without a sync of its own */
+#define REFUSED_MS 10000		/* until the same is logged again */
 #define MAX_CONNECTIONS 16		/* beside one of each replicator */
 
 /* ---------- one standby: what it is sent */
@@ -295,10 +297,32 @@ stream(Sender *s)
 
 /* ---------- one standby: who it is, and where it goes on */
 
+/* One that is refused comes again soon. */
+static bool
+is_news(const char *name, const char *why)
+{
+	static char last[200];
+	static int64_t last_ms;
+	char		text[sizeof(last)];
+	bool		news;
+
+	snprintf(text, sizeof(text), "%s: %s", name != NULL ? name : "", why);
+	pthread_mutex_lock(&copies_lock);
+	news = strcmp(text, last) != 0 || copies_now_ms() - last_ms >= REFUSED_MS;
+	if (news)
+	{
+		memcpy(last, text, sizeof(last));
+		last_ms = copies_now_ms();
+	}
+	pthread_mutex_unlock(&copies_lock);
+	return news;
+}
+
 static void
 refuse(MemberChannel *c, const char *name, const char *why, bool anew)
 {
-	log_message(LOG_NOTICE, name, "replicator is refused: %s", why);
+	if (is_news(name, why))
+		log_message(LOG_NOTICE, name, "replicator is refused: %s", why);
 	(void) member_channel_send_json(c, MEMBER_REFUSED, json_pack("{s:s, s:b}", "error", why, "anew", anew));
 }
 

@@ -40,6 +40,7 @@ struct MemberChannel
 	SSL		   *ssl;
 	Buffer		in;
 	size_t		max;
+	bool		refused;
 	char		error[300];
 };
 
@@ -353,6 +354,12 @@ member_channel_close(MemberChannel *c)
 	free(c);
 }
 
+bool
+member_channel_refused(const MemberChannel *c)
+{
+	return c->refused;
+}
+
 void
 member_channel_trust(MemberChannel *c)
 {
@@ -478,7 +485,10 @@ member_channel_expect(MemberChannel *c, MemberMessageType type, int timeout_ms)
 	if (json_is_object(object) && m.type == type)
 		return object;
 	if (json_is_object(object) && m.type == MEMBER_REFUSED)
+	{
+		c->refused = true;
 		fail(c, "refused: %.250s", json_text_of(object, "error"));
+	}
 	else
 		fail(c, "an unexpected message of type %d", (int) m.type);
 	json_decref(object);

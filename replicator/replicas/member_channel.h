@@ -92,6 +92,9 @@ extern MemberResult member_channel_receive(MemberChannel *c, int timeout_ms, int
 /* A certain type is expected; NULL: member_channel_error().  The object is the caller's. */
 extern json_t *member_channel_expect(MemberChannel *c, MemberMessageType type, int timeout_ms);
 
+/* Has it ended as the other side refused to go on? */
+extern bool member_channel_refused(const MemberChannel *c);
+
 /* From now on longer messages are taken. */
 extern void member_channel_trust(MemberChannel *c);
 

@@ -456,7 +456,7 @@ agree(Standby *s, const MemberKeys *keys)
 		if (s->why[0] != '\0')
 			return STANDBY_REFUSED;
 		(void) lost(s);
-		return STANDBY_UNREACHED;
+		return member_channel_refused(s->channel) ? STANDBY_REFUSED : STANDBY_UNREACHED;
 	}
 	member_channel_trust(s->channel);
 	welcome = member_channel_expect(s->channel, MEMBER_WELCOME, ANSWER_MS);
