@@ -119,7 +119,8 @@ $load->goes_on($since, 'with all');
 is($c->leader, $next, "r$next still leads");
 my $new = LockstepCluster::_slurp((glob(journal($leader) . '/*.journal'))[-1]);
 isnt(substr($new, 0, length $old), $old, 'the end that nobody else had is gone');
-like(logged($leader, $from), qr/this replicator does not lead any more/, 'it logs that it does not lead any more');
+like(logged($leader, $from), qr/this replicator does not lead any more|another replicator has taken the place of this one/,
+	'etcd or a node has told it that it does not lead any more');
 
 $load->stop_and_compare;
 done_testing;
