@@ -37,6 +37,7 @@
 #include "conflict_log.h"
 #include "events.h"
 #include "group.h"
+#include "group_state.h"
 #include "http.h"
 #include "journal.h"
 #include "listener.h"
@@ -231,6 +232,21 @@ check_tls(void)
 		error = config_tls_check(config, &hint);
 	if (error != NULL)
 		refuse_to_start(error, NULL, hint);
+}
+
+/* Others may have more than it has, and lead. */
+static void
+refuse_journal_of_group(void)
+{
+	GroupState	state;
+	char	   *error;
+
+	if (!group_state_read(config->journal_directory, &state, &error))
+		refuse_to_start(error, NULL, NULL);
+	if (state.name[0] != '\0')
+		refuse_to_start(xasprintf("the journal in \"%s\" is part of a group of replicators, and none is configured", config->journal_directory), NULL,
+						"If this replicator is to be alone, and nobody has more than it has, remove the file \"group\" in this directory: "
+						"see \"More and fewer\" in docs/replicators.md.");
 }
 
 static void
@@ -547,6 +563,8 @@ main(int argc, char **argv)
 		follow_group();
 		systemd_busy("begins to lead");
 	}
+	else
+		refuse_journal_of_group();
 	open_journal();
 	if (config->nreplicators > 0)
 		lead_group();
