@@ -35,8 +35,8 @@ ok($c->wait_copies(2), 'two are in sync');
 
 my $leader = $c->leader;
 my ($synced, $spare) = standbys();
-my $since = time;
 $c->freeze_replicator($synced);
+my $since = time;
 $load->goes_on($since, "r$synced, which is in sync, hangs");
 is_deeply([ sort @{ $c->group($leader)->{in_sync} } ], [ sort "r$leader", "r$spare" ], "r$spare is in sync in its place");
 ok(!of_group($leader, $synced)->{in_sync}, "r$synced is not");
@@ -64,8 +64,8 @@ is($c->leader, $leader, 'the leader is the same');
 
 ($synced, $spare) = standbys();
 my $from = length $c->member_log($synced);
-$since = time;
 $c->kill_replicator($synced);
+$since = time;
 lose_disk($synced);
 $c->start_replicator($synced);
 my $too_early = 0;
@@ -84,8 +84,8 @@ is($c->leader, $leader, 'the leader is the same');
 # ---------- the leader loses its disk
 
 $from = length $c->member_log($leader);
-$since = time;
 $c->kill_replicator($leader);
+$since = time;
 lose_disk($leader);
 $c->start_replicator($leader);
 my $next = $c->wait_leader($leader);

@@ -40,16 +40,16 @@ sub put { my ($value) = @_; return etcd('put', key => $key, value => encode_base
 
 my $beginning = get();
 my $leader = $c->leader;
-my $since = time;
 $c->cluster('kill-etcd');
+my $since = time;
 says($leader, qr/could not read etcd's key/, 'etcd is killed: the leader says so');
 $load->goes_on($since, 'without etcd');
 $c->cluster('start-etcd');
 ok($c->wait_until(sub { trouble($leader) eq '' }), 'etcd is back: there is no trouble');
 is($c->leader, $leader, 'the leader is the same');
 ok($c->wait_copies(2), 'two are in sync');
-$since = time;
 $c->kill_replicator($leader);
+$since = time;
 my $next = $c->wait_leader($leader);
 ok($next, 'the leader is killed: another one leads');
 $load->goes_on($since, 'with it');

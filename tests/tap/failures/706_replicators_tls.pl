@@ -19,8 +19,8 @@ sub fail_over
 {
 	my ($what) = @_;
 	my $leader = $c->leader;
-	my $since = time;
 	$c->kill_replicator($leader);
+	my $since = time;
 	ok($c->wait_leader($leader), "$what: the leader is killed, another one leads");
 	$load->goes_on($since, $what, 1, 2);
 	return $leader;
@@ -57,8 +57,8 @@ is(($c->run_owned(@version, '--cert', "$ca/replicator/cert.pem", '--key', "$ca/r
 
 # ---------- takeovers: of etcd restarted; while a node catches up; while a database is added
 
-my $since = time;
 $c->cluster('kill-etcd');
+my $since = time;
 ok($c->wait_until(sub { ($c->group($leader)->{trouble} // '') =~ /could not read etcd's key/ }), 'etcd is killed');
 $load->goes_on($since, 'without etcd');
 $c->cluster('start-etcd');
