@@ -86,6 +86,10 @@ check-versions:
 check-liveness: install
 	tests/liveness/run
 
+# The model of a group of replicators, in all orders of steps; needs Java.
+check-model:
+	tests/model/run
+
 check-sanitize:
 	tests/check sanitize
 
@@ -140,10 +144,11 @@ help:
 	@echo 'make check-debian   demo and core tests in a chroot of RELEASE=trixie (sid, bookworm; STAGES=all T=all: all tests)'
 	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
 	@echo 'make check-liveness the longest pause between two commits, under loads that conflict (LIVENESS_SECONDS=20: an hour)'
+	@echo 'make check-model    the model of several replicators by TLC (Java; about ten minutes)'
 	@echo 'make check-long     what takes too long for make check'
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
 	@echo 'make diagrams       render docs/diagrams anew (graphviz, mscgen)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 
-.PHONY: all extension replicator install install-service uninstall deb check-deb setup check check-lint check-unit check-fuzz check-regress check-tap \
+.PHONY: check-model all extension replicator install install-service uninstall deb check-deb setup check check-lint check-unit check-fuzz check-regress check-tap \
 	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench diagrams demo demo-stop clean help
