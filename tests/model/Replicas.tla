@@ -27,6 +27,7 @@ VARIABLES
     history,    \* on its disk: where epochs began, <<epoch, records before>>
     phase,      \* "follow", "chosen" (the key says so), "begin" (waits for the copies), "lead"
     epoch,      \* in which it leads
+    seen,       \* whom the key named when it was read last, and the epoch
     conn,       \* the leader that it follows, and its epoch
     sent,       \* its last acknowledgement, which may be under way: to whom, epoch, 1 + the number of records
     heard,      \* a leader: what it has heard of each member in this epoch: 0, or 1 + the number of records
@@ -38,7 +39,7 @@ VARIABLES
 
 Symmetry == Permutations(Members \ {First})
 
-vars == <<key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
+vars == <<key, journal, durable, promised, copied, history, phase, epoch, seen, conn, sent, heard, required, view, told, denied, lost>>
 
 Leading(l) == phase[l] \in {"begin", "lead"}
 None == [to |-> Nobody, epoch |-> 0]
@@ -56,6 +57,7 @@ Init ==
     /\ history = [m \in Members |-> IF m = First THEN <<<<1, 0>>>> ELSE <<>>]
     /\ phase = [m \in Members |-> IF m = First THEN "lead" ELSE "follow"]
     /\ epoch = [m \in Members |-> IF m = First THEN 1 ELSE 0]
+    /\ seen = [m \in Members |-> None]
     /\ conn = [m \in Members |-> None]
     /\ sent = [m \in Members |-> [to |-> Nobody, epoch |-> 0, n |-> 0]]
     /\ heard = [l \in Members |-> [m \in Members |-> 0]]
@@ -69,18 +71,18 @@ Init ==
 Write(l) ==
     /\ phase[l] = "lead" /\ Len(journal[l]) < MaxLen
     /\ journal' = [journal EXCEPT ![l] = Append(@, epoch[l])]
-    /\ UNCHANGED <<key, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
 
 Flush(m) ==
     /\ durable[m] < Len(journal[m])
     /\ durable' = [durable EXCEPT ![m] = Len(journal[m])]
-    /\ UNCHANGED <<key, journal, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
 
 \* Before the leader's own disk has it.
 Send(l, m) ==
     /\ Leading(l) /\ conn[m] = [to |-> l, epoch |-> epoch[l]] /\ Len(journal[m]) < Len(journal[l])
     /\ journal' = [journal EXCEPT ![m] = Append(@, journal[l][Len(@) + 1])]
-    /\ UNCHANGED <<key, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
 
 \* acknowledge(): a copy that is begun anew is complete when it has had everything once.
 Acknowledge(m) ==
@@ -92,13 +94,13 @@ Acknowledge(m) ==
         /\ sent[m] # [to |-> l, epoch |-> conn[m].epoch, n |-> n]
         /\ sent' = [sent EXCEPT ![m] = [to |-> l, epoch |-> conn[m].epoch, n |-> n]]
         /\ copied' = [copied EXCEPT ![m] = conn[m].epoch]
-        /\ UNCHANGED <<key, journal, durable, promised, history, phase, epoch, conn, heard, required, view, told, denied, lost>>
+        /\ UNCHANGED <<seen, key, journal, durable, promised, history, phase, epoch, conn, heard, required, view, told, denied, lost>>
 
 \* It may come after the standby has closed the connection.
 Hear(l, m) ==
     /\ Leading(l) /\ sent[m].to = l /\ sent[m].epoch = epoch[l] /\ heard[l][m] < sent[m].n
     /\ heard' = [heard EXCEPT ![l][m] = sent[m].n]
-    /\ UNCHANGED <<key, journal, durable, promised, copied, history, phase, epoch, conn, sent, required, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, durable, promised, copied, history, phase, epoch, conn, sent, required, view, told, denied, lost>>
 
 \* all_have()
 AllHave(l, n) ==
@@ -111,7 +113,7 @@ Commit(l) ==
     /\ \E n \in 1..Len(journal[l]) :
         /\ AllHave(l, n) /\ ~(Records(journal[l], n) \subseteq told)
         /\ told' = told \cup Records(journal[l], n)
-    /\ UNCHANGED <<key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, denied, lost>>
 
 \* group_state_common() and resume_place(): up to where the copy is the leader's; -1 in effect: not known.
 KnownEpoch(l, m) == \E i \in 1..Len(history[l]) : history[l][i][1] = copied[m]
@@ -121,12 +123,17 @@ Common(l, m) ==
                  ELSE history[l][CHOOSE i \in later : \A j \in later : i <= j][2]
     IN  Min(start, Len(journal[m]))
 
-\* By a key that may be out of date: only the epoch counts.
+\* The key may change at once.
+Read(m) ==
+    /\ phase[m] = "follow" /\ conn[m] = None /\ key.leader # m /\ seen[m] # [to |-> key.leader, epoch |-> key.epoch]
+    /\ seen' = [seen EXCEPT ![m] = [to |-> key.leader, epoch |-> key.epoch]]
+    /\ UNCHANGED <<key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, view, told, denied, lost>>
+
 Connect(m, l) ==
     LET anew == copied[m] = 0 \/ Len(journal[m]) = 0 \/ ~KnownEpoch(l, m)
         at == IF anew THEN 0 ELSE IF Rule("no_truncate") THEN Common(l, m) ELSE Len(journal[m])
     IN  /\ phase[m] = "follow" /\ m # l /\ Leading(l) /\ conn[m] = None
-        /\ Rule("no_promised") => promised[m] <= epoch[l]
+        /\ Rule("any_epoch") => (seen[m] = [to |-> l, epoch |-> epoch[l]] /\ promised[m] <= epoch[l])
         /\ (anew /\ Len(journal[l]) > 0) => m \notin required[l]
         /\ journal' = [journal EXCEPT ![m] = SubSeq(@, 1, at)]
         /\ durable' = [durable EXCEPT ![m] = Min(at, Len(journal[m]))]
@@ -136,12 +143,12 @@ Connect(m, l) ==
         /\ conn' = [conn EXCEPT ![m] = [to |-> l, epoch |-> epoch[l]]]
         /\ sent' = [sent EXCEPT ![m] = [to |-> Nobody, epoch |-> 0, n |-> 0]]
         /\ heard' = [heard EXCEPT ![l][m] = 0]
-        /\ UNCHANGED <<key, phase, epoch, required, view, told, denied, lost>>
+        /\ UNCHANGED <<seen, key, phase, epoch, required, view, told, denied, lost>>
 
 Disconnect(m) ==
     /\ conn[m] # None
     /\ conn' = [conn EXCEPT ![m] = None]
-    /\ UNCHANGED <<key, journal, durable, promised, copied, history, phase, epoch, sent, heard, required, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, durable, promised, copied, history, phase, epoch, sent, heard, required, view, told, denied, lost>>
 
 -----------------------------------------------------------------------------
 (* The key: group.c *)
@@ -158,7 +165,7 @@ TakeOver(m) ==
         /\ phase' = [phase EXCEPT ![m] = "chosen"]
         /\ epoch' = [epoch EXCEPT ![m] = next.epoch]
         /\ view' = [view EXCEPT ![m] = [rev |-> next.rev, inSync |-> next.inSync]]
-        /\ UNCHANGED <<journal, durable, promised, copied, history, conn, sent, heard, required, told, denied, lost>>
+        /\ UNCHANGED <<seen, journal, durable, promised, copied, history, conn, sent, heard, required, told, denied, lost>>
 
 \* journal_settle(), group_lead()
 Begin(m) ==
@@ -170,7 +177,7 @@ Begin(m) ==
     /\ history' = [history EXCEPT ![m] = Append(@, <<epoch[m], Len(journal[m])>>)]
     /\ required' = [required EXCEPT ![m] = view[m].inSync]
     /\ heard' = [heard EXCEPT ![m] = [x \in Members |-> 0]]
-    /\ UNCHANGED <<key, journal, epoch, conn, sent, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, epoch, conn, sent, view, told, denied, lost>>
 
 \* copies_are_ready(): from now on it answers, by what its journal has and has not.
 Ready(l) ==
@@ -179,7 +186,7 @@ Ready(l) ==
     /\ phase' = [phase EXCEPT ![l] = "lead"]
     /\ told' = told \cup Records(journal[l], Len(journal[l]))
     /\ denied' = denied \cup {<<i, e>> \in (1..MaxLen) \X (1..(epoch[l] - 1)) : i > Len(journal[l]) \/ journal[l][i] # e}
-    /\ UNCHANGED <<key, journal, durable, promised, copied, history, epoch, conn, sent, heard, required, view, lost>>
+    /\ UNCHANGED <<seen, key, journal, durable, promised, copied, history, epoch, conn, sent, heard, required, view, lost>>
 
 Owns(l) == Leading(l) /\ key.leader = l /\ key.epoch = epoch[l]
 
@@ -188,7 +195,7 @@ Require(l, m) ==
     /\ Leading(l) /\ m \notin required[l] /\ m # l /\ m \notin view[l].inSync
     /\ conn[m] = [to |-> l, epoch |-> epoch[l]] /\ copied[m] # 0
     /\ required' = [required EXCEPT ![l] = @ \cup {m}]
-    /\ UNCHANGED <<key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, view, told, denied, lost>>
 
 \* ... then in the key; without an answer the leader does not know it.
 \* candidate(): it has had everything once since this one leads; copies_is_complete(): and what was told since.
@@ -200,7 +207,7 @@ Add(l, m) ==
     /\ key' = [key EXCEPT !.rev = @ + 1, !.inSync = @ \cup {m}]
     /\ \/ view' = [view EXCEPT ![l] = [rev |-> key'.rev, inSync |-> key'.inSync]]
        \/ UNCHANGED view
-    /\ UNCHANGED <<journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, told, denied, lost>>
+    /\ UNCHANGED <<seen, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, required, told, denied, lost>>
 
 Remove(l, m) ==
     /\ Leading(l) /\ view[l].rev = key.rev /\ key.rev < MaxRev /\ m \in key.inSync /\ m # l
@@ -208,21 +215,21 @@ Remove(l, m) ==
     /\ key' = [key EXCEPT !.rev = @ + 1, !.inSync = @ \ {m}]
     /\ \/ /\ view' = [view EXCEPT ![l] = [rev |-> key'.rev, inSync |-> key'.inSync]]
           /\ required' = [required EXCEPT ![l] = key'.inSync]
-       \/ UNCHANGED <<view, required>>
-    /\ UNCHANGED <<journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, told, denied, lost>>
+       \/ UNCHANGED <<seen, view, required>>
+    /\ UNCHANGED <<seen, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, told, denied, lost>>
 
 \* A mutation: it stops waiting before etcd says so.
 Forget(l, m) ==
     /\ Mutation = "forget_before_cas" /\ Leading(l) /\ m \in required[l] /\ m # l /\ Cardinality(view[l].inSync) > MinCopies
     /\ required' = [required EXCEPT ![l] = @ \ {m}]
-    /\ UNCHANGED <<key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, view, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, view, told, denied, lost>>
 
 \* read_key(), require_as_key_says()
 Look(l) ==
     /\ Owns(l) /\ view[l].rev # key.rev
     /\ view' = [view EXCEPT ![l] = [rev |-> key.rev, inSync |-> key.inSync]]
     /\ required' = [required EXCEPT ![l] = key.inSync]
-    /\ UNCHANGED <<key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, told, denied, lost>>
+    /\ UNCHANGED <<seen, key, journal, durable, promised, copied, history, phase, epoch, conn, sent, heard, told, denied, lost>>
 
 -----------------------------------------------------------------------------
 (* The end of a process, or of a disk.  A leader that does not lead any more begins anew, too. *)
@@ -232,6 +239,7 @@ Restarted(m, j, d) ==
     /\ durable' = [durable EXCEPT ![m] = d]
     /\ phase' = [phase EXCEPT ![m] = "follow"]
     /\ epoch' = [epoch EXCEPT ![m] = 0]
+    /\ seen' = [seen EXCEPT ![m] = None]
     /\ conn' = [conn EXCEPT ![m] = None]
     /\ required' = [required EXCEPT ![m] = {}]
     /\ heard' = [heard EXCEPT ![m] = [x \in Members |-> 0]]
@@ -251,7 +259,7 @@ LoseDisk(m) ==
     /\ UNCHANGED <<key, sent, view, told, denied>>
 
 Next ==
-    \/ \E m \in Members : Write(m) \/ Flush(m) \/ Acknowledge(m) \/ Commit(m) \/ Disconnect(m) \/ TakeOver(m) \/ Begin(m)
+    \/ \E m \in Members : Write(m) \/ Flush(m) \/ Read(m) \/ Acknowledge(m) \/ Commit(m) \/ Disconnect(m) \/ TakeOver(m) \/ Begin(m)
                           \/ Ready(m) \/ Look(m) \/ Crash(m) \/ LoseDisk(m)
     \/ \E l, m \in Members : Send(l, m) \/ Hear(l, m) \/ Connect(m, l) \/ Require(l, m) \/ Add(l, m) \/ Remove(l, m) \/ Forget(l, m)
 

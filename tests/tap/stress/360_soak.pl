@@ -146,7 +146,7 @@ sub stop_writers
 
 # ---------- faults
 
-my (%counts, %down, %frozen, @heal);	# heal: [time, name, code]
+my (%counts, %down, %frozen, %ordered, @heal);	# heal: [time, code]
 
 sub heal_later { my ($after, $code) = @_; push @heal, [ time + $after, $code ] }
 
@@ -331,14 +331,18 @@ my %faults = (
 		return 0 if $who eq 'replicator' ? $down{replicator} || $frozen{replicator} : !server_up($node);
 		my @points = LockstepPoints::points_of($who);
 		my $point = $points[ rand @points ];
+		# one order at a place: the second could be neither obeyed nor taken back
+		return 0 if $ordered{"$who $point"};
+		$ordered{"$who $point"} = 1;
 		note_down("  $who: $point");
 		$c->order_at($who, $point, 'kill');
 		my ($patience, $pid) = (time + 3, $c->replicator_pid);
 		heal_when(sub {
 			# a server starts anew by itself
 			return 0 if !$c->was_there($who, $point) && (time < $patience || !$c->take_back($who, $point));
+			return 0 if $who eq 'replicator' && !$down{replicator} && $c->was_there($who, $point) && !$c->is_gone($pid);
+			delete $ordered{"$who $point"};
 			return 1 if $who ne 'replicator' || $down{replicator};
-			return 0 if $c->was_there($who, $point) && !$c->is_gone($pid);
 			$c->cluster('start-replicator') or BAIL_OUT('the replicator does not start');
 			return 1;
 		});
