@@ -123,9 +123,11 @@ epoll_set(int operation, Watch *w)
 
 	/*
 	 * The owner (libpq, on a lost connection) closed the descriptor before
-	 * ending its watch: the kernel has removed it already.
+	 * ending its watch: the kernel has removed it already.  Another thread
+	 * may have opened something under its number: a socket (ENOENT), or a
+	 * file, such as the journal's next segment (EPERM).
 	 */
-	if (operation != EPOLL_CTL_ADD && (errno == EBADF || errno == ENOENT))
+	if (operation != EPOLL_CTL_ADD && (errno == EBADF || errno == ENOENT || errno == EPERM))
 		return;
 	loop_fatal("epoll_ctl");
 }

@@ -337,6 +337,25 @@ reused_descriptor_belongs_to_the_second(void **state)
 	close_pair(&second);
 }
 
+/* as the journal's thread does when libpq has just lost a connection */
+static void
+closed_descriptor_may_become_a_file(void **state)
+{
+	Pair		p;
+	char		path[] = "/tmp/lockstep-loop-XXXXXX";
+	int			file = mkstemp(path);
+
+	assert_true(file >= 0);
+	open_pair(&p, read_one);
+	assert_int_equal(dup2(file, p.fd[0]), p.fd[0]); /* closes the socket */
+	loop_change(p.watch, EPOLLIN | EPOLLOUT);
+	loop_unwatch(p.watch);
+	close(file);
+	close(p.fd[0]);
+	close(p.fd[1]);
+	unlink(path);
+}
+
 static void
 closed_descriptor_may_be_unwatched(void **state)
 {
@@ -366,6 +385,7 @@ main(void)
 		cmocka_unit_test_setup(callback_may_end_any_watch, reset),
 		cmocka_unit_test_setup(reused_descriptor_belongs_to_the_second, reset),
 		cmocka_unit_test_setup(closed_descriptor_may_be_unwatched, reset),
+		cmocka_unit_test_setup(closed_descriptor_may_become_a_file, reset),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);
