@@ -40,6 +40,7 @@
 #include "group_state.h"
 #include "http.h"
 #include "journal.h"
+#include "journal_writer.h"
 #include "listener.h"
 #include "log.h"
 #include "log_json.h"
@@ -433,21 +434,22 @@ follow_group(void)
 		refuse_to_start(xasprintf("could not write in \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
 }
 
-/* Nothing is answered before the others have what this journal has. */
-static void
-lead_group(void)
-{
-	group_lead(journal, on_group);
-	await_group();
-	log_event(LOG_NOTICE, "takeover", "group", "this replicator has what it needs to lead", NULL, NULL);
-	event_note("takeover", NULL, "this replicator leads", NULL);
-}
-
 static void
 switch_over(void)
 {
 	switching_over = true;
 	loop_stop();
+}
+
+/* Nothing is answered before the others have what this journal has. */
+static void
+lead_group(void)
+{
+	writer_on_leave(switch_over);
+	group_lead(journal, on_group);
+	await_group();
+	log_event(LOG_NOTICE, "takeover", "group", "this replicator has what it needs to lead", NULL, NULL);
+	event_note("takeover", NULL, "this replicator leads", NULL);
 }
 
 /*

@@ -496,16 +496,56 @@ command_replicators(AdminRequest *r, const char *arg)
 	}
 }
 
+/* To that replicator, as soon as it is in sync. */
+static json_t *
+poll_switchover(AdminRequest *r, bool expired)
+{
+	int			i = admin_poll_node(r);
+	char	   *error;
+	json_t	   *answer;
+
+	if (group_is_ready_to_lead(i))
+	{
+		admin_main()->switchover();
+		return success();
+	}
+	if (!expired)
+		return NULL;
+	group_prefer(-1);
+	error = xasprintf("replicator \"%s\" is not in sync", admin_config()->replicators[i].name);
+	answer = admin_failure(error, "It has to be connected, and to have everything. See lockstepctl replicators.");
+	free(error);
+	return answer;
+}
+
+static void
+switch_over_to(AdminRequest *r, const char *name)
+{
+	int			i = config_replicator(admin_config(), name);
+
+	if (i < 0)
+		admin_failed(r, "there is no replicator of that name", "See lockstepctl replicators.");
+	else if (strcmp(name, admin_config()->replicator_name) == 0)
+		admin_failed(r, "this replicator leads already", NULL);
+	else
+	{
+		group_prefer(i);
+		admin_poll(r, poll_switchover, i, 0);
+	}
+}
+
 static void
 command_switchover(AdminRequest *r, const char *arg)
 {
-	if (!group_can_hand_over())
-	{
+	if (arg[0] != '\0' && group_is_leader())
+		switch_over_to(r, arg);
+	else if (!group_can_hand_over())
 		admin_failed(r, "no other replicator is in sync", "See lockstepctl replicators.");
-		return;
+	else
+	{
+		admin_answer(r, success());
+		admin_main()->switchover();
 	}
-	admin_answer(r, success());
-	admin_main()->switchover();
 }
 
 static void

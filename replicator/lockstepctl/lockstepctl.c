@@ -77,7 +77,7 @@ static const Command commands[] = {
 	{"config", 0, 0, -1, format_config, "config                 show the settings in force"},
 	{"remove", 1, 1, -1, NULL, "remove NODE            retire a node whose line was removed from replicator.conf"},
 	{"replicators", 0, 0, -1, format_replicators, "replicators            show the group of replicators: who leads, who has everything"},
-	{"switchover", 0, 0, -1, NULL, "switchover             another replicator that is in sync leads from now on"},
+	{"switchover", 0, 1, DEFAULT_TIMEOUT_S, NULL, "switchover [NAME]      another replicator leads from now on: that one, or one that is in sync"},
 	{"reload", 0, 0, -1, NULL, "reload                 read the configuration file again"},
 	{"stop", 0, 0, -1, NULL, "stop                   stop the replicator"},
 };
@@ -119,7 +119,8 @@ print_help(void)
 		   "  -c, --config=FILE      configuration file of the replicator (" LOCKSTEP_CONFIG_FILE ")\n"
 		   "  -s, --socket=PATH      admin socket of the replicator, instead of --config\n"
 		   "      --json             print the result as JSON\n"
-		   "      --timeout=SECONDS  time that drain, attach, resume, restart and join wait (%d), 0\n"
+		   "      --timeout=SECONDS  time that drain, attach, resume, restart, join and\n"
+		   "                         switchover wait (%d), 0\n"
 		   "                         for no limit; time that a pause lasts (%d, at most 3600); time that\n"
 		   "                         verify may take (no limit)\n"
 		   "      --watch[=SECONDS]  with status, nodes, sessions, conflicts and waits: show it again\n"

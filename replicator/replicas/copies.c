@@ -17,6 +17,10 @@
 #include "buffer.h"
 
 bool		copies_active;
+
+/* A disk with less room than that is full. */
+#define ROOM_SEGMENTS 2
+
 pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t copies_changed;
 pthread_cond_t copies_noticed;
@@ -124,6 +128,28 @@ copies_trimmed(uint64_t first)
 	}
 	copies_shared.nbodies = kept;
 	pthread_mutex_unlock(&copies_lock);
+}
+
+bool
+copies_has_room(const CopyView *view)
+{
+	return view->room >= (uint64_t) ROOM_SEGMENTS * (uint64_t) copies_setup.config->journal_segment_size;
+}
+
+bool
+copies_room_elsewhere(void)
+{
+	bool		found = false;
+
+	pthread_mutex_lock(&copies_lock);
+	for (int i = 0; i < copies_setup.config->nreplicators && !found; i++)
+	{
+		const CopyView *v = &copies_shared.copies[i].view;
+
+		found = v->required && v->connected && v->live && copies_has_room(v);
+	}
+	pthread_mutex_unlock(&copies_lock);
+	return found;
 }
 
 /* ---------- group.c */
@@ -260,37 +286,57 @@ copies_stop(void)
 	pthread_mutex_unlock(&copies_lock);
 }
 
-/* With the lock: is a required copy still to be told? */
-static bool
-hands_over(void)
+/* With the lock: the one that is told to take over; -1: there is none. */
+static int
+successor(int to)
 {
+	int			best = -1;
+
 	for (int i = 0; i < copies_setup.config->nreplicators; i++)
 	{
-		if (copies_shared.copies[i].view.required && copies_shared.copies[i].connection != 0)
-			return true;
+		const Copy *c = &copies_shared.copies[i];
+
+		if (!c->view.required || c->connection == 0)
+			continue;
+		if (i == to)
+			return i;
+		if (best < 0 || (copies_has_room(&c->view) && !copies_has_room(&copies_shared.copies[best].view)))
+			best = i;
 	}
-	return false;
+	return best;
+}
+
+/* With the lock: is that over?  If the one that was chosen is lost before it is told, another one is. */
+static bool
+is_handed_over(int to)
+{
+	int			chosen = copies_shared.successor;
+
+	if (chosen >= 0 && copies_shared.copies[chosen].connection != 0)
+		return false;
+	if (chosen >= 0 && copies_shared.copies[chosen].handed_over)
+		return true;
+	copies_shared.successor = successor(to);
+	wake_senders();
+	return copies_shared.successor < 0;
 }
 
 void
-copies_hand_over(int ms)
+copies_hand_over(int to, int ms)
 {
 	int64_t		until = copies_now_ms() + ms;
-	bool		more = true;
+	bool		over = false;
 
-	pthread_mutex_lock(&copies_lock);
-	copies_shared.hand_over = true;
-	wake_senders();
-	pthread_mutex_unlock(&copies_lock);
-	while (more && copies_now_ms() < until)
+	while (!over && copies_now_ms() < until)
 	{
 		struct timespec pause = {0, 2 * 1000000};
 
-		nanosleep(&pause, NULL);	/* its end is a connection's end, at a
-									 * stop */
 		pthread_mutex_lock(&copies_lock);
-		more = hands_over();
+		over = is_handed_over(to);
 		pthread_mutex_unlock(&copies_lock);
+		if (!over)
+			nanosleep(&pause, NULL);	/* its end is a connection's end, at a
+										 * stop */
 	}
 }
 
@@ -308,6 +354,7 @@ init_shared(const Journal *journal)
 	copies_shared.end = copies_setup.state.history[copies_setup.state.n - 1].place;
 	copies_shared.first = journal_first(journal);
 	copies_shared.index = copies_shared.ready_at = 1;
+	copies_shared.successor = -1;
 	for (int i = 0; i < copies_setup.config->nreplicators; i++)
 	{
 		Copy	   *c = &copies_shared.copies[i];

@@ -29,6 +29,8 @@ typedef struct CopyView
 	bool		required;
 	int			silent_ms;		/* since its last message, or since we lead */
 	uint64_t	acked;
+	uint64_t	room;			/* bytes on its disk, as it has said; 0: it
+								 * has not */
 	JournalPlace at;			/* sent */
 	int64_t		lag_bytes;		/* published, and not sent; about, if they are
 								 * in several segments */
@@ -56,9 +58,15 @@ extern void copies_publish(JournalPlace end);
 extern bool copies_await(void);
 extern void copies_trimmed(uint64_t first);
 
+/* Could another one lead, whose disk has room? */
+extern bool copies_room_elsewhere(void);
+
 /* ---------- for group.c; i: the index in Config.replicators */
 
 extern void copies_look(int i, CopyView *view);
+
+/* For some more segments. */
+extern bool copies_has_room(const CopyView *view);
 extern JournalPlace copies_published(void);
 extern void copies_require(int i, bool required);
 extern void copies_tell_key(const GroupKey *now);	/* the standbys, for
@@ -85,7 +93,10 @@ extern bool copies_outdated(void);
 /* copies_await() waits no more. */
 extern void copies_stop(void);
 
-/* The required copies have everything and are told to take over; at most so long. */
-extern void copies_hand_over(int ms);
+/*
+ * A required copy that has everything is told to take over: that one, or if it can't be or to is
+ * -1, another one.  Waits for at most so long.
+ */
+extern void copies_hand_over(int to, int ms);
 
 #endif

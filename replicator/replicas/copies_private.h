@@ -18,6 +18,7 @@ typedef struct Copy
 	uint64_t	connection;		/* the number of its connection; 0: none */
 	int			event_fd;
 	bool		deaf;			/* event_fd has been signalled, and not read */
+	bool		handed_over;	/* it has been told to take over */
 } Copy;
 
 typedef struct Body
@@ -41,7 +42,7 @@ typedef struct CopiesShared
 								 * since then; 0: it is not */
 	bool		enough;
 	bool		stop;
-	bool		hand_over;
+	int			successor;		/* is told to take over; -1: none */
 	bool		outdated;
 	int			connected_now;
 	uint64_t	connections;

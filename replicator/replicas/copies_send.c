@@ -71,7 +71,7 @@ look_at_target(const Sender *s)
 		.index = copies_shared.index,
 			.end = copies_shared.end,
 			.first = copies_shared.first,
-			.hand_over = copies_shared.hand_over && c->view.required,
+			.hand_over = copies_shared.successor == s->i && c->view.required,
 			.acked = c->view.acked == copies_shared.index,
 			.stuck = copies_shared.unsynced_ms != 0 && copies_now_ms() - copies_shared.unsynced_ms > STUCK_MS,
 			.ended = c->connection != s->connection
@@ -182,15 +182,19 @@ heard(Sender *s, const MemberMessage *m)
 {
 	Copy	   *c = &copies_shared.copies[s->i];
 	LsSlice		payload = m->payload;
-	uint64_t	index;
+	uint64_t	index = 0;
+	uint64_t	room;
 
 	if (m->type != MEMBER_ALIVE && (m->type != MEMBER_ACK || !member_numbers(&payload, &index, 1)))
+		return false;
+	if (!member_numbers(&payload, &room, 1))
 		return false;
 	pthread_mutex_lock(&copies_lock);
 	if (c->connection == s->connection)
 	{
 		c->heard_ms = copies_now_ms();
 		c->view.at = s->at;
+		c->view.room = room;
 		if (m->type == MEMBER_ACK && index <= s->synced && index > c->view.acked)
 		{
 			c->view.acked = index;
@@ -489,6 +493,7 @@ set_connected(Sender *s, bool connected)
 	{
 		c->connection = connected ? s->connection : 0;
 		c->view.connected = connected;
+		c->handed_over = s->handed_over;
 		c->view.live = false;
 		c->view.acked = 0;
 		c->heard_ms = copies_now_ms();

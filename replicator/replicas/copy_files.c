@@ -10,6 +10,7 @@
 #include <inttypes.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/statvfs.h>
 #include <unistd.h>
 
 #define XXH_INLINE_ALL
@@ -185,4 +186,12 @@ copy_delete_before(const char *dir, uint64_t first)
 	}
 	free(list.first);
 	return ok && flush_directory(dir);
+}
+
+uint64_t
+copy_room(const char *dir)
+{
+	struct statvfs st;
+
+	return statvfs(dir, &st) == 0 ? (uint64_t) st.f_bavail * st.f_frsize : 0;
 }

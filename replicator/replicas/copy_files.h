@@ -31,6 +31,9 @@ extern json_t *copy_bodies(const char *dir);
  */
 extern bool copy_cut(const char *dir, JournalPlace place);
 
+/* Bytes that may still be written there; 0 if that can't be found out. */
+extern uint64_t copy_room(const char *dir);
+
 /* Remove segments before that one. */
 extern bool copy_delete_before(const char *dir, uint64_t first);
 

@@ -50,6 +50,8 @@
 #define SILENT_MS 1000			/* a copy is out of sync */
 #define LOOK_MS 1000			/* the leader reads the key */
 #define HANDOVER_MS 1000
+#define TAKEN_MS 2				/* how often it is looked for */
+#define FULL_MS 1000			/* a disk may have room again */
 
 typedef enum Phase
 {
@@ -78,6 +80,8 @@ static atomic_bool stop;
 static _Atomic int64_t stop_at_ms;	/* waiting for copies has an end then; 0:
 									 * it has none */
 static _Atomic Phase phase;
+static _Atomic int preferred = -1;	/* is to lead next; -1: any */
+static int64_t preferred_ms;	/* since then; the loop's */
 
 static int64_t
 now_ms(void)
@@ -381,6 +385,44 @@ tell_unreached(const char *why)
 	free(text);
 }
 
+/* The journal that is in the directory; false: *error says why there can't be one (malloc'ed). */
+static bool
+look_at_journal(char **error)
+{
+	const char *unusable;
+
+	if (!group_state_read(config->journal_directory, &state, error))
+		return false;
+	if (state.name[0] != '\0' && strcmp(state.name, config->replicator_name) != 0)
+	{
+		*error = xasprintf("journal_directory belongs to replicator \"%s\"", state.name);
+		return false;
+	}
+	snprintf(state.name, sizeof(state.name), "%s", config->replicator_name);
+	if (state.n > 0 && state.copy_epoch == 0)
+		return true;			/* incomplete: it is copied anew */
+	if (!standby_look(config, &end, own_cluster, &unusable))
+	{
+		log_full(LOG_WARNING, "journal", "it cannot be used, and is copied anew", unusable, NULL);
+		state.copy_epoch = 0;
+	}
+	return true;
+}
+
+/* This one's disk has failed, most likely as it is full: it follows again when there is room. */
+static void
+wait_for_disk(const char *why)
+{
+	char	   *text = xasprintf("this replicator does not follow until its disk has room: %s", why);
+
+	group_view_trouble(text);
+	free(text);
+	do
+		pause_ms(FULL_MS);
+	while (!stop && copy_room(config->journal_directory) < 2 * (uint64_t) config->journal_segment_size);
+	(void) look_at_journal(&failed);
+}
+
 /* Follow the leader, and decide what it means that this has ended.  true: this one is to lead. */
 static bool
 follow(void)
@@ -396,7 +438,7 @@ follow(void)
 		case STANDBY_STOPPED:
 			return false;
 		case STANDBY_FAILED:
-			failed = xstrdup(why);
+			wait_for_disk(why);
 			return false;
 		case STANDBY_LOST:		/* is its process still there? */
 			log_message(LOG_NOTICE, key.leader, "the connection to this replicator, which leads, has ended: %s", why);
@@ -489,16 +531,57 @@ check_leading(void)
 	leave(why);
 }
 
-/* A standby that has everything and is not in sync; -1: none. */
+/* Has that standby everything, but is not in sync? */
+static bool
+is_candidate(int i, const CopyView *v)
+{
+	return !is_self(i) && !is_in_sync(i) && v->connected && v->live && v->silent_ms < SILENT_MS;
+}
+
+/* One that is; the preferred one, or one whose disk has room, if there is one.  -1: none. */
 static int
-candidate(void)
+candidate(bool *has_room)
+{
+	int			found = -1;
+
+	*has_room = false;
+	for (int i = 0; i < config->nreplicators; i++)
+	{
+		CopyView	v;
+
+		copies_look(i, &v);
+		if (!is_candidate(i, &v) || (found >= 0 && i != preferred && (*has_room || !copies_has_room(&v))))
+			continue;
+		found = i;
+		*has_room = copies_has_room(&v);
+		if (i == preferred)
+			break;
+	}
+	return found;
+}
+
+/* In sync, connected, and its disk is full; -1: none. */
+static int
+full_member(void)
 {
 	for (int i = 0; i < config->nreplicators; i++)
 	{
 		CopyView	v;
 
 		copies_look(i, &v);
-		if (!is_self(i) && !is_in_sync(i) && v.connected && v.live && v.silent_ms < SILENT_MS)
+		if (!is_self(i) && is_in_sync(i) && v.connected && v.live && !copies_has_room(&v))
+			return i;
+	}
+	return -1;
+}
+
+/* In sync, and in the place of the preferred one; -1: none. */
+static int
+other_member(void)
+{
+	for (int i = 0; i < config->nreplicators; i++)
+	{
+		if (!is_self(i) && is_in_sync(i))
 			return i;
 	}
 	return -1;
@@ -575,22 +658,54 @@ look_at_key(void)
 	require_as_key_says();
 }
 
+/* Who is put in sync, and who is taken out, if anybody is. */
 static void
-keep_copies(void)
+keep_in_sync(int out)
 {
-	int			out = silent_member();
-	int			in = candidate();
-	bool		wait;
+	bool		has_room;
+	int			in = candidate(&has_room);
+	int			full = full_member();
 
-	if (out >= 0)
-		group_view_writers_wait(true);
+	if (in >= 0 && !has_room && in != preferred && key.n - (out >= 0) >= config->min_copies)
+		in = -1;				/* it would soon fail */
 	if (out >= 0 && (in >= 0 || key.n - 1 >= config->min_copies))
 		change_in_sync(in, out);
 	else if (out < 0 && in >= 0 && key.n < config->copies)
 		change_in_sync(in, -1);
+	else if (out < 0 && in >= 0 && in == preferred)
+		change_in_sync(in, other_member());
+	else if (out < 0 && in >= 0 && full >= 0)
+		change_in_sync(in, full);
+}
+
+static void
+tell_full_disk(int i)
+{
+	char	   *text = xasprintf("the disk of replicator \"%s\" is full, or nearly", name_at(i));
+
+	group_view_trouble(text);
+	free(text);
+}
+
+static void
+keep_copies(void)
+{
+	int			out = silent_member();
+	int			full;
+	bool		wait;
+
+	if (out >= 0)
+		group_view_writers_wait(true);
+	keep_in_sync(out);
 	wait = key.n < config->min_copies || (out >= 0 && silent_member() >= 0);
+	full = full_member();
 	group_view_writers_wait(wait);
-	group_view_trouble(wait ? "writers wait: too few replicators have the journal (min_copies)" : key_trouble[0] != '\0' ? key_trouble : NULL);
+	if (wait)
+		group_view_trouble("writers wait: too few replicators have the journal (min_copies)");
+	else if (full >= 0)
+		tell_full_disk(full);
+	else
+		group_view_trouble(key_trouble[0] != '\0' ? key_trouble : NULL);
 }
 
 static void
@@ -666,7 +781,6 @@ void
 group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
 {
 	char		why[TLS_WHY_SIZE];
-	const char *unusable;
 	char	   *error = NULL;
 
 	config = c;
@@ -682,18 +796,8 @@ group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
 		error = xstrdup("the replicators would connect to each other without TLS: tls_directory is not set, and require_tls is all");
 	else if (etcd == NULL || !random_bytes((uint8_t *) &run, sizeof(run)))
 		error = xstrdup("libcurl, or the system's random numbers, cannot be used");
-	else if (!group_state_read(c->journal_directory, &state, &error))
-		;
-	else if (state.name[0] != '\0' && strcmp(state.name, c->replicator_name) != 0)
-		error = xasprintf("journal_directory belongs to replicator \"%s\"", state.name);
-	else if (state.n > 0 && state.copy_epoch == 0)
-		;						/* incomplete: it is copied anew */
-	else if (!standby_look(c, &end, own_cluster, &unusable))
-	{
-		log_full(LOG_WARNING, "journal", "it cannot be used, and is copied anew", unusable, NULL);
-		state.copy_epoch = 0;
-	}
-	snprintf(state.name, sizeof(state.name), "%s", c->replicator_name);
+	else
+		(void) look_at_journal(&error);
 	if (error == NULL)
 		error = start_thread();
 	if (error != NULL)
@@ -739,19 +843,53 @@ group_can_hand_over(void)
 }
 
 void
+group_prefer(int i)
+{
+	preferred = i;
+	preferred_ms = now_ms();
+}
+
+bool
+group_is_ready_to_lead(int i)
+{
+	CopyView	v;
+
+	copies_look(i, &v);
+	return v.required && v.connected && v.live && v.silent_ms < now_ms() - preferred_ms && group_view_has(config->replicators[i].name);
+}
+
+void
 group_will_end(void)
 {
 	stop_at_ms = now_ms() + HANDOVER_MS;
 }
 
+/*
+ * Others that are in sync would take over, too, when the connection to this one ends: it ends when
+ * the one that has been told leads.
+ */
+static void
+wait_until_taken_over(void)
+{
+	int64_t		until = now_ms() + HANDOVER_MS;
+	struct timespec pause = {0, TAKEN_MS * 1000000L};
+
+	while (key.n > 2 && now_ms() < until && (read_key() != KEY_READ || key.run == run))
+		nanosleep(&pause, NULL);	/* its end is etcd's */
+}
+
 void
 group_end(void)
 {
-	if (phase == PHASE_LEADING)
-		copies_hand_over(HANDOVER_MS);
+	const bool	led = phase == PHASE_LEADING;
+
+	if (led)
+		copies_hand_over(preferred, HANDOVER_MS);
 	stop = true;
-	if (phase == PHASE_BEGINNING || phase == PHASE_LEADING)
+	if (phase == PHASE_BEGINNING || led)
 		copies_stop();
 	if (phase != PHASE_CHOSEN)
 		pthread_join(thread, NULL);
+	if (led)
+		wait_until_taken_over();
 }

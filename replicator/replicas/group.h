@@ -32,6 +32,12 @@ extern bool group_is_leader(void);
 /* Is there another one in sync? */
 extern bool group_can_hand_over(void);
 
+/* That one (index in Config.replicators) is put in sync if it can be, and leads next; -1: any. */
+extern void group_prefer(int i);
+
+/* Is it in sync, and has it been heard since it is preferred? */
+extern bool group_is_ready_to_lead(int i);
+
 /* What is written now is the last: waiting for copies has an end soon. */
 extern void group_will_end(void);
 

@@ -72,6 +72,17 @@ group_view_in_sync(void)
 	return n;
 }
 
+bool
+group_view_has(const char *name)
+{
+	bool		has;
+
+	pthread_mutex_lock(&lock);
+	has = group_key_has(&shown, name);
+	pthread_mutex_unlock(&lock);
+	return has;
+}
+
 /* ---------- as JSON */
 
 static void
@@ -119,6 +130,7 @@ describe_copy(json_t *member, int i)
 		return "not connected";
 	set_place(member, v.at.segment, v.at.offset);
 	set_number(member, "lag_bytes", (uint64_t) v.lag_bytes);
+	set_number(member, "free_bytes", v.room);
 	return v.live ? "standby" : "copying";
 }
 

@@ -27,12 +27,14 @@ extern void group_view_trouble(const char *text);
 /* Nothing is acknowledged before more standbys are there. */
 extern void group_view_writers_wait(bool wait);
 
-/* How many are in sync. */
+/* How many are in sync, and is that one? */
 extern int	group_view_in_sync(void);
+extern bool group_view_has(const char *name);
 
 /*
  * For lockstepctl replicators and status: name, role, leader, epoch, copies, min_copies, in_sync (names), writers_wait, trouble, and
- * members (name, address, in_sync, state; on the leader: silent_ms, segment, offset and lag_bytes of what has been sent).
+ * members (name, address, in_sync, state; on the leader: silent_ms, segment, offset and lag_bytes of what has been sent,
+ * free_bytes of its disk).
  */
 extern json_t *group_view_json(void);
 

@@ -41,8 +41,8 @@ typedef enum MemberMessageType
 								 * all, bytes */
 	MEMBER_SYNC = 'Y',			/* u64 index: answer ACK when all that came
 								 * before is on disk */
-	MEMBER_ACK = 'A',			/* u64 index */
-	MEMBER_ALIVE = 'L',
+	MEMBER_ACK = 'A',			/* u64 index, u64 bytes free on its disk */
+	MEMBER_ALIVE = 'L',			/* from a standby: u64 bytes free on its disk */
 	MEMBER_DELETE = 'X',		/* u64 seq: segments before this one */
 	MEMBER_KEY = 'K',			/* etcd's key, as text */
 	MEMBER_HANDOVER = 'Q'		/* the leader has ended in order */

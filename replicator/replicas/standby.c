@@ -54,6 +54,8 @@ typedef struct Standby
 	uint64_t	body_id;
 	uint64_t	body_at;
 	int64_t		said_ms;
+	uint64_t	room;			/* bytes, on the disk */
+	int64_t		room_ms;		/* when that was */
 } Standby;
 
 static int64_t
@@ -246,15 +248,29 @@ remember(Standby *s, bool complete)
 	return group_state_write(s->dir, s->state);
 }
 
+/* Not looked up for each acknowledgement. */
+static uint64_t
+room(Standby *s)
+{
+	if (s->room_ms == 0 || now_ms() - s->room_ms >= MEMBER_ALIVE_MS)
+	{
+		s->room = copy_room(s->dir);
+		s->room_ms = now_ms();
+	}
+	return s->room;
+}
+
 static StandbyEnd
 acknowledge(Standby *s, uint64_t index)
 {
+	uint64_t	numbers[2] = {index, room(s)};
+
 	if (!sync_all(s))
 		return disk_failed(s, "flush the journal");
 	if (!s->complete && !remember(s, true))
 		return disk_failed(s, "write \"group\"");
 	s->said_ms = now_ms();
-	return member_channel_send(s->channel, MEMBER_ACK, &index, 1, NULL, 0) ? GO_ON : lost(s);
+	return member_channel_send(s->channel, MEMBER_ACK, numbers, 2, NULL, 0) ? GO_ON : lost(s);
 }
 
 static StandbyEnd
@@ -321,10 +337,13 @@ take(Standby *s, const MemberMessage *m)
 static bool
 say_alive(Standby *s)
 {
+	uint64_t	number;
+
 	if (now_ms() - s->said_ms < MEMBER_ALIVE_MS)
 		return true;
 	s->said_ms = now_ms();
-	return member_channel_send(s->channel, MEMBER_ALIVE, NULL, 0, NULL, 0);
+	number = room(s);
+	return member_channel_send(s->channel, MEMBER_ALIVE, &number, 1, NULL, 0);
 }
 
 static StandbyEnd

@@ -67,6 +67,7 @@ static struct
 	ItemQueue	todo;
 	ItemQueue	done;
 	bool		stop;
+	bool		leave;			/* another replicator is to lead */
 	char	   *failing;		/* NULL, or the last error */
 	uint64_t	syncs;
 	uint64_t	trim_below;		/* 0: nothing to trim */
@@ -77,6 +78,7 @@ static struct
 static ItemQueue gathered;
 static Deferred hand_over;
 static JournalDurable deliver;
+static void (*on_leave) (void);
 static char *failing_text;
 static pthread_t thread;
 static int	event_fd = -1;
@@ -258,6 +260,24 @@ publish(void)
 	copies_publish(end);
 }
 
+/* Its disk can't be written: another replicator is to lead, if one has room. */
+static bool
+leave(void)
+{
+	static bool told;
+
+	if (!copies_active || stopping() || !copies_room_elsewhere())
+		return false;
+	if (!told)
+		log_full(LOG_ERROR, "journal", journal_error(journal), "Another replicator, whose disk has room, is to lead.", NULL);
+	told = true;
+	pthread_mutex_lock(&lock);
+	shared.leave = true;
+	pthread_mutex_unlock(&lock);
+	signal_loop();
+	return true;
+}
+
 /* Append and sync; false: it gave up, as the replicator stops. */
 static bool
 make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
@@ -270,7 +290,8 @@ make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 		if (journal_broken(journal))
 			give_up();			/* what was appended could not be cut off
 								 * again */
-		set_failing(journal_error(journal));
+		if (!leave())
+			set_failing(journal_error(journal));
 		if (stopping())
 			return false;
 		wait_a_second();
@@ -304,9 +325,9 @@ prepare_next_segment(void)
 
 	if (status != JOURNAL_OK && journal_broken(journal))
 		give_up();
-	if (status != JOURNAL_OK)
+	if (status != JOURNAL_OK && !leave())
 		set_failing(journal_error(journal));
-	else if (prepare_failed)
+	else if (status == JOURNAL_OK && prepare_failed)
 		set_failing(NULL);
 	prepare_failed = status != JOURNAL_OK;
 }
@@ -495,12 +516,15 @@ deliver_done(void)
 {
 	ItemQueue	done;
 	bool		failed = failing_text != NULL;
+	bool		leave_now;
 
 	queue_init(&done);
 	pthread_mutex_lock(&lock);
 	queue_move(&done, &shared.done);
 	free(failing_text);
 	failing_text = shared.failing != NULL ? xstrdup(shared.failing) : NULL;
+	leave_now = shared.leave;
+	shared.leave = false;
 	pthread_mutex_unlock(&lock);
 	if (failed != (failing_text != NULL))
 		event_note(failed ? "journal_works" : "journal_fails", NULL,
@@ -513,12 +537,20 @@ deliver_done(void)
 		done.first = item->next;
 		deliver(item);
 	}
+	if (leave_now && on_leave != NULL)
+		on_leave();
 }
 
 static void
 on_event(void *arg, uint32_t events)
 {
 	deliver_done();
+}
+
+void
+writer_on_leave(void (*callback) (void))
+{
+	on_leave = callback;
 }
 
 const char *

@@ -46,6 +46,9 @@ extern void writer_push(JournalItem *item);
 
 /* NULL, or why records can't be written at the moment (they are tried again). */
 extern const char *writer_failing(void);
+
+/* They can't, and another replicator could lead: callback is called, on the loop's thread. */
+extern void writer_on_leave(void (*callback) (void));
 extern uint64_t writer_syncs(void);
 
 /* Delete segments of which every node that counts has all on its disk, but keep the

@@ -1,0 +1,180 @@
+# The disks and the clocks of a group of replicators, while clients write on all nodes: a standby's disk is full, the
+# leader's, all at the same time; switchover by name; the leader is restarted at once with its disk as it was; the leader and a node die together; the wall
+# clocks jump by an hour.  Needs root for small file systems of its own.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use LockstepCounters;
+use POSIX ();
+use Test::More;
+use Time::HiRes qw(sleep time);
+
+plan skip_all => 'needs root, for mount' if $> != 0;
+
+my $c = LockstepCluster->new(nodes => 2, replicators => 3, clock => 1, replicator_conf => "journal_segment_size = 1MB\n");
+my (@moved, $load);
+
+sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
+sub in_sync { my ($leader) = @_; return sort @{ $c->group($leader)->{in_sync} // [] } }
+sub synced { my ($leader) = @_; return (map { s/^r//r } grep { $_ ne "r$leader" } in_sync($leader))[0] }
+sub fill { my ($i) = @_; system('head -c 64m /dev/zero > ' . journal($i) . '/ballast 2>/dev/null') }
+sub make_room { my ($i) = @_; unlink(journal($i) . '/ballast') or die "unlink: $!" }
+sub logged { my ($i, $from) = @_; return substr($c->member_log($i), $from) }
+sub epoch { my ($leader) = @_; return $c->group($leader)->{epoch} }
+
+sub all_run { my ($what) = @_; is(scalar(grep { $c->member_pid($_) } $c->replicators), 3, "$what: no process has ended") }
+
+# The journals move to file systems of 16 MB.
+ok($c->wait_copies(2), 'three replicators');
+$c->cluster('stop-replicator', $_) for $c->replicators;
+for my $dir (map { journal($_) } $c->replicators)
+{
+	rename($dir, "$dir.moved") && mkdir($dir) or die "$dir: $!";
+	push @moved, $dir;
+	if (system("mount -t tmpfs -o size=16m,mode=0777 tmpfs $dir 2>/dev/null") != 0)
+	{
+		plan skip_all => 'mount is not permitted here';
+	}
+	system("cp -p $dir.moved/* $dir/ && chown -R postgres: $dir") == 0 or die;
+}
+$c->start_replicator($_) for $c->replicators;
+ok($c->wait_copies(2, 30), 'all have small disks');
+$c->wait_state($_, 'online') for $c->all;
+$load = LockstepCounters->new($c);
+$load->goes_on(time, 'at first');
+
+# Segments are switched soon.
+sub write_much
+{
+	$c->try(1, "INSERT INTO much SELECT g, repeat(md5(g::text), 30) FROM generate_series((SELECT coalesce(max(id), 0) + 1 FROM much), (SELECT coalesce(max(id), 0) + 30 FROM much)) g") for 1 .. $_[0];
+}
+$c->sql(1, 'CREATE TABLE much (id int PRIMARY KEY, v text)');
+
+# ---------- the disk of the standby that is in sync is full
+
+my ($since, $gap);
+my $leader = $c->leader;
+my $full = synced($leader);
+my $from = length $c->member_log($full);
+fill($full);
+ok($c->wait_until(sub { synced($leader) != $full }), "the disk of r$full, which is in sync, is full: another one takes its place");
+write_much(60);
+$load->goes_on(time, 'meanwhile');
+ok($c->wait_until(sub { logged($full, $from) =~ /does not follow until its disk has room: .*No space left/ }), 'its log says so');
+like(($c->member_ctl($full, 'replicators'))[0], qr/does not follow until its disk has room/, 'and lockstepctl');
+is($c->leader, $leader, 'the leader is the same');
+all_run('with a full disk');
+make_room($full);
+ok($c->wait_copies(2, 30), 'with room it has everything again');
+
+# ---------- the leader's disk is full
+
+$full = $leader;
+fill($full);
+write_much(60);
+$load->goes_on(time, "the leader's disk is full");
+$leader = $c->wait_leader($full);
+ok($leader, "r$full hands over: r" . ($leader // '?') . ' leads');
+is(scalar(grep { $_->[3] eq '53100' } @{ $load->_read }), 0, 'no client was told');
+all_run('with a full disk');
+make_room($full);
+ok($c->wait_copies(2, 30), 'with room it has everything again');
+is($c->leader, $leader, "r$leader still leads");
+
+# ---------- all disks are full
+
+my $before = epoch($leader);
+fill($_) for $c->replicators;
+my $writer = fork // die "fork: $!";
+if ($writer == 0)
+{
+	write_much(100);
+	POSIX::_exit(0);
+}
+my $stands_still = sub { my $now = time; sleep 2; return !$load->acknowledged($now) };
+ok($c->wait_until($stands_still, 60), 'all disks are full: nothing is acknowledged any more');
+like(($c->member_ctl($c->leader, 'replicators'))[0], qr/disk of replicator "r\d" is full|writers wait: too few replicators/, 'it is said');
+like(join('', map { scalar(($c->member_ctl($_, 'replicators'))[0]) } $c->replicators), qr/does not follow until its disk has room/, 'by a standby, too');
+cmp_ok(epoch($c->leader), '<=', $before + 1, 'nobody leads by turns');
+$since = time;
+make_room($_) for $c->replicators;
+$load->goes_on($since, 'with room');
+ok($c->wait_copies(2, 30), 'all are there');
+waitpid($writer, 0);
+
+# ---------- switchover by name
+
+$leader = $c->leader;
+my ($other) = grep { $_ != $leader && $_ != synced($leader) } $c->replicators;
+my (undef, $err, $rc) = $c->member_ctl($leader, 'switchover', 'nobody');
+like($err, qr/there is no replicator of that name/, 'a name that there is not');
+(undef, $err) = $c->member_ctl($leader, 'switchover', "r$leader");
+like($err, qr/leads already/, 'the leader itself');
+(undef, $err, $rc) = $c->member_ctl($leader, 'switchover', "r$other");
+is($rc, 0, "r$other, which is not in sync, is to lead") or diag($err);
+is($c->wait_leader($leader), $other, 'it does');
+ok($c->wait_copies(2, 30), 'all are there');
+my $away = synced($other);
+$c->freeze_replicator($away);
+(undef, $err, $rc) = $c->member_ctl($other, '--timeout', 3, 'switchover', "r$away");
+like($err, qr/replicator "r$away" is not in sync/, 'one that hangs is refused');
+is($c->leader, $other, 'the leader is the same');
+$c->thaw_replicator($away);
+ok($c->wait_copies(2, 30), 'all are there');
+
+# ---------- the leader is killed, and started again at once
+
+$leader = $c->leader;
+$before = epoch($leader);
+$since = time;
+$c->kill_replicator($leader);
+$c->start_replicator($leader);
+$gap = $load->goes_on($since, 'the leader was killed, and started at once');
+cmp_ok($gap, '<', 3, 'soon');
+diag(sprintf 'gap %.2f s', $gap);
+ok($c->wait_copies(2, 30), 'all are there');
+cmp_ok(epoch($c->leader), '<=', $before + 2, 'nobody leads by turns');
+
+# ---------- the leader and a node are killed together
+
+$leader = $c->leader;
+$c->kill_replicator($leader);
+$c->cluster('kill-node', 2);
+$since = time;
+$gap = $load->goes_on($since, 'the leader and a node are killed', 1);
+diag(sprintf 'gap %.2f s', $gap);
+$c->start_replicator($leader);
+$c->cluster('start-node', 2);
+ok($c->wait_state(2, 'online', 30), 'the node comes back');
+ok($c->wait_copies(2, 30), 'and the replicator');
+
+# ---------- clocks
+
+$leader = $c->leader;
+$before = epoch($leader);
+for my $seconds (3600, -3600, 0)
+{
+	$c->set_clock($seconds);
+	$since = time;
+	$load->goes_on($since, "the wall clocks are $seconds s ahead");
+}
+is($c->leader, $leader, 'clocks do not choose the leader');
+is(epoch($leader), $before, 'the epoch is the same');
+
+$load->stop_and_compare;
+
+END
+{
+	my $rc = $?;
+	if (@moved)
+	{
+		$c->cluster('stop-replicator', $_) for $c->replicators;
+		system("umount $_ 2>/dev/null; rm -rf $_.moved") for @moved;
+		$c->down;
+	}
+	$? = $rc;
+}
+
+done_testing;
