@@ -3,8 +3,10 @@
 # is there: nothing that was acknowledged is lost, nothing is there twice.
 #
 #	my $load = LockstepCounters->new($c);			# table counter and mark, a writer on each node
+#	LockstepCounters->new($c, at => $port, writers => 3)	# writers at that port instead
 #	$load->goes_on($since, 'the leader is killed');	# a test: a transaction begun since then is acknowledged
 #	$load->acknowledged($since)						# how many that were begun since then
+#	$load->longest_pause($since)					# seconds without an acknowledgement, of any writer
 #	$load->stop_and_compare;						# the tests at the end
 package LockstepCounters;
 use strict;
@@ -19,11 +21,11 @@ my $counters = 10;
 sub new
 {
 	my ($class, $c, %o) = @_;
-	my $self = bless { cluster => $c, told => [], offsets => {}, writers => [] }, $class;
+	my $self = bless { cluster => $c, told => [], offsets => {}, writers => [], at => $o{at}, names => [ $o{at} ? 1 .. $o{writers} : $c->all ] }, $class;
 
 	$c->sql(1, "CREATE TABLE counter (id int PRIMARY KEY, v int NOT NULL); INSERT INTO counter SELECT g, 0 FROM generate_series(1, $counters) g");
 	$c->sql(1, 'CREATE TABLE mark (id text PRIMARY KEY, node int)');
-	for my $node ($c->all)
+	for my $node (@{ $self->{names} })
 	{
 		my $pid = fork // die "fork: $!";
 		if ($pid == 0)
@@ -51,7 +53,7 @@ sub _write
 		my $counter = 1 + int rand $counters;
 		my $began = time;
 		my $error = eval {
-			$s //= $c->session($node);
+			$s //= $self->{at} ? LockstepSession->new("$LockstepCluster::bindir/psql", "host=127.0.0.1 port=$self->{at} user=postgres dbname=app", undef, $node) : $c->session($node);
 			$s->query("BEGIN; INSERT INTO mark VALUES ('$id', $node); UPDATE counter SET v = v + 1 WHERE id = $counter; COMMIT");
 			$s->error;
 		} // "? $@";
@@ -88,12 +90,24 @@ sub acknowledged
 	return grep { $_->[3] eq 'ok' && $_->[0] >= $since } @{ $self->_read };
 }
 
+sub longest_pause
+{
+	my ($self, $since) = @_;
+	my ($last, $longest) = ($since, 0);
+	for (sort { $a <=> $b } map { $_->[1] } grep { $_->[3] eq 'ok' && $_->[1] >= $since } @{ $self->_read })
+	{
+		$longest = $_ - $last if $_ - $last > $longest;
+		$last = $_;
+	}
+	return $longest;
+}
+
 # A test: on all nodes, or on that one, if given.  Seconds until the first one was acknowledged.
 sub goes_on
 {
 	my ($self, $since, $what, @nodes) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	@nodes = $self->{cluster}->all unless @nodes;
+	@nodes = @{ $self->{names} } unless @nodes;
 	my @acked;
 	my $all = sub {
 		@acked = $self->acknowledged($since);

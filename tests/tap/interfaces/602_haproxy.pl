@@ -7,51 +7,19 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use File::Path qw(make_path);
 use IO::Socket::UNIX;
+use LockstepBalancer;
 use LockstepCluster;
 use Test::More;
 
 plan skip_all => 'there is no haproxy' unless `haproxy -v 2>/dev/null`;
 
 my $c = LockstepCluster->new(nodes => 2, up => 0);
-my ($http, $writers, $readers) = map { $c->{base} + $_ } 9, 8, 7;
+my ($http) = LockstepBalancer::ports($c);
 $c->{options}{replicator_conf} = "http_listen = '127.0.0.1:$http'\n";
 $c->up;
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');
-
-# ---------- the recipe
-
-my ($recipe) = LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") =~ /^(    defaults\n(?:    .*\n|\n)+)/m;
-ok($recipe, 'docs/beside.md has a recipe') or BAIL_OUT('no recipe');
-$recipe =~ s/^    //mg;
-$recipe =~ s/ #.*//mg;
-$recipe =~ s/\bnode$_:5432/'127.0.0.1:' . $c->port($_)/eg for $c->all;
-$recipe =~ s/\binter 1s\b/inter 200ms/;
-$recipe =~ s/port 8432/port $http/g;
-$recipe =~ s/bind :5000/bind 127.0.0.1:$writers/;
-$recipe =~ s/bind :5001/bind 127.0.0.1:$readers/;
-my $conf = $c->file('haproxy.cfg', "global\n    stats socket $c->{top}/haproxy.sock\n$recipe");
-my $log = "$c->{top}/haproxy.log";
-is(system("haproxy -c -f $conf > $log 2>&1"), 0, 'HAProxy takes it') or diag(LockstepCluster::_slurp($log));
-my $haproxy = fork // die "fork: $!";
-if ($haproxy == 0)
-{
-	close $c->{lock};
-	open(STDIN, '<', '/dev/null');
-	open(STDOUT, '>>', $log);
-	open(STDERR, '>&', \*STDOUT);
-	exec('haproxy', '-db', '-f', $conf) or POSIX::_exit(127);
-}
-my $main = $$;
-END
-{
-	my $rc = $?;
-	if ($haproxy && $$ == $main)
-	{
-		kill 'TERM', $haproxy;
-		waitpid($haproxy, 0);
-	}
-	$? = $rc;
-}
+my $haproxy = LockstepBalancer->haproxy($c);
+my ($writers, $readers) = @$haproxy{qw(writers readers)};
 
 # The node that a new session gets there; '': none.
 sub node_at
@@ -78,7 +46,7 @@ sub becomes
 {
 	my ($port, $like, $what) = @_;
 	my $last = '';
-	ok($c->wait_until(sub { $last = node_at($port); $last =~ /^(?:$like)$/ }, 15), $what) or diag("it is \"$last\"\n", LockstepCluster::_slurp($log));
+	ok($c->wait_until(sub { $last = node_at($port); $last =~ /^(?:$like)$/ }, 15), $what) or diag("it is \"$last\"\n", $haproxy->log);
 }
 
 # ---------- who gets whom

@@ -1,0 +1,92 @@
+# Programs in front of the nodes, run as docs/beside.md has them: its recipe, typed as it stands but for addresses.
+#
+#	my $b = LockstepBalancer->haproxy($c);		# $c was made with LockstepBalancer::options()
+#	$b->{writers}, $b->{readers}				# its ports
+#	my $p = LockstepBalancer->pgbouncer($c, $b->{writers});
+#	$p->{port}
+#	$b->log
+package LockstepBalancer;
+use strict;
+use warnings;
+use LockstepCluster;
+use POSIX ();
+use Test::More;
+
+my @running;
+
+# The replicator's pages, and the ports of the programs.
+sub ports { my ($c) = @_; return map { $c->{base} + $_ } 9, 8, 7, 6 }
+
+# The block of lines that begins with that line.
+sub recipe
+{
+	my ($first) = @_;
+	my ($recipe) = LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") =~ /^(    \Q$first\E\n(?:    .*\n|\n)+)/m;
+	BAIL_OUT("docs/beside.md has no recipe that begins with $first") unless $recipe;
+	$recipe =~ s/^    //mg;
+	return $recipe;
+}
+
+sub _start
+{
+	my ($self, @command) = @_;
+	my $pid = fork // die "fork: $!";
+	if ($pid == 0)
+	{
+		close $self->{cluster}{lock};
+		open(STDIN, '<', '/dev/null');
+		open(STDOUT, '>>', $self->{log});
+		open(STDERR, '>&', \*STDOUT);
+		exec(@command) or POSIX::_exit(127);
+	}
+	$self->{pid} = $pid;
+	push @running, [ $$, $pid ];
+	return $self;
+}
+
+sub log { my ($self) = @_; return LockstepCluster::_slurp($self->{log}) }
+
+sub haproxy
+{
+	my ($class, $c) = @_;
+	my ($http, $writers, $readers) = ports($c);
+	my $self = bless { cluster => $c, log => "$c->{top}/haproxy.log", writers => $writers, readers => $readers }, $class;
+	my $recipe = recipe('defaults');
+
+	$recipe =~ s/ #.*//mg;
+	$recipe =~ s/\bnode$_:5432/'127.0.0.1:' . $c->port($_)/eg for $c->all;
+	$recipe =~ s/\binter 1s\b/inter 200ms/;
+	$recipe =~ s/port 8432/port $http/g;
+	$recipe =~ s/bind :5000/bind 127.0.0.1:$writers/;
+	$recipe =~ s/bind :5001/bind 127.0.0.1:$readers/;
+	my $conf = $c->file('haproxy.cfg', "global\n    stats socket $c->{top}/haproxy.sock\n$recipe");
+	is(system("haproxy -c -f $conf > $self->{log} 2>&1"), 0, 'HAProxy takes the recipe') or diag($self->log);
+	return $self->_start('haproxy', '-db', '-f', $conf);
+}
+
+# In front of HAProxy, if that is its port; else of the nodes.
+sub pgbouncer
+{
+	my ($class, $c, $writers) = @_;
+	my $port = (ports($c))[3];
+	my $self = bless { cluster => $c, log => "$c->{top}/pgbouncer.log", port => $port }, $class;
+	my $recipe = recipe('[databases]');
+
+	$recipe =~ s/port=5000/port=$writers user=postgres/;
+	$recipe =~ s/^listen_port.*/listen_port = $port/m;
+	my $conf = $c->file('pgbouncer.ini', "${recipe}listen_addr = 127.0.0.1\nunix_socket_dir =\nauth_type = any\nlogfile =\n");
+	return $self->_start($c->owned('pgbouncer', $conf));
+}
+
+END
+{
+	my $rc = $?;
+	for (grep { $_->[0] == $$ } @running)
+	{
+		kill 'TERM', $_->[1];
+		waitpid($_->[1], 0);
+	}
+	$? = $rc;
+}
+
+1;
