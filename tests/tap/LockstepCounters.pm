@@ -115,9 +115,22 @@ sub goes_on
 		return !grep { !$on{$_} } @nodes;
 	};
 
-	ok($self->{cluster}->wait_until($all, 30), "$what: writers go on");
+	ok($self->{cluster}->wait_until($all, 30), "$what: writers go on") or $self->_show_last;
 	my ($first) = sort { $a <=> $b } map { $_->[1] } @acked;
 	return defined $first ? $first - $since : 99;
+}
+
+# What each writer said last, and what the nodes say of those who wait.
+sub _show_last
+{
+	my ($self) = @_;
+	my %last;
+	$last{ $_->[2] =~ s/-.*//r } = join ' ', @$_ for @{ $self->_read };
+	diag(sprintf 'now %.3f', time);
+	diag($last{$_}) for sort keys %last;
+	diag(scalar $self->{cluster}->ctl('waits'));
+	diag($self->{cluster}->try($_, "SELECT string_agg(concat_ws(' ', pid, state, wait_event_type, wait_event, now() - state_change, left(query, 60)), E'\n') FROM pg_stat_activity WHERE backend_type = 'client backend'"))
+		for $self->{cluster}->all;
 }
 
 sub stop

@@ -53,6 +53,7 @@ sub _pump
 {
 	my ($self, $seconds) = @_;
 	my $end = time + $seconds;
+	local $SIG{PIPE} = 'IGNORE';	# psql has ended, and is still written to
 	while (!$self->_complete)
 	{
 		my $alive = eval { $self->{run}->pump_nb; 1 } && $self->{run}->pumpable;
@@ -89,6 +90,8 @@ sub finish
 	my ($out, $err) = ($self->{out}, $self->{err});
 	s/^$marker\n?//mg for $out, $err;
 	chomp $out;
+	# psql ended in a statement before: what never was sent must not look as if it had been done
+	$err .= "no session: psql has ended\n" if $self->{lost} && $err eq '';
 	$self->{error} = $err;
 	return $out;
 }
