@@ -170,6 +170,26 @@ default_of(Relation rel, AttrNumber attnum)
 	elog(ERROR, "found no default of column %d of relation %s", attnum, RelationGetRelationName(rel));
 }
 
+/* LIKE copies its name, too, where it has one (PostgreSQL 18). */
+static void
+append_not_null(Relation rel, Form_pg_attribute att, StringInfo out)
+{
+#if PG_VERSION_NUM >= 180000
+	HeapTuple	tuple = findNotNullConstraintAttnum(RelationGetRelid(rel), att->attnum);
+
+	if (HeapTupleIsValid(tuple))
+	{
+		Form_pg_constraint constraint = (Form_pg_constraint) GETSTRUCT(tuple);
+
+		appendStringInfo(out, " CONSTRAINT %s NOT NULL%s", quote_identifier(NameStr(constraint->conname)),
+						 constraint->connoinherit ? " NO INHERIT" : "");
+		heap_freetuple(tuple);
+		return;
+	}
+#endif
+	appendStringInfoString(out, " NOT NULL");
+}
+
 static void
 append_column(Relation rel, Form_pg_attribute att, bits32 options, StringInfo out)
 {
@@ -179,9 +199,10 @@ append_column(Relation rel, Form_pg_attribute att, bits32 options, StringInfo ou
 	if (OidIsValid(att->attcollation) && att->attcollation != get_typcollation(att->atttypid))
 		appendStringInfo(out, " COLLATE %s", generate_collation_name(att->attcollation));
 	if (att->attnotnull)
-		appendStringInfoString(out, " NOT NULL");
+		append_not_null(rel, att, out);
 	if (att->attgenerated != '\0' && (options & CREATE_TABLE_LIKE_GENERATED))
-		appendStringInfo(out, " GENERATED ALWAYS AS (%s) STORED", default_of(rel, att->attnum));
+		appendStringInfo(out, " GENERATED ALWAYS AS (%s) %s", default_of(rel, att->attnum),
+						 att->attgenerated == ATTRIBUTE_GENERATED_STORED ? "STORED" : "VIRTUAL");
 	else if (att->atthasdef && att->attgenerated == '\0' && (options & CREATE_TABLE_LIKE_DEFAULTS))
 		appendStringInfo(out, " DEFAULT %s", default_of(rel, att->attnum));
 }

@@ -255,6 +255,9 @@ sub client
 	return ("$bindir/$program", '-h', '127.0.0.1', '-p', $self->port($node), '-U', 'postgres');
 }
 
+# PostgreSQL's, as 15
+sub version { return $bindir =~ m{/(\d+)/bin$} ? $1 : `$bindir/pg_config --version` =~ /(\d+)/ ? $1 : croak 'no version' }
+
 # Any command as the user of the servers and the replicator, as a list.
 sub owned
 {

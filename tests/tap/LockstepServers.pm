@@ -94,7 +94,7 @@ sub _initdb
 }
 
 # Of PostgreSQL, as postgresql-common names it.
-sub version { return $LockstepCluster::bindir =~ m{/(\d+)/bin$} ? $1 : `$LockstepCluster::bindir/pg_config --version` =~ /(\d+)/ ? $1 : croak 'no version' }
+sub version { return LockstepCluster->version }
 
 # postgresql-common looks for servers in one place only; if ours is elsewhere it runs from a
 # copy of its module that knows the place.

@@ -13,7 +13,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my ($version) = `$LockstepCluster::bindir/postgres --version` =~ /\s(\d+)/;
+my $version = LockstepCluster->version;
 plan skip_all => "PostgreSQL $version has nothing of it" if $version < 16;
 my $c = LockstepCluster->new(nodes => 2, conf => $version >= 17 ? "transaction_timeout = '60s'\n" : '');
 

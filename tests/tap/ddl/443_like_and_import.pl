@@ -44,6 +44,15 @@ is($s->query(sprintf($columns, 'l2')), $s->query(sprintf($columns, 'reference'))
 my $checks = "SELECT conname, pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = '%s'::regclass ORDER BY 1";
 is($s->query(sprintf($checks, 'l2')), $s->query(sprintf($checks, 'reference')), 'and so are the checks');
 
+if ($c->version >= 18)
+{
+	$s->do('CREATE TEMP TABLE new_in_18 (id int CONSTRAINT "Not nothing" NOT NULL NO INHERIT, twice int GENERATED ALWAYS AS (id * 2) VIRTUAL, thrice int GENERATED ALWAYS AS (id * 3), CONSTRAINT loose CHECK (id > 5) NOT ENFORCED)');
+	$s->do("CREATE TABLE l18 (LIKE new_in_18 INCLUDING GENERATED INCLUDING CONSTRAINTS); CREATE TEMP TABLE reference18 (LIKE new_in_18 INCLUDING GENERATED INCLUDING CONSTRAINTS)");
+	is($s->query(sprintf($columns, 'l18')), $s->query(sprintf($columns, 'reference18')), 'virtual columns stay virtual');
+	is($s->query(sprintf($checks, 'l18')), $s->query(sprintf($checks, 'reference18')), 'constraints that are not null keep their names');
+	$s->do('INSERT INTO l18 VALUES (1)');
+}
+
 $s->do('CREATE TEMP TABLE indexed (a int PRIMARY KEY); CREATE TEMP TABLE ident (a int GENERATED ALWAYS AS IDENTITY); CREATE TEMP TABLE told (a int); COMMENT ON COLUMN told.a IS \'told\'; CREATE TEMP TABLE ser (a serial)');
 for my $what ('indexed INCLUDING INDEXES', 'ident INCLUDING IDENTITY', 'told INCLUDING COMMENTS', 'ser INCLUDING DEFAULTS', 'indexed INCLUDING ALL')
 {

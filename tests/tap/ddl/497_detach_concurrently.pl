@@ -207,10 +207,21 @@ $c->same('equal after FINALIZE');
 	$keeper->query('COMMIT');	# it is in the way of that DDL
 	$_->finish(60) for $ddl, $s;
 	is($ddl->error, '', 'DDL that has waited goes on');
-	is($s->error, '', 'and so does what it waited for');
 	is($c->sql($_, "SELECT count(*) FROM pg_attribute WHERE attrelid = 'p11'::regclass AND attname = 'extra'"), 0, "and leaves out what is being detached (n$_)") for 1 .. 3;
+	if ($c->version >= 18)
+	{
+		# PostgreSQL 18 by itself cannot detach a partition that lacks a column of the table
+		LockstepCluster::is_error($s->error, '42804', qr/could not convert row type/, 'what it waited for fails as on a server of its own');
+		is_everywhere('p11', 'pending 1', 'pending everywhere');
+		$c->sql(3, 'ALTER TABLE p DROP COLUMN extra');
+		$c->sql(2, 'ALTER TABLE p DETACH PARTITION p11 FINALIZE');
+	}
+	else
+	{
+		is($s->error, '', 'and so does what it waited for');
+		$c->sql(3, 'ALTER TABLE p DROP COLUMN extra');
+	}
 	is_everywhere('p11', 'table 1', 'detached');
-	$c->sql(3, 'ALTER TABLE p DROP COLUMN extra');
 }
 $c->same('equal after DDL');
 

@@ -41,7 +41,8 @@ my $sessions = $c->session(1);
 $sessions->do('CREATE TEMP TABLE nasty AS SELECT name, CASE vartype ' .
 	"WHEN 'bool' THEN CASE setting WHEN 'on' THEN 'off' ELSE 'on' END " .
 	"WHEN 'enum' THEN (SELECT e FROM unnest(enumvals) e WHERE e <> setting LIMIT 1) " .
-	"WHEN 'string' THEN CASE name WHEN 'client_encoding' THEN 'LATIN1' " .
+	# one that converts needs dynamic_library_path at connecting since PostgreSQL 18: with both, nobody can connect any more
+	"WHEN 'string' THEN CASE name WHEN 'client_encoding' THEN " . ($c->version >= 18 ? "'SQL_ASCII' " : "'LATIN1' ") .
 	"WHEN 'DateStyle' THEN 'German' WHEN 'TimeZone' THEN 'Asia/Tokyo' WHEN 'search_path' THEN 'nowhere' " .
 	"WHEN 'session_preload_libraries' THEN 'no_such_library' WHEN 'local_preload_libraries' THEN '\$libdir/plugins/no_such_library' " .
 	"WHEN 'lc_messages' THEN 'C' WHEN 'lc_monetary' THEN 'C' WHEN 'lc_numeric' THEN 'C' WHEN 'lc_time' THEN 'C' " .
