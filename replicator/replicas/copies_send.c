@@ -353,9 +353,13 @@ authenticate(MemberChannel *c, json_t **proof)
 	else if (!member_make_nonce(own_nonce) ||
 			 !member_proof(c, copies_setup.keys, "leader", name, nonce, own_nonce, own) ||
 			 !member_proof(c, copies_setup.keys, "standby", name, nonce, own_nonce, expected) ||
-			 !member_channel_send_json(c, MEMBER_CHALLENGE, json_pack("{s:s, s:s}", "nonce", own_nonce, "proof", own)) ||
-			 (*proof = member_channel_expect(c, MEMBER_PROOF, ANSWER_MS)) == NULL)
+			 !member_channel_send_json(c, MEMBER_CHALLENGE, json_pack("{s:s, s:s}", "nonce", own_nonce, "proof", own)))
 		i = -1;
+	else if ((*proof = member_channel_expect(c, MEMBER_PROOF, ANSWER_MS)) == NULL)
+	{
+		refuse(c, name, "it ended the connection when it was to prove that it has the group's secret, as one with another secret does", false);
+		i = -1;
+	}
 	else if (!member_same_proof(json_text_of(*proof, "proof"), expected))
 	{
 		refuse(c, name, "it could not prove that it has the group's secret", false);

@@ -162,6 +162,7 @@ configure($guest, sub { s/^secret_file.*/secret_file = '$secret'/m });
 $since = time;
 $c->start_replicator($guest);
 says($guest, qr/replicator "r$leader", which leads, cannot be followed: it could not prove that it has the group's secret/, 'a member with another secret is told');
+ok($c->wait_until(sub { $c->member_log($leader) =~ /\[r$guest\] replicator is refused: it ended the connection when it was to prove that it has the group's secret/ }), 'and so is who looks at the leader');
 $load->goes_on($since, 'meanwhile');
 is_deeply([ map { $_->{state} } grep { $_->{name} eq "r$guest" } @{ $c->group($leader)->{members} } ], ['not connected'], 'it is not connected');
 $c->kill_replicator($guest);
