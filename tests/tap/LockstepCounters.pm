@@ -58,7 +58,8 @@ sub _write
 			$s->error;
 		} // "? $@";
 		printf $log "%.3f %.3f %s %s\n", $began, time, $id,
-			$error eq '' ? 'ok' : $error =~ /(?:ERROR|FATAL):\s+([0-9A-Z]{5}):/ ? $1 : "? $error" =~ tr/\n/ /r;
+			# after FATAL, which may have come behind COMMIT, the outcome is not known
+			$error eq '' ? 'ok' : $error =~ /ERROR:\s+([0-9A-Z]{5}):/ ? $1 : $error =~ /FATAL:\s+([0-9A-Z]{5}):/ ? "? $1" : "? $error" =~ tr/\n/ /r;
 		if ($error =~ /closed the connection|terminat|no connection|no session|^\?/) { undef $s }
 		elsif ($error ne '') { $s->query('ROLLBACK') }
 		usleep(10_000);
