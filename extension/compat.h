@@ -35,6 +35,11 @@ typedef bool LsUpdateIndexes;
 #define ls_is_prune_record(op) ((op) == XLOG_HEAP2_PRUNE)
 #endif
 
+/* Before 17 nearly every asynchronous commit wakes the WAL writer (commit/walwriter.c). */
+#if PG_VERSION_NUM < 170000
+#define LS_COMMITS_WAKE_WAL_WRITER
+#endif
+
 /* 17 lets an index finish what it has begun with a row. */
 #if PG_VERSION_NUM >= 170000
 #define ls_index_insert_cleanup(index, info) index_insert_cleanup(index, info)

@@ -68,6 +68,7 @@
 #include "staleness.h"
 #include "turn.h"
 #include "usersettings.h"
+#include "walwriter.h"
 #include "writerhold.h"
 #include "xact.h"
 
@@ -111,6 +112,7 @@ request_shmem(void)
 	serverkey_shmem_request();
 	link_address_shmem_request();
 	priority_shmem_request();
+	walwriter_shmem_request();
 }
 
 static void
@@ -134,6 +136,7 @@ start_shmem(void)
 	serverkey_shmem_startup();
 	link_address_shmem_startup();
 	priority_shmem_startup();
+	walwriter_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */

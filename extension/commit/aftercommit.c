@@ -34,6 +34,7 @@ static struct
 	bool		wanted;			/* there is one */
 	bool		flush;			/* after the locks are released, flush */
 	int			sync_wish;		/* the session's synchronous_commit */
+	bool		is_off;			/* which has been made off meanwhile */
 	uint64		applied_xcount; /* then wait for Y of this transaction, 0 = no */
 }			wish;
 
@@ -48,12 +49,26 @@ journal_has_everything(void)
 		replorigin_session_origin == InvalidRepOriginId && SyncRepStandbyNames[0] == '\0';
 }
 
+/*
+ * The variable itself is changed, as nothing reads the setting from here to the commit: to set it for the transaction,
+ * and take it back, would cost a microsecond.
+ */
 void
-aftercommit_flush(void)
+aftercommit_begin(void)
 {
 	wish.sync_wish = synchronous_commit;
 	wish.flush = ls_local_flush || !journal_has_everything();
 	wish.wanted = true;
+	wish.is_off = true;
+	synchronous_commit = SYNCHRONOUS_COMMIT_OFF;
+}
+
+void
+aftercommit_restore(void)
+{
+	if (wish.is_off)
+		synchronous_commit = wish.sync_wish;
+	wish.is_off = false;
 }
 
 void
@@ -65,6 +80,7 @@ aftercommit_wait_applied(uint64 xcount)
 void
 aftercommit_forget(void)
 {
+	aftercommit_restore();
 	memset(&wish, 0, sizeof(wish));
 }
 
@@ -76,12 +92,7 @@ flush_as_wished(void)
 		return;
 	XLogFlush(XactLastCommitEnd);
 	if (wish.sync_wish > SYNCHRONOUS_COMMIT_LOCAL_FLUSH)
-	{
-		/* the setting itself comes back a little later, in AtEOXact_GUC */
-		synchronous_commit = wish.sync_wish;
-		assign_synchronous_commit(wish.sync_wish, NULL);
 		SyncRepWaitForLSN(XactLastCommitEnd, true);
-	}
 }
 
 /* Is waiting for "applied" to be given up?  As in SyncRepWaitForLSN. */

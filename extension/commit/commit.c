@@ -62,6 +62,7 @@
 #include "sequence.h"
 #include "session.h"
 #include "turn.h"
+#include "walwriter.h"
 #include "xact_state.h"
 
 /* How long a cancelled backend goes on waiting for its turn: it is usually
@@ -86,12 +87,9 @@ static struct
 static void
 write_progress(JournalPosition position)
 {
-	aftercommit_flush();
-	if (synchronous_commit != SYNCHRONOUS_COMMIT_OFF)
-		(void) set_config_option("synchronous_commit", "off",
-								 PGC_USERSET, PGC_S_SESSION,
-								 GUC_ACTION_LOCAL, true, 0, false);
+	aftercommit_begin();
 	progress_write(position);
+	walwriter_spare();
 	inval_collect();
 }
 
@@ -498,6 +496,7 @@ commit_done(void)
 {
 	bool		applied = session_applies();
 
+	aftercommit_restore();
 	if (ending.claimed.seq == 0)
 	{
 		/* locks were asked for, or what was streamed was rolled back */

@@ -43,7 +43,10 @@ extern void interrupts_forget_timeout(void);
 /* ---------- in aftercommit.c */
 
 extern void aftercommit_on_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel);
-extern void aftercommit_flush(void);	/* as the session wishes now */
+
+/* What follows commits asynchronously; what the session wishes is done behind the commit. */
+extern void aftercommit_begin(void);
+extern void aftercommit_restore(void);	/* synchronous_commit is what it was */
 extern void aftercommit_wait_applied(uint64 xcount);
 extern void aftercommit_forget(void);
 

@@ -34,6 +34,8 @@ typedef enum NodeFieldShown
 	NODE_FIELD("administrative", NULL, SHOWN_TEXT, json_boolean(s->administrative)) \
 	NODE_FIELD("boot", NULL, SHOWN_TEXT, boot_text(s)) \
 	NODE_FIELD("slow_drops", NULL, SHOWN_NUMBER, json_integer(s->slow_drops)) \
+	NODE_FIELD("apply_groups", NULL, SHOWN_NUMBER, json_seq(s->groups)) \
+	NODE_FIELD("grouped_transactions", NULL, SHOWN_NUMBER, json_seq(s->grouped)) \
 	NODE_FIELD("overlong_ended", NULL, SHOWN_NUMBER, json_seq(s->apply_patience_ended)) \
 	NODE_FIELD("draining", NULL, SHOWN_TEXT, json_boolean(s->draining)) \
 	NODE_FIELD("writers_open", NULL, SHOWN_NUMBER, if_known(s->writers_open)) \

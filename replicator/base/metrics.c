@@ -40,6 +40,8 @@ static const Metric metrics[] = {
 	{"lockstep_node_draining", "gauge", NULL, "draining", "1 if the node is being drained."},
 	{"lockstep_node_state_ms", "gauge", NULL, "state_ms", "Milliseconds since the node entered its state."},
 	{"lockstep_node_slow_drops", "gauge", NULL, "slow_drops", "Number of consecutive drops of the node because of its lag."},
+	{"lockstep_node_apply_groups_total", "counter", NULL, "apply_groups", "Groups of transactions that the node executed as one while it was online."},
+	{"lockstep_node_grouped_transactions_total", "counter", NULL, "grouped_transactions", "Transactions in these groups."},
 	{"lockstep_node_overlong_total", "counter", NULL, "overlong_ended", "Transactions rolled back because the node executed them for too long."},
 	{"lockstep_committed_total", "counter", "counters", "committed", "Committed transactions."},
 	{"lockstep_conflicts_total", "counter", "counters", "conflicts", "Transactions that lost a conflict."},

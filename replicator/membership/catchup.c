@@ -40,9 +40,7 @@
 #include "points.h"
 #include "sequencer.h"
 
-#define TOGETHER 64				/* transactions, at most */
-#define TOGETHER_BYTES (256 * 1024)
-#define IN_FLIGHT (8 * TOGETHER)
+#define IN_FLIGHT (8 * TX_TOGETHER)
 #define IN_FLIGHT_BYTES (8 * 1024 * 1024)	/* of queries; libpq may hold them
 											 * once more */
 
@@ -55,7 +53,7 @@ struct Catchup
 								 * known */
 	int			in_flight;		/* with those in together */
 	size_t		bytes;			/* of their queries */
-	Transaction *together[TOGETHER];	/* not given yet, to be given as one */
+	Transaction *together[TX_TOGETHER]; /* not given yet, to be given as one */
 	size_t		ntogether;
 	size_t		together_bytes;
 	uint64_t	began_us;
@@ -293,7 +291,7 @@ fits(const struct Catchup *c, const Transaction *tx)
 	const Transaction *last = c->ntogether > 0 ? c->together[c->ntogether - 1] : NULL;
 
 	return last == NULL || (last->seq + 1 == tx->seq && strcmp(last->database, tx->database) == 0 &&
-							c->together_bytes + tx_memory(tx) <= TOGETHER_BYTES);
+							c->together_bytes + tx_memory(tx) <= TX_TOGETHER_BYTES);
 }
 
 static void
@@ -313,7 +311,7 @@ give(Node *n, Transaction *tx)
 	}
 	c->together[c->ntogether++] = tx_ref(tx);
 	c->together_bytes += tx_memory(tx);
-	if (c->ntogether == TOGETHER)
+	if (c->ntogether == TX_TOGETHER)
 		give_together(n);
 }
 

@@ -138,7 +138,7 @@ is_stalled(Node *n)
 {
 	const ApplyTask *next = n->tasks;
 
-	while (next != NULL && next->tx->seq != n->applied + 1)
+	while (next != NULL && (next->tx->seq == 0 || tx_first_seq(next->tx) != n->applied + 1))
 		next = next->node_next;
 	if (n->state != NODE_ONLINE || n->applied >= sequencer_last_durable() || n->applied != n->stalled_at ||
 		(next != NULL && !is_in_commit(next)))

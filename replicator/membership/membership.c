@@ -44,6 +44,8 @@ node_status(int node)
 		.administrative = n->administrative,
 		.connections = count_connections(n),
 		.boot = n->boot,
+		.groups = n->groups,
+		.grouped = n->grouped,
 		.slow_drops = slow_node_drops(n),
 		.silent_ms = n->control != NULL ? (int64_t) ((loop_now_us() - n->heard_us) / 1000) : -1,
 		.waiting = tasks_awaited(n),

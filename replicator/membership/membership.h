@@ -21,6 +21,9 @@ typedef struct NodeStatus
 	bool		administrative; /* dropped by command: stays so until attach */
 	int			connections;
 	uint64_t	boot;
+	uint64_t	groups;			/* of transactions executed as one, while
+								 * online */
+	uint64_t	grouped;		/* transactions in these */
 	int			slow_drops;		/* in a row, for its lag: see slow_node.c */
 	uint64_t	apply_patience_ended;	/* transactions: see apply_patience.c */
 	int64_t		retry_ms;		/* until it is tried again; -1: it isn't */

@@ -93,6 +93,9 @@ typedef struct Node
 	bool		sequence_positions_failed;	/* one of them was refused */
 	struct Pool *pools;			/* see peer.h */
 	struct ApplyTask *tasks;	/* all of them on this node */
+	uint64_t	groups;			/* of transactions that it has executed as one
+								 * while online, so far */
+	uint64_t	grouped;		/* transactions in these */
 	uint64_t	ddl_tasks;		/* of them, those with DDL */
 	uint64_t	ddl_tasks_gone; /* that there have been */
 	TxRing		applying;

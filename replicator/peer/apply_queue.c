@@ -98,9 +98,10 @@ held_for_table(const ApplyQueue *queue, uint64_t table)
 Holder
 apply_queue_take(ApplyQueue *queue, const Transaction *tx)
 {
-	Holder		holder = {tx->role, tx->table};
+	Holder		holder = {tx->role, tx->table, tx->seq != 0};
 
 	queue->taken++;
+	queue->decided += holder.decided;
 	if (tx->role == NULL)
 		return holder;
 	if (queue->nholders == queue->holders_cap)
@@ -119,6 +120,7 @@ apply_queue_release(ApplyQueue *queue, Holder holder)
 
 	assert(queue->taken > 0);
 	queue->taken--;
+	queue->decided -= holder.decided;
 	if (holder.role == NULL)
 		return;
 	while (i < queue->nholders && (queue->holders[i].role != holder.role || queue->holders[i].table != holder.table))
@@ -176,6 +178,51 @@ leaves_enough(const ApplyQueue *queue, const ApplyTask *task, bool lower, int le
 	return reserved == 0 || left > 2 + reserved;
 }
 
+/* ---------- several as one */
+
+static bool
+may_be_together(const ApplyTask *task)
+{
+	const Transaction *tx = task->tx;
+
+	return (tx->state == TX_DURABLE || tx->state == TX_DONE) && tx->nmembers == 0 && !task->alone && !task->empty &&
+		task->retries == 0 && !task->looked_twice && tx->origin != (uint32_t) task->node && tx_may_be_together(task->tx);
+}
+
+size_t
+apply_queue_followers(const ApplyQueue *queue, const ApplyTask *task, ApplyTask **followers)
+{
+	uint64_t	seq = task->tx->seq;
+	size_t		bytes = tx_memory(task->tx);
+	size_t		n = 0;
+
+	if (!may_be_together(task))
+		return 0;
+	for (ApplyTask *next = queue->first; next != NULL && n + 1 < TX_TOGETHER; next = next->next)
+	{
+		if (next->tx->seq != 0 && next->tx->seq <= seq)
+			continue;
+		if (next->tx->seq != seq + 1 || !may_be_together(next))
+			break;
+		bytes += tx_memory(next->tx);
+		if (bytes > TX_TOGETHER_BYTES)
+			break;
+		followers[n++] = next;
+		seq++;
+	}
+	return n;
+}
+
+/* Is it one of those that are to gather?  gathering: seq of the one before it that is, 0: none. */
+static bool
+gathers(const ApplyQueue *queue, const ApplyTask *task, uint64_t gathering, const ApplyMoment *at)
+{
+	if (gathering != 0)
+		return task->tx->seq == gathering + 1 && may_be_together(task);
+	return at->gather && queue->decided >= QUEUE_STREAMS && task->tx->seq == queue->begun + 1 &&
+		!has_turn_next(task, at->applied) && at->now_us < task->queued_us + GATHER_US && may_be_together(task);
+}
+
 ApplyTask *
 apply_queue_next(ApplyQueue *queue, const ApplyMoment *at)
 {
@@ -183,6 +230,7 @@ apply_queue_next(ApplyQueue *queue, const ApplyMoment *at)
 	bool		decided = false;	/* a lower one is queued */
 	bool		reserved = false;
 	int			looked = 0;
+	uint64_t	gathering = 0;	/* seq of the last one that gathers */
 
 	for (ApplyTask *task = queue->first; task != NULL && left > 0 && looked < LOOK_AHEAD; task = task->next, looked++)
 	{
@@ -192,6 +240,13 @@ apply_queue_next(ApplyQueue *queue, const ApplyMoment *at)
 		*lower = true;
 		if (!enough || !may_start(task, at))
 			continue;
+		if (gathers(queue, task, gathering, at))
+		{
+			gathering = task->tx->seq;
+			continue;
+		}
+		if (task->tx->seq != 0 && gathering == 0)
+			queue->begun = task->tx->seq;
 		apply_queue_remove(queue, task);
 		task->holder = apply_queue_take(queue, task->tx);
 		task->wait_for = task->tx->depends_on > at->applied ? task->tx->depends_on : 0;

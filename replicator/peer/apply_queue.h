@@ -24,6 +24,12 @@
  * functions do there nor what happens to one table takes all of them.  Who has the
  * turn next, and the lowest ticket of the cluster, are exempt, or there would be such
  * cycles; so is what has no role (NULL): of the replicator, or from the journal.
+ *
+ * Several as one: decided tasks without a gap between their seqs may be executed as one
+ * (transaction_together.c), which costs the node less.  So that they come together, one that
+ * follows the last one begun, and those that follow it, stay queued while QUEUE_STREAMS connections execute decided ones;
+ * until the first of them has its turn next or has waited for GATHER_US.  Nothing waits where there is a
+ * gap: that is a transaction of the node itself, and to be executed when it has committed is worth more.
  */
 #ifndef LOCKSTEP_APPLY_QUEUE_H
 #define LOCKSTEP_APPLY_QUEUE_H
@@ -49,6 +55,7 @@ typedef struct Holder
 {
 	const char *role;
 	uint64_t	table;			/* tx->table, 0: not known */
+	bool		decided;		/* when it was taken */
 } Holder;
 
 typedef struct ApplyTask
@@ -68,6 +75,8 @@ typedef struct ApplyTask
 	Holder		holder;			/* as what it took its connection */
 	uint64_t	wait_for;		/* seq that the node itself waits for first, 0
 								 * = none */
+	bool		alone;			/* not to be executed with others (again) */
+	uint64_t	queued_us;		/* it was created */
 	uint64_t	started_us;
 	uint64_t	not_before_us;	/* QUEUED again: a pause */
 	struct Timer *pause;		/* fires when it is over; one per task, as
@@ -88,6 +97,9 @@ typedef struct ApplyQueue
 	ApplyTask  *last;
 	int			capacity;		/* connections */
 	int			taken;			/* of them by tasks */
+	int			decided;		/* ... by those that were decided when they
+								 * began */
+	uint64_t	begun;			/* seq of the last one that began decided */
 	int			reserved;		/* of them, see above */
 	Holder	   *holders;		/* of those that are taken, with a role, in no
 								 * order */
@@ -107,7 +119,11 @@ typedef struct ApplyMoment
 	uint64_t	durable;
 	uint64_t	now_us;
 	uint64_t	lowest_ticket;	/* of all that are reserved, 0: none */
+	bool		gather;			/* decided tasks are to be executed as one */
 } ApplyMoment;
+
+#define QUEUE_STREAMS 2
+#define GATHER_US 1000
 
 /*
  * The next task to start on a node that has applied `applied`, when everything
@@ -115,6 +131,13 @@ typedef struct ApplyMoment
  * and takes a connection until apply_queue_release(); w->wait_for is set.
  */
 extern ApplyTask *apply_queue_next(ApplyQueue *queue, const ApplyMoment *at);
+
+/*
+ * The tasks that may be executed as one with a task that apply_queue_next() has returned:
+ * queued, the next by seq without a gap, which together with it are at most
+ * TX_TOGETHER.  They stay in the queue.  Returns their number.
+ */
+extern size_t apply_queue_followers(const ApplyQueue *queue, const ApplyTask *task, ApplyTask **followers);
 
 /* The first one that waits for nothing but a connection; NULL: none. */
 extern const ApplyTask *apply_queue_waiting(const ApplyQueue *queue, const ApplyMoment *at, int *n);

@@ -54,6 +54,7 @@ task_create(Node *n, Transaction *tx)
 	assert(task_find(tx, n->index) == NULL);
 	task->tx = tx_ref(tx);
 	task->node = n->index;
+	task->queued_us = loop_now_us();
 	task->next_of_tx = tx->tasks;
 	tx->tasks = task;
 	task->node_next = n->tasks;
@@ -110,18 +111,25 @@ task_begin_early(Pool *p, Transaction *tx)
 	LOCKSTEP_POINT(BEGUN_EARLY);
 }
 
+static void
+unlink_from_tx(ApplyTask *task)
+{
+	ApplyTask **link = &task->tx->tasks;
+
+	while (*link != task)
+		link = &(*link)->next_of_tx;
+	*link = task->next_of_tx;
+}
+
 /* Frees it, whatever its state; the caller takes care of the connection. */
 static void
 task_remove(ApplyTask *task)
 {
 	Node	   *n = node_get(task->node);
-	ApplyTask **link = &task->tx->tasks;
 
 	if (task->state == TASK_QUEUED)
 		apply_queue_remove(task->queue, task);
-	while (*link != task)
-		link = &(*link)->next_of_tx;
-	*link = task->next_of_tx;
+	unlink_from_tx(task);
 	*(task->node_prev != NULL ? &task->node_prev->node_next : &n->tasks) = task->node_next;
 	if (task->node_next != NULL)
 		task->node_next->node_prev = task->node_prev;
@@ -168,7 +176,11 @@ tasks_moment(const Node *n)
 {
 	const Transaction *lowest = sequencer_reserved(NULL);
 
-	return (ApplyMoment) {n->applied, sequencer_last_durable(), loop_now_us(), lowest != NULL ? lowest->ticket : 0};
+	return (ApplyMoment)
+	{
+		n->applied, sequencer_last_durable(), loop_now_us(), lowest != NULL ? lowest->ticket : 0,
+			n->state == NODE_ONLINE
+	};
 }
 
 void
@@ -179,6 +191,34 @@ tasks_drop_applied(Node *n)
 		while (p->queue.first != NULL && p->queue.first->tx->seq != 0 && p->queue.first->tx->seq <= n->applied)
 			task_remove(p->queue.first);
 	}
+}
+
+/* It has a connection, and takes those that can be executed with it along. */
+static void
+take_along(Node *n, ApplyTask *task)
+{
+	ApplyTask  *followers[TX_TOGETHER];
+	Transaction *members[TX_TOGETHER];
+	size_t		count = apply_queue_followers(task->queue, task, followers);
+	Transaction *tx;
+
+	if (count == 0)
+		return;
+	members[0] = task->tx;
+	for (size_t i = 0; i < count; i++)
+		members[i + 1] = followers[i]->tx;
+	tx = tx_together(members, count + 1);
+	for (size_t i = 0; i < count; i++)
+		task_remove(followers[i]);
+	unlink_from_tx(task);
+	tx_unref(task->tx);			/* tx refers to it */
+	task->tx = tx;
+	task->next_of_tx = NULL;
+	tx->tasks = task;
+	task->queue->begun = tx->seq;
+	task->wait_for = tx->depends_on > n->applied ? tx->depends_on : 0;
+	n->groups++;
+	n->grouped += count + 1;
 }
 
 bool
@@ -193,6 +233,8 @@ tasks_start(Node *n)
 
 		while ((task = apply_queue_next(&p->queue, &at)) != NULL)
 		{
+			if (at.gather)
+				take_along(n, task);
 			apply_run(pool_take(p), task);
 			any = true;
 		}
@@ -425,7 +467,7 @@ task_split(ApplyTask *task)
 		if (tx->members[i]->seq <= n->applied)
 			continue;
 		to_membership->task_added(n, tx->members[i]);
-		task_add(n, tx->members[i]);
+		task_add(n, tx->members[i])->alone = true;
 	}
 	tx_unref(tx);
 }

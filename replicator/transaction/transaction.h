@@ -34,6 +34,13 @@ typedef enum TxState
 								 * anywhere */
 } TxState;
 
+typedef enum TxTogether
+{
+	TOGETHER_UNKNOWN,			/* nobody has asked yet */
+	TOGETHER_YES,
+	TOGETHER_NO
+} TxTogether;
+
 typedef struct Transaction
 {
 	TxState		state;
@@ -77,6 +84,7 @@ typedef struct Transaction
 	struct Transaction **members;	/* several, executed as one: see
 									 * tx_together */
 	size_t		nmembers;		/* 0: it is one */
+	TxTogether	together;		/* see tx_may_be_together */
 	uint64_t	depends_on;		/* highest seq a node must have applied before
 								 * it */
 	uint64_t   *after_tickets;	/* same-origin reserved ones to be decided or
@@ -169,7 +177,7 @@ extern void tx_cursor_free(TxCursor *c);
 extern bool tx_find_statement(const Transaction *tx, size_t i, Buffer *copy, LsSlice *payload);
 
 /*
- * Several decided transactions for a node that catches up to execute as one:
+ * Several decided transactions for a node to execute as one: at most TX_TOGETHER,
  * of one database, their seqs without a gap.  The result refers to their queries, has the
  * last one's seq, and depends on what the members do that is not among them.
  * The members are referred to, for when that fails.
@@ -182,7 +190,11 @@ extern uint64_t tx_first_seq(const Transaction *tx);	/* its own, if it is one */
 extern const Transaction *tx_member_at(const Transaction *tx, size_t *i);
 
 /* Is it nothing but changes of rows, and not large?  Then it may be one of several. */
-extern bool tx_may_be_together(const Transaction *tx);
+extern bool tx_may_be_together(Transaction *tx);
+
+#define TX_TOGETHER 64
+#define TX_TOGETHER_BYTES (256 * 1024)	/* tx_memory() of all of them; one
+										 * alone may have more */
 
 /* A decided transaction as the journal in dir has it (catchup): state TX_DURABLE.
  * NULL: *error says why (static). */

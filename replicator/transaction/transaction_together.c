@@ -1,12 +1,12 @@
 /*
  * transaction_together.c
- *	  Executing several decided transactions as one on a node that catches up: which ones
- *	  may be combined, and how.
+ *	  Executing several decided transactions as one on a node that is not their origin:
+ *	  which ones may be combined, and how.
  *
- * A node that catches up does not need them to be separate: no client waits for one of
- * them, all are decided, and readers see all or none, which is a state that the cluster
- * has passed through.  That saves a claim of the turn, a row of progress, a commit and a
- * round trip for each.
+ * The node does not need them to be separate: all are decided, and readers see all or none,
+ * which is a state that the cluster has passed through.  That saves a claim of the turn, a row of progress, a commit and a
+ * round trip for each.  catchup.c combines what the journal has, apply_task.c what has
+ * gathered in the queue of a node that is online.
  *
  * Only changes of rows may be combined.  DDL, notifications (PostgreSQL merges equal ones
  * of a transaction), commands outside of transactions and unknown kinds of queries are
@@ -33,8 +33,8 @@ changes_rows(const LsQuery *q)
 	}
 }
 
-bool
-tx_may_be_together(const Transaction *tx)
+static bool
+is_rows_only(const Transaction *tx)
 {
 	TxCursor	cursor = {0};
 	LsSlice		payload;
@@ -50,6 +50,15 @@ tx_may_be_together(const Transaction *tx)
 			return false;
 	}
 	return true;
+}
+
+/* The answer is kept, as each of its nodes may be about to ask. */
+bool
+tx_may_be_together(Transaction *tx)
+{
+	if (tx->together == TOGETHER_UNKNOWN)
+		tx->together = is_rows_only(tx) ? TOGETHER_YES : TOGETHER_NO;
+	return tx->together == TOGETHER_YES;
 }
 
 Transaction *

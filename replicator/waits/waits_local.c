@@ -229,6 +229,18 @@ local_waits_fail_backend(Node *n, uint32_t pid, uint32_t lxid, const char *detai
 
 /* ---------- tasks */
 
+/* As one of several, if that is how the node executes it. */
+static Transaction *
+as_executed(const Node *n, Transaction *tx)
+{
+	for (const ApplyTask *task = n->tasks; task != NULL; task = task->node_next)
+	{
+		if (task->tx->nmembers > 0 && tx_first_seq(task->tx) <= tx->seq && tx->seq <= task->tx->seq)
+			return task->tx;
+	}
+	return tx;
+}
+
 /* The decided transaction that the node commits next, as far as it is known here. */
 static Transaction *
 next_of(const Node *n)
@@ -236,7 +248,7 @@ next_of(const Node *n)
 	Transaction *tx = n->applying.count > 0 ? n->applying.items[n->applying.head] : NULL;
 
 	if (tx != NULL && tx->seq == n->applied + 1)
-		return tx;
+		return as_executed(n, tx);
 	tx = sequencer_undurable(NULL);
 	return tx != NULL && tx->seq == n->applied + 1 ? tx : NULL;
 }

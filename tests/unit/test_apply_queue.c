@@ -40,11 +40,20 @@ enqueue(ApplyQueue *queue, Transaction *tx)
 
 static const Holder nobody;
 
+/* As on a node that is online: those that follow each other gather. */
+static ApplyTask *
+next_gathering(ApplyQueue *queue, uint64_t applied, uint64_t now_us)
+{
+	ApplyMoment at = {applied, UINT64_MAX, now_us, 0, true};
+
+	return apply_queue_next(queue, &at);
+}
+
 /* Without a lowest ticket of the cluster. */
 static ApplyTask *
 next(ApplyQueue *queue, uint64_t applied, uint64_t durable, uint64_t now_us)
 {
-	ApplyMoment at = {applied, durable, now_us, 0};
+	ApplyMoment at = {applied, durable, now_us, 0, false};
 
 	return apply_queue_next(queue, &at);
 }
@@ -138,6 +147,56 @@ test_pause(void **state)
 	drop(task);
 }
 
+/* Two decided ones are under way: those that follow wait, until one is over, their turn has
+ * come, or they have waited for long enough; what does not follow waits for nothing. */
+static void
+test_gather(void **state)
+{
+	ApplyQueue	queue = {.capacity = 10};
+	ApplyTask  *w[8];
+	ApplyTask  *apart;
+	ApplyTask  *followers[TX_TOGETHER];
+	ApplyTask  *started;
+
+	for (int i = 0; i < 6; i++)
+	{
+		w[i] = enqueue(&queue, new_tx(0, (uint64_t) 11 + (uint64_t) i, 0));
+		w[i]->tx->together = i < 5 ? TOGETHER_YES : TOGETHER_NO;
+		w[i]->tx->origin = 1;
+		w[i]->queued_us = 100;
+	}
+	apart = enqueue(&queue, new_tx(0, 20, 0));
+	apart->tx->together = TOGETHER_YES;
+	apart->tx->origin = 1;
+	assert_ptr_equal(next_gathering(&queue, 5, 100), w[0]);
+	assert_ptr_equal(next_gathering(&queue, 5, 100), w[1]);
+	assert_int_equal(queue.decided, 2);
+	started = next_gathering(&queue, 5, 100);
+	assert_ptr_equal(started, w[5]);	/* it may not be one of several */
+	started = next_gathering(&queue, 5, 100);
+	assert_ptr_equal(started, apart);
+	assert_null(next_gathering(&queue, 5, 100 + GATHER_US - 1));
+	apply_queue_release(&queue, w[0]->holder);
+	apply_queue_release(&queue, w[5]->holder);
+	apply_queue_release(&queue, apart->holder);
+	assert_int_equal(queue.begun, 12);
+	started = next_gathering(&queue, 5, 100);
+	assert_ptr_equal(started, w[2]);
+	assert_int_equal(apply_queue_followers(&queue, started, followers), 2);
+	assert_ptr_equal(followers[0], w[3]);
+	assert_ptr_equal(followers[1], w[4]);
+	queue.begun = 13;
+	w[3]->retries = 1;
+	assert_int_equal(apply_queue_followers(&queue, started, followers), 0);
+	w[3]->retries = 0;
+	assert_null(next_gathering(&queue, 12, 100));
+	assert_ptr_equal(next_gathering(&queue, 13, 100), w[3]);	/* its turn */
+	assert_ptr_equal(next_gathering(&queue, 13, 100 + GATHER_US), w[4]);
+	for (int i = 0; i < 6; i++)
+		drop(w[i]);
+	drop(apart);
+}
+
 /* The last connection is for the decided one whose turn is next, the last but one
  * for that, or the lowest decided or reserved one. */
 static void
@@ -195,8 +254,8 @@ test_shares(void **state)
 	static const char mallory[] = "mallory";
 	static const char alice[] = "alice";
 	ApplyQueue	queue = {.capacity = 12,.reserved = 4};
-	ApplyMoment at = {0, 0, 0, 0};
-	Holder		hers = {mallory, 1};
+	ApplyMoment at = {0, 0, 0, 0, false};
+	Holder		hers = {mallory, 1, false};
 	ApplyTask  *w[14];
 	int			n;
 
@@ -346,7 +405,7 @@ step(FakeCluster * c)
 		FakeNode   *node = &c->node[n];
 		ApplyTask  *task;
 
-		ApplyMoment at = {node->applied, c->seq, 0, lowest_ticket(c)};
+		ApplyMoment at = {node->applied, c->seq, 0, lowest_ticket(c), true};
 
 		while ((task = apply_queue_next(&node->queue, &at)) != NULL)
 			any = true;
@@ -462,6 +521,7 @@ main(void)
 		cmocka_unit_test(test_queue_order),
 		cmocka_unit_test(test_dependencies),
 		cmocka_unit_test(test_pause),
+		cmocka_unit_test(test_gather),
 		cmocka_unit_test(test_kept_connections),
 		cmocka_unit_test(test_lowest_keeps_its_claim),
 		cmocka_unit_test(test_shares),
