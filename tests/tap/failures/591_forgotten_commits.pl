@@ -162,13 +162,13 @@ $first->send('UPDATE t SET v = v + 1 WHERE id = 3');
 ok($c->wait_until(sub { $c->was_there('replicator', 'GROUP_TAKEN') }, 20), 'a transaction is decided, but not durable');
 kill 'KILL', $first->pid;
 ok($c->wait_until(sub { my ($out) = $c->try(1, 'SELECT 1'); $out eq '1' }, 20), 'a backend of its origin was killed, the server starts anew');
-my ($told, $until) = (0, time + 2);
-while (time < $until)
+my ($told, $until) = (0, time + 10);
+while (time < $until && $told < 10)
 {
 	my (undef, $error) = $c->try(1, "SET statement_timeout = '1s'; SET lockstep.failover_wait = 0; UPDATE t SET v = v + 1 WHERE id = 3");
-	last if $error !~ /57P03/;
+	last if $error !~ /57P03|57014/;	# it may be too slow even to be refused
 	usleep(50_000);
-	$told++;
+	$told++ if $error =~ /57P03/;
 }
 cmp_ok($told, '>', 3, 'no transaction begins there that does not see it');
 $c->let_go('replicator', 'GROUP_TAKEN');
