@@ -86,6 +86,7 @@ typedef struct ApplyQueue
 {
 	ApplyTask  *first;
 	ApplyTask  *last;
+	ApplyTask  *decided;		/* the last of those; NULL: none */
 	int			capacity;		/* connections */
 	int			taken;			/* of them by tasks */
 	int			reserved;		/* of them, see above */
