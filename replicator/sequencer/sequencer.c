@@ -102,16 +102,6 @@ sequencer_executed(Transaction *tx)
 
 /* ---------- reserving */
 
-static Transaction *
-find_reserved(uint64_t ticket)
-{
-	Transaction *tx = undecided.reserved.first;
-
-	while (tx != NULL && tx->ticket != ticket)
-		tx = tx->next;
-	return tx;
-}
-
 static void
 wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 {
@@ -181,15 +171,9 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	if (c->ncontended > 0)
 		tx->contended = contended_of(c->contended, c->ncontended);
 	if (c->ntickets > 0)
-	{
-		tx->after_tickets = xmalloc(c->ntickets * sizeof(uint64_t));
-		memcpy(tx->after_tickets, c->tickets, c->ntickets * sizeof(uint64_t));
-		tx->nafter_tickets = c->ntickets;
-		undecided.reserved_with_tickets++;
-	}
+		undecided_await_tickets(tx, c->tickets, c->ntickets);
 	tx_move(tx, TX_RESERVED);
-	list_add(&undecided.reserved, tx);
-	undecided.nreserved++;
+	undecided_add_reserved(tx);
 	tx->proof = proven_epoch();
 	tx->index_step = list->index_step;
 	undecided.reserved_steps += tx->index_step;
@@ -219,7 +203,7 @@ reserve(Transaction *tx)
 			break;
 		case CERTIFY_CONFLICT:
 			refuse_conflict(tx, &list, &c,
-							c.kind == CONFLICT_RESERVED ? find_reserved(c.winner_ticket) : NULL);
+							c.kind == CONFLICT_RESERVED ? undecided_find_reserved(c.winner_ticket) : NULL);
 			break;
 		case CERTIFY_WAIT:
 			wait_for_lock(tx, c.lock_ticket);
@@ -237,8 +221,8 @@ on_stored(Transaction *tx)
 		return;					/* rolled back meanwhile */
 	if (refused_for_failure(tx))
 		return;
-	undecided.decide_some = true;
-	loop_defer(&undecided.look_again);
+	if (tx->state == TX_RESERVED && tx->executing == 0)
+		undecided_decide_later(tx);
 }
 
 void
@@ -430,8 +414,6 @@ grant_locks(void)
 static void
 on_look_again(void *arg)
 {
-	Transaction *next;
-
 	grant_locks();
 	while (undecided.retries.first != NULL)
 	{
@@ -443,16 +425,11 @@ on_look_again(void *arg)
 	for (Transaction *tx = undecided.reserved_steps > 0 ? undecided.lock_waiters.first : NULL; tx != NULL; tx = tx->next)
 		steps_yield(tx);
 
-	/*
-	 * those that were executed (without peers: by no node) before they could
-	 * be decided
-	 */
-	if (!undecided.decide_some)
-		return;
-	undecided.decide_some = false;
-	for (Transaction *tx = undecided.reserved.first; tx != NULL; tx = next)
+	while (undecided.decisions.first != NULL)
 	{
-		next = tx->next;
+		Transaction *tx = undecided.decisions.first;
+
+		undecided_stop_waiting(tx);
 		if (tx->executing == 0 && may_be_decided(tx))
 			decide(tx);
 	}
