@@ -39,6 +39,9 @@
 #define KEPT_SEQS 20000			/* history kept below what all nodes have
 								 * applied: for S of keys that have not
 								 * arrived yet */
+#define HISTORY_KEYS 500000		/* for so many, about 100 MB, that of
+								 * key_history */
+#define HISTORY_MARKS 32		/* key_history is told apart by so much */
 #define MAX_REMEMBERED_KEYS 2000000 /* about 500 MB */
 
 static const Config *config;
@@ -479,6 +482,52 @@ sequencer_gone(Transaction *tx)
 
 /* ---------- forgetting */
 
+/* How far it had come key_history ago; 0: not known, or it was not running. */
+static uint64_t
+seq_before_history(void)
+{
+	static struct
+	{
+		uint64_t	us;
+		uint64_t	seq;
+	}			marks[HISTORY_MARKS + 1];
+	static unsigned next;
+	uint64_t	history_us = (uint64_t) config->key_history * 1000;
+	uint64_t	now = loop_now_us();
+	unsigned	last = (next + HISTORY_MARKS) % (HISTORY_MARKS + 1);
+	uint64_t	seq = 0;
+
+	if (history_us == 0)
+		return UINT64_MAX;
+	if (now - marks[last].us >= history_us / HISTORY_MARKS)
+	{
+		marks[next].us = now;
+		marks[next].seq = sequencer_last_durable();
+		next = (next + 1) % (HISTORY_MARKS + 1);
+	}
+	for (int i = 0; i <= HISTORY_MARKS; i++)
+	{
+		if (now - marks[i].us >= history_us && marks[i].seq > seq)
+			seq = marks[i].seq;
+	}
+	return seq;
+}
+
+/* Transactions that have read, or locked, up to here have told so, or are told that it was too long ago. */
+static uint64_t
+forgettable(uint64_t all)
+{
+	uint64_t	floor = certifier_floor(undecided.certifier);
+	uint64_t	before = seq_before_history();
+	uint64_t	most = all > KEPT_SEQS ? all - KEPT_SEQS : 0;
+
+	if (most <= floor || before >= most)
+		return most;
+	if (certifier_keys(undecided.certifier) <= HISTORY_KEYS)
+		return before;
+	return floor + (most - floor) / 2 + 1;
+}
+
 static void
 on_forget(void *arg)
 {
@@ -488,8 +537,7 @@ on_forget(void *arg)
 	leases_forget_gone(all);
 	if (oldest < all)
 		all = oldest;
-	if (all > KEPT_SEQS)
-		certifier_forget(undecided.certifier, all - KEPT_SEQS);
+	certifier_forget(undecided.certifier, forgettable(all));
 
 	/*
 	 * A transaction that stays open must not make it grow without bound: it

@@ -354,6 +354,27 @@ a_step_yields(void **state)
 	peers_are_slow = false;
 }
 
+static Config config;
+
+/* What was decided lately is remembered whatever the number, so who has read long ago, in seqs, goes on. */
+static void
+history_in_time(void **state)
+{
+	uint64_t	seen = sequencer_last_decided();
+	uint64_t	other = UINT64_C(1) << 41;
+
+	config.key_history = 4000;
+	for (uint64_t i = 1; i <= DECIDED; i++)
+		assert_true(ask(0, other + i, seen, NULL) != 0);
+	let_it_forget();
+	assert_true(ask(1, other, seen, NULL) != 0);
+	for (int i = 0; i < 4; i++)
+		let_it_forget();
+	assert_int_equal(ask(1, other - 1, seen, NULL), 0);
+	assert_string_equal(last_sqlstate, "40001");
+	config.key_history = 0;
+}
+
 /* A transaction that has that row's key, and that the peers execute. */
 static Transaction *
 executing_row(LsKeyMode mode)
@@ -431,18 +452,17 @@ main(void)
 		cmocka_unit_test(below_the_floor),
 		cmocka_unit_test(a_step_yields),
 		cmocka_unit_test(readers_first),
+		cmocka_unit_test(history_in_time),
 	};
 	char		directory[] = "/tmp/lockstep-unit-sequencer-XXXXXX";
 	char		command[sizeof(directory) + 20];
 	char		cluster[33];
 	const char *error = NULL;
-	Config		config;
 	Journal    *journal;
 	int			failed;
 
 	log_open(NULL, LOG_ERROR);
 	loop_init();
-	memset(&config, 0, sizeof(config));
 	if (mkdtemp(directory) == NULL)
 		abort();
 	journal = journal_open(directory, true, 1024 * 1024, cluster, &error);
