@@ -16,6 +16,7 @@
  *	takers=0		sessions that change one row, each when it is its turn
  *	wait=certified	or ordered, executed, applied
  *	warm=2 seconds=5	how long
+ *	transactions=0	so many instead of seconds, or a few more
  *	on_begin=COMMAND, on_end=COMMAND	run there, as by callgrind's client
  *
  * Prints one line of name=value.
@@ -45,6 +46,7 @@ static struct
 	int			idle;
 	int			waiters;
 	int			takers;
+	int			transactions;
 	double		warm;
 	double		seconds;
 	const char *on_begin;
@@ -193,11 +195,23 @@ on_measured(void *arg)
 }
 
 static void
+on_counting(void *arg)
+{
+	if (counts.committed - before.counts.committed >= (uint64_t) options.transactions)
+		on_measured(NULL);
+	else
+		loop_after(LOOK_MS, on_counting, NULL);
+}
+
+static void
 on_warm(void *arg)
 {
 	command(options.on_begin);
 	before = use_now();
-	loop_after((int) (options.seconds * 1000), on_measured, NULL);
+	if (options.transactions > 0)
+		loop_after(LOOK_MS, on_counting, NULL);
+	else
+		loop_after((int) (options.seconds * 1000), on_measured, NULL);
 }
 
 static void
@@ -338,7 +352,7 @@ take_option(const char *arg)
 		take_number(arg, "nodes", &load.nodes) || take_number(arg, "databases", &load.databases) ||
 		take_number(arg, "sessions", &load.writers) || take_number(arg, "rows", &load.rows) ||
 		take_number(arg, "idle", &options.idle) || take_number(arg, "waiters", &options.waiters) ||
-		take_number(arg, "takers", &options.takers))
+		take_number(arg, "takers", &options.takers) || take_number(arg, "transactions", &options.transactions))
 		return;
 	if (take_text(arg, "secret", &secret))
 	{
