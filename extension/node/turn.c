@@ -81,7 +81,11 @@
 #include "points.h"
 #include "turn.h"
 
-#define TURN_RING 4096
+#define TURN_RING 4096			/* claims ahead */
+#define TURN_PAST (1 << 20)		/* seqs whose transactions are known: half a
+								 * minute of 30,000 a second */
+#define PAST_MARGIN 4096		/* the oldest of them, which may go meanwhile */
+#define PAST_SEARCHED 65536		/* for a transaction, one by one */
 #define NO_PROCESS (-1)
 #define TURN_FREE PG_UINT64_MAX
 
@@ -93,10 +97,12 @@ typedef struct TurnShared
 	int			claimant[TURN_RING];	/* pgprocno that claimed the seq that
 										 * has this place above applied, or
 										 * NO_PROCESS */
-	TransactionId xids[TURN_RING];	/* of the seqs at or below applied */
-	uint64		chains[TURN_RING];	/* of these, too; 0: not known */
+	TransactionId *xids;		/* TURN_PAST, of the seqs at or below applied */
+	uint64	   *chains;			/* of these, too; 0: not known */
 	int			nwaiting;		/* entries of waiting[] */
-	int		   *waiting;		/* pgprocnos, any order, MaxBackends of them */
+	int		   *waiting;		/* pgprocnos, MaxBackends of them: a heap, the
+								 * lowest seq first */
+	int		   *place;			/* by pgprocno, in waiting[], while it waits */
 	uint64	   *waiting_for;	/* by pgprocno: seq, 0 = does not wait */
 	pg_atomic_uint64 held_at;	/* no commit above it; TURN_FREE: all may.
 								 * Read without the lock, after applied */
@@ -119,14 +125,21 @@ turn_shmem_size(void)
 {
 	Size		size = MAXALIGN(sizeof(TurnShared));
 
-	size = add_size(size, MAXALIGN(mul_size(MaxBackends, sizeof(int))));
+	size = add_size(size, MAXALIGN(mul_size(MaxBackends, 2 * sizeof(int))));
 	return add_size(size, MAXALIGN(mul_size(MaxBackends, 2 * sizeof(uint64))));
+}
+
+/* Pages of it are used when the first transactions come there. */
+static Size
+past_shmem_size(void)
+{
+	return mul_size(TURN_PAST, sizeof(uint64) + sizeof(TransactionId));
 }
 
 void
 turn_shmem_request(void)
 {
-	RequestAddinShmemSpace(turn_shmem_size());
+	RequestAddinShmemSpace(add_size(turn_shmem_size(), past_shmem_size()));
 	RequestNamedLWLockTranche("LockstepTurn", 1);
 }
 
@@ -135,7 +148,9 @@ void
 turn_shmem_startup(void)
 {
 	bool		found;
+	bool		past_found;
 	char	   *at;
+	uint64	   *past = ShmemInitStruct("lockstep past", past_shmem_size(), &past_found);
 
 	turn = ShmemInitStruct("lockstep turn", turn_shmem_size(), &found);
 	turn_lock = &(GetNamedLWLockTranche("LockstepTurn"))->lock;
@@ -145,9 +160,12 @@ turn_shmem_startup(void)
 	memset(turn, 0, turn_shmem_size());
 	at = (char *) turn + MAXALIGN(sizeof(TurnShared));
 	turn->waiting = (int *) at;
-	at += MAXALIGN(mul_size(MaxBackends, sizeof(int)));
+	turn->place = turn->waiting + MaxBackends;
+	at += MAXALIGN(mul_size(MaxBackends, 2 * sizeof(int)));
 	turn->waiting_for = (uint64 *) at;
 	turn->claimed_with = turn->waiting_for + MaxBackends;
+	turn->chains = past;		/* new shared memory is zero */
+	turn->xids = (TransactionId *) (past + TURN_PAST);
 	pg_atomic_init_u64(&turn->generation, 0);
 	turn->drainer = NO_PROCESS;
 	pg_atomic_init_u64(&turn->applied, 0);
@@ -187,7 +205,7 @@ place_applied(void)
 
 	LWLockAcquire(turn_lock, LW_SHARED);
 	position.seq = turn_applied();
-	position.chain = turn->chains[position.seq % TURN_RING];
+	position.chain = turn->chains[position.seq % TURN_PAST];
 	LWLockRelease(turn_lock);
 	return position;
 }
@@ -199,7 +217,7 @@ turn_open(JournalPosition position)
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	if (!turn->open)
 	{
-		turn->chains[position.seq % TURN_RING] = position.chain;
+		turn->chains[position.seq % TURN_PAST] = position.chain;
 		pg_atomic_write_u64(&turn->applied, position.seq);
 		turn->open = true;
 	}
@@ -240,55 +258,76 @@ turn_chain_at(uint64 seq)
 
 	LWLockAcquire(turn_lock, LW_SHARED);
 	applied = turn_applied();
-	if (seq <= applied && applied - seq < TURN_RING)
-		chain = turn->chains[seq % TURN_RING];
+	if (seq <= applied && applied - seq < TURN_PAST)
+		chain = turn->chains[seq % TURN_PAST];
 	LWLockRelease(turn_lock);
 	return chain;
 }
 
+/* A seq from before the server's start has no xid here; every snapshot sees it. */
+static bool
+is_seen(uint64 seq, Snapshot snapshot)
+{
+	TransactionId xid;
+
+	pg_read_barrier();
+	xid = *(volatile TransactionId *) &turn->xids[seq % TURN_PAST];
+	pg_read_barrier();
+	if (turn_applied() - seq >= TURN_PAST - 1)
+		return false;			/* it may have been another seq's */
+	return !TransactionIdIsValid(xid) || !XidInMVCCSnapshot(xid, snapshot);
+}
+
 /*
- * Commits are in order, so what a snapshot sees is a prefix of them.  A seq
- * from before the server's start has no xid here; every snapshot sees it.  The
- * ring has forgotten what is longer ago: then 0, which is never too much.
+ * Commits are in order, so what a snapshot sees is a prefix of them: its end is looked for backwards,
+ * by steps that double, as most snapshots are young.  What is longer ago than is known here gives 0,
+ * which is never too much.
  */
 uint64
 turn_seen_by(Snapshot snapshot)
 {
-	uint64		seq = turn_applied();
+	uint64		newest = turn_applied();
+	uint64		oldest = newest >= TURN_PAST ? newest - TURN_PAST + PAST_MARGIN : 0;
+	uint64		seen = newest;
+	uint64		unseen = newest + 1;
 
-	for (; seq > 0; seq--)
+	for (uint64 step = 1; seen > oldest && !is_seen(seen, snapshot); step *= 2)
 	{
-		TransactionId xid;
-
-		pg_read_barrier();
-		xid = *(volatile TransactionId *) &turn->xids[seq % TURN_RING];
-		pg_read_barrier();
-		if (turn_applied() - seq >= TURN_RING - 1)
-			return 0;			/* it may have been another seq's */
-		if (!TransactionIdIsValid(xid) || !XidInMVCCSnapshot(xid, snapshot))
-			break;
+		unseen = seen;
+		seen = seen - oldest > step ? seen - step : oldest;
 	}
-	return seq;
+	if (seen == oldest && oldest > 0 && !is_seen(oldest, snapshot))
+		return 0;
+	while (unseen - seen > 1)
+	{
+		uint64		middle = seen + (unseen - seen) / 2;
+
+		if (is_seen(middle, snapshot))
+			seen = middle;
+		else
+			unseen = middle;
+	}
+	return seen;
 }
 
-/* xid may be a subtransaction's. */
+/* xid may be a subtransaction's.  Not under the lock, which all commits need. */
 uint64
 turn_seq_of(TransactionId xid)
 {
 	uint64		highest = turn_applied();
-	uint64		lowest = highest >= TURN_RING ? highest - TURN_RING + 1 : 1;
-	uint64		found = 0;
+	uint64		lowest = highest >= PAST_SEARCHED ? highest - PAST_SEARCHED + 1 : 1;
 
 	if (TransactionIdFollowsOrEquals(xid, TransactionXmin))
 		xid = SubTransGetTopmostTransaction(xid);
-	LWLockAcquire(turn_lock, LW_SHARED);
-	for (uint64 seq = highest; seq >= lowest && found == 0; seq--)
+	pg_read_barrier();
+	for (uint64 seq = highest; seq >= lowest; seq--)
 	{
-		if (turn->xids[seq % TURN_RING] == xid)
-			found = seq;
+		if (*(volatile TransactionId *) &turn->xids[seq % TURN_PAST] != xid)
+			continue;
+		pg_read_barrier();
+		return turn_applied() - seq < TURN_PAST - 1 ? seq : 0;
 	}
-	LWLockRelease(turn_lock);
-	return found;
+	return 0;
 }
 
 static int *
@@ -305,23 +344,57 @@ wake(int procno)
 
 /* ---------- waiting for applied to reach a seq */
 
-/* Put this process on the list.  Caller holds the lock. */
+static void
+waiter_put(int i, int procno)
+{
+	turn->waiting[i] = procno;
+	turn->place[procno] = i;
+}
+
+/* Place a process in the heap, of which the i-th entry is free. */
+static void
+waiter_sift(int i, int procno)
+{
+	uint64		seq = turn->waiting_for[procno];
+
+	for (int up = (i - 1) / 2; i > 0 && turn->waiting_for[turn->waiting[up]] > seq; up = (i - 1) / 2)
+	{
+		waiter_put(i, turn->waiting[up]);
+		i = up;
+	}
+	for (int down = 2 * i + 1; down < turn->nwaiting; down = 2 * i + 1)
+	{
+		if (down + 1 < turn->nwaiting &&
+			turn->waiting_for[turn->waiting[down + 1]] < turn->waiting_for[turn->waiting[down]])
+			down++;
+		if (turn->waiting_for[turn->waiting[down]] >= seq)
+			break;
+		waiter_put(i, turn->waiting[down]);
+		i = down;
+	}
+	waiter_put(i, procno);
+}
+
+/* Put this process among those that wait.  Caller holds the lock. */
 static void
 waiter_add(uint64 seq)
 {
 	int			me = ls_procno(MyProc);
+	bool		waits = turn->waiting_for[me] != 0;
 
-	if (turn->waiting_for[me] == 0)
-		turn->waiting[turn->nwaiting++] = me;
 	turn->waiting_for[me] = seq;
+	waiter_sift(waits ? turn->place[me] : turn->nwaiting++, me);
 }
 
-/* Take the i-th entry off the list.  Caller holds the lock. */
+/* It waits no more.  Caller holds the lock. */
 static void
-waiter_remove(int i)
+waiter_remove(int procno)
 {
-	turn->waiting_for[turn->waiting[i]] = 0;
-	turn->waiting[i] = turn->waiting[--turn->nwaiting];
+	int			last = turn->waiting[--turn->nwaiting];
+
+	turn->waiting_for[procno] = 0;
+	if (last != procno)
+		waiter_sift(turn->place[procno], last);
 }
 
 /*
@@ -332,19 +405,12 @@ waiter_remove(int i)
 static void
 waiters_wake(uint64 seq)
 {
-	int			i = 0;
-
-	while (i < turn->nwaiting)
+	while (turn->nwaiting > 0 && turn->waiting_for[turn->waiting[0]] <= seq)
 	{
-		int			procno = turn->waiting[i];
+		int			procno = turn->waiting[0];
 
-		if (turn->waiting_for[procno] <= seq)
-		{
-			waiter_remove(i);
-			wake(procno);
-		}
-		else
-			i++;
+		waiter_remove(procno);
+		wake(procno);
 	}
 }
 
@@ -355,14 +421,8 @@ waiter_forget_me(void)
 	int			me = ls_procno(MyProc);
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
-	for (int i = 0; i < turn->nwaiting; i++)
-	{
-		if (turn->waiting[i] == me)
-		{
-			waiter_remove(i);
-			break;
-		}
-	}
+	if (turn->waiting_for[me] != 0)
+		waiter_remove(me);
 	LWLockRelease(turn_lock);
 }
 
@@ -793,10 +853,22 @@ within_ring(uint64 first, uint64 last)
 	return last - first < TURN_RING ? first : last - TURN_RING + 1;
 }
 
-/*
- * The claimant of the range has committed.  Does not fail.  What is between is
- * not known by its chain.
- */
+/* What is between is not known by its chain. */
+static void
+note_past(uint64 first, JournalPosition last)
+{
+	TransactionId xid = GetTopTransactionIdIfAny();
+
+	if (last.seq - first >= TURN_PAST)
+		first = last.seq - TURN_PAST + 1;
+	for (uint64 seq = first; seq <= last.seq; seq++)
+	{
+		turn->xids[seq % TURN_PAST] = xid;
+		turn->chains[seq % TURN_PAST] = seq == last.seq ? last.chain : 0;
+	}
+}
+
+/* The claimant of the range has committed.  Does not fail. */
 void
 turn_pass(uint64 first, JournalPosition last)
 {
@@ -805,13 +877,11 @@ turn_pass(uint64 first, JournalPosition last)
 
 	LWLockAcquire(turn_lock, LW_EXCLUSIVE);
 	Assert(turn_applied() + 1 == first);
-	first = within_ring(first, last.seq);
-	for (uint64 seq = first; seq <= last.seq; seq++)
+	note_past(first, last);
+	for (uint64 seq = within_ring(first, last.seq); seq <= last.seq; seq++)
 	{
 		Assert(*claim_of(seq) == ls_procno(MyProc));
 		*claim_of(seq) = NO_PROCESS;
-		turn->xids[seq % TURN_RING] = GetTopTransactionIdIfAny();
-		turn->chains[seq % TURN_RING] = seq == last.seq ? last.chain : 0;
 	}
 	pg_write_barrier();
 	pg_atomic_write_u64(&turn->applied, last.seq);

@@ -126,6 +126,8 @@ static const Setting settings[] = {
 	"Size of queued queries from which a transaction may be executed on the other nodes before it reaches COMMIT."},
 	{"max_apply_delay", SETTING_TIME, AT(max_apply_delay), "1s", 0, DAY, RELOAD,
 	"Time that a reading session may block the execution of replicated DDL before it is canceled."},
+	{"key_history", SETTING_TIME, AT(key_history), "1min", 0, DAY, RELOAD | DEVELOPER,
+	"Time for which keys of committed transactions are remembered, if they are not too many, for those that have read or locked rows before and have not reached COMMIT."},
 	{"yield_delay", SETTING_TIME, AT(yield_delay), "2ms", 0, 60 * SECOND, RELOAD | DEVELOPER,
 	"Time that a replicated transaction may be blocked on a node before the replicator looks for the blocking sessions."},
 	{"node_timeout", SETTING_TIME, AT(node_timeout), "5s", 100, DAY, RELOAD,

@@ -73,6 +73,7 @@ typedef struct Config
 	int			reserved_connections;	/* beside these, 4 (0..62): see
 										 * apply_queue.h */
 	int			idle_ddl_timeout;	/* ms, 10000, 0 = never: see idle_ddl.c */
+	int			key_history;	/* ms, 60000, 0 = none: see sequencer.c */
 	int			apply_patience; /* ms, 3000, 0 = without end: see
 								 * apply_patience.c */
 	int			early_connections;	/* of them, 2 (0..62): see early_apply.c */

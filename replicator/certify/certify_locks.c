@@ -62,6 +62,68 @@ is_strongest(LsKeyMode mode)
 	return mode == LS_ROW_EXCLUSIVE || mode == LS_TABLE_X;
 }
 
+/*
+ * Items of one key that come first, as far as it matters for those behind them: their origins, by
+ * mode.  So a long queue is followed only to where what is behind waits whatever it is.
+ */
+typedef struct Ahead
+{
+	uint64_t	origins[KEY_MODES]; /* bit per origin */
+} Ahead;
+
+static uint64_t
+bit_of(const LockItem *item)
+{
+	return UINT64_C(1) << item->lock->origin;
+}
+
+/* Origins of those ahead that a mode of the key conflicts with. */
+static uint64_t
+origins_ahead(const Certifier *c, const Ahead *ahead, bool is_table, unsigned mode)
+{
+	uint8_t		conflicts = c->conflicts[is_table][mode];
+	uint64_t	origins = 0;
+
+	for (unsigned m = 0; m < KEY_WRITE_MODES; m++)
+	{
+		if (conflicts & (1 << m))
+			origins |= ahead->origins[m];
+	}
+	return origins;
+}
+
+/* Is one of another origin ahead that the item conflicts with? */
+static bool
+is_behind(const Certifier *c, const Ahead *ahead, const LockItem *item)
+{
+	return (origins_ahead(c, ahead, item->key->is_table, key_mode_index(item->mode)) & ~bit_of(item)) != 0;
+}
+
+/* The same for any item, whatever its origin, with one of the modes. */
+static bool
+all_are_behind(const Certifier *c, const Ahead *ahead, bool is_table, uint8_t modes)
+{
+	for (unsigned m = 0; m < KEY_WRITE_MODES; m++)
+	{
+		uint64_t	origins = (modes & (1 << m)) ? origins_ahead(c, ahead, is_table, m) : UINT64_MAX;
+
+		if ((origins & (origins - 1)) == 0)
+			return false;		/* of one origin at most */
+	}
+	return true;
+}
+
+/* false: it was there. */
+static bool
+put_ahead(Ahead *ahead, const LockItem *item)
+{
+	uint64_t   *origins = &ahead->origins[key_mode_index(item->mode)];
+	uint64_t	before = *origins;
+
+	*origins |= bit_of(item);
+	return *origins != before;
+}
+
 static bool
 is_gate(LsKeyMode mode)
 {
@@ -216,27 +278,27 @@ is_in_the_way(Certifier *c, const LockItem *item, LsKeyMode mode, OriginId origi
 }
 
 /*
- * A lock that waits behind an exclusive one, which is of that origin or waits for it, waits for
- * that origin, too: if the queue is in its apparent order, no search is needed for that.
+ * A lock that is not in the way though its mode conflicts is of that origin or waits for it.  If the
+ * queue is in its apparent order, another one that waits behind such a lock waits for that origin,
+ * too, and no search is needed.
  */
 const Lock *
 lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 {
-	uint64_t	behind = 0;		/* origins of those */
+	Ahead		ahead = {{0}};
+	uint8_t		conflicts = c->conflicts[key->is_table][key_mode_index(mode)];
 
 	for (const LockItem *item = first_item(key); item != NULL; item = item->next_on_key)
 	{
-		uint64_t	bit = UINT64_C(1) << item->lock->origin;
 		bool		in_order = key->locks->nagain == 0;
 
 		if (item->yields)
 			continue;
-		if (!(in_order && !item->granted && (behind & ~bit) != 0) &&
+		if (!(in_order && !item->granted && is_behind(c, &ahead, item)) &&
 			is_in_the_way(c, item, mode, origin))
 			return item->lock;
-		if (is_strongest(item->mode))
-			behind |= bit;
-		if (in_order && (behind & (behind - 1)) != 0)
+		if ((conflicts & (1 << key_mode_index(item->mode))) && put_ahead(&ahead, item) &&
+			in_order && all_are_behind(c, &ahead, key->is_table, conflicts))
 			return NULL;		/* no item behind them is granted */
 	}
 	return NULL;
@@ -317,6 +379,7 @@ link_item(LockQueue *q, LockItem *item)
 	*(q->last != NULL ? &q->last->next_on_key : &q->first) = item;
 	q->last = item;
 	q->nwaiting++;
+	q->waiting[key_mode_index(item->mode)]++;
 	q->nagain += item->again;
 	q->nstrongest += is_strongest(item->mode);
 }
@@ -329,6 +392,13 @@ unlink_gate(LockItem *item)
 		item->next_on_key->prev_on_key = item->prev_on_key;
 }
 
+static void
+no_longer_waits(const LockItem *item)
+{
+	item->queue->nwaiting--;
+	item->queue->waiting[key_mode_index(item->mode)]--;
+}
+
 /* Locks that waited for it may be granted. */
 static void
 unlink_item(Certifier *c, LockItem *item)
@@ -337,7 +407,8 @@ unlink_item(Certifier *c, LockItem *item)
 
 	*(item->prev_on_key != NULL ? &item->prev_on_key->next_on_key : &q->first) = item->next_on_key;
 	*(item->next_on_key != NULL ? &item->next_on_key->prev_on_key : &q->last) = item->prev_on_key;
-	q->nwaiting -= !item->granted;
+	if (!item->granted)
+		no_longer_waits(item);
 	q->nagain -= item->again;
 	q->nstrongest -= is_strongest(item->mode);
 	locks_touch(c, q, is_strongest(item->mode));
@@ -507,7 +578,8 @@ grant(Certifier *c, Lock *lock)
 	{
 		uint64_t	touched = item->key == &c->ddl ? c->highest : key_highest(item->key);
 
-		item->queue->nwaiting -= !item->granted;
+		if (!item->granted)
+			no_longer_waits(item);
 		item->granted = true;
 		if (touched > seq)
 			seq = touched;
@@ -551,7 +623,9 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 	}
 	note_fights(c, lock);
 	lock->waiting = true;
-	if (!waits_for_itself(c, lock))
+
+	/* a new one is last in each queue and holds nothing: nobody waits for it yet */
+	if (lock->asked == 1 || !waits_for_itself(c, lock))
 		return LOCK_WAITING;
 	lock->asked--;				/* this call does not count */
 	remove_items(c, lock, is_granted, 0);
@@ -563,54 +637,33 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 
 /* ---------- granting to those that wait */
 
-/* Modes of the items before one, by origin: enough to know that it waits. */
-typedef struct Before
+static uint8_t
+modes_waiting(const LockQueue *q)
 {
-	uint64_t	origins[KEY_MODES]; /* bit per origin */
-	uint64_t	strongest;		/* of those, the exclusive ones */
-} Before;
-
-static bool
-may_be_blocked(const Certifier *c, const Before *before, const LockItem *item)
-{
-	uint8_t		conflicts = c->conflicts[item->key->is_table][key_mode_index(item->mode)];
-	uint64_t	origins = 0;
+	uint8_t		modes = 0;
 
 	for (unsigned m = 0; m < KEY_MODES; m++)
 	{
-		if (conflicts & (1 << m))
-			origins |= before->origins[m];
+		if (q->waiting[m] > 0)
+			modes |= (uint8_t) (1 << m);
 	}
-	return (origins & ~(UINT64_C(1) << item->lock->origin)) != 0;
+	return modes;
 }
 
-static void
-add_before(Before *before, const LockItem *item)
-{
-	uint64_t	origin = UINT64_C(1) << item->lock->origin;
-
-	before->origins[key_mode_index(item->mode)] |= origin;
-	if (is_strongest(item->mode))
-		before->strongest |= origin;
-}
-
-/*
- * The first item of the queue that need not wait any more.  Behind exclusive items of two
- * origins no item can be granted, whatever its origin.
- */
+/* The first item of the queue that need not wait any more. */
 static Lock *
 grantable_of_queue(const Certifier *c, const LockQueue *q)
 {
-	Before		before = {0};
+	Ahead		ahead = {{0}};
+	uint8_t		waiting = modes_waiting(q);
 
 	if (q->nwaiting == 0)
 		return NULL;
 	for (LockItem *item = q->first; item != NULL; item = item->next_on_key)
 	{
-		if (!item->granted && (q->nagain > 0 || !may_be_blocked(c, &before, item)) && !must_wait(c, item->lock))
+		if (!item->granted && (q->nagain > 0 || !is_behind(c, &ahead, item)) && !must_wait(c, item->lock))
 			return item->lock;
-		add_before(&before, item);
-		if (q->nagain == 0 && (before.strongest & (before.strongest - 1)) != 0)
+		if (put_ahead(&ahead, item) && q->nagain == 0 && all_are_behind(c, &ahead, q->key->is_table, waiting))
 			break;
 	}
 	return NULL;
@@ -710,22 +763,26 @@ certifier_unlock(Certifier *c, uint64_t ticket)
 /* ---------- told to others */
 
 /*
- * From the item forward, up to the items for which one that was told waits, too: those before exclusive
- * items of two different origins.  Not the item's own origin: it does not wait for these.
+ * From the item forward.  Not those for which another one that was told waits, directly or not:
+ * the graph has that wait.  So in a queue of equals each waits for a few, however long the queue.
  */
 static void
-tell_items(const LockItem *item, LockBlocker found, void *arg)
+tell_items(const Certifier *c, const LockItem *item, LockBlocker found, void *arg)
 {
 	const LockQueue *q = item->queue;
-	uint64_t	strongest = 0;
+	bool		in_order = q->nagain == 0 && !item->gate;
+	uint8_t		conflicts = c->conflicts[item->key->is_table][key_mode_index(item->mode)];
+	Ahead		told = {{0}};	/* or waited for by these; and waiting */
 
-	for (const LockItem *other = q->nagain > 0 || item->gate ? q->last : item->prev_on_key; other != NULL; other = other->prev_on_key)
+	for (const LockItem *other = in_order ? item->prev_on_key : q->last; other != NULL; other = other->prev_on_key)
 	{
-		if (item_blocks(other, item))
+		bool		implied = in_order && is_behind(c, &told, other);
+		bool		blocks = item_blocks(other, item);
+
+		if (blocks && !implied)
 			found(arg, other->lock->ticket, 0);
-		if (!other->granted && is_strongest(other->mode) && !item->gate && other->lock->origin != item->lock->origin)
-			strongest |= UINT64_C(1) << other->lock->origin;
-		if (q->nagain == 0 && (strongest & (strongest - 1)) != 0)
+		if (in_order && !other->granted && (blocks || implied) && put_ahead(&told, other) &&
+			all_are_behind(c, &told, item->key->is_table, conflicts))
 			break;
 	}
 }
@@ -736,7 +793,7 @@ tell_blockers(const Certifier *c, const LockItem *item, LockBlocker found, void 
 	const Key  *key = item->key;
 	uint8_t		conflicts = c->conflicts[key->is_table][key_mode_index(item->mode)];
 
-	tell_items(item, found, arg);
+	tell_items(c, item, found, arg);
 	for (uint32_t i = 0; i < key->nholders; i++)
 	{
 		if (key->holders[i].origin != item->lock->origin && (key->holders[i].modes & conflicts))

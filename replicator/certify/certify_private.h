@@ -37,6 +37,7 @@ typedef struct LockQueue
 	struct LockItem *gates;		/* they hold nothing, and block nothing */
 	uint32_t	nstrongest;		/* what gates wait for, granted or not */
 	uint32_t	nwaiting;		/* not granted */
+	uint32_t	waiting[KEY_MODES]; /* the same, by mode */
 	uint32_t	nagain;			/* of locks that had requested the key before:
 								 * the order may differ from the apparent one */
 	bool		touched;		/* a waiting item may be granted now: in the

@@ -40,17 +40,24 @@ rank_before(const Transaction *a, const Transaction *b)
 void
 apply_queue_insert(ApplyQueue *queue, ApplyTask *task)
 {
-	ApplyTask  *after = queue->last;
+	ApplyTask  *after = task->tx->seq != 0 ? queue->decided : queue->last;
 
-	/* new ones come in rank order, nearly always */
+	/*
+	 * New ones come in rank order, nearly always, and reserved ones are
+	 * behind all that are decided: there may be many of either.
+	 */
 	while (after != NULL && rank_before(task->tx, after->tx))
 		after = after->prev;
+	for (ApplyTask *next = after != NULL ? after->next : queue->first; next != NULL && !rank_before(task->tx, next->tx); next = next->next)
+		after = next;
 	task->state = TASK_QUEUED;
 	task->queue = queue;
 	task->prev = after;
 	task->next = after != NULL ? after->next : queue->first;
 	*(task->prev != NULL ? &task->prev->next : &queue->first) = task;
 	*(task->next != NULL ? &task->next->prev : &queue->last) = task;
+	if (task->tx->seq != 0 && (task->next == NULL || task->next->tx->seq == 0))
+		queue->decided = task;
 }
 
 void
@@ -59,6 +66,8 @@ apply_queue_remove(ApplyQueue *queue, ApplyTask *task)
 	assert(task->state == TASK_QUEUED && task->queue == queue);
 	*(task->prev != NULL ? &task->prev->next : &queue->first) = task->next;
 	*(task->next != NULL ? &task->next->prev : &queue->last) = task->prev;
+	if (queue->decided == task)
+		queue->decided = task->prev;
 	task->prev = task->next = NULL;
 }
 
@@ -155,17 +164,25 @@ reserved_from(const ApplyQueue *queue, const ApplyTask *task)
 	int			for_roles = queue->reserved / 2;
 	int			for_tables = queue->reserved - for_roles;
 
-	if (task->tx->role == NULL || apply_queue_held(queue, task->tx->role) < for_roles)
+	if (apply_queue_held(queue, task->tx->role) < for_roles)
 		return 0;
 	if (task->tx->table != 0 && held_for_table(queue, task->tx->table) < for_tables)
 		return for_roles;
 	return queue->reserved;
 }
 
+/* Whose the task was that was found to leave too few: those that follow are of the same, often. */
+typedef struct Refused
+{
+	const char *role;			/* NULL: none was */
+	uint64_t	table;
+} Refused;
+
 /* Would it leave enough of so many free connections for others? */
 static bool
-leaves_enough(const ApplyQueue *queue, const ApplyTask *task, bool lower, int left, const ApplyMoment *at)
+leaves_enough(const ApplyQueue *queue, const ApplyTask *task, bool lower, int left, const ApplyMoment *at, Refused *refused)
 {
+	const Transaction *tx = task->tx;
 	int			reserved;
 
 	if (has_turn_next(task, at->applied))
@@ -174,8 +191,24 @@ leaves_enough(const ApplyQueue *queue, const ApplyTask *task, bool lower, int le
 		return false;
 	if (left > 2 + queue->reserved || has_lowest_ticket(task, at))
 		return true;
+	if (tx->role == NULL)
+		return true;
+	if (tx->role == refused->role && tx->table == refused->table)
+		return false;
 	reserved = reserved_from(queue, task);
-	return reserved == 0 || left > 2 + reserved;
+	if (reserved == 0 || left > 2 + reserved)
+		return true;
+	*refused = (Refused) {tx->role, tx->table};
+	return false;
+}
+
+/* Of so few connections that are left, can nobody from this one on take any? */
+static bool
+none_may(const ApplyQueue *queue, const ApplyTask *from, bool decided, int left, const ApplyMoment *at)
+{
+	if (left > 2 || has_turn_next(from, at->applied))
+		return false;
+	return left < 2 || (decided && queue->last->tx->seq != 0);
 }
 
 /* ---------- several as one */
@@ -231,12 +264,16 @@ apply_queue_next(ApplyQueue *queue, const ApplyMoment *at)
 	bool		reserved = false;
 	int			looked = 0;
 	uint64_t	gathering = 0;	/* seq of the last one that gathers */
+	Refused		refused = {NULL, 0};
 
 	for (ApplyTask *task = queue->first; task != NULL && left > 0 && looked < LOOK_AHEAD; task = task->next, looked++)
 	{
 		bool	   *lower = task->tx->seq != 0 ? &decided : &reserved;
-		bool		enough = leaves_enough(queue, task, *lower, left, at);
+		bool		enough;
 
+		if (none_may(queue, task, decided, left, at))
+			break;
+		enough = leaves_enough(queue, task, *lower, left, at, &refused);
 		*lower = true;
 		if (!enough || !may_start(task, at))
 			continue;

@@ -95,6 +95,7 @@ typedef struct ApplyQueue
 {
 	ApplyTask  *first;
 	ApplyTask  *last;
+	ApplyTask  *decided;		/* the last of those; NULL: none */
 	int			capacity;		/* connections */
 	int			taken;			/* of them by tasks */
 	int			decided;		/* ... by those that were decided when they

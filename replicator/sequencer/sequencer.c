@@ -39,6 +39,9 @@
 #define KEPT_SEQS 20000			/* history kept below what all nodes have
 								 * applied: for S of keys that have not
 								 * arrived yet */
+#define HISTORY_KEYS 500000		/* for so many, about 100 MB, that of
+								 * key_history */
+#define HISTORY_MARKS 32		/* key_history is told apart by so much */
 #define MAX_REMEMBERED_KEYS 2000000 /* about 500 MB */
 
 static const Config *config;
@@ -101,16 +104,6 @@ sequencer_executed(Transaction *tx)
 }
 
 /* ---------- reserving */
-
-static Transaction *
-find_reserved(uint64_t ticket)
-{
-	Transaction *tx = undecided.reserved.first;
-
-	while (tx != NULL && tx->ticket != ticket)
-		tx = tx->next;
-	return tx;
-}
 
 static void
 wait_for_lock(Transaction *tx, uint64_t lock_ticket)
@@ -181,15 +174,9 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 	if (c->ncontended > 0)
 		tx->contended = contended_of(c->contended, c->ncontended);
 	if (c->ntickets > 0)
-	{
-		tx->after_tickets = xmalloc(c->ntickets * sizeof(uint64_t));
-		memcpy(tx->after_tickets, c->tickets, c->ntickets * sizeof(uint64_t));
-		tx->nafter_tickets = c->ntickets;
-		undecided.reserved_with_tickets++;
-	}
+		undecided_await_tickets(tx, c->tickets, c->ntickets);
 	tx_move(tx, TX_RESERVED);
-	list_add(&undecided.reserved, tx);
-	undecided.nreserved++;
+	undecided_add_reserved(tx);
 	tx->proof = proven_epoch();
 	tx->index_step = list->index_step;
 	undecided.reserved_steps += tx->index_step;
@@ -219,7 +206,7 @@ reserve(Transaction *tx)
 			break;
 		case CERTIFY_CONFLICT:
 			refuse_conflict(tx, &list, &c,
-							c.kind == CONFLICT_RESERVED ? find_reserved(c.winner_ticket) : NULL);
+							c.kind == CONFLICT_RESERVED ? undecided_find_reserved(c.winner_ticket) : NULL);
 			break;
 		case CERTIFY_WAIT:
 			wait_for_lock(tx, c.lock_ticket);
@@ -237,8 +224,8 @@ on_stored(Transaction *tx)
 		return;					/* rolled back meanwhile */
 	if (refused_for_failure(tx))
 		return;
-	undecided.decide_some = true;
-	loop_defer(&undecided.look_again);
+	if (tx->state == TX_RESERVED && tx->executing == 0)
+		undecided_decide_later(tx);
 }
 
 void
@@ -430,8 +417,6 @@ grant_locks(void)
 static void
 on_look_again(void *arg)
 {
-	Transaction *next;
-
 	grant_locks();
 	while (undecided.retries.first != NULL)
 	{
@@ -443,16 +428,11 @@ on_look_again(void *arg)
 	for (Transaction *tx = undecided.reserved_steps > 0 ? undecided.lock_waiters.first : NULL; tx != NULL; tx = tx->next)
 		steps_yield(tx);
 
-	/*
-	 * those that were executed (without peers: by no node) before they could
-	 * be decided
-	 */
-	if (!undecided.decide_some)
-		return;
-	undecided.decide_some = false;
-	for (Transaction *tx = undecided.reserved.first; tx != NULL; tx = next)
+	while (undecided.decisions.first != NULL)
 	{
-		next = tx->next;
+		Transaction *tx = undecided.decisions.first;
+
+		undecided_stop_waiting(tx);
 		if (tx->executing == 0 && may_be_decided(tx))
 			decide(tx);
 	}
@@ -502,6 +482,52 @@ sequencer_gone(Transaction *tx)
 
 /* ---------- forgetting */
 
+/* How far it had come key_history ago; 0: not known, or it was not running. */
+static uint64_t
+seq_before_history(void)
+{
+	static struct
+	{
+		uint64_t	us;
+		uint64_t	seq;
+	}			marks[HISTORY_MARKS + 1];
+	static unsigned next;
+	uint64_t	history_us = (uint64_t) config->key_history * 1000;
+	uint64_t	now = loop_now_us();
+	unsigned	last = (next + HISTORY_MARKS) % (HISTORY_MARKS + 1);
+	uint64_t	seq = 0;
+
+	if (history_us == 0)
+		return UINT64_MAX;
+	if (now - marks[last].us >= history_us / HISTORY_MARKS)
+	{
+		marks[next].us = now;
+		marks[next].seq = sequencer_last_durable();
+		next = (next + 1) % (HISTORY_MARKS + 1);
+	}
+	for (int i = 0; i <= HISTORY_MARKS; i++)
+	{
+		if (now - marks[i].us >= history_us && marks[i].seq > seq)
+			seq = marks[i].seq;
+	}
+	return seq;
+}
+
+/* Transactions that have read, or locked, up to here have told so, or are told that it was too long ago. */
+static uint64_t
+forgettable(uint64_t all)
+{
+	uint64_t	floor = certifier_floor(undecided.certifier);
+	uint64_t	before = seq_before_history();
+	uint64_t	most = all > KEPT_SEQS ? all - KEPT_SEQS : 0;
+
+	if (most <= floor || before >= most)
+		return most;
+	if (certifier_keys(undecided.certifier) <= HISTORY_KEYS)
+		return before;
+	return floor + (most - floor) / 2 + 1;
+}
+
 static void
 on_forget(void *arg)
 {
@@ -511,8 +537,7 @@ on_forget(void *arg)
 	leases_forget_gone(all);
 	if (oldest < all)
 		all = oldest;
-	if (all > KEPT_SEQS)
-		certifier_forget(undecided.certifier, all - KEPT_SEQS);
+	certifier_forget(undecided.certifier, forgettable(all));
 
 	/*
 	 * A transaction that stays open must not make it grow without bound: it

@@ -53,12 +53,11 @@ typedef struct Undecided
 	TxList		waiting;
 	TxList		reserved;
 	uint64_t	nreserved;
-	uint64_t	reserved_with_tickets;	/* that wait for another ticket */
 	uint64_t	reserved_steps; /* index_step */
 	TxWaiters	retries;		/* WAITING, to be reserved now if possible */
+	TxWaiters	decisions;		/* RESERVED, and may be decided now, as they
+								 * could not when they had been executed */
 	Deferred	look_again;
-	bool		decide_some;	/* reserved ones may be decided now that could
-								 * not when they had been executed */
 } Undecided;
 
 extern Undecided undecided;
@@ -75,6 +74,15 @@ extern void undecided_retry_later(Transaction *tx);
 /* The lock was released, wholly or in part; or it waits for more than before. */
 extern void undecided_lock_changed(uint64_t lock_ticket);
 extern void undecided_give_back_locks(Transaction *tx);
+
+/* It is executed, and what it waited for has come. */
+extern void undecided_decide_later(Transaction *tx);
+
+/* Those have to be decided or gone before it. */
+extern void undecided_await_tickets(Transaction *tx, const uint64_t *tickets, size_t n);
+
+extern void undecided_add_reserved(Transaction *tx);
+extern Transaction *undecided_find_reserved(uint64_t ticket);
 
 /* It is decided, or rolled back. */
 extern void undecided_unreserve(Transaction *tx);

@@ -13,6 +13,7 @@
 
 #include "journal.h"
 #include "log.h"
+#include "loop.h"
 #include "metadata.h"
 #include "sequencer_private.h"
 
@@ -65,7 +66,7 @@ replay(Certifier *c, Decided *decided, const Config *config, const char *dir, co
 		metadata_apply(r->type, r->seq, r->text);
 		return;
 	}
-	decided_add(decided, &r->identity, r->seq);
+	decided_add(decided, &r->identity, r->seq, loop_now_us() / 1000);
 	if (!keys)
 		return;
 	if (!keys_of_record(r, dir, leases_replay_query, &list, &error))

@@ -4,6 +4,7 @@
  *
  * `undurable` has the transactions that are DECIDED, in seq order.
  */
+#include "loop.h"
 #include "sequencer_private.h"
 
 static Decided *decided;
@@ -16,7 +17,7 @@ Decided *
 seqs_start(uint64_t last)
 {
 	last_decided = last_durable = last_at_start = last;
-	decided = decided_create(DECIDED_KEPT);
+	decided = decided_create(DECIDED_CHUNK, DECIDED_KEPT, DECIDED_MOST, DECIDED_KEPT_MS);
 	return decided;
 }
 
@@ -28,7 +29,7 @@ seqs_next(Transaction *tx)
 	tx->seq = ++last_decided;
 	tx_move(tx, TX_DECIDED);
 	list_add(&undurable, tx);
-	decided_add(decided, &id, tx->seq);
+	decided_add(decided, &id, tx->seq, loop_now_us() / 1000);
 }
 
 void

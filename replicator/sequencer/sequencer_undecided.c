@@ -10,19 +10,39 @@
  * A released lock, a reservation that ended and a decision may let others go on: those are
  * looked at once, at the end of the loop's round (on_look_again() in sequencer.c).
  */
+#include <assert.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "node.h"
 #include "points.h"
 #include "sequencer_private.h"
 
 #define WAITER_BUCKETS 256
+#define TICKET_BUCKETS 1024
+
+/* That a reserved transaction has to wait for a ticket. */
+typedef struct Awaited
+{
+	uint64_t	ticket;			/* 0: it is over */
+	Transaction *tx;
+	struct Awaited *prev;		/* same bucket */
+	struct Awaited *next;
+} Awaited;
 
 const PeerOps *to_peers;
 const SessionOps *to_sessions;
 Undecided	undecided;
 
 static TxWaiters waiters_of[WAITER_BUCKETS];
+
+static struct
+{
+	Awaited    *first;
+	Awaited    *last;
+}			awaited_of[TICKET_BUCKETS];
+
+static Transaction *reserved_by_ticket[TICKET_BUCKETS];
 
 Transaction *
 sequencer_reserved(Transaction *previous)
@@ -77,6 +97,13 @@ undecided_retry_later(Transaction *tx)
 	loop_defer(&undecided.look_again);
 }
 
+void
+undecided_decide_later(Transaction *tx)
+{
+	wait_in(&undecided.decisions, tx);
+	loop_defer(&undecided.look_again);
+}
+
 /* The lock was released, wholly or in part; or it waits for more than before. */
 void
 undecided_lock_changed(uint64_t ticket)
@@ -106,6 +133,62 @@ undecided_give_back_locks(Transaction *tx)
 	undecided_lock_changed(ticket);
 }
 
+/* ---------- tickets that others wait for */
+
+void
+undecided_await_tickets(Transaction *tx, const uint64_t *tickets, size_t n)
+{
+	tx->after_tickets = xmalloc(n * sizeof(uint64_t));
+	memcpy(tx->after_tickets, tickets, n * sizeof(uint64_t));
+	tx->nafter_tickets = n;
+	tx->awaited = xmalloc(n * sizeof(Awaited));
+	for (size_t i = 0; i < n; i++)
+	{
+		Awaited    *a = &tx->awaited[i];
+		Awaited   **last = &awaited_of[tickets[i] % TICKET_BUCKETS].last;
+
+		*a = (Awaited) {tickets[i], tx, *last, NULL};
+		*(*last != NULL ? &(*last)->next : &awaited_of[tickets[i] % TICKET_BUCKETS].first) = a;
+		*last = a;
+	}
+	tx->nawaited = n;
+}
+
+static void
+awaited_is_over(Awaited *a)
+{
+	size_t		bucket = a->ticket % TICKET_BUCKETS;
+
+	*(a->prev != NULL ? &a->prev->next : &awaited_of[bucket].first) = a->next;
+	*(a->next != NULL ? &a->next->prev : &awaited_of[bucket].last) = a->prev;
+	a->ticket = 0;
+}
+
+/* One of those that a reserved transaction waits for has ended. */
+static void
+ticket_over_for(Transaction *tx, const Transaction *over)
+{
+	size_t		low = 0;
+	size_t		high = tx->nafter_tickets;
+
+	while (low < high)
+	{
+		size_t		middle = low + (high - low) / 2;
+
+		if (tx->after_tickets[middle] < over->ticket)
+			low = middle + 1;
+		else
+			high = middle;
+	}
+	assert(low < tx->nafter_tickets && tx->after_tickets[low] == over->ticket);
+	tx->nafter_tickets--;
+	memmove(&tx->after_tickets[low], &tx->after_tickets[low + 1], (tx->nafter_tickets - low) * sizeof(uint64_t));
+	if (over->seq > tx->depends_on)
+		tx->depends_on = over->seq;
+	if (tx->nafter_tickets == 0 && tx->executing == 0)
+		undecided_decide_later(tx);
+}
+
 /*
  * A reservation has ended: reserved transactions of the same origin may have waited for its
  * ticket.
@@ -113,41 +196,61 @@ undecided_give_back_locks(Transaction *tx)
 void
 undecided_ticket_over(const Transaction *over)
 {
-	Transaction *next;
+	bool		any = false;
+	Awaited    *next;
 
-	if (undecided.reserved_with_tickets == 0)
-		return;
-	for (Transaction *tx = undecided.reserved.first; tx != NULL; tx = next)
+	for (Awaited *a = awaited_of[over->ticket % TICKET_BUCKETS].first; a != NULL; a = next)
 	{
-		size_t		n = 0;
-
-		next = tx->next;
-		for (size_t i = 0; i < tx->nafter_tickets; i++)
-		{
-			if (tx->after_tickets[i] != over->ticket)
-				tx->after_tickets[n++] = tx->after_tickets[i];
-		}
-		if (n == tx->nafter_tickets)
+		next = a->next;
+		if (a->ticket != over->ticket)
 			continue;
-		tx->nafter_tickets = n;
-		if (over->seq > tx->depends_on)
-			tx->depends_on = over->seq;
-		if (n == 0)
-		{
-			undecided.reserved_with_tickets--;
-			undecided.decide_some |= tx->executing == 0;
-		}
+		awaited_is_over(a);
+		ticket_over_for(a->tx, over);
+		any = true;
 	}
-	loop_defer(&undecided.look_again);
-	nodes_look_again();
+	if (any)
+		nodes_look_again();
+}
+
+void
+undecided_add_reserved(Transaction *tx)
+{
+	Transaction **bucket = &reserved_by_ticket[tx->ticket % TICKET_BUCKETS];
+
+	list_add(&undecided.reserved, tx);
+	undecided.nreserved++;
+	tx->next_reserved = *bucket;
+	*bucket = tx;
+}
+
+Transaction *
+undecided_find_reserved(uint64_t ticket)
+{
+	Transaction *tx = reserved_by_ticket[ticket % TICKET_BUCKETS];
+
+	while (tx != NULL && tx->ticket != ticket)
+		tx = tx->next_reserved;
+	return tx;
 }
 
 void
 undecided_unreserve(Transaction *tx)
 {
+	Transaction **link = &reserved_by_ticket[tx->ticket % TICKET_BUCKETS];
+
+	while (*link != tx)
+		link = &(*link)->next_reserved;
+	*link = tx->next_reserved;
 	list_remove(&undecided.reserved, tx);
+	undecided_stop_waiting(tx);
 	undecided.nreserved--;
 	undecided.reserved_steps -= tx->index_step;
+	for (size_t i = 0; i < tx->nawaited; i++)
+	{
+		if (tx->awaited[i].ticket != 0)
+			awaited_is_over(&tx->awaited[i]);
+	}
+	tx->nafter_tickets = tx->nawaited = 0;
 }
 
 void
@@ -175,12 +278,7 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 		undecided_stop_waiting(tx);
 	}
 	else if (from == TX_RESERVED)
-	{
 		undecided_unreserve(tx);
-		if (tx->nafter_tickets > 0)
-			undecided.reserved_with_tickets--;
-		tx->nafter_tickets = 0;
-	}
 	tx->awaits_lock = false;
 	tx_move(tx, TX_ROLLED_BACK);
 	undecided_give_back_locks(tx);

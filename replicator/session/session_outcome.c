@@ -3,7 +3,7 @@
  *	  Answering which outcome an earlier transaction had, for backends that lost the
  *	  answer to their COMMIT.
  *
- * A transaction is decided (the sequencer remembers the last million), open, or will never be
+ * A transaction is decided (the sequencer remembers those of minutes, decided.h), open, or will never be
  * decided: it uses one connection only, by which it was announced, and ends with that connection
  * (xact_told_elsewhere() in the extension).  So answers need not be remembered, and asking
  * changes nothing:

@@ -161,6 +161,7 @@ tx_unref(Transaction *tx)
 	spill_free(tx->spill);
 	free(tx->offsets);
 	free(tx->after_tickets);
+	free(tx->awaited);
 	free((void *) tx->contended.data);
 	free(tx->asked_for);
 	for (size_t i = 0; i < tx->nmembers; i++)

@@ -88,8 +88,11 @@ typedef struct Transaction
 	uint64_t	depends_on;		/* highest seq a node must have applied before
 								 * it */
 	uint64_t   *after_tickets;	/* same-origin reserved ones to be decided or
-								 * gone first */
+								 * gone first, ascending */
 	size_t		nafter_tickets;
+	struct Awaited *awaited;	/* for each of them that there was, of
+								 * sequencer_undecided.c; malloc'ed */
+	size_t		nawaited;
 	LsSlice		contended;		/* for its verdict (LsVerdict); malloc'ed */
 	uint64_t	executing;		/* bit per node: must execute it before it is
 								 * decided */
@@ -121,9 +124,11 @@ typedef struct Transaction
 								 * apply_queue.h */
 	uint64_t	not_early;		/* bit per node: not before it is reserved */
 	struct TxWaiters *waits_in; /* WAITING: list of those that wait for the
-								 * same, of sequencer_undecided.c */
+								 * same, of sequencer_undecided.c; RESERVED:
+								 * of those to be decided */
 	struct Transaction *prev_waits;
 	struct Transaction *next_waits;
+	struct Transaction *next_reserved;	/* RESERVED: same bucket of tickets */
 	struct Transaction *prev;	/* list of the owner of the state */
 	struct Transaction *next;
 } Transaction;

@@ -109,6 +109,40 @@ test_queue_order(void **state)
 	assert_int_equal(queue.taken, 5);
 }
 
+/* The same with many, that come and go at random. */
+static void
+test_queue_order_at_random(void **state)
+{
+	ApplyQueue	queue = {0};
+	ApplyTask  *tasks[64] = {NULL};
+
+	srand(7);
+	for (int step = 0; step < 20000; step++)
+	{
+		int			i = rand() % 64;
+		uint64_t	number = (uint64_t) step + 1 + (uint64_t) (rand() % 8);
+
+		if (tasks[i] == NULL)
+			tasks[i] = enqueue(&queue, rand() % 2 ? new_tx(number, number, 0) : new_tx(number, 0, 0));
+		else
+		{
+			apply_queue_remove(&queue, tasks[i]);
+			drop(tasks[i]);
+			tasks[i] = NULL;
+		}
+		for (ApplyTask *t = queue.first; t != NULL; t = t->next)
+		{
+			assert_true(t->next == NULL ? t == queue.last : t->next->prev == t && !rank_before(t->next->tx, t->tx));
+			assert_true(t->tx->seq == 0 || (t->next != NULL && t->next->tx->seq != 0) || t == queue.decided);
+		}
+	}
+	for (int i = 0; i < 64; i++)
+	{
+		if (tasks[i] != NULL)
+			drop(tasks[i]);
+	}
+}
+
 /* What is not applied is waited for on the node, if it is in the journal. */
 static void
 test_dependencies(void **state)
@@ -519,6 +553,7 @@ main(void)
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(test_rank),
 		cmocka_unit_test(test_queue_order),
+		cmocka_unit_test(test_queue_order_at_random),
 		cmocka_unit_test(test_dependencies),
 		cmocka_unit_test(test_pause),
 		cmocka_unit_test(test_gather),

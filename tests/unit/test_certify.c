@@ -701,6 +701,104 @@ test_blockers_of_own_origin(void **state)
 	certifier_destroy(c);
 }
 
+/* ---------- long queues */
+
+#define QUEUED 12
+
+typedef struct Told
+{
+	bool		waits[QUEUED + 1][QUEUED + 1];
+	uint64_t	waiter;
+	size_t		n;
+}			Told;
+
+static void
+note_wait(void *arg, uint64_t ticket, uint64_t reserved)
+{
+	Told	   *told = arg;
+
+	told->n++;
+	if (told->waiter <= QUEUED)
+		told->waits[told->waiter][ticket] = true;
+}
+
+static void
+close_over(bool waits[QUEUED + 1][QUEUED + 1])
+{
+	for (int k = 1; k <= QUEUED; k++)
+	{
+		for (int i = 1; i <= QUEUED; i++)
+		{
+			for (int j = 1; j <= QUEUED; j++)
+				waits[i][j] |= waits[i][k] && waits[k][j];
+		}
+	}
+}
+
+/* What is told of a queue of any modes and origins is enough to know who waits for whom, directly or not. */
+static void
+test_told_waits(void **state)
+{
+	unit_seed(5);
+	for (int round = 0; round < 3000; round++)
+	{
+		Certifier  *c = certifier_create(0);
+		Told		told = {.n = 0};
+		bool		expected[QUEUED + 1][QUEUED + 1] = {{false}};
+		OriginId	origins[QUEUED + 1];
+		LsKeyMode	modes[QUEUED + 1];
+		bool		granted[QUEUED + 1];
+		OriginId	norigins = (OriginId) (2 + unit_below(3));
+
+		for (uint64_t i = 1; i <= QUEUED; i++)
+		{
+			origins[i] = (OriginId) unit_below(norigins);
+			modes[i] = row_modes[unit_below(3) == 0 ? unit_below(4) : 1];
+			granted[i] = lock(c, origins[i], i, 5, modes[i]) == LOCK_GRANTED;
+			for (uint64_t j = 1; j < i && !granted[i]; j++)
+				expected[i][j] = origins[i] != origins[j] && ls_modes_conflict(modes[i], modes[j]);
+		}
+		for (told.waiter = 1; told.waiter <= QUEUED; told.waiter++)
+		{
+			certifier_lock_blockers(c, told.waiter, note_wait, &told);
+			for (uint64_t j = 1; j <= QUEUED; j++)
+				assert_true(!told.waits[told.waiter][j] || expected[told.waiter][j]);
+		}
+		close_over(told.waits);
+		close_over(expected);
+		assert_memory_equal(told.waits, expected, sizeof(expected));
+		certifier_destroy(c);
+	}
+}
+
+/* Each of many that wait for one row is told to wait for a few, and they get it in their order. */
+static void
+test_long_queue(void **state)
+{
+	enum
+	{
+		N = 2000
+	};
+	Certifier  *c = certifier_create(0);
+	Told		told = {.waiter = QUEUED + 1};
+	uint64_t	ticket;
+	uint64_t	seq;
+
+	for (uint64_t i = 1; i <= N; i++)
+		assert_int_equal(lock(c, (OriginId) (i % 2), i, 5, LS_ROW_UPDATE), i == 1 ? LOCK_GRANTED : LOCK_WAITING);
+	for (uint64_t i = 2; i <= N; i++)
+		certifier_lock_blockers(c, i, note_wait, &told);
+	assert_true(told.n <= 2 * N);
+	for (uint64_t i = 1; i < N; i++)
+	{
+		certifier_unlock(c, i);
+		assert_true(certifier_next_grant(c, &ticket, &seq));
+		assert_int_equal(ticket, i + 1);
+		assert_false(certifier_next_grant(c, &ticket, &seq));
+	}
+	certifier_destroy(c);
+}
+
 /* Two nodes lock two tables in opposite order: the second to wait gets 40P01. */
 static void
 test_deadlock(void **state)
@@ -832,6 +930,8 @@ main(void)
 		cmocka_unit_test(test_ddl_is_not_starved),
 		cmocka_unit_test(test_database_lock),
 		cmocka_unit_test(test_ddl_lock_is_the_nodes),
+		cmocka_unit_test(test_told_waits),
+		cmocka_unit_test(test_long_queue),
 		cmocka_unit_test(test_deadlock),
 		cmocka_unit_test(test_circle),
 		cmocka_unit_test(test_contended),

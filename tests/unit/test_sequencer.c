@@ -4,7 +4,8 @@
  *	  the certifier still knows (its floor): it loses with 40001, whatever its
  *	  keys, and takes nothing with it; one at the floor or above goes on, and
  *	  depends on all that was forgotten.  And that a step of an index made concurrently
- *	  yields to a transaction that waits for its table.  With fake nodes, sessions and journal
+ *	  yields to a transaction that waits for its table, and that a transaction is decided when
+ *	  those that have to come first are over.  With fake nodes, sessions and journal
  *	  thread; certifier, keys and transactions are the real ones.
  */
 #include "unit.h"
@@ -353,24 +354,115 @@ a_step_yields(void **state)
 	peers_are_slow = false;
 }
 
+static Config config;
+
+/* What was decided lately is remembered whatever the number, so who has read long ago, in seqs, goes on. */
+static void
+history_in_time(void **state)
+{
+	uint64_t	seen = sequencer_last_decided();
+	uint64_t	other = UINT64_C(1) << 41;
+
+	config.key_history = 4000;
+	for (uint64_t i = 1; i <= DECIDED; i++)
+		assert_true(ask(0, other + i, seen, NULL) != 0);
+	let_it_forget();
+	assert_true(ask(1, other, seen, NULL) != 0);
+	for (int i = 0; i < 4; i++)
+		let_it_forget();
+	assert_int_equal(ask(1, other - 1, seen, NULL), 0);
+	assert_string_equal(last_sqlstate, "40001");
+	config.key_history = 0;
+}
+
+/* A transaction that has that row's key, and that the peers execute. */
+static Transaction *
+executing_row(LsKeyMode mode)
+{
+	Transaction *tx = begin(0);
+	uint8_t		packed[100];
+	uint8_t		message[500];
+	LsKey		key = {.hash = UINT64_C(1) << 40,.mode = mode,.name = SLICE("public.t t_pkey")};
+	LsQuery		query = {.xcount = xcount,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,
+	.text = SLICE("DELETE FROM public.t WHERE a = $1"),.rows = 1,.nkeys = 1};
+
+	key.seen = sequencer_last_decided();
+	query.keys = sample_pack_keys(packed, sizeof(packed), &key, 1);
+	tx_append(tx, message, ls_put_query(message, sizeof(message), &query), false);
+	tx->wait = LS_WAIT_EXECUTED;
+	sequencer_ask(tx);
+	assert_int_equal(tx->state, TX_RESERVED);
+	return tx;
+}
+
+/* Who changes a row is decided when all that have read it are decided or gone, and each has only to be over. */
+static void
+readers_first(void **state)
+{
+	Transaction *decided;
+	Transaction *gone;
+	Transaction *writer;
+
+	peers_are_slow = true;
+	for (int i = 0; i < 4; i++)
+	{
+		uint64_t	seq;
+
+		decided = executing_row(LS_ROW_READ);
+		gone = executing_row(LS_ROW_READ);
+		writer = executing_row(LS_ROW_UPDATE);
+		assert_int_equal(writer->nafter_tickets, 2);
+		if (i < 2)
+			sequencer_executed(writer);	/* they are still being executed */
+		else
+			writer->executing = 1;
+		sequencer_executed(decided);
+		seq = decided->seq;
+		assert_int_equal(decided->state, TX_DONE);
+		finished(decided);
+		if (i % 2 == 1)
+		{
+			sequencer_gone(writer);
+			finished(writer);
+			writer = NULL;
+		}
+		sequencer_gone(gone);
+		finished(gone);
+		loop_finish();
+		if (writer == NULL)
+			continue;
+		if (i >= 2)
+		{
+			assert_int_equal(writer->state, TX_RESERVED);
+			writer->executing = 0;
+			sequencer_executed(writer);
+		}
+		assert_int_equal(writer->state, TX_DONE);
+		assert_true(writer->seq > seq && writer->depends_on >= seq);
+		finished(writer);
+	}
+	assert_int_equal(sequencer_stats().reserved_now, 0);
+	peers_are_slow = false;
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
 		cmocka_unit_test(below_the_floor),
 		cmocka_unit_test(a_step_yields),
+		cmocka_unit_test(readers_first),
+		cmocka_unit_test(history_in_time),
 	};
 	char		directory[] = "/tmp/lockstep-unit-sequencer-XXXXXX";
 	char		command[sizeof(directory) + 20];
 	char		cluster[33];
 	const char *error = NULL;
-	Config		config;
 	Journal    *journal;
 	int			failed;
 
 	log_open(NULL, LOG_ERROR);
 	loop_init();
-	memset(&config, 0, sizeof(config));
 	if (mkdtemp(directory) == NULL)
 		abort();
 	journal = journal_open(directory, true, 1024 * 1024, cluster, &error);
