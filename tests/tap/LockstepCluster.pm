@@ -63,7 +63,7 @@ sub _place
 
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
 # lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
-# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), replicators (a group of so many), up => 0 (don't start yet),
+# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), replicators (a group of so many, with etcds => 3: and so many of etcd), up => 0 (don't start yet),
 # any_state => 1 (start, but don't wait for all nodes to be online).
 sub new
 {
@@ -95,6 +95,7 @@ sub up
 	push @args, '--no-wait' if $o->{any_state};
 	push @args, '--tls' if $o->{tls};
 	push @args, '--replicators', $o->{replicators} if $o->{replicators};
+	push @args, '--etcds', $o->{etcds} if $o->{etcds};
 	push @args, '--conf', $self->file('conf', $conf) if $conf ne '';
 	push @args, '--replicator-conf', $self->file('replicator-conf', $o->{replicator_conf}) if $o->{replicator_conf};
 	push @args, '--data', $o->{data} if $o->{data};
@@ -437,6 +438,27 @@ sub kill_replicator
 sub start_replicator { my ($self, $i) = @_; return $self->cluster('start-replicator', $i) }
 sub freeze_replicator { my ($self, $i) = @_; return $self->kill_replicator($i, 'STOP') }
 sub thaw_replicator { my ($self, $i) = @_; return $self->kill_replicator($i, 'CONT') }
+
+# The processes of etcd's members, by number; of those that run.
+sub etcd_pid
+{
+	my ($self, $i) = @_;
+	my ($pid) = _slurp("$self->{dir}/etcd" . (($i // 1) == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
+	return $pid && kill(0, $pid) && _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+}
+
+# The number of etcd's own leader; undef: there is none.
+sub etcd_leader
+{
+	my ($self) = @_;
+	for my $i (1 .. $self->{options}{etcds} // 1)
+	{
+		my $url = "http://127.0.0.1:" . ($self->{base} + 3000 + 2 * ($i - 1));
+		my $s = eval { JSON::PP::decode_json(scalar `curl -s -m 2 $url/v3/maintenance/status -d '{}' 2>/dev/null`) } or next;
+		return $i if ($s->{leader} // 0) && $s->{leader} eq ($s->{header}{member_id} // '');
+	}
+	return undef;
+}
 
 # Until one leads, if given: another than that one.  Its number, undef: none does.
 sub wait_leader

@@ -150,7 +150,7 @@ complete(3, 'and disturb nobody');
 
 # ---------- etcd is away
 
-my $etcd = (split ' ', LockstepCluster::_slurp("$dir/etcd.pid"))[0];
+my $etcd = $c->etcd_pid;
 kill('STOP', $etcd);
 load(20);
 pass('commits go on while etcd is away');

@@ -29,8 +29,6 @@ sub heal
 	$_->[1]->() for @due;
 }
 
-sub etcd_pid { return (split ' ', LockstepCluster::_slurp("$c->{dir}/etcd.pid"))[0] }
-
 my %faults = (
 	'kill a replicator' => sub {
 		my $i = 1 + int rand 3;
@@ -74,8 +72,8 @@ my %faults = (
 	},
 	'stop etcd' => sub {
 		return 0 if $out{etcd};
-		kill 'STOP', etcd_pid();
-		later('etcd', sub { kill 'CONT', etcd_pid() });
+		kill 'STOP', $c->etcd_pid;
+		later('etcd', sub { kill 'CONT', $c->etcd_pid });
 		return 'etcd';
 	},
 	'kill a server' => sub {
