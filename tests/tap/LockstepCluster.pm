@@ -19,6 +19,7 @@ use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use IPC::Run ();
 use JSON::PP ();
+use MIME::Base64 ();
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(time usleep);
@@ -445,6 +446,15 @@ sub etcd_pid
 	my ($self, $i) = @_;
 	my ($pid) = _slurp("$self->{dir}/etcd" . (($i // 1) == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
 	return $pid && kill(0, $pid) && _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+}
+
+# What etcd's key says: a hash, which is empty if it can't be read.
+sub etcd_key
+{
+	my ($self) = @_;
+	my $url = 'http://127.0.0.1:' . ($self->{base} + 3000) . '/v3/kv/range';
+	my $answer = eval { JSON::PP::decode_json(scalar `curl -s -m 2 $url -d '{"key":"L2xvY2tzdGVw"}' 2>/dev/null`) } // {};
+	return eval { JSON::PP::decode_json(MIME::Base64::decode_base64($answer->{kvs}[0]{value})) } // {};
 }
 
 # The number of etcd's own leader; undef: there is none.
