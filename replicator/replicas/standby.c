@@ -30,6 +30,7 @@
 #include "journal_private.h"
 #include "json_text.h"
 #include "log.h"
+#include "points.h"
 
 #define ANSWER_MS MEMBER_SILENCE_MS
 #define BODY_TEMPORARY "body.tmp"
@@ -267,6 +268,8 @@ acknowledge(Standby *s, uint64_t index)
 
 	if (!sync_all(s))
 		return disk_failed(s, "flush the journal");
+	if (!s->complete)
+		LOCKSTEP_POINT(REPLICAS_COPIED);
 	if (!s->complete && !remember(s, true))
 		return disk_failed(s, "write \"group\"");
 	s->said_ms = now_ms();
