@@ -403,12 +403,19 @@ sub group
 	return eval { JSON::PP::decode_json($out) } // {};
 }
 
-# The number of the one that leads; undef: none does.
+# The number of the one that leads; undef: none does, but for one that is frozen and can't say so.
 sub leader
 {
 	my ($self) = @_;
-	my ($leader) = grep { ($self->group($_)->{role} // '') eq 'leader' } grep { $self->member_pid($_) } $self->replicators;
+	my ($leader) = grep { ($self->group($_)->{role} // '') eq 'leader' } grep { $self->_member_answers($_) } $self->replicators;
 	return $leader;
+}
+
+sub _member_answers
+{
+	my ($self, $i) = @_;
+	my $pid = $self->member_pid($i);
+	return $pid && _slurp("/proc/$pid/status") !~ /^State:\s*T/m;
 }
 
 # undef: it does not run.
