@@ -390,7 +390,7 @@ static void
 tell_no_takeover(const char *why)
 {
 	char	   *text = xasprintf("replicator \"%s\", which leads, cannot be followed: %s; this one, %s, does not take its place", key.leader, why,
-							  group_key_has(&key, config->replicator_name) ? "whose journal is incomplete" : "which is not in sync");
+								 group_key_has(&key, config->replicator_name) ? "whose journal is incomplete" : "which is not in sync");
 
 	group_view_trouble(text);
 	free(text);

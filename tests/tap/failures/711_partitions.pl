@@ -139,6 +139,29 @@ settles($epoch, 1, 'from the standbys');
 ok($c->wait_until(sub { ($c->group($leader)->{role} // '') eq 'standby' }), 'it does not lead any more');
 whole();
 
+# ---------- the leader from the nodes, but neither from the standbys nor from etcd
+
+($leader, $synced, $spare) = roles();
+$epoch = key()->{epoch};
+$cables->isolate("r$leader", map { "n$_" } $c->all);
+$since = time;
+ok($c->wait_until(sub { key()->{leader} eq "r$synced" }), "r$leader reaches no node: it hands over to r$synced, which does");
+$gap = $load->goes_on($since, 'with it');
+diag(sprintf 'leader from the nodes: gap %.2f s', $gap);
+cmp_ok($gap, '<', 8, 'soon');
+like($c->member_log($leader), qr/this replicator reaches no node, and another one does, which is to lead/, 'its log says so');
+settles($epoch, 1, 'from the nodes', $watch_cold);
+whole();
+
+# no node can be reached from anywhere: nobody is to lead instead
+($leader, $synced, $spare) = roles();
+$epoch = key()->{epoch};
+for my $i ($c->replicators) { $cables->isolate("r$i", map { "n$_" } $c->all) }
+$since = time;
+settles($epoch, 0, 'all nodes from all replicators', $watch_cold);
+whole();
+$load->goes_on(time, 'with the nodes');
+
 # ---------- the leader and a node from all else: the node hears only one that does not lead any more
 
 ($leader, $synced, $spare) = roles();
