@@ -44,15 +44,25 @@ sub cut
 	return "$x $y";
 }
 
+sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
+
+# With a disk that hangs it would not answer.
+sub start
+{
+	my ($i) = @_;
+	unlink journal($i) . '/disk_stands_still';
+	$c->start_replicator($i) or die "r$i does not start";
+}
+
 sub disk
 {
 	my ($i, $how, $text) = @_;
-	my $file = "$c->{dir}/journal" . ($i == 1 ? '' : $i) . "/disk_$how";
+	my $file = journal($i) . "/disk_$how";
 	return 0 if $out{"disk of r$i"};
 	open(my $f, '>', $file) or return 0;
 	print $f $text;
 	close $f;
-	later("disk of r$i", sub { unlink $file or die "$file: $!" });
+	later("disk of r$i", sub { unlink $file });
 	return "r$i";
 }
 
@@ -80,14 +90,14 @@ my %faults = (
 		my $i = 1 + int rand 3;
 		return 0 if $out{"r$i"} || !$c->member_pid($i);
 		$c->kill_replicator($i);
-		later("r$i", sub { $c->start_replicator($i) or die "r$i does not start" });
+		later("r$i", sub { start($i) });
 		return "r$i";
 	},
 	'kill the leader' => sub {
 		my $i = $c->leader // return 0;
 		return 0 if $out{"r$i"};
 		$c->kill_replicator($i);
-		later("r$i", sub { $c->start_replicator($i) or die "r$i does not start" });
+		later("r$i", sub { start($i) });
 		return "r$i";
 	},
 	'stop a replicator' => sub {
