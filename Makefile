@@ -146,7 +146,7 @@ help:
 	@echo 'make check-liveness the longest pause between two commits, under loads that conflict (LIVENESS_SECONDS=20: an hour)'
 	@echo 'make check-model    the model of several replicators by TLC (Java; about ten minutes)'
 	@echo 'make check-long     what takes too long for make check'
-	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120)'
+	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120; REPLICATORS=3: a group)'
 	@echo 'make diagrams       render docs/diagrams anew (graphviz, mscgen)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 

@@ -51,9 +51,11 @@
 #include "peer.h"
 #include "pgclient.h"
 #include "points.h"
+#include "reach.h"
 #include "restart.h"
 #include "sequencer.h"
 #include "session.h"
+#include "stranded.h"
 #include "systemd.h"
 #include "version.h"
 #include "waits_rows.h"
@@ -429,6 +431,7 @@ follow_group(void)
 	bytes.data = secret.bytes;
 	bytes.len = secret.len;
 	group_begin(config, bytes, on_group);
+	reach_begin(config);
 	await_group();
 	if (!journal_settle(config->journal_directory))
 		refuse_to_start(xasprintf("could not write in \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
@@ -585,6 +588,8 @@ main(int argc, char **argv)
 	waits_watchdog_start();
 	sessions_tell_waits(waits_refresh, WAIT_COLUMNS, waits_row);
 	membership_start();
+	if (config->nreplicators > 0)
+		stranded_watch(switch_over);
 	ready = xasprintf("ready: %d nodes", nodes_count());
 	log_event(LOG_NOTICE, "start", NULL, ready, NULL, NULL);
 	free(ready);

@@ -166,7 +166,10 @@ lockstep_node_info(PG_FUNCTION_ARGS)
 	return row_result(fcinfo, values, nulls);
 }
 
-/* The argument may be 0: nothing has been decided yet. */
+/*
+ * The argument may be 0: nothing has been decided yet; or negative: the replicator does not know
+ * whether it still leads, so it says nothing of how far the cluster has come.
+ */
 Datum
 lockstep_heartbeat(PG_FUNCTION_ARGS)
 {
@@ -174,6 +177,11 @@ lockstep_heartbeat(PG_FUNCTION_ARGS)
 
 	generation_heartbeat();
 	turn_check_divergence();
+	if (PG_GETARG_INT64(0) < 0)
+	{
+		staleness_answered();
+		PG_RETURN_INT64((int64) turn_applied());
+	}
 	crashhold_heartbeat(seq);
 	PG_RETURN_INT64((int64) staleness_heartbeat(seq));
 }

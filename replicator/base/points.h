@@ -80,9 +80,16 @@ typedef enum Point
 	POINT_DATABASE_DROPPED,		/* a node has dropped it */
 	POINT_DATABASE_CAUGHT_UP,	/* a node that catches up has done the same */
 
-	/* a group of replicators: group.c */
+	/* a group of replicators: group.c, standby.c */
 	POINT_REPLICAS_TAKEOVER,	/* it follows no more; the key is as it was */
-	POINT_REPLICAS_CHOSEN		/* the key says that it leads */
+	POINT_REPLICAS_CHOSEN,		/* the key says that it leads */
+	POINT_REPLICAS_BEGUN,		/* the file "group", too; no standby knows */
+	POINT_REPLICAS_REQUIRED,	/* one that is put in sync is waited for; the
+								 * key is as it was */
+	POINT_REPLICAS_CHANGED,		/* the key says who is in sync; the leader
+								 * does not know yet */
+	POINT_REPLICAS_COPIED		/* a standby has everything, and has not noted
+								 * that it is complete */
 } Point;
 
 extern bool points_armed;

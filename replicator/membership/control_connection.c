@@ -29,6 +29,14 @@
 #define WAL_PAGE 8192
 #define WAL_PAGE_HEADER 40		/* the longer one */
 
+typedef struct Confirmation
+{
+	Node	   *node;
+	uint64_t	answers;		/* when it was asked for */
+} Confirmation;
+
+static void confirm_leading(Node *n);
+
 static void
 on_lost(void *arg, const char *error)
 {
@@ -75,6 +83,43 @@ has_diverged(Node *n, const PGresult *r)
 	return true;
 }
 
+/*
+ * A heartbeat says that the node has all that was decided before its last answer: only the
+ * replicator that has led since then can say so.  Without a group that is always the one.
+ */
+static void
+on_confirmed(void *arg)
+{
+	Node	   *n = ((Confirmation *) arg)->node;
+
+	n->confirmed = ((Confirmation *) arg)->answers;
+	n->confirming = false;
+	free(arg);
+	if (n->confirmed != n->answers)
+		confirm_leading(n);
+}
+
+static void
+confirm_leading(Node *n)
+{
+	Confirmation *c;
+
+	if (n->confirming)
+		return;
+	c = xmalloc(sizeof(Confirmation));
+	c->node = n;
+	c->answers = n->answers;
+	n->confirming = true;
+	sequencer_confirm(on_confirmed, c);
+}
+
+static void
+note_answer(Node *n)
+{
+	n->answers++;
+	confirm_leading(n);
+}
+
 static void
 on_pong(void *arg, const PGresult *r)
 {
@@ -83,6 +128,7 @@ on_pong(void *arg, const PGresult *r)
 
 	n->pinging = false;
 	n->unanswered_ms = 0;
+	note_answer(n);
 	if (r != NULL)
 		node_heard(n);
 	generation_check_result(n, r);
@@ -109,7 +155,11 @@ ping(Node *n)
 	char		seq[24];
 	const char *params[] = {seq};
 
-	snprintf(seq, sizeof(seq), "%" PRIu64, sequencer_last_decided());
+	if (n->confirmed == n->answers && !n->asking_doubtful)
+		snprintf(seq, sizeof(seq), "%" PRIu64, sequencer_last_decided());
+	else
+		strcpy(seq, "-1");		/* it says nothing of what others may have
+								 * decided */
 	n->pinging = true;
 	n->ping_sent_us = loop_now_us();
 	if (!metadata_has_database(n->control_database))
@@ -211,6 +261,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 								 * it */
 	n->unanswered_ms = 0;
 	node_heard(n);
+	note_answer(n);
 	loop_cancel(n->ping_timer);
 	n->ping_timer = loop_after(PING_MS, on_ping_timer, n);
 	sequence_positions_watch(n);

@@ -18,7 +18,9 @@
  * transactions: then only that node is refused, and the operator has to choose.
  *
  * A node that can't be reached does not block the others, as after a normal restart
- * the journal has everything that any node has.  But if the journal is not in the
+ * the journal has everything that any node has; nor does one that has not answered yet
+ * when a second is over, if there is a group of replicators: who leads has what was
+ * acknowledged, and its host may be lost together with that node.  But if the journal is not in the
  * directory in which it was written (journal_position.c), it may be an old copy, and
  * only the unreachable node may know: then every node must be heard, or dropped by
  * command, before the first goes online.  The same if a node follows a replicator that
@@ -38,9 +40,13 @@
 
 #define REMEDY "see \"The journal is lost, or old\" in docs/operating.md"
 
+#define LOOK_MS 1000
+
 static Node *beyond;			/* knows more than the journal; NULL: none */
 static uint64_t beyond_seq;
 static bool all_looked_at;
+static Timer *look_timer;
+static bool looked_enough;		/* it is over */
 static bool is_copy;			/* the journal, and not all have been heard */
 
 /* ---------- all nodes are looked at before the first goes online */
@@ -97,10 +103,17 @@ not_looked_at(void)
 	{
 		const Node *n = node_get(i);
 
-		if (!n->administrative && !(is_copy ? n->heard : n->looked_at))
+		if (!n->administrative && !(is_copy ? n->heard : n->looked_at || looked_enough))
 			return n;
 	}
 	return NULL;
+}
+
+static void
+on_looked_enough(void *arg)
+{
+	looked_enough = true;
+	nodes_look_again();
 }
 
 bool
@@ -108,6 +121,8 @@ history_may_go_online(Node *n)
 {
 	const Node *missing = not_looked_at();
 
+	if (missing != NULL && look_timer == NULL && node_config->nreplicators > 0)
+		look_timer = loop_after(LOOK_MS, on_looked_enough, NULL);
 	if (missing != NULL)
 	{
 		snprintf(n->reason, sizeof(n->reason), is_copy ?

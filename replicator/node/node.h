@@ -102,6 +102,10 @@ typedef struct Node
 	uint64_t	lag_bytes;		/* of applying, see lag_of() in lag.c */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
+	uint64_t	answers;		/* of the control connection, to pings and the
+								 * like */
+	uint64_t	confirmed;		/* still the leader after so many of them */
+	bool		confirming;		/* that is being asked */
 	int			unanswered_ms;	/* the ping is, counted by the timer */
 	PgClient   *probe;			/* see probe.c; or being opened */
 	bool		probe_ready;

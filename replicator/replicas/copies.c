@@ -265,6 +265,14 @@ copies_wait(int ms)
 	pthread_mutex_unlock(&copies_lock);
 }
 
+void
+copies_ask_reach(bool ask)
+{
+	pthread_mutex_lock(&copies_lock);
+	copies_shared.ask_reach = ask;
+	pthread_mutex_unlock(&copies_lock);
+}
+
 bool
 copies_outdated(void)
 {

@@ -31,6 +31,7 @@ typedef struct CopyView
 	uint64_t	acked;
 	uint64_t	room;			/* bytes on its disk, as it has said; 0: it
 								 * has not */
+	uint64_t	reach;			/* a Reach, while it is asked for */
 	JournalPlace at;			/* sent */
 	int64_t		lag_bytes;		/* published, and not sent; about, if they are
 								 * in several segments */
@@ -84,6 +85,9 @@ extern void copies_wait(int ms);
 
 /* Have all required ones been heard lately? */
 extern bool copies_are_heard(void);
+
+/* Do standbys try whether they reach any node? */
+extern void copies_ask_reach(bool ask);
 
 /* A standby has met a leader of a higher epoch. */
 extern bool copies_outdated(void);

@@ -44,6 +44,7 @@ typedef struct CopiesShared
 	bool		stop;
 	int			successor;		/* is told to take over; -1: none */
 	bool		outdated;
+	bool		ask_reach;
 	int			connected_now;
 	uint64_t	connections;
 	char	   *key_text;		/* as it is now, for the standbys */

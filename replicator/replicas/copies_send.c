@@ -24,6 +24,7 @@
 #include "journal_private.h"
 #include "json_text.h"
 #include "log.h"
+#include "reach.h"
 
 #define ANSWER_MS 3000			/* of a standby that connects */
 #define STUCK_MS 1000			/* without a sync of its own */
@@ -56,6 +57,7 @@ typedef struct Target
 	bool		hand_over;
 	bool		acked;			/* it has all that */
 	bool		stuck;			/* this one's disk hangs */
+	bool		ask_reach;
 	bool		ended;			/* another connection is in its place */
 } Target;
 
@@ -74,6 +76,7 @@ look_at_target(const Sender *s)
 			.hand_over = copies_shared.successor == s->i && c->view.required,
 			.acked = c->view.acked == copies_shared.index,
 			.stuck = copies_shared.unsynced_ms != 0 && copies_now_ms() - copies_shared.unsynced_ms > STUCK_MS,
+			.ask_reach = copies_shared.ask_reach,
 			.ended = c->connection != s->connection
 	};
 	pthread_mutex_unlock(&copies_lock);
@@ -184,17 +187,22 @@ heard(Sender *s, const MemberMessage *m)
 	LsSlice		payload = m->payload;
 	uint64_t	index = 0;
 	uint64_t	room;
+	uint64_t	reach;
 
 	if (m->type != MEMBER_ALIVE && (m->type != MEMBER_ACK || !member_numbers(&payload, &index, 1)))
 		return false;
 	if (!member_numbers(&payload, &room, 1))
 		return false;
+	if (m->type != MEMBER_ALIVE || !member_numbers(&payload, &reach, 1))
+		reach = REACH_UNKNOWN;
 	pthread_mutex_lock(&copies_lock);
 	if (c->connection == s->connection)
 	{
 		c->heard_ms = copies_now_ms();
 		c->view.at = s->at;
 		c->view.room = room;
+		if (m->type == MEMBER_ALIVE)
+			c->view.reach = reach;
 		if (m->type == MEMBER_ACK && index <= s->synced && index > c->view.acked)
 		{
 			c->view.acked = index;
@@ -257,7 +265,9 @@ send_key(Sender *s)
 static bool
 send_heartbeat(Sender *s, const Target *t)
 {
-	return t->stuck || copies_now_ms() - s->sent_ms < MEMBER_ALIVE_MS || send_to(s, MEMBER_ALIVE, NULL, 0, NULL, 0);
+	uint64_t	one = 1;
+
+	return t->stuck || copies_now_ms() - s->sent_ms < MEMBER_ALIVE_MS || send_to(s, MEMBER_ALIVE, &one, t->ask_reach ? 1 : 0, NULL, 0);
 }
 
 /* Until the connection is lost. */
@@ -499,6 +509,7 @@ set_connected(Sender *s, bool connected)
 		c->view.connected = connected;
 		c->handed_over = s->handed_over;
 		c->view.live = false;
+		c->view.reach = REACH_UNKNOWN;
 		c->view.acked = 0;
 		c->heard_ms = copies_now_ms();
 		pthread_cond_signal(&copies_noticed);

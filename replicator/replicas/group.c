@@ -385,6 +385,17 @@ tell_unreached(const char *why)
 	free(text);
 }
 
+/* Nobody else may, and why not this one. */
+static void
+tell_no_takeover(const char *why)
+{
+	char	   *text = xasprintf("replicator \"%s\", which leads, cannot be followed: %s; this one, %s, does not take its place", key.leader, why,
+								 group_key_has(&key, config->replicator_name) ? "whose journal is incomplete" : "which is not in sync");
+
+	group_view_trouble(text);
+	free(text);
+}
+
 /* The journal that is in the directory; false: *error says why there can't be one (malloc'ed). */
 static bool
 look_at_journal(char **error)
@@ -450,9 +461,9 @@ follow(void)
 			followed_run = leader_run;
 			break;
 		case STANDBY_UNREACHED:
-			tell_unreached(why);
 			if (is_gone())
 				break;
+			tell_unreached(why);
 			pause_ms(PAUSE_MS);
 			return false;
 		case STANDBY_REFUSED:
@@ -460,8 +471,13 @@ follow(void)
 			pause_ms(PAUSE_MS);
 			return false;
 	}
-	if (read_key() == KEY_READ && key.run == leader_run && may_lead() && take_over(why))
-		return true;
+	if (read_key() == KEY_READ && key.run == leader_run)
+	{
+		if (may_lead() && take_over(why))
+			return true;
+		if (key.run == leader_run && !may_lead())
+			tell_no_takeover(why);
+	}
 	pause_ms(PAUSE_MS);
 	return false;
 }
@@ -628,12 +644,16 @@ change_in_sync(int in, int out)
 			return;
 		}
 		group_key_add(&next, name_at(in));
+		LOCKSTEP_POINT(REPLICAS_REQUIRED);
 	}
 	if (out >= 0)
 		group_key_remove(&next, name_at(out));
 	if (change_key(&next))
+	{
+		LOCKSTEP_POINT(REPLICAS_CHANGED);
 		log_message(LOG_NOTICE, "group", "%s%s%s%s%s%s%s: %d copies", in >= 0 ? "\"" : "", in >= 0 ? name_at(in) : "", in >= 0 ? "\" is in sync" : "",
 					in >= 0 && out >= 0 ? ", " : "", out >= 0 ? "\"" : "", out >= 0 ? name_at(out) : "", out >= 0 ? "\" is not any more" : "", key.n);
+	}
 	check_leading();
 	require_as_key_says();
 }
@@ -822,6 +842,7 @@ group_lead(const Journal *journal, void (*when_done) (char *error))
 		error = failed;
 		failed = NULL;
 	}
+	LOCKSTEP_POINT(REPLICAS_BEGUN);
 	if (error == NULL)
 		error = copies_begin(config, &keys, &state, &key, journal, copies_listen_main);
 	if (error == NULL)

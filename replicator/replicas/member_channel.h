@@ -42,7 +42,9 @@ typedef enum MemberMessageType
 	MEMBER_SYNC = 'Y',			/* u64 index: answer ACK when all that came
 								 * before is on disk */
 	MEMBER_ACK = 'A',			/* u64 index, u64 bytes free on its disk */
-	MEMBER_ALIVE = 'L',			/* from a standby: u64 bytes free on its disk */
+	MEMBER_ALIVE = 'L',			/* from a standby: u64 bytes free on its disk,
+								 * u64 Reach; from the leader: u64 1, if it is
+								 * to try which nodes it reaches, or nothing */
 	MEMBER_DELETE = 'X',		/* u64 seq: segments before this one */
 	MEMBER_KEY = 'K',			/* etcd's key, as text */
 	MEMBER_HANDOVER = 'Q'		/* the leader has ended in order */

@@ -30,6 +30,8 @@
 #include "journal_private.h"
 #include "json_text.h"
 #include "log.h"
+#include "points.h"
+#include "reach.h"
 
 #define ANSWER_MS MEMBER_SILENCE_MS
 #define BODY_TEMPORARY "body.tmp"
@@ -267,6 +269,8 @@ acknowledge(Standby *s, uint64_t index)
 
 	if (!sync_all(s))
 		return disk_failed(s, "flush the journal");
+	if (!s->complete)
+		LOCKSTEP_POINT(REPLICAS_COPIED);
 	if (!s->complete && !remember(s, true))
 		return disk_failed(s, "write \"group\"");
 	s->said_ms = now_ms();
@@ -308,6 +312,8 @@ take(Standby *s, const MemberMessage *m)
 	switch (m->type)
 	{
 		case MEMBER_ALIVE:
+			if (member_numbers(&rest, n, 1) && n[0] == 1)
+				reach_wanted();
 			return GO_ON;
 		case MEMBER_SEGMENT:
 			return member_numbers(&rest, n, 2) ? begin_segment(s, n[0], n[1]) : violation(s, "a short message");
@@ -337,13 +343,14 @@ take(Standby *s, const MemberMessage *m)
 static bool
 say_alive(Standby *s)
 {
-	uint64_t	number;
+	uint64_t	numbers[2];
 
 	if (now_ms() - s->said_ms < MEMBER_ALIVE_MS)
 		return true;
 	s->said_ms = now_ms();
-	number = room(s);
-	return member_channel_send(s->channel, MEMBER_ALIVE, &number, 1, NULL, 0);
+	numbers[0] = room(s);
+	numbers[1] = reach_known();
+	return member_channel_send(s->channel, MEMBER_ALIVE, numbers, 2, NULL, 0);
 }
 
 static StandbyEnd

@@ -1,7 +1,7 @@
 /*
  * session_lease.c
  *	  Requests of a session outside of its transaction: values of a sequence, single queries
- *	  that are ordered at once, CREATE and DROP DATABASE, the seq for a causal read.
+ *	  that are ordered at once, CREATE and DROP DATABASE, the seq for a causal read, outcomes.
  *
  * The answer comes later, when the session may be gone and another may be in its place,
  * so the session is looked up again by node, pid and boot id.  A new session with the
@@ -183,4 +183,35 @@ void
 session_now(Session *s, uint64_t question)
 {
 	sequencer_confirm(on_confirmed, asker_of(s, question));
+}
+
+/* ---------- outcomes */
+
+typedef struct Told
+{
+	Asker	   *asker;
+	LsOutcomeAnswer answer;
+} Told;
+
+static void
+on_outcome_confirmed(void *arg)
+{
+	Told	   *told = arg;
+	Session    *s = find_again(told->asker);
+	uint8_t		bytes[64];
+
+	if (s != NULL)
+		session_send(s, bytes, ls_put_outcome_answer(bytes, sizeof(bytes), &told->answer));
+	free(told);
+}
+
+/* One that was not decided here may have been by another replicator, that leads meanwhile. */
+void
+session_tell_outcome(Session *s, const LsOutcomeAnswer *answer)
+{
+	Told	   *told = xmalloc(sizeof(Told));
+
+	told->asker = asker_of(s, answer->question);
+	told->answer = *answer;
+	sequencer_confirm(on_outcome_confirmed, told);
 }

@@ -88,12 +88,11 @@ session_handle_outcome_question(Session *s, LsSlice payload)
 	LsOutcomeQuestion q;
 	LsOutcomeAnswer answer;
 	const char *wrong = ls_get_outcome_question(payload, &q);
-	uint8_t		bytes[64];
 
 	if (!session_decoded(s, "question for an outcome", wrong))
 		return;
 	answer.question = q.question;
 	answer.seq = sequencer_last_decided();
 	answer.fate = fate_of(&q, &answer.seq);
-	session_send(s, bytes, ls_put_outcome_answer(bytes, sizeof(bytes), &answer));
+	session_tell_outcome(s, &answer);
 }

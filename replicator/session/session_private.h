@@ -145,6 +145,7 @@ extern void session_lease(Session *s, LsSlice payload);
 extern void session_single_query(Session *s, LsSlice payload);
 extern void session_database(Session *s, LsSlice payload);
 extern void session_now(Session *s, uint64_t question);
+extern void session_tell_outcome(Session *s, const LsOutcomeAnswer *answer);
 
 /* ---------- in session_tls.c */
 

@@ -2,7 +2,7 @@
  * proxy.c
  *	  A cable between two TCP ports of this machine, for the crash harness.
  *
- *	proxy LISTEN TARGET lockstep|postgres
+ *	proxy LISTEN TARGET lockstep|postgres|raw
  *
  * Passes bytes both ways.  Faults are made from outside, by signals: kill -9
  * cuts all connections at whatever byte they are at (start it again to plug the
@@ -15,7 +15,8 @@
  * next (or NTH from now on) message of that type ("*": of any) is cut there; only
  * those of the application of that name count, if one is given.  "cut" and the
  * message's type are printed when it has been.  So the proxy follows the messages
- * of the protocol that it was started for: their lengths, nothing else.
+ * of the protocol that it was started for: their lengths, nothing else; raw: it
+ * does not.
  *
  *	 tell APPLICATION
  *
@@ -77,6 +78,7 @@ static Pair *pairs[MAX_PAIRS];
 static int	npairs;
 static volatile sig_atomic_t cut;
 static bool postgres;			/* the protocol */
+static bool raw;
 
 /* The cut that is asked for. */
 static struct
@@ -161,6 +163,7 @@ pair_begin(int listener, int target)
 	pairs[npairs]->fd[0] = a;
 	pairs[npairs]->fd[1] = b;
 	pairs[npairs]->flow[0].follower.startup = postgres;
+	pairs[npairs]->flow[0].follower.lost = pairs[npairs]->flow[1].follower.lost = raw;
 	npairs++;
 }
 
@@ -403,10 +406,11 @@ main(int argc, char **argv)
 
 	if (argc != 4)
 	{
-		fprintf(stderr, "usage: proxy LISTEN TARGET lockstep|postgres\n");
+		fprintf(stderr, "usage: proxy LISTEN TARGET lockstep|postgres|raw\n");
 		return 2;
 	}
 	postgres = strcmp(argv[3], "postgres") == 0;
+	raw = strcmp(argv[3], "raw") == 0;
 	at = local(atoi(argv[1]));
 	setsockopt(listener, SOL_SOCKET, SO_REUSEADDR, &on, sizeof(on));
 	if (bind(listener, (struct sockaddr *) &at, sizeof(at)) != 0 || listen(listener, 100) != 0)

@@ -19,6 +19,7 @@ use File::Temp qw(tempdir);
 use IO::Socket::INET;
 use IPC::Run ();
 use JSON::PP ();
+use MIME::Base64 ();
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(time usleep);
@@ -63,7 +64,7 @@ sub _place
 
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
 # lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
-# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), replicators (a group of so many), up => 0 (don't start yet),
+# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), replicators (a group of so many, with etcds => 3: and so many of etcd), up => 0 (don't start yet),
 # any_state => 1 (start, but don't wait for all nodes to be online).
 sub new
 {
@@ -95,6 +96,7 @@ sub up
 	push @args, '--no-wait' if $o->{any_state};
 	push @args, '--tls' if $o->{tls};
 	push @args, '--replicators', $o->{replicators} if $o->{replicators};
+	push @args, '--etcds', $o->{etcds} if $o->{etcds};
 	push @args, '--conf', $self->file('conf', $conf) if $conf ne '';
 	push @args, '--replicator-conf', $self->file('replicator-conf', $o->{replicator_conf}) if $o->{replicator_conf};
 	push @args, '--data', $o->{data} if $o->{data};
@@ -401,12 +403,19 @@ sub group
 	return eval { JSON::PP::decode_json($out) } // {};
 }
 
-# The number of the one that leads; undef: none does.
+# The number of the one that leads; undef: none does, but for one that is frozen and can't say so.
 sub leader
 {
 	my ($self) = @_;
-	my ($leader) = grep { ($self->group($_)->{role} // '') eq 'leader' } grep { $self->member_pid($_) } $self->replicators;
+	my ($leader) = grep { ($self->group($_)->{role} // '') eq 'leader' } grep { $self->_member_answers($_) } $self->replicators;
 	return $leader;
+}
+
+sub _member_answers
+{
+	my ($self, $i) = @_;
+	my $pid = $self->member_pid($i);
+	return $pid && _slurp("/proc/$pid/status") !~ /^State:\s*T/m;
 }
 
 # undef: it does not run.
@@ -437,6 +446,36 @@ sub kill_replicator
 sub start_replicator { my ($self, $i) = @_; return $self->cluster('start-replicator', $i) }
 sub freeze_replicator { my ($self, $i) = @_; return $self->kill_replicator($i, 'STOP') }
 sub thaw_replicator { my ($self, $i) = @_; return $self->kill_replicator($i, 'CONT') }
+
+# The processes of etcd's members, by number; of those that run.
+sub etcd_pid
+{
+	my ($self, $i) = @_;
+	my ($pid) = _slurp("$self->{dir}/etcd" . (($i // 1) == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
+	return $pid && kill(0, $pid) && _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+}
+
+# What etcd's key says: a hash, which is empty if it can't be read.
+sub etcd_key
+{
+	my ($self) = @_;
+	my $url = 'http://127.0.0.1:' . ($self->{base} + 3000) . '/v3/kv/range';
+	my $answer = eval { JSON::PP::decode_json(scalar `curl -s -m 2 $url -d '{"key":"L2xvY2tzdGVw"}' 2>/dev/null`) } // {};
+	return eval { JSON::PP::decode_json(MIME::Base64::decode_base64($answer->{kvs}[0]{value})) } // {};
+}
+
+# The number of etcd's own leader; undef: there is none.
+sub etcd_leader
+{
+	my ($self) = @_;
+	for my $i (1 .. $self->{options}{etcds} // 1)
+	{
+		my $url = "http://127.0.0.1:" . ($self->{base} + 3000 + 2 * ($i - 1));
+		my $s = eval { JSON::PP::decode_json(scalar `curl -s -m 2 $url/v3/maintenance/status -d '{}' 2>/dev/null`) } or next;
+		return $i if ($s->{leader} // 0) && $s->{leader} eq ($s->{header}{member_id} // '');
+	}
+	return undef;
+}
 
 # Until one leads, if given: another than that one.  Its number, undef: none does.
 sub wait_leader

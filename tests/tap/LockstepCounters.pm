@@ -47,7 +47,8 @@ sub _write
 
 	open(my $log, '>', "$c->{top}/told-$node") or die;
 	$log->autoflush;
-	for (my $i = 1; !-e "$c->{top}/stop"; $i++)
+	# it does not outlive a test that has died
+	for (my $i = 1; !-e "$c->{top}/stop" && getppid() == $c->{test_pid}; $i++)
 	{
 		my $id = "$node-$i";
 		my $counter = 1 + int rand $counters;

@@ -52,7 +52,7 @@ ok($c->wait_until(sub { ($c->group($leader)->{trouble} // '') =~ /writers wait: 
 $since = time;
 my ($status) = $c->member_ctl($leader, 'replicators');
 like($status, qr/^r$_ +not connected/m, "r$_ is named") for @both;
-sleep 1;
+ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'COMMIT%' AND state = 'active' AND now() - query_start > '1s'") >= 1 }), 'a COMMIT waits for a second');
 is(scalar($load->acknowledged($since)), 0, 'nothing is acknowledged with one copy');
 $c->start_replicator($both[1]);
 $load->goes_on($since, "r$both[1] is back");

@@ -11,7 +11,7 @@ use LockstepCluster;
 use LockstepCounters;
 use POSIX ();
 use Test::More;
-use Time::HiRes qw(sleep time);
+use Time::HiRes qw(time);
 
 my $c = LockstepCluster->new(nodes => 2, replicators => 3);
 my $load = LockstepCounters->new($c);
@@ -73,10 +73,8 @@ $c->start_replicator($_) for @others;
 for (@others)
 {
 	my $i = $_;
-	ok($c->wait_until(sub { ($c->group($i)->{trouble} // '') =~ /replicator "r$leader", which leads, cannot be followed/ }), "the leader is killed, the others are back: r$i waits for it");
+	ok($c->wait_until(sub { ($c->group($i)->{trouble} // '') =~ /replicator "r$leader", which leads, cannot be followed: .*; this one, which is not in sync, does not take its place/ }), "the leader is killed, the others are back: r$i waits for it");
 }
-# longer than it takes until one that may lead does
-sleep 4;
 is($c->leader, undef, 'and does not lead');
 $since = time;
 $c->start_replicator($leader);
@@ -101,8 +99,8 @@ $c->start_replicator($in_sync);
 ok($c->wait_until(sub { ($c->group($in_sync)->{trouble} // '') =~ /r$leader.*cannot be followed: .*it is not one of the replicators of this one's configuration/ }),
 	"r$in_sync, which does not know that it was removed, is told") or diag($c->group($in_sync)->{trouble});
 $c->kill_replicator($leader);
-sleep 4;
-is($c->leader, undef, 'it does not lead when the leader is killed');
+ok($c->wait_until(sub { ($c->group($in_sync)->{trouble} // '') =~ /; this one, which is not in sync, does not take its place/ }), 'the leader is killed: it says that it does not take its place');
+is($c->leader, undef, 'and does not lead');
 $c->kill_replicator($in_sync);
 $c->start_replicator($leader);
 is($c->wait_leader, $leader, 'the leader is back');
