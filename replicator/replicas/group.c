@@ -823,7 +823,7 @@ group_lead(const Journal *journal, void (*when_done) (char *error))
 		failed = NULL;
 	}
 	if (error == NULL)
-		error = copies_begin(config, &keys, &state, &key, journal, copies_listen_main);
+		error = copies_begin(config, &keys, &state, &key, journal, &copies_connections);
 	if (error == NULL)
 		error = start_thread();
 	if (error != NULL)

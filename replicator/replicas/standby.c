@@ -354,7 +354,7 @@ follow_stream(Standby *s, const atomic_bool * stop)
 	for (;;)
 	{
 		MemberMessage m;
-		MemberResult result = member_channel_receive(s->channel, MEMBER_ALIVE_MS, -1, &m);
+		MemberResult result = member_channel_receive(s->channel, MEMBER_ALIVE_MS, &m);
 		StandbyEnd	end;
 
 		if (*stop)
