@@ -395,6 +395,7 @@ end_as_standby(void)
 	systemd_stopping();
 	group_will_end();
 	group_end();
+	http_stop();
 	admin_stop();
 	if (pid_fd >= 0)
 		unlink(config->pid_file);
@@ -560,6 +561,8 @@ main(int argc, char **argv)
 	{
 		if ((error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL)
 			refuse_to_start(error, NULL, NULL);
+		if ((error = http_start(config, &hint)) != NULL)
+			refuse_to_start(error, NULL, hint);
 		restart_arm(argv);
 		systemd_ready("standby");
 		follow_group();
@@ -577,8 +580,10 @@ main(int argc, char **argv)
 	if ((error = listener_init(config, cluster)) != NULL ||
 		(config->nreplicators == 0 && (error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL))
 		refuse_to_start(error, NULL, NULL);
-	if ((error = http_start(config, &hint)) != NULL)
+	if (config->nreplicators == 0 && (error = http_start(config, &hint)) != NULL)
 		refuse_to_start(error, NULL, hint);
+	if ((error = http_lead(config)) != NULL)
+		refuse_to_start(error, NULL, NULL);
 	if (journal_is_copy(journal))
 		nodes_doubt_journal();
 	waits_start();

@@ -302,6 +302,20 @@ copies_tell_key(const GroupKey *now)
 }
 
 void
+copies_tell_nodes(const char *text)
+{
+	pthread_mutex_lock(&copies_lock);
+	if (copies_shared.nodes_text == NULL || strcmp(text, copies_shared.nodes_text) != 0)
+	{
+		free(copies_shared.nodes_text);
+		copies_shared.nodes_text = xstrdup(text);
+		copies_shared.nodes_version++;
+		wake_senders();
+	}
+	pthread_mutex_unlock(&copies_lock);
+}
+
+void
 copies_set_enough(bool enough)
 {
 	pthread_mutex_lock(&copies_lock);

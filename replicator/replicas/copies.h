@@ -85,6 +85,8 @@ extern JournalPlace copies_published(void);
 extern void copies_require(int i, bool required);
 extern void copies_tell_key(const GroupKey *now);	/* the standbys, for
 													 * people */
+extern void copies_tell_nodes(const char *text);	/* the standbys, for
+													 * balancers; any thread */
 extern void copies_set_enough(bool enough); /* there are min_copies */
 
 /* Has it all that was acknowledged before it was required? */

@@ -54,6 +54,8 @@ typedef struct Sender
 	uint64_t	first;			/* that it was told */
 	int			fd;				/* of segment `at.segment`, or -1 */
 	uint64_t	key_version;	/* that it was told */
+	uint64_t	nodes_version;
+	bool		asks_nodes;		/* it wants to know of the nodes */
 	int64_t		sent_ms;
 	bool		handed_over;
 	bool		hear;			/* something may have come; its thread's */
@@ -101,6 +103,8 @@ typedef struct CopiesShared
 	uint64_t	connections;
 	char	   *key_text;		/* as it is now, for the standbys */
 	uint64_t	key_version;
+	char	   *nodes_text;		/* what the standbys are told of the nodes */
+	uint64_t	nodes_version;	/* 0: nothing yet */
 	Copy		copies[CONFIG_MAX_REPLICATORS];
 	uint64_t	body_index;		/* of the last body */
 	Body	   *bodies;

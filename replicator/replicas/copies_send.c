@@ -267,6 +267,21 @@ put_key(Sender *s)
 	free(text);
 }
 
+static void
+put_nodes(Sender *s)
+{
+	char	   *text = NULL;
+
+	pthread_mutex_lock(&copies_lock);
+	if (s->asks_nodes && s->nodes_version != copies_shared.nodes_version)
+		text = xstrdup(copies_shared.nodes_text);
+	s->nodes_version = copies_shared.nodes_version;
+	pthread_mutex_unlock(&copies_lock);
+	if (text != NULL)
+		put(s, MEMBER_NODES, NULL, 0, text, strlen(text));
+	free(text);
+}
+
 /* A leader whose disk hangs is silent, so that another one leads. */
 static void
 put_heartbeat(Sender *s, const Target *t)
@@ -352,6 +367,7 @@ serve_once(Sender *s, uint8_t *bytes, int *ms)
 		s->handed_over = true;
 	}
 	put_key(s);
+	put_nodes(s);
 	put_heartbeat(s, &t);
 	if (!member_channel_flush(s->channel))
 		return false;
@@ -657,6 +673,7 @@ agree_on_place(Sender *s, const json_t *has)
 		return false;
 	same = s->at.segment == 0 ||
 		(copy_tail(copies_setup.config->journal_directory, s->at, tail) && strcmp(tail, json_text_of(ready, "tail")) == 0);
+	s->asks_nodes = json_is_true(json_object_get(ready, "nodes"));
 	if (same)
 		note_bodies(s->i, json_object_get(ready, "bodies"));
 	else

@@ -110,11 +110,13 @@ pause_ms(int ms)
 	end_waiting();
 }
 
-/* What the leader says while it is followed; NULL: it is followed. */
+/* What the leader says while it is followed; both NULL: it is followed. */
 static void
-on_news(const GroupKey *k)
+on_news(const GroupKey *k, const char *nodes)
 {
-	if (k != NULL)
+	if (nodes != NULL)
+		group_view_nodes(nodes);
+	else if (k != NULL)
 		group_view_key(k);
 	else
 		group_view_trouble(NULL);

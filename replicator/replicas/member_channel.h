@@ -13,7 +13,7 @@
  *							<- WELCOME epoch, where to go on
  *	 READY, where it is ->
  *							<- SEGMENT, DATA, BODY, SYNC ...
- *	 ACK ... ALIVE ->		<- ALIVE, DELETE, KEY, HANDOVER, REFUSED
+ *	 ACK ... ALIVE ->		<- ALIVE, DELETE, KEY, NODES, HANDOVER, REFUSED
  *
  * The first five have a JSON object, the others numbers and bytes.
  */
@@ -45,6 +45,8 @@ typedef enum MemberMessageType
 	MEMBER_ALIVE = 'L',			/* from a standby: u64 bytes free on its disk */
 	MEMBER_DELETE = 'X',		/* u64 seq: segments before this one */
 	MEMBER_KEY = 'K',			/* etcd's key, as text */
+	MEMBER_NODES = 'N',			/* who of the nodes takes writes, as text; to
+								 * those whose READY has "nodes" */
 	MEMBER_HANDOVER = 'Q'		/* the leader has ended in order */
 } MemberMessageType;
 
