@@ -357,7 +357,7 @@ lead_again(void)
 {
 	if (may_lead())
 		return take_over("it has been started again");
-	group_view_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"A leader's journal is lost\" in docs/replicators.md");
+	group_view_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"Those in sync are lost\" in docs/replicators.md");
 	return false;
 }
 

@@ -324,6 +324,26 @@ connect_to(const struct addrinfo *a)
 	return -1;
 }
 
+bool
+member_is_there(const char *address)
+{
+	char	   *error;
+	struct addrinfo *list = resolve(address, false, &error);
+	int			fd = -1;
+
+	if (list == NULL)
+	{
+		free(error);
+		return false;
+	}
+	for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next)
+		fd = connect_to(a);
+	freeaddrinfo(list);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 MemberChannel *
 member_channel_connect(const char *address, const MemberKeys *keys, char **error)
 {
