@@ -162,7 +162,7 @@ ask_database(const NodeConfig *node, const char *database, const char *query, PG
 {
 	const char *keywords[] = {"connect_timeout", "dbname", "dbname", "application_name", "options", NULL};
 	const char *values[] = {"5", node->conninfo, database, "lockstep force",
-		"-c role=none -c session_preload_libraries= -c local_preload_libraries= -c statement_timeout=5s -c search_path=pg_catalog -c lockstep.replicate=off", NULL};
+	"-c role=none -c session_preload_libraries= -c local_preload_libraries= -c statement_timeout=5s -c search_path=pg_catalog -c lockstep.replicate=off", NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, 1);
 
 	*r = NULL;

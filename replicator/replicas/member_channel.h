@@ -79,7 +79,8 @@ typedef struct MemberChannel MemberChannel;
 
 /* address HOST:PORT; both: NULL: *error (malloc'ed). */
 extern MemberChannel *member_channel_connect(const char *address, const MemberKeys *keys, char **error);
-extern bool member_is_there(const char *address);	/* does somebody listen there? */
+extern bool member_is_there(const char *address);	/* does somebody listen
+													 * there? */
 extern MemberChannel *member_channel_accept(int fd, const MemberKeys *keys, char **error);	/* takes fd over */
 extern void member_channel_close(MemberChannel *c);
 extern const char *member_channel_error(const MemberChannel *c);
