@@ -36,6 +36,7 @@
 #include "config_tls.h"
 #include "conflict_log.h"
 #include "events.h"
+#include "force.h"
 #include "group.h"
 #include "group_state.h"
 #include "http.h"
@@ -69,6 +70,7 @@ static Config *config;
 static char cluster[33];
 static Journal *journal;
 static bool adopt;
+static bool force;
 static bool accept_loss;
 static bool switching_over;
 static int	pid_fd = -1;
@@ -85,7 +87,10 @@ print_help(void)
 		   "      --check            check the configuration file and exit\n"
 		   "      --adopt-nodes      make a new journal from the nodes' positions when it is lost,\n"
 		   "                         and exit (see docs/operating.md)\n"
-		   "      --accept-loss      with --adopt-nodes: even if a node's server has crashed\n"
+		   "      --force-leader     say what would be lost if this replicator, which is not in sync,\n"
+		   "                         led its group, and exit (see docs/replicators.md)\n"
+		   "      --accept-loss      with --adopt-nodes: even if a node's server has crashed;\n"
+		   "                         with --force-leader: make it lead\n"
 		   "      --describe-config  print every setting with its default and exit\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
@@ -100,12 +105,13 @@ parse_options(int argc, char **argv)
 {
 	enum
 	{
-		OPT_CHECK = 256, OPT_DESCRIBE, OPT_ADOPT, OPT_ACCEPT_LOSS
+		OPT_CHECK = 256, OPT_DESCRIBE, OPT_ADOPT, OPT_FORCE, OPT_ACCEPT_LOSS
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
 		{"check", no_argument, NULL, OPT_CHECK},
 		{"adopt-nodes", no_argument, NULL, OPT_ADOPT},
+		{"force-leader", no_argument, NULL, OPT_FORCE},
 		{"accept-loss", no_argument, NULL, OPT_ACCEPT_LOSS},
 		{"describe-config", no_argument, NULL, OPT_DESCRIBE},
 		{"help", no_argument, NULL, 'h'},
@@ -128,6 +134,9 @@ parse_options(int argc, char **argv)
 			case OPT_ADOPT:
 				adopt = true;
 				break;
+			case OPT_FORCE:
+				force = true;
+				break;
 			case OPT_ACCEPT_LOSS:
 				accept_loss = true;
 				break;
@@ -145,9 +154,9 @@ parse_options(int argc, char **argv)
 				exit(EXIT_STARTUP);
 		}
 	}
-	if (accept_loss && !adopt)
+	if ((accept_loss && !adopt && !force) || (adopt && force))
 	{
-		fprintf(stderr, "lockstep-replicator: --accept-loss belongs to --adopt-nodes\n");
+		fprintf(stderr, "lockstep-replicator: --accept-loss belongs to either --adopt-nodes or --force-leader\n");
 		exit(EXIT_STARTUP);
 	}
 	if (optind < argc)
@@ -397,6 +406,7 @@ end_as_standby(void)
 	systemd_stopping();
 	group_will_end();
 	group_end();
+	http_stop();
 	admin_stop();
 	if (pid_fd >= 0)
 		unlink(config->pid_file);
@@ -535,16 +545,16 @@ main(int argc, char **argv)
 		printf("%s is valid\n", config_file);
 		return EXIT_SUCCESS;
 	}
-	if (adopt)
+	if (adopt || force)
 	{
-		bool		adopted;
+		bool		done;
 
 		check_tls();
 		take_pid_file();
-		adopted = adopt_nodes(config, accept_loss);
+		done = adopt ? adopt_nodes(config, accept_loss) : force_leader(config, accept_loss);
 		if (pid_fd >= 0)
 			unlink(config->pid_file);
-		return adopted ? EXIT_SUCCESS : EXIT_STARTUP;
+		return done ? EXIT_SUCCESS : EXIT_STARTUP;
 	}
 	if (!log_open(config->log_file, config->log_level))
 		return EXIT_STARTUP;
@@ -563,6 +573,8 @@ main(int argc, char **argv)
 	{
 		if ((error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL)
 			refuse_to_start(error, NULL, NULL);
+		if ((error = http_start(config, &hint)) != NULL)
+			refuse_to_start(error, NULL, hint);
 		restart_arm(argv);
 		systemd_ready("standby");
 		follow_group();
@@ -580,8 +592,10 @@ main(int argc, char **argv)
 	if ((error = listener_init(config, cluster)) != NULL ||
 		(config->nreplicators == 0 && (error = admin_init(config, cluster, &admin_calls, admin_command)) != NULL))
 		refuse_to_start(error, NULL, NULL);
-	if ((error = http_start(config, &hint)) != NULL)
+	if (config->nreplicators == 0 && (error = http_start(config, &hint)) != NULL)
 		refuse_to_start(error, NULL, hint);
+	if ((error = http_lead(config)) != NULL)
+		refuse_to_start(error, NULL, NULL);
 	if (journal_is_copy(journal))
 		nodes_doubt_journal();
 	waits_start();

@@ -55,6 +55,7 @@ static const Metric metrics[] = {
 	{"lockstep_journal_bytes", "gauge", "journal", "bytes", "Size of the journal's files."},
 	{"lockstep_journal_disk_free_bytes", "gauge", "journal", "disk_free_bytes", "Free space on the journal's disk."},
 	{"lockstep_paused_ms", "gauge", "", "paused_ms", "Milliseconds until a pause of writes ends; 0 if there is none."},
+	{"lockstep_replicator_leads", "gauge", "group", "leads", "1 if the replicator that is asked leads the group."},
 	{"lockstep_replicator_epoch", "gauge", "group", "epoch", "Number of changes of the replicator that leads, and of those in sync."},
 	{"lockstep_replicator_copies_wanted", "gauge", "group", "copies", "Copies of the journal that there should be, the leader's included."},
 	{"lockstep_journal_failing", "gauge", "journal", "failing", "1 if the journal cannot be written, so that nothing is committed."},
@@ -84,8 +85,13 @@ print_members(FILE *out, const json_t *members)
 
 	put_head(out, "lockstep_replicator_connected", "gauge", "1 if the replicator leads, or is connected to the one that does.");
 	json_array_foreach((json_t *) members, i, member)
-		fprintf(out, "lockstep_replicator_connected{replicator=\"%s\"} %d\n", json_text_of(member, "name"),
-				strcmp(json_text_of(member, "state"), "not connected") != 0);
+	{
+		const char *state = json_text_of(member, "state");
+
+		if (strcmp(state, "unknown") != 0)	/* another standby, to a standby */
+			fprintf(out, "lockstep_replicator_connected{replicator=\"%s\"} %d\n", json_text_of(member, "name"),
+					strcmp(state, "not connected") != 0 && !json_is_false(json_object_get(member, "connected")));
+	}
 	for (size_t m = 0; m < sizeof(member_metrics) / sizeof(member_metrics[0]); m++)
 	{
 		put_head(out, member_metrics[m].name, member_metrics[m].type, member_metrics[m].help);

@@ -6,6 +6,7 @@
  *	 http_access.c		who may ask: address, token, Host
  *	 http_pages.c		what each path answers
  *	 http_snapshot.c	the facts, handed from the loop to the HTTP thread
+ *	 http_standby.c		the facts of a standby of a group
  *	 status_page.html	the page; status_page.c has it as text
  *
  * The loop's thread never waits for the HTTP thread: it makes a snapshot when asked, at most
@@ -27,8 +28,12 @@
  */
 extern char *http_check(const Config *config, const char **hint);
 
-/* The same, and listens.  Does nothing without http_listen. */
+/*
+ * The same, and listens, and answers as a standby until http_lead().  Without http_listen both do
+ * nothing.
+ */
 extern char *http_start(const Config *config, const char **hint);
+extern char *http_lead(const Config *config);
 extern void http_stop(void);
 
 #endif

@@ -13,12 +13,14 @@
 
 #include <inttypes.h>
 #include <stdarg.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
 
 #include "buffer.h"
 #include "http_snapshot.h"
+#include "http_standby.h"
 #include "journal_usage.h"
 #include "metrics.h"
 #include "status_page.h"
@@ -29,11 +31,19 @@
 #define NOTHING_ELSE "default-src 'none'; frame-ancestors 'none'"
 
 static const char *journal;
+static atomic_bool leads;
 
 void
 http_pages_begin(const char *journal_directory)
 {
 	journal = journal_directory;
+	leads = false;
+}
+
+void
+http_pages_lead(void)
+{
+	leads = true;
 }
 
 static HttpAnswer
@@ -89,10 +99,28 @@ metrics_of(const json_t *status)
 	return fclose(out) == 0 ? text : NULL;
 }
 
+/* This one is a standby: nobody else is asked for it. */
+static HttpAnswer
+standby_status_answer(bool metrics)
+{
+	static char *text;
+	json_t	   *status = standby_status();
+
+	add_journal_size(status);
+	free(text);
+	text = metrics ? metrics_of(status) : json_dumps(status, JSON_COMPACT);
+	json_decref(status);
+	return text != NULL ? answer(200, metrics ? METRICS : JSON, text) : say(503, "out of memory\n");
+}
+
 static HttpAnswer
 status_answer(bool metrics)
 {
-	Snapshot   *s = snapshot_status();
+	Snapshot   *s;
+
+	if (!leads)
+		return standby_status_answer(metrics);
+	s = snapshot_status();
 
 	if (s == NULL)
 		return no_response();
@@ -110,10 +138,24 @@ status_answer(bool metrics)
 /* ---------- checks */
 
 static HttpAnswer
+standby_health_answer(void)
+{
+	char	   *why;
+	const bool	healthy = standby_is_healthy(&why);
+	HttpAnswer	a = healthy ? say(200, "ok: %s\n", why) : say(503, "%s\n", why);
+
+	free(why);
+	return a;
+}
+
+static HttpAnswer
 health_answer(void)
 {
-	const Health *h = snapshot_health();
+	const Health *h;
 
+	if (!leads)
+		return standby_health_answer();
+	h = snapshot_health();
 	if (h == NULL)
 		return no_response();
 	return h->trouble[0] == '\0' ? say(200, "ok\n") : say(503, "%s\n", h->trouble);
@@ -151,7 +193,7 @@ node_answer(const char *path, const HttpArguments *arguments)
 	if (slash == NULL || (strcmp(slash, "/write") != 0 && strcmp(slash, "/read") != 0))
 		return say(404, "not found\n");
 	write = slash[1] == 'w';
-	if ((h = snapshot_health()) == NULL)
+	if ((h = leads ? snapshot_health() : standby_health()) == NULL)
 		return no_response();
 	for (int i = 0; i < h->nnodes; i++)
 	{
@@ -163,6 +205,8 @@ node_answer(const char *path, const HttpArguments *arguments)
 			return say(503, "%s\n", h->trouble);
 		return say(status_of(n, write ? n->writes : n->reads || is_close(n, arguments->lag), arguments), "%s\n", n->state);
 	}
+	if (h->nnodes == 0 && h->trouble[0] != '\0')
+		return say(503, "%s\n", h->trouble);
 	return say(404, "there is no such node\n");
 }
 

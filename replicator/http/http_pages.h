@@ -16,8 +16,9 @@ typedef struct HttpAnswer
 	const char *policy;			/* Content-Security-Policy */
 } HttpAnswer;
 
-/* journal_directory: its size is shown. */
+/* journal_directory: its size is shown.  As of a standby, until http_pages_lead(). */
 extern void http_pages_begin(const char *journal_directory);
+extern void http_pages_lead(void);	/* any thread */
 
 /* Behind the path's ?; NULL: not given. */
 typedef struct HttpArguments

@@ -24,6 +24,7 @@
 #include "http_access.h"
 #include "http_pages.h"
 #include "http_snapshot.h"
+#include "http_standby.h"
 #include "log.h"
 #include "loopback.h"
 
@@ -37,6 +38,7 @@
 static struct MHD_Daemon *server;
 static Secret token;			/* len 0: none */
 static atomic_bool running;		/* the library has been started */
+static bool leading;			/* the loop makes snapshots */
 static char complaint[256];		/* of the library, before */
 
 /* ---------- one request */
@@ -291,15 +293,9 @@ static char *
 start(const Config *config, const Settings *s)
 {
 	int			fd = open_socket(s);
-	char	   *error;
 
 	if (fd < 0)
 		return xasprintf("could not listen on %s for HTTP: %s", config->http_listen, strerror(errno));
-	if ((error = snapshots_begin(s->token.len > 0)) != NULL)
-	{
-		close(fd);
-		return error;
-	}
 	token = s->token;
 	http_pages_begin(config->journal_directory);
 	complaint[0] = '\0';
@@ -307,7 +303,6 @@ start(const Config *config, const Settings *s)
 	running = server != NULL;
 	if (running)
 		return NULL;
-	snapshots_end();
 	close(fd);
 	return xasprintf("could not start HTTP on %s: %s", config->http_listen,
 					 complaint[0] != '\0' ? complaint : strerror(errno));
@@ -331,15 +326,37 @@ http_start(const Config *config, const char **hint)
 	return error;
 }
 
+char *
+http_lead(const Config *config)
+{
+	char	   *error;
+
+	if (server == NULL)
+		return NULL;
+	if ((error = snapshots_begin(token.len > 0)) != NULL)
+		return error;
+	leading = true;
+	if (config->nreplicators > 0)
+		snapshots_review(standby_review);
+	http_pages_lead();
+	return NULL;
+}
+
 void
 http_stop(void)
 {
 	if (server == NULL)
 		return;
-	snapshots_wake();
+	if (leading)
+		snapshots_wake();
 	MHD_stop_daemon(server);
 	server = NULL;
 	running = false;
-	snapshots_end();
+	if (leading)
+	{
+		snapshots_review(NULL);
+		snapshots_end();
+	}
+	leading = false;
 	explicit_bzero(&token, sizeof(token));
 }

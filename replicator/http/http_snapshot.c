@@ -53,6 +53,8 @@ static int	wake_fd = -1;
 static Watch *wake_watch;
 static bool with_data;
 static bool status_begun;		/* the nodes are being asked who waits */
+static void (*review) (Health *h);
+static Timer *review_timer;
 
 /* Of the HTTP thread: what it has taken last. */
 static void *ours[NKINDS];
@@ -106,6 +108,7 @@ health_of_node(HealthOfNode *to, const NodeStatus *s, bool journal_works)
 	to->reads = s->state == NODE_ONLINE && !s->drains_readers;
 	to->draining = s->draining;
 	to->catches_up = s->state == NODE_CATCHUP;
+	to->settles = (s->state == NODE_CATCHUP || s->state == NODE_JOINING) && s->cause == DROP_NONE;
 	to->lag = last > s->applied ? last - s->applied : 0;
 	snprintf(to->state, sizeof(to->state), "%s%s%s", node_state_name(s->state),
 			 s->cause != DROP_NONE ? ": " : s->draining ? ", being drained" : "",
@@ -128,7 +131,27 @@ put_health(void *arg)
 
 		health_of_node(&h->nodes[i], &s, failing == NULL);
 	}
+	if (review != NULL)
+		review(h);
 	put(KIND_HEALTH, h);
+}
+
+/* The standbys are to know even if nobody asks here. */
+static void
+on_review(void *arg)
+{
+	review_timer = loop_after(SNAPSHOT_AGE_MS, on_review, NULL);
+	put_health(NULL);
+}
+
+void
+snapshots_review(void (*callback) (Health *h))
+{
+	loop_cancel(review_timer);
+	review_timer = NULL;
+	review = callback;
+	if (review != NULL)
+		on_review(NULL);
 }
 
 /* The objects of locks may be keys, which are data. */

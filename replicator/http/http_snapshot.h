@@ -16,6 +16,7 @@ typedef struct HealthOfNode
 	bool		writes;			/* takes them */
 	bool		reads;			/* is to get readers */
 	bool		catches_up;
+	bool		settles;		/* is on its way to be online */
 	bool		draining;
 	uint64_t	lag;			/* transactions */
 	char		state[64];		/* in words */
@@ -45,6 +46,9 @@ extern char *snapshots_begin(bool data);
 extern void snapshots_wake(void);	/* the HTTP thread waits no longer: it is
 									 * to end */
 extern void snapshots_end(void);	/* after it has */
+
+/* Each Health goes through it before it is shown, at least once a second; NULL: no more. */
+extern void snapshots_review(void (*review) (Health *h));
 
 /*
  * ---------- for the HTTP thread: at most SNAPSHOT_AGE_MS old; NULL: the loop's thread does

@@ -110,7 +110,7 @@ apply_queue_take(ApplyQueue *queue, const Transaction *tx)
 	Holder		holder = {tx->role, tx->table, tx->seq != 0};
 
 	queue->taken++;
-	queue->decided += holder.decided;
+	queue->streams += holder.decided;
 	if (tx->role == NULL)
 		return holder;
 	if (queue->nholders == queue->holders_cap)
@@ -129,7 +129,7 @@ apply_queue_release(ApplyQueue *queue, Holder holder)
 
 	assert(queue->taken > 0);
 	queue->taken--;
-	queue->decided -= holder.decided;
+	queue->streams -= holder.decided;
 	if (holder.role == NULL)
 		return;
 	while (i < queue->nholders && (queue->holders[i].role != holder.role || queue->holders[i].table != holder.table))
@@ -252,7 +252,7 @@ gathers(const ApplyQueue *queue, const ApplyTask *task, uint64_t gathering, cons
 {
 	if (gathering != 0)
 		return task->tx->seq == gathering + 1 && may_be_together(task);
-	return at->gather && queue->decided >= QUEUE_STREAMS && task->tx->seq == queue->begun + 1 &&
+	return at->gather && queue->streams >= QUEUE_STREAMS && task->tx->seq == queue->begun + 1 &&
 		!has_turn_next(task, at->applied) && at->now_us < task->queued_us + GATHER_US && may_be_together(task);
 }
 

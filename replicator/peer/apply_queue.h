@@ -98,7 +98,7 @@ typedef struct ApplyQueue
 	ApplyTask  *decided;		/* the last of those; NULL: none */
 	int			capacity;		/* connections */
 	int			taken;			/* of them by tasks */
-	int			decided;		/* ... by those that were decided when they
+	int			streams;		/* ... by those that were decided when they
 								 * began */
 	uint64_t	begun;			/* seq of the last one that began decided */
 	int			reserved;		/* of them, see above */

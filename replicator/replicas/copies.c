@@ -2,12 +2,12 @@
  * copies.c
  *	  The leader's side of the journal's copies: what is published, and who has it.  See copies.h.
  *
- * Locking: copies_lock covers all of copies_shared; no thread holds it while it sends, reads files
- * or waits, but for the two conditions.
+ * Locking: see copies_private.h.
  */
 #include "copies_private.h"
 
 #include <errno.h>
+#include <poll.h>
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
@@ -22,7 +22,6 @@ bool		copies_active;
 #define ROOM_SEGMENTS 2
 
 pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
-pthread_cond_t copies_changed;
 pthread_cond_t copies_noticed;
 CopiesShared copies_shared;
 CopiesSetup copies_setup;
@@ -47,25 +46,45 @@ copies_add_body(uint64_t seq, const BodyRef *body)
 		copies_shared.bodies_cap = copies_shared.bodies_cap > 0 ? copies_shared.bodies_cap * 2 : 16;
 		copies_shared.bodies = xrealloc(copies_shared.bodies, copies_shared.bodies_cap * sizeof(Body));
 	}
+	copies_shared.body_index = copies_shared.index + 1;
 	copies_shared.bodies[copies_shared.nbodies++] = (Body) {.index = copies_shared.index + 1,.seq = seq,.id = body->id,.size = body->size};
 	pthread_mutex_unlock(&copies_lock);
+}
+
+static void
+signal_event(int fd)
+{
+	uint64_t	one = 1;
+
+	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
+		;
+}
+
+void
+copies_wake(Sender *s)
+{
+	if (s->state != SENDER_AWAKE)
+		signal_event(s->event_fd);
+	s->state = SENDER_AWAKE;
+}
+
+void
+copies_tell_journal(void)
+{
+	if (copies_shared.waiting)
+		signal_event(copies_shared.await_fd);
+	copies_shared.waiting = false;
 }
 
 /* With the lock. */
 static void
 wake_senders(void)
 {
-	uint64_t	one = 1;
-
+	copies_shared.changes++;
 	for (int i = 0; i < copies_setup.config->nreplicators; i++)
 	{
-		Copy	   *c = &copies_shared.copies[i];
-
-		if (c->connection == 0 || c->deaf)
-			continue;
-		c->deaf = true;
-		while (write(c->event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-			;
+		if (copies_shared.copies[i].sender != NULL)
+			copies_wake(copies_shared.copies[i].sender);
 	}
 }
 
@@ -77,14 +96,52 @@ copies_will_write(void)
 	pthread_mutex_unlock(&copies_lock);
 }
 
+/* With the lock: what is published is for that thread; true: for the caller. */
+static bool
+offer(Sender *s)
+{
+	const JournalPlace at = copies_shared.copies[s->i].view.at;
+	const JournalPlace end = copies_shared.end;
+
+	if (s->state == SENDER_LENDS && copies_shared.body_index < copies_shared.index)
+	{
+		s->refs++;
+		return true;
+	}
+	if (s->state != SENDER_RESTS || end.segment != at.segment || end.offset - at.offset >= COPIES_REST_BYTES || copies_shared.body_index == copies_shared.index)
+		copies_wake(s);
+	return false;
+}
+
 void
 copies_publish(JournalPlace end)
 {
+	Sender	   *lent[CONFIG_MAX_REPLICATORS];
+	int			n = 0;
+
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.index++;
+	copies_shared.changes++;
 	copies_shared.end = end;
-	wake_senders();
+	copies_shared.waited_for = true;
+	for (int i = 0; i < copies_setup.config->nreplicators; i++)
+	{
+		Sender	   *s = copies_shared.copies[i].sender;
+
+		if (s != NULL && offer(s))
+			lent[n++] = s;
+	}
 	pthread_mutex_unlock(&copies_lock);
+	for (int i = 0; i < n; i++)
+	{
+		if (!copies_setup.connections.send(lent[i]))
+		{
+			pthread_mutex_lock(&copies_lock);
+			copies_wake(lent[i]);
+			pthread_mutex_unlock(&copies_lock);
+		}
+		copies_setup.connections.release(lent[i]);
+	}
 }
 
 /* With the lock. */
@@ -99,6 +156,42 @@ all_have(uint64_t index)
 	return copies_shared.enough;
 }
 
+/* With the lock, which is released meanwhile: wait for what changes all_have(). */
+static void
+await_news(void)
+{
+	struct pollfd p[1 + CONFIG_MAX_REPLICATORS] = {{copies_shared.await_fd, POLLIN, 0}};
+	Sender	   *lent[CONFIG_MAX_REPLICATORS];
+	nfds_t		n = 0;
+	uint64_t	count;
+
+	for (int i = 0; i < copies_setup.config->nreplicators; i++)
+	{
+		const Copy *c = &copies_shared.copies[i];
+
+		if (c->sender == NULL || c->sender->state != SENDER_LENDS || c->view.acked >= copies_shared.index)
+			continue;
+		c->sender->refs++;
+		lent[n++] = c->sender;
+		p[n] = (struct pollfd) {member_channel_fd(c->sender->channel), POLLIN, 0};
+	}
+	copies_shared.waiting = true;
+	pthread_mutex_unlock(&copies_lock);
+	(void) poll(p, n + 1, -1);
+	pthread_mutex_lock(&copies_lock);
+	copies_shared.waiting = false;
+	pthread_mutex_unlock(&copies_lock);
+	for (nfds_t i = 0; i < n; i++)
+	{
+		if (p[i + 1].revents != 0)
+			copies_setup.connections.hear(lent[i]);
+		copies_setup.connections.release(lent[i]);
+	}
+	if (p[0].revents != 0)
+		(void) !read(p[0].fd, &count, sizeof(count));
+	pthread_mutex_lock(&copies_lock);
+}
+
 bool
 copies_await(void)
 {
@@ -107,9 +200,10 @@ copies_await(void)
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.unsynced_ms = 0;
 	while (!(acknowledged = all_have(copies_shared.index)) && !copies_shared.stop)
-		pthread_cond_wait(&copies_changed, &copies_lock);
+		await_news();
 	if (acknowledged)
 		copies_shared.acknowledged = copies_shared.index;
+	copies_shared.waited_for = false;
 	pthread_mutex_unlock(&copies_lock);
 	return acknowledged;
 }
@@ -187,7 +281,10 @@ copies_require(int i, bool required)
 	if (required && !c->view.required)
 		c->required_from = copies_shared.acknowledged;
 	c->view.required = required;
-	pthread_cond_signal(&copies_changed);
+	copies_shared.changes++;
+	if (c->sender != NULL)
+		copies_wake(c->sender);
+	copies_tell_journal();
 	pthread_mutex_unlock(&copies_lock);
 }
 
@@ -205,11 +302,25 @@ copies_tell_key(const GroupKey *now)
 }
 
 void
+copies_tell_nodes(const char *text)
+{
+	pthread_mutex_lock(&copies_lock);
+	if (copies_shared.nodes_text == NULL || strcmp(text, copies_shared.nodes_text) != 0)
+	{
+		free(copies_shared.nodes_text);
+		copies_shared.nodes_text = xstrdup(text);
+		copies_shared.nodes_version++;
+		wake_senders();
+	}
+	pthread_mutex_unlock(&copies_lock);
+}
+
+void
 copies_set_enough(bool enough)
 {
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.enough = enough;
-	pthread_cond_signal(&copies_changed);
+	copies_tell_journal();
 	pthread_mutex_unlock(&copies_lock);
 }
 
@@ -289,7 +400,7 @@ copies_stop(void)
 {
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.stop = true;
-	pthread_cond_signal(&copies_changed);
+	copies_tell_journal();
 	pthread_cond_signal(&copies_noticed);
 	pthread_mutex_unlock(&copies_lock);
 }
@@ -356,19 +467,19 @@ init_shared(const Journal *journal)
 	pthread_condattr_t attr;
 
 	if (pthread_condattr_init(&attr) != 0 || pthread_condattr_setclock(&attr, CLOCK_MONOTONIC) != 0 ||
-		pthread_cond_init(&copies_changed, &attr) != 0 || pthread_cond_init(&copies_noticed, &attr) != 0)
+		pthread_cond_init(&copies_noticed, &attr) != 0)
 		abort();
 	(void) pthread_condattr_destroy(&attr);
 	copies_shared.end = copies_setup.state.history[copies_setup.state.n - 1].place;
 	copies_shared.first = journal_first(journal);
 	copies_shared.index = copies_shared.ready_at = 1;
 	copies_shared.successor = -1;
+	copies_shared.await_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	for (int i = 0; i < copies_setup.config->nreplicators; i++)
 	{
 		Copy	   *c = &copies_shared.copies[i];
 
 		c->heard_ms = copies_now_ms();
-		c->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 		c->view.required = strcmp(copies_setup.config->replicators[i].name, copies_setup.config->replicator_name) != 0 &&
 			group_key_has(&copies_setup.key, copies_setup.config->replicators[i].name);
 	}
@@ -377,7 +488,7 @@ init_shared(const Journal *journal)
 
 char *
 copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const GroupKey *with, const Journal *journal,
-			 void *(*listen_main) (void *arg))
+			 const CopiesConnections *connections)
 {
 	const char *address;
 	pthread_t	thread;
@@ -386,6 +497,7 @@ copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const Gr
 	copies_setup.keys = k;
 	copies_setup.state = *s;
 	copies_setup.key = *with;
+	copies_setup.connections = *connections;
 	init_shared(journal);
 	address = c->replicators[config_replicator(c, c->replicator_name)].address;
 	copies_setup.listen_fd = member_listen(address);
@@ -394,7 +506,7 @@ copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const Gr
 	journal_each_body(journal, copies_add_body);
 	for (size_t i = 0; i < copies_shared.nbodies; i++)
 		copies_shared.bodies[i].index = 0;
-	if (pthread_create(&thread, NULL, listen_main, NULL) != 0)
+	if (pthread_create(&thread, NULL, connections->listen_main, NULL) != 0)
 		return xstrdup("could not start a thread");
 	pthread_detach(thread);
 	copies_active = true;

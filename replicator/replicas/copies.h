@@ -6,7 +6,9 @@
  * The journal's thread publishes each group when it is written, before its own sync, and after
  * that waits for the required copies: so a commit costs the slower of both.  One thread for each
  * standby reads the journal's files up to what is published and sends it; a standby that comes
- * new gets all of them in the same way.
+ * new gets all of them in the same way.  A required copy that has everything is sent what is
+ * published by the journal's thread itself; one that is not required gets it after a while, or
+ * when it is much (copies_private.h).
  *
  * group.c decides which copies are required, and tells etcd.
  */
@@ -17,6 +19,8 @@
 #include "group_state.h"
 #include "journal.h"
 #include "member_channel.h"
+
+struct Sender;
 
 /* Does this replicator lead a group?  Without one, the functions for the journal's thread are not called. */
 extern bool copies_active;
@@ -37,12 +41,22 @@ typedef struct CopyView
 								 * in several segments */
 } CopyView;
 
+/* What copies_send.c does. */
+typedef struct CopiesConnections
+{
+	void	   *(*listen_main) (void *arg); /* accepts standbys */
+	bool		(*send) (struct Sender *s); /* what is published, at once;
+											 * false: its thread has to */
+	void		(*hear) (struct Sender *s); /* what has come */
+	void		(*release) (struct Sender *s);
+} CopiesConnections;
+
 /*
  * Begin to lead: listen for standbys.  NULL, or why not (malloc'ed).  place: the journal's end;
- * the pointers stay; listen_main: copies_send.h's.
+ * the pointers stay; connections: copies_send.h's.
  */
 extern char *copies_begin(const Config *config, const MemberKeys *keys, const GroupState *state, const GroupKey *key,
-						  const Journal *journal, void *(*listen_main) (void *arg));
+						  const Journal *journal, const CopiesConnections *connections);
 
 /* ---------- for the journal's thread */
 
@@ -72,6 +86,8 @@ extern JournalPlace copies_published(void);
 extern void copies_require(int i, bool required);
 extern void copies_tell_key(const GroupKey *now);	/* the standbys, for
 													 * people */
+extern void copies_tell_nodes(const char *text);	/* the standbys, for
+													 * balancers; any thread */
 extern void copies_set_enough(bool enough); /* there are min_copies */
 
 /* Has it all that was acknowledged before it was required? */

@@ -10,14 +10,64 @@
 
 #include "copies.h"
 
+/*
+ * What a sender, the thread of a standby's connection, does when it has nothing to do.  So a
+ * commit costs no change of threads here: its journal's thread sends the record itself, syncs,
+ * and hears the acknowledgement itself; and a copy that nobody waits for gets many records at
+ * once.
+ */
+#define COPIES_REST_MS MEMBER_ALIVE_MS
+#define COPIES_REST_BYTES MEMBER_DATA_MAX	/* with so much it does not rest */
+
+typedef enum SenderState
+{
+	SENDER_AWAKE,				/* it looks whether there is something to do,
+								 * before it sleeps */
+	SENDER_WAITS,				/* for the standby, and its event */
+	SENDER_LENDS,				/* for its event: the journal's thread uses
+								 * the connection */
+	SENDER_RESTS				/* for its event, or a while: its copy is not
+								 * required */
+} SenderState;
+
+typedef struct Sender
+{
+	/* set once */
+	int			i;				/* of the copy */
+	uint64_t	connection;
+	MemberChannel *channel;
+	int			event_fd;
+
+	/* covered by copies_lock */
+	int			refs;			/* the last one frees it */
+	SenderState state;
+
+	/*
+	 * covered by lock, and so is the channel; lock is taken before
+	 * copies_lock
+	 */
+	pthread_mutex_t lock;
+	JournalPlace at;
+	uint64_t	synced;			/* the last index for which it was told to
+								 * sync */
+	int64_t		synced_ms;
+	uint64_t	first;			/* that it was told */
+	int			fd;				/* of segment `at.segment`, or -1 */
+	uint64_t	key_version;	/* that it was told */
+	uint64_t	nodes_version;
+	bool		asks_nodes;		/* it wants to know of the nodes */
+	int64_t		sent_ms;
+	bool		handed_over;
+	bool		hear;			/* something may have come; its thread's */
+} Sender;
+
 typedef struct Copy
 {
 	CopyView	view;			/* but for silent_ms */
 	int64_t		heard_ms;
 	uint64_t	required_from;	/* what was acknowledged before */
 	uint64_t	connection;		/* the number of its connection; 0: none */
-	int			event_fd;
-	bool		deaf;			/* event_fd has been signalled, and not read */
+	Sender	   *sender;			/* of that connection */
 	bool		handed_over;	/* it has been told to take over */
 } Copy;
 
@@ -33,6 +83,11 @@ typedef struct Body
 /* Everything of it is covered by copies_lock. */
 typedef struct CopiesShared
 {
+	uint64_t	changes;		/* of what a sender has to look at */
+	bool		waited_for;		/* the journal's thread has published, and
+								 * waits, or soon will */
+	bool		waiting;		/* it waits; await_fd wakes it up */
+	int			await_fd;
 	uint64_t	index;			/* of what is published */
 	uint64_t	acknowledged;
 	JournalPlace end;
@@ -49,7 +104,10 @@ typedef struct CopiesShared
 	uint64_t	connections;
 	char	   *key_text;		/* as it is now, for the standbys */
 	uint64_t	key_version;
+	char	   *nodes_text;		/* what the standbys are told of the nodes */
+	uint64_t	nodes_version;	/* 0: nothing yet */
 	Copy		copies[CONFIG_MAX_REPLICATORS];
+	uint64_t	body_index;		/* of the last body */
 	Body	   *bodies;
 	size_t		nbodies;
 	size_t		bodies_cap;
@@ -63,14 +121,19 @@ typedef struct CopiesSetup
 	GroupState	state;
 	GroupKey	key;			/* of the beginning: cluster and epoch count */
 	int			listen_fd;
+	CopiesConnections connections;
 } CopiesSetup;
 
+/* No thread holds it while it sends, reads files or waits, but for the condition. */
 extern pthread_mutex_t copies_lock;
-extern pthread_cond_t copies_changed;	/* for the journal's thread */
 extern pthread_cond_t copies_noticed;	/* for group.c; by CLOCK_MONOTONIC */
 extern CopiesShared copies_shared;
 extern CopiesSetup copies_setup;
 
 extern int64_t copies_now_ms(void);
+
+/* With the lock: */
+extern void copies_wake(Sender *s);
+extern void copies_tell_journal(void);	/* what it waits for has changed */
 
 #endif

@@ -14,8 +14,10 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/eventfd.h>
 #include <sys/socket.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "buffer.h"
@@ -30,30 +32,19 @@
 #define STUCK_MS 1000			/* without a sync of its own */
 #define REFUSED_MS 10000		/* until the same is logged again */
 #define MAX_CONNECTIONS 16		/* beside one of each replicator */
+#define AT_ONCE_MAX (64 * 1024) /* by the journal's thread */
+#define HEAR_NS 1000000			/* it waits so long for the connection */
 
 /* ---------- one standby: what it is sent */
-
-typedef struct Sender
-{
-	int			i;				/* of the copy */
-	uint64_t	connection;
-	MemberChannel *channel;
-	JournalPlace at;
-	uint64_t	synced;			/* the last index for which it was told to
-								 * sync */
-	uint64_t	first;			/* that it was told */
-	int			fd;				/* of segment `at.segment`, or -1 */
-	uint64_t	key_version;	/* that it was told */
-	int64_t		sent_ms;
-	bool		handed_over;
-} Sender;
 
 /* What there is to send, at one moment. */
 typedef struct Target
 {
+	uint64_t	changes;
 	uint64_t	index;
 	JournalPlace end;
 	uint64_t	first;
+	bool		eager;			/* it is waited for, or has never had all */
 	bool		hand_over;
 	bool		acked;			/* it has all that */
 	bool		stuck;			/* this one's disk hangs */
@@ -64,30 +55,43 @@ typedef struct Target
 static Target
 look_at_target(const Sender *s)
 {
-	const Copy *c = &copies_shared.copies[s->i];
+	Copy	   *c = &copies_shared.copies[s->i];
 	Target		t;
 
 	pthread_mutex_lock(&copies_lock);
 	t = (Target)
 	{
-		.index = copies_shared.index,
+		.changes = copies_shared.changes,
+			.index = copies_shared.index,
 			.end = copies_shared.end,
 			.first = copies_shared.first,
+			.eager = c->view.required || !c->view.live,
 			.hand_over = copies_shared.successor == s->i && c->view.required,
 			.acked = c->view.acked == copies_shared.index,
 			.stuck = copies_shared.unsynced_ms != 0 && copies_now_ms() - copies_shared.unsynced_ms > STUCK_MS,
 			.ask_reach = copies_shared.ask_reach,
 			.ended = c->connection != s->connection
 	};
+	if (!t.ended)
+		c->view.at = s->at;
 	pthread_mutex_unlock(&copies_lock);
 	return t;
 }
 
-static bool
-send_to(Sender *s, MemberMessageType type, const uint64_t *numbers, int n, const void *data, size_t len)
+/* To be flushed. */
+static void
+put(Sender *s, MemberMessageType type, const uint64_t *numbers, int n, const void *data, size_t len)
 {
 	s->sent_ms = copies_now_ms();
-	return member_channel_send(s->channel, type, numbers, n, data, len);
+	member_channel_put(s->channel, type, numbers, n, data, len);
+}
+
+static void
+put_sync(Sender *s, uint64_t index)
+{
+	put(s, MEMBER_SYNC, &index, 1, NULL, 0);
+	s->synced = index;
+	s->synced_ms = s->sent_ms;
 }
 
 /* The next body that it needs for what is published up to that index; false: none. */
@@ -125,7 +129,9 @@ send_body(Sender *s, const Body *body, uint8_t *bytes)
 		uint64_t	numbers[4] = {ref.id, body->seq, at, ref.size};
 		ssize_t		n = read_at(fd, bytes, MEMBER_DATA_MAX, at);
 
-		ok = n > 0 && send_to(s, MEMBER_BODY, numbers, 4, bytes, (size_t) n);
+		if (n > 0)
+			put(s, MEMBER_BODY, numbers, 4, bytes, (size_t) n);
+		ok = n > 0 && member_channel_flush(s->channel);
 		at += n > 0 ? (uint64_t) n : 0;
 	}
 	close(fd);
@@ -143,18 +149,31 @@ begin_segment(Sender *s, uint64_t segment)
 		close(s->fd);
 	s->fd = -1;
 	s->at = (JournalPlace) {segment, 0};
-	return send_to(s, MEMBER_SEGMENT, numbers, 2, NULL, 0);
+	put(s, MEMBER_SEGMENT, numbers, 2, NULL, 0);
+	return true;
 }
 
-/* false: the connection, or the journal, is lost. */
+/* From where it is, but not behind limit.  false: it can't be read. */
 static bool
-send_some(Sender *s, const Target *t, uint8_t *bytes)
+put_data(Sender *s, uint64_t limit, uint8_t *bytes, size_t size)
+{
+	uint64_t	numbers[1] = {s->at.offset};
+	ssize_t		n = read_at(s->fd, bytes, limit - s->at.offset < size ? limit - s->at.offset : size, s->at.offset);
+
+	if (n <= 0)
+		return false;
+	put(s, MEMBER_DATA, numbers, 1, bytes, (size_t) n);
+	s->at.offset += (uint64_t) n;
+	return true;
+}
+
+/* What is next; false: the journal is lost. */
+static bool
+put_some(Sender *s, const Target *t, uint8_t *bytes)
 {
 	const bool	finished = s->at.segment < t->end.segment;
 	uint64_t	limit = t->end.offset;
-	uint64_t	numbers[1] = {s->at.offset};
 	struct stat st;
-	ssize_t		n;
 
 	if (s->fd < 0 && s->at.segment != 0)
 		s->fd = copy_open_segment(copies_setup.config->journal_directory, s->at.segment, false);
@@ -171,11 +190,18 @@ send_some(Sender *s, const Target *t, uint8_t *bytes)
 	}
 	if (s->at.offset >= limit)
 		return finished && begin_segment(s, copy_next_segment(copies_setup.config->journal_directory, s->at.segment));
-	n = read_at(s->fd, bytes, limit - s->at.offset < MEMBER_DATA_MAX ? limit - s->at.offset : MEMBER_DATA_MAX, s->at.offset);
-	if (n <= 0 || !send_to(s, MEMBER_DATA, numbers, 1, bytes, (size_t) n))
+	return put_data(s, limit, bytes, MEMBER_DATA_MAX);
+}
+
+/* false: the connection, or the journal, is lost. */
+static bool
+send_some(Sender *s, const Target *t, uint8_t *bytes)
+{
+	if (journal_place_compare(s->at, t->end) < 0 && !put_some(s, t, bytes))
 		return false;
-	s->at.offset += (uint64_t) n;
-	return true;
+	if (journal_place_compare(s->at, t->end) >= 0 && s->synced < t->index)
+		put_sync(s, t->index);
+	return member_channel_flush(s->channel);
 }
 
 /* ---------- one standby: what it says */
@@ -207,7 +233,9 @@ heard(Sender *s, const MemberMessage *m)
 		{
 			c->view.acked = index;
 			if (c->view.required)
-				pthread_cond_signal(&copies_changed);
+				copies_tell_journal();
+			if (copies_shared.successor == s->i)
+				copies_shared.changes++;
 			if (!c->view.live)
 				pthread_cond_signal(&copies_noticed);
 			c->view.live = true;
@@ -217,57 +245,165 @@ heard(Sender *s, const MemberMessage *m)
 	return true;
 }
 
-/* What has come, or will come in that time; false: it is lost. */
+/* What has come; false: it is lost. */
 static bool
-listen_to(Sender *s, int ms)
+listen_to(Sender *s)
 {
-	Copy	   *c = &copies_shared.copies[s->i];
 	MemberResult result;
 	MemberMessage m;
-	uint64_t	count;
 
-	while ((result = member_channel_receive(s->channel, ms, ms > 0 ? c->event_fd : -1, &m)) == MEMBER_MESSAGE)
+	while ((result = member_channel_receive(s->channel, 0, &m)) == MEMBER_MESSAGE)
 	{
 		if (!heard(s, &m))
 			return false;
-		ms = 0;
-	}
-	if (ms > 0)
-	{
-		pthread_mutex_lock(&copies_lock);
-		if (c->deaf && c->connection == s->connection)
-		{
-			(void) !read(c->event_fd, &count, sizeof(count));
-			c->deaf = false;
-		}
-		pthread_mutex_unlock(&copies_lock);
 	}
 	return result != MEMBER_LOST;
 }
 
-static bool
-send_key(Sender *s)
+static void
+put_key(Sender *s)
 {
 	char	   *text = NULL;
-	bool		ok;
 
 	pthread_mutex_lock(&copies_lock);
 	if (s->key_version != copies_shared.key_version)
 		text = xstrdup(copies_shared.key_text);
 	s->key_version = copies_shared.key_version;
 	pthread_mutex_unlock(&copies_lock);
-	ok = text == NULL || send_to(s, MEMBER_KEY, NULL, 0, text, strlen(text));
+	if (text != NULL)
+		put(s, MEMBER_KEY, NULL, 0, text, strlen(text));
 	free(text);
-	return ok;
+}
+
+static void
+put_nodes(Sender *s)
+{
+	char	   *text = NULL;
+
+	pthread_mutex_lock(&copies_lock);
+	if (s->asks_nodes && s->nodes_version != copies_shared.nodes_version)
+		text = xstrdup(copies_shared.nodes_text);
+	s->nodes_version = copies_shared.nodes_version;
+	pthread_mutex_unlock(&copies_lock);
+	if (text != NULL)
+		put(s, MEMBER_NODES, NULL, 0, text, strlen(text));
+	free(text);
 }
 
 /* A leader whose disk hangs is silent, so that another one leads. */
-static bool
-send_heartbeat(Sender *s, const Target *t)
+static void
+put_heartbeat(Sender *s, const Target *t)
 {
 	uint64_t	one = 1;
 
-	return t->stuck || copies_now_ms() - s->sent_ms < MEMBER_ALIVE_MS || send_to(s, MEMBER_ALIVE, &one, t->ask_reach ? 1 : 0, NULL, 0);
+	if (!t->stuck && copies_now_ms() - s->sent_ms >= MEMBER_ALIVE_MS)
+		put(s, MEMBER_ALIVE, &one, t->ask_reach ? 1 : 0, NULL, 0);
+}
+
+/* How long the copy, which nobody waits for, may lack what there is. */
+static int
+rest_ms(const Sender *s, const Target *t)
+{
+	int64_t		left = s->synced_ms + COPIES_REST_MS - copies_now_ms();
+
+	if (t->eager || s->at.segment != t->end.segment || t->end.offset - s->at.offset >= COPIES_REST_BYTES)
+		return 0;
+	return left > 0 ? (int) left : 0;
+}
+
+/*
+ * With everything done that there was: how long it sleeps; 0: there is something new.  Nobody but
+ * the journal's thread hears a copy whose connection is lent, so it has to be one that this waits
+ * for.
+ */
+static int
+fall_asleep(Sender *s, const Target *t)
+{
+	const Copy *c = &copies_shared.copies[s->i];
+	const int	rest = rest_ms(s, t);
+	int			ms = 0;
+
+	pthread_mutex_lock(&copies_lock);
+	if (copies_shared.changes == t->changes)
+	{
+		const bool	awaited = c->view.acked < copies_shared.index;
+
+		ms = rest > 0 ? rest : MEMBER_ALIVE_MS;
+		if (!t->eager)
+			s->state = SENDER_RESTS;
+		else if (c->view.required && !t->hand_over && (!awaited || copies_shared.waited_for))
+			s->state = SENDER_LENDS;
+		else
+			s->state = SENDER_WAITS;
+		if (s->state == SENDER_LENDS && awaited)
+			copies_tell_journal();	/* it is to hear this one, too */
+	}
+	pthread_mutex_unlock(&copies_lock);
+	return ms;
+}
+
+/* Everything that can be done now; *ms: how long it sleeps then.  false: it is over. */
+static bool
+serve_once(Sender *s, uint8_t *bytes, int *ms)
+{
+	Target		t;
+	Body		body;
+	bool		more;
+
+	*ms = 0;
+	if (!member_channel_flush(s->channel) || (s->hear && !listen_to(s)))
+		return false;
+	s->hear = false;
+	t = look_at_target(s);
+	if (t.ended || s->handed_over)
+		return false;
+	if (t.first > s->first)
+	{
+		s->first = t.first;
+		put(s, MEMBER_DELETE, &t.first, 1, NULL, 0);
+	}
+	while (next_body(s, t.index, &body))
+	{
+		if (!send_body(s, &body, bytes) || !listen_to(s))
+			return false;
+	}
+	more = (journal_place_compare(s->at, t.end) < 0 || s->synced < t.index) && rest_ms(s, &t) == 0;
+	if (more && !send_some(s, &t, bytes))
+		return false;
+	s->hear = journal_place_compare(s->at, t.end) < 0;	/* while much is sent */
+	if (!more && t.hand_over && t.acked)
+	{
+		put(s, MEMBER_HANDOVER, NULL, 0, NULL, 0);
+		s->handed_over = true;
+	}
+	put_key(s);
+	put_nodes(s);
+	put_heartbeat(s, &t);
+	if (!member_channel_flush(s->channel))
+		return false;
+	if (!more && !s->handed_over)
+		*ms = fall_asleep(s, &t);
+	return true;
+}
+
+static void
+sleep_for(Sender *s, int ms)
+{
+	struct pollfd p[2] = {{member_channel_fd(s->channel), POLLIN, 0}, {s->event_fd, POLLIN, 0}};
+	uint64_t	count;
+	int			n;
+
+	pthread_mutex_lock(&copies_lock);
+	if (s->state == SENDER_LENDS || s->state == SENDER_RESTS)
+		p[0].events = POLLRDHUP;
+	pthread_mutex_unlock(&copies_lock);
+	n = poll(p, 2, ms);
+	pthread_mutex_lock(&copies_lock);
+	s->state = SENDER_AWAKE;
+	pthread_mutex_unlock(&copies_lock);
+	if (p[1].revents != 0)
+		(void) !read(s->event_fd, &count, sizeof(count));
+	s->hear = n <= 0 || p[0].revents != 0;
 }
 
 /* Until the connection is lost. */
@@ -277,36 +413,96 @@ stream(Sender *s)
 	uint8_t    *bytes = xmalloc(MEMBER_DATA_MAX);
 	bool		ok = true;
 
+	s->hear = true;
 	while (ok)
 	{
-		Target		t = look_at_target(s);
-		Body		body;
+		int			ms;
 
-		if (t.ended || s->handed_over)
-			break;
-		if (t.first > s->first)
-		{
-			s->first = t.first;
-			ok = send_to(s, MEMBER_DELETE, &t.first, 1, NULL, 0);
-		}
-		while (ok && next_body(s, t.index, &body))
-			ok = send_body(s, &body, bytes) && listen_to(s, 0);
-		if (!ok)
-			break;
-		if (journal_place_compare(s->at, t.end) < 0)
-			ok = send_some(s, &t, bytes) && listen_to(s, 0);
-		else if (s->synced < t.index)
-		{
-			s->synced = t.index;
-			ok = send_to(s, MEMBER_SYNC, &t.index, 1, NULL, 0);
-		}
-		else if (t.hand_over && t.acked)
-			s->handed_over = send_to(s, MEMBER_HANDOVER, NULL, 0, NULL, 0);
-		else
-			ok = listen_to(s, MEMBER_ALIVE_MS);
-		ok = ok && send_key(s) && send_heartbeat(s, &t);
+		pthread_mutex_lock(&s->lock);
+		ok = serve_once(s, bytes, &ms);
+		pthread_mutex_unlock(&s->lock);
+		if (ok && ms > 0)
+			sleep_for(s, ms);
 	}
 	free(bytes);
+}
+
+/* ---------- one standby: for the journal's thread, while its own sleeps */
+
+static bool
+send_at_once(Sender *s)
+{
+	static uint8_t bytes[AT_ONCE_MAX];
+	Target		t;
+	bool		sent = false;
+
+	if (pthread_mutex_trylock(&s->lock) != 0)
+		return false;
+	t = look_at_target(s);
+	if (!t.ended && !s->handed_over && s->fd >= 0 && s->synced < t.index &&
+		s->at.segment == t.end.segment && t.end.offset - s->at.offset <= sizeof(bytes) &&
+		(s->at.offset == t.end.offset || put_data(s, t.end.offset, bytes, sizeof(bytes))) &&
+		s->at.offset == t.end.offset)
+	{
+		put_sync(s, t.index);
+		sent = member_channel_push(s->channel) == MEMBER_MESSAGE;
+	}
+	pthread_mutex_unlock(&s->lock);
+	return sent;
+}
+
+static void
+hear_at_once(Sender *s)
+{
+	struct timespec until;
+
+	clock_gettime(CLOCK_MONOTONIC, &until);
+	until.tv_nsec += HEAR_NS;
+	until.tv_sec += until.tv_nsec / 1000000000;
+	until.tv_nsec %= 1000000000;
+	if (pthread_mutex_clocklock(&s->lock, CLOCK_MONOTONIC, &until) != 0)
+		return;					/* its thread does it */
+	if (!listen_to(s))
+	{
+		pthread_mutex_lock(&copies_lock);
+		copies_shared.changes++;
+		copies_wake(s);
+		pthread_mutex_unlock(&copies_lock);
+	}
+	pthread_mutex_unlock(&s->lock);
+}
+
+static Sender *
+new_sender(int i, MemberChannel *channel)
+{
+	Sender	   *s = xcalloc(1, sizeof(Sender));
+
+	s->i = i;
+	s->channel = channel;
+	s->refs = 1;
+	s->fd = -1;
+	s->event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if (pthread_mutex_init(&s->lock, NULL) != 0)
+		abort();
+	return s;
+}
+
+static void
+release_sender(Sender *s)
+{
+	bool		last;
+
+	pthread_mutex_lock(&copies_lock);
+	last = --s->refs == 0;
+	pthread_mutex_unlock(&copies_lock);
+	if (!last)
+		return;
+	if (s->fd >= 0)
+		close(s->fd);
+	close(s->event_fd);
+	member_channel_close(s->channel);
+	pthread_mutex_destroy(&s->lock);
+	free(s);
 }
 
 /* ---------- one standby: who it is, and where it goes on */
@@ -487,6 +683,7 @@ agree_on_place(Sender *s, const json_t *has)
 		return false;
 	same = s->at.segment == 0 ||
 		(copy_tail(copies_setup.config->journal_directory, s->at, tail) && strcmp(tail, json_text_of(ready, "tail")) == 0);
+	s->asks_nodes = json_is_true(json_object_get(ready, "nodes"));
 	if (same)
 		note_bodies(s->i, json_object_get(ready, "bodies"));
 	else
@@ -506,38 +703,46 @@ set_connected(Sender *s, bool connected)
 	if (connected || c->connection == s->connection)
 	{
 		c->connection = connected ? s->connection : 0;
+		c->sender = connected ? s : NULL;
 		c->view.connected = connected;
 		c->handed_over = s->handed_over;
 		c->view.live = false;
 		c->view.reach = REACH_UNKNOWN;
 		c->view.acked = 0;
 		c->heard_ms = copies_now_ms();
+		copies_shared.changes++;
+		copies_tell_journal();
 		pthread_cond_signal(&copies_noticed);
 	}
 	pthread_mutex_unlock(&copies_lock);
 }
 
+/* Takes the channel over. */
 static void
 serve(MemberChannel *channel)
 {
-	Sender		s = {.channel = channel,.fd = -1};
 	json_t	   *has;
+	int			i = authenticate(channel, &has);
+	Sender	   *s;
 
-	s.i = authenticate(channel, &has);
-	if (s.i < 0)
-		return;
-	member_channel_trust(channel);
-	if (agree_on_place(&s, has))
+	if (i < 0)
 	{
-		set_connected(&s, true);
-		log_message(LOG_NOTICE, copies_setup.config->replicators[s.i].name, "replicator is connected and gets the journal from %s",
-					s.at.segment == 0 ? "the beginning" : "where it ended");
-		stream(&s);
-		log_message(LOG_NOTICE, copies_setup.config->replicators[s.i].name, "replicator is not connected any more: %s", s.handed_over ? "it takes over" : member_channel_error(channel));
-		set_connected(&s, false);
+		member_channel_close(channel);
+		return;
 	}
-	if (s.fd >= 0)
-		close(s.fd);
+	s = new_sender(i, channel);
+	member_channel_trust(channel);
+	if (agree_on_place(s, has))
+	{
+		set_connected(s, true);
+		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is connected and gets the journal from %s",
+					s->at.segment == 0 ? "the beginning" : "where it ended");
+		stream(s);
+		set_connected(s, false);
+		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is not connected any more: %s",
+					s->handed_over ? "it takes over" : member_channel_error(channel));
+	}
+	release_sender(s);
 	json_decref(has);
 }
 
@@ -562,7 +767,6 @@ connection_main(void *arg)
 	else
 		log_message(LOG_INFO, NULL, "a connection to this replicator's member address was refused: %s", error);
 	free(error);
-	member_channel_close(channel);
 	note_connection(-1);
 	return NULL;
 }
@@ -578,8 +782,8 @@ too_many(void)
 	return many;
 }
 
-void *
-copies_listen_main(void *arg)
+static void *
+listen_main(void *arg)
 {
 	pthread_attr_t attr;
 
@@ -604,3 +808,10 @@ copies_listen_main(void *arg)
 	}
 	return NULL;
 }
+
+const CopiesConnections copies_connections = {
+	.listen_main = listen_main,
+	.send = send_at_once,
+	.hear = hear_at_once,
+	.release = release_sender,
+};

@@ -5,7 +5,9 @@
 #ifndef LOCKSTEP_COPIES_SEND_H
 #define LOCKSTEP_COPIES_SEND_H
 
-/* Accepts standbys; for copies_begin(). */
-extern void *copies_listen_main(void *arg);
+#include "copies.h"
+
+/* For copies_begin(). */
+extern const CopiesConnections copies_connections;
 
 #endif

@@ -110,11 +110,13 @@ pause_ms(int ms)
 	end_waiting();
 }
 
-/* What the leader says while it is followed; NULL: it is followed. */
+/* What the leader says while it is followed; both NULL: it is followed. */
 static void
-on_news(const GroupKey *k)
+on_news(const GroupKey *k, const char *nodes)
 {
-	if (k != NULL)
+	if (nodes != NULL)
+		group_view_nodes(nodes);
+	else if (k != NULL)
 		group_view_key(k);
 	else
 		group_view_trouble(NULL);
@@ -355,7 +357,7 @@ lead_again(void)
 {
 	if (may_lead())
 		return take_over("it has been started again");
-	group_view_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"A leader's journal is lost\" in docs/replicators.md");
+	group_view_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"Those in sync are lost\" in docs/replicators.md");
 	return false;
 }
 
@@ -844,7 +846,7 @@ group_lead(const Journal *journal, void (*when_done) (char *error))
 	}
 	LOCKSTEP_POINT(REPLICAS_BEGUN);
 	if (error == NULL)
-		error = copies_begin(config, &keys, &state, &key, journal, copies_listen_main);
+		error = copies_begin(config, &keys, &state, &key, journal, &copies_connections);
 	if (error == NULL)
 		error = start_thread();
 	if (error != NULL)

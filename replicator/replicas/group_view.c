@@ -7,8 +7,11 @@
 #include <pthread.h>
 #include <stdatomic.h>
 #include <stdio.h>
+#include <stdlib.h>
 #include <string.h>
+#include <time.h>
 
+#include "buffer.h"
 #include "copies.h"
 #include "log.h"
 #include "standby.h"
@@ -18,9 +21,10 @@ static _Atomic(const char *) own_role = "standby";
 
 static atomic_bool writers_wait;
 
-static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* covers the two */
+static pthread_mutex_t lock = PTHREAD_MUTEX_INITIALIZER;	/* covers the three */
 static GroupKey shown;
 static char trouble[400];
+static char *nodes;				/* NULL: nothing has been said */
 
 void
 group_view_begin(const Config *c)
@@ -59,6 +63,46 @@ void
 group_view_writers_wait(bool wait)
 {
 	writers_wait = wait;
+}
+
+void
+group_view_nodes(const char *text)
+{
+	pthread_mutex_lock(&lock);
+	free(nodes);
+	nodes = xstrdup(text);
+	pthread_mutex_unlock(&lock);
+}
+
+char *
+group_view_last_nodes(int64_t *ms)
+{
+	const int64_t heard_ms = standby_view.heard_ms;
+	struct timespec now;
+	char	   *text;
+
+	clock_gettime(CLOCK_MONOTONIC, &now);
+	*ms = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000 - heard_ms;
+	pthread_mutex_lock(&lock);
+	text = nodes != NULL ? xstrdup(nodes) : NULL;
+	pthread_mutex_unlock(&lock);
+	return text;
+}
+
+bool
+group_view_follows(char **why)
+{
+	const bool	follows = standby_view.connected;
+
+	pthread_mutex_lock(&lock);
+	if (follows)
+		*why = xasprintf("a standby, \"%s\" leads", shown.leader);
+	else if (strcmp(own_role, "standby") != 0)
+		*why = xstrdup("this replicator is about to lead");
+	else
+		*why = xstrdup(trouble[0] != '\0' ? trouble : "a standby, which is not connected to a leader");
+	pthread_mutex_unlock(&lock);
+	return follows;
 }
 
 int
@@ -168,9 +212,10 @@ group_view_json(void)
 		json_array_append_new(in_sync, json_string(k.in_sync[i]));
 	for (int i = 0; i < config->nreplicators; i++)
 		json_array_append_new(members, member_json(i, &k));
-	return json_pack("{s:s, s:s, s:s, s:I, s:i, s:i, s:o, s:o, s:b, s:s}",
+	return json_pack("{s:s, s:s, s:b, s:s, s:I, s:i, s:i, s:o, s:o, s:b, s:s}",
 					 "name", config->replicator_name,
 					 "role", strcmp(own_role, "leader") == 0 ? "leader" : "standby",
+					 "leads", strcmp(own_role, "leader") == 0,
 					 "leader", k.leader,
 					 "epoch", (json_int_t) k.epoch,
 					 "copies", config->copies,

@@ -39,7 +39,9 @@ struct MemberChannel
 	int			fd;
 	SSL		   *ssl;
 	Buffer		in;
+	Buffer		out;			/* put, and not sent */
 	size_t		max;
+	bool		drained;		/* nothing was left to read: wait first */
 	bool		refused;
 	char		error[300];
 };
@@ -125,9 +127,9 @@ member_listen(const char *address)
 
 /* ---------- waiting */
 
-/* false: time is up, or the connection is lost. */
+/* false: time is up, or (errno) it can't wait. */
 static bool
-wait_for(MemberChannel *c, short events, int64_t until)
+wait_until(const MemberChannel *c, short events, int64_t until)
 {
 	struct pollfd p = {c->fd, events, 0};
 	int64_t		left;
@@ -136,13 +138,22 @@ wait_for(MemberChannel *c, short events, int64_t until)
 	do
 	{
 		left = until - now_ms();
+		errno = ETIMEDOUT;
 		n = poll(&p, 1, left > 0 ? (int) left : 0);
 	} while (n < 0 && errno == EINTR);
-	if (n == 0)
-		fail(c, "the other side is silent");
-	else if (n < 0)
-		fail(c, "could not wait: %s", strerror(errno));
 	return n > 0;
+}
+
+static bool
+wait_for(MemberChannel *c, short events, int64_t until)
+{
+	if (wait_until(c, events, until))
+		return true;
+	if (errno == ETIMEDOUT)
+		fail(c, "the other side is silent");
+	else
+		fail(c, "could not wait: %s", strerror(errno));
+	return false;
 }
 
 /* What OpenSSL wants after a call that has not succeeded; 0: it is lost. */
@@ -177,12 +188,14 @@ read_some(MemberChannel *c, void *to, size_t size, short *wanted)
 	{
 		ERR_clear_error();
 		n = SSL_read(c->ssl, to, (int) size);
+		c->drained = n > 0 && SSL_has_pending(c->ssl) == 0;
 		if (n > 0)
 			return n;
 		*wanted = wanted_by_tls(c, (int) n);
 		return *wanted != 0 ? 0 : -1;
 	}
 	n = recv(c->fd, to, size, 0);
+	c->drained = n > 0 && (size_t) n < size;
 	if (n > 0)
 		return n;
 	if (n < 0 && (errno == EAGAIN || errno == EINTR))
@@ -194,42 +207,31 @@ read_some(MemberChannel *c, void *to, size_t size, short *wanted)
 	return -1;
 }
 
-static bool
-write_all_of(MemberChannel *c, const uint8_t *bytes, size_t len)
+/* The same for what is to be sent. */
+static ssize_t
+write_some(MemberChannel *c, short *wanted)
 {
-	int64_t		until = now_ms() + SEND_MS;
+	const uint8_t *bytes = c->out.data + c->out.pos;
+	size_t		len = c->out.len - c->out.pos;
+	ssize_t		n;
 
-	while (len > 0)
+	*wanted = POLLOUT;
+	if (c->ssl != NULL)
 	{
-		short		wanted = POLLOUT;
-		ssize_t		n;
-
-		if (c->ssl != NULL)
-		{
-			ERR_clear_error();
-			n = SSL_write(c->ssl, bytes, (int) len);
-			if (n <= 0 && (wanted = wanted_by_tls(c, (int) n)) == 0)
-				return false;
-		}
-		else
-		{
-			n = send(c->fd, bytes, len, MSG_NOSIGNAL);
-			if (n < 0 && errno != EAGAIN && errno != EINTR)
-			{
-				fail(c, "the connection was lost: %s", strerror(errno));
-				return false;
-			}
-		}
+		ERR_clear_error();
+		n = SSL_write(c->ssl, bytes, (int) len);
 		if (n > 0)
-		{
-			bytes += n;
-			len -= (size_t) n;
-			until = now_ms() + SEND_MS;
-		}
-		else if (!wait_for(c, wanted, until))
-			return false;
+			return n;
+		*wanted = wanted_by_tls(c, (int) n);
+		return *wanted != 0 ? 0 : -1;
 	}
-	return true;
+	n = send(c->fd, bytes, len, MSG_NOSIGNAL);
+	if (n >= 0)
+		return n;
+	if (errno == EAGAIN || errno == EINTR)
+		return 0;
+	fail(c, "the connection was lost: %s", strerror(errno));
+	return -1;
 }
 
 /* ---------- beginning */
@@ -246,6 +248,8 @@ shake_hands(MemberChannel *c, const MemberKeys *keys, bool connecting)
 		fail(c, "OpenSSL cannot be used");
 		return false;
 	}
+	SSL_set_mode(c->ssl, SSL_MODE_ENABLE_PARTIAL_WRITE | SSL_MODE_ACCEPT_MOVING_WRITE_BUFFER);
+	SSL_set_read_ahead(c->ssl, 1);	/* a record is one read, not two */
 	if (connecting)
 		SSL_set_connect_state(c->ssl);
 	else
@@ -320,6 +324,26 @@ connect_to(const struct addrinfo *a)
 	return -1;
 }
 
+bool
+member_is_there(const char *address)
+{
+	char	   *error;
+	struct addrinfo *list = resolve(address, false, &error);
+	int			fd = -1;
+
+	if (list == NULL)
+	{
+		free(error);
+		return false;
+	}
+	for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next)
+		fd = connect_to(a);
+	freeaddrinfo(list);
+	if (fd >= 0)
+		close(fd);
+	return fd >= 0;
+}
+
 MemberChannel *
 member_channel_connect(const char *address, const MemberKeys *keys, char **error)
 {
@@ -351,6 +375,7 @@ member_channel_close(MemberChannel *c)
 	SSL_free(c->ssl);
 	close(c->fd);
 	buffer_free(&c->in);
+	buffer_free(&c->out);
 	free(c);
 }
 
@@ -366,31 +391,79 @@ member_channel_trust(MemberChannel *c)
 	c->max = MAX_TRUSTED;
 }
 
+int
+member_channel_fd(const MemberChannel *c)
+{
+	return c->fd;
+}
+
 /* ---------- messages */
 
-bool
-member_channel_send(MemberChannel *c, MemberMessageType type, const uint64_t *numbers, int n, const void *data, size_t len)
+void
+member_channel_put(MemberChannel *c, MemberMessageType type, const uint64_t *numbers, int n, const void *data, size_t len)
 {
-	Buffer		b = {0};
 	uint8_t		header[HEADER_SIZE];
-	bool		ok;
 
 	header[0] = (uint8_t) type;
 	put_be32(header + 1, (uint32_t) ((size_t) n * 8 + len));
-	buffer_reserve(&b, HEADER_SIZE + (size_t) n * 8 + len);
-	buffer_append(&b, header, HEADER_SIZE);
+	buffer_reserve(&c->out, HEADER_SIZE + (size_t) n * 8 + len);
+	buffer_append(&c->out, header, HEADER_SIZE);
 	for (int i = 0; i < n; i++)
 	{
 		uint8_t		number[8];
 
 		put_be64(number, numbers[i]);
-		buffer_append(&b, number, 8);
+		buffer_append(&c->out, number, 8);
 	}
 	if (len > 0)
-		buffer_append(&b, data, len);
-	ok = write_all_of(c, b.data, b.len);
-	buffer_free(&b);
-	return ok;
+		buffer_append(&c->out, data, len);
+}
+
+MemberResult
+member_channel_push(MemberChannel *c)
+{
+	short		wanted;
+
+	while (c->out.pos < c->out.len)
+	{
+		ssize_t		n = write_some(c, &wanted);
+
+		if (n < 0)
+			return MEMBER_LOST;
+		if (n == 0)
+			return MEMBER_NOTHING;
+		buffer_consume(&c->out, (size_t) n);
+	}
+	return MEMBER_MESSAGE;
+}
+
+bool
+member_channel_flush(MemberChannel *c)
+{
+	int64_t		until = 0;
+
+	while (c->out.pos < c->out.len)
+	{
+		short		wanted;
+		ssize_t		n = write_some(c, &wanted);
+
+		if (n < 0)
+			return false;
+		if (n > 0)
+			buffer_consume(&c->out, (size_t) n);
+		if (n > 0 || until == 0)
+			until = now_ms() + SEND_MS;
+		if (n == 0 && !wait_for(c, wanted, until))
+			return false;
+	}
+	return true;
+}
+
+bool
+member_channel_send(MemberChannel *c, MemberMessageType type, const uint64_t *numbers, int n, const void *data, size_t len)
+{
+	member_channel_put(c, type, numbers, n, data, len);
+	return member_channel_flush(c);
 }
 
 bool
@@ -440,31 +513,29 @@ make_room(MemberChannel *c)
 	buffer_reserve(&c->in, READ_SIZE);
 }
 
+/* After a read that has emptied the socket there is one wait, not another read. */
 MemberResult
-member_channel_receive(MemberChannel *c, int timeout_ms, int other_fd, MemberMessage *m)
+member_channel_receive(MemberChannel *c, int timeout_ms, MemberMessage *m)
 {
-	int64_t		until = now_ms() + timeout_ms;
+	int64_t		until = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
 	MemberResult result;
 
 	while ((result = take_message(c, m)) == MEMBER_NOTHING)
 	{
-		struct pollfd p[2] = {{c->fd, POLLIN, 0}, {other_fd, POLLIN, 0}};
-		int64_t		left;
-		ssize_t		n;
+		const bool	drained = c->drained;
+		short		wanted = POLLIN;
+		ssize_t		n = 0;
 
+		c->drained = false;
 		buffer_reserve(&c->in, READ_SIZE);
 		if (c->in.pos > 0)
 			make_room(c);
-		n = read_some(c, c->in.data + c->in.len, READ_SIZE, &p[0].events);
+		if (!drained)
+			n = read_some(c, c->in.data + c->in.len, READ_SIZE, &wanted);
 		if (n < 0)
 			return MEMBER_LOST;
 		c->in.len += (size_t) n;
-		if (n > 0)
-			continue;
-		left = until - now_ms();
-		if (left < 0 || (poll(p, other_fd >= 0 ? 2 : 1, (int) left) < 0 && errno != EINTR))
-			return MEMBER_NOTHING;
-		if (p[0].revents == 0 && (p[1].revents != 0 || now_ms() >= until))
+		if (n == 0 && (timeout_ms == 0 || !wait_until(c, wanted, until)))
 			return MEMBER_NOTHING;
 	}
 	return result;
@@ -474,7 +545,7 @@ json_t *
 member_channel_expect(MemberChannel *c, MemberMessageType type, int timeout_ms)
 {
 	MemberMessage m;
-	MemberResult result = member_channel_receive(c, timeout_ms, -1, &m);
+	MemberResult result = member_channel_receive(c, timeout_ms, &m);
 	json_t	   *object = NULL;
 
 	if (result == MEMBER_NOTHING)

@@ -13,7 +13,7 @@
  *							<- WELCOME epoch, where to go on
  *	 READY, where it is ->
  *							<- SEGMENT, DATA, BODY, SYNC ...
- *	 ACK ... ALIVE ->		<- ALIVE, DELETE, KEY, HANDOVER, REFUSED
+ *	 ACK ... ALIVE ->		<- ALIVE, DELETE, KEY, NODES, HANDOVER, REFUSED
  *
  * The first five have a JSON object, the others numbers and bytes.
  */
@@ -47,6 +47,8 @@ typedef enum MemberMessageType
 								 * to try which nodes it reaches, or nothing */
 	MEMBER_DELETE = 'X',		/* u64 seq: segments before this one */
 	MEMBER_KEY = 'K',			/* etcd's key, as text */
+	MEMBER_NODES = 'N',			/* who of the nodes takes writes, as text; to
+								 * those whose READY has "nodes" */
 	MEMBER_HANDOVER = 'Q'		/* the leader has ended in order */
 } MemberMessageType;
 
@@ -79,17 +81,31 @@ typedef struct MemberChannel MemberChannel;
 
 /* address HOST:PORT; both: NULL: *error (malloc'ed). */
 extern MemberChannel *member_channel_connect(const char *address, const MemberKeys *keys, char **error);
+extern bool member_is_there(const char *address);	/* does somebody listen
+													 * there? */
 extern MemberChannel *member_channel_accept(int fd, const MemberKeys *keys, char **error);	/* takes fd over */
 extern void member_channel_close(MemberChannel *c);
 extern const char *member_channel_error(const MemberChannel *c);
 
-/* head, if any, then data, if any. */
+/* To wait for, beside others: only if member_channel_receive(0) has found nothing since the last wait. */
+extern int	member_channel_fd(const MemberChannel *c);
+
+/*
+ * A message, numbers, if any, then data, if any, goes with the next flush, which waits, or with
+ * pushes, which do not: MEMBER_MESSAGE, everything has been sent; MEMBER_NOTHING, a part.
+ */
+extern void member_channel_put(MemberChannel *c, MemberMessageType type, const uint64_t *numbers, int n,
+							   const void *data, size_t len);
+extern bool member_channel_flush(MemberChannel *c);
+extern MemberResult member_channel_push(MemberChannel *c);
+
+/* Put and flush. */
 extern bool member_channel_send(MemberChannel *c, MemberMessageType type, const uint64_t *numbers, int n,
 								const void *data, size_t len);
 extern bool member_channel_send_json(MemberChannel *c, MemberMessageType type, json_t *object); /* takes it over */
 
-/* other_fd: ends the wait, too, when it can be read; -1: none. */
-extern MemberResult member_channel_receive(MemberChannel *c, int timeout_ms, int other_fd, MemberMessage *m);
+/* timeout_ms 0: what has come already. */
+extern MemberResult member_channel_receive(MemberChannel *c, int timeout_ms, MemberMessage *m);
 
 /* A certain type is expected; NULL: member_channel_error().  The object is the caller's. */
 extern json_t *member_channel_expect(MemberChannel *c, MemberMessageType type, int timeout_ms);

@@ -299,7 +299,17 @@ take_key(Standby *s, LsSlice payload)
 	free(text);
 	if (!ok)
 		return violation(s, "a malformed key");
-	s->news(&key);
+	s->news(&key, NULL);
+	return GO_ON;
+}
+
+static StandbyEnd
+take_nodes(Standby *s, LsSlice payload)
+{
+	char	   *text = xstrndup(payload.data, payload.len);
+
+	s->news(NULL, text);
+	free(text);
 	return GO_ON;
 }
 
@@ -331,6 +341,8 @@ take(Standby *s, const MemberMessage *m)
 			return take_refusal(s, rest);
 		case MEMBER_KEY:
 			return take_key(s, rest);
+		case MEMBER_NODES:
+			return take_nodes(s, rest);
 		case MEMBER_HANDOVER:
 			snprintf(s->why, 300, "the leader has ended");
 			return STANDBY_HANDOVER;
@@ -361,7 +373,7 @@ follow_stream(Standby *s, const atomic_bool * stop)
 	for (;;)
 	{
 		MemberMessage m;
-		MemberResult result = member_channel_receive(s->channel, MEMBER_ALIVE_MS, -1, &m);
+		MemberResult result = member_channel_receive(s->channel, MEMBER_ALIVE_MS, &m);
 		StandbyEnd	end;
 
 		if (*stop)
@@ -370,7 +382,7 @@ follow_stream(Standby *s, const atomic_bool * stop)
 			return lost(s);
 		if (result == MEMBER_MESSAGE)
 		{
-			heard = now_ms();
+			standby_view.heard_ms = heard = now_ms();
 			if ((end = take(s, &m)) != GO_ON)
 				return end;
 			standby_view.segment = s->end->segment;
@@ -501,7 +513,7 @@ agree(Standby *s, const MemberKeys *keys)
 	else if (!settle(s, place, json_object_get(welcome, "history")) ||
 			 (place.segment != 0 && !copy_tail(s->dir, place, tail)))
 		end = disk_failed(s, "cut the journal");
-	else if (!member_channel_send_json(s->channel, MEMBER_READY, json_pack("{s:s, s:o}", "tail", tail, "bodies", copy_bodies(s->dir))))
+	else if (!member_channel_send_json(s->channel, MEMBER_READY, json_pack("{s:s, s:o, s:b}", "tail", tail, "bodies", copy_bodies(s->dir), "nodes", 1)))
 		end = lost(s);
 	json_decref(welcome);
 	return end;
@@ -537,7 +549,7 @@ standby_follow(const Config *config, const MemberKeys *keys, GroupState *state, 
 		log_message(LOG_NOTICE, key->leader, "follows this replicator, which leads in epoch %" PRIu64 "; the journal %s", key->epoch,
 					end->segment == 0 ? "is copied from the beginning" : "goes on where it ended");
 		standby_view.connected = true;
-		news(NULL);
+		news(NULL, NULL);
 		result = follow_stream(&s, stop);
 		standby_view.connected = false;
 	}

@@ -30,6 +30,8 @@ typedef struct StandbyView
 	_Atomic bool connected;
 	_Atomic uint64_t segment;
 	_Atomic uint64_t offset;
+	_Atomic int64_t heard_ms;	/* the leader, last, by CLOCK_MONOTONIC; 0:
+								 * never */
 } StandbyView;
 
 extern StandbyView standby_view;
@@ -40,8 +42,8 @@ extern StandbyView standby_view;
  */
 extern bool standby_look(const Config *config, JournalPlace *end, char cluster[33], const char **error);
 
-/* The leader is followed (key NULL), or it says that the key is that. */
-typedef void (*StandbyNews) (const GroupKey *key);
+/* The leader is followed (both NULL), or it says that the key is that, or that of the nodes. */
+typedef void (*StandbyNews) (const GroupKey *key, const char *nodes);
 
 /*
  * Follow the leader that the key names, until that ends.  end: of the journal here; it and state

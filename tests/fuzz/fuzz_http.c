@@ -12,6 +12,7 @@
 #include "http_access.h"
 #include "http_pages.h"
 #include "http_snapshot.h"
+#include "http_standby.h"
 
 #define CHECK(condition) \
 	do \
@@ -44,6 +45,27 @@ snapshot_status(void)
 	return NULL;				/* the status is not the client's to say */
 }
 
+/* ---------- in place of what a standby knows; its status is not the client's to say, either */
+
+const Health *
+standby_health(void)
+{
+	return &health;
+}
+
+bool
+standby_is_healthy(char **why)
+{
+	*why = strdup("a standby");
+	return *why != NULL;
+}
+
+json_t *
+standby_status(void)
+{
+	return json_object();
+}
+
 /* ---------- the target */
 
 static char *
@@ -61,14 +83,14 @@ next_line(char **rest)
 
 /* Which paths are there is known; all else is 404. */
 static void
-check_page(const char *path, const HttpArguments *arguments)
+check_page(const char *path, const HttpArguments *arguments, bool leads)
 {
 	HttpAnswer	a = http_page(path, arguments);
 
 	CHECK(a.status == 200 || a.status == 404 || a.status == 503);
 	CHECK(a.text != NULL && a.len == strlen(a.text) && a.type != NULL && a.policy != NULL);
 	if (a.status == 200)
-		CHECK(strcmp(path, "/") == 0 || strcmp(path, "/health") == 0 || strcmp(path, "/nodes/n1/read") == 0 ||
+		CHECK(strcmp(path, "/") == 0 || (!leads && (strcmp(path, "/metrics") == 0 || strcmp(path, "/status.json") == 0)) || strcmp(path, "/health") == 0 || strcmp(path, "/nodes/n1/read") == 0 ||
 			  strcmp(path, "/nodes/n1/write") == 0 ||
 			  (strcmp(path, "/nodes/n2/read") == 0 && arguments->lag != NULL && strtoull(arguments->lag, NULL, 10) >= 7));
 }
@@ -111,7 +133,10 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	path = next_line(&rest);
 	arguments.lag = next_line(&rest);
 	arguments.draining = next_line(&rest);
-	check_page(path, &arguments);
+	http_pages_begin("/nonexistent");
+	check_page(path, &arguments, false);
+	http_pages_lead();
+	check_page(path, &arguments, true);
 	check_token(next_line(&rest));
 	check_host(next_line(&rest));
 	free(text);

@@ -51,7 +51,7 @@ fuzz_messages(MemberChannel *c)
 	int			n = 0;
 
 	json_decref(hello);
-	while (member_channel_receive(c, 0, -1, &m) == MEMBER_MESSAGE)
+	while (member_channel_receive(c, 0, &m) == MEMBER_MESSAGE)
 	{
 		LsSlice		rest = m.payload;
 		uint64_t	numbers[4];

@@ -51,8 +51,19 @@ sub haproxy
 	my ($class, $c) = @_;
 	my ($http, $writers, $readers) = ports($c);
 	my $self = bless { cluster => $c, log => "$c->{top}/haproxy.log", writers => $writers, readers => $readers }, $class;
+	my $group = $c->{options}{replicators} // 1;
 	my $recipe = recipe('defaults');
 
+	if ($group > 1)				# with their pages at $c->{pages}[I]
+	{
+		my ($several) = LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") =~ /With several replicators.*?\n\n(    defaults\n(?:    [^\n]*\n|\n)+)/s;
+		$several =~ s/^    //mg;
+		$several =~ s/ #.*//mg;
+		$several =~ s/server r(\d) \S+/"server r$1 127.0.0.1:$c->{pages}[$1]"/eg;
+		$recipe =~ s/port 8432/port 8433/;
+		$recipe =~ s/timeout check 3s/timeout check 5s/;
+		$recipe = ($several . $recipe) =~ s/\b8433\b/$http/gr;
+	}
 	$recipe =~ s/ #.*//mg;
 	$recipe =~ s/\bnode$_:5432/'127.0.0.1:' . $c->port($_)/eg for $c->all;
 	$recipe =~ s/\binter 1s\b/inter 200ms/;

@@ -204,7 +204,7 @@ test_gather(void **state)
 	apart->tx->origin = 1;
 	assert_ptr_equal(next_gathering(&queue, 5, 100), w[0]);
 	assert_ptr_equal(next_gathering(&queue, 5, 100), w[1]);
-	assert_int_equal(queue.decided, 2);
+	assert_int_equal(queue.streams, 2);
 	started = next_gathering(&queue, 5, 100);
 	assert_ptr_equal(started, w[5]);	/* it may not be one of several */
 	started = next_gathering(&queue, 5, 100);

@@ -84,9 +84,9 @@ for my $point (qw(REPLICAS_TAKEOVER REPLICAS_CHOSEN))
 	order($point, 'kill');
 	my $leader = $c->leader;
 	kill('KILL', $c->member_pid($leader));
-	ok(taken($point), "$point is reached, and who took over is dead");
+	my $taker;
+	ok(taken($point) && $c->wait_until(sub { ($taker) = grep { $_ != $leader } dead(); defined $taker }, 20), "$point is reached, and who took over is dead");
 	unlink "$points/$point.taken";
-	my ($taker) = grep { $_ != $leader } dead();
 	sleep 1.5;
 	is($c->leader, undef, 'the third one is not in sync, and does not lead');
 	start($taker);
