@@ -71,7 +71,9 @@ reason_text(const NodeStatus *s, bool data)
 	}
 	if (s->state == NODE_ONLINE && s->draining)
 	{
-		if (s->writers_open >= 0)
+		if (s->drain_announced)
+			snprintf(where, sizeof(where), "is to be drained: load balancers and new sessions are told, writers go on");
+		else if (s->writers_open >= 0)
 			snprintf(where, sizeof(where), "is being drained: %" PRId64 " transactions that write are open", s->writers_open);
 		else
 			snprintf(where, sizeof(where), "is being drained");

@@ -53,6 +53,7 @@ node_status(int node)
 		.trouble = n->trouble,
 		.draining = n->draining,
 		.drains_readers = n->drains_readers,
+		.drain_announced = n->drain_announced,
 		.writers_held = n->writers_held && !n->draining && writers_paused_ms() < 0,
 		.writers_open = n->draining || writers_paused_ms() >= 0 ? n->writers_open : -1
 	};

@@ -141,6 +141,8 @@ typedef struct Node
 	/* see writers.c */
 	bool		draining;
 	bool		drains_readers; /* they are to be sent elsewhere, too */
+	bool		drain_announced;	/* no more than that yet: nobody is
+									 * refused */
 	bool		writers_asked;	/* the answer is under way */
 	bool		writers_held;	/* the node may hold writers, by our order */
 	const char *writers_told;	/* the last order */

@@ -3,7 +3,7 @@
 #	my $b = LockstepBalancer->haproxy($c);		# $c was made with LockstepBalancer::options()
 #	$b->{writers}, $b->{readers}				# its ports
 #	my $p = LockstepBalancer->pgbouncer($c, $b->{writers});
-#	$p->{port}
+#	$p->{port}, $p->reconnect
 #	$b->log
 package LockstepBalancer;
 use strict;
@@ -17,11 +17,13 @@ my @running;
 # The replicator's pages, and the ports of the programs.
 sub ports { my ($c) = @_; return map { $c->{base} + $_ } 9, 8, 7, 6 }
 
+sub recipe_text { return LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") }
+
 # The block of lines that begins with that line.
 sub recipe
 {
 	my ($first) = @_;
-	my ($recipe) = LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") =~ /^(    \Q$first\E\n(?:    .*\n|\n)+)/m;
+	my ($recipe) = recipe_text() =~ /^(    \Q$first\E\n(?:    .*\n|\n)+)/m;
 	BAIL_OUT("docs/beside.md has no recipe that begins with $first") unless $recipe;
 	$recipe =~ s/^    //mg;
 	return $recipe;
@@ -42,6 +44,19 @@ sub _start
 	$self->{pid} = $pid;
 	push @running, [ $$, $pid ];
 	return $self;
+}
+
+# The command of docs/beside.md that makes it connect again.
+sub reconnect
+{
+	my ($self) = @_;
+	my ($command) = recipe_text() =~ /--poolers='(psql [^']*)'/ or BAIL_OUT('docs/beside.md has no --poolers');
+	my $psql = ($self->{cluster}->client(1, 'psql'))[0];
+
+	$command =~ s/^psql/$psql -XqAt/;
+	$command =~ s/ -c WAIT_CLOSE// if $self->{mode} eq 'session';
+	$command =~ s/-p 6543\b/-h 127.0.0.1 -p $self->{port}/;
+	return $command;
 }
 
 sub log { my ($self) = @_; return LockstepCluster::_slurp($self->{log}) }
@@ -67,13 +82,15 @@ sub haproxy
 # In front of HAProxy, if that is its port; else of the nodes.
 sub pgbouncer
 {
-	my ($class, $c, $writers) = @_;
+	my ($class, $c, $writers, $mode) = @_;
 	my $port = (ports($c))[3];
 	my $self = bless { cluster => $c, log => "$c->{top}/pgbouncer.log", port => $port }, $class;
 	my $recipe = recipe('[databases]');
+	$self->{mode} = $mode //= 'transaction';
 
 	$recipe =~ s/port=5000/port=$writers user=postgres/;
 	$recipe =~ s/^listen_port.*/listen_port = $port/m;
+	$recipe =~ s/^pool_mode.*/pool_mode = $mode/m;
 	my $conf = $c->file('pgbouncer.ini', "${recipe}listen_addr = 127.0.0.1\nunix_socket_dir =\nauth_type = any\nlogfile =\n");
 	return $self->_start($c->owned('pgbouncer', $conf));
 }
