@@ -131,6 +131,7 @@ print_help(void)
 		   "      --poolers=COMMAND  with drain NODE and restart: makes poolers connect again behind that\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
+		   "\nOptions of init, join and certs: lockstepctl init --help, and so on.\n"
 		   "\nOptions of journal:\n"
 		   "      --from=SEQ         start with this transaction\n"
 		   "      --limit=N          print N transactions\n"
@@ -138,10 +139,6 @@ print_help(void)
 		   "      --keys             print the keys of each query\n"
 		   "      --journal-directory=DIR\n"
 		   "                         read this directory, instead of --config\n"
-		   "\nOptions of join:\n"
-		   "      --donor=NODE       node to clone: name in replicator.conf, or connection string\n"
-		   "      --pgdata=DIR       data directory to create\n"
-		   "      --set=NAME=VALUE   setting of the new server (can be repeated)\n"
 		   "\nOptions of restart:\n"
 		   "      --rolling          all nodes\n"
 		   "      --command=COMMAND  what restarts a server of another machine; %%n is the node's name,\n"
@@ -406,7 +403,7 @@ connect_to(const char *path)
 		int			cause = errno;
 
 		die(CTL_UNREACHABLE, "could not connect to the replicator at \"%s\": %s%s", path, strerror(cause),
-			cause == ECONNREFUSED || cause == ENOENT ? " (is it running?)" :
+			cause == ECONNREFUSED || cause == ENOENT ? " (it does not run: start it, and look at its log)" :
 			cause == EACCES ? " (only root and the replicator's user may)" : "");
 	}
 	return fd;

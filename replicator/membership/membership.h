@@ -60,6 +60,9 @@ extern bool node_claimed(int node, uint64_t boot);
 /* By which backends of its server prove that they are; empty if it is of version 1.0. */
 extern LsSlice node_server_key(int node);
 
+/* Heartbeats come every second.  The reason says so. */
+#define NODE_SILENT_MS 1500
+
 extern NodeStatus node_status(int node);
 
 /* Called at the end of the round in which a node's state has changed. */

@@ -129,6 +129,7 @@ typedef struct Node
 									 * others wait for */
 	bool		apply_patience_asked;	/* the answer is under way */
 	char		shortage[256];	/* in words, "": none */
+	char		silence[160];	/* the same, when it was asked for last */
 	uint64_t	apply_patience_ended;	/* transactions rolled back for that */
 	bool		stalled_apply_asked;	/* the answer about them is under way */
 	struct LocalWaits *local_waits; /* as it said last; NULL: none */

@@ -161,7 +161,7 @@ for my $i (1 .. 4)
 				}
 				1;
 			};
-			note_down($path, "? $@") unless $out;
+			note_down($path, '? ' . $@ =~ tr/\n/ /r) unless $out;
 		}
 	});
 }
@@ -186,6 +186,12 @@ for (split /\n/, LockstepCluster::_slurp("$c->{top}/steady"))
 	push @slow, $took if $took > 15;
 	$said{"direct $what"}++;
 }
+my %no_session;
+for my $path (glob "$c->{top}/lied-to*")
+{
+	$no_session{ s/\d+/N/gr }++ for grep { /^\?/ } split /\n/, LockstepCluster::_slurp($path);
+}
+diag("$no_session{$_} times: $_") for sort keys %no_session;
 for my $path (glob "$c->{top}/lied-to*") { $said{ (split / /)[0] }++ for split /\n/, LockstepCluster::_slurp($path) }
 is($said{stuck} // 0, 0, 'one that waits for what will not come can be ended');
 diag(join(', ', map { "$_: $said{$_}" } sort keys %said), "; a backend had up to $most_kb kB");
