@@ -15,7 +15,7 @@ use Test::More;
 my @running;
 
 # The replicator's pages, and the ports of the programs.
-sub ports { my ($c) = @_; return map { $c->{base} + $_ } 9, 8, 7, 6 }
+sub ports { my ($c) = @_; return map { $c->{base} + $_ } 9, 8, 7, 6, 5, 4 }
 
 sub recipe_text { return LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") }
 
@@ -44,6 +44,33 @@ sub _start
 	$self->{pid} = $pid;
 	push @running, [ $$, $pid ];
 	return $self;
+}
+
+# In front of both ports of HAProxy.
+sub pgpool
+{
+	my ($class, $c, $haproxy) = @_;
+	my ($port, $pcp_port) = (ports($c))[4, 5];
+	my $self = bless { cluster => $c, log => "$c->{top}/pgpool.log", port => $port }, $class;
+	my $recipe = recipe("backend_clustering_mode = 'streaming_replication'");
+
+	$recipe =~ s/^(backend_port0 = ).*/$1$haproxy->{writers}/m;
+	$recipe =~ s/^(backend_port1 = ).*/$1$haproxy->{readers}/m;
+	$recipe =~ s/^port = .*/port = $port/m;
+	my $conf = $c->file('pgpool.conf', $recipe . <<"CONF");
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+pcp_socket_dir = '$c->{dir}'
+pcp_listen_addresses = ''
+pcp_port = $pcp_port
+pool_passwd = ''
+pid_file_name = '$c->{dir}/pgpool.pid'
+logdir = '$c->{dir}'
+num_init_children = 12
+max_pool = 1
+log_destination = 'stderr'
+CONF
+	return $self->_start($c->owned('pgpool', '-n', '-f', $conf, '-F', $c->file('pcp.conf', ''), '-a', $c->file('pool_hba.conf', '')));
 }
 
 # The command of docs/beside.md that makes it connect again.
