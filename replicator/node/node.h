@@ -43,6 +43,13 @@ typedef struct NodeTrouble
 	bool		told;
 } NodeTrouble;
 
+/* Resources, the operator's intervention, the system: not its data, so to repair or clone it would not help. */
+static inline bool
+node_trouble_is_servers(const NodeTrouble *t)
+{
+	return t->sqlstate[0] == '5' && (t->sqlstate[1] == '3' || t->sqlstate[1] == '7' || t->sqlstate[1] == '8');
+}
+
 typedef struct Node
 {
 	int			index;
