@@ -156,6 +156,14 @@ extern List *ddlcluster_unmarked(ClusterStmt *stmt);
 extern void ddlcluster_mark(Oid index);
 extern char *ddlcluster_mark_text(Oid index);
 
+/* ---------- in usermapping.c */
+
+extern char *usermapping_create_text(const CreateUserMappingStmt *stmt);
+extern char *usermapping_alter_text(const AlterUserMappingStmt *stmt);
+
+/* Where such a command is applied; the same if it is none. */
+extern PlannedStmt *usermapping_decrypted(PlannedStmt *pstmt);
+
 /* ---------- in ddllike.c */
 
 /* LIKE a temporary table, all of which can be written as columns and checks. */

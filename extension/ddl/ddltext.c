@@ -9,6 +9,7 @@
  *  - materialized views, which are created and refreshed WITH NO DATA: their rows travel as
  *    rows, too;
  *  - passwords, which become verifiers here, because the salt is random;
+ *  - options of user mappings, which are encrypted (usermapping.c);
  *  - SESSION_USER as the name of a role, which is written out;
  *  - SET ... FROM CURRENT, which gets the value;
  *  - LIKE a temporary table, which is written out (ddllike.c);
@@ -167,8 +168,6 @@ names_roles(Node *stmt)
 		case T_AlterDefaultPrivilegesStmt:
 		case T_ReassignOwnedStmt:
 		case T_DropOwnedStmt:
-		case T_CreateUserMappingStmt:
-		case T_AlterUserMappingStmt:
 		case T_DropUserMappingStmt:
 			return true;
 		case T_CreateSchemaStmt:
@@ -683,6 +682,10 @@ make_text(PlannedStmt **pstmt, const char *source)
 			return text_of_create_role(pstmt, text);
 		case T_AlterRoleStmt:
 			return text_of_alter_role(pstmt, text);
+		case T_CreateUserMappingStmt:
+			return usermapping_create_text((CreateUserMappingStmt *) stmt);
+		case T_AlterUserMappingStmt:
+			return usermapping_alter_text((AlterUserMappingStmt *) stmt);
 		case T_CreateExtensionStmt:
 			return text_with_version(text, ((CreateExtensionStmt *) stmt)->extname,
 									 ((CreateExtensionStmt *) stmt)->options, "VERSION");

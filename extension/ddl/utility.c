@@ -728,6 +728,8 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 		ddllockout_check(pstmt->utilityStmt);
 	if (ls_mode() != LS_MODE_OFF || (ls_is_node() && utility_is_replayed()))
 		call.pstmt = ddlunlogged_ignore(pstmt);
+	if (session_applies())
+		call.pstmt = usermapping_decrypted(call.pstmt);
 	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||
 		utility_is_replayed())
 	{

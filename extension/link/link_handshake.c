@@ -48,18 +48,10 @@
 #include "monotonic.h"
 #include "outcome.h"
 #include "points.h"
+#include "secret.h"
 #include "serverkey.h"
 #include "turn.h"
 #include "xact.h"
-
-#define SECRET_MIN 16
-#define SECRET_MAX 1024
-
-typedef struct Secret
-{
-	uint8_t		bytes[SECRET_MAX + 2];
-	size_t		len;
-} Secret;
 
 /* What both sides sign, and with what. */
 typedef struct Handshake
@@ -69,48 +61,7 @@ typedef struct Handshake
 	LsSlice		challenge;
 } Handshake;
 
-/* ---------- the secret */
-
-static void
-secret_unusable(const char *why)
-{
-	ereport(ERROR,
-			(errcode(ERRCODE_CONFIG_FILE_ERROR),
-			 errmsg("this node cannot use its secret file for the replicator"),
-			 errdetail_internal("%s", why),
-			 errhint("See lockstep.secret_file: it names a file of at least %d bytes, the same as the replicator's secret_file.",
-					 SECRET_MIN)));
-}
-
-/* The message does not contain the path: any user may read it. */
-static void
-read_secret(Secret *secret)
-{
-	int			fd;
-	struct stat st;
-	ssize_t		n;
-
-	if (ls_secret_file == NULL || ls_secret_file[0] == '\0')
-		secret_unusable("lockstep.secret_file is not set.");
-	fd = OpenTransientFile(ls_secret_file, O_RDONLY | PG_BINARY);
-	if (fd < 0)
-		secret_unusable(psprintf("It could not be opened: %m."));
-	if (fstat(fd, &st) != 0 || !S_ISREG(st.st_mode))
-		secret_unusable("It is not a regular file.");
-	if (st.st_mode & S_IRWXO)
-		secret_unusable("It is accessible by everybody; its permissions should be u=rw (0600) or u=rw,g=r (0640).");
-	n = read(fd, secret->bytes, sizeof(secret->bytes));
-	if (n < 0)
-		secret_unusable(psprintf("It could not be read: %m."));
-	CloseTransientFile(fd);
-	if (n > 0 && secret->bytes[n - 1] == '\n')
-		n--;
-	if (n < SECRET_MIN)
-		secret_unusable("It is too short.");
-	if (n > SECRET_MAX)
-		secret_unusable("It is too long.");
-	secret->len = n;
-}
+/* ---------- proofs */
 
 /* HMAC-SHA-256 over what both sides sign; proof has LS_PROOF_SIZE bytes. */
 static void
@@ -557,7 +508,7 @@ link_open_until(MonoTime deadline)
 				 errmsg("this server is a standby of node \"%s\"", ls_node_name),
 				 errdetail("A standby asks the replicator nothing."),
 				 errhint("Connect to the node itself.")));
-	read_secret(&secret);
+	secret_read(&secret);
 	PG_TRY();
 	{
 		open_any(&secret, deadline);

@@ -1,7 +1,7 @@
 /*
  * writerhold.c
  *	  Transactions that begin to write are refused (lockstepctl drain) or wait (lockstepctl
- *	  pause), while those that have begun go on.
+ *	  pause), while those that have begun go on.  Before a drain only new sessions may be told.
  *
  * The replicator says so again and again, each time for a few seconds, so that an order whose
  * replicator has gone is soon forgotten; a restart of the server forgets it as well.
@@ -31,6 +31,7 @@
 typedef enum Hold
 {
 	HOLD_NONE,
+	HOLD_ANNOUNCE,				/* holds nobody: see hostchoice.c */
 	HOLD_WAIT,
 	HOLD_REFUSE
 } Hold;
@@ -94,7 +95,7 @@ writerhold_wait(void)
 	if (likely(pg_atomic_read_u32(&shared->hold) == HOLD_NONE) || ls_mode() != LS_MODE_ORIGIN)
 		return;
 	ConditionVariablePrepareToSleep(&shared->changed);
-	while ((hold = hold_now(&ms)) != HOLD_NONE)
+	while ((hold = hold_now(&ms)) > HOLD_ANNOUNCE)
 	{
 		if (hold == HOLD_REFUSE)
 		{
@@ -107,11 +108,12 @@ writerhold_wait(void)
 }
 
 bool
-writerhold_refuses(void)
+writerhold_turns_away(void)
 {
 	long		ms;
+	Hold		hold = hold_now(&ms);
 
-	return hold_now(&ms) == HOLD_REFUSE;
+	return hold == HOLD_REFUSE || hold == HOLD_ANNOUNCE;
 }
 
 bool
@@ -121,7 +123,7 @@ writerhold_enter(void)
 
 	lockconflict_note_writes();
 	pg_memory_barrier();
-	if (likely(hold_now(&ms) == HOLD_NONE) || ls_mode() != LS_MODE_ORIGIN)
+	if (likely(hold_now(&ms) <= HOLD_ANNOUNCE) || ls_mode() != LS_MODE_ORIGIN)
 		return true;
 	lockconflict_note_no_writes();
 	return false;
@@ -130,7 +132,8 @@ writerhold_enter(void)
 int64
 writerhold_set(const char *how, int64 ms)
 {
-	Hold		hold = strcmp(how, "refuse") == 0 ? HOLD_REFUSE : strcmp(how, "wait") == 0 ? HOLD_WAIT : HOLD_NONE;
+	Hold		hold = strcmp(how, "refuse") == 0 ? HOLD_REFUSE : strcmp(how, "wait") == 0 ? HOLD_WAIT :
+	strcmp(how, "announce") == 0 ? HOLD_ANNOUNCE : HOLD_NONE;
 
 	if (hold == HOLD_NONE && strcmp(how, "none") != 0)
 		ereport(ERROR,

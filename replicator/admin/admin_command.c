@@ -284,20 +284,36 @@ poll_node_drain(AdminRequest *r, bool expired)
 	return answer;
 }
 
+/* Is that the end of it?  Then it is cut off. */
+static bool
+take_last_word(char *text, const char *word)
+{
+	size_t		len = strlen(text);
+	size_t		word_len = strlen(word);
+
+	if (len <= word_len || strcmp(text + len - word_len, word) != 0)
+		return false;
+	text[len - word_len] = '\0';
+	return true;
+}
+
+/* drain NODE [readers] [announce] */
 static void
 drain_node(AdminRequest *r, const char *arg)
 {
-	static const char readers[] = " readers";
-	size_t		len = strlen(arg);
-	bool		with_readers = len > strlen(readers) && strcmp(arg + len - strlen(readers), readers) == 0;
-	char	   *name = xstrndup(arg, with_readers ? len - strlen(readers) : len);
+	char	   *name = xstrdup(arg);
+	bool		announce = take_last_word(name, " announce");
+	bool		readers = take_last_word(name, " readers");
 	int			node = named_node(r, name);
 	const char *why;
 
-	if (node >= 0 && node_drain(node, with_readers, &why))
+	if (node >= 0 && node_drain(node, readers, announce, &why))
 	{
 		tell_command(r, "drain", arg);
-		admin_poll(r, poll_node_drain, node, 0);
+		if (announce)
+			admin_answer(r, success());
+		else
+			admin_poll(r, poll_node_drain, node, 0);
 	}
 	else if (node >= 0)
 	{

@@ -22,7 +22,7 @@ typedef enum NodeFieldShown
 #define NODE_FIELDS(NODE_FIELD) \
 	NODE_FIELD("name", "node", SHOWN_TEXT, json_from_text(s->name)) \
 	NODE_FIELD("state", "state", SHOWN_TEXT, json_string(node_state_name(s->state))) \
-	NODE_FIELD("state_ms", NULL, SHOWN_MS, json_integer(s->state_ms)) \
+	NODE_FIELD("state_ms", "for", SHOWN_MS, json_integer(s->state_ms)) \
 	NODE_FIELD("applied", "applied", SHOWN_NUMBER, json_seq(s->applied)) \
 	NODE_FIELD("flushed", NULL, SHOWN_NUMBER, json_seq(s->flushed)) \
 	NODE_FIELD("lag", "lag", SHOWN_NUMBER, json_seq(lag_of(s))) \

@@ -71,7 +71,9 @@ reason_text(const NodeStatus *s, bool data)
 	}
 	if (s->state == NODE_ONLINE && s->draining)
 	{
-		if (s->writers_open >= 0)
+		if (s->drain_announced)
+			snprintf(where, sizeof(where), "is to be drained: load balancers and new sessions are told, writers go on");
+		else if (s->writers_open >= 0)
 			snprintf(where, sizeof(where), "is being drained: %" PRId64 " transactions that write are open", s->writers_open);
 		else
 			snprintf(where, sizeof(where), "is being drained");
@@ -98,9 +100,29 @@ static json_t *
 hint_text(const NodeStatus *s)
 {
 	char		hint[DROP_TEXT_SIZE];
+	DropCause	cause = s->cause == DROP_NONE && s->state == NODE_ONLINE && s->silent_ms >= NODE_SILENT_MS ? DROP_HUNG : s->cause;
 
-	drop_hint(s->cause, s->name, hint);
-	return s->cause != DROP_NONE ? json_from_text(hint) : json_null();
+	drop_hint(cause, s->name, hint);
+	return cause != DROP_NONE ? json_from_text(hint) : json_null();
+}
+
+/* Takes ways over. */
+static json_t *
+trouble_json(const NodeTrouble *t, json_t *ways, bool data)
+{
+	json_t	   *facts = json_pack("{s:o, s:o, s:s, s:i, s:o}",
+								  "seq", json_seq(t->seq),
+								  "database", json_from_text(t->database),
+								  "sqlstate", t->sqlstate,
+								  "times", t->times,
+								  "ways_out", ways);
+
+	if (!data)
+		return facts;
+	json_object_set_new(facts, "statement", t->statement != NULL ? json_from_text(t->statement) : json_null());
+	json_object_set_new(facts, "error", json_from_text(t->message));
+	json_object_set_new(facts, "detail", t->detail != NULL ? json_from_text(t->detail) : json_null());
+	return facts;
 }
 
 /* What it can't apply, and what can be done; NULL: nothing. */
@@ -109,7 +131,6 @@ trouble_facts(const NodeStatus *s, bool data)
 {
 	const NodeTrouble *t = s->trouble;
 	json_t	   *ways = json_array();
-	json_t	   *facts;
 	char	   *mend;
 	char	   *repair;
 	char	   *clone;
@@ -118,6 +139,14 @@ trouble_facts(const NodeStatus *s, bool data)
 	{
 		json_decref(ways);
 		return json_null();
+	}
+	if (node_trouble_is_servers(t))
+	{
+		mend = xasprintf("mend what the server of node %s says (disk, memory, connections); nothing else is needed: it is tried again by itself, "
+						 "or now by: lockstepctl attach %s", s->name, s->name);
+		json_array_append_new(ways, json_from_text(mend));
+		free(mend);
+		return trouble_json(t, ways, data);
 	}
 	mend = xasprintf("mend the cause on node %s (with lockstep.replicate = off, if something there has to be changed); "
 					 "it is tried again by itself, or now by: lockstepctl attach %s", s->name, s->name);
@@ -129,18 +158,7 @@ trouble_facts(const NodeStatus *s, bool data)
 	free(mend);
 	free(repair);
 	free(clone);
-	facts = json_pack("{s:o, s:o, s:s, s:i, s:o}",
-					  "seq", json_seq(t->seq),
-					  "database", json_from_text(t->database),
-					  "sqlstate", t->sqlstate,
-					  "times", t->times,
-					  "ways_out", ways);
-	if (!data)
-		return facts;
-	json_object_set_new(facts, "statement", t->statement != NULL ? json_from_text(t->statement) : json_null());
-	json_object_set_new(facts, "error", json_from_text(t->message));
-	json_object_set_new(facts, "detail", t->detail != NULL ? json_from_text(t->detail) : json_null());
-	return facts;
+	return trouble_json(t, ways, data);
 }
 
 json_t *

@@ -97,12 +97,22 @@ text_of(const json_t *value)
 }
 
 static char *
+duration_text(json_int_t ms)
+{
+	json_int_t	s = ms / 1000;
+
+	return s < 120 ? xasprintf("%.1f s", (double) ms / 1000) :
+		s < 120 * 60 ? xasprintf("%" JSON_INTEGER_FORMAT " min", s / 60) :
+		s < 48 * 3600 ? xasprintf("%" JSON_INTEGER_FORMAT " h", s / 3600) : xasprintf("%" JSON_INTEGER_FORMAT " d", s / 86400);
+}
+
+static char *
 cell_text(const json_t *row, const Column *column)
 {
 	const json_t *value = json_object_get(row, column->field);
 
 	if (json_is_integer(value) && column->ms)
-		return xasprintf("%.1f s", (double) json_integer_value(value) / 1000);
+		return duration_text(json_integer_value(value));
 	if (json_is_integer(value))
 		return xasprintf("%" JSON_INTEGER_FORMAT, json_integer_value(value));
 	if (json_is_boolean(value))
@@ -242,12 +252,27 @@ format_hints(FILE *out, const json_t *nodes)
 	json_array_foreach((json_t *) nodes, i, node)
 	{
 		const json_t *cause = json_object_get(node, "cause");
+		const char *hint = text_of(json_object_get(node, "hint"));
 
-		if (!json_is_string(cause) || json_is_object(json_object_get(node, "trouble")))
+		if (hint[0] == '\0' || json_is_object(json_object_get(node, "trouble")))
 			continue;
-		fprintf(out, "\nnode %s is dropped (%s):\n", text_of(json_object_get(node, "name")), text_of(cause));
-		put_line(out, "hint:", text_of(json_object_get(node, "hint")));
+		if (json_is_string(cause))
+			fprintf(out, "\nnode %s is dropped (%s):\n", text_of(json_object_get(node, "name")), text_of(cause));
+		else
+			fprintf(out, "\nnode %s does not answer:\n", text_of(json_object_get(node, "name")));
+		put_line(out, "hint:", hint);
 	}
+}
+
+static void
+format_journal_trouble(FILE *out, const json_t *journal)
+{
+	const char *failing = text_of(json_object_get(journal, "failing"));
+
+	if (failing[0] == '\0')
+		return;
+	fprintf(out, "\nno transaction is taken: the journal cannot be written: %s\n", failing);
+	put_line(out, "hint:", "Make room on its disk, or mend it; it is tried again every second, and nothing is lost.");
 }
 
 static int64_t
@@ -305,6 +330,7 @@ format_status(FILE *out, const json_t *answer)
 	format_nodes(out, answer);
 	format_troubles(out, json_object_get(answer, "nodes"));
 	format_hints(out, json_object_get(answer, "nodes"));
+	format_journal_trouble(out, json_object_get(answer, "journal"));
 	fprintf(out, "\n");
 	format_databases(out, answer);
 	fprintf(out, "transactions: %" PRId64 " committed, %" PRId64 " conflicts, %" PRId64
@@ -319,9 +345,6 @@ format_status(FILE *out, const json_t *answer)
 	if (json_is_integer(json_object_get(json_object_get(answer, "journal"), "bytes")))
 		fprintf(out, "              %" PRId64 " MB, %" PRId64 " MB free on its disk\n",
 				number(answer, "journal", "bytes") >> 20, number(answer, "journal", "disk_free_bytes") >> 20);
-	if (json_is_string(json_object_get(json_object_get(answer, "journal"), "failing")))
-		fprintf(out, "              no transaction is taken: %s\n",
-				text_of(json_object_get(json_object_get(answer, "journal"), "failing")));
 	format_group(out, json_object_get(answer, "group"));
 	if (json_is_integer(json_object_get(answer, "paused_ms")))
 		fprintf(out, "paused:       transactions that begin to write wait, for %" PRId64 " s more (lockstepctl resume)\n",

@@ -2,7 +2,7 @@
  * ctl_restart.c
  *	  lockstepctl restart: the servers of nodes, one after the other, while clients go on.
  *
- *	  for each node:  drain, readers too -> restart its server -> resume -> online
+ *	  for each node:  (announce -> poolers ->) drain, readers too -> restart its server -> resume -> online
  *
  * All that can be known to be wrong is found before the first drain.  A drain that does not end in
  * time is given up, which leaves the cluster as it was.  Whatever else fails leaves one node out,
@@ -18,6 +18,7 @@
 #include "ctl_setup.h"
 #include "pgclient.h"
 
+#define ANNOUNCE_S 3			/* before poolers connect again */
 #define LOOK_AGAIN_US (100 * 1000)
 
 typedef struct Target
@@ -214,24 +215,63 @@ request(const RestartOptions *o, const char *what, const char *name, const char 
 	return ok;
 }
 
-/* Nothing has happened to the node yet: it takes writers again. */
-static bool
-drain(const RestartOptions *o, const Target *t)
+/* Nothing has happened to the node yet: it takes writers again.  hint may be NULL. */
+static void
+give_up_drain(const char *node, const char *hint, AskReplicator ask, void *ask_arg)
 {
-	char	   *line;
-	json_t	   *answer;
+	char	   *line = xasprintf("timeout=%d resume %s\n", ANSWER_TIMEOUT_S * 1000, node);
+	json_t	   *answer = ask(ask_arg, line, 2 * ANSWER_TIMEOUT_S);
 
-	if (request(o, "drain", t->name, " readers", false))
-		return true;
-	line = xasprintf("timeout=%d resume %s\n", ANSWER_TIMEOUT_S * 1000, t->name);
-	answer = o->ask(o->ask_arg, line, 2 * ANSWER_TIMEOUT_S);
 	if (json_is_true(json_object_get(answer, "ok")))
-		setup_fail("To end its transactions: lockstepctl drop. Or wait longer: --timeout.", "the drain was given up: node \"%s\" was not restarted and takes writes as before", t->name);
+		setup_fail(hint, "the drain was given up: node \"%s\" takes writes as before", node);
 	else
-		setup_fail("See lockstepctl status.", "node \"%s\" was not restarted, and its drain could not be given up: %s", t->name,
+		setup_fail("See lockstepctl status.", "the drain of node \"%s\" could not be given up: %s", node,
 				   json_string_value(json_object_get(answer, "error")));
 	json_decref(answer);
 	free(line);
+}
+
+static bool
+announces(const AnnounceOptions *o)
+{
+	return o->seconds > 0 || o->poolers != NULL;
+}
+
+bool
+drain_announce(const AnnounceOptions *o, const char *node, bool readers, AskReplicator ask, void *ask_arg)
+{
+	Run			shell = {.argv = {(char *) "/bin/sh", (char *) "-c", (char *) o->poolers}};
+	char	   *line;
+	json_t	   *answer;
+	bool		ok;
+	int			code;
+
+	if (!announces(o))
+		return true;
+	line = xasprintf("drain %s%s announce\n", node, readers ? " readers" : "");
+	answer = ask(ask_arg, line, ANSWER_TIMEOUT_S);
+	ok = json_is_true(json_object_get(answer, "ok"));
+	if (!ok)
+		setup_fail(json_string_value(json_object_get(answer, "hint")), "%s", json_string_value(json_object_get(answer, "error")));
+	json_decref(answer);
+	free(line);
+	if (!ok)
+		return false;
+	sleep((unsigned int) (o->seconds > 0 ? o->seconds : ANNOUNCE_S));
+	code = o->poolers != NULL ? run_program(&shell) : 0;
+	if (code == 0)
+		return true;
+	setup_fail(NULL, "\"%s\" failed with exit code %d", o->poolers, code);
+	give_up_drain(node, NULL, ask, ask_arg);
+	return false;
+}
+
+static bool
+drain(const RestartOptions *o, const Target *t)
+{
+	if (request(o, "drain", t->name, " readers", false))
+		return true;
+	give_up_drain(t->name, "To end its transactions: lockstepctl drop. Or wait longer: --timeout.", o->ask, o->ask_arg);
 	return false;
 }
 
@@ -270,10 +310,18 @@ restart(const RestartOptions *o, const Target *t, Setup *s)
 {
 	double		begin = setup_now();
 
+	if (announces(&o->announce))
+		setup_step(s, "announce", "node %s: load balancers and new sessions are told%s%s", t->name,
+				   o->announce.poolers != NULL ? ", then: " : "", o->announce.poolers != NULL ? o->announce.poolers : "");
+	if (!s->dry_run)
+	{
+		tell_if_interrupted(t->name);
+		if (!drain_announce(&o->announce, t->name, true, o->ask, o->ask_arg))
+			return false;
+	}
 	setup_step(s, "drain", "node %s: writers and readers go to the other nodes", t->name);
 	if (s->dry_run)
 		return restart_server(t, s);
-	tell_if_interrupted(t->name);
 	if (!drain(o, t))
 		return false;
 	setup_detail("after %.1f s", setup_now() - begin);

@@ -34,7 +34,7 @@ typedef struct Options
 	const char *config_file;
 	const char *socket;
 	bool		json;
-	bool		readers;		/* of drain */
+	bool		readers;		/* of drain; restart.announce is, too */
 	long		watch_s;		/* 0: once */
 	long		timeout_s;		/* -1: not given */
 	JournalOptions journal;
@@ -126,8 +126,12 @@ print_help(void)
 		   "      --watch[=SECONDS]  with status, nodes, sessions, conflicts and waits: show it again\n"
 		   "                         and again (2)\n"
 		   "      --readers          with drain NODE: readers are to be sent elsewhere, too\n"
+		   "      --announce=SECONDS with drain NODE and restart: load balancers are told so long before\n"
+		   "                         writers are refused\n"
+		   "      --poolers=COMMAND  with drain NODE and restart: makes poolers connect again behind that\n"
 		   "  -h, --help             show this help\n"
 		   "  -V, --version          show the version\n"
+		   "\nOptions of init, join and certs: lockstepctl init --help, and so on.\n"
 		   "\nOptions of journal:\n"
 		   "      --from=SEQ         start with this transaction\n"
 		   "      --limit=N          print N transactions\n"
@@ -135,10 +139,6 @@ print_help(void)
 		   "      --keys             print the keys of each query\n"
 		   "      --journal-directory=DIR\n"
 		   "                         read this directory, instead of --config\n"
-		   "\nOptions of join:\n"
-		   "      --donor=NODE       node to clone: name in replicator.conf, or connection string\n"
-		   "      --pgdata=DIR       data directory to create\n"
-		   "      --set=NAME=VALUE   setting of the new server (can be repeated)\n"
 		   "\nOptions of restart:\n"
 		   "      --rolling          all nodes\n"
 		   "      --command=COMMAND  what restarts a server of another machine; %%n is the node's name,\n"
@@ -181,7 +181,8 @@ parse_options(int argc, char **argv, Options *o)
 		OPT_DONOR, OPT_PGDATA, OPT_SET, OPT_DATABASE, OPT_TABLE, OPT_JOBS, OPT_ROWS,
 		OPT_REPAIR, OPT_SOURCE, OPT_INDEXES, OPT_READERS, OPT_SERVER, OPT_REPLICATOR, OPT_RESTART,
 		OPT_DRY_RUN, OPT_JOIN_FILE, OPT_WATCH,
-		OPT_CERTS_DIRECTORY, OPT_DAYS, OPT_TLS, OPT_ROLLING, OPT_COMMAND
+		OPT_CERTS_DIRECTORY, OPT_DAYS, OPT_TLS, OPT_ROLLING, OPT_COMMAND,
+		OPT_ANNOUNCE, OPT_POOLERS
 	};
 	static const struct option longs[] = {
 		{"config", required_argument, NULL, 'c'},
@@ -215,6 +216,8 @@ parse_options(int argc, char **argv, Options *o)
 		{"days", required_argument, NULL, OPT_DAYS},
 		{"rolling", no_argument, NULL, OPT_ROLLING},
 		{"command", required_argument, NULL, OPT_COMMAND},
+		{"announce", required_argument, NULL, OPT_ANNOUNCE},
+		{"poolers", required_argument, NULL, OPT_POOLERS},
 		{"help", no_argument, NULL, 'h'},
 		{"version", no_argument, NULL, 'V'},
 		{NULL, 0, NULL, 0}
@@ -320,6 +323,12 @@ parse_options(int argc, char **argv, Options *o)
 			case OPT_COMMAND:
 				o->restart.command = optarg;
 				break;
+			case OPT_ANNOUNCE:
+				o->restart.announce.seconds = (long) option_number("announce", optarg, 3600);
+				break;
+			case OPT_POOLERS:
+				o->restart.announce.poolers = optarg;
+				break;
 			case OPT_WATCH:
 				o->watch_s = optarg != NULL ? (long) option_number("watch", optarg, 86400) : WATCH_S;
 				if (o->watch_s == 0)
@@ -394,7 +403,7 @@ connect_to(const char *path)
 		int			cause = errno;
 
 		die(CTL_UNREACHABLE, "could not connect to the replicator at \"%s\": %s%s", path, strerror(cause),
-			cause == ECONNREFUSED || cause == ENOENT ? " (is it running?)" :
+			cause == ECONNREFUSED || cause == ENOENT ? " (it does not run: start it, and look at its log)" :
 			cause == EACCES ? " (only root and the replicator's user may)" : "");
 	}
 	return fd;
@@ -536,6 +545,18 @@ print_answer(const Command *command, const Options *o, json_t *answer)
 	return ok ? CTL_OK : CTL_FAILED;
 }
 
+static json_t *
+ask_replicator(void *path, const char *request, long timeout_s)
+{
+	return ask(path, request, timeout_s);
+}
+
+static bool
+announces(const Options *o)
+{
+	return o->restart.announce.seconds > 0 || o->restart.announce.poolers != NULL;
+}
+
 static int
 run_command(const Options *o)
 {
@@ -568,8 +589,15 @@ run_command(const Options *o)
 
 	if (o->socket == NULL)
 		config = load_config(o);
-	if (o->readers && (strcmp(command->words, "drain") != 0 || arguments == 0 || strcmp(argument, "online") == 0))
-		die(CTL_USAGE, "--readers is for drain NODE");
+	if (strcmp(command->words, "drain") != 0 || arguments == 0 || strcmp(argument, "online") == 0)
+	{
+		if (o->readers)
+			die(CTL_USAGE, "--readers is for drain NODE");
+		if (announces(o))
+			die(CTL_USAGE, "--announce and --poolers are for drain NODE and restart");
+	}
+	if (!drain_announce(&o->restart.announce, argument, o->readers, ask_replicator, (void *) (o->socket ? o->socket : config->admin_socket)))
+		return CTL_FAILED;
 	request = xasprintf("timeout=%ld %s%s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
 						command->format == format_nodes || command->format == metrics_print ? "status" : command->words,
 						argument[0] ? " " : "", argument, o->readers ? " readers" : "");
@@ -656,12 +684,6 @@ run_join(Options *o)
 	fflush(stdout);
 	o->words[0] = (char *) "attach";
 	return run_command(o);
-}
-
-static json_t *
-ask_replicator(void *path, const char *request, long timeout_s)
-{
-	return ask(path, request, timeout_s);
 }
 
 /* "Not done" and "different" have exit codes of their own. */
@@ -801,6 +823,8 @@ main(int argc, char **argv)
 		die(CTL_USAGE, "--dry-run is for init, join and restart");
 	if ((o.rolling || o.restart.command != NULL) && strcmp(o.words[0], "restart") != 0)
 		die(CTL_USAGE, "--rolling and --command are for restart");
+	if (announces(&o) && strcmp(o.words[0], "restart") != 0 && strcmp(o.words[0], "drain") != 0)
+		die(CTL_USAGE, "--announce and --poolers are for drain NODE and restart");
 	if (strcmp(o.words[0], "journal") == 0)
 		return run_journal(&o);
 	if (strcmp(o.words[0], "join") == 0)

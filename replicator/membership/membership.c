@@ -26,16 +26,31 @@ count_connections(const Node *n)
 	return count;
 }
 
+/* A hung server explains what else is wrong with it.  "" if it is heard. */
+static const char *
+silence(Node *n)
+{
+	int64_t		ms = n->control != NULL ? (int64_t) ((loop_now_us() - n->heard_us) / 1000) : 0;
+
+	n->silence[0] = '\0';
+	if (ms >= NODE_SILENT_MS && n->state == NODE_ONLINE)
+		snprintf(n->silence, sizeof(n->silence), "has been silent for %.1f s, and %d transactions wait for it; a hung server is dropped after %d s (node_timeout)",
+				 (double) ms / 1000, tasks_awaited(n), node_config->node_timeout / 1000);
+	return n->silence;
+}
+
 NodeStatus
 node_status(int node)
 {
-	const Node *n = node_get(node);
+	Node	   *n = node_get(node);
+	const char *silent = silence(n);
 	NodeStatus	status = {
 		.name = n->config->name,
 		.state = n->state,
 		.state_ms = (int64_t) ((loop_now_us() - n->state_since) / 1000),
 		.reason = n->state == NODE_JOINING ? attach_where(n) :
 		n->state != NODE_ONLINE ? n->reason : n->refusing[0] != '\0' ? n->refusing :
+		silent[0] != '\0' ? silent :
 		n->shortage[0] != '\0' ? n->shortage : n->reason,
 		.cause = n->cause,
 		.applied = n->applied,
@@ -55,6 +70,7 @@ node_status(int node)
 		.trouble = n->trouble,
 		.draining = n->draining,
 		.drains_readers = n->drains_readers,
+		.drain_announced = n->drain_announced,
 		.writers_held = n->writers_held && !n->draining && writers_paused_ms() < 0,
 		.writers_open = n->draining || writers_paused_ms() >= 0 ? n->writers_open : -1
 	};

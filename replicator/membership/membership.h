@@ -36,6 +36,8 @@ typedef struct NodeStatus
 	const NodeTrouble *trouble; /* NULL: none */
 	bool		draining;		/* takes no new writers */
 	bool		drains_readers; /* nor readers: balancers are told */
+	bool		drain_announced;	/* balancers are told, nobody is refused
+									 * yet */
 	bool		writers_held;	/* it may still refuse them, although it is
 								 * not drained any more */
 	int64_t		writers_open;	/* transactions, while it is drained or writes
@@ -61,6 +63,9 @@ extern bool node_claimed(int node, uint64_t boot);
 /* By which backends of its server prove that they are; empty if it is of version 1.0. */
 extern LsSlice node_server_key(int node);
 
+/* Heartbeats come every second.  The reason says so. */
+#define NODE_SILENT_MS 1500
+
 extern NodeStatus node_status(int node);
 
 /* Called at the end of the round in which a node's state has changed. */
@@ -77,8 +82,9 @@ extern bool node_attach(int node, const char **why);
  * New writers are refused there, and the node is dropped by command when those that have begun have
  * ended.  false: *why says why not.  node_resume() ends that before the node is dropped; false: it
  * was not being drained.  node_drain_trouble(): why the last drain was given up, "".
+ * announce: balancers and new sessions are told, and nobody is refused until it is called without.
  */
-extern bool node_drain(int node, bool readers, const char **why);
+extern bool node_drain(int node, bool readers, bool announce, const char **why);
 extern bool node_resume(int node);
 extern const char *node_drain_trouble(int node);
 

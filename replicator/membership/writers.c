@@ -9,6 +9,9 @@
  *
  *	 node_drain() --refuse--> 0 open, and no session here has one --> dropped by command
  *
+ * A drain may be announced first: balancers and new sessions are told, and all go on to write until the
+ * drain itself.
+ *
  * A node that goes out while it is drained stays out.  A restart of the replicator ends drains and pauses.
  */
 #include <inttypes.h>
@@ -27,6 +30,7 @@
 
 /* Orders. */
 static const char order_refuse[] = "refuse";
+static const char order_announce[] = "announce";
 static const char order_wait[] = "wait";
 static const char order_none[] = "none";
 
@@ -115,7 +119,7 @@ look(Node *n)
 		return paused_ms >= 0;
 	}
 	if (n->draining)
-		tell(n, order_refuse, HOLD_MS);
+		tell(n, n->drain_announced ? order_announce : order_refuse, HOLD_MS);
 	else if (paused_ms > 0)
 		tell(n, order_wait, paused_ms < HOLD_MS ? paused_ms : HOLD_MS);
 	else if (n->writers_held)
@@ -172,7 +176,7 @@ is_only_writable(const Node *n)
 }
 
 bool
-node_drain(int node, bool readers, const char **why)
+node_drain(int node, bool readers, bool announce, const char **why)
 {
 	Node	   *n = node_get(node);
 
@@ -187,6 +191,7 @@ node_drain(int node, bool readers, const char **why)
 		return false;
 	if (!n->draining)
 		n->writers_open = -1;
+	n->drain_announced = announce && (!n->draining || n->drain_announced);
 	n->draining = true;
 	n->drains_readers = readers;
 	n->drain_trouble[0] = '\0';

@@ -23,6 +23,14 @@
 #define SAVE_AND_CLONE \
 	"What was written to it there since is on node {self} only: save what is wanted of it, and clone the node."
 
+#define LOOK_AT_SERVER \
+	"Is its server running, has it connections left (max_connections), and what does its log say? If so: is it reachable from here, as the node's line in replicator.conf says (lockstepctl doctor)? " \
+	"It is tried again by itself."
+#define LOOK_AT_MACHINE \
+	"Look at its machine: is it overloaded, stopped or cut off, do its disks answer? It comes back by itself when it answers."
+#define LOOK_AT_ERROR \
+	"Mend what its server says, if that lasts (disk, memory, connections), and look at its log. It is tried again by itself."
+
 static const DropRule rules[NDROP_CAUSES] = {
 	[DROP_COMMAND] = {"command", LOG_NOTICE, RETURNS_BY_COMMAND, "lockstepctl drop", NULL,
 	"dropped by command", NULL},
@@ -35,32 +43,44 @@ static const DropRule rules[NDROP_CAUSES] = {
 	[DROP_RESTARTED] = {"restarted", LOG_NOTICE, RETURNS_ALONE, "a backend of the node that connects", NULL,
 	"its server has restarted", NULL},
 	[DROP_HUNG] = {"hung", LOG_NOTICE, RETURNS_ALONE, "an empty query on a connection of its own", "node_timeout",
-	"has not answered for {seconds} s", NULL},
+		"has not answered for {seconds} s",
+	LOOK_AT_MACHINE},
 	[DROP_HEARTBEAT] = {"heartbeat", LOG_NOTICE, RETURNS_ALONE, "the heartbeat on the control connection", "stall_timeout",
-	"has not answered a heartbeat for {seconds} s", NULL},
+		"has not answered a heartbeat for {seconds} s",
+	LOOK_AT_MACHINE},
 	[DROP_CONNECT] = {"connect", LOG_NOTICE, RETURNS_ALONE, "attaching", "stall_timeout",
-	"could not connect to database \"{database}\": {error}", NULL},
+		"could not connect to database \"{database}\": {error}",
+	LOOK_AT_SERVER},
 	[DROP_CONTROL_LOST] = {"control_lost", LOG_NOTICE, RETURNS_ALONE, "the control connection", NULL,
-	"lost the control connection: {error}", NULL},
+		"lost the control connection: {error}",
+	LOOK_AT_SERVER},
 	[DROP_CONTROL_CONNECT] = {"control_connect", LOG_NOTICE, RETURNS_ALONE, "lockstepctl database drop", "stall_timeout",
-	"could not open another control connection: {error}", NULL},
+		"could not open another control connection: {error}",
+	LOOK_AT_SERVER},
 
 	[DROP_APPLY_CONNECT] = {"apply_connect", LOG_NOTICE, RETURNS_ALONE, "attaching, or replacing an apply connection", "stall_timeout",
-	"could not open an apply connection to database \"{database}\": {error}", NULL},
+		"could not open an apply connection to database \"{database}\": {error}",
+	LOOK_AT_SERVER},
 	[DROP_APPLY_BEGIN] = {"apply_begin", LOG_NOTICE, RETURNS_ALONE, "the same", NULL,
-	"could not begin to apply in database \"{database}\": {error}", NULL},
+		"could not begin to apply in database \"{database}\": {error}",
+	LOOK_AT_ERROR},
 	[DROP_APPLY_LOST] = {"apply_lost", LOG_NOTICE, RETURNS_ALONE, "an apply connection, lost again and again", NULL,
-	"lost a connection to database \"{database}\": {error}", NULL},
+		"lost a connection to database \"{database}\": {error}",
+	LOOK_AT_SERVER},
 	[DROP_APPLY_FAILED] = {"apply_failed", LOG_NOTICE, RETURNS_REPAIRED, "the result of a statement that is committed elsewhere", NULL,
 	"could not apply seq {seq}: {error} ({sqlstate})", NULL},
 	[DROP_EXECUTE_FAILED] = {"execute_failed", LOG_NOTICE, RETURNS_ALONE, "the result of a statement, an error of the server's own", NULL,
-	"could not execute a transaction: {error} ({sqlstate})", NULL},
+		"could not execute a transaction: {error} ({sqlstate})",
+	LOOK_AT_ERROR},
 	[DROP_COMMIT_STALLED] = {"commit_stalled", LOG_NOTICE, RETURNS_ALONE, "the heartbeat: its turn stands still", "stall_timeout",
-	"has not committed seq {seq} for {seconds} s", NULL},
+		"has not committed seq {seq} for {seconds} s",
+	LOOK_AT_MACHINE},
 	[DROP_APPLY_STOPPED] = {"apply_stopped", LOG_NOTICE, RETURNS_ALONE, "looking at silent apply sessions", "stall_timeout",
-	"apply session {pid} has been stopped for {seconds} s", NULL},
+		"apply session {pid} has been stopped for {seconds} s",
+	LOOK_AT_MACHINE},
 	[DROP_APPLY_STALLED] = {"apply_stalled", LOG_NOTICE, RETURNS_ALONE, "the same", "stall_timeout",
-	"apply session {pid} has neither run nor waited for anybody for {seconds} s", NULL},
+		"apply session {pid} has neither run nor waited for anybody for {seconds} s",
+	LOOK_AT_MACHINE},
 	[DROP_BLOCKER_STOPPED] = {"blocker_stopped", LOG_NOTICE, RETURNS_ALONE, "the same", "stall_timeout",
 		"process {blocker}, which is in the way of apply session {pid}, has been stopped for {seconds} s",
 	"Continue or end that process on node {self}."},
@@ -72,7 +92,8 @@ static const DropRule rules[NDROP_CAUSES] = {
 	[DROP_ROLLBACK_COMMITTED] = {"rollback_committed", LOG_WARNING, RETURNS_REPAIRED, "the result of a rollback", NULL,
 	"a transaction that was to be rolled back was committed", NULL},
 	[DROP_LAG] = {"lag", LOG_NOTICE, RETURNS_ALONE, "counting what it has not applied, with slow_node = drop", "max_apply_lag",
-	"lags {transactions} transactions ({megabytes} MB) behind, more than max_apply_lag; it is tried again after {tenths} s", NULL},
+		"lags {transactions} transactions ({megabytes} MB) behind, more than max_apply_lag; it is tried again after {tenths} s",
+	"See \"A slow node\" in docs/operating.md."},
 	[DROP_LAG_AGAIN] = {"lag_again", LOG_NOTICE, RETURNS_ALONE, "the same", "max_apply_lag",
 		"lags {transactions} transactions ({megabytes} MB) behind, more than max_apply_lag, {times} times without ten minutes "
 		"of being online between; it is tried again after {tenths} s",
@@ -100,7 +121,8 @@ static const DropRule rules[NDROP_CAUSES] = {
 	"Stop the other replicator, or this one."},
 
 	[DROP_ATTACH_LOST] = {"attach_lost", LOG_NOTICE, RETURNS_ALONE, "attaching", "stall_timeout",
-	"lost the connection to database \"{database}\" while {what}", NULL},
+		"lost the connection to database \"{database}\" while {what}",
+	LOOK_AT_SERVER},
 	[DROP_ATTACH_QUESTION] = {"attach_question", LOG_NOTICE, RETURNS_MENDED, "attaching", "stall_timeout",
 	"{what} in database \"{database}\" failed: {error}", NULL},
 	[DROP_TURN_NOT_OPENED] = {"turn_not_opened", LOG_NOTICE, RETURNS_ALONE, "attaching", "stall_timeout",
@@ -137,7 +159,8 @@ static const DropRule rules[NDROP_CAUSES] = {
 	[DROP_CONTENT_UNREADABLE] = {"content_unreadable", LOG_WARNING, RETURNS_MENDED, "attaching", NULL,
 	"could not read the content of database \"{database}\": {error}", NULL},
 	[DROP_CONTENT_SILENT] = {"content_silent", LOG_NOTICE, RETURNS_ALONE, "attaching", "stall_timeout",
-	"could not read the content of database \"{database}\": the server does not answer any more: {error}", NULL},
+		"could not read the content of database \"{database}\": the server does not answer any more: {error}",
+	LOOK_AT_MACHINE},
 	[DROP_CONTENT_DIFFERS] = {"content_differs", LOG_WARNING, RETURNS_CLONED, "attaching", NULL,
 	"database \"{database}\" differs from that of the node that came first: {error}", NULL},
 	[DROP_CONTENT_UNKNOWN] = {"content_unknown", LOG_WARNING, RETURNS_CLONED, "attaching", NULL,

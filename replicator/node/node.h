@@ -43,6 +43,13 @@ typedef struct NodeTrouble
 	bool		told;
 } NodeTrouble;
 
+/* Resources, the operator's intervention, the system: not its data, so to repair or clone it would not help. */
+static inline bool
+node_trouble_is_servers(const NodeTrouble *t)
+{
+	return t->sqlstate[0] == '5' && (t->sqlstate[1] == '3' || t->sqlstate[1] == '7' || t->sqlstate[1] == '8');
+}
+
 typedef struct Node
 {
 	int			index;
@@ -136,6 +143,7 @@ typedef struct Node
 									 * others wait for */
 	bool		apply_patience_asked;	/* the answer is under way */
 	char		shortage[256];	/* in words, "": none */
+	char		silence[160];	/* the same, when it was asked for last */
 	uint64_t	apply_patience_ended;	/* transactions rolled back for that */
 	bool		stalled_apply_asked;	/* the answer about them is under way */
 	struct LocalWaits *local_waits; /* as it said last; NULL: none */
@@ -148,6 +156,8 @@ typedef struct Node
 	/* see writers.c */
 	bool		draining;
 	bool		drains_readers; /* they are to be sent elsewhere, too */
+	bool		drain_announced;	/* no more than that yet: nobody is
+									 * refused */
 	bool		writers_asked;	/* the answer is under way */
 	bool		writers_held;	/* the node may hold writers, by our order */
 	const char *writers_told;	/* the last order */

@@ -60,9 +60,12 @@ tell(const Node *n, const NodeTrouble *t)
 	char	   *detail = xasprintf("%s%s%s%s", t->statement != NULL ? "Statement: " : "It failed at its commit, or its statement is unknown.",
 								   t->statement != NULL ? t->statement : "", t->detail != NULL ? "; " : "",
 								   t->detail != NULL ? t->detail : "");
-	char	   *hint = xasprintf("It is tried again, ever more rarely. Mend the cause on that node (with lockstep.replicate = off) and "
-								 "\"lockstepctl attach %s\"; or \"lockstepctl verify --repair %s\" gives it what the others have, past that seq; "
-								 "or clone it (lockstepctl join).", n->config->name, n->config->name);
+	char	   *hint = node_trouble_is_servers(t) ?
+	xasprintf("Mend what the server says (disk, memory, connections); nothing else is needed: it is tried again, ever more rarely, or now by "
+			  "\"lockstepctl attach %s\".", n->config->name) :
+	xasprintf("It is tried again, ever more rarely. Mend the cause on that node (with lockstep.replicate = off) and "
+			  "\"lockstepctl attach %s\"; or \"lockstepctl verify --repair %s\" gives it what the others have, past that seq; "
+			  "or clone it (lockstepctl join).", n->config->name, n->config->name);
 
 	log_full(LOG_WARNING, n->config->name, message, detail, hint);
 	free(message);

@@ -282,7 +282,7 @@ take_refusal(Standby *s, LsSlice payload)
 {
 	json_t	   *object = json_loadb((const char *) payload.data, payload.len, 0, NULL);
 
-	snprintf(s->why, 300, "%s", json_text_of(object, "error"));
+	snprintf(s->why, 300, "%s", json_text_of(object, "error")[0] != '\0' ? json_text_of(object, "error") : "the leader gives no reason");
 	if (json_is_true(json_object_get(object, "anew")))
 		s->state->copy_epoch = 0;
 	json_decref(object);

@@ -140,7 +140,7 @@ set_failing(const char *error)
 		return;
 	if (error != NULL)
 		log_event(LOG_ERROR, "journal_fails", "journal", error, "Nothing is decided until it can be written.",
-				  "It is tried again every second.");
+				  "Make room on its disk, or mend it. It is tried again every second.");
 	else
 		log_event(LOG_NOTICE, "journal_works", "journal", "it can be written again", NULL, NULL);
 	signal_loop();

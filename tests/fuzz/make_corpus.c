@@ -2,7 +2,7 @@
  * make_corpus.c
  *	  Writes the seed corpus of the fuzz targets: one file for each sample
  *	  message, and for each type of journal record (whole, and its body alone).
- *	  Usage: make_corpus DIRECTORY, which has protocol/ and journal/.
+ *	  Usage: make_corpus DIRECTORY, which has protocol/, journal/ and shown/.
  */
 #include "../unit/samples.h"
 #include "journal_private.h"
@@ -32,6 +32,7 @@ write_record(const char *dir, const char *name, const JournalRecord *r)
 	snprintf(body, sizeof(body), "%s-body", name);
 	write_seed(dir, "journal", name, bytes, len);
 	write_seed(dir, "journal", body, bytes + RECORD_HEADER_SIZE, len - RECORD_HEADER_SIZE);
+	write_seed(dir, "shown", body, bytes + RECORD_HEADER_SIZE, len - RECORD_HEADER_SIZE);
 }
 
 int

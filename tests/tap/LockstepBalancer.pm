@@ -3,7 +3,7 @@
 #	my $b = LockstepBalancer->haproxy($c);		# $c was made with LockstepBalancer::options()
 #	$b->{writers}, $b->{readers}				# its ports
 #	my $p = LockstepBalancer->pgbouncer($c, $b->{writers});
-#	$p->{port}
+#	$p->{port}, $p->reconnect
 #	$b->log
 package LockstepBalancer;
 use strict;
@@ -15,13 +15,15 @@ use Test::More;
 my @running;
 
 # The replicator's pages, and the ports of the programs.
-sub ports { my ($c) = @_; return map { $c->{base} + $_ } 9, 8, 7, 6 }
+sub ports { my ($c) = @_; return map { $c->{base} + $_ } 9, 8, 7, 6, 5, 4 }
+
+sub recipe_text { return LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") }
 
 # The block of lines that begins with that line.
 sub recipe
 {
 	my ($first) = @_;
-	my ($recipe) = LockstepCluster::_slurp("$LockstepCluster::tests/../docs/beside.md") =~ /^(    \Q$first\E\n(?:    .*\n|\n)+)/m;
+	my ($recipe) = recipe_text() =~ /^(    \Q$first\E\n(?:    .*\n|\n)+)/m;
 	BAIL_OUT("docs/beside.md has no recipe that begins with $first") unless $recipe;
 	$recipe =~ s/^    //mg;
 	return $recipe;
@@ -42,6 +44,46 @@ sub _start
 	$self->{pid} = $pid;
 	push @running, [ $$, $pid ];
 	return $self;
+}
+
+# In front of both ports of HAProxy.
+sub pgpool
+{
+	my ($class, $c, $haproxy) = @_;
+	my ($port, $pcp_port) = (ports($c))[4, 5];
+	my $self = bless { cluster => $c, log => "$c->{top}/pgpool.log", port => $port }, $class;
+	my $recipe = recipe("backend_clustering_mode = 'streaming_replication'");
+
+	$recipe =~ s/^(backend_port0 = ).*/$1$haproxy->{writers}/m;
+	$recipe =~ s/^(backend_port1 = ).*/$1$haproxy->{readers}/m;
+	$recipe =~ s/^port = .*/port = $port/m;
+	my $conf = $c->file('pgpool.conf', $recipe . <<"CONF");
+listen_addresses = '127.0.0.1'
+unix_socket_directories = ''
+pcp_socket_dir = '$c->{dir}'
+pcp_listen_addresses = ''
+pcp_port = $pcp_port
+pool_passwd = ''
+pid_file_name = '$c->{dir}/pgpool.pid'
+logdir = '$c->{dir}'
+num_init_children = 12
+max_pool = 1
+log_destination = 'stderr'
+CONF
+	return $self->_start($c->owned('pgpool', '-n', '-f', $conf, '-F', $c->file('pcp.conf', ''), '-a', $c->file('pool_hba.conf', '')));
+}
+
+# The command of docs/beside.md that makes it connect again.
+sub reconnect
+{
+	my ($self) = @_;
+	my ($command) = recipe_text() =~ /--poolers='(psql [^']*)'/ or BAIL_OUT('docs/beside.md has no --poolers');
+	my $psql = ($self->{cluster}->client(1, 'psql'))[0];
+
+	$command =~ s/^psql/$psql -XqAt/;
+	$command =~ s/ -c WAIT_CLOSE// if $self->{mode} eq 'session';
+	$command =~ s/-p 6543\b/-h 127.0.0.1 -p $self->{port}/;
+	return $command;
 }
 
 sub log { my ($self) = @_; return LockstepCluster::_slurp($self->{log}) }
@@ -78,13 +120,15 @@ sub haproxy
 # In front of HAProxy, if that is its port; else of the nodes.
 sub pgbouncer
 {
-	my ($class, $c, $writers) = @_;
+	my ($class, $c, $writers, $mode) = @_;
 	my $port = (ports($c))[3];
 	my $self = bless { cluster => $c, log => "$c->{top}/pgbouncer.log", port => $port }, $class;
 	my $recipe = recipe('[databases]');
+	$self->{mode} = $mode //= 'transaction';
 
 	$recipe =~ s/port=5000/port=$writers user=postgres/;
 	$recipe =~ s/^listen_port.*/listen_port = $port/m;
+	$recipe =~ s/^pool_mode.*/pool_mode = $mode/m;
 	my $conf = $c->file('pgbouncer.ini', "${recipe}listen_addr = 127.0.0.1\nunix_socket_dir =\nauth_type = any\nlogfile =\n");
 	return $self->_start($c->owned('pgbouncer', $conf));
 }

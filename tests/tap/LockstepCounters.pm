@@ -6,6 +6,7 @@
 #	LockstepCounters->new($c, at => $port, writers => 3)	# writers at that port instead
 #	$load->goes_on($since, 'the leader is killed');	# a test: a transaction begun since then is acknowledged
 #	$load->acknowledged($since)						# how many that were begun since then
+#	$load->said($since)								# (ok => 20, 40001 => 3), of all that were begun since then
 #	$load->longest_pause($since)					# seconds without an acknowledgement, of any writer
 #	$load->stop_and_compare;						# the tests at the end
 package LockstepCounters;
@@ -61,7 +62,7 @@ sub _write
 		printf $log "%.3f %.3f %s %s\n", $began, time, $id,
 			# after FATAL, which may have come behind COMMIT, the outcome is not known
 			$error eq '' ? 'ok' : $error =~ /ERROR:\s+([0-9A-Z]{5}):/ ? $1 : $error =~ /FATAL:\s+([0-9A-Z]{5}):/ ? "? $1" : "? $error" =~ tr/\n/ /r;
-		if ($error =~ /closed the connection|terminat|no connection|no session|^\?/) { undef $s }
+		if ($error =~ /closed the connection|terminat|no connection|no session|^\?/ || $self->{at} && $error =~ /ERROR:\s+(?:25006|57P03):/) { undef $s }
 		elsif ($error ne '') { $s->query('ROLLBACK') }
 		usleep(10_000);
 	}
@@ -90,6 +91,15 @@ sub acknowledged
 {
 	my ($self, $since) = @_;
 	return grep { $_->[3] eq 'ok' && $_->[0] >= $since } @{ $self->_read };
+}
+
+# What was said to those that were begun since then, and how often.
+sub said
+{
+	my ($self, $since) = @_;
+	my %said;
+	$said{ $_->[3] }++ for grep { $_->[0] >= $since } @{ $self->_read };
+	return %said;
 }
 
 sub longest_pause

@@ -112,12 +112,13 @@ static int	drains;
 static int64_t paused_ms = -1;
 
 bool
-node_drain(int node, bool readers, const char **why)
+node_drain(int node, bool readers, bool announce, const char **why)
 {
 	*why = "it is not online";
 	if (fakes[node].state != NODE_ONLINE)
 		return false;
 	fakes[node].draining = true;
+	fakes[node].drain_announced = announce;
 	fakes[node].drains_readers = readers;
 	drains++;
 	return true;

@@ -39,12 +39,12 @@ nodes_are_aligned(void **state)
 {
 	assert_printed(format_nodes,
 				   "{\"nodes\": ["
-				   "{\"name\": \"n1\", \"state\": \"online\", \"applied\": 12345678, \"lag\": 0, \"silent_ms\": 412, \"waiting\": 2, \"sessions\": 3, \"reason\": \"\"},"
-				   "{\"name\": \"berlin\", \"state\": \"dropped\", \"applied\": 9, \"lag\": 12345669, \"silent_ms\": null, \"waiting\": 0, \"sessions\": 0,"
+				   "{\"name\": \"n1\", \"state\": \"online\", \"state_ms\": 412345, \"applied\": 12345678, \"lag\": 0, \"silent_ms\": 412, \"waiting\": 2, \"sessions\": 3, \"reason\": \"\"},"
+				   "{\"name\": \"berlin\", \"state\": \"dropped\", \"state_ms\": 90061000, \"applied\": 9, \"lag\": 12345669, \"silent_ms\": null, \"waiting\": 0, \"sessions\": 0,"
 				   " \"reason\": \"disk full\"}]}",
-				   "node    state     applied       lag  silent  waiting  sessions  reason\n"
-				   "n1      online   12345678         0   0.4 s        2         3  \n"
-				   "berlin  dropped         9  12345669                0         0  disk full\n");
+				   "node    state      for   applied       lag  silent  waiting  sessions  reason\n"
+				   "n1      online   6 min  12345678         0   0.4 s        2         3  \n"
+				   "berlin  dropped   25 h         9  12345669                0         0  disk full\n");
 }
 
 static void
@@ -90,7 +90,7 @@ status_has_everything(void **state)
 				   "{\"nodes\": [], \"databases\": [\"a\", \"b\"], \"cluster\": \"c\", \"pid\": 42,"
 				   "\"counters\": {\"committed\": 7, \"conflicts\": 1, \"peer_errors\": 2, \"withdrawn\": 3, \"reserved_now\": 4},"
 				   "\"journal\": {\"directory\": \"/j\", \"first\": 1, \"last\": 7, \"syncs\": 5}}",
-				   "node  state  applied  lag  silent  waiting  sessions  reason\n"
+				   "node  state  for  applied  lag  silent  waiting  sessions  reason\n"
 				   "\n"
 				   "databases:    a, b\n"
 				   "transactions: 7 committed, 1 conflicts, 2 peer errors, 3 withdrawn, 4 in flight\n"
@@ -102,10 +102,10 @@ status_has_everything(void **state)
 static void
 missing_facts_do_no_harm(void **state)
 {
-	assert_printed(format_nodes, "{}", "node  state  applied  lag  silent  waiting  sessions  reason\n");
+	assert_printed(format_nodes, "{}", "node  state  for  applied  lag  silent  waiting  sessions  reason\n");
 	assert_printed(format_config, "{\"settings\": [{}]}", "name  value  description\n             \n");
 	assert_printed(format_status, "{}",
-				   "node  state  applied  lag  silent  waiting  sessions  reason\n"
+				   "node  state  for  applied  lag  silent  waiting  sessions  reason\n"
 				   "\n"
 				   "databases:    none (lockstepctl database add NAME)\n"
 				   "transactions: 0 committed, 0 conflicts, 0 peer errors, 0 withdrawn, 0 in flight\n"

@@ -43,7 +43,9 @@ eval {
 	$writer->send('UPDATE t SET v = v + 1 WHERE id = 1');
 	ok($c->wait_until(sub { my $n = $c->node_status(2); $n->{waiting} && ($n->{silent_ms} // 0) > 1500 }, 20),
 		'status shows a server that hangs as silent, and that a transaction waits for it');
-	like(scalar $c->ctl('status'), qr/^node +state +applied +lag +silent +waiting .*^n2 +online +\d+ +\d+ +\d+\.\d s +1 /ms, 'as text, too');
+	my $text = $c->ctl('status');
+	like($text, qr/^node +state +for +applied +lag +silent +waiting .*^n2 +online +[\d.]+ \w+ +\d+ +\d+ +\d+\.\d s +1 .*has been silent for [\d.]+ s, and 1 transactions wait for it; a hung server is dropped after 5 s/ms, 'as text, too');
+	like($text, qr/^node n2 does not answer:\n +hint: +Look at its machine/m, '... and what to look at');
 	ok($c->wait_until(log_is(qr/\[n2\] node was dropped: has not answered for 5 s/), 30), 'it is dropped after node_timeout');
 	cmp_ok(time - $begin, '<', 25, 'which takes seconds');
 	$writer->finish(20);

@@ -131,6 +131,26 @@ $writer->query('COMMIT');
 is($writer->error, '', '... who was there commits');
 is($c->node_status(1)->{state}, 'online', '... the node was never out');
 
+# ---------- one that is announced
+
+ok(!$c->node_status(1)->{draining}, 'before');
+my $pooler = "$c->{top}/pooler";
+$drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
+ok($c->wait_until(sub { -e $pooler }), 'a drain is announced: the command for poolers is run');
+is(check('/nodes/n1/write'), 503, '... balancers send no more writers');
+is($c->sql(1, 'SHOW default_transaction_read_only'), 'on', '... new sessions are told');
+like($c->reason(1), qr/is to be drained.*writers go on/, '... status says so');
+is(($c->try(1, insert('announced')))[1], '', '... and nobody is refused');
+$idle->query(insert('announced'));
+is($idle->error, '', '... one that was there neither');
+unlink $pooler;
+is(end_ctl($drain), 0, 'then it is drained') or diag($drain->{err});
+is($c->node_status(1)->{state}, 'dropped', '... and out');
+is(($c->ctl('resume', 'n1'))[2], 0, '... and back');
+is($c->sql(1, 'SHOW default_transaction_read_only'), 'off', '... for new sessions, too');
+is(($c->ctl('status', '--announce=1'))[2], 2, '--announce of another command');
+is(($c->ctl('drain', '--poolers=true'))[2], 2, '--poolers without a node');
+
 # ---------- under load nobody fails but by 25006
 
 my $script = $c->file('insert.sql', "INSERT INTO t (v) VALUES ('load');\nBEGIN;\nINSERT INTO t (v) VALUES ('a');\nINSERT INTO t (v) VALUES ('b');\nCOMMIT;\n");

@@ -19,6 +19,7 @@ for my $db (@dbs)
 CREATE FUNCTION not_on_n2(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
 	IF i >= 666 AND current_setting('lockstep.node_name') = 'n2' THEN RAISE EXCEPTION 'not here'; END IF;
+	IF i = 660 AND EXISTS (SELECT FROM pg_class WHERE relname = 'full_disk') THEN RAISE disk_full USING MESSAGE = 'no room'; END IF;
 	RETURN i;
 END $$;
 CREATE TABLE indexed (i int PRIMARY KEY, j int);
@@ -50,9 +51,22 @@ sub poison
 	return $t;
 }
 
+# ---------- the server's own trouble: nothing to repair
+
+$c->sql_local(2, 'CREATE TABLE full_disk ()');
+my $t = poison('no room', 'INSERT INTO checked VALUES (3, 660)', qr/^(?:INSERT|COPY).*checked/);
+is("$t->{sqlstate} " . @{ $t->{ways_out} }, '53100 1', 'one way out');
+($out) = $c->ctl('status');
+like($out, qr/ways out: +mend what the server of node n2 says .*lockstepctl attach n2$/m, '... for people');
+unlike($out, qr/--repair|lockstepctl join/, '... and no work for nothing');
+like($c->replicator_log, qr/WARNING: +\[n2\] seq $t->{seq} .*no room \(53100\)\n.*\n.*HINT: +\[n2\] Mend what the server says/, '... in the log, too');
+$c->sql_local(2, 'DROP TABLE full_disk');
+ok($c->wait_state(2, 'online'), '... then it comes back by itself');
+$c->sql(1, 'DELETE FROM checked');
+
 # ---------- named, once
 
-my $t = poison('a row among others', 'BEGIN; INSERT INTO plain SELECT i, repeat(\'x\', i) FROM generate_series(200, 220) i; ' .
+$t = poison('a row among others', 'BEGIN; INSERT INTO plain SELECT i, repeat(\'x\', i) FROM generate_series(200, 220) i; ' .
 	'UPDATE plain SET v = v || \'!\' WHERE i < 30; UPDATE indexed SET j = 666 WHERE i = 1; INSERT INTO plain VALUES (300); COMMIT', qr/UPDATE ONLY public\.indexed SET j = '666'/);
 is("$t->{sqlstate} $t->{error}", 'P0001 not here', 'by which error');
 is(scalar @{ $t->{ways_out} }, 3, 'and what can be done');

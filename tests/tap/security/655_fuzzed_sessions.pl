@@ -8,9 +8,8 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
-use IO::Select;
-use IO::Socket::INET;
 use LockstepCluster;
+use LockstepRelay;
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(time sleep);
@@ -30,7 +29,7 @@ INSERT INTO f SELECT i, 0, 'x' FROM generate_series(1, 50) i;
 SQL
 $c->drain;
 
-# ---------- the relay
+# ---------- on the way
 
 my $types = 'HCAWLlBQRPDVYFZNnKOoSsUutTIiJE';
 my @foreign = ('CWlVYnosutiE', 'HALBQRPDFZOSUTI');	# those that only the other side sends, by who sends
@@ -54,67 +53,6 @@ sub mangled
 	return ($message);
 }
 
-sub relay_one
-{
-	my ($client, $port, $per_mille) = @_;
-	my $server = IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port) or POSIX::_exit(0);
-	my @to = ($server, $client);
-	my @from = ($client, $server);
-	my @bytes = ('', '');
-	my @earlier = ([], []);
-	my @proved = (0, 0);
-	my $select = IO::Select->new(@from);
-	local $SIG{PIPE} = 'IGNORE';
-	while (1)
-	{
-		for my $s ($select->can_read)
-		{
-			my $i = $s == $client ? 0 : 1;
-			my $n = sysread($s, $bytes[$i], 65536, length $bytes[$i]);
-			POSIX::_exit(0) if !$n;
-			while (length $bytes[$i] >= 5)
-			{
-				my $length = unpack('xN', $bytes[$i]);
-				last if length $bytes[$i] < 5 + $length;
-				my $message = substr($bytes[$i], 0, 5 + $length, '');
-				# hello and proof; challenge and welcome
-				my @parts = $proved[$i]++ >= 2 && rand(1000) < $per_mille ? mangled($i, $message, $earlier[$i]) : ($message);
-				push @{ $earlier[$i] }, $message;
-				shift @{ $earlier[$i] } if @{ $earlier[$i] } > 20;
-				for my $part (@parts)
-				{
-					POSIX::_exit(0) if !defined $part;
-					for (my $at = 0; $at < length $part;)
-					{
-						$at += syswrite($to[$i], $part, length($part) - $at, $at) || POSIX::_exit(0);
-					}
-				}
-			}
-		}
-	}
-}
-
-sub relay
-{
-	my ($port, $target, $per_mille) = @_;
-	my $listener = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or BAIL_OUT("port $port: $!");
-	my $pid = fork // die "fork: $!";
-	return $pid if $pid;
-	$SIG{CHLD} = 'IGNORE';
-	setpgrp;
-	my $number = 0;
-	while (1)
-	{
-		my $client = $listener->accept or next;
-		$number++;
-		next if fork;
-		close $listener;
-		srand $seed + $number;
-		relay_one($client, $target, $per_mille);
-		POSIX::_exit(0);
-	}
-}
-
 # ---------- who uses it, and who does not
 
 my @writers;
@@ -133,8 +71,7 @@ sub writer
 
 sub note_down { my ($path, $line) = @_; open(my $f, '>>', $path) or die; print $f "$line\n"; close $f }
 
-my $relay = relay($c->{base} + 50, $c->{base}, 100);
-END { my $rc = $?; if ($relay) { kill 'KILL', -$relay, $relay; waitpid($relay, 0) } $? = $rc }
+my $relay = LockstepRelay->new($c->{base} + 50, $c->{base}, sub { rand(1000) < 100 ? mangled(@_) : $_[1] }, seed => $seed);
 $c->set(3, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 50) . "'");
 my $replicator = $c->replicator_pid;
 my $end = time + $seconds;
@@ -185,9 +122,7 @@ for my $i (1 .. 4)
 }
 waitpid($_, 0) for @writers;
 $c->set(3, 'lockstep.replicator', "'127.0.0.1:$c->{base}'");
-kill 'KILL', -$relay, $relay;
-waitpid($relay, 0);
-$relay = undef;
+$relay->stop;
 
 # ---------- what it has cost
 
