@@ -67,6 +67,7 @@
 #include "session.h"
 #include "staleness.h"
 #include "turn.h"
+#include "unlogged.h"
 #include "usersettings.h"
 #include "writerhold.h"
 #include "xact.h"
@@ -111,6 +112,7 @@ request_shmem(void)
 	serverkey_shmem_request();
 	link_address_shmem_request();
 	priority_shmem_request();
+	unlogged_shmem_request();
 }
 
 static void
@@ -134,6 +136,7 @@ start_shmem(void)
 	serverkey_shmem_startup();
 	link_address_shmem_startup();
 	priority_shmem_startup();
+	unlogged_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */
@@ -528,6 +531,7 @@ register_invalidations(void)
 	CacheRegisterSyscacheCallback(NAMESPACEOID, mode_on_syscache_invalidation, (Datum) 0);
 	CacheRegisterSyscacheCallback(RELOID, mode_on_syscache_invalidation, (Datum) 0);
 	CacheRegisterRelcacheCallback(lockconflict_on_relcache_invalidation, (Datum) 0);
+	CacheRegisterRelcacheCallback(unlogged_on_relcache_invalidation, (Datum) 0);
 	CacheRegisterSyscacheCallback(INDEXRELID, applyunproven_on_index_invalidation, (Datum) 0);
 }
 

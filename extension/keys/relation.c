@@ -54,7 +54,7 @@ relation_is_replicated(Relation rel)
 {
 	return RelationGetRelid(rel) >= FirstNormalObjectId &&
 		(rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW) &&
-		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		!OidIsValid(rel->rd_rel->relrewrite) &&
 		rel->rd_rel->relnamespace != ls_schema_oid();
 }
