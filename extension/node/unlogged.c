@@ -154,6 +154,20 @@ listed_relid(Relation rel, HeapTuple tuple)
 	return DatumGetObjectId(heap_getattr(tuple, 1, RelationGetDescr(rel), &isnull));
 }
 
+/* False, too, if there is no such table any more. */
+static bool
+is_unlogged(Oid relid)
+{
+	HeapTuple	tuple = SearchSysCache1(RELOID, ObjectIdGetDatum(relid));
+	bool		is;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	is = ((Form_pg_class) GETSTRUCT(tuple))->relpersistence == RELPERSISTENCE_UNLOGGED;
+	ReleaseSysCache(tuple);
+	return is;
+}
+
 static void
 count_row(Relation rel, HeapTuple tuple, void *arg)
 {
@@ -167,7 +181,7 @@ collect_listed(Relation rel, HeapTuple tuple, void *arg)
 	Oid			relid = listed_relid(rel, tuple);
 
 	/* a table that was dropped stays on the list */
-	if (get_rel_persistence(relid) == RELPERSISTENCE_UNLOGGED)
+	if (is_unlogged(relid))
 		*relids = lappend_oid(*relids, relid);
 }
 
@@ -271,7 +285,7 @@ unlogged_truncated(struct TruncateStmt *stmt)
 		relids = list_concat_unique_oid(relids, more);
 	foreach(lc, relids)
 	{
-		if (get_rel_persistence(lfirst_oid(lc)) == RELPERSISTENCE_UNLOGGED)
+		if (is_unlogged(lfirst_oid(lc)))
 			unlogged_found(lfirst_oid(lc));
 	}
 }

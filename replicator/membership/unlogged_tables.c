@@ -10,8 +10,9 @@
  *		goes on with the next database
  *		no other one is: the node goes online, and truncates them, on all nodes
  *
- * Until the second is done no other node goes online: it may have rows.  One that has them and is about to
- * come online is waited for.
+ * While the second is being done no other node goes online, as it may have rows; but not for long, as
+ * an open transaction may be in the way: then the rows are deleted there while it is online.  One that has
+ * them and is about to come online is waited for.
  *
  * The node knows what is missing (extension/node/unlogged.c) and leaves out changes of it, so nothing
  * here is remembered: whatever fails is done again.
@@ -27,7 +28,10 @@
 #include "sequencer.h"
 
 #define LOOK_MS 200
-#define RETRY_MS 1000
+#define RETRY_MS 5000
+#define LOCK_TIMEOUT "'5s'"		/* writers wait behind a lock that is waited
+								 * for */
+#define PATIENCE_US (30 * UINT64_C(1000000))	/* of other nodes */
 
 typedef enum UnloggedState
 {
@@ -72,6 +76,8 @@ unlogged_tables_forget(Node *n)
 
 	if (u == NULL)
 		return;
+	if (u->state == UNLOGGED_NOWHERE)
+		nodes_look_again();
 	n->unlogged = NULL;
 	loop_cancel(u->timer);
 	pgclient_close(u->client);
@@ -226,6 +232,7 @@ on_sender(void *arg, const char *error)
 	}
 	pgclient_query(u->client, "SET session_replication_role = replica", 0, NULL, on_ignored, u);
 	pgclient_query(u->client, "SET lockstep.replicate = on", 0, NULL, on_ignored, u);
+	pgclient_query(u->client, "SET lock_timeout = " LOCK_TIMEOUT, 0, NULL, on_ignored, u);
 	pgclient_query(u->client, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", 0, NULL, on_prepared, u);
 }
 
@@ -266,7 +273,8 @@ begin_sending(struct UnloggedTables *u, Node *from)
 static bool
 is_unsettled(const Node *n)
 {
-	return n->state == NODE_ONLINE && n->unlogged != NULL && n->unlogged->state == UNLOGGED_NOWHERE;
+	return n->state == NODE_ONLINE && n->unlogged != NULL && n->unlogged->state == UNLOGGED_NOWHERE &&
+		loop_now_us() - n->online_since < PATIENCE_US;
 }
 
 /* Will it be a sender soon? */

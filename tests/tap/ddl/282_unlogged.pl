@@ -114,7 +114,7 @@ $c->wait_until(sub { missing(1) + missing(2) + missing(3) == 0 }, 30);
 is($c->sql($_, 'SELECT (SELECT count(*) FROM a_new), (SELECT count(*) FROM nokey), (SELECT count(*) FROM g), (SELECT count(*) FROM h), (SELECT count(*) > 0 FROM copied)'), '0|0|0|6|t', "after the crash of all nodes they are empty on n$_, and what is logged is there") for $c->all;
 $c->sql(1, "INSERT INTO a_new VALUES (1, 'anew'); INSERT INTO nokey VALUES ('anew'); INSERT INTO k (v) VALUES ('four')");
 $c->same('and can be written');
-is($c->sql(2, 'SELECT id FROM k'), 4, 'sequences go on');
+cmp_ok($c->sql(2, 'SELECT id FROM k'), '>', 3, 'sequences go on');
 my $out = $c->ctl('verify');
 like($out, qr/equal|no differences/i, 'lockstepctl verify') or diag $out;
 
