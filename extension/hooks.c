@@ -326,6 +326,7 @@ on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject, 
 		prev_object_access(access, class, object, subobject, arg);
 	sequence_drop_on_object_access(access, class, object, subobject);
 	membership_on_object_access(access, class, object, arg);
+	unlogged_on_object_access(access, class, object, subobject);
 	largeobject_on_object_access(access, class, object);
 }
 

@@ -451,7 +451,7 @@ CREATE TABLE lockstep.unlogged_missing (
 	relation oid PRIMARY KEY
 );
 COMMENT ON TABLE lockstep.unlogged_missing IS 'unlogged tables of which this node has lost the rows, until they are fetched from another node or deleted everywhere';
-COMMENT ON COLUMN lockstep.unlogged_missing.relation IS 'OID of the table; one that was dropped may stay here';
+COMMENT ON COLUMN lockstep.unlogged_missing.relation IS 'OID of the table';
 
 -- in a database that is replicated already, unlogged tables were not: see docs/operating.md
 INSERT INTO lockstep.unlogged_marker VALUES (true);

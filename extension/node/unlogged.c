@@ -33,6 +33,7 @@
 #include "catalog/heap.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "commands/dbcommands.h"
@@ -180,7 +181,6 @@ collect_listed(Relation rel, HeapTuple tuple, void *arg)
 	List	  **relids = arg;
 	Oid			relid = listed_relid(rel, tuple);
 
-	/* a table that was dropped stays on the list */
 	if (is_unlogged(relid))
 		*relids = lappend_oid(*relids, relid);
 }
@@ -258,6 +258,14 @@ void
 unlogged_found_all(void)
 {
 	take_off_list(NULL);
+}
+
+/* Its OID may be another table's some day. */
+void
+unlogged_on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject)
+{
+	if (access == OAT_DROP && class == RelationRelationId && subobject == 0 && is_unlogged(object))
+		unlogged_found(object);
 }
 
 /* Empty is what they are now everywhere. */

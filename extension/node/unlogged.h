@@ -5,6 +5,7 @@
 #ifndef LOCKSTEP_UNLOGGED_H
 #define LOCKSTEP_UNLOGGED_H
 
+#include "catalog/objectaccess.h"
 #include "nodes/pg_list.h"
 #include "utils/rel.h"
 
@@ -29,6 +30,8 @@ extern bool unlogged_is_skipped(Oid relid);
 /* This transaction makes it what it is on the other nodes. */
 extern void unlogged_found(Oid relid);
 extern void unlogged_found_all(void);
+
+extern void unlogged_on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject);
 
 /* After a TRUNCATE of this transaction, in any session. */
 struct TruncateStmt;

@@ -117,9 +117,8 @@ extern void catchup_task_gone(Node *n, const ApplyTask *task);
 
 /* ---------- in unlogged_tables.c */
 
-extern bool unlogged_tables_may_go_online(Node *n); /* false: its reason
-													 * says why; it is pumped
-													 * when it may */
+extern bool unlogged_tables_may_go_online(Node *n); /* else its reason says
+													 * why not */
 extern void unlogged_tables_online(Node *n);	/* it is */
 extern void unlogged_tables_forget(Node *n);
 

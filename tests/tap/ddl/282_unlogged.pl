@@ -85,6 +85,7 @@ $c->wait_state(2, 'online', 60);
 like($c->node_log(2), qr/\d+ unlogged tables of database "app" have lost their rows/, 'the node knows what it has lost');
 like($c->replicator_log, qr/n2.*its unlogged tables in database "app" are fetched from node/, 'and they are fetched');
 is(missing(2), 0, 'all are there when it is online');
+is($c->sql(2, 'SELECT count(*) FROM lockstep.unlogged_missing'), 0, 'those that were dropped are forgotten');
 $c->same('after the crash of a node');
 is($c->sql(2, 'SELECT count(*) FROM a_new'), 2301, 'no row is lost');
 $c->sql(2, "UPDATE a_new SET v = 'again' WHERE id > 1890; DELETE FROM since WHERE id = 1; REFRESH MATERIALIZED VIEW seen");
