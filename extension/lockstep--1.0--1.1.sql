@@ -439,6 +439,12 @@ AS 'MODULE_PATHNAME', 'lockstep_turn_waits' LANGUAGE C VOLATILE;
 COMMENT ON FUNCTION lockstep.turn_waits() IS 'processes that wait until this node has applied everything up to seq; holds is true for one that holds commits';
 REVOKE EXECUTE ON FUNCTION lockstep.turn_waits() FROM PUBLIC;
 
+-- ---------- values whose texts are not exact
+
+CREATE FUNCTION lockstep.received(value bytea, of anyelement) RETURNS anyelement
+AS 'MODULE_PATHNAME', 'lockstep_received' LANGUAGE C STABLE CALLED ON NULL INPUT;
+COMMENT ON FUNCTION lockstep.received(bytea, anyelement) IS 'value of the type of the second argument whose binary form is the first';
+
 -- ---------- unlogged tables
 
 CREATE UNLOGGED TABLE lockstep.unlogged_marker (

@@ -326,6 +326,7 @@ build_columns(LsRelation *r)
 		column->ascii = has_ascii_output(base);
 		column->hides_texts = repertoire_hides_texts(base);
 		column->exact_text = exacttext_for(base);
+		r->may_be_inexact |= column->exact_text != NULL;
 		fmgr_info_cxt(output, &column->output, r->context);
 
 		r->needs |= deparse_type_needs(att->atttypid);
