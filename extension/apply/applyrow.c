@@ -269,7 +269,7 @@ is_left_out(const PlannedStmt *stmt, const char *source)
 {
 	Oid			target;
 
-	if (stmt->resultRelations == NIL || session_repairs())
+	if (stmt->resultRelations == NIL)
 		return false;
 	target = rt_fetch(linitial_int(stmt->resultRelations), stmt->rtable)->relid;
 	return get_rel_persistence(target) == RELPERSISTENCE_UNLOGGED && is_clients_query(source) && unlogged_is_skipped(target);

@@ -51,6 +51,7 @@
 
 #include "lockstep.h"
 #include "mode.h"
+#include "session.h"
 #include "unlogged.h"
 
 typedef struct UnloggedShared
@@ -398,6 +399,8 @@ unlogged_is_missing(Oid relid)
 bool
 unlogged_is_skipped(Oid relid)
 {
+	if (session_repairs())
+		return false;
 	if (complete.relid == relid && OidIsValid(relid) && TransactionIdIsValid(complete.xid) &&
 		complete.xid == GetTopTransactionIdIfAny())
 		return true;
