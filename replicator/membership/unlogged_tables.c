@@ -12,7 +12,7 @@
  *
  * While the second is being done no other node goes online, as it may have rows; but not for long, as
  * an open transaction may be in the way: then the rows are deleted there while it is online.  One that has
- * them and is about to come online is waited for.
+ * them and is about to come online is waited for, and one that was online a moment ago.
  *
  * The node knows what is missing (extension/node/unlogged.c) and leaves out changes of it, so nothing
  * here is remembered: whatever fails is done again.
@@ -31,6 +31,9 @@
 #define RETRY_MS 5000
 #define LOCK_TIMEOUT "'5s'"		/* writers wait behind a lock that is waited
 								 * for */
+#define GRACE_US (10 * UINT64_C(1000000))	/* for a node that has just been
+											 * lost: a network fails for a
+											 * moment */
 #define PATIENCE_US (30 * UINT64_C(1000000))	/* of other nodes */
 
 typedef enum UnloggedState
@@ -283,6 +286,8 @@ is_coming(const Node *n)
 {
 	if (n->administrative)
 		return false;
+	if (n->state == NODE_DROPPED && loop_now_us() - n->state_since < GRACE_US)
+		return true;
 	return n->state == NODE_CATCHUP ?
 		n->unlogged == NULL || n->unlogged->state == UNLOGGED_UNKNOWN || n->unlogged->state == UNLOGGED_ASKING ||
 		n->unlogged->state == UNLOGGED_SETTLED :
