@@ -67,6 +67,7 @@
 #include "session.h"
 #include "staleness.h"
 #include "turn.h"
+#include "unlogged.h"
 #include "usersettings.h"
 #include "walwriter.h"
 #include "writerhold.h"
@@ -113,6 +114,7 @@ request_shmem(void)
 	link_address_shmem_request();
 	priority_shmem_request();
 	walwriter_shmem_request();
+	unlogged_shmem_request();
 }
 
 static void
@@ -137,6 +139,7 @@ start_shmem(void)
 	link_address_shmem_startup();
 	priority_shmem_startup();
 	walwriter_shmem_startup();
+	unlogged_shmem_startup();
 	LWLockRelease(AddinShmemInitLock);
 
 	/* a module loaded with us may have a worker that calls nextval (pg_cron) */
@@ -326,6 +329,7 @@ on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject, 
 		prev_object_access(access, class, object, subobject, arg);
 	sequence_drop_on_object_access(access, class, object, subobject);
 	membership_on_object_access(access, class, object, arg);
+	unlogged_on_object_access(access, class, object, subobject);
 	largeobject_on_object_access(access, class, object);
 }
 
@@ -531,6 +535,7 @@ register_invalidations(void)
 	CacheRegisterSyscacheCallback(NAMESPACEOID, mode_on_syscache_invalidation, (Datum) 0);
 	CacheRegisterSyscacheCallback(RELOID, mode_on_syscache_invalidation, (Datum) 0);
 	CacheRegisterRelcacheCallback(lockconflict_on_relcache_invalidation, (Datum) 0);
+	CacheRegisterRelcacheCallback(unlogged_on_relcache_invalidation, (Datum) 0);
 	CacheRegisterSyscacheCallback(INDEXRELID, applyunproven_on_index_invalidation, (Datum) 0);
 }
 

@@ -439,6 +439,52 @@ AS 'MODULE_PATHNAME', 'lockstep_turn_waits' LANGUAGE C VOLATILE;
 COMMENT ON FUNCTION lockstep.turn_waits() IS 'processes that wait until this node has applied everything up to seq; holds is true for one that holds commits';
 REVOKE EXECUTE ON FUNCTION lockstep.turn_waits() FROM PUBLIC;
 
+-- ---------- values whose texts are not exact
+
+CREATE FUNCTION lockstep.received(value bytea, of anyelement) RETURNS anyelement
+AS 'MODULE_PATHNAME', 'lockstep_received' LANGUAGE C STABLE CALLED ON NULL INPUT;
+COMMENT ON FUNCTION lockstep.received(bytea, anyelement) IS 'value of the type of the second argument whose binary form is the first';
+
+-- ---------- unlogged tables
+
+CREATE UNLOGGED TABLE lockstep.unlogged_marker (
+	is_set boolean NOT NULL
+);
+COMMENT ON TABLE lockstep.unlogged_marker IS 'has a row, until a crash of the server empties this table and all unlogged ones';
+COMMENT ON COLUMN lockstep.unlogged_marker.is_set IS 'true';
+
+CREATE TABLE lockstep.unlogged_missing (
+	relation oid PRIMARY KEY
+);
+COMMENT ON TABLE lockstep.unlogged_missing IS 'unlogged tables of which this node has lost the rows, until they are fetched from another node or deleted everywhere';
+COMMENT ON COLUMN lockstep.unlogged_missing.relation IS 'OID of the table';
+
+-- in a database that is replicated already, unlogged tables were not: see docs/operating.md
+INSERT INTO lockstep.unlogged_marker VALUES (true);
+INSERT INTO lockstep.unlogged_missing
+	SELECT oid FROM pg_catalog.pg_class
+	WHERE relkind = 'r' AND relpersistence = 'u' AND relnamespace <> 'lockstep'::pg_catalog.regnamespace
+		AND EXISTS (SELECT FROM lockstep.cluster);
+
+CREATE FUNCTION lockstep.missing_unlogged() RETURNS bigint
+AS 'MODULE_PATHNAME', 'lockstep_missing_unlogged' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.missing_unlogged() IS 'number of unlogged tables of this database of which this node has lost the rows';
+REVOKE EXECUTE ON FUNCTION lockstep.missing_unlogged() FROM PUBLIC;
+
+CREATE FUNCTION lockstep.send_unlogged(truncate boolean) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_send_unlogged' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.send_unlogged(boolean) IS 'send the rows of all unlogged tables to nodes that have lost them; or truncate those that this node has lost';
+REVOKE EXECUTE ON FUNCTION lockstep.send_unlogged(boolean) FROM PUBLIC;
+
+CREATE FUNCTION lockstep.unlogged_settled() RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_unlogged_settled' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.unlogged_settled() IS 'let those read who have waited for unlogged tables';
+REVOKE EXECUTE ON FUNCTION lockstep.unlogged_settled() FROM PUBLIC;
+
+CREATE FUNCTION lockstep.apply_refill(schema text, "table" text, begins boolean) RETURNS void
+AS 'MODULE_PATHNAME', 'lockstep_apply_refill' LANGUAGE C VOLATILE STRICT;
+COMMENT ON FUNCTION lockstep.apply_refill(text, text, boolean) IS 'all rows of an unlogged table follow, or have come';
+
 -- ---------- for the operator of a server that has left its cluster
 
 CREATE FUNCTION lockstep.leave_cluster() RETURNS void

@@ -18,12 +18,14 @@
 #include "postgres.h"
 
 #include "common/hashfn.h"
+#include "catalog/pg_class.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
 #include "optimizer/cost.h"
 #include "parser/analyze.h"
+#include "parser/parsetree.h"
 #include "utils/hsearch.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -35,6 +37,7 @@
 #include "lockstep.h"
 #include "rights.h"
 #include "statementtext.h"
+#include "unlogged.h"
 
 #define PLANS_MAX 1000
 
@@ -46,6 +49,7 @@ typedef struct RowPlan
 	SPIPlanPtr	plan;			/* NULL: it could not be made; last to be set */
 	DirectPlan *direct;			/* NULL: not looked at yet */
 	const char *source;			/* what its queries say that they are */
+	Oid			unlogged;		/* the table that it changes, if it is one */
 	int			nparams;
 	FmgrInfo   *input;			/* of each parameter's type */
 	Oid		   *ioparams;
@@ -122,7 +126,7 @@ applybatch_plan(planner_hook_type next, Query *query, const char *source, int op
 
 /* The types of its parameters, as the replicator's PREPARE would infer them. */
 static Oid *
-infer_types(const char *query, int *n)
+infer_types(const char *query, int *n, Oid *unlogged)
 {
 	RawStmt    *raw = makeNode(RawStmt);
 	Oid		   *types = NULL;
@@ -136,6 +140,9 @@ infer_types(const char *query, int *n)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("not a change of a row: %s", query)));
+	*unlogged = rt_fetch(analyzed->resultRelation, analyzed->rtable)->relid;
+	if (get_rel_persistence(*unlogged) != RELPERSISTENCE_UNLOGGED)
+		*unlogged = InvalidOid;
 	return types;
 }
 
@@ -164,7 +171,7 @@ make_plan(RowPlan *p, LsSlice text)
 
 	(void) pg_verifymbstr(query, (int) text.len, false);
 	own_query = query;
-	types = infer_types(query, &n);
+	types = infer_types(query, &n, &p->unlogged);
 	plan = SPI_prepare(query, n, types);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
@@ -236,6 +243,8 @@ change_row(RowPlan *p, const LsRow *row)
 	uint64		changed;
 	int			result;
 
+	if (unlikely(OidIsValid(p->unlogged)) && unlogged_is_skipped(p->unlogged))
+		return;
 	read_params(p, row->params, values, nulls);
 	own_query = p->source;
 	if (applydirect_change(&p->direct, p->plan, values, nulls, plans_context))

@@ -19,6 +19,7 @@
 #include "relation.h"
 #include "rights.h"
 #include "statementtext.h"
+#include "unlogged.h"
 
 static struct
 {
@@ -142,6 +143,11 @@ apply_copy(const char *command, const char *data, size_t len)
 	uint64		rows;
 	LsRights	saved;
 
+	if (unlogged_is(rel) && unlogged_is_skipped(RelationGetRelid(rel)))
+	{
+		table_close(rel, NoLock);
+		return LS_ROWS_LEFT_OUT;
+	}
 	applyunproven_before_rows(rel); /* first, as it may have to wait */
 	applyrow_disable_triggers(rel->trigdesc);
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)

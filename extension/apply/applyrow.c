@@ -38,16 +38,19 @@
 #include "storage/lmgr.h"
 #include "tcop/tcopprot.h"
 #include "tcop/utility.h"
+#include "utils/lsyscache.h"
 #include "utils/rel.h"
 
 #include "apply.h"
 #include "compat.h"
+#include "guc.h"
 #include "points.h"
 #include "querysettings.h"
 #include "relation.h"
 #include "rights.h"
 #include "session.h"
 #include "sessionsettings.h"
+#include "unlogged.h"
 
 /* ---------- triggers, rules, checks */
 
@@ -256,6 +259,52 @@ open_matview(QueryDesc *queryDesc)
 	return rte->relkind == RELKIND_MATVIEW ? table_open(rte->relid, NoLock) : NULL;
 }
 
+/* ---------- unlogged tables without their rows: unlogged.c */
+
+static bool altering = false;
+
+/* It changes rows of a table that has none here. */
+static bool
+is_left_out(const PlannedStmt *stmt, const char *source)
+{
+	Oid			target;
+
+	if (stmt->resultRelations == NIL)
+		return false;
+	target = rt_fetch(linitial_int(stmt->resultRelations), stmt->rtable)->relid;
+	return get_rel_persistence(target) == RELPERSISTENCE_UNLOGGED && is_clients_query(source) && unlogged_is_skipped(target);
+}
+
+/*
+ * What is made of the rows of such a table would differ from what the other nodes make of them. ALTER
+ * TABLE only checks them against a foreign key, or sends the rows that it makes (utility.c).
+ */
+static void
+refuse_to_read_missing(const PlannedStmt *stmt, const char *source)
+{
+	Index		i = 0;
+	ListCell   *lc;
+
+	if (altering || is_left_out(stmt, source))
+		return;
+	foreach(lc, stmt->rtable)
+	{
+		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
+
+		i++;
+		if (rte->rtekind != RTE_RELATION || rte->relkind != RELKIND_RELATION || list_member_int(stmt->resultRelations, i) ||
+			get_rel_persistence(rte->relid) != RELPERSISTENCE_UNLOGGED || !unlogged_is_missing(rte->relid))
+			continue;
+		ereport(ERROR,
+				(errcode(ERRCODE_SYSTEM_ERROR),
+				 errmsg("cannot read unlogged table \"%s\" on node \"%s\"", get_rel_name(rte->relid), ls_node_name),
+				 errdetail("The server of this node has lost its rows, and a query that is applied needs them."),
+				 errhint("Run lockstepctl verify --repair for this node.")));
+	}
+}
+
+/* ---------- a query */
+
 void
 applyrow_executor_start(ExecutorStart_hook_type next, QueryDesc *queryDesc, int eflags)
 {
@@ -263,6 +312,8 @@ applyrow_executor_start(ExecutorStart_hook_type next, QueryDesc *queryDesc, int 
 	Relation	generated = session_applies() ? applygenerated_open(queryDesc->plannedstmt) : NULL;
 	ListCell   *lc;
 
+	if (session_applies() && !session_repairs())
+		refuse_to_read_missing(queryDesc->plannedstmt, queryDesc->sourceText);
 	if (matview != NULL)
 	{
 		start_on_matview(next, queryDesc, eflags, matview);
@@ -316,6 +367,11 @@ applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDire
 	Oid			user = session_applies() ? rights_of_query(queryDesc) : InvalidOid;
 	LsRights	saved;
 
+	if (session_applies() && unlikely(is_left_out(queryDesc->plannedstmt, queryDesc->sourceText)))
+	{
+		queryDesc->estate->es_processed = LS_ROWS_LEFT_OUT;
+		return;
+	}
 	if (!OidIsValid(user))
 	{
 		next(queryDesc, direction, count LS_ONCE_ARG);
@@ -428,12 +484,16 @@ applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt, cons
 	 */
 	if (session_applies())
 		context = PROCESS_UTILITY_SUBCOMMAND;
+	altering = session_applies() && IsA(pstmt->utilityStmt, AlterTableStmt);
 	if (OidIsValid(user))
 		rights_lower(user, !runs_script(pstmt->utilityStmt), &saved);
 	if (session_applies() && ls_runs_script(pstmt->utilityStmt) && !creating_extension)
 		process_script(next, pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	else
 		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	altering = false;
+	if (session_applies() && IsA(pstmt->utilityStmt, TruncateStmt))
+		unlogged_truncated((TruncateStmt *) pstmt->utilityStmt);
 	if (OidIsValid(user))
 		rights_restore(&saved);
 }

@@ -225,7 +225,7 @@ start_run(LsRelation *r)
 static bool
 run_may_grow(const LsRelation *r)
 {
-	return r->nsettable > 0 && !r->has_replica_trigger &&
+	return r->nsettable > 0 && !r->has_replica_trigger && !r->in_binary &&
 		run.data.len <= RUN_DATA_LIMIT && run.params.len <= RUN_DATA_LIMIT &&
 		run.keys.packed.len <= RUN_KEYS_LIMIT;
 }
@@ -383,15 +383,28 @@ static LsSlice
 make_image(LsRelation *r, const Datum *values, const bool *nulls)
 {
 	resetStringInfo(&image);
-	(void) deparse_identity(r, values, nulls, &image);
+	deparse_image(r, values, nulls, &image);
 	return ls_slice_of_buffer(&image);
+}
+
+/* The params from at on, unless they are not the same on all nodes. */
+static LsSlice
+image_in_params(LsRelation *r, const StringInfo from, int at, const Datum *values, const bool *nulls)
+{
+	StringInfoData texts;
+
+	if (likely(!r->in_binary))
+		return make_slice(from->data + at, from->len - at);
+	initStringInfo(&texts);		/* in row_context */
+	deparse_image(r, values, nulls, &texts);
+	return ls_slice_of_buffer(&texts);
 }
 
 static void
 make_insert(LsRelation *r, TupleTableSlot *slot)
 {
 	LsRowChange change = {.relation = r};
-	bool		packed = run.nrows == 0 || r->nidentity == 0;
+	bool		packed = run.nrows == 0 || r->nidentity == 0 || r->may_be_inexact;
 	StringInfo	out = run.nrows == 0 ? &run.params : &params;
 
 	slot_getallattrs(slot);
@@ -403,9 +416,12 @@ make_insert(LsRelation *r, TupleTableSlot *slot)
 		resetStringInfo(&params);
 	if (packed)
 		run.nparams = deparse_settable(r, slot->tts_values, slot->tts_isnull, out);
+	if (unlikely(r->renew))
+		return;
 	if (r->nidentity == 0)
 		change.new_image = r->has_generated ?
-			make_image(r, slot->tts_values, slot->tts_isnull) : ls_slice_of_buffer(out);
+			make_image(r, slot->tts_values, slot->tts_isnull) :
+			image_in_params(r, out, 0, slot->tts_values, slot->tts_isnull);
 	keyset_add(&run.keys, &change);
 
 	if (run.nrows == 1)
@@ -492,9 +508,14 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 	query->nparams = deparse_assigned(r, &r->assigned, slot->tts_values, slot->tts_isnull, &params);
 	image_at = params.len;
 	query->nparams += deparse_identity(r, r->old_values, r->old_nulls, &params);
+	if (unlikely(r->renew))
+	{
+		ReleaseBuffer(buffer);
+		return true;
+	}
 	if (r->nidentity == 0)
 	{
-		change.old_image = make_slice(params.data + image_at, params.len - image_at);
+		change.old_image = image_in_params(r, &params, image_at, r->old_values, r->old_nulls);
 		change.new_image = make_image(r, slot->tts_values, slot->tts_isnull);
 	}
 	keyset_add(&keys, &change);
@@ -515,8 +536,13 @@ make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query, uint64
 	change.old_nulls = r->old_nulls;
 	query->text = ls_slice_of(deparse_delete(r));
 	query->nparams = deparse_identity(r, r->old_values, r->old_nulls, &params);
+	if (unlikely(r->renew))
+	{
+		ReleaseBuffer(buffer);
+		return;
+	}
 	if (r->nidentity == 0)
-		change.old_image = ls_slice_of_buffer(&params);
+		change.old_image = image_in_params(r, &params, 0, r->old_values, r->old_nulls);
 	keyset_add(&keys, &change);
 	if (r->batches)
 		*identity = row_identity(r);
@@ -570,6 +596,9 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	xact_writes();
 	rows_seen++;
 	r = relation_get(rel);
+	r->in_texts = false;
+	if (unlikely(r->renew))		/* an error came in between */
+		deparse_renew(r);
 	if (r->computes || r->unproven)
 		xact_may_fail_elsewhere();
 	if (!ls_xact.may_be_refused &&
@@ -612,6 +641,14 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	MemoryContextSwitchTo(old);
 	MemoryContextReset(row_context);
 
+	if (unlikely(r->renew))
+	{
+		deparse_renew(r);
+		capture_flush();
+		rows_seen--;
+		capture_row(rel, tid, slot);
+		return;
+	}
 	if (in_two)
 	{
 		/* no trigger fires and no foreign key is checked where it is applied */

@@ -116,6 +116,12 @@ extern bool notify_command(NotifyStmt *stmt);
 extern bool notify_is_hidden_in(Form_pg_proc proc, HeapTuple tuple);
 extern void notify_refuse_hidden(void);
 
+/* ---------- refill.c: unlogged tables that other nodes have lost */
+
+/* The caller has locked it everywhere. */
+extern void refill_table(Oid relid);
+extern void refill_all(bool truncate);
+
 /* ---------- largeobject.c: large objects */
 
 extern void largeobject_replace_functions(void);

@@ -13,9 +13,8 @@
  *
  * A wrapper sees a catalog only if a superuser names it in a DML command.  The meaning of that on
  * another node is unknown, so it is refused, except for the planner's statistics in
- * pg_class, which belong to the node, like those of ANALYZE.  Changes of unlogged tables from before
- * their database was replicated (ddlunlogged.c) are refused, too: a node that crashes
- * loses their rows.
+ * pg_class, which belong to the node, like those of ANALYZE.  Changes of an unlogged table
+ * whose rows are missing here (unlogged.c) are refused, too.
  */
 #include "postgres.h"
 
@@ -37,6 +36,7 @@
 #include "patch.h"
 #include "readkeys.h"
 #include "relation.h"
+#include "unlogged.h"
 
 static TableAmRoutine heap_original;
 
@@ -78,26 +78,14 @@ changes_statistics_only(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	return !others;
 }
 
-/* A node's crash empties unlogged tables on that node only. */
-static bool
-is_unlogged_table(Relation rel)
-{
-	return rel->rd_rel->relkind == RELKIND_RELATION &&
-		rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED &&
-		!OidIsValid(rel->rd_rel->relrewrite);
-}
-
 static void
-refuse_unlogged(Relation rel)
+refuse_missing(Relation rel)
 {
-	if (ls_unreplicated == LS_UNREPLICATED_ALLOW)
-		return;
 	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot change unlogged table \"%s\" on a node",
-					RelationGetRelationName(rel)),
-			 errdetail("A crash of a node empties unlogged tables on that node only."),
-			 errhint("Use CREATE TABLE ... AS to copy it into an ordinary table.")));
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot change unlogged table \"%s\" yet", RelationGetRelationName(rel)),
+			 errdetail("The server of this node has lost its rows, and they have neither been fetched from another node nor been deleted everywhere."),
+			 errhint("Retry; or TRUNCATE the table, which empties it on all nodes.")));
 }
 
 /*
@@ -132,11 +120,13 @@ to_be_captured(Relation rel)
 		return false;
 	}
 	if (relation_is_replicated(rel))
+	{
+		if (unlikely(unlogged_is(rel)) && unlogged_is_missing(RelationGetRelid(rel)))
+			refuse_missing(rel);
 		return likely(!shippable_is_running(RelationGetRelid(rel)));
+	}
 	if (unlikely(RelationGetRelid(rel) < FirstNormalObjectId))
 		refuse_catalog(rel);
-	if (unlikely(is_unlogged_table(rel)))
-		refuse_unlogged(rel);
 	return false;
 }
 

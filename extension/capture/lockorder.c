@@ -104,7 +104,7 @@ note_target(Oid relid)
 		relid = ancestors != NIL ? llast_oid(ancestors) : relid;
 	}
 	kind = get_rel_relkind(relid);
-	if (get_rel_persistence(relid) != RELPERSISTENCE_PERMANENT ||
+	if (get_rel_persistence(relid) == RELPERSISTENCE_TEMP ||
 		(kind != RELKIND_RELATION && kind != RELKIND_PARTITIONED_TABLE))
 		return;
 	key = keyset_table_key(get_namespace_name(get_rel_namespace(relid)), get_rel_name(relid), LS_TABLE_X);

@@ -6,7 +6,7 @@
  * if all of this is true:
  *
  *  - the planner expects at least lockstep.statement_rows rows;
- *  - one plain table is read and written; its columns in use have built-in types; WHERE
+ *  - one plain table, not an unlogged one (unlogged.h), is read and written; its columns in use have built-in types; WHERE
  *    and SET use built-in immutable functions and operators;
  *  - no trigger and no rule acts, no foreign key is concerned, and no column of a unique
  *    index or exclusion constraint is changed (whether such an update succeeds depends on
@@ -46,6 +46,7 @@
 #include "lockstep.h"
 #include "relation.h"
 #include "statementtext.h"
+#include "unlogged.h"
 #include "xact.h"
 
 /* Of a statement's text and parameters; beyond, it travels as its rows. */
@@ -251,7 +252,7 @@ has_no_triggers(Relation rel)
 static bool
 table_is_plain(Relation rel)
 {
-	return relation_is_replicated(rel) &&
+	return relation_is_replicated(rel) && !unlogged_is(rel) &&
 		!rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
 		!rel->rd_rel->relrowsecurity && rel->rd_rules == NULL &&
 		(rel->rd_att->constr == NULL || !rel->rd_att->constr->has_generated_stored) &&

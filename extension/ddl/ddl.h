@@ -90,7 +90,6 @@ typedef struct DdlTargets
 	bool		separable;		/* temporary ones can be left out of the text */
 	bool		reads_temporary;	/* its result depends on a temporary table */
 	bool		ours;			/* names something in lockstep's schema */
-	bool		makes_logged;	/* of an unlogged table an ordinary one */
 	bool		runs_script;	/* of an extension */
 } DdlTargets;
 
@@ -135,8 +134,14 @@ extern void ddl_check_rights(Node *stmt);
 
 /* ---------- in ddlunlogged.c */
 
-extern PlannedStmt *ddlunlogged_ignore(PlannedStmt *pstmt);
+extern PlannedStmt *ddlunlogged_ignore(PlannedStmt *pstmt, ProcessUtilityContext context);
 extern bool ddlunlogged_change(Node *stmt);
+
+/* Before SET LOGGED is forwarded: the rows, for nodes on which they are missing. */
+extern void ddlunlogged_send_rows(Node *stmt);
+
+/* After it has run here, in an apply session too. */
+extern void ddlunlogged_ran(Node *stmt);
 
 /* ---------- in ddltext.c */
 

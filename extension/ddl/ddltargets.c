@@ -89,10 +89,6 @@ targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
 		t->whole_database = true;
 	switch (cmd->subtype)
 	{
-		case AT_SetLogged:
-			if (OidIsValid(relid) && get_rel_persistence(relid) == RELPERSISTENCE_UNLOGGED)
-				t->makes_logged = true;
-			break;
 		case AT_AddColumn:
 			sources_of_column(t, castNode(ColumnDef, cmd->def));
 			break;

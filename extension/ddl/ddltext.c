@@ -428,7 +428,7 @@ text_of_create_table_as(CreateTableAsStmt *stmt)
 	int			i;
 
 	initStringInfo(&text);
-	appendStringInfo(&text, "CREATE TABLE %s%s (",
+	appendStringInfo(&text, "CREATE %sTABLE %s%s (", stmt->into->rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
 					 stmt->if_not_exists ? "IF NOT EXISTS " : "",
 					 quote_qualified_identifier(schema, into->rel->relname));
 	for (i = 0; i < desc->natts; i++)

@@ -1,24 +1,31 @@
 /*
  * ddlunlogged.c
- *	  UNLOGGED is ignored: on a node such tables and sequences are ordinary ones.
+ *	  UNLOGGED: tables are, on all nodes; sequences are not.
  *
- * PostgreSQL empties unlogged tables when their server crashes.  In a cluster that would
- * happen on one node only, where later changes would not find their rows.  Emptying them on
- * all nodes would lose data that no crash has touched.  An ordinary table keeps all promises of
- * an unlogged one, and costs WAL; since changes go to the journal and to other nodes
- * anyway, little time would be saved.
+ * A crash empties unlogged tables on one node, which gets their rows from another one (unlogged.c).
+ * A sequence's position would go back on one node only.  Sequences write hardly any WAL here, as
+ * values are handed out from leases, so UNLOGGED is ignored for them, also for those of the columns of an unlogged table.
+ * The other nodes read the same text in the same way.
  *
- * The other nodes read the same text in the same way.  Tables that were unlogged before
- * their database was replicated stay so, and cannot be changed: see heap.c.
+ * SET LOGGED sends all rows first: a node that lacks them would have an ordinary table without
+ * rows.
  */
 #include "postgres.h"
 
+#include "access/xact.h"
+#include "catalog/dependency.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "commands/sequence.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
+#include "storage/lmgr.h"
+#include "utils/lsyscache.h"
 
+#include "capture.h"
 #include "ddl.h"
 #include "session.h"
+#include "unlogged.h"
 
 /* change: make it an ordinary one.  Among temporary ones it is an error. */
 static bool
@@ -32,24 +39,41 @@ is_unlogged(RangeVar *rv, bool change)
 	return true;
 }
 
-/* change: to SET LOGGED, which does nothing to a table that is. */
-static bool
-has_set_unlogged(AlterTableStmt *stmt, bool change)
+static Oid
+named_by(const AlterTableStmt *stmt)
 {
-	bool		found = false;
+	return RangeVarGetRelid(stmt->relation, NoLock, true);
+}
+
+static bool
+has(const AlterTableStmt *stmt, AlterTableType subtype)
+{
 	ListCell   *lc;
 
 	foreach(lc, stmt->cmds)
 	{
+		if (lfirst_node(AlterTableCmd, lc)->subtype == subtype)
+			return true;
+	}
+	return false;
+}
+
+/* change: to SET LOGGED, which does nothing to a sequence that is. */
+static bool
+sets_sequence_unlogged(AlterTableStmt *stmt, bool change)
+{
+	ListCell   *lc;
+
+	if (!has(stmt, AT_SetUnLogged) || get_rel_relkind(named_by(stmt)) != RELKIND_SEQUENCE)
+		return false;
+	foreach(lc, stmt->cmds)
+	{
 		AlterTableCmd *cmd = lfirst_node(AlterTableCmd, lc);
 
-		if (cmd->subtype != AT_SetUnLogged)
-			continue;
-		if (change)
+		if (change && cmd->subtype == AT_SetUnLogged)
 			cmd->subtype = AT_SetLogged;
-		found = true;
 	}
-	return found;
+	return true;
 }
 
 static bool
@@ -57,14 +81,10 @@ says_unlogged(Node *stmt, bool change)
 {
 	switch (nodeTag(stmt))
 	{
-		case T_CreateStmt:
-			return is_unlogged(((CreateStmt *) stmt)->relation, change);
 		case T_CreateSeqStmt:
 			return is_unlogged(((CreateSeqStmt *) stmt)->sequence, change);
-		case T_CreateTableAsStmt:
-			return is_unlogged(((CreateTableAsStmt *) stmt)->into->rel, change);
 		case T_AlterTableStmt:
-			return has_set_unlogged((AlterTableStmt *) stmt, change);
+			return sets_sequence_unlogged((AlterTableStmt *) stmt, change);
 		default:
 			return false;
 	}
@@ -79,7 +99,7 @@ ddlunlogged_change(Node *stmt)
 
 /* The command to run instead; the same if it doesn't say UNLOGGED. */
 PlannedStmt *
-ddlunlogged_ignore(PlannedStmt *pstmt)
+ddlunlogged_ignore(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
 	PlannedStmt *copy;
 
@@ -88,9 +108,54 @@ ddlunlogged_ignore(PlannedStmt *pstmt)
 	copy = copyObject(pstmt);
 	(void) ddlunlogged_change(copy->utilityStmt);
 
-	/* for the log: a client that asked for less has got more */
-	ereport(session_applies() ? DEBUG1 : LOG,
-			(errmsg("UNLOGGED is ignored on a node"),
-			 errdetail("A crash would empty it on that node only, so it is an ordinary table or sequence.")));
+	/* not for those of the columns of an unlogged table */
+	ereport(context == PROCESS_UTILITY_SUBCOMMAND || session_applies() ? DEBUG1 : LOG,
+			(errmsg("UNLOGGED is ignored for a sequence on a node"),
+			 errdetail("A crash would set it back on that node only, so it is an ordinary one.")));
 	return copy;
+}
+
+/* ---------- tables */
+
+void
+ddlunlogged_send_rows(Node *stmt)
+{
+	Oid			relid;
+
+	if (!IsA(stmt, AlterTableStmt) || !has((AlterTableStmt *) stmt, AT_SetLogged))
+		return;
+	relid = named_by((AlterTableStmt *) stmt);
+	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_RELATION)
+		return;
+	LockRelationOid(relid, AccessExclusiveLock);
+	if (get_rel_persistence(relid) != RELPERSISTENCE_UNLOGGED)
+		return;
+	if (unlogged_is_missing(relid))
+		ereport(ERROR,
+				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+				 errmsg("cannot run ALTER TABLE ... SET LOGGED for table \"%s\" yet", get_rel_name(relid)),
+				 errdetail("The server of this node has lost its rows, and they have neither been fetched from another node nor been deleted everywhere."),
+				 errhint("Retry; or TRUNCATE the table, which empties it on all nodes.")));
+	refill_table(relid);
+}
+
+/* PostgreSQL has made its sequences unlogged with it. */
+void
+ddlunlogged_ran(Node *stmt)
+{
+	ListCell   *lc;
+	Oid			relid;
+
+	if (!IsA(stmt, AlterTableStmt) || !has((AlterTableStmt *) stmt, AT_SetUnLogged))
+		return;
+	relid = named_by((AlterTableStmt *) stmt);
+	if (!OidIsValid(relid) || get_rel_persistence(relid) != RELPERSISTENCE_UNLOGGED)
+		return;
+	CommandCounterIncrement();
+	foreach(lc, getOwnedSequences(relid))
+	{
+		if (get_rel_persistence(lfirst_oid(lc)) == RELPERSISTENCE_UNLOGGED)
+			SequenceChangePersistence(lfirst_oid(lc), RELPERSISTENCE_PERMANENT);
+	}
+	CommandCounterIncrement();
 }

@@ -48,6 +48,7 @@
 #include "sequence.h"
 #include "session.h"
 #include "sessionsettings.h"
+#include "unlogged.h"
 #include "xact.h"
 
 static bool importing = false;	/* IMPORT FOREIGN SCHEMA is */
@@ -94,6 +95,8 @@ run(Call *call)
 	if (!IsA(call->pstmt->utilityStmt, DropOwnedStmt))
 	{
 		run_whatever(call);
+		if (ls_mode() != LS_MODE_OFF)
+			ddlunlogged_ran(call->pstmt->utilityStmt);
 		return;
 	}
 	nesting.drop_owned++;
@@ -167,10 +170,6 @@ what_is_wrong_with(const DdlTargets *targets, DdlPlan *plan)
 {
 	if (targets->ours)
 		ddl_refuse(plan, NULL, "It would change an object of the extension lockstep.", NULL);
-	else if (targets->makes_logged)
-		ddl_refuse(plan, "ALTER TABLE ... SET LOGGED",
-				   "What an unlogged table or sequence contains may differ from node to node.",
-				   "Use CREATE TABLE ... AS to copy it into an ordinary table.");
 	else if (targets->ntemporary > 0 && targets->npermanent > 0 && !targets->separable)
 		ddl_refuse(plan, NULL, "It names temporary and permanent objects together.",
 				   "Use one command for each kind.");
@@ -355,9 +354,12 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		sessionsettings_renew_plans();
 	foreach(lc, tables)
 		forward_delete(lfirst_oid(lc));
+	ddlunlogged_send_rows(stmt->utilityStmt);
 	ddl_forward(text, NULL, 0, targets, plan->catalogs);
 	walwitness_note_command();
 	run_and_forward_rows(call, tables);
+	if (IsA(stmt->utilityStmt, TruncateStmt))
+		unlogged_truncated((TruncateStmt *) stmt->utilityStmt);
 	if (plan->catalogs)
 	{
 		ddl_check_table(call->pstmt);
@@ -727,7 +729,7 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 	if (ls_mode() != LS_MODE_OFF)
 		ddllockout_check(pstmt->utilityStmt);
 	if (ls_mode() != LS_MODE_OFF || (ls_is_node() && utility_is_replayed()))
-		call.pstmt = ddlunlogged_ignore(pstmt);
+		call.pstmt = ddlunlogged_ignore(pstmt, context);
 	if (session_applies())
 		call.pstmt = usermapping_decrypted(call.pstmt);
 	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||

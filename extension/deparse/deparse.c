@@ -217,15 +217,27 @@ start_text(LsRelation *r, StringInfo text)
 }
 
 /*
+ * A parameter.  The function is polymorphic, so it makes what the second argument is.
+ */
+static void
+append_param(const LsColumn *column, int param, bool typed, StringInfo text)
+{
+	if (column->binary)
+		appendStringInfo(text, "lockstep.received($%d, NULL::%s)", param, column->type);
+	else if (typed)
+		appendStringInfo(text, "$%d::%s", param, column->type);
+	else
+		appendStringInfo(text, "$%d", param);
+}
+
+/*
  * A value for a column.  One of a domain is read as its base type, and
  * converted by the query, which is where applyrow.c leaves out the domain's checks.
  */
 static void
 append_assigned(const LsColumn *column, int param, StringInfo text)
 {
-	appendStringInfo(text, "$%d", param);
-	if (column->domain)
-		appendStringInfo(text, "::%s", column->type);
+	append_param(column, param, column->domain, text);
 }
 
 const char *
@@ -296,7 +308,8 @@ append_row(const LsRelation *r, int param, StringInfo text)
 	{
 		if (!r->columns[i].live)
 			continue;
-		appendStringInfo(text, "%s$%d::%s", separator, param++, r->columns[i].type);
+		appendStringInfoString(text, separator);
+		append_param(&r->columns[i], param++, true, text);
 		separator = ", ";
 	}
 	if (row_is_written_out(r))
@@ -390,8 +403,9 @@ append_where_identity(const LsRelation *r, int param, StringInfo text)
 	{
 		const LsColumn *column = &r->columns[r->identity[i].attnum - 1];
 
-		appendStringInfo(text, "%s%s %s $%d::%s%s", i == 0 ? " WHERE " : " AND ",
-						 column->name, r->identity[i].equals, param++, column->type, r->identity[i].collate);
+		appendStringInfo(text, "%s%s %s ", i == 0 ? " WHERE " : " AND ", column->name, r->identity[i].equals);
+		append_param(column, param++, true, text);
+		appendStringInfoString(text, r->identity[i].collate);
 	}
 }
 
@@ -460,6 +474,18 @@ forget_update_texts(LsRelation *r)
 		pfree(first);
 	}
 	r->nupdate_texts = 0;
+}
+
+void
+deparse_renew(LsRelation *r)
+{
+	r->renew = false;
+	r->insert_text = r->copy_text = r->delete_text = NULL;	/* they go with the
+															 * entry */
+	forget_update_texts(r);
+
+	/* neither COPY nor an array has a place for the function */
+	r->batches = false;
 }
 
 /* The one used last stands first. */

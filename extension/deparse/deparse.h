@@ -59,6 +59,12 @@ extern uint32 deparse_assigned(LsRelation *r, const LsColumnSet *set, const Datu
 extern uint32 deparse_identity(LsRelation *r, const Datum *values, const bool *nulls,
 							   StringInfo out);
 
+/* The image of a row without an identity, for its key. */
+extern void deparse_image(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out);
+
+/* After r->renew: its texts are made anew. */
+extern void deparse_renew(LsRelation *r);
+
 /* One row as a line of COPY's text format: its values, or given as packed parameters. */
 extern void deparse_copy_row(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out);
 extern void deparse_copy_line(const LsSlice *params, StringInfo out);

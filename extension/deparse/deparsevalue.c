@@ -4,7 +4,8 @@
  *
  * They are text from the types' output functions, called between deparse_enter and
  * deparse_leave.  The text consists of characters that other nodes can read (repertoire.h), and is
- * exact (exacttext.h) if it is to be stored and not only compared.
+ * exact; where it is not, the caller is told by r->renew to begin the row again, as the column travels in
+ * binary from then on (exacttext.h).
  */
 #include "postgres.h"
 
@@ -26,12 +27,15 @@ output_text(LsRelation *r, AttrNumber attnum, Datum value, bool stored)
 	LsColumn   *column = &r->columns[attnum - 1];
 	LsSlice		text;
 
+	if (column->binary && !r->in_texts)
+		return exacttext_binary(column, value);
 	if (column->hides_texts)
 		repertoire_check_inside(r, attnum, value);
 	text = ls_slice_of(OutputFunctionCall(&column->output, value));
 	repertoire_check_text(r, attnum, (const char *) text.data, text.len);
-	if (stored && column->exact_text != NULL)
-		exacttext_check(r, attnum, value, (const char *) text.data);
+	if (column->exact_text != NULL && !r->in_texts &&
+		!exacttext_gives_back(r, attnum, value, (const char *) text.data, stored))
+		column->binary = r->in_binary = r->renew = true;
 	return text;
 }
 
@@ -135,6 +139,15 @@ deparse_identity(LsRelation *r, const Datum *values, const bool *nulls, StringIn
 		n++;
 	}
 	return n;
+}
+
+/* Equal on all nodes, whether a session there has met such a value or not. */
+void
+deparse_image(LsRelation *r, const Datum *values, const bool *nulls, StringInfo out)
+{
+	r->in_texts = true;
+	(void) deparse_identity(r, values, nulls, out);
+	r->in_texts = false;
 }
 
 /* COPY's special characters; the encoding is a server's, so bytes will do. */

@@ -1,29 +1,44 @@
 /*
  * exacttext.c
- *	  Does the text of a value give the same value back?
+ *	  Does the text of a value give the same value back?  Does its binary form?
  *
  * Values travel as text.  The text of PostgreSQL's own types is exact, and so is that of most
  * others, but this is not guaranteed: a type that rounds its output (such as the sketches
  * of tdigest) would have different values at the origin and on the other nodes.  So the
- * output of a type that is not built in is read back and compared; a value that differs is
- * refused.
+ * output of a type that is not built in is read back and compared.  A value that differs travels in the
+ * binary form of the type's send function, if the receive function makes the same of that; if it has none, or they
+ * do not match either, it is refused.
  *
  * Values are the same if their images are, or else by the type's own "=".  Some types have
  * several images of one value, such as cube, or arrays with a null bitmap but no null.
+ *
+ * The binary form of arrays contains the OID of the type of their elements, which differs from node to node; the
+ * receiver puts in its own (received.c).  That of composite types, ranges and arrays of these contains more of them, and
+ * is not used.  Send and receive functions convert texts to and from the client's encoding, for which
+ * the database's is put here, as it is there.
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/pg_type.h"
+#include "libpq/pqformat.h"
+#include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "port/pg_bswap.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
+#include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "exacttext.h"
 #include "relation.h"
 #include "typeparts.h"
+
+/* In what array_send makes: behind the number of dimensions and the flags. */
+#define ARRAY_ELEMENT_AT 8
 
 struct LsExactText
 {
@@ -32,6 +47,9 @@ struct LsExactText
 	Oid			ioparam;
 	FmgrInfo	input;
 	FmgrInfo	equal;			/* fn_oid is invalid: there is none */
+	FmgrInfo	send;			/* the same */
+	FmgrInfo	receive;
+	Oid			receive_ioparam;
 };
 
 /* Is it made of nothing but PostgreSQL's own types? */
@@ -43,6 +61,38 @@ is_built_in(Oid type, Oid collation)
 	if (type < FirstNormalObjectId || get_typtype(type) == TYPTYPE_ENUM)
 		return true;
 	return typeparts_every(type, collation, is_built_in, false);
+}
+
+/* Does it have one, without OIDs but that of an array's elements? */
+static bool
+has_binary_form(Oid type)
+{
+	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
+	Form_pg_type form;
+	bool		has;
+	Oid			element;
+
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	form = (Form_pg_type) GETSTRUCT(tuple);
+	has = form->typtype == TYPTYPE_BASE && OidIsValid(form->typsend) && OidIsValid(form->typreceive);
+	element = IsTrueArrayType(form) ? form->typelem : InvalidOid;
+	ReleaseSysCache(tuple);
+	return has && (!OidIsValid(element) || has_binary_form(element));
+}
+
+static void
+find_binary_form(LsExactText *e)
+{
+	Oid			function;
+	bool		is_varlena;
+
+	if (!has_binary_form(e->type))
+		return;
+	getTypeBinaryOutputInfo(e->type, &function, &is_varlena);
+	fmgr_info(function, &e->send);
+	getTypeBinaryInputInfo(e->type, &function, &e->receive_ioparam);
+	fmgr_info(function, &e->receive);
 }
 
 LsExactText *
@@ -63,6 +113,7 @@ exacttext_for(Oid type)
 	equal = lookup_type_cache(type, TYPECACHE_EQ_OPR)->eq_opr;
 	if (OidIsValid(equal))
 		fmgr_info(get_opcode(equal), &e->equal);
+	find_binary_form(e);
 	return e;
 }
 
@@ -73,19 +124,121 @@ is_equal(LsExactText *e, Datum a, Datum b)
 		DatumGetBool(FunctionCall2Coll(&e->equal, e->collation, a, b));
 }
 
-void
-exacttext_check(const LsRelation *r, AttrNumber attnum, Datum value, const char *text)
+static bool
+is_same(LsExactText *e, Datum a, Datum b, bool byval, int16 len)
+{
+	return datum_image_eq(a, b, byval, len) || is_equal(e, a, b);
+}
+
+static bytea *
+send(LsExactText *e, Datum value)
+{
+	int			encoding = exacttext_enter_encoding();
+	bytea	   *bytes = NULL;
+
+	PG_TRY();
+	{
+		bytes = SendFunctionCall(&e->send, value);
+	}
+	PG_FINALLY();
+	{
+		exacttext_leave_encoding(encoding);
+	}
+	PG_END_TRY();
+	return bytes;
+}
+
+static bool
+binary_gives_back(LsExactText *e, const LsColumn *column, Datum value)
+{
+	Datum		again;
+
+	if (!OidIsValid(e->send.fn_oid))
+		return false;
+	again = exacttext_receive(&e->receive, e->receive_ioparam, InvalidOid, send(e, value));
+	return is_same(e, value, again, column->byval, column->len);
+}
+
+LsSlice
+exacttext_binary(const LsColumn *column, Datum value)
+{
+	bytea	   *bytes = send(column->exact_text, value);
+	size_t		len = VARSIZE_ANY_EXHDR(bytes);
+	char	   *text = palloc(2 * len + 3);
+
+	text[0] = '\\';
+	text[1] = 'x';
+	text[2 + hex_encode(VARDATA_ANY(bytes), len, text + 2)] = '\0';
+	return ls_slice_of(text);
+}
+
+bool
+exacttext_gives_back(const LsRelation *r, AttrNumber attnum, Datum value, const char *text, bool stored)
 {
 	const LsColumn *column = &r->columns[attnum - 1];
 	LsExactText *e = column->exact_text;
 	Datum		again = InputFunctionCall(&e->input, unconstify(char *, text), e->ioparam, -1);
 
-	if (datum_image_eq(value, again, column->byval, column->len) || is_equal(e, value, again))
-		return;
+	if (is_same(e, value, again, column->byval, column->len))
+		return true;
+	if (binary_gives_back(e, column, value))
+		return false;
+	if (!stored)
+		return true;			/* by its text it may be found */
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("cannot replicate a value of type %s", format_type_be(e->type)),
-			 errdetail("The value is of column %s of table %s. Values travel as text, and the text of this one stands for another value.",
+			 errdetail("The value is of column %s of table %s. Values travel as text, and the text of this one stands for another value; so does its binary form, or the type has none that other nodes can read.",
 					   column->name, r->name),
 			 errhint("Keep what it is made of, or its binary form as bytea, and make the value of it where it is needed.")));
+}
+
+/* ---------- the binary form, as it is read */
+
+/* For what send and receive functions do with texts.  Returns what was before. */
+int
+exacttext_enter_encoding(void)
+{
+	int			was = pg_get_client_encoding();
+
+	(void) SetClientEncoding(GetDatabaseEncoding());
+	return was;
+}
+
+void
+exacttext_leave_encoding(int was)
+{
+	(void) SetClientEncoding(was);
+}
+
+/* element: of an array, to be put in place of the sender's; else InvalidOid. */
+Datum
+exacttext_receive(FmgrInfo *receive, Oid ioparam, Oid element, const bytea * bytes)
+{
+	int			encoding = exacttext_enter_encoding();
+	StringInfoData buffer;
+	Datum		value = (Datum) 0;
+
+	initStringInfo(&buffer);
+	appendBinaryStringInfo(&buffer, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
+	if (OidIsValid(element) && buffer.len >= ARRAY_ELEMENT_AT + (int) sizeof(uint32))
+	{
+		uint32		own = pg_hton32(element);
+
+		memcpy(buffer.data + ARRAY_ELEMENT_AT, &own, sizeof(own));
+	}
+	PG_TRY();
+	{
+		value = ReceiveFunctionCall(receive, &buffer, ioparam, -1);
+	}
+	PG_FINALLY();
+	{
+		exacttext_leave_encoding(encoding);
+	}
+	PG_END_TRY();
+	if (buffer.cursor != buffer.len)
+		ereport(ERROR,
+				(errcode(ERRCODE_INVALID_BINARY_REPRESENTATION),
+				 errmsg("incorrect binary data format of a value")));
+	return value;
 }

@@ -1,17 +1,31 @@
 /*
  * exacttext.h
- *	  Does a value's text give the same value back?  Private to relation.c and
- *	  deparsevalue.c.
+ *	  Does a value's text give the same value back, or its binary form?  Private to relation.c,
+ *	  deparsevalue.c and received.c.
  */
 #ifndef LOCKSTEP_EXACTTEXT_H
 #define LOCKSTEP_EXACTTEXT_H
+
+#include "fmgr.h"
 
 #include "relation.h"
 
 /* What is needed to find out, in the current memory context; NULL: it does. */
 extern LsExactText *exacttext_for(Oid type);
 
-/* Refuse a column's value which another node would read differently. */
-extern void exacttext_check(const LsRelation *r, AttrNumber attnum, Datum value, const char *text);
+/*
+ * False: it is to travel in binary.  If another node would read that, too, differently, a value that is to
+ * be stored is refused.
+ */
+extern bool exacttext_gives_back(const LsRelation *r, AttrNumber attnum, Datum value, const char *text, bool stored);
+
+/* The binary form, as the text of a bytea. */
+extern LsSlice exacttext_binary(const LsColumn *column, Datum value);
+
+/* ---------- for both directions */
+
+extern int	exacttext_enter_encoding(void);
+extern void exacttext_leave_encoding(int was);
+extern Datum exacttext_receive(FmgrInfo *receive, Oid ioparam, Oid element, const bytea * bytes);
 
 #endif							/* LOCKSTEP_EXACTTEXT_H */

@@ -142,7 +142,6 @@ judge(LsRelation *r, Relation rel)
 	relation_init_columns(r, &r->indexed);
 	relation_init_columns(r, &r->nested);
 	r->certain = rel->rd_rel->relkind == RELKIND_RELATION && !rel->rd_rel->relispartition &&
-		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
 		!rel->rd_rel->relhasrules && !rel->rd_rel->relrowsecurity &&
 		(constr == NULL || constr->num_check == 0) &&
 		!r->has_replica_trigger &&

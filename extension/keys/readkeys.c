@@ -213,7 +213,7 @@ readkeys_table(Relation rel)
 	LsKey		key;
 
 	if (!readkeys_count() || RelationGetRelid(rel) < FirstNormalObjectId ||
-		rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+		rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 		return;
 	if (relation_is_replicated(rel))
 	{

@@ -557,7 +557,7 @@ add_tables(const PlanWalk *walk)
 			continue;
 		rel = table_open(rte->relid, NoLock);
 		if (RelationGetNamespace(rel) == ls_schema_oid() ||
-			rel->rd_rel->relpersistence != RELPERSISTENCE_PERMANENT)
+			rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
 			 /* not replicated */ ;
 		else if (relation_is_replicated(rel))
 			walk->tables[i].whole ? readkeys_whole(relation_get(rel)) : readkeys_rows_of(relation_get(rel));

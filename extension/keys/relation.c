@@ -54,7 +54,7 @@ relation_is_replicated(Relation rel)
 {
 	return RelationGetRelid(rel) >= FirstNormalObjectId &&
 		(rel->rd_rel->relkind == RELKIND_RELATION || rel->rd_rel->relkind == RELKIND_MATVIEW) &&
-		rel->rd_rel->relpersistence == RELPERSISTENCE_PERMANENT &&
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP &&
 		!OidIsValid(rel->rd_rel->relrewrite) &&
 		rel->rd_rel->relnamespace != ls_schema_oid();
 }
@@ -326,6 +326,7 @@ build_columns(LsRelation *r)
 		column->ascii = has_ascii_output(base);
 		column->hides_texts = repertoire_hides_texts(base);
 		column->exact_text = exacttext_for(base);
+		r->may_be_inexact |= column->exact_text != NULL;
 		fmgr_info_cxt(output, &column->output, r->context);
 
 		r->needs |= deparse_type_needs(att->atttypid);

@@ -48,6 +48,7 @@ typedef struct LsColumn
 	bool		ascii;			/* its text has no other characters */
 	bool		hides_texts;	/* see repertoire.h */
 	LsExactText *exact_text;	/* see exacttext.h; NULL: it is */
+	bool		binary;			/* from now on, as a text was not exact */
 	FmgrInfo	output;
 } LsColumn;
 
@@ -183,6 +184,12 @@ typedef struct LsRelation
 	bool		old_identity_known; /* of the old row that keyset_add was
 									 * given last ... */
 	uint64		old_identity;	/* ... the hash */
+
+	/* values that travel in binary (exacttext.h) */
+	bool		may_be_inexact; /* some might */
+	bool		in_binary;		/* a column does */
+	bool		renew;			/* that is new: the texts don't say so yet */
+	bool		in_texts;		/* not now */
 
 	/* scratch for one row */
 	Datum	   *old_values;

@@ -50,6 +50,7 @@
 #include "mode.h"
 #include "monotonic.h"
 #include "turn.h"
+#include "unlogged.h"
 
 #define NAP_MS 1000				/* a timed sleep ends at the latest then */
 #define CRASHED_FILE "lockstep_crashed"
@@ -195,7 +196,7 @@ crashhold_heartbeat(uint64 seq)
 	spoken->heard = now;
 	target = spoken->target;
 	SpinLockRelease(&shared->mutex);
-	if (turn_applied() >= target)
+	if (turn_applied() >= target && !unlogged_is_awaited())
 		recovered();
 	else if (first)
 		ConditionVariableBroadcast(&shared->changed);

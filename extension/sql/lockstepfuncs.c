@@ -11,11 +11,13 @@
 
 #include "access/htup_details.h"
 #include "access/xact.h"
+#include "catalog/namespace.h"
 #include "catalog/pg_type.h"
 #include "executor/spi.h"
 #include "fmgr.h"
 #include "funcapi.h"
 #include "miscadmin.h"
+#include "nodes/makefuncs.h"
 #include "storage/lock.h"
 #include "utils/array.h"
 #include "utils/builtins.h"
@@ -49,6 +51,7 @@
 #include "serverkey.h"
 #include "staleness.h"
 #include "turn.h"
+#include "unlogged.h"
 #include "writerhold.h"
 #include "xact.h"
 
@@ -61,6 +64,10 @@ LS_FUNCTION(lockstep_staleness);
 LS_FUNCTION(lockstep_turn_open);
 LS_FUNCTION(lockstep_turn_open_at);
 LS_FUNCTION(lockstep_enter_generation);
+LS_FUNCTION(lockstep_missing_unlogged);
+LS_FUNCTION(lockstep_send_unlogged);
+LS_FUNCTION(lockstep_unlogged_settled);
+LS_FUNCTION(lockstep_apply_refill);
 LS_FUNCTION(lockstep_known_generation);
 LS_FUNCTION(lockstep_server_key);
 LS_FUNCTION(lockstep_recovered);
@@ -256,6 +263,44 @@ lockstep_enter_generation(PG_FUNCTION_ARGS)
 {
 	require_extension();
 	generation_enter(generation_arguments(fcinfo));
+	unlogged_note_reset();
+	PG_RETURN_VOID();
+}
+
+/* ---------- unlogged tables */
+
+Datum
+lockstep_missing_unlogged(PG_FUNCTION_ARGS)
+{
+	PG_RETURN_INT64(list_length(unlogged_missing()));
+}
+
+Datum
+lockstep_send_unlogged(PG_FUNCTION_ARGS)
+{
+	generation_check();
+	refill_all(PG_GETARG_BOOL(0));
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_unlogged_settled(PG_FUNCTION_ARGS)
+{
+	generation_check();
+	unlogged_settled();
+	PG_RETURN_VOID();
+}
+
+Datum
+lockstep_apply_refill(PG_FUNCTION_ARGS)
+{
+	RangeVar   *name = makeRangeVar(text_to_cstring(PG_GETARG_TEXT_PP(0)), text_to_cstring(PG_GETARG_TEXT_PP(1)), -1);
+
+	apply_check_call("apply_refill");
+	if (PG_GETARG_BOOL(2))
+		unlogged_begin_refill(RangeVarGetRelid(name, RowExclusiveLock, false));
+	else
+		unlogged_end_refill();
 	PG_RETURN_VOID();
 }
 

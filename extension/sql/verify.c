@@ -40,6 +40,7 @@
 #include "reading.h"
 #include "session.h"
 #include "turn.h"
+#include "unlogged.h"
 
 LS_FUNCTION(lockstep_hold_commits);
 LS_FUNCTION(lockstep_release_commits);
@@ -100,6 +101,7 @@ lockstep_repair_place(PG_FUNCTION_ARGS)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("only a session that repairs this node gives it another place")));
 	commit_claim_ahead(position);
+	unlogged_found_all();
 	PG_RETURN_VOID();
 }
 

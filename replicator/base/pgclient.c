@@ -73,10 +73,12 @@ const char	pgclient_control_options[] = COMMON_OPTIONS "-c lockstep.replicate=of
 /*
  * synchronous_commit is off because the journal is the redo log: what a node loses in a crash it
  * gets again, from the position that its progress states.  lockstep.replicate is off until
- * lockstep.apply_start(), as login triggers (PostgreSQL 17) fire before that.
+ * lockstep.apply_start(), as login triggers (PostgreSQL 17) fire before that.  A session that waits for
+ * another's commit must notice that we have given it up: its node could not apply something, and
+ * is tried again and again.
  */
 const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_role=replica -c lockstep.replicate=off "
-"-c plan_cache_mode=force_generic_plan -c synchronous_commit=off";
+"-c plan_cache_mode=force_generic_plan -c synchronous_commit=off -c client_connection_check_interval=1s";
 
 static void step_connecting(PgClient *c);
 static void on_patience(void *arg);

@@ -351,6 +351,7 @@ go_online(Node *n)
 		tx->executing |= UINT64_C(1) << n->index;
 		task_add(n, tx);
 	}
+	unlogged_tables_online(n);
 	LOCKSTEP_POINT(ONLINE);
 }
 
@@ -450,6 +451,6 @@ catchup_feed(Node *n)
 	if (n->catchup == NULL)
 		return;
 	give_together(n);
-	if (is_complete(n) && history_may_go_online(n))
+	if (is_complete(n) && history_may_go_online(n) && unlogged_tables_may_go_online(n))
 		go_online(n);
 }

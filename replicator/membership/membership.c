@@ -135,6 +135,7 @@ leave(Node *n)
 	early_apply_stop(n);
 	attach_cancel(n);
 	catchup_end(n);
+	unlogged_tables_forget(n);
 	control_end(n);
 	databases_node_gone(n);
 	database_command_node_gone(n);

@@ -9,6 +9,7 @@
  *	 history.c             is what it has applied the journal's past?
  *	 dbcheck.c, dbfacts.c  are its databases what those of the others are?
  *	 catchup.c             feeding it from the journal, the barrier
+ *	 unlogged_tables.c     what a crash has taken from it
  *	 control_connection.c  looking after it while it is in
  *	 probe.c               does its server live?
  *	 writers.c             draining a node, pausing writes
@@ -113,6 +114,13 @@ extern void catchup_feed(Node *n);	/* more from the journal, as far as there
 extern bool catchup_estimate(const Node *n, uint64_t *rate, uint64_t *seconds); /* false: can't say */
 extern void catchup_task_added(Node *n, const Transaction *tx); /* a single one */
 extern void catchup_task_gone(Node *n, const ApplyTask *task);
+
+/* ---------- in unlogged_tables.c */
+
+extern bool unlogged_tables_may_go_online(Node *n); /* else its reason says
+													 * why not */
+extern void unlogged_tables_online(Node *n);	/* it is */
+extern void unlogged_tables_forget(Node *n);
 
 /* ---------- in slow_node.c */
 

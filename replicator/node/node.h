@@ -173,6 +173,7 @@ typedef struct Node
 
 	/* catchup */
 	struct Catchup *catchup;
+	struct UnloggedTables *unlogged;	/* NULL: not asked yet */
 
 	Deferred	pump;			/* start what may start */
 } Node;

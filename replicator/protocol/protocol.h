@@ -77,6 +77,8 @@
 #define LS_SERVER_KEY_SIZE 32
 #define LS_SQLSTATE_SIZE 5
 #define LS_MAX_PARAMS 65535
+#define LS_ROWS_LEFT_OUT INT64_MAX	/* in place of a number: see
+									 * extension/node/unlogged.c */
 #define LS_MAX_TOGETHER 256		/* transactions that a node that catches up
 								 * may commit as one */
 

@@ -117,6 +117,75 @@ $c->sql_local($_, "INSERT INTO bare_halves VALUES ($large)") for 1 .. 3;
 $c->sql(3, 'DELETE FROM bare_halves');
 $c->same('values that their text gives back');
 
+# --- the same with a binary form that does
+$c->sql(1, <<'SQL');
+CREATE TYPE whole;
+CREATE FUNCTION whole_in(cstring) RETURNS whole LANGUAGE internal IMMUTABLE STRICT AS 'int8in';
+CREATE FUNCTION whole_out(whole) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+CREATE FUNCTION whole_receive(internal) RETURNS whole LANGUAGE internal IMMUTABLE STRICT AS 'int8recv';
+CREATE FUNCTION whole_send(whole) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int8send';
+CREATE TYPE whole (INPUT = whole_in, OUTPUT = whole_out, RECEIVE = whole_receive, SEND = whole_send, LIKE = int8);
+CREATE CAST (int8 AS whole) WITHOUT FUNCTION;
+CREATE CAST (whole AS int8) WITHOUT FUNCTION;
+CREATE FUNCTION whole_eq(whole, whole) RETURNS bool LANGUAGE internal IMMUTABLE STRICT AS 'int8eq';
+CREATE FUNCTION whole_lt(whole, whole) RETURNS bool LANGUAGE internal IMMUTABLE STRICT AS 'int8lt';
+CREATE FUNCTION whole_le(whole, whole) RETURNS bool LANGUAGE internal IMMUTABLE STRICT AS 'int8le';
+CREATE FUNCTION whole_gt(whole, whole) RETURNS bool LANGUAGE internal IMMUTABLE STRICT AS 'int8gt';
+CREATE FUNCTION whole_ge(whole, whole) RETURNS bool LANGUAGE internal IMMUTABLE STRICT AS 'int8ge';
+CREATE FUNCTION whole_cmp(whole, whole) RETURNS int LANGUAGE internal IMMUTABLE STRICT AS 'btint8cmp';
+CREATE OPERATOR = (LEFTARG = whole, RIGHTARG = whole, FUNCTION = whole_eq, COMMUTATOR = =, MERGES);
+CREATE OPERATOR < (LEFTARG = whole, RIGHTARG = whole, FUNCTION = whole_lt, COMMUTATOR = >);
+CREATE OPERATOR <= (LEFTARG = whole, RIGHTARG = whole, FUNCTION = whole_le, COMMUTATOR = >=);
+CREATE OPERATOR > (LEFTARG = whole, RIGHTARG = whole, FUNCTION = whole_gt, COMMUTATOR = <);
+CREATE OPERATOR >= (LEFTARG = whole, RIGHTARG = whole, FUNCTION = whole_ge, COMMUTATOR = <=);
+CREATE OPERATOR CLASS whole_ops DEFAULT FOR TYPE whole USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 whole_cmp(whole, whole);
+CREATE DOMAIN entire AS whole CHECK ((VALUE)::int8 >= 0);
+CREATE TYPE twofold AS (n int, w whole);
+CREATE TABLE wholes (id int PRIMARY KEY, w whole, a whole[], d entire, t text);
+CREATE TABLE by_whole (w whole PRIMARY KEY, v int);
+CREATE TABLE bare_wholes (w whole, v int);
+CREATE TABLE boths (b twofold);
+SQL
+$c->drain;
+my $big = '4294967303';
+$c->sql(2, <<"SQL");
+INSERT INTO wholes SELECT i, i::int8::whole FROM generate_series(1, 20) i;
+INSERT INTO wholes SELECT i, (i::int8 << (i % 40))::whole, ARRAY[i::int8::whole, NULL, ($big + i)::int8::whole], ($big * i)::int8::whole, 't' || i FROM generate_series(101, 200) i;
+UPDATE wholes SET w = ${big}::whole WHERE id < 10;
+UPDATE wholes SET d = ($big + id)::whole, a = '{}' WHERE id BETWEEN 10 AND 120;
+UPDATE wholes SET a = ARRAY[ARRAY[${big}::whole, 1::int8::whole]] WHERE id = 150;
+DELETE FROM wholes WHERE id % 7 = 0;
+INSERT INTO by_whole SELECT ($big + i)::whole, i FROM generate_series(1, 50) i;
+INSERT INTO by_whole SELECT i::int8::whole, i FROM generate_series(1, 50) i;
+INSERT INTO bare_wholes SELECT ($big + i % 10)::whole, i FROM generate_series(1, 50) i;
+SQL
+$c->drain;
+$c->sql(1, "UPDATE by_whole SET v = v + 100 WHERE w > ${big}::whole; DELETE FROM by_whole WHERE v % 3 = 0; UPDATE by_whole SET w = (w::int8 + 1000000)::whole WHERE v = 110");
+$c->sql(3, "UPDATE bare_wholes SET v = -v WHERE v % 2 = 0; DELETE FROM bare_wholes WHERE v % 5 = 0");
+$c->fails(1, "INSERT INTO boths VALUES (ROW(1, ${big}::whole))", '0A000', qr/cannot replicate a value of type twofold/, 'not within a row, whose binary form has OIDs');
+$c->drain;
+for my $table ('wholes ORDER BY id', 'by_whole ORDER BY w', 'bare_wholes ORDER BY v')
+{
+	my $query = "SELECT " . ($table =~ /^wholes/ ? "id, w::int8, a::text, (SELECT string_agg(x::int8::text, ' ') FROM unnest(a) x), d::whole::int8, t" : 'w::int8, v') . " FROM $table";
+	my @rows = map { $c->sql($_, $query) } 1 .. 3;
+	like($rows[0], qr/42949/, "$table: values that no text gives");
+	is($rows[$_], $rows[0], "... are on n" . ($_ + 1)) for 1, 2;
+}
+$c->same('values in binary form');
+
+# two nodes, of which one has met such a value in this session, and one has not: the row's key is the same
+my $first = $c->session(1);
+$first->query("INSERT INTO bare_wholes VALUES (5::int8::whole, 500)");
+$c->drain;
+$first->query("UPDATE bare_wholes SET v = 999 WHERE v = 3");
+$first->query("BEGIN; UPDATE bare_wholes SET v = 1000 WHERE v = 500");
+$c->sql(2, "UPDATE bare_wholes SET v = 2000 WHERE v = 500");
+$first->send('COMMIT');
+$first->finish;
+like($first->error, qr/40001/, "they conflict");
+$c->same('after the conflict');
+like($c->ctl('verify'), qr/nodes are equal|equal/, 'also by the bytes');
+
 # --- what RESET search_path would give
 SKIP:
 {

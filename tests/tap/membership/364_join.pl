@@ -10,7 +10,7 @@ use Test::More;
 use Time::HiRes qw(time);
 
 my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\n", conf => "wal_level = replica\nmax_wal_senders = 5\n");
-$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i; CREATE TABLE fill (id int, b text);
+$c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i; CREATE TABLE fill (id int, b text); CREATE UNLOGGED TABLE u (id int PRIMARY KEY); INSERT INTO u SELECT generate_series(1, 100);
 	INSERT INTO fill SELECT i, repeat(i::text, 100) FROM generate_series(1, 20000) i');
 $c->drain;
 my $port = $c->{base} + 3;
@@ -40,6 +40,8 @@ $_->{handle}->finish for @load;
 unlike(join('', map { ${ $_->{text} } } @load), qr/aborted in command|57P03/, 'the others worked on meanwhile');
 $c->drain;
 is(sql3("SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t"), $c->sql(1, "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t"), 'it has what the others have');
+
+is(sql3('SELECT count(*), sum(id) FROM u'), '100|5050', 'pg_basebackup copies no rows of unlogged tables, and they are fetched');
 
 # ---------- retired, and back
 

@@ -1,0 +1,439 @@
+/*
+ * unlogged_tables.c
+ *	  The rows of unlogged tables for a node whose server has lost them in a crash, before the node goes
+ *	  online.
+ *
+ *	 catches up -> complete -> each database: is anything missing? -> no -> online
+ *									| yes
+ *		another node is online: it sends the rows of all of them, in a transaction that is
+ *		ordered like any other (extension/capture/refill.c); when the node has applied that, it
+ *		goes on with the next database
+ *		no other one is: the node goes online, and truncates them, on all nodes
+ *
+ * While the second is being done no other node goes online, as it may have rows; but not for long, as
+ * an open transaction may be in the way: then the rows are deleted there while it is online.  One that has
+ * them and is about to come online is waited for, and one that was online a moment ago.
+ *
+ * The node knows what is missing (extension/node/unlogged.c) and leaves out changes of it, so nothing
+ * here is remembered: whatever fails is done again.
+ */
+#include <inttypes.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "log.h"
+#include "membership_private.h"
+#include "metadata.h"
+#include "sequencer.h"
+
+#define LOOK_MS 200
+#define RETRY_MS 5000
+#define LOCK_TIMEOUT "'5s'"		/* writers wait behind a lock that is waited
+								 * for */
+#define GRACE_US (10 * UINT64_C(1000000))	/* for a node that has just been
+											 * lost: a network fails for a
+											 * moment */
+#define PATIENCE_US (30 * UINT64_C(1000000))	/* of other nodes */
+
+typedef enum UnloggedState
+{
+	UNLOGGED_UNKNOWN,			/* of database `at` */
+	UNLOGGED_ASKING,
+	UNLOGGED_MISSING,			/* who has it is not known yet */
+	UNLOGGED_SENDING,			/* `from` does */
+	UNLOGGED_APPLYING,			/* up to `until`, then the next database */
+	UNLOGGED_NOWHERE,			/* nobody has it: to be truncated when the
+								 * node is online */
+	UNLOGGED_SETTLED
+} UnloggedState;
+
+struct UnloggedTables
+{
+	Node	   *node;
+	UnloggedState state;
+	int			at;				/* of metadata_databases() */
+	PgClient   *client;			/* to the node, or to the sender */
+	Node	   *from;
+	uint64_t	until;
+	Timer	   *timer;
+};
+
+static void ask(struct UnloggedTables *u);
+static void look_for_sender(struct UnloggedTables *u);
+static void begin_sending(struct UnloggedTables *u, Node *from);
+
+static const char *
+database(const struct UnloggedTables *u)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	return u->at < count ? names[u->at] : NULL;
+}
+
+void
+unlogged_tables_forget(Node *n)
+{
+	struct UnloggedTables *u = n->unlogged;
+
+	if (u == NULL)
+		return;
+	if (u->state == UNLOGGED_NOWHERE)
+		nodes_look_again();
+	n->unlogged = NULL;
+	loop_cancel(u->timer);
+	pgclient_close(u->client);
+	free(u);
+}
+
+static void
+end_client(struct UnloggedTables *u)
+{
+	pgclient_close(u->client);
+	u->client = NULL;
+}
+
+static void
+look_again_later(struct UnloggedTables *u, int ms, void (*what) (void *))
+{
+	loop_cancel(u->timer);
+	u->timer = loop_after(ms, what, u);
+}
+
+static void
+on_retry(void *arg)
+{
+	struct UnloggedTables *u = arg;
+
+	u->timer = NULL;
+	if (u->state == UNLOGGED_NOWHERE)
+		begin_sending(u, u->node);
+	else
+	{
+		u->state = UNLOGGED_UNKNOWN;
+		node_pump(u->node);
+	}
+}
+
+static void
+failed(struct UnloggedTables *u, const char *what, const char *error)
+{
+	log_message(LOG_WARNING, u->node->config->name, "%s in database \"%s\": %s; it is tried again", what, database(u), error);
+	end_client(u);
+	u->from = NULL;
+	if (u->state != UNLOGGED_NOWHERE)
+		u->state = UNLOGGED_MISSING;
+	look_again_later(u, RETRY_MS, on_retry);
+}
+
+static const char *
+error_of(const PGresult *r)
+{
+	return r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost";
+}
+
+static bool
+is_unknown_function(const PGresult *r)
+{
+	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+
+	return sqlstate != NULL && strcmp(sqlstate, "42883") == 0;
+}
+
+/* ---------- one database after the other */
+
+static void
+next_database(struct UnloggedTables *u)
+{
+	end_client(u);
+	u->from = NULL;
+	u->at++;
+	u->state = UNLOGGED_UNKNOWN;
+	node_pump(u->node);
+}
+
+/* ---------- sending, or truncating */
+
+/* What comes behind it fails, too. */
+static void
+on_ignored(void *arg, const PGresult *r)
+{
+}
+
+static void
+on_committed(void *arg, const PGresult *r)
+{
+	struct UnloggedTables *u = arg;
+
+	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK || strcmp(PQcmdStatus((PGresult *) r), "COMMIT") != 0)
+	{
+		failed(u, "unlogged tables could not be restored", r == NULL || PQresultStatus(r) == PGRES_FATAL_ERROR ? error_of(r) : "rolled back");
+		return;
+	}
+	if (u->state == UNLOGGED_NOWHERE)
+	{
+		end_client(u);
+		u->from = NULL;
+		u->at++;
+		if (database(u) != NULL)
+			begin_sending(u, u->node);
+		else
+		{
+			u->state = UNLOGGED_SETTLED;
+			pgclient_query(u->node->control, "SELECT lockstep.unlogged_settled()", 0, NULL, on_ignored, u);
+			nodes_look_again();
+		}
+		return;
+	}
+	end_client(u);
+	u->from = NULL;
+	u->until = sequencer_last_decided();
+	u->state = UNLOGGED_APPLYING;
+	node_pump(u->node);
+}
+
+static void
+on_sent(void *arg, const PGresult *r)
+{
+	struct UnloggedTables *u = arg;
+
+	if (r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK)
+	{
+		pgclient_query(u->client, "COMMIT", 0, NULL, on_committed, u);
+		return;
+	}
+	if (is_unknown_function(r) && u->state == UNLOGGED_SENDING)
+		next_database(u);		/* version 1.0 there */
+	else
+		failed(u, "unlogged tables could not be restored", error_of(r));
+}
+
+static void
+on_prepared(void *arg, const PGresult *r)
+{
+	struct UnloggedTables *u = arg;
+
+	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
+		failed(u, "unlogged tables could not be restored", error_of(r));
+	else
+		pgclient_query(u->client, u->state == UNLOGGED_NOWHERE ? "SELECT lockstep.send_unlogged(true)" : "SELECT lockstep.send_unlogged(false)",
+					   0, NULL, on_sent, u);
+}
+
+/* As a client like others, but for triggers. */
+static void
+on_sender(void *arg, const char *error)
+{
+	struct UnloggedTables *u = arg;
+
+	if (error != NULL)
+	{
+		u->client = NULL;		/* closes itself */
+		failed(u, "unlogged tables could not be restored", error);
+		return;
+	}
+	pgclient_query(u->client, "SET session_replication_role = replica", 0, NULL, on_ignored, u);
+	pgclient_query(u->client, "SET lockstep.replicate = on", 0, NULL, on_ignored, u);
+	pgclient_query(u->client, "SET lock_timeout = " LOCK_TIMEOUT, 0, NULL, on_ignored, u);
+	pgclient_query(u->client, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", 0, NULL, on_prepared, u);
+}
+
+/* The sender may have left meanwhile. */
+static void
+on_look_at_sender(void *arg)
+{
+	struct UnloggedTables *u = arg;
+
+	u->timer = NULL;
+	if (u->from == NULL)
+		return;
+	if (u->from->state != NODE_ONLINE)
+		failed(u, "unlogged tables could not be restored", "the node that sent them is not online any more");
+	else
+		look_again_later(u, LOOK_MS, on_look_at_sender);
+}
+
+static void
+begin_sending(struct UnloggedTables *u, Node *from)
+{
+	u->from = from;
+	if (u->state != UNLOGGED_NOWHERE)
+	{
+		u->state = UNLOGGED_SENDING;
+		log_message(LOG_NOTICE, u->node->config->name, "its unlogged tables in database \"%s\" are fetched from node \"%s\"",
+					database(u), from->config->name);
+	}
+	else
+		log_message(LOG_NOTICE, u->node->config->name, "unlogged tables in database \"%s\" that its server has lost in a crash are emptied on all nodes, as no other node was online",
+					database(u));
+	u->client = pgclient_open(from->config, database(u), "lockstep control", pgclient_control_options, node_stall_timeout(), on_sender, u);
+	look_again_later(u, LOOK_MS, on_look_at_sender);
+}
+
+/* ---------- who has it? */
+
+static bool
+is_unsettled(const Node *n)
+{
+	return n->state == NODE_ONLINE && n->unlogged != NULL && n->unlogged->state == UNLOGGED_NOWHERE &&
+		loop_now_us() - n->online_since < PATIENCE_US;
+}
+
+/* Will it be a sender soon? */
+static bool
+is_coming(const Node *n)
+{
+	if (n->administrative)
+		return false;
+	if (n->state == NODE_DROPPED && loop_now_us() - n->state_since < GRACE_US)
+		return true;
+	return n->state == NODE_CATCHUP ?
+		n->unlogged == NULL || n->unlogged->state == UNLOGGED_UNKNOWN || n->unlogged->state == UNLOGGED_ASKING ||
+		n->unlogged->state == UNLOGGED_SETTLED :
+		n->attach != NULL;
+}
+
+static void
+on_look(void *arg)
+{
+	struct UnloggedTables *u = arg;
+
+	u->timer = NULL;
+	look_for_sender(u);
+}
+
+static void
+look_for_sender(struct UnloggedTables *u)
+{
+	bool		coming = false;
+
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *other = node_get(i);
+
+		if (other == u->node)
+			continue;
+		if (other->state == NODE_ONLINE && !is_unsettled(other) && !other->draining)
+		{
+			begin_sending(u, other);
+			return;
+		}
+		coming |= other->state == NODE_ONLINE || is_coming(other);
+	}
+	if (coming)
+	{
+		look_again_later(u, LOOK_MS, on_look);
+		return;
+	}
+	u->state = UNLOGGED_NOWHERE;
+	node_pump(u->node);
+}
+
+/* ---------- is anything missing? */
+
+static void
+on_settled(void *arg, const PGresult *r)
+{
+	struct UnloggedTables *u = arg;
+
+	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
+	{
+		failed(u, "unlogged tables could not be asked for", error_of(r));
+		return;
+	}
+	end_client(u);
+	u->state = UNLOGGED_SETTLED;
+	node_pump(u->node);
+}
+
+static void
+on_missing(void *arg, const PGresult *r)
+{
+	struct UnloggedTables *u = arg;
+	int			count;
+
+	(void) metadata_databases(&count);
+	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
+		failed(u, "unlogged tables could not be asked for", error_of(r));
+	else if (PQresultStatus(r) == PGRES_TUPLES_OK && strcmp(PQgetvalue(r, 0, 0), "0") != 0)
+	{
+		end_client(u);
+		u->state = UNLOGGED_MISSING;
+		look_for_sender(u);
+	}
+	else if (u->at < count - 1)
+		next_database(u);
+	else
+		pgclient_query(u->client, "SELECT lockstep.unlogged_settled()", 0, NULL, on_settled, u);
+}
+
+static void
+on_connected(void *arg, const char *error)
+{
+	struct UnloggedTables *u = arg;
+
+	if (error == NULL)
+	{
+		pgclient_query(u->client, "SELECT lockstep.missing_unlogged()", 0, NULL, on_missing, u);
+		return;
+	}
+	u->client = NULL;			/* closes itself */
+	failed(u, "unlogged tables could not be asked for", error);
+}
+
+static void
+ask(struct UnloggedTables *u)
+{
+	if (database(u) == NULL)
+	{
+		u->state = UNLOGGED_SETTLED;
+		return;
+	}
+	u->state = UNLOGGED_ASKING;
+	u->client = pgclient_open(u->node->config, database(u), "lockstep control", pgclient_control_options, node_stall_timeout(),
+							  on_connected, u);
+	pgclient_limit(u->client, node_stall_timeout());
+}
+
+/* ---------- called by catchup.c */
+
+static bool
+others_are_settled(const Node *n)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		if (node_get(i) != n && is_unsettled(node_get(i)))
+			return false;
+	}
+	return true;
+}
+
+bool
+unlogged_tables_may_go_online(Node *n)
+{
+	struct UnloggedTables *u = n->unlogged;
+
+	if (u == NULL)
+	{
+		u = n->unlogged = xcalloc(1, sizeof(struct UnloggedTables));
+		u->node = n;
+	}
+	if (u->state == UNLOGGED_APPLYING && n->applied >= u->until)
+		next_database(u);
+	if (u->state == UNLOGGED_UNKNOWN)
+		ask(u);
+	if ((u->state == UNLOGGED_SETTLED || u->state == UNLOGGED_NOWHERE) && others_are_settled(n))
+		return true;
+	snprintf(n->reason, sizeof(n->reason), "%s",
+			 u->state == UNLOGGED_SETTLED || u->state == UNLOGGED_NOWHERE ? "waits until unlogged tables are emptied" :
+			 "waits for its unlogged tables");
+	return false;
+}
+
+void
+unlogged_tables_online(Node *n)
+{
+	if (n->unlogged != NULL && n->unlogged->state == UNLOGGED_NOWHERE)
+		begin_sending(n->unlogged, n);
+}

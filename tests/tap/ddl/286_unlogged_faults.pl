@@ -1,0 +1,112 @@
+# Unlogged tables that a node has lost: rows of any size and kind, in several databases; the sender
+# or the node dies meanwhile; a node that has them is waited for; what has been done with the
+# table before the rows come; a clone; a node that is repaired.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 3, durable => 1, replicator_conf => "node_timeout = 2s\n");
+my $wait = 90;
+
+sub missing { $c->sql($_[0], 'SELECT lockstep.missing_unlogged()') }
+sub crash
+{
+	$c->cluster('kill-node', $_) for @_;
+	$c->cluster('start-node', $_) for @_;
+	$c->wait_state($_, 'online', $wait) for @_;
+}
+
+# ---------- rows of any kind
+
+$c->sql(1, <<'SQL');
+CREATE UNLOGGED TABLE big (id int PRIMARY KEY, v text);
+ALTER TABLE big ALTER v SET STORAGE EXTERNAL;
+INSERT INTO big SELECT g, repeat(md5(g::text), 20) FROM generate_series(1, 20000) g;
+INSERT INTO big SELECT g, repeat(md5(g::text), 100000) FROM generate_series(30001, 30002) g;
+CREATE FUNCTION low(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN lower($1); END $$;
+CREATE UNLOGGED TABLE expr (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text, g text GENERATED ALWAYS AS (low(v)) STORED);
+CREATE UNIQUE INDEX ON expr (low(v));
+INSERT INTO expr (v) SELECT 'V' || g FROM generate_series(1, 100) g;
+CREATE TYPE mood AS ENUM ('good', 'bad');
+CREATE UNLOGGED TABLE kinds (m mood, a int[], j jsonb, f float8, n numeric, b bytea);
+INSERT INTO kinds SELECT 'bad', ARRAY[g, NULL], jsonb_build_object('k', g), random(), random()::numeric, sha256(g::text::bytea) FROM generate_series(1, 50) g;
+CREATE UNLOGGED TABLE part (id int, k int) PARTITION BY HASH (id);
+CREATE UNLOGGED TABLE part0 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 0);
+CREATE TABLE part1 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 1);
+INSERT INTO part SELECT g, g FROM generate_series(1, 100) g;
+CREATE UNLOGGED TABLE parent (id int PRIMARY KEY);
+CREATE UNLOGGED TABLE child (id int PRIMARY KEY, p int REFERENCES parent ON DELETE CASCADE);
+INSERT INTO parent SELECT generate_series(1, 100); INSERT INTO child SELECT g, g FROM generate_series(1, 100) g;
+CREATE UNLOGGED TABLE nothing (id int);
+CREATE ROLE owner_of_it;
+CREATE UNLOGGED TABLE owned (id int PRIMARY KEY);
+ALTER TABLE owned OWNER TO owner_of_it;
+CREATE FUNCTION loud() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RAISE EXCEPTION 'a trigger has fired'; END $$;
+INSERT INTO owned VALUES (1);
+CREATE TRIGGER loud BEFORE INSERT OR TRUNCATE ON owned EXECUTE FUNCTION loud();
+SQL
+$c->sql(1, 'CREATE DATABASE second');
+$c->drain;
+$c->cluster('kill-node', 2);
+$c->sql(1, q{UPDATE big SET v = repeat('x', 30000) WHERE id <= 10; UPDATE big SET v = repeat('y', 2000000) WHERE id = 30001; DELETE FROM parent WHERE id < 50;
+	UPDATE expr SET v = v || 'W'; INSERT INTO expr (v) VALUES ('Zz'); DELETE FROM kinds WHERE a[1] < 10; UPDATE part SET id = id + 1000; TRUNCATE nothing; UPDATE kinds SET m = 'good'});
+$c->cluster('start-node', 2);
+$c->wait_state(2, 'online', $wait);
+is(missing(2), 0, 'nothing is missing');
+$c->same('rows of all kinds');
+
+# ---------- a backend is killed: the server starts anew by itself
+
+my $victim = $c->session(3);
+my $pid = $victim->query('SELECT pg_backend_pid()');
+$pid =~ /(\d+)/;
+kill 'KILL', $1;
+$c->wait_until(sub { $c->node_log(3) =~ /unlogged tables of database "app" have lost their rows/ }, $wait);
+$c->wait_state(3, 'online', $wait);
+$c->same('after a backend was killed');
+
+# ---------- who asks for rows early, and who sends them, dies
+
+for my $round (1 .. 3)
+{
+	$c->cluster('kill-node', 3);
+	$c->cluster('start-node', 3, '--no-wait');
+	my $from;
+	$c->wait_until(sub { ($from) = $c->replicator_log =~ /.*n3\] its unlogged tables in database "app" are fetched from node "n(\d)"/s; $c->node_status(3)->{state} eq 'online' || $c->node_status(3)->{reason} =~ /waits for its unlogged/ }, $wait);
+	$from //= 1;
+	crash($round == 3 ? 3 : $from);
+	$c->wait_state(3, 'online', $wait);
+	$c->same("the " . ($round == 3 ? 'node' : 'sender') . " died, round $round");
+	is($c->sql(3, 'SELECT count(*) FROM big'), 20002, 'no row is lost');
+}
+
+# ---------- one that has them is waited for
+
+$c->cluster('kill-node', 1);
+$c->cluster('kill-node', 3);
+$c->cluster('stop-node', 2);
+$c->cluster('kill-replicator');
+$c->cluster('start-node', $_, '--no-wait') for 1, 2, 3;
+$c->cluster('start-replicator');
+$c->wait_state($_, 'online', $wait) for $c->all;
+is($c->sql($_, 'SELECT count(*) FROM big'), 20002, "n$_ has the rows of the node that was stopped") for $c->all;
+$c->same('one has them, two have not');
+
+# ---------- none has them when the first comes; one that has comes later
+
+$c->cluster('stop-node', 2);
+$c->sql(1, 'DELETE FROM big WHERE id > 100');
+$c->cluster('kill-node', $_) for 1, 3;
+$c->cluster('start-node', 1, '--no-wait');
+$c->wait_state(1, 'online', $wait);
+$c->wait_until(sub { missing(1) eq '0' }, $wait);
+$c->sql(1, q{INSERT INTO big VALUES (1, 'first')});
+$c->cluster('start-node', $_) for 2, 3;
+$c->wait_state($_, 'online', $wait) for $c->all;
+is($c->sql($_, 'SELECT string_agg(v, $$ $$) FROM big'), 'first', "what was written since is on n$_, and nothing else") for $c->all;
+$c->same('emptied while one that had them was away');
+
+done_testing;

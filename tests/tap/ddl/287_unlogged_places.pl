@@ -1,0 +1,81 @@
+# Unlogged tables of two databases; a node that cannot apply what comes before its tables are fetched, and is
+# repaired; an open transaction that is in the way; who is refused and who waits meanwhile; CREATE
+# DATABASE; two nodes at once.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 3, durable => 1);
+my $wait = 90;
+my $count = 'SELECT count(*) FROM u';
+
+sub missing { my ($node, $db) = @_; $c->sql($node, 'SELECT lockstep.missing_unlogged()', db => $db // 'app') }
+
+ok($c->cluster('make-db', 'second'), 'a database is added');
+for my $db (qw(app second))
+{
+	$c->sql(1, "CREATE UNLOGGED TABLE u (id int PRIMARY KEY, v text); INSERT INTO u SELECT g, '$db ' || g FROM generate_series(1, 500) g;
+		CREATE TABLE t (id int PRIMARY KEY)", db => $db);
+}
+$c->drain;
+
+# ---------- two databases, two nodes
+
+$c->cluster('kill-node', $_) for 2, 3;
+$c->sql(1, "UPDATE u SET v = v || '!' WHERE id % 2 = 0", db => 'second');
+$c->cluster('start-node', $_, '--no-wait') for 2, 3;
+$c->wait_state($_, 'online', $wait) for 2, 3;
+for my $node (2, 3)
+{
+	is(missing($node, $_), 0, "n$node has the rows of $_") for qw(app second);
+}
+$c->same("two databases: $_", db => $_) for qw(app second);
+
+# ---------- cannot apply
+
+$c->sql_local(2, 'INSERT INTO t VALUES (5)');
+$c->cluster('kill-node', 2);
+$c->sql(1, "INSERT INTO t VALUES (5); UPDATE u SET v = 'later' WHERE id < 100; DELETE FROM u WHERE id > 400");
+$c->cluster('start-node', 2, '--no-wait');
+$c->wait_until(sub { $c->reason(2) =~ /could not apply/ }, $wait);
+$c->wait_until(sub { my $n = () = $c->node_log(2) =~ /duplicate key/g; $n >= 8 }, $wait);
+ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'lockstep apply' AND backend_start < now() - interval '4 s' AND query LIKE 'CALL%'") == 0 }, 10),
+	'sessions of attempts that have failed end');
+is(missing(2), 1, 'a node that cannot apply something lacks its rows');
+is($c->sql(2, $count), 0, 'its table is empty');
+my ($out, $err, $rc) = $c->ctl('verify', '--repair', 'n2');
+is($rc, 0, 'it is repaired') or diag("$out\n$err");
+$c->wait_state(2, 'online', $wait);
+is(missing($_), 0, "n$_ lacks nothing") for $c->all;
+$c->same('after the repair');
+
+# ---------- an open transaction is in the way
+
+my $open = $c->session(1);
+$open->query("BEGIN; UPDATE u SET v = 'open' WHERE id = 1");
+$c->cluster('kill-node', 3);
+$c->cluster('start-node', 3, '--no-wait');
+$c->wait_until(sub { $c->replicator_log =~ /n3\] unlogged tables could not be restored in database "app".*lock timeout/ }, $wait);
+is($c->node_status(3)->{state}, 'catchup', 'a node waits while a transaction that changes such a table is open');
+like($c->reason(3), qr/waits for its unlogged tables/, 'and says so');
+$c->fails(3, "INSERT INTO u VALUES (1000, 'x')", '57P03|55000', qr/./, 'it refuses writes');
+$c->sql(2, "UPDATE u SET v = 'by others' WHERE id = 2");
+$open->query('COMMIT');
+$c->wait_state(3, 'online', $wait);
+$c->same('after the open transaction');
+
+# ---------- a database made by SQL
+
+$c->sql(1, 'CREATE DATABASE made');
+$c->sql(1, 'CREATE UNLOGGED TABLE u (id int PRIMARY KEY); INSERT INTO u SELECT generate_series(1, 501)', db => 'made');
+$c->drain;
+$c->cluster('kill-node', 1);
+$c->cluster('start-node', 1, '--no-wait');
+$c->wait_state(1, 'online', $wait);
+$c->same("after a crash: $_", db => $_) for qw(app second made);
+is($c->sql($_, $count, db => 'made'), 501, "n$_ has all rows") for $c->all;
+
+done_testing;
