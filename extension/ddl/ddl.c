@@ -192,7 +192,8 @@ examine_alter_database(Node *node, DdlPlan *plan)
 	{
 		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
 			ddl_refuse(plan, "ALTER DATABASE ... SET TABLESPACE",
-					   "It moves the database's files, which is not undone if another node fails.", everywhere_hint);
+					   "It moves the database's files on each node, while nobody is connected to the database, the replicator included.",
+					   "Take one node after the other out by lockstepctl drop, run it there with lockstep.replicate = off, from another database, and use lockstepctl attach.");
 	}
 }
 

@@ -186,7 +186,7 @@ candidates_misnamed(const Candidates *c, uint64_t applied, uint64_t *events_from
 	{
 		uint64_t	renamed_at;
 		const char *wanted = c->all[i].number == 0 ? NULL :
-			database_event_misnamed(c->all[i].number, c->all[i].name, applied, &renamed_at);
+		database_event_misnamed(c->all[i].number, c->all[i].name, applied, &renamed_at);
 
 		if (wanted != NULL)
 			return wanted;

@@ -4,11 +4,15 @@
  *
  *	 make	look whether it is there -> CREATE DATABASE ... OID -> the extension -> its content
  *			-> our generation -> the cluster's identity
- *	 remove	close the connections to it -> wait until seq is applied -> DROP DATABASE
+ *	 remove	close the connections to it -> wait until seq is applied -> copy its progress to another
+ *			database -> DROP DATABASE
  *	 rename	the same -> end the sessions in it -> ALTER DATABASE ... RENAME
  *
  * PostgreSQL commits CREATE and DROP DATABASE by themselves, and synchronously, and so does a session
  * that renames: a node that has done it after applying seq can't forget seq in a crash.
+ *
+ * The node's position in the journal is the highest progress of its databases, and may be in the one
+ * that is dropped: so another one gets it before.  Else a node that starts anew would be taken back.
  *
  * One that is there has its identity, and is complete; or an attempt has been stopped before that,
  * and it is made anew.
@@ -46,9 +50,15 @@ struct DatabaseStep
 	uint64_t	order;			/* of the event that renames it */
 	int			tries;
 	char	   *expected;		/* its content; NULL: not known */
+	char	   *progress;		/* of one that is dropped */
+	char	   *chain;
 	DatabaseStepDone done;
 	void	   *arg;
+	bool		is_template;	/* the one that is there, and is to be dropped */
+	bool		is_invalid;		/* ... and DROP DATABASE was stopped there */
 	PgClient   *client;
+	PgClient   *inner;			/* to the one that is dropped, then to one
+								 * that stays */
 	DbCheck    *check;
 	Timer	   *timer;
 	char		sqlstate[6];
@@ -72,11 +82,14 @@ database_step_free(DatabaseStep *s)
 		return;
 	loop_cancel(s->timer);
 	pgclient_close(s->client);
+	pgclient_close(s->inner);
 	dbcheck_free(s->check);
 	free(s->name);
 	free(s->command);
 	free(s->new_name);
 	free(s->expected);
+	free(s->progress);
+	free(s->chain);
 	free(s);
 }
 
@@ -97,9 +110,11 @@ static void
 end(DatabaseStep *s, const char *error)
 {
 	PgClient   *client = s->client;
+	PgClient   *inner = s->inner;
 
-	s->client = NULL;
+	s->client = s->inner = NULL;
 	pgclient_close(client);
+	pgclient_close(inner);
 	s->done(s->arg, error);
 }
 
@@ -131,7 +146,7 @@ succeeded(DatabaseStep *s, const PGresult *r)
 static void
 look(DatabaseStep *s, PgDone done)
 {
-	pgclient_query(s->client, "SELECT oid, datname, datistemplate FROM pg_database", 0, NULL, done, s);
+	pgclient_query(s->client, "SELECT oid, datname, datistemplate, datconnlimit FROM pg_database", 0, NULL, done, s);
 }
 
 static uint64_t
@@ -149,12 +164,6 @@ row_of_name(const PGresult *r, const char *name)
 			return i;
 	}
 	return -1;
-}
-
-static bool
-is_template(const PGresult *r, int i)
-{
-	return PQgetvalue(r, i, 2)[0] == 't';
 }
 
 /* Is it one that the journal does not know by number? */
@@ -190,6 +199,15 @@ note_name(DatabaseStep *s, const char *name)
 
 	s->name = xstrdup(name);
 	free(old);
+}
+
+/* It is there. */
+static void
+note_row(DatabaseStep *s, const PGresult *r, int i)
+{
+	note_name(s, PQgetvalue(r, i, 1));
+	s->is_template = PQgetvalue(r, i, 2)[0] == 't';
+	s->is_invalid = strcmp(PQgetvalue(r, i, 3), "-2") == 0;
 }
 
 const char *
@@ -353,11 +371,11 @@ on_dropped(void *arg, const PGresult *r)
 }
 
 static void
-drop(DatabaseStep *s, bool is_template)
+drop_now(DatabaseStep *s)
 {
 	Buffer		command = {0};
 
-	if (is_template)
+	if (s->is_template)
 	{
 		buffer_append(&command, "ALTER DATABASE ", 15);
 		append_quoted_name(&command, s->name);
@@ -371,6 +389,143 @@ drop(DatabaseStep *s, bool is_template)
 	pgclient_query(s->client, (const char *) command.data, 0, NULL, on_dropped, s);
 	buffer_free(&command);
 }
+
+/* ---------- the progress of one that is dropped */
+
+#define KEPT_SLOT "-2"			/* no backend's; -1 is lockstepctl's */
+
+/* One that stays; NULL: none is attached yet. */
+static const char *
+keeper(const DatabaseStep *s)
+{
+	for (const Pool *p = s->node->pools; p != NULL; p = p->next)
+	{
+		if (!p->closing && strcmp(p->database, s->name) != 0)
+			return p->database;
+	}
+	return NULL;
+}
+
+static void
+close_inner(DatabaseStep *s)
+{
+	PgClient   *inner = s->inner;
+
+	s->inner = NULL;
+	pgclient_close(inner);
+}
+
+static void
+on_kept(void *arg, const PGresult *r)
+{
+	if (!succeeded(arg, r))
+		return;
+	close_inner(arg);
+	LOCKSTEP_POINT(DATABASE_KEPT);
+	drop_now(arg);
+}
+
+static void
+open_inner(DatabaseStep *s, const char *database, PgConnected connected)
+{
+	s->inner = pgclient_open(s->node->config, database, "lockstep control", pgclient_control_options, node_stall_timeout(),
+							 connected, s);
+}
+
+/* false: the step has failed. */
+static bool
+is_inside(DatabaseStep *s, const char *error)
+{
+	char		text[300];
+
+	if (error == NULL)
+		return true;
+	snprintf(text, sizeof(text), "could not connect: %s", error);
+	s->inner = NULL;			/* closes itself */
+	end(s, text);
+	return false;
+}
+
+/* The column chain came with version 1.1. */
+static void
+on_room_for_it(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	const char *params[] = {s->progress, s->chain};
+
+	if (!succeeded(s, r))
+		return;
+	pgclient_query(s->inner, "INSERT INTO lockstep.progress SELECT (jsonb_populate_record(p, jsonb_build_object('slot', " KEPT_SLOT
+				   ", 'seq', $1::bigint, 'chain', $2::bigint))).* FROM (SELECT NULL::lockstep.progress) AS n (p) ON CONFLICT DO NOTHING",
+				   2, params, on_kept, s);
+}
+
+static void
+keep(DatabaseStep *s)
+{
+	const char *params[] = {s->progress};
+
+	pgclient_query(s->inner, "SET synchronous_commit = local", 0, NULL, NULL, NULL);
+	pgclient_query(s->inner, "DELETE FROM lockstep.progress WHERE slot = " KEPT_SLOT " AND seq < $1", 1, params, on_room_for_it, s);
+}
+
+static void
+on_keeper_connected(void *arg, const char *error)
+{
+	if (is_inside(arg, error))
+		keep(arg);
+}
+
+/* One that is not complete has none. */
+static bool
+has_no_extension(const PGresult *r)
+{
+	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+
+	return sqlstate != NULL && (strcmp(sqlstate, "42P01") == 0 || strcmp(sqlstate, "3F000") == 0);
+}
+
+static void
+on_progress(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	const char *database = keeper(s);
+
+	if (!has_no_extension(r) && !succeeded(s, r))
+		return;
+	close_inner(s);
+	if (PQntuples(r) == 0 || database == NULL)
+	{
+		drop_now(s);
+		return;
+	}
+	free(s->progress);
+	free(s->chain);
+	s->progress = xstrdup(PQgetvalue(r, 0, 0));
+	s->chain = PQgetisnull(r, 0, 1) ? NULL : xstrdup(PQgetvalue(r, 0, 1));
+	open_inner(s, database, on_keeper_connected);
+}
+
+static void
+on_inside(void *arg, const char *error)
+{
+	DatabaseStep *s = arg;
+
+	if (is_inside(s, error))
+		pgclient_query(s->inner, "SELECT p.seq, to_jsonb(p) ->> 'chain' FROM lockstep.progress p ORDER BY p.seq DESC LIMIT 1",
+					   0, NULL, on_progress, s);
+}
+
+static void
+drop(DatabaseStep *s)
+{
+	if (s->is_invalid || keeper(s) == NULL)
+		drop_now(s);
+	else
+		open_inner(s, s->name, on_inside);
+}
+
+/* ---------- make: what is there already */
 
 /* Of a command that failed, or of a database that was dropped, and a crash came between. */
 static bool
@@ -395,7 +550,7 @@ on_looked_inside(void *arg, const DropReason *error)
 	}
 	dbcheck_free(s->check);
 	s->check = NULL;
-	drop(s, false);
+	drop(s);
 }
 
 static void
@@ -418,13 +573,16 @@ on_looked_before(void *arg, const PGresult *r)
 	named = row_of_name(r, s->name);
 	if (meant >= 0)
 	{
-		note_name(s, PQgetvalue(r, meant, 1));
+		note_row(s, r, meant);
 		look_inside(s);
 	}
 	else if (named < 0)
 		create(s);
 	else if (is_left_over(r, named))
-		drop(s, is_template(r, named));
+	{
+		note_row(s, r, named);
+		drop(s);
+	}
 	else
 	{
 		snprintf(s->sqlstate, sizeof(s->sqlstate), "42P04");
@@ -489,8 +647,8 @@ on_looked_after(void *arg, const PGresult *r)
 	meant = row_of_meant(s, r);
 	if (meant >= 0)
 	{
-		note_name(s, PQgetvalue(r, meant, 1));
-		drop(s, is_template(r, meant));
+		note_row(s, r, meant);
+		drop(s);
 	}
 	else
 		end(s, NULL);

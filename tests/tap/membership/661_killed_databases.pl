@@ -14,7 +14,7 @@ my $c = LockstepPoints->new(nodes => 2, conf => "lockstep.connect_timeout = 2s\n
 my %in = (db => 'postgres');
 my $made = 0;
 my %short = map { $_ => 1 } 'server DATABASE_RENAMED', 'server rename DATABASE_DECIDED', 'catching up replicator DATABASE_RENAMED', 'replicator DATABASE_CREATED', 'replicator DATABASE_READY', 'replicator DATABASE_DECIDED', 'server DATABASE_MADE',
-	'replicator DATABASE_DROPPED', 'catching up server DATABASE_CREATED', 'catching up replicator DATABASE_CAUGHT_UP';
+	'replicator DATABASE_DROPPED', 'server DATABASE_KEPT', 'catching up server DATABASE_CREATED', 'catching up replicator DATABASE_CAUGHT_UP';
 sub is_tried { return $ENV{LOCKSTEP_LONG} || $short{ $_[0] } }
 
 sub databases
@@ -81,11 +81,12 @@ for my $point (@points)
 	{
 		next unless is_tried("$kind $point");
 		my ($order, $kill) = @{ $kinds{$kind} };
-		for my $drop ($point eq 'DATABASE_DROPPED' ? 1 : $point eq 'DATABASE_DECIDED' ? (0, 1) : 0)
+		for my $drop ($point =~ /^DATABASE_(DROPPED|KEPT)$/ ? 1 : $point eq 'DATABASE_DECIDED' ? (0, 1) : 0)
 		{
 			my $database = 'm' . ++$made;
 			my $name = ($drop ? 'DROP' : 'CREATE') . ", $kind killed at $point";
 			$c->sql(1, "CREATE DATABASE $database", %in) if $drop;
+			$c->sql(1, 'CREATE TABLE u (id int)', db => $database) if $drop;
 			my $told = run_held(($drop ? 'DROP' : 'CREATE') . " DATABASE $database", sub { $c->order_at('replicator', $point, $order) }, sub { $kill->($point) });
 			recovered($name, $database, $told, $drop);
 		}
@@ -124,7 +125,7 @@ for my $kind (sort keys %kinds)
 	for my $nth (1 .. 4)
 	{
 		next unless is_tried("catching up $kind $point");
-		next if $nth > 2 && !$ENV{LOCKSTEP_LONG};
+		next if $nth != 2 && !$ENV{LOCKSTEP_LONG};
 		my ($one, $two) = ('m' . ++$made, 'm' . ++$made);
 		my $name = "swapped while it was away, $kind killed at the ${nth}th $point";
 		$c->sql(1, "CREATE DATABASE $_", %in) for $one, $two;
@@ -133,8 +134,8 @@ for my $kind (sort keys %kinds)
 		$c->sql(1, "ALTER DATABASE $one RENAME TO m_swap", %in);
 		$c->sql(1, "ALTER DATABASE $two RENAME TO $one", %in);
 		$c->sql(1, "ALTER DATABASE m_swap RENAME TO $two", %in);
-		$c->sql(1, "ALTER DATABASE $one RENAME TO m_again; ", %in);
-		$c->order_at('replicator', $point, $order, $nth);
+		$c->sql(1, "ALTER DATABASE $one RENAME TO m_again", %in);
+		$c->order_at('replicator', $point, "$order $nth");
 		$c->ctl('--timeout=1', 'attach', 'n2');
 		$kill->($point);
 		$c->wait_state($_, 'online', 40) or fail("$name: n$_ is online again: " . $c->reason($_)) for $c->all;
@@ -152,7 +153,7 @@ for my $kind (sort keys %kinds)
 for my $kind (sort keys %kinds)
 {
 	my ($order, $kill) = @{ $kinds{$kind} };
-	for my $point (qw(DATABASE_CREATED DATABASE_CHECKED DATABASE_MADE DATABASE_CAUGHT_UP DATABASE_DROPPED))
+	for my $point (qw(DATABASE_CREATED DATABASE_CHECKED DATABASE_MADE DATABASE_CAUGHT_UP DATABASE_KEPT DATABASE_DROPPED))
 	{
 		next unless is_tried("catching up $kind $point");
 		my $old = 'm' . ++$made;

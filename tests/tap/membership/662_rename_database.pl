@@ -125,6 +125,8 @@ my $renaming = $c->session(1, %in);
 $renaming->send('ALTER DATABASE seven RENAME TO eight');
 $c->wait_until(sub { $c->sql(3, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'ALTER DATABASE%' AND wait_event_type = 'Lock'", %in) > 0 }, 20)
 	or fail('it waits on n3');
+$c->sql(1, 'CREATE TABLE behind_it (id int)');
+$c->wait_until(sub { $c->sql(3, "SELECT to_regclass('behind_it') IS NOT NULL") eq 't' }, 20) or fail('n3 has applied more');
 $c->cluster('kill-node', 3);
 $renaming->finish;
 is($renaming->error, '', 'the others have done it');
