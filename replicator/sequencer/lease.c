@@ -209,7 +209,8 @@ rename_database(LeaseTable *t, LsSlice from, LsSlice to)
 	while (things != NULL)
 	{
 		Thing	   *old = things;
-		Thing	   *new = add(t, to, (LsSlice) {old->key + old->database_len, old->name_len});
+		LsSlice		name = {old->key + old->database_len, old->name_len};
+		Thing	   *new = add(t, to, name);
 
 		things = old->next;
 		new->gone = old->gone;
