@@ -81,7 +81,11 @@ leases_replay(const JournalRecord *r, const char *dir, const char **error)
 			lease_forget_database(table(), r->text);
 			break;
 		case RECORD_DATABASE_EVENT:
-			/* the head of a segment says it again: by now the names may be those of others */
+
+			/*
+			 * the head of a segment says it again: by now the names may be
+			 * those of others
+			 */
 			if (!database_event_is_known(r->seq, r->text))
 				lease_database_event(table(), r->text);
 			break;
