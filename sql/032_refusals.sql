@@ -36,9 +36,7 @@ ALTER EXTENSION lockstep SET SCHEMA public;
 \echo :SQLSTATE
 UPDATE lockstep.progress SET slot = slot;
 \echo :SQLSTATE
-COPY lockstep.cluster FROM stdin;
-x
-\.
+COPY lockstep.cluster FROM '/dev/null';
 \echo :SQLSTATE
 TRUNCATE lockstep.progress;
 \echo :SQLSTATE

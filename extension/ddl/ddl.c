@@ -148,13 +148,6 @@ examine_extension_contents(Node *node, DdlPlan *plan)
 				   "What belongs to the extension lockstep is fixed.", NULL);
 }
 
-static void
-refuse_rename_database(DdlPlan *plan)
-{
-	ddl_refuse(plan, NULL, "The replicator knows a database of the cluster by its name.",
-			   "Use lockstepctl database drop, set lockstep.replicate to off and rename it on every node, then use lockstepctl database add.");
-}
-
 /* The dump of a replicated database has it, and CREATE EXTENSION IF NOT EXISTS behind it. */
 bool
 ddl_is_own_schema(const Node *node)
@@ -199,12 +192,13 @@ examine_alter_database(Node *node, DdlPlan *plan)
 	{
 		if (strcmp(lfirst_node(DefElem, lc)->defname, "tablespace") == 0)
 			ddl_refuse(plan, "ALTER DATABASE ... SET TABLESPACE",
-					   "It moves the database's files, which is not undone if another node fails.", everywhere_hint);
+					   "It moves the database's files on each node, while nobody is connected to the database, the replicator included.",
+					   "Take one node after the other out by lockstepctl drop, run it there with lockstep.replicate = off, from another database, and use lockstepctl attach.");
 	}
 }
 
 static void
-examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
+examine_object_type(DdlPlan *plan, ObjectType type)
 {
 	switch (type)
 	{
@@ -212,10 +206,6 @@ examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
 			plan->action = DDL_LOCAL;
 			break;
 		case OBJECT_DATABASE:
-			plan->shared = true;
-			if (!may_change_database)
-				refuse_rename_database(plan);
-			break;
 		case OBJECT_ROLE:
 		case OBJECT_PARAMETER_ACL:
 			plan->shared = true;
@@ -235,31 +225,33 @@ examine_object_type(DdlPlan *plan, ObjectType type, bool may_change_database)
 static void
 examine_rename(Node *node, DdlPlan *plan)
 {
-	examine_object_type(plan, ((RenameStmt *) node)->renameType, false);
+	examine_object_type(plan, ((RenameStmt *) node)->renameType);
+	if (((RenameStmt *) node)->renameType == OBJECT_DATABASE)
+		plan->action = DDL_DATABASE;
 }
 
 static void
 examine_owner(Node *node, DdlPlan *plan)
 {
-	examine_object_type(plan, ((AlterOwnerStmt *) node)->objectType, true);
+	examine_object_type(plan, ((AlterOwnerStmt *) node)->objectType);
 }
 
 static void
 examine_comment(Node *node, DdlPlan *plan)
 {
-	examine_object_type(plan, ((CommentStmt *) node)->objtype, true);
+	examine_object_type(plan, ((CommentStmt *) node)->objtype);
 }
 
 static void
 examine_grant(Node *node, DdlPlan *plan)
 {
-	examine_object_type(plan, ((GrantStmt *) node)->objtype, true);
+	examine_object_type(plan, ((GrantStmt *) node)->objtype);
 }
 
 static void
 examine_alter_table(Node *node, DdlPlan *plan)
 {
-	examine_object_type(plan, ((AlterTableStmt *) node)->objtype, false);
+	examine_object_type(plan, ((AlterTableStmt *) node)->objtype);
 }
 
 static void
@@ -279,7 +271,7 @@ examine_refresh(Node *node, DdlPlan *plan)
 static void
 examine_security_label(Node *node, DdlPlan *plan)
 {
-	examine_object_type(plan, ((SecLabelStmt *) node)->objtype, true);
+	examine_object_type(plan, ((SecLabelStmt *) node)->objtype);
 }
 
 /* ---------- the table */

@@ -1,8 +1,9 @@
 /*
  * ddldatabase.c
- *	  CREATE DATABASE and DROP DATABASE.
+ *	  CREATE DATABASE, DROP DATABASE and ALTER DATABASE ... RENAME.
  *
- * They copy and delete files, and no transaction block can hold them: so they are not forwarded.
+ * They copy and delete files, or change the name by which a database is known, and no transaction
+ * block can hold them: so they are not forwarded.
  * The rights are checked here, as PostgreSQL does; the replicator has every node do the work
  * as a superuser, and answers when all that are online have done it
  * (replicator/membership/database_command.c).  This node is one of them.
@@ -223,17 +224,51 @@ drop_database(DropdbStmt *stmt)
 	request_database(&request);
 }
 
-/* ---------- both */
+/* ---------- ALTER DATABASE ... RENAME */
+
+static void
+check_rename(RenameStmt *stmt)
+{
+	Oid			database = get_database_oid(stmt->subname, false);
+
+	if (!ls_owns_database(database, GetUserId()))
+		aclcheck_error(ACLCHECK_NOT_OWNER, OBJECT_DATABASE, stmt->subname);
+	if (!may_create_database())
+		ereport(ERROR,
+				(errcode(ERRCODE_INSUFFICIENT_PRIVILEGE),
+				 errmsg("permission denied to rename database")));
+	if (OidIsValid(get_database_oid(stmt->newname, true)))
+		ereport(ERROR,
+				(errcode(ERRCODE_DUPLICATE_DATABASE),
+				 errmsg("database \"%s\" already exists", stmt->newname)));
+	if (database == MyDatabaseId && MyBackendType == B_BACKEND)
+		ereport(ERROR,
+				(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+				 errmsg("current database cannot be renamed")));
+}
+
+static void
+rename_database(RenameStmt *stmt)
+{
+	LsDatabase	request = {.kind = LS_DATABASE_RENAME,.name = ls_slice_of(stmt->subname),.command = ls_slice_of(stmt->newname)};
+
+	check_rename(stmt);
+	request_database(&request);
+}
+
+/* ---------- all */
 
 void
 ddl_run_database(Node *stmt, bool is_top_level)
 {
-	const char *name = GetCommandTagName(CreateCommandTag(stmt));
+	const char *name = IsA(stmt, RenameStmt) ? "ALTER DATABASE ... RENAME" : GetCommandTagName(CreateCommandTag(stmt));
 
 	PreventInTransactionBlock(is_top_level, name);
 	PreventCommandIfReadOnly(name);
 	if (IsA(stmt, CreatedbStmt))
 		create_database((CreatedbStmt *) stmt);
+	else if (IsA(stmt, RenameStmt))
+		rename_database((RenameStmt *) stmt);
 	else
 		drop_database((DropdbStmt *) stmt);
 }

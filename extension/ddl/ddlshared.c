@@ -221,9 +221,26 @@ check_not_in_block(PlannedStmt *pstmt, Oid database, bool is_top_level)
 	PreventInTransactionBlock(is_top_level, name);
 }
 
+/* It can't be dropped or renamed from within. */
+static Oid
+not_from_within(const Node *stmt)
+{
+	if (IsA(stmt, DropdbStmt))
+		return get_database_oid(((const DropdbStmt *) stmt)->dbname, true);
+	if (IsA(stmt, RenameStmt) && ((const RenameStmt *) stmt)->renameType == OBJECT_DATABASE)
+		return get_database_oid(((const RenameStmt *) stmt)->subname, true);
+	return InvalidOid;
+}
+
 static void
 report_not_now(PlannedStmt *pstmt)
 {
+	if (OidIsValid(not_from_within(pstmt->utilityStmt)) && OidIsValid(lockconflict_applied_database(InvalidOid)))
+		ereport(ERROR,
+				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+				 errmsg("cannot run %s now", GetCommandTagName(CreateCommandTag(pstmt->utilityStmt))),
+				 errdetail("It has to run in a replicated database, and there is none but the one that it is about."),
+				 errhint("Use CREATE DATABASE to make another one first.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("cannot run %s now", GetCommandTagName(CreateCommandTag(pstmt->utilityStmt))),
@@ -231,17 +248,10 @@ report_not_now(PlannedStmt *pstmt)
 			 errhint("Wait until the node is online: see lockstepctl status. In a cluster that has no database yet, set lockstep.replicate to off and run it on every node.")));
 }
 
-/* It can't be dropped from within. */
-static Oid
-dropped_database(const Node *stmt)
-{
-	return IsA(stmt, DropdbStmt) ? get_database_oid(((const DropdbStmt *) stmt)->dbname, true) : InvalidOid;
-}
-
 bool
 ddlshared_run(PlannedStmt *pstmt, const char *source, bool is_top_level)
 {
-	Oid			database = lockconflict_applied_database(dropped_database(pstmt->utilityStmt));
+	Oid			database = lockconflict_applied_database(not_from_within(pstmt->utilityStmt));
 	PlannedStmt *copy = copyObject(pstmt);
 	BackgroundWorkerHandle *handle;
 	dsm_segment *segment;

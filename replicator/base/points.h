@@ -69,7 +69,10 @@ typedef enum Point
 	POINT_DROP_DURABLE,			/* dropped by command; the command is not
 								 * answered */
 
-	/* CREATE and DROP DATABASE: database_command.c, database_step.c */
+	/*
+	 * CREATE, DROP and ALTER DATABASE RENAME: database_command.c,
+	 * database_step.c
+	 */
 	POINT_DATABASE_PLANNED,		/* durable; no node knows */
 	POINT_DATABASE_CREATED,		/* a node has it, empty */
 	POINT_DATABASE_CHECKED,		/* ... with the extension */
@@ -77,7 +80,10 @@ typedef enum Point
 	POINT_DATABASE_READY,		/* all have it, with apply connections */
 	POINT_DATABASE_DECIDED,		/* it is replicated, or is not any more: that
 								 * is durable */
+	POINT_DATABASE_KEPT,		/* a node has its progress in another one,
+								 * before it is dropped */
 	POINT_DATABASE_DROPPED,		/* a node has dropped it */
+	POINT_DATABASE_RENAMED,		/* a node has renamed it */
 	POINT_DATABASE_CAUGHT_UP,	/* a node that catches up has done the same */
 
 	/* a group of replicators: group.c, standby.c */

@@ -30,6 +30,8 @@ database_event_word(DatabaseEventKind kind)
 			return "planned";
 		case DATABASE_CREATED:
 			return "created";
+		case DATABASE_RENAMED:
+			return "renamed";
 		case DATABASE_REMOVED:
 			return "removed";
 	}
@@ -69,7 +71,7 @@ database_event_parse(LsSlice text, DatabaseEventText *e)
 	memcpy(head, text.data, (size_t) (end - text.data));
 	head[end - text.data] = '\0';
 	if (sscanf(head, "%c %" SCNu64 " %zu %zu", &kind, &e->number, &name, &command) != 4 ||
-		(kind != DATABASE_PLANNED && kind != DATABASE_CREATED && kind != DATABASE_REMOVED))
+		(kind != DATABASE_PLANNED && kind != DATABASE_CREATED && kind != DATABASE_RENAMED && kind != DATABASE_REMOVED))
 		return false;
 	e->kind = (DatabaseEventKind) kind;
 	(void) take(&text, (size_t) (end - text.data) + 1);
@@ -85,18 +87,39 @@ database_event_parse(LsSlice text, DatabaseEventText *e)
 /* ---------- the list */
 
 static bool
+is_text(const char *text, LsSlice slice)
+{
+	return strlen(text) == slice.len && memcmp(text, slice.data, slice.len) == 0;
+}
+
+/* A database with a number is created and removed once; one without may have been removed several times. */
+static bool
+is_same(const DatabaseEvent *known, const DatabaseEventText *e, uint64_t seq)
+{
+	if (known->kind != e->kind || known->number != e->number)
+		return false;
+	if (e->kind == DATABASE_RENAMED)
+		return is_text(known->fingerprint, e->fingerprint);
+	return e->number != 0 || (known->seq == seq && is_text(known->name, e->name));
+}
+
+static bool
 is_known(const DatabaseEventText *e, uint64_t seq)
 {
 	for (int i = 0; i < nevents; i++)
 	{
-		const DatabaseEvent *known = &events[i];
-
-		if (known->kind == e->kind && known->number == e->number &&
-			(e->number != 0 || (known->seq == seq && strlen(known->name) == e->name.len &&
-								memcmp(known->name, e->name.data, e->name.len) == 0)))
+		if (is_same(&events[i], e, seq))
 			return true;
 	}
 	return false;
+}
+
+bool
+database_event_is_known(uint64_t seq, LsSlice text)
+{
+	DatabaseEventText e;
+
+	return database_event_parse(text, &e) && is_known(&e, seq);
 }
 
 const DatabaseEvent *
@@ -153,7 +176,85 @@ database_event_next(uint64_t order, uint64_t seq)
 	return NULL;
 }
 
-/* One that exists is kept, whatever its age: its number is that of its OID. */
+/* ---------- names */
+
+bool
+database_event_had_name(uint64_t number, const char *name)
+{
+	for (int i = 0; i < nevents; i++)
+	{
+		const DatabaseEvent *e = &events[i];
+
+		if (e->number == number && (strcmp(e->name, name) == 0 ||
+									(e->kind == DATABASE_RENAMED && strcmp(e->command, name) == 0)))
+			return true;
+	}
+	return false;
+}
+
+const DatabaseEvent *
+database_event_last_renaming(uint64_t number)
+{
+	const DatabaseEvent *last = NULL;
+
+	for (int i = 0; i < nevents; i++)
+	{
+		if (events[i].kind == DATABASE_RENAMED && events[i].number == number)
+			last = &events[i];
+	}
+	return last;
+}
+
+uint64_t
+database_event_named_at(uint64_t number)
+{
+	const DatabaseEvent *e = database_event_last_renaming(number);
+
+	if (e == NULL)
+		e = database_event_find(DATABASE_CREATED, number);
+	return e == NULL ? 0 : e->seq;
+}
+
+uint64_t
+database_event_next_renaming(uint64_t number)
+{
+	const DatabaseEvent *last = database_event_last_renaming(number);
+
+	return last == NULL ? 1 : strtoull(last->fingerprint, NULL, 10) + 1;
+}
+
+/*
+ * A command waits for all nodes that are online, so a node can lack no more than the last one
+ * with a lower seq than its own: it went out while it ran.
+ */
+const char *
+database_event_misnamed(uint64_t number, const char *name, uint64_t applied, uint64_t *renamed_at)
+{
+	const DatabaseEvent *last = NULL;	/* of those that should be done */
+	bool		may_be_done = false;
+
+	*renamed_at = 0;
+	for (int i = 0; i < nevents; i++)
+	{
+		const DatabaseEvent *e = &events[i];
+
+		if (e->number != number || (e->kind != DATABASE_CREATED && e->kind != DATABASE_RENAMED) || e->seq > applied)
+			continue;
+		if (e->seq < applied || last == NULL)
+			last = e;
+		may_be_done = may_be_done || (e->seq == applied && strcmp(e->name, name) == 0);
+	}
+	if (last == NULL || may_be_done || strcmp(last->name, name) == 0)
+		return NULL;
+	if (last->kind != DATABASE_RENAMED || strcmp(last->command, name) != 0)
+		return last->name;
+	*renamed_at = last->seq;
+	return NULL;
+}
+
+/* ---------- forgetting */
+
+/* One that exists is kept, whatever its age: its number is that of its OID.  So is its last name. */
 static bool
 is_of_interest(const DatabaseEvent *e, uint64_t seq)
 {
@@ -161,7 +262,7 @@ is_of_interest(const DatabaseEvent *e, uint64_t seq)
 
 	if (e->seq >= seq || (end != NULL && end->seq >= seq))
 		return true;
-	return e->kind == DATABASE_CREATED && end == NULL;
+	return end == NULL && (e->kind == DATABASE_CREATED || e == database_event_last_renaming(e->number));
 }
 
 static void

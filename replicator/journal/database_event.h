@@ -8,6 +8,7 @@
  *
  *	 PLANNED	nodes may have made it; it is not replicated
  *	 CREATED	all that were online have it
+ *	 RENAMED	ALTER DATABASE ... RENAME is decided
  *	 REMOVED	DROP DATABASE is decided.  number 0: it came by lockstepctl database add
  *
  * An event has the seq of the last transaction before it.  A node performs it when it has applied
@@ -22,6 +23,7 @@ typedef enum DatabaseEventKind
 {
 	DATABASE_PLANNED = 'p',
 	DATABASE_CREATED = 'c',
+	DATABASE_RENAMED = 'n',
 	DATABASE_REMOVED = 'r'
 } DatabaseEventKind;
 
@@ -33,10 +35,11 @@ struct DatabaseEvent
 	uint64_t	number;
 	uint64_t	seq;
 	uint64_t	order;			/* ascending, in this process */
-	char	   *name;
-	char	   *command;		/* CREATE DATABASE, without the OID; "" of a
-								 * removal */
-	char	   *fingerprint;	/* what it held; "" but of CREATED */
+	char	   *name;			/* of RENAMED: the new one */
+	char	   *command;		/* CREATE DATABASE, without the OID; of
+								 * RENAMED: the old name; "" of a removal */
+	char	   *fingerprint;	/* of CREATED: what it held; of RENAMED: its
+								 * ordinal; else "" */
 };
 
 /* The text of a record (malloc'ed), and its parts. */
@@ -61,6 +64,26 @@ extern const DatabaseEvent *database_event_add(uint64_t seq, LsSlice text);
 extern int	database_events_count(void);
 extern const DatabaseEvent *database_event_at(int i);
 extern const DatabaseEvent *database_event_find(DatabaseEventKind kind, uint64_t number);
+
+/* The same again: it has been added. */
+extern bool database_event_is_known(uint64_t seq, LsSlice text);
+
+/* Has it, or had it once, that name? */
+extern bool database_event_had_name(uint64_t number, const char *name);
+
+/* The seq at which it got its name. */
+extern uint64_t database_event_named_at(uint64_t number);
+
+/* Its last RENAMED; NULL: it was never renamed.  The ordinal of the next one. */
+extern const DatabaseEvent *database_event_last_renaming(uint64_t number);
+extern uint64_t database_event_next_renaming(uint64_t number);
+
+/*
+ * The name of a database on a node that has applied so far, where it is called `name` now.
+ * *renamed_at: not 0 if the node has yet to rename it, which stands at that seq.  NULL: it has
+ * the right one.  Else the one that it should have.
+ */
+extern const char *database_event_misnamed(uint64_t number, const char *name, uint64_t applied, uint64_t *renamed_at);
 
 /* Behind that one (0: from the beginning) the first with that seq or a higher one; NULL: none. */
 extern const DatabaseEvent *database_event_next(uint64_t order, uint64_t seq);

@@ -184,24 +184,61 @@ set_fingerprint(LsSlice text)
 	facts[i].fingerprint = xstrndup(end + 1, text.len - name.len - 1);
 }
 
+static int
+find_number(uint64_t number)
+{
+	for (int i = 0; i < nfacts; i++)
+	{
+		if (facts[i].number == number)
+			return i;
+	}
+	return -1;
+}
+
+static void
+rename_fact(int i, const char *name)
+{
+	free(facts[i].database);
+	facts[i].database = xstrdup(name);
+	names[i] = facts[i].database;
+}
+
+/*
+ * By number, if there is one: the head of a segment has a database with the name that it was created
+ * with, which another one may have by now, and behind it how it was renamed.
+ */
 static void
 apply_event(const DatabaseEvent *e)
 {
-	LsSlice		name;
 	int			i;
 
 	if (e == NULL)				/* it has been said before */
 		return;
-	name = ls_slice_of(e->name);
-	i = find(name);
+	i = e->number != 0 ? find_number(e->number) : find(ls_slice_of(e->name));
 	if (e->kind == DATABASE_REMOVED && i >= 0 && facts[i].number == e->number)
 		drop(i);
+	else if (e->kind == DATABASE_RENAMED && i >= 0)
+		rename_fact(i, e->name);
 	else if (e->kind == DATABASE_CREATED && i < 0)
 	{
-		add(name);
+		add(ls_slice_of(e->name));
 		facts[nfacts - 1].number = e->number;
 		facts[nfacts - 1].fingerprint = xstrdup(e->fingerprint);
 	}
+}
+
+/* The head of each segment says again what was dropped: it may be one of the same name before this one. */
+static void
+apply_dropped(uint64_t seq, LsSlice name)
+{
+	int			i = find(name);
+
+	remember_dropped(name, seq);
+	if (i < 0 || (facts[i].number != 0 && database_event_named_at(facts[i].number) > seq))
+		return;
+	if (facts[i].number != 0)
+		database_event_withdraw(facts[i].number);
+	drop(i);
 }
 
 void
@@ -217,11 +254,7 @@ metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 				add(text);
 			break;
 		case RECORD_DATABASE_DROPPED:
-			remember_dropped(text, seq);
-			if (i >= 0 && facts[i].number != 0)
-				database_event_withdraw(facts[i].number);
-			if (i >= 0)
-				drop(i);
+			apply_dropped(seq, text);
 			break;
 		case RECORD_NODE_DROPPED:
 		case RECORD_NODE_ATTACHED:
@@ -269,6 +302,14 @@ metadata_database_number(const char *name)
 	int			i = find(ls_slice_of(name));
 
 	return i < 0 ? 0 : facts[i].number;
+}
+
+const char *
+metadata_name_of(uint64_t number)
+{
+	int			i = number != 0 ? find_number(number) : -1;
+
+	return i < 0 ? NULL : facts[i].database;
 }
 
 bool

@@ -20,6 +20,8 @@ extern bool metadata_has_any(void); /* it was ever said which databases there
 
 /* The number that CREATE DATABASE gave it; 0: it came by lockstepctl database add. */
 extern uint64_t metadata_database_number(const char *name);
+extern const char *metadata_name_of(uint64_t number);	/* NULL: none that is
+														 * replicated has it */
 
 /* The last seq when a database of that name was dropped, 0 = never: what is not
  * newer belongs to another database than the one that has the name now. */

@@ -44,6 +44,8 @@ struct Attach
 	int			at;
 	uint64_t	progress;
 	uint64_t	chain;
+	uint64_t	events_from;	/* of database_event.h: before that seq they
+								 * are done */
 	uint64_t	applied;		/* when the turn was opened */
 	bool		opening_pools;
 	bool		waiting;		/* for a higher generation */
@@ -60,6 +62,15 @@ static DbCheck *
 check_of(const struct Attach *a, int i)
 {
 	return a->databases.all[i].check;
+}
+
+/* What the cluster calls it, which the node may have yet to rename. */
+static const char *
+name_of(const struct Attach *a, int i)
+{
+	const char *name = metadata_name_of(a->databases.all[i].number);
+
+	return name != NULL ? name : a->databases.all[i].name;
 }
 
 static void
@@ -129,7 +140,7 @@ attached(struct Attach *a, uint64_t applied)
 	n->attach = NULL;
 	history_heard(n);
 	node_move(n, NODE_CATCHUP);
-	catchup_begin(n, a->progress);
+	catchup_begin(n, a->events_from);
 	for (const struct LeftOver *l = a->left_over; l != NULL; l = l->next)
 		catchup_left_over(n, l->number, l->name);
 	n->attach = a;
@@ -240,7 +251,7 @@ settle_content(struct Attach *a)
 	for (int i = 0; i < a->databases.n; i++)
 	{
 		DbCheck    *d = check_of(a, i);
-		const char *standard = metadata_fingerprint(dbcheck_database(d));
+		const char *standard = metadata_fingerprint(name_of(a, i));
 		const char *found = dbcheck_found(d);
 		char	   *text;
 
@@ -262,7 +273,7 @@ settle_content(struct Attach *a)
 			node_out(a->node, DROP_CONTENT_UNKNOWN, FACTS(.database = dbcheck_database(d)));
 			return false;
 		}
-		text = metadata_fingerprint_text(dbcheck_database(d), found);
+		text = metadata_fingerprint_text(name_of(a, i), found);
 		sequencer_journal_metadata(RECORD_FINGERPRINT, text, NULL, NULL);
 		free(text);
 	}
@@ -362,6 +373,13 @@ begin_generation(struct Attach *a)
 
 /* ---------- 3. content */
 
+/* The last seq when one of that name was dropped: another one than this, which has a number. */
+static uint64_t
+dropped_at(const struct Attach *a, int i)
+{
+	return a->databases.all[i].number != 0 ? 0 : metadata_dropped_at(a->databases.all[i].name);
+}
+
 static void
 on_content(void *arg, const DropReason *error)
 {
@@ -386,7 +404,7 @@ read_next_content(struct Attach *a)
 		 * dropped
 		 */
 		if (a->progress == 0 || !dbcheck_has_cluster(d) ||
-			(dbcheck_progress(d) == 0 && a->progress <= metadata_dropped_at(dbcheck_database(d))))
+			(dbcheck_progress(d) == 0 && a->progress <= dropped_at(a, a->at - 1)))
 		{
 			dbcheck_fingerprint(d, on_content, a);
 			return;
@@ -457,7 +475,7 @@ check_progress(struct Attach *a)
 		const char *database = dbcheck_database(check_of(a, i));
 		uint64_t	progress = dbcheck_progress(check_of(a, i));
 
-		if (progress > 0 && progress <= metadata_dropped_at(database))
+		if (progress > 0 && progress <= dropped_at(a, i))
 		{
 			node_out(a->node, DROP_DATABASE_READDED, FACTS(.database = database));
 			return;
@@ -502,7 +520,10 @@ settle_databases(struct Attach *a)
 		if (is != CANDIDATE_ATTACHED)
 			candidates_remove(all, i);
 	}
+	a->events_from = applied;
 	missing = candidates_missing(all, applied);
+	if (missing == NULL)
+		missing = candidates_misnamed(all, applied, &a->events_from);
 	if (missing != NULL)
 		node_out(a->node, DROP_DATABASE_MISSING, FACTS(.database = missing));
 	return missing == NULL;
@@ -555,7 +576,7 @@ on_plain_checked(void *arg, const DropReason *error)
 		a->node->no_generations = false;
 		a->node->generation = 0;
 		history_looked_at(a->node);
-		a->progress = sequencer_last_durable();
+		a->progress = a->events_from = sequencer_last_durable();
 		attached(a, sequencer_last_durable());
 	}
 }

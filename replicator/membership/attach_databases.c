@@ -44,22 +44,24 @@ candidates_of_maintenance(Candidates *c)
 }
 
 /* A number counts if the journal knows it, of that name; else the OID is any. */
-static bool
-has(const PGresult *r, const char *name, uint64_t number)
+static uint64_t
+number_of(const PGresult *r, int i)
+{
+	uint64_t	found = database_number_of((uint32_t) strtoul(PQgetvalue(r, i, 0), NULL, 10));
+
+	return found != 0 && database_event_had_name(found, PQgetvalue(r, i, 1)) ? found : 0;
+}
+
+/* What such a database is called on the node; NULL: it has none.  name: of one without a number. */
+static const char *
+find_on_node(const PGresult *r, const char *name, uint64_t number)
 {
 	for (int i = 0; i < PQntuples(r); i++)
 	{
-		uint64_t	found = database_number_of((uint32_t) strtoul(PQgetvalue(r, i, 0), NULL, 10));
-		const DatabaseEvent *e = database_event_find(DATABASE_CREATED, found);
-
-		if (e == NULL)
-			e = database_event_find(DATABASE_PLANNED, found);
-		if (e == NULL || strcmp(e->name, name) != 0)
-			found = 0;
-		if (strcmp(PQgetvalue(r, i, 1), name) == 0)
-			return found == number;
+		if (number_of(r, i) == number && (number != 0 || strcmp(PQgetvalue(r, i, 1), name) == 0))
+			return PQgetvalue(r, i, 1);
 	}
-	return false;
+	return NULL;
 }
 
 /* Databases that are replicated come first: the control connection goes to the first one. */
@@ -72,19 +74,23 @@ candidates_of_node(Candidates *c, const PGresult *r)
 	for (int i = 0; i < count; i++)
 	{
 		uint64_t	number = metadata_database_number(names[i]);
+		const char *name = number == 0 ? names[i] : find_on_node(r, names[i], number);
 
-		if (number == 0 || has(r, names[i], number))
-			add(c, names[i], number);
+		if (name != NULL)
+			add(c, name, number);
 	}
 	for (int i = 0; i < database_events_count(); i++)
 	{
 		const DatabaseEvent *e = database_event_at(i);
+		const char *name;
 
-		if (e->kind == DATABASE_PLANNED && (database_event_find(DATABASE_CREATED, e->number) != NULL ||
-											database_command_is_making(e->number)))
+		if (e->kind == DATABASE_CREATED || e->kind == DATABASE_RENAMED ||
+			(e->kind == DATABASE_PLANNED && (database_event_find(DATABASE_CREATED, e->number) != NULL ||
+											 database_command_is_making(e->number))))
 			continue;
-		if (e->kind != DATABASE_CREATED && has(r, e->name, e->number))
-			add(c, e->name, e->number);
+		name = find_on_node(r, e->name, e->number);
+		if (name != NULL)
+			add(c, name, e->number);
 	}
 }
 
@@ -123,7 +129,7 @@ removal_of(const char *name, uint64_t number)
 	{
 		const DatabaseEvent *e = database_event_at(i);
 
-		if (e->kind == DATABASE_REMOVED && e->number == number && strcmp(e->name, name) == 0)
+		if (e->kind == DATABASE_REMOVED && e->number == number && (number != 0 || strcmp(e->name, name) == 0))
 			found = e;
 	}
 	return found;
@@ -133,7 +139,8 @@ removal_of(const char *name, uint64_t number)
 static const DatabaseEvent *
 end_of(const Candidate *c)
 {
-	if (metadata_has_database(c->name) && metadata_database_number(c->name) == c->number)
+	if (c->number != 0 ? metadata_name_of(c->number) != NULL :
+		metadata_has_database(c->name) && metadata_database_number(c->name) == 0)
 		return NULL;
 	return removal_of(c->name, c->number);
 }
@@ -172,6 +179,23 @@ is_there(const Candidates *c, uint64_t number)
 	return false;
 }
 
+const char *
+candidates_misnamed(const Candidates *c, uint64_t applied, uint64_t *events_from)
+{
+	for (int i = 0; i < c->n; i++)
+	{
+		uint64_t	renamed_at;
+		const char *wanted = c->all[i].number == 0 ? NULL :
+		database_event_misnamed(c->all[i].number, c->all[i].name, applied, &renamed_at);
+
+		if (wanted != NULL)
+			return wanted;
+		if (c->all[i].number != 0 && renamed_at != 0 && renamed_at < *events_from)
+			*events_from = renamed_at;
+	}
+	return NULL;
+}
+
 /*
  * One that DROP DATABASE removed later may be gone, with the progress that it had: then the node has
  * applied more than the others say.
@@ -187,7 +211,7 @@ candidates_missing(const Candidates *c, uint64_t applied)
 
 		if (e->kind == DATABASE_CREATED && e->seq < applied && database_event_find(DATABASE_REMOVED, e->number) == NULL &&
 			!is_there(c, e->number))
-			return e->name;
+			return metadata_name_of(e->number);
 	}
 	return c->n == 0 ? metadata_databases(&count)[0] : NULL;
 }

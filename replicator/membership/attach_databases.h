@@ -3,8 +3,9 @@
  *	  Which databases a node that is attached should have, and which of those it has.
  *
  * A node has applied the journal up to some seq, and has the databases of that place: those that
- * CREATE DATABASE made later it lacks, those that DROP DATABASE removed later it still has.  They
- * are looked at before that seq is known.
+ * CREATE DATABASE made later it lacks, those that DROP DATABASE removed later it still has, those that
+ * ALTER DATABASE RENAME renamed later have their old names.  They are looked at before that seq is
+ * known.
  */
 #ifndef LOCKSTEP_ATTACH_DATABASES_H
 #define LOCKSTEP_ATTACH_DATABASES_H
@@ -14,7 +15,7 @@
 
 typedef struct Candidate
 {
-	char	   *name;
+	char	   *name;			/* on the node */
 	uint64_t	number;			/* 0: it came by lockstepctl database add */
 	DbCheck    *check;			/* NULL: not looked at */
 	bool		failed;
@@ -51,6 +52,12 @@ extern bool candidate_is_doubtful(const Candidate *c);
 
 /* Of a node that has applied so far. */
 extern CandidateIs candidate_is(const Candidate *c, uint64_t applied);
+
+/*
+ * The right name of one that has a wrong one (only those that are attached are left); NULL: none.
+ * *events_from: lowered to the seq of an event that the node has not done, though it has applied more.
+ */
+extern const char *candidates_misnamed(const Candidates *c, uint64_t applied, uint64_t *events_from);
 
 /* One that the node must have, and has not (only those that are attached are left); NULL: none. */
 extern const char *candidates_missing(const Candidates *c, uint64_t applied);

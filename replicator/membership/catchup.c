@@ -18,7 +18,7 @@
  * order them; but a server that has crashed has forgotten those locks, and its next
  * transaction would overwrite what it does not see.
  *
- * CREATE and DROP DATABASE (database_event.h) stand between two transactions: what is before one
+ * CREATE, DROP and ALTER DATABASE RENAME (database_event.h) stand between two transactions: what is before one
  * is applied, then the node does the same, then it gets what comes behind it.
  *
  * Going online takes one round of the loop: in the call that gives the node the last
@@ -160,7 +160,7 @@ catchup_task_gone(Node *n, const ApplyTask *task)
 	n->catchup->bytes -= tx_memory(task->tx);
 }
 
-/* ---------- CREATE and DROP DATABASE */
+/* ---------- CREATE, DROP and ALTER DATABASE RENAME */
 
 /* The next that the node has not done; NULL: none. */
 static const DatabaseEvent *
@@ -192,19 +192,25 @@ on_step(void *arg, const char *error)
 	Node	   *n = arg;
 	struct Catchup *c = n->catchup;
 	const DatabaseEvent *e = next_event(c);
+	const char *name;
 
 	if (error != NULL)
-		node_out(n, DROP_DATABASE_STEP, FACTS(.database = e->name,.what = e->kind == DATABASE_CREATED ? "create" : "drop",
-											  .error = error));
-	else if (e->kind == DATABASE_REMOVED)
-		event_done(n);
-	else
 	{
-		c->opening = true;
-		if (pool_find(n, e->name) == NULL)
-			pool_open(n, e->name);
-		node_pump(n);
+		node_out(n, DROP_DATABASE_STEP, FACTS(.database = e->kind == DATABASE_RENAMED ? e->command : e->name,
+											  .what = e->kind == DATABASE_CREATED ? "create" : e->kind == DATABASE_RENAMED ? "rename" : "drop",
+											  .error = error));
+		return;
 	}
+	name = e->kind == DATABASE_REMOVED ? NULL : database_step_name(c->step);
+	if (name == NULL)
+	{
+		event_done(n);
+		return;
+	}
+	c->opening = true;
+	if (pool_find(n, name) == NULL)
+		pool_open(n, name);
+	node_pump(n);
 }
 
 void
@@ -259,6 +265,8 @@ do_event(Node *n, const DatabaseEvent *e)
 		return;
 	else if (is_over(e))
 		event_done(n);
+	else if (e->kind == DATABASE_RENAMED)
+		c->step = database_rename(n, e, on_step, n);
 	else if (e->kind == DATABASE_CREATED)
 		c->step = database_make(n, e->number, e->name, e->command, e->fingerprint, on_step, n);
 	else

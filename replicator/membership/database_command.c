@@ -1,12 +1,14 @@
 /*
  * database_command.c
- *	  CREATE and DROP DATABASE of a session, on all nodes that are online.
+ *	  CREATE, DROP and ALTER DATABASE RENAME of a session, on all nodes that are online.
  *
  * CREATE	journal: PLANNED -> each online node makes it (database_step.c), those that come online
  *			meanwhile, too -> the contents are compared -> apply connections -> journal: CREATED.
  *			A failure anywhere: it is dropped where it was made, and the command fails.
  * DROP		look for sessions on all online nodes -> no new ones, and what is decided is applied
  *			-> journal: REMOVED -> each online node drops it.  A node that can't goes out.
+ * RENAME	the same up to journal: RENAMED -> each online node renames it, and has apply connections
+ *			to the new name -> sessions are admitted again
  *
  * A node that is not online does the same when it comes to that place in the journal (catchup.c).
  * What is PLANNED and was never CREATED, as the replicator has ended in between, is dropped when
@@ -36,9 +38,10 @@
 typedef struct Command
 {
 	struct Command *next;
-	bool		create;
+	LsDatabaseKind kind;
 	char	   *name;
-	char	   *text;
+	char	   *text;			/* CREATE DATABASE, or the new name; NULL:
+								 * DROP */
 	bool		force;
 	bool		superuser;
 	DatabaseCommandDone done;
@@ -72,6 +75,19 @@ static void advance(void *arg);
 static void look(void *arg);
 
 /* ---------- ends */
+
+static const char *
+command_name(const Command *c)
+{
+	return c->kind == LS_DATABASE_CREATE ? "CREATE DATABASE" : c->kind == LS_DATABASE_DROP ? "DROP DATABASE" :
+		"ALTER DATABASE RENAME";
+}
+
+static const char *
+verb(const Command *c)
+{
+	return c->kind == LS_DATABASE_CREATE ? "create" : c->kind == LS_DATABASE_DROP ? "drop" : "rename";
+}
 
 static uint64_t
 bit(int node)
@@ -107,8 +123,10 @@ finish(Command *c)
 	error.message = ls_slice_of(c->message);
 	error.detail = ls_slice_of(c->detail);
 	error.hint = ls_slice_of(c->hint);
-	log_full(LOG_NOTICE, NULL, c->message != NULL ? c->message : c->create ? "CREATE DATABASE: done" : "DROP DATABASE: done",
-			 c->message != NULL ? c->detail : c->name, NULL);
+	if (c->message != NULL)
+		log_full(LOG_NOTICE, NULL, c->message, c->detail, NULL);
+	else
+		log_message(LOG_NOTICE, NULL, "%s: done: %s", command_name(c), c->name);
 	first = c->next;
 	database_job_runs = false;
 	c->done(c->arg, c->message == NULL, &error);
@@ -136,8 +154,8 @@ static void
 note_node_error(Command *c, const Node *n, const char *sqlstate, const char *error)
 {
 	note_error(c, sqlstate[0] != '\0' ? sqlstate : "58000",
-			   xasprintf("could not %s database \"%s\" on node \"%s\"", c->create ? "create" : "drop", c->name, n->config->name),
-			   xstrdup(error), c->create ? "Nothing is left of it on any node." : NULL);
+			   xasprintf("could not %s database \"%s\" on node \"%s\"", verb(c), c->name, n->config->name),
+			   xstrdup(error), c->kind == LS_DATABASE_CREATE ? "Nothing is left of it on any node." : NULL);
 }
 
 /* ---------- steps on nodes */
@@ -169,7 +187,7 @@ on_step(void *arg, const char *error)
 		 * it is tried again when the node comes back; a later call frees the
 		 * step
 		 */
-		node_out(n, DROP_DATABASE_STEP, FACTS(.database = c->name,.what = "drop",.error = error));
+		node_out(n, DROP_DATABASE_STEP, FACTS(.database = c->name,.what = verb(c),.error = error));
 		return;
 	}
 	if (error != NULL && c->taking_back)
@@ -178,6 +196,23 @@ on_step(void *arg, const char *error)
 	else if (error != NULL)
 		note_node_error(c, n, database_step_sqlstate(*slot), error);
 	note_ready(c, n);
+}
+
+static DatabaseStep *
+begin_step(Command *c, Node *n)
+{
+	DatabaseStep **slot = &c->steps[n->index];
+
+	switch (c->kind)
+	{
+		case LS_DATABASE_CREATE:
+			return database_make(n, c->number, c->name, c->text, NULL, on_step, slot);
+		case LS_DATABASE_DROP:
+			return database_remove(n, c->number, c->name, c->seq, on_step, slot);
+		case LS_DATABASE_RENAME:
+			return database_rename(n, database_event_last_renaming(c->number), on_step, slot);
+	}
+	return NULL;
 }
 
 /* On each online node that has not begun. */
@@ -195,8 +230,7 @@ begin_steps(Command *c)
 		any = true;
 		c->nodes |= bit(i);
 		c->pending |= bit(i);
-		c->steps[i] = c->create ? database_make(n, c->number, c->name, c->text, NULL, on_step, &c->steps[i]) :
-			database_remove(n, c->number, c->name, c->seq, on_step, &c->steps[i]);
+		c->steps[i] = begin_step(c, n);
 	}
 	return any;
 }
@@ -213,7 +247,7 @@ database_command_node_gone(const Node *n)
 	pgclient_close(c->clients[n->index]);
 	c->clients[n->index] = NULL;
 	c->nodes &= ~bit(n->index);
-	if (c->create && !c->taking_back && !c->deciding)
+	if (c->kind == LS_DATABASE_CREATE && !c->taking_back && !c->deciding)
 		note_error(c, "57P03", xasprintf("could not create database \"%s\", as node \"%s\" is not online any more", c->name,
 										 n->config->name), xstrdup(n->reason), "Try again.");
 	note_ready(c, n);
@@ -269,7 +303,7 @@ compare_contents(Command *c)
 
 /* Apply connections; true: all are ready. */
 static bool
-has_pools(Command *c)
+has_pools(Command *c, const char *name)
 {
 	bool		ready = true;
 
@@ -279,8 +313,8 @@ has_pools(Command *c)
 
 		if ((c->nodes & bit(i)) == 0)
 			continue;
-		if (pool_find(n, c->name) == NULL)
-			pool_open(n, c->name);
+		if (pool_find(n, name) == NULL)
+			pool_open(n, name);
 		ready = ready && pools_ready(n);
 	}
 	return ready;
@@ -294,23 +328,27 @@ on_decided(void *arg)
 	LOCKSTEP_POINT(DATABASE_DECIDED);
 	c->deciding = false;
 	nodes_look_again();			/* those that catch up have waited for it */
-	if (c->create)
-		finish(c);
-	else
+	if (c->kind == LS_DATABASE_CREATE)
 	{
-		c->decided = true;
-		c->closing = false;
-		(void) begin_steps(c);
-		advance(c);
+		finish(c);
+		return;
 	}
+	c->decided = true;
+	c->closing = c->kind == LS_DATABASE_RENAME;
+	(void) begin_steps(c);
+	advance(c);
 }
 
 static void
 journal_event(Command *c, DatabaseEventKind kind, void (*done) (void *arg))
 {
-	char	   *text = database_event_text(kind, c->number, c->name, c->create ? c->text : "",
-										   kind == DATABASE_CREATED ? content(c) : "");
+	char		ordinal[24];
+	char	   *text;
 
+	snprintf(ordinal, sizeof(ordinal), "%" PRIu64, database_event_next_renaming(c->number));
+	text = kind == DATABASE_RENAMED ? database_event_text(kind, c->number, c->text, c->name, ordinal) :
+		database_event_text(kind, c->number, c->name, c->kind == LS_DATABASE_CREATE ? c->text : "",
+							kind == DATABASE_CREATED ? content(c) : "");
 	sequencer_journal_metadata(RECORD_DATABASE_EVENT, text, done, c);
 	free(text);
 }
@@ -336,7 +374,7 @@ advance_create(Command *c)
 			finish(c);
 		return;
 	}
-	if (!has_pools(c))
+	if (!has_pools(c, c->name))
 	{
 		c->timer = loop_after(POLL_MS, advance, c);
 		return;
@@ -346,7 +384,7 @@ advance_create(Command *c)
 	journal_event(c, DATABASE_CREATED, on_decided);
 }
 
-/* ---------- DROP */
+/* ---------- DROP, RENAME */
 
 static const char users_query[] =
 "SELECT coalesce((SELECT format('process %s of role \"%s\"', a.pid, coalesce(a.usename, '?')) || "
@@ -357,8 +395,9 @@ static const char users_query[] =
 "coalesce((SELECT format('logical replication slot \"%s\"', min(slot_name)) FROM pg_replication_slots "
 "WHERE database = $1 AND active HAVING count(*) > 0), "
 "(SELECT format('subscription \"%s\"', min(subname)) FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid "
-"WHERE d.datname = $1 HAVING count(*) > 0), "
-"(SELECT format('prepared transaction \"%s\"', min(gid)) FROM pg_prepared_xacts WHERE database = $1 HAVING count(*) > 0), '')";
+"WHERE d.datname = $1 AND $3 = '' HAVING count(*) > 0), "
+"(SELECT format('prepared transaction \"%s\"', min(gid)) FROM pg_prepared_xacts WHERE database = $1 HAVING count(*) > 0), ''), "
+"EXISTS (SELECT FROM pg_database WHERE datname = $3)";
 
 static Node *
 node_of_client(Command *c, PgClient *const *slot)
@@ -395,6 +434,9 @@ on_users(void *arg, const PGresult *r)
 		note_node_error(c, n, "", "connection lost");
 	else if (PQresultStatus(r) != PGRES_TUPLES_OK)
 		note_node_error(c, n, "", pgclient_message(PQresultErrorMessage(r)));
+	else if (PQgetvalue(r, 0, 2)[0] == 't')
+		note_error(c, "42P04", xasprintf("database \"%s\" already exists", c->text),
+				   xasprintf("It is on node \"%s\", and is not the cluster's.", n->config->name), NULL);
 	else if (PQgetvalue(r, 0, 1)[0] != '\0')
 		note_busy(c, n, PQgetvalue(r, 0, 1), true);
 	else if (PQgetvalue(r, 0, 0)[0] != '\0')
@@ -408,10 +450,11 @@ on_connected(void *arg, const char *error)
 {
 	Command    *c = first;
 	PgClient  **slot = arg;
-	const char *params[] = {c->name, !c->force ? "any" : c->superuser ? "none" : "superuser"};
+	const char *params[] = {c->name, !c->force ? "any" : c->superuser ? "none" : "superuser",
+	c->kind == LS_DATABASE_RENAME ? c->text : ""};
 
 	if (error == NULL)
-		pgclient_query(*slot, users_query, 2, params, on_users, slot);
+		pgclient_query(*slot, users_query, 3, params, on_users, slot);
 	else
 	{
 		*slot = NULL;			/* closes itself */
@@ -465,16 +508,27 @@ close_database(Command *c)
 {
 	c->closing = true;
 	c->nodes = 0;
-	to_sessions->end_of_database(c->name, "57P01", "this database is being dropped", NULL);
+	to_sessions->end_of_database(c->name, "57P01", c->kind == LS_DATABASE_DROP ? "this database is being dropped" :
+								 "this database is being renamed", NULL);
 	c->seq = sequencer_last_decided();
 	c->timer = loop_after(0, advance, c);
+}
+
+/* RENAME: those that can't go on have gone out, and the others take its transactions by the new name. */
+static void
+advance_decided(Command *c)
+{
+	if (c->kind == LS_DATABASE_RENAME && !has_pools(c, c->text))
+		c->timer = loop_after(POLL_MS, advance, c);
+	else
+		finish(c);
 }
 
 static void
 advance_drop(Command *c)
 {
 	if (c->decided)
-		finish(c);
+		advance_decided(c);
 	else if (!c->closing && c->message == NULL && c->busy != NULL && !c->busy_for_good && c->waited_ms < LOOK_PATIENCE_MS)
 	{
 		c->waited_ms += LOOK_MS;
@@ -496,7 +550,7 @@ advance_drop(Command *c)
 	{
 		c->seq = sequencer_last_decided();
 		c->deciding = true;
-		journal_event(c, DATABASE_REMOVED, on_decided);
+		journal_event(c, c->kind == LS_DATABASE_DROP ? DATABASE_REMOVED : DATABASE_RENAMED, on_decided);
 	}
 }
 
@@ -512,7 +566,7 @@ advance(void *arg)
 	c->timer = NULL;
 	if (c->pending != 0 || c->deciding)
 		return;
-	if (c->create)
+	if (c->kind == LS_DATABASE_CREATE)
 		advance_create(c);
 	else
 		advance_drop(c);
@@ -541,25 +595,47 @@ start_create(Command *c)
 }
 
 static void
-start_drop(Command *c)
+check_drop(Command *c)
 {
 	int			count;
 
 	(void) metadata_databases(&count);
-	if (!metadata_has_database(c->name))
-		note_error(c, "3D000", xasprintf("database \"%s\" is not replicated", c->name), NULL,
-				   "Set lockstep.replicate to off and drop it on the nodes that have it.");
-	else if (count == 1)
+	if (count == 1)
 		note_error(c, "0A000", xasprintf("cannot drop database \"%s\", the only one that is replicated", c->name),
 				   xstrdup("Commands of databases that are not replicated run in it."),
 				   "Create another one first, or use lockstepctl database drop.");
-	if (c->message != NULL)
-	{
-		finish(c);
-		return;
-	}
+}
+
+static void
+check_rename(Command *c)
+{
+	if (c->number == 0)
+		note_error(c, "0A000", xasprintf("cannot rename database \"%s\", which CREATE DATABASE has not made", c->name),
+				   xstrdup("It came by lockstepctl database add or init. After a crash a node could not tell whether it has renamed it."),
+				   "Restore a dump of it into a new database. Or, without clients: lockstepctl database drop, rename it on every node with lockstep.replicate = off, lockstepctl database add.");
+	else if (strcmp(c->name, node_config->maintenance_database) == 0)
+		note_error(c, "55000", xasprintf("cannot rename database \"%s\", to which the replicator connects", c->name), NULL,
+				   "Set maintenance_database in replicator.conf to another one first.");
+	else if (metadata_has_database(c->text))
+		note_error(c, "42P04", xasprintf("database \"%s\" already exists", c->text), NULL, NULL);
+}
+
+static void
+start_drop(Command *c)
+{
 	c->number = metadata_database_number(c->name);
-	look(c);
+	if (!metadata_has_database(c->name))
+		note_error(c, "3D000", xasprintf("database \"%s\" is not replicated", c->name), NULL,
+				   c->kind == LS_DATABASE_DROP ? "Set lockstep.replicate to off and drop it on the nodes that have it." :
+				   "Set lockstep.replicate to off and rename it on the nodes that have it.");
+	else if (c->kind == LS_DATABASE_DROP)
+		check_drop(c);
+	else
+		check_rename(c);
+	if (c->message != NULL)
+		finish(c);
+	else
+		look(c);
 }
 
 static void
@@ -580,7 +656,7 @@ start_next(void)
 		return;
 	}
 	database_job_runs = true;
-	if (first->create)
+	if (first->kind == LS_DATABASE_CREATE)
 		start_create(first);
 	else
 		start_drop(first);
@@ -599,10 +675,11 @@ queue(Command *c)
 }
 
 static Command *
-new_command(LsSlice name, DatabaseCommandDone done, void *arg)
+new_command(LsDatabaseKind kind, LsSlice name, DatabaseCommandDone done, void *arg)
 {
 	Command    *c = xcalloc(1, sizeof(Command));
 
+	c->kind = kind;
 	c->name = xstrndup(name.data, name.len);
 	c->done = done;
 	c->arg = arg;
@@ -612,9 +689,8 @@ new_command(LsSlice name, DatabaseCommandDone done, void *arg)
 void
 database_command_create(LsSlice name, LsSlice text, DatabaseCommandDone done, void *arg)
 {
-	Command    *c = new_command(name, done, arg);
+	Command    *c = new_command(LS_DATABASE_CREATE, name, done, arg);
 
-	c->create = true;
 	c->text = xstrndup(text.data, text.len);
 	queue(c);
 }
@@ -622,28 +698,46 @@ database_command_create(LsSlice name, LsSlice text, DatabaseCommandDone done, vo
 void
 database_command_drop(LsSlice name, bool force, bool superuser, DatabaseCommandDone done, void *arg)
 {
-	Command    *c = new_command(name, done, arg);
+	Command    *c = new_command(LS_DATABASE_DROP, name, done, arg);
 
 	c->force = force;
 	c->superuser = superuser;
 	queue(c);
 }
 
-bool
+void
+database_command_rename(LsSlice name, LsSlice new_name, DatabaseCommandDone done, void *arg)
+{
+	Command    *c = new_command(LS_DATABASE_RENAME, name, done, arg);
+
+	c->text = xstrndup(new_name.data, new_name.len);
+	queue(c);
+}
+
+const char *
 database_command_closes(const char *name)
 {
-	return first != NULL && first->closing && strcmp(first->name, name) == 0;
+	if (first == NULL || !first->closing)
+		return NULL;
+	if (first->kind == LS_DATABASE_DROP)
+		return strcmp(first->name, name) == 0 ? "dropped" : NULL;
+	return strcmp(first->name, name) == 0 || strcmp(first->text, name) == 0 ? "renamed" : NULL;
 }
 
 bool
 database_command_is_making(uint64_t number)
 {
-	return first != NULL && first->create && first->number == number;
+	return first != NULL && first->kind == LS_DATABASE_CREATE && first->number == number;
 }
 
+/* The last one of its kind is that of the command that runs, if there is one. */
 bool
 database_event_is_durable(const DatabaseEvent *e)
 {
-	return first == NULL || !first->deciding || first->number != e->number || strcmp(first->name, e->name) != 0 ||
-		(first->create ? DATABASE_CREATED : DATABASE_REMOVED) != e->kind;
+	if (first == NULL || !first->deciding || first->number != e->number)
+		return true;
+	if (first->kind == LS_DATABASE_RENAME)
+		return e != database_event_last_renaming(e->number);
+	return strcmp(first->name, e->name) != 0 ||
+		(first->kind == LS_DATABASE_CREATE ? DATABASE_CREATED : DATABASE_REMOVED) != e->kind;
 }

@@ -1,6 +1,6 @@
 /*
  * database_command.h
- *	  CREATE and DROP DATABASE of a session, on all nodes.
+ *	  CREATE, DROP and ALTER DATABASE RENAME of a session, on all nodes.
  */
 #ifndef LOCKSTEP_DATABASE_COMMAND_H
 #define LOCKSTEP_DATABASE_COMMAND_H
@@ -17,7 +17,9 @@ extern void database_command_create(LsSlice name, LsSlice command, DatabaseComma
 /* force: sessions are ended; superuser: also those of superusers. */
 extern void database_command_drop(LsSlice name, bool force, bool superuser, DatabaseCommandDone done, void *arg);
 
-/* New sessions in it are refused: it is about to be dropped. */
-extern bool database_command_closes(const char *name);
+extern void database_command_rename(LsSlice name, LsSlice new_name, DatabaseCommandDone done, void *arg);
+
+/* New sessions in it are refused, as it is about to be ...; NULL: they are not. */
+extern const char *database_command_closes(const char *name);
 
 #endif

@@ -1,19 +1,26 @@
 /*
  * database_step.c
- *	  What CREATE and DROP DATABASE do on one node.
+ *	  What CREATE, DROP and ALTER DATABASE RENAME do on one node.
  *
  *	 make	look whether it is there -> CREATE DATABASE ... OID -> the extension -> its content
  *			-> our generation -> the cluster's identity
- *	 remove	close the connections to it -> wait until seq is applied -> DROP DATABASE
+ *	 remove	close the connections to it -> wait until seq is applied -> copy its progress to another
+ *			database -> DROP DATABASE
+ *	 rename	the same -> end the sessions in it -> ALTER DATABASE ... RENAME
  *
- * PostgreSQL commits CREATE and DROP DATABASE by themselves, and synchronously: a node that has
- * done the latter after applying seq can't forget seq in a crash.
+ * PostgreSQL commits CREATE and DROP DATABASE by themselves, and synchronously, and so does a session
+ * that renames: a node that has done it after applying seq can't forget seq in a crash.
+ *
+ * The node's position in the journal is the highest progress of its databases, and may be in the one
+ * that is dropped: so another one gets it before.  Else a node that starts anew would be taken back.
  *
  * One that is there has its identity, and is complete; or an attempt has been stopped before that,
  * and it is made anew.
  *
  * Whether a database is the wanted one is known by its number (database_event.h), a part of its
- * OID.  One of that name with another number is left alone.
+ * OID.  One of that name with another number is left alone.  The wanted one may have another name
+ * already, which it gets by a later event with the same seq: a node that has applied that seq may
+ * have done all of these events, or the first of them.
  */
 #include "database_step.h"
 
@@ -29,6 +36,7 @@
 #include "points.h"
 
 #define POLL_MS 10
+#define RENAME_TRIES 4			/* each takes 5 s, while others connect */
 #define OTHER_CONNECTIONS 3		/* of a new database, beside those that apply */
 
 struct DatabaseStep
@@ -36,12 +44,21 @@ struct DatabaseStep
 	Node	   *node;
 	uint64_t	number;
 	uint64_t	seq;
-	char	   *name;
-	char	   *command;		/* NULL: it is to be removed */
+	char	   *name;			/* that it has on the node, as far as known */
+	char	   *command;		/* NULL: it is to be removed, or renamed */
+	char	   *new_name;		/* NULL: it is not to be renamed */
+	uint64_t	order;			/* of the event that renames it */
+	int			tries;
 	char	   *expected;		/* its content; NULL: not known */
+	char	   *progress;		/* of one that is dropped */
+	char	   *chain;
 	DatabaseStepDone done;
 	void	   *arg;
+	bool		is_template;	/* the one that is there, and is to be dropped */
+	bool		is_invalid;		/* ... and DROP DATABASE was stopped there */
 	PgClient   *client;
+	PgClient   *inner;			/* to the one that is dropped, then to one
+								 * that stays */
 	DbCheck    *check;
 	Timer	   *timer;
 	char		sqlstate[6];
@@ -65,10 +82,14 @@ database_step_free(DatabaseStep *s)
 		return;
 	loop_cancel(s->timer);
 	pgclient_close(s->client);
+	pgclient_close(s->inner);
 	dbcheck_free(s->check);
 	free(s->name);
 	free(s->command);
+	free(s->new_name);
 	free(s->expected);
+	free(s->progress);
+	free(s->chain);
 	free(s);
 }
 
@@ -89,9 +110,11 @@ static void
 end(DatabaseStep *s, const char *error)
 {
 	PgClient   *client = s->client;
+	PgClient   *inner = s->inner;
 
-	s->client = NULL;
+	s->client = s->inner = NULL;
 	pgclient_close(client);
+	pgclient_close(inner);
 	s->done(s->arg, error);
 }
 
@@ -119,26 +142,78 @@ succeeded(DatabaseStep *s, const PGresult *r)
 	return false;
 }
 
+/* All databases of the node. */
 static void
 look(DatabaseStep *s, PgDone done)
 {
-	const char *params[] = {s->name};
-
-	pgclient_query(s->client, "SELECT oid, datistemplate FROM pg_database WHERE datname = $1", 1, params, done, s);
+	pgclient_query(s->client, "SELECT oid, datname, datistemplate, datconnlimit FROM pg_database", 0, NULL, done, s);
 }
 
-/* Is it the one that is meant?  Of one that came by lockstepctl database add no number is known. */
-static bool
-is_meant(const DatabaseStep *s, const PGresult *r)
+static uint64_t
+number_of_row(const PGresult *r, int i)
 {
-	uint64_t	number = database_number_of((uint32_t) strtoul(PQgetvalue(r, 0, 0), NULL, 10));
-	const DatabaseEvent *e = number != 0 ? database_event_find(DATABASE_PLANNED, number) : NULL;
+	return database_number_of((uint32_t) strtoul(PQgetvalue(r, i, 0), NULL, 10));
+}
 
-	if (s->number != 0)
-		return number == s->number;
-	if (e == NULL && number != 0)
-		e = database_event_find(DATABASE_CREATED, number);
-	return e == NULL || strcmp(e->name, s->name) != 0;
+static int
+row_of_name(const PGresult *r, const char *name)
+{
+	for (int i = 0; i < PQntuples(r); i++)
+	{
+		if (strcmp(PQgetvalue(r, i, 1), name) == 0)
+			return i;
+	}
+	return -1;
+}
+
+/* Is it one that the journal does not know by number? */
+static bool
+has_no_number(const PGresult *r, int i)
+{
+	uint64_t	number = number_of_row(r, i);
+
+	return number == 0 || !database_event_had_name(number, PQgetvalue(r, i, 1));
+}
+
+/* The one that is meant, whatever its name; -1: it is not there. */
+static int
+row_of_meant(const DatabaseStep *s, const PGresult *r)
+{
+	int			i = row_of_name(r, s->name);
+
+	if (s->number == 0)
+		return i >= 0 && has_no_number(r, i) ? i : -1;
+	for (i = 0; i < PQntuples(r); i++)
+	{
+		if (number_of_row(r, i) == s->number &&
+			(strcmp(PQgetvalue(r, i, 1), s->name) == 0 || database_event_had_name(s->number, PQgetvalue(r, i, 1))))
+			return i;
+	}
+	return -1;
+}
+
+static void
+note_name(DatabaseStep *s, const char *name)
+{
+	char	   *old = s->name;
+
+	s->name = xstrdup(name);
+	free(old);
+}
+
+/* It is there. */
+static void
+note_row(DatabaseStep *s, const PGresult *r, int i)
+{
+	note_name(s, PQgetvalue(r, i, 1));
+	s->is_template = PQgetvalue(r, i, 2)[0] == 't';
+	s->is_invalid = strcmp(PQgetvalue(r, i, 3), "-2") == 0;
+}
+
+const char *
+database_step_name(const DatabaseStep *s)
+{
+	return s->name;
 }
 
 static DatabaseStep *
@@ -296,11 +371,11 @@ on_dropped(void *arg, const PGresult *r)
 }
 
 static void
-drop(DatabaseStep *s, bool is_template)
+drop_now(DatabaseStep *s)
 {
 	Buffer		command = {0};
 
-	if (is_template)
+	if (s->is_template)
 	{
 		buffer_append(&command, "ALTER DATABASE ", 15);
 		append_quoted_name(&command, s->name);
@@ -315,16 +390,150 @@ drop(DatabaseStep *s, bool is_template)
 	buffer_free(&command);
 }
 
+/* ---------- the progress of one that is dropped */
+
+#define KEPT_SLOT "-2"			/* no backend's; -1 is lockstepctl's */
+
+/* One that stays; NULL: none is attached yet. */
+static const char *
+keeper(const DatabaseStep *s)
+{
+	for (const Pool *p = s->node->pools; p != NULL; p = p->next)
+	{
+		if (!p->closing && strcmp(p->database, s->name) != 0)
+			return p->database;
+	}
+	return NULL;
+}
+
+static void
+close_inner(DatabaseStep *s)
+{
+	PgClient   *inner = s->inner;
+
+	s->inner = NULL;
+	pgclient_close(inner);
+}
+
+static void
+on_kept(void *arg, const PGresult *r)
+{
+	if (!succeeded(arg, r))
+		return;
+	close_inner(arg);
+	LOCKSTEP_POINT(DATABASE_KEPT);
+	drop_now(arg);
+}
+
+static void
+open_inner(DatabaseStep *s, const char *database, PgConnected connected)
+{
+	s->inner = pgclient_open(s->node->config, database, "lockstep control", pgclient_control_options, node_stall_timeout(),
+							 connected, s);
+}
+
+/* false: the step has failed. */
+static bool
+is_inside(DatabaseStep *s, const char *error)
+{
+	char		text[300];
+
+	if (error == NULL)
+		return true;
+	snprintf(text, sizeof(text), "could not connect: %s", error);
+	s->inner = NULL;			/* closes itself */
+	end(s, text);
+	return false;
+}
+
+/* The column chain came with version 1.1. */
+static void
+on_room_for_it(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	const char *params[] = {s->progress, s->chain};
+
+	if (!succeeded(s, r))
+		return;
+	pgclient_query(s->inner, "INSERT INTO lockstep.progress SELECT (jsonb_populate_record(p, jsonb_build_object('slot', " KEPT_SLOT
+				   ", 'seq', $1::bigint, 'chain', $2::bigint))).* FROM (SELECT NULL::lockstep.progress) AS n (p) ON CONFLICT DO NOTHING",
+				   2, params, on_kept, s);
+}
+
+static void
+keep(DatabaseStep *s)
+{
+	const char *params[] = {s->progress};
+
+	pgclient_query(s->inner, "SET synchronous_commit = local", 0, NULL, NULL, NULL);
+	pgclient_query(s->inner, "DELETE FROM lockstep.progress WHERE slot = " KEPT_SLOT " AND seq < $1", 1, params, on_room_for_it, s);
+}
+
+static void
+on_keeper_connected(void *arg, const char *error)
+{
+	if (is_inside(arg, error))
+		keep(arg);
+}
+
+/* One that is not complete has none. */
+static bool
+has_no_extension(const PGresult *r)
+{
+	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+
+	return sqlstate != NULL && (strcmp(sqlstate, "42P01") == 0 || strcmp(sqlstate, "3F000") == 0);
+}
+
+static void
+on_progress(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	const char *database = keeper(s);
+
+	if (!has_no_extension(r) && !succeeded(s, r))
+		return;
+	close_inner(s);
+	if (PQntuples(r) == 0 || database == NULL)
+	{
+		drop_now(s);
+		return;
+	}
+	free(s->progress);
+	free(s->chain);
+	s->progress = xstrdup(PQgetvalue(r, 0, 0));
+	s->chain = PQgetisnull(r, 0, 1) ? NULL : xstrdup(PQgetvalue(r, 0, 1));
+	open_inner(s, database, on_keeper_connected);
+}
+
+static void
+on_inside(void *arg, const char *error)
+{
+	DatabaseStep *s = arg;
+
+	if (is_inside(s, error))
+		pgclient_query(s->inner, "SELECT p.seq, to_jsonb(p) ->> 'chain' FROM lockstep.progress p ORDER BY p.seq DESC LIMIT 1",
+					   0, NULL, on_progress, s);
+}
+
+static void
+drop(DatabaseStep *s)
+{
+	if (s->is_invalid || keeper(s) == NULL)
+		drop_now(s);
+	else
+		open_inner(s, s->name, on_inside);
+}
+
+/* ---------- make: what is there already */
+
 /* Of a command that failed, or of a database that was dropped, and a crash came between. */
 static bool
-is_left_over(const DatabaseStep *s, const PGresult *r)
+is_left_over(const PGresult *r, int i)
 {
-	uint64_t	number = database_number_of((uint32_t) strtoul(PQgetvalue(r, 0, 0), NULL, 10));
-	const DatabaseEvent *e = number != 0 ? database_event_find(DATABASE_PLANNED, number) : NULL;
+	uint64_t	number = number_of_row(r, i);
 
-	if (e == NULL && number != 0)
-		e = database_event_find(DATABASE_REMOVED, number);
-	return e != NULL && strcmp(e->name, s->name) == 0 &&
+	return !has_no_number(r, i) &&
 		(database_event_find(DATABASE_REMOVED, number) != NULL || database_event_find(DATABASE_CREATED, number) == NULL);
 }
 
@@ -341,7 +550,7 @@ on_looked_inside(void *arg, const DropReason *error)
 	}
 	dbcheck_free(s->check);
 	s->check = NULL;
-	drop(s, false);
+	drop(s);
 }
 
 static void
@@ -355,15 +564,25 @@ on_looked_before(void *arg, const PGresult *r)
 {
 	DatabaseStep *s = arg;
 	char		text[160];
+	int			meant;
+	int			named;
 
 	if (!succeeded(s, r))
 		return;
-	if (PQntuples(r) == 0)
-		create(s);
-	else if (is_meant(s, r))
+	meant = row_of_meant(s, r);
+	named = row_of_name(r, s->name);
+	if (meant >= 0)
+	{
+		note_row(s, r, meant);
 		look_inside(s);
-	else if (is_left_over(s, r))
-		drop(s, PQgetvalue(r, 0, 1)[0] == 't');
+	}
+	else if (named < 0)
+		create(s);
+	else if (is_left_over(r, named))
+	{
+		note_row(s, r, named);
+		drop(s);
+	}
 	else
 	{
 		snprintf(s->sqlstate, sizeof(s->sqlstate), "42P04");
@@ -421,11 +640,16 @@ static void
 on_looked_after(void *arg, const PGresult *r)
 {
 	DatabaseStep *s = arg;
+	int			meant;
 
 	if (!succeeded(s, r))
 		return;
-	if (PQntuples(r) == 1 && is_meant(s, r))
-		drop(s, PQgetvalue(r, 0, 1)[0] == 't');
+	meant = row_of_meant(s, r);
+	if (meant >= 0)
+	{
+		note_row(s, r, meant);
+		drop(s);
+	}
 	else
 		end(s, NULL);
 }
@@ -436,6 +660,123 @@ on_connected_to_remove(void *arg, const char *error)
 	if (is_connected(arg, error))
 		look(arg, on_looked_after);
 }
+
+/* ---------- rename */
+
+static void end_sessions(DatabaseStep *s);
+
+static void
+on_renamed(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+
+	/* somebody has connected meanwhile */
+	if (sqlstate != NULL && strcmp(sqlstate, "55006") == 0 && ++s->tries < RENAME_TRIES)
+	{
+		end_sessions(s);
+		return;
+	}
+	if (!succeeded(s, r))
+		return;
+	LOCKSTEP_POINT(DATABASE_RENAMED);
+	note_name(s, s->new_name);
+	end(s, NULL);
+}
+
+static void
+on_sessions_ended(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	Buffer		command = {0};
+
+	if (!succeeded(s, r))
+		return;
+	buffer_append(&command, "ALTER DATABASE ", 15);
+	append_quoted_name(&command, s->name);
+	buffer_append(&command, " RENAME TO ", 11);
+	append_quoted_name(&command, s->new_name);
+	buffer_append(&command, "", 1);
+	pgclient_query(s->client, (const char *) command.data, 0, NULL, on_renamed, s);
+	buffer_free(&command);
+}
+
+static void
+end_sessions(DatabaseStep *s)
+{
+	const char *params[] = {s->name};
+
+	pgclient_query(s->client, "SET synchronous_commit = local", 0, NULL, NULL, NULL);
+	pgclient_query(s->client, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()",
+				   1, params, on_sessions_ended, s);
+}
+
+/* Has a later event with the same seq given it that name?  NULL: has one dropped it? */
+static bool
+is_past(const DatabaseStep *s, const char *name)
+{
+	for (const DatabaseEvent *e = database_event_next(s->order, s->seq); e != NULL && e->seq == s->seq;
+		 e = database_event_next(e->order, s->seq))
+	{
+		if (e->number == s->number &&
+			(name == NULL ? e->kind == DATABASE_REMOVED : e->kind == DATABASE_RENAMED && strcmp(e->name, name) == 0))
+			return true;
+	}
+	return false;
+}
+
+static void
+fail_to_rename(DatabaseStep *s, const char *sqlstate, const char *format, const char *name)
+{
+	char		text[200];
+
+	snprintf(s->sqlstate, sizeof(s->sqlstate), "%s", sqlstate);
+	snprintf(text, sizeof(text), format, name);
+	end(s, text);
+}
+
+static void
+on_looked_for_old(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	int			meant;
+	bool		taken;
+	const char *name;
+
+	if (!succeeded(s, r))
+		return;
+	meant = row_of_meant(s, r);
+	taken = row_of_name(r, s->new_name) >= 0;
+	name = meant >= 0 ? PQgetvalue(r, meant, 1) : NULL;
+	if (name != NULL && strcmp(name, s->name) == 0 && !taken)
+		end_sessions(s);
+	else if (name != NULL && (strcmp(name, s->new_name) == 0 || is_past(s, name)))
+	{
+		note_name(s, name);
+		end(s, NULL);
+	}
+	else if (name == NULL && is_past(s, NULL))
+	{
+		free(s->name);
+		s->name = NULL;
+		end(s, NULL);
+	}
+	else if (name != NULL && strcmp(name, s->name) == 0)
+		fail_to_rename(s, "42P04", "it has a database \"%s\" of its own, which is not the cluster's", s->new_name);
+	else if (name != NULL)
+		fail_to_rename(s, "55000", "it has the database by the name \"%s\"", name);
+	else
+		fail_to_rename(s, "3D000", "it has no database \"%s\"", s->name);
+}
+
+static void
+on_connected_to_rename(void *arg, const char *error)
+{
+	if (is_connected(arg, error))
+		look(arg, on_looked_for_old);
+}
+
+/* ---------- remove and rename: first, nobody of ours is in it */
 
 static bool
 has_pool(const Node *n, const char *name)
@@ -458,19 +799,38 @@ wait_for_closed(void *arg)
 	if (has_pool(n, s->name) || strcmp(n->control_database, s->name) == 0 || n->applied < s->seq)
 		s->timer = loop_after(POLL_MS, wait_for_closed, s);
 	else
-		connect_beside(s, on_connected_to_remove);
+		connect_beside(s, s->new_name != NULL ? on_connected_to_rename : on_connected_to_remove);
+}
+
+static void
+close_connections(DatabaseStep *s)
+{
+	Pool	   *p = pool_find(s->node, s->name);
+
+	control_leave_database(s->node, s->name);
+	if (p != NULL)
+		pool_close(p);
+	s->timer = loop_after(0, wait_for_closed, s);
 }
 
 DatabaseStep *
 database_remove(Node *n, uint64_t number, const char *name, uint64_t seq, DatabaseStepDone done, void *arg)
 {
 	DatabaseStep *s = begin(n, number, name, done, arg);
-	Pool	   *p = pool_find(n, name);
 
 	s->seq = seq;
-	control_leave_database(n, name);
-	if (p != NULL)
-		pool_close(p);
-	s->timer = loop_after(0, wait_for_closed, s);
+	close_connections(s);
+	return s;
+}
+
+DatabaseStep *
+database_rename(Node *n, const DatabaseEvent *e, DatabaseStepDone done, void *arg)
+{
+	DatabaseStep *s = begin(n, e->number, e->command, done, arg);
+
+	s->new_name = xstrdup(e->name);
+	s->order = e->order;
+	s->seq = e->seq;
+	close_connections(s);
 	return s;
 }

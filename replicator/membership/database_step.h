@@ -1,6 +1,6 @@
 /*
  * database_step.h
- *	  What CREATE and DROP DATABASE do on one node.  Each can be repeated, whatever a crash has
+ *	  What CREATE, DROP and ALTER DATABASE RENAME do on one node.  Each can be repeated, whatever a crash has
  *	  left of it.
  */
 #ifndef LOCKSTEP_DATABASE_STEP_H
@@ -26,6 +26,16 @@ extern DatabaseStep *database_make(Node *n, uint64_t number, const char *name, c
  */
 extern DatabaseStep *database_remove(Node *n, uint64_t number, const char *name, uint64_t seq,
 									 DatabaseStepDone done, void *arg);
+
+/*
+ * Give database `number` the new name, as that event says, when the node has applied its seq:
+ * its apply connections are closed, and whoever is connected to it is disconnected.  It has no
+ * apply connections then.
+ */
+extern DatabaseStep *database_rename(Node *n, const struct DatabaseEvent *e, DatabaseStepDone done, void *arg);
+
+/* The name that it has on the node, when the step is done; NULL: it is not there. */
+extern const char *database_step_name(const DatabaseStep *s);
 
 /* What a new one holds; NULL: it was not new. */
 extern const char *database_step_fingerprint(const DatabaseStep *s);

@@ -171,7 +171,7 @@ static const DropRule rules[NDROP_CAUSES] = {
 	"then, or clone the node", NULL},
 	[DROP_DATABASES_CHANGED] = {"databases_changed", LOG_NOTICE, RETURNS_ALONE, "attaching, catching up", NULL,
 	"a database was {what} while the node was being attached", NULL},
-	[DROP_DATABASE_STEP] = {"database_step", LOG_WARNING, RETURNS_MENDED, "CREATE DATABASE, DROP DATABASE, catching up", NULL,
+	[DROP_DATABASE_STEP] = {"database_step", LOG_WARNING, RETURNS_MENDED, "CREATE, DROP, ALTER DATABASE RENAME, catching up", NULL,
 	"could not {what} database \"{database}\": {error}", NULL},
 	[DROP_DATABASE_MISSING] = {"database_missing", LOG_WARNING, RETURNS_CLONED, "attaching", NULL,
 	"it has no database \"{database}\", which it had made by CREATE DATABASE", NULL},

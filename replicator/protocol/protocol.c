@@ -203,7 +203,7 @@ LAYOUT(ordered_layout, LsOrdered);
 
 static const Field database_layout_fields[] = {
 	NUMBER64('X', LsDatabase, id),
-	CHOICE('K', LsDatabase, kind, "cd"),
+	CHOICE('K', LsDatabase, kind, "cdr"),
 	TEXT('N', LsDatabase, name, 1, LS_MAX_NAME),
 	TEXT('Q', LsDatabase, command, 0, LS_MAX_DATABASE_COMMAND),
 	BOOLEAN('F', LsDatabase, force),
@@ -780,6 +780,8 @@ ls_get_database(LsSlice payload, LsDatabase *m)
 
 	if (wrong != NULL)
 		return wrong;
+	if (m->kind == LS_DATABASE_RENAME)
+		return m->command.len > 0 && m->command.len <= LS_MAX_NAME ? NULL : "the new name of a database is empty or too long";
 	return (m->kind == LS_DATABASE_CREATE) == (m->command.len > 0) ? NULL :
 		"the command belongs to a database that is to be created and to no other";
 }

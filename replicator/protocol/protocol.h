@@ -46,7 +46,7 @@
  *	   <- 's' leased
  *	 B 'U' single ->            a query that is ordered at once, whatever becomes
  *	   <- 'u' ordered           of the transaction in which it was run
- *	 B 'T' database ->          CREATE or DROP DATABASE on all nodes
+ *	 B 'T' database ->          CREATE, DROP or ALTER DATABASE RENAME on all nodes
  *	   <- 't' database done
  *	 B 'I' facts ask ->         what the replicator knows, for people
  *	   <- 'i' facts
@@ -460,7 +460,8 @@ typedef struct LsOrdered
 typedef enum LsDatabaseKind
 {
 	LS_DATABASE_CREATE = 'c',
-	LS_DATABASE_DROP = 'd'
+	LS_DATABASE_DROP = 'd',
+	LS_DATABASE_RENAME = 'r'
 } LsDatabaseKind;
 
 /* 'T' */
@@ -470,7 +471,8 @@ typedef struct LsDatabase
 	LsDatabaseKind kind;		/* 'K' u8 */
 	LsSlice		name;			/* 'N' text, 1..LS_MAX_NAME */
 	LsSlice		command;		/* 'Q' text: CREATE DATABASE with its options
-								 * but the OID, in UTF-8; else empty */
+								 * but the OID, in UTF-8; of RENAME: the new
+								 * name; else empty */
 	bool		force;			/* 'F' u8 0/1: its sessions are ended */
 	bool		superuser;		/* 'S' u8 0/1: also those of superusers */
 } LsDatabase;

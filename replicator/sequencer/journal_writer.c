@@ -41,7 +41,6 @@
 #include <unistd.h>
 
 #include "copies.h"
-#include "database_event.h"
 #include "journal_private.h"
 #include "lease.h"
 #include "events.h"
@@ -151,7 +150,6 @@ static void
 note_head(const JournalItem *item)
 {
 	LsSlice		text = {item->text.data, item->text.len};
-	DatabaseEventText event;
 
 	if (item->positions)
 	{
@@ -163,8 +161,8 @@ note_head(const JournalItem *item)
 		(void) lease_decode(positions, text);
 	if (item->type == RECORD_DATABASE_DROPPED)
 		lease_forget_database(positions, text);
-	if (item->type == RECORD_DATABASE_EVENT && database_event_parse(text, &event) && event.kind == DATABASE_REMOVED)
-		lease_forget_database(positions, event.name);
+	if (item->type == RECORD_DATABASE_EVENT)
+		lease_database_event(positions, text);
 	if (item->head.len > 0)
 	{
 		head.len = 0;

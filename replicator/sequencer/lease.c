@@ -13,6 +13,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "database_event.h"
+
 #define BUCKETS 4096
 #define FIRST_SIZE 32
 #define MAX_SIZE 16384
@@ -157,21 +159,81 @@ lease_count(const LeaseTable *t)
 	return t->n;
 }
 
+/* The next thing of that database in a bucket, from *link on; NULL: none. */
+static Thing **
+next_of_database(Thing **link, LsSlice database)
+{
+	while (*link != NULL)
+	{
+		LsSlice		of = database_of(*link);
+
+		if (of.len == database.len && memcmp(of.data, database.data, of.len) == 0)
+			return link;
+		link = &(*link)->next;
+	}
+	return NULL;
+}
+
 void
 lease_forget_database(LeaseTable *t, LsSlice database)
 {
 	for (size_t i = 0; i < BUCKETS; i++)
 	{
-		for (Thing **link = &t->buckets[i]; *link != NULL;)
-		{
-			LsSlice		of = database_of(*link);
+		Thing	  **link = &t->buckets[i];
 
-			if (of.len == database.len && memcmp(of.data, database.data, of.len) == 0)
-				take_out(t, link);
-			else
-				link = &(*link)->next;
+		while ((link = next_of_database(link, database)) != NULL)
+			take_out(t, link);
+	}
+}
+
+static void
+rename_database(LeaseTable *t, LsSlice from, LsSlice to)
+{
+	Thing	   *things = NULL;
+
+	lease_forget_database(t, to);	/* of one that had the name before */
+	for (size_t i = 0; i < BUCKETS; i++)
+	{
+		Thing	  **link = &t->buckets[i];
+
+		while ((link = next_of_database(link, from)) != NULL)
+		{
+			Thing	   *thing = *link;
+
+			*link = thing->next;
+			t->n--;
+			thing->next = things;
+			things = thing;
 		}
 	}
+	while (things != NULL)
+	{
+		Thing	   *old = things;
+		LsSlice		name = {old->key + old->database_len, old->name_len};
+		Thing	   *new = add(t, to, name);
+
+		things = old->next;
+		new->gone = old->gone;
+		new->value = old->value;
+		new->called = old->called;
+		new->seq = old->seq;
+		new->holders = old->holders;
+		new->keys = old->keys;
+		free(old);
+	}
+}
+
+void
+lease_database_event(LeaseTable *t, LsSlice text)
+{
+	DatabaseEventText e;
+
+	if (!database_event_parse(text, &e))
+		return;
+	if (e.kind == DATABASE_REMOVED)
+		lease_forget_database(t, e.name);
+	else if (e.kind == DATABASE_RENAMED)
+		rename_database(t, e.command, e.name);
 }
 
 void

@@ -73,6 +73,9 @@ typedef void (*LeaseEach) (void *arg, LsSlice name, int64_t value, LsSlice keys)
 extern void lease_each(const LeaseTable *t, LsSlice database, LeaseEach each, void *arg);
 extern void lease_forget_database(LeaseTable *t, LsSlice database);
 
+/* What an event of database_event.h means for the leases in that database. */
+extern void lease_database_event(LeaseTable *t, LsSlice text);
+
 /* Things that are gone are remembered until every node has applied that. */
 extern void lease_forget_gone(LeaseTable *t, uint64_t applied);
 

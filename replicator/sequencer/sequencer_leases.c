@@ -72,8 +72,6 @@ replay_body(const JournalRecord *r, const char *dir, const char **error)
 bool
 leases_replay(const JournalRecord *r, const char *dir, const char **error)
 {
-	DatabaseEventText event;
-
 	switch (r->type)
 	{
 		case RECORD_LEASE:
@@ -83,8 +81,13 @@ leases_replay(const JournalRecord *r, const char *dir, const char **error)
 			lease_forget_database(table(), r->text);
 			break;
 		case RECORD_DATABASE_EVENT:
-			if (database_event_parse(r->text, &event) && event.kind == DATABASE_REMOVED)
-				lease_forget_database(table(), event.name);
+
+			/*
+			 * the head of a segment says it again: by now the names may be
+			 * those of others
+			 */
+			if (!database_event_is_known(r->seq, r->text))
+				lease_database_event(table(), r->text);
 			break;
 		case RECORD_TRANSACTION:
 			if (r->body.id != 0)
@@ -107,6 +110,12 @@ void
 leases_forget_database(LsSlice database)
 {
 	lease_forget_database(table(), database);
+}
+
+void
+leases_database_event(LsSlice text)
+{
+	lease_database_event(table(), text);
 }
 
 static void

@@ -130,7 +130,6 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 {
 	JournalRecord r;
 	JournalItem *item;
-	DatabaseEventText event;
 
 	memset(&r, 0, sizeof(r));
 	r.type = (RecordType) record_type;
@@ -140,8 +139,11 @@ sequencer_journal_metadata(int record_type, const char *text, void (*done) (void
 	metadata_apply(r.type, r.seq, r.text);
 	if (r.type == RECORD_DATABASE_DROPPED)
 		leases_forget_database(r.text);
-	else if (r.type == RECORD_DATABASE_EVENT && database_event_parse(r.text, &event) && event.kind == DATABASE_REMOVED)
-		leases_forget_database(event.name);
+	else if (r.type == RECORD_DATABASE_EVENT)
+	{
+		leases_database_event(r.text);
+		proven_forget(true);	/* a name may be that of another database now */
+	}
 	item = writer_item(&r);
 	item->done = done;
 	item->arg = arg;

@@ -197,6 +197,7 @@ extern void leases_replay_query(LsSlice database, uint64_t seq, const LsQuery *q
 extern bool leases_decided(const Transaction *tx);	/* true: it had an effect */
 extern void leases_forget_gone(uint64_t applied);
 extern void leases_forget_database(LsSlice database);
+extern void leases_database_event(LsSlice text);
 extern struct LeaseTable *leases_copy(void);	/* for the journal's thread */
 
 /* ---------- in sequencer_restart.c */

@@ -98,12 +98,14 @@ static bool
 check_database(Session *s)
 {
 	const char *const *names;
+	const char *closing;
 	int			n;
 
 	copy_name(s->database, sizeof(s->database), s->hello.database);
-	if (database_command_closes(s->database))
+	closing = database_command_closes(s->database);
+	if (closing != NULL)
 	{
-		session_fail(s, "55006", NULL, "database \"%s\" is being dropped", s->database);
+		session_fail(s, "55006", NULL, "database \"%s\" is being %s", s->database, closing);
 		return false;
 	}
 	names = metadata_databases(&n);

@@ -158,6 +158,8 @@ session_database(Session *s, LsSlice payload)
 		return;
 	if (m.kind == LS_DATABASE_CREATE)
 		database_command_create(m.name, m.command, on_database_done, asker_of(s, m.id));
+	else if (m.kind == LS_DATABASE_RENAME)
+		database_command_rename(m.name, m.command, on_database_done, asker_of(s, m.id));
 	else
 		database_command_drop(m.name, m.force, m.superuser, on_database_done, asker_of(s, m.id));
 }

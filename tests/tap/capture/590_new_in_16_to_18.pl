@@ -2,7 +2,7 @@
 # DEFAULT, options of memberships.  17: MERGE with RETURNING and for rows that only the
 # target has, COPY that skips wrong rows, identity columns of partitioned tables, SET
 # EXPRESSION, login triggers (they write once, and never in sessions of the
-# replicator), transaction_timeout, MAINTAIN.  18: virtual generated columns, keys WITHOUT
+# replicator), transaction_timeout, MAINTAIN, slots that fail over.  18: virtual generated columns, keys WITHOUT
 # OVERLAPS and foreign keys with PERIOD, constraints that are not enforced, NOT NULL constraints
 # with names, uuidv7(), RETURNING old and new, COPY that gives up at so many wrong rows,
 # statistics that are restored (on one node).
@@ -15,7 +15,7 @@ use Test::More;
 
 my $version = LockstepCluster->version;
 plan skip_all => "PostgreSQL $version has nothing of it" if $version < 16;
-my $c = LockstepCluster->new(nodes => 2, conf => $version >= 17 ? "transaction_timeout = '60s'\n" : '');
+my $c = LockstepCluster->new(nodes => 2, conf => $version >= 17 ? "transaction_timeout = '60s'\nwal_level = logical\n" : '');
 
 sub new_in_16
 {
@@ -122,6 +122,18 @@ sub new_in_17
 	$c->drain;
 	$c->sql($_, 'SELECT 1') for $c->all;
 	$c->same('no login trigger any more');
+
+	# ---------- logical slots that fail over, to a standby of the node: each node's own, like all slots
+
+	$c->sql(1, "CREATE PUBLICATION p FOR ALL TABLES; SELECT pg_create_logical_replication_slot('fails_over', 'pgoutput', false, false, true)");
+	is($c->sql(1, "SELECT failover FROM pg_replication_slots WHERE slot_name = 'fails_over'"), 't', 'a logical slot with failover');
+	$c->sql(2, 'INSERT INTO logins (node) VALUES ($$of n2$$)');
+	$c->drain;
+	cmp_ok($c->sql(1, "SELECT count(*) FROM pg_logical_slot_get_binary_changes('fails_over', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')"),
+		'>', 0, 'it has what other nodes wrote');
+	is($c->sql(2, 'SELECT count(*) FROM pg_replication_slots'), 0, 'the other node has none');
+	$c->sql(1, "SELECT pg_drop_replication_slot('fails_over')");
+	$c->same('with a slot that fails over');
 
 	# ---------- transaction_timeout
 

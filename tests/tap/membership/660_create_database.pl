@@ -1,6 +1,6 @@
 # CREATE and DROP DATABASE by SQL, from any database and any node: on every node, with owner, encoding, collation, limit;
 # replicated from the first statement.  Rights and refusals are PostgreSQL's.  A node that fails names itself, and nothing
-# is left anywhere.  Nodes that were away for a create, a drop, and a create after a drop of one name have what the others have.
+# is left anywhere.  A node's position is not lost with a database.  Nodes that were away for a create, a drop, and a create after a drop of one name have what the others have.
 #
 # LOCKSTEP_LONG: until connections for the replicator run out.
 use strict;
@@ -119,6 +119,18 @@ chown +(stat $c->pgdata(1))[4, 5], "$c->{dir}/space";
 $c->sql_local(1, "CREATE TABLESPACE space LOCATION '$c->{dir}/space'");
 $c->fails(1, 'CREATE DATABASE half TABLESPACE space', '42704', qr/node "n[23]".*space/s, 'a tablespace that others lack', %in);
 everywhere("SELECT count(*) FROM pg_database WHERE datname = 'half'", 0, 'nothing is left', %in);
+$c->sql(1, 'CREATE DATABASE moved', %in);
+$c->sql(1, 'CREATE TABLE t AS SELECT 1 AS id', db => 'moved');
+$c->fails(1, 'ALTER DATABASE moved SET TABLESPACE space', '0A000', qr/lockstepctl drop/, 'another tablespace', %in);
+$c->ctl('drop', 'n1');
+$c->sql_local(1, 'ALTER DATABASE moved SET TABLESPACE space', %in);
+$c->ctl('attach', 'n1');
+ok($c->wait_state(1, 'online', 30), 'on one node after the other: n1 is online');
+$c->sql(2, 'INSERT INTO t VALUES (2)', db => 'moved');
+$c->drain;
+$c->same('moved on one node', db => 'moved');
+is($c->sql(1, "SELECT spcname FROM pg_database d JOIN pg_tablespace s ON s.oid = dattablespace WHERE datname = 'moved'", %in), 'space', 'it is there');
+$c->sql(1, 'DROP DATABASE moved', %in);
 $c->sql_local(1, 'DROP TABLESPACE space');
 
 # ---------- without connections for the replicator
@@ -155,6 +167,15 @@ $c->cluster('kill-replicator');
 $c->cluster('start-replicator');
 ok($c->wait_state($_, 'online', 30), "n$_ is online") for $c->all;
 $c->sql_local($_, 'DROP DATABASE "left"', %in) for $c->all;
+
+# ---------- a node that starts anew, when its position was in one that has been dropped
+
+$c->sql(1, 'CREATE DATABASE "last"', %in);
+$c->sql(1, 'CREATE TABLE t (id int); CREATE ROLE u_last', db => 'last');
+$c->sql(1, 'DROP DATABASE "last"', %in);
+$c->cluster('kill-node', 3);
+$c->cluster('start-node', 3, '--no-wait');
+ok($c->wait_state(3, 'online', 30), 'n3 is where it was') or diag($c->reason(3));
 
 # ---------- a node that is away
 

@@ -1,4 +1,4 @@
-# CREATE and DROP DATABASE, with a kill at each point of each step: of the replicator, and of a node's whole server.  All nodes come
+# CREATE, DROP and ALTER DATABASE RENAME, with a kill at each point of each step: of the replicator, and of a node's whole server.  All nodes come
 # back by themselves and have the same databases; what the client was told is so; nothing half-made is left.
 #
 # LOCKSTEP_LONG: of both at all points.
@@ -13,8 +13,8 @@ my $c = LockstepPoints->new(nodes => 2, conf => "lockstep.connect_timeout = 2s\n
 	replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\nreconnect_interval = 100ms\n");
 my %in = (db => 'postgres');
 my $made = 0;
-my %short = map { $_ => 1 } 'replicator DATABASE_CREATED', 'replicator DATABASE_READY', 'replicator DATABASE_DECIDED', 'server DATABASE_MADE',
-	'replicator DATABASE_DROPPED', 'catching up server DATABASE_CREATED', 'catching up replicator DATABASE_CAUGHT_UP';
+my %short = map { $_ => 1 } 'server DATABASE_RENAMED', 'server rename DATABASE_DECIDED', 'catching up replicator DATABASE_RENAMED', 'replicator DATABASE_CREATED', 'replicator DATABASE_READY', 'replicator DATABASE_DECIDED', 'server DATABASE_MADE',
+	'replicator DATABASE_DROPPED', 'server DATABASE_KEPT', 'catching up server DATABASE_CREATED', 'catching up replicator DATABASE_CAUGHT_UP';
 sub is_tried { return $ENV{LOCKSTEP_LONG} || $short{ $_[0] } }
 
 sub databases
@@ -73,7 +73,7 @@ sub kill_node
 }
 
 my %kinds = (replicator => [ 'kill', \&kill_replicator ], server => [ 'wait', \&kill_node ]);
-my @points = grep { /^DATABASE_/ && $_ ne 'DATABASE_CAUGHT_UP' } LockstepPoints::points_of('replicator');
+my @points = grep { /^DATABASE_/ && $_ ne 'DATABASE_CAUGHT_UP' && $_ ne 'DATABASE_RENAMED' } LockstepPoints::points_of('replicator');
 cmp_ok(scalar @points, '>', 5, 'there are points');
 for my $point (@points)
 {
@@ -81,14 +81,70 @@ for my $point (@points)
 	{
 		next unless is_tried("$kind $point");
 		my ($order, $kill) = @{ $kinds{$kind} };
-		for my $drop ($point eq 'DATABASE_DROPPED' ? 1 : $point eq 'DATABASE_DECIDED' ? (0, 1) : 0)
+		for my $drop ($point =~ /^DATABASE_(DROPPED|KEPT)$/ ? 1 : $point eq 'DATABASE_DECIDED' ? (0, 1) : 0)
 		{
 			my $database = 'm' . ++$made;
 			my $name = ($drop ? 'DROP' : 'CREATE') . ", $kind killed at $point";
 			$c->sql(1, "CREATE DATABASE $database", %in) if $drop;
+			$c->sql(1, 'CREATE TABLE u (id int)', db => $database) if $drop;
 			my $told = run_held(($drop ? 'DROP' : 'CREATE') . " DATABASE $database", sub { $c->order_at('replicator', $point, $order) }, sub { $kill->($point) });
 			recovered($name, $database, $told, $drop);
 		}
+	}
+}
+
+# ---------- RENAME: the rows stay, by the one name or by the other; the swap of two names is done on both nodes
+
+for my $kind (sort keys %kinds)
+{
+	my ($order, $kill) = @{ $kinds{$kind} };
+	for my $point ('DATABASE_DECIDED', 'DATABASE_RENAMED')
+	{
+		next unless is_tried("$kind $point") || is_tried("$kind rename $point");
+		my ($old, $new) = ('m' . ++$made, 'm' . ++$made);
+		my $name = "RENAME, $kind killed at $point";
+		$c->sql(1, "CREATE DATABASE $old", %in);
+		$c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, by int); INSERT INTO t (by) SELECT 1 FROM generate_series(1, 40)', db => $old);
+		my $told = run_held("ALTER DATABASE $old RENAME TO $new", sub { $c->order_at('replicator', $point, $order) }, sub { $kill->($point) });
+		$c->wait_state($_, 'online', 40) or fail("$name: n$_ is online again: " . $c->reason($_)) for $c->all;
+		$c->wait_until(sub { databases(1) eq databases(2) }, 20);
+		is(databases(1), databases(2), "$name: the same databases") or next;
+		my $there = databases(1);
+		is($there, $told eq 'unknown' ? $there : $told eq 'done' ? $new : $old, "$name: $told");
+		$c->wait_until(sub { ($c->try(2, 'INSERT INTO t (by) SELECT 2 FROM generate_series(1, 40)', db => $there))[1] !~ /ERROR/ }, 20) or fail("$name: it takes writes");
+		$c->sql(1, 'INSERT INTO t (by) SELECT 1 FROM generate_series(1, 40)', db => $there);
+		$c->drain;
+		is($c->sql($_, 'SELECT count(*), count(DISTINCT id) FROM t', db => $there), '120|120', "$name: n$_") for $c->all;
+		$c->sql(2, "DROP DATABASE $there", %in);
+	}
+}
+for my $kind (sort keys %kinds)
+{
+	my ($order, $kill) = @{ $kinds{$kind} };
+	my $point = 'DATABASE_RENAMED';
+	for my $nth (1 .. 4)
+	{
+		next unless is_tried("catching up $kind $point");
+		next if $nth != 2 && !$ENV{LOCKSTEP_LONG};
+		my ($one, $two) = ('m' . ++$made, 'm' . ++$made);
+		my $name = "swapped while it was away, $kind killed at the ${nth}th $point";
+		$c->sql(1, "CREATE DATABASE $_", %in) for $one, $two;
+		$c->ctl('drop', 'n2');
+		$c->sql(1, "CREATE TABLE t AS SELECT '$_'::text AS was", db => $_) for $one, $two;
+		$c->sql(1, "ALTER DATABASE $one RENAME TO m_swap", %in);
+		$c->sql(1, "ALTER DATABASE $two RENAME TO $one", %in);
+		$c->sql(1, "ALTER DATABASE m_swap RENAME TO $two", %in);
+		$c->sql(1, "ALTER DATABASE $one RENAME TO m_again", %in);
+		$c->order_at('replicator', $point, "$order $nth");
+		$c->ctl('--timeout=1', 'attach', 'n2');
+		$kill->($point);
+		$c->wait_state($_, 'online', 40) or fail("$name: n$_ is online again: " . $c->reason($_)) for $c->all;
+		is(databases(2), databases(1), "$name: the same databases");
+		$c->sql(2, "INSERT INTO t VALUES ('both')", db => $_) for 'm_again', $two;
+		$c->drain;
+		is($c->sql($_, 'SELECT min(was) FROM t WHERE was <> $$both$$', db => 'm_again'), $two, "$name: n$_") for $c->all;
+		is($c->sql($_, 'SELECT min(was) FROM t WHERE was <> $$both$$', db => $two), $one, "$name: the other, n$_") for $c->all;
+		$c->sql(1, "DROP DATABASE $_", %in) for 'm_again', $two;
 	}
 }
 
@@ -97,7 +153,7 @@ for my $point (@points)
 for my $kind (sort keys %kinds)
 {
 	my ($order, $kill) = @{ $kinds{$kind} };
-	for my $point (qw(DATABASE_CREATED DATABASE_CHECKED DATABASE_MADE DATABASE_CAUGHT_UP DATABASE_DROPPED))
+	for my $point (qw(DATABASE_CREATED DATABASE_CHECKED DATABASE_MADE DATABASE_CAUGHT_UP DATABASE_KEPT DATABASE_DROPPED))
 	{
 		next unless is_tried("catching up $kind $point");
 		my $old = 'm' . ++$made;
