@@ -16,7 +16,8 @@ use Time::HiRes qw(time usleep);
 my $points = File::Temp->newdir('lockstep-points-XXXXXX', DIR => '/tmp');
 chmod 0777, $points;
 $ENV{LOCKSTEP_POINTS} = "$points";
-my $c = LockstepCluster->new(nodes => 2, replicators => 3, disk => 1, replicator_conf => "copies = 3\n");
+my $c = LockstepCluster->new(nodes => 2, replicators => 3, disk => 1, replicator_conf => "copies = 3\n",
+	conf => "lockstep.failover_wait = 60s\n");	# a busy machine leaves no COMMIT in doubt
 
 sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
 sub key { return $c->etcd_key }
