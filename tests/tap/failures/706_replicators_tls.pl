@@ -5,21 +5,28 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
+use File::Temp;
 use LockstepCluster;
 use LockstepCounters;
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
+my $points = File::Temp->newdir('lockstep-points-XXXXXX', DIR => '/tmp');
+chmod 0777, $points;
+$ENV{LOCKSTEP_POINTS} = "$points";
 my $c = LockstepCluster->new(nodes => 3, replicators => 3, tls => 1);
 my $load = LockstepCounters->new($c);
 my $ca = "$c->{dir}/ca";
 
 sub fail_over
 {
-	my ($what) = @_;
-	my $leader = $c->leader;
-	$c->kill_replicator($leader);
+	my ($what, $leader) = @_;
+	if (!$leader)
+	{
+		$leader = $c->leader;
+		$c->kill_replicator($leader);
+	}
 	my $since = time;
 	ok($c->wait_leader($leader), "$what: the leader is killed, another one leads");
 	$load->goes_on($since, $what, 1, 2);
@@ -68,11 +75,14 @@ back(fail_over('with TLS'));
 $c->sql(1, 'CREATE TABLE filled (id int PRIMARY KEY, v text)');
 $c->cluster('stop-node', 3);
 $c->sql(1, "INSERT INTO filled SELECT g, repeat('x', 100) FROM generate_series($_ * 20000 + 1, $_ * 20000 + 20000) g") for 0 .. 9;
+$leader = $c->leader;
+open(my $order, '>', "$points/CATCHUP_FED") or die $!;
+print $order "kill\n";
+close $order;
+chmod 0666, "$points/CATCHUP_FED";
 $c->cluster('start-node', 3, '--no-wait');
-my $state = '';
-ok($c->wait_until(sub { ($state = $c->node_status(3)->{state} // '') =~ /^catchup/ || $state eq 'online' }), 'n3 comes back');
-is($state, 'catchup', 'it catches up');
-my $killed = fail_over('while n3 catches up');
+ok($c->wait_until(sub { -e "$points/CATCHUP_FED.taken" && !$c->member_pid($leader) }), 'n3 comes back and catches up');
+my $killed = fail_over('while n3 catches up', $leader);
 ok($c->wait_state(3, 'online', 60), 'n3 has caught up');
 back($killed);
 

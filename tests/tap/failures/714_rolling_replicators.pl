@@ -72,10 +72,14 @@ restart($synced, 'meanwhile, the one that is');
 $s->finish($patience);
 is($s->error, '', 'it has not been disturbed');
 cmp_ok(body_bytes($leader), '>', $mb * 0.9e6, sprintf '%.0f MB are in flight', body_bytes($leader) / 1e6);
+my $asked = time;
 $s->query('COMMIT', $patience);
 is($s->error, '', 'it is committed');
+my $took = time - $asked;
 holds(1, $rows, 'on all nodes');
 ok($c->wait_until(sub { body_bytes($synced) == body_bytes($leader) }, $patience), 'and its queries are in the copy');
+$load->goes_on(time, 'afterwards');
+diag(sprintf 'its COMMIT: %.2f s; longest pause of others %.2f s', $took, $load->longest_pause($asked));
 
 # ---------- the leader hands over while it runs
 
