@@ -624,7 +624,10 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 	note_fights(c, lock);
 	lock->waiting = true;
 
-	/* a new one is last in each queue and holds nothing: nobody waits for it yet */
+	/*
+	 * a new one is last in each queue and holds nothing: nobody waits for it
+	 * yet
+	 */
 	if (lock->asked == 1 || !waits_for_itself(c, lock))
 		return LOCK_WAITING;
 	lock->asked--;				/* this call does not count */

@@ -23,9 +23,9 @@
 
 typedef struct Entry
 {
-	uint64_t	hash;
+	uint32_t	hash[2];		/* in halves, which need no padding */
 	uint32_t	before;			/* place of, NONE: it is the first */
-} __attribute__((packed)) Entry;
+} Entry;
 
 typedef struct Chunk
 {
@@ -120,6 +120,7 @@ decided_add(Decided *d, const LsIdentity *id, uint64_t seq, uint64_t now_ms)
 	uint64_t	hash = hash_of(id);
 	Chunk	   *c = d->newest;
 	uint32_t   *head;
+	Entry	   *e;
 
 	if (c == NULL || c->n == d->chunk)
 	{
@@ -129,7 +130,10 @@ decided_add(Decided *d, const LsIdentity *id, uint64_t seq, uint64_t now_ms)
 		c = d->newest;
 	}
 	head = &c->heads[hash & (d->chunk - 1)];
-	c->entries[c->n] = (Entry) {hash, *head};
+	e = &c->entries[c->n];
+	e->hash[0] = (uint32_t) hash;
+	e->hash[1] = (uint32_t) (hash >> 32);
+	e->before = *head;
 	*head = (uint32_t) c->n++;
 	c->last_ms = now_ms;
 	d->kept++;
@@ -139,6 +143,12 @@ uint64_t
 decided_first(const Decided *d)
 {
 	return d->oldest != NULL ? d->oldest->first : 0;
+}
+
+static bool
+has_hash(const Entry *e, uint64_t hash)
+{
+	return e->hash[0] == (uint32_t) hash && e->hash[1] == (uint32_t) (hash >> 32);
 }
 
 uint64_t
@@ -151,7 +161,7 @@ decided_find(const Decided *d, const LsIdentity *id)
 	{
 		uint32_t	place = c->heads[hash & (d->chunk - 1)];
 
-		while (place != NONE && c->entries[place].hash != hash)
+		while (place != NONE && !has_hash(&c->entries[place], hash))
 			place = c->entries[place].before;
 		if (place != NONE)
 			found = c->first + place;

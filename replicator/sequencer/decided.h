@@ -10,7 +10,8 @@
 #include "protocol.h"
 
 #define DECIDED_CHUNK 262144
-#define DECIDED_KEPT (4 * DECIDED_CHUNK)	/* whatever their age; 16 bytes each */
+#define DECIDED_KEPT (4 * DECIDED_CHUNK)	/* whatever their age; 16 bytes
+											 * each */
 #define DECIDED_MOST (64 * DECIDED_CHUNK)
 #define DECIDED_KEPT_MS UINT64_C(300000)
 

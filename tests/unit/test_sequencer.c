@@ -413,7 +413,7 @@ readers_first(void **state)
 		writer = executing_row(LS_ROW_UPDATE);
 		assert_int_equal(writer->nafter_tickets, 2);
 		if (i < 2)
-			sequencer_executed(writer);	/* they are still being executed */
+			sequencer_executed(writer); /* they are still being executed */
 		else
 			writer->executing = 1;
 		sequencer_executed(decided);

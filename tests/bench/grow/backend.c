@@ -57,13 +57,13 @@ typedef struct Backend
 	uint64_t	filled;
 	bool		told;			/* that it is in the database */
 	bool		tables_told[TABLES];
-} Backend;
+}			Backend;
 
 Load		load;
 Counts		counts;
 
-static void connect_backend(Backend *b);
-static void go_on(Backend *b);
+static void connect_backend(Backend * b);
+static void go_on(Backend * b);
 
 /* ---------- sending */
 
@@ -90,7 +90,7 @@ on_flush(void *arg)
 
 /* Room for a message that is about to be encoded. */
 static uint8_t *
-room(Backend *b, size_t size)
+room(Backend * b, size_t size)
 {
 	buffer_reserve(&b->out, size);
 	loop_defer(&b->flush);
@@ -128,10 +128,10 @@ typedef struct Keys
 	uint8_t		bytes[KEYS_AT_ONCE * 64];
 	size_t		len;
 	uint32_t	n;
-} Keys;
+}			Keys;
 
 static void
-add_key(const Backend *b, Keys *keys, uint64_t hash, LsKeyMode mode, const char *name)
+add_key(const Backend * b, Keys * keys, uint64_t hash, LsKeyMode mode, const char *name)
 {
 	LsKey		key = {hash, fake_applied(b->node), mode, ls_slice_of(name)};
 
@@ -141,7 +141,7 @@ add_key(const Backend *b, Keys *keys, uint64_t hash, LsKeyMode mode, const char 
 
 /* The low bits differ, as the replicator has a table of these of fixed size. */
 static uint64_t
-table_hash(const Backend *b, int table)
+table_hash(const Backend * b, int table)
 {
 	uint64_t	number = (uint64_t) (b->database_number * (TABLES + 1) + table + 1);
 
@@ -149,7 +149,7 @@ table_hash(const Backend *b, int table)
 }
 
 static void
-add_table_keys(Backend *b, Keys *keys, int table)
+add_table_keys(Backend * b, Keys * keys, int table)
 {
 	char		name[64];
 
@@ -168,13 +168,13 @@ add_table_keys(Backend *b, Keys *keys, int table)
 }
 
 static uint64_t
-row_hash(const Backend *b, uint64_t key)
+row_hash(const Backend * b, uint64_t key)
 {
 	return mixed((uint64_t) b->database_number << 48 | (key + 1));
 }
 
 static uint64_t
-take_key(Backend *b)
+take_key(Backend * b)
 {
 	uint64_t	key = b->first_key + b->next_key;
 
@@ -183,7 +183,7 @@ take_key(Backend *b)
 }
 
 static void
-put_row(Backend *b, int table, const Keys *keys, uint64_t key)
+put_row(Backend * b, int table, const Keys * keys, uint64_t key)
 {
 	char		text[96];
 	char		value[24];
@@ -203,7 +203,7 @@ put_row(Backend *b, int table, const Keys *keys, uint64_t key)
 }
 
 static void
-put_ask(Backend *b, uint64_t statements)
+put_ask(Backend * b, uint64_t statements)
 {
 	LsAsk		ask = {.xcount = b->xcount,.nstatements = statements,.wait = load.wait,.applied = fake_applied(b->node),
 	.confirmed = b->confirmed,.certain = load.certain && !load.filling};
@@ -214,7 +214,7 @@ put_ask(Backend *b, uint64_t statements)
 }
 
 static void
-begin_transaction(Backend *b)
+begin_transaction(Backend * b)
 {
 	b->xcount++;
 	b->told = false;
@@ -222,7 +222,7 @@ begin_transaction(Backend *b)
 }
 
 static void
-write_rows(Backend *b)
+write_rows(Backend * b)
 {
 	static Keys keys;
 
@@ -243,7 +243,7 @@ write_rows(Backend *b)
 
 /* Many keys in one query, until each of its own has been used once. */
 static void
-fill(Backend *b)
+fill(Backend * b)
 {
 	static Keys keys;
 	uint64_t	left = b->nkeys - b->filled;
@@ -261,7 +261,7 @@ fill(Backend *b)
 }
 
 static void
-put_lock(Backend *b)
+put_lock(Backend * b)
 {
 	static Keys keys;
 	LsLock		lock = {.xcount = b->xcount,.yields = 1};
@@ -288,7 +288,7 @@ write_one_row(void *arg)
 }
 
 static void
-keep_history(Backend *b)
+keep_history(Backend * b)
 {
 	static Keys keys;
 
@@ -298,7 +298,7 @@ keep_history(Backend *b)
 }
 
 static void
-go_on(Backend *b)
+go_on(Backend * b)
 {
 	b->state = STATE_READY;
 	if (b->stops || (load.filling && b->role == BACKEND_WRITES && backend_is_filled(b)))
@@ -330,7 +330,7 @@ on_turn(void *arg)
 }
 
 static void
-handle_verdict(Backend *b, LsSlice payload)
+handle_verdict(Backend * b, LsSlice payload)
 {
 	LsVerdict	v;
 	const char *wrong = ls_get_verdict(payload, &v);
@@ -351,7 +351,7 @@ handle_verdict(Backend *b, LsSlice payload)
 }
 
 static void
-handle_granted(Backend *b, LsSlice payload)
+handle_granted(Backend * b, LsSlice payload)
 {
 	LsGranted	m;
 	const char *wrong = ls_get_granted(payload, &m);
@@ -366,7 +366,7 @@ handle_granted(Backend *b, LsSlice payload)
 }
 
 static void
-prove(Backend *b, LsSlice payload)
+prove(Backend * b, LsSlice payload)
 {
 	LsChallenge challenge;
 	uint8_t		proof[LS_PROOF_SIZE];
@@ -385,7 +385,7 @@ on_retry(void *arg)
 }
 
 static void
-close_backend(Backend *b)
+close_backend(Backend * b)
 {
 	loop_undefer(&b->flush);
 	loop_unwatch(b->watch);
@@ -395,7 +395,7 @@ close_backend(Backend *b)
 }
 
 static void
-handle_error(Backend *b, LsSlice payload)
+handle_error(Backend * b, LsSlice payload)
 {
 	LsErrorFields e;
 
@@ -407,7 +407,7 @@ handle_error(Backend *b, LsSlice payload)
 }
 
 static void
-handle_message(Backend *b, LsMsgType type, LsSlice payload)
+handle_message(Backend * b, LsMsgType type, LsSlice payload)
 {
 	LsWelcome	welcome;
 
@@ -475,7 +475,7 @@ on_socket(void *arg, uint32_t events)
 /* ---------- connecting */
 
 static void
-connect_backend(Backend *b)
+connect_backend(Backend * b)
 {
 	struct sockaddr_un address = {.sun_family = AF_UNIX};
 
@@ -526,26 +526,26 @@ backend_open(Role role, int number)
 }
 
 bool
-backend_is_ready(const Backend *b)
+backend_is_ready(const Backend * b)
 {
 	return b->state == STATE_READY;
 }
 
 bool
-backend_is_filled(const Backend *b)
+backend_is_filled(const Backend * b)
 {
 	return b->filled >= b->nkeys;
 }
 
 void
-backend_begin(Backend *b)
+backend_begin(Backend * b)
 {
 	b->stops = false;
 	go_on(b);
 }
 
 void
-backend_stop(Backend *b)
+backend_stop(Backend * b)
 {
 	b->stops = true;
 }

@@ -39,8 +39,10 @@ typedef enum Role
 	BACKEND_WRITES,				/* commits one transaction after the other */
 	BACKEND_HOLDS,				/* has the lock on the one row, for good */
 	BACKEND_WAITS,				/* waits for that */
-	BACKEND_TAKES_TURNS,		/* asks for that row, changes it, commits, again */
-	BACKEND_KEEPS_HISTORY		/* a transaction that stays open, so that no key is forgotten */
+	BACKEND_TAKES_TURNS,		/* asks for that row, changes it, commits,
+								 * again */
+	BACKEND_KEEPS_HISTORY		/* a transaction that stays open, so that no
+								 * key is forgotten */
 } Role;
 
 typedef struct Load
@@ -54,8 +56,9 @@ typedef struct Load
 	int			writers;
 	LsCommitWait wait;
 	bool		certain;
-	bool		filling;		/* large transactions, in the order of the keys */
-} Load;
+	bool		filling;		/* large transactions, in the order of the
+								 * keys */
+}			Load;
 
 typedef struct Counts
 {
@@ -63,7 +66,7 @@ typedef struct Counts
 	uint64_t	refused;
 	uint64_t	granted;
 	uint64_t	applied;		/* seqs, by any node but the origin */
-} Counts;
+}			Counts;
 
 extern Load load;
 extern Counts counts;
@@ -71,7 +74,8 @@ extern Counts counts;
 struct Backend;
 extern struct Backend *backend_open(Role role, int number);
 extern bool backend_is_ready(const struct Backend *b);
-extern bool backend_is_filled(const struct Backend *b); /* it has written all of its keys */
+extern bool backend_is_filled(const struct Backend *b); /* it has written all of
+														 * its keys */
 extern void backend_begin(struct Backend *b);
 extern void backend_stop(struct Backend *b);	/* when what it is at is over */
 

@@ -68,9 +68,9 @@ typedef struct Use
 	double		wall;
 	uint64_t	switches;		/* of the first thread: times that it slept */
 	Counts		counts;
-} Use;
+}			Use;
 
-static Use	before;
+static Use before;
 
 void
 grow_fail(const char *fmt,...)
@@ -164,7 +164,7 @@ command(const char *text)
 }
 
 static void
-print_use(const Use *after)
+print_use(const Use * after)
 {
 	double		n = (double) (after->counts.committed - before.counts.committed);
 	double		seconds = after->wall - before.wall;

@@ -38,7 +38,7 @@ typedef struct Turn
 	uint64_t	last;			/* 0: nobody has come */
 	TurnPassed	passed;
 	void	   *arg;
-} Turn;
+}			Turn;
 
 typedef struct Waiter
 {
@@ -46,7 +46,7 @@ typedef struct Waiter
 	uint64_t	seq;
 	TurnPassed	passed;
 	void	   *arg;
-} Waiter;
+}			Waiter;
 
 typedef struct FakeNode
 {
@@ -54,7 +54,7 @@ typedef struct FakeNode
 	Turn	   *turns;			/* by first seq */
 	Waiter	   *waiters;		/* for a seq of others; few */
 	bool		passing;
-} FakeNode;
+}			FakeNode;
 
 static FakeNode nodes[MAX_NODES];
 static char cluster[64];
@@ -63,7 +63,7 @@ static char cluster[64];
 typedef enum Does
 {
 	DOES_NOTHING, DOES_APPLY, DOES_COMMIT, DOES_FAIL, DOES_JOIN, DOES_FORGET
-} Does;
+}			Does;
 
 typedef struct Answer
 {
@@ -128,9 +128,9 @@ typedef struct Conn
 	Statement	statements[MAX_STATEMENTS];
 	int			nstatements;
 	const Answer *bound;
-} Conn;
+}			Conn;
 
-static void handle_input(Conn *c);
+static void handle_input(Conn * c);
 
 uint64_t
 fake_boot(int node)
@@ -175,7 +175,7 @@ node_claim(int node, uint64_t first, uint64_t last, TurnPassed passed, void *arg
 		now.passed(now.arg);
 	}
 	n->passing = false;
-	for (Waiter **link = &n->waiters; *link != NULL;)
+	for (Waiter * *link = &n->waiters; *link != NULL;)
 	{
 		Waiter	   *w = *link;
 
@@ -209,14 +209,14 @@ node_await(int node, uint64_t seq, TurnPassed passed, void *arg)
 /* ---------- what is sent */
 
 static void
-put(Conn *c, const void *bytes, size_t len)
+put(Conn * c, const void *bytes, size_t len)
 {
 	buffer_append(&c->out, bytes, len);
 	loop_defer(&c->flush);
 }
 
 static void
-put_int(Conn *c, uint32_t value, size_t size)
+put_int(Conn * c, uint32_t value, size_t size)
 {
 	uint32_t	net = htonl(value << (8 * (4 - size)));
 
@@ -224,14 +224,14 @@ put_int(Conn *c, uint32_t value, size_t size)
 }
 
 static void
-put_text(Conn *c, const char *text)
+put_text(Conn * c, const char *text)
 {
 	put(c, text, strlen(text) + 1);
 }
 
 /* Returns where its length has to be put. */
 static size_t
-begin(Conn *c, char type)
+begin(Conn * c, char type)
 {
 	put(c, &type, 1);
 	put_int(c, 0, 4);
@@ -239,7 +239,7 @@ begin(Conn *c, char type)
 }
 
 static void
-end(Conn *c, size_t at)
+end(Conn * c, size_t at)
 {
 	uint32_t	len = htonl((uint32_t) (c->out.len - at));
 
@@ -247,13 +247,13 @@ end(Conn *c, size_t at)
 }
 
 static void
-put_empty(Conn *c, char type)
+put_empty(Conn * c, char type)
 {
 	end(c, begin(c, type));
 }
 
 static void
-put_ready(Conn *c)
+put_ready(Conn * c)
 {
 	size_t		at = begin(c, 'Z');
 
@@ -262,7 +262,7 @@ put_ready(Conn *c)
 }
 
 static void
-put_columns(Conn *c, int n)
+put_columns(Conn * c, int n)
 {
 	size_t		at = begin(c, 'T');
 
@@ -281,7 +281,7 @@ put_columns(Conn *c, int n)
 }
 
 static const char *
-value_of(const Conn *c, const char *value, char text[32])
+value_of(const Conn * c, const char *value, char text[32])
 {
 	if (strcmp(value, "@cluster") == 0)
 		return cluster;
@@ -297,7 +297,7 @@ value_of(const Conn *c, const char *value, char text[32])
 }
 
 static void
-put_row(Conn *c, const Answer *a)
+put_row(Conn * c, const Answer *a)
 {
 	size_t		at = begin(c, 'D');
 
@@ -315,7 +315,7 @@ put_row(Conn *c, const Answer *a)
 }
 
 static void
-put_done(Conn *c, const Answer *a)
+put_done(Conn * c, const Answer *a)
 {
 	size_t		at = begin(c, 'C');
 
@@ -324,7 +324,7 @@ put_done(Conn *c, const Answer *a)
 }
 
 static void
-put_failure(Conn *c, const char *sqlstate, const char *message)
+put_failure(Conn * c, const char *sqlstate, const char *message)
 {
 	size_t		at = begin(c, 'E');
 
@@ -366,7 +366,7 @@ answer_to(const char *text)
 }
 
 static Statement *
-statement(Conn *c, const char *name)
+statement(Conn * c, const char *name)
 {
 	for (int i = 0; i < c->nstatements; i++)
 	{
@@ -377,7 +377,7 @@ statement(Conn *c, const char *name)
 }
 
 static void
-handle_parse(Conn *c, const char *body)
+handle_parse(Conn * c, const char *body)
 {
 	Statement  *s = statement(c, body);
 
@@ -415,7 +415,7 @@ first_param(const char *at)
 }
 
 static void
-take_work(Conn *c, LsSlice param)
+take_work(Conn * c, LsSlice param)
 {
 	LsWork		work;
 
@@ -428,7 +428,7 @@ take_work(Conn *c, LsSlice param)
 }
 
 static void
-handle_bind(Conn *c, const char *body)
+handle_bind(Conn * c, const char *body)
 {
 	Statement  *s = statement(c, body + strlen(body) + 1);
 	LsSlice		param = first_param(body);
@@ -444,7 +444,7 @@ handle_bind(Conn *c, const char *body)
 }
 
 static void
-handle_execute(Conn *c)
+handle_execute(Conn * c)
 {
 	if (c->bound == &empty_query)
 		put_empty(c, 'I');
@@ -473,7 +473,7 @@ on_turn(void *arg)
 }
 
 static void
-handle_sync(Conn *c)
+handle_sync(Conn * c)
 {
 	bool		claims = c->last != 0 && !c->failed;
 
@@ -494,7 +494,7 @@ handle_sync(Conn *c)
 }
 
 static void
-handle_message(Conn *c, char type, const char *body)
+handle_message(Conn * c, char type, const char *body)
 {
 	if (c->failed && type != 'S')
 		return;
@@ -529,7 +529,7 @@ handle_message(Conn *c, char type, const char *body)
 }
 
 static void
-put_parameter(Conn *c, const char *name, const char *value)
+put_parameter(Conn * c, const char *name, const char *value)
 {
 	size_t		at = begin(c, 'S');
 
@@ -539,7 +539,7 @@ put_parameter(Conn *c, const char *name, const char *value)
 }
 
 static void
-handle_startup(Conn *c)
+handle_startup(Conn * c)
 {
 	static uint32_t last_pid = 100000;
 	size_t		at = begin(c, 'R');
@@ -559,7 +559,7 @@ handle_startup(Conn *c)
 }
 
 static void
-handle_input(Conn *c)
+handle_input(Conn * c)
 {
 	size_t		pos = c->in.pos;
 
@@ -590,7 +590,7 @@ handle_input(Conn *c)
 /* ---------- sockets */
 
 static void
-close_conn(Conn *c)
+close_conn(Conn * c)
 {
 	loop_undefer(&c->flush);
 	loop_unwatch(c->watch);
@@ -644,7 +644,7 @@ on_conn(void *arg, uint32_t events)
 	handle_input(c);
 }
 
-static int listening[MAX_NODES];
+static int	listening[MAX_NODES];
 
 static void
 on_listen(void *arg, uint32_t events)
