@@ -46,11 +46,11 @@ typedef struct Follower
 	unsigned char header[8];
 	size_t		have;			/* of the header */
 	size_t		left;			/* of the message's body */
-	bool		startup;		/* what comes first in PostgreSQL's protocol has
-								 * no type */
+	bool		startup;		/* what comes first in PostgreSQL's protocol
+								 * has no type */
 	size_t		bare;			/* bytes to come that are no message */
 	bool		lost;			/* not to be followed any more */
-} Follower;
+}			Follower;
 
 typedef struct Flow
 {
@@ -59,7 +59,7 @@ typedef struct Flow
 	size_t		to;
 	bool		ended;			/* nothing more comes */
 	Follower	follower;
-} Flow;
+}			Flow;
 
 typedef struct Pair
 {
@@ -72,7 +72,7 @@ typedef struct Pair
 typedef enum Where
 {
 	BEFORE, WITHIN, AFTER
-} Where;
+}			Where;
 
 static Pair *pairs[MAX_PAIRS];
 static int	npairs;
@@ -197,7 +197,7 @@ begin_message(Pair *p, int side)
 
 		f->left = length - 8;
 		if (code == SSL_REQUEST || code == GSS_REQUEST)
-			p->flow[!side].follower.bare++;	/* answered by one byte */
+			p->flow[!side].follower.bare++; /* answered by one byte */
 		else if (code == STARTUP)
 			f->startup = false;
 		else
@@ -426,8 +426,8 @@ main(int argc, char **argv)
 		{
 			for (int side = 0; side < 2; side++)
 			{
-				const Flow *in = &pairs[i]->flow[side];
-				const Flow *out = &pairs[i]->flow[!side];
+				const		Flow *in = &pairs[i]->flow[side];
+				const		Flow *out = &pairs[i]->flow[!side];
 				bool		more = !in->ended && in->to < BYTES && !pairs[i]->doomed;
 
 				polled[2 + 2 * i + side].fd = pairs[i]->fd[side];

@@ -710,7 +710,7 @@ typedef struct Told
 	bool		waits[QUEUED + 1][QUEUED + 1];
 	uint64_t	waiter;
 	size_t		n;
-}			Told;
+} Told;
 
 static void
 note_wait(void *arg, uint64_t ticket, uint64_t reserved)
