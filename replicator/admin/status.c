@@ -100,10 +100,8 @@ static json_t *
 hint_text(const NodeStatus *s)
 {
 	char		hint[DROP_TEXT_SIZE];
-	DropCause	cause = s->cause == DROP_NONE && s->state == NODE_ONLINE && s->silent_ms >= NODE_SILENT_MS ? DROP_HUNG : s->cause;
 
-	drop_hint(cause, s->name, hint);
-	return cause != DROP_NONE ? json_from_text(hint) : json_null();
+	return node_hint(s, hint) ? json_from_text(hint) : json_null();
 }
 
 /* Takes ways over. */

@@ -275,6 +275,38 @@ format_journal_trouble(FILE *out, const json_t *journal)
 	put_line(out, "hint:", "Make room on its disk, or mend it; it is tried again every second, and nothing is lost.");
 }
 
+static bool
+starts_with(const char *text, const char *beginning)
+{
+	return strncmp(text, beginning, strlen(beginning)) == 0;
+}
+
+/* NULL: there is one replicator. */
+static void
+format_group_trouble(FILE *out, const json_t *group)
+{
+	const char *trouble = text_of(json_object_get(group, "trouble"));
+	size_t		i;
+	json_t	   *member;
+
+	if (trouble[0] != '\0')
+	{
+		/* others say themselves what to do */
+		fprintf(out, "\n%s:\n", trouble);
+		if (starts_with(trouble, "could not read etcd"))
+			put_line(out, "hint:", "Start etcd, or mend the way to it. The leader goes on, but no other replicator can take over meanwhile.");
+		else if (starts_with(trouble, "writers wait"))
+			put_line(out, "hint:", "Start the replicators that are not connected. See \"Writers wait\" in docs/replicators.md.");
+	}
+	json_array_foreach(json_object_get(group, "members"), i, member)
+	{
+		if (strcmp(text_of(json_object_get(member, "state")), "not connected") != 0)
+			continue;
+		fprintf(out, "\nreplicator %s is not connected:\n", text_of(json_object_get(member, "name")));
+		put_line(out, "hint:", "Is it running on its machine, and what does its log say? Does it reach the leader?");
+	}
+}
+
 static int64_t
 number(const json_t *answer, const char *group, const char *field)
 {
@@ -303,7 +335,6 @@ format_databases(FILE *out, const json_t *answer)
 static void
 format_group(FILE *out, const json_t *group)
 {
-	const char *trouble = text_of(json_object_get(group, "trouble"));
 	size_t		i;
 	json_t	   *member;
 
@@ -320,8 +351,6 @@ format_group(FILE *out, const json_t *group)
 			fprintf(out, ", %s: %s%s", text_of(json_object_get(member, "name")), state, in_sync ? ", in sync" : "");
 	}
 	fprintf(out, "\n");
-	if (trouble[0] != '\0')
-		fprintf(out, "              %s\n", trouble);
 }
 
 void
@@ -331,6 +360,7 @@ format_status(FILE *out, const json_t *answer)
 	format_troubles(out, json_object_get(answer, "nodes"));
 	format_hints(out, json_object_get(answer, "nodes"));
 	format_journal_trouble(out, json_object_get(answer, "journal"));
+	format_group_trouble(out, json_object_get(answer, "group"));
 	fprintf(out, "\n");
 	format_databases(out, answer);
 	fprintf(out, "transactions: %" PRId64 " committed, %" PRId64 " conflicts, %" PRId64

@@ -39,6 +39,18 @@ silence(Node *n)
 	return n->silence;
 }
 
+bool
+node_hint(const NodeStatus *s, char *hint)
+{
+	bool		silent = s->cause == DROP_NONE && s->state == NODE_ONLINE && s->silent_ms >= NODE_SILENT_MS;
+
+	if (s->trouble != NULL && node_trouble_is_servers(s->trouble))
+		snprintf(hint, DROP_TEXT_SIZE, "Mend what its server says (disk, memory, connections); nothing else is needed: it is tried again by itself, or now by: lockstepctl attach %s", s->name);
+	else
+		drop_hint(silent ? DROP_HUNG : s->cause, s->name, hint);
+	return hint[0] != '\0';
+}
+
 NodeStatus
 node_status(int node)
 {

@@ -68,6 +68,9 @@ extern LsSlice node_server_key(int node);
 
 extern NodeStatus node_status(int node);
 
+/* What an operator can do about it: DROP_TEXT_SIZE bytes.  false: nothing is wrong. */
+extern bool node_hint(const NodeStatus *s, char *hint);
+
 /* Called at the end of the round in which a node's state has changed. */
 extern void membership_tell_moves(void (*moved) (void *), void *arg);
 

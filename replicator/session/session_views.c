@@ -70,11 +70,12 @@ node_row(size_t i, const char **cells)
 {
 	static char hint[DROP_TEXT_SIZE];
 	NodeStatus	n;
+	bool		has_hint;
 
 	if (i >= (size_t) nodes_count())
 		return false;
 	n = node_status((int) i);
-	drop_hint(n.cause, n.name, hint);
+	has_hint = node_hint(&n, hint);
 	cells[0] = n.name;
 	cells[1] = node_state_name(n.state);
 	cells[2] = number(n.state_ms);
@@ -85,7 +86,7 @@ node_row(size_t i, const char **cells)
 	cells[7] = number(n.waiting);
 	cells[8] = n.reason != NULL && n.reason[0] != '\0' ? n.reason : NULL;
 	cells[9] = n.cause != DROP_NONE ? drop_rule(n.cause)->name : NULL;
-	cells[10] = n.cause != DROP_NONE ? hint : NULL;
+	cells[10] = has_hint ? hint : NULL;
 	return true;
 }
 

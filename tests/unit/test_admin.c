@@ -75,6 +75,13 @@ node_status(int node)
 	return fakes[node];
 }
 
+bool
+node_hint(const NodeStatus *s, char *hint)
+{
+	drop_hint(s->cause, s->name, hint);
+	return hint[0] != '\0';
+}
+
 const char *
 node_state_name(NodeState s)
 {

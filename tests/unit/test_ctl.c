@@ -98,6 +98,34 @@ status_has_everything(void **state)
 				   "cluster:      c, replicator process 42\n");
 }
 
+/* What is wrong stands in front, each with what to do. */
+static void
+status_says_what_to_do(void **state)
+{
+	assert_printed(format_status,
+				   "{\"nodes\": [{\"name\": \"n1\", \"state\": \"online\", \"silent_ms\": 2000, \"hint\": \"Look at it.\"},"
+				   "{\"name\": \"n2\", \"state\": \"dropped\", \"cause\": \"hung\", \"hint\": \"Look there.\"}],"
+				   "\"journal\": {\"failing\": \"no space\"},"
+				   "\"group\": {\"leader\": \"r1\", \"epoch\": 2, \"trouble\": \"could not read etcd's key\", \"members\": [{\"name\": \"r1\", \"state\": \"leader\"}, {\"name\": \"r2\", \"state\": \"not connected\"}]}}",
+				   "node  state    for  applied  lag  silent  waiting  sessions  reason\n"
+				   "n1    online                       2.0 s                     \n"
+				   "n2    dropped                                                \n"
+				   "\nnode n1 does not answer:\n  hint:      Look at it.\n"
+				   "\nnode n2 is dropped (hung):\n  hint:      Look there.\n"
+				   "\nno transaction is taken: the journal cannot be written: no space\n"
+				   "  hint:      Make room on its disk, or mend it; it is tried again every second, and nothing is lost.\n"
+				   "\ncould not read etcd's key:\n"
+				   "  hint:      Start etcd, or mend the way to it. The leader goes on, but no other replicator can take over meanwhile.\n"
+				   "\nreplicator r2 is not connected:\n"
+				   "  hint:      Is it running on its machine, and what does its log say? Does it reach the leader?\n"
+				   "\n"
+				   "databases:    none (lockstepctl database add NAME)\n"
+				   "transactions: 0 committed, 0 conflicts, 0 peer errors, 0 withdrawn, 0 in flight\n"
+				   "journal:      seq 0 to 0, 0 syncs, in \n"
+				   "replicators:  r1 leads (epoch 2), r2: not connected\n"
+				   "cluster:      , replicator process 0\n");
+}
+
 /* Another version's answer: nothing of what we look for. */
 static void
 missing_facts_do_no_harm(void **state)
@@ -331,6 +359,7 @@ main(void)
 		cmocka_unit_test(waits_name_silent_nodes),
 		cmocka_unit_test(nodes_are_aligned),
 		cmocka_unit_test(status_has_everything),
+		cmocka_unit_test(status_says_what_to_do),
 		cmocka_unit_test(missing_facts_do_no_harm),
 		cmocka_unit_test(journal_is_readable),
 		cmocka_unit_test(journal_is_readable_for_programs),

@@ -45,6 +45,7 @@ eval {
 		'status shows a server that hangs as silent, and that a transaction waits for it');
 	my $text = $c->ctl('status');
 	like($text, qr/^node +state +for +applied +lag +silent +waiting .*^n2 +online +[\d.]+ \w+ +\d+ +\d+ +\d+\.\d s +1 .*has been silent for [\d.]+ s, and 1 transactions wait for it; a hung server is dropped after 5 s/ms, 'as text, too');
+	like($c->sql(1, "SELECT reason || hint FROM lockstep.nodes WHERE name = 'n2'"), qr/has been silent for .*Look at its machine/, '... in the view');
 	like($text, qr/^node n2 does not answer:\n +hint: +Look at its machine/m, '... and what to look at');
 	ok($c->wait_until(log_is(qr/\[n2\] node was dropped: has not answered for 5 s/), 30), 'it is dropped after node_timeout');
 	cmp_ok(time - $begin, '<', 25, 'which takes seconds');

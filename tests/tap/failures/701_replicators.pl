@@ -127,7 +127,7 @@ sleep 1.5;
 is(acked_after($since), undef, 'with one copy and min_copies = 2 nothing is acknowledged');
 like($c->group($l)->{trouble}, qr/writers wait/, 'and the replicator says so');
 my ($gone) = grep { $_ != $l } $c->replicators;
-like($c->member_ctl($l, 'status'), qr/^replicators:  r$l leads \(epoch \d+\).*, r$gone: not connected.*\n +writers wait/m, 'status, too');
+like($c->member_ctl($l, 'status'), qr/^writers wait.*:\n +hint: +Start the replicators.*^replicators:  r$l leads \(epoch \d+\).*, r$gone: not connected/ms, 'status, too');
 my $line = $c->member_ctl($l, 'check');
 like($line, qr/^LOCKSTEP CRITICAL - .*writers wait: too few replicators.*replicator r$gone is not connected/, 'a monitoring system is told');
 like($c->member_ctl($l, 'doctor'), qr/r$gone: the replicator is not connected to the one that leads/, 'the doctor sees who is missing');

@@ -1,4 +1,4 @@
-# pgpool-II before HAProxy before the nodes, as docs/beside.md has it: SELECTs are spread over the nodes, what writes goes to
+# With pgpool-II before HAProxy before the nodes, as docs/beside.md has it, SELECTs are spread over the nodes, what writes goes to
 # one; with lockstep.causal_reads a session sees what it has written; clients go on while a node is drained and while a server
 # is killed, and what is acknowledged is there once.
 use strict;
