@@ -230,6 +230,11 @@ print_record(FILE *out, const char *directory, const JournalRecord *r, bool keys
 	{
 		fprintf(out, "  database %" PRIu64 " %s: ", event.number, database_event_word(event.kind));
 		put_text(out, event.name, LS_MAX_NAME);
+		if (event.kind == DATABASE_RENAMED)
+		{
+			fputs(", from ", out);
+			put_text(out, event.command, LS_MAX_NAME);
+		}
 		putc('\n', out);
 		return;
 	}

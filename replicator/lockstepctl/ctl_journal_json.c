@@ -247,7 +247,9 @@ put_database_event(json_t *object, const DatabaseEventText *e)
 	json_object_set_new(object, "what", json_sprintf("database %s", database_event_word(e->kind)));
 	json_object_set_new(object, "text", text_value(e->name));
 	json_object_set_new(object, "number", json_integer((json_int_t) e->number));
-	if (e->command.len > 0)
+	if (e->kind == DATABASE_RENAMED)
+		json_object_set_new(object, "from", text_value(e->command));
+	else if (e->command.len > 0)
 		json_object_set_new(object, "command", text_value(e->command));
 }
 

@@ -129,6 +129,7 @@ finish(Command *c)
 		log_message(LOG_NOTICE, NULL, "%s: done: %s", command_name(c), c->name);
 	first = c->next;
 	database_job_runs = false;
+	sequencer_databases_change(false);
 	c->done(c->arg, c->message == NULL, &error);
 	command_free(c);
 	start_next();
@@ -544,10 +545,11 @@ advance_drop(Command *c)
 		finish(c);
 	else if (!c->closing)
 		close_database(c);
-	else if (!is_drained(c))
+	else if (!is_drained(c) || sequencer_databases_are_named())
 		c->timer = loop_after(POLL_MS, advance, c);
 	else
 	{
+		sequencer_databases_change(true);
 		c->seq = sequencer_last_decided();
 		c->deciding = true;
 		journal_event(c, c->kind == LS_DATABASE_DROP ? DATABASE_REMOVED : DATABASE_RENAMED, on_decided);

@@ -671,8 +671,8 @@ on_renamed(void *arg, const PGresult *r)
 	DatabaseStep *s = arg;
 	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
 
-	/* somebody has connected meanwhile */
-	if (sqlstate != NULL && strcmp(sqlstate, "55006") == 0 && ++s->tries < RENAME_TRIES)
+	/* somebody has connected meanwhile, or has a lock */
+	if (sqlstate != NULL && (strcmp(sqlstate, "55006") == 0 || strcmp(sqlstate, "55P03") == 0) && ++s->tries < RENAME_TRIES)
 	{
 		end_sessions(s);
 		return;
@@ -701,14 +701,19 @@ on_sessions_ended(void *arg, const PGresult *r)
 	buffer_free(&command);
 }
 
+/* What is in the way of something decided has to give way: also a transaction elsewhere that names it. */
 static void
 end_sessions(DatabaseStep *s)
 {
-	const char *params[] = {s->name};
+	const char *params[] = {s->name, s->tries > 0 ? "t" : "f"};
 
 	pgclient_query(s->client, "SET synchronous_commit = local", 0, NULL, NULL, NULL);
-	pgclient_query(s->client, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE datname = $1 AND pid <> pg_backend_pid()",
-				   1, params, on_sessions_ended, s);
+	pgclient_query(s->client, "SET lock_timeout = '2s'", 0, NULL, NULL, NULL);
+	pgclient_query(s->client, "SELECT pg_terminate_backend(pid) FROM (SELECT pid FROM pg_stat_activity WHERE datname = $1 UNION "
+				   "SELECT pid FROM pg_locks WHERE $2 AND granted AND ((locktype = 'object' AND classid = 'pg_database'::regclass "
+				   "AND objid = (SELECT oid FROM pg_database WHERE datname = $1)) OR (locktype = 'relation' AND mode = 'RowExclusiveLock' "
+				   "AND relation = 'pg_database'::regclass))) AS a WHERE pid <> pg_backend_pid()",
+				   2, params, on_sessions_ended, s);
 }
 
 /* Has a later event with the same seq given it that name?  NULL: has one dropped it? */

@@ -25,6 +25,7 @@
 #include <assert.h>
 #include <stdlib.h>
 #include <string.h>
+#include <strings.h>
 
 #include "journal_writer.h"
 #include "loop.h"
@@ -192,12 +193,75 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 		to_peers->execute(tx);
 }
 
+/*
+ * DROP DATABASE and ALTER DATABASE RENAME are done by each node when it is decided: what names the
+ * database, executed before on its node, would be in the journal behind that, where no node has it
+ * by that name.
+ */
+static bool databases_change;
+
+/* The word is in each command that names one, and perhaps in others. */
+static bool
+has_word_database(LsSlice text)
+{
+	static const char word[] = "database";
+	const size_t len = sizeof(word) - 1;
+
+	for (size_t i = 0; i + len <= text.len; i++)
+	{
+		if (strncasecmp((const char *) text.data + i, word, len) == 0)
+			return true;
+	}
+	return false;
+}
+
+static bool
+names_database(const Transaction *tx)
+{
+	TxCursor	cursor = {0};
+	LsSlice		payload;
+	LsQuery		query;
+	const char *error = NULL;
+	bool		found = false;
+
+	if (!tx_has_ddl(tx))
+		return false;
+	tx_cursor_start(&cursor);
+	while (!found && tx_next(&cursor, tx, &payload, &error))
+		found = ls_get_query(payload, &query) == NULL && query.ddl && has_word_database(query.text);
+	tx_cursor_free(&cursor);
+	return found || error != NULL;
+}
+
+bool
+sequencer_databases_are_named(void)
+{
+	for (const Transaction *tx = undecided.reserved.first; tx != NULL; tx = tx->next)
+	{
+		if (names_database(tx))
+			return true;
+	}
+	return false;
+}
+
+void
+sequencer_databases_change(bool change)
+{
+	databases_change = change;
+}
+
 static void
 reserve(Transaction *tx)
 {
 	KeyList		list = keys_of(tx);
 	Certificate c;
 
+	if (databases_change && names_database(tx))
+	{
+		refuse(tx, "40001", "could not serialize access due to a database that is being renamed or dropped",
+			   "The transaction names a database.", "The transaction might succeed if retried.");
+		return;
+	}
 	certifier_set_time(undecided.certifier, loop_now_us() / 1000);
 	switch (certifier_reserve(undecided.certifier, tx->origin, last_ticket + 1, tx_has_ddl(tx), list.keys, list.n, &c))
 	{

@@ -86,6 +86,13 @@ extern void sequencer_stop(void);	/* journal thread ends after what was
 /* For commit_wait = certified: see sequencer_proven.c. */
 extern void sequencer_node_came_online(Node *n);
 
+/*
+ * DROP DATABASE, ALTER DATABASE RENAME: no transaction whose commands name a database is decided from
+ * the call with true to that with false.  Is one reserved?
+ */
+extern void sequencer_databases_change(bool change);
+extern bool sequencer_databases_are_named(void);
+
 /* A session of n is about to commit a change of this database on n only: n may refuse what others send. */
 extern void sequencer_local_change(Node *n, const char *database);
 extern void sequencer_refused_decided(const Transaction *tx, int node);

@@ -115,7 +115,31 @@ for my $round (1, 2)
 	$c->same("$_ is still the same", db => $_) for qw(five four);
 }
 my ($text) = $c->ctl('journal');
-like($text, qr/database \d+ renamed: .*five/, 'lockstepctl journal says it');
+like($text, qr/database \d+ renamed: five, from y$/m, 'lockstepctl journal says it');
+
+# ---------- a transaction that names it, and is older
+
+my $commenting = $c->session(2);
+$commenting->do("BEGIN; COMMENT ON DATABASE five IS 'mine'");
+my $setting = $c->session(1);
+$setting->do('BEGIN; ALTER DATABASE five CONNECTION LIMIT 50');
+$c->cluster('stop-node', 3);
+ok($c->wait_state(3, 'dropped', 20), 'n3 is away');
+my $started = time;
+$c->sql(1, 'ALTER DATABASE five RENAME TO fifth', %in);
+for ($commenting, $setting)
+{
+	$_->query('COMMIT');
+	like($_->error, qr/40001|57P01|08006|terminat|closed/, 'it gives way');
+	$_->close;
+}
+cmp_ok(time - $started, '<', 60, 'soon');
+$c->sql(2, "COMMENT ON DATABASE fifth IS 'mine'; ALTER DATABASE fifth CONNECTION LIMIT 40");
+$c->cluster('start-node', 3, '--no-wait');
+ok($c->wait_state(3, 'online', 30), 'n3 is online again') or diag($c->reason(3));
+$c->drain;
+everywhere("SELECT shobj_description(oid, 'pg_database'), datconnlimit FROM pg_database WHERE datname = 'fifth'", 'mine|40', 'equal', %in);
+$c->sql(1, 'ALTER DATABASE fifth RENAME TO five', %in);
 
 # ---------- a node where it can't be renamed goes out, and does it when it returns
 
