@@ -33,7 +33,7 @@ INSERT INTO expr (v) SELECT 'V' || g FROM generate_series(1, 100) g;
 CREATE TYPE mood AS ENUM ('good', 'bad');
 CREATE UNLOGGED TABLE kinds (m mood, a int[], j jsonb, f float8, n numeric, b bytea);
 INSERT INTO kinds SELECT 'bad', ARRAY[g, NULL], jsonb_build_object('k', g), random(), random()::numeric, sha256(g::text::bytea) FROM generate_series(1, 50) g;
-CREATE UNLOGGED TABLE part (id int, k int) PARTITION BY HASH (id);
+CREATE TABLE part (id int, k int) PARTITION BY HASH (id);
 CREATE UNLOGGED TABLE part0 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE part1 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 INSERT INTO part SELECT g, g FROM generate_series(1, 100) g;
