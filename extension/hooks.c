@@ -390,7 +390,10 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 	int			level = GetCurrentTransactionNestLevel();
 
 	if (event == SUBXACT_EVENT_ABORT_SUB)
+	{
 		lockconflict_watch_errors();
+		unlogged_at_abort();
+	}
 	if (!IsParallelWorker())
 	{
 		switch (event)
@@ -471,6 +474,7 @@ on_xact(XactEvent event, void *arg)
 			capture_at_xact_end();
 			break;
 		case XACT_EVENT_ABORT:
+			unlogged_at_abort();
 			capture_discard();
 			commit_failed();
 			forget_transaction();

@@ -21,12 +21,15 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/timeout.h"
 
 #include "capture.h"
 #include "effectcall.h"
 #include "keyset.h"
 #include "mode.h"
 #include "unlogged.h"
+
+#define LOCK_MS 5000
 
 static void
 forward_call(const char *schema, const char *table, bool begins)
@@ -54,7 +57,10 @@ refill_table(Oid relid)
 	forward_call(schema, table, false);
 }
 
-/* "TRUNCATE ONLY a.b, c.d ..." */
+/*
+ * "TRUNCATE ONLY a.b, c.d ...".  Writers wait behind locks that are waited for, here and in the
+ * cluster: so not for long.  The session is the replicator's, and has no statement_timeout.
+ */
 static void
 run_on(const char *command, List *relids, const char *end)
 {
@@ -76,8 +82,10 @@ run_on(const char *command, List *relids, const char *end)
 	}
 	appendStringInfoString(&text, end);
 	SPI_connect();
+	enable_timeout_after(STATEMENT_TIMEOUT, LOCK_MS);
 	if (SPI_execute(text.data, false, 0) != SPI_OK_UTILITY)
 		elog(ERROR, "could not execute: %s", text.data);
+	disable_timeout(STATEMENT_TIMEOUT, false);
 	SPI_finish();
 }
 

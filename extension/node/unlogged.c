@@ -29,13 +29,17 @@
 #include "access/htup_details.h"
 #include "access/table.h"
 #include "access/tableam.h"
+#include "access/parallel.h"
 #include "access/xact.h"
+#include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "catalog/heap.h"
 #include "catalog/indexing.h"
 #include "catalog/namespace.h"
 #include "catalog/objectaccess.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "catalog/storage.h"
 #include "commands/dbcommands.h"
 #include "miscadmin.h"
 #include "nodes/parsenodes.h"
@@ -49,6 +53,7 @@
 #include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "lockstep.h"
 #include "mode.h"
 #include "session.h"
@@ -445,4 +450,29 @@ void
 unlogged_end_refill(void)
 {
 	complete.relid = InvalidOid;
+}
+
+/* ---------- a transaction that made files aborts */
+
+/*
+ * PostgreSQL deletes the files that an aborted transaction has made without flushing the WAL.  Those of an
+ * unlogged table can then keep the server from starting: of a file that is deleted a stub stays
+ * until the next checkpoint, and if the crash comes before the record of the abort is on disk, recovery makes
+ * the init fork again, of whose copy it finds the stub in the way ("could not create file: File
+ * exists").  So the record is flushed first.  Called when it has been made.
+ */
+void
+unlogged_at_abort(void)
+{
+	LsRelFile  *files;
+	XLogRecPtr	end;
+
+	if (!TransactionIdIsValid(GetCurrentTransactionIdIfAny()) || RecoveryInProgress() || IsParallelWorker() ||
+		smgrGetPendingDeletes(false, &files) == 0)
+		return;
+	pfree(files);
+	end = GetXLogInsertRecPtr();
+	if (end % XLOG_BLCKSZ <= SizeOfXLogLongPHD) /* nothing on this page yet */
+		end -= end % XLOG_BLCKSZ;
+	XLogFlush(end);
 }

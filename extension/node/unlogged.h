@@ -54,6 +54,9 @@ extern void unlogged_end_refill(void);
 extern bool unlogged_is_awaited(void);
 extern void unlogged_settled(void);
 
+/* A transaction, or one within it, has aborted, and its files are about to be deleted. */
+extern void unlogged_at_abort(void);
+
 extern void unlogged_on_relcache_invalidation(Datum arg, Oid relid);
 
 #endif							/* LOCKSTEP_UNLOGGED_H */

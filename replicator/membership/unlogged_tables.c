@@ -29,8 +29,6 @@
 
 #define LOOK_MS 200
 #define RETRY_MS 5000
-#define LOCK_TIMEOUT "'5s'"		/* writers wait behind a lock that is waited
-								 * for */
 #define GRACE_US (10 * UINT64_C(1000000))	/* for a node that has just been
 											 * lost: a network fails for a
 											 * moment */
@@ -235,7 +233,6 @@ on_sender(void *arg, const char *error)
 	}
 	pgclient_query(u->client, "SET session_replication_role = replica", 0, NULL, on_ignored, u);
 	pgclient_query(u->client, "SET lockstep.replicate = on", 0, NULL, on_ignored, u);
-	pgclient_query(u->client, "SET lock_timeout = " LOCK_TIMEOUT, 0, NULL, on_ignored, u);
 	pgclient_query(u->client, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", 0, NULL, on_prepared, u);
 }
 

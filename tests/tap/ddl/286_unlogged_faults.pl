@@ -33,7 +33,7 @@ INSERT INTO expr (v) SELECT 'V' || g FROM generate_series(1, 100) g;
 CREATE TYPE mood AS ENUM ('good', 'bad');
 CREATE UNLOGGED TABLE kinds (m mood, a int[], j jsonb, f float8, n numeric, b bytea);
 INSERT INTO kinds SELECT 'bad', ARRAY[g, NULL], jsonb_build_object('k', g), random(), random()::numeric, sha256(g::text::bytea) FROM generate_series(1, 50) g;
-CREATE UNLOGGED TABLE part (id int, k int) PARTITION BY HASH (id);
+CREATE TABLE part (id int, k int) PARTITION BY HASH (id);
 CREATE UNLOGGED TABLE part0 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 0);
 CREATE TABLE part1 PARTITION OF part FOR VALUES WITH (MODULUS 2, REMAINDER 1);
 INSERT INTO part SELECT g, g FROM generate_series(1, 100) g;
@@ -82,6 +82,25 @@ for my $round (1 .. 3)
 	$c->same("the " . ($round == 3 ? 'node' : 'sender') . " died, round $round");
 	is($c->sql(3, 'SELECT count(*) FROM big'), 20002, 'no row is lost');
 }
+
+# ---------- a transaction that made files was rolled back just before the crash
+
+# PostgreSQL's recovery stops at the stub of such a file, if the WAL has how it was made and not that it
+# was deleted
+my ($walwriter) = $c->sql(1, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'") =~ /(\d+)/;
+kill 'STOP', $walwriter;
+for my $how ('ROLLBACK', 'ROLLBACK TO a')
+{
+	my $s = $c->session(1);
+	$s->query('BEGIN; SAVEPOINT a; TRUNCATE expr; CREATE UNLOGGED TABLE rolled_back (id int)');
+	$c->sql(1, "SET lockstep.local_flush = on; INSERT INTO big VALUES (" . ($how eq 'ROLLBACK' ? 70001 : 70002) . ", 'flushed')");
+	$s->query($how);
+}
+$c->cluster('kill-node', 1);
+ok($c->cluster('start-node', 1), 'a server starts whose last transactions with new unlogged files were rolled back');
+$c->wait_state(1, 'online', $wait);
+$c->sql(1, 'DELETE FROM big WHERE id > 70000');
+$c->same('after that crash');
 
 # ---------- one that has them is waited for
 
