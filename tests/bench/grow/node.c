@@ -96,6 +96,8 @@ static const Answer answers[] = {
 	{"SELECT applied FROM lockstep.node_info()", DOES_NOTHING, 1, 1, {"@applied"}},
 	{"SELECT d.oid, EXISTS", DOES_NOTHING, 3, 1, {"16384", "t", "@cluster"}},
 	{"SELECT lockstep.sequences_reported()", DOES_NOTHING, 1, 1, {""}},
+	{"SELECT lockstep.missing_unlogged()", DOES_NOTHING, 1, 1, {"0"}},
+	{"SELECT lockstep.unlogged_settled()", DOES_NOTHING, 1, 1, {""}},
 	{"SELECT lockstep.hold_writers(", DOES_NOTHING, 1, 1, {"0"}},
 	{"SELECT * FROM lockstep.blockers(", DOES_NOTHING, 8, 0, {0}},
 	{"SELECT pid FROM pg_catalog.pg_stat_activity", DOES_NOTHING, 1, 0, {0}},
