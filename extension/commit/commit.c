@@ -89,7 +89,6 @@ write_progress(JournalPosition position)
 {
 	aftercommit_begin();
 	progress_write(position);
-	walwriter_spare();
 	inval_collect();
 }
 
@@ -236,6 +235,7 @@ take_turn_decided(JournalPosition position)
 	sequence_in_turn();
 	(void) interrupts_disarm_timeout();
 	ls_forget_transaction_timeout();	/* it came too late */
+	walwriter_spare();
 	LS_POINT(TURN);
 }
 
@@ -384,6 +384,7 @@ take_turn_of_apply(JournalPosition position)
 		report_not_together(ending.first_claimed, position.seq, "Commits on this node are being held at one of them.");
 	sequence_in_turn();
 	hold_until_committed();
+	walwriter_spare();
 	LS_POINT(APPLY_TURN);
 }
 

@@ -14,9 +14,11 @@
  * A WAL writer that sleeps goes on sleeping until its timeout, which is wal_writer_delay: it hibernates, and
  * sleeps for longer, only when nothing was committed for 50 times that long, and then the next
  * commit wakes it.  One that is awake looks once more whether there is work.  It waits for
- * nothing else by its latch; signals end its sleep as ever.
+ * nothing else by its latch.  Signals end its sleep as ever; one that comes between its last look at
+ * the latch and its sleep may be noticed at the timeout only.
  *
- * Locking: none.  Two processes that find at the same time that it is due both wake it.
+ * Only the process that has the turn calls this: so the commit that is to wake it is the next
+ * one, and none that spares it comes between.
  */
 #include "postgres.h"
 
@@ -83,13 +85,14 @@ walwriter_spare(void)
 	Latch	   *latch = ProcGlobal->walwriterLatch;
 	MonoTime	now;
 
-	if (latch == NULL || latch->is_set || WalWriterFlushAfter == 0)
+	if (latch == NULL || WalWriterFlushAfter == 0)
 		return;
 	now = mono_now();
 	if (wake_up_is_due(now, XactLastRecEnd))
 	{
 		pg_atomic_write_u64(&shared->woken, (uint64) now);
 		pg_atomic_write_u64(&shared->woken_at, XactLastRecEnd);
+		latch->is_set = false;	/* the commit sets it, and wakes */
 	}
 	else
 		latch->is_set = true;

@@ -8,7 +8,7 @@
 extern void walwriter_shmem_request(void);
 extern void walwriter_shmem_startup(void);
 
-/* Before an asynchronous commit: it wakes the WAL writer only if that is due. */
+/* By who has the turn, before its asynchronous commit: that wakes the WAL writer only if it is due. */
 extern void walwriter_spare(void);
 
 #endif							/* LOCKSTEP_WALWRITER_H */
