@@ -59,9 +59,17 @@
 #include "session.h"
 #include "unlogged.h"
 
+/* In this run of the server: do readers wait for the rows of unlogged tables? */
+typedef enum Awaited
+{
+	AWAITED_UNKNOWN,			/* no replicator has come */
+	AWAITED,
+	AWAITED_NO_MORE				/* what is still missing does not come soon */
+} Awaited;
+
 typedef struct UnloggedShared
 {
-	pg_atomic_uint32 awaited;
+	pg_atomic_uint32 awaited;	/* an Awaited */
 } UnloggedShared;
 
 static UnloggedShared *shared = NULL;
@@ -96,19 +104,19 @@ unlogged_shmem_startup(void)
 
 	shared = ShmemInitStruct("lockstep unlogged", sizeof(UnloggedShared), &found);
 	if (!found)
-		pg_atomic_init_u32(&shared->awaited, 0);
+		pg_atomic_init_u32(&shared->awaited, AWAITED_UNKNOWN);
 }
 
 bool
 unlogged_is_awaited(void)
 {
-	return pg_atomic_read_u32(&shared->awaited) != 0;
+	return pg_atomic_read_u32(&shared->awaited) == AWAITED;
 }
 
 void
 unlogged_settled(void)
 {
-	pg_atomic_write_u32(&shared->awaited, 0);
+	pg_atomic_write_u32(&shared->awaited, AWAITED_NO_MORE);
 }
 
 void
@@ -361,8 +369,13 @@ unlogged_note_reset(void)
 					 errdetail("The server has crashed, or its files were copied. They are fetched from another node, or emptied everywhere if no other one is online.")));
 	}
 	table_close(marker, NoLock);
-	if (unlogged_missing() != NIL)
-		pg_atomic_write_u32(&shared->awaited, 1);
+	/* each session of the replicator's comes here, also later */
+	if (pg_atomic_read_u32(&shared->awaited) == AWAITED_UNKNOWN && unlogged_missing() != NIL)
+	{
+		uint32		unknown = AWAITED_UNKNOWN;
+
+		(void) pg_atomic_compare_exchange_u32(&shared->awaited, &unknown, AWAITED);
+	}
 }
 
 /* ---------- asked for each row */

@@ -151,6 +151,33 @@ next_database(struct UnloggedTables *u)
 	node_pump(u->node);
 }
 
+/* ---------- nothing more will come */
+
+static void
+on_told(void *arg, const PGresult *r)
+{
+	const Node *n = arg;
+
+	/* if the connection is lost, the node is out */
+	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR && !is_unknown_function(r))
+		log_message(LOG_WARNING, n->config->name, "could not tell the node that its unlogged tables are complete: %s", error_of(r));
+}
+
+/* Those may read who have waited since the crash: crashhold.c. */
+static void
+tell(Node *n)
+{
+	pgclient_query(n->control, "SELECT lockstep.unlogged_settled()", 0, NULL, on_told, n);
+}
+
+static void
+settle(struct UnloggedTables *u)
+{
+	end_client(u);
+	u->state = UNLOGGED_SETTLED;
+	tell(u->node);
+}
+
 /* ---------- sending, or truncating */
 
 /* What comes behind it fails, too. */
@@ -178,8 +205,7 @@ on_committed(void *arg, const PGresult *r)
 			begin_sending(u, u->node);
 		else
 		{
-			u->state = UNLOGGED_SETTLED;
-			pgclient_query(u->node->control, "SELECT lockstep.unlogged_settled()", 0, NULL, on_ignored, u);
+			settle(u);
 			nodes_look_again();
 		}
 		return;
@@ -330,21 +356,6 @@ look_for_sender(struct UnloggedTables *u)
 /* ---------- is anything missing? */
 
 static void
-on_settled(void *arg, const PGresult *r)
-{
-	struct UnloggedTables *u = arg;
-
-	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
-	{
-		failed(u, "unlogged tables could not be asked for", error_of(r));
-		return;
-	}
-	end_client(u);
-	u->state = UNLOGGED_SETTLED;
-	node_pump(u->node);
-}
-
-static void
 on_missing(void *arg, const PGresult *r)
 {
 	struct UnloggedTables *u = arg;
@@ -362,7 +373,10 @@ on_missing(void *arg, const PGresult *r)
 	else if (u->at < count - 1)
 		next_database(u);
 	else
-		pgclient_query(u->client, "SELECT lockstep.unlogged_settled()", 0, NULL, on_settled, u);
+	{
+		settle(u);
+		node_pump(u->node);
+	}
 }
 
 static void
@@ -384,7 +398,7 @@ ask(struct UnloggedTables *u)
 {
 	if (database(u) == NULL)
 	{
-		u->state = UNLOGGED_SETTLED;
+		settle(u);
 		return;
 	}
 	u->state = UNLOGGED_ASKING;
@@ -428,9 +442,14 @@ unlogged_tables_may_go_online(Node *n)
 	return false;
 }
 
+/*
+ * Readers who have waited see at once that nothing is left: the locks that they have keep TRUNCATE out.
+ */
 void
 unlogged_tables_online(Node *n)
 {
-	if (n->unlogged != NULL && n->unlogged->state == UNLOGGED_NOWHERE)
-		begin_sending(n->unlogged, n);
+	if (n->unlogged == NULL || n->unlogged->state != UNLOGGED_NOWHERE)
+		return;
+	tell(n);
+	begin_sending(n->unlogged, n);
 }
