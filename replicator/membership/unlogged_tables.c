@@ -8,7 +8,8 @@
  *		another node is online: it sends the rows of all of them, in a transaction that is
  *		ordered like any other (extension/capture/refill.c); when the node has applied that, it
  *		goes on with the next database
- *		no other one is: the node goes online, and truncates them, on all nodes
+ *		no other one is: the node goes online, and truncates them, on all nodes; or fetches them, if
+ *		another one has come online before it could
  *
  * While the second is being done no other node goes online, as it may have rows; but not for long, as
  * an open transaction may be in the way: then the rows are deleted there while it is online.  One that has
@@ -42,7 +43,8 @@ typedef enum UnloggedState
 	UNLOGGED_SENDING,			/* `from` does */
 	UNLOGGED_APPLYING,			/* up to `until`, then the next database */
 	UNLOGGED_NOWHERE,			/* nobody has it: to be truncated when the
-								 * node is online */
+								 * node is online, by `from`, the node; or to
+								 * be fetched from a later one */
 	UNLOGGED_SETTLED
 } UnloggedState;
 
@@ -54,12 +56,15 @@ struct UnloggedTables
 	PgClient   *client;			/* to the node, or to the sender */
 	Node	   *from;
 	uint64_t	until;
+	bool		fetched;		/* from another node, of database `at` */
+	bool		lacks;			/* what no other one could send */
 	Timer	   *timer;
 };
 
 static void ask(struct UnloggedTables *u);
 static void look_for_sender(struct UnloggedTables *u);
 static void begin_sending(struct UnloggedTables *u, Node *from);
+static void begin_online(struct UnloggedTables *u);
 
 static const char *
 database(const struct UnloggedTables *u)
@@ -106,7 +111,7 @@ on_retry(void *arg)
 
 	u->timer = NULL;
 	if (u->state == UNLOGGED_NOWHERE)
-		begin_sending(u, u->node);
+		begin_online(u);
 	else
 	{
 		u->state = UNLOGGED_UNKNOWN;
@@ -147,6 +152,7 @@ next_database(struct UnloggedTables *u)
 	end_client(u);
 	u->from = NULL;
 	u->at++;
+	u->fetched = false;
 	u->state = UNLOGGED_UNKNOWN;
 	node_pump(u->node);
 }
@@ -186,6 +192,34 @@ on_ignored(void *arg, const PGresult *r)
 {
 }
 
+/* The same, when the node is online already. */
+static void
+next_online(struct UnloggedTables *u)
+{
+	end_client(u);
+	u->from = NULL;
+	u->at++;
+	if (database(u) != NULL)
+		begin_online(u);
+	else
+	{
+		settle(u);
+		nodes_look_again();
+	}
+}
+
+static void
+on_look_at_applied(void *arg)
+{
+	struct UnloggedTables *u = arg;
+
+	u->timer = NULL;
+	if (u->node->applied >= u->until)
+		next_online(u);
+	else
+		look_again_later(u, LOOK_MS, on_look_at_applied);
+}
+
 static void
 on_committed(void *arg, const PGresult *r)
 {
@@ -196,23 +230,14 @@ on_committed(void *arg, const PGresult *r)
 		failed(u, "unlogged tables could not be restored", r == NULL || PQresultStatus(r) == PGRES_FATAL_ERROR ? error_of(r) : "rolled back");
 		return;
 	}
-	if (u->state == UNLOGGED_NOWHERE)
-	{
-		end_client(u);
-		u->from = NULL;
-		u->at++;
-		if (database(u) != NULL)
-			begin_sending(u, u->node);
-		else
-		{
-			settle(u);
-			nodes_look_again();
-		}
-		return;
-	}
 	end_client(u);
 	u->from = NULL;
 	u->until = sequencer_last_decided();
+	if (u->state == UNLOGGED_NOWHERE)
+	{
+		look_again_later(u, 0, on_look_at_applied);
+		return;
+	}
 	u->state = UNLOGGED_APPLYING;
 	node_pump(u->node);
 }
@@ -229,6 +254,8 @@ on_sent(void *arg, const PGresult *r)
 	}
 	if (is_unknown_function(r) && u->state == UNLOGGED_SENDING)
 		next_database(u);		/* version 1.0 there */
+	else if (is_unknown_function(r) && u->from != u->node)
+		next_online(u);
 	else
 		failed(u, "unlogged tables could not be restored", error_of(r));
 }
@@ -241,7 +268,7 @@ on_prepared(void *arg, const PGresult *r)
 	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
 		failed(u, "unlogged tables could not be restored", error_of(r));
 	else
-		pgclient_query(u->client, u->state == UNLOGGED_NOWHERE ? "SELECT lockstep.send_unlogged(true)" : "SELECT lockstep.send_unlogged(false)",
+		pgclient_query(u->client, u->from == u->node ? "SELECT lockstep.send_unlogged(true)" : "SELECT lockstep.send_unlogged(false)",
 					   0, NULL, on_sent, u);
 }
 
@@ -282,11 +309,10 @@ begin_sending(struct UnloggedTables *u, Node *from)
 {
 	u->from = from;
 	if (u->state != UNLOGGED_NOWHERE)
-	{
 		u->state = UNLOGGED_SENDING;
+	if (from != u->node)
 		log_message(LOG_NOTICE, u->node->config->name, "its unlogged tables in database \"%s\" are fetched from node \"%s\"",
 					database(u), from->config->name);
-	}
 	else
 		log_message(LOG_NOTICE, u->node->config->name, "unlogged tables in database \"%s\" that its server has lost in a crash are emptied on all nodes, as no other node was online",
 					database(u));
@@ -301,6 +327,38 @@ is_unsettled(const Node *n)
 {
 	return n->state == NODE_ONLINE && n->unlogged != NULL && n->unlogged->state == UNLOGGED_NOWHERE &&
 		loop_now_us() - n->online_since < PATIENCE_US;
+}
+
+/* It has not all that it should have, either. */
+static bool
+lacks(const Node *n)
+{
+	return n->unlogged != NULL && (n->unlogged->lacks || n->unlogged->state == UNLOGGED_NOWHERE);
+}
+
+static Node *
+find_sender(const struct UnloggedTables *u)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		Node	   *other = node_get(i);
+
+		if (other != u->node && other->state == NODE_ONLINE && !other->draining && !lacks(other))
+			return other;
+	}
+	return NULL;
+}
+
+/*
+ * TRUNCATE has not been possible at once, and what another node has that has come online since, clients may
+ * have written.
+ */
+static void
+begin_online(struct UnloggedTables *u)
+{
+	Node	   *other = find_sender(u);
+
+	begin_sending(u, other != NULL ? other : u->node);
 }
 
 /* Will it be a sender soon? */
@@ -329,20 +387,27 @@ on_look(void *arg)
 static void
 look_for_sender(struct UnloggedTables *u)
 {
+	Node	   *from = find_sender(u);
+	Node	   *some = NULL;	/* has what it does not lack, too */
 	bool		coming = false;
 
-	for (int i = 0; i < nodes_count(); i++)
+	for (int i = 0; from == NULL && i < nodes_count(); i++)
 	{
 		Node	   *other = node_get(i);
 
 		if (other == u->node)
 			continue;
 		if (other->state == NODE_ONLINE && !is_unsettled(other) && !other->draining)
-		{
-			begin_sending(u, other);
-			return;
-		}
-		coming |= other->state == NODE_ONLINE || is_coming(other);
+			some = other;
+		else
+			coming |= other->state == NODE_ONLINE || is_coming(other);
+	}
+	if (from == NULL && !coming)
+		from = some;
+	if (from != NULL)
+	{
+		begin_sending(u, from);
+		return;
 	}
 	if (coming)
 	{
@@ -364,18 +429,27 @@ on_missing(void *arg, const PGresult *r)
 	(void) metadata_databases(&count);
 	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
 		failed(u, "unlogged tables could not be asked for", error_of(r));
-	else if (PQresultStatus(r) == PGRES_TUPLES_OK && strcmp(PQgetvalue(r, 0, 0), "0") != 0)
+	else if (PQresultStatus(r) == PGRES_TUPLES_OK && strcmp(PQgetvalue(r, 0, 0), "0") != 0 && !u->fetched)
 	{
 		end_client(u);
 		u->state = UNLOGGED_MISSING;
 		look_for_sender(u);
 	}
-	else if (u->at < count - 1)
-		next_database(u);
 	else
 	{
-		settle(u);
-		node_pump(u->node);
+		if (PQresultStatus(r) == PGRES_TUPLES_OK && strcmp(PQgetvalue(r, 0, 0), "0") != 0)
+		{
+			u->lacks = true;
+			log_message(LOG_WARNING, u->node->config->name, "%s of its unlogged tables in database \"%s\" could not be fetched, and stay empty until they are, or are truncated",
+						PQgetvalue(r, 0, 0), database(u));
+		}
+		if (u->at < count - 1)
+			next_database(u);
+		else
+		{
+			settle(u);
+			node_pump(u->node);
+		}
 	}
 }
 
@@ -431,7 +505,10 @@ unlogged_tables_may_go_online(Node *n)
 		u->node = n;
 	}
 	if (u->state == UNLOGGED_APPLYING && n->applied >= u->until)
-		next_database(u);
+	{
+		u->fetched = true;
+		u->state = UNLOGGED_UNKNOWN;
+	}
 	if (u->state == UNLOGGED_UNKNOWN)
 		ask(u);
 	if ((u->state == UNLOGGED_SETTLED || u->state == UNLOGGED_NOWHERE) && others_are_settled(n))
@@ -451,5 +528,5 @@ unlogged_tables_online(Node *n)
 	if (n->unlogged == NULL || n->unlogged->state != UNLOGGED_NOWHERE)
 		return;
 	tell(n);
-	begin_sending(n->unlogged, n);
+	begin_online(n->unlogged);
 }
