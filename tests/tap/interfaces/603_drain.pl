@@ -1,6 +1,6 @@
 # After lockstepctl drain NODE: from then on balancers get 503 and new writers 25006, while transactions that have begun
 # to write finish; then the node is out, and no transaction has failed for another reason.  resume brings
-# it back, or ends the drain.  A node that dies meanwhile stays out.
+# it back, or ends the drain.  A node that dies meanwhile stays out, but while the drain is only announced.
 use strict;
 use warnings;
 use FindBin;
@@ -177,6 +177,19 @@ is(end_ctl($drain), 0, 'its server is killed: it is out') or diag($drain->{err})
 $c->cluster('start-node', 1, '--no-wait');
 ok($c->node_status(1)->{administrative}, '... and stays out');
 is(($c->ctl('resume', 'n1'))[2], 0, '... until resume');
+
+# ---------- the server dies while its drain is only announced
+
+$drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
+ok($c->wait_until(sub { -e $pooler }), 'announced again');
+$c->cluster('kill-node', 1);
+ok($c->wait_until(sub { $c->node_status(1)->{state} ne 'online' }), 'its server is killed: it is out');
+unlink $pooler;
+is(end_ctl($drain), 1, '... the drain fails');
+like($drain->{err}, qr/could not drain node "n1": it is not online/, '... and says so');
+$c->cluster('start-node', 1, '--no-wait');
+ok($c->wait_state(1, 'online'), '... it comes back by itself');
+is(($c->try(1, insert('back')))[1], '', '... and takes writes');
 
 # ---------- without the function (version 1.0), and nonsense
 
