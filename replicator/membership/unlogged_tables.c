@@ -14,6 +14,11 @@
  * an open transaction may be in the way: then the rows are deleted there while it is online.  One that has
  * them and is about to come online is waited for, and one that was online a moment ago.
  *
+ * A database may be dropped or renamed meanwhile, and its successors in the list of databases move: then all of
+ * them are asked again, of which those that are complete say so at once.
+ *
+ * When nothing is missing in any of them the node is told, as its readers wait for that.
+ *
  * The node knows what is missing (extension/node/unlogged.c) and leaves out changes of it, so nothing
  * here is remembered: whatever fails is done again.
  */
@@ -50,25 +55,18 @@ struct UnloggedTables
 {
 	Node	   *node;
 	UnloggedState state;
-	int			at;				/* of metadata_databases() */
+	int			at;				/* of metadata_databases(), or their number:
+								 * all are done */
+	uint64_t	moves;			/* metadata_database_moves(), with that */
+	char	   *database;		/* the last one that was connected to */
 	PgClient   *client;			/* to the node, or to the sender */
 	Node	   *from;
 	uint64_t	until;
 	Timer	   *timer;
 };
 
-static void ask(struct UnloggedTables *u);
 static void look_for_sender(struct UnloggedTables *u);
 static void begin_sending(struct UnloggedTables *u, Node *from);
-
-static const char *
-database(const struct UnloggedTables *u)
-{
-	int			count;
-	const char *const *names = metadata_databases(&count);
-
-	return u->at < count ? names[u->at] : NULL;
-}
 
 void
 unlogged_tables_forget(Node *n)
@@ -82,6 +80,7 @@ unlogged_tables_forget(Node *n)
 	n->unlogged = NULL;
 	loop_cancel(u->timer);
 	pgclient_close(u->client);
+	free(u->database);
 	free(u);
 }
 
@@ -90,6 +89,52 @@ end_client(struct UnloggedTables *u)
 {
 	pgclient_close(u->client);
 	u->client = NULL;
+}
+
+/* NULL: they are done. */
+static const char *
+current(const struct UnloggedTables *u)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	return u->at < count ? names[u->at] : NULL;
+}
+
+static void
+connect_to(struct UnloggedTables *u, const Node *n, const char *database, void (*done) (void *, const char *))
+{
+	free(u->database);
+	u->database = xstrdup(database);
+	u->client = pgclient_open(n->config, u->database, "lockstep control", pgclient_control_options, node_stall_timeout(), done, u);
+}
+
+/* Then it is at the first one. */
+static bool
+databases_have_moved(struct UnloggedTables *u)
+{
+	if (u->moves == metadata_database_moves())
+		return false;
+	u->moves = metadata_database_moves();
+	u->at = 0;
+	end_client(u);
+	u->from = NULL;
+	return true;
+}
+
+static bool
+begin_anew_if_moved(struct UnloggedTables *u)
+{
+	if (!databases_have_moved(u))
+		return false;
+	if (u->state == UNLOGGED_NOWHERE)
+		begin_sending(u, u->node);
+	else
+	{
+		u->state = UNLOGGED_UNKNOWN;
+		node_pump(u->node);
+	}
+	return true;
 }
 
 static void
@@ -117,7 +162,9 @@ on_retry(void *arg)
 static void
 failed(struct UnloggedTables *u, const char *what, const char *error)
 {
-	log_message(LOG_WARNING, u->node->config->name, "%s in database \"%s\": %s; it is tried again", what, database(u), error);
+	if (begin_anew_if_moved(u))
+		return;
+	log_message(LOG_WARNING, u->node->config->name, "%s in database \"%s\": %s; it is tried again", what, u->database, error);
 	end_client(u);
 	u->from = NULL;
 	if (u->state != UNLOGGED_NOWHERE)
@@ -144,11 +191,67 @@ is_unknown_function(const PGresult *r)
 static void
 next_database(struct UnloggedTables *u)
 {
+	if (begin_anew_if_moved(u))
+		return;
 	end_client(u);
 	u->from = NULL;
 	u->at++;
 	u->state = UNLOGGED_UNKNOWN;
 	node_pump(u->node);
+}
+
+/* ---------- nothing is missing any more */
+
+static void
+on_settled(void *arg, const PGresult *r)
+{
+	struct UnloggedTables *u = arg;
+
+	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
+	{
+		failed(u, "the node could not be told that its unlogged tables are complete", error_of(r));
+		return;
+	}
+	end_client(u);
+	u->state = UNLOGGED_SETTLED;
+	nodes_look_again();			/* others may have waited for it */
+}
+
+static void
+tell_settled(struct UnloggedTables *u)
+{
+	pgclient_query(u->client, "SELECT lockstep.unlogged_settled()", 0, NULL, on_settled, u);
+}
+
+static void
+on_connected_to_settle(void *arg, const char *error)
+{
+	struct UnloggedTables *u = arg;
+
+	if (error == NULL)
+	{
+		tell_settled(u);
+		return;
+	}
+	u->client = NULL;			/* closes itself */
+	failed(u, "the node could not be told that its unlogged tables are complete", error);
+}
+
+/* In any database. */
+static void
+settle(struct UnloggedTables *u)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	if (count == 0)
+	{
+		u->state = UNLOGGED_SETTLED;
+		nodes_look_again();
+		return;
+	}
+	connect_to(u, u->node, names[0], on_connected_to_settle);
+	pgclient_limit(u->client, node_stall_timeout());
 }
 
 /* ---------- sending, or truncating */
@@ -174,14 +277,7 @@ on_committed(void *arg, const PGresult *r)
 		end_client(u);
 		u->from = NULL;
 		u->at++;
-		if (database(u) != NULL)
-			begin_sending(u, u->node);
-		else
-		{
-			u->state = UNLOGGED_SETTLED;
-			pgclient_query(u->node->control, "SELECT lockstep.unlogged_settled()", 0, NULL, on_ignored, u);
-			nodes_look_again();
-		}
+		begin_sending(u, u->node);
 		return;
 	}
 	end_client(u);
@@ -236,7 +332,7 @@ on_sender(void *arg, const char *error)
 	pgclient_query(u->client, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", 0, NULL, on_prepared, u);
 }
 
-/* The sender may have left meanwhile. */
+/* The sender may have left meanwhile, or the database. */
 static void
 on_look_at_sender(void *arg)
 {
@@ -245,7 +341,9 @@ on_look_at_sender(void *arg)
 	u->timer = NULL;
 	if (u->from == NULL)
 		return;
-	if (u->from->state != NODE_ONLINE)
+	if (!metadata_has_database(u->database))
+		(void) begin_anew_if_moved(u);
+	else if (u->from->state != NODE_ONLINE)
 		failed(u, "unlogged tables could not be restored", "the node that sent them is not online any more");
 	else
 		look_again_later(u, LOOK_MS, on_look_at_sender);
@@ -254,17 +352,26 @@ on_look_at_sender(void *arg)
 static void
 begin_sending(struct UnloggedTables *u, Node *from)
 {
+	if (u->state == UNLOGGED_NOWHERE)
+		(void) databases_have_moved(u);
+	else if (begin_anew_if_moved(u))
+		return;
+	if (current(u) == NULL)
+	{
+		settle(u);
+		return;
+	}
 	u->from = from;
 	if (u->state != UNLOGGED_NOWHERE)
 	{
 		u->state = UNLOGGED_SENDING;
 		log_message(LOG_NOTICE, u->node->config->name, "its unlogged tables in database \"%s\" are fetched from node \"%s\"",
-					database(u), from->config->name);
+					current(u), from->config->name);
 	}
 	else
 		log_message(LOG_NOTICE, u->node->config->name, "unlogged tables in database \"%s\" that its server has lost in a crash are emptied on all nodes, as no other node was online",
-					database(u));
-	u->client = pgclient_open(from->config, database(u), "lockstep control", pgclient_control_options, node_stall_timeout(), on_sender, u);
+					current(u));
+	connect_to(u, from, current(u), on_sender);
 	look_again_later(u, LOOK_MS, on_look_at_sender);
 }
 
@@ -330,26 +437,13 @@ look_for_sender(struct UnloggedTables *u)
 /* ---------- is anything missing? */
 
 static void
-on_settled(void *arg, const PGresult *r)
-{
-	struct UnloggedTables *u = arg;
-
-	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
-	{
-		failed(u, "unlogged tables could not be asked for", error_of(r));
-		return;
-	}
-	end_client(u);
-	u->state = UNLOGGED_SETTLED;
-	node_pump(u->node);
-}
-
-static void
 on_missing(void *arg, const PGresult *r)
 {
 	struct UnloggedTables *u = arg;
 	int			count;
 
+	if (begin_anew_if_moved(u))
+		return;
 	(void) metadata_databases(&count);
 	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
 		failed(u, "unlogged tables could not be asked for", error_of(r));
@@ -362,7 +456,7 @@ on_missing(void *arg, const PGresult *r)
 	else if (u->at < count - 1)
 		next_database(u);
 	else
-		pgclient_query(u->client, "SELECT lockstep.unlogged_settled()", 0, NULL, on_settled, u);
+		tell_settled(u);
 }
 
 static void
@@ -382,14 +476,14 @@ on_connected(void *arg, const char *error)
 static void
 ask(struct UnloggedTables *u)
 {
-	if (database(u) == NULL)
+	(void) databases_have_moved(u);
+	u->state = UNLOGGED_ASKING;
+	if (current(u) == NULL)
 	{
-		u->state = UNLOGGED_SETTLED;
+		settle(u);
 		return;
 	}
-	u->state = UNLOGGED_ASKING;
-	u->client = pgclient_open(u->node->config, database(u), "lockstep control", pgclient_control_options, node_stall_timeout(),
-							  on_connected, u);
+	connect_to(u, u->node, current(u), on_connected);
 	pgclient_limit(u->client, node_stall_timeout());
 }
 
