@@ -15,6 +15,11 @@
  * an open transaction may be in the way: then the rows are deleted there while it is online.  One that has
  * them and is about to come online is waited for, and one that was online a moment ago.
  *
+ * A database may be dropped or renamed meanwhile, and its successors in the list of databases move: then all of
+ * them are asked again, of which those that are complete say so at once.
+ *
+ * When nothing is missing in any of them the node is told, as its readers wait for that.
+ *
  * The node knows what is missing (extension/node/unlogged.c) and leaves out changes of it, so nothing
  * here is remembered: whatever fails is done again.
  */
@@ -52,7 +57,10 @@ struct UnloggedTables
 {
 	Node	   *node;
 	UnloggedState state;
-	int			at;				/* of metadata_databases() */
+	int			at;				/* of metadata_databases(), or their number:
+								 * all are done */
+	uint64_t	moves;			/* metadata_database_moves(), with that */
+	char	   *database;		/* the last one that was connected to */
 	PgClient   *client;			/* to the node, or to the sender */
 	Node	   *from;
 	uint64_t	until;
@@ -61,19 +69,9 @@ struct UnloggedTables
 	Timer	   *timer;
 };
 
-static void ask(struct UnloggedTables *u);
 static void look_for_sender(struct UnloggedTables *u);
 static void begin_sending(struct UnloggedTables *u, Node *from);
 static void begin_online(struct UnloggedTables *u);
-
-static const char *
-database(const struct UnloggedTables *u)
-{
-	int			count;
-	const char *const *names = metadata_databases(&count);
-
-	return u->at < count ? names[u->at] : NULL;
-}
 
 void
 unlogged_tables_forget(Node *n)
@@ -87,6 +85,7 @@ unlogged_tables_forget(Node *n)
 	n->unlogged = NULL;
 	loop_cancel(u->timer);
 	pgclient_close(u->client);
+	free(u->database);
 	free(u);
 }
 
@@ -95,6 +94,53 @@ end_client(struct UnloggedTables *u)
 {
 	pgclient_close(u->client);
 	u->client = NULL;
+}
+
+/* NULL: they are done. */
+static const char *
+current(const struct UnloggedTables *u)
+{
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	return u->at < count ? names[u->at] : NULL;
+}
+
+static void
+connect_to(struct UnloggedTables *u, const Node *n, const char *database, void (*done) (void *, const char *))
+{
+	free(u->database);
+	u->database = xstrdup(database);
+	u->client = pgclient_open(n->config, u->database, "lockstep control", pgclient_control_options, node_stall_timeout(), done, u);
+}
+
+/* Then it is at the first one. */
+static bool
+databases_have_moved(struct UnloggedTables *u)
+{
+	if (u->moves == metadata_database_moves())
+		return false;
+	u->moves = metadata_database_moves();
+	u->at = 0;
+	u->fetched = false;
+	end_client(u);
+	u->from = NULL;
+	return true;
+}
+
+static bool
+begin_anew_if_moved(struct UnloggedTables *u)
+{
+	if (!databases_have_moved(u))
+		return false;
+	if (u->state == UNLOGGED_NOWHERE)
+		begin_online(u);
+	else
+	{
+		u->state = UNLOGGED_UNKNOWN;
+		node_pump(u->node);
+	}
+	return true;
 }
 
 static void
@@ -122,7 +168,9 @@ on_retry(void *arg)
 static void
 failed(struct UnloggedTables *u, const char *what, const char *error)
 {
-	log_message(LOG_WARNING, u->node->config->name, "%s in database \"%s\": %s; it is tried again", what, database(u), error);
+	if (begin_anew_if_moved(u))
+		return;
+	log_message(LOG_WARNING, u->node->config->name, "%s in database \"%s\": %s; it is tried again", what, u->database, error);
 	end_client(u);
 	u->from = NULL;
 	if (u->state != UNLOGGED_NOWHERE)
@@ -149,6 +197,8 @@ is_unknown_function(const PGresult *r)
 static void
 next_database(struct UnloggedTables *u)
 {
+	if (begin_anew_if_moved(u))
+		return;
 	end_client(u);
 	u->from = NULL;
 	u->at++;
@@ -157,31 +207,58 @@ next_database(struct UnloggedTables *u)
 	node_pump(u->node);
 }
 
-/* ---------- nothing more will come */
+/* ---------- nothing is missing any more */
 
 static void
-on_told(void *arg, const PGresult *r)
+on_settled(void *arg, const PGresult *r)
 {
-	const Node *n = arg;
+	struct UnloggedTables *u = arg;
 
-	/* if the connection is lost, the node is out */
-	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR && !is_unknown_function(r))
-		log_message(LOG_WARNING, n->config->name, "could not tell the node that its unlogged tables are complete: %s", error_of(r));
+	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
+	{
+		failed(u, "the node could not be told that its unlogged tables are complete", error_of(r));
+		return;
+	}
+	end_client(u);
+	u->state = UNLOGGED_SETTLED;
+	nodes_look_again();			/* others may have waited for it */
 }
 
-/* Those may read who have waited since the crash: crashhold.c. */
 static void
-tell(Node *n)
+tell_settled(struct UnloggedTables *u)
 {
-	pgclient_query(n->control, "SELECT lockstep.unlogged_settled()", 0, NULL, on_told, n);
+	pgclient_query(u->client, "SELECT lockstep.unlogged_settled()", 0, NULL, on_settled, u);
 }
 
+static void
+on_connected_to_settle(void *arg, const char *error)
+{
+	struct UnloggedTables *u = arg;
+
+	if (error == NULL)
+	{
+		tell_settled(u);
+		return;
+	}
+	u->client = NULL;			/* closes itself */
+	failed(u, "the node could not be told that its unlogged tables are complete", error);
+}
+
+/* In any database. */
 static void
 settle(struct UnloggedTables *u)
 {
-	end_client(u);
-	u->state = UNLOGGED_SETTLED;
-	tell(u->node);
+	int			count;
+	const char *const *names = metadata_databases(&count);
+
+	if (count == 0)
+	{
+		u->state = UNLOGGED_SETTLED;
+		nodes_look_again();
+		return;
+	}
+	connect_to(u, u->node, names[0], on_connected_to_settle);
+	pgclient_limit(u->client, node_stall_timeout());
 }
 
 /* ---------- sending, or truncating */
@@ -192,20 +269,14 @@ on_ignored(void *arg, const PGresult *r)
 {
 }
 
-/* The same, when the node is online already. */
+/* The next database, when the node is online already. */
 static void
 next_online(struct UnloggedTables *u)
 {
 	end_client(u);
 	u->from = NULL;
 	u->at++;
-	if (database(u) != NULL)
-		begin_online(u);
-	else
-	{
-		settle(u);
-		nodes_look_again();
-	}
+	begin_online(u);
 }
 
 static void
@@ -289,7 +360,7 @@ on_sender(void *arg, const char *error)
 	pgclient_query(u->client, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE", 0, NULL, on_prepared, u);
 }
 
-/* The sender may have left meanwhile. */
+/* The sender may have left meanwhile, or the database. */
 static void
 on_look_at_sender(void *arg)
 {
@@ -298,7 +369,9 @@ on_look_at_sender(void *arg)
 	u->timer = NULL;
 	if (u->from == NULL)
 		return;
-	if (u->from->state != NODE_ONLINE)
+	if (!metadata_has_database(u->database))
+		(void) begin_anew_if_moved(u);
+	else if (u->from->state != NODE_ONLINE)
 		failed(u, "unlogged tables could not be restored", "the node that sent them is not online any more");
 	else
 		look_again_later(u, LOOK_MS, on_look_at_sender);
@@ -307,16 +380,25 @@ on_look_at_sender(void *arg)
 static void
 begin_sending(struct UnloggedTables *u, Node *from)
 {
+	if (u->state == UNLOGGED_NOWHERE)
+		(void) databases_have_moved(u);
+	else if (begin_anew_if_moved(u))
+		return;
+	if (current(u) == NULL)
+	{
+		settle(u);
+		return;
+	}
 	u->from = from;
 	if (u->state != UNLOGGED_NOWHERE)
 		u->state = UNLOGGED_SENDING;
 	if (from != u->node)
 		log_message(LOG_NOTICE, u->node->config->name, "its unlogged tables in database \"%s\" are fetched from node \"%s\"",
-					database(u), from->config->name);
+					current(u), from->config->name);
 	else
 		log_message(LOG_NOTICE, u->node->config->name, "unlogged tables in database \"%s\" that its server has lost in a crash are emptied on all nodes, as no other node was online",
-					database(u));
-	u->client = pgclient_open(from->config, database(u), "lockstep control", pgclient_control_options, node_stall_timeout(), on_sender, u);
+					current(u));
+	connect_to(u, from, current(u), on_sender);
 	look_again_later(u, LOOK_MS, on_look_at_sender);
 }
 
@@ -350,8 +432,8 @@ find_sender(const struct UnloggedTables *u)
 }
 
 /*
- * TRUNCATE has not been possible at once, and what another node has that has come online since, clients may
- * have written.
+ * TRUNCATE may not have been possible at once.  What another node has that has come online since, clients
+ * may have written.
  */
 static void
 begin_online(struct UnloggedTables *u)
@@ -388,7 +470,7 @@ static void
 look_for_sender(struct UnloggedTables *u)
 {
 	Node	   *from = find_sender(u);
-	Node	   *some = NULL;	/* has what it does not lack, too */
+	Node	   *some = NULL;	/* can send what it does not lack itself */
 	bool		coming = false;
 
 	for (int i = 0; from == NULL && i < nodes_count(); i++)
@@ -426,6 +508,8 @@ on_missing(void *arg, const PGresult *r)
 	struct UnloggedTables *u = arg;
 	int			count;
 
+	if (begin_anew_if_moved(u))
+		return;
 	(void) metadata_databases(&count);
 	if ((r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK) && !is_unknown_function(r))
 		failed(u, "unlogged tables could not be asked for", error_of(r));
@@ -441,15 +525,12 @@ on_missing(void *arg, const PGresult *r)
 		{
 			u->lacks = true;
 			log_message(LOG_WARNING, u->node->config->name, "%s of its unlogged tables in database \"%s\" could not be fetched, and stay empty until they are, or are truncated",
-						PQgetvalue(r, 0, 0), database(u));
+						PQgetvalue(r, 0, 0), u->database);
 		}
 		if (u->at < count - 1)
 			next_database(u);
 		else
-		{
-			settle(u);
-			node_pump(u->node);
-		}
+			tell_settled(u);
 	}
 }
 
@@ -470,14 +551,14 @@ on_connected(void *arg, const char *error)
 static void
 ask(struct UnloggedTables *u)
 {
-	if (database(u) == NULL)
+	(void) databases_have_moved(u);
+	u->state = UNLOGGED_ASKING;
+	if (current(u) == NULL)
 	{
 		settle(u);
 		return;
 	}
-	u->state = UNLOGGED_ASKING;
-	u->client = pgclient_open(u->node->config, database(u), "lockstep control", pgclient_control_options, node_stall_timeout(),
-							  on_connected, u);
+	connect_to(u, u->node, current(u), on_connected);
 	pgclient_limit(u->client, node_stall_timeout());
 }
 
@@ -519,14 +600,25 @@ unlogged_tables_may_go_online(Node *n)
 	return false;
 }
 
+static void
+on_told(void *arg, const PGresult *r)
+{
+	const Node *n = arg;
+
+	/* if the connection is lost, the node is out */
+	if (r != NULL && PQresultStatus(r) == PGRES_FATAL_ERROR && !is_unknown_function(r))
+		log_message(LOG_WARNING, n->config->name, "could not tell the node that readers need not wait for its unlogged tables: %s", error_of(r));
+}
+
 /*
- * Readers who have waited see at once that nothing is left: the locks that they have keep TRUNCATE out.
+ * Readers who have waited since the crash go on at once, as nothing is left: the locks that they have would
+ * keep TRUNCATE out.
  */
 void
 unlogged_tables_online(Node *n)
 {
 	if (n->unlogged == NULL || n->unlogged->state != UNLOGGED_NOWHERE)
 		return;
-	tell(n);
+	pgclient_query(n->control, "SELECT lockstep.unlogged_settled()", 0, NULL, on_told, n);
 	begin_online(n->unlogged);
 }
