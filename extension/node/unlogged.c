@@ -54,6 +54,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "guc.h"
 #include "lockstep.h"
 #include "mode.h"
 #include "session.h"
