@@ -352,7 +352,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	tables = ddl_check_repeatable(stmt, call->source);
 	if (plan->catalogs)
 		sessionsettings_renew_plans();
-	ddlunlogged_send_rows(stmt->utilityStmt);	/* which the next deletes again */
+	ddlunlogged_send_rows(stmt->utilityStmt);	/* before they are deleted */
 	foreach(lc, tables)
 		forward_delete(lfirst_oid(lc));
 	ddl_forward(text, NULL, 0, targets, plan->catalogs);
