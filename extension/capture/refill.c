@@ -234,6 +234,23 @@ run_on(const char *command, List *relids, const char *end)
 }
 
 /*
+ * LOCK TABLE goes by name, and what has it now may not be what had it when the lock was asked
+ * for.
+ */
+static void
+require_lock(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+
+	if (!CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("unlogged table \"%s\" has got its name while unlogged tables were locked", RelationGetRelationName(rel)),
+				 errdetail("Their rows are sent again.")));
+	table_close(rel, NoLock);
+}
+
+/*
  * Send what is here; with truncate, delete everywhere what is missing here, as no other node has it
  * either.
  */
@@ -255,8 +272,10 @@ refill_all(bool truncate)
 		run_on("LOCK TABLE", here, " IN SHARE ROW EXCLUSIVE MODE");
 		foreach(lc, here)
 		{
-			if (get_rel_persistence(lfirst_oid(lc)) == RELPERSISTENCE_UNLOGGED)
-				refill_or_leave_out(lfirst_oid(lc));
+			if (get_rel_persistence(lfirst_oid(lc)) != RELPERSISTENCE_UNLOGGED)
+				continue;
+			require_lock(lfirst_oid(lc));
+			refill_or_leave_out(lfirst_oid(lc));
 		}
 	}
 }

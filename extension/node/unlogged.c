@@ -54,6 +54,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "guc.h"
 #include "lockstep.h"
 #include "mode.h"
 #include "session.h"
@@ -143,6 +144,28 @@ open_own(const char *name, LOCKMODE mode)
 	Oid			relid = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 
 	return OidIsValid(relid) ? table_open(relid, mode) : NULL;
+}
+
+/* True, too, without the extension. */
+bool
+unlogged_has_objects(void)
+{
+	Oid			schema = ls_schema_oid();
+
+	return !OidIsValid(schema) || OidIsValid(get_relname_relid("unlogged_missing", schema));
+}
+
+void
+unlogged_require_objects(void)
+{
+	if (likely(unlogged_has_objects()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot make or change unlogged tables on node \"%s\" yet", ls_node_name),
+			 errdetail("The SQL objects of the extension lockstep in database \"%s\" are of a version that does not replicate unlogged tables.",
+					   get_database_name(MyDatabaseId)),
+			 errhint("Run ALTER EXTENSION lockstep UPDATE on each node.")));
 }
 
 typedef void (*EachRow) (Relation rel, HeapTuple tuple, void *arg);

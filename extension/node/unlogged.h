@@ -21,6 +21,13 @@ unlogged_is(Relation rel)
 	return rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
 }
 
+/*
+ * Has the extension in this database the SQL objects for them?  Those of version 1.0 have not: until
+ * ALTER EXTENSION lockstep UPDATE unlogged tables are neither made nor changed here.
+ */
+extern bool unlogged_has_objects(void);
+extern void unlogged_require_objects(void);
+
 /* What it should contain is not here.  For unlogged tables only. */
 extern bool unlogged_is_missing(Oid relid);
 
