@@ -438,14 +438,18 @@ unlogged_is_missing(Oid relid)
 }
 
 bool
+unlogged_is_refilled_elsewhere(Oid relid)
+{
+	return unlikely(complete.relid == relid) && OidIsValid(relid) && TransactionIdIsValid(complete.xid) &&
+		complete.xid == GetTopTransactionIdIfAny();
+}
+
+bool
 unlogged_is_skipped(Oid relid)
 {
 	if (session_repairs())
 		return false;
-	if (complete.relid == relid && OidIsValid(relid) && TransactionIdIsValid(complete.xid) &&
-		complete.xid == GetTopTransactionIdIfAny())
-		return true;
-	return unlogged_is_missing(relid);
+	return unlogged_is_refilled_elsewhere(relid) || unlogged_is_missing(relid);
 }
 
 /* ---------- its rows come anew */

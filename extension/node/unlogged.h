@@ -34,6 +34,12 @@ extern bool unlogged_is_missing(Oid relid);
 /* In an apply session: its rows are not for this node, as it lacks it or has it already. */
 extern bool unlogged_is_skipped(Oid relid);
 
+/*
+ * In an apply session: its rows come for nodes that have lost them, and this one has not.  That may be
+ * a table that is not unlogged here, as it was made by a journal of an earlier version.
+ */
+extern bool unlogged_is_refilled_elsewhere(Oid relid);
+
 /* This transaction makes it what it is on the other nodes. */
 extern void unlogged_found(Oid relid);
 extern void unlogged_found_all(void);
