@@ -372,8 +372,13 @@ unlogged_note_reset(void)
 	ListCell   *lc;
 	List	   *relids;
 
+	/* version 1.0 has no enter_generation(), which calls this */
 	if (marker == NULL)
-		return;
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table lockstep.unlogged_marker does not exist in database \"%s\"", get_database_name(MyDatabaseId)),
+				 errdetail("The SQL objects of the extension lockstep are of a development build of version 1.1, which ALTER EXTENSION does not update."),
+				 errhint("Make this node anew with lockstepctl join, or make the objects of extension/lockstep--1.0--1.1.sql that are missing.")));
 	for_each_row(marker, count_row, &rows);
 	if (rows == 0)
 	{
