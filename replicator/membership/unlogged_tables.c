@@ -65,7 +65,7 @@ struct UnloggedTables
 	Node	   *from;
 	uint64_t	until;
 	bool		fetched;		/* from another node, of database `at` */
-	bool		lacks;			/* what no other one could send */
+	int			lacks;			/* tables that no other one could send */
 	Timer	   *timer;
 };
 
@@ -123,6 +123,7 @@ databases_have_moved(struct UnloggedTables *u)
 	u->moves = metadata_database_moves();
 	u->at = 0;
 	u->fetched = false;
+	u->lacks = 0;
 	end_client(u);
 	u->from = NULL;
 	return true;
@@ -415,7 +416,7 @@ is_unsettled(const Node *n)
 static bool
 lacks(const Node *n)
 {
-	return n->unlogged != NULL && (n->unlogged->lacks || n->unlogged->state == UNLOGGED_NOWHERE);
+	return n->unlogged != NULL && (n->unlogged->lacks > 0 || n->unlogged->state == UNLOGGED_NOWHERE);
 }
 
 static Node *
@@ -523,7 +524,7 @@ on_missing(void *arg, const PGresult *r)
 	{
 		if (PQresultStatus(r) == PGRES_TUPLES_OK && strcmp(PQgetvalue(r, 0, 0), "0") != 0)
 		{
-			u->lacks = true;
+			u->lacks += atoi(PQgetvalue(r, 0, 0));
 			log_message(LOG_WARNING, u->node->config->name, "%s of its unlogged tables in database \"%s\" could not be fetched, and stay empty until they are, or are truncated",
 						PQgetvalue(r, 0, 0), u->database);
 		}
@@ -617,6 +618,8 @@ on_told(void *arg, const PGresult *r)
 void
 unlogged_tables_online(Node *n)
 {
+	if (n->unlogged != NULL && n->unlogged->lacks > 0)
+		snprintf(n->reason, sizeof(n->reason), "came online without the rows of %d unlogged tables", n->unlogged->lacks);
 	if (n->unlogged == NULL || n->unlogged->state != UNLOGGED_NOWHERE)
 		return;
 	pgclient_query(n->control, "SELECT lockstep.unlogged_settled()", 0, NULL, on_told, n);
