@@ -576,6 +576,16 @@ others_are_settled(const Node *n)
 	return true;
 }
 
+/* It ends without an event. */
+static void
+on_patience(void *arg)
+{
+	struct UnloggedTables *u = arg;
+
+	u->timer = NULL;
+	node_pump(u->node);
+}
+
 bool
 unlogged_tables_may_go_online(Node *n)
 {
@@ -593,11 +603,15 @@ unlogged_tables_may_go_online(Node *n)
 	}
 	if (u->state == UNLOGGED_UNKNOWN)
 		ask(u);
-	if ((u->state == UNLOGGED_SETTLED || u->state == UNLOGGED_NOWHERE) && others_are_settled(n))
+	if (u->state != UNLOGGED_SETTLED && u->state != UNLOGGED_NOWHERE)
+		strcpy(n->reason, "waits for its unlogged tables");
+	else if (others_are_settled(n))
 		return true;
-	snprintf(n->reason, sizeof(n->reason), "%s",
-			 u->state == UNLOGGED_SETTLED || u->state == UNLOGGED_NOWHERE ? "waits until unlogged tables are emptied" :
-			 "waits for its unlogged tables");
+	else
+	{
+		strcpy(n->reason, "waits until unlogged tables are emptied");
+		look_again_later(u, LOOK_MS, on_patience);
+	}
 	return false;
 }
 
