@@ -157,7 +157,8 @@ my @control = split /\n/, $c->sql(1, "SELECT pid FROM pg_stat_activity WHERE app
 kill 'STOP', @control;
 my $earlier = begin_ctl('drain', 'n1');
 ok($c->wait_until(sub { $c->node_status(1)->{draining} }), 'a drain begins');
-is(($c->ctl('resume', 'n1'))[2], 0, '... and is given up before the node has answered');
+(undef, $err, $rc) = $c->ctl('resume', 'n1', '--timeout=1');
+is($rc, 0, '... and is given up before the node has answered') or diag($err, $c->reason(1));
 is(end_ctl($earlier), 1, '... which is said') or diag($earlier->{out});
 $drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
 ok($c->wait_until(sub { -e $pooler }), '... another one is announced');
