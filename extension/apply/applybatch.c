@@ -49,7 +49,8 @@ typedef struct RowPlan
 	SPIPlanPtr	plan;			/* NULL: it could not be made; last to be set */
 	DirectPlan *direct;			/* NULL: not looked at yet */
 	const char *source;			/* what its queries say that they are */
-	Oid			unlogged;		/* the table that it changes, if it is one */
+	Oid			target;			/* the table that it changes */
+	bool		unlogged;
 	int			nparams;
 	FmgrInfo   *input;			/* of each parameter's type */
 	Oid		   *ioparams;
@@ -126,7 +127,7 @@ applybatch_plan(planner_hook_type next, Query *query, const char *source, int op
 
 /* The types of its parameters, as the replicator's PREPARE would infer them. */
 static Oid *
-infer_types(const char *query, int *n, Oid *unlogged)
+infer_types(const char *query, int *n, Oid *target)
 {
 	RawStmt    *raw = makeNode(RawStmt);
 	Oid		   *types = NULL;
@@ -140,9 +141,7 @@ infer_types(const char *query, int *n, Oid *unlogged)
 		ereport(ERROR,
 				(errcode(ERRCODE_INVALID_PARAMETER_VALUE),
 				 errmsg("not a change of a row: %s", query)));
-	*unlogged = rt_fetch(analyzed->resultRelation, analyzed->rtable)->relid;
-	if (get_rel_persistence(*unlogged) != RELPERSISTENCE_UNLOGGED)
-		*unlogged = InvalidOid;
+	*target = rt_fetch(analyzed->resultRelation, analyzed->rtable)->relid;
 	return types;
 }
 
@@ -171,7 +170,8 @@ make_plan(RowPlan *p, LsSlice text)
 
 	(void) pg_verifymbstr(query, (int) text.len, false);
 	own_query = query;
-	types = infer_types(query, &n, &p->unlogged);
+	types = infer_types(query, &n, &p->target);
+	p->unlogged = get_rel_persistence(p->target) == RELPERSISTENCE_UNLOGGED;
 	plan = SPI_prepare(query, n, types);
 	if (plan == NULL)
 		elog(ERROR, "SPI_prepare failed: %s", SPI_result_code_string(SPI_result));
@@ -243,7 +243,7 @@ change_row(RowPlan *p, const LsRow *row)
 	uint64		changed;
 	int			result;
 
-	if (unlikely(OidIsValid(p->unlogged)) && unlogged_is_skipped(p->unlogged))
+	if (unlikely(p->unlogged ? unlogged_is_skipped(p->target) : unlogged_is_refilled_elsewhere(p->target)))
 		return;
 	read_params(p, row->params, values, nulls);
 	own_query = p->source;

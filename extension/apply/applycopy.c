@@ -143,7 +143,7 @@ apply_copy(const char *command, const char *data, size_t len)
 	uint64		rows;
 	LsRights	saved;
 
-	if (unlogged_is(rel) && unlogged_is_skipped(RelationGetRelid(rel)))
+	if (unlogged_is(rel) ? unlogged_is_skipped(RelationGetRelid(rel)) : unlogged_is_refilled_elsewhere(RelationGetRelid(rel)))
 	{
 		table_close(rel, NoLock);
 		return LS_ROWS_LEFT_OUT;

@@ -446,6 +446,28 @@ process_script(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *qu
 	PG_END_TRY();
 }
 
+static void
+run_command(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
+			ProcessUtilityContext context, ParamListInfo params,
+			QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
+{
+	bool		was = altering;
+
+	PG_TRY();
+	{
+		altering = session_applies() && IsA(pstmt->utilityStmt, AlterTableStmt);
+		if (session_applies() && ls_runs_script(pstmt->utilityStmt) && !creating_extension)
+			process_script(next, pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+		else
+			next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	}
+	PG_FINALLY();
+	{
+		altering = was;
+	}
+	PG_END_TRY();
+}
+
 /* An extension's script may do what is refused to functions, but not SET ROLE. */
 static bool
 runs_script(const Node *stmt)
@@ -484,14 +506,9 @@ applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt, cons
 	 */
 	if (session_applies())
 		context = PROCESS_UTILITY_SUBCOMMAND;
-	altering = session_applies() && IsA(pstmt->utilityStmt, AlterTableStmt);
 	if (OidIsValid(user))
 		rights_lower(user, !runs_script(pstmt->utilityStmt), &saved);
-	if (session_applies() && ls_runs_script(pstmt->utilityStmt) && !creating_extension)
-		process_script(next, pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
-	else
-		next(pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
-	altering = false;
+	run_command(next, pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (session_applies() && IsA(pstmt->utilityStmt, TruncateStmt))
 		unlogged_truncated((TruncateStmt *) pstmt->utilityStmt);
 	if (OidIsValid(user))

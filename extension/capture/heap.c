@@ -78,9 +78,13 @@ changes_statistics_only(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	return !others;
 }
 
-static void
-refuse_missing(Relation rel)
+/* One that this transaction has made is complete; and catalogs can't be read anew below a parallel plan. */
+static pg_noinline void
+check_unlogged(Relation rel)
 {
+	unlogged_require_objects();
+	if (rel->rd_createSubid != InvalidSubTransactionId || !unlogged_is_missing(RelationGetRelid(rel)))
+		return;
 	ereport(ERROR,
 			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 			 errmsg("cannot change unlogged table \"%s\" yet", RelationGetRelationName(rel)),
@@ -121,8 +125,8 @@ to_be_captured(Relation rel)
 	}
 	if (relation_is_replicated(rel))
 	{
-		if (unlikely(unlogged_is(rel)) && unlogged_is_missing(RelationGetRelid(rel)))
-			refuse_missing(rel);
+		if (unlikely(unlogged_is(rel)))
+			check_unlogged(rel);
 		return likely(!shippable_is_running(RelationGetRelid(rel)));
 	}
 	if (unlikely(RelationGetRelid(rel) < FirstNormalObjectId))

@@ -9,23 +9,34 @@
  * A transaction that locks out writers of the table on all nodes sends this, and changes nothing
  * here.  What the rows are then, they are at the transaction's place in the journal: a
  * node that has them leaves them out.
+ *
+ * A table whose rows cannot be sent, as its owner's functions fail, is left out, and stays missing where it is.
  */
 #include "postgres.h"
 
+#include "access/genam.h"
 #include "access/table.h"
+#include "access/tableam.h"
 #include "access/xact.h"
+#include "catalog/index.h"
 #include "catalog/pg_class.h"
 #include "commands/tablecmds.h"
+#include "executor/executor.h"
 #include "executor/spi.h"
+#include "miscadmin.h"
+#include "nodes/execnodes.h"
 #include "storage/lmgr.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
+#include "utils/resowner.h"
+#include "utils/snapmgr.h"
 #include "utils/timeout.h"
 
 #include "capture.h"
 #include "effectcall.h"
 #include "keyset.h"
+#include "lockstep.h"
 #include "mode.h"
 #include "unlogged.h"
 
@@ -56,6 +67,139 @@ refill_table(Oid relid)
 	capture_flush();
 	forward_call(schema, table, false);
 }
+
+/* ---------- a table that cannot be sent */
+
+/* Indexes that compute something of a row. */
+static List *
+computing_indexes(Relation rel)
+{
+	List	   *infos = NIL;
+	ListCell   *lc;
+
+	foreach(lc, RelationGetIndexList(rel))
+	{
+		Relation	index = index_open(lfirst_oid(lc), AccessShareLock);
+		IndexInfo  *info = BuildIndexInfo(index);
+
+		if (info->ii_ReadyForInserts && (info->ii_Expressions != NIL || info->ii_Predicate != NIL))
+			infos = lappend(infos, info);
+		index_close(index, NoLock);
+	}
+	return infos;
+}
+
+static void
+compute_row(List *infos, EState *estate, TupleTableSlot *slot)
+{
+	Datum		values[INDEX_MAX_KEYS];
+	bool		nulls[INDEX_MAX_KEYS];
+	ListCell   *lc;
+
+	GetPerTupleExprContext(estate)->ecxt_scantuple = slot;
+	foreach(lc, infos)
+	{
+		IndexInfo  *info = lfirst(lc);
+
+		if (info->ii_PredicateState == NULL)
+			info->ii_PredicateState = ExecPrepareQual(info->ii_Predicate, estate);
+		if (ExecQual(info->ii_PredicateState, GetPerTupleExprContext(estate)))
+			FormIndexDatum(info, slot, estate, values, nulls);
+	}
+	ResetPerTupleExprContext(estate);
+}
+
+/*
+ * What a node has to compute when it inserts the rows.  Here it may fail; a node that is catching up could
+ * not go on.
+ */
+static void
+compute_indexes(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	List	   *infos = computing_indexes(rel);
+	Snapshot	snapshot;
+	TableScanDesc scan;
+	TupleTableSlot *slot;
+	EState	   *estate;
+	Oid			user;
+	int			context;
+
+	if (infos != NIL)
+	{
+		snapshot = RegisterSnapshot(GetLatestSnapshot());
+		scan = table_beginscan(rel, snapshot, 0, NULL);
+		slot = table_slot_create(rel, NULL);
+		estate = CreateExecutorState();
+		GetUserIdAndSecContext(&user, &context);
+		SetUserIdAndSecContext(rel->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
+		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		{
+			CHECK_FOR_INTERRUPTS();
+			compute_row(infos, estate, slot);
+		}
+		/* after an error the end of the subtransaction does this */
+		SetUserIdAndSecContext(user, context);
+		FreeExecutorState(estate);
+		ExecDropSingleTupleTableSlot(slot);
+		table_endscan(scan);
+		UnregisterSnapshot(snapshot);
+	}
+	table_close(rel, NoLock);
+}
+
+/* Of the moment, and not of the table. */
+static bool
+is_passing(int sqlstate)
+{
+	int			category = ERRCODE_TO_CATEGORY(sqlstate);
+
+	return sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		category == ERRCODE_TO_CATEGORY(ERRCODE_CONNECTION_EXCEPTION) ||
+		category == ERRCODE_TO_CATEGORY(ERRCODE_TRANSACTION_ROLLBACK) ||
+		category == ERRCODE_TO_CATEGORY(ERRCODE_INSUFFICIENT_RESOURCES) ||
+		category == ERRCODE_TO_CATEGORY(ERRCODE_OPERATOR_INTERVENTION) ||
+		category == ERRCODE_TO_CATEGORY(LS_ERRCODE_OUTDATED);
+}
+
+/* The other tables do not depend on it. */
+static void
+refill_or_leave_out(Oid relid)
+{
+	MemoryContext context = CurrentMemoryContext;
+	ResourceOwner owner = CurrentResourceOwner;
+	ErrorData  *error = NULL;
+
+	BeginInternalSubTransaction(NULL);
+	MemoryContextSwitchTo(context);
+	PG_TRY();
+	{
+		compute_indexes(relid);
+		refill_table(relid);
+		ReleaseCurrentSubTransaction();
+	}
+	PG_CATCH();
+	{
+		MemoryContextSwitchTo(context);
+		error = CopyErrorData();
+		FlushErrorState();
+		RollbackAndReleaseCurrentSubTransaction();
+	}
+	PG_END_TRY();
+	MemoryContextSwitchTo(context);
+	CurrentResourceOwner = owner;
+	if (error == NULL)
+		return;
+	if (is_passing(error->sqlerrcode))
+		ReThrowError(error);
+	ereport(WARNING,
+			(errmsg("the rows of unlogged table \"%s\" cannot be sent to nodes that have lost them", get_rel_name(relid)),
+			 errdetail_internal("%s", error->message),
+			 errhint("Mend what fails, usually a function of an index, and have the node attached again; or TRUNCATE the table.")));
+	FreeErrorData(error);
+}
+
+/* ---------- all of them */
 
 /*
  * "TRUNCATE ONLY a.b, c.d ...".  Writers wait behind locks that are waited for, here and in the
@@ -90,6 +234,23 @@ run_on(const char *command, List *relids, const char *end)
 }
 
 /*
+ * LOCK TABLE goes by name, and what has it now may not be what had it when the lock was asked
+ * for.
+ */
+static void
+require_lock(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+
+	if (!CheckRelationLockedByMe(rel, ShareRowExclusiveLock, true))
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("unlogged table \"%s\" has got its name while unlogged tables were locked", RelationGetRelationName(rel)),
+				 errdetail("Their rows are sent again.")));
+	table_close(rel, NoLock);
+}
+
+/*
  * Send what is here; with truncate, delete everywhere what is missing here, as no other node has it
  * either.
  */
@@ -111,8 +272,10 @@ refill_all(bool truncate)
 		run_on("LOCK TABLE", here, " IN SHARE ROW EXCLUSIVE MODE");
 		foreach(lc, here)
 		{
-			if (get_rel_persistence(lfirst_oid(lc)) == RELPERSISTENCE_UNLOGGED)
-				refill_table(lfirst_oid(lc));
+			if (get_rel_persistence(lfirst_oid(lc)) != RELPERSISTENCE_UNLOGGED)
+				continue;
+			require_lock(lfirst_oid(lc));
+			refill_or_leave_out(lfirst_oid(lc));
 		}
 	}
 }

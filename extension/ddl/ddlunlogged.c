@@ -9,6 +9,8 @@
  *
  * SET LOGGED sends all rows first: a node that lacks them would have an ordinary table without
  * rows.
+ *
+ * Without the SQL objects for unlogged tables there are none: refused, or ordinary.
  */
 #include "postgres.h"
 
@@ -16,6 +18,7 @@
 #include "catalog/dependency.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
+#include "commands/extension.h"
 #include "commands/sequence.h"
 #include "nodes/parsenodes.h"
 #include "nodes/plannodes.h"
@@ -24,6 +27,7 @@
 
 #include "capture.h"
 #include "ddl.h"
+#include "guc.h"
 #include "session.h"
 #include "unlogged.h"
 
@@ -58,13 +62,13 @@ has(const AlterTableStmt *stmt, AlterTableType subtype)
 	return false;
 }
 
-/* change: to SET LOGGED, which does nothing to a sequence that is. */
+/* change: to SET LOGGED, which does nothing to what is. */
 static bool
-sets_sequence_unlogged(AlterTableStmt *stmt, bool change)
+sets_unlogged(AlterTableStmt *stmt, char relkind, bool change)
 {
 	ListCell   *lc;
 
-	if (!has(stmt, AT_SetUnLogged) || get_rel_relkind(named_by(stmt)) != RELKIND_SEQUENCE)
+	if (!has(stmt, AT_SetUnLogged) || get_rel_relkind(named_by(stmt)) != relkind)
 		return false;
 	foreach(lc, stmt->cmds)
 	{
@@ -84,7 +88,7 @@ says_unlogged(Node *stmt, bool change)
 		case T_CreateSeqStmt:
 			return is_unlogged(((CreateSeqStmt *) stmt)->sequence, change);
 		case T_AlterTableStmt:
-			return sets_sequence_unlogged((AlterTableStmt *) stmt, change);
+			return sets_unlogged((AlterTableStmt *) stmt, RELKIND_SEQUENCE, change);
 		default:
 			return false;
 	}
@@ -97,12 +101,59 @@ ddlunlogged_change(Node *stmt)
 	return says_unlogged(stmt, true);
 }
 
+static bool
+makes_table_unlogged(Node *stmt, bool change)
+{
+	stmt = ddl_explained(stmt);
+	switch (nodeTag(stmt))
+	{
+		case T_CreateStmt:
+			return is_unlogged(((CreateStmt *) stmt)->relation, change);
+		case T_CreateTableAsStmt:
+			return is_unlogged(((CreateTableAsStmt *) stmt)->into->rel, change);
+		case T_AlterTableStmt:
+			return sets_unlogged((AlterTableStmt *) stmt, RELKIND_RELATION, change) ||
+				sets_unlogged((AlterTableStmt *) stmt, RELKIND_PARTITIONED_TABLE, change);
+		default:
+			return false;
+	}
+}
+
+static bool
+is_own_script(void)
+{
+	return creating_extension && CurrentExtensionObject == get_extension_oid("lockstep", true);
+}
+
+/*
+ * The SQL objects are of a version that cannot fetch the rows of an unlogged table: where the command
+ * originates it is refused, and elsewhere the table is an ordinary one.
+ */
+static PlannedStmt *
+make_ordinary(PlannedStmt *pstmt)
+{
+	PlannedStmt *copy;
+
+	if (likely(!makes_table_unlogged(pstmt->utilityStmt, false)) || (!session_applies() && !ls_replicate) ||
+		unlogged_has_objects() || is_own_script())
+		return pstmt;
+	if (!session_applies())
+		unlogged_require_objects();
+	copy = copyObject(pstmt);
+	(void) makes_table_unlogged(copy->utilityStmt, true);
+	ereport(LOG,
+			(errmsg("UNLOGGED is ignored for a table on a node whose extension lockstep is of an earlier version"),
+			 errhint("Run ALTER EXTENSION lockstep UPDATE.")));
+	return copy;
+}
+
 /* The command to run instead; the same if it doesn't say UNLOGGED. */
 PlannedStmt *
 ddlunlogged_ignore(PlannedStmt *pstmt, ProcessUtilityContext context)
 {
 	PlannedStmt *copy;
 
+	pstmt = make_ordinary(pstmt);
 	if (likely(!says_unlogged(pstmt->utilityStmt, false)))
 		return pstmt;
 	copy = copyObject(pstmt);
@@ -130,6 +181,7 @@ ddlunlogged_send_rows(Node *stmt)
 	LockRelationOid(relid, AccessExclusiveLock);
 	if (get_rel_persistence(relid) != RELPERSISTENCE_UNLOGGED)
 		return;
+	unlogged_require_objects();
 	if (unlogged_is_missing(relid))
 		ereport(ERROR,
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),

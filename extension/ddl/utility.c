@@ -352,9 +352,9 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	tables = ddl_check_repeatable(stmt, call->source);
 	if (plan->catalogs)
 		sessionsettings_renew_plans();
+	ddlunlogged_send_rows(stmt->utilityStmt);	/* before they are deleted */
 	foreach(lc, tables)
 		forward_delete(lfirst_oid(lc));
-	ddlunlogged_send_rows(stmt->utilityStmt);
 	ddl_forward(text, NULL, 0, targets, plan->catalogs);
 	walwitness_note_command();
 	run_and_forward_rows(call, tables);

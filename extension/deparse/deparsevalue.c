@@ -27,10 +27,10 @@ output_text(LsRelation *r, AttrNumber attnum, Datum value, bool stored)
 	LsColumn   *column = &r->columns[attnum - 1];
 	LsSlice		text;
 
-	if (column->binary && !r->in_texts)
-		return exacttext_binary(column, value);
 	if (column->hides_texts)
 		repertoire_check_inside(r, attnum, value);
+	if (column->binary && !r->in_texts)
+		return exacttext_binary(r, attnum, value);
 	text = ls_slice_of(OutputFunctionCall(&column->output, value));
 	repertoire_check_text(r, attnum, (const char *) text.data, text.len);
 	if (column->exact_text != NULL && !r->in_texts &&

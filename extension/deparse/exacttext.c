@@ -34,6 +34,7 @@
 #include "utils/typcache.h"
 
 #include "exacttext.h"
+#include "mode.h"
 #include "relation.h"
 #include "typeparts.h"
 
@@ -149,23 +150,44 @@ send(LsExactText *e, Datum value)
 }
 
 static bool
-binary_gives_back(LsExactText *e, const LsColumn *column, Datum value)
+binary_gives_back(LsExactText *e, const LsColumn *column, Datum value, const bytea * bytes)
 {
-	Datum		again;
+	Datum		again = exacttext_receive(&e->receive, e->receive_ioparam, InvalidOid, bytes);
 
-	if (!OidIsValid(e->send.fn_oid))
-		return false;
-	again = exacttext_receive(&e->receive, e->receive_ioparam, InvalidOid, send(e, value));
 	return is_same(e, value, again, column->byval, column->len);
 }
 
-LsSlice
-exacttext_binary(const LsColumn *column, Datum value)
+/* Not in SQL objects of version 1.0, which other nodes then have, too. */
+static bool
+can_be_received(void)
 {
+	Oid			types[2] = {BYTEAOID, ANYELEMENTOID};
+
+	return SearchSysCacheExists3(PROCNAMEARGSNSP, CStringGetDatum("received"),
+								 PointerGetDatum(buildoidvector(types, 2)), ObjectIdGetDatum(ls_schema_oid()));
+}
+
+static void
+refuse(const LsRelation *r, const LsColumn *column, const char *why)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot replicate a value of type %s", format_type_be(column->exact_text->type)),
+			 errdetail("The value is of column %s of table %s. %s", column->name, r->name, why),
+			 errhint("Keep what it is made of, or its binary form as bytea, and make the value of it where it is needed.")));
+}
+
+LsSlice
+exacttext_binary(const LsRelation *r, AttrNumber attnum, Datum value)
+{
+	const LsColumn *column = &r->columns[attnum - 1];
 	bytea	   *bytes = send(column->exact_text, value);
 	size_t		len = VARSIZE_ANY_EXHDR(bytes);
 	char	   *text = palloc(2 * len + 3);
 
+	/* also if it is only to be found: it would not be */
+	if (!binary_gives_back(column->exact_text, column, value, bytes))
+		refuse(r, column, "The values of this column travel in binary form since there was one in this session whose text stands for another value; so does the binary form of this one.");
 	text[0] = '\\';
 	text[1] = 'x';
 	text[2 + hex_encode(VARDATA_ANY(bytes), len, text + 2)] = '\0';
@@ -181,16 +203,12 @@ exacttext_gives_back(const LsRelation *r, AttrNumber attnum, Datum value, const 
 
 	if (is_same(e, value, again, column->byval, column->len))
 		return true;
-	if (binary_gives_back(e, column, value))
+	if (OidIsValid(e->send.fn_oid) && can_be_received() && binary_gives_back(e, column, value, send(e, value)))
 		return false;
 	if (!stored)
 		return true;			/* by its text it may be found */
-	ereport(ERROR,
-			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
-			 errmsg("cannot replicate a value of type %s", format_type_be(e->type)),
-			 errdetail("The value is of column %s of table %s. Values travel as text, and the text of this one stands for another value; so does its binary form, or the type has none that other nodes can read.",
-					   column->name, r->name),
-			 errhint("Keep what it is made of, or its binary form as bytea, and make the value of it where it is needed.")));
+	refuse(r, column, "Values travel as text, and the text of this one stands for another value; so does its binary form, or the type has none that other nodes can read.");
+	return false;				/* not reached */
 }
 
 /* ---------- the binary form, as it is read */

@@ -19,8 +19,8 @@ extern LsExactText *exacttext_for(Oid type);
  */
 extern bool exacttext_gives_back(const LsRelation *r, AttrNumber attnum, Datum value, const char *text, bool stored);
 
-/* The binary form, as the text of a bytea. */
-extern LsSlice exacttext_binary(const LsColumn *column, Datum value);
+/* The binary form, as the text of a bytea.  Refused if it would be another value elsewhere. */
+extern LsSlice exacttext_binary(const LsRelation *r, AttrNumber attnum, Datum value);
 
 /* ---------- for both directions */
 

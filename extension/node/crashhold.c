@@ -11,7 +11,8 @@
  *		   | held, target unknown  | held, target = seq	   | recovered
  *
  * The target is what the cluster had decided when the replicator spoke first in this run of
- * the server, so everything that was committed before the crash is below it.
+ * the server, so everything that was committed before the crash is below it.  If the crash has emptied
+ * unlogged tables (unlogged.c), readers wait for their rows, too.
  *
  * A reader waits for lockstep.recovery_wait at most.  Then, if the replicator has not spoken
  * for as long, the hold is lifted for all: this node is all that there is, and shows what it
@@ -173,6 +174,13 @@ recovered(void)
 		(void) durable_unlink(CRASHED_FILE, LOG);
 }
 
+/* Is all here that may have been forgotten, the rows of unlogged tables, too? */
+static bool
+is_complete(uint64 target)
+{
+	return turn_applied() >= target && !unlogged_is_awaited();
+}
+
 bool
 crashhold_is_recovered(void)
 {
@@ -196,7 +204,7 @@ crashhold_heartbeat(uint64 seq)
 	spoken->heard = now;
 	target = spoken->target;
 	SpinLockRelease(&shared->mutex);
-	if (turn_applied() >= target && !unlogged_is_awaited())
+	if (is_complete(target))
 		recovered();
 	else if (first)
 		ConditionVariableBroadcast(&shared->changed);
@@ -235,6 +243,12 @@ report_too_many(void)
 static void
 report_behind(uint64 target)
 {
+	if (turn_applied() >= target)
+		ereport(ERROR,
+				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
+				 errmsg("this node has not caught up since its server crashed"),
+				 errdetail("The crash has emptied its unlogged tables, and their rows have not come yet from another node."),
+				 errhint("Retry later, or read from another node. lockstepctl status shows what the node waits for.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
 			 errmsg("this node has not caught up since its server crashed"),
@@ -267,12 +281,12 @@ wait_until(MonoTime deadline)
 			give_up();
 			break;
 		}
-		if (spoken.heard != 0 && turn_applied() >= spoken.target)
+		if (spoken.heard != 0 && is_complete(spoken.target))
 		{
 			recovered();
 			break;
 		}
-		if (spoken.heard != 0)
+		if (spoken.heard != 0 && turn_applied() < spoken.target)
 			(void) turn_wait_applied_until(spoken.target, mono_after(ms));
 		else
 			(void) ConditionVariableTimedSleep(&shared->changed, ms, PG_WAIT_EXTENSION);

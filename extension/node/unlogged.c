@@ -54,14 +54,23 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "guc.h"
 #include "lockstep.h"
 #include "mode.h"
 #include "session.h"
 #include "unlogged.h"
 
+/* In this run of the server: do readers wait for the rows of unlogged tables? */
+typedef enum Awaited
+{
+	AWAITED_UNKNOWN,			/* no replicator has come */
+	AWAITED,
+	AWAITED_NO_MORE				/* what is still missing does not come soon */
+} Awaited;
+
 typedef struct UnloggedShared
 {
-	pg_atomic_uint32 awaited;
+	pg_atomic_uint32 awaited;	/* an Awaited */
 } UnloggedShared;
 
 static UnloggedShared *shared = NULL;
@@ -96,19 +105,19 @@ unlogged_shmem_startup(void)
 
 	shared = ShmemInitStruct("lockstep unlogged", sizeof(UnloggedShared), &found);
 	if (!found)
-		pg_atomic_init_u32(&shared->awaited, 0);
+		pg_atomic_init_u32(&shared->awaited, AWAITED_UNKNOWN);
 }
 
 bool
 unlogged_is_awaited(void)
 {
-	return pg_atomic_read_u32(&shared->awaited) != 0;
+	return pg_atomic_read_u32(&shared->awaited) == AWAITED;
 }
 
 void
 unlogged_settled(void)
 {
-	pg_atomic_write_u32(&shared->awaited, 0);
+	pg_atomic_write_u32(&shared->awaited, AWAITED_NO_MORE);
 }
 
 void
@@ -135,6 +144,28 @@ open_own(const char *name, LOCKMODE mode)
 	Oid			relid = OidIsValid(schema) ? get_relname_relid(name, schema) : InvalidOid;
 
 	return OidIsValid(relid) ? table_open(relid, mode) : NULL;
+}
+
+/* True, too, without the extension. */
+bool
+unlogged_has_objects(void)
+{
+	Oid			schema = ls_schema_oid();
+
+	return !OidIsValid(schema) || OidIsValid(get_relname_relid("unlogged_missing", schema));
+}
+
+void
+unlogged_require_objects(void)
+{
+	if (likely(unlogged_has_objects()))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
+			 errmsg("cannot make or change unlogged tables on node \"%s\" yet", ls_node_name),
+			 errdetail("The SQL objects of the extension lockstep in database \"%s\" are of a version that does not replicate unlogged tables.",
+					   get_database_name(MyDatabaseId)),
+			 errhint("Run ALTER EXTENSION lockstep UPDATE on each node.")));
 }
 
 typedef void (*EachRow) (Relation rel, HeapTuple tuple, void *arg);
@@ -341,8 +372,13 @@ unlogged_note_reset(void)
 	ListCell   *lc;
 	List	   *relids;
 
+	/* version 1.0 has no enter_generation(), which calls this */
 	if (marker == NULL)
-		return;
+		ereport(ERROR,
+				(errcode(ERRCODE_UNDEFINED_TABLE),
+				 errmsg("table lockstep.unlogged_marker does not exist in database \"%s\"", get_database_name(MyDatabaseId)),
+				 errdetail("The SQL objects of the extension lockstep are of a development build of version 1.1, which ALTER EXTENSION does not update."),
+				 errhint("Make this node anew with lockstepctl join, or make the objects of extension/lockstep--1.0--1.1.sql that are missing.")));
 	for_each_row(marker, count_row, &rows);
 	if (rows == 0)
 	{
@@ -361,8 +397,13 @@ unlogged_note_reset(void)
 					 errdetail("The server has crashed, or its files were copied. They are fetched from another node, or emptied everywhere if no other one is online.")));
 	}
 	table_close(marker, NoLock);
-	if (unlogged_missing() != NIL)
-		pg_atomic_write_u32(&shared->awaited, 1);
+	/* each session of the replicator's comes here, also later */
+	if (pg_atomic_read_u32(&shared->awaited) == AWAITED_UNKNOWN && unlogged_missing() != NIL)
+	{
+		uint32		unknown = AWAITED_UNKNOWN;
+
+		(void) pg_atomic_compare_exchange_u32(&shared->awaited, &unknown, AWAITED);
+	}
 }
 
 /* ---------- asked for each row */
@@ -402,14 +443,18 @@ unlogged_is_missing(Oid relid)
 }
 
 bool
+unlogged_is_refilled_elsewhere(Oid relid)
+{
+	return unlikely(complete.relid == relid) && OidIsValid(relid) && TransactionIdIsValid(complete.xid) &&
+		complete.xid == GetTopTransactionIdIfAny();
+}
+
+bool
 unlogged_is_skipped(Oid relid)
 {
 	if (session_repairs())
 		return false;
-	if (complete.relid == relid && OidIsValid(relid) && TransactionIdIsValid(complete.xid) &&
-		complete.xid == GetTopTransactionIdIfAny())
-		return true;
-	return unlogged_is_missing(relid);
+	return unlogged_is_refilled_elsewhere(relid) || unlogged_is_missing(relid);
 }
 
 /* ---------- its rows come anew */

@@ -21,11 +21,24 @@ unlogged_is(Relation rel)
 	return rel->rd_rel->relpersistence == RELPERSISTENCE_UNLOGGED;
 }
 
+/*
+ * Has the extension in this database the SQL objects for them?  Those of version 1.0 have not: until
+ * ALTER EXTENSION lockstep UPDATE unlogged tables are neither made nor changed here.
+ */
+extern bool unlogged_has_objects(void);
+extern void unlogged_require_objects(void);
+
 /* What it should contain is not here.  For unlogged tables only. */
 extern bool unlogged_is_missing(Oid relid);
 
 /* In an apply session: its rows are not for this node, as it lacks it or has it already. */
 extern bool unlogged_is_skipped(Oid relid);
+
+/*
+ * In an apply session: its rows come for nodes that have lost them, and this one has not.  That may be
+ * a table that is not unlogged here, as it was made by a journal of an earlier version.
+ */
+extern bool unlogged_is_refilled_elsewhere(Oid relid);
 
 /* This transaction makes it what it is on the other nodes. */
 extern void unlogged_found(Oid relid);

@@ -9,7 +9,8 @@
  *	 1. the journal here, which must be complete up to its end
  *	 2. the key in etcd, which must not say that this one is in sync: then it needs no force, but if
  *		its journal is another one than that of the group, made from the nodes
- *	 3. no other replicator may lead now
+ *	 3. no other replicator may lead now.  One that does not answer may be cut off from here only, so it
+ *		is named: a person has to know that it is stopped
  *	 4. the nodes: one that has more than this journal can't go on with it.  If all have more, a
  *		journal made from them (adopt.h) loses less
  *	 5. the key is changed, if nobody has changed it meanwhile, to a new epoch of this one alone
@@ -147,9 +148,13 @@ nobody_leads(const Config *config)
 	{
 		const ReplicatorConfig *r = &config->replicators[i];
 
-		if (strcmp(r->name, config->replicator_name) != 0 && member_is_there(r->address))
+		if (strcmp(r->name, config->replicator_name) == 0)
+			continue;
+		if (member_is_there(r->address))
 			return refuse("lockstepctl replicators and switchover are for that. If it is to lead no more, stop it.",
 						  "replicator \"%s\" runs, and leads: it listens on %s", r->name, r->address);
+		printf("replicator %s: nobody answers at %s; make sure that it is stopped: if it is only out of reach, what it acknowledges meanwhile is lost\n",
+			   r->name, r->address);
 	}
 	return true;
 }

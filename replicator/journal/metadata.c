@@ -27,6 +27,7 @@ typedef struct Fact
 static Fact *facts;
 static char const **names;		/* of facts, in the same order */
 static int	nfacts;
+static uint64_t moves;			/* see metadata_database_moves() */
 
 /* Names of databases that were dropped, and when last. */
 typedef struct Dropped
@@ -166,6 +167,7 @@ drop(int i)
 	free(facts[i].database);
 	free(facts[i].fingerprint);
 	nfacts--;
+	moves++;
 	memmove(&facts[i], &facts[i + 1], (size_t) (nfacts - i) * sizeof(Fact));
 	memmove(&names[i], &names[i + 1], (size_t) (nfacts - i) * sizeof(char *));
 }
@@ -200,6 +202,7 @@ rename_fact(int i, const char *name)
 {
 	free(facts[i].database);
 	facts[i].database = xstrdup(name);
+	moves++;
 	names[i] = facts[i].database;
 }
 
@@ -282,6 +285,12 @@ metadata_databases(int *n)
 {
 	*n = nfacts;
 	return names;
+}
+
+uint64_t
+metadata_database_moves(void)
+{
+	return moves;
 }
 
 bool

@@ -14,6 +14,10 @@
 extern void metadata_apply(RecordType type, uint64_t seq, LsSlice text);
 
 extern const char *const *metadata_databases(int *n);
+extern uint64_t metadata_database_moves(void);	/* how often one has left that
+												 * list, or has another name:
+												 * places in it are others
+												 * then */
 extern bool metadata_has_database(const char *name);
 extern bool metadata_has_any(void); /* it was ever said which databases there
 									 * are */

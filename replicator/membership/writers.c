@@ -12,7 +12,7 @@
  * A drain may be announced first: balancers and new sessions are told, and all go on to write until the
  * drain itself.
  *
- * A node that goes out while it is drained stays out.  A restart of the replicator ends drains and pauses.
+ * A node that goes out while it is drained stays out, but if that is only announced.  A restart of the replicator ends drains and pauses.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -57,7 +57,7 @@ give_up(Node *n, const PGresult *r)
 static bool
 counts(const Node *n)
 {
-	return n->draining ? n->writers_told == order_refuse : n->writers_told != order_none;
+	return n->draining ? !n->drain_announced && n->writers_told == order_refuse : n->writers_told != order_none;
 }
 
 static void
@@ -110,7 +110,7 @@ look(Node *n)
 	if (n->state != NODE_ONLINE && n->draining)
 	{
 		n->draining = n->drains_readers = false;
-		if (!n->administrative)
+		if (!n->administrative && !n->drain_announced)
 			to_membership->drop(n);
 	}
 	if (!node_is_in(n))

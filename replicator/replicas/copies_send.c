@@ -94,14 +94,17 @@ put_sync(Sender *s, uint64_t index)
 	s->synced_ms = s->sent_ms;
 }
 
-/* The next body that it needs for what is published up to that index; false: none. */
+/*
+ * The next body that it needs for what is published up to that index; false: none, or another connection
+ * is in the place of this one, so nobody reads what this one sends.
+ */
 static bool
 next_body(const Sender *s, uint64_t index, Body *body)
 {
 	bool		found = false;
 
 	pthread_mutex_lock(&copies_lock);
-	for (size_t i = 0; i < copies_shared.nbodies && !found; i++)
+	for (size_t i = 0; i < copies_shared.nbodies && !found && copies_shared.copies[s->i].connection == s->connection; i++)
 	{
 		Body	   *b = &copies_shared.bodies[i];
 
@@ -615,11 +618,10 @@ history_json(void)
 	return history;
 }
 
-/* The bodies that it has need not be sent; all others must be. */
+/* With the lock.  The bodies that it has need not be sent; all others must be. */
 static void
 note_bodies(int i, const json_t *ids)
 {
-	pthread_mutex_lock(&copies_lock);
 	for (size_t b = 0; b < copies_shared.nbodies; b++)
 	{
 		copies_shared.bodies[b].sent &= ~(UINT32_C(1) << i);
@@ -629,7 +631,6 @@ note_bodies(int i, const json_t *ids)
 				copies_shared.bodies[b].sent |= UINT32_C(1) << i;
 		}
 	}
-	pthread_mutex_unlock(&copies_lock);
 }
 
 /* One that is there, and is heard, stays: two of a name would take turns for ever. */
@@ -645,16 +646,16 @@ is_there(int i)
 	return there;
 }
 
-/* Both have the same up to where it goes on, as far as the last bytes tell. */
+/* Both have the same up to where it goes on, as far as the last bytes tell; *ready: what it has there. */
 static bool
-agree_on_place(Sender *s, const json_t *has)
+agree_on_place(Sender *s, const json_t *has, json_t **ready)
 {
 	const char *name = copies_setup.config->replicators[s->i].name;
 	CopyView	view;
-	json_t	   *ready;
 	char		tail[COPY_TAIL_HEX];
 	bool		same;
 
+	*ready = NULL;
 	copies_look(s->i, &view);
 	if (number_in(has, "promised") > copies_setup.key.epoch)
 	{
@@ -679,27 +680,28 @@ agree_on_place(Sender *s, const json_t *has)
 								  json_pack("{s:s, s:I, s:I, s:I, s:o}", "cluster", copies_setup.key.cluster, "epoch", (json_int_t) copies_setup.key.epoch,
 											"segment", (json_int_t) s->at.segment, "offset", (json_int_t) s->at.offset,
 											"history", history_json())) ||
-		(ready = member_channel_expect(s->channel, MEMBER_READY, 10 * ANSWER_MS)) == NULL)
+		(*ready = member_channel_expect(s->channel, MEMBER_READY, 10 * ANSWER_MS)) == NULL)
 		return false;
 	same = s->at.segment == 0 ||
-		(copy_tail(copies_setup.config->journal_directory, s->at, tail) && strcmp(tail, json_text_of(ready, "tail")) == 0);
-	s->asks_nodes = json_is_true(json_object_get(ready, "nodes"));
-	if (same)
-		note_bodies(s->i, json_object_get(ready, "bodies"));
-	else
+		(copy_tail(copies_setup.config->journal_directory, s->at, tail) && strcmp(tail, json_text_of(*ready, "tail")) == 0);
+	s->asks_nodes = json_is_true(json_object_get(*ready, "nodes"));
+	if (!same)
 		refuse(s->channel, name, "its journal differs from this one", !view.required);
-	json_decref(ready);
 	return same;
 }
 
+/* The connection before this one, if it is still there, sends no more bodies from then on. */
 static void
-set_connected(Sender *s, bool connected)
+set_connected(Sender *s, bool connected, const json_t *bodies)
 {
 	Copy	   *c = &copies_shared.copies[s->i];
 
 	pthread_mutex_lock(&copies_lock);
 	if (connected)
+	{
 		s->connection = ++copies_shared.connections;
+		note_bodies(s->i, bodies);
+	}
 	if (connected || c->connection == s->connection)
 	{
 		c->connection = connected ? s->connection : 0;
@@ -722,6 +724,7 @@ static void
 serve(MemberChannel *channel)
 {
 	json_t	   *has;
+	json_t	   *ready;
 	int			i = authenticate(channel, &has);
 	Sender	   *s;
 
@@ -732,17 +735,18 @@ serve(MemberChannel *channel)
 	}
 	s = new_sender(i, channel);
 	member_channel_trust(channel);
-	if (agree_on_place(s, has))
+	if (agree_on_place(s, has, &ready))
 	{
-		set_connected(s, true);
+		set_connected(s, true, json_object_get(ready, "bodies"));
 		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is connected and gets the journal from %s",
 					s->at.segment == 0 ? "the beginning" : "where it ended");
 		stream(s);
-		set_connected(s, false);
+		set_connected(s, false, NULL);
 		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is not connected any more: %s",
 					s->handed_over ? "it takes over" : member_channel_error(channel));
 	}
 	release_sender(s);
+	json_decref(ready);
 	json_decref(has);
 }
 

@@ -269,6 +269,7 @@ void
 roll_back(Transaction *tx, LsVerdict *verdict)
 {
 	TxState		from = tx->state;
+	const bool	lowest = tx == undecided.reserved.first;
 
 	if (from == TX_QUEUED && tx->awaits_lock)
 		list_remove(&undecided.lock_waiters, tx);
@@ -287,6 +288,9 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 		certifier_release(undecided.certifier, tx->ticket);
 		undecided_ticket_over(tx);
 	}
+	if (lowest)
+		nodes_look_again();		/* the next one may take a connection that was
+								 * kept for this */
 	to_peers->roll_back(tx);	/* it may have begun on nodes before it was
 								 * reserved */
 	if (from != TX_QUEUED)

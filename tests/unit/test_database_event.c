@@ -75,9 +75,13 @@ assert_wanted(uint64_t number, uint64_t applied, const char *name, const char *w
 static void
 test_names(void **state)
 {
+	const uint64_t moves = metadata_database_moves();
+
 	create(7, 10, "a");
+	assert_int_equal(metadata_database_moves(), moves);
 	say(DATABASE_RENAMED, 7, 12, "b", "a");
 	say(DATABASE_RENAMED, 7, 20, "c", "b");
+	assert_int_equal(metadata_database_moves(), moves + 2);
 	assert_string_equal(metadata_name_of(7), "c");
 	assert_int_equal(metadata_database_number("c"), 7);
 	assert_false(metadata_has_database("a"));
@@ -99,6 +103,7 @@ test_names(void **state)
 	assert_wanted(7, 25, "a", "c", 0);
 	say(DATABASE_REMOVED, 7, 30, "c", "");
 	assert_null(metadata_name_of(7));
+	assert_int_equal(metadata_database_moves(), moves + 3);
 }
 
 /* Several with one seq: any of them may be done. */

@@ -48,6 +48,20 @@ is(unlogged($_), 'a b d e f g h i j k nokey ' . ($as_parent ? 'p p1' : 'p1'), "t
 $c->sql(1, "INSERT INTO a SELECT g, 'row ' || g FROM generate_series(1, 2000) g; INSERT INTO us.e VALUES (1), (1); INSERT INTO p VALUES (1, 'x'); INSERT INTO k (v) VALUES ('three')");
 $c->sql(2, "UPDATE a SET v = v || random() WHERE id % 2 = 0; INSERT INTO f VALUES (1, 'x', 1); INSERT INTO g VALUES (1); INSERT INTO j (v) VALUES ('x'), ('y')");
 $c->sql(3, "INSERT INTO nokey VALUES ('x'), ('x'), ('y'); DELETE FROM a WHERE id > 1900; UPDATE logged SET n = a.id FROM a WHERE a.id = logged.id");
+$c->sql(1, <<'SQL');
+SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
+CREATE UNLOGGED TABLE gathered AS SELECT id, v FROM a WHERE id % 3 = 0;
+SELECT id INTO UNLOGGED gathered_too FROM a WHERE id < 1000;
+SQL
+like($c->sql(1, 'SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; EXPLAIN CREATE UNLOGGED TABLE x AS SELECT id, v FROM a WHERE id % 3 = 0'),
+	qr/Gather/, 'tables are made of what parallel workers read');
+$c->sql(2, <<'SQL');
+CREATE UNLOGGED TABLE by_random (id int PRIMARY KEY);
+CREATE UNLOGGED TABLE by_random_nokey (v text);
+INSERT INTO by_random SELECT generate_series(1, 100);
+INSERT INTO by_random_nokey SELECT 'x' FROM generate_series(1, 100);
+CREATE UNLOGGED TABLE swapped AS SELECT 1 AS x;
+SQL
 $c->same('created and written');
 
 # ---------- a stop
@@ -79,6 +93,8 @@ CREATE TABLE copied AS SELECT * FROM a_new;
 CREATE MATERIALIZED VIEW seen AS SELECT count(*) FROM a_new;
 DROP TABLE us.e;
 ALTER TABLE i SET LOGGED;
+ALTER TABLE by_random SET LOGGED, ADD r float8 DEFAULT random();
+ALTER TABLE by_random_nokey SET LOGGED, ADD r float8 DEFAULT random();
 BEGIN; ALTER TABLE h SET LOGGED; INSERT INTO h VALUES (100); UPDATE h SET id = id + 1000; COMMIT;
 SQL
 $c->cluster('start-node', 2);
@@ -89,6 +105,7 @@ is(missing(2), 0, 'all are there when it is online');
 is($c->sql(2, 'SELECT count(*) FROM lockstep.unlogged_missing'), 0, 'those that were dropped are forgotten');
 $c->same('after the crash of a node');
 is($c->sql(2, 'SELECT count(*) FROM a_new'), 2301, 'no row is lost');
+is($c->sql(2, 'SELECT (SELECT count(*) FROM by_random), (SELECT count(*) FROM by_random_nokey)'), '100|100', 'rows that SET LOGGED has sent, and ALTER TABLE has computed, are there once');
 $c->sql(2, "UPDATE a_new SET v = 'again' WHERE id > 1890; DELETE FROM since WHERE id = 1; REFRESH MATERIALIZED VIEW seen");
 $c->sql(3, "UPDATE since SET v = 'n3'");
 $c->same('and they are written as before');
@@ -106,6 +123,21 @@ for my $round (1 .. 2)
 }
 $load->finish;
 $c->same('after crashes under load');
+
+# ---------- another table gets the name of one whose rows are about to be sent
+
+my $swap = $c->session(2);
+$swap->query('BEGIN; ALTER TABLE swapped RENAME TO swapped_old; CREATE UNLOGGED TABLE swapped (LIKE swapped_old)');
+$c->cluster('kill-node', 3);
+$c->cluster('start-node', 3, '--no-wait');
+ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%send\_unlogged%' AND state = 'active' AND pid <> pg_backend_pid()") }, 60), 'n1 waits for the lock');
+$swap->query('COMMIT');
+is($swap->error, '', 'which another transaction had');
+$swap->finish;
+$c->wait_state(3, 'online', 60);
+like($c->node_log(1), qr/unlogged table "swapped_old" has got its name while/, 'a table that is not locked is not sent');
+is(missing(3), 0, 'but afterwards');
+$c->same('after tables were swapped');
 
 # ---------- all at once
 

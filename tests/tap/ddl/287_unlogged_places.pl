@@ -1,6 +1,6 @@
 # Unlogged tables of two databases; a node that cannot apply what comes before its tables are fetched, and is
 # repaired; an open transaction that is in the way; who is refused and who waits meanwhile; CREATE
-# DATABASE; two nodes at once.
+# DATABASE; DROP DATABASE of another one while rows are fetched; two nodes at once.
 use strict;
 use warnings;
 use FindBin;
@@ -87,5 +87,28 @@ $c->cluster('start-node', 1, '--no-wait');
 $c->wait_state(1, 'online', $wait);
 $c->same("after a crash: $_", db => $_) for qw(app second made);
 is($c->sql($_, $count, db => 'made'), 501, "n$_ has all rows") for $c->all;
+
+# ---------- a database is dropped while the rows of one behind it in the list are fetched
+
+my @behind = qw(slow next last);
+for my $db ('dropped', @behind)
+{
+	$c->sql(1, "CREATE DATABASE $db");
+	$c->sql(1, 'CREATE UNLOGGED TABLE u (id int PRIMARY KEY); INSERT INTO u SELECT generate_series(1, 502)', db => $db);
+}
+$c->sql(1, 'CREATE ROLE reader LOGIN; GRANT SELECT ON u TO reader', db => 'last');
+$c->drain;
+$open = $c->session(1, db => 'slow');
+$open->query('BEGIN; UPDATE u SET id = 0 WHERE id = 1');
+$c->cluster('kill-node', 3);
+$c->cluster('start-node', 3, '--no-wait');
+ok($c->wait_until(sub { $c->replicator_log =~ /n3\] its unlogged tables in database "slow" are fetched/ }, $wait), 'the rows of the second of four databases are fetched');
+$c->sql(1, 'DROP DATABASE dropped');
+$open->query('COMMIT');
+is($open->error, '', 'the first is dropped meanwhile');
+$c->wait_state(3, 'online', $wait);
+is(missing(3, $_), 0, "nothing is missing in $_") for @behind;
+$c->same("a database was dropped: $_", db => $_) for @behind;
+is($c->sql(3, $count, db => 'last', user => 'reader'), 502, 'and readers wait no longer');
 
 done_testing;

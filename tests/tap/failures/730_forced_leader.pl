@@ -82,6 +82,8 @@ system('rm', '-rf', journal($leader), journal($second)) == 0 or die;
 ($rc, $out) = force($third);
 is($rc, 1, 'without --accept-loss');
 like($out, qr/etcd: replicator r$leader leads in epoch \d+; in sync: r\d r\d\n/, '... it says what etcd has');
+like($out, qr/replicator r$_: nobody answers at \S+; make sure that it is stopped/, "... that r$_ does not answer") for $leader, $second;
+unlike($out, qr/replicator r$third: nobody/, '... nothing of the kind of itself');
 like($out, qr/node n$_: seq (\d+): it goes on\n/, "... what n$_ has") for 1, 2;
 like($out, qr/ends with seq (\d+)\n.*lost: all transactions behind seq \1, which .*\n.*nothing was changed\n/s, '... what is lost, and changes nothing') or diag($out);
 $c->start_replicator($third);

@@ -186,6 +186,37 @@ like($first->error, qr/40001/, "they conflict");
 $c->same('after the conflict');
 like($c->ctl('verify'), qr/nodes are equal|equal/, 'also by the bytes');
 
+# --- a binary form that gives some values back: not the lowest bit
+$c->sql(1, <<'SQL');
+CREATE TYPE even;
+CREATE FUNCTION even_in(cstring) RETURNS even LANGUAGE internal IMMUTABLE STRICT AS 'int8in';
+CREATE FUNCTION even_out(even) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+CREATE FUNCTION even_receive(internal) RETURNS even LANGUAGE internal IMMUTABLE STRICT AS 'int8recv';
+CREATE TYPE even (INPUT = even_in, OUTPUT = even_out, LIKE = int8);
+CREATE CAST (int8 AS even) WITHOUT FUNCTION;
+CREATE CAST (even AS int8) WITHOUT FUNCTION;
+CREATE FUNCTION even_send(even) RETURNS bytea LANGUAGE sql IMMUTABLE STRICT AS 'SELECT int8send($1::int8 & ~1::int8)';
+ALTER TYPE even SET (SEND = even_send, RECEIVE = even_receive);
+CREATE TABLE evens (id int PRIMARY KEY, e even);
+SQL
+$c->drain;
+$c->sql(2, 'INSERT INTO evens VALUES (1, 8589934592::int8::even)');
+$c->sql(2, 'INSERT INTO evens VALUES (2, 5::int8::even)');
+$c->fails(2, 'INSERT INTO evens VALUES (3, 8589934593::int8::even)', '0A000', qr/cannot replicate a value of type even/, 'a value that neither form gives back');
+my $mixed = $c->session(2);
+$mixed->query('INSERT INTO evens VALUES (4, 8589934594::int8::even)');
+is($mixed->error, '', 'a value that its binary form gives back');
+for my $value (5, 8589934593)
+{
+	$mixed->query("INSERT INTO evens VALUES (5, $value\::int8::even)");
+	LockstepCluster::is_error($mixed->error, '0A000', qr/cannot replicate a value of type even\n.*travel in binary form/, "then $value, which it does not");
+}
+$mixed->query('INSERT INTO evens VALUES (6, 6::int8::even)');
+is($mixed->error, '', 'and one that it does');
+$mixed->finish;
+$c->drain;
+is($c->sql($_, 'SELECT e::int8 FROM evens ORDER BY id'), "8589934592\n5\n8589934594\n6", "n$_ has the same values") for 1 .. 3;
+
 # --- what RESET search_path would give
 SKIP:
 {

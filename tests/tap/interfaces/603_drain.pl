@@ -1,6 +1,6 @@
 # After lockstepctl drain NODE: from then on balancers get 503 and new writers 25006, while transactions that have begun
 # to write finish; then the node is out, and no transaction has failed for another reason.  resume brings
-# it back, or ends the drain.  A node that dies meanwhile stays out.
+# it back, or ends the drain.  A node that dies meanwhile stays out, but while the drain is only announced.
 use strict;
 use warnings;
 use FindBin;
@@ -151,6 +151,25 @@ is($c->sql(1, 'SHOW default_transaction_read_only'), 'off', '... for new session
 is(($c->ctl('status', '--announce=1'))[2], 2, '--announce of another command');
 is(($c->ctl('drain', '--poolers=true'))[2], 2, '--poolers without a node');
 
+# ---------- announced while the answer to an earlier drain is under way
+
+my @control = split /\n/, $c->sql(1, "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockstep control'");
+kill 'STOP', @control;
+my $earlier = begin_ctl('drain', 'n1');
+ok($c->wait_until(sub { $c->node_status(1)->{draining} }), 'a drain begins');
+(undef, $err, $rc) = $c->ctl('resume', 'n1', '--timeout=1');
+is($rc, 0, '... and is given up before the node has answered') or diag($err, $c->reason(1));
+is(end_ctl($earlier), 1, '... which is said') or diag($earlier->{out});
+$drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
+ok($c->wait_until(sub { -e $pooler }), '... another one is announced');
+kill 'CONT', @control;
+ok($c->wait_until(sub { $c->sql(1, 'SHOW default_transaction_read_only') eq 'on' }), '... and the node, which has answered, knows it');
+is($c->node_status(1)->{state}, 'online', '... and is online');
+is(($c->try(1, insert('announced again')))[1], '', '... and takes writes');
+unlink $pooler;
+is(end_ctl($drain), 0, '... until it is drained') or diag($drain->{err});
+is(($c->ctl('resume', 'n1'))[2], 0, '... and back');
+
 # ---------- under load nobody fails but by 25006
 
 my $script = $c->file('insert.sql', "INSERT INTO t (v) VALUES ('load');\nBEGIN;\nINSERT INTO t (v) VALUES ('a');\nINSERT INTO t (v) VALUES ('b');\nCOMMIT;\n");
@@ -177,6 +196,19 @@ is(end_ctl($drain), 0, 'its server is killed: it is out') or diag($drain->{err})
 $c->cluster('start-node', 1, '--no-wait');
 ok($c->node_status(1)->{administrative}, '... and stays out');
 is(($c->ctl('resume', 'n1'))[2], 0, '... until resume');
+
+# ---------- the server dies while its drain is only announced
+
+$drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
+ok($c->wait_until(sub { -e $pooler }), 'announced again');
+$c->cluster('kill-node', 1);
+ok($c->wait_until(sub { $c->node_status(1)->{state} ne 'online' }), 'its server is killed: it is out');
+unlink $pooler;
+is(end_ctl($drain), 1, '... the drain fails');
+like($drain->{err}, qr/could not drain node "n1": it is not online/, '... and says so');
+$c->cluster('start-node', 1, '--no-wait');
+ok($c->wait_state(1, 'online'), '... it comes back by itself');
+is(($c->try(1, insert('back')))[1], '', '... and takes writes');
 
 # ---------- without the function (version 1.0), and nonsense
 

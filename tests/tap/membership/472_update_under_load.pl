@@ -47,6 +47,27 @@ rows_are_equal('both nodes have the first one only');
 $c->sql(1, 'CREATE TABLE numbered (id bigint PRIMARY KEY)');
 $c->fails(1, 'CREATE SEQUENCE s', '42883', qr/lockstep\.apply_sequence/, 'sequences need the new version on all nodes');
 
+my $no_unlogged = qr/cannot make or change unlogged tables on node "n1" yet.*HINT: .*ALTER EXTENSION lockstep UPDATE/s;
+$c->fails(1, $_, '55000', $no_unlogged, $_)
+	for 'CREATE UNLOGGED TABLE u (a int)', 'CREATE UNLOGGED TABLE u AS SELECT 1 AS a', 'SELECT 1 AS a INTO UNLOGGED u', 'EXPLAIN ANALYZE CREATE UNLOGGED TABLE u AS SELECT 1 AS a',
+	'CREATE SCHEMA us CREATE UNLOGGED TABLE u (a int)', 'ALTER TABLE counter SET UNLOGGED';
+$c->sql_local($_, "CREATE UNLOGGED TABLE from_before (a int); INSERT INTO from_before VALUES ($_)") for $c->all;
+$c->fails(1, $_, '55000', $no_unlogged, $_) for 'INSERT INTO from_before VALUES (3)', 'DELETE FROM from_before', 'ALTER TABLE from_before SET LOGGED';
+$c->sql(1, 'DROP TABLE from_before');
+
+$c->sql(1, <<'SQL');
+CREATE TYPE whole;
+CREATE FUNCTION whole_in(cstring) RETURNS whole LANGUAGE internal IMMUTABLE STRICT AS 'int8in';
+CREATE FUNCTION whole_out(whole) RETURNS cstring LANGUAGE internal IMMUTABLE STRICT AS 'int4out';
+CREATE FUNCTION whole_receive(internal) RETURNS whole LANGUAGE internal IMMUTABLE STRICT AS 'int8recv';
+CREATE FUNCTION whole_send(whole) RETURNS bytea LANGUAGE internal IMMUTABLE STRICT AS 'int8send';
+CREATE TYPE whole (INPUT = whole_in, OUTPUT = whole_out, RECEIVE = whole_receive, SEND = whole_send, LIKE = int8);
+CREATE CAST (int8 AS whole) WITHOUT FUNCTION;
+CREATE TABLE wholes (id int PRIMARY KEY, w whole);
+SQL
+my $in_binary = 'INSERT INTO wholes VALUES (1, 4294967303::int8::whole)';
+$c->fails(1, $in_binary, '0A000', qr/cannot replicate a value of type whole/, 'nothing travels in binary');
+
 # ---------- load, on both nodes, all the time
 
 my %load = map { $_ => $c->file("load$_.sql", <<"SQL") } $c->all;
@@ -72,6 +93,10 @@ my $took = time - $start;
 is($error, '', 'while it is online: it succeeds');
 cmp_ok($took, '<', 25, 'soon');
 is(version(1), $latest, 'all of it');
+$c->sql(1, 'CREATE UNLOGGED TABLE mixed (id int PRIMARY KEY); INSERT INTO mixed VALUES (1)');
+ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_class WHERE relname = 'mixed'") && $c->sql(2, 'SELECT count(*) FROM mixed') }, 20), 'an unlogged table arrives at the other node');
+is($c->sql(2, "SELECT relpersistence FROM pg_class WHERE relname = 'mixed'"), 'p', 'as an ordinary one, as it could not fetch its rows');
+$c->sql(1, 'DROP TABLE mixed');
 ok(goes_on($_), "the load on n$_ goes on") for $c->all;
 is($c->node_status($_)->{state}, 'online', "n$_ is online still") for $c->all;
 
@@ -103,6 +128,7 @@ SELECT classid::regclass, pg_describe_object(classid, objid, objsubid) FROM pg_d
 	WHERE refclassid = 'pg_extension'::regclass AND refobjid = (SELECT oid FROM pg_extension WHERE extname = 'lockstep') ORDER BY 1, 2
 SQL
 is($schema->(1), $schema->(2), 'both have the same objects');
+$c->sql(1, "$in_binary; CREATE UNLOGGED TABLE u AS SELECT 1 AS a; ALTER TABLE u SET LOGGED");
 $c->sql(1, "CREATE SEQUENCE s; INSERT INTO numbered VALUES (nextval('s'))");
 $c->drain;
 $c->sql(2, "INSERT INTO numbered VALUES (nextval('s'))");
