@@ -250,8 +250,48 @@ require_lock(Oid relid)
 	table_close(rel, NoLock);
 }
 
+static bool
+has_rows(Oid relid)
+{
+	Relation	rel = table_open(relid, AccessShareLock);
+	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
+	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	bool		any = table_scan_getnextslot(scan, ForwardScanDirection, slot);
+
+	ExecDropSingleTupleTableSlot(slot);
+	table_endscan(scan);
+	UnregisterSnapshot(snapshot);
+	table_close(rel, NoLock);
+	return any;
+}
+
 /*
- * Send what is here; with truncate, delete everywhere what is missing here, as no other node has it
+ * Of those that this node lacks, what it has lost.  One that has rows here is from before unlogged tables were
+ * replicated (the upgrade from 1.0 lists these), and it is for people to say what becomes of them.
+ */
+static List *
+lost(List *missing)
+{
+	List	   *relids = NIL;
+	ListCell   *lc;
+
+	foreach(lc, missing)
+	{
+		if (get_rel_persistence(lfirst_oid(lc)) != RELPERSISTENCE_UNLOGGED)
+			continue;
+		if (!has_rows(lfirst_oid(lc)))
+			relids = lappend_oid(relids, lfirst_oid(lc));
+		else
+			ereport(LOG,
+					(errmsg("unlogged table \"%s\" is from before unlogged tables were replicated, and is not emptied", get_rel_name(lfirst_oid(lc))),
+					 errhint("It cannot be changed on a node before TRUNCATE has emptied it on all nodes.")));
+	}
+	return relids;
+}
+
+/*
+ * Send what is here; with truncate, delete everywhere what this node has lost, as no other node has it
  * either.
  */
 void
@@ -266,7 +306,7 @@ refill_all(bool truncate)
 				(errcode(ERRCODE_OBJECT_NOT_IN_PREREQUISITE_STATE),
 				 errmsg("unlogged tables are sent from a transaction block that is replicated")));
 	if (truncate)
-		run_on("TRUNCATE", missing, " CASCADE");
+		run_on("TRUNCATE", lost(missing), " CASCADE");
 	else
 	{
 		run_on("LOCK TABLE", here, " IN SHARE ROW EXCLUSIVE MODE");
