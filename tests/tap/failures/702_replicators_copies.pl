@@ -93,7 +93,10 @@ complete(3, "r$away has lost its disk: it is copied anew");
 # in sync, and lost: not eligible, whatever etcd says
 my ($synced) = grep { $_ != $c->leader && group()->{members}[ $_ - 1 ]{in_sync} } $c->replicators;
 my $leader = $c->leader;
-kill('KILL', $c->member_pid($_)) for $c->replicators;
+# the leader last, and all before any connection is lost: one that is left a moment longer would lead
+my @pids = map { $c->member_pid($_) } sort { ($a == $leader) <=> ($b == $leader) } $c->replicators;
+kill('STOP', @pids);
+kill('KILL', @pids);
 system("rm -rf " . journal($synced)) == 0 or die;
 $c->cluster('start-replicator', $synced);
 ok($c->wait_until(sub { ($c->group($synced)->{trouble} // '') =~ /cannot be followed: .*; this one, whose journal is incomplete, does not take its place/ }), 'one that is in sync by the key, and has lost its journal, waits for who has it');
