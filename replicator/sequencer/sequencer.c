@@ -244,6 +244,22 @@ sequencer_databases_are_named(void)
 	return false;
 }
 
+bool
+sequencer_any_undecided(const char *database)
+{
+	const Transaction *const lists[] = {undecided.reserved.first, undecided.waiting.first, undecided.lock_waiters.first};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+	{
+		for (const Transaction *tx = lists[i]; tx != NULL; tx = tx->next)
+		{
+			if (strcmp(tx->database, database) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
 void
 sequencer_databases_change(bool change)
 {
