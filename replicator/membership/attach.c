@@ -156,6 +156,7 @@ on_leases_reported(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
 
+	a->at++;
 	if (error != NULL)
 		node_out_for(a->node, error);
 	else
@@ -169,7 +170,7 @@ report_next_leases(struct Attach *a)
 	if (a->at == a->databases.n)
 		attached(a, a->applied);
 	else
-		dbcheck_report_leases(check_of(a, a->at++), a->applied, on_leases_reported, a);
+		dbcheck_report_leases(check_of(a, a->at), name_of(a, a->at), a->applied, on_leases_reported, a);
 }
 
 static void

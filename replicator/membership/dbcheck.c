@@ -41,6 +41,7 @@ struct DbCheck
 	uint64_t	progress;
 	uint64_t	chain;
 	uint64_t	applied;		/* see dbcheck_report_leases() */
+	char	   *reported_as;	/* the same */
 	bool		knows_chains;
 	bool		knows_generations;
 	bool		knows_server_key;
@@ -352,6 +353,7 @@ dbcheck_free(DbCheck *d)
 	pgclient_close(d->client);
 	free(d->since);
 	free(d->fingerprint);
+	free(d->reported_as);
 	free(d->database);
 	free(d);
 }
@@ -557,7 +559,7 @@ report_lease(const DbCheck *d, const PGresult *r, int row)
 	unsigned char *bytes = PQunescapeBytea((const unsigned char *) PQgetvalue(r, row, 3), &len);
 	LsSlice		keys = {bytes, bytes != NULL ? len : 0};
 
-	sequencer_lease_reported(ls_slice_of(d->database), ls_slice_of(PQgetvalue(r, row, 0)), d->applied,
+	sequencer_lease_reported(ls_slice_of(d->reported_as), ls_slice_of(PQgetvalue(r, row, 0)), d->applied,
 							 strtoll(PQgetvalue(r, row, 1), NULL, 10), strtoll(PQgetvalue(r, row, 2), NULL, 10), keys);
 	PQfreemem(bytes);
 }
@@ -592,8 +594,10 @@ on_leases(void *arg, const PGresult *r)
 "WHERE c.relpersistence <> 't' AND NOT s.seqcycle AND pg_sequence_last_value(s.seqrelid) IS NOT NULL"
 
 void
-dbcheck_report_leases(DbCheck *d, uint64_t applied, DbCheckDone done, void *arg)
+dbcheck_report_leases(DbCheck *d, const char *name, uint64_t applied, DbCheckDone done, void *arg)
 {
+	free(d->reported_as);
+	d->reported_as = xstrdup(name);
 	d->done = done;
 	d->arg = arg;
 	d->applied = applied;

@@ -24,8 +24,8 @@ extern void dbcheck_fingerprint(DbCheck *d, DbCheckDone done, void *arg);
 extern void dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg);	/* if it has none */
 extern void dbcheck_enter_generation(DbCheck *d, DbCheckDone done, void *arg);	/* the node's */
 
-/* Its leases of sequences, which are the sequencer's then; it has applied so far. */
-extern void dbcheck_report_leases(DbCheck *d, uint64_t applied, DbCheckDone done, void *arg);
+/* Its leases of sequences, which are the sequencer's then, by that name of it; it has applied so far. */
+extern void dbcheck_report_leases(DbCheck *d, const char *name, uint64_t applied, DbCheckDone done, void *arg);
 extern void dbcheck_free(DbCheck *d);	/* no callback comes any more; NULL is
 										 * ignored */
 
