@@ -405,7 +405,7 @@ read_next_content(struct Attach *a)
 		 * dropped
 		 */
 		if (a->progress == 0 || !dbcheck_has_cluster(d) ||
-			(dbcheck_progress(d) == 0 && a->progress <= dropped_at(a, a->at - 1)))
+			(dbcheck_own_progress(d) == 0 && a->progress <= dropped_at(a, a->at - 1)))
 		{
 			dbcheck_fingerprint(d, on_content, a);
 			return;
@@ -475,8 +475,9 @@ check_progress(struct Attach *a)
 	{
 		const char *database = dbcheck_database(check_of(a, i));
 		uint64_t	progress = dbcheck_progress(check_of(a, i));
+		uint64_t	own = dbcheck_own_progress(check_of(a, i));
 
-		if (progress > 0 && progress <= dropped_at(a, i))
+		if (own > 0 && own <= dropped_at(a, i))
 		{
 			node_out(a->node, DROP_DATABASE_READDED, FACTS(.database = database));
 			return;

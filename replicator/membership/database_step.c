@@ -18,7 +18,8 @@
  * and it is made anew.
  *
  * Whether a database is the wanted one is known by its number (database_event.h), a part of its
- * OID.  One of that name with another number is left alone.  The wanted one may have another name
+ * OID.  One of that name with another number is left alone; without a number, one that has no
+ * identity.  The wanted one may have another name
  * already, which it gets by a later event with the same seq: a node that has applied that seq may
  * have done all of these events, or the first of them.  So nothing is closed before it was looked
  * for: by now our connections to a database of that name may be those to another one.
@@ -393,8 +394,6 @@ drop_now(DatabaseStep *s)
 
 /* ---------- the progress of one that is dropped */
 
-#define KEPT_SLOT "-2"			/* no backend's; -1 is lockstepctl's */
-
 /* One that stays; NULL: none is attached yet. */
 static const char *
 keeper(const DatabaseStep *s)
@@ -681,6 +680,26 @@ close_connections(DatabaseStep *s)
 
 /* ---------- remove */
 
+/* One without the cluster's identity is somebody's who has made it anew. */
+static void
+on_looked_whose(void *arg, const DropReason *error)
+{
+	DatabaseStep *s = arg;
+	bool		ours = error == NULL && dbcheck_has_cluster(s->check);
+
+	if (error != NULL && error->cause != DROP_NO_EXTENSION)
+	{
+		end(s, error->text);
+		return;
+	}
+	dbcheck_free(s->check);
+	s->check = NULL;
+	if (ours)
+		drop(s);
+	else
+		end(s, NULL);
+}
+
 static void
 on_looked_after(void *arg, const PGresult *r)
 {
@@ -690,13 +709,16 @@ on_looked_after(void *arg, const PGresult *r)
 	if (!succeeded(s, r))
 		return;
 	meant = row_of_meant(s, r);
-	if (meant >= 0)
+	if (meant < 0)
 	{
-		note_row(s, r, meant);
-		drop(s);
-	}
-	else
 		end(s, NULL);
+		return;
+	}
+	note_row(s, r, meant);
+	if (s->number != 0 || s->is_invalid)
+		drop(s);
+	else
+		s->check = dbcheck_open(s->node, s->name, false, false, on_looked_whose, s);
 }
 
 static void

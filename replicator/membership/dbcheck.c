@@ -39,6 +39,7 @@ struct DbCheck
 	bool		has_cluster;
 	uint64_t	boot;
 	uint64_t	progress;
+	uint64_t	own_progress;
 	uint64_t	chain;
 	uint64_t	applied;		/* see dbcheck_report_leases() */
 	char	   *reported_as;	/* the same */
@@ -196,6 +197,7 @@ on_info(void *arg, const PGresult *r)
 	d->knows_generations = PQgetvalue(r, 0, 6)[0] == 't';
 	knows_outside = PQgetvalue(r, 0, 7)[0] == 't';
 	d->knows_server_key = PQgetvalue(r, 0, 8)[0] == 't';
+	d->own_progress = strtoull(PQgetvalue(r, 0, 9), NULL, 10);
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
 		fail(d, DROP_OTHER_NAME, FACTS(.self = d->node->config->name,.found = PQgetvalue(r, 0, 0)));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
@@ -216,7 +218,8 @@ ask_info(DbCheck *d)
 				   "to_regprocedure('lockstep.turn_open(bigint,bigint)') IS NOT NULL, "
 				   "to_regprocedure('lockstep.enter_generation(bigint,bigint)') IS NOT NULL, "
 				   "to_regprocedure('lockstep.outside_run()') IS NOT NULL, "
-				   "to_regprocedure('lockstep.server_key()') IS NOT NULL "
+				   "to_regprocedure('lockstep.server_key()') IS NOT NULL, "
+				   "coalesce((SELECT max(seq) FROM lockstep.progress WHERE slot <> " KEPT_SLOT "), 0) "
 				   "FROM lockstep.node_info() i LEFT JOIN "
 				   "(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true", 0, NULL, on_info, d);
 }
@@ -651,6 +654,12 @@ uint64_t
 dbcheck_progress(const DbCheck *d)
 {
 	return d->progress;
+}
+
+uint64_t
+dbcheck_own_progress(const DbCheck *d)
+{
+	return d->own_progress;
 }
 
 uint64_t

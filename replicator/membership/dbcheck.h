@@ -34,6 +34,10 @@ extern const char *dbcheck_database(const DbCheck *d);
 extern bool dbcheck_has_cluster(const DbCheck *d);
 extern uint64_t dbcheck_boot(const DbCheck *d);
 extern uint64_t dbcheck_progress(const DbCheck *d);
+
+/* Of what was done in this database; the other is perhaps that of one that was dropped, kept here. */
+extern uint64_t dbcheck_own_progress(const DbCheck *d);
+#define KEPT_SLOT "-2"			/* no backend's; -1 is lockstepctl's */
 extern uint64_t dbcheck_chain(const DbCheck *d);	/* stored with it, 0: none */
 extern bool dbcheck_knows_chains(const DbCheck *d); /* its extension does */
 extern bool dbcheck_knows_generations(const DbCheck *d);
