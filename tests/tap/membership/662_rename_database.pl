@@ -161,6 +161,9 @@ $c->sql(1, 'ALTER DATABASE fifth RENAME TO five', %in);
 
 # ---------- a node where it can't be renamed goes out, and does it when it returns
 
+$c->sql(1, 'CREATE TABLE numbered (id serial)', db => 'seven');
+$c->sql($_, 'INSERT INTO numbered DEFAULT VALUES', db => 'seven') for 1, 2;
+$c->drain;
 my $space = $c->session(3, %in);
 $space->do('BEGIN; LOCK TABLE pg_database IN SHARE MODE');
 my $renaming = $c->session(1, %in);
@@ -169,6 +172,12 @@ $c->wait_until(sub { $c->sql(3, "SELECT count(*) FROM pg_stat_activity WHERE que
 	or fail('it waits on n3');
 $c->sql(1, 'CREATE TABLE behind_it (id int)');
 $c->wait_until(sub { $c->sql(3, "SELECT to_regclass('behind_it') IS NOT NULL") eq 't' }, 20) or fail('n3 has applied more');
+
+# n2 is done, and its server has forgotten its leases: their ends are not ordered before n3 has the new name, too
+$c->cluster('kill-node', 2);
+$c->cluster('start-node', 2, '--no-wait');
+ok($c->wait_state(2, 'online', 30), 'another node is online again meanwhile') or diag($c->reason(2));
+is($c->sql(3, "SELECT count(*) FROM pg_database WHERE datname = 'seven'", %in), 1, 'meanwhile');
 $c->cluster('kill-node', 3);
 $renaming->finish;
 is($renaming->error, '', 'the others have done it');
@@ -177,6 +186,9 @@ $c->cluster('start-node', 3, '--no-wait');
 ok($c->wait_state(3, 'online', 30), 'n3 is online again') or diag($c->reason(3));
 $c->drain;
 $c->same('it has done it', db => 'eight');
+$c->sql($_, 'INSERT INTO numbered DEFAULT VALUES', db => 'eight') for $c->all;
+$c->drain;
+everywhere('SELECT count(*), count(DISTINCT id) FROM numbered', '5|5', 'values', db => 'eight');
 
 # ---------- one that lockstepctl database add has brought
 
