@@ -131,6 +131,7 @@ finish(Command *c)
 	first = c->next;
 	database_job_runs = false;
 	sequencer_databases_change(false);
+	sequencer_databases_close(NULL, NULL);
 	c->done(c->arg, c->message == NULL, &error);
 	command_free(c);
 	start_next();
@@ -520,6 +521,7 @@ close_database(Command *c)
 {
 	c->closing = true;
 	c->nodes = 0;
+	sequencer_databases_close(c->name, c->kind == LS_DATABASE_RENAME ? c->text : NULL);
 	to_sessions->end_of_database(c->name, "57P01", c->kind == LS_DATABASE_DROP ? "this database is being dropped" :
 								 "this database is being renamed", NULL);
 	c->seq = 0;

@@ -16,7 +16,6 @@
 #include <stdlib.h>
 #include <string.h>
 
-#include "database_command.h"
 #include "metadata.h"
 #include "membership_private.h"
 #include "sequencer.h"
@@ -125,7 +124,7 @@ append_row(Buffer *queries, const PGresult *r, int row, uint64_t number)
 static bool
 may_order(const char *database)
 {
-	return metadata_has_database(database) && database_command_closes(database) == NULL;
+	return metadata_has_database(database) && !sequencer_database_closes(database);
 }
 
 static bool

@@ -260,6 +260,21 @@ sequencer_any_undecided(const char *database)
 	return false;
 }
 
+static const char *closing[2];
+
+void
+sequencer_databases_close(const char *name, const char *new_name)
+{
+	closing[0] = name;
+	closing[1] = new_name;
+}
+
+bool
+sequencer_database_closes(const char *name)
+{
+	return (closing[0] != NULL && strcmp(closing[0], name) == 0) || (closing[1] != NULL && strcmp(closing[1], name) == 0);
+}
+
 void
 sequencer_databases_change(bool change)
 {
