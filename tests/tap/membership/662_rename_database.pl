@@ -205,12 +205,16 @@ $c->same('the way around', db => 'fancy');
 
 # ---------- and one that has the name of another
 
+$c->sql(1, "DROP DATABASE $_", %in) for qw(three four eight fancy);	# each takes connections
+
 sub restart
 {
 	$c->cluster('kill-replicator');
 	$c->cluster('start-replicator');
 	ok($c->wait_state($_, 'online', 30), "$_[0]: n$_ is online") or diag($c->reason($_)) for $c->all;
 }
+
+sub add { my ($out, $error, $rc) = $c->ctl('database', 'add', $_[0]); is($rc, 0, "$_[0] is added") or diag($out . $error) }
 
 # while n3 is away, something is done in first, with $id
 sub miss
@@ -229,7 +233,7 @@ $c->sql(1, 'CREATE DATABASE first', %in);
 $c->sql(1, 'CREATE TABLE t AS SELECT 1 AS id', db => 'first');
 $c->drain;
 $c->sql(1, 'ALTER DATABASE first RENAME TO second', %in);
-$c->ctl('database', 'add', 'first');
+add('first');
 restart('the name of one that was renamed');
 miss(2, 'the name of one that was renamed');
 $c->same('that one', db => 'second');
@@ -240,7 +244,7 @@ $c->sql_local($_, 'CREATE DATABASE first', %in) for $c->all;
 $c->sql_local($_, 'CREATE TABLE restored (id int)', db => 'first') for $c->all;
 restart('the name of one that was dropped');
 everywhere("SELECT count(*) FROM pg_database WHERE datname = 'first'", 1, 'what was restored is not dropped', %in);
-$c->ctl('database', 'add', 'first');
+add('first');
 restart('the same, added');
 everywhere("SELECT count(*) FROM pg_database WHERE datname = 'first'", 1, 'it is not dropped again', %in);
 miss(3, 'the name of one that was dropped');
@@ -254,7 +258,7 @@ $c->cluster('stop-node', 3);
 ok($c->wait_state(3, 'dropped', 20), 'n3 is away');
 $c->sql(1, 'INSERT INTO t VALUES (1)', db => 'before');
 $c->sql(1, 'ALTER DATABASE before RENAME TO after', %in);
-$c->ctl('database', 'add', 'before');
+add('before');
 $c->ctl('database', 'drop', 'before');
 $c->cluster('start-node', 3, '--no-wait');
 ok($c->wait_state(3, 'online', 30), 'n3 is online again') or diag($c->reason(3));
