@@ -418,8 +418,9 @@ feed_one(Node *n)
 		return false;
 	}
 	c->fed = r.seq;
-	if (r.seq > n->applied && lacks_database(n, tx))	/* its turn must not
-														 * pass */
+
+	/* the turn of what it lacks must not pass */
+	if (r.seq > n->applied && lacks_database(n, tx))
 		node_out(n, DROP_DATABASES_CHANGED, FACTS(.what = "added"));
 	else if (r.seq > n->applied)
 		give(n, tx);
