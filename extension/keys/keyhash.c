@@ -213,13 +213,18 @@ database_name(void)
 
 /* Zero bytes end the names, so that no two lists of names look alike. */
 uint64
-keyhash_seed(char kind, const char *schema, const char *table, const char *index)
+keyhash_seed_of(const char *database, char kind, const char *schema, const char *table, const char *index)
 {
-	const char *database = database_name();
 	uint64		hash;
 
 	hash = keyhash_bytes(database, strlen(database) + 1, (uint64) kind);
 	hash = keyhash_bytes(schema, strlen(schema) + 1, hash);
 	hash = keyhash_bytes(table, strlen(table) + 1, hash);
 	return keyhash_bytes(index, strlen(index) + 1, hash);
+}
+
+uint64
+keyhash_seed(char kind, const char *schema, const char *table, const char *index)
+{
+	return keyhash_seed_of(database_name(), kind, schema, table, index);
 }

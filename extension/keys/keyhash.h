@@ -47,6 +47,8 @@ extern uint64 keyhash_value(LsHasher *hasher, Datum value, uint64 seed);
 /* Seed of a kind of key: names as in the catalogs, not quoted. */
 extern uint64 keyhash_seed(char kind, const char *schema, const char *table,
 						   const char *index);
+extern uint64 keyhash_seed_of(const char *database, char kind, const char *schema,
+							  const char *table, const char *index);
 extern uint64 keyhash_bytes(const void *data, size_t len, uint64 seed);
 
 #endif							/* LOCKSTEP_KEYHASH_H */

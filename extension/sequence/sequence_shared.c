@@ -56,9 +56,11 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/varlena.h"
 #include "utils/wait_event.h"
 
 #include "guc.h"
+#include "keyhash.h"
 #include "keyset.h"
 #include "lockstep.h"
 #include "monotonic.h"
@@ -104,7 +106,7 @@ typedef struct SeqEntry
 	bool		logged_valid;
 	int			nruns;
 	SeqRun		runs[MAX_RUNS];
-	/* for the replicator, which asks from any database: */
+	/* for the replicator, which asks from any database (see renew_names()): */
 	char		database[NAMEDATALEN];
 	char		name[MAX_NAME]; /* as SQL has it */
 	uint64		hash;			/* of the table key */
@@ -559,10 +561,32 @@ sequence_shared_renamed(Relation rel)
 	memcpy(e->database, fresh.database, sizeof(e->database));
 	memcpy(e->name, fresh.name, sizeof(e->name));
 	e->hash = fresh.hash;
+	e->database_hash = fresh.database_hash;
 	LWLockRelease(&e->lock);
 }
 
 /* ---------- for the replicator */
+
+/*
+ * Entries outlive ALTER DATABASE RENAME, and the old name may be that of another database by now: so
+ * that of a copy is looked up.  False: the database is gone.
+ */
+static bool
+renew_names(SeqEntry *copy)
+{
+	const char *database = get_database_name(copy->key.database);
+	List	   *names;
+
+	if (database == NULL)
+		return false;
+	if (strcmp(database, copy->database) == 0)
+		return true;
+	names = textToQualifiedNameList(cstring_to_text(copy->name));
+	strlcpy(copy->database, database, sizeof(copy->database));
+	copy->hash = keyhash_seed_of(database, 'T', strVal(linitial(names)), strVal(lsecond(names)), "");
+	copy->database_hash = keyhash_seed_of(database, 'D', "", "", "");
+	return true;
+}
 
 static Datum
 keys_of(const SeqEntry *e, uint64 seen)
@@ -673,7 +697,7 @@ sequence_put_leases(ReturnSetInfo *rsinfo)
 	LWLockRelease(table_lock);
 	while (n-- > 0)
 	{
-		if (far_end(&found[n], &value) && has_file(found[n].key.relid, found[n].file))
+		if (far_end(&found[n], &value) && has_file(found[n].key.relid, found[n].file) && renew_names(&found[n]))
 			put_lease(rsinfo, &found[n], value, seen);
 	}
 	pfree(found);
@@ -718,8 +742,11 @@ sequence_put_positions(ReturnSetInfo *rsinfo)
 			n++;
 	}
 	LWLockRelease(table_lock);
-	while (n > 0)
-		put_position(rsinfo, &found[--n], seen);
+	while (n-- > 0)
+	{
+		if (renew_names(&found[n]))
+			put_position(rsinfo, &found[n], seen);
+	}
 	if (!shared->reported)
 	{
 		SeqEntry	unknown;

@@ -205,6 +205,33 @@ database_event_last_renaming(uint64_t number)
 	return last;
 }
 
+/* The seq at which it got the name that e takes from it; 0: long ago. */
+static uint64_t
+named_before(const DatabaseEvent *e)
+{
+	uint64_t	seq = 0;
+
+	for (const DatabaseEvent *b = events; b < e; b++)
+	{
+		if (b->number == e->number && (b->kind == DATABASE_CREATED || b->kind == DATABASE_RENAMED))
+			seq = b->seq;
+	}
+	return seq;
+}
+
+bool
+database_event_was_name(const char *name, uint64_t seq)
+{
+	for (int i = 0; i < nevents; i++)
+	{
+		const DatabaseEvent *e = &events[i];
+
+		if (e->kind == DATABASE_RENAMED && strcmp(e->command, name) == 0 && e->seq >= seq && named_before(e) < seq)
+			return true;
+	}
+	return false;
+}
+
 uint64_t
 database_event_named_at(uint64_t number)
 {
@@ -307,6 +334,23 @@ database_event_withdraw(uint64_t number)
 		keep[i] = events[i].number != number;
 	keep_only(keep);
 	free(keep);
+}
+
+uint64_t
+database_event_withdraw_removals(LsSlice name)
+{
+	bool	   *keep = xcalloc((size_t) nevents + 1, sizeof(bool));
+	uint64_t	last = 0;
+
+	for (int i = 0; i < nevents; i++)
+	{
+		keep[i] = events[i].kind != DATABASE_REMOVED || events[i].number != 0 || !is_text(events[i].name, name);
+		if (!keep[i] && events[i].seq > last)
+			last = events[i].seq;
+	}
+	keep_only(keep);
+	free(keep);
+	return last;
 }
 
 /* ---------- numbers */

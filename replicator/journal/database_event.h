@@ -71,6 +71,9 @@ extern bool database_event_is_known(uint64_t seq, LsSlice text);
 /* Has it, or had it once, that name? */
 extern bool database_event_had_name(uint64_t number, const char *name);
 
+/* Had a database with a number that name at that seq, and has another one since? */
+extern bool database_event_was_name(const char *name, uint64_t seq);
+
 /* The seq at which it got its name. */
 extern uint64_t database_event_named_at(uint64_t number);
 
@@ -93,6 +96,12 @@ extern void database_events_forget(uint64_t seq);
 
 /* lockstepctl database drop has ended what CREATE DATABASE began: nothing of it is to be done again. */
 extern void database_event_withdraw(uint64_t number);
+
+/*
+ * The same of removals of databases of that name without a number, as another one gets it, which nodes
+ * could not tell from those.  The seq of the last one; 0: none.
+ */
+extern uint64_t database_event_withdraw_removals(LsSlice name);
 
 extern uint64_t database_new_number(void);
 

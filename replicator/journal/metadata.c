@@ -244,17 +244,29 @@ apply_dropped(uint64_t seq, LsSlice name)
 	drop(i);
 }
 
+/*
+ * One of that name which DROP DATABASE has removed is another one.  Without numbers a node could not tell
+ * them apart: so nobody does that DROP again, and what it left counts as dropped by lockstepctl.
+ */
+static void
+apply_added(LsSlice name)
+{
+	uint64_t	removed_at = database_event_withdraw_removals(name);
+
+	if (removed_at > 0)
+		remember_dropped(name, removed_at);
+	if (find(name) < 0)
+		add(name);
+}
+
 void
 metadata_apply(RecordType type, uint64_t seq, LsSlice text)
 {
-	int			i = find(text);
-
 	said = said || type == RECORD_DATABASE_ADDED || type == RECORD_DATABASE_DROPPED;
 	switch (type)
 	{
 		case RECORD_DATABASE_ADDED:
-			if (i < 0)
-				add(text);
+			apply_added(text);
 			break;
 		case RECORD_DATABASE_DROPPED:
 			apply_dropped(seq, text);

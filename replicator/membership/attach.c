@@ -156,6 +156,7 @@ on_leases_reported(void *arg, const DropReason *error)
 {
 	struct Attach *a = arg;
 
+	a->at++;
 	if (error != NULL)
 		node_out_for(a->node, error);
 	else
@@ -169,7 +170,7 @@ report_next_leases(struct Attach *a)
 	if (a->at == a->databases.n)
 		attached(a, a->applied);
 	else
-		dbcheck_report_leases(check_of(a, a->at++), a->applied, on_leases_reported, a);
+		dbcheck_report_leases(check_of(a, a->at), name_of(a, a->at), a->applied, on_leases_reported, a);
 }
 
 static void
@@ -404,7 +405,7 @@ read_next_content(struct Attach *a)
 		 * dropped
 		 */
 		if (a->progress == 0 || !dbcheck_has_cluster(d) ||
-			(dbcheck_progress(d) == 0 && a->progress <= dropped_at(a, a->at - 1)))
+			(dbcheck_own_progress(d) == 0 && a->progress <= dropped_at(a, a->at - 1)))
 		{
 			dbcheck_fingerprint(d, on_content, a);
 			return;
@@ -474,8 +475,9 @@ check_progress(struct Attach *a)
 	{
 		const char *database = dbcheck_database(check_of(a, i));
 		uint64_t	progress = dbcheck_progress(check_of(a, i));
+		uint64_t	own = dbcheck_own_progress(check_of(a, i));
 
-		if (progress > 0 && progress <= dropped_at(a, i))
+		if (own > 0 && own <= dropped_at(a, i))
 		{
 			node_out(a->node, DROP_DATABASE_READDED, FACTS(.database = database));
 			return;

@@ -61,6 +61,7 @@ struct Catchup
 	uint64_t	began_durable;
 	uint64_t	events_from;	/* with a lower seq they are done */
 	uint64_t	event_order;	/* of the last event that is done */
+	uint64_t	doing;			/* the order of that under way */
 	DatabaseStep *step;			/* of the event under way */
 	bool		opening;		/* the apply connections of a new database */
 	struct LeftOver *left_over; /* databases to be dropped first */
@@ -181,9 +182,21 @@ event_done(Node *n)
 	database_step_free(c->step);
 	c->step = NULL;
 	c->opening = false;
-	c->event_order = next_event(c)->order;
+	c->event_order = c->doing;
 	LOCKSTEP_POINT(DATABASE_CAUGHT_UP);
 	node_pump(n);
+}
+
+/* A command of lockstepctl may have withdrawn the event under way; true: it has, and the node is out. */
+static bool
+is_withdrawn(Node *n, const DatabaseEvent *e)
+{
+	const struct Catchup *c = n->catchup;
+
+	if ((c->step == NULL && !c->opening) || (e != NULL && e->order == c->doing))
+		return false;
+	node_out(n, DROP_DATABASES_CHANGED, FACTS(.what = "added or dropped"));
+	return true;
 }
 
 static void
@@ -194,6 +207,8 @@ on_step(void *arg, const char *error)
 	const DatabaseEvent *e = next_event(c);
 	const char *name;
 
+	if (is_withdrawn(n, e))
+		return;
 	if (error != NULL)
 	{
 		node_out(n, DROP_DATABASE_STEP, FACTS(.database = e->kind == DATABASE_RENAMED ? e->command : e->name,
@@ -260,10 +275,12 @@ do_event(Node *n, const DatabaseEvent *e)
 	{
 		if (pools_ready(n))
 			event_done(n);
-	}
-	else if (c->step != NULL || !database_event_is_durable(e))
 		return;
-	else if (is_over(e))
+	}
+	if (c->step != NULL || !database_event_is_durable(e))
+		return;
+	c->doing = e->order;
+	if (is_over(e))
 		event_done(n);
 	else if (e->kind == DATABASE_RENAMED)
 		c->step = database_rename(n, e, on_step, n);
@@ -300,6 +317,16 @@ fits(const struct Catchup *c, const Transaction *tx)
 
 	return last == NULL || (last->seq + 1 == tx->seq && strcmp(last->database, tx->database) == 0 &&
 							c->together_bytes + tx_memory(tx) <= TX_TOGETHER_BYTES);
+}
+
+/* Has the database, which is there now, no connections, though it was there at that place in the journal? */
+static bool
+lacks_database(Node *n, const Transaction *tx)
+{
+	uint64_t	number = metadata_database_number(tx->database);
+
+	return task_pool(n, tx) == NULL && metadata_has_database(tx->database) &&
+		tx->seq > (number != 0 ? database_event_named_at(number) : metadata_dropped_at(tx->database));
 }
 
 static void
@@ -391,11 +418,15 @@ feed_one(Node *n)
 		return false;
 	}
 	c->fed = r.seq;
-	if (r.seq > n->applied)
+
+	/* the turn of what it lacks must not pass */
+	if (r.seq > n->applied && lacks_database(n, tx))
+		node_out(n, DROP_DATABASES_CHANGED, FACTS(.what = "added"));
+	else if (r.seq > n->applied)
 		give(n, tx);
 	tx_unref(tx);
 	LOCKSTEP_POINT(CATCHUP_FED);
-	return true;
+	return n->catchup != NULL;
 }
 
 /* false: no more for now, or it is out, or online. */
@@ -411,6 +442,8 @@ feed_more(Node *n)
 			c->step = database_remove(n, c->left_over->number, c->left_over->name, 0, on_left_over_dropped, n);
 		return false;
 	}
+	if (is_withdrawn(n, e))
+		return false;
 	if (e != NULL && c->fed >= e->seq)
 	{
 		give_together(n);

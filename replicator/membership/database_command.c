@@ -57,7 +57,8 @@ typedef struct Command
 	bool		deciding;		/* its record is not durable yet */
 	bool		taking_back;
 	bool		decided;
-	uint64_t	seq;			/* to be applied before the decision */
+	uint64_t	seq;			/* to be applied before the decision; 0: not
+								 * known yet */
 	int			waited_ms;
 	char	   *busy;			/* who uses it; NULL: nobody */
 	bool		busy_for_good;	/* waiting does not help */
@@ -130,6 +131,7 @@ finish(Command *c)
 	first = c->next;
 	database_job_runs = false;
 	sequencer_databases_change(false);
+	sequencer_databases_close(NULL, NULL);
 	c->done(c->arg, c->message == NULL, &error);
 	command_free(c);
 	start_next();
@@ -490,10 +492,20 @@ look(void *arg)
 		note_ready(c, node_get(0));
 }
 
-/* Everything that is decided in it, has been applied: nothing of it is left to come. */
+/*
+ * Everything in it is decided, and applied: nothing of it is left to come.  A transaction without a
+ * session (sequence_positions.c) does not end with the sessions; no new one is made while it closes.
+ */
 static bool
-is_drained(const Command *c)
+is_drained(Command *c)
 {
+	if (sequencer_any_undecided(c->name))
+	{
+		c->seq = 0;
+		return false;
+	}
+	if (c->seq == 0)
+		c->seq = sequencer_last_decided();
 	for (int i = 0; i < nodes_count(); i++)
 	{
 		const Node *n = node_get(i);
@@ -509,9 +521,10 @@ close_database(Command *c)
 {
 	c->closing = true;
 	c->nodes = 0;
+	sequencer_databases_close(c->name, c->kind == LS_DATABASE_RENAME ? c->text : NULL);
 	to_sessions->end_of_database(c->name, "57P01", c->kind == LS_DATABASE_DROP ? "this database is being dropped" :
 								 "this database is being renamed", NULL);
-	c->seq = sequencer_last_decided();
+	c->seq = 0;
 	c->timer = loop_after(0, advance, c);
 }
 

@@ -4,8 +4,8 @@
  *
  *	 make	look whether it is there -> CREATE DATABASE ... OID -> the extension -> its content
  *			-> our generation -> the cluster's identity
- *	 remove	close the connections to it -> wait until seq is applied -> copy its progress to another
- *			database -> DROP DATABASE
+ *	 remove	look whether it is there -> close the connections to it -> wait until seq is applied
+ *			-> copy its progress to another database -> DROP DATABASE
  *	 rename	the same -> end the sessions in it -> ALTER DATABASE ... RENAME
  *
  * PostgreSQL commits CREATE and DROP DATABASE by themselves, and synchronously, and so does a session
@@ -18,9 +18,11 @@
  * and it is made anew.
  *
  * Whether a database is the wanted one is known by its number (database_event.h), a part of its
- * OID.  One of that name with another number is left alone.  The wanted one may have another name
+ * OID.  One of that name with another number is left alone; without a number, one that has no
+ * identity.  The wanted one may have another name
  * already, which it gets by a later event with the same seq: a node that has applied that seq may
- * have done all of these events, or the first of them.
+ * have done all of these events, or the first of them.  So nothing is closed before it was looked
+ * for: by now our connections to a database of that name may be those to another one.
  */
 #include "database_step.h"
 
@@ -392,8 +394,6 @@ drop_now(DatabaseStep *s)
 
 /* ---------- the progress of one that is dropped */
 
-#define KEPT_SLOT "-2"			/* no backend's; -1 is lockstepctl's */
-
 /* One that stays; NULL: none is attached yet. */
 static const char *
 keeper(const DatabaseStep *s)
@@ -634,7 +634,71 @@ database_make(Node *n, uint64_t number, const char *name, const char *command, c
 	return s;
 }
 
+/* ---------- remove and rename: first, nobody of ours is in it */
+
+static void on_connected_to_remove(void *arg, const char *error);
+static void on_connected_to_rename(void *arg, const char *error);
+
+static bool
+has_pool(const Node *n, const char *name)
+{
+	for (const Pool *p = n->pools; p != NULL; p = p->next)
+	{
+		if (strcmp(p->database, name) == 0)
+			return true;
+	}
+	return false;
+}
+
+static void
+wait_for_closed(void *arg)
+{
+	DatabaseStep *s = arg;
+	Node	   *n = s->node;
+
+	s->timer = NULL;
+	if (has_pool(n, s->name) || strcmp(n->control_database, s->name) == 0 || n->applied < s->seq)
+		s->timer = loop_after(POLL_MS, wait_for_closed, s);
+	else
+		connect_beside(s, s->new_name != NULL ? on_connected_to_rename : on_connected_to_remove);
+}
+
+/* The connection that has looked for it may be in it, too. */
+static void
+close_connections(DatabaseStep *s)
+{
+	PgClient   *client = s->client;
+	Pool	   *p = pool_find(s->node, s->name);
+
+	s->client = NULL;
+	pgclient_close(client);
+	control_leave_database(s->node, s->name);
+	if (p != NULL)
+		pool_close(p);
+	s->timer = loop_after(0, wait_for_closed, s);
+}
+
 /* ---------- remove */
+
+/* One without the cluster's identity is somebody's who has made it anew. */
+static void
+on_looked_whose(void *arg, const DropReason *error)
+{
+	DatabaseStep *s = arg;
+	bool		ours = error == NULL && dbcheck_has_cluster(s->check);
+
+	if (error != NULL && error->cause != DROP_NO_EXTENSION)
+	{
+		end(s, error->text);
+		return;
+	}
+	dbcheck_free(s->check);
+	s->check = NULL;
+	if (ours)
+		drop(s);
+	else
+		end(s, NULL);
+}
 
 static void
 on_looked_after(void *arg, const PGresult *r)
@@ -645,13 +709,16 @@ on_looked_after(void *arg, const PGresult *r)
 	if (!succeeded(s, r))
 		return;
 	meant = row_of_meant(s, r);
-	if (meant >= 0)
+	if (meant < 0)
 	{
-		note_row(s, r, meant);
-		drop(s);
-	}
-	else
 		end(s, NULL);
+		return;
+	}
+	note_row(s, r, meant);
+	if (s->number != 0 || s->is_invalid)
+		drop(s);
+	else
+		s->check = dbcheck_open(s->node, s->name, false, false, on_looked_whose, s);
 }
 
 static void
@@ -659,6 +726,40 @@ on_connected_to_remove(void *arg, const char *error)
 {
 	if (is_connected(arg, error))
 		look(arg, on_looked_after);
+}
+
+static void
+on_looked_to_remove(void *arg, const PGresult *r)
+{
+	DatabaseStep *s = arg;
+	int			meant;
+
+	if (!succeeded(s, r))
+		return;
+	meant = row_of_meant(s, r);
+	if (meant >= 0)
+		note_row(s, r, meant);
+	if (meant >= 0 || row_of_name(r, s->name) < 0)
+		close_connections(s);
+	else
+		end(s, NULL);			/* it is gone, and another has its name */
+}
+
+static void
+on_connected_to_look_to_remove(void *arg, const char *error)
+{
+	if (is_connected(arg, error))
+		look(arg, on_looked_to_remove);
+}
+
+DatabaseStep *
+database_remove(Node *n, uint64_t number, const char *name, uint64_t seq, DatabaseStepDone done, void *arg)
+{
+	DatabaseStep *s = begin(n, number, name, done, arg);
+
+	s->seq = seq;
+	connect_beside(s, on_connected_to_look_to_remove);
+	return s;
 }
 
 /* ---------- rename */
@@ -781,51 +882,24 @@ on_connected_to_rename(void *arg, const char *error)
 		look(arg, on_looked_for_old);
 }
 
-/* ---------- remove and rename: first, nobody of ours is in it */
-
-static bool
-has_pool(const Node *n, const char *name)
-{
-	for (const Pool *p = n->pools; p != NULL; p = p->next)
-	{
-		if (strcmp(p->database, name) == 0)
-			return true;
-	}
-	return false;
-}
-
 static void
-wait_for_closed(void *arg)
+on_looked_to_rename(void *arg, const PGresult *r)
 {
 	DatabaseStep *s = arg;
-	Node	   *n = s->node;
+	int			meant = r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK ? row_of_meant(s, r) : -1;
 
-	s->timer = NULL;
-	if (has_pool(n, s->name) || strcmp(n->control_database, s->name) == 0 || n->applied < s->seq)
-		s->timer = loop_after(POLL_MS, wait_for_closed, s);
+	if (meant >= 0 && strcmp(PQgetvalue(r, meant, 1), s->name) == 0)
+		close_connections(s);
 	else
-		connect_beside(s, s->new_name != NULL ? on_connected_to_rename : on_connected_to_remove);
+		on_looked_for_old(s, r);	/* it is not called that: there is nothing
+									 * to be done, or the step fails */
 }
 
 static void
-close_connections(DatabaseStep *s)
+on_connected_to_look_to_rename(void *arg, const char *error)
 {
-	Pool	   *p = pool_find(s->node, s->name);
-
-	control_leave_database(s->node, s->name);
-	if (p != NULL)
-		pool_close(p);
-	s->timer = loop_after(0, wait_for_closed, s);
-}
-
-DatabaseStep *
-database_remove(Node *n, uint64_t number, const char *name, uint64_t seq, DatabaseStepDone done, void *arg)
-{
-	DatabaseStep *s = begin(n, number, name, done, arg);
-
-	s->seq = seq;
-	close_connections(s);
-	return s;
+	if (is_connected(arg, error))
+		look(arg, on_looked_to_rename);
 }
 
 DatabaseStep *
@@ -836,6 +910,6 @@ database_rename(Node *n, const DatabaseEvent *e, DatabaseStepDone done, void *ar
 	s->new_name = xstrdup(e->name);
 	s->order = e->order;
 	s->seq = e->seq;
-	close_connections(s);
+	connect_beside(s, on_connected_to_look_to_rename);
 	return s;
 }

@@ -39,8 +39,10 @@ struct DbCheck
 	bool		has_cluster;
 	uint64_t	boot;
 	uint64_t	progress;
+	uint64_t	own_progress;
 	uint64_t	chain;
 	uint64_t	applied;		/* see dbcheck_report_leases() */
+	char	   *reported_as;	/* the same */
 	bool		knows_chains;
 	bool		knows_generations;
 	bool		knows_server_key;
@@ -195,6 +197,7 @@ on_info(void *arg, const PGresult *r)
 	d->knows_generations = PQgetvalue(r, 0, 6)[0] == 't';
 	knows_outside = PQgetvalue(r, 0, 7)[0] == 't';
 	d->knows_server_key = PQgetvalue(r, 0, 8)[0] == 't';
+	d->own_progress = strtoull(PQgetvalue(r, 0, 9), NULL, 10);
 	if (strcmp(PQgetvalue(r, 0, 0), d->node->config->name) != 0)
 		fail(d, DROP_OTHER_NAME, FACTS(.self = d->node->config->name,.found = PQgetvalue(r, 0, 0)));
 	else if (d->has_cluster && strcmp(cluster, node_cluster) != 0)
@@ -215,7 +218,8 @@ ask_info(DbCheck *d)
 				   "to_regprocedure('lockstep.turn_open(bigint,bigint)') IS NOT NULL, "
 				   "to_regprocedure('lockstep.enter_generation(bigint,bigint)') IS NOT NULL, "
 				   "to_regprocedure('lockstep.outside_run()') IS NOT NULL, "
-				   "to_regprocedure('lockstep.server_key()') IS NOT NULL "
+				   "to_regprocedure('lockstep.server_key()') IS NOT NULL, "
+				   "coalesce((SELECT max(seq) FROM lockstep.progress WHERE slot <> " KEPT_SLOT "), 0) "
 				   "FROM lockstep.node_info() i LEFT JOIN "
 				   "(SELECT * FROM lockstep.progress ORDER BY seq DESC LIMIT 1) p ON true", 0, NULL, on_info, d);
 }
@@ -352,6 +356,7 @@ dbcheck_free(DbCheck *d)
 	pgclient_close(d->client);
 	free(d->since);
 	free(d->fingerprint);
+	free(d->reported_as);
 	free(d->database);
 	free(d);
 }
@@ -557,7 +562,7 @@ report_lease(const DbCheck *d, const PGresult *r, int row)
 	unsigned char *bytes = PQunescapeBytea((const unsigned char *) PQgetvalue(r, row, 3), &len);
 	LsSlice		keys = {bytes, bytes != NULL ? len : 0};
 
-	sequencer_lease_reported(ls_slice_of(d->database), ls_slice_of(PQgetvalue(r, row, 0)), d->applied,
+	sequencer_lease_reported(ls_slice_of(d->reported_as), ls_slice_of(PQgetvalue(r, row, 0)), d->applied,
 							 strtoll(PQgetvalue(r, row, 1), NULL, 10), strtoll(PQgetvalue(r, row, 2), NULL, 10), keys);
 	PQfreemem(bytes);
 }
@@ -592,8 +597,10 @@ on_leases(void *arg, const PGresult *r)
 "WHERE c.relpersistence <> 't' AND NOT s.seqcycle AND pg_sequence_last_value(s.seqrelid) IS NOT NULL"
 
 void
-dbcheck_report_leases(DbCheck *d, uint64_t applied, DbCheckDone done, void *arg)
+dbcheck_report_leases(DbCheck *d, const char *name, uint64_t applied, DbCheckDone done, void *arg)
 {
+	free(d->reported_as);
+	d->reported_as = xstrdup(name);
 	d->done = done;
 	d->arg = arg;
 	d->applied = applied;
@@ -647,6 +654,12 @@ uint64_t
 dbcheck_progress(const DbCheck *d)
 {
 	return d->progress;
+}
+
+uint64_t
+dbcheck_own_progress(const DbCheck *d)
+{
+	return d->own_progress;
 }
 
 uint64_t

@@ -24,8 +24,8 @@ extern void dbcheck_fingerprint(DbCheck *d, DbCheckDone done, void *arg);
 extern void dbcheck_set_cluster(DbCheck *d, DbCheckDone done, void *arg);	/* if it has none */
 extern void dbcheck_enter_generation(DbCheck *d, DbCheckDone done, void *arg);	/* the node's */
 
-/* Its leases of sequences, which are the sequencer's then; it has applied so far. */
-extern void dbcheck_report_leases(DbCheck *d, uint64_t applied, DbCheckDone done, void *arg);
+/* Its leases of sequences, which are the sequencer's then, by that name of it; it has applied so far. */
+extern void dbcheck_report_leases(DbCheck *d, const char *name, uint64_t applied, DbCheckDone done, void *arg);
 extern void dbcheck_free(DbCheck *d);	/* no callback comes any more; NULL is
 										 * ignored */
 
@@ -34,6 +34,10 @@ extern const char *dbcheck_database(const DbCheck *d);
 extern bool dbcheck_has_cluster(const DbCheck *d);
 extern uint64_t dbcheck_boot(const DbCheck *d);
 extern uint64_t dbcheck_progress(const DbCheck *d);
+
+/* Of what was done in this database; the other is perhaps that of one that was dropped, kept here. */
+extern uint64_t dbcheck_own_progress(const DbCheck *d);
+#define KEPT_SLOT "-2"			/* no backend's; -1 is lockstepctl's */
 extern uint64_t dbcheck_chain(const DbCheck *d);	/* stored with it, 0: none */
 extern bool dbcheck_knows_chains(const DbCheck *d); /* its extension does */
 extern bool dbcheck_knows_generations(const DbCheck *d);

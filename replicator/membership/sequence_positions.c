@@ -117,6 +117,16 @@ append_row(Buffer *queries, const PGresult *r, int row, uint64_t number)
 	PQfreemem(bytes);
 }
 
+/*
+ * A database that is dropped or renamed gets no transaction: one behind that would have its old name,
+ * and by the new one nodes take none before they have renamed it.
+ */
+static bool
+may_order(const char *database)
+{
+	return metadata_has_database(database) && !sequencer_database_closes(database);
+}
+
 static bool
 seen_before(const PGresult *r, int row)
 {
@@ -220,7 +230,9 @@ order_all_leased(Node *n)
 		LsIdentity	id = {ls_slice_of(n->config->name), n->boot, 0, restarted.number};
 
 		sequencer_leased(ls_slice_of(names[i]), append_leased, &restarted);
-		if (restarted.queries.len > 0)
+		if (restarted.queries.len > 0 && !may_order(names[i]))
+			n->sequence_positions_failed = true;	/* the node says it again */
+		else if (restarted.queries.len > 0)
 		{
 			n->sequence_positions_ordering++;
 			sequencer_single_query(&id, ls_slice_of(names[i]), ORIGIN_NONE, restarted.queries.data,
@@ -246,7 +258,7 @@ on_positions(void *arg, const PGresult *r)
 		{
 			if (PQgetvalue(r, i, 0)[0] == '\0')
 				order_all_leased(n);
-			else if (metadata_has_database(PQgetvalue(r, i, 0)) && !seen_before(r, i))
+			else if (may_order(PQgetvalue(r, i, 0)) && !seen_before(r, i))
 				order_database(n, r, i);
 		}
 	}

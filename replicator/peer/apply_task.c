@@ -26,6 +26,7 @@
 #include <string.h>
 
 #include "apply.h"
+#include "database_event.h"
 #include "log.h"
 #include "metadata.h"
 #include "peer.h"
@@ -65,11 +66,14 @@ task_create(Node *n, Transaction *tx)
 	return task;
 }
 
-/* NULL: the database has been dropped since, also if another got the name later. */
+/*
+ * NULL: the database has been dropped since, also if another got the name later.  It was not if it only
+ * had the name before the one that was dropped, and has been renamed.
+ */
 Pool *
 task_pool(Node *n, const Transaction *tx)
 {
-	if (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database))
+	if (tx->seq != 0 && tx->seq <= metadata_dropped_at(tx->database) && !database_event_was_name(tx->database, tx->seq))
 		return NULL;
 	return pool_find(n, tx->database);
 }

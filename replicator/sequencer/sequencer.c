@@ -244,6 +244,37 @@ sequencer_databases_are_named(void)
 	return false;
 }
 
+bool
+sequencer_any_undecided(const char *database)
+{
+	const Transaction *const lists[] = {undecided.reserved.first, undecided.waiting.first, undecided.lock_waiters.first};
+
+	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+	{
+		for (const Transaction *tx = lists[i]; tx != NULL; tx = tx->next)
+		{
+			if (strcmp(tx->database, database) == 0)
+				return true;
+		}
+	}
+	return false;
+}
+
+static const char *closing[2];
+
+void
+sequencer_databases_close(const char *name, const char *new_name)
+{
+	closing[0] = name;
+	closing[1] = new_name;
+}
+
+bool
+sequencer_database_closes(const char *name)
+{
+	return (closing[0] != NULL && strcmp(closing[0], name) == 0) || (closing[1] != NULL && strcmp(closing[1], name) == 0);
+}
+
 void
 sequencer_databases_change(bool change)
 {

@@ -93,6 +93,13 @@ extern void sequencer_node_came_online(Node *n);
 extern void sequencer_databases_change(bool change);
 extern bool sequencer_databases_are_named(void);
 
+/* From now on they get no transaction without a session; NULL: that is over.  The names have to stay. */
+extern void sequencer_databases_close(const char *name, const char *new_name);
+extern bool sequencer_database_closes(const char *name);
+
+/* Is any transaction in that database still to be decided? */
+extern bool sequencer_any_undecided(const char *database);
+
 /* A session of n is about to commit a change of this database on n only: n may refuse what others send. */
 extern void sequencer_local_change(Node *n, const char *database);
 extern void sequencer_refused_decided(const Transaction *tx, int node);

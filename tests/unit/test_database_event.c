@@ -171,6 +171,51 @@ test_dropped_before(void **state)
 	assert_null(metadata_name_of(21));
 }
 
+/*
+ * What lockstepctl adds is not what DROP DATABASE removed before, of that name: nobody removes it again,
+ * and what came before is not its own.  Nor is what another one did that had the name then.
+ */
+static void
+test_added_since(void **state)
+{
+	Buffer		head = {0};
+	int			before = database_events_count();
+
+	create(31, 3000001, "r");
+	say(DATABASE_RENAMED, 31, 3000003, "s", "r");
+	metadata_apply(RECORD_DATABASE_ADDED, 3000003, SLICE("r"));
+	say(DATABASE_REMOVED, 0, 3000005, "r", "");
+	assert_false(metadata_has_database("r"));
+	assert_int_equal(metadata_dropped_at("r"), 0);
+	metadata_apply(RECORD_DATABASE_ADDED, 3000005, SLICE("r"));
+	assert_true(metadata_has_database("r"));
+	assert_int_equal(metadata_dropped_at("r"), 3000005);
+	assert_int_equal(database_events_count(), before + 3);
+
+	/* as the next segment says it */
+	metadata_encode(3000006, &head);
+	for (size_t at = 0; at < head.len;)
+	{
+		JournalRecord r;
+		size_t		used;
+
+		assert_int_equal(journal_decode(head.data + at, head.len - at, &r, &used), JOURNAL_OK);
+		metadata_apply(r.type, r.seq, r.text);
+		at += used;
+	}
+	buffer_free(&head);
+	assert_true(metadata_has_database("r"));
+	assert_int_equal(metadata_database_number("r"), 0);
+	assert_string_equal(metadata_name_of(31), "s");
+	assert_int_equal(database_events_count(), before + 3);
+
+	assert_false(database_event_was_name("r", 3000001));
+	assert_true(database_event_was_name("r", 3000002));
+	assert_true(database_event_was_name("r", 3000003));
+	assert_false(database_event_was_name("r", 3000004));
+	assert_false(database_event_was_name("s", 3000004));
+}
+
 static int64_t
 next_lease(LeaseTable *t, const char *database, int64_t value, bool called)
 {
@@ -207,6 +252,7 @@ main(void)
 		cmocka_unit_test(test_one_seq),
 		cmocka_unit_test(test_read_again),
 		cmocka_unit_test(test_dropped_before),
+		cmocka_unit_test(test_added_since),
 		cmocka_unit_test(test_leases),
 	};
 

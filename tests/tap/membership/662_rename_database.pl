@@ -1,7 +1,8 @@
 # ALTER DATABASE ... RENAME by SQL, from any database and any node: on every node, and it goes on under its new name, sequences
 # included.  Rights and refusals are PostgreSQL's.  Nodes that were away for several of them, names exchanged in between, have what the
 # others have, also if no transaction separates them; so do a replicator that starts anew and a node that failed in the middle.
-# What lockstepctl database add has brought is refused, and the way around it works.
+# What lockstepctl database add has brought is refused, and the way around it works.  One that it has brought since, with the name of one
+# that was renamed or dropped, is not taken for that.
 use strict;
 use warnings;
 use FindBin;
@@ -41,6 +42,23 @@ $c->sql($_, "INSERT INTO t (by) VALUES ($_)", db => 'one') for $c->all;
 $c->drain;
 cmp_ok($c->sql(1, 'SELECT max(id) FROM t', db => 'one'), '<', 360, 'a new sequence of the old name begins anew');
 cmp_ok($c->sql(3, 'WITH n AS (INSERT INTO t (by) VALUES (3) RETURNING id) SELECT id FROM n', db => 'odd"name'), '>', 360, 'the old one goes on');
+$c->drain;
+
+# values that no transaction has reported: under the name that it has now, not for the one that has the name of then
+$c->sql(1, 'CREATE DATABASE seq', %in);
+$c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, by int)', db => 'seq');
+$c->sql(1, "SELECT nextval('t_id_seq') FROM generate_series(1, 500)", db => 'seq');
+$c->sql(1, 'ALTER DATABASE seq RENAME TO seq2', %in);
+$c->sql(1, 'CREATE DATABASE seq', %in);
+$c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, by int)', db => 'seq');
+$c->sql($_, "INSERT INTO t (by) VALUES ($_)", db => 'seq') for $c->all;
+my $value = $c->sql(1, "SELECT max(nextval('t_id_seq')) FROM generate_series(1, 100)", db => 'seq2');
+for my $n (2, 3)
+{
+	ok($c->wait_until(sub { $c->sql($n, 'SELECT last_value FROM t_id_seq', db => 'seq2') == $value }, 20), "n$n learns the position");
+	cmp_ok($c->sql($n, 'SELECT last_value FROM t_id_seq', db => 'seq'), '<', 500, "of that one: n$n");
+}
+$c->sql(1, "DROP DATABASE $_", %in) for qw(seq seq2);
 $c->drain;
 
 # ---------- who may, and what may not
@@ -143,6 +161,9 @@ $c->sql(1, 'ALTER DATABASE fifth RENAME TO five', %in);
 
 # ---------- a node where it can't be renamed goes out, and does it when it returns
 
+$c->sql(1, 'CREATE TABLE numbered (id serial)', db => 'seven');
+$c->sql($_, 'INSERT INTO numbered DEFAULT VALUES', db => 'seven') for 1, 2;
+$c->drain;
 my $space = $c->session(3, %in);
 $space->do('BEGIN; LOCK TABLE pg_database IN SHARE MODE');
 my $renaming = $c->session(1, %in);
@@ -151,6 +172,12 @@ $c->wait_until(sub { $c->sql(3, "SELECT count(*) FROM pg_stat_activity WHERE que
 	or fail('it waits on n3');
 $c->sql(1, 'CREATE TABLE behind_it (id int)');
 $c->wait_until(sub { $c->sql(3, "SELECT to_regclass('behind_it') IS NOT NULL") eq 't' }, 20) or fail('n3 has applied more');
+
+# n2 is done, and its server has forgotten its leases: their ends are not ordered before n3 has the new name, too
+$c->cluster('kill-node', 2);
+$c->cluster('start-node', 2, '--no-wait');
+ok($c->wait_state(2, 'online', 30), 'another node is online again meanwhile') or diag($c->reason(2));
+is($c->sql(3, "SELECT count(*) FROM pg_database WHERE datname = 'seven'", %in), 1, 'meanwhile');
 $c->cluster('kill-node', 3);
 $renaming->finish;
 is($renaming->error, '', 'the others have done it');
@@ -159,6 +186,9 @@ $c->cluster('start-node', 3, '--no-wait');
 ok($c->wait_state(3, 'online', 30), 'n3 is online again') or diag($c->reason(3));
 $c->drain;
 $c->same('it has done it', db => 'eight');
+$c->sql($_, 'INSERT INTO numbered DEFAULT VALUES', db => 'eight') for $c->all;
+$c->drain;
+everywhere('SELECT count(*), count(DISTINCT id) FROM numbered', '5|5', 'values', db => 'eight');
 
 # ---------- one that lockstepctl database add has brought
 
@@ -172,5 +202,67 @@ $c->ctl('database', 'add', 'fancy');
 $c->sql(2, 'INSERT INTO t VALUES (2)', db => 'fancy');
 $c->drain;
 $c->same('the way around', db => 'fancy');
+
+# ---------- and one that has the name of another
+
+$c->sql(1, "DROP DATABASE $_", %in) for qw(three four eight fancy);	# each takes connections
+
+sub restart
+{
+	$c->cluster('kill-replicator');
+	$c->cluster('start-replicator');
+	ok($c->wait_state($_, 'online', 30), "$_[0]: n$_ is online") or diag($c->reason($_)) for $c->all;
+}
+
+sub add { my ($out, $error, $rc) = $c->ctl('database', 'add', $_[0]); is($rc, 0, "$_[0] is added") or diag($out . $error) }
+
+# while n3 is away, something is done in first, with $id
+sub miss
+{
+	my ($id, $name) = @_;
+	$c->cluster('stop-node', 3);
+	ok($c->wait_state(3, 'dropped', 20), 'n3 is away');
+	$c->sql(1, "CREATE TABLE t AS SELECT $id AS id", db => 'first');
+	$c->cluster('start-node', 3, '--no-wait');
+	ok($c->wait_state(3, 'online', 30), "$name: n3 is online again") or diag($c->reason(3));
+	$c->drain;
+	$c->same("$name: n3 has it", db => 'first');
+}
+
+$c->sql(1, 'CREATE DATABASE first', %in);
+$c->sql(1, 'CREATE TABLE t AS SELECT 1 AS id', db => 'first');
+$c->drain;
+$c->sql(1, 'ALTER DATABASE first RENAME TO second', %in);
+add('first');
+restart('the name of one that was renamed');
+miss(2, 'the name of one that was renamed');
+$c->same('that one', db => 'second');
+everywhere('SELECT id FROM t', 1, 'that one', db => 'second');
+
+$c->sql(1, 'DROP DATABASE first', %in);
+$c->sql_local($_, 'CREATE DATABASE first', %in) for $c->all;
+$c->sql_local($_, 'CREATE TABLE restored (id int)', db => 'first') for $c->all;
+restart('the name of one that was dropped');
+everywhere("SELECT count(*) FROM pg_database WHERE datname = 'first'", 1, 'what was restored is not dropped', %in);
+add('first');
+restart('the same, added');
+everywhere("SELECT count(*) FROM pg_database WHERE datname = 'first'", 1, 'it is not dropped again', %in);
+miss(3, 'the name of one that was dropped');
+restart('that, later');
+
+# dropped by lockstepctl, it does not take along what the one did that had the name before
+$c->sql(1, 'CREATE DATABASE before', %in);
+$c->sql(1, 'CREATE TABLE t (id int)', db => 'before');
+$c->drain;
+$c->cluster('stop-node', 3);
+ok($c->wait_state(3, 'dropped', 20), 'n3 is away');
+$c->sql(1, 'INSERT INTO t VALUES (1)', db => 'before');
+$c->sql(1, 'ALTER DATABASE before RENAME TO after', %in);
+add('before');
+$c->ctl('database', 'drop', 'before');
+$c->cluster('start-node', 3, '--no-wait');
+ok($c->wait_state(3, 'online', 30), 'n3 is online again') or diag($c->reason(3));
+$c->drain;
+everywhere('SELECT count(*) FROM t', 1, 'done by the old name', db => 'after');
 
 done_testing;
