@@ -106,8 +106,10 @@ my $rows = join ' ', $c->sql_everywhere("SELECT CASE WHEN count(*) > 0 THEN 'som
 is($rows, 'some some some', 'the nodes can be read');
 $c->kill_replicator($_) for $old, $other;
 set_back('right', journal($_)) for $c->replicators;
-$c->start_replicator($_) for $c->replicators;
-ok($c->wait_leader, 'with the disks as they were, one leads');
+# the last one was not in sync when the disks were right, and may lack the end; etcd has it in sync since
+$c->start_replicator($_) for $old, $leader;
+is($c->wait_leader, $old, "with the disks as they were, r$old leads");
+$c->start_replicator($other);
 $since = time;
 $load->goes_on($since, 'with it');
 ok($c->wait_copies(2), 'all are there');
