@@ -105,7 +105,7 @@ SQL
 # What everybody may call is harmless, or refuses those who are no apply session itself: that has the rights of the
 # transaction's role.
 $c->sql(1, 'CREATE ROLE nobody LOGIN');
-my %harmless = map { $_ => 1 } qw(applied_seq forwarded_queries last_seq outcome recovered row_digest session_priorities staleness status transaction_token wait_for);
+my %harmless = map { $_ => 1 } qw(applied_seq forwarded_queries last_seq outcome received recovered row_digest session_priorities staleness status transaction_token wait_for);
 my $session = $c->session(1, user => 'nobody');
 my @wrong;
 for (split /\n/, $c->sql(1, <<'SQL'))
