@@ -229,13 +229,16 @@ apply_queue_followers(const ApplyQueue *queue, const ApplyTask *task, ApplyTask 
 	size_t		bytes = tx_memory(task->tx);
 	size_t		n = 0;
 
-	if (!may_be_together(task))
-		return 0;
 	for (ApplyTask *next = queue->first; next != NULL && n + 1 < TX_TOGETHER; next = next->next)
 	{
 		if (next->tx->seq != 0 && next->tx->seq <= seq)
 			continue;
-		if (next->tx->seq != seq + 1 || !may_be_together(next))
+
+		/*
+		 * its own queries are looked at only if there is somebody to be
+		 * together with
+		 */
+		if (next->tx->seq != seq + 1 || (n == 0 && !may_be_together(task)) || !may_be_together(next))
 			break;
 		bytes += tx_memory(next->tx);
 		if (bytes > TX_TOGETHER_BYTES)
