@@ -129,6 +129,8 @@ sub new_in_17
 	is($c->sql(1, "SELECT failover FROM pg_replication_slots WHERE slot_name = 'fails_over'"), 't', 'a logical slot with failover');
 	$c->sql(2, 'INSERT INTO logins (node) VALUES ($$of n2$$)');
 	$c->drain;
+	# a slot tells what is flushed, and a COMMIT does not wait for that (lockstep.local_flush)
+	$c->wait_sql(1, 'SELECT pg_current_wal_flush_lsn() >= pg_current_wal_insert_lsn()', 't', 20);
 	cmp_ok($c->sql(1, "SELECT count(*) FROM pg_logical_slot_get_binary_changes('fails_over', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')"),
 		'>', 0, 'it has what other nodes wrote');
 	is($c->sql(2, 'SELECT count(*) FROM pg_replication_slots'), 0, 'the other node has none');
