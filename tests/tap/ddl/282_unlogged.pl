@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, durable => 1);
+my $c = LockstepCluster->new(nodes => 3, durable => $ENV{LOCKSTEP_LONG});
 
 sub unlogged { $c->sql($_[0], "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relpersistence = 'u' AND relkind IN ('r', 'p', 'S') AND relnamespace <> 'lockstep'::regnamespace") }
 sub missing { $c->sql($_[0], 'SELECT lockstep.missing_unlogged()') }

@@ -21,7 +21,13 @@ GRANT SELECT, UPDATE ON t TO reader;
 SQL
 $c->drain;
 
+# The WAL writer flushes nothing while it is looked whether a COMMIT does, or which commits a crash forgets.
+sub stop_wal_writer { kill 'STOP', $c->sql(1, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"); return }
+sub wal_writer_goes_on { kill 'CONT', $c->sql(1, "SELECT pid FROM pg_stat_activity WHERE backend_type = 'walwriter'"); return }
+
 # ---------- what is flushed
+
+stop_wal_writer();
 
 # Is the WAL of what is executed, in one session, on disk after its COMMIT?
 sub flushed_after
@@ -50,6 +56,7 @@ $c->sql(1, 'ALTER SYSTEM RESET synchronous_standby_names');
 $c->sql(1, 'SELECT pg_reload_conf()');
 $c->wait_sql(1, 'SHOW synchronous_standby_names', '');
 $c->sql(1, 'SET lockstep.replicate = off; TRUNCATE here');
+wal_writer_goes_on();
 
 # ---------- a crash
 
@@ -58,6 +65,7 @@ sub forget
 {
 	my ($how) = @_;
 	$c->sql(1, 'SET lockstep.replicate = off; CHECKPOINT');
+	stop_wal_writer();
 	$c->sql(1, 'UPDATE t SET v = v + 1 WHERE id = 2') for 1 .. 20;
 	my $v = $c->sql(1, 'SELECT v FROM t WHERE id = 2');
 	$c->cluster('kill-replicator');
