@@ -9,7 +9,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, durable => $ENV{LOCKSTEP_LONG}, replicator_conf => "node_timeout = 2s\n", conf => "lockstep.recovery_wait = 100s\n");
+my $c = LockstepCluster->new(nodes => 3, durable => $ENV{LOCKSTEP_LONG}, replicator_conf => "node_timeout = 4s\n", conf => "lockstep.recovery_wait = 100s\n");
 my $wait = 90;
 
 sub missing { $c->sql($_[0], 'SELECT lockstep.missing_unlogged()') }

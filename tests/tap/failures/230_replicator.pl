@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 2s\nstall_timeout = 2s\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY)');
 $c->drain;
 

@@ -125,7 +125,7 @@ sleep 1.5;
 $since = time;
 sleep 1.5;
 is(acked_after($since), undef, 'with one copy and min_copies = 2 nothing is acknowledged');
-like($c->group($l)->{trouble}, qr/writers wait/, 'and the replicator says so');
+ok($c->wait_until(sub { ($c->group($l)->{trouble} // '') =~ /writers wait/ }), 'and the replicator says so');
 my ($gone) = grep { $_ != $l } $c->replicators;
 like($c->member_ctl($l, 'status'), qr/^writers wait.*:\n +hint: +Start the replicators.*^replicators:  r$l leads \(epoch \d+\).*, r$gone: not connected/ms, 'status, too');
 my $line = $c->member_ctl($l, 'check');

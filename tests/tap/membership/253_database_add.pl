@@ -11,7 +11,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 2s\nstall_timeout = 2s\nreconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\nreconnect_interval = 200ms\n");
 my @psql = map { my $n = $_; sub { $c->sql($n, $_[0], db => $_[1] // 'other') } } 0, 1, 2;
 
 sub make_other

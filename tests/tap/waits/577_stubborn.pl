@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 2s\napply_patience = 500ms\napply_connections = 3\nreserved_connections = 0\nearly_connections = 0\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 4s\napply_patience = 500ms\napply_connections = 3\nreserved_connections = 0\nearly_connections = 0\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY); CREATE SCHEMA m');
 $c->drain;
 
