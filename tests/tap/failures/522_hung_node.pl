@@ -32,7 +32,7 @@ $c->stop_disk(2, sub {
 $writer->finish(60);
 is($writer->error, '', 'which goes on with the disk');
 $c->sql(2, 'CHECKPOINT');
-is($c->node_status(2)->{waiting}, 0, 'nobody waits for the node any more');
+ok($c->wait_until(sub { ($c->node_status(2)->{waiting} // 1) == 0 }), 'nobody waits for the node any more');
 
 # ---------- the server
 
