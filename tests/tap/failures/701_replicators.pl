@@ -87,6 +87,8 @@ for my $i (1 .. $kills)
 	my $leader = $c->leader;
 	my $since = time;
 	kill('KILL', $c->member_pid($leader));
+	# what a client has noted may be late, and older
+	ok($c->wait_leader($leader, 30), "kill $i: another one takes its place");
 	push @gaps, await_writes($since, "kill $i, of r$leader");
 	$c->cluster('start-replicator', $leader);
 	ok(in_sync(2), 'it is back as a standby, two are in sync');
@@ -102,6 +104,7 @@ cmp_ok($gaps[@gaps / 2], '<', LockstepCluster::soon(2), 'the median below 2 s');
 my $stopped = $c->leader;
 my $since = time;
 kill('STOP', $c->member_pid($stopped));
+ok($c->wait_leader($stopped, 30), "r$stopped is stopped: another one takes its place");
 cmp_ok(await_writes($since, "r$stopped is stopped"), '<', LockstepCluster::soon(5), 'within 5 s');
 kill('CONT', $c->member_pid($stopped));
 ok($c->wait_until(sub { ($c->group($stopped)->{role} // '') eq 'standby' }, 20), 'when it wakes up, it becomes a standby');
