@@ -170,7 +170,7 @@ $first->send('UPDATE t SET v = v + 1 WHERE id = 3');
 ok($c->wait_until(sub { $c->was_there('replicator', 'GROUP_TAKEN') }, 20), 'a transaction is decided, but not durable');
 kill 'KILL', $first->pid;
 ok($c->wait_until(sub { my ($out) = $c->try(1, 'SELECT 1'); $out eq '1' }, 20), 'a backend of its origin was killed, the server starts anew');
-my ($told, $until) = (0, time + 10);
+my ($told, $until) = (0, time + LockstepCluster::soon(10));
 while (time < $until && $told < 10)
 {
 	my (undef, $error) = $c->try(1, "SET statement_timeout = '1s'; SET lockstep.failover_wait = 0; UPDATE t SET v = v + 1 WHERE id = 3");

@@ -165,7 +165,7 @@ my $n2 = "$ca/node-n2";
 			"[any]\ncommonName = optional\n[ext]\nsubjectAltName = URI:lockstep:node:n2, IP:127.0.0.1\n");
 	chmod 0666, $c->file('ca/index', '');
 	run('openssl', 'req', '-new', '-key', "$n2/key.pem", '-subj', '/CN=n2', '-out', "$dir/csr");
-	my $end = POSIX::strftime('%Y%m%d%H%M%SZ', gmtime(time + 6));
+	my $end = POSIX::strftime('%Y%m%d%H%M%SZ', gmtime(time + 5 + LockstepCluster::soon(1)));
 	run('openssl', 'ca', '-batch', '-notext', '-config', "$dir/cnf", '-extensions', 'ext', '-in', "$dir/csr", '-out', "$dir/cert",
 		'-cert', "$ca/ca.pem", '-keyfile', "$ca/ca.key", '-startdate', '20200101000000Z', '-enddate', $end);
 	my $text = LockstepCluster::_slurp("$dir/cert");
