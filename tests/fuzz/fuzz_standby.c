@@ -84,7 +84,7 @@ lead(void *arg)
 			MemberMessage m;
 
 			shutdown(fd, SHUT_WR);
-			while (member_channel_receive(c, 1000, -1, &m) == MEMBER_MESSAGE)
+			while (member_channel_receive(c, 1000, &m) == MEMBER_MESSAGE)
 				;
 		}
 		json_decref(ready);
@@ -97,7 +97,7 @@ lead(void *arg)
 /* ---------- the standby */
 
 static void
-ignore_news(const GroupKey *key)
+ignore_news(const GroupKey *key, const char *nodes)
 {
 }
 

@@ -71,8 +71,8 @@ sub writer
 
 sub note_down { my ($path, $line) = @_; open(my $f, '>>', $path) or die; print $f "$line\n"; close $f }
 
-my $relay = LockstepRelay->new($c->{base} + 50, $c->{base}, sub { rand(1000) < 100 ? mangled(@_) : $_[1] }, seed => $seed);
-$c->set(3, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 50) . "'");
+my $relay = LockstepRelay->new($c->{base} + 9, $c->{base}, sub { rand(1000) < 100 ? mangled(@_) : $_[1] }, seed => $seed);
+$c->set(3, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 9) . "'");
 my $replicator = $c->replicator_pid;
 my $end = time + $seconds;
 

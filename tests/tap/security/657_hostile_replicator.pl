@@ -103,9 +103,9 @@ sub writer
 	push @writers, $pid;
 }
 
-my $relay = LockstepRelay->new($c->{base} + 50, $c->{base},
+my $relay = LockstepRelay->new($c->{base} + 9, $c->{base},
 	sub { my ($side, $message, $earlier) = @_; return $side == 1 && rand(1000) < 300 ? lies($message, $earlier) : ($message) }, seed => $seed);
-$c->set(2, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 50) . "'");
+$c->set(2, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 9) . "'");
 my ($replicator, $postmaster) = ($c->replicator_pid, (split /\n/, LockstepCluster::_slurp($c->pgdata(2) . '/postmaster.pid'))[0]);
 my $end = time + $seconds;
 
