@@ -53,7 +53,7 @@ sub draw
 	my @out = (svg_text($x0 + $width / 2, $top - 14, $p->{title}, 'middle', ' font-weight="bold"'),
 		sprintf('<rect x="%d" y="%d" width="%d" height="%d" fill="none" stroke="#999"/>', $x0, $top, $width, $height));
 	push @out, svg_text($x0 - 5, $y->($_) + 4, short($_), 'end') for 0, $highest / 2, $highest;
-	push @out, svg_text($x0 + 4, $top + 13, $p->{y_label}, 'start', ' fill="#555"') if $p->{y_label};
+	push @out, svg_text($x0, $top - 3, $p->{y_label}, 'start', ' fill="#555" font-size="10"') if $p->{y_label};
 	push @out, sprintf('<line x1="%d" x2="%d" y1="%.1f" y2="%.1f" stroke="#999" stroke-dasharray="2 3"/>', $x0, $x0 + $width, $y->($_), $y->($_)) for @{ $p->{marks} // [] };
 	my $below = $top + $height;
 	if ($p->{lines})
@@ -69,7 +69,7 @@ sub draw
 			my @points = map { [ $place->($_), $y->($v[$_]) ] } grep { defined $v[$_] } 0 .. $#v;
 			push @out, sprintf '<polyline fill="none" stroke="%s" stroke-width="2" points="%s"/>', $colour, join ' ', map { sprintf '%.1f,%.1f', @$_ } @points;
 			push @out, map { sprintf '<circle cx="%.1f" cy="%.1f" r="3" fill="%s"/>', @$_, $colour } @points;
-			push @out, svg_text($x0 + 10 + 150 * ($i % 2), $below + 51 + 16 * int($i / 2), "&#9679; $name", 'start', qq( fill="$colour"));
+			push @out, svg_text($x0 + 10 + 165 * ($i % 2), $below + 51 + 16 * int($i / 2), "&#9679; $name", 'start', qq( fill="$colour"));
 		}
 		return (51 + 16 * int(($#series + 2) / 2), @out);
 	}
@@ -86,7 +86,7 @@ sub draw
 			push @out, sprintf('<rect x="%.1f" y="%.1f" width="%.1f" height="%.1f" fill="%s"/>', $x, $y->($v[$k]), $bar - 1, $below - $y->($v[$k]), $colours[$k]);
 		}
 		my $line = 0;
-		push @out, svg_text($x0 + $room * ($i + 0.5), $below + 15 + 13 * $line++, $_, 'middle') for split /\n/, $name;
+		push @out, svg_text($x0 + $room * ($i + 0.5), $below + 15 + 13 * $line++, $_, 'middle', ' font-size="10"') for split /\n/, $name;
 	}
 	push @out, svg_text($x0 + 10 + 150 * ($_ % 2), $below + 61 + 16 * int($_ / 2), "&#9632; $kinds[$_]", 'start', qq( fill="$colours[$_]")) for 0 .. $#kinds;
 	return (61 + 16 * int((@kinds + 1) / 2), @out);
@@ -114,7 +114,7 @@ sub chart
 	}
 	my $h = $top + $height + $lowest + 24;
 	push @out, svg_text($left, $h - 10, $note, 'start', ' fill="#555"');
-	svg_file($to, max($left + $gap * @panels, 640), $h, @out);
+	svg_file($to, max($left + $gap * @panels, 800), $h, @out);
 	return;
 }
 
