@@ -69,6 +69,9 @@ my ($out, $err, $rc) = verify();
 is($rc, 0, 'equal') or diag("$out\n$err");
 like($out, qr/^equal$/m, 'and said');
 like($out, qr/n1 n2 n3 at seq \d+/, 'which nodes, and where');
+is($err, '', 'no progress is shown where nobody looks');
+my $on_terminal = `script -qec "$LockstepCluster::bindir/lockstepctl --config @{[ $c->replicator_conf ]} --socket $c->{dir}/admin.sock verify" /dev/null </dev/null`;
+like($on_terminal, qr/\r\e\[Kdatabase app: \d+ tables, \d+ MB are to be compared.*\r\e\[K[^\r]*seq/s, 'on a terminal it is, until the result is there');
 
 # While all nodes are written to, and tables are truncated and altered.
 $c->sql(1, <<'SQL');
