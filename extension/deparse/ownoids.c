@@ -29,7 +29,6 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
-#include "keyhash.h"
 #include "ownoids.h"
 #include "typeparts.h"
 
@@ -61,7 +60,7 @@ part_has_form(Oid type, Oid collation)
 {
 	check_stack_depth();
 	type = getBaseType(type);
-	return has_functions(type) && !keyhash_type_is_reg(type) && typeparts_every(type, collation, part_has_form, true);
+	return has_functions(type) && !typeparts_is_reg(type) && typeparts_every(type, collation, part_has_form, true);
 }
 
 bool
