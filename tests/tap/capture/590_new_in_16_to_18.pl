@@ -64,6 +64,17 @@ sub new_in_17
 	$c->sql(2, "MERGE INTO mv USING s ON mv.id = s.id WHEN MATCHED THEN UPDATE SET v = random()::text WHEN NOT MATCHED BY SOURCE THEN DELETE");
 	$c->same('after MERGE into a view');
 
+	# ---------- MAINTAIN
+
+	$c->sql(1, 'CREATE ROLE u_keeper; GRANT USAGE ON SCHEMA public TO u_keeper; CREATE TABLE kept (id int, v int); CREATE INDEX kept_v ON kept (v);
+		INSERT INTO kept SELECT i, -i FROM generate_series(1, 10) i; GRANT MAINTAIN ON kept TO u_keeper;
+		CREATE MATERIALIZED VIEW kept_sum AS SELECT sum(v) FROM kept; GRANT MAINTAIN ON kept_sum TO u_keeper; GRANT SELECT ON kept TO u_keeper');
+	$c->drain;
+	$c->sql(2, "SET ROLE u_keeper; $_") for 'CLUSTER kept USING kept_v', 'REFRESH MATERIALIZED VIEW kept_sum', 'REINDEX TABLE kept', 'VACUUM ANALYZE kept';
+	$c->drain;
+	is($c->sql($_, "SELECT indisclustered FROM pg_index WHERE indexrelid = 'kept_v'::regclass"), 't', "MAINTAIN: who is not the owner has clustered the table (n$_)") for 1, 2;
+	$c->same('after what MAINTAIN allows');
+
 	# ---------- COPY ON_ERROR
 
 	my $wrong = $c->file('wrong', "100\ta\nx\tb\n101\tc\n");
