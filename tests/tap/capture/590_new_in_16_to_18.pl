@@ -48,6 +48,11 @@ sub new_in_16
 
 sub new_in_17
 {
+	# ---------- large objects in a READ ONLY transaction: 16 refuses to change them
+
+	$c->fails(1, "BEGIN READ ONLY; SELECT $_", '25006', qr/cannot execute \w+\(\) in a read-only transaction/, "READ ONLY: $_")
+		for 'lo_creat(1)', "lowrite(42, 'x')", 'lo_truncate(42, 0)', 'lo_truncate64(42, 0)';
+
 	# ---------- MERGE
 
 	$c->sql(1, 'CREATE TABLE m (id int PRIMARY KEY, v text, at timestamptz DEFAULT clock_timestamp());
