@@ -150,7 +150,7 @@ sub new_in_17
 	cmp_ok($c->sql(1, "SELECT count(*) FROM pg_logical_slot_get_binary_changes('fails_over', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')"),
 		'>', 0, 'it has what other nodes wrote');
 	is($c->sql(2, 'SELECT count(*) FROM pg_replication_slots'), 0, 'the other node has none');
-	$c->sql(1, "SELECT pg_drop_replication_slot('fails_over')");
+	$c->sql(1, "SELECT pg_drop_replication_slot('fails_over'); DROP PUBLICATION p");
 	$c->same('with a slot that fails over');
 
 	# ---------- transaction_timeout
