@@ -37,7 +37,7 @@ sub results_of
 {
 	my ($name, $where, %server) = @_;
 	my $to = "$results/$name.$where";
-	my %env = (PGHOST => '127.0.0.1', PGPORT => $server{port}, PGUSER => 'postgres', SOCKETS => $server{sockets}, WORK => $server{work});
+	my %env = (PATH => "$LockstepCluster::bindir:$ENV{PATH}", PGHOST => '127.0.0.1', PGPORT => $server{port}, PGUSER => 'postgres', SOCKETS => $server{sockets}, WORK => $server{work});
 	my %result;
 
 	for my $data (@{ $server{data} })
