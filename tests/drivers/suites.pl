@@ -112,7 +112,8 @@ for my $name (@suites)
 			reload => sub { $s->sql(1, 'postgres', 'SELECT pg_reload_conf()') });
 		$s->down;
 
-		my $c = LockstepCluster->new(nodes => 2, conf => $conf);
+		chomp(my $db = `$here/suite $name database`);
+		my $c = LockstepCluster->new(nodes => 2, conf => $conf, db => $db);
 		my $here = results_of($name, 'lockstep', port => $c->port(1), sockets => $c->{dir}, work => $c->{top}, data => [ map { $c->pgdata($_) } $c->all ],
 			reload => sub { $c->sql_everywhere('SELECT pg_reload_conf()') });
 		cmp_ok(scalar(grep { $_ eq 'pass' } values %$plain), '>', 0, "$name: tests pass on plain PostgreSQL");
