@@ -143,7 +143,7 @@ help:
 	@echo 'make check          every test, in stages: check-lint check-unit check-fuzz check-regress check-tap'
 	@echo 'make check-tap T=conflicts/040_conflicts    one file of the cluster tests (T=sequences: a topic; T=040)'
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
-	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
+	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them), and their own test suites'
 	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'
 	@echo 'make check-debian   demo and core tests in a chroot of RELEASE=trixie (sid, bookworm; STAGES=all T=all: all tests)'
 	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
