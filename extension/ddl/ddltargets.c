@@ -82,6 +82,21 @@ targets_of_create(DdlTargets *t, CreateStmt *stmt)
 		source_of_constraint(t, lfirst(lc));
 }
 
+/*
+ * The sequences of serial and identity columns, which go, move or change with their table: their positions
+ * are ordered by themselves, at any time, and would have the command rolled back that has locked them unasked.
+ */
+static void
+owned_sequences(DdlTargets *t, Oid relid)
+{
+	ListCell   *lc;
+
+	if (!OidIsValid(relid) || ddl_is_temporary(relid))
+		return;
+	foreach(lc, find_all_inheritors(relid, NoLock, NULL))
+		ddl_add_relations(t, getOwnedSequences(lfirst_oid(lc)));
+}
+
 static void
 targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
 {
@@ -103,10 +118,19 @@ targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
 		case AT_DropInherit:
 			needed_relation(t, castNode(RangeVar, cmd->def));
 			break;
+		case AT_ChangeOwner:
+		case AT_SetLogged:
+		case AT_SetUnLogged:
+		case AT_SetIdentity:
+		case AT_DropIdentity:
+			owned_sequences(t, relid);
+			break;
 		case AT_DropColumn:
+		case AT_AlterColumnType:
+			owned_sequences(t, relid);
+			/* FALLTHROUGH */
 		case AT_DropConstraint:
 		case AT_AlterConstraint:	/* ENFORCED (18) looks at their rows */
-		case AT_AlterColumnType:
 			if (OidIsValid(relid))
 				ddl_add_fk_neighbours(t, relid, true, true);
 			break;
@@ -253,7 +277,7 @@ targets_of_set_schema(DdlTargets *t, AlterObjectSchemaStmt *stmt)
 		t->whole_database = true;
 		return;
 	}
-	(void) target_relation(t, stmt->relation, false);
+	owned_sequences(t, target_relation(t, stmt->relation, false));
 	if (OidIsValid(namespace))
 		ddl_add_name(t, namespace, stmt->relation->relname);
 }
@@ -289,7 +313,10 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 		case OBJECT_INDEX:
 			relid = target_relation(t, makeRangeVarFromNameList(names), true);
 			if (type == OBJECT_TABLE && OidIsValid(relid) && !ddl_is_temporary(relid))
+			{
 				ddl_add_fk_neighbours(t, relid, true, false);
+				owned_sequences(t, relid);
+			}
 			break;
 		case OBJECT_TRIGGER:
 		case OBJECT_RULE:

@@ -215,4 +215,23 @@ SQL
 		"1\n2", 'a sequence of this transaction');
 	$c->same('equal after autoinc');
 }
+
+# ---------- commands that lock the sequences of a table are not rolled back for their positions, which are ordered at any time
+
+my @commands = (
+	'DROP TABLE own', 'ALTER TABLE own DROP id', 'ALTER TABLE own SET SCHEMA elsewhere', 'ALTER TABLE own OWNER TO other', 'ALTER TABLE own ALTER n DROP IDENTITY',
+);
+$c->sql(1, 'CREATE SCHEMA elsewhere; CREATE ROLE other');
+for my $command (@commands)
+{
+	$c->sql(1, 'DROP TABLE IF EXISTS own, elsewhere.own; CREATE TABLE own (id serial, n int GENERATED ALWAYS AS IDENTITY, v int)');
+	my $s = $c->session(1);
+	$s->query("SELECT nextval('own_id_seq'), nextval('own_n_seq'); BEGIN; $command");
+	ok($c->wait_sql(1, "SELECT count(*) > 0 FROM lockstep.waits WHERE pid IS NULL AND kind = 'reservation'", 't', 20), "$command: the positions wait");
+	$s->query('COMMIT');
+	is($s->error, '', '... and the command is carried out');
+	$s->close;
+}
+$c->sql(1, 'DROP TABLE IF EXISTS own, elsewhere.own; DROP SCHEMA elsewhere; DROP ROLE other');
+$c->same('after all');
 done_testing();
