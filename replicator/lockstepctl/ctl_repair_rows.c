@@ -368,7 +368,7 @@ repair_table(Repair *r, const char *name)
 	char	   *right;
 	bool		ok;
 
-	progress_say("database %s: table %s of node %s is repaired", r->database, name, r->v->names[r->target]);
+	progress_say(&(ProgressFacts) {.phase = "repair",.database = r->database,.object = name}, "database %s: table %s of node %s is repaired", r->database, name, r->v->names[r->target]);
 	right = right_sum(r, name);
 	ok = right != NULL && lock_table(r, name) &&
 		find_rows(r, name, right, &refs, &n) &&
