@@ -233,6 +233,17 @@ say_begun(const NodeIndexes *x, int index)
 				 "database %s: index %d of %d (%s, node %s) is checked", x->database, n->begun, n->all, name, x->v->names[x->node]);
 }
 
+/* Under the lock.  Other lanes may still be at theirs, so none is named. */
+static void
+say_done(const NodeIndexes *x)
+{
+	IndexCounts *n = x->counts;
+
+	n->done++;
+	progress_say(&(ProgressFacts) {.phase = "indexes",.database = x->database,.done = n->done,.all = n->all},
+				 "database %s: %d of %d indexes are checked", x->database, n->done, n->all);
+}
+
 /* after: that one is done, -1: it is the first. */
 static int
 next_index(NodeIndexes *x, int after)
@@ -241,7 +252,7 @@ next_index(NodeIndexes *x, int after)
 
 	pthread_mutex_lock(&x->v->lock);
 	if (after >= 0)
-		x->counts->done++;
+		say_done(x);
 	if (x->v->error == NULL && x->next < PQntuples(x->list))
 		index = x->next++;
 	if (index >= 0)

@@ -323,18 +323,18 @@ sub running
 # A verify that can't go on at that place of n2: what the status says of it; other() meanwhile.
 sub stands
 {
-	my ($name, $lock, $args, $text, $other) = @_;
+	my ($name, $hold, $args, $text, $other) = @_;
 	my ($said, $errors, @seen) = ('', '');
 	my $holder = $c->session(2);
 
-	$holder->do("SET lockstep.replicate = off; BEGIN; $lock");
+	$holder->do("SET lockstep.replicate = off; BEGIN; $hold");
 	my $h = IPC::Run::start([ "$LockstepCluster::bindir/lockstepctl", '--config', $c->replicator_conf, '--socket', "$c->{dir}/admin.sock", 'verify', @$args ],
 		'<', \undef, '>', \$said, '2>', \$errors, IPC::Run::timeout(180));
 	ok($c->wait_until(sub { @seen = running(); @seen == 1 && $seen[0]{text} =~ $text }), "$name: in the status") or diag(explain(\@seen), $errors);
 	$other->($seen[0]) if $other;
 	$holder->do('ROLLBACK');
 	$h->finish;
-	is($h->result, 0, "$name: it goes on, and all is equal") or diag("$said\n$errors");
+	is($h->full_result(0), 0, "$name: it goes on, and all is equal") or diag("$said\n$errors");
 	is_deeply([ running() ], [], "$name: nothing runs now");
 	return;
 }
@@ -354,9 +354,19 @@ stands('rows', 'REINDEX INDEX it_v', [ '--table', 'public.it' ], qr/^database ap
 	cmp_ok($again[0]{for_ms}, '>', $one->{for_ms}, '... which has run since then');
 	$c->wait_state($_, 'online') for $c->all;
 });
-stands('indexes', 'LOCK TABLE pg_replication_origin', ['--indexes'], qr/^database app: index \d+ of \d+ \(pg_catalog\.pg_replication_origin_\w+, node n2\) is checked$/, sub {
-	is_deeply([ @{ $_[0] }{qw(command phase)} ], [ 'verify --indexes', 'indexes' ], '... with its facts');
+# an index of n2 alone, whose check calls a function that waits
+$c->sql_local(2, <<'SQL');
+CREATE FUNCTION gate(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN PERFORM pg_catalog.pg_advisory_lock_shared(4711); PERFORM pg_catalog.pg_advisory_unlock_shared(4711); RETURN $1; END';
+CREATE INDEX it_gate ON it (gate(id));
+SQL
+stands('indexes', 'SELECT pg_advisory_xact_lock(4711)', [ '--indexes', '--table', 'public.it' ],
+	qr/^database app: (?:index \d+ of \d+ \(public\.it_gate, node n2\) is|\d+ of \d+ indexes are) checked$/, sub {
+	my ($one) = @_;
+	is_deeply([ @$one{qw(command phase database)} ], [ 'verify --indexes', 'indexes', 'app' ], '... with its facts');
+	cmp_ok($one->{done}, '<', $one->{all}, '... which are not all');
 });
+$c->sql_local(2, 'DROP INDEX it_gate; DROP FUNCTION gate');
 $on_terminal = `script -qec "$LockstepCluster::bindir/lockstepctl --config @{[ $c->replicator_conf ]} --socket $c->{dir}/admin.sock verify --indexes" /dev/null </dev/null`;
 like($on_terminal, qr/\r\e\[Kdatabase app: index 1 of \d+ \(\S+, node n\d\) is checked.*\r\e\[K[^\r]*seq/s, 'indexes, on a terminal');
 
