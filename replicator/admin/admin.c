@@ -57,7 +57,8 @@ struct AdminRequest
 	uid_t		user;
 	pid_t		pid;
 	Watch	   *watch;
-	Timer	   *patience;		/* for a slow client; TELLING: until it is read */
+	Timer	   *patience;		/* for a slow client; TELLING: until it is
+								 * read */
 	Running    *running;		/* TELLING: what */
 	Buffer		in;
 	Buffer		out;

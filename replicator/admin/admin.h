@@ -52,7 +52,7 @@ extern int	admin_poll_node(const AdminRequest *r);
 extern uint64_t admin_poll_seq(const AdminRequest *r);
 extern int	admin_timeout_ms(const AdminRequest *r);	/* left; 0: none */
 extern uid_t admin_user(const AdminRequest *r); /* who asks */
-extern void admin_tells(AdminRequest *r, const char *line);	/* ... "progress" */
+extern void admin_tells(AdminRequest *r, const char *line); /* ... "progress" */
 extern void admin_set_timeout(AdminRequest *r, int ms); /* of admin_poll; 0:
 														 * none */
 

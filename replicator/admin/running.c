@@ -75,7 +75,7 @@ take_fields(const json_t *line)
 		const Field *f = &fields[i];
 		json_t	   *value = json_object_get(line, f->name);
 		bool		fits = f->number ? json_is_integer(value) && json_integer_value(value) >= 0 :
-			json_is_string(value) && json_string_length(value) > 0;
+		json_is_string(value) && json_string_length(value) > 0;
 
 		if (value == NULL && !f->needed)
 			value = json_null();

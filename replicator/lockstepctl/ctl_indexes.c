@@ -227,10 +227,10 @@ say_begun(const NodeIndexes *x, int index)
 {
 	const char *name = PQgetvalue(x->list, index, LIST_NAME);
 	IndexCounts *n = x->counts;
+	ProgressFacts f = {.phase = "indexes",.database = x->database,.object = name,.done = n->done,.all = n->all};
 
 	n->begun++;
-	progress_say(&(ProgressFacts) {.phase = "indexes",.database = x->database,.object = name,.done = n->done,.all = n->all},
-				 "database %s: index %d of %d (%s, node %s) is checked", x->database, n->begun, n->all, name, x->v->names[x->node]);
+	progress_say(&f, "database %s: index %d of %d (%s, node %s) is checked", x->database, n->begun, n->all, name, x->v->names[x->node]);
 }
 
 /* Under the lock.  Other lanes may still be at theirs, so none is named. */
@@ -238,10 +238,11 @@ static void
 say_done(const NodeIndexes *x)
 {
 	IndexCounts *n = x->counts;
+	ProgressFacts f = {.phase = "indexes",.database = x->database};
 
-	n->done++;
-	progress_say(&(ProgressFacts) {.phase = "indexes",.database = x->database,.done = n->done,.all = n->all},
-				 "database %s: %d of %d indexes are checked", x->database, n->done, n->all);
+	f.done = ++n->done;
+	f.all = n->all;
+	progress_say(&f, "database %s: %d of %d indexes are checked", x->database, n->done, n->all);
 }
 
 /* after: that one is done, -1: it is the first. */

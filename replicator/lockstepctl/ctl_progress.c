@@ -133,7 +133,7 @@ wait_until_ms(int64_t until)
 {
 	struct timespec t = {.tv_sec = until / 1000,.tv_nsec = until % 1000 * 1000000};
 
-	while (!ending && pthread_cond_timedwait(&news, &lock, &t) == 0)
+	while (!ending && pthread_cond_timedwait(&news, &lock, &t) == 0)	/* not the wall clock */
 		;
 }
 
@@ -178,7 +178,8 @@ progress_begin(const char *socket_path, const char *what)
 	pthread_cond_init(&news, &attributes);
 	pthread_condattr_destroy(&attributes);
 	sigfillset(&all);
-	pthread_sigmask(SIG_SETMASK, &all, &before);	/* signals are for the others */
+	pthread_sigmask(SIG_SETMASK, &all, &before);	/* signals are for the
+													 * others */
 	runs = pthread_create(&teller, NULL, tell_all, NULL) == 0;
 	pthread_sigmask(SIG_SETMASK, &before, NULL);
 }

@@ -175,7 +175,9 @@ compare_definitions(Progress *p, Verify *v)
 	p->why = NULL;
 	for (int d = 0; d < v->ndatabases && ok; d++)
 	{
-		progress_say(&(ProgressFacts) {.phase = "definitions",.database = v->databases[d]}, "database %s: definitions are compared", v->databases[d]);
+		ProgressFacts f = {.phase = "definitions",.database = v->databases[d]};
+
+		progress_say(&f, "database %s: definitions are compared", v->databases[d]);
 		ok = facts_compare_large_objects(&p->snapshots, d, found);
 		if (ok)
 			schema_compare(&p->snapshots, d, found, &p->why);

@@ -788,7 +788,10 @@ progress_is_in_the_status(void **state)
 	assert_true(json_integer_value(json_object_get(one, "for_ms")) >= 42000);
 	json_decref(running);
 
-	/* the last one counts, and is looked at a second later; half a line is none yet */
+	/*
+	 * the last one counts, and is looked at a second later; half a line is
+	 * none yet
+	 */
 	say(&c, TOLD "\"two\"}\n" TOLD "\"three\"}\n" TOLD "\"fo");
 	run_for(100);
 	running = told();
