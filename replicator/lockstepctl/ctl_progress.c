@@ -99,24 +99,37 @@ connect_again(void)
 		hang_up();
 }
 
-/* Takes facts over. */
+static char *
+line_of(const json_t *facts)
+{
+	char	   *json = json_dumps(facts, JSON_COMPACT);
+	char	   *line = xasprintf("progress %s\n", json != NULL ? json : "");
+
+	free(json);
+	return line;
+}
+
+/* Takes facts over.  A name full of control characters makes a line too long: then it is left out. */
 static void
 tell(json_t *facts)
 {
-	char	   *json;
-	char	   *line = NULL;
+	char	   *line;
 	size_t		len;
 
 	json_object_set_new(facts, "command", json_from_text(command));
 	json_object_set_new(facts, "ran_ms", json_integer(now_ms() - started_ms));
-	json = json_dumps(facts, JSON_COMPACT);
+	line = line_of(facts);
+	if (strlen(line) > LINE_MAX_BYTES)
+	{
+		free(line);
+		json_object_del(facts, "object");
+		json_object_set(facts, "text", json_object_get(facts, "phase"));
+		line = line_of(facts);
+	}
 	json_decref(facts);
-	if (json != NULL)
-		line = xasprintf("progress %s\n", json);
-	free(json);
-	len = line != NULL ? strlen(line) : 0;
+	len = strlen(line);
 	connect_again();
-	if (fd >= 0 && len > 0 && len <= LINE_MAX_BYTES)
+	if (fd >= 0 && len <= LINE_MAX_BYTES)
 	{
 		ssize_t		n = send(fd, line, len, MSG_NOSIGNAL | MSG_DONTWAIT);
 

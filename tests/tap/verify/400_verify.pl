@@ -367,6 +367,14 @@ stands('indexes', 'SELECT pg_advisory_xact_lock(4711)', [ '--indexes', '--table'
 	cmp_ok($one->{done}, '<', $one->{all}, '... which are not all');
 });
 $c->sql_local(2, 'DROP INDEX it_gate; DROP FUNCTION gate');
+
+# names whose text is long: so is its line
+my $long = "\x01" x 63;
+$c->sql(1, qq(CREATE SCHEMA "$long"; CREATE TABLE "$long"."$long" (id int PRIMARY KEY); CREATE INDEX long ON "$long"."$long" (id)));
+$c->drain;
+stands('a long name', qq(REINDEX INDEX "$long".long), [ '--table', qq("$long"."$long") ], qr/^tables$/, sub { is($_[0]{all}, 1, '... all but the name') });
+$c->sql(1, qq(DROP SCHEMA "$long" CASCADE));
+$c->drain;
 $on_terminal = `script -qec "$LockstepCluster::bindir/lockstepctl --config @{[ $c->replicator_conf ]} --socket $c->{dir}/admin.sock verify --indexes" /dev/null </dev/null`;
 like($on_terminal, qr/\r\e\[Kdatabase app: index 1 of \d+ \(\S+, node n\d\) is checked.*\r\e\[K[^\r]*seq/s, 'indexes, on a terminal');
 
