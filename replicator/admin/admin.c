@@ -9,6 +9,10 @@
  * goes while BUSY, the request stays, without a socket, until its command
  * answers (a command may hold a pointer to it) and is freed then.
  *
+ * One that tells how far it is (running.h) is TELLING, until the client goes.
+ * It is read once in TELL_MS, so that it can send as much as it likes: the rest
+ * waits in the kernel.
+ *
  * Nothing a client sends can do more than fail: lines are bounded, clients are
  * few, one that says nothing is sent away, and only root and the replicator's
  * own user get past the credentials check.
@@ -28,18 +32,22 @@
 #include "json_text.h"
 #include "log.h"
 #include "loop.h"
+#include "running.h"
 
 #define MAX_REQUESTS 64
 #define MAX_LINE 1024
 #define READ_TIMEOUT_MS 10000
 #define LISTEN_PAUSE_MS 1000
+#define TELL_MS 1000
+#define TELL "progress "
 #define POLL_MS 5				/* how often a waiting command looks again */
 
 typedef enum RequestState
 {
 	REQUEST_READING,
 	REQUEST_BUSY,
-	REQUEST_ANSWERING
+	REQUEST_ANSWERING,
+	REQUEST_TELLING
 } RequestState;
 
 struct AdminRequest
@@ -47,8 +55,11 @@ struct AdminRequest
 	RequestState state;
 	int			fd;				/* -1: the client is gone */
 	uid_t		user;
+	pid_t		pid;
 	Watch	   *watch;
-	Timer	   *patience;		/* for a slow client */
+	Timer	   *patience;		/* for a slow client; TELLING: until it is
+								 * read */
+	Running    *running;		/* TELLING: what */
 	Buffer		in;
 	Buffer		out;
 	AdminPoll	poll;			/* BUSY: NULL or what to ask for the answer */
@@ -111,6 +122,7 @@ request_free(AdminRequest *r)
 		p = &(*p)->next;
 	*p = r->next;
 	nrequests--;
+	running_end(r->running);
 	buffer_free(&r->in);
 	buffer_free(&r->out);
 	free(r);
@@ -233,6 +245,104 @@ request_read(AdminRequest *r)
 	}
 }
 
+/* ---------- one that tells how far it is */
+
+static void
+on_tell_again(void *arg)
+{
+	AdminRequest *r = arg;
+
+	r->patience = NULL;
+	loop_change(r->watch, EPOLLIN);
+}
+
+static void
+tell_later(AdminRequest *r)
+{
+	loop_change(r->watch, 0);	/* EPOLLHUP comes all the same */
+	r->patience = loop_after(TELL_MS, on_tell_again, r);
+}
+
+static void
+forget_lines(AdminRequest *r, size_t bytes)
+{
+	r->in.len -= bytes;
+	memmove(r->in.data, r->in.data + bytes, r->in.len);
+}
+
+/* A whole line, without its end. */
+static bool
+tell(AdminRequest *r, const char *line)
+{
+	return strncmp(line, TELL, strlen(TELL)) == 0 && running_say(r->running, line + strlen(TELL));
+}
+
+/* The first line is still in r->in, and perhaps more. */
+void
+admin_tells(AdminRequest *r, const char *line)
+{
+	const uint8_t *end = memchr(r->in.data, '\n', r->in.len);
+
+	r->running = running_begin(r->user, r->pid);
+	if (r->running == NULL)
+		admin_failed(r, "too many processes tell how far they are", NULL);
+	else if (!running_say(r->running, line))
+		admin_failed(r, "invalid progress", NULL);
+	else
+	{
+		r->state = REQUEST_TELLING;
+		forget_lines(r, (size_t) (end + 1 - r->in.data));
+		tell_later(r);
+	}
+}
+
+/* The last whole line of what has come; false: it is none. */
+static bool
+tell_last(AdminRequest *r)
+{
+	const uint8_t *bytes = r->in.data;
+	size_t		len = r->in.len;
+	size_t		end = len;
+	size_t		start;
+	char	   *line;
+	bool		ok;
+
+	while (end > 0 && bytes[end - 1] != '\n')
+		end--;
+	if (len - end >= MAX_LINE)
+		return false;
+	if (end == 0)
+		return true;
+	start = end - 1;
+	while (start > 0 && bytes[start - 1] != '\n')
+		start--;
+	line = xstrndup(bytes + start, end - 1 - start);
+	ok = tell(r, line);
+	free(line);
+	forget_lines(r, end);
+	return ok;
+}
+
+static void
+request_told(AdminRequest *r)
+{
+	char		bytes[MAX_LINE];
+	ssize_t		n = recv(r->fd, bytes, sizeof(bytes), 0);
+
+	if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
+		return;
+	if (n <= 0)
+	{
+		request_free(r);
+		return;
+	}
+	buffer_append(&r->in, bytes, (size_t) n);
+	if (tell_last(r))
+		tell_later(r);
+	else
+		request_free(r);
+}
+
 static void
 on_request(void *arg, uint32_t events)
 {
@@ -240,6 +350,8 @@ on_request(void *arg, uint32_t events)
 
 	if (r->state == REQUEST_READING && (events & EPOLLIN))
 		request_read(r);
+	else if (r->state == REQUEST_TELLING && (events & EPOLLIN))
+		request_told(r);
 	else if (events & (EPOLLHUP | EPOLLERR))
 		request_lost(r);
 	else if (r->state == REQUEST_ANSWERING && (events & EPOLLOUT))
@@ -320,7 +432,7 @@ admin_set_timeout(AdminRequest *r, int ms)
 /* ---------- the socket */
 
 static bool
-peer_is_allowed(int fd, uid_t *user)
+peer_is_allowed(int fd, uid_t *user, pid_t *pid)
 {
 	struct ucred peer;
 	socklen_t	len = sizeof(peer);
@@ -332,6 +444,7 @@ peer_is_allowed(int fd, uid_t *user)
 		return false;
 	}
 	*user = peer.uid;
+	*pid = peer.pid;
 	if (peer.uid == 0 || peer.uid == geteuid())
 		return true;
 	message = xasprintf("refused a client with user id %u: only root and user id %u may command",
@@ -354,6 +467,7 @@ on_listen(void *arg, uint32_t events)
 	AdminRequest *r;
 	int			fd = accept4(listen_fd, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	uid_t		user;
+	pid_t		pid;
 
 	if (fd < 0)
 	{
@@ -365,7 +479,7 @@ on_listen(void *arg, uint32_t events)
 		listen_pause = loop_after(LISTEN_PAUSE_MS, listen_again, NULL);
 		return;
 	}
-	if (nrequests >= MAX_REQUESTS || !peer_is_allowed(fd, &user))
+	if (nrequests >= MAX_REQUESTS || !peer_is_allowed(fd, &user, &pid))
 	{
 		close(fd);
 		return;
@@ -373,6 +487,7 @@ on_listen(void *arg, uint32_t events)
 	r = xcalloc(1, sizeof(AdminRequest));
 	r->fd = fd;
 	r->user = user;
+	r->pid = pid;
 	r->watch = loop_watch(fd, EPOLLIN, on_request, r);
 	r->patience = loop_after(READ_TIMEOUT_MS, on_patience, r);
 	r->next = requests;

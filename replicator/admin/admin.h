@@ -1,7 +1,9 @@
 /*
  * admin.h
  *	  The operator's socket: one request line, one line of JSON, then the
- *	  connection is closed.  Belongs to the loop's thread.
+ *	  connection is closed.  Belongs to the loop's thread.  Excepted is
+ *	  "progress JSON", which is not answered and may be followed by others like
+ *	  it: running.h.
  *
  * Request: [timeout=MS ]COMMAND[ ARGUMENT], for example "timeout=5000 drain".
  * Answer: {"ok": true, ...} or {"ok": false, "error": "...", "hint": "..."}.
@@ -50,6 +52,7 @@ extern int	admin_poll_node(const AdminRequest *r);
 extern uint64_t admin_poll_seq(const AdminRequest *r);
 extern int	admin_timeout_ms(const AdminRequest *r);	/* left; 0: none */
 extern uid_t admin_user(const AdminRequest *r); /* who asks */
+extern void admin_tells(AdminRequest *r, const char *line); /* ... "progress" */
 extern void admin_set_timeout(AdminRequest *r, int ms); /* of admin_poll; 0:
 														 * none */
 

@@ -575,6 +575,14 @@ refuse_on_standby(AdminRequest *r)
 	json_decref(group);
 }
 
+/* ---------- how far lockstepctl is */
+
+static void
+command_progress(AdminRequest *r, const char *arg)
+{
+	admin_tells(r, arg);
+}
+
 /* ---------- dispatch */
 
 typedef struct Command
@@ -603,6 +611,7 @@ static const Command commands[] = {
 	{"reload", true, false, true, command_reload},
 	{"stop", true, false, true, command_stop},
 	{"replicators", false, false, true, command_replicators},
+	{"progress", false, true, false, command_progress},
 	{"switchover", true, false, false, command_switchover},
 };
 

@@ -22,6 +22,7 @@
 #include "membership.h"
 #include "metadata.h"
 #include "node_fields.h"
+#include "running.h"
 #include "sequencer.h"
 #include "session.h"
 
@@ -255,6 +256,7 @@ status_facts(bool data)
 	json_object_set_new(answer, "tls", tls_facts());
 	json_object_set_new(answer, "group", admin_config()->nreplicators > 0 ? group_view_json() : json_null());
 	json_object_set_new(answer, "paused_ms", if_known(writers_paused_ms()));
+	json_object_set_new(answer, "running", running_json());
 	json_object_set_new(answer, "nodes", nodes);
 	json_object_set_new(answer, "databases", databases);
 	json_object_set_new(answer, "counters", counters());

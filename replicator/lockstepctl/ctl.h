@@ -101,6 +101,8 @@ typedef struct VerifyOptions
 	bool		indexes;		/* each against its table, too */
 	const char *repair;			/* make that node equal to the others */
 	const char *source;			/* this one is right, NULL: the others agree */
+	const char *socket;			/* of the replicator, which is told how far it
+								 * is */
 	bool		json;
 } VerifyOptions;
 

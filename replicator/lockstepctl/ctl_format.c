@@ -361,6 +361,27 @@ format_group(FILE *out, const json_t *group)
 	fprintf(out, "\n");
 }
 
+/* What other lockstepctl do. */
+static void
+format_running(FILE *out, const json_t *running)
+{
+	size_t		i;
+	json_t	   *one;
+
+	json_array_foreach((json_t *) running, i, one)
+	{
+		json_int_t	s = json_integer_value(json_object_get(one, "for_ms")) / 1000;
+		char	   *line = xasprintf("%s: %s", text_of(json_object_get(one, "command")), text_of(json_object_get(one, "text")));
+		char	   *shown = text_printable(line, strlen(line));
+
+		fprintf(out, "running:      %s, for %" JSON_INTEGER_FORMAT ":%02d (process %" JSON_INTEGER_FORMAT ", user id %" JSON_INTEGER_FORMAT ")\n",
+				shown, s / 60, (int) (s % 60), json_integer_value(json_object_get(one, "pid")),
+				json_integer_value(json_object_get(one, "uid")));
+		free(shown);
+		free(line);
+	}
+}
+
 void
 format_status(FILE *out, const json_t *answer)
 {
@@ -387,6 +408,7 @@ format_status(FILE *out, const json_t *answer)
 	if (json_is_integer(json_object_get(answer, "paused_ms")))
 		fprintf(out, "paused:       transactions that begin to write wait, for %" PRId64 " s more (lockstepctl resume)\n",
 				(int64_t) (json_integer_value(json_object_get(answer, "paused_ms")) + 999) / 1000);
+	format_running(out, json_object_get(answer, "running"));
 	if (json_is_object(json_object_get(answer, "tls")))
 		fprintf(out, "TLS:          the replicator's certificate expires in %" PRId64 " days (%s)\n",
 				number(answer, "tls", "certificate_days"),

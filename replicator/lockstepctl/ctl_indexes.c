@@ -44,6 +44,14 @@ enum
 	LIST_OID, LIST_NAME, LIST_TABLE, LIST_KIND, LIST_VALID
 };
 
+/* Of one database, all nodes together; under the lock. */
+typedef struct IndexCounts
+{
+	int			all;
+	int			begun;
+	int			done;
+} IndexCounts;
+
 /* The indexes of one database on one node. */
 typedef struct NodeIndexes
 {
@@ -53,6 +61,7 @@ typedef struct NodeIndexes
 	char	   *extension;		/* schema of amcheck */
 	PGresult   *list;
 	int			next;			/* to be looked at; under the lock */
+	IndexCounts *counts;
 } NodeIndexes;
 
 /* ---------- what is found */
@@ -212,14 +221,43 @@ check_index(const NodeIndexes *x, PGconn *conn, int index)
 
 /* ---------- lanes */
 
+/* Under the lock. */
+static void
+say_begun(const NodeIndexes *x, int index)
+{
+	const char *name = PQgetvalue(x->list, index, LIST_NAME);
+	IndexCounts *n = x->counts;
+	ProgressFacts f = {.phase = "indexes",.database = x->database,.object = name,.done = n->done,.all = n->all};
+
+	n->begun++;
+	progress_say(&f, "database %s: index %d of %d (%s, node %s) is checked", x->database, n->begun, n->all, name, x->v->names[x->node]);
+}
+
+/* Under the lock.  Other lanes may still be at theirs, so none is named. */
+static void
+say_done(const NodeIndexes *x)
+{
+	IndexCounts *n = x->counts;
+	ProgressFacts f = {.phase = "indexes",.database = x->database};
+
+	f.done = ++n->done;
+	f.all = n->all;
+	progress_say(&f, "database %s: %d of %d indexes are checked", x->database, n->done, n->all);
+}
+
+/* after: that one is done, -1: it is the first. */
 static int
-next_index(NodeIndexes *x)
+next_index(NodeIndexes *x, int after)
 {
 	int			index = -1;
 
 	pthread_mutex_lock(&x->v->lock);
+	if (after >= 0)
+		say_done(x);
 	if (x->v->error == NULL && x->next < PQntuples(x->list))
 		index = x->next++;
+	if (index >= 0)
+		say_begun(x, index);
 	pthread_mutex_unlock(&x->v->lock);
 	return index;
 }
@@ -229,9 +267,9 @@ lane(void *arg)
 {
 	NodeIndexes *x = arg;
 	PGconn	   *conn = peer_connect(x->v, x->node, x->database);
-	int			index;
+	int			index = -1;
 
-	while (conn != NULL && (index = next_index(x)) >= 0 && check_index(x, conn, index))
+	while (conn != NULL && (index = next_index(x, index)) >= 0 && check_index(x, conn, index))
 		;
 	PQfinish(conn);
 	return NULL;
@@ -241,8 +279,14 @@ static void
 run_lanes(Verify *v, NodeIndexes *all)
 {
 	pthread_t	threads[VERIFY_MAX_JOBS * CONFIG_MAX_NODES];
+	IndexCounts counts = {0};
 	int			n = 0;
 
+	for (int i = 0; i < v->nnodes; i++)
+	{
+		all[i].counts = &counts;
+		counts.all += PQntuples(all[i].list);
+	}
 	for (int i = 0; i < v->nnodes; i++)
 		n += verify_start_lanes(v, &threads[n], PQntuples(all[i].list), lane, &all[i]);
 	for (int i = 0; i < n; i++)
@@ -316,6 +360,7 @@ indexes_check(Verify *v)
 	size_t		i;
 	json_t	   *entry;
 
+	progress_clear();
 	for (int d = 0; d < v->ndatabases; d++)
 	{
 		if (!with_indexes(v, d, run_lanes))

@@ -367,8 +367,9 @@ repair_table(Repair *r, const char *name)
 	long long	added = 0;
 	char	   *right;
 	bool		ok;
+	ProgressFacts f = {.phase = "repair",.database = r->database,.object = name};
 
-	progress_say("database %s: table %s of node %s is repaired", r->database, name, r->v->names[r->target]);
+	progress_say(&f, "database %s: table %s of node %s is repaired", r->database, name, r->v->names[r->target]);
 	right = right_sum(r, name);
 	ok = right != NULL && lock_table(r, name) &&
 		find_rows(r, name, right, &refs, &n) &&

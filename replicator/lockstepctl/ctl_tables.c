@@ -272,6 +272,41 @@ compare_table(Peers *p, Tables *t, Table *table)
 
 /* ---------- lanes */
 
+#define MB(bytes) ((double) (bytes) / (1 << 20))
+
+static ProgressFacts
+progress_of(const Tables *t, const Verify *v, const char *object)
+{
+	return (ProgressFacts)
+	{
+		.phase = "tables",.database = v->databases[t->database],.object = object,
+			.done = t->done,.all = t->all,.done_bytes = t->done_bytes,.all_bytes = t->all_bytes
+	};
+}
+
+/* Under the lock. */
+static void
+say_begun(Tables *t, const Verify *v, const Table *table)
+{
+	ProgressFacts f = progress_of(t, v, table->name);
+
+	t->begun++;
+	progress_say(&f, "database %s: table %d of %d (%s), %.0f of %.0f MB are compared", f.database, t->begun, t->all, table->name, MB(t->done_bytes), MB(t->all_bytes));
+}
+
+static void
+say_done(Tables *t, Verify *v, const Table *table)
+{
+	ProgressFacts f;
+
+	pthread_mutex_lock(&v->lock);
+	t->done++;
+	t->done_bytes += table->bytes;
+	f = progress_of(t, v, NULL);
+	progress_say(&f, "database %s: %d of %d tables, %.0f of %.0f MB are compared", f.database, t->done, t->all, MB(t->done_bytes), MB(t->all_bytes));
+	pthread_mutex_unlock(&v->lock);
+}
+
 static Table *
 next_table(Tables *t, Verify *v)
 {
@@ -284,20 +319,10 @@ next_table(Tables *t, Verify *v)
 			table = &t->tables[t->next];
 		t->next++;
 	}
+	if (table != NULL)
+		say_begun(t, v, table);
 	pthread_mutex_unlock(&v->lock);
 	return table;
-}
-
-#define MB(bytes) ((double) (bytes) / (1 << 20))
-
-static void
-say_done(Tables *t, Verify *v, const Table *table)
-{
-	pthread_mutex_lock(&v->lock);
-	t->done++;
-	t->done_bytes += table->bytes;
-	progress_say("database %s: %d of %d tables, %.0f of %.0f MB are compared", v->databases[t->database], t->done, t->all, MB(t->done_bytes), MB(t->all_bytes));
-	pthread_mutex_unlock(&v->lock);
 }
 
 static void *
@@ -325,17 +350,19 @@ tables_compare(Tables *t, const Snapshots *s)
 {
 	Verify	   *v = s->v;
 	pthread_t	threads[VERIFY_MAX_JOBS];
+	ProgressFacts f;
 	int			n;
 
 	t->snapshots = s;
-	t->next = t->all = t->done = 0;
+	t->next = t->all = t->begun = t->done = 0;
 	t->all_bytes = t->done_bytes = 0;
 	for (int i = 0; i < t->n; i++)
 	{
 		t->all += t->tables[i].pending;
 		t->all_bytes += t->tables[i].pending ? t->tables[i].bytes : 0;
 	}
-	progress_say("database %s: %d tables, %.0f MB are to be compared", v->databases[t->database], t->all, MB(t->all_bytes));
+	f = progress_of(t, v, NULL);
+	progress_say(&f, "database %s: %d tables, %.0f MB are to be compared", v->databases[t->database], t->all, MB(t->all_bytes));
 	n = verify_start_lanes(v, threads, t->all, lane, t);
 	for (int i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);

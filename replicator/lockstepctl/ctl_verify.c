@@ -175,6 +175,9 @@ compare_definitions(Progress *p, Verify *v)
 	p->why = NULL;
 	for (int d = 0; d < v->ndatabases && ok; d++)
 	{
+		ProgressFacts f = {.phase = "definitions",.database = v->databases[d]};
+
+		progress_say(&f, "database %s: definitions are compared", v->databases[d]);
 		ok = facts_compare_large_objects(&p->snapshots, d, found);
 		if (ok)
 			schema_compare(&p->snapshots, d, found, &p->why);
@@ -331,10 +334,11 @@ run(const VerifyOptions *options, const Config *config, const json_t *status, As
 	if (options->repair != NULL && v.behind < 0 && v.error == NULL && json_array_size(v.differences) > 0)
 	{
 		alarm(0);				/* the node must not stay out */
+		progress_clear();
 		done = repair(&v, v.differences, ask, ask_arg);
 	}
 
-	progress_end();
+	progress_clear();
 	*result = result_of(&v, p, others);
 	if (done != NULL)
 		json_object_set_new(*result, "repaired", done);
@@ -358,6 +362,7 @@ verify(const VerifyOptions *options, const Config *config, const json_t *status,
 	json_t	   *result;
 	json_t	   *now;
 	json_t	   *after;
+	char	   *what;
 	int			code;
 
 	if (options->timeout_s > 0)
@@ -366,6 +371,9 @@ verify(const VerifyOptions *options, const Config *config, const json_t *status,
 		alarm((unsigned) options->timeout_s);
 	}
 	signal(SIGPIPE, SIG_IGN);
+	what = options->repair != NULL ? xasprintf("verify --repair %s", options->repair) : xstrdup(options->indexes ? "verify --indexes" : "verify");
+	progress_begin(options->socket, what);
+	free(what);
 	code = run(options, config, status, ask, ask_arg, &result);
 	if ((code == VERIFY_DIFFERENT || json_object_get(result, "stood") != NULL) && code != VERIFY_NOT_DONE &&
 		options->repair != NULL)
@@ -384,6 +392,7 @@ verify(const VerifyOptions *options, const Config *config, const json_t *status,
 		result = after;
 		json_decref(now);
 	}
+	progress_end();
 	print_result(options, result);
 	if (json_object_get(result, "error") != NULL)
 		fprintf(stderr, "lockstepctl: %s\n", json_string_value(json_object_get(result, "error")));

@@ -15,7 +15,7 @@
  *	 ctl_repair.c	making a node equal to the others
  *	 ctl_behind.c	... one that is not online, and can't get there by itself
  *	 ctl_report.c	the result as text
- *	 ctl_progress.c	how far it is, on a terminal
+ *	 ctl_progress.c	how far it is, on a terminal and in the status
  */
 #ifndef LOCKSTEP_CTL_VERIFY_H
 #define LOCKSTEP_CTL_VERIFY_H
@@ -69,8 +69,22 @@ extern int	verify_start_lanes(const Verify *v, pthread_t *threads, int n, void *
 
 /* ---------- in ctl_progress.c */
 
-/* A line of text; under the lock, if there are lanes. */
-extern void progress_say(const char *fmt,...) __attribute__((format(printf, 1, 2)));
+/* What text says, for programs. */
+typedef struct ProgressFacts
+{
+	const char *phase;
+	const char *database;		/* NULL: all */
+	const char *object;			/* NULL: none in particular */
+	int			done;			/* objects, of so many; all 0: not known */
+	int			all;
+	long long	done_bytes;
+	long long	all_bytes;
+} ProgressFacts;
+
+/* what: this command.  From here on the replicator at that socket is told; once in a process. */
+extern void progress_begin(const char *socket_path, const char *what);
+extern void progress_say(const ProgressFacts *f, const char *fmt,...) __attribute__((format(printf, 2, 3)));
+extern void progress_clear(void);	/* nothing is on the terminal now */
 extern void progress_end(void);
 
 /* ---------- in ctl_peers.c */
@@ -158,6 +172,7 @@ typedef struct Tables
 	long long	all_bytes;		/* of those to be compared */
 	long long	done_bytes;		/* under the lock, as the next */
 	int			all;
+	int			begun;
 	int			done;
 	const Snapshots *snapshots;
 } Tables;

@@ -705,6 +705,7 @@ run_verify(Options *o)
 	path = o->socket != NULL ? o->socket : config->admin_socket;
 	status = ask(path, "status\n", ANSWER_TIMEOUT_S);
 	o->verify.json = o->json;
+	o->verify.socket = path;
 	o->verify.timeout_s = o->timeout_s > 0 ? o->timeout_s : 0;
 	if (o->verify.jobs == 0)
 		o->verify.jobs = 1;

@@ -2,8 +2,9 @@
  * test_admin.c
  *	  Proves that the operator's socket answers every line, sense or nonsense,
  *	  with one line of JSON; that commands that wait do so, and end when they
- *	  can't succeed, when their time is over, or when the client goes; and that
- *	  only the socket's owner can reach it.  The nodes and the sequencer are
+ *	  can't succeed, when their time is over, or when the client goes; that what
+ *	  lockstepctl tells of itself is in the status for as long as it is there, and
+ *	  nonsense ends its connection; and that only the socket's owner can reach it.  The nodes and the sequencer are
  *	  fakes: what stands below in capitals says what they answer.
  */
 #include <sys/epoll.h>
@@ -726,6 +727,144 @@ many_clients_are_bounded(void **state)
 	assert_ok("status\n");
 }
 
+/* ---------- what lockstepctl tells of itself */
+
+#define TOLD "progress {\"command\": \"verify\", \"ran_ms\": 42000, \"text\": "
+
+static json_t *
+told(void)
+{
+	json_t	   *answer = ask("status\n");
+	json_t	   *running = json_incref(json_object_get(answer, "running"));
+
+	json_decref(answer);
+	return running;
+}
+
+static size_t
+number_told(void)
+{
+	json_t	   *running = told();
+	size_t		n = json_array_size(running);
+
+	json_decref(running);
+	return n;
+}
+
+static void
+say(Client * c, const char *line)
+{
+	assert_int_equal(send(c->fd, line, strlen(line), MSG_NOSIGNAL), strlen(line));
+}
+
+/* Until the replicator has closed it, which is awaited. */
+static void
+assert_closed(Client * c)
+{
+	json_decref(client_answer(c));
+}
+
+static void
+progress_is_in_the_status(void **state)
+{
+	static const char first[] = TOLD "\"one\", \"database\": \"app\", \"done\": 3, \"all\": 12, \"more\": [1]}\n";
+	Client		c;
+	json_t	   *running;
+	json_t	   *one;
+
+	assert_int_equal(number_told(), 0);
+	client_open(&c, first, strlen(first));
+	run_for(10);
+	running = told();
+	one = json_array_get(running, 0);
+	assert_int_equal(json_array_size(running), 1);
+	assert_string_equal(json_string_value(json_object_get(one, "text")), "one");
+	assert_string_equal(json_string_value(json_object_get(one, "database")), "app");
+	assert_true(json_is_null(json_object_get(one, "object")));
+	assert_null(json_object_get(one, "more"));
+	assert_int_equal(json_integer_value(json_object_get(one, "all")), 12);
+	assert_int_equal(json_integer_value(json_object_get(one, "pid")), getpid());
+	assert_int_equal(json_integer_value(json_object_get(one, "uid")), geteuid());
+	assert_true(json_integer_value(json_object_get(one, "for_ms")) >= 42000);
+	json_decref(running);
+
+	/*
+	 * the last one counts, and is looked at a second later; half a line is
+	 * none yet
+	 */
+	say(&c, TOLD "\"two\"}\n" TOLD "\"three\"}\n" TOLD "\"fo");
+	run_for(100);
+	running = told();
+	assert_string_equal(json_string_value(json_object_get(json_array_get(running, 0), "text")), "one");
+	json_decref(running);
+	run_for(1200);
+	running = told();
+	assert_string_equal(json_string_value(json_object_get(json_array_get(running, 0), "text")), "three");
+	json_decref(running);
+	say(&c, "ur\"}\n");
+	run_for(1200);
+	running = told();
+	assert_string_equal(json_string_value(json_object_get(json_array_get(running, 0), "text")), "four");
+	json_decref(running);
+
+	client_close(&c);
+	run_for(10);
+	assert_int_equal(number_told(), 0);
+}
+
+static void
+progress_that_is_none_ends_its_connection(void **state)
+{
+	static const char *const lines[] = {
+		"progress\n", "progress x\n", "progress []\n", "progress {}\n", TOLD "1}\n", TOLD "\"\"}\n", TOLD "\"x\", \"done\": -1}\n",
+		TOLD "\"x\", \"done\": \"1\"}\n", TOLD "\"x\", \"database\": 1}\n", TOLD "\"x\\u0000\"}\n", TOLD "\"\xff\"}\n",
+		"progress {\"command\": \"verify\", \"text\": \"x\"}\n",
+		"progress {\"command\": \"verify\", \"text\": \"x\", \"ran_ms\": -1}\n",
+		"progress {\"command\": \"verify\", \"text\": \"x\", \"ran_ms\": 9223372036854775807}\n",
+	};
+	static const char good[] = TOLD "\"x\"}\n";
+	char		big[1100];
+	Client		c;
+
+	for (size_t i = 0; i < sizeof(lines) / sizeof(lines[0]); i++)
+	{
+		json_t	   *answer = ask(lines[i]);
+
+		assert_true(json_is_false(json_object_get(answer, "ok")));
+		json_decref(answer);
+	}
+	assert_int_equal(number_told(), 0);
+
+	/* one that begins well */
+	client_open(&c, good, strlen(good));
+	run_for(10);
+	say(&c, "status\n");
+	assert_closed(&c);
+	client_open(&c, good, strlen(good));
+	run_for(10);
+	memset(big, 'x', sizeof(big));
+	assert_int_equal(send(c.fd, big, sizeof(big), MSG_NOSIGNAL), sizeof(big));
+	assert_closed(&c);
+	assert_int_equal(number_told(), 0);
+}
+
+static void
+few_can_tell(void **state)
+{
+	static const char good[] = TOLD "\"x\"}\n";
+	Client		c[16];
+
+	for (int i = 0; i < 16; i++)
+		client_open(&c[i], good, strlen(good));
+	run_for(50);
+	assert_int_equal(number_told(), 16);
+	assert_error(good, "too many processes tell how far they are");
+	for (int i = 0; i < 16; i++)
+		client_close(&c[i]);
+	run_for(50);
+	assert_int_equal(number_told(), 0);
+}
+
 int
 main(void)
 {
@@ -743,6 +882,9 @@ main(void)
 		cmocka_unit_test_setup(databases_answer_later, reset),
 		cmocka_unit_test_setup(client_may_go, reset),
 		cmocka_unit_test_setup(reload_and_stop_reach_main, reset),
+		cmocka_unit_test_setup(progress_is_in_the_status, reset),
+		cmocka_unit_test_setup(progress_that_is_none_ends_its_connection, reset),
+		cmocka_unit_test_setup(few_can_tell, reset),
 		cmocka_unit_test_setup(nonsense_is_refused, reset),
 		cmocka_unit_test_setup(many_clients_are_bounded, reset),
 	};

@@ -102,7 +102,7 @@ is($c->sql(2, 'SELECT count(*) FROM t'), '3', 'each row is there once');
 SKIP:
 {
 	my ($browser) = grep { -x } map { ("/usr/bin/$_") } qw(chromium-headless-shell chromium);
-	skip 'there is no chromium-headless-shell (tests/setup drivers)', 8 unless $browser;
+	skip 'there is no chromium-headless-shell (tests/setup drivers)', 10 unless $browser;
 
 	my $results = "$LockstepCluster::tests/results";
 	my $url = "http://127.0.0.1:$http/";
@@ -119,12 +119,18 @@ SKIP:
 	$s->query('ROLLBACK');
 	$c->ctl('drop', 'n2');
 
+	# what lockstepctl verify tells
+	my $verify = IO::Socket::UNIX->new(Type => SOCK_STREAM, Peer => "$c->{dir}/admin.sock") or die $!;
+	syswrite $verify, qq(progress {"command": "verify", "text": "table 3 of 12 (public.<i>)", "ran_ms": 42000}\n);
+	ok($c->wait_until(sub { ($c->ctl('status'))[0] =~ /^running:      verify: table 3 of 12 \(public\.<i>\), for 0:4\d \(process $$, user id $>\)$/m }), 'something runs');
+
 	my ($page, $said) = ('', '');
 	IPC::Run::run([ @options, '--enable-logging=stderr', '--dump-dom', $url ], '<', \undef, '>', \$page, '2>', \$said, IPC::Run::timeout(120));
 	like($page, qr{id="overall" class="pill mid">1 of 2 nodes are online<}, 'the page in a browser: the whole');
 	like($page, qr{class="name">n1</span><span class="pill good">online<}, '... a node that is online');
 	like($page, qr{class="name">n2</span><span class="pill bad">dropped<}, '... and one that is not');
 	like($page, qr{<li>Node n2 is out \(command\)\. Run: lockstepctl attach n2</li>}, '... what to do');
+	like($page, qr{<li>verify: table 3 of 12 \(public\.&lt;i&gt;\)<span class="weak"> for 4\d s, process $$</span></li>}, '... what runs');
 	like($page, qr{&lt;b&gt;table&lt;/b&gt;}, '... a name with HTML in it, as text');
 	unlike($page, qr{<b>}, '... and as nothing else');
 	unlike($said, qr/CONSOLE|Content Security Policy|Uncaught/, '... nothing was refused, no error');

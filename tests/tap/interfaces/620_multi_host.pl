@@ -1,6 +1,7 @@
 # A client that names several hosts and wants one that takes writes gets one: a node that is
 # dropped or drained, or does not reach the replicator, reports default_transaction_read_only when a session begins.  It is
 # an announcement only: a session that stays gets the errors that it always gets, and writes when the node is back.
+# load_balance_hosts=random (libpq 16 and later) spreads clients over the nodes, and leaves out one that is down.
 use strict;
 use warnings;
 use FindBin;
@@ -28,8 +29,8 @@ sub choose
 
 sub chosen
 {
-	my ($attributes) = @_;
-	my ($out, $err) = choose($attributes, 'SHOW lockstep.node_name');
+	my ($attributes, $only) = @_;
+	my ($out, $err) = choose($attributes, 'SHOW lockstep.node_name', only => $only);
 	return $out ne '' ? $out : $err;
 }
 
@@ -79,6 +80,41 @@ is(chosen('read-write'), 'n2', 'drained: a writer gets n2');
 $c->ctl('resume', 'n1');
 $c->wait_state(1, 'online');
 goes_to('n1', 'resumed');
+
+# ---------- spread by chance
+
+# How many of 20 clients get each node.
+sub spread
+{
+	my ($attributes) = @_;
+	my %got;
+
+	$got{ chosen("$attributes load_balance_hosts=random") }++ for 1 .. 20;
+	return \%got;
+}
+
+my ($libpq) = `psql --version` =~ /(\d+)/;
+
+SKIP:
+{
+	skip "libpq $libpq has no load_balance_hosts, 16 has", 9 if $libpq < 16;
+	my $got = spread('any');
+	is_deeply([ sort keys %$got ], [ 'n1', 'n2' ], 'by chance: both nodes get clients') or diag(explain($got));
+	$got = spread('read-write');
+	is_deeply([ sort keys %$got ], [ 'n1', 'n2' ], '... and writers') or diag(explain($got));
+	$c->ctl('drop', 'n2');
+	ok($c->wait_state(2, 'dropped'), 'one is out');
+	ok($c->wait_until(sub { chosen('read-write', 2) !~ /^n2/ }), '... and says so');
+	is_deeply(spread('read-write'), { n1 => 20 }, '... no writer gets it');
+	$c->ctl('attach', 'n2');
+	$c->wait_state(2, 'online');
+	$c->cluster('stop-node', 1);
+	ok($c->wait_state(1, 'dropped'), 'one is down');
+	is_deeply(spread('any'), { n2 => 20 }, '... nobody gets it');
+	is_deeply(spread('read-write'), { n2 => 20 }, '... and no writer');
+	$c->cluster('start-node', 1);
+	ok($c->wait_state(1, 'online'), '... and is back');
+}
 
 # ---------- without a replicator
 

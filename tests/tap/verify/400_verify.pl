@@ -1,7 +1,8 @@
 # What lockstepctl verify finds: nodes that are equal are equal, while they are written
 # to and altered; each kind of difference that is planted on a node is named; exit
 # codes and JSON.  With --indexes: an index that does not say what its table has (a page that is
-# gone, a page of yesterday), what could not be checked, and that amcheck is needed.
+# gone, a page of yesterday), what could not be checked, and that amcheck is needed.  How far it is:
+# on a terminal, and in the replicator's status, for as long as it runs.
 use strict;
 use warnings;
 use FindBin;
@@ -310,6 +311,72 @@ like($out, qr/index public\.it_v of public\.it is damaged.*\n    n2: heap tuple 
 $c->sql(2, 'REINDEX INDEX it_v');
 ($out, $err, $rc) = verify('--indexes');
 is($rc, 0, 'mended again') or diag("$out\n$err");
+
+# ---------- how far it is
+
+sub running
+{
+	my ($json) = $c->ctl('status', '--json');
+	return @{ (eval { JSON::PP::decode_json($json) } // {})->{running} // [] };
+}
+
+# A verify that can't go on at that place of n2: what the status says of it; other() meanwhile.
+sub stands
+{
+	my ($name, $hold, $args, $text, $other) = @_;
+	my ($said, $errors, @seen) = ('', '');
+	my $holder = $c->session(2);
+
+	$holder->do("SET lockstep.replicate = off; BEGIN; $hold");
+	my $h = IPC::Run::start([ "$LockstepCluster::bindir/lockstepctl", '--config', $c->replicator_conf, '--socket', "$c->{dir}/admin.sock", 'verify', @$args ],
+		'<', \undef, '>', \$said, '2>', \$errors, IPC::Run::timeout(180));
+	ok($c->wait_until(sub { @seen = running(); @seen == 1 && $seen[0]{text} =~ $text }), "$name: in the status") or diag(explain(\@seen), $errors);
+	$other->($seen[0]) if $other;
+	$holder->do('ROLLBACK');
+	$h->finish;
+	is($h->full_result(0), 0, "$name: it goes on, and all is equal") or diag("$said\n$errors");
+	is_deeply([ running() ], [], "$name: nothing runs now");
+	return;
+}
+
+is_deeply([ running() ], [], 'nothing runs');
+stands('rows', 'REINDEX INDEX it_v', [ '--table', 'public.it' ], qr/^database app: table 1 of 1 \(public\.it\), 0 of \d+ MB are compared$/, sub {
+	my ($one) = @_;
+	is_deeply([ @$one{qw(command phase database object done all uid)} ], [ 'verify', 'tables', 'app', 'public.it', 0, 1, $> ], '... with its facts');
+	cmp_ok($one->{all_bytes}, '>', 0, '... in bytes');
+	my ($status) = $c->ctl('status');
+	like($status, qr/^running:      verify: database app: table 1 of 1 \(public\.it\), 0 of \d+ MB are compared, for \d+:\d\d \(process $one->{pid}, user id $>\)$/m, '... and who');
+	$c->cluster('stop-replicator');
+	$c->cluster('start-replicator');
+	my @again;
+	ok($c->wait_until(sub { @again = running(); @again == 1 }), '... a replicator that was started again is told again') or return;
+	is($again[0]{pid}, $one->{pid}, '... by the same');
+	cmp_ok($again[0]{for_ms}, '>', $one->{for_ms}, '... which has run since then');
+	$c->wait_state($_, 'online') for $c->all;
+});
+# an index of n2 alone, whose check calls a function that waits
+$c->sql_local(2, <<'SQL');
+CREATE FUNCTION gate(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS
+	'BEGIN PERFORM pg_catalog.pg_advisory_lock_shared(4711); PERFORM pg_catalog.pg_advisory_unlock_shared(4711); RETURN $1; END';
+CREATE INDEX it_gate ON it (gate(id));
+SQL
+stands('indexes', 'SELECT pg_advisory_xact_lock(4711)', [ '--indexes', '--table', 'public.it' ],
+	qr/^database app: (?:index \d+ of \d+ \(public\.it_gate, node n2\) is|\d+ of \d+ indexes are) checked$/, sub {
+	my ($one) = @_;
+	is_deeply([ @$one{qw(command phase database)} ], [ 'verify --indexes', 'indexes', 'app' ], '... with its facts');
+	cmp_ok($one->{done}, '<', $one->{all}, '... which are not all');
+});
+$c->sql_local(2, 'DROP INDEX it_gate; DROP FUNCTION gate');
+
+# names whose text is long: so is its line
+my $long = "\x01" x 63;
+$c->sql(1, qq(CREATE SCHEMA "$long"; CREATE TABLE "$long"."$long" (id int PRIMARY KEY); CREATE INDEX long ON "$long"."$long" (id)));
+$c->drain;
+stands('a long name', qq(REINDEX INDEX "$long".long), [ '--table', qq("$long"."$long") ], qr/^tables$/, sub { is($_[0]{all}, 1, '... all but the name') });
+$c->sql(1, qq(DROP SCHEMA "$long" CASCADE));
+$c->drain;
+$on_terminal = `script -qec "$LockstepCluster::bindir/lockstepctl --config @{[ $c->replicator_conf ]} --socket $c->{dir}/admin.sock verify --indexes" /dev/null </dev/null`;
+like($on_terminal, qr/\r\e\[Kdatabase app: index 1 of \d+ \(\S+, node n\d\) is checked.*\r\e\[K[^\r]*seq/s, 'indexes, on a terminal');
 
 # ---------- what can't be done
 
