@@ -1,7 +1,7 @@
 /*
  * journal_bodies.c
  *	  Which bodies (see journal_body.h) belong to the journal: those that a record
- *	  refers to.  Others were being written when the replicator died.
+ *	  refers to.  Others were being written, or copied, when the replicator died.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -99,8 +99,9 @@ bodies_delete_others(const BodyList *list, const char *dir)
 	qsort(known, list->n, sizeof(uint64_t), compare);
 	while (ok && (entry = readdir(d)) != NULL)
 	{
-		if (body_parse_name(entry->d_name, &id) &&
-			bsearch(&id, known, list->n, sizeof(uint64_t), compare) == NULL)
+		if (body_is_part(entry->d_name) ||
+			(body_parse_name(entry->d_name, &id) &&
+			 bsearch(&id, known, list->n, sizeof(uint64_t), compare) == NULL))
 			ok = unlinkat(dirfd(d), entry->d_name, 0) == 0;
 	}
 	if (d != NULL)

@@ -37,20 +37,6 @@ copies_now_ms(void)
 
 /* ---------- the journal's thread */
 
-void
-copies_add_body(uint64_t seq, const BodyRef *body)
-{
-	pthread_mutex_lock(&copies_lock);
-	if (copies_shared.nbodies == copies_shared.bodies_cap)
-	{
-		copies_shared.bodies_cap = copies_shared.bodies_cap > 0 ? copies_shared.bodies_cap * 2 : 16;
-		copies_shared.bodies = xrealloc(copies_shared.bodies, copies_shared.bodies_cap * sizeof(Body));
-	}
-	copies_shared.body_index = copies_shared.index + 1;
-	copies_shared.bodies[copies_shared.nbodies++] = (Body) {.index = copies_shared.index + 1,.seq = seq,.id = body->id,.size = body->size};
-	pthread_mutex_unlock(&copies_lock);
-}
-
 static void
 signal_event(int fd)
 {
@@ -74,6 +60,24 @@ copies_tell_journal(void)
 	if (copies_shared.waiting)
 		signal_event(copies_shared.await_fd);
 	copies_shared.waiting = false;
+}
+
+void
+copies_tell_bodies(void)
+{
+	if (copies_shared.bodies_awaited)
+		signal_event(copies_shared.bodies_fd);
+}
+
+void
+copies_wake_bodies(int i)
+{
+	BodySender *s = copies_shared.copies[i].bodies;
+
+	if (s == NULL || s->told)
+		return;
+	s->told = true;
+	signal_event(s->event_fd);
 }
 
 /* With the lock. */
@@ -208,22 +212,6 @@ copies_await(void)
 	return acknowledged;
 }
 
-void
-copies_trimmed(uint64_t first)
-{
-	size_t		kept = 0;
-
-	pthread_mutex_lock(&copies_lock);
-	copies_shared.first = first;
-	for (size_t i = 0; i < copies_shared.nbodies; i++)
-	{
-		if (copies_shared.bodies[i].seq >= first)
-			copies_shared.bodies[kept++] = copies_shared.bodies[i];
-	}
-	copies_shared.nbodies = kept;
-	pthread_mutex_unlock(&copies_lock);
-}
-
 bool
 copies_has_room(const CopyView *view)
 {
@@ -285,6 +273,7 @@ copies_require(int i, bool required)
 	if (c->sender != NULL)
 		copies_wake(c->sender);
 	copies_tell_journal();
+	copies_tell_bodies();
 	pthread_mutex_unlock(&copies_lock);
 }
 
@@ -401,6 +390,7 @@ copies_stop(void)
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.stop = true;
 	copies_tell_journal();
+	copies_tell_bodies();
 	pthread_cond_signal(&copies_noticed);
 	pthread_mutex_unlock(&copies_lock);
 }
@@ -503,9 +493,6 @@ copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const Gr
 	copies_setup.listen_fd = member_listen(address);
 	if (copies_setup.listen_fd < 0)
 		return xasprintf("could not listen on \"%s\" for the other replicators: %s", address, strerror(errno));
-	journal_each_body(journal, copies_add_body);
-	for (size_t i = 0; i < copies_shared.nbodies; i++)
-		copies_shared.bodies[i].index = 0;
 	if (pthread_create(&thread, NULL, connections->listen_main, NULL) != 0)
 		return xstrdup("could not start a thread");
 	pthread_detach(thread);

@@ -63,7 +63,7 @@ extern char *copies_begin(const Config *config, const MemberKeys *keys, const Gr
 /* Until copies_await() this one's disk is at work: if that takes too long, another one leads. */
 extern void copies_will_write(void);
 
-/* A body that the next published record refers to; it is complete and on disk. */
+/* In copies_bodies.c: a body that the next published record refers to; it is complete and on disk. */
 extern void copies_add_body(uint64_t seq, const BodyRef *body);
 
 /* Everything before that place may be sent. */
@@ -71,7 +71,7 @@ extern void copies_publish(JournalPlace end);
 
 /* Wait until all that is published is on the disk of each required copy.  false: copies_stop(). */
 extern bool copies_await(void);
-extern void copies_trimmed(uint64_t first);
+extern void copies_trimmed(uint64_t first); /* in copies_bodies.c */
 
 /* Could another one lead, whose disk has room? */
 extern bool copies_room_elsewhere(void);

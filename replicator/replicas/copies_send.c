@@ -3,8 +3,8 @@
  *	  The leader's side of the journal's copies: a thread for each standby, which finds out where
  *	  it goes on, and sends it what is published.  See copies.h.
  *
- * A body goes out before the record that refers to it, and a standby has it on disk before that
- * record: so a standby never has a record without its body.
+ * A standby has a body on disk (bodies_send.c), and is told that it is the journal's, before it
+ * gets the record that refers to it: so a standby never has a record without its body.
  */
 #include "copies_send.h"
 
@@ -20,7 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bodies_send.h"
 #include "buffer.h"
+#include "copies_bodies.h"
 #include "copies_private.h"
 #include "copy_files.h"
 #include "journal_private.h"
@@ -31,7 +33,8 @@
 #define ANSWER_MS 3000			/* of a standby that connects */
 #define STUCK_MS 1000			/* without a sync of its own */
 #define REFUSED_MS 10000		/* until the same is logged again */
-#define MAX_CONNECTIONS 16		/* beside one of each replicator */
+#define MAX_CONNECTIONS 16		/* beside two of each replicator */
+#define BODIES_MS 3000			/* until its connection for bodies is there */
 #define AT_ONCE_MAX (64 * 1024) /* by the journal's thread */
 #define HEAR_NS 1000000			/* it waits so long for the connection */
 
@@ -50,7 +53,20 @@ typedef struct Target
 	bool		stuck;			/* this one's disk hangs */
 	bool		ask_reach;
 	bool		ended;			/* another connection is in its place */
+	bool		missing;		/* a body that is needed for that */
+	const char *why;			/* it has to end */
 } Target;
+
+/* With the lock: the connection for bodies is lost, or has not come. */
+static const char *
+bodies_trouble(const Copy *c)
+{
+	if (c->bodies_lost)
+		return "its connection for large transactions has ended";
+	if (c->bodies == NULL && copies_now_ms() - c->bodies_since_ms >= BODIES_MS)
+		return "it makes no connection for large transactions";
+	return NULL;
+}
 
 static Target
 look_at_target(const Sender *s)
@@ -70,7 +86,9 @@ look_at_target(const Sender *s)
 			.acked = c->view.acked == copies_shared.index,
 			.stuck = copies_shared.unsynced_ms != 0 && copies_now_ms() - copies_shared.unsynced_ms > STUCK_MS,
 			.ask_reach = copies_shared.ask_reach,
-			.ended = c->connection != s->connection
+			.ended = c->connection != s->connection,
+			.missing = copies_bodies_missing(s->i, copies_shared.index),
+			.why = bodies_trouble(c)
 	};
 	if (!t.ended)
 		c->view.at = s->at;
@@ -94,51 +112,22 @@ put_sync(Sender *s, uint64_t index)
 	s->synced_ms = s->sent_ms;
 }
 
-/*
- * The next body that it needs for what is published up to that index; false: none, or another connection
- * is in the place of this one, so nobody reads what this one sends.
- */
-static bool
-next_body(const Sender *s, uint64_t index, Body *body)
+/* Bodies that what is published refers to; they are there. */
+static void
+put_names(Sender *s, uint64_t index)
 {
-	bool		found = false;
+	bool		found;
 
-	pthread_mutex_lock(&copies_lock);
-	for (size_t i = 0; i < copies_shared.nbodies && !found && copies_shared.copies[s->i].connection == s->connection; i++)
+	do
 	{
-		Body	   *b = &copies_shared.bodies[i];
+		Body		body;
 
-		if (b->index > index || (b->sent & (UINT32_C(1) << s->i)) != 0)
-			continue;
-		b->sent |= UINT32_C(1) << s->i;
-		*body = *b;
-		found = true;
-	}
-	pthread_mutex_unlock(&copies_lock);
-	return found;
-}
-
-static bool
-send_body(Sender *s, const Body *body, uint8_t *bytes)
-{
-	BodyRef		ref = {.id = body->id,.size = body->size};
-	int			fd = copy_open_body(copies_setup.config->journal_directory, ref.id);
-	bool		ok = true;
-
-	if (fd < 0)
-		return errno == ENOENT; /* it has been trimmed */
-	for (uint64_t at = 0; ok && at < ref.size;)
-	{
-		uint64_t	numbers[4] = {ref.id, body->seq, at, ref.size};
-		ssize_t		n = read_at(fd, bytes, MEMBER_DATA_MAX, at);
-
-		if (n > 0)
-			put(s, MEMBER_BODY, numbers, 4, bytes, (size_t) n);
-		ok = n > 0 && member_channel_flush(s->channel);
-		at += n > 0 ? (uint64_t) n : 0;
-	}
-	close(fd);
-	return ok;
+		pthread_mutex_lock(&copies_lock);
+		found = copies_shared.copies[s->i].connection == s->connection && copies_bodies_name(s->i, index, &body);
+		pthread_mutex_unlock(&copies_lock);
+		if (found)
+			put(s, MEMBER_BODY_NAME, (uint64_t[]) {body.id, body.size}, 2, NULL, 0);
+	} while (found);
 }
 
 static bool
@@ -232,6 +221,7 @@ heard(Sender *s, const MemberMessage *m)
 		c->view.room = room;
 		if (m->type == MEMBER_ALIVE)
 			c->view.reach = reach;
+		copies_tell_bodies();	/* of its room, too */
 		if (m->type == MEMBER_ACK && index <= s->synced && index > c->view.acked)
 		{
 			c->view.acked = index;
@@ -323,7 +313,7 @@ static int
 fall_asleep(Sender *s, const Target *t)
 {
 	const Copy *c = &copies_shared.copies[s->i];
-	const int	rest = rest_ms(s, t);
+	const int	rest = t->missing ? 0 : rest_ms(s, t);
 	int			ms = 0;
 
 	pthread_mutex_lock(&copies_lock);
@@ -332,9 +322,9 @@ fall_asleep(Sender *s, const Target *t)
 		const bool	awaited = c->view.acked < copies_shared.index;
 
 		ms = rest > 0 ? rest : MEMBER_ALIVE_MS;
-		if (!t->eager)
+		if (!t->eager && !t->missing)
 			s->state = SENDER_RESTS;
-		else if (c->view.required && !t->hand_over && (!awaited || copies_shared.waited_for))
+		else if (c->view.required && !t->hand_over && !t->missing && (!awaited || copies_shared.waited_for))
 			s->state = SENDER_LENDS;
 		else
 			s->state = SENDER_WAITS;
@@ -350,7 +340,6 @@ static bool
 serve_once(Sender *s, uint8_t *bytes, int *ms)
 {
 	Target		t;
-	Body		body;
 	bool		more;
 
 	*ms = 0;
@@ -358,22 +347,20 @@ serve_once(Sender *s, uint8_t *bytes, int *ms)
 		return false;
 	s->hear = false;
 	t = look_at_target(s);
-	if (t.ended || s->handed_over)
+	s->why = t.why;
+	if (t.ended || s->handed_over || t.why != NULL)
 		return false;
 	if (t.first > s->first)
 	{
 		s->first = t.first;
 		put(s, MEMBER_DELETE, &t.first, 1, NULL, 0);
 	}
-	while (next_body(s, t.index, &body))
-	{
-		if (!send_body(s, &body, bytes) || !listen_to(s))
-			return false;
-	}
-	more = (journal_place_compare(s->at, t.end) < 0 || s->synced < t.index) && rest_ms(s, &t) == 0;
+	if (!t.missing)
+		put_names(s, t.index);
+	more = !t.missing && (journal_place_compare(s->at, t.end) < 0 || s->synced < t.index) && rest_ms(s, &t) == 0;
 	if (more && !send_some(s, &t, bytes))
 		return false;
-	s->hear = journal_place_compare(s->at, t.end) < 0;	/* while much is sent */
+	s->hear = more && journal_place_compare(s->at, t.end) < 0;	/* while much is sent */
 	if (!more && t.hand_over && t.acked)
 	{
 		put(s, MEMBER_HANDOVER, NULL, 0, NULL, 0);
@@ -442,7 +429,7 @@ send_at_once(Sender *s)
 	if (pthread_mutex_trylock(&s->lock) != 0)
 		return false;
 	t = look_at_target(s);
-	if (!t.ended && !s->handed_over && s->fd >= 0 && s->synced < t.index &&
+	if (!t.ended && !t.missing && t.why == NULL && !s->handed_over && s->fd >= 0 && s->synced < t.index &&
 		s->at.segment == t.end.segment && t.end.offset - s->at.offset <= sizeof(bytes) &&
 		(s->at.offset == t.end.offset || put_data(s, t.end.offset, bytes, sizeof(bytes))) &&
 		s->at.offset == t.end.offset)
@@ -539,20 +526,27 @@ refuse(MemberChannel *c, const char *name, const char *why, bool anew)
 	(void) member_channel_send_json(c, MEMBER_REFUSED, json_pack("{s:s, s:b}", "error", why, "anew", anew));
 }
 
-/* The index of the member that has proved that it knows the secret; -1: none. */
+/*
+ * The index of the member that has proved that it knows the secret; -1: none.  *hello, and what it
+ * has by *proof, are the caller's.
+ */
 static int
-authenticate(MemberChannel *c, json_t **proof)
+authenticate(MemberChannel *c, json_t **said, json_t **proof)
 {
 	json_t	   *hello = member_channel_expect(c, MEMBER_HELLO, ANSWER_MS);
 	const char *name = json_text_of(hello, "name");
 	const char *nonce = json_text_of(hello, "nonce");
+	const char *of = json_text_of(hello, "of");
 	int			i = config_replicator(copies_setup.config, name);
 	char		own_nonce[MEMBER_NONCE_HEX];
 	char		own[MEMBER_NONCE_HEX];
 	char		expected[MEMBER_NONCE_HEX];
+	char		role[MEMBER_ROLE_SIZE];
 
+	*said = hello;
 	*proof = NULL;
-	if (hello == NULL || strlen(nonce) != MEMBER_NONCE_HEX - 1)
+	member_role_of(role, of);
+	if (hello == NULL || !member_is_nonce(nonce) || (of[0] != '\0' && !member_is_nonce(of)))
 		i = -1;
 	else if (i < 0 || strcmp(name, copies_setup.config->replicator_name) == 0)
 	{
@@ -561,7 +555,7 @@ authenticate(MemberChannel *c, json_t **proof)
 	}
 	else if (!member_make_nonce(own_nonce) ||
 			 !member_proof(c, copies_setup.keys, "leader", name, nonce, own_nonce, own) ||
-			 !member_proof(c, copies_setup.keys, "standby", name, nonce, own_nonce, expected) ||
+			 !member_proof(c, copies_setup.keys, role, name, nonce, own_nonce, expected) ||
 			 !member_channel_send_json(c, MEMBER_CHALLENGE, json_pack("{s:s, s:s}", "nonce", own_nonce, "proof", own)))
 		i = -1;
 	else if ((*proof = member_channel_expect(c, MEMBER_PROOF, ANSWER_MS)) == NULL)
@@ -574,9 +568,6 @@ authenticate(MemberChannel *c, json_t **proof)
 		refuse(c, name, "it could not prove that it has the group's secret", false);
 		i = -1;
 	}
-	json_decref(hello);
-	if (i < 0)
-		json_decref(*proof);
 	return i;
 }
 
@@ -616,21 +607,6 @@ history_json(void)
 												 "segment", (json_int_t) copies_setup.state.history[i].place.segment,
 												 "offset", (json_int_t) copies_setup.state.history[i].place.offset));
 	return history;
-}
-
-/* With the lock.  The bodies that it has need not be sent; all others must be. */
-static void
-note_bodies(int i, const json_t *ids)
-{
-	for (size_t b = 0; b < copies_shared.nbodies; b++)
-	{
-		copies_shared.bodies[b].sent &= ~(UINT32_C(1) << i);
-		for (size_t j = 0; j < json_array_size(ids); j++)
-		{
-			if ((uint64_t) json_integer_value(json_array_get(ids, j)) == copies_shared.bodies[b].id)
-				copies_shared.bodies[b].sent |= UINT32_C(1) << i;
-		}
-	}
 }
 
 /* One that is there, and is heard, stays: two of a name would take turns for ever. */
@@ -692,7 +668,7 @@ agree_on_place(Sender *s, const json_t *has, json_t **ready)
 
 /* The connection before this one, if it is still there, sends no more bodies from then on. */
 static void
-set_connected(Sender *s, bool connected, const json_t *bodies)
+set_connected(Sender *s, bool connected, const char *nonce, const json_t *bodies)
 {
 	Copy	   *c = &copies_shared.copies[s->i];
 
@@ -700,8 +676,18 @@ set_connected(Sender *s, bool connected, const json_t *bodies)
 	if (connected)
 	{
 		s->connection = ++copies_shared.connections;
-		note_bodies(s->i, bodies);
+		snprintf(c->nonce, sizeof(c->nonce), "%s", nonce);
+		c->bodies_since_ms = copies_now_ms();
 	}
+	if (connected || c->connection == s->connection)
+	{
+		copies_bodies_disconnected(s->i);
+		copies_wake_bodies(s->i);	/* the one before ends */
+		c->bodies = NULL;
+		c->bodies_lost = false;
+	}
+	if (connected)
+		copies_bodies_connected(s->i, bodies);
 	if (connected || c->connection == s->connection)
 	{
 		c->connection = connected ? s->connection : 0;
@@ -719,35 +705,46 @@ set_connected(Sender *s, bool connected, const json_t *bodies)
 	pthread_mutex_unlock(&copies_lock);
 }
 
+static void
+serve_journal(MemberChannel *channel, int i, const char *nonce, const json_t *has)
+{
+	const char *name = copies_setup.config->replicators[i].name;
+	Sender	   *s = new_sender(i, channel);
+	json_t	   *ready;
+
+	if (agree_on_place(s, has, &ready))
+	{
+		set_connected(s, true, nonce, json_object_get(ready, "bodies"));
+		log_message(LOG_NOTICE, name, "replicator is connected and gets the journal from %s",
+					s->at.segment == 0 ? "the beginning" : "where it ended");
+		stream(s);
+		set_connected(s, false, NULL, NULL);
+		log_message(LOG_NOTICE, name, "replicator is not connected any more: %s",
+					s->handed_over ? "it takes over" : s->why != NULL ? s->why : member_channel_error(channel));
+	}
+	release_sender(s);
+	json_decref(ready);
+}
+
 /* Takes the channel over. */
 static void
 serve(MemberChannel *channel)
 {
+	json_t	   *hello;
 	json_t	   *has;
-	json_t	   *ready;
-	int			i = authenticate(channel, &has);
-	Sender	   *s;
+	int			i = authenticate(channel, &hello, &has);
+	const char *of = json_text_of(hello, "of");
 
-	if (i < 0)
-	{
+	if (i >= 0)
+		member_channel_trust(channel);
+	if (i >= 0 && of[0] == '\0')
+		serve_journal(channel, i, json_text_of(hello, "nonce"), has);
+	else if (i >= 0)
+		bodies_serve(channel, i, of);
+	if (i < 0 || of[0] != '\0')
 		member_channel_close(channel);
-		return;
-	}
-	s = new_sender(i, channel);
-	member_channel_trust(channel);
-	if (agree_on_place(s, has, &ready))
-	{
-		set_connected(s, true, json_object_get(ready, "bodies"));
-		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is connected and gets the journal from %s",
-					s->at.segment == 0 ? "the beginning" : "where it ended");
-		stream(s);
-		set_connected(s, false, NULL);
-		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is not connected any more: %s",
-					s->handed_over ? "it takes over" : member_channel_error(channel));
-	}
-	release_sender(s);
-	json_decref(ready);
 	json_decref(has);
+	json_decref(hello);
 }
 
 /* ---------- connections */
@@ -781,7 +778,7 @@ too_many(void)
 	bool		many;
 
 	pthread_mutex_lock(&copies_lock);
-	many = copies_shared.connected_now >= MAX_CONNECTIONS + copies_setup.config->nreplicators;
+	many = copies_shared.connected_now >= MAX_CONNECTIONS + 2 * copies_setup.config->nreplicators;
 	pthread_mutex_unlock(&copies_lock);
 	return many;
 }

@@ -109,6 +109,20 @@ copy_bodies(const char *dir)
 	return ids;
 }
 
+bool
+copy_remove_parts(const char *dir)
+{
+	DIR		   *d = opendir(dir);
+	const struct dirent *e;
+	bool		ok = d != NULL;
+
+	while (ok && (e = readdir(d)) != NULL)
+		ok = !body_is_part(e->d_name) || unlinkat(dirfd(d), e->d_name, 0) == 0;
+	if (d != NULL)
+		closedir(d);
+	return ok;
+}
+
 static bool
 remove_bodies(const char *dir)
 {

@@ -25,6 +25,9 @@ extern bool copy_tail(const char *dir, JournalPlace place, char tail[COPY_TAIL_H
 /* The ids of all bodies in the directory: an array of integers. */
 extern json_t *copy_bodies(const char *dir);
 
+/* Remove bodies that are not complete.  false: errno. */
+extern bool copy_remove_parts(const char *dir);
+
 /*
  * Remove what is behind that place, durably: a copy goes on from there.  Segment 0: everything.
  * false: errno.

@@ -32,6 +32,7 @@
 
 #include "buffer.h"
 #include "copies.h"
+#include "copies_bodies.h"
 #include "copies_send.h"
 #include "copy_files.h"
 #include "etcd.h"
@@ -845,6 +846,7 @@ group_lead(const Journal *journal, void (*when_done) (char *error))
 		failed = NULL;
 	}
 	LOCKSTEP_POINT(REPLICAS_BEGUN);
+	copies_bodies_begin(journal);
 	if (error == NULL)
 		error = copies_begin(config, &keys, &state, &key, journal, &copies_connections);
 	if (error == NULL)

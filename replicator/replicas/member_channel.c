@@ -598,6 +598,12 @@ member_make_nonce(char nonce[MEMBER_NONCE_HEX])
 	return true;
 }
 
+void
+member_role_of(char role[MEMBER_ROLE_SIZE], const char *nonce)
+{
+	snprintf(role, MEMBER_ROLE_SIZE, "standby%s%.64s", nonce[0] != '\0' ? " " : "", nonce);
+}
+
 bool
 member_proof(MemberChannel *c, const MemberKeys *keys, const char *role, const char *standby, const char *standby_nonce,
 			 const char *leader_nonce, char proof[MEMBER_NONCE_HEX])
@@ -622,7 +628,37 @@ member_proof(MemberChannel *c, const MemberKeys *keys, const char *role, const c
 }
 
 bool
+member_is_nonce(const char *nonce)
+{
+	return strlen(nonce) == MEMBER_NONCE_HEX - 1 && strspn(nonce, "0123456789abcdef") == MEMBER_NONCE_HEX - 1;
+}
+
+bool
 member_same_proof(const char *a, const char *b)
 {
 	return strlen(a) == strlen(b) && CRYPTO_memcmp(a, b, strlen(a)) == 0;
+}
+
+bool
+member_challenge(MemberChannel *c, const MemberKeys *keys, const char *name, const char *nonce, const char *of,
+				 char own[MEMBER_NONCE_HEX], const char **trouble)
+{
+	char		expected[MEMBER_NONCE_HEX];
+	char		role[MEMBER_ROLE_SIZE];
+	json_t	   *challenge = NULL;
+	bool		ok;
+
+	member_role_of(role, of);
+	ok = member_channel_send_json(c, MEMBER_HELLO, of[0] != '\0' ? json_pack("{s:s, s:s, s:s}", "name", name, "nonce", nonce, "of", of) :
+								  json_pack("{s:s, s:s}", "name", name, "nonce", nonce)) &&
+		(challenge = member_channel_expect(c, MEMBER_CHALLENGE, MEMBER_SILENCE_MS)) != NULL &&
+		member_proof(c, keys, "leader", name, nonce, json_text_of(challenge, "nonce"), expected) &&
+		member_proof(c, keys, role, name, nonce, json_text_of(challenge, "nonce"), own);
+	if (ok && !member_same_proof(json_text_of(challenge, "proof"), expected))
+	{
+		*trouble = "it could not prove that it has the group's secret";
+		ok = false;
+	}
+	json_decref(challenge);
+	return ok;
 }

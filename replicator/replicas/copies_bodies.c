@@ -1,0 +1,474 @@
+/*
+ * copies_bodies.c
+ *	  The leader: bodies of large transactions, and who has them.  See copies_bodies.h.
+ *
+ *	 BODY_ARRIVES	its transaction goes on; what is behind a savepoint may be cut off again
+ *	 BODY_SEALED	nothing more comes; when all that are waited for have it, the transaction may
+ *					be decided
+ *	 BODY_DECIDED	a record refers to it, until it is trimmed
+ *	 BODY_GONE		its transaction has failed; copies that have a part are told
+ *
+ * That a sealed one is awaited is only so that nobody else waits for it: a record is never sent
+ * before its body is there (copies_send.c), whoever has come to be waited for in between.
+ */
+#include "copies_bodies.h"
+
+#include <stdlib.h>
+#include <string.h>
+#include <sys/epoll.h>
+#include <sys/eventfd.h>
+#include <unistd.h>
+
+#include "buffer.h"
+#include "journal_body.h"
+#include "loop.h"
+
+/* Parts leave that much to the journal: they count for nothing. */
+#define KEPT_SEGMENTS 4
+
+typedef struct Awaiting
+{
+	struct Awaiting *next;
+	uint64_t	id;
+	void		(*done) (void *arg);
+	void	   *arg;
+} Awaiting;
+
+static Awaiting *awaiting;		/* the loop's */
+
+/* ---------- with the lock */
+
+static Body *
+find(uint64_t id)
+{
+	for (size_t i = copies_shared.nbodies; i > 0; i--)
+	{
+		if (copies_shared.bodies[i - 1].id == id)
+			return &copies_shared.bodies[i - 1];
+	}
+	return NULL;
+}
+
+static Body *
+add(uint64_t id)
+{
+	Body	   *b;
+
+	if (copies_shared.nbodies == copies_shared.bodies_cap)
+	{
+		copies_shared.bodies_cap = copies_shared.bodies_cap > 0 ? copies_shared.bodies_cap * 2 : 16;
+		copies_shared.bodies = xrealloc(copies_shared.bodies, copies_shared.bodies_cap * sizeof(Body));
+	}
+	b = &copies_shared.bodies[copies_shared.nbodies++];
+	*b = (Body) {.id = id,.state = BODY_ARRIVES};
+	return b;
+}
+
+static void
+take_out(Body *b)
+{
+	const size_t i = (size_t) (b - copies_shared.bodies);
+
+	memmove(b, b + 1, (--copies_shared.nbodies - i) * sizeof(Body));
+}
+
+static uint32_t
+bit(int i)
+{
+	return UINT32_C(1) << i;
+}
+
+static bool
+has_room_for_parts(int i)
+{
+	return copies_shared.copies[i].view.room >= (uint64_t) KEPT_SEGMENTS * (uint64_t) copies_setup.config->journal_segment_size;
+}
+
+static void
+wake_senders(void)
+{
+	for (int i = 0; i < copies_setup.config->nreplicators; i++)
+		copies_wake_bodies(i);
+}
+
+/* Nobody has a part of it. */
+static bool
+is_nowhere(const Body *b)
+{
+	for (int i = 0; i < CONFIG_MAX_REPLICATORS; i++)
+	{
+		if (b->sent[i] > 0)
+			return false;
+	}
+	return true;
+}
+
+void
+copies_bodies_connected(int i, const json_t *ids)
+{
+	for (size_t b = 0; b < copies_shared.nbodies; b++)
+	{
+		Body	   *body = &copies_shared.bodies[b];
+
+		for (size_t j = 0; j < json_array_size(ids) && body->state == BODY_DECIDED; j++)
+		{
+			if ((uint64_t) json_integer_value(json_array_get(ids, j)) != body->id)
+				continue;
+			body->there |= bit(i);
+			body->named |= bit(i);
+		}
+	}
+}
+
+void
+copies_bodies_disconnected(int i)
+{
+	for (size_t b = copies_shared.nbodies; b > 0; b--)
+	{
+		Body	   *body = &copies_shared.bodies[b - 1];
+
+		body->sent[i] = 0;
+		body->ended &= ~bit(i);
+		body->there &= ~bit(i);
+		body->named &= ~bit(i);
+		if (body->state == BODY_GONE && is_nowhere(body))
+			take_out(body);
+	}
+	copies_tell_bodies();
+}
+
+bool
+copies_bodies_missing(int i, uint64_t index)
+{
+	for (size_t b = 0; b < copies_shared.nbodies; b++)
+	{
+		const Body *body = &copies_shared.bodies[b];
+
+		if (body->state == BODY_DECIDED && body->index <= index && (body->there & bit(i)) == 0)
+			return true;
+	}
+	return false;
+}
+
+bool
+copies_bodies_name(int i, uint64_t index, Body *body)
+{
+	for (size_t n = 0; n < copies_shared.nbodies; n++)
+	{
+		Body	   *b = &copies_shared.bodies[n];
+
+		if (b->state != BODY_DECIDED || b->index > index || (b->there & bit(i)) == 0 || (b->named & bit(i)) != 0)
+			continue;
+		b->named |= bit(i);
+		*body = *b;
+		return true;
+	}
+	return false;
+}
+
+/* ---------- what is sent next, with the lock */
+
+static BodyTask
+task_of(const Body *b, int i)
+{
+	if (b->state == BODY_GONE)
+		return b->sent[i] > 0 ? BODY_TASK_DROP : BODY_TASK_NONE;
+	if ((b->there & bit(i)) != 0 || (b->ended & bit(i)) != 0)
+		return BODY_TASK_NONE;
+	if (b->state != BODY_DECIDED && !has_room_for_parts(i))
+		return BODY_TASK_NONE;
+	if (b->sent[i] < b->size)
+		return BODY_TASK_PIECE;
+	return b->state != BODY_ARRIVES ? BODY_TASK_END : BODY_TASK_NONE;
+}
+
+/* Decided ones are waited for, sealed ones soon will be. */
+BodyTask
+copies_bodies_next(int i, uint64_t after, Body *body)
+{
+	static const BodyState first[] = {BODY_GONE, BODY_DECIDED, BODY_SEALED, BODY_ARRIVES};
+
+	for (size_t s = 0; s < sizeof(first) / sizeof(first[0]); s++)
+	{
+		const Body *found = NULL;
+		bool		passed = false;
+
+		for (size_t n = 0; n < copies_shared.nbodies; n++)
+		{
+			const Body *b = &copies_shared.bodies[n];
+
+			if (b->state == first[s] && task_of(b, i) != BODY_TASK_NONE && (found == NULL || (passed && first[s] != BODY_DECIDED)))
+			{
+				found = b;
+				if (passed)
+					break;
+			}
+			passed = passed || b->id == after;
+		}
+		if (found == NULL)
+			continue;
+		*body = *found;
+		return task_of(found, i);
+	}
+	return BODY_TASK_NONE;
+}
+
+bool
+copies_bodies_sent(int i, const Body *body, size_t n)
+{
+	Body	   *b = find(body->id);
+
+	if (b == NULL || b->state == BODY_GONE || b->cuts != body->cuts)
+		return false;
+	b->sent[i] = body->sent[i] + n;
+	return true;
+}
+
+void
+copies_bodies_ended(int i, uint64_t id)
+{
+	Body	   *b = find(id);
+
+	if (b != NULL)
+		b->ended |= bit(i);
+}
+
+bool
+copies_bodies_lost(int i, uint64_t id)
+{
+	Body	   *b = find(id);
+
+	if (b == NULL || b->state == BODY_GONE)
+		return true;
+	if (b->state != BODY_DECIDED)
+		return false;
+	b->there |= bit(i);			/* it has been trimmed */
+	b->named |= bit(i);
+	return true;
+}
+
+void
+copies_bodies_dropped(int i, uint64_t id)
+{
+	Body	   *b = find(id);
+
+	if (b == NULL)
+		return;
+	b->sent[i] = 0;
+	if (is_nowhere(b))
+		take_out(b);
+}
+
+void
+copies_bodies_there(int i, uint64_t id)
+{
+	Body	   *b = find(id);
+
+	if (b == NULL || (b->ended & bit(i)) == 0)
+		return;
+	b->there |= bit(i);
+	copies_shared.changes++;
+	if (copies_shared.copies[i].sender != NULL)
+		copies_wake(copies_shared.copies[i].sender);
+	copies_tell_bodies();
+}
+
+/* ---------- the loop: bodies that arrive */
+
+static void
+grown(uint64_t id, uint64_t size)
+{
+	Body	   *b;
+
+	pthread_mutex_lock(&copies_lock);
+	b = find(id);
+	if (b == NULL)
+		b = add(id);
+	b->size = size;
+	wake_senders();
+	pthread_mutex_unlock(&copies_lock);
+}
+
+static void
+cut(uint64_t id, uint64_t offset)
+{
+	Body	   *b;
+
+	pthread_mutex_lock(&copies_lock);
+	if ((b = find(id)) != NULL)
+	{
+		b->size = offset;
+		b->cuts++;
+		for (int i = 0; i < CONFIG_MAX_REPLICATORS; i++)
+		{
+			if (b->sent[i] > offset)
+				b->sent[i] = offset;
+		}
+	}
+	pthread_mutex_unlock(&copies_lock);
+}
+
+static void
+sealed(uint64_t id, uint64_t size)
+{
+	Body	   *b;
+
+	pthread_mutex_lock(&copies_lock);
+	if ((b = find(id)) != NULL)
+	{
+		b->size = size;
+		b->state = BODY_SEALED;
+		wake_senders();
+	}
+	pthread_mutex_unlock(&copies_lock);
+}
+
+static void
+gone(uint64_t id)
+{
+	Body	   *b;
+
+	pthread_mutex_lock(&copies_lock);
+	if ((b = find(id)) != NULL)
+	{
+		b->state = BODY_GONE;
+		if (is_nowhere(b))
+			take_out(b);
+		else
+			wake_senders();
+		copies_tell_bodies();
+	}
+	pthread_mutex_unlock(&copies_lock);
+}
+
+/* ---------- the loop: who waits for copies */
+
+/* With the lock: all that are waited for have it, or it is of no use to wait. */
+static bool
+is_copied(uint64_t id)
+{
+	const Body *b = find(id);
+
+	if (b == NULL || b->state != BODY_SEALED || copies_shared.stop)
+		return true;
+	for (int i = 0; i < copies_setup.config->nreplicators; i++)
+	{
+		const Copy *c = &copies_shared.copies[i];
+
+		if (c->view.required && (b->there & bit(i)) == 0 && has_room_for_parts(i))
+			return false;
+	}
+	return true;
+}
+
+static void
+on_copied(void *arg, uint32_t events)
+{
+	uint64_t	count;
+	Awaiting  **at = &awaiting;
+	Awaiting   *ready = NULL;
+
+	(void) !read(copies_shared.bodies_fd, &count, sizeof(count));
+	pthread_mutex_lock(&copies_lock);
+	while (*at != NULL)
+	{
+		Awaiting   *a = *at;
+
+		if (!is_copied(a->id))
+		{
+			at = &a->next;
+			continue;
+		}
+		*at = a->next;
+		a->next = ready;
+		ready = a;
+	}
+	copies_shared.bodies_awaited = awaiting != NULL;
+	pthread_mutex_unlock(&copies_lock);
+	while (ready != NULL)
+	{
+		Awaiting   *a = ready;
+
+		ready = a->next;
+		a->done(a->arg);
+		free(a);
+	}
+}
+
+static void
+await(uint64_t id, void (*done) (void *arg), void *arg)
+{
+	bool		copied;
+
+	pthread_mutex_lock(&copies_lock);
+	copied = is_copied(id);
+	if (!copied)
+	{
+		Awaiting   *a = xmalloc(sizeof(Awaiting));
+
+		*a = (Awaiting) {awaiting, id, done, arg};
+		awaiting = a;
+		copies_shared.bodies_awaited = true;
+	}
+	pthread_mutex_unlock(&copies_lock);
+	if (copied)
+		done(arg);
+}
+
+/* ---------- decided ones: the journal's thread */
+
+/* It is on disk here: the next record that is published refers to it. */
+void
+copies_add_body(uint64_t seq, const BodyRef *body)
+{
+	Body	   *b;
+
+	pthread_mutex_lock(&copies_lock);
+	if ((b = find(body->id)) == NULL)
+		b = add(body->id);
+	b->state = BODY_DECIDED;
+	b->size = body->size;
+	b->seq = seq;
+	b->index = copies_shared.body_index = copies_shared.index + 1;
+	wake_senders();
+	pthread_mutex_unlock(&copies_lock);
+}
+
+void
+copies_trimmed(uint64_t first)
+{
+	size_t		kept = 0;
+
+	pthread_mutex_lock(&copies_lock);
+	copies_shared.first = first;
+	for (size_t i = 0; i < copies_shared.nbodies; i++)
+	{
+		if (copies_shared.bodies[i].state != BODY_DECIDED || copies_shared.bodies[i].seq >= first)
+			copies_shared.bodies[kept++] = copies_shared.bodies[i];
+	}
+	copies_shared.nbodies = kept;
+	pthread_mutex_unlock(&copies_lock);
+}
+
+/* ---------- beginning */
+
+static void
+add_of_journal(uint64_t seq, const BodyRef *body)
+{
+	Body	   *b = add(body->id);
+
+	b->state = BODY_DECIDED;
+	b->seq = seq;
+	b->size = body->size;
+}
+
+void
+copies_bodies_begin(const Journal *journal)
+{
+	static const BodyWatcher watcher = {.grown = grown,.cut = cut,.sealed = sealed,.gone = gone,.await = await};
+
+	copies_shared.bodies_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	loop_watch(copies_shared.bodies_fd, EPOLLIN, on_copied, NULL);
+	journal_each_body(journal, add_of_journal);
+	body_watcher = &watcher;
+}
