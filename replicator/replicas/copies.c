@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,11 +21,13 @@ bool		copies_active;
 
 /* A disk with less room than that is full. */
 #define ROOM_SEGMENTS 2
+#define BUSY_MS 10000
+#define BUSY_PAUSE_MS 20
 
 pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t copies_noticed;
 CopiesShared copies_shared;
-CopiesSetup copies_setup;
+CopiesSetup copies_setup = {.listen_fd = -1};
 
 int64_t
 copies_now_ms(void)
@@ -476,11 +479,32 @@ init_shared(const Journal *journal)
 	copies_shared.enough = copies_setup.key.n >= copies_setup.config->min_copies;
 }
 
+/* One that is ending may have the port still. */
+char *
+copies_listen(const char *address)
+{
+	const struct timespec pause = {0, BUSY_PAUSE_MS * 1000000L};
+	int64_t		until = copies_now_ms() + BUSY_MS;
+
+	while ((copies_setup.listen_fd = member_listen(address)) < 0 && errno == EADDRINUSE && copies_now_ms() < until)
+		(void) nanosleep(&pause, NULL);
+	if (copies_setup.listen_fd >= 0)
+		return NULL;
+	return xasprintf("could not listen on \"%s\" for the other replicators: %s", address, strerror(errno));
+}
+
+/* The thread that accepts sees it, too. */
+void
+copies_close(void)
+{
+	if (copies_setup.listen_fd >= 0)
+		(void) shutdown(copies_setup.listen_fd, SHUT_RDWR);
+}
+
 char *
 copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const GroupKey *with, const Journal *journal,
 			 const CopiesConnections *connections)
 {
-	const char *address;
 	pthread_t	thread;
 
 	copies_setup.config = c;
@@ -489,10 +513,6 @@ copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const Gr
 	copies_setup.key = *with;
 	copies_setup.connections = *connections;
 	init_shared(journal);
-	address = c->replicators[config_replicator(c, c->replicator_name)].address;
-	copies_setup.listen_fd = member_listen(address);
-	if (copies_setup.listen_fd < 0)
-		return xasprintf("could not listen on \"%s\" for the other replicators: %s", address, strerror(errno));
 	if (pthread_create(&thread, NULL, connections->listen_main, NULL) != 0)
 		return xstrdup("could not start a thread");
 	pthread_detach(thread);

@@ -51,8 +51,11 @@ typedef struct CopiesConnections
 	void		(*release) (struct Sender *s);
 } CopiesConnections;
 
+/* Listen there for standbys; they are accepted when this one leads.  NULL, or why not (malloc'ed). */
+extern char *copies_listen(const char *address);
+
 /*
- * Begin to lead: listen for standbys.  NULL, or why not (malloc'ed).  place: the journal's end;
+ * Begin to lead: accept standbys.  NULL, or why not (malloc'ed).  place: the journal's end;
  * the pointers stay; connections: copies_send.h's.
  */
 extern char *copies_begin(const Config *config, const MemberKeys *keys, const GroupState *state, const GroupKey *key,
@@ -109,6 +112,9 @@ extern void copies_ask_reach(bool ask);
 extern bool copies_outdated(void);
 
 /* ---------- the end */
+
+/* Nobody listens any more: another process may. */
+extern void copies_close(void);
 
 /* copies_await() waits no more. */
 extern void copies_stop(void);

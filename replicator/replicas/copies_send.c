@@ -798,6 +798,8 @@ listen_main(void *arg)
 
 		(void) poll(&p, 1, -1);
 		fd = accept4(copies_setup.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && errno == EINVAL)
+			break;				/* copies_close() */
 		if (fd < 0)
 			continue;
 		note_connection(1);

@@ -48,6 +48,7 @@
 
 #define PAUSE_MS 100
 #define COLD_MS 3000			/* for a leader that was never met */
+#define ABSENT_MS 1000			/* ... if nobody listens there */
 #define SILENT_MS 1000			/* a copy is out of sync */
 #define LOOK_MS 1000			/* the leader reads the key */
 #define HANDOVER_MS 1000
@@ -279,6 +280,15 @@ take_over(const char *why)
 	return true;
 }
 
+/* From now on others see that somebody is here, while the journal is opened. */
+static void
+listen_for_members(void)
+{
+	char	   *error = copies_listen(config->replicators[config_replicator(config, config->replicator_name)].address);
+
+	failed = failed != NULL ? failed : error;
+}
+
 /* What is begun with: the journal that is here, or a new one. */
 static bool
 prepare_journal(void)
@@ -367,16 +377,19 @@ static uint64_t followed_run;
 static uint64_t missed_run;
 static int64_t missed_since_ms;
 
-/* One that was there just now, is gone; one that has never been met may be about to begin. */
+/*
+ * One that was there just now, is gone.  One that has never been met may be about to begin: it may
+ * be started with this one, and listens as soon as it has been chosen; to open its journal takes longer.
+ */
 static bool
-is_gone(void)
+is_gone(bool absent)
 {
 	if (missed_run != key.run)
 	{
 		missed_run = key.run;
 		missed_since_ms = now_ms();
 	}
-	return followed_run == key.run || now_ms() - missed_since_ms >= COLD_MS;
+	return followed_run == key.run || now_ms() - missed_since_ms >= (absent ? ABSENT_MS : COLD_MS);
 }
 
 static void
@@ -463,8 +476,9 @@ follow(void)
 			log_message(LOG_NOTICE, key.leader, "this replicator, which leads, is gone: %s", why);
 			followed_run = leader_run;
 			break;
+		case STANDBY_ABSENT:
 		case STANDBY_UNREACHED:
-			if (is_gone())
+			if (is_gone(result == STANDBY_ABSENT))
 				break;
 			tell_unreached(why);
 			pause_ms(PAUSE_MS);
@@ -501,7 +515,10 @@ follow_until_chosen(void)
 		else if (result == KEY_READ)
 			chosen = key.run == run || lead_again();
 		if (chosen)
+		{
+			listen_for_members();
 			return true;
+		}
 		if (result != KEY_READ || strcmp(key.leader, config->replicator_name) == 0)
 			pause_ms(PAUSE_MS);
 	}
@@ -917,4 +934,5 @@ group_end(void)
 		pthread_join(thread, NULL);
 	if (led)
 		wait_until_taken_over();
+	copies_close();
 }

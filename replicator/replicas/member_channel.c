@@ -348,17 +348,23 @@ MemberChannel *
 member_channel_connect(const char *address, const MemberKeys *keys, char **error)
 {
 	struct addrinfo *list = resolve(address, false, error);
+	MemberChannel *c = NULL;
 	int			fd = -1;
+	int			failed = 0;
 
-	if (list == NULL)
-		return NULL;
 	for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next)
+	{
 		fd = connect_to(a);
-	freeaddrinfo(list);
+		failed = fd < 0 ? errno : 0;
+	}
+	if (list != NULL)
+		freeaddrinfo(list);
 	if (fd >= 0)
-		return begin(fd, keys, true, error);
-	*error = xasprintf("could not connect to \"%s\": %s", address, strerror(errno));
-	return NULL;
+		c = begin(fd, keys, true, error);
+	else if (list != NULL)
+		*error = xasprintf("could not connect to \"%s\": %s", address, strerror(failed));
+	errno = failed;
+	return c;
 }
 
 MemberChannel *

@@ -92,7 +92,7 @@ typedef enum MemberResult
 
 typedef struct MemberChannel MemberChannel;
 
-/* address HOST:PORT; both: NULL: *error (malloc'ed). */
+/* address HOST:PORT; both: NULL: *error (malloc'ed).  connect: and errno. */
 extern MemberChannel *member_channel_connect(const char *address, const MemberKeys *keys, char **error);
 extern bool member_is_there(const char *address);	/* does somebody listen
 													 * there? */

@@ -20,7 +20,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <sys/stat.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -180,30 +179,18 @@ take_data(Standby *s, uint64_t offset, LsSlice bytes)
 	return GO_ON;
 }
 
-/* It is durable already, which costs little to make sure of. */
+/* A part that is durable becomes the journal's. */
 static bool
-name_body(const char *dir, uint64_t id, uint64_t size)
+name_body(const char *dir, uint64_t id)
 {
 	int			dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
 	char		part[32];
 	char		name[32];
-	struct stat st;
-	int			fd = -1;
 	bool		ok;
 
 	body_part_name(part, id);
 	body_name(name, id);
-	if (dir_fd >= 0)
-		fd = openat(dir_fd, part, O_RDWR | O_CLOEXEC);
-	ok = fd >= 0 && fstat(fd, &st) == 0;
-	if (ok && (uint64_t) st.st_size != size)
-	{
-		errno = EINVAL;
-		ok = false;
-	}
-	ok = ok && fsync(fd) == 0 && renameat(dir_fd, part, dir_fd, name) == 0 && fsync(dir_fd) == 0;
-	if (fd >= 0)
-		close(fd);
+	ok = dir_fd >= 0 && renameat(dir_fd, part, dir_fd, name) == 0 && fsync(dir_fd) == 0;
 	if (dir_fd >= 0)
 		close(dir_fd);
 	return ok;
@@ -212,9 +199,12 @@ name_body(const char *dir, uint64_t id, uint64_t size)
 static StandbyEnd
 take_name(Standby *s, uint64_t id, uint64_t size)
 {
-	if (name_body(s->dir, id, size))
-		return GO_ON;
-	return errno == ENOENT || errno == EINVAL ? violation(s, "the name of a body that is not here") : disk_failed(s, "name the file of a transaction");
+	if (s->bodies == NULL || !standby_bodies_take(s->bodies, id, size))
+		return violation(s, "the name of a body that is not here");
+	if (!name_body(s->dir, id))
+		return disk_failed(s, "name the file of a transaction");
+	LOCKSTEP_POINT(REPLICAS_BODY_NAMED);
+	return GO_ON;
 }
 
 /* ---------- the stream */
@@ -519,9 +509,10 @@ standby_follow(const Config *config, const MemberKeys *keys, GroupState *state, 
 	s.channel = member_channel_connect(config->replicators[leader].address, keys, &error);
 	if (s.channel == NULL)
 	{
+		result = errno == ECONNREFUSED ? STANDBY_ABSENT : STANDBY_UNREACHED;
 		snprintf(why, 300, "%s", error);
 		free(error);
-		return STANDBY_UNREACHED;
+		return result;
 	}
 	result = agree(&s, keys);
 	if (result == GO_ON)

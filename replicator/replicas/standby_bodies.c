@@ -26,6 +26,7 @@
 #include "journal_body.h"
 #include "journal_private.h"
 #include "log.h"
+#include "points.h"
 
 /* So little is left to flush at the end. */
 #define SYNC_EVERY (16 * 1024 * 1024)
@@ -37,6 +38,12 @@ typedef struct Part
 	uint64_t	size;
 	uint64_t	unsynced;
 } Part;
+
+typedef struct Complete
+{
+	uint64_t	id;
+	uint64_t	size;
+} Complete;
 
 struct StandbyBodies
 {
@@ -51,6 +58,9 @@ struct StandbyBodies
 	int			refs;
 	bool		stop;
 	char	   *failed;
+	Complete   *complete;		/* on disk, and without a name */
+	size_t		ncomplete;
+	size_t		complete_cap;
 
 	/* the thread's */
 	MemberChannel *channel;
@@ -165,6 +175,35 @@ take_piece(StandbyBodies *b, uint64_t id, uint64_t offset, LsSlice bytes)
 	return fdatasync(p->fd) == 0 || disk_failed(b, "flush");
 }
 
+static void
+add_complete(StandbyBodies *b, uint64_t id, uint64_t size)
+{
+	pthread_mutex_lock(&b->lock);
+	if (b->ncomplete == b->complete_cap)
+	{
+		b->complete_cap = b->complete_cap > 0 ? b->complete_cap * 2 : 8;
+		b->complete = xrealloc(b->complete, b->complete_cap * sizeof(Complete));
+	}
+	b->complete[b->ncomplete++] = (Complete) {id, size};
+	pthread_mutex_unlock(&b->lock);
+}
+
+bool
+standby_bodies_take(StandbyBodies *b, uint64_t id, uint64_t size)
+{
+	bool		found = false;
+
+	pthread_mutex_lock(&b->lock);
+	for (size_t i = 0; i < b->ncomplete && !found; i++)
+	{
+		found = b->complete[i].id == id && b->complete[i].size == size;
+		if (found)
+			b->complete[i] = b->complete[--b->ncomplete];
+	}
+	pthread_mutex_unlock(&b->lock);
+	return found;
+}
+
 static bool
 take_end(StandbyBodies *b, uint64_t id, uint64_t size)
 {
@@ -176,7 +215,21 @@ take_end(StandbyBodies *b, uint64_t id, uint64_t size)
 	if (ftruncate(p->fd, (off_t) size) != 0 || fsync(p->fd) != 0)
 		return disk_failed(b, "flush");
 	forget_part(b, p);
+	add_complete(b, id, size);
+	LOCKSTEP_POINT(REPLICAS_BODY_THERE);
 	return member_channel_send(b->channel, MEMBER_BODY_THERE, &id, 1, NULL, 0);
+}
+
+static void
+forget_complete(StandbyBodies *b, uint64_t id)
+{
+	pthread_mutex_lock(&b->lock);
+	for (size_t i = b->ncomplete; i > 0; i--)
+	{
+		if (b->complete[i - 1].id == id)
+			b->complete[i - 1] = b->complete[--b->ncomplete];
+	}
+	pthread_mutex_unlock(&b->lock);
 }
 
 static bool
@@ -187,6 +240,7 @@ drop(StandbyBodies *b, uint64_t id)
 
 	if (p != NULL)
 		forget_part(b, p);
+	forget_complete(b, id);
 	return change_directory(b, id, false, &none) || (errno != 0 && disk_failed(b, "remove"));
 }
 
@@ -274,6 +328,7 @@ unref(StandbyBodies *b)
 		return;
 	pthread_mutex_destroy(&b->lock);
 	free(b->failed);
+	free(b->complete);
 	free(b);
 }
 

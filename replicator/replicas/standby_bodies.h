@@ -16,6 +16,9 @@ extern StandbyBodies *standby_bodies_begin(const Config *config, const MemberKey
 /* Has the disk failed?  Why. */
 extern bool standby_bodies_failed(StandbyBodies *b, char why[300]);
 
+/* It is on disk here, complete, as a part; the caller gives it its name. */
+extern bool standby_bodies_take(StandbyBodies *b, uint64_t id, uint64_t size);
+
 /* Nothing is begun from then on; what the disk is at work with it may finish.  Frees it. */
 extern void standby_bodies_end(StandbyBodies *b);
 
