@@ -55,8 +55,8 @@ extern void body_unref(JournalBody *b); /* the last one closes; deletes it
 typedef struct BodyWatcher
 {
 	void		(*grown) (uint64_t id, uint64_t size);	/* that is in the file */
-	void		(*cut) (uint64_t id, uint64_t offset);	/* what was behind it, is
-														 * not valid any more */
+	void		(*cut) (uint64_t id, uint64_t offset);	/* what was behind it,
+														 * is not valid any more */
 	void		(*sealed) (uint64_t id, uint64_t size); /* nothing more comes */
 	void		(*gone) (uint64_t id);	/* it will be deleted */
 

@@ -50,11 +50,11 @@ send_piece(Stream *s, const Body *body)
 	ssize_t		n = read_at(s->fd, s->bytes, left < MEMBER_DATA_MAX ? left : MEMBER_DATA_MAX, numbers[1]);
 	bool		valid;
 
-	if (n <= 0)
-		return false;
 	pthread_mutex_lock(&copies_lock);
-	valid = goes_on(s) && copies_bodies_sent(s->i, body, (size_t) n);
+	valid = goes_on(s) && copies_bodies_sent(s->i, body, n > 0 ? (size_t) n : 0);
 	pthread_mutex_unlock(&copies_lock);
+	if (valid && n <= 0)
+		return false;
 	return !valid || member_channel_send(s->channel, MEMBER_BODY, numbers, 2, s->bytes, (size_t) n);
 }
 

@@ -134,19 +134,30 @@ copies_bodies_disconnected(int i)
 		if (body->state == BODY_GONE && is_nowhere(body))
 			take_out(body);
 	}
+	copies_shared.copies[i].bodies_checked = 0;
 	copies_tell_bodies();
 }
 
+/* Each commit asks; there may be thousands. */
 bool
 copies_bodies_missing(int i, uint64_t index)
 {
+	Copy	   *c = &copies_shared.copies[i];
+	bool		lacks = false;
+
+	if (c->bodies_checked == copies_shared.bodies_decided && c->bodies_checked != 0)
+		return false;
 	for (size_t b = 0; b < copies_shared.nbodies; b++)
 	{
 		const Body *body = &copies_shared.bodies[b];
 
-		if (body->state == BODY_DECIDED && body->index <= index && (body->there & bit(i)) == 0)
+		if (body->state != BODY_DECIDED || (body->there & bit(i)) != 0)
+			continue;
+		if (body->index <= index)
 			return true;
+		lacks = true;
 	}
+	c->bodies_checked = lacks ? 0 : copies_shared.bodies_decided;
 	return false;
 }
 
@@ -430,6 +441,7 @@ copies_add_body(uint64_t seq, const BodyRef *body)
 	b->size = body->size;
 	b->seq = seq;
 	b->index = copies_shared.body_index = copies_shared.index + 1;
+	copies_shared.bodies_decided++;
 	wake_senders();
 	pthread_mutex_unlock(&copies_lock);
 }

@@ -60,6 +60,9 @@ typedef struct Sender
 	bool		handed_over;
 	bool		hear;			/* something may have come; its thread's */
 	const char *why;			/* it ends, if the connection does not say */
+	uint64_t	held_index;		/* what it sends next, as a body was missing
+								 * for it; 0: all there is */
+	JournalPlace held_end;
 } Sender;
 
 /* The connection by which a standby gets bodies (bodies_send.c), beside that of its Sender. */
@@ -76,11 +79,13 @@ typedef struct Copy
 	uint64_t	required_from;	/* what was acknowledged before */
 	uint64_t	connection;		/* the number of its connection; 0: none */
 	Sender	   *sender;			/* of that connection */
-	char		nonce[MEMBER_NONCE_HEX];	/* by which the one for bodies names
-											 * that connection */
+	char		nonce[MEMBER_NONCE_HEX];	/* by which the one for bodies
+											 * names that connection */
 	BodySender *bodies;			/* NULL: it is not there */
 	int64_t		bodies_since_ms;	/* it is, or is not */
 	bool		bodies_lost;	/* it was there */
+	uint64_t	bodies_checked; /* it has all of so many decided ones; 0: it
+								 * may have not */
 	bool		handed_over;	/* it has been told to take over */
 } Copy;
 
@@ -136,6 +141,7 @@ typedef struct CopiesShared
 	uint64_t	nodes_version;	/* 0: nothing yet */
 	Copy		copies[CONFIG_MAX_REPLICATORS];
 	uint64_t	body_index;		/* of the last body */
+	uint64_t	bodies_decided; /* ever */
 	Body	   *bodies;
 	size_t		nbodies;
 	size_t		bodies_cap;

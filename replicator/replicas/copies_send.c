@@ -59,27 +59,47 @@ typedef struct Target
 
 /* With the lock: the connection for bodies is lost, or has not come. */
 static const char *
-bodies_trouble(const Copy *c)
+bodies_trouble(const Copy *c, bool missing)
 {
 	if (c->bodies_lost)
 		return "its connection for large transactions has ended";
-	if (c->bodies == NULL && copies_now_ms() - c->bodies_since_ms >= BODIES_MS)
+	if (missing && c->bodies == NULL && copies_now_ms() - c->bodies_since_ms >= BODIES_MS)
 		return "it makes no connection for large transactions";
 	return NULL;
 }
 
+/*
+ * With the lock: what there is, or, as long as that has not been sent, what there was when a body
+ * for it was missing: others that are decided meanwhile do not keep it waiting.
+ */
+static bool
+hold(Sender *s)
+{
+	if (journal_place_compare(s->at, s->held_end) >= 0 && s->synced >= s->held_index)
+		s->held_index = 0;
+	if (s->held_index != 0)
+		return copies_bodies_missing(s->i, s->held_index);
+	if (!copies_bodies_missing(s->i, copies_shared.index))
+		return false;
+	s->held_index = copies_shared.index;
+	s->held_end = copies_shared.end;
+	return true;
+}
+
 static Target
-look_at_target(const Sender *s)
+look_at_target(Sender *s)
 {
 	Copy	   *c = &copies_shared.copies[s->i];
 	Target		t;
+	bool		missing;
 
 	pthread_mutex_lock(&copies_lock);
+	missing = hold(s);
 	t = (Target)
 	{
 		.changes = copies_shared.changes,
-			.index = copies_shared.index,
-			.end = copies_shared.end,
+			.index = s->held_index != 0 ? s->held_index : copies_shared.index,
+			.end = s->held_index != 0 ? s->held_end : copies_shared.end,
 			.first = copies_shared.first,
 			.eager = c->view.required || !c->view.live,
 			.hand_over = copies_shared.successor == s->i && c->view.required,
@@ -87,8 +107,8 @@ look_at_target(const Sender *s)
 			.stuck = copies_shared.unsynced_ms != 0 && copies_now_ms() - copies_shared.unsynced_ms > STUCK_MS,
 			.ask_reach = copies_shared.ask_reach,
 			.ended = c->connection != s->connection,
-			.missing = copies_bodies_missing(s->i, copies_shared.index),
-			.why = bodies_trouble(c)
+			.missing = missing,
+			.why = bodies_trouble(c, missing)
 	};
 	if (!t.ended)
 		c->view.at = s->at;
@@ -112,22 +132,29 @@ put_sync(Sender *s, uint64_t index)
 	s->synced_ms = s->sent_ms;
 }
 
-/* Bodies that what is published refers to; they are there. */
-static void
-put_names(Sender *s, uint64_t index)
+/* A body that what is published refers to; it is there, and nobody has told the standby. */
+static bool
+next_name(const Sender *s, uint64_t index, Body *body)
 {
 	bool		found;
 
-	do
-	{
-		Body		body;
+	pthread_mutex_lock(&copies_lock);
+	found = copies_shared.copies[s->i].connection == s->connection && copies_bodies_name(s->i, index, body);
+	pthread_mutex_unlock(&copies_lock);
+	return found;
+}
 
-		pthread_mutex_lock(&copies_lock);
-		found = copies_shared.copies[s->i].connection == s->connection && copies_bodies_name(s->i, index, &body);
-		pthread_mutex_unlock(&copies_lock);
-		if (found)
-			put(s, MEMBER_BODY_NAME, (uint64_t[]) {body.id, body.size}, 2, NULL, 0);
-	} while (found);
+static void
+put_names(Sender *s, uint64_t index)
+{
+	Body		body;
+
+	while (next_name(s, index, &body))
+	{
+		uint64_t	numbers[2] = {body.id, body.size};
+
+		put(s, MEMBER_BODY_NAME, numbers, 2, NULL, 0);
+	}
 }
 
 static bool
