@@ -580,7 +580,9 @@ authenticate(MemberChannel *c, json_t **said, json_t **proof)
 		refuse(c, NULL, "it is not one of the replicators of this one's configuration", false);
 		i = -1;
 	}
-	else if (!member_make_nonce(own_nonce) ||
+	else if (member_channel_is_closed(c) || /* it has waited for this one's
+											 * journal to be opened */
+			 !member_make_nonce(own_nonce) ||
 			 !member_proof(c, copies_setup.keys, "leader", name, nonce, own_nonce, own) ||
 			 !member_proof(c, copies_setup.keys, role, name, nonce, own_nonce, expected) ||
 			 !member_channel_send_json(c, MEMBER_CHALLENGE, json_pack("{s:s, s:s}", "nonce", own_nonce, "proof", own)))

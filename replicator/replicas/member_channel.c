@@ -386,6 +386,14 @@ member_channel_close(MemberChannel *c)
 }
 
 bool
+member_channel_is_closed(const MemberChannel *c)
+{
+	struct pollfd p = {c->fd, POLLRDHUP, 0};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+bool
 member_channel_refused(const MemberChannel *c)
 {
 	return c->refused;

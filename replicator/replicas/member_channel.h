@@ -98,6 +98,7 @@ extern bool member_is_there(const char *address);	/* does somebody listen
 													 * there? */
 extern MemberChannel *member_channel_accept(int fd, const MemberKeys *keys, char **error);	/* takes fd over */
 extern void member_channel_close(MemberChannel *c);
+extern bool member_channel_is_closed(const MemberChannel *c);	/* by the other side */
 extern const char *member_channel_error(const MemberChannel *c);
 
 /* To wait for, beside others: only if member_channel_receive(0) has found nothing since the last wait. */

@@ -100,8 +100,9 @@ is($c->leader, $next, "r$next still leads");
 
 $leader = $next;
 ($synced, $spare) = standbys();
+kill 'KILL', map { $c->member_pid($_) } $leader, $synced;	# at once: none takes the place of the other
+ok($c->wait_until(sub { !grep { $c->member_pid($_) } $leader, $synced }), 'the leader and the one in sync are dead');
 $from = length $c->member_log($synced);
-$c->kill_replicator($_) for $leader, $synced;
 $c->start_replicator($synced);
 $since = time;
 is($c->wait_leader($leader, 30), $synced, "r$synced is started while r$leader, which led, is gone: it leads");
