@@ -41,6 +41,19 @@ body_close_here(int fd)
 void		(*body_close) (int fd) = body_close_here;
 const BodyWatcher *body_watcher;
 
+bool
+body_remove(int dir_fd, const char *name)
+{
+	int			fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+	bool		ok = unlinkat(dir_fd, name, 0) == 0;
+	int			saved_errno = errno;
+
+	if (fd >= 0)
+		body_close(fd);
+	errno = saved_errno;
+	return ok;
+}
+
 static const char *
 error_text(const char *what, const char *name, const char *why)
 {

@@ -45,6 +45,9 @@ extern JournalBody *body_ref(JournalBody *b);
  * journal_sync.c puts its own here; any thread calls it. */
 extern void (*body_close) (int fd);
 extern void body_close_here(int fd);
+
+/* Removes a body's file, and closes it thus.  false: errno. */
+extern bool body_remove(int dir_fd, const char *name);
 extern void body_unref(JournalBody *b); /* the last one closes; deletes it
 										 * unless kept */
 

@@ -5,7 +5,8 @@
  *	 BODY_ARRIVES	its transaction goes on; what is behind a savepoint may be cut off again
  *	 BODY_SEALED	nothing more comes; when all that are waited for have it, the transaction may
  *					be decided
- *	 BODY_DECIDED	a record refers to it, until it is trimmed
+ *	 BODY_DECIDED	a record refers to it
+ *	 BODY_TRIMMED	none does any more; copies that have it, or a part, are told
  *	 BODY_GONE		its transaction has failed; copies that have a part are told
  *
  * That a sealed one is awaited is only so that nobody else waits for it: a record is never sent
@@ -91,10 +92,12 @@ wake_senders(void)
 		copies_wake_bodies(i);
 }
 
-/* Nobody has a part of it. */
+/* It will not be needed, and nobody has anything of it. */
 static bool
-is_nowhere(const Body *b)
+is_over(const Body *b)
 {
+	if ((b->state != BODY_GONE && b->state != BODY_TRIMMED) || b->named != 0)
+		return false;
 	for (int i = 0; i < CONFIG_MAX_REPLICATORS; i++)
 	{
 		if (b->sent[i] > 0)
@@ -103,37 +106,85 @@ is_nowhere(const Body *b)
 	return true;
 }
 
+static void
+take_out_what_is_over(void)
+{
+	size_t		kept = 0;
+
+	for (size_t n = 0; n < copies_shared.nbodies; n++)
+	{
+		if (!is_over(&copies_shared.bodies[n]))
+			copies_shared.bodies[kept++] = copies_shared.bodies[n];
+	}
+	copies_shared.nbodies = kept;
+}
+
+typedef struct Had
+{
+	uint64_t	id;
+	bool		known;
+} Had;
+
+static int
+compare_had(const void *a, const void *b)
+{
+	uint64_t	x = ((const Had *) a)->id,
+				y = ((const Had *) b)->id;
+
+	return x < y ? -1 : x > y;
+}
+
+/* Those that are not known have been trimmed while it was away, or were cut off there. */
 void
 copies_bodies_connected(int i, const json_t *ids)
 {
-	for (size_t b = 0; b < copies_shared.nbodies; b++)
+	const size_t n = json_array_size(ids);
+	const size_t before = copies_shared.nbodies;
+	Had		   *had = xmalloc((n + 1) * sizeof(Had));
+
+	for (size_t j = 0; j < n; j++)
+		had[j] = (Had) {.id = (uint64_t) json_integer_value(json_array_get(ids, j))};
+	qsort(had, n, sizeof(Had), compare_had);
+	for (size_t b = 0; b < before; b++)
 	{
 		Body	   *body = &copies_shared.bodies[b];
+		const Had	key = {.id = body->id};
+		Had		   *found = bsearch(&key, had, n, sizeof(Had), compare_had);
 
-		for (size_t j = 0; j < json_array_size(ids) && body->state == BODY_DECIDED; j++)
-		{
-			if ((uint64_t) json_integer_value(json_array_get(ids, j)) != body->id)
-				continue;
-			body->there |= bit(i);
-			body->named |= bit(i);
-		}
+		if (found == NULL)
+			continue;
+		found->known = true;
+		if (body->state != BODY_DECIDED && body->state != BODY_TRIMMED)
+			continue;
+		body->there |= bit(i);
+		body->named |= bit(i);
 	}
+	for (size_t j = 0; j < n; j++)
+	{
+		Body	   *body;
+
+		if (had[j].known || (j > 0 && had[j].id == had[j - 1].id))
+			continue;
+		body = add(had[j].id);
+		body->state = BODY_TRIMMED;
+		body->named = bit(i);
+	}
+	free(had);
 }
 
 void
 copies_bodies_disconnected(int i)
 {
-	for (size_t b = copies_shared.nbodies; b > 0; b--)
+	for (size_t b = 0; b < copies_shared.nbodies; b++)
 	{
-		Body	   *body = &copies_shared.bodies[b - 1];
+		Body	   *body = &copies_shared.bodies[b];
 
 		body->sent[i] = 0;
 		body->ended &= ~bit(i);
 		body->there &= ~bit(i);
 		body->named &= ~bit(i);
-		if (body->state == BODY_GONE && is_nowhere(body))
-			take_out(body);
 	}
+	take_out_what_is_over();
 	copies_shared.copies[i].bodies_checked = 0;
 	copies_tell_bodies();
 }
@@ -177,12 +228,31 @@ copies_bodies_name(int i, uint64_t index, Body *body)
 	return false;
 }
 
+size_t
+copies_bodies_to_delete(int i, uint64_t first, uint64_t *ids, size_t max)
+{
+	size_t		n = 0;
+
+	for (size_t b = 0; b < copies_shared.nbodies && n < max; b++)
+	{
+		Body	   *body = &copies_shared.bodies[b];
+
+		if (body->state != BODY_TRIMMED || body->seq >= first || (body->named & bit(i)) == 0)
+			continue;
+		body->named &= ~bit(i);
+		ids[n++] = body->id;
+	}
+	if (n > 0)
+		take_out_what_is_over();
+	return n;
+}
+
 /* ---------- what is sent next, with the lock */
 
 static BodyTask
 task_of(const Body *b, int i)
 {
-	if (b->state == BODY_GONE)
+	if (b->state == BODY_GONE || b->state == BODY_TRIMMED)
 		return b->sent[i] > 0 ? BODY_TASK_DROP : BODY_TASK_NONE;
 	if ((b->there & bit(i)) != 0 || (b->ended & bit(i)) != 0)
 		return BODY_TASK_NONE;
@@ -197,7 +267,7 @@ task_of(const Body *b, int i)
 BodyTask
 copies_bodies_next(int i, uint64_t after, Body *body)
 {
-	static const BodyState first[] = {BODY_GONE, BODY_DECIDED, BODY_SEALED, BODY_ARRIVES};
+	static const BodyState first[] = {BODY_GONE, BODY_TRIMMED, BODY_DECIDED, BODY_SEALED, BODY_ARRIVES};
 
 	for (size_t s = 0; s < sizeof(first) / sizeof(first[0]); s++)
 	{
@@ -229,7 +299,7 @@ copies_bodies_sent(int i, const Body *body, size_t n)
 {
 	Body	   *b = find(body->id);
 
-	if (b == NULL || b->state == BODY_GONE || b->cuts != body->cuts)
+	if (b == NULL || b->state == BODY_GONE || b->state == BODY_TRIMMED || b->cuts != body->cuts)
 		return false;
 	b->sent[i] = body->sent[i] + n;
 	return true;
@@ -249,11 +319,11 @@ copies_bodies_lost(int i, uint64_t id)
 {
 	Body	   *b = find(id);
 
-	if (b == NULL || b->state == BODY_GONE)
+	if (b == NULL || b->state == BODY_GONE || b->state == BODY_TRIMMED)
 		return true;
 	if (b->state != BODY_DECIDED)
 		return false;
-	b->there |= bit(i);			/* it has been trimmed */
+	b->there |= bit(i);			/* it is being trimmed */
 	b->named |= bit(i);
 	return true;
 }
@@ -266,7 +336,7 @@ copies_bodies_dropped(int i, uint64_t id)
 	if (b == NULL)
 		return;
 	b->sent[i] = 0;
-	if (is_nowhere(b))
+	if (is_over(b))
 		take_out(b);
 }
 
@@ -343,7 +413,7 @@ gone(uint64_t id)
 	if ((b = find(id)) != NULL)
 	{
 		b->state = BODY_GONE;
-		if (is_nowhere(b))
+		if (is_over(b))
 			take_out(b);
 		else
 			wake_senders();
@@ -449,16 +519,29 @@ copies_add_body(uint64_t seq, const BodyRef *body)
 void
 copies_trimmed(uint64_t first)
 {
-	size_t		kept = 0;
+	bool		any = false;
 
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.first = first;
-	for (size_t i = 0; i < copies_shared.nbodies; i++)
+	for (size_t n = 0; n < copies_shared.nbodies; n++)
 	{
-		if (copies_shared.bodies[i].state != BODY_DECIDED || copies_shared.bodies[i].seq >= first)
-			copies_shared.bodies[kept++] = copies_shared.bodies[i];
+		Body	   *b = &copies_shared.bodies[n];
+
+		if (b->state != BODY_DECIDED || b->seq >= first)
+			continue;
+		b->state = BODY_TRIMMED;
+		any = true;
+		for (int i = 0; i < CONFIG_MAX_REPLICATORS; i++)
+		{
+			if ((b->named & b->ended & bit(i)) != 0)
+				b->sent[i] = 0; /* it is no part any more */
+		}
 	}
-	copies_shared.nbodies = kept;
+	if (any)
+	{
+		take_out_what_is_over();
+		wake_senders();
+	}
 	pthread_mutex_unlock(&copies_lock);
 }
 

@@ -16,7 +16,7 @@ extern void copies_bodies_begin(const Journal *journal);
 
 /* ---------- with the lock; i: the copy */
 
-/* What a new connection has: these ids need not be sent. */
+/* What a new connection has: these ids need not be sent, and those that are not the journal's are to be deleted. */
 extern void copies_bodies_connected(int i, const json_t *ids);
 
 /* Parts that it had are gone, or will be. */
@@ -27,6 +27,12 @@ extern bool copies_bodies_missing(int i, uint64_t index);
 
 /* The next one of these that is there, and has not got its name. */
 extern bool copies_bodies_name(int i, uint64_t index, Body *body);
+
+/*
+ * The next ids that it is to delete: no record refers to them any more, when it has deleted the
+ * segments before `first`.  How many: at most max.
+ */
+extern size_t copies_bodies_to_delete(int i, uint64_t first, uint64_t *ids, size_t max);
 
 /* ---------- for bodies_send.c, with the lock */
 

@@ -95,6 +95,7 @@ typedef enum BodyState
 	BODY_ARRIVES,
 	BODY_SEALED,
 	BODY_DECIDED,
+	BODY_TRIMMED,
 	BODY_GONE
 } BodyState;
 
@@ -110,7 +111,8 @@ typedef struct Body
 	uint64_t	sent[CONFIG_MAX_REPLICATORS];	/* bytes */
 	uint32_t	ended;			/* has been told that this is all */
 	uint32_t	there;			/* has all of it on disk */
-	uint32_t	named;			/* has been told that it is the journal's */
+	uint32_t	named;			/* has been told that it is the journal's: has
+								 * a file of that name */
 } Body;
 
 /* Everything of it is covered by copies_lock. */

@@ -36,6 +36,7 @@
 #define MAX_CONNECTIONS 16		/* beside two of each replicator */
 #define BODIES_MS 3000			/* until its connection for bodies is there */
 #define AT_ONCE_MAX (64 * 1024) /* by the journal's thread */
+#define DELETE_AT_ONCE 1024		/* bodies, by one message */
 #define HEAR_NS 1000000			/* it waits so long for the connection */
 
 /* ---------- one standby: what it is sent */
@@ -155,6 +156,33 @@ put_names(Sender *s, uint64_t index)
 
 		put(s, MEMBER_BODY_NAME, numbers, 2, NULL, 0);
 	}
+}
+
+/*
+ * What has been trimmed here: segments, but not the one that it is at, and then bodies that only
+ * they referred to.
+ */
+static void
+put_deletions(Sender *s, uint64_t first)
+{
+	uint64_t	ids[DELETE_AT_ONCE];
+	size_t		n;
+
+	if (first > s->at.segment)
+		first = s->at.segment;
+	if (first > s->first)
+	{
+		s->first = first;
+		put(s, MEMBER_DELETE, &first, 1, NULL, 0);
+	}
+	do
+	{
+		pthread_mutex_lock(&copies_lock);
+		n = copies_shared.copies[s->i].connection == s->connection ? copies_bodies_to_delete(s->i, s->first, ids, DELETE_AT_ONCE) : 0;
+		pthread_mutex_unlock(&copies_lock);
+		if (n > 0)
+			put(s, MEMBER_BODY_DELETE, ids, (int) n, NULL, 0);
+	} while (n == DELETE_AT_ONCE);
 }
 
 static bool
@@ -377,11 +405,7 @@ serve_once(Sender *s, uint8_t *bytes, int *ms)
 	s->why = t.why;
 	if (t.ended || s->handed_over || t.why != NULL)
 		return false;
-	if (t.first > s->first)
-	{
-		s->first = t.first;
-		put(s, MEMBER_DELETE, &t.first, 1, NULL, 0);
-	}
+	put_deletions(s, t.first);
 	if (!t.missing)
 		put_names(s, t.index);
 	more = !t.missing && (journal_place_compare(s->at, t.end) < 0 || s->synced < t.index) && rest_ms(s, &t) == 0;

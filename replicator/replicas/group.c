@@ -39,6 +39,7 @@
 #include "group_key.h"
 #include "group_state.h"
 #include "group_view.h"
+#include "journal_body.h"
 #include "log.h"
 #include "loop.h"
 #include "points.h"
@@ -824,6 +825,7 @@ group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
 	char	   *error = NULL;
 
 	config = c;
+	body_close = copy_close_apart;	/* a leader has another */
 	group_view_begin(c);
 	on_done = when_done;
 	keys.secret = secret;

@@ -29,7 +29,7 @@
 
 #define HEADER_SIZE 5
 #define MAX_UNTRUSTED 4096
-#define MAX_TRUSTED (MEMBER_DATA_MAX + 1024 * 1024)
+#define MAX_TRUSTED (16 * 1024 * 1024)	/* a READY with 750,000 bodies */
 #define SEND_MS 3000			/* without progress */
 #define CONNECT_MS MEMBER_SILENCE_MS
 #define READ_SIZE (128 * 1024)

@@ -13,7 +13,7 @@
  *							<- WELCOME epoch, where to go on
  *	 READY, where it is ->
  *							<- SEGMENT, DATA, BODY_NAME, SYNC ...
- *	 ACK ... ALIVE ->		<- ALIVE, DELETE, KEY, NODES, HANDOVER, REFUSED
+ *	 ACK ... ALIVE ->		<- ALIVE, DELETE, BODY_DELETE, KEY, NODES, HANDOVER, REFUSED
  *
  * The first five have a JSON object, the others numbers and bytes.  A second connection of a
  * standby is for the bodies of large transactions only:
@@ -59,6 +59,8 @@ typedef enum MemberMessageType
 								 * u64 Reach; from the leader: u64 1, if it is
 								 * to try which nodes it reaches, or nothing */
 	MEMBER_DELETE = 'X',		/* u64 seq: segments before this one */
+	MEMBER_BODY_DELETE = 'Z',	/* u64 ids: bodies that no record refers to,
+								 * behind the DELETE of those that did */
 	MEMBER_KEY = 'K',			/* etcd's key, as text */
 	MEMBER_NODES = 'N',			/* who of the nodes takes writes, as text; to
 								 * those whose READY has "nodes" */

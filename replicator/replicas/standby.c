@@ -207,6 +207,21 @@ take_name(Standby *s, uint64_t id, uint64_t size)
 	return GO_ON;
 }
 
+static StandbyEnd
+delete_bodies(Standby *s, LsSlice ids)
+{
+	uint64_t	id;
+
+	while (ids.len > 0)
+	{
+		if (!member_numbers(&ids, &id, 1))
+			return violation(s, "a short message");
+		if (!copy_delete_body(s->dir, id))
+			return disk_failed(s, "delete the file of a transaction");
+	}
+	return GO_ON;
+}
+
 /* ---------- the stream */
 
 static StandbyEnd
@@ -314,6 +329,8 @@ take(Standby *s, const MemberMessage *m)
 			if (!member_numbers(&rest, n, 1))
 				return violation(s, "a short message");
 			return copy_delete_before(s->dir, n[0]) ? GO_ON : disk_failed(s, "delete journal segments");
+		case MEMBER_BODY_DELETE:
+			return delete_bodies(s, rest);
 		case MEMBER_REFUSED:
 			return take_refusal(s, rest);
 		case MEMBER_KEY:
