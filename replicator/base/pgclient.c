@@ -427,7 +427,12 @@ step_connecting(PgClient *c, bool readable)
 	loop_unwatch(c->watch);
 	c->watch = NULL;
 	status = PQconnectPoll(c->conn);
-	if (readable && status != PGRES_POLLING_FAILED)
+
+	/*
+	 * a server that refuses has answered, too: one that has authenticated us
+	 * means it
+	 */
+	if (readable && (status == PGRES_POLLING_OK || (status != PGRES_POLLING_FAILED && PQstatus(c->conn) == CONNECTION_AUTH_OK)))
 		heard_us = loop_now_us();
 	if (status == PGRES_POLLING_OK && check_server != NULL && (wrong = check_server(c->conn, c->node)) != NULL)
 	{

@@ -22,6 +22,8 @@
 #include "journal_private.h"
 
 #define LOOK_MS 1000
+#define FLUSH_MS 60000			/* of a standby, which reads nothing meanwhile; if
+								 * it is dead, the other connection ends */
 
 typedef struct Stream
 {
@@ -58,13 +60,21 @@ send_piece(Stream *s, const Body *body)
 	return !valid || member_channel_send(s->channel, MEMBER_BODY, numbers, 2, s->bytes, (size_t) n);
 }
 
+/* As long as it is open, what has been deleted keeps its bytes. */
+static void
+close_body(Stream *s)
+{
+	if (s->fd >= 0)
+		close(s->fd);
+	s->fd = -1;
+}
+
 static bool
 open_body(Stream *s, uint64_t id)
 {
 	if (s->fd >= 0 && s->id == id)
 		return true;
-	if (s->fd >= 0)
-		close(s->fd);
+	close_body(s);
 	s->id = id;
 	s->fd = copy_open_body(copies_setup.config->journal_directory, id);
 	return s->fd >= 0;
@@ -88,16 +98,20 @@ static bool
 do_task(Stream *s, BodyTask task, const Body *body)
 {
 	uint64_t	numbers[2] = {body->id, body->size};
+	bool		valid;
 
 	if (task == BODY_TASK_PIECE)
 		return open_body(s, body->id) ? send_piece(s, body) : is_known_as_lost(s, body->id);
+	close_body(s);
 	pthread_mutex_lock(&copies_lock);
-	if (goes_on(s) && task == BODY_TASK_END)
+	valid = goes_on(s);
+	if (valid && task == BODY_TASK_END)
 		copies_bodies_ended(s->i, body->id);
-	else if (goes_on(s))
-		copies_bodies_dropped(s->i, body->id);
+	else if (valid)
+		valid = copies_bodies_dropped(s->i, body->id);
 	pthread_mutex_unlock(&copies_lock);
-	return member_channel_send(s->channel, task == BODY_TASK_END ? MEMBER_BODY_END : MEMBER_BODY_DROP, numbers, task == BODY_TASK_END ? 2 : 1, NULL, 0);
+	return !valid ||
+		member_channel_send(s->channel, task == BODY_TASK_END ? MEMBER_BODY_END : MEMBER_BODY_DROP, numbers, task == BODY_TASK_END ? 2 : 1, NULL, 0);
 }
 
 static bool
@@ -155,7 +169,10 @@ stream(Stream *s)
 	while (listen_to(s) && find_task(s, &task, &body))
 	{
 		if (task == BODY_TASK_NONE)
+		{
+			close_body(s);
 			wait_for_news(s);
+		}
 		else if (!do_task(s, task, &body))
 			break;
 	}
@@ -207,13 +224,13 @@ bodies_serve(MemberChannel *channel, int i, const char *nonce)
 	if (s.sender.event_fd >= 0 && begin(&s, nonce))
 	{
 		s.bytes = xmalloc(MEMBER_DATA_MAX);
+		member_channel_wait_longer(channel, FLUSH_MS);
 		if (member_channel_send(channel, MEMBER_BODIES, NULL, 0, NULL, 0))
 			stream(&s);
 		end(&s);
 		free(s.bytes);
 	}
-	if (s.fd >= 0)
-		close(s.fd);
+	close_body(&s);
 	if (s.sender.event_fd >= 0)
 		close(s.sender.event_fd);
 }

@@ -244,6 +244,7 @@ copies_look(int i, CopyView *view)
 {
 	pthread_mutex_lock(&copies_lock);
 	*view = copies_shared.copies[i].view;
+	view->bodies = copies_shared.copies[i].bodies != NULL;
 	view->silent_ms = (int) (copies_now_ms() - copies_shared.copies[i].heard_ms);
 	view->lag_bytes = (int64_t) (copies_shared.end.segment - view->at.segment) * copies_setup.config->journal_segment_size +
 		(int64_t) (copies_shared.end.offset - view->at.offset);
@@ -481,12 +482,12 @@ init_shared(const Journal *journal)
 
 /* One that is ending may have the port still. */
 char *
-copies_listen(const char *address)
+copies_listen(const char *address, const atomic_bool *stop)
 {
 	const struct timespec pause = {0, BUSY_PAUSE_MS * 1000000L};
 	int64_t		until = copies_now_ms() + BUSY_MS;
 
-	while ((copies_setup.listen_fd = member_listen(address)) < 0 && errno == EADDRINUSE && copies_now_ms() < until)
+	while ((copies_setup.listen_fd = member_listen(address)) < 0 && errno == EADDRINUSE && !*stop && copies_now_ms() < until)
 		(void) nanosleep(&pause, NULL);
 	if (copies_setup.listen_fd >= 0)
 		return NULL;

@@ -17,6 +17,8 @@
 
 #include "group_key.h"
 #include "group_state.h"
+#include <stdatomic.h>
+
 #include "journal.h"
 #include "member_channel.h"
 
@@ -31,6 +33,7 @@ typedef struct CopyView
 	bool		connected;
 	bool		live;			/* it has had all that was published, once */
 	bool		required;
+	bool		bodies;			/* its connection for bodies is there */
 	int			silent_ms;		/* since its last message, or since we lead */
 	uint64_t	acked;
 	uint64_t	room;			/* bytes on its disk, as it has said; 0: it
@@ -51,8 +54,8 @@ typedef struct CopiesConnections
 	void		(*release) (struct Sender *s);
 } CopiesConnections;
 
-/* Listen there for standbys; they are accepted when this one leads.  NULL, or why not (malloc'ed). */
-extern char *copies_listen(const char *address);
+/* Listen there for standbys; they are accepted when this one leads.  NULL, or why not (malloc'ed), or it was to stop. */
+extern char *copies_listen(const char *address, const atomic_bool *stop);
 
 /*
  * Begin to lead: accept standbys.  NULL, or why not (malloc'ed).  place: the journal's end;

@@ -24,8 +24,10 @@
 #include "journal_body.h"
 #include "loop.h"
 
-/* Parts leave that much to the journal: they count for nothing. */
+/* Parts leave that much to the journal, and are dropped if it has less: they count for nothing. */
 #define KEPT_SEGMENTS 4
+#define NEEDED_SEGMENTS 3
+#define ROOM_MS (2 * MEMBER_ALIVE_MS)	/* what it says may be half as old */
 
 typedef struct Awaiting
 {
@@ -80,9 +82,16 @@ bit(int i)
 }
 
 static bool
+has_room(int i, uint64_t segments, uint64_t bytes)
+{
+	return copies_shared.copies[i].view.room >= segments * (uint64_t) copies_setup.config->journal_segment_size + bytes;
+}
+
+/* What is on its way may not be in the room that it has said. */
+static bool
 has_room_for_parts(int i)
 {
-	return copies_shared.copies[i].view.room >= (uint64_t) KEPT_SEGMENTS * (uint64_t) copies_setup.config->journal_segment_size;
+	return has_room(i, KEPT_SEGMENTS, copies_shared.copies[i].bodies_sent + copies_shared.copies[i].bodies_sent_before);
 }
 
 static void
@@ -183,6 +192,7 @@ copies_bodies_disconnected(int i)
 		body->ended &= ~bit(i);
 		body->there &= ~bit(i);
 		body->named &= ~bit(i);
+		body->refused &= ~bit(i);
 	}
 	take_out_what_is_over();
 	copies_shared.copies[i].bodies_checked = 0;
@@ -254,9 +264,11 @@ task_of(const Body *b, int i)
 {
 	if (b->state == BODY_GONE || b->state == BODY_TRIMMED)
 		return b->sent[i] > 0 ? BODY_TASK_DROP : BODY_TASK_NONE;
+	if (b->state != BODY_DECIDED && b->sent[i] > 0 && !has_room(i, NEEDED_SEGMENTS, 0))
+		return BODY_TASK_DROP;
 	if ((b->there & bit(i)) != 0 || (b->ended & bit(i)) != 0)
 		return BODY_TASK_NONE;
-	if (b->state != BODY_DECIDED && !has_room_for_parts(i))
+	if (b->state != BODY_DECIDED && ((b->refused & bit(i)) != 0 || !has_room_for_parts(i)))
 		return BODY_TASK_NONE;
 	if (b->sent[i] < b->size)
 		return BODY_TASK_PIECE;
@@ -302,7 +314,26 @@ copies_bodies_sent(int i, const Body *body, size_t n)
 	if (b == NULL || b->state == BODY_GONE || b->state == BODY_TRIMMED || b->cuts != body->cuts)
 		return false;
 	b->sent[i] = body->sent[i] + n;
+	copies_shared.copies[i].bodies_sent += n;
 	return true;
+}
+
+void
+copies_bodies_room(int i, uint64_t room)
+{
+	Copy	   *c = &copies_shared.copies[i];
+	const int64_t now = copies_now_ms();
+	const bool	had = has_room_for_parts(i);
+
+	c->view.room = room;
+	copies_tell_bodies();
+	if (now - c->room_ms < ROOM_MS)
+		return;
+	c->room_ms = now;
+	c->bodies_sent_before = c->bodies_sent;
+	c->bodies_sent = 0;
+	if (!had || !has_room(i, NEEDED_SEGMENTS, 0))
+		copies_wake_bodies(i);
 }
 
 void
@@ -328,16 +359,22 @@ copies_bodies_lost(int i, uint64_t id)
 	return true;
 }
 
-void
+bool
 copies_bodies_dropped(int i, uint64_t id)
 {
 	Body	   *b = find(id);
 
-	if (b == NULL)
-		return;
+	if (b == NULL || task_of(b, i) != BODY_TASK_DROP)
+		return false;			/* it has been decided meanwhile */
 	b->sent[i] = 0;
+	b->ended &= ~bit(i);
+	b->there &= ~bit(i);
+	b->refused |= bit(i);
+	copies_shared.copies[i].bodies_checked = 0;
+	copies_tell_bodies();
 	if (is_over(b))
 		take_out(b);
+	return true;
 }
 
 void
@@ -436,7 +473,7 @@ is_copied(uint64_t id)
 	{
 		const Copy *c = &copies_shared.copies[i];
 
-		if (c->view.required && (b->there & bit(i)) == 0 && has_room_for_parts(i))
+		if (c->view.required && ((b->there | b->refused) & bit(i)) == 0 && has_room(i, KEPT_SEGMENTS, 0))
 			return false;
 	}
 	return true;

@@ -34,6 +34,9 @@ extern bool copies_bodies_name(int i, uint64_t index, Body *body);
  */
 extern size_t copies_bodies_to_delete(int i, uint64_t first, uint64_t *ids, size_t max);
 
+/* Its disk has so much, as it says. */
+extern void copies_bodies_room(int i, uint64_t room);
+
 /* ---------- for bodies_send.c, with the lock */
 
 typedef enum BodyTask
@@ -41,7 +44,7 @@ typedef enum BodyTask
 	BODY_TASK_NONE,
 	BODY_TASK_PIECE,			/* send what is behind sent[i] */
 	BODY_TASK_END,				/* all of it has been sent */
-	BODY_TASK_DROP				/* it is gone */
+	BODY_TASK_DROP				/* it is gone, or has no room */
 } BodyTask;
 
 /* after: the id that was sent last: open ones take turns. */
@@ -53,7 +56,9 @@ extern void copies_bodies_ended(int i, uint64_t id);
 
 /* Its file is not there; false: it should be. */
 extern bool copies_bodies_lost(int i, uint64_t id);
-extern void copies_bodies_dropped(int i, uint64_t id);
+
+/* false: it is not to be dropped. */
+extern bool copies_bodies_dropped(int i, uint64_t id);
 
 /* All of it is on that copy's disk. */
 extern void copies_bodies_there(int i, uint64_t id);

@@ -84,6 +84,10 @@ typedef struct Copy
 	BodySender *bodies;			/* NULL: it is not there */
 	int64_t		bodies_since_ms;	/* it is, or is not */
 	bool		bodies_lost;	/* it was there */
+	int64_t		room_ms;		/* when it said what room it has, now and then */
+	uint64_t	bodies_sent;	/* bytes, since then */
+	uint64_t	bodies_sent_before; /* ... and between that and the time
+									 * before */
 	uint64_t	bodies_checked; /* it has all of so many decided ones; 0: it
 								 * may have not */
 	bool		handed_over;	/* it has been told to take over */
@@ -111,6 +115,7 @@ typedef struct Body
 	uint64_t	sent[CONFIG_MAX_REPLICATORS];	/* bytes */
 	uint32_t	ended;			/* has been told that this is all */
 	uint32_t	there;			/* has all of it on disk */
+	uint32_t	refused;		/* has no room for it until it is decided */
 	uint32_t	named;			/* has been told that it is the journal's: has
 								 * a file of that name */
 } Body;

@@ -60,11 +60,11 @@ typedef struct Target
 
 /* With the lock: the connection for bodies is lost, or has not come. */
 static const char *
-bodies_trouble(const Copy *c, bool missing)
+bodies_trouble(const Copy *c)
 {
 	if (c->bodies_lost)
 		return "its connection for large transactions has ended";
-	if (missing && c->bodies == NULL && copies_now_ms() - c->bodies_since_ms >= BODIES_MS)
+	if (c->bodies == NULL && copies_now_ms() - c->bodies_since_ms >= BODIES_MS)
 		return "it makes no connection for large transactions";
 	return NULL;
 }
@@ -109,7 +109,7 @@ look_at_target(Sender *s)
 			.ask_reach = copies_shared.ask_reach,
 			.ended = c->connection != s->connection,
 			.missing = missing,
-			.why = bodies_trouble(c, missing)
+			.why = bodies_trouble(c)
 	};
 	if (!t.ended)
 		c->view.at = s->at;
@@ -273,10 +273,9 @@ heard(Sender *s, const MemberMessage *m)
 	{
 		c->heard_ms = copies_now_ms();
 		c->view.at = s->at;
-		c->view.room = room;
+		copies_bodies_room(s->i, room);
 		if (m->type == MEMBER_ALIVE)
 			c->view.reach = reach;
-		copies_tell_bodies();	/* of its room, too */
 		if (m->type == MEMBER_ACK && index <= s->synced && index > c->view.acked)
 		{
 			c->view.acked = index;

@@ -285,7 +285,7 @@ take_over(const char *why)
 static void
 listen_for_members(void)
 {
-	char	   *error = copies_listen(config->replicators[config_replicator(config, config->replicator_name)].address);
+	char	   *error = copies_listen(config->replicators[config_replicator(config, config->replicator_name)].address, &stop);
 
 	failed = failed != NULL ? failed : error;
 }
@@ -445,6 +445,8 @@ wait_for_disk(const char *why)
 
 	group_view_trouble(text);
 	free(text);
+	if (!copy_remove_parts(config->journal_directory))	/* they count for nothing */
+		log_message(LOG_WARNING, "journal", "could not remove parts of large transactions in \"%s\": %s", config->journal_directory, strerror(errno));
 	do
 		pause_ms(FULL_MS);
 	while (!stop && copy_room(config->journal_directory) < 2 * (uint64_t) config->journal_segment_size);
@@ -568,11 +570,11 @@ check_leading(void)
 	leave(why);
 }
 
-/* Has that standby everything, but is not in sync? */
+/* Has that standby everything, and can it get everything, but is not in sync? */
 static bool
 is_candidate(int i, const CopyView *v)
 {
-	return !is_self(i) && !is_in_sync(i) && v->connected && v->live && v->silent_ms < SILENT_MS;
+	return !is_self(i) && !is_in_sync(i) && v->connected && v->live && v->bodies && v->silent_ms < SILENT_MS;
 }
 
 /* One that is; the preferred one, or one whose disk has room, if there is one.  -1: none. */

@@ -30,7 +30,7 @@
 #define HEADER_SIZE 5
 #define MAX_UNTRUSTED 4096
 #define MAX_TRUSTED (16 * 1024 * 1024)	/* a READY with 750,000 bodies */
-#define SEND_MS 3000			/* without progress */
+#define SEND_MS 3000			/* without progress, if nothing else is said */
 #define CONNECT_MS MEMBER_SILENCE_MS
 #define READ_SIZE (128 * 1024)
 
@@ -41,6 +41,7 @@ struct MemberChannel
 	Buffer		in;
 	Buffer		out;			/* put, and not sent */
 	size_t		max;
+	int			send_ms;
 	bool		drained;		/* nothing was left to read: wait first */
 	bool		refused;
 	char		error[300];
@@ -293,6 +294,7 @@ begin(int fd, const MemberKeys *keys, bool connecting, char **error)
 
 	c->fd = fd;
 	c->max = MAX_UNTRUSTED;
+	c->send_ms = SEND_MS;
 	(void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (keys->tls != NULL ? shake_hands(c, keys, connecting) : check_clear(c))
 		return c;
@@ -400,6 +402,12 @@ member_channel_refused(const MemberChannel *c)
 }
 
 void
+member_channel_wait_longer(MemberChannel *c, int ms)
+{
+	c->send_ms = ms;
+}
+
+void
 member_channel_trust(MemberChannel *c)
 {
 	c->max = MAX_TRUSTED;
@@ -466,7 +474,7 @@ member_channel_flush(MemberChannel *c)
 		if (n > 0)
 			buffer_consume(&c->out, (size_t) n);
 		if (n > 0 || until == 0)
-			until = now_ms() + SEND_MS;
+			until = now_ms() + c->send_ms;
 		if (n == 0 && !wait_for(c, wanted, until))
 			return false;
 	}

@@ -129,6 +129,9 @@ extern json_t *member_channel_expect(MemberChannel *c, MemberMessageType type, i
 /* Has it ended as the other side refused to go on? */
 extern bool member_channel_refused(const MemberChannel *c);
 
+/* From now on sending waits so long without progress. */
+extern void member_channel_wait_longer(MemberChannel *c, int ms);
+
 /* From now on longer messages are taken. */
 extern void member_channel_trust(MemberChannel *c);
 

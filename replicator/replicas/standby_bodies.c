@@ -16,6 +16,7 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <pthread.h>
+#include <stdatomic.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -57,10 +58,14 @@ struct StandbyBodies
 	pthread_mutex_t lock;
 	int			refs;
 	bool		stop;
-	char	   *failed;
+
+	/* covered by complete_lock, which is never held while the disk is at work */
+	pthread_mutex_t complete_lock;
 	Complete   *complete;		/* on disk, and without a name */
 	size_t		ncomplete;
 	size_t		complete_cap;
+
+	_Atomic(char *) failed;		/* set once */
 
 	/* the thread's */
 	MemberChannel *channel;
@@ -86,12 +91,10 @@ disk_failed(StandbyBodies *b, const char *what)
 {
 	char	   *why = xasprintf("could not %s the copy of a large transaction in \"%s\": %s", what, b->config->journal_directory, strerror(errno));
 
-	pthread_mutex_lock(&b->lock);
-	if (b->failed == NULL)
+	if (b->failed == NULL)		/* only this thread sets it */
 		b->failed = why;
 	else
 		free(why);
-	pthread_mutex_unlock(&b->lock);
 	return false;
 }
 
@@ -115,7 +118,10 @@ forget_part(StandbyBodies *b, Part *p)
 	*p = b->parts[--b->nparts];
 }
 
-/* A new file, never one that another thread may still be writing; remove: none.  false: errno, 0: it is to stop. */
+/*
+ * A new file, never one that another thread may still be writing; remove: none.  false: errno, 0: it is to stop.
+ * Whoever has it open gives back its bytes, without the lock.
+ */
 static bool
 change_directory(StandbyBodies *b, uint64_t id, bool create, int *fd)
 {
@@ -128,7 +134,7 @@ change_directory(StandbyBodies *b, uint64_t id, bool create, int *fd)
 	errno = 0;
 	if (!b->stop)
 	{
-		ok = unlinkat(b->dir_fd, name, 0) == 0 || errno == ENOENT;
+		ok = body_remove(b->dir_fd, name) || errno == ENOENT;
 		if (ok && create)
 		{
 			*fd = openat(b->dir_fd, name, O_RDWR | O_CREAT | O_EXCL | O_CLOEXEC, 0600);
@@ -178,14 +184,14 @@ take_piece(StandbyBodies *b, uint64_t id, uint64_t offset, LsSlice bytes)
 static void
 add_complete(StandbyBodies *b, uint64_t id, uint64_t size)
 {
-	pthread_mutex_lock(&b->lock);
+	pthread_mutex_lock(&b->complete_lock);
 	if (b->ncomplete == b->complete_cap)
 	{
 		b->complete_cap = b->complete_cap > 0 ? b->complete_cap * 2 : 8;
 		b->complete = xrealloc(b->complete, b->complete_cap * sizeof(Complete));
 	}
 	b->complete[b->ncomplete++] = (Complete) {id, size};
-	pthread_mutex_unlock(&b->lock);
+	pthread_mutex_unlock(&b->complete_lock);
 }
 
 bool
@@ -193,14 +199,14 @@ standby_bodies_take(StandbyBodies *b, uint64_t id, uint64_t size)
 {
 	bool		found = false;
 
-	pthread_mutex_lock(&b->lock);
+	pthread_mutex_lock(&b->complete_lock);
 	for (size_t i = 0; i < b->ncomplete && !found; i++)
 	{
 		found = b->complete[i].id == id && b->complete[i].size == size;
 		if (found)
 			b->complete[i] = b->complete[--b->ncomplete];
 	}
-	pthread_mutex_unlock(&b->lock);
+	pthread_mutex_unlock(&b->complete_lock);
 	return found;
 }
 
@@ -223,13 +229,13 @@ take_end(StandbyBodies *b, uint64_t id, uint64_t size)
 static void
 forget_complete(StandbyBodies *b, uint64_t id)
 {
-	pthread_mutex_lock(&b->lock);
+	pthread_mutex_lock(&b->complete_lock);
 	for (size_t i = b->ncomplete; i > 0; i--)
 	{
 		if (b->complete[i - 1].id == id)
 			b->complete[i - 1] = b->complete[--b->ncomplete];
 	}
-	pthread_mutex_unlock(&b->lock);
+	pthread_mutex_unlock(&b->complete_lock);
 }
 
 static bool
@@ -238,10 +244,12 @@ drop(StandbyBodies *b, uint64_t id)
 	Part	   *p = find_part(b, id);
 	int			none;
 
+	forget_complete(b, id);
+	if (!change_directory(b, id, false, &none))
+		return errno != 0 && disk_failed(b, "remove");
 	if (p != NULL)
 		forget_part(b, p);
-	forget_complete(b, id);
-	return change_directory(b, id, false, &none) || (errno != 0 && disk_failed(b, "remove"));
+	return true;
 }
 
 /* ---------- the connection */
@@ -286,6 +294,7 @@ connect_to_leader(StandbyBodies *b)
 {
 	const struct timespec pause = {0, MEMBER_ALIVE_MS * 1000000L};
 
+	LOCKSTEP_POINT(REPLICAS_BODIES);
 	while (!is_to_stop(b))
 	{
 		char	   *error = NULL;
@@ -327,6 +336,7 @@ unref(StandbyBodies *b)
 	if (!last)
 		return;
 	pthread_mutex_destroy(&b->lock);
+	pthread_mutex_destroy(&b->complete_lock);
 	free(b->failed);
 	free(b->complete);
 	free(b);
@@ -365,7 +375,7 @@ standby_bodies_begin(const Config *config, const MemberKeys *keys, int leader, c
 	b->leader = leader;
 	snprintf(b->nonce, sizeof(b->nonce), "%s", nonce);
 	b->refs = 2;
-	if (pthread_mutex_init(&b->lock, NULL) != 0)
+	if (pthread_mutex_init(&b->lock, NULL) != 0 || pthread_mutex_init(&b->complete_lock, NULL) != 0)
 		abort();
 	rc = pthread_create(&thread, NULL, thread_main, b);
 	if (rc == 0)
@@ -381,14 +391,11 @@ standby_bodies_begin(const Config *config, const MemberKeys *keys, int leader, c
 bool
 standby_bodies_failed(StandbyBodies *b, char why[300])
 {
-	bool		failed;
+	const char *failed = b->failed;
 
-	pthread_mutex_lock(&b->lock);
-	failed = b->failed != NULL;
-	if (failed)
-		snprintf(why, 300, "%s", b->failed);
-	pthread_mutex_unlock(&b->lock);
-	return failed;
+	if (failed != NULL)
+		snprintf(why, 300, "%s", failed);
+	return failed != NULL;
 }
 
 void
