@@ -22,8 +22,9 @@
 #include "journal_private.h"
 
 #define LOOK_MS 1000
-#define FLUSH_MS 60000			/* of a standby, which reads nothing meanwhile; if
-								 * it is dead, the other connection ends */
+#define FLUSH_MS 60000			/* of a standby, which reads nothing
+								 * meanwhile; if it is dead, the other
+								 * connection ends */
 
 typedef struct Stream
 {

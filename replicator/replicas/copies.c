@@ -482,7 +482,7 @@ init_shared(const Journal *journal)
 
 /* One that is ending may have the port still. */
 char *
-copies_listen(const char *address, const atomic_bool *stop)
+copies_listen(const char *address, const atomic_bool * stop)
 {
 	const struct timespec pause = {0, BUSY_PAUSE_MS * 1000000L};
 	int64_t		until = copies_now_ms() + BUSY_MS;

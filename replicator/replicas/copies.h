@@ -55,7 +55,7 @@ typedef struct CopiesConnections
 } CopiesConnections;
 
 /* Listen there for standbys; they are accepted when this one leads.  NULL, or why not (malloc'ed), or it was to stop. */
-extern char *copies_listen(const char *address, const atomic_bool *stop);
+extern char *copies_listen(const char *address, const atomic_bool * stop);
 
 /*
  * Begin to lead: accept standbys.  NULL, or why not (malloc'ed).  place: the journal's end;

@@ -445,7 +445,8 @@ wait_for_disk(const char *why)
 
 	group_view_trouble(text);
 	free(text);
-	if (!copy_remove_parts(config->journal_directory))	/* they count for nothing */
+	if (!copy_remove_parts(config->journal_directory))	/* they count for
+														 * nothing */
 		log_message(LOG_WARNING, "journal", "could not remove parts of large transactions in \"%s\": %s", config->journal_directory, strerror(errno));
 	do
 		pause_ms(FULL_MS);

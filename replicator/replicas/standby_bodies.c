@@ -65,7 +65,7 @@ struct StandbyBodies
 	size_t		ncomplete;
 	size_t		complete_cap;
 
-	_Atomic(char *) failed;		/* set once */
+	char	   *_Atomic failed; /* set once */
 
 	/* the thread's */
 	MemberChannel *channel;
