@@ -100,6 +100,10 @@ soak:
 bench:
 	tests/bench/run
 
+# Tables and charts in docs/benchmarks; BUDGET: minutes.
+bench-classic:
+	tests/bench/classic
+
 # The SVG files are committed; graphviz and mscgen are needed to change them only.
 DIAGRAMS = docs/diagrams/cluster.svg docs/diagrams/commit.svg
 
@@ -139,7 +143,7 @@ help:
 	@echo 'make check          every test, in stages: check-lint check-unit check-fuzz check-regress check-tap'
 	@echo 'make check-tap T=conflicts/040_conflicts    one file of the cluster tests (T=sequences: a topic; T=040)'
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
-	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them)'
+	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them), and their own test suites'
 	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'
 	@echo 'make check-debian   demo and core tests in a chroot of RELEASE=trixie (sid, bookworm; STAGES=all T=all: all tests)'
 	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
@@ -149,6 +153,7 @@ help:
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120; REPLICATORS=3: a group)'
 	@echo 'make diagrams       render docs/diagrams anew (graphviz, mscgen)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
+	@echo 'make bench-classic  tables that others have published, with lockstep: docs/benchmarks/classic.md (BUDGET=20, minutes)'
 
 .PHONY: check-model all extension replicator install install-service uninstall deb check-deb setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench diagrams demo demo-stop clean help
+	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench bench-classic diagrams demo demo-stop clean help

@@ -97,6 +97,13 @@ ls_guc_variables(int *n)
 #include "utils/queryjumble.h"
 #endif
 
+/* 16 refuses to change large objects in a transaction that is READ ONLY; before, they are changed. */
+#if PG_VERSION_NUM >= 160000
+#define ls_refuses_large_objects() XactReadOnly
+#else
+#define ls_refuses_large_objects() false
+#endif
+
 /* 16 lets functions of input report errors softly. */
 #if PG_VERSION_NUM >= 160000
 #define ls_qualified_names(text) stringToQualifiedNameList(text, NULL)

@@ -51,10 +51,9 @@ extern const char *apply_batched_query(void);	/* that it is busy with, NULL:
 
 /* ---------- in applydirect.c */
 
-typedef struct DirectPlan DirectPlan;
-
-/* Change a row without the executor; false: it is for the executor. */
-extern bool applydirect_change(DirectPlan **direct, SPIPlanPtr plan, const Datum *values, const char *nulls, MemoryContext context);
+struct DirectPlan;
+extern uint64 applydirect_change(struct DirectPlan **direct, SPIPlanPtr plan, int nparams, Datum *values, const char *nulls,
+								 MemoryContext context, bool *all);
 
 /* ---------- in applyrow.c */
 

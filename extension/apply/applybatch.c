@@ -47,7 +47,7 @@ typedef struct RowPlan
 	char	   *text;			/* as it came, without NUL */
 	Size		len;
 	SPIPlanPtr	plan;			/* NULL: it could not be made; last to be set */
-	DirectPlan *direct;			/* NULL: not looked at yet */
+	struct DirectPlan *direct;	/* NULL: not looked at yet */
 	const char *source;			/* what its queries say that they are */
 	Oid			target;			/* the table that it changes */
 	bool		unlogged;
@@ -100,26 +100,32 @@ make_table(void)
 }
 
 /*
- * The plan of a change of one row, which is kept: the table is small when the plan is
+ * The plan of a change of rows, which is kept: the table is small when the plan is
  * made, or has not been looked at by ANALYZE, and may have grown, or have many dead rows, when it is
- * used.  So a row is not looked for in all of a table that has an index for it.
+ * used.  So rows are not looked for in all of a table that has an index for them, nor is all of it joined.
  */
 PlannedStmt *
 applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params)
 {
-	bool		was = enable_seqscan;
+	bool	   *const ways[] = {&enable_seqscan, &enable_hashjoin, &enable_mergejoin};
+	bool		were[lengthof(ways)];
 	PlannedStmt *result;
 
 	if (own_query == NULL || query->resultRelation == 0)
 		return next(query, source, options, params);
+	for (int i = 0; i < (int) lengthof(ways); i++)
+	{
+		were[i] = *ways[i];
+		*ways[i] = false;
+	}
 	PG_TRY();
 	{
-		enable_seqscan = false;
 		result = next(query, source, options, params);
 	}
 	PG_FINALLY();
 	{
-		enable_seqscan = was;
+		for (int i = 0; i < (int) lengthof(ways); i++)
+			*ways[i] = were[i];
 	}
 	PG_END_TRY();
 	return result;
@@ -241,20 +247,20 @@ change_row(RowPlan *p, const LsRow *row)
 	Datum	   *values = palloc(Max(p->nparams, 1) * sizeof(Datum));
 	char	   *nulls = palloc(Max(p->nparams, 1));
 	uint64		changed;
+	bool		all;
 	int			result;
 
 	if (unlikely(p->unlogged ? unlogged_is_skipped(p->target) : unlogged_is_refilled_elsewhere(p->target)))
 		return;
 	read_params(p, row->params, values, nulls);
 	own_query = p->source;
-	if (applydirect_change(&p->direct, p->plan, values, nulls, plans_context))
-		changed = 1;
-	else
+	changed = applydirect_change(&p->direct, p->plan, p->nparams, values, nulls, plans_context, &all);
+	if (!all)
 	{
 		result = SPI_execute_plan(p->plan, values, nulls, false, 0);
 		if (result < 0)
 			elog(ERROR, "SPI_execute_plan failed: %s", SPI_result_code_string(result));
-		changed = SPI_processed;
+		changed += SPI_processed;
 	}
 	if (row->rows >= 0 && (uint64) row->rows != changed)
 		ereport(ERROR,

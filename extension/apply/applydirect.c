@@ -1,10 +1,9 @@
 /*
  * applydirect.c
- *	  A changed row without the executor.
+ *	  A changed row, or a run of them, without the executor.
  *
- * Starting and ending the executor costs as much as finding and changing a row. Nearly all
- * rows are changed by plans of two shapes: a row of constants and parameters is inserted; or one
- * that a unique index finds gets such values, or is deleted.  These are carried out here, with the
+ * Starting and ending the executor costs as much as finding and changing a row, and a join with
+ * the elements of arrays a third of it.  Plans that directplan.c understands are carried out here, with the
  * calls to the table and its indexes that the executor would make (nodeModifyTable.c,
  * execIndexing.c).
  *
@@ -12,7 +11,7 @@
  * a query with settings; a table with generated columns; an index with expressions, a predicate, an operator class that
  * is not built in, a constraint that is deferrable or excludes; a null where the table
  * has none; a row that isn't found, or that another transaction has just changed.  Nothing has been
- * changed by then.
+ * changed by then; of a run, the executor gets the rows from that one on.
  *
  * That triggers, rules, checks and partition bounds don't act on a row is the same in both
  * cases (applyrow.c); so are the owner's rights.
@@ -30,11 +29,8 @@
 #include "catalog/pg_class.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
-#include "nodes/nodeFuncs.h"
-#include "nodes/plannodes.h"
-#include "optimizer/optimizer.h"
-#include "parser/parsetree.h"
-#include "utils/fmgroids.h"
+#include "miscadmin.h"
+#include "utils/array.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/rel.h"
@@ -42,240 +38,21 @@
 
 #include "apply.h"
 #include "compat.h"
+#include "directplan.h"
 #include "lockconflict.h"
 #include "points.h"
 #include "rights.h"
 
-#define MAX_CAST_ARGS 3
-#define MAX_KEYS 8
+/* ---------- a row */
 
-/* A parameter or a constant, perhaps cast. */
-typedef struct Value
-{
-	int			param;			/* from 1 on; 0: it is a constant */
-	Datum		constant;
-	bool		null;
-	int			ncastargs;		/* of the cast, this one included; 0: none */
-	Oid			collation;
-	FmgrInfo	cast;
-	Datum		castargs[MAX_CAST_ARGS];
-} Value;
-
-typedef struct Column
-{
-	AttrNumber	attno;
-	Value		value;
-} Column;
-
-typedef struct IndexKey
-{
-	AttrNumber	attno;			/* of the index */
-	StrategyNumber strategy;
-	Oid			subtype;
-	Oid			collation;
-	RegProcedure function;
-	Value		value;
-} IndexKey;
-
-struct DirectPlan
-{
-	int			generation;		/* of the plan that this is made of */
-	bool		possible;
-	CmdType		operation;
-	Oid			relid;
-	Oid			indexid;		/* that finds the row; not for INSERT */
-	int			nkeys;
-	IndexKey	keys[MAX_KEYS];
-	int			ncolumns;
-	Column		columns[FLEXIBLE_ARRAY_MEMBER];
-};
-
-/* ---------- is the plan one of them? */
-
-static Node *
-strip(Node *node)
-{
-	while (node != NULL && IsA(node, RelabelType))
-		node = (Node *) ((RelabelType *) node)->arg;
-	return node;
-}
-
-static bool
-plain_value(Node *node, Value *v)
-{
-	node = strip(node);
-	if (node != NULL && IsA(node, Param) && ((Param *) node)->paramkind == PARAM_EXTERN)
-	{
-		v->param = ((Param *) node)->paramid;
-		return v->param > 0;
-	}
-	if (node == NULL || !IsA(node, Const))
-		return false;
-	v->constant = ((Const *) node)->constvalue;
-	v->null = ((Const *) node)->constisnull;
-	return true;
-}
-
-/* The value is cut or rounded to what the column can have. */
-static bool
-cast_value(const FuncExpr *f, Value *v, MemoryContext context)
-{
-	int			i = 0;
-	ListCell   *lc;
-
-	if (f->funcid >= FirstNormalObjectId || f->funcretset || f->funcvariadic || !func_strict(f->funcid) ||
-		(f->funcformat != COERCE_IMPLICIT_CAST && f->funcformat != COERCE_EXPLICIT_CAST) ||
-		list_length(f->args) > MAX_CAST_ARGS)
-		return false;
-	foreach(lc, f->args)
-	{
-		Value		arg = {0};
-
-		if (i == 0 ? !plain_value(lfirst(lc), v) : (!plain_value(lfirst(lc), &arg) || arg.param != 0 || arg.null))
-			return false;
-		v->castargs[i++] = arg.constant;
-	}
-	v->ncastargs = i;
-	v->collation = f->inputcollid;
-	fmgr_info_cxt(f->funcid, &v->cast, context);
-	return i > 0;
-}
-
-static bool
-find_value(Node *node, Value *v, MemoryContext context)
-{
-	node = strip(node);
-	if (node != NULL && IsA(node, FuncExpr))
-		return cast_value((FuncExpr *) node, v, context);
-	return plain_value(node, v);
-}
-
-/* column = value, by the equality of the index */
-static bool
-find_key(Expr *clause, Relation index, IndexKey *key)
-{
-	OpExpr	   *op = (OpExpr *) clause;
-	Var		   *var;
-	int			strategy;
-	Oid			left;
-
-	if (!IsA(op, OpExpr) || list_length(op->args) != 2)
-		return false;
-	var = (Var *) strip(linitial(op->args));
-	if (!IsA(var, Var) || var->varno != INDEX_VAR || var->varattno < 1 ||
-		var->varattno > index->rd_index->indnkeyatts || !plain_value(lsecond(op->args), &key->value))
-		return false;
-	get_op_opfamily_properties(op->opno, index->rd_opfamily[var->varattno - 1], false, &strategy, &left, &key->subtype);
-	key->attno = var->varattno;
-	key->strategy = strategy;
-	key->collation = op->inputcollid;
-	key->function = op->opfuncid;
-	return strategy == BTEqualStrategyNumber && OidIsValid(key->function);
-}
-
-/* Each column of a unique index, once. */
-static bool
-find_keys(DirectPlan *d, const IndexScan *scan)
-{
-	Relation	index = index_open(scan->indexid, AccessShareLock);
-	bool		found = list_length(scan->indexqual) <= MAX_KEYS && index->rd_rel->relam == BTREE_AM_OID && index->rd_index->indisunique &&
-	index->rd_index->indimmediate && index->rd_index->indnkeyatts == list_length(scan->indexqual);
-	Bitmapset  *seen = NULL;
-	ListCell   *lc;
-
-	d->indexid = scan->indexid;
-	foreach(lc, scan->indexqual)
-	{
-		found = found && find_key(lfirst(lc), index, &d->keys[d->nkeys]) &&
-			!bms_is_member(d->keys[d->nkeys].attno, seen);
-		if (!found)
-			break;
-		seen = bms_add_member(seen, d->keys[d->nkeys].attno);
-		d->nkeys++;
-	}
-	index_close(index, AccessShareLock);
-	return found;
-}
-
-/* attnos: of an UPDATE; an INSERT has all columns in their order. */
-static bool
-find_columns(DirectPlan *d, const List *targets, const List *attnos, MemoryContext context)
-{
-	ListCell   *lc;
-
-	foreach(lc, targets)
-	{
-		TargetEntry *entry = lfirst_node(TargetEntry, lc);
-		Column	   *column = &d->columns[d->ncolumns];
-
-		if (entry->resjunk)
-			continue;
-		if ((attnos != NIL && d->ncolumns >= list_length(attnos)) ||
-			!find_value((Node *) entry->expr, &column->value, context))
-			return false;
-		column->attno = attnos != NIL ? list_nth_int(attnos, d->ncolumns) : entry->resno;
-		d->ncolumns++;
-	}
-	return attnos == NIL || d->ncolumns == list_length(attnos);
-}
-
-static bool
-is_ordinary(const ModifyTable *plan, const PlannedStmt *stmt)
-{
-	return list_length(plan->resultRelations) == 1 && plan->rootRelation == 0 && !plan->partColsUpdated &&
-		plan->returningLists == NIL && plan->withCheckOptionLists == NIL && plan->rowMarks == NIL &&
-		plan->onConflictAction == ONCONFLICT_NONE && plan->plan.initPlan == NIL &&
-		stmt->rowMarks == NIL && stmt->subplans == NIL && !stmt->hasModifyingCTE && !stmt->hasReturning;
-}
-
-static bool
-understand(DirectPlan *d, const PlannedStmt *stmt, MemoryContext context)
-{
-	const ModifyTable *plan = (const ModifyTable *) stmt->planTree;
-	const Plan *source;
-	const List *attnos;
-
-	if (!is_ordinary(plan, stmt))
-		return false;
-	source = outerPlan(plan);
-	d->operation = plan->operation;
-	d->relid = rt_fetch(linitial_int(plan->resultRelations), stmt->rtable)->relid;
-	if (source->qual != NIL || source->initPlan != NIL)
-		return false;
-	if (d->operation == CMD_INSERT)
-		return IsA(source, Result) && outerPlan(source) == NULL && ((const Result *) source)->resconstantqual == NULL &&
-			find_columns(d, source->targetlist, NIL, context);
-	if ((d->operation != CMD_UPDATE && d->operation != CMD_DELETE) || !IsA(source, IndexScan) ||
-		((const IndexScan *) source)->scan.scanrelid != (Index) linitial_int(plan->resultRelations) ||
-		((const IndexScan *) source)->indexorderby != NIL || !find_keys(d, (const IndexScan *) source))
-		return false;
-	if (d->operation == CMD_DELETE)
-		return true;
-	attnos = linitial(plan->updateColnosLists);
-	return attnos != NIL && find_columns(d, source->targetlist, attnos, context);
-}
-
-static DirectPlan *
-make_direct(const CachedPlan *plan, MemoryContext context)
-{
-	const PlannedStmt *stmt = list_length(plan->stmt_list) == 1 ? linitial_node(PlannedStmt, plan->stmt_list) : NULL;
-	bool		changes = stmt != NULL && stmt->commandType != CMD_UTILITY && IsA(stmt->planTree, ModifyTable);
-	int			n = changes ? list_length(outerPlan(stmt->planTree)->targetlist) : 0;
-	DirectPlan *d = MemoryContextAllocZero(context, offsetof(DirectPlan, columns) + n * sizeof(Column));
-
-	d->possible = changes && understand(d, stmt, context);
-	d->generation = plan->generation;
-	return d;
-}
-
-/* ---------- doing it */
-
-/* What a row needs while it is changed, to be given back if nothing goes wrong. */
+/* What rows need while they are changed, to be given back if nothing goes wrong. */
 typedef struct Change
 {
 	const DirectPlan *plan;
-	const Datum *values;		/* of the parameters */
-	const char *nulls;
+	MemoryContext context;		/* what is needed for one row only */
+	const Datum *values;		/* of the parameters, or their elements for
+								 * the row */
+	const bool *nulls;
 	Relation	rel;
 	TupleTableSlot *row;		/* the new one; not for DELETE */
 	TupleTableSlot *old;		/* not for INSERT */
@@ -287,11 +64,11 @@ typedef struct Change
 } Change;
 
 static Datum
-evaluate(const Change *c, const Value *v, bool *null)
+evaluate(const Change *c, const DirectValue *v, bool *null)
 {
 	Datum		value = v->param > 0 ? c->values[v->param - 1] : v->constant;
 
-	*null = v->param > 0 ? c->nulls[v->param - 1] == 'n' : v->null;
+	*null = v->param > 0 ? c->nulls[v->param - 1] : v->null;
 	if (*null || v->ncastargs == 0)
 		return value;
 	if (v->ncastargs == 1)
@@ -301,26 +78,28 @@ evaluate(const Change *c, const Value *v, bool *null)
 	return FunctionCall3Coll((FmgrInfo *) &v->cast, v->collation, value, v->castargs[1], v->castargs[2]);
 }
 
-/* The row that the unique index has, with its page pinned. */
+/* The row that the unique index has, with its page pinned until the next one is looked for. */
 static bool
 find_row(Change *c)
 {
 	const DirectPlan *d = c->plan;
 	ScanKeyData keys[MAX_KEYS];
+	MemoryContext old = MemoryContextSwitchTo(c->context);
 
 	for (int i = 0; i < d->nkeys; i++)
 	{
-		const IndexKey *k = &d->keys[i];
+		const DirectKey *k = &d->keys[i];
 		bool		null;
 		Datum		value = evaluate(c, &k->value, &null);
 
 		if (null)
+		{
+			MemoryContextSwitchTo(old);
 			return false;
+		}
 		ScanKeyEntryInitialize(&keys[i], 0, k->attno, k->strategy, k->subtype, k->collation, k->function, value);
 	}
-	c->index = index_open(d->indexid, RowExclusiveLock);
-	c->old = table_slot_create(c->rel, NULL);
-	c->scan = ls_index_beginscan(c->rel, c->index, GetActiveSnapshot(), d->nkeys);
+	MemoryContextSwitchTo(old);
 	index_rescan(c->scan, keys, d->nkeys, NULL, 0);
 	return index_getnext_slot(c->scan, ForwardScanDirection, c->old) && !c->scan->xs_recheck;
 }
@@ -331,9 +110,7 @@ make_row(Change *c)
 {
 	TupleDesc	desc = RelationGetDescr(c->rel);
 
-	if (c->plan->operation == CMD_INSERT && c->plan->ncolumns != desc->natts)
-		return false;
-	c->row = MakeSingleTupleTableSlot(desc, &TTSOpsVirtual);
+	ExecClearTuple(c->row);
 	memset(c->row->tts_isnull, true, desc->natts * sizeof(bool));
 	memset(c->row->tts_values, 0, desc->natts * sizeof(Datum));
 	if (c->old != NULL)
@@ -344,7 +121,7 @@ make_row(Change *c)
 	}
 	for (int i = 0; i < c->plan->ncolumns; i++)
 	{
-		const Column *column = &c->plan->columns[i];
+		const DirectColumn *column = &c->plan->columns[i];
 
 		c->row->tts_values[column->attno - 1] = evaluate(c, &column->value, &c->row->tts_isnull[column->attno - 1]);
 	}
@@ -375,6 +152,7 @@ is_plain_index(Relation index, const IndexInfo *info)
 	return true;
 }
 
+/* The table's; false: one of them is for the executor. */
 static bool
 open_indexes(Change *c)
 {
@@ -489,14 +267,151 @@ close_all(Change *c)
 	table_close(c->rel, NoLock);
 }
 
-/* false: nothing has been changed */
+/* What all rows have in common. */
 static bool
-change(const DirectPlan *d, const Datum *values, const char *nulls)
+begin(Change *c)
 {
-	Change		c = {.plan = d,.values = values,.nulls = nulls,.rel = table_open(d->relid, NoLock)};
+	const DirectPlan *d = c->plan;
+
+	if (d->operation != CMD_INSERT)
+	{
+		c->index = index_open(d->indexid, RowExclusiveLock);
+		c->old = table_slot_create(c->rel, NULL);
+		c->scan = ls_index_beginscan(c->rel, c->index, GetActiveSnapshot(), d->nkeys);
+	}
+	if (d->operation == CMD_DELETE)
+		return true;
+	if (d->operation == CMD_INSERT && d->ncolumns != RelationGetDescr(c->rel)->natts)
+		return false;
+	c->row = MakeSingleTupleTableSlot(RelationGetDescr(c->rel), &TTSOpsVirtual);
+	return open_indexes(c);
+}
+
+static bool
+change_row(Change *c)
+{
+	CmdType		operation = c->plan->operation;
+	MemoryContext old;
+	bool		changed;
+
+	if (operation != CMD_INSERT && !find_row(c))
+		return false;
+	old = MemoryContextSwitchTo(c->context);
+	changed = (operation == CMD_DELETE || make_row(c)) && change_table(c);
+	MemoryContextSwitchTo(old);
+	return changed;
+}
+
+/* ---------- a run of rows */
+
+/* Arrays with an element of each for a row, or parameters of one row, which are elements of their own. */
+typedef struct Rows
+{
+	int			n;
+	int			ncolumns;
+	Datum	  **values;			/* by column, and row */
+	bool	  **nulls;
+} Rows;
+
+static void
+read_row(Rows *rows, int nparams, Datum *values, const char *nulls)
+{
+	bool	   *is_null = palloc(Max(nparams, 1) * sizeof(bool));
+
+	rows->n = 1;
+	rows->ncolumns = nparams;
+	rows->values = palloc(Max(nparams, 1) * sizeof(Datum *));
+	rows->nulls = palloc(Max(nparams, 1) * sizeof(bool *));
+	for (int i = 0; i < nparams; i++)
+	{
+		is_null[i] = nulls[i] == 'n';
+		rows->values[i] = &values[i];
+		rows->nulls[i] = &is_null[i];
+	}
+}
+
+/* false: they are not of one length */
+static bool
+read_arrays(Rows *rows, int narrays, const Datum *values, const char *nulls)
+{
+	rows->ncolumns = narrays;
+	rows->values = palloc(narrays * sizeof(Datum *));
+	rows->nulls = palloc(narrays * sizeof(bool *));
+	for (int i = 0; i < narrays; i++)
+	{
+		ArrayType  *array = nulls[i] == 'n' ? NULL : DatumGetArrayTypeP(values[i]);
+		int16		len;
+		bool		byval;
+		char		align;
+		int			n;
+
+		if (array == NULL || ARR_NDIM(array) > 1)
+			return false;
+		get_typlenbyvalalign(ARR_ELEMTYPE(array), &len, &byval, &align);
+		deconstruct_array(array, ARR_ELEMTYPE(array), len, byval, align, &rows->values[i], &rows->nulls[i], &n);
+		if (i > 0 && n != rows->n)
+			return false;
+		rows->n = n;
+	}
+	return true;
+}
+
+/* The arrays without what has been done. */
+static void
+keep_rest(const Rows *rows, int done, Datum *values)
+{
+	int			dims[1] = {rows->n - done};
+	int			bounds[1] = {1};
+
+	for (int i = 0; i < rows->ncolumns; i++)
+	{
+		Oid			type = ARR_ELEMTYPE(DatumGetArrayTypeP(values[i]));
+		int16		len;
+		bool		byval;
+		char		align;
+
+		get_typlenbyvalalign(type, &len, &byval, &align);
+		values[i] = PointerGetDatum(construct_md_array(rows->values[i] + done, rows->nulls[i] + done, 1, dims, bounds,
+													   type, len, byval, align));
+	}
+}
+
+/* How many of them have been changed, the first ones. */
+static int
+change_until_one_cannot(Change *c, const Rows *rows)
+{
+	MemoryContext outside = CurrentMemoryContext;
+	Datum	   *values = palloc(Max(rows->ncolumns, 1) * sizeof(Datum));
+	bool	   *nulls = palloc(Max(rows->ncolumns, 1) * sizeof(bool));
+	int			done;
+
+	c->values = values;
+	c->nulls = nulls;
+	c->context = rows->n > 1 ? AllocSetContextCreate(outside, "lockstep row of a run", ALLOCSET_DEFAULT_SIZES) : outside;
+	for (done = 0; done < rows->n; done++)
+	{
+		for (int i = 0; i < rows->ncolumns; i++)
+		{
+			values[i] = rows->values[i][done];
+			nulls[i] = rows->nulls[i][done];
+		}
+		if (!change_row(c))
+			break;
+		if (rows->n == 1)
+			continue;
+		MemoryContextReset(c->context);
+		CHECK_FOR_INTERRUPTS();
+	}
+	return done;
+}
+
+static int
+change(const DirectPlan *d, const Rows *rows)
+{
+	Change		c = {.plan = d,.rel = table_open(d->relid, NoLock)};
 	Oid			user;
 	LsRights	saved;
-	bool		changed = false;
+	int			done = 0;
 
 	if (is_ordinary_table(c.rel))
 	{
@@ -507,44 +422,65 @@ change(const DirectPlan *d, const Datum *values, const char *nulls)
 			rights_lower(user, true, &saved);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		LS_POINT(APPLY_EXECUTING);
-		changed = (d->operation == CMD_INSERT || find_row(&c)) &&
-			(d->operation == CMD_DELETE || (make_row(&c) && open_indexes(&c))) &&
-			change_table(&c);
+		if (begin(&c))
+			done = change_until_one_cannot(&c, rows);
 		PopActiveSnapshot();
 		if (OidIsValid(user))
 			rights_restore(&saved);
 	}
 	close_all(&c);
-	return changed;
+	return done;
+}
+
+/* How many rows have been changed; *all: there is nothing left for the executor. */
+static int
+change_directly(const DirectPlan *d, int nparams, Datum *values, const char *nulls, bool *all)
+{
+	Rows		rows = {0};
+	int			done;
+
+	if (!d->possible)
+		return 0;
+	if (d->narrays == 0)
+		read_row(&rows, nparams, values, nulls);
+	else if (!read_arrays(&rows, d->narrays, values, nulls))
+		return 0;
+	done = change(d, &rows);
+	*all = done == rows.n;
+	if (done > 0)
+		CommandCounterIncrement();
+	if (done > 0 && !*all)
+		keep_rest(&rows, done, values);
+	return done;
 }
 
 /*
- * Change the row by the plan, which is kept in context.  false: it is to be executed
- * as usual.
+ * Change rows by the plan, for which *direct is kept in context, without the executor. Returns how many; *all says
+ * whether these are all.  If not, the plan is to be executed with what values are then.
  */
-bool
-applydirect_change(DirectPlan **direct, SPIPlanPtr plan, const Datum *values, const char *nulls, MemoryContext context)
+uint64
+applydirect_change(DirectPlan **direct, SPIPlanPtr plan, int nparams, Datum *values, const char *nulls,
+				   MemoryContext context, bool *all)
 {
 	CachedPlanSource *source = linitial(SPI_plan_get_plan_sources(plan));
 	CachedPlan *cached;
-	bool		changed;
+	int			done;
 
+	*all = false;
 	if ((*direct != NULL && !(*direct)->possible && (*direct)->generation == source->generation) || querysettings_are_set())
-		return false;
+		return 0;
 	lockconflict_before_query();
 	cached = SPI_plan_get_cached_plan(plan);
 	if (cached == NULL)
-		return false;
+		return 0;
 	if (*direct == NULL || (*direct)->generation != cached->generation)
 	{
 		if (*direct != NULL)
 			pfree(*direct);
 		*direct = NULL;
-		*direct = make_direct(cached, context);
+		*direct = directplan_make(cached, nparams, context);
 	}
-	changed = (*direct)->possible && change(*direct, values, nulls);
+	done = change_directly(*direct, nparams, values, nulls, all);
 	ReleaseCachedPlan(cached, CurrentResourceOwner);
-	if (changed)
-		CommandCounterIncrement();
-	return changed;
+	return done;
 }

@@ -50,3 +50,25 @@ typeparts_every(Oid type, Oid collation, TypePredicate predicate, bool otherwise
 			return otherwise;
 	}
 }
+
+bool
+typeparts_is_reg(Oid type)
+{
+	switch (type)
+	{
+		case REGPROCOID:
+		case REGPROCEDUREOID:
+		case REGOPEROID:
+		case REGOPERATOROID:
+		case REGCLASSOID:
+		case REGCOLLATIONOID:
+		case REGTYPEOID:
+		case REGCONFIGOID:
+		case REGDICTIONARYOID:
+		case REGNAMESPACEOID:
+		case REGROLEOID:
+			return true;
+		default:
+			return false;
+	}
+}

@@ -55,8 +55,11 @@ typedef struct RowGroup
 	int			nrows;
 	uint32		nparams;		/* of a row */
 	StringInfoData text;		/* for one row */
-	StringInfoData many_text;	/* made with row MIN_ROWS */
+	StringInfoData many_text;	/* made with row MIN_ROWS, or by an earlier
+								 * run for the same text of the same entry */
 	StringInfoData delimiters;
+	StringInfoData made_for;
+	uint64		made_build;
 } RowGroup;
 
 /* What is pending. */
@@ -96,6 +99,7 @@ make_buffers(void)
 		initStringInfo(&run.groups[i].text);
 		initStringInfo(&run.groups[i].many_text);
 		initStringInfo(&run.groups[i].delimiters);
+		initStringInfo(&run.groups[i].made_for);
 	}
 	MemoryContextSwitchTo(old);
 }
@@ -342,10 +346,16 @@ start_run(const LsRelation *r, const LsQuery *query)
 static void
 make_texts(RowGroup *group, const LsRelation *r, const LsColumnSet *assigned)
 {
+	if (group->made_build == r->build && group->made_for.len == group->text.len &&
+		memcmp(group->made_for.data, group->text.data, group->text.len) == 0)
+		return;
+	resetStringInfo(&group->made_for);	/* of nothing, if what follows fails */
+	group->made_build = r->build;
 	resetStringInfo(&group->many_text);
 	resetStringInfo(&group->delimiters);
 	deparse_many(r, assigned, &group->many_text);
 	deparse_delimiters(r, assigned, &group->delimiters);
+	appendBinaryStringInfo(&group->made_for, group->text.data, group->text.len);
 }
 
 static void

@@ -245,6 +245,13 @@ is_captured(void)
 	return false;
 }
 
+/* The same of a function that is called; one that will be refused is not. */
+static bool
+is_captured_call(void)
+{
+	return !ls_refuses_large_objects() && is_captured();
+}
+
 /* ---------- created and unlinked */
 
 void
@@ -280,7 +287,7 @@ choose_oid(void)
 static Datum
 instead_of_lo_creat(PG_FUNCTION_ARGS)
 {
-	if (!is_captured())
+	if (!is_captured_call())
 		return original_lo_creat(fcinfo);
 	return DirectFunctionCall1(original_lo_create, ObjectIdGetDatum(choose_oid()));
 }
@@ -288,7 +295,7 @@ instead_of_lo_creat(PG_FUNCTION_ARGS)
 static Datum
 instead_of_lo_create(PG_FUNCTION_ARGS)
 {
-	if (OidIsValid(PG_GETARG_OID(0)) || !is_captured())
+	if (OidIsValid(PG_GETARG_OID(0)) || !is_captured_call())
 		return original_lo_create(fcinfo);
 	return DirectFunctionCall1(original_lo_create, ObjectIdGetDatum(choose_oid()));
 }
@@ -300,7 +307,7 @@ instead_of_lo_from_bytea(PG_FUNCTION_ARGS)
 	bytea	   *data;
 	EffectCall	call;
 
-	if (!is_captured())
+	if (!is_captured_call())
 		return original_lo_from_bytea(fcinfo);
 	if (!OidIsValid(oid))
 		oid = choose_oid();
@@ -342,7 +349,7 @@ import(text * file, Oid oid)
 static Datum
 instead_of_lo_import(PG_FUNCTION_ARGS)
 {
-	if (!is_captured())
+	if (!is_captured_call())
 		return original_lo_import(fcinfo);
 	PG_RETURN_OID(import(PG_GETARG_TEXT_PP(0), InvalidOid));
 }
@@ -350,7 +357,7 @@ instead_of_lo_import(PG_FUNCTION_ARGS)
 static Datum
 instead_of_lo_import_with_oid(PG_FUNCTION_ARGS)
 {
-	if (!is_captured())
+	if (!is_captured_call())
 		return original_lo_import_with_oid(fcinfo);
 	PG_RETURN_OID(import(PG_GETARG_TEXT_PP(0), PG_GETARG_OID(1)));
 }
@@ -365,7 +372,7 @@ instead_of_lo_put(PG_FUNCTION_ARGS)
 	Datum		result;
 	EffectCall	call;
 
-	if (!is_captured())
+	if (!is_captured_call())
 		return original_lo_put(fcinfo);
 	lock_object(oid, RowExclusiveLock);
 	begin(&call, put_text, oid);
@@ -423,7 +430,7 @@ instead_of_lowrite(PG_FUNCTION_ARGS)
 	Datum		result;
 	EffectCall	call;
 
-	if (!is_captured())
+	if (!is_captured_call())
 		return original_lowrite(fcinfo);
 	oid = object_of(PG_GETARG_INT32(0), &offset);
 	lock_object(oid, RowExclusiveLock);
@@ -443,7 +450,7 @@ truncate_object(FunctionCallInfo fcinfo, PGFunction original, int64 len)
 	Datum		result;
 	EffectCall	call;
 
-	if (!is_captured())
+	if (!is_captured_call())
 		return original(fcinfo);
 	oid = object_of(PG_GETARG_INT32(0), &offset);
 	lock_object(oid, ExclusiveLock);

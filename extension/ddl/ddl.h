@@ -159,7 +159,7 @@ extern bool ddl_drops_relations(DropStmt *stmt);
 /* Indexes that CLUSTER ... USING will mark and that aren't marked yet. */
 extern List *ddlcluster_unmarked(ClusterStmt *stmt);
 extern void ddlcluster_mark(Oid index);
-extern char *ddlcluster_mark_text(Oid index);
+extern void ddlcluster_forward(Oid index, const DdlTargets *targets);
 
 /* ---------- in usermapping.c */
 

@@ -292,6 +292,8 @@ new_column_varies(AlterTableStmt *stmt, Oid relid, ColumnDef *column, const char
 	if (is_serial(column->typeName))
 		return true;
 	type = LookupTypeNameOid(NULL, column->typeName, true);
+	if (!OidIsValid(type))
+		return false;			/* the command will say so */
 	foreach(lc, column->constraints)
 	{
 		Constraint *constraint = lfirst_node(Constraint, lc);
@@ -323,6 +325,8 @@ conversion_varies(Relation rel, AlterTableCmd *cmd, const char *source)
 	Oid			from;
 	Oid			function;
 
+	if (!OidIsValid(to))
+		return false;			/* the command will say so */
 	if (definition->raw_default != NULL)
 	{
 		ParseState *pstate = make_parsestate(NULL);

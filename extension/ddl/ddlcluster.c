@@ -4,7 +4,8 @@
  *	  table is clustered on an index is in the catalog.
  *
  * So the mark is made first, here and, as ALTER TABLE ... CLUSTER ON, on the other nodes.
- * CLUSTER then finds it.  Of a partitioned table CLUSTER marks the partitions, each in a
+ * CLUSTER then finds it.  Who may CLUSTER a table that is not his (MAINTAIN) may not run that command,
+ * so there it is the owner's.  Of a partitioned table CLUSTER marks the partitions, each in a
  * transaction of its own; here all of them are marked in the first one.
  */
 #include "postgres.h"
@@ -23,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "capture.h"
 #include "compat.h"
 #include "ddl.h"
 
@@ -59,14 +61,30 @@ indexes_to_mark(Oid index)
 	return result;
 }
 
-char *
-ddlcluster_mark_text(Oid index)
+static void
+forward_as(Oid role, const char *text, const DdlTargets *targets)
 {
-	Oid			table = IndexGetRelation(index, false);
+	Oid			user;
+	int			context;
 
-	return psprintf("ALTER TABLE %s CLUSTER ON %s",
-					quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table)),
-					quote_identifier(get_rel_name(index)));
+	capture_flush();			/* as who changed the rows */
+	GetUserIdAndSecContext(&user, &context);
+	SetUserIdAndSecContext(role, context | SECURITY_LOCAL_USERID_CHANGE);
+	ddl_forward(text, NULL, 0, targets, true);
+	SetUserIdAndSecContext(user, context);
+}
+
+/* Behind ddlcluster_mark(), which has locked the table. */
+void
+ddlcluster_forward(Oid index, const DdlTargets *targets)
+{
+	Relation	rel = table_open(IndexGetRelation(index, false), NoLock);
+	char	   *text = psprintf("ALTER TABLE %s CLUSTER ON %s",
+								quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel)),
+								quote_identifier(get_rel_name(index)));
+
+	forward_as(ls_owns_relation(RelationGetRelid(rel), GetUserId()) ? GetUserId() : rel->rd_rel->relowner, text, targets);
+	table_close(rel, NoLock);
 }
 
 List *

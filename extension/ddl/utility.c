@@ -449,7 +449,7 @@ run_cluster(Call *call)
 		foreach(lc, indexes)
 		{
 			ddlcluster_mark(lfirst_oid(lc));
-			ddl_forward(ddlcluster_mark_text(lfirst_oid(lc)), NULL, 0, &targets, true);
+			ddlcluster_forward(lfirst_oid(lc), &targets);
 		}
 		walwitness_note_command();
 	}

@@ -12,20 +12,17 @@
  * Values are the same if their images are, or else by the type's own "=".  Some types have
  * several images of one value, such as cube, or arrays with a null bitmap but no null.
  *
- * The binary form of arrays contains the OID of the type of their elements, which differs from node to node; the
- * receiver puts in its own (received.c).  That of composite types, ranges and arrays of these contains more of them, and
- * is not used.  Send and receive functions convert texts to and from the client's encoding, for which
+ * The binary form of arrays and composite types contains OIDs of types, which differ from node to node; the
+ * receiver puts in its own (ownoids.c).  Send and receive functions convert texts to and from the client's encoding, for which
  * the database's is put here, as it is there.
  */
 #include "postgres.h"
 
-#include "access/htup_details.h"
 #include "access/transam.h"
 #include "catalog/pg_type.h"
 #include "libpq/pqformat.h"
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
-#include "port/pg_bswap.h"
 #include "utils/builtins.h"
 #include "utils/datum.h"
 #include "utils/fmgroids.h"
@@ -35,11 +32,9 @@
 
 #include "exacttext.h"
 #include "mode.h"
+#include "ownoids.h"
 #include "relation.h"
 #include "typeparts.h"
-
-/* In what array_send makes: behind the number of dimensions and the flags. */
-#define ARRAY_ELEMENT_AT 8
 
 struct LsExactText
 {
@@ -64,31 +59,13 @@ is_built_in(Oid type, Oid collation)
 	return typeparts_every(type, collation, is_built_in, false);
 }
 
-/* Does it have one, without OIDs but that of an array's elements? */
-static bool
-has_binary_form(Oid type)
-{
-	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
-	Form_pg_type form;
-	bool		has;
-	Oid			element;
-
-	if (!HeapTupleIsValid(tuple))
-		return false;
-	form = (Form_pg_type) GETSTRUCT(tuple);
-	has = form->typtype == TYPTYPE_BASE && OidIsValid(form->typsend) && OidIsValid(form->typreceive);
-	element = IsTrueArrayType(form) ? form->typelem : InvalidOid;
-	ReleaseSysCache(tuple);
-	return has && (!OidIsValid(element) || has_binary_form(element));
-}
-
 static void
 find_binary_form(LsExactText *e)
 {
 	Oid			function;
 	bool		is_varlena;
 
-	if (!has_binary_form(e->type))
+	if (!ownoids_has_form(e->type))
 		return;
 	getTypeBinaryOutputInfo(e->type, &function, &is_varlena);
 	fmgr_info(function, &e->send);
@@ -229,9 +206,9 @@ exacttext_leave_encoding(int was)
 	(void) SetClientEncoding(was);
 }
 
-/* element: of an array, to be put in place of the sender's; else InvalidOid. */
+/* type: from another node, whose OIDs are in it; else InvalidOid. */
 Datum
-exacttext_receive(FmgrInfo *receive, Oid ioparam, Oid element, const bytea * bytes)
+exacttext_receive(FmgrInfo *receive, Oid ioparam, Oid type, const bytea * bytes)
 {
 	int			encoding = exacttext_enter_encoding();
 	StringInfoData buffer;
@@ -239,12 +216,8 @@ exacttext_receive(FmgrInfo *receive, Oid ioparam, Oid element, const bytea * byt
 
 	initStringInfo(&buffer);
 	appendBinaryStringInfo(&buffer, VARDATA_ANY(bytes), VARSIZE_ANY_EXHDR(bytes));
-	if (OidIsValid(element) && buffer.len >= ARRAY_ELEMENT_AT + (int) sizeof(uint32))
-	{
-		uint32		own = pg_hton32(element);
-
-		memcpy(buffer.data + ARRAY_ELEMENT_AT, &own, sizeof(own));
-	}
+	if (OidIsValid(type))
+		ownoids_put(type, buffer.data, buffer.len);
 	PG_TRY();
 	{
 		value = ReceiveFunctionCall(receive, &buffer, ioparam, -1);

@@ -26,6 +26,6 @@ extern LsSlice exacttext_binary(const LsRelation *r, AttrNumber attnum, Datum va
 
 extern int	exacttext_enter_encoding(void);
 extern void exacttext_leave_encoding(int was);
-extern Datum exacttext_receive(FmgrInfo *receive, Oid ioparam, Oid element, const bytea * bytes);
+extern Datum exacttext_receive(FmgrInfo *receive, Oid ioparam, Oid type, const bytea * bytes);
 
 #endif							/* LOCKSTEP_EXACTTEXT_H */

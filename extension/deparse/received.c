@@ -21,7 +21,6 @@ typedef struct Receiver
 {
 	Oid			type;
 	Oid			ioparam;
-	Oid			element;		/* InvalidOid: it is no array */
 	FmgrInfo	receive;
 } Receiver;
 
@@ -41,7 +40,6 @@ receiver_of(FmgrInfo *flinfo)
 				 errmsg("could not determine the type of a value in binary form")));
 	getTypeBinaryInputInfo(r->type, &function, &r->ioparam);
 	fmgr_info_cxt(function, &r->receive, flinfo->fn_mcxt);
-	r->element = get_element_type(r->type);
 	return flinfo->fn_extra = r;
 }
 
@@ -53,5 +51,5 @@ lockstep_received(PG_FUNCTION_ARGS)
 	if (PG_ARGISNULL(0))
 		PG_RETURN_NULL();
 	r = receiver_of(fcinfo->flinfo);
-	PG_RETURN_DATUM(exacttext_receive(&r->receive, r->ioparam, r->element, PG_GETARG_BYTEA_PP(0)));
+	PG_RETURN_DATUM(exacttext_receive(&r->receive, r->ioparam, r->type, PG_GETARG_BYTEA_PP(0)));
 }

@@ -27,6 +27,29 @@ statementtext_parse(const char *text)
 	return list_length(parsed) == 1 ? linitial_node(RawStmt, parsed)->stmt : NULL;
 }
 
+/* The value of U&'...' and its UESCAPE, if it has one, which the grammar joins. */
+static char *
+unicode_literal(const char *literal, int len)
+{
+	SelectStmt *select = castNode(SelectStmt, statementtext_parse(psprintf("SELECT %.*s", len, literal)));
+	A_Const    *value = castNode(A_Const, linitial_node(ResTarget, select->targetList)->val);
+
+	return pstrdup(strVal(&value->val));
+}
+
+/* To the end of what the grammar makes one literal: it begins at the current token. */
+static int
+end_of_literal(Tokens *tokens, const char *text, bool unicode)
+{
+	(void) tokens_next(tokens);
+	if (unicode && tokens_is(tokens, "uescape"))
+	{
+		(void) tokens_next(tokens);
+		(void) tokens_next(tokens);
+	}
+	return tokens->kind == TOKEN_END ? (int) strlen(text) : tokens->at;
+}
+
 bool
 statementtext_each_literal(const char *text, FoundLiteral found, void *arg)
 {
@@ -38,9 +61,12 @@ statementtext_each_literal(const char *text, FoundLiteral found, void *arg)
 	while (tokens.kind != TOKEN_END && !done)
 	{
 		char	   *literal = tokens.kind == TOKEN_STRING ? pstrdup(tokens.value.str) : NULL;
+		bool		unicode = tokens.kind == TOKEN_UNICODE_STRING;
 		int			start = tokens.at;
-		int			end = tokens_next(&tokens) ? tokens.at : (int) strlen(text);
+		int			end = end_of_literal(&tokens, text, unicode);
 
+		if (unicode)
+			literal = unicode_literal(text + start, end - start);
 		if (literal != NULL)
 			done = found(literal, start, end, arg);
 	}

@@ -15,6 +15,7 @@
 
 /* Of other tokens: scanner.h says that they are these in all grammars. */
 #define NUMBER_SCONST 261
+#define NUMBER_USCONST 262
 #define NUMBER_PARAM 267
 
 #define NUMBER_KEYWORD 1000		/* no other token's */
@@ -60,6 +61,9 @@ tokens_next(Tokens *tokens)
 			break;
 		case NUMBER_SCONST:
 			tokens->kind = TOKEN_STRING;
+			break;
+		case NUMBER_USCONST:
+			tokens->kind = TOKEN_UNICODE_STRING;
 			break;
 		case NUMBER_PARAM:
 			tokens->kind = TOKEN_PARAM;

@@ -14,6 +14,7 @@ typedef enum TokenKind
 	TOKEN_END,
 	TOKEN_KEYWORD,				/* value.keyword, in lower case */
 	TOKEN_STRING,				/* a string literal: value.str, until the next */
+	TOKEN_UNICODE_STRING,		/* U&'...' without UESCAPE, not unescaped */
 	TOKEN_PARAM,				/* $n: value.ival */
 	TOKEN_DOT,
 	TOKEN_OTHER

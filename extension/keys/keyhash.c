@@ -32,33 +32,11 @@
 static bool hash_is_portable(Oid type, Oid collation);
 static bool text_is_equality(Oid type, Oid collation);
 
-bool
-keyhash_type_is_reg(Oid type)
-{
-	switch (type)
-	{
-		case REGPROCOID:
-		case REGPROCEDUREOID:
-		case REGOPEROID:
-		case REGOPERATOROID:
-		case REGCLASSOID:
-		case REGCOLLATIONOID:
-		case REGTYPEOID:
-		case REGCONFIGOID:
-		case REGDICTIONARYOID:
-		case REGNAMESPACEOID:
-		case REGROLEOID:
-			return true;
-		default:
-			return false;
-	}
-}
-
 static bool
 hash_is_portable(Oid type, Oid collation)
 {
 	type = getBaseType(type);
-	if (keyhash_type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
+	if (typeparts_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
 		return false;
 	return typeparts_every(type, collation, hash_is_portable, true);
 }
@@ -74,7 +52,7 @@ static bool
 text_is_equality(Oid type, Oid collation)
 {
 	type = getBaseType(type);
-	if (keyhash_type_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
+	if (typeparts_is_reg(type) || get_typtype(type) == TYPTYPE_ENUM)
 		return true;
 	switch (type)
 	{

@@ -22,9 +22,6 @@ typedef struct LsHasher
 	Oid			collation;
 } LsHasher;
 
-/* An OID that is written as a name: regclass and its kind. */
-extern bool keyhash_type_is_reg(Oid type);
-
 /* The type's hash function never looks at an OID that differs between nodes. */
 extern bool keyhash_is_portable(Oid type);
 

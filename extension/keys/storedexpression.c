@@ -128,14 +128,14 @@ type_is_named_oid(Oid type)
 {
 	Oid			element = get_base_element_type(type);
 
-	return keyhash_type_is_reg(getBaseType(OidIsValid(element) ? element : type));
+	return typeparts_is_reg(getBaseType(OidIsValid(element) ? element : type));
 }
 
 static bool
 has_no_oids(Oid type, Oid collation)
 {
 	type = getBaseType(type);
-	return !keyhash_type_is_reg(type) && typeparts_every(type, collation, has_no_oids, true);
+	return !typeparts_is_reg(type) && typeparts_every(type, collation, has_no_oids, true);
 }
 
 bool
@@ -232,7 +232,7 @@ static bool
 constant_has_oid(Const *value)
 {
 	return !value->constisnull &&
-		(!keyhash_type_is_reg(value->consttype) || DatumGetObjectId(value->constvalue) >= FirstUnpinnedObjectId);
+		(!typeparts_is_reg(value->consttype) || DatumGetObjectId(value->constvalue) >= FirstUnpinnedObjectId);
 }
 
 static bool

@@ -25,7 +25,6 @@
 
 #include <inttypes.h>
 #include <libpq-fe.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -34,6 +33,7 @@
 #include "journal.h"
 #include "metadata.h"
 #include "node_certificate.h"
+#include "offline.h"
 
 typedef struct FoundNode
 {
@@ -52,22 +52,6 @@ typedef struct FoundNode
 
 static FoundNode found[CONFIG_MAX_NODES];
 static int	nfound;
-
-static bool __attribute__((format(printf, 2, 3)))
-refuse(const char *hint, const char *fmt,...)
-{
-	va_list		args;
-
-	fflush(stdout);
-	fprintf(stderr, "lockstep-replicator: ");
-	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fprintf(stderr, "\n");
-	if (hint != NULL)
-		fprintf(stderr, "HINT:  %s\n", hint);
-	return false;
-}
 
 /* ---------- asking a node */
 
@@ -92,9 +76,9 @@ open_database(const Config *config, const NodeConfig *node, const char *database
 	wrong = PQstatus(conn) == CONNECTION_OK ? node_certificate_check(conn, node->name) : NULL;
 	if (PQstatus(conn) == CONNECTION_OK && wrong == NULL)
 		return conn;
-	refuse("Every node of replicator.conf is needed, as it may be the one that has come furthest. Take out the line of "
-		   "one that is gone for good: what only that one had is lost.",
-		   "node \"%s\", database \"%s\": %s", node->name, database, wrong != NULL ? wrong : PQerrorMessage(conn));
+	offline_refuse("Every node of replicator.conf is needed, as it may be the one that has come furthest. Take out the line of "
+				   "one that is gone for good: what only that one had is lost.",
+				   "node \"%s\", database \"%s\": %s", node->name, database, wrong != NULL ? wrong : PQerrorMessage(conn));
 	free(wrong);
 	PQfinish(conn);
 	return NULL;
@@ -108,7 +92,7 @@ rows_of(const NodeConfig *node, PGconn *conn, const char *query)
 
 	if (PQresultStatus(r) == PGRES_TUPLES_OK)
 		return r;
-	refuse(NULL, "node \"%s\", database \"%s\": %s", node->name, PQdb(conn), PQerrorMessage(conn));
+	offline_refuse(NULL, "node \"%s\", database \"%s\": %s", node->name, PQdb(conn), PQerrorMessage(conn));
 	PQclear(r);
 	return NULL;
 }
@@ -120,18 +104,18 @@ take_place(FoundNode *f, const char *database, const PGresult *r)
 	uint64_t	seq = strtoull(PQgetvalue(r, 0, 3), NULL, 10);
 
 	if (strcmp(PQgetvalue(r, 0, 0), f->config->name) != 0)
-		return refuse(NULL, "node \"%s\": the server calls itself \"%s\"", f->config->name, PQgetvalue(r, 0, 0));
+		return offline_refuse(NULL, "node \"%s\": the server calls itself \"%s\"", f->config->name, PQgetvalue(r, 0, 0));
 	if (cluster[0] == '\0')
 		return true;			/* the extension is there, but it was never
 								 * replicated */
 	if (strlen(cluster) != sizeof(f->cluster) - 1)
-		return refuse(NULL, "node \"%s\", database \"%s\": the identity of its cluster is malformed", f->config->name, database);
+		return offline_refuse(NULL, "node \"%s\", database \"%s\": the identity of its cluster is malformed", f->config->name, database);
 	if (f->cluster[0] != '\0' && strcmp(f->cluster, cluster) != 0)
-		return refuse(NULL, "node \"%s\": its databases belong to several clusters", f->config->name);
+		return offline_refuse(NULL, "node \"%s\": its databases belong to several clusters", f->config->name);
 	if (PQgetvalue(r, 0, 2)[0] == 't')
-		return refuse("It may hold values of sequences that the old journal leased, and transactions that wait for their turn.",
-					  "node \"%s\" has been attached since its server was started: restart the server first",
-					  f->config->name);
+		return offline_refuse("It may hold values of sequences that the old journal leased, and transactions that wait for their turn.",
+							  "node \"%s\" has been attached since its server was started: restart the server first",
+							  f->config->name);
 	memcpy(f->cluster, cluster, sizeof(f->cluster));
 	f->databases = xrealloc(f->databases, (size_t) (f->ndatabases + 1) * sizeof(char *));
 	f->databases[f->ndatabases++] = xstrdup(database);
@@ -224,13 +208,13 @@ look_at_node(const Config *config, FoundNode *f)
 	PQfinish(conn);
 	ok = r != NULL;
 	if (ok && PQntuples(r) == 0)
-		ok = refuse(NULL, "node \"%s\" is a standby", f->config->name);
+		ok = offline_refuse(NULL, "node \"%s\" is a standby", f->config->name);
 	for (int i = 0; ok && i < PQntuples(r); i++)
 		ok = look_at_database(config, f, PQgetvalue(r, i, 0));
 	PQclear(r);
 	if (ok && f->ndatabases == 0)
-		ok = refuse("Take its line out of replicator.conf for now.",
-					"node \"%s\" has no database that was ever replicated", f->config->name);
+		ok = offline_refuse("Take its line out of replicator.conf for now.",
+							"node \"%s\" has no database that was ever replicated", f->config->name);
 	if (ok)
 		printf("node %s: seq %" PRIu64 ", chain %016" PRIx64 ", %d database%s\n", f->config->name, f->seq, f->chain,
 			   f->ndatabases, f->ndatabases == 1 ? "" : "s");
@@ -268,8 +252,8 @@ find_furthest(void)
 	{
 		if (strcmp(found[i].cluster, furthest->cluster) != 0)
 		{
-			refuse("Remove the lines of nodes that do not belong to it from replicator.conf.",
-				   "nodes \"%s\" and \"%s\" belong to different clusters", furthest->config->name, found[i].config->name);
+			offline_refuse("Remove the lines of nodes that do not belong to it from replicator.conf.",
+						   "nodes \"%s\" and \"%s\" belong to different clusters", furthest->config->name, found[i].config->name);
 			return NULL;
 		}
 		if (found[i].seq > furthest->seq)
@@ -282,10 +266,10 @@ find_furthest(void)
 		if (!goes_on(&found[i], furthest))
 			continue;
 		if (found[i].chain != furthest->chain)
-			refuse(hint, "nodes \"%s\" and \"%s\" have different transactions %" PRIu64 ": their histories differ",
-				   furthest->config->name, found[i].config->name, furthest->seq);
+			offline_refuse(hint, "nodes \"%s\" and \"%s\" have different transactions %" PRIu64 ": their histories differ",
+						   furthest->config->name, found[i].config->name, furthest->seq);
 		else if (!same_databases(&found[i], furthest))
-			refuse(hint, "nodes \"%s\" and \"%s\" have different replicated databases", furthest->config->name, found[i].config->name);
+			offline_refuse(hint, "nodes \"%s\" and \"%s\" have different replicated databases", furthest->config->name, found[i].config->name);
 		else
 			continue;
 		return NULL;
@@ -319,7 +303,7 @@ move_sequences(const NodeConfig *node, PGconn *conn, const PGresult *positions)
 						 3, NULL, params, NULL, NULL, 0);
 		ok = PQresultStatus(r) == PGRES_TUPLES_OK;
 		if (!ok)
-			refuse(NULL, "node \"%s\", sequence %s: %s", node->name, params[0], PQerrorMessage(conn));
+			offline_refuse(NULL, "node \"%s\", sequence %s: %s", node->name, params[0], PQerrorMessage(conn));
 		else if (PQntuples(r) > 0)
 			printf("node %s: sequence %s of database %s moves to %s, as far as another node has handed it out\n",
 				   node->name, params[0], PQdb(conn), params[1]);
@@ -393,7 +377,7 @@ make_journal(const Config *config, const FoundNode *furthest)
 						furthest->seq + 1, bytes, &error);
 	buffer_free(&head);
 	if (!ok)
-		refuse("Move away what is left of the old journal: this makes a new one.", "could not make a journal: %s", error);
+		offline_refuse("Move away what is left of the old journal: this makes a new one.", "could not make a journal: %s", error);
 	return ok;
 }
 
@@ -406,9 +390,9 @@ find_forgetful(bool accept_loss)
 		if (!found[i].forgetful)
 			continue;
 		if (!accept_loss)
-			return refuse("If no copy of the lost journal has them, add --accept-loss to go on without.",
-						  "the server of node \"%s\" crashed, and may have lost commits that only the lost journal has",
-						  found[i].config->name);
+			return offline_refuse("If no copy of the lost journal has them, add --accept-loss to go on without.",
+								  "the server of node \"%s\" crashed, and may have lost commits that only the lost journal has",
+								  found[i].config->name);
 		printf("node %s crashed, and may have lost its last commits: accepted\n", found[i].config->name);
 	}
 	return true;
@@ -429,7 +413,7 @@ adopt_nodes(const Config *config, bool accept_loss)
 		nfound++;
 	}
 	if (nfound == 0)
-		return refuse(NULL, "replicator.conf names no node");
+		return offline_refuse(NULL, "replicator.conf names no node");
 	furthest = find_furthest();
 	if (furthest == NULL || !find_forgetful(accept_loss))
 		return false;

@@ -24,7 +24,6 @@
 #include <errno.h>
 #include <inttypes.h>
 #include <libpq-fe.h>
-#include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -36,6 +35,7 @@
 #include "journal.h"
 #include "member_channel.h"
 #include "node_certificate.h"
+#include "offline.h"
 #include "random_bytes.h"
 
 typedef struct Facts
@@ -51,22 +51,6 @@ typedef struct Facts
 	uint64_t	furthest;		/* seq of a node */
 } Facts;
 
-static bool __attribute__((format(printf, 2, 3)))
-refuse(const char *hint, const char *fmt,...)
-{
-	va_list		args;
-
-	fflush(stdout);
-	fprintf(stderr, "lockstep-replicator: ");
-	va_start(args, fmt);
-	vfprintf(stderr, fmt, args);
-	va_end(args);
-	fprintf(stderr, "\n");
-	if (hint != NULL)
-		fprintf(stderr, "HINT:  %s\n", hint);
-	return false;
-}
-
 /* ---------- the journal */
 
 static bool
@@ -77,15 +61,15 @@ look_at_journal(const Config *config, Facts *f)
 	Journal    *j;
 
 	if (!group_state_read(config->journal_directory, &f->state, &error))
-		return refuse(NULL, "%s", error);
+		return offline_refuse(NULL, "%s", error);
 	if (f->state.name[0] != '\0' && strcmp(f->state.name, config->replicator_name) != 0)
-		return refuse(NULL, "the journal in \"%s\" belongs to replicator \"%s\"", config->journal_directory, f->state.name);
+		return offline_refuse(NULL, "the journal in \"%s\" belongs to replicator \"%s\"", config->journal_directory, f->state.name);
 	if (f->state.name[0] != '\0' && f->state.copy_epoch == 0)
-		return refuse("Choose another replicator, or make a journal from the nodes: --adopt-nodes.",
-					  "the journal in \"%s\" is an incomplete copy", config->journal_directory);
+		return offline_refuse("Choose another replicator, or make a journal from the nodes: --adopt-nodes.",
+							  "the journal in \"%s\" is an incomplete copy", config->journal_directory);
 	j = journal_open(config->journal_directory, false, (size_t) config->journal_segment_size, f->cluster, &why);
 	if (j == NULL)
-		return refuse("A replicator that runs has to be stopped before.", "could not open the journal: %s", why);
+		return offline_refuse("A replicator that runs has to be stopped before.", "could not open the journal: %s", why);
 	f->last = journal_last(j);
 	journal_close(j);
 	printf("replicator %s: its journal, of cluster %s, ends with seq %" PRIu64 "\n", config->replicator_name, f->cluster, f->last);
@@ -117,10 +101,10 @@ look_at_etcd(const Config *config, Etcd *etcd, Facts *f)
 	bool		ok = true;
 
 	if (!etcd_read(etcd, &f->etcd))
-		return refuse(NULL, "could not read etcd's key \"%s\": %s", config->etcd_key, etcd_error(etcd));
+		return offline_refuse(NULL, "could not read etcd's key \"%s\": %s", config->etcd_key, etcd_error(etcd));
 	f->has_key = f->etcd.text != NULL;
 	if (f->has_key && !group_key_parse(f->etcd.text, &f->key))
-		ok = refuse("If it is of no use to anybody else, delete it.", "etcd's key \"%s\" has something else than a group of replicators", config->etcd_key);
+		ok = offline_refuse("If it is of no use to anybody else, delete it.", "etcd's key \"%s\" has something else than a group of replicators", config->etcd_key);
 	free(f->etcd.text);
 	f->etcd.text = NULL;
 	if (!ok)
@@ -132,12 +116,12 @@ look_at_etcd(const Config *config, Etcd *etcd, Facts *f)
 	}
 	print_key(&f->key);
 	if (strcmp(f->key.cluster, f->cluster) != 0)
-		return refuse(NULL, "etcd's key is of another cluster, %s", f->key.cluster);
+		return offline_refuse(NULL, "etcd's key is of another cluster, %s", f->key.cluster);
 	if (is_doubtful(f))
 		printf("etcd: it is not what this replicator has met, or it was set back\n");
 	else if (f->state.name[0] != '\0' && group_key_has(&f->key, config->replicator_name))
-		return refuse("Start it: it takes over by itself, and nothing is lost.",
-					  "this replicator is in sync, and has everything that was acknowledged");
+		return offline_refuse("Start it: it takes over by itself, and nothing is lost.",
+							  "this replicator is in sync, and has everything that was acknowledged");
 	return true;
 }
 
@@ -151,8 +135,8 @@ nobody_leads(const Config *config)
 		if (strcmp(r->name, config->replicator_name) == 0)
 			continue;
 		if (member_is_there(r->address))
-			return refuse("lockstepctl replicators and switchover are for that. If it is to lead no more, stop it.",
-						  "replicator \"%s\" runs, and leads: it listens on %s", r->name, r->address);
+			return offline_refuse("lockstepctl replicators and switchover are for that. If it is to lead no more, stop it.",
+								  "replicator \"%s\" runs, and leads: it listens on %s", r->name, r->address);
 		printf("replicator %s: nobody answers at %s; make sure that it is stopped: if it is only out of reach, what it acknowledges meanwhile is lost\n",
 			   r->name, r->address);
 	}
@@ -245,8 +229,8 @@ static bool
 say_what_is_lost(const Config *config, const Facts *f)
 {
 	if (f->nodes_ahead > 0 && f->nodes_behind == 0)
-		return refuse("Make a journal from the nodes: --adopt-nodes, in an empty directory (\"Those in sync are lost\" in docs/replicators.md).",
-					  "all nodes that can be reached have more than this journal, and could not go on with it");
+		return offline_refuse("Make a journal from the nodes: --adopt-nodes, in an empty directory (\"Those in sync are lost\" in docs/replicators.md).",
+							  "all nodes that can be reached have more than this journal, and could not go on with it");
 	printf("lost: all transactions behind seq %" PRIu64, f->last);
 	if (f->nodes_ahead > 0)
 		printf(", to %" PRIu64 " at least", f->furthest);
@@ -269,7 +253,7 @@ change_key(const Config *config, Etcd *etcd, Facts *f)
 		next.epoch = f->state.promised;
 	next.epoch++;
 	if (!random_bytes((uint8_t *) &next.run, sizeof(next.run)))
-		return refuse(NULL, "the system's random numbers cannot be used");
+		return offline_refuse(NULL, "the system's random numbers cannot be used");
 	snprintf(next.cluster, sizeof(next.cluster), "%s", f->cluster);
 	snprintf(next.leader, sizeof(next.leader), "%s", config->replicator_name);
 	group_key_add(&next, config->replicator_name);
@@ -277,9 +261,9 @@ change_key(const Config *config, Etcd *etcd, Facts *f)
 	result = etcd_swap(etcd, f->etcd.mod_revision, text);
 	free(text);
 	if (result == ETCD_CONFLICT)
-		return refuse("Begin again.", "etcd's key has been changed meanwhile");
+		return offline_refuse("Begin again.", "etcd's key has been changed meanwhile");
 	if (result == ETCD_UNKNOWN)
-		return refuse("Begin again.", "etcd did not say whether its key was changed: %s", etcd_error(etcd));
+		return offline_refuse("Begin again.", "etcd did not say whether its key was changed: %s", etcd_error(etcd));
 	f->key = next;
 	return true;
 }
@@ -295,7 +279,7 @@ remember(const Config *config, Facts *f)
 	f->state.etcd_cluster = f->etcd.cluster;
 	f->state.etcd_revision = f->etcd.revision;
 	return group_state_write(config->journal_directory, &f->state) ||
-		refuse("Begin again.", "could not write \"%s/group\": %s", config->journal_directory, strerror(errno));
+		offline_refuse("Begin again.", "could not write \"%s/group\": %s", config->journal_directory, strerror(errno));
 }
 
 bool
@@ -305,17 +289,17 @@ force_leader(const Config *config, bool accept_loss)
 	Etcd	   *etcd;
 
 	if (config->nreplicators == 0)
-		return refuse(NULL, "no group of replicators is configured");
+		return offline_refuse(NULL, "no group of replicators is configured");
 	etcd = etcd_open(config->etcd_endpoints, config->etcd_key, config->tls_directory);
 	if (etcd == NULL)
-		return refuse(NULL, "libcurl cannot be used");
+		return offline_refuse(NULL, "libcurl cannot be used");
 	if (!look_at_journal(config, &f) || !look_at_etcd(config, etcd, &f) || !nobody_leads(config))
 		return false;
 	look_at_nodes(config, &f);
 	if (!say_what_is_lost(config, &f))
 		return false;
 	if (!accept_loss)
-		return refuse("If none of those that are in sync comes back, add --accept-loss.", "nothing was changed");
+		return offline_refuse("If none of those that are in sync comes back, add --accept-loss.", "nothing was changed");
 	if (!change_key(config, etcd, &f) || !remember(config, &f))
 		return false;
 	printf("replicator %s is to lead, from epoch %" PRIu64 " on: start it, then the others, which are cut back to what it has\n",

@@ -8,6 +8,9 @@
 #include <stdbool.h>
 #include <stdint.h>
 
+/* With less on its disk somebody should act. */
+#define JOURNAL_LITTLE_ROOM (INT64_C(256) << 20)
+
 /* false: the directory can't be read. */
 extern bool journal_usage(const char *dir, uint64_t *bytes, uint64_t *disk_free);
 

@@ -10,6 +10,7 @@
 
 #include "buffer.h"
 #include "ctl.h"
+#include "journal_usage.h"
 #include "log.h"
 
 #define SILENT_MS 3000			/* heartbeats come every second */
@@ -135,12 +136,16 @@ print_numbers(const json_t *status, const Check *c)
 static void
 look(Check *c, const json_t *status)
 {
-	const char *failing = text(json_object_get(status, "journal"), "failing");
+	const json_t *journal = json_object_get(status, "journal");
+	const char *failing = text(journal, "failing");
+	const json_t *free_bytes = json_object_get(journal, "disk_free_bytes");
 	size_t		i;
 	json_t	   *node;
 
 	if (failing[0] != '\0')
 		add(c, CHECK_CRITICAL, xasprintf("the journal cannot be written: %s", failing));
+	else if (json_is_integer(free_bytes) && json_integer_value(free_bytes) < JOURNAL_LITTLE_ROOM)
+		add(c, CHECK_WARNING, xasprintf("only %lld MB are free on the journal's disk", (long long) json_integer_value(free_bytes) >> 20));
 	json_array_foreach(json_object_get(status, "nodes"), i, node)
 		look_at_node(c, node);
 	look_at_group(c, json_object_get(status, "group"));

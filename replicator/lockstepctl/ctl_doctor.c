@@ -192,7 +192,7 @@ look_at_files(Doctor *d)
 		double		need = c->journal_keep > MIN_FREE_BYTES ? (double) c->journal_keep : MIN_FREE_BYTES;
 
 		if (left < need)
-			find(d, left < (double) MIN_FREE_BYTES / 4, "replicator", "Give the journal more room, or lower journal_keep: when its disk is full, nothing commits.",
+			find(d, left < (double) JOURNAL_LITTLE_ROOM, "replicator", "Give the journal more room, or lower journal_keep: when its disk is full, nothing commits.",
 				 "%.1f GB are free for the journal, and journal_keep allows it %.1f GB", left / (1 << 30), (double) c->journal_keep / (1 << 30));
 	}
 }

@@ -12,6 +12,7 @@
 
 #include "buffer.h"
 #include "ctl.h"
+#include "journal_usage.h"
 #include "node_fields.h"
 
 typedef struct Column
@@ -268,11 +269,18 @@ static void
 format_journal_trouble(FILE *out, const json_t *journal)
 {
 	const char *failing = text_of(json_object_get(journal, "failing"));
+	const json_t *free_bytes = json_object_get(journal, "disk_free_bytes");
 
-	if (failing[0] == '\0')
-		return;
-	fprintf(out, "\nno transaction is taken: the journal cannot be written: %s\n", failing);
-	put_line(out, "hint:", "Make room on its disk, or mend it; it is tried again every second, and nothing is lost.");
+	if (failing[0] != '\0')
+	{
+		fprintf(out, "\nno transaction is taken: the journal cannot be written: %s\n", failing);
+		put_line(out, "hint:", "Make room on its disk, or mend it; it is tried again every second, and nothing is lost.");
+	}
+	else if (json_is_integer(free_bytes) && json_integer_value(free_bytes) < JOURNAL_LITTLE_ROOM)
+	{
+		fprintf(out, "\nonly %" PRId64 " MB are free on the journal's disk; when it is full, nothing commits\n", (int64_t) json_integer_value(free_bytes) >> 20);
+		put_line(out, "hint:", "Make room there, or lower journal_keep.");
+	}
 }
 
 static bool

@@ -138,7 +138,8 @@ check_membership(Join *j, const char *donor_identifier)
 		ok = setup_fail("See \"Moving and retiring a node\" in docs/operating.md.",
 						"this server is already node \"%s\" of the cluster whose replicator is at \"%s\"", name, at != NULL ? at : "");
 	else if (!named && strcmp(j->server.identifier, donor_identifier) == 0)
-		ok = setup_fail("Start from an empty server; or set lockstep.node_name by hand (docs/operating.md, \"A new node\").",
+		ok = setup_fail("It has the same system identifier, as servers of machines that were made from one image have: make an empty server anew (pg_dropcluster and pg_createcluster, or initdb); "
+						"if it is a copy to be kept, set lockstep.node_name by hand (docs/operating.md, \"A new node\").",
 						"this server is the donor, or a copy of it, and not a node");
 	free(name);
 	free(at);

@@ -365,10 +365,14 @@ repair_table(Repair *r, const char *name)
 	size_t		n = 0;
 	long long	removed = 0;
 	long long	added = 0;
-	char	   *right = right_sum(r, name);
-	bool		ok = right != NULL && lock_table(r, name) &&
-	find_rows(r, name, right, &refs, &n) &&
-	change_rows(r, name, refs, n, &removed, &added) && is_right_now(r, name, right);
+	char	   *right;
+	bool		ok;
+
+	progress_say("database %s: table %s of node %s is repaired", r->database, name, r->v->names[r->target]);
+	right = right_sum(r, name);
+	ok = right != NULL && lock_table(r, name) &&
+		find_rows(r, name, right, &refs, &n) &&
+		change_rows(r, name, refs, n, &removed, &added) && is_right_now(r, name, right);
 
 	if (ok && n > 0)
 		repair_note(r, "rows", name, removed, added);

@@ -288,6 +288,18 @@ next_table(Tables *t, Verify *v)
 	return table;
 }
 
+#define MB(bytes) ((double) (bytes) / (1 << 20))
+
+static void
+say_done(Tables *t, Verify *v, const Table *table)
+{
+	pthread_mutex_lock(&v->lock);
+	t->done++;
+	t->done_bytes += table->bytes;
+	progress_say("database %s: %d of %d tables, %.0f of %.0f MB are compared", v->databases[t->database], t->done, t->all, MB(t->done_bytes), MB(t->all_bytes));
+	pthread_mutex_unlock(&v->lock);
+}
+
 static void *
 lane(void *arg)
 {
@@ -299,7 +311,10 @@ lane(void *arg)
 	if (peers_open(&peers, v, v->databases[t->database]))
 	{
 		while ((table = next_table(t, v)) != NULL)
+		{
 			compare_table(&peers, t, table);
+			say_done(t, v, table);
+		}
 	}
 	peers_close(&peers);
 	return NULL;
@@ -313,8 +328,15 @@ tables_compare(Tables *t, const Snapshots *s)
 	int			n;
 
 	t->snapshots = s;
-	t->next = 0;
-	n = verify_start_lanes(v, threads, tables_pending(t), lane, t);
+	t->next = t->all = t->done = 0;
+	t->all_bytes = t->done_bytes = 0;
+	for (int i = 0; i < t->n; i++)
+	{
+		t->all += t->tables[i].pending;
+		t->all_bytes += t->tables[i].pending ? t->tables[i].bytes : 0;
+	}
+	progress_say("database %s: %d tables, %.0f MB are to be compared", v->databases[t->database], t->all, MB(t->all_bytes));
+	n = verify_start_lanes(v, threads, t->all, lane, t);
 	for (int i = 0; i < n; i++)
 		pthread_join(threads[i], NULL);
 	return !verify_failed(v);

@@ -334,6 +334,7 @@ run(const VerifyOptions *options, const Config *config, const json_t *status, As
 		done = repair(&v, v.differences, ask, ask_arg);
 	}
 
+	progress_end();
 	*result = result_of(&v, p, others);
 	if (done != NULL)
 		json_object_set_new(*result, "repaired", done);

@@ -15,6 +15,7 @@
  *	 ctl_repair.c	making a node equal to the others
  *	 ctl_behind.c	... one that is not online, and can't get there by itself
  *	 ctl_report.c	the result as text
+ *	 ctl_progress.c	how far it is, on a terminal
  */
 #ifndef LOCKSTEP_CTL_VERIFY_H
 #define LOCKSTEP_CTL_VERIFY_H
@@ -65,6 +66,12 @@ extern void verify_counted(Verify *v, const char *database, const char *what, lo
  * are, to be joined.  If none can be started it has been run here.
  */
 extern int	verify_start_lanes(const Verify *v, pthread_t *threads, int n, void *(*lane) (void *), void *arg);
+
+/* ---------- in ctl_progress.c */
+
+/* A line of text; under the lock, if there are lanes. */
+extern void progress_say(const char *fmt,...) __attribute__((format(printf, 1, 2)));
+extern void progress_end(void);
 
 /* ---------- in ctl_peers.c */
 
@@ -148,6 +155,10 @@ typedef struct Tables
 	int			n;
 	Table	   *tables;
 	int			next;			/* to be looked at; under the lock */
+	long long	all_bytes;		/* of those to be compared */
+	long long	done_bytes;		/* under the lock, as the next */
+	int			all;
+	int			done;
 	const Snapshots *snapshots;
 } Tables;
 

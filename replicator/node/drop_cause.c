@@ -50,7 +50,7 @@ static const DropRule rules[NDROP_CAUSES] = {
 	LOOK_AT_MACHINE},
 	[DROP_CONNECT] = {"connect", LOG_NOTICE, RETURNS_ALONE, "attaching", "stall_timeout",
 		"could not connect to database \"{database}\": {error}",
-	LOOK_AT_SERVER},
+	LOOK_AT_SERVER " A new node has to join first: lockstepctl join, on its machine."},
 	[DROP_CONTROL_LOST] = {"control_lost", LOG_NOTICE, RETURNS_ALONE, "the control connection", NULL,
 		"lost the control connection: {error}",
 	LOOK_AT_SERVER},

@@ -6,8 +6,7 @@
 #define main unit_main
 #include "../unit/test_admin.c"
 #undef main
-
-extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
+#include "fuzz.h"
 
 static void
 on_patience(void *arg)

@@ -10,13 +10,7 @@
 #include <unistd.h>
 
 #include "config.h"
-
-#define CHECK(condition) \
-	do \
-	{ \
-		if (!(condition)) \
-			__builtin_trap(); \
-	} while (0)
+#include "fuzz.h"
 
 static Config *
 load(const char *path)
@@ -38,8 +32,6 @@ show_all(const Config *c)
 	for (int i = 0; config_show(c, i, &value, &help) != NULL; i++)
 		CHECK(value != NULL && help != NULL);
 }
-
-extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -9,17 +9,11 @@
 #include <stdlib.h>
 #include <string.h>
 
+#include "fuzz.h"
 #include "http_access.h"
 #include "http_pages.h"
 #include "http_snapshot.h"
 #include "http_standby.h"
-
-#define CHECK(condition) \
-	do \
-	{ \
-		if (!(condition)) \
-			__builtin_trap(); \
-	} while (0)
 
 #define TOKEN "fuzzed-token"
 
@@ -117,8 +111,6 @@ check_host(const char *host)
 		CHECK(host[0] == '\0' || host[0] == '[' || strspn(host, "0123456789.") == strcspn(host, ":") ||
 			  (strncasecmp(host, "localhost", 9) == 0 && (host[9] == '\0' || host[9] == ':')));
 }
-
-extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -7,14 +7,8 @@
 #include <string.h>
 #include <xxhash.h>
 
+#include "fuzz.h"
 #include "journal_private.h"
-
-#define CHECK(condition) \
-	do \
-	{ \
-		if (!(condition)) \
-			__builtin_trap(); \
-	} while (0)
 
 static void
 try_record(const uint8_t *data, size_t size)
@@ -39,8 +33,6 @@ try_record(const uint8_t *data, size_t size)
 		  memcmp(&again.body, &r.body, sizeof(r.body)) == 0);
 	free(bytes);
 }
-
-int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -3,23 +3,11 @@
  *	  libFuzzer target: what a stranger can say at the port for replicators, and what can be written
  *	  into etcd's key.  The first byte chooses.
  */
-#include <netinet/in.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "buffer.h"
+#include "fuzz_group.h"
 #include "group_key.h"
-#include "member_channel.h"
-
-#define CHECK(condition) \
-	do \
-	{ \
-		if (!(condition)) \
-			__builtin_trap(); \
-	} while (0)
 
 /* What is taken for a key is one: written, it reads the same. */
 static void
@@ -63,42 +51,25 @@ fuzz_messages(MemberChannel *c)
 	CHECK(member_channel_error(c) != NULL);
 }
 
-/* Both ends of a connection; not socketpair(), as members talk in the clear over loopback only. */
+/* Both ends of a connection. */
 static void
 connect_pair(int fd[2])
 {
 	static int	listener = -1;
-	static struct sockaddr_in address = {.sin_family = AF_INET};
-	socklen_t	len = sizeof(address);
+	static struct sockaddr_in address;
 
 	if (listener < 0)
-	{
-		listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-		address.sin_addr.s_addr = htonl(INADDR_LOOPBACK);
-		CHECK(bind(listener, (struct sockaddr *) &address, len) == 0 && listen(listener, 1) == 0);
-		CHECK(getsockname(listener, (struct sockaddr *) &address, &len) == 0);
-	}
+		listener = listen_somewhere(&address);
 	fd[1] = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	CHECK(connect(fd[1], (struct sockaddr *) &address, len) == 0);
+	CHECK(connect(fd[1], (struct sockaddr *) &address, sizeof(address)) == 0);
 	fd[0] = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
 	CHECK(fd[0] >= 0);
 }
 
-/* Nothing is left of it in the kernel, so that ports don't run out. */
-static void
-reset(int fd)
-{
-	const struct linger now = {1, 0};
-
-	CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) == 0);
-}
-
-extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
-
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 {
-	const MemberKeys keys = {0};
+	const MemberKeys none = {0};
 	MemberChannel *c;
 	char	   *error = NULL;
 	int			fd[2];
@@ -116,7 +87,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	connect_pair(fd);
 	CHECK(write(fd[1], data + 1, size - 1) == (ssize_t) (size - 1));
 	CHECK(shutdown(fd[1], SHUT_WR) == 0);
-	c = member_channel_accept(fd[0], &keys, &error);
+	c = member_channel_accept(fd[0], &none, &error);
 	CHECK(c != NULL && error == NULL);
 	fuzz_messages(c);
 	reset(fd[0]);

@@ -5,13 +5,7 @@
  *	  decoded again, is the same; and read nothing outside it.
  */
 #include "../unit/samples.h"
-
-#define CHECK(condition) \
-	do \
-	{ \
-		if (!(condition)) \
-			__builtin_trap(); \
-	} while (0)
+#include "fuzz.h"
 
 /* What the decoder walked can be walked. */
 static void
@@ -99,8 +93,6 @@ try_message(LsMsgType type, LsSlice payload)
 	free(bytes);
 	free(twice);
 }
-
-int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

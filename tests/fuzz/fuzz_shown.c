@@ -10,15 +10,9 @@
 #include <xxhash.h>
 
 #include "ctl.h"
+#include "fuzz.h"
 #include "journal_private.h"
 #include "querytext.h"
-
-#define CHECK(condition) \
-	do \
-	{ \
-		if (!(condition)) \
-			__builtin_trap(); \
-	} while (0)
 
 static void
 show_query(const LsQuery *q)
@@ -74,8 +68,6 @@ print_all(const JournalRecord *r)
 		free(text);
 	}
 }
-
-int			LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)

@@ -4,35 +4,15 @@
  *	  JSON object up to the first zero byte, as WELCOME, then any bytes.  Then the journal that this has
  *	  left is looked at, as a standby does when it starts.
  */
-#include <arpa/inet.h>
-#include <dirent.h>
 #include <pthread.h>
-#include <signal.h>
-#include <stdint.h>
-#include <stdlib.h>
 #include <string.h>
-#include <sys/resource.h>
-#include <sys/socket.h>
-#include <unistd.h>
 
 #include "buffer.h"
+#include "fuzz_group.h"
 #include "json_text.h"
-#include "log.h"
 #include "standby.h"
 
-#define CHECK(condition) \
-	do \
-	{ \
-		if (!(condition)) \
-			__builtin_trap(); \
-	} while (0)
-
-#define CLUSTER "0123456789abcdef0123456789abcdef"
-
-static const MemberKeys keys = {{(const uint8_t *) "a secret of the group", 21}, NULL};
-static char directory[] = "/dev/shm/lockstep_fuzz_standby_XXXXXX";
 static char address[64];
-static Config config;
 static int	listener;
 
 typedef struct Input
@@ -82,6 +62,7 @@ accept_standby(int *fd)
 		json_decref(hello);
 		if (ok)
 			return c;
+		reset(*fd);
 		member_channel_close(c);
 	}
 }
@@ -90,7 +71,6 @@ static void *
 lead(void *arg)
 {
 	const		Input *in = arg;
-	const struct linger now = {1, 0};
 	int			fd;
 	MemberChannel *c = accept_standby(&fd);
 	json_t	   *ready;
@@ -108,7 +88,7 @@ lead(void *arg)
 		}
 		json_decref(ready);
 	}
-	CHECK(setsockopt(fd, SOL_SOCKET, SO_LINGER, &now, sizeof(now)) == 0);
+	reset(fd);
 	member_channel_close(c);
 	return NULL;
 }
@@ -121,54 +101,14 @@ ignore_news(const GroupKey *key, const char *nodes)
 }
 
 static void
-empty_directory(void)
-{
-	DIR		   *d = opendir(directory);
-	struct dirent *e;
-
-	CHECK(d != NULL);
-	while ((e = readdir(d)) != NULL)
-	{
-		if (e->d_name[0] != '.')
-			CHECK(unlinkat(dirfd(d), e->d_name, 0) == 0);
-	}
-	closedir(d);
-}
-
-static void
-leave(void)
-{
-	empty_directory();
-	rmdir(directory);
-}
-
-static void
 begin(void)
 {
-	struct sockaddr_in at = {.sin_family = AF_INET,.sin_addr.s_addr = htonl(INADDR_LOOPBACK)};
-	socklen_t	len = sizeof(at);
-	struct rlimit limit = {1024 * 1024, 1024 * 1024};
+	struct sockaddr_in at;
 
-	log_open("/dev/null", LOG_ERROR);
-	signal(SIGXFSZ, SIG_IGN);	/* a leader may ask for terabytes */
-	CHECK(setrlimit(RLIMIT_FSIZE, &limit) == 0);
-	CHECK(mkdtemp(directory) != NULL);
-	atexit(leave);
-	listener = socket(AF_INET, SOCK_STREAM | SOCK_CLOEXEC, 0);
-	CHECK(bind(listener, (struct sockaddr *) &at, len) == 0 && listen(listener, 1) == 0);
-	CHECK(getsockname(listener, (struct sockaddr *) &at, &len) == 0);
+	listener = listen_somewhere(&at);
 	snprintf(address, sizeof(address), "127.0.0.1:%d", ntohs(at.sin_port));
-	config.journal_directory = directory;
-	config.journal_segment_size = 1024 * 1024;
-	config.replicator_name = (char *) "r2";
-	config.nreplicators = 2;
-	snprintf(config.replicators[0].name, sizeof(config.replicators[0].name), "r1");
-	snprintf(config.replicators[1].name, sizeof(config.replicators[1].name), "r2");
-	config.replicators[0].address = address;
-	config.replicators[1].address = (char *) "127.0.0.1:1";
+	begin_member("r2", address);
 }
-
-extern int	LLVMFuzzerTestOneInput(const uint8_t *data, size_t size);
 
 int
 LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
@@ -199,7 +139,7 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	result = standby_follow(&config, &keys, &state, &key, &end, &stop, ignore_news, why);
 	CHECK(pthread_join(leader, NULL) == 0);
 	free(welcome);
-	CHECK(result >= STANDBY_ABSENT && result <= STANDBY_FAILED && why[0] != '\0');
+	CHECK(result >= STANDBY_UNREACHED && result <= STANDBY_FAILED && why[0] != '\0');
 	CHECK(state.copy_epoch == 0 || state.copy_epoch == key.epoch);
 	(void) standby_look(&config, &end, cluster, &error);
 	empty_directory();

@@ -242,6 +242,18 @@ sub replicator_conf { my ($self) = @_; return "$self->{dir}/replicator.conf" }
 sub replicator_log { my ($self) = @_; return _slurp("$self->{dir}/replicator.log") . _slurp("$self->{dir}/replicator.out") }
 sub all { my ($self) = @_; return 1 .. $self->{nodes} }
 
+# Tests: a log has it, or gets it, as who has been answered may be sooner than the line.
+sub replicator_logs { my ($self, @test) = @_; return $self->_gets(sub { $self->replicator_log }, @test) }
+sub node_logs { my ($self, $node, @test) = @_; return $self->_gets(sub { $self->node_log($node) }, @test) }
+sub member_logs { my ($self, $i, @test) = @_; return $self->_gets(sub { $self->member_log($i) }, @test) }
+
+sub _gets
+{
+	my ($self, $log, $like, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 2;
+	return ok($self->wait_until(sub { $log->() =~ $like }), $name) || diag("no $like") && 0;
+}
+
 sub conninfo
 {
 	my ($self, $node, $db, $user) = @_;
@@ -523,12 +535,25 @@ sub wait_until
 {
 	my ($self, $condition, $seconds) = @_;
 	my $end = time + LockstepSession::patience($seconds // 20);
-	until ($condition->())
+	for (;;)
 	{
+		my $asked = time;
+		return 1 if $condition->();
 		return 0 if time > $end;
-		usleep(20_000);
+		# what asks several programs is not to keep a core busy
+		my $took = time - $asked;
+		usleep(1e6 * ($took < 0.02 ? 0.02 : $took > 0.1 ? 0.1 : $took));
 	}
-	return 1;
+}
+
+# A bound on a time that is measured: so many seconds on a machine that has nothing else to do, in proportion
+# more on one where others want the cores, too.  Asked when it is over.
+sub soon
+{
+	my ($seconds) = @_;
+	my ($load, $running) = _slurp('/proc/loadavg') =~ m{^([\d.]+) \S+ \S+ (\d+)/};
+	my $want = $load > $running ? $load : $running;
+	return $seconds * (1 + $want / POSIX::sysconf(84));		# _SC_NPROCESSORS_ONLN
 }
 
 # Of a node that is out: as soon as the replicator's sessions there have ended.

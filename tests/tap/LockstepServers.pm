@@ -2,6 +2,7 @@
 # pg_createcluster, in a temporary directory on ports of their own; ended and removed with the test.
 #
 #	my $s = LockstepServers->new(servers => 3);		# debian => 1: pg_createcluster
+#											# locale and conf (lines of postgresql.conf): of initdb's only
 #	my ($rc, $out) = $s->ctl('init', ...);			# lockstepctl
 #	$s->sql(1, 'postgres', 'SELECT 1');
 package LockstepServers;
@@ -85,9 +86,10 @@ sub _initdb
 	for my $i (1 .. $self->{servers})
 	{
 		my $data = "$self->{dir}/n$i";
-		$self->run_or_die("$LockstepCluster::bindir/initdb", '-D', $data, '-U', 'postgres', '-A', 'trust', '--no-sync', '--no-locale', '-E', 'UTF8');
+		$self->run_or_die("$LockstepCluster::bindir/initdb", '-D', $data, '-U', 'postgres', '-A', 'trust', '--no-sync',
+			'--locale', $self->{locale} // 'C', '-E', 'UTF8');
 		open(my $f, '>>', "$data/postgresql.conf") or croak $!;
-		print $f "port = ", $self->port($i), "\nunix_socket_directories = '$self->{dir}'\nfsync = off\n";
+		print $f "port = ", $self->port($i), "\nunix_socket_directories = '$self->{dir}'\nfsync = off\n", $self->{conf} // '';
 		close $f;
 		$self->run_or_die("$LockstepCluster::bindir/pg_ctl", '-D', $data, '-l', "$self->{dir}/n$i.log", '-w', '-s', 'start');
 	}

@@ -68,12 +68,24 @@ sub _pump
 	}
 }
 
-# Is the statement still running, after so many seconds?
+# Is the statement still running, so many seconds after the server has begun with it?
 sub blocked
 {
 	my ($self, $seconds) = @_;
+	my $end = time + 10;
+	$self->_pump(0.005) until $self->_has_begun || $self->_complete || $self->{lost} || time > $end;
 	$self->_pump($seconds // 0.3);
 	return !$self->_complete && !$self->{lost};
+}
+
+# By the title of its process: psql may not have had the time to send it.  (One that is stopped has none.)
+sub _has_begun
+{
+	my ($self) = @_;
+	my ($title, $stat) = ('', '');
+	if (open(my $f, '<', "/proc/$self->{pid}/cmdline")) { $title = <$f> // '' }
+	if (open(my $f, '<', "/proc/$self->{pid}/stat")) { $stat = <$f> // '' }
+	return $title !~ /^postgres: .* idle(?: in transaction(?: \(aborted\))?)?[\s\0]*$/ || $stat =~ /^\d+ \(.*\) [TZ]/;
 }
 
 # A time is there so that what never comes is found out.  What does come may take long

@@ -1,4 +1,4 @@
-# Rows that other nodes change without the executor, and those that are left to it: tables of each
+# Rows, and runs of rows, that other nodes change without the executor, and those that are left to it: tables of each
 # kind - several indexes, with expressions, predicates, other access methods, constraints that
 # are deferred or exclude, generated columns, values out of line, dropped and added columns, lengths
 # that cut, partitions, publications - come to the same content, and every index to that of its table.
@@ -158,6 +158,31 @@ sub through_a_query
 
 is(through_a_query('several', 'SELECT -1, -1'), 'no', 'a row of a plain table does without the executor');
 is(through_a_query('expressions', "SELECT -1, 'x', 1"), 'yes', 'one of a table whose index has an expression does not');
+
+# ---------- runs of rows, which come as arrays
+
+$c->sql(1, 'TRUNCATE several; INSERT INTO several SELECT i, i, \'run\', \'good\', i FROM generate_series(1, 40) i');
+$c->drain;
+my $run = "SET lockstep.statement_rows = -1; SET lockstep.commit_wait = executed; UPDATE several SET x = x + 1, m = 'fair' WHERE id <= 30";
+
+# an index of this node alone has another opinion
+my $from = length $c->node_log(2);
+$c->sql_local(2, 'CREATE UNIQUE INDEX of_this_node ON several (x)');
+$c->fails(1, $run =~ s/x \+ 1/7/r, '23505', qr/duplicate key/, 'a run of rows fails');
+my ($error) = substr($c->node_log(2), $from) =~ /(lockstep apply ERROR:  duplicate key.*?STATEMENT)/s;
+unlike($error // 'SQL statement: no error', qr/SQL statement/, 'a run of rows does without the executor');
+$c->sql_local(2, 'DROP INDEX of_this_node');
+$c->sql(1, $run);
+$c->same('a run of rows');
+$c->sql(1, "SET lockstep.statement_rows = -1; DELETE FROM several WHERE id <= 10");
+$c->same('rows deleted in a run');
+
+# one in the middle is missing: the executor does the rest, and both count
+$c->drain;
+$c->sql_local(2, 'CREATE TABLE kept AS SELECT * FROM several WHERE id = 20; DELETE FROM several WHERE id = 20');
+$c->fails(1, $run, 'LS003', qr/changed 19 rows on node "n2", 20 at its origin/, 'all but the one that is missing');
+$c->sql_local(2, 'INSERT INTO several SELECT * FROM kept; DROP TABLE kept');
+$c->sql(1, $run);
 $c->same('after all');
 
 $c->down;

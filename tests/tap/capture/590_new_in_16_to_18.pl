@@ -48,6 +48,11 @@ sub new_in_16
 
 sub new_in_17
 {
+	# ---------- large objects in a READ ONLY transaction: 16 refuses to change them
+
+	$c->fails(1, "BEGIN READ ONLY; SELECT $_", '25006', qr/cannot execute \w+\(\) in a read-only transaction/, "READ ONLY: $_")
+		for 'lo_creat(1)', "lowrite(42, 'x')", 'lo_truncate(42, 0)', 'lo_truncate64(42, 0)';
+
 	# ---------- MERGE
 
 	$c->sql(1, 'CREATE TABLE m (id int PRIMARY KEY, v text, at timestamptz DEFAULT clock_timestamp());
@@ -63,6 +68,17 @@ sub new_in_17
 	$c->sql(1, 'CREATE VIEW mv AS SELECT id, v FROM m');
 	$c->sql(2, "MERGE INTO mv USING s ON mv.id = s.id WHEN MATCHED THEN UPDATE SET v = random()::text WHEN NOT MATCHED BY SOURCE THEN DELETE");
 	$c->same('after MERGE into a view');
+
+	# ---------- MAINTAIN
+
+	$c->sql(1, 'CREATE ROLE u_keeper; GRANT USAGE ON SCHEMA public TO u_keeper; CREATE TABLE kept (id int, v int); CREATE INDEX kept_v ON kept (v);
+		INSERT INTO kept SELECT i, -i FROM generate_series(1, 10) i; GRANT MAINTAIN ON kept TO u_keeper;
+		CREATE MATERIALIZED VIEW kept_sum AS SELECT sum(v) FROM kept; GRANT MAINTAIN ON kept_sum TO u_keeper; GRANT SELECT ON kept TO u_keeper');
+	$c->drain;
+	$c->sql(2, "SET ROLE u_keeper; $_") for 'CLUSTER kept USING kept_v', 'REFRESH MATERIALIZED VIEW kept_sum', 'REINDEX TABLE kept', 'VACUUM ANALYZE kept';
+	$c->drain;
+	is($c->sql($_, "SELECT indisclustered FROM pg_index WHERE indexrelid = 'kept_v'::regclass"), 't', "MAINTAIN: who is not the owner has clustered the table (n$_)") for 1, 2;
+	$c->same('after what MAINTAIN allows');
 
 	# ---------- COPY ON_ERROR
 
@@ -134,7 +150,7 @@ sub new_in_17
 	cmp_ok($c->sql(1, "SELECT count(*) FROM pg_logical_slot_get_binary_changes('fails_over', NULL, NULL, 'proto_version', '1', 'publication_names', 'p')"),
 		'>', 0, 'it has what other nodes wrote');
 	is($c->sql(2, 'SELECT count(*) FROM pg_replication_slots'), 0, 'the other node has none');
-	$c->sql(1, "SELECT pg_drop_replication_slot('fails_over')");
+	$c->sql(1, "SELECT pg_drop_replication_slot('fails_over'); DROP PUBLICATION p");
 	$c->same('with a slot that fails over');
 
 	# ---------- transaction_timeout

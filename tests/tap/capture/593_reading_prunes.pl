@@ -31,6 +31,8 @@ for my $round (1 .. 4)
 	my $after = $s->do(q{SELECT pg_current_wal_insert_lsn()});
 	$s->query('COMMIT');
 	is($s->error, '', "round $round: the transaction is not refused");
+	# a COMMIT does not wait for that (lockstep.local_flush), and pg_waldump reads files
+	ok($c->wait_sql(1, "SELECT pg_current_wal_flush_lsn() >= '$after'", 't'), 'its WAL is flushed');
 	my ($waldump) = `"\${PG_CONFIG:-pg_config}" --bindir` =~ /(.*)/;
 	$pruned += () = `"$waldump/pg_waldump" -p @{[ $c->pgdata(1) ]}/pg_wal -r Heap2 -s $before -e $after 2>/dev/null` =~ /PRUNE/g;
 }

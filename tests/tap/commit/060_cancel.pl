@@ -44,7 +44,7 @@ for my $how ('cancel', 'statement_timeout')
 		if ($how eq 'cancel')
 		{
 			ok($s->blocked(0.3), "$name: waits");
-			is($c->sql(1, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid), 'Extension', 'the wait can be seen');
+			ok($c->wait_sql(1, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid, 'Extension'), 'the wait can be seen');
 			cancel();
 		}
 		$s->finish(10);

@@ -27,7 +27,7 @@ sub insert
 my @pids = $c->apply_pids(2);
 kill 'STOP', @pids;
 insert('ordered');
-ok(!$s->blocked(1), 'ordered: does not wait for a peer that has not executed');
+ok(!$s->blocked(LockstepCluster::soon(1)), 'ordered: does not wait for a peer that has not executed');
 $s->finish;
 is($s->error, '', 'ordered: committed');
 insert('executed');
@@ -40,7 +40,7 @@ $c->same('ordered and executed');
 # The peer has executed and does not commit.
 $c->set(2, 'lockstep_fault.apply_commit', "'wait'");
 insert('executed');
-ok(!$s->blocked(1), 'executed: does not wait for the peer\'s commit');
+ok(!$s->blocked(LockstepCluster::soon(1)), 'executed: does not wait for the peer\'s commit');
 $s->finish;
 insert('applied');
 ok($s->blocked(0.5), 'applied: waits for it');

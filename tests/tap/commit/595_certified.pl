@@ -133,7 +133,7 @@ sub rolled_back
 
 $c->sql_local(2, "INSERT INTO t VALUES (500, 'only here')");
 rolled_back(500, 't_pkey', 'a row');
-like($c->replicator_log, qr/\[n2\] database "app" is changed on this node only/, 'it is logged');
+$c->replicator_logs(qr/\[n2\] database "app" is changed on this node only/, 'it is logged');
 $c->sql_local(2, 'DELETE FROM t WHERE id = 500');
 attach_again();
 $c->sql(1, "INSERT INTO t VALUES (411, 'a')");
@@ -150,9 +150,9 @@ $c->sql(1, "INSERT INTO t VALUES (413, 'a')");
 decided("INSERT INTO t VALUES (414, 'a')", 'ordered', 'attached again, it is trusted');
 $c->sql(1, "INSERT INTO t VALUES (500, 'a')");
 ok($c->wait_until(sub { $c->node_status(2)->{state} ne 'online' }), 'a node that refuses what is decided is dropped');
-like($c->replicator_log, qr/\[n2\] node was dropped: could not apply seq \d+: .*t_pkey/, 'with the error');
+$c->replicator_logs(qr/\[n2\] node was dropped: could not apply seq \d+: .*t_pkey/, 'with the error');
 is($c->node_status(3)->{state}, 'online', 'and only that');
-like($c->replicator_log, qr/a row of table "public\.t" was refused here after seq \d+ was decided/, 'it is logged');
+$c->replicator_logs(qr/a row of table "public\.t" was refused here after seq \d+ was decided/, 'it is logged');
 $c->sql(1, "INSERT INTO t VALUES (501, 'a')");
 is(how(), 'executed', 'its changes are executed first');
 $c->sql(1, "INSERT INTO t VALUES (502, 'a')");

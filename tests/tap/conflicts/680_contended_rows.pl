@@ -95,7 +95,7 @@ $b->query('UPDATE t SET v = 200 WHERE id = 10');
 is($b->error, '', 'a transaction of the other node goes on, though an idle one has the row');
 my $took = time - $start;
 cmp_ok($took, '>=', 0.9, sprintf('after it has waited: %.2f s', $took));
-cmp_ok($took, '<', 4, 'not for long');
+cmp_ok($took, '<', LockstepCluster::soon(4), 'not for long');
 $a->query('COMMIT');
 LockstepCluster::is_error($a->error, '40001', qr/./, 'and the idle one loses');
 $a->query('ROLLBACK');
@@ -106,7 +106,7 @@ run($b, "SET lockstep.update_order = optimistic", 'BEGIN', 'UPDATE t SET v = 300
 run($a, 'BEGIN', 'UPDATE t SET v = 400 WHERE id = 11');
 $start = time;
 $b->do('COMMIT');
-cmp_ok(time - $start, '<', 0.8, 'a COMMIT does not wait for a request');
+cmp_ok(time - $start, '<', LockstepCluster::soon(0.8), 'a COMMIT does not wait for a request');
 $a->query('COMMIT');
 LockstepCluster::is_error($a->error, '40001', qr/./, 'first committer wins');
 $a->query('ROLLBACK');
@@ -117,7 +117,7 @@ contend($_) for 12, 13;
 run($a, 'BEGIN', 'SAVEPOINT s', 'UPDATE t SET v = 1 WHERE id = 12', 'ROLLBACK TO s');
 $start = time;
 $b->do('UPDATE t SET v = 2 WHERE id = 12');
-cmp_ok(time - $start, '<', 0.8, 'released by ROLLBACK TO');
+cmp_ok(time - $start, '<', LockstepCluster::soon(0.8), 'released by ROLLBACK TO');
 $a->do('UPDATE t SET v = 3 WHERE id = 13');
 run($b, 'BEGIN', 'UPDATE t SET v = 4 WHERE id = 13');	# given up after a second
 $b->do('UPDATE t SET v = 5 WHERE id = 12');
@@ -132,7 +132,7 @@ $b->query('ROLLBACK');
 run($a, 'BEGIN', 'UPDATE t SET v = v + 1 WHERE id = 500');
 $start = time;
 $b->do('UPDATE t SET v = v + 1 WHERE id = 500');
-cmp_ok(time - $start, '<', 0.8, 'a row that nobody fought over is not waited for');
+cmp_ok(time - $start, '<', LockstepCluster::soon(0.8), 'a row that nobody fought over is not waited for');
 $a->query('COMMIT');
 LockstepCluster::is_error($a->error, '40001', qr/./, 'as ever');
 $a->query('ROLLBACK');
@@ -145,7 +145,7 @@ if ($ENV{LOCKSTEP_LONG})
 	run($a, 'BEGIN', 'UPDATE t SET v = v + 1 WHERE id = 14');
 	$start = time;
 	$b->do('UPDATE t SET v = v + 1 WHERE id = 14');
-	cmp_ok(time - $start, '<', 0.8, 'nor one that has been left alone');
+	cmp_ok(time - $start, '<', LockstepCluster::soon(0.8), 'nor one that has been left alone');
 	$a->query('ROLLBACK');
 }
 

@@ -122,22 +122,48 @@ $c->sql(2, 'DROP INDEX t_v');
 $c->drain;
 is_deeply([ indexes('t_v') ], [ '', '', '' ], 'an index that is valid goes everywhere');
 
-for my $n (1 .. 3)
+sub create_tablespace
 {
-	mkdir "$c->{top}/ts$n" or die;
-	system('chown', 'postgres:', "$c->{top}/ts$n") if $> == 0;
-	chmod 0700, "$c->{top}/ts$n";
-	$c->sql($n, "CREATE TABLESPACE ts LOCATION '$c->{top}/ts$n'") if $n < 3;
+	my ($name, $n, $alone) = @_;
+	my $place = "$c->{top}/$name$n";
+
+	mkdir $place or die;
+	system('chown', 'postgres:', $place) if $> == 0;
+	chmod 0700, $place;
+	my $command = "CREATE TABLESPACE $name LOCATION '$place'";
+	$alone ? $c->sql_local($n, $command) : $c->sql($n, $command);
 }
+
+create_tablespace('ts', $_) for 1, 2;
 is($c->sql($_, "SELECT count(*) FROM pg_tablespace WHERE spcname = 'ts'"), $_ < 3 ? 1 : 0, "CREATE TABLESPACE on one node at a time (n$_)") for 1 .. 3;
 $c->fails(1, 'CREATE TABLE in_ts (id int) TABLESPACE ts', '42704', qr/tablespace "ts" does not exist.*happened on node "n3"/s, 'a table in it needs it on every node');
-$c->sql(3, "CREATE TABLESPACE ts LOCATION '$c->{top}/ts3'");
+create_tablespace('ts', 3);
+$c->sql(1, 'CREATE ROLE u_ts; GRANT CREATE ON SCHEMA public TO u_ts');
+$c->sql(1, 'GRANT CREATE ON TABLESPACE ts TO u_ts');
+$c->fails(1, 'SET ROLE u_ts; CREATE TABLE theirs (id int) TABLESPACE ts', '42501', qr/permission denied for tablespace ts.*happened on node "n[23]"/s, 'and the right on every node');
 $c->sql(1, 'CREATE TABLE in_ts (id int) TABLESPACE ts; INSERT INTO in_ts VALUES (1)');
 $c->sql(2, "ALTER TABLE t SET TABLESPACE ts; ALTER TABLE t SET TABLESPACE pg_default; GRANT CREATE ON TABLESPACE ts TO PUBLIC; COMMENT ON TABLESPACE ts IS 'here'");
 $c->same('equal with tablespaces');
-$c->sql(1, 'DROP TABLE in_ts');
+
+# one that was away lacks a tablespace: it waits for it, and says so
+$c->cluster('stop-node', 3);
+ok($c->wait_state(3, 'dropped', 20), 'n3 is away');
+create_tablespace('later', $_) for 1, 2;
+$c->sql(1, 'CREATE TABLE in_later (id int) TABLESPACE later; INSERT INTO in_later VALUES (1); CREATE INDEX ON in_later (id) TABLESPACE later');
+$c->cluster('start-node', 3, '--no-wait');
+ok($c->wait_until(sub { $c->reason(3) =~ /tablespace "later" does not exist/ }, 30), 'the reason is shown') or diag($c->reason(3));
+is($c->sql(1, 'SELECT count(*) FROM in_later'), 1, 'the others go on');
+create_tablespace('later', 3, 'alone');
+$c->ctl('attach', 'n3');
+ok($c->wait_state(3, 'online', 30), 'it has one now, and is online') or diag($c->reason(3));
 $c->drain;
-$c->sql($_, 'DROP TABLESPACE ts') for 1 .. 3;
+$c->same('equal with a tablespace that was made later');
+$c->sql(1, 'DROP TABLE in_ts, in_later; DROP OWNED BY u_ts; DROP ROLE u_ts');
+$c->drain;
+for my $name ('ts', 'later')
+{
+	$c->sql($_, "DROP TABLESPACE $name") for 1 .. 3;
+}
 
 # ---------- procedures and DO blocks that end transactions
 

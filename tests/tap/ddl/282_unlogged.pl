@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, durable => 1);
+my $c = LockstepCluster->new(nodes => 3, durable => $ENV{LOCKSTEP_LONG});
 
 sub unlogged { $c->sql($_[0], "SELECT string_agg(relname, ' ' ORDER BY relname) FROM pg_class WHERE relpersistence = 'u' AND relkind IN ('r', 'p', 'S') AND relnamespace <> 'lockstep'::regnamespace") }
 sub missing { $c->sql($_[0], 'SELECT lockstep.missing_unlogged()') }
@@ -99,8 +99,8 @@ BEGIN; ALTER TABLE h SET LOGGED; INSERT INTO h VALUES (100); UPDATE h SET id = i
 SQL
 $c->cluster('start-node', 2);
 $c->wait_state(2, 'online', 60);
-like($c->node_log(2), qr/\d+ unlogged tables of database "app" have lost their rows/, 'the node knows what it has lost');
-like($c->replicator_log, qr/n2.*its unlogged tables in database "app" are fetched from node/, 'and they are fetched');
+$c->node_logs(2, qr/\d+ unlogged tables of database "app" have lost their rows/, 'the node knows what it has lost');
+$c->replicator_logs(qr/n2.*its unlogged tables in database "app" are fetched from node/, 'and they are fetched');
 is(missing(2), 0, 'all are there when it is online');
 is($c->sql(2, 'SELECT count(*) FROM lockstep.unlogged_missing'), 0, 'those that were dropped are forgotten');
 $c->same('after the crash of a node');
@@ -135,7 +135,7 @@ $swap->query('COMMIT');
 is($swap->error, '', 'which another transaction had');
 $swap->finish;
 $c->wait_state(3, 'online', 60);
-like($c->node_log(1), qr/unlogged table "swapped_old" has got its name while/, 'a table that is not locked is not sent');
+$c->node_logs(1, qr/unlogged table "swapped_old" has got its name while/, 'a table that is not locked is not sent');
 is(missing(3), 0, 'but afterwards');
 $c->same('after tables were swapped');
 

@@ -9,7 +9,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, durable => 1, replicator_conf => "node_timeout = 2s\n", conf => "lockstep.recovery_wait = 100s\n");
+my $c = LockstepCluster->new(nodes => 3, durable => $ENV{LOCKSTEP_LONG}, replicator_conf => "node_timeout = 4s\n", conf => "lockstep.recovery_wait = 100s\n");
 my $wait = 90;
 
 sub missing { $c->sql($_[0], 'SELECT lockstep.missing_unlogged()') }
@@ -25,7 +25,7 @@ sub crash
 $c->sql(1, <<'SQL');
 CREATE UNLOGGED TABLE big (id int PRIMARY KEY, v text);
 ALTER TABLE big ALTER v SET STORAGE EXTERNAL;
-INSERT INTO big SELECT g, repeat(md5(g::text), 20) FROM generate_series(1, 20000) g;
+INSERT INTO big SELECT g, repeat(md5(g::text), 20) FROM generate_series(1, 4000) g;
 INSERT INTO big SELECT g, repeat(md5(g::text), 100000) FROM generate_series(30001, 30002) g;
 CREATE FUNCTION low(text) RETURNS text LANGUAGE plpgsql IMMUTABLE AS $$ BEGIN RETURN lower($1); END $$;
 CREATE UNLOGGED TABLE expr (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v text, g text GENERATED ALWAYS AS (low(v)) STORED);
@@ -73,7 +73,7 @@ ok($c->wait_until(sub { $c->replicator_log =~ /n3\] unlogged tables could not be
 ok($reader->blocked(1), 'a reader waits until they come');
 is($c->sql(3, 'SELECT lockstep.recovered()'), 'f', 'as the node has not recovered');
 $open->query('COMMIT');
-is($reader->finish($wait), 20002, 'then it sees them');
+is($reader->finish($wait), 4002, 'then it sees them');
 $c->wait_state(3, 'online', $wait);
 ok($c->wait_sql(3, 'SELECT lockstep.recovered()', 't', 30), 'and the node has recovered');
 $c->same('after readers have waited');
@@ -94,9 +94,9 @@ $c->drain;
 $c->sql($_, 'CHECKPOINT') for 2, 3;	# else they could be made again after the crash, and be complete
 crash(3);
 is(missing(3), 2, 'a node is online without the tables whose functions fail');
-is($c->sql(3, 'SELECT (SELECT count(*) FROM big), (SELECT count(*) FROM expr), (SELECT count(*) FROM aa_unique), (SELECT count(*) FROM aa_index)'), '20002|101|0|0', 'and with all others');
-like($c->node_log($_->[0]), $_->[1], 'which is said') for [1, qr/the rows of unlogged table "aa_index" cannot be sent.*\n.*odd fails/], [1, qr/the rows of unlogged table "aa_unique" cannot be sent/];
-like($c->replicator_log, qr/n3\] 2 of its unlogged tables in database "app" could not be fetched/, 'by the replicator, too');
+is($c->sql(3, 'SELECT (SELECT count(*) FROM big), (SELECT count(*) FROM expr), (SELECT count(*) FROM aa_unique), (SELECT count(*) FROM aa_index)'), '4002|101|0|0', 'and with all others');
+$c->node_logs($_->[0], $_->[1], 'which is said') for [1, qr/the rows of unlogged table "aa_index" cannot be sent.*\n.*odd fails/], [1, qr/the rows of unlogged table "aa_unique" cannot be sent/];
+$c->replicator_logs(qr/n3\] 2 of its unlogged tables in database "app" could not be fetched/, 'by the replicator, too');
 is($c->reason(3), 'came online without the rows of 2 unlogged tables', 'and by lockstepctl status');
 $c->fails(3, q{INSERT INTO aa_index VALUES (5000, 'x')}, '55000', qr/cannot change unlogged table "aa_index" yet/, 'they are not changed there');
 $c->sql(1, q{INSERT INTO aa_index VALUES (5001, 'x'); DELETE FROM aa_unique WHERE v = 'v1'});
@@ -145,7 +145,7 @@ $c->same('after a backend was killed');
 
 # ---------- who asks for rows early, and who sends them, dies
 
-for my $round (1 .. 3)
+for my $round ($ENV{LOCKSTEP_LONG} ? (1 .. 3) : (1, 3))
 {
 	$c->cluster('kill-node', 3);
 	$c->cluster('start-node', 3, '--no-wait');
@@ -155,7 +155,7 @@ for my $round (1 .. 3)
 	crash($round == 3 ? 3 : $from);
 	$c->wait_state(3, 'online', $wait);
 	$c->same("the " . ($round == 3 ? 'node' : 'sender') . " died, round $round");
-	is($c->sql(3, 'SELECT count(*) FROM big'), 20002, 'no row is lost');
+	is($c->sql(3, 'SELECT count(*) FROM big'), 4002, 'no row is lost');
 }
 
 # ---------- a transaction that made files was rolled back just before the crash
@@ -186,7 +186,7 @@ $c->cluster('kill-replicator');
 $c->cluster('start-node', $_, '--no-wait') for 1, 2, 3;
 $c->cluster('start-replicator');
 $c->wait_state($_, 'online', $wait) for $c->all;
-is($c->sql($_, 'SELECT count(*) FROM big'), 20002, "n$_ has the rows of the node that was stopped") for $c->all;
+is($c->sql($_, 'SELECT count(*) FROM big'), 4002, "n$_ has the rows of the node that was stopped") for $c->all;
 $c->same('one has them, two have not');
 
 # ---------- none has them when the first comes; one that has comes later
@@ -209,9 +209,12 @@ $c->sql(1, q{INSERT INTO big SELECT g, 'kept' FROM generate_series(2, 100) g});
 $c->drain;
 $c->cluster('stop-node', 2);
 $c->cluster('kill-node', $_) for 1, 3;
+# the replicator, which has them emptied, comes after the reader
+kill 'STOP', $c->replicator_pid;
 $c->cluster('start-node', 1, '--no-wait');
 $open = $c->session(1);
 $open->query('BEGIN; SELECT count(*) FROM big');
+kill 'CONT', $c->replicator_pid;
 $c->wait_state(1, 'online', $wait);
 ok($c->wait_sql(1, 'SELECT lockstep.recovered()', 't', 30), 'readers do not wait for what nobody has');
 $c->cluster('start-node', 2, '--no-wait');

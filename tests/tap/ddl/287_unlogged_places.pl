@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3, durable => 1, conf => "max_connections = 200\n");
+my $c = LockstepCluster->new(nodes => 3, durable => $ENV{LOCKSTEP_LONG}, conf => "max_connections = 200\n");
 my $wait = 90;
 my $count = 'SELECT count(*) FROM u';
 

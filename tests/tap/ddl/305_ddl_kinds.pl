@@ -88,4 +88,10 @@ for my $round (1 .. 5)
 is($c->sql(1, "SELECT count(*) FROM pg_class WHERE relname ~ '^own(m)?_._.\$' AND relkind IN ('r', 'm')"), 30, 'DDL on three nodes at once');
 $c->same('and equal');
 
+# ---------- types that do not exist get PostgreSQL's error
+
+$c->sql(1, 'CREATE TABLE typed (i int)');
+$c->fails(1, "ALTER TABLE typed $_", '42704', qr/type "nothing" does not exist/, $_)
+	for 'ALTER i TYPE nothing', 'ALTER i TYPE nothing USING i + 1', 'ADD j nothing', 'ADD j nothing DEFAULT now()';
+
 done_testing();

@@ -37,7 +37,7 @@ for my $i (1 .. 20)
 isnt($c->node_status(3)->{state}, 'online', 'a node whose disk is full does not stay online');
 $c->sql(2, "INSERT INTO t VALUES (1, 'after')");
 pass('the others go on');
-like($c->replicator_log, qr/No space left|53100/, 'the log says why');
+$c->replicator_logs(qr/No space left|53100/, 'the log says why');
 
 system("mount -o remount,size=200m $space") == 0 or die;
 $c->ctl('attach', 'n3') if !$c->wait_state(3, 'online', 3);

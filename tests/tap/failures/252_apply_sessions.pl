@@ -10,7 +10,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 3, fault => 1, replicator_conf => "node_timeout = 2s\nstall_timeout = 2s\nreconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 3, fault => 1, replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\nreconnect_interval = 200ms\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t SELECT g, 0 FROM generate_series(1, 100) g; CREATE TABLE big (id int, v text)');
 $c->drain;
 

@@ -9,7 +9,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, fault => 1, conf => "lockstep.commit_wait = executed\n", replicator_conf => "node_timeout = 2s\nstall_timeout = 2s\nreconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 2, fault => 1, conf => "lockstep.commit_wait = executed\n", replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\nreconnect_interval = 200ms\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int); INSERT INTO t VALUES (1, 0)');
 $c->drain;
 $c->set(2, 'lockstep_fault.apply_commit', "'wait'");

@@ -87,6 +87,8 @@ for my $i (1 .. $kills)
 	my $leader = $c->leader;
 	my $since = time;
 	kill('KILL', $c->member_pid($leader));
+	# what a client has noted may be late, and older
+	ok($c->wait_leader($leader, 30), "kill $i: another one takes its place");
 	push @gaps, await_writes($since, "kill $i, of r$leader");
 	$c->cluster('start-replicator', $leader);
 	ok(in_sync(2), 'it is back as a standby, two are in sync');
@@ -94,15 +96,16 @@ for my $i (1 .. $kills)
 }
 @gaps = sort { $a <=> $b } @gaps;
 diag(sprintf 'without commits after a kill: median %.2f s, longest %.2f s', $gaps[@gaps / 2], $gaps[-1]);
-cmp_ok($gaps[-1], '<', 3, 'the longest gap is below 3 s');
-cmp_ok($gaps[@gaps / 2], '<', 2, 'the median below 2 s');
+cmp_ok($gaps[-1], '<', LockstepCluster::soon(3), 'the longest gap is below 3 s');
+cmp_ok($gaps[@gaps / 2], '<', LockstepCluster::soon(2), 'the median below 2 s');
 
 # ---------- one that was stopped, and wakes up
 
 my $stopped = $c->leader;
 my $since = time;
 kill('STOP', $c->member_pid($stopped));
-cmp_ok(await_writes($since, "r$stopped is stopped"), '<', 5, 'within 5 s');
+ok($c->wait_leader($stopped, 30), "r$stopped is stopped: another one takes its place");
+cmp_ok(await_writes($since, "r$stopped is stopped"), '<', LockstepCluster::soon(5), 'within 5 s');
 kill('CONT', $c->member_pid($stopped));
 ok($c->wait_until(sub { ($c->group($stopped)->{role} // '') eq 'standby' }, 20), 'when it wakes up, it becomes a standby');
 ok(in_sync(2), 'and gets what it lacks');
@@ -125,7 +128,7 @@ sleep 1.5;
 $since = time;
 sleep 1.5;
 is(acked_after($since), undef, 'with one copy and min_copies = 2 nothing is acknowledged');
-like($c->group($l)->{trouble}, qr/writers wait/, 'and the replicator says so');
+ok($c->wait_until(sub { ($c->group($l)->{trouble} // '') =~ /writers wait/ }), 'and the replicator says so');
 my ($gone) = grep { $_ != $l } $c->replicators;
 like($c->member_ctl($l, 'status'), qr/^writers wait.*:\n +hint: +Start the replicators.*^replicators:  r$l leads \(epoch \d+\).*, r$gone: not connected/ms, 'status, too');
 my $line = $c->member_ctl($l, 'check');

@@ -65,7 +65,7 @@ my ($spare) = grep { $right !~ /"r$_"/ } $c->replicators;
 $fake->{in_sync} = [ "r$leader", "r$spare" ];
 put(encode_json($fake));
 ok($c->wait_until(sub { get() eq $right }), 'the leader puts back who is in sync');
-like($c->member_log($leader), qr/etcd's key has been changed by somebody else: it is put back/, 'and logs it');
+$c->member_logs($leader, qr/etcd's key has been changed by somebody else: it is put back/, 'and logs it');
 
 my $revision = etcd('range', key => $key)->{header}{revision};
 for my $case (
@@ -191,7 +191,7 @@ my $twin_ctl = sub { my @a = @_; return ($c->run_owned("$LockstepCluster::bindir
 $since = time;
 my $pid = daemon("$c->{top}/twin.conf");
 ok($c->wait_until(sub { $twin_ctl->('replicators') =~ /a replicator of this name is connected already/ }), 'a second one of a name is told');
-like($c->member_log($leader), qr/r$guest.*replicator is refused: a replicator of this name is connected already/, 'the leader logs it');
+$c->member_logs($leader, qr/r$guest.*replicator is refused: a replicator of this name is connected already/, 'the leader logs it');
 $load->goes_on($since, 'meanwhile');
 is_deeply([ map { $_->{state} } grep { $_->{name} eq "r$guest" } @{ $c->group($leader)->{members} } ], ['standby'], 'the first one stays connected');
 end($pid);

@@ -133,7 +133,7 @@ $since = time;
 $c->kill_replicator($leader);
 $c->start_replicator($leader);
 $gap = $load->goes_on($since, 'the leader was killed, and started at once');
-cmp_ok($gap, '<', 3, 'soon');
+cmp_ok($gap, '<', LockstepCluster::soon(3), 'soon');
 diag(sprintf 'gap %.2f s', $gap);
 ok($c->wait_copies(2, 30), 'all are there');
 cmp_ok(epoch($c->leader), '<=', $before + 2, 'nobody leads by turns');

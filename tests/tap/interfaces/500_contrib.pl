@@ -117,7 +117,8 @@ $c->sql_local($_, "INSERT INTO bare_halves VALUES ($large)") for 1 .. 3;
 $c->sql(3, 'DELETE FROM bare_halves');
 $c->same('values that their text gives back');
 
-# --- the same with a binary form that does
+# --- the same with a binary form that does; OIDs of types, which are in it, differ
+$c->sql_local(2, 'CREATE TABLE apart (i int); DROP TABLE apart');
 $c->sql(1, <<'SQL');
 CREATE TYPE whole;
 CREATE FUNCTION whole_in(cstring) RETURNS whole LANGUAGE internal IMMUTABLE STRICT AS 'int8in';
@@ -140,13 +141,23 @@ CREATE OPERATOR > (LEFTARG = whole, RIGHTARG = whole, FUNCTION = whole_gt, COMMU
 CREATE OPERATOR >= (LEFTARG = whole, RIGHTARG = whole, FUNCTION = whole_ge, COMMUTATOR = <=);
 CREATE OPERATOR CLASS whole_ops DEFAULT FOR TYPE whole USING btree AS OPERATOR 1 <, OPERATOR 2 <=, OPERATOR 3 =, OPERATOR 4 >=, OPERATOR 5 >, FUNCTION 1 whole_cmp(whole, whole);
 CREATE DOMAIN entire AS whole CHECK ((VALUE)::int8 >= 0);
-CREATE TYPE twofold AS (n int, w whole);
+CREATE TYPE twofold AS (n int, w whole, gone int, d entire, t text);
+ALTER TYPE twofold DROP ATTRIBUTE gone;
+CREATE TYPE threefold AS (f twofold, fs twofold[], es entire[]);
+CREATE DOMAIN fold AS threefold;
+CREATE TYPE whole_range AS RANGE (SUBTYPE = whole, MULTIRANGE_TYPE_NAME = whole_ranges);
+CREATE TYPE fold_range AS RANGE (SUBTYPE = twofold);
+CREATE TYPE named AS (w whole, c regclass);
+CREATE TABLE folds (id int PRIMARY KEY, b twofold, bs twofold[], c fold, cs threefold[]);
+CREATE TABLE ranges (id int PRIMARY KEY, r whole_range, rs whole_range[], m whole_ranges, f fold_range);
+CREATE TABLE bare_folds (b twofold, v int);
+CREATE TABLE names (n named);
 CREATE TABLE wholes (id int PRIMARY KEY, w whole, a whole[], d entire, t text);
 CREATE TABLE by_whole (w whole PRIMARY KEY, v int);
 CREATE TABLE bare_wholes (w whole, v int);
-CREATE TABLE boths (b twofold);
 SQL
 $c->drain;
+isnt($c->sql(1, "SELECT '$_'::regtype::oid"), $c->sql(2, "SELECT '$_'::regtype::oid"), "type $_ has another OID on n2") for qw(twofold threefold entire);
 my $big = '4294967303';
 $c->sql(2, <<"SQL");
 INSERT INTO wholes SELECT i, i::int8::whole FROM generate_series(1, 20) i;
@@ -162,8 +173,31 @@ SQL
 $c->drain;
 $c->sql(1, "UPDATE by_whole SET v = v + 100 WHERE w > ${big}::whole; DELETE FROM by_whole WHERE v % 3 = 0; UPDATE by_whole SET w = (w::int8 + 1000000)::whole WHERE v = 110");
 $c->sql(3, "UPDATE bare_wholes SET v = -v WHERE v % 2 = 0; DELETE FROM bare_wholes WHERE v % 5 = 0");
-$c->fails(1, "INSERT INTO boths VALUES (ROW(1, ${big}::whole))", '0A000', qr/cannot replicate a value of type twofold/, 'not within a row, whose binary form has OIDs');
 $c->drain;
+
+# in rows, arrays of these, ranges and multiranges
+$c->sql(1, <<"SQL");
+INSERT INTO folds SELECT i, ROW(i, ($big + i)::whole, ($big - i)::whole, 'x' || i)::twofold, ARRAY[ROW(1, 5::int8::whole, NULL, NULL), NULL, ROW(NULL, ($big * i)::whole, 1::int8::whole, '')]::twofold[],
+	ROW(ROW(2, ${big}::whole, 7::int8::whole, '"'), ARRAY[[ROW(3, ($big + 3)::whole, NULL, 'y')], [ROW(4, NULL, NULL, NULL)]]::twofold[], ARRAY[($big + 9)::whole, NULL]::entire[])::threefold,
+	ARRAY[NULL, ROW(NULL, '{}', ARRAY[${big}::whole])]::threefold[] FROM generate_series(1, 30) i;
+INSERT INTO ranges SELECT i, whole_range(($big + i)::whole, ($big * 2)::whole, '(]'), ARRAY[whole_range(NULL, ($big + 1)::whole), 'empty', whole_range(1::int8::whole, NULL)],
+	whole_ranges(whole_range(1::int8::whole, 3::int8::whole), whole_range(($big + i)::whole, ($big * 3)::whole)), fold_range(ROW(1, ${big}::whole, NULL, NULL)::twofold, ROW(1, ($big + 1)::whole, NULL, NULL)::twofold) FROM generate_series(1, 20) i;
+INSERT INTO bare_folds SELECT ROW(1, ($big + i % 5)::whole, NULL, NULL)::twofold, i FROM generate_series(1, 20) i;
+SQL
+$c->drain;
+$c->sql(2, "UPDATE folds SET b.n = 1000, bs = bs || b WHERE id % 2 = 0; DELETE FROM folds WHERE id % 5 = 0; UPDATE ranges SET m = m + whole_ranges(r) WHERE id < 10");
+$c->sql(3, "UPDATE bare_folds SET v = -v WHERE v % 3 = 0; DELETE FROM bare_folds WHERE v % 4 = 0");
+$c->fails(1, "INSERT INTO names VALUES (ROW(${big}::whole, 'wholes'))", '0A000', qr/cannot replicate a value of type public\.named/, 'not beside an OID that is a value');
+$c->sql(1, "INSERT INTO names VALUES (ROW(5::int8::whole, 'wholes'))");
+$c->drain;
+for my $query ("SELECT id, (b).n, (b).w::int8, (b).d::whole::int8, (b).t, (SELECT string_agg((x).w::int8::text || ' ' || coalesce((x).n, 0), ',') FROM unnest(bs) x), ((c::threefold).f).w::int8, ((c::threefold).fs)[1][1], (((c::threefold).fs)[1][1]).w::int8, (((c::threefold).es)[1])::whole::int8, (((cs)[2]).es[1])::whole::int8 FROM folds ORDER BY id",
+	"SELECT id, lower(r)::int8, upper(r)::int8, upper((rs)[1])::int8, (SELECT string_agg(lower(x)::int8 || '-' || upper(x)::int8, ',') FROM unnest(m) x), (lower(f)).w::int8, (upper(f)).w::int8 FROM ranges ORDER BY id",
+	'SELECT (b).w::int8, v FROM bare_folds ORDER BY v')
+{
+	my @rows = map { $c->sql($_, $query) } 1 .. 3;
+	like($rows[0], qr/42949/, "values that no text gives: $query");
+	is($rows[$_], $rows[0], "... are on n" . ($_ + 1)) for 1, 2;
+}
 for my $table ('wholes ORDER BY id', 'by_whole ORDER BY w', 'bare_wholes ORDER BY v')
 {
 	my $query = "SELECT " . ($table =~ /^wholes/ ? "id, w::int8, a::text, (SELECT string_agg(x::int8::text, ' ') FROM unnest(a) x), d::whole::int8, t" : 'w::int8, v') . " FROM $table";

@@ -74,12 +74,12 @@ sub becomes
 {
 	my ($what, $i) = @_;
 	my $since = time;
-	sleep 0.1 until (has($i) && ($what =~ /hangs/ || !has(1 - $i))) || time > $since + 20;
+	sleep 0.1 until (has($i) && ($what =~ /hangs/ || !has(1 - $i))) || time > $since + 60;
 	ok(has($i), $what) or diag(map { `cat $top/log$_` } 0, 1);
 	diag(sprintf '%s: %.1f s', $what, time - $since);
 }
 
-my $end = time + 20;
+my $end = time + 60;
 sleep 0.1 until has(0) + has(1) == 1 || time > $end;
 is(has(0) + has(1), 1, 'one has the address') or diag(map { `cat $top/log$_` } 0, 1);
 my $first = has(0) ? 0 : 1;

@@ -205,7 +205,7 @@ new_apply_sessions(2);
 ok((! grep { $_->[1] eq 'lockstep apply' && $_->[0] ne '2' } of_replicator(2)), 'which they have from their beginning');
 $c->set(2, 'lockstep.apply_priority', -4);
 new_apply_sessions(2);
-like($c->node_log(2), qr/lockstep apply WARNING:  could not set the nice value of this process to -4/, 'and if the system refuses it, they work without');
+$c->node_logs(2, qr/lockstep apply WARNING:  could not set the nice value of this process to -4/, 'and if the system refuses it, they work without');
 
 # ---------- where the system lets processes return
 

@@ -25,6 +25,8 @@ like($out, qr/join n2 --join-file=FILE .*r\/join-n2/, 'names the join file of n2
 is($rc, 0, 'again');
 like($out, qr/Nothing to do/, 'has nothing to do');
 ok(!-e "$s->{dir}/r/join", 'no join file for all');
+my @copied = map { LockstepCluster::_slurp("$LockstepCluster::tests/../$_") =~ m{scp -p /etc/lockstep/(\S+) 10\.0\.0\.2:} } qw(README.md docs/tutorial.md);
+is("@copied", 'join-n2 join-n2', 'README and tutorial copy the file that init has made');
 is(sprintf('%o', (stat "$s->{dir}/$_")[2] & 07777), '600', "only the owner reads $_") for qw(r/join-n2 r/ca/ca.key r/tls/key.pem n1/lockstep.tls/key.pem);
 my $text = LockstepCluster::_slurp("$s->{dir}/r/join-n2");
 my ($key) = LockstepCluster::_slurp("$s->{dir}/n1/lockstep.tls/key.pem") =~ /^(\S{30,})$/m;

@@ -59,7 +59,7 @@ package Tx
 		return if $self->{dead};
 		$self->{s}->send($sql);
 		$self->{pending} = 1;
-		my $end = Time::HiRes::time + 20;
+		my $end = Time::HiRes::time + 60;
 		while ($self->{s}->blocked(0.01))
 		{
 			return if $self->waits;

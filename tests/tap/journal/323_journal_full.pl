@@ -40,6 +40,11 @@ is(scalar @bodies, 0, 'and gives the room back');
 $c->sql(1, 'INSERT INTO t VALUES (0)');
 $c->same('the others go on');
 
+my ($checked, undef, $how) = $c->ctl('check');
+like($checked, qr/^LOCKSTEP WARNING - only \d MB are free on the journal's disk \|/, 'check warns before it is full');
+is($how, 1, '... as of a warning');
+like($c->ctl('status'), qr/^only \d MB are free on the journal's disk; when it is full, nothing commits\n  hint: +Make room/m, 'and so does the status');
+
 # ---------- full
 
 my $ballast = "$journal/ballast";
@@ -59,6 +64,7 @@ LockstepCluster::is_error(($c->try(2, "INSERT INTO t VALUES (1000, 'x')"))[1], '
 is($c->sql($_, 'SELECT count(*) > 0 FROM t'), 't', "reads go on (n$_)") for 1, 2;
 is($c->status->{nodes}[0]{state}, 'online', 'the nodes stay online');
 like($c->ctl('status'), qr/no transaction is taken: .*No space left/, 'the status says why');
+unlike($c->ctl('status'), qr/MB are free on the journal's disk; when/, '... and only that');
 $c->drain;
 is($c->sql($_, "SELECT string_agg(id::text, ',' ORDER BY id) FROM t"), join(',', sort { $a <=> $b } keys %acknowledged),
 	"what was acknowledged is there, and nothing else (n$_)") for 1, 2;

@@ -49,7 +49,7 @@ $c->cluster('start-replicator');
 ok($c->wait_until(sub { $c->reason(2) =~ /waits for node "n1" to be heard, or dropped by command: the journal's directory is a copy/ }, 30),
 	'the node that knows less waits for the other') or diag($c->reason(2));
 is($c->node_status(2)->{state}, 'catchup', 'it is not online');
-like($c->replicator_log, qr/WARNING:.*not the directory in which the journal was written/, 'which the log says');
+$c->replicator_logs(qr/WARNING:.*not the directory in which the journal was written/, 'which the log says');
 $c->fails(2, 'INSERT INTO t VALUES (20)', '57P03', qr/not online/, 'it takes no writes');
 is($c->sql(2, 'SELECT count(*) FROM t'), 6, 'and is read');
 $c->cluster('stop-replicator');
@@ -65,7 +65,7 @@ $c->cluster('stop-replicator');
 LockstepCluster::copy_tree("$journal.good", $journal);
 $c->cluster('start-replicator');
 ok($c->wait_state($_, 'online', 60), "with the right journal n$_ is online, as all were heard") for 1, 2;
-like($c->replicator_log, qr/no node knows more than it: it is used from here on/, 'and the log says so');
+$c->replicator_logs(qr/no node knows more than it: it is used from here on/, 'and the log says so');
 $c->sql(2, 'INSERT INTO t VALUES (20)');
 $c->same('nothing is lost');
 $c->cluster('stop-replicator');

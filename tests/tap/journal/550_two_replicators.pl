@@ -72,7 +72,7 @@ LockstepCluster::is_error($waits->error, '08007', qr/another replicator has take
 cmp_ok($c->sql(1, 'SELECT generation FROM lockstep.generation'), '>', $generation, 'n1 follows a higher generation');
 kill 'CONT', $pid{one};
 ok(ended('one'), 'the first goes on, and ends');
-like($c->replicator_log, qr/another replicator has taken the place of this one, which ends/, 'and says why');
+$c->replicator_logs(qr/another replicator has taken the place of this one, which ends/, 'and says why');
 follow('two');
 my $seq = $c->sql(1, "INSERT INTO t VALUES (11, 'two'); SELECT lockstep.last_seq()");
 $c->let_go(1, 'VERDICT');

@@ -59,7 +59,7 @@ is("$t->{sqlstate} " . @{ $t->{ways_out} }, '53100 1', 'one way out');
 ($out) = $c->ctl('status');
 like($out, qr/ways out: +mend what the server of node n2 says .*lockstepctl attach n2$/m, '... for people');
 unlike($out, qr/--repair|lockstepctl join/, '... and no work for nothing');
-like($c->replicator_log, qr/WARNING: +\[n2\] seq $t->{seq} .*no room \(53100\)\n.*\n.*HINT: +\[n2\] Mend what the server says/, '... in the log, too');
+$c->replicator_logs(qr/WARNING: +\[n2\] seq $t->{seq} .*no room \(53100\)\n.*\n.*HINT: +\[n2\] Mend what the server says/, '... in the log, too');
 $c->sql_local(2, 'DROP TABLE full_disk');
 ok($c->wait_state(2, 'online'), '... then it comes back by itself');
 $c->sql(1, 'DELETE FROM checked');

@@ -33,7 +33,7 @@ system("rm -rf $data");
 $c->same('existing servers with the same content are taken over');
 $c->pgbench([ 1, 2 ], '-n', '-c', 2, '-t', 50, '--max-tries=1000');
 $c->same('pgbench on both, beside pg_stat_statements and auto_explain');
-like($c->node_log(2), qr/Query Text/, 'auto_explain logs');
+$c->node_logs(2, qr/Query Text/, 'auto_explain logs');
 
 # ---------- clients fill max_connections
 

@@ -91,7 +91,7 @@ $start = time;
 (undef, $error) = $c->try(1, 'ALTER EXTENSION lockstep UPDATE', timeout => 30);
 my $took = time - $start;
 is($error, '', 'while it is online: it succeeds');
-cmp_ok($took, '<', 25, 'soon');
+cmp_ok($took, '<', LockstepCluster::soon(25), 'soon');
 is(version(1), $latest, 'all of it');
 $c->sql(1, 'CREATE UNLOGGED TABLE mixed (id int PRIMARY KEY); INSERT INTO mixed VALUES (1)');
 ok($c->wait_until(sub { $c->sql(2, "SELECT count(*) FROM pg_class WHERE relname = 'mixed'") && $c->sql(2, 'SELECT count(*) FROM mixed') }, 20), 'an unlogged table arrives at the other node');

@@ -26,8 +26,8 @@ SKIP:
 	$c->ctl('attach', 'n2');
 	ok($c->wait_state(2, 'online'), 'a node with collations of another version goes on');
 	my $told = qr/\[n2\].*database "app" was made with other versions of its collations: pg_catalog\."de-x-icu"$/m;
-	like($c->replicator_log, $told, 'the log names them, and only those in use');
-	like($c->replicator_log, qr/HINT:.*See "Collations"/, 'with where the remedy is');
+	$c->replicator_logs($told, 'the log names them, and only those in use');
+	$c->replicator_logs(qr/HINT:.*See "Collations"/, 'with where the remedy is');
 	$c->ctl('drop', 'n2');
 	$c->ctl('attach', 'n2');
 	ok($c->wait_state(2, 'online'), 'attached again');

@@ -122,7 +122,7 @@ CREATE INDEX ON m.copied (m.copies(i));
 INSERT INTO m.copied SELECT generate_series(1, 5);
 SQL
 $c->drain;
-like($c->node_log(2), qr/NO COPY/, 'a function that COPY calls may not call apply_copy');
+$c->node_logs(2, qr/NO COPY/, 'a function that COPY calls may not call apply_copy');
 unlike($c->node_log(2), qr/LOG:  STOLEN/, 'and did not');
 $c->same('what was copied');
 

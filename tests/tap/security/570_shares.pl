@@ -76,7 +76,7 @@ ok($c->wait_until(sub { ended() >= 3 }), 'as many of hers are rolled back as oth
 my @canceled = grep { !$_->blocked(0.1) } @sleepers;
 $_->finish for @canceled;
 LockstepCluster::is_error($canceled[0]->error, '57014', qr/node "n[23]" has executed it for too long while others wait.*DETAIL.*m\.slow.*role "mallory".*HINT.*apply_patience/s, 'with an error that says why');
-like($c->replicator_log, qr/WARNING.*role "mallory" there \(process \d+\) has taken \d/, 'the log says who');
+$c->replicator_logs(qr/WARNING.*role "mallory" there \(process \d+\) has taken \d/, 'the log says who');
 end_sleepers();
 
 # ---------- several roles and tables: what is reserved is taken, too

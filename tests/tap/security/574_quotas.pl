@@ -35,7 +35,7 @@ $s[1]->do('COMMIT');
 pass('what the role had before is committed');
 $s[2]->do(load(20_001));
 pass('and then there is room for the third');
-like($c->replicator_log, qr/LOG.*a transaction is refused: role "mallory" has reached max_role_size/, 'the log says so');
+$c->replicator_logs(qr/LOG.*a transaction is refused: role "mallory" has reached max_role_size/, 'the log says so');
 
 # given back by whatever ends a transaction
 for my $end ('ROLLBACK', 'ROLLBACK TO a', 'PERMISSION')

@@ -25,7 +25,7 @@ my $told = '';
 sub hears
 {
 	my ($like, $seconds) = @_;
-	my $end = time + $seconds;
+	my $end = time + LockstepSession::patience($seconds);
 	while ($told !~ s/^.*?$like//s)
 	{
 		my $left = $end - time;

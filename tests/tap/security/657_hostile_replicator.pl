@@ -9,29 +9,17 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
+use LockstepFuzzed;
 use LockstepRelay;
-use POSIX ();
 use Test::More;
 use Time::HiRes qw(time);
 
-my $seconds = $ENV{LOCKSTEP_FUZZ_SECONDS} // ($ENV{LOCKSTEP_LONG} ? 300 : 15);
-my $seed = $ENV{LOCKSTEP_SEED} // int(rand 1e9);
-diag("LOCKSTEP_SEED=$seed");
-srand $seed;
 my $c = LockstepCluster->new(nodes => 2, conf => "max_connections = 300\nlockstep.replicator_timeout = 3s\nlockstep.failover_wait = 1s\nlockstep.connect_timeout = 3s\n",
 	replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\nreconnect_interval = 200ms\n");
-$c->sql(1, <<'SQL');
-CREATE TABLE t (id int PRIMARY KEY, v int);
-CREATE TABLE f (id int PRIMARY KEY, v int, x text);
-CREATE SEQUENCE s;
-INSERT INTO t SELECT i, 0 FROM generate_series(1, 20) i;
-INSERT INTO f SELECT i, 0, 'x' FROM generate_series(1, 50) i;
-SQL
-$c->drain;
+my $f = LockstepFuzzed->new($c, 15);
 
 # ---------- lies
 
-sub random_bytes { my ($n) = @_; return join '', map { chr int rand 256 } 1 .. $n }
 sub fields
 {
 	my ($payload) = @_;
@@ -51,14 +39,14 @@ sub value
 	return pack('C', rand() < 0.5 ? ord substr('crwupoeasS', rand 10, 1) : int rand 256) if $n == 1;
 	my $how = int rand 4;
 	return $texts[ rand @texts ] if $how == 0;
-	return random_bytes(int rand 40) if $how == 1;
+	return LockstepFuzzed::random_bytes(int rand 40) if $how == 1;
 	return substr($old, 0, int rand(1 + $n)) if $how == 2;
 	substr($old, rand $n, 1) = chr int rand 256 if $n;
 	return $old;
 }
 my @own = (
 	sub { my ($x) = @_; message('V', [ 'X', $x ], [ 'O', 'c' ], [ 'S', pack('Q>', number()) ], [ 'c', pack('Q>', number()) ]) },
-	sub { my ($x) = @_; message('V', [ 'X', $x ], [ 'O', 'r' ], [ 'q', $texts[-3 + rand 3] ], [ 'm', $texts[ rand @texts ] ], [ 'd', $texts[ rand @texts ] ], [ 'h', $texts[ rand @texts ] ], [ 'k', random_bytes(8 * int rand 9) ], [ 'a', pack('Q>', number()) ]) },
+	sub { my ($x) = @_; message('V', [ 'X', $x ], [ 'O', 'r' ], [ 'q', $texts[-3 + rand 3] ], [ 'm', $texts[ rand @texts ] ], [ 'd', $texts[ rand @texts ] ], [ 'h', $texts[ rand @texts ] ], [ 'k', LockstepFuzzed::random_bytes(8 * int rand 9) ], [ 'a', pack('Q>', number()) ]) },
 	sub { my ($x) = @_; message('V', [ 'X', $x ], [ 'O', 'w' ]) },
 	sub { my ($x) = @_; message('Y', [ 'X', $x ]) },
 	sub { my ($x) = @_; message('l', [ 'X', $x ], [ 'S', pack('Q>', number()) ], [ 'N', pack('Q>', number()) ]) },
@@ -89,57 +77,19 @@ sub lies
 
 # ---------- who listens to them, and who does not
 
-sub note_down { my ($path, $line) = @_; open(my $f, '>>', $path) or die; print $f "$line\n"; close $f }
-my @writers;
-sub writer
-{
-	my ($name, $code) = @_;
-	my $pid = fork // die "fork: $!";
-	if ($pid == 0)
-	{
-		$code->("$c->{top}/$name");
-		POSIX::_exit(0);
-	}
-	push @writers, $pid;
-}
-
-my $relay = LockstepRelay->new($c->{base} + 50, $c->{base},
-	sub { my ($side, $message, $earlier) = @_; return $side == 1 && rand(1000) < 300 ? lies($message, $earlier) : ($message) }, seed => $seed);
-$c->set(2, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 50) . "'");
+my $relay = LockstepRelay->new($c->{base} + 9, $c->{base},
+	sub { my ($side, $message, $earlier) = @_; return $side == 1 && rand(1000) < 300 ? lies($message, $earlier) : ($message) }, seed => $f->seed);
+$c->set(2, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 9) . "'");
 my ($replicator, $postmaster) = ($c->replicator_pid, (split /\n/, LockstepCluster::_slurp($c->pgdata(2) . '/postmaster.pid'))[0]);
-my $end = time + $seconds;
-
-writer('steady', sub {
-	my ($path) = @_;
-	my $s = $c->session(1);
-	while (time < $end)
-	{
-		my $begin = time;
-		$s->query('UPDATE t SET v = v + 1 WHERE id = ' . (1 + int rand 20), 60);
-		note_down($path, sprintf('%.2f %s', time - $begin, $s->error =~ /ERROR: +(\w+)/ ? $1 : $s->error ? 'lost' : 'ok'));
-		$s = $c->session(1) if $s->error && $s->error !~ /ERROR: +\w+/;
-	}
-});
-my @commands = (
-	(sub { 'UPDATE f SET v = v + 1 WHERE id = ' . (1 + int rand 50) }) x 3,
-	sub { 'INSERT INTO f VALUES (' . int(1000 + rand 1e6) . ", nextval('s'), 'y')" },
-	sub { 'BEGIN; SAVEPOINT a; UPDATE f SET v = v + 1 WHERE id = 7; ROLLBACK TO a; DELETE FROM f WHERE id = (SELECT max(id) FROM f WHERE id > 50); COMMIT' },
-	sub { 'SET lockstep.update_order = queued; UPDATE f SET v = v + 1 WHERE id = ' . (1 + int rand 50) . '; RESET lockstep.update_order' },
-	sub { 'SET lockstep.causal_reads = on; SELECT count(*) FROM f; RESET lockstep.causal_reads' },
-	sub { "SELECT nextval('s')" },
-	sub { "SET lockstep.commit_wait = applied; UPDATE f SET v = 1 WHERE id = 11; RESET lockstep.commit_wait" },
-	sub { 'SELECT * FROM lockstep.conflicts; SELECT * FROM lockstep.nodes; SELECT * FROM lockstep.waits; SELECT * FROM lockstep.events' },
-	sub { 'SELECT lockstep.outcome(lockstep.transaction_token())' },
-	sub { 'BEGIN; LOCK TABLE f; UPDATE f SET v = 0 WHERE id = 9; COMMIT' },
-	sub { 'CREATE TABLE IF NOT EXISTS d (id int); DROP TABLE IF EXISTS d' },
-	sub { 'BEGIN; UPDATE f SET v = 0 WHERE id = 3; ROLLBACK' },
-);
+$f->begin;
+$f->steady('steady', 1, 1, 20);
+my @commands = LockstepFuzzed::commands();
 for my $i (1 .. 4)
 {
-	writer("lied-to$i", sub {
+	$f->writer("lied-to$i", sub {
 		my ($path) = @_;
-		srand $seed + 1000 * $i;
-		while (time < $end)
+		srand $f->seed + 1000 * $i;
+		while ($f->lasts)
 		{
 			my $command = $commands[ rand @commands ]->();
 			my $out = eval {
@@ -149,58 +99,51 @@ for my $i (1 .. 4)
 					$s->send($command);
 					my $done = !$s->blocked(3);
 					$s->finish if $done;
-					note_down($path, ($done ? $s->error =~ /(?:ERROR|FATAL): +(\w+)/ ? $1 : $s->error ? 'lost' : 'ok' : 'waits') . " $command");
+					$f->note_down($path, ($done ? LockstepFuzzed::outcome($s) : 'waits') . " $command");
 					last if !$done || $s->error;
 					$command = $commands[ rand @commands ]->();
 				}
 				if ($s->blocked(0))
 				{
 					$c->sql(2, 'SELECT pg_terminate_backend(' . $s->pid . ')');
-					note_down($path, "stuck $command") if $s->blocked(10);
+					$f->note_down($path, "stuck $command") if $s->blocked(10);
 					$s->kill;
 				}
 				1;
 			};
-			note_down($path, '? ' . $@ =~ tr/\n/ /r) unless $out;
+			$f->note_down($path, '? ' . $@ =~ tr/\n/ /r) unless $out;
 		}
 	});
 }
 my $most_kb = 0;
-while (time < $end)
+while ($f->lasts)
 {
 	for my $pid ($c->server_pids(2)) { my $kb = eval { $c->memory_kb($pid, 'RssAnon') } // 0; $most_kb = $kb if $kb > $most_kb }
 	Time::HiRes::sleep(0.5);
 }
-waitpid($_, 0) for @writers;
+$f->wait;
 
 # ---------- what it has cost
 
 my $client = "backend_type = 'client backend' AND pid <> pg_backend_pid()";
 ok($c->wait_until(sub { ($c->try(2, "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE $client", ))[1] eq '' && $c->sql(2, "SELECT count(*) FROM pg_stat_activity WHERE $client AND application_name !~ 'lockstep'") eq '0' }, 20),
 	'each session can be ended') or diag($c->sql(2, "SELECT string_agg(concat_ws(' ', pid, state, wait_event_type, wait_event, left(query, 80)), E'\\n') FROM pg_stat_activity WHERE $client"));
-my (%said, @failed, @slow);
-for (split /\n/, LockstepCluster::_slurp("$c->{top}/steady"))
-{
-	my ($took, $what) = split / /;
-	push @failed, $what if $what !~ /^(ok|40001|40P01)$/;
-	push @slow, $took if $took > 15;
-	$said{"direct $what"}++;
-}
+my ($failed, $slow, %said) = $f->steady_notes(15);
 my %no_session;
-for my $path (glob "$c->{top}/lied-to*")
+for ($f->notes('lied-to'))
 {
-	$no_session{ s/\d+/N/gr }++ for grep { /^\?/ } split /\n/, LockstepCluster::_slurp($path);
+	$said{ (split / /)[0] }++;
+	$no_session{ s/\d+/N/gr }++ if /^\?/;
 }
 diag("$no_session{$_} times: $_") for sort keys %no_session;
-for my $path (glob "$c->{top}/lied-to*") { $said{ (split / /)[0] }++ for split /\n/, LockstepCluster::_slurp($path) }
 is($said{stuck} // 0, 0, 'one that waits for what will not come can be ended');
 diag(join(', ', map { "$_: $said{$_}" } sort keys %said), "; a backend had up to $most_kb kB");
 is($c->replicator_pid, $replicator, 'the replicator goes on');
 is((split /\n/, LockstepCluster::_slurp($c->pgdata(2) . '/postmaster.pid'))[0], $postmaster, 'the server goes on');
 unlike(join('', map { $c->node_log($_) } $c->all), qr/was terminated by signal|PANIC|TRAP:|invalid memory alloc/, 'no backend crashes');
 cmp_ok($most_kb, '<', 400_000, 'none takes memory without end');
-is("@failed", '', 'transactions of the other node do not fail');
-is("@slow", '', 'nor wait');
+is($failed, '', 'transactions of the other node do not fail');
+is($slow, '', 'nor wait');
 cmp_ok(($said{ok} // 0), '>', 0, 'there was what could be lied about');
 $relay->stop;
 $c->sql(1, 'INSERT INTO f VALUES (-1, 0, \'after\')');

@@ -32,6 +32,17 @@ sub found
 	$c->sql_local($node, $remove);
 }
 
+# Many of them, by one verify.
+sub found_at_once
+{
+	my @all = @_;
+	$c->sql_local($_->[1], $_->[2]) for @all;
+	my ($out, $err, $rc) = verify();
+	is($rc, 1, 'different') or diag("$out\n$err");
+	like($out, $_->[4], "$_->[0]: named") for @all;
+	$c->sql_local($_->[1], $_->[3]) for @all;
+}
+
 $c->sql(1, <<'SQL');
 CREATE TABLE t (id int PRIMARY KEY, v text, f float8, n numeric, j jsonb);
 INSERT INTO t SELECT i, 'value ' || i, i / 3.0, i, '{"a": [1, 2]}' FROM generate_series(1, 5000) i;
@@ -58,6 +69,9 @@ my ($out, $err, $rc) = verify();
 is($rc, 0, 'equal') or diag("$out\n$err");
 like($out, qr/^equal$/m, 'and said');
 like($out, qr/n1 n2 n3 at seq \d+/, 'which nodes, and where');
+is($err, '', 'no progress is shown where nobody looks');
+my $on_terminal = `script -qec "$LockstepCluster::bindir/lockstepctl --config @{[ $c->replicator_conf ]} --socket $c->{dir}/admin.sock verify" /dev/null </dev/null`;
+like($on_terminal, qr/\r\e\[Kdatabase app: \d+ tables, \d+ MB are to be compared.*\r\e\[K[^\r]*seq/s, 'on a terminal it is, until the result is there');
 
 # While all nodes are written to, and tables are truncated and altered.
 $c->sql(1, <<'SQL');
@@ -70,7 +84,19 @@ my $script = $c->file('load.sql', <<'SQL');
 UPDATE hot SET n = n + 1 WHERE id = :id;
 INSERT INTO log (node) VALUES (current_setting('lockstep.node_name'));
 SQL
-my @load = map { $c->pgbench_start($_, '-n', '-c', 2, '-T', 8, '--max-tries=0', '-f', $script) } 1, 2, 3;
+# As long as it takes, and not at full speed: what is looked at is equality, not how much is written.
+sub load { my ($nodes, $file, @args) = @_; return map { $c->pgbench_start($_, '-n', '-c', 2, '-T', 600, '-R', 100, @args, '-f', $file) } @$nodes }
+
+# What they have said when they are ended.
+sub ended
+{
+	my @load = @_;
+	$_->{handle}->signal('TERM') for @load;
+	eval { $_->{handle}->finish } for @load;
+	return join '', map { ${ $_->{text} } } @load;
+}
+
+my @load = load([ 1 .. 3 ], $script, '--max-tries=0');
 my $ddl = $c->session(2);
 $ddl->send('DO $$BEGIN FOR i IN 1..4 LOOP TRUNCATE log; COMMIT; ALTER TABLE two ALTER w SET DEFAULT 8; COMMIT; ' .
 	  'PERFORM pg_sleep(0.5); END LOOP; END$$');
@@ -80,8 +106,7 @@ for my $i (1 .. 4)
 	is($rc, 0, "equal under load ($i)") or diag("$out\n$err");
 }
 $ddl->finish;
-$_->{handle}->finish for @load;
-unlike(join('', map { ${ $_->{text} } } @load), qr/aborted/, 'nobody was disturbed');
+unlike(ended(@load), qr/aborted/, 'nobody was disturbed');
 ($out, $err, $rc) = verify();
 is($rc, 0, 'equal after the load') or diag("$out\n$err");
 
@@ -98,13 +123,15 @@ found('one copy more of a row without a key', 2, "INSERT INTO keyless VALUES (1,
 	"DELETE FROM keyless WHERE ctid = (SELECT max(ctid) FROM keyless)", qr/row \(1,b\)\n.*n1, n3: 4\n.*n2: 5/);
 found('what = does not tell', 2, 'UPDATE t SET n = 17.00 WHERE id = 17', 'UPDATE t SET n = 17 WHERE id = 17',
 	qr/n2: .*17\.00/);
-found('-0', 2, "UPDATE t SET f = '-0' WHERE id = 1; UPDATE t SET f = 0 WHERE id = 2",
-	'UPDATE t SET f = id / 3.0 WHERE id < 3', qr/public\.t: 2 rows/);
-found('null', 2, 'UPDATE two SET w = NULL WHERE b = 1', 'UPDATE two SET w = 7 WHERE b = 1',
-	qr/\(a, b\) = \("x, ""y""",1\)/);
-found('a value of an enum, in an array', 3, "UPDATE odd SET ms = '{ok}'", "UPDATE odd SET ms = '{sad,ok}'", qr/public\.odd: 1 row/);
 found('a long value', 3, "UPDATE odd SET big = big || ' '", "UPDATE odd SET big = repeat(md5('x'), 1000)", qr/public\.odd: 1 row/);
-found('a row of a partition', 2, "UPDATE p SET v = ''", "UPDATE p SET v = 'in a partition'", qr/rows of public\.p1: 1 row/);
+found_at_once(
+	['-0', 2, "UPDATE t SET f = '-0' WHERE id = 1; UPDATE t SET f = 0 WHERE id = 2",
+		'UPDATE t SET f = id / 3.0 WHERE id < 3', qr/public\.t: 2 rows/],
+	['null', 2, 'UPDATE two SET w = NULL WHERE b = 1', 'UPDATE two SET w = 7 WHERE b = 1',
+		qr/\(a, b\) = \("x, ""y""",1\)/],
+	['a value of an enum, in an array', 3, "UPDATE odd SET ms = '{ok}'", "UPDATE odd SET ms = '{sad,ok}'", qr/public\.odd: 1 row/],
+	['a row of a partition', 2, "UPDATE p SET v = ''", "UPDATE p SET v = 'in a partition'", qr/rows of public\.p1: 1 row/],
+);
 found('a row of the table that is named', 2, 'UPDATE hot SET n = -1 WHERE id = 5; ', 'SELECT 1', qr/public\.hot: 1 row/, '--table', 'hot');
 
 my ($d) = differences('--table', 'hot');
@@ -136,38 +163,41 @@ found('a large object that only one has', 1, 'SELECT lo_create(4712)', 'SELECT l
 
 $c->sql(1, "CREATE SEQUENCE s; SELECT setval('s', 5); CREATE SEQUENCE unused");
 $c->drain;
-found('a sequence', 2, "SELECT setval('s', 7)", "SELECT setval('s', 5)", qr/sequence public\.s differs:\s+n1, n3: 5\s+n2: 7/);
-found('one that is not used', 3, "SELECT setval('unused', 1)", "SELECT setval('unused', 1, false)",
-	qr/public\.unused differs:\s+n1, n2: 1 \(not used yet\)\s+n3: 1/);
+$c->sql_local(3, "SELECT setval('unused', 1)");
+found('sequences', 2, "SELECT setval('s', 7)", "SELECT setval('s', 5)",
+	qr/sequence public\.s differs:\s+n1, n3: 5\s+n2: 7.*public\.unused differs:\s+n1, n2: 1 \(not used yet\)\s+n3: 1/s);
+$c->sql_local(3, "SELECT setval('unused', 1, false)");
 
 # ---------- definitions
 
-found('a role', 2, 'CREATE ROLE stranger', 'DROP ROLE stranger', qr/^role stranger differs:\s+n1, n3: not there\s+n2: /m);
-found('an attribute of a role', 2, 'ALTER ROLE app_owner CREATEDB', 'ALTER ROLE app_owner NOCREATEDB',
-	qr/^role app_owner differs:.*n2: INHERIT CREATEDB/ms);
-found('a membership', 2, 'GRANT app_owner TO app_user', 'REVOKE app_owner FROM app_user',
-	qr/membership of app_user in app_owner differs/);
-found('a setting', 3, "ALTER ROLE app_user SET work_mem = '7MB'", 'ALTER ROLE app_user RESET work_mem',
-	qr/setting role app_user differs:.*n3: work_mem=7MB/s);
 $c->sql(1, 'GRANT CONNECT ON DATABASE app TO app_owner');
 $c->drain;
-found('a privilege of the database', 3, 'GRANT CREATE ON DATABASE app TO app_user', 'REVOKE CREATE ON DATABASE app FROM app_user',
-	qr/^database app differs:.*n3: .*app_user=C/ms);
-found('an index', 2, 'CREATE INDEX i ON t (v)', 'DROP INDEX i', qr/schema INDEX public\.i differs:.*n2: CREATE INDEX i ON public\.t/s);
-found('a constraint', 2, 'ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)', 'ALTER TABLE t DROP CONSTRAINT c',
-	qr/schema TABLE public\.t differs:.*n2: .*CONSTRAINT c CHECK/s);
-found('a default', 2, 'ALTER TABLE two ALTER w SET DEFAULT 9', 'ALTER TABLE two ALTER w SET DEFAULT 8',
-	qr/schema TABLE public\.two differs:\s+n1, n3: +w integer DEFAULT 8.*\s+n2: +w integer DEFAULT 9/s);
-found('a function', 3, "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", 'DROP FUNCTION f()', qr/schema FUNCTION public\.f\(\)/);
-found('a table', 3, 'CREATE TABLE only_here (a int)', 'DROP TABLE only_here', qr/schema TABLE public\.only_here/);
-found('a column', 3, 'ALTER TABLE log ADD x int', 'ALTER TABLE log DROP x', qr/table public\.log differs:.*n3: has other columns/s);
-found('a privilege', 2, 'GRANT SELECT ON t TO app_user', 'REVOKE SELECT ON t FROM app_user', qr/schema ACL public\.TABLE t/);
-found('a comment', 2, "COMMENT ON TABLE t IS 'x'", 'COMMENT ON TABLE t IS NULL', qr/schema COMMENT public\.TABLE t/);
+found_at_once(
+	['a role', 2, 'CREATE ROLE stranger', 'DROP ROLE stranger', qr/^role stranger differs:\s+n1, n3: not there\s+n2: /m],
+	['an attribute of a role', 2, 'ALTER ROLE app_owner CREATEDB', 'ALTER ROLE app_owner NOCREATEDB',
+		qr/^role app_owner differs:.*n2: INHERIT CREATEDB/ms],
+	['a membership', 2, 'GRANT app_owner TO app_user', 'REVOKE app_owner FROM app_user',
+		qr/membership of app_user in app_owner differs/],
+	['a setting', 3, "ALTER ROLE app_user SET work_mem = '7MB'", 'ALTER ROLE app_user RESET work_mem',
+		qr/setting role app_user differs:.*n3: work_mem=7MB/s],
+	['a privilege of the database', 3, 'GRANT CREATE ON DATABASE app TO app_user', 'REVOKE CREATE ON DATABASE app FROM app_user',
+		qr/^database app differs:.*n3: .*app_user=C/ms],
+	['an index', 2, 'CREATE INDEX i ON t (v)', 'DROP INDEX i', qr/schema INDEX public\.i differs:.*n2: CREATE INDEX i ON public\.t/s],
+	['a constraint', 2, 'ALTER TABLE t ADD CONSTRAINT c CHECK (id > 0)', 'ALTER TABLE t DROP CONSTRAINT c',
+		qr/schema TABLE public\.t differs:.*n2: .*CONSTRAINT c CHECK/s],
+	['a default', 2, 'ALTER TABLE two ALTER w SET DEFAULT 9', 'ALTER TABLE two ALTER w SET DEFAULT 8',
+		qr/schema TABLE public\.two differs:\s+n1, n3: +w integer DEFAULT 8.*\s+n2: +w integer DEFAULT 9/s],
+	['a function', 3, "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", 'DROP FUNCTION f()', qr/schema FUNCTION public\.f\(\)/],
+	['a table', 3, 'CREATE TABLE only_here (a int)', 'DROP TABLE only_here', qr/schema TABLE public\.only_here/],
+	['a column', 3, 'ALTER TABLE log ADD x int', 'ALTER TABLE log DROP x', qr/table public\.log differs:.*n3: has other columns/s],
+	['a privilege', 2, 'GRANT SELECT ON t TO app_user', 'REVOKE SELECT ON t FROM app_user', qr/schema ACL public\.TABLE t/],
+	['a comment', 2, "COMMENT ON TABLE t IS 'x'", 'COMMENT ON TABLE t IS NULL', qr/schema COMMENT public\.TABLE t/],
+);
 ($out, $err, $rc) = verify();
 is($rc, 0, 'all that was planted is gone') or diag("$out\n$err");
 
 # Sequences in use, and objects that come and go, are no difference.
-@load = map { $c->pgbench_start($_, '-n', '-c', 2, '-T', 10, '-f', $c->file('seq.sql', "SELECT nextval('s');\n")) } 1, 2, 3;
+@load = load([ 1 .. 3 ], $c->file('seq.sql', "SELECT nextval('s');\n"));
 $ddl->send('DO $$BEGIN FOR i IN 1..8 LOOP CREATE TABLE passing (id serial PRIMARY KEY, v int); COMMIT; CREATE INDEX ON passing (v); COMMIT; ' .
 	  'DROP TABLE passing; COMMIT; PERFORM pg_sleep(0.5); END LOOP; END$$');
 for my $i (1 .. 3)
@@ -176,7 +206,7 @@ for my $i (1 .. 3)
 	is($rc, 0, "sequences and DDL under load ($i)") or diag("$out\n$err");
 }
 $ddl->finish;
-$_->{handle}->finish for @load;
+unlike(ended(@load), qr/aborted/, 'nobody was disturbed by that');
 
 # ---------- indexes
 
@@ -226,13 +256,13 @@ unlike($out, qr/index/, 'only when it is wanted');
 
 # ---------- while it is written to, and altered
 
-my $load = $c->pgbench_start(1, '-n', '-c', 2, '-T', 5, '--max-tries=0', '-f', $c->file('load.sql', <<'SQL'));
+@load = load([1], $c->file('load.sql', <<'SQL'), '--max-tries=0');
 \set id random(1, 2000)
 UPDATE it SET v = v || 'x' WHERE id = :id;
 SQL
 ($out, $err, $rc) = verify('--indexes', '--table', 'it');
 is($rc, 0, 'beside writers') or diag("$out\n$err");
-$load->{handle}->finish;
+unlike(ended(@load), qr/aborted/, 'who are not disturbed');
 
 # ---------- damage
 

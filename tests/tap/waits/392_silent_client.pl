@@ -57,7 +57,7 @@ sub in_the_way
 	my ($out, $err) = $c->try(2, "SET statement_timeout = '20s'; INSERT INTO t VALUES ($id, 'node 2')");
 
 	is($err, '', "$what: node 2 goes on");
-	like($c->node_log(1), $log, "$what: told in the log");
+	$c->node_logs(1, $log, "$what: told in the log");
 	$c->same($what);
 	is($c->sql(1, "SELECT what FROM t WHERE id = $id"), 'node 2', "$what: it lost");
 	return;

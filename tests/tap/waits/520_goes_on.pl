@@ -107,7 +107,7 @@ $one->finish(20);
 like($one->error, qr/57014/, 'it is to be rolled back');
 $two->query('UPDATE t SET v = v + 1 WHERE id = 4', 60);
 is($two->error, '', 'and is, in the end');
-like($c->replicator_log, qr/apply session \d+ is terminated: it was to roll back a transaction of node "n1"/, 'told in the log');
+$c->replicator_logs(qr/apply session \d+ is terminated: it was to roll back a transaction of node "n1"/, 'told in the log');
 is($c->node_status(2)->{state}, 'online', 'its node stays');
 
 # ---------- nor by a local transaction in the way
@@ -120,7 +120,7 @@ $deaf_loop = "LOOP BEGIN $deaf_loop EXCEPTION WHEN query_canceled THEN END; END 
 $loop->send("DO \$\$ BEGIN $deaf_loop END \$\$");
 $two->query('UPDATE t SET v = v + 1 WHERE id = 5', 60);
 is($two->error, '', 'a local transaction that catches its cancel is not in the way for ever');
-like($c->node_log(2), qr/terminated the connection of process \d+, which is in the way .*and does not end/, 'told in the log');
+$c->node_logs(2, qr/terminated the connection of process \d+, which is in the way .*and does not end/, 'told in the log');
 
 $c->same('the nodes are equal');
 done_testing;

@@ -1,0 +1,385 @@
+# What benchmarks with several systems share: plain PostgreSQL, a primary with a synchronous standby, a cluster of two nodes
+# and, if wanted, one with three replicators, all at once and on consecutive ports; each server and replicator in a CPU
+# group of its own, if those can be made (as root, with version 1 of cgroups); one measurement by pgbench.
+#
+#	Bench::begin(scale => 10, quota => 60, base => 22900, tcp => 0);
+#	set_up();
+#	set_up_group();								# perhaps
+#	make_groups();
+#	my $r = bench(system => 'cluster_both', workload => 'prepared', clients => 4, seconds => 2);
+#
+# What it has started ends with the program.
+package Bench;
+use strict;
+use warnings;
+use Cwd qw(abs_path);
+use Exporter 'import';
+use File::Basename qw(dirname);
+use File::Temp qw(tempdir);
+use IPC::Run ();
+use POSIX ();
+
+our @EXPORT = qw(run owned sql set_up set_up_group make_groups join_group set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
+
+our ($scale, $quota, $base, $tcp);
+our $tests = abs_path(dirname(__FILE__) . '/..');
+our %group;					# component => cgroup directory, or undef
+our @stop;					# what ends it
+chomp(our $bin = `\${PG_CONFIG:-pg_config} --bindir`);
+our $top;
+my @owner = $> == 0 ? ('runuser', '-u', 'postgres', '--') : ();
+my $hz = POSIX::sysconf(&POSIX::_SC_CLK_TCK);
+
+sub run
+{
+	my @command = @_;
+	my $out = '';
+	chdir '/';
+	IPC::Run::run(\@command, '<', \undef, '>&', \$out) or die "@command:\n$out";
+	return $out;
+}
+
+sub owned { return run(@owner, @_) }
+
+# ---------- servers
+
+my $common = <<'CONF';
+shared_buffers = 512MB
+max_wal_size = 4GB
+checkpoint_timeout = 30min
+max_connections = 200
+autovacuum_naptime = 1d
+synchronous_commit = on
+CONF
+
+sub write_file
+{
+	my ($path, $text) = @_;
+	open(my $f, '>', $path) or die "$path: $!";
+	print $f $text;
+	close $f;
+	run('chown', 'postgres:', $path) if $> == 0;
+}
+
+sub start_server
+{
+	my ($name, $port, $conf) = @_;
+	write_file("$top/$name/bench.conf", "$common\nport = $port\nlisten_addresses = '127.0.0.1'\nunix_socket_directories = '$top'\n$conf");
+	run('sh', '-c', "grep -q bench.conf $top/$name/postgresql.conf || echo \"include 'bench.conf'\" >> $top/$name/postgresql.conf");
+	owned("$bin/pg_ctl", '-D', "$top/$name", '-l', "$top/$name.log", '-w', 'start');
+	push @stop, sub { owned("$bin/pg_ctl", '-D', "$top/$name", '-m', 'immediate', '-w', 'stop') };
+}
+
+sub sql
+{
+	my ($port, $sql, $db) = @_;
+	return run("$bin/psql", '-XAtq', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', '-d', $db // 'app', '-v', 'ON_ERROR_STOP=1', '-c', $sql);
+}
+
+sub set_up
+{
+	run('chown', 'postgres:', $top) if $> == 0;
+	owned("$bin/initdb", '-D', "$top/plain", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
+	start_server('plain', $base + 1, '');
+	sql($base + 1, 'CREATE DATABASE app', 'postgres');
+
+	owned("$bin/initdb", '-D', "$top/primary", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
+	start_server('primary', $base + 2, '');
+	sql($base + 2, 'CREATE DATABASE app', 'postgres');
+	owned("$bin/pg_basebackup", '-h', $tcp ? '127.0.0.1' : $top, '-p', $base + 2, '-U', 'postgres', '-D', "$top/standby", '-R', '-c', 'fast');
+	start_server('standby', $base + 3, '');
+	sql($base + 2, "ALTER SYSTEM SET synchronous_standby_names = '*'", 'postgres');
+	sql($base + 2, "ALTER SYSTEM SET synchronous_commit = 'remote_apply'", 'postgres');
+	sql($base + 2, 'SELECT pg_reload_conf()', 'postgres');
+
+	write_file("$top/cluster.conf", $common);
+	run("$tests/cluster", 'up', '--nodes', 2, '--dir', "$top/c", '--port', $base + 4, '--conf', "$top/cluster.conf", $tcp ? () : ('--unix'));
+	push @stop, sub { run("$tests/cluster", 'down', '--dir', "$top/c") };
+
+	print STDERR "pgbench -i, scale $scale\n";
+	run("$bin/pgbench", '-h', '127.0.0.1', '-p', $_, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app') for $base + 1, $base + 2, $base + 5;
+	run("$tests/cluster", 'drain', '--dir', "$top/c");
+	sql($_, 'VACUUM ANALYZE') for $base + 1, $base + 2, $base + 5, $base + 6;
+}
+
+# Another cluster of two nodes, with three replicators.
+sub set_up_group
+{
+	run("$tests/cluster", 'up', '--nodes', 2, '--replicators', 3, '--dir', "$top/g", '--port', $base + 20, '--conf', "$top/cluster.conf", $tcp ? () : ('--unix'));
+	push @stop, sub { run("$tests/cluster", 'down', '--dir', "$top/g") };
+	run("$bin/pgbench", '-h', '127.0.0.1', '-p', $base + 21, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app');
+	run("$tests/cluster", 'drain', '--dir', "$top/g");
+	sql($_, 'VACUUM ANALYZE') for $base + 21, $base + 22;
+}
+
+# ---------- CPU groups and time
+
+our %pid_of = (
+	plain => sub { first_line("$top/plain/postmaster.pid") },
+	primary => sub { first_line("$top/primary/postmaster.pid") },
+	standby => sub { first_line("$top/standby/postmaster.pid") },
+	n1 => sub { first_line("$top/c/n1/postmaster.pid") },
+	n2 => sub { first_line("$top/c/n2/postmaster.pid") },
+	replicator => sub { first_line("$top/c/replicator.pid") },
+	g1 => sub { first_line("$top/g/n1/postmaster.pid") },
+	g2 => sub { first_line("$top/g/n2/postmaster.pid") },
+	leader => sub { first_line("$top/g/replicator.pid") },
+	standby1 => sub { first_line("$top/g/replicator2.pid") },
+	standby2 => sub { first_line("$top/g/replicator3.pid") },
+);
+
+sub first_line
+{
+	open(my $f, '<', $_[0]) or return;
+	my $line = <$f> // return;
+	$line =~ /(\d+)/;
+	return $1;
+}
+
+sub tree
+{
+	my ($root) = @_;
+	my (%children, @all);
+	for my $stat (glob '/proc/[0-9]*/stat')
+	{
+		open(my $f, '<', $stat) or next;
+		my $line = <$f> // next;
+		my ($pid, $ppid) = $line =~ /^(\d+) \(.*\) \S (\d+)/ or next;
+		push @{ $children{$ppid} }, $pid;
+	}
+	my @todo = ($root);
+	while (defined(my $p = shift @todo))
+	{
+		push @all, $p;
+		push @todo, @{ $children{$p} // [] };
+	}
+	return @all;
+}
+
+# cgroup v1 cpuacct (and cpu, for the quota), if we may make groups.
+sub make_group
+{
+	my ($name) = @_;
+	my $dir = "/sys/fs/cgroup/cpuacct/lockstep-bench-$$-$name";
+	my $cpu = "/sys/fs/cgroup/cpu/lockstep-bench-$$-$name";
+	mkdir $dir or return;
+	if ($quota > 0)
+	{
+		mkdir $cpu if !-d $cpu;
+	}
+	$group{$name} = $dir;
+	eval { set_quota($name, $quota); 1 } or warn "no quota for $name: $@";
+	join_group($name, tree($pid_of{$name}->()));
+	# last, as a group with processes stays
+	unshift @stop, sub {
+		for my $d ($dir, $cpu)
+		{
+			rmdir $d if -d $d;
+		}
+	};
+	return;
+}
+
+# More processes share a component's CPU.
+sub join_group
+{
+	my ($name, @pids) = @_;
+	return unless $group{$name};
+	for my $pid (@pids)
+	{
+		eval { write_raw("$group{$name}/cgroup.procs", $pid) };
+		eval { write_raw("/sys/fs/cgroup/cpu/lockstep-bench-$$-$name/cgroup.procs", $pid) } if $quota > 0;
+	}
+	return;
+}
+
+# A component's quota in percent of a core; 0: none.
+sub set_quota
+{
+	my ($name, $percent) = @_;
+	write_raw("/sys/fs/cgroup/cpu/lockstep-bench-$$-$name/cpu.cfs_quota_us", $percent > 0 ? $percent * 1000 : -1) if $group{$name} && $quota > 0;
+	return;
+}
+
+# For all that has been set up.
+sub make_groups
+{
+	my $with_group = -e "$top/g";
+	delete @pid_of{qw(g1 g2 leader standby1 standby2)} unless $with_group;
+	return unless $> == 0 && -w '/sys/fs/cgroup/cpuacct';
+	make_group($_) for sort keys %pid_of;
+	return;
+}
+
+sub write_raw
+{
+	my ($path, $text) = @_;
+	open(my $f, '>', $path) or die "$path: $!\n";
+	print $f $text or die "$path: $!\n";
+	close $f or die "$path: $!\n";
+}
+
+# CPU seconds of a component so far.  Without a group: its processes and the
+# children that it has waited for, which the postmaster does for its backends.
+sub cpu
+{
+	my ($name) = @_;
+	if ($group{$name})
+	{
+		open(my $f, '<', "$group{$name}/cpuacct.usage") or die;
+		return <$f> / 1e9;
+	}
+	my $sum = 0;
+	my $root = $pid_of{$name}->() // return 0;
+	for my $pid (tree($root))
+	{
+		open(my $f, '<', "/proc/$pid/stat") or next;
+		my $line = <$f> // next;
+		$line =~ s/^.*\) //;
+		my @v = split ' ', $line;
+		$sum += $v[11] + $v[12];
+		$sum += $v[13] + $v[14] if $pid == $root;
+	}
+	return $sum / $hz;
+}
+
+# ---------- one measurement
+
+our %systems;
+
+my ($rows_of_node, $rows_of_client);
+
+sub begin
+{
+	my (%o) = @_;
+	($scale, $quota, $base, $tcp) = @o{qw(scale quota base tcp)};
+	$rows_of_node = int($scale * 100_000 / 2);
+	$rows_of_client = int($rows_of_node / 64);
+	$top = tempdir('lockstep-bench-XXXXXX', DIR => $ENV{BENCH_DIR} // '/tmp');
+	chmod 0755, $top;
+	%systems = (
+		plain => { ports => [ $base + 1 ], cpu => ['plain'] },
+		remote_apply => { ports => [ $base + 2 ], cpu => [ 'primary', 'standby' ] },
+		cluster_one => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ] },
+		one_flush => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.local_flush=on' },
+		one_ordered => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.commit_wait=ordered' },
+		both_ordered => { ports => [ $base + 5, $base + 6 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.commit_wait=ordered' },
+		one_executed => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.commit_wait=executed' },
+		both_executed => { ports => [ $base + 5, $base + 6 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.commit_wait=executed' },
+		both_queued => { ports => [ $base + 5, $base + 6 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.update_order=queued' },
+		group_one => { ports => [ $base + 21 ], cpu => [ 'g1', 'g2', 'leader', 'standby1', 'standby2' ] },
+		group_both => { ports => [ $base + 21, $base + 22 ], cpu => [ 'g1', 'g2', 'leader', 'standby1', 'standby2' ] },
+		standby_on => { ports => [ $base + 2 ], cpu => [ 'primary', 'standby' ], options => '-c synchronous_commit=on' },
+		remote_write => { ports => [ $base + 2 ], cpu => [ 'primary', 'standby' ], options => '-c synchronous_commit=remote_write' },
+		one_applied => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.commit_wait=applied' },
+		cluster_both => { ports => [ $base + 5, $base + 6 ], cpu => [ 'n1', 'n2', 'replicator' ] },
+	);
+	$SIG{INT} = $SIG{TERM} = sub { exit 1 };
+}
+
+# What pgbench is told of a workload.
+sub workload_arguments
+{
+	my ($workload, $logs) = @_;
+	return ('-S', '-M', 'prepared') if $workload eq 'select-only';
+	return ('-S', '-C') if $workload eq 'connect';
+	return ('-M', $workload) unless $workload =~ /^updates-(\d+)$/;
+	my $updates = $1;
+	my $script = '';
+	for my $i (0 .. 9)
+	{
+		$script .= "\\set aid :node * $rows_of_node + :client_id * $rows_of_client + random(1, $rows_of_client)\n";
+		# spread over the transaction
+		$script .= int(($i + 1) * $updates / 10) > int($i * $updates / 10) ?
+			"UPDATE pgbench_accounts SET abalance = abalance + 1 WHERE aid = :aid;\n" : "SELECT abalance FROM pgbench_accounts WHERE aid = :aid;\n";
+	}
+	my @sets = $script =~ /^(\\set.*)$/mg;
+	$script =~ s/^\\set.*\n//mg;
+	my $n = 0;
+	s/aid/'aid' . $n++/e for @sets;
+	$n = 0;
+	$script =~ s/:aid/':aid' . $n++/ge;
+	open(my $f, '>', "$logs/script") or die $!;
+	print $f join("\n", @sets), "\nBEGIN;\n${script}COMMIT;\n";
+	close $f;
+	return ('-M', 'prepared', '-f', "$logs/script");
+}
+
+sub percentile
+{
+	my ($p, @values) = @_;
+	return 0 unless @values;
+	@values = sort { $a <=> $b } @values;
+	return $values[ int($p * $#values) ];
+}
+
+sub median { return percentile(0.5, @_) }
+
+# One measurement.  system, workload (run lists them), clients (on each node that is driven), seconds; perhaps arguments
+# (pgbench's), options (settings of its sessions) and cpus (to which pgbench is kept).
+sub bench
+{
+	my (%o) = @_;
+	my $s = $systems{ $o{system} };
+	my @ports = @{ $s->{ports} };
+	my @users = @{ $s->{users} // [] };
+	my $logs = tempdir(CLEANUP => 1);
+	my $n = $o{clients};
+	my @args = ('-n', '-T', $o{seconds}, '-c', $n, '-j', $n > 2 ? 2 : 1, '-l', '--max-tries=1000', workload_arguments($o{workload}, $logs));
+	my %before = map { $_ => cpu($_) } @{ $s->{cpu} };
+	my @runs;
+	local $ENV{PGOPTIONS} = $o{options} // $s->{options} // '';
+
+	for my $i (0 .. $#ports)
+	{
+		my $text = '';
+		my $port = $ports[$i];
+		my @command = ("$bin/pgbench", '-h', $s->{host} // '127.0.0.1', '-p', $port, '-U', $users[$i] // 'postgres', '-D', "node=$i", @args, "--log-prefix=$logs/log-$i", 'app');
+		unshift @command, 'taskset', '-c', $o{cpus} if defined $o{cpus};
+		push @runs, [ IPC::Run::start(\@command, '<', \undef, '>&', \$text), \$text ];
+	}
+	my %r = (tps => 0, count => 0, retries => 0, each => []);
+	for (@runs)
+	{
+		my ($h, $text) = @$_;
+		$h->finish or die $$text;
+		$r{count} += $1 if $$text =~ /actually processed: (\d+)/;
+		my ($tps) = $$text =~ /tps = ([\d.]+)/;
+		$r{tps} += $tps // 0;
+		push @{ $r{each} }, $tps // 0;
+		$r{retries} += $1 if $$text =~ /total number of retries: (\d+)/;
+	}
+	$r{retries} = $r{count} ? $r{retries} / $r{count} : 0;
+	$r{"cpu_$_"} = $r{count} ? 1e6 * (cpu($_) - $before{$_}) / $r{count} : 0 for @{ $s->{cpu} };
+
+	my @latency;
+	for my $log (glob "$logs/log-*")
+	{
+		open(my $f, '<', $log) or next;
+		while (<$f>) { my @v = split ' '; push @latency, $v[2] / 1000 if $v[2] =~ /^\d+$/ }
+	}
+	my $sum = 0;
+	$sum += $_ for @latency;
+	$r{avg} = @latency ? $sum / @latency : 0;
+	$r{p95} = percentile(0.95, @latency);
+	return \%r;
+}
+
+# Until the clusters of that system have applied everything.
+sub drain
+{
+	my ($system) = @_;
+	my %part = map { $_ => 1 } @{ $systems{$system}{cpu} };
+	run("$tests/cluster", 'drain', '--dir', "$top/c") if $part{replicator};
+	run("$tests/cluster", 'drain', '--dir', "$top/g") if $part{leader};
+}
+
+END
+{
+	my $rc = $?;
+	for (reverse @stop) { eval { $_->(); 1 } or warn $@ }
+	system('rm', '-rf', $top) if $top;
+	$? = $rc;
+}
+
+1;

@@ -1,0 +1,22 @@
+#!/usr/bin/python3
+"""From "go test -json" on stdin: "PACKAGE.TEST pass|fail|skip" for each test; what failed tests print goes to stderr."""
+import json
+import sys
+
+printed = {}
+for line in sys.stdin:
+    try:
+        event = json.loads(line)
+    except ValueError:                      # of the compiler
+        sys.stderr.write(line)
+        continue
+    what = event['Action']
+    name = event.get('Package', '') + '.' + event.get('Test', '')
+    if what == 'output' or what == 'build-output':
+        printed.setdefault(name, []).append(event.get('Output', ''))
+    elif what in ('pass', 'fail', 'skip'):
+        said = ''.join(printed.pop(name, []))
+        if what == 'fail':
+            print('====', name, '\n', said, file=sys.stderr)
+        if event.get('Test'):
+            print(name.replace(' ', '_'), what, flush=True)
