@@ -100,8 +100,9 @@ cmp_ok($gaps[@gaps / 2], '<', 2, 'the median below 2 s');
 # ---------- one that was stopped, and wakes up
 
 my $stopped = $c->leader;
-my $since = time;
-kill('STOP', $c->member_pid($stopped));
+$c->freeze_replicator($stopped);
+ok($c->wait_until(sub { LockstepCluster::_slurp('/proc/' . $c->member_pid($stopped) . '/status') =~ /^State:\s*T/m }), 'the leader is stopped');
+my $since = time;			# what was begun before may have been answered before
 cmp_ok(await_writes($since, "r$stopped is stopped"), '<', 5, 'within 5 s');
 kill('CONT', $c->member_pid($stopped));
 ok($c->wait_until(sub { ($c->group($stopped)->{role} // '') eq 'standby' }, 20), 'when it wakes up, it becomes a standby');
