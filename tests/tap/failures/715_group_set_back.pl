@@ -104,7 +104,7 @@ diag("reasons: $reason");
 is(scalar($load->acknowledged($since)), 0, 'nothing is acknowledged');
 my $rows = join ' ', $c->sql_everywhere("SELECT CASE WHEN count(*) > 0 THEN 'some' END FROM mark", options => '-c lockstep.causal_reads=off');
 is($rows, 'some some some', 'the nodes can be read');
-$c->kill_replicator($_) for $old, $other;
+$c->kill_replicator($_) for $other, $old;	# in this order: the one that is in sync would take over
 set_back('right', journal($_)) for $c->replicators;
 # the last one was not in sync when the disks were right, and may lack the end; etcd has it in sync since
 $c->start_replicator($_) for $old, $leader;
