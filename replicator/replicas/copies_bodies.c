@@ -264,8 +264,8 @@ task_of(const Body *b, int i)
 {
 	if (b->state == BODY_GONE || b->state == BODY_TRIMMED)
 		return b->sent[i] > 0 ? BODY_TASK_DROP : BODY_TASK_NONE;
-	if (b->state != BODY_DECIDED && b->sent[i] > 0 && !has_room(i, NEEDED_SEGMENTS, 0))
-		return BODY_TASK_DROP;
+	if (b->state == BODY_ARRIVES && b->sent[i] > 0 && !has_room(i, NEEDED_SEGMENTS, 0))
+		return BODY_TASK_DROP;	/* a sealed one soon counts */
 	if ((b->there & bit(i)) != 0 || (b->ended & bit(i)) != 0)
 		return BODY_TASK_NONE;
 	if (b->state != BODY_DECIDED && ((b->refused & bit(i)) != 0 || !has_room_for_parts(i)))
@@ -365,13 +365,9 @@ copies_bodies_dropped(int i, uint64_t id)
 	Body	   *b = find(id);
 
 	if (b == NULL || task_of(b, i) != BODY_TASK_DROP)
-		return false;			/* it has been decided meanwhile */
+		return false;			/* it has been sealed meanwhile */
 	b->sent[i] = 0;
-	b->ended &= ~bit(i);
-	b->there &= ~bit(i);
 	b->refused |= bit(i);
-	copies_shared.copies[i].bodies_checked = 0;
-	copies_tell_bodies();
 	if (is_over(b))
 		take_out(b);
 	return true;
