@@ -861,6 +861,7 @@ too_many(void)
 static void *
 listen_main(void *arg)
 {
+	const struct timespec pause = {0, MEMBER_ALIVE_MS * 1000000L};
 	pthread_attr_t attr;
 
 	pthread_attr_init(&attr);
@@ -876,7 +877,11 @@ listen_main(void *arg)
 		if (fd < 0 && errno == EINVAL)
 			break;				/* copies_close() */
 		if (fd < 0)
+		{
+			if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
+				(void) nanosleep(&pause, NULL); /* there are no descriptors */
 			continue;
+		}
 		note_connection(1);
 		if (too_many() || pthread_create(&thread, &attr, connection_main, (void *) (intptr_t) fd) != 0)
 		{
