@@ -57,6 +57,7 @@ $c->start_replicator($spare);
 ok($c->wait_copies(2, 30), 'until it is back');
 ok($c->wait_until(sub { names($spare) eq names($leader) }), 'then it has the same files, too') or diag(names($leader) . "\n" . names($spare));
 ok($c->wait_until(sub { write_much(1); return names($leader) eq '' }, 60), 'all are trimmed') or diag(names($leader));
+is_done(large(0.1), 'a session keeps its last transaction until the next one');
 my $kept = sub { return join "\n", grep { / \(deleted\)$/ } map { readlink // '' } glob('/proc/' . $c->member_pid($leader) . '/fd/*') };
 ok($c->wait_until(sub { $kept->() !~ /body/ }), 'their bytes are given back') or diag($kept->());
 
