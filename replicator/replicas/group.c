@@ -797,7 +797,7 @@ static void
 on_event(void *arg, uint32_t events)
 {
 	uint64_t	count;
-	char	   *error = failed;
+	char	   *error;
 
 	(void) !read(event_fd, &count, sizeof(count));
 	if (phase == PHASE_FOLLOWING)
@@ -808,6 +808,7 @@ on_event(void *arg, uint32_t events)
 	else
 		phase = PHASE_LEADING;
 	group_view_role(phase == PHASE_LEADING ? "leader" : "taking over");
+	error = failed;
 	failed = NULL;
 	if (!stop)
 		on_done(error);
