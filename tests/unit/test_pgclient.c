@@ -20,6 +20,8 @@ static const char starting_up[] = "E\0\0\0\x30" "SFATAL\0" "C57P03\0" "Mthe data
 
 static int	listener;
 static int	server = -1;		/* its end of the connection */
+static Watch *listener_watch;
+static Watch *server_watch;
 static const char *answer;
 static size_t answer_len;
 static int	answers;			/* to the request for TLS, then to the startup
@@ -53,7 +55,7 @@ on_client(void *arg, uint32_t events)
 {
 	server = accept4(listener, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 	assert_true(server >= 0);
-	loop_watch(server, EPOLLIN, on_request, NULL);
+	server_watch = loop_watch(server, EPOLLIN, on_request, NULL);
 }
 
 /* Until the attempt has failed: it is refused, or time is up. */
@@ -76,11 +78,13 @@ connect_with(const char *text, size_t len)
 	snprintf(conninfo, sizeof(conninfo), "host=127.0.0.1 port=%d user=u sslmode=prefer gssencmode=disable", ntohs(at.sin_port));
 	node.conninfo = conninfo;
 	snprintf(node.name, sizeof(node.name), "n1");
-	loop_watch(listener, EPOLLIN, on_client, NULL);
+	listener_watch = loop_watch(listener, EPOLLIN, on_client, NULL);
 	(void) pgclient_open(&node, "d", "a", "", 300, on_failed, NULL);
 	loop_run();
 	assert_true(ended);
 	assert_int_equal(answers, 2);
+	loop_unwatch(server_watch);
+	loop_unwatch(listener_watch);
 	close(server);
 	close(listener);
 }
