@@ -56,6 +56,7 @@ struct PgClient
 };
 
 static PgCheckServer check_server;
+static uint64_t heard_us;		/* any server */
 
 /*
  * The extension resets what users have set for the role or the database (as lockstep.replicate
@@ -80,7 +81,7 @@ const char	pgclient_control_options[] = COMMON_OPTIONS "-c lockstep.replicate=of
 const char	pgclient_apply_options[] = COMMON_OPTIONS "-c session_replication_role=replica -c lockstep.replicate=off "
 "-c plan_cache_mode=force_generic_plan -c synchronous_commit=off -c client_connection_check_interval=1s";
 
-static void step_connecting(PgClient *c);
+static void step_connecting(PgClient *c, bool readable);
 static void on_patience(void *arg);
 static void on_socket(void *arg, uint32_t events);
 
@@ -323,6 +324,7 @@ read_results(PgClient *c)
 		fail(c, PQerrorMessage(c->conn));
 		return;
 	}
+	heard_us = loop_now_us();
 	while (!c->closed && c->sent && !PQisBusy(c->conn))
 	{
 		PGresult   *result = PQgetResult(c->conn);
@@ -346,7 +348,7 @@ on_socket(void *arg, uint32_t events)
 
 	if (!c->ready)
 	{
-		step_connecting(c);
+		step_connecting(c, (events & EPOLLIN) != 0);
 		return;
 	}
 	if (events & EPOLLOUT)
@@ -403,6 +405,12 @@ connection_made(PgClient *c)
 	send_first(c);
 }
 
+uint64_t
+pgclient_heard_us(void)
+{
+	return heard_us;
+}
+
 void
 pgclient_check_servers(PgCheckServer check)
 {
@@ -411,7 +419,7 @@ pgclient_check_servers(PgCheckServer check)
 
 /* libpq may use another socket after each step: watch again. */
 static void
-step_connecting(PgClient *c)
+step_connecting(PgClient *c, bool readable)
 {
 	PostgresPollingStatusType status;
 	char	   *wrong;
@@ -419,6 +427,13 @@ step_connecting(PgClient *c)
 	loop_unwatch(c->watch);
 	c->watch = NULL;
 	status = PQconnectPoll(c->conn);
+
+	/*
+	 * a server that refuses has answered, too: one that has authenticated us
+	 * means it
+	 */
+	if (readable && (status == PGRES_POLLING_OK || (status != PGRES_POLLING_FAILED && PQstatus(c->conn) == CONNECTION_AUTH_OK)))
+		heard_us = loop_now_us();
 	if (status == PGRES_POLLING_OK && check_server != NULL && (wrong = check_server(c->conn, c->node)) != NULL)
 	{
 		fail(c, wrong);

@@ -32,6 +32,9 @@ extern void pgclient_check_servers(PgCheckServer check);
 /* options: libpq's; timeout: of connecting, finding the address included. */
 extern PgClient *pgclient_open(const NodeConfig *node, const char *database, const char *application,
 							   const char *options, int timeout_ms, PgConnected connected, void *arg);
+
+/* When anything has come from any server, by these connections, last; 0: never. */
+extern uint64_t pgclient_heard_us(void);
 extern void pgclient_on_lost(PgClient *c, PgLost lost, void *arg);
 
 /* One command, text parameters.  Queued behind those before it. */

@@ -94,8 +94,14 @@ typedef enum Point
 								 * key is as it was */
 	POINT_REPLICAS_CHANGED,		/* the key says who is in sync; the leader
 								 * does not know yet */
-	POINT_REPLICAS_COPIED		/* a standby has everything, and has not noted
+	POINT_REPLICAS_COPIED,		/* a standby has everything, and has not noted
 								 * that it is complete */
+	POINT_REPLICAS_BODIES,		/* a standby has a connection for the journal,
+								 * and none for bodies */
+	POINT_REPLICAS_BODY_THERE,	/* a standby has all of a body that is not
+								 * decided on disk; nobody knows */
+	POINT_REPLICAS_BODY_NAMED	/* it is the journal's there; no record refers
+								 * to it */
 } Point;
 
 extern bool points_armed;

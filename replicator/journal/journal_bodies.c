@@ -1,7 +1,7 @@
 /*
  * journal_bodies.c
  *	  Which bodies (see journal_body.h) belong to the journal: those that a record
- *	  refers to.  Others were being written when the replicator died.
+ *	  refers to.  Others were being written, or copied, when the replicator died.
  */
 #include <dirent.h>
 #include <errno.h>
@@ -63,13 +63,8 @@ bodies_trim(BodyList *list, int dir_fd, uint64_t below)
 
 	while (n < list->n && list->items[n].seq < below)
 	{
-		int			fd;
-
 		body_name(name, list->items[n++].id);
-		fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
-		(void) unlinkat(dir_fd, name, 0);
-		if (fd >= 0)
-			body_close(fd);
+		(void) body_remove(dir_fd, name);
 	}
 	list->n -= n;
 	if (n > 0)
@@ -99,9 +94,10 @@ bodies_delete_others(const BodyList *list, const char *dir)
 	qsort(known, list->n, sizeof(uint64_t), compare);
 	while (ok && (entry = readdir(d)) != NULL)
 	{
-		if (body_parse_name(entry->d_name, &id) &&
-			bsearch(&id, known, list->n, sizeof(uint64_t), compare) == NULL)
-			ok = unlinkat(dirfd(d), entry->d_name, 0) == 0;
+		if (body_is_part(entry->d_name) ||
+			(body_parse_name(entry->d_name, &id) &&
+			 bsearch(&id, known, list->n, sizeof(uint64_t), compare) == NULL))
+			ok = body_remove(dirfd(d), entry->d_name);
 	}
 	if (d != NULL)
 		closedir(d);

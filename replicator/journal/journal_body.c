@@ -30,6 +30,7 @@
 #define BODY_VERSION 1
 #define CHUNK_HEADER_SIZE 12
 #define BODY_SUFFIX ".body"
+#define PART_SUFFIX ".part"
 
 void
 body_close_here(int fd)
@@ -38,6 +39,20 @@ body_close_here(int fd)
 }
 
 void		(*body_close) (int fd) = body_close_here;
+const BodyWatcher *body_watcher;
+
+bool
+body_remove(int dir_fd, const char *name)
+{
+	int			fd = openat(dir_fd, name, O_RDONLY | O_CLOEXEC);
+	bool		ok = unlinkat(dir_fd, name, 0) == 0;
+	int			saved_errno = errno;
+
+	if (fd >= 0)
+		body_close(fd);
+	errno = saved_errno;
+	return ok;
+}
 
 static const char *
 error_text(const char *what, const char *name, const char *why)
@@ -61,6 +76,18 @@ body_parse_name(const char *name, uint64_t *id)
 		return false;
 	*id = strtoull(name, NULL, 16);
 	return *id != 0;
+}
+
+void
+body_part_name(char name[32], uint64_t id)
+{
+	snprintf(name, 32, "%016" PRIx64 PART_SUFFIX, id);
+}
+
+bool
+body_is_part(const char *name)
+{
+	return strspn(name, "0123456789abcdef") == 16 && strcmp(name + 16, PART_SUFFIX) == 0;
 }
 
 static void
@@ -112,6 +139,8 @@ body_unref(JournalBody *b)
 {
 	if (b == NULL || --b->refs > 0)
 		return;
+	if (b->fd >= 0 && !b->kept && body_watcher != NULL)
+		body_watcher->gone(b->id);
 	/* one that can't be deleted now is by the next start */
 	if (b->fd >= 0 && !b->kept)
 		(void) unlinkat(b->dir_fd, b->name, 0);
@@ -212,6 +241,8 @@ body_append(JournalBody *b, const void *payload, size_t len)
 	if (!write_all(b->fd, iov, 2, b->size))
 		return false;
 	b->size += total;
+	if (body_watcher != NULL)
+		body_watcher->grown(b->id, b->size);
 	return true;
 }
 
@@ -219,12 +250,18 @@ void
 body_cut(JournalBody *b, uint64_t offset)
 {
 	b->size = offset;
+	if (body_watcher != NULL)
+		body_watcher->cut(b->id, offset);
 }
 
 bool
 body_seal(JournalBody *b)
 {
-	return ftruncate(b->fd, (off_t) b->size) == 0;
+	if (ftruncate(b->fd, (off_t) b->size) != 0)
+		return false;
+	if (body_watcher != NULL)
+		body_watcher->sealed(b->id, b->size);
+	return true;
 }
 
 /* ---------- reading */

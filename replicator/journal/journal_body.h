@@ -45,8 +45,29 @@ extern JournalBody *body_ref(JournalBody *b);
  * journal_sync.c puts its own here; any thread calls it. */
 extern void (*body_close) (int fd);
 extern void body_close_here(int fd);
+
+/* Removes a body's file, and closes it thus.  false: errno. */
+extern bool body_remove(int dir_fd, const char *name);
 extern void body_unref(JournalBody *b); /* the last one closes; deletes it
 										 * unless kept */
+
+/*
+ * Who copies bodies while they are written is told of each; NULL: nobody is.  In
+ * the thread of the one that calls, which is the loop's.
+ */
+typedef struct BodyWatcher
+{
+	void		(*grown) (uint64_t id, uint64_t size);	/* that is in the file */
+	void		(*cut) (uint64_t id, uint64_t offset);	/* what was behind it,
+														 * is not valid any more */
+	void		(*sealed) (uint64_t id, uint64_t size); /* nothing more comes */
+	void		(*gone) (uint64_t id);	/* it will be deleted */
+
+	/* call done when all that have to have copies of a sealed one */
+	void		(*await) (uint64_t id, void (*done) (void *arg), void *arg);
+} BodyWatcher;
+
+extern const BodyWatcher *body_watcher;
 
 /* Append a chunk; false: nothing was appended, errno says why. */
 extern bool body_append(JournalBody *b, const void *payload, size_t len);
@@ -71,5 +92,9 @@ extern const char *body_error(const JournalBody *b, JournalStatus status);
 /* Names, for the journal: which files are bodies, which one is this. */
 extern void body_name(char name[32], uint64_t id);
 extern bool body_parse_name(const char *name, uint64_t *id);
+
+/* A copy that is not complete, on another replicator: it counts for nothing. */
+extern void body_part_name(char name[32], uint64_t id);
+extern bool body_is_part(const char *name);
 
 #endif							/* LOCKSTEP_JOURNAL_BODY_H */

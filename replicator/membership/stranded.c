@@ -15,6 +15,7 @@
 #include "log.h"
 #include "loop.h"
 #include "membership_private.h"
+#include "pgclient.h"
 #include "reach.h"
 
 #define LOOK_MS 200
@@ -22,12 +23,17 @@
 
 static void (*on_stranded) (void);
 
-/* Has any been heard lately?  So it is, too, if there is none that should be. */
+/*
+ * Has any been heard lately?  So it is, too, if there is none that should be.  A node that is being
+ * attached answers, if only slowly when everything is busy: nobody else would do better.
+ */
 static bool
 is_in_touch(void)
 {
 	bool		expected = false;
 
+	if (loop_now_us() - pgclient_heard_us() < SILENT_US)
+		return true;
 	for (int i = 0; i < nodes_count(); i++)
 	{
 		const Node *n = node_get(i);

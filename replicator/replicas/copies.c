@@ -11,6 +11,7 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/eventfd.h>
+#include <sys/socket.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -20,11 +21,13 @@ bool		copies_active;
 
 /* A disk with less room than that is full. */
 #define ROOM_SEGMENTS 2
+#define BUSY_MS 10000
+#define BUSY_PAUSE_MS 20
 
 pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t copies_noticed;
 CopiesShared copies_shared;
-CopiesSetup copies_setup;
+CopiesSetup copies_setup = {.listen_fd = -1};
 
 int64_t
 copies_now_ms(void)
@@ -36,20 +39,6 @@ copies_now_ms(void)
 }
 
 /* ---------- the journal's thread */
-
-void
-copies_add_body(uint64_t seq, const BodyRef *body)
-{
-	pthread_mutex_lock(&copies_lock);
-	if (copies_shared.nbodies == copies_shared.bodies_cap)
-	{
-		copies_shared.bodies_cap = copies_shared.bodies_cap > 0 ? copies_shared.bodies_cap * 2 : 16;
-		copies_shared.bodies = xrealloc(copies_shared.bodies, copies_shared.bodies_cap * sizeof(Body));
-	}
-	copies_shared.body_index = copies_shared.index + 1;
-	copies_shared.bodies[copies_shared.nbodies++] = (Body) {.index = copies_shared.index + 1,.seq = seq,.id = body->id,.size = body->size};
-	pthread_mutex_unlock(&copies_lock);
-}
 
 static void
 signal_event(int fd)
@@ -74,6 +63,24 @@ copies_tell_journal(void)
 	if (copies_shared.waiting)
 		signal_event(copies_shared.await_fd);
 	copies_shared.waiting = false;
+}
+
+void
+copies_tell_bodies(void)
+{
+	if (copies_shared.bodies_awaited)
+		signal_event(copies_shared.bodies_fd);
+}
+
+void
+copies_wake_bodies(int i)
+{
+	BodySender *s = copies_shared.copies[i].bodies;
+
+	if (s == NULL || s->told)
+		return;
+	s->told = true;
+	signal_event(s->event_fd);
 }
 
 /* With the lock. */
@@ -208,22 +215,6 @@ copies_await(void)
 	return acknowledged;
 }
 
-void
-copies_trimmed(uint64_t first)
-{
-	size_t		kept = 0;
-
-	pthread_mutex_lock(&copies_lock);
-	copies_shared.first = first;
-	for (size_t i = 0; i < copies_shared.nbodies; i++)
-	{
-		if (copies_shared.bodies[i].seq >= first)
-			copies_shared.bodies[kept++] = copies_shared.bodies[i];
-	}
-	copies_shared.nbodies = kept;
-	pthread_mutex_unlock(&copies_lock);
-}
-
 bool
 copies_has_room(const CopyView *view)
 {
@@ -253,6 +244,7 @@ copies_look(int i, CopyView *view)
 {
 	pthread_mutex_lock(&copies_lock);
 	*view = copies_shared.copies[i].view;
+	view->bodies = copies_shared.copies[i].bodies != NULL;
 	view->silent_ms = (int) (copies_now_ms() - copies_shared.copies[i].heard_ms);
 	view->lag_bytes = (int64_t) (copies_shared.end.segment - view->at.segment) * copies_setup.config->journal_segment_size +
 		(int64_t) (copies_shared.end.offset - view->at.offset);
@@ -285,6 +277,7 @@ copies_require(int i, bool required)
 	if (c->sender != NULL)
 		copies_wake(c->sender);
 	copies_tell_journal();
+	copies_tell_bodies();
 	pthread_mutex_unlock(&copies_lock);
 }
 
@@ -401,6 +394,7 @@ copies_stop(void)
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.stop = true;
 	copies_tell_journal();
+	copies_tell_bodies();
 	pthread_cond_signal(&copies_noticed);
 	pthread_mutex_unlock(&copies_lock);
 }
@@ -486,11 +480,32 @@ init_shared(const Journal *journal)
 	copies_shared.enough = copies_setup.key.n >= copies_setup.config->min_copies;
 }
 
+/* One that is ending may have the port still. */
+char *
+copies_listen(const char *address, const atomic_bool * stop)
+{
+	const struct timespec pause = {0, BUSY_PAUSE_MS * 1000000L};
+	int64_t		until = copies_now_ms() + BUSY_MS;
+
+	while ((copies_setup.listen_fd = member_listen(address)) < 0 && errno == EADDRINUSE && !*stop && copies_now_ms() < until)
+		(void) nanosleep(&pause, NULL);
+	if (copies_setup.listen_fd >= 0)
+		return NULL;
+	return xasprintf("could not listen on \"%s\" for the other replicators: %s", address, strerror(errno));
+}
+
+/* The thread that accepts sees it, too. */
+void
+copies_close(void)
+{
+	if (copies_setup.listen_fd >= 0)
+		(void) shutdown(copies_setup.listen_fd, SHUT_RDWR);
+}
+
 char *
 copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const GroupKey *with, const Journal *journal,
 			 const CopiesConnections *connections)
 {
-	const char *address;
 	pthread_t	thread;
 
 	copies_setup.config = c;
@@ -499,13 +514,6 @@ copies_begin(const Config *c, const MemberKeys *k, const GroupState *s, const Gr
 	copies_setup.key = *with;
 	copies_setup.connections = *connections;
 	init_shared(journal);
-	address = c->replicators[config_replicator(c, c->replicator_name)].address;
-	copies_setup.listen_fd = member_listen(address);
-	if (copies_setup.listen_fd < 0)
-		return xasprintf("could not listen on \"%s\" for the other replicators: %s", address, strerror(errno));
-	journal_each_body(journal, copies_add_body);
-	for (size_t i = 0; i < copies_shared.nbodies; i++)
-		copies_shared.bodies[i].index = 0;
 	if (pthread_create(&thread, NULL, connections->listen_main, NULL) != 0)
 		return xstrdup("could not start a thread");
 	pthread_detach(thread);

@@ -17,6 +17,8 @@
 
 #include "group_key.h"
 #include "group_state.h"
+#include <stdatomic.h>
+
 #include "journal.h"
 #include "member_channel.h"
 
@@ -31,6 +33,7 @@ typedef struct CopyView
 	bool		connected;
 	bool		live;			/* it has had all that was published, once */
 	bool		required;
+	bool		bodies;			/* its connection for bodies is there */
 	int			silent_ms;		/* since its last message, or since we lead */
 	uint64_t	acked;
 	uint64_t	room;			/* bytes on its disk, as it has said; 0: it
@@ -51,8 +54,11 @@ typedef struct CopiesConnections
 	void		(*release) (struct Sender *s);
 } CopiesConnections;
 
+/* Listen there for standbys; they are accepted when this one leads.  NULL, or why not (malloc'ed), or it was to stop. */
+extern char *copies_listen(const char *address, const atomic_bool * stop);
+
 /*
- * Begin to lead: listen for standbys.  NULL, or why not (malloc'ed).  place: the journal's end;
+ * Begin to lead: accept standbys.  NULL, or why not (malloc'ed).  place: the journal's end;
  * the pointers stay; connections: copies_send.h's.
  */
 extern char *copies_begin(const Config *config, const MemberKeys *keys, const GroupState *state, const GroupKey *key,
@@ -63,7 +69,7 @@ extern char *copies_begin(const Config *config, const MemberKeys *keys, const Gr
 /* Until copies_await() this one's disk is at work: if that takes too long, another one leads. */
 extern void copies_will_write(void);
 
-/* A body that the next published record refers to; it is complete and on disk. */
+/* In copies_bodies.c: a body that the next published record refers to; it is complete and on disk. */
 extern void copies_add_body(uint64_t seq, const BodyRef *body);
 
 /* Everything before that place may be sent. */
@@ -71,7 +77,7 @@ extern void copies_publish(JournalPlace end);
 
 /* Wait until all that is published is on the disk of each required copy.  false: copies_stop(). */
 extern bool copies_await(void);
-extern void copies_trimmed(uint64_t first);
+extern void copies_trimmed(uint64_t first); /* in copies_bodies.c */
 
 /* Could another one lead, whose disk has room? */
 extern bool copies_room_elsewhere(void);
@@ -109,6 +115,9 @@ extern void copies_ask_reach(bool ask);
 extern bool copies_outdated(void);
 
 /* ---------- the end */
+
+/* Nobody listens any more: another process may. */
+extern void copies_close(void);
 
 /* copies_await() waits no more. */
 extern void copies_stop(void);

@@ -59,7 +59,18 @@ typedef struct Sender
 	int64_t		sent_ms;
 	bool		handed_over;
 	bool		hear;			/* something may have come; its thread's */
+	const char *why;			/* it ends, if the connection does not say */
+	uint64_t	held_index;		/* what it sends next, as a body was missing
+								 * for it; 0: all there is */
+	JournalPlace held_end;
 } Sender;
+
+/* The connection by which a standby gets bodies (bodies_send.c), beside that of its Sender. */
+typedef struct BodySender
+{
+	int			event_fd;
+	bool		told;			/* something is new; covered by copies_lock */
+} BodySender;
 
 typedef struct Copy
 {
@@ -68,16 +79,45 @@ typedef struct Copy
 	uint64_t	required_from;	/* what was acknowledged before */
 	uint64_t	connection;		/* the number of its connection; 0: none */
 	Sender	   *sender;			/* of that connection */
+	char		nonce[MEMBER_NONCE_HEX];	/* by which the one for bodies
+											 * names that connection */
+	BodySender *bodies;			/* NULL: it is not there */
+	int64_t		bodies_since_ms;	/* it is, or is not */
+	bool		bodies_lost;	/* it was there */
+	int64_t		room_ms;		/* when it said what room it has, now and then */
+	uint64_t	bodies_sent;	/* bytes, since then */
+	uint64_t	bodies_sent_before; /* ... and between that and the time
+									 * before */
+	uint64_t	bodies_checked; /* it has all of so many decided ones; 0: it
+								 * may have not */
 	bool		handed_over;	/* it has been told to take over */
 } Copy;
 
+/* See copies_bodies.c.  A bit for each copy. */
+typedef enum BodyState
+{
+	BODY_ARRIVES,
+	BODY_SEALED,
+	BODY_DECIDED,
+	BODY_TRIMMED,
+	BODY_GONE
+} BodyState;
+
 typedef struct Body
 {
-	uint64_t	index;			/* with which it was published */
+	BodyState	state;
+	uint64_t	index;			/* with which it was published; 0: before we
+								 * led */
 	uint64_t	seq;
 	uint64_t	id;
-	uint64_t	size;
-	uint32_t	sent;			/* to these copies, a bit each */
+	uint64_t	size;			/* of what is valid of the file */
+	uint32_t	cuts;			/* how often what was valid no longer was */
+	uint64_t	sent[CONFIG_MAX_REPLICATORS];	/* bytes */
+	uint32_t	ended;			/* has been told that this is all */
+	uint32_t	there;			/* has all of it on disk */
+	uint32_t	refused;		/* has no room for it until it is decided */
+	uint32_t	named;			/* has been told that it is the journal's: has
+								 * a file of that name */
 } Body;
 
 /* Everything of it is covered by copies_lock. */
@@ -108,9 +148,12 @@ typedef struct CopiesShared
 	uint64_t	nodes_version;	/* 0: nothing yet */
 	Copy		copies[CONFIG_MAX_REPLICATORS];
 	uint64_t	body_index;		/* of the last body */
+	uint64_t	bodies_decided; /* ever */
 	Body	   *bodies;
 	size_t		nbodies;
 	size_t		bodies_cap;
+	int			bodies_fd;		/* wakes the loop up, if ... */
+	bool		bodies_awaited; /* ... it waits for copies of bodies */
 } CopiesShared;
 
 /* Set once, before the threads start. */
@@ -135,5 +178,7 @@ extern int64_t copies_now_ms(void);
 /* With the lock: */
 extern void copies_wake(Sender *s);
 extern void copies_tell_journal(void);	/* what it waits for has changed */
+extern void copies_tell_bodies(void);	/* who has which, and who is required */
+extern void copies_wake_bodies(int i);
 
 #endif

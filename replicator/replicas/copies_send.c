@@ -3,8 +3,8 @@
  *	  The leader's side of the journal's copies: a thread for each standby, which finds out where
  *	  it goes on, and sends it what is published.  See copies.h.
  *
- * A body goes out before the record that refers to it, and a standby has it on disk before that
- * record: so a standby never has a record without its body.
+ * A standby has a body on disk (bodies_send.c), and is told that it is the journal's, before it
+ * gets the record that refers to it: so a standby never has a record without its body.
  */
 #include "copies_send.h"
 
@@ -20,7 +20,9 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "bodies_send.h"
 #include "buffer.h"
+#include "copies_bodies.h"
 #include "copies_private.h"
 #include "copy_files.h"
 #include "journal_private.h"
@@ -31,8 +33,10 @@
 #define ANSWER_MS 3000			/* of a standby that connects */
 #define STUCK_MS 1000			/* without a sync of its own */
 #define REFUSED_MS 10000		/* until the same is logged again */
-#define MAX_CONNECTIONS 16		/* beside one of each replicator */
+#define MAX_CONNECTIONS 16		/* beside two of each replicator */
+#define BODIES_MS 3000			/* until its connection for bodies is there */
 #define AT_ONCE_MAX (64 * 1024) /* by the journal's thread */
+#define DELETE_AT_ONCE 1024		/* bodies, by one message */
 #define HEAR_NS 1000000			/* it waits so long for the connection */
 
 /* ---------- one standby: what it is sent */
@@ -50,27 +54,62 @@ typedef struct Target
 	bool		stuck;			/* this one's disk hangs */
 	bool		ask_reach;
 	bool		ended;			/* another connection is in its place */
+	bool		missing;		/* a body that is needed for that */
+	const char *why;			/* it has to end */
 } Target;
 
+/* With the lock: the connection for bodies is lost, or has not come. */
+static const char *
+bodies_trouble(const Copy *c)
+{
+	if (c->bodies_lost)
+		return "its connection for large transactions has ended";
+	if (c->bodies == NULL && copies_now_ms() - c->bodies_since_ms >= BODIES_MS)
+		return "it makes no connection for large transactions";
+	return NULL;
+}
+
+/*
+ * With the lock: what there is, or, as long as that has not been sent, what there was when a body
+ * for it was missing: others that are decided meanwhile do not keep it waiting.
+ */
+static bool
+hold(Sender *s)
+{
+	if (journal_place_compare(s->at, s->held_end) >= 0 && s->synced >= s->held_index)
+		s->held_index = 0;
+	if (s->held_index != 0)
+		return copies_bodies_missing(s->i, s->held_index);
+	if (!copies_bodies_missing(s->i, copies_shared.index))
+		return false;
+	s->held_index = copies_shared.index;
+	s->held_end = copies_shared.end;
+	return true;
+}
+
 static Target
-look_at_target(const Sender *s)
+look_at_target(Sender *s)
 {
 	Copy	   *c = &copies_shared.copies[s->i];
 	Target		t;
+	bool		missing;
 
 	pthread_mutex_lock(&copies_lock);
+	missing = hold(s);
 	t = (Target)
 	{
 		.changes = copies_shared.changes,
-			.index = copies_shared.index,
-			.end = copies_shared.end,
+			.index = s->held_index != 0 ? s->held_index : copies_shared.index,
+			.end = s->held_index != 0 ? s->held_end : copies_shared.end,
 			.first = copies_shared.first,
 			.eager = c->view.required || !c->view.live,
 			.hand_over = copies_shared.successor == s->i && c->view.required,
 			.acked = c->view.acked == copies_shared.index,
 			.stuck = copies_shared.unsynced_ms != 0 && copies_now_ms() - copies_shared.unsynced_ms > STUCK_MS,
 			.ask_reach = copies_shared.ask_reach,
-			.ended = c->connection != s->connection
+			.ended = c->connection != s->connection,
+			.missing = missing,
+			.why = bodies_trouble(c)
 	};
 	if (!t.ended)
 		c->view.at = s->at;
@@ -94,51 +133,56 @@ put_sync(Sender *s, uint64_t index)
 	s->synced_ms = s->sent_ms;
 }
 
-/*
- * The next body that it needs for what is published up to that index; false: none, or another connection
- * is in the place of this one, so nobody reads what this one sends.
- */
+/* A body that what is published refers to; it is there, and nobody has told the standby. */
 static bool
-next_body(const Sender *s, uint64_t index, Body *body)
+next_name(const Sender *s, uint64_t index, Body *body)
 {
-	bool		found = false;
+	bool		found;
 
 	pthread_mutex_lock(&copies_lock);
-	for (size_t i = 0; i < copies_shared.nbodies && !found && copies_shared.copies[s->i].connection == s->connection; i++)
-	{
-		Body	   *b = &copies_shared.bodies[i];
-
-		if (b->index > index || (b->sent & (UINT32_C(1) << s->i)) != 0)
-			continue;
-		b->sent |= UINT32_C(1) << s->i;
-		*body = *b;
-		found = true;
-	}
+	found = copies_shared.copies[s->i].connection == s->connection && copies_bodies_name(s->i, index, body);
 	pthread_mutex_unlock(&copies_lock);
 	return found;
 }
 
-static bool
-send_body(Sender *s, const Body *body, uint8_t *bytes)
+static void
+put_names(Sender *s, uint64_t index)
 {
-	BodyRef		ref = {.id = body->id,.size = body->size};
-	int			fd = copy_open_body(copies_setup.config->journal_directory, ref.id);
-	bool		ok = true;
+	Body		body;
 
-	if (fd < 0)
-		return errno == ENOENT; /* it has been trimmed */
-	for (uint64_t at = 0; ok && at < ref.size;)
+	while (next_name(s, index, &body))
 	{
-		uint64_t	numbers[4] = {ref.id, body->seq, at, ref.size};
-		ssize_t		n = read_at(fd, bytes, MEMBER_DATA_MAX, at);
+		uint64_t	numbers[2] = {body.id, body.size};
 
-		if (n > 0)
-			put(s, MEMBER_BODY, numbers, 4, bytes, (size_t) n);
-		ok = n > 0 && member_channel_flush(s->channel);
-		at += n > 0 ? (uint64_t) n : 0;
+		put(s, MEMBER_BODY_NAME, numbers, 2, NULL, 0);
 	}
-	close(fd);
-	return ok;
+}
+
+/*
+ * What has been trimmed here: segments, but not the one that it is at, and then bodies that only
+ * they referred to.
+ */
+static void
+put_deletions(Sender *s, uint64_t first)
+{
+	uint64_t	ids[DELETE_AT_ONCE];
+	size_t		n;
+
+	if (first > s->at.segment)
+		first = s->at.segment;
+	if (first > s->first)
+	{
+		s->first = first;
+		put(s, MEMBER_DELETE, &first, 1, NULL, 0);
+	}
+	do
+	{
+		pthread_mutex_lock(&copies_lock);
+		n = copies_shared.copies[s->i].connection == s->connection ? copies_bodies_to_delete(s->i, s->first, ids, DELETE_AT_ONCE) : 0;
+		pthread_mutex_unlock(&copies_lock);
+		if (n > 0)
+			put(s, MEMBER_BODY_DELETE, ids, (int) n, NULL, 0);
+	} while (n == DELETE_AT_ONCE);
 }
 
 static bool
@@ -229,7 +273,7 @@ heard(Sender *s, const MemberMessage *m)
 	{
 		c->heard_ms = copies_now_ms();
 		c->view.at = s->at;
-		c->view.room = room;
+		copies_bodies_room(s->i, room);
 		if (m->type == MEMBER_ALIVE)
 			c->view.reach = reach;
 		if (m->type == MEMBER_ACK && index <= s->synced && index > c->view.acked)
@@ -323,7 +367,7 @@ static int
 fall_asleep(Sender *s, const Target *t)
 {
 	const Copy *c = &copies_shared.copies[s->i];
-	const int	rest = rest_ms(s, t);
+	const int	rest = t->missing ? 0 : rest_ms(s, t);
 	int			ms = 0;
 
 	pthread_mutex_lock(&copies_lock);
@@ -332,9 +376,9 @@ fall_asleep(Sender *s, const Target *t)
 		const bool	awaited = c->view.acked < copies_shared.index;
 
 		ms = rest > 0 ? rest : MEMBER_ALIVE_MS;
-		if (!t->eager)
+		if (!t->eager && !t->missing)
 			s->state = SENDER_RESTS;
-		else if (c->view.required && !t->hand_over && (!awaited || copies_shared.waited_for))
+		else if (c->view.required && !t->hand_over && !t->missing && (!awaited || copies_shared.waited_for))
 			s->state = SENDER_LENDS;
 		else
 			s->state = SENDER_WAITS;
@@ -350,7 +394,6 @@ static bool
 serve_once(Sender *s, uint8_t *bytes, int *ms)
 {
 	Target		t;
-	Body		body;
 	bool		more;
 
 	*ms = 0;
@@ -358,22 +401,16 @@ serve_once(Sender *s, uint8_t *bytes, int *ms)
 		return false;
 	s->hear = false;
 	t = look_at_target(s);
-	if (t.ended || s->handed_over)
+	s->why = t.why;
+	if (t.ended || s->handed_over || t.why != NULL)
 		return false;
-	if (t.first > s->first)
-	{
-		s->first = t.first;
-		put(s, MEMBER_DELETE, &t.first, 1, NULL, 0);
-	}
-	while (next_body(s, t.index, &body))
-	{
-		if (!send_body(s, &body, bytes) || !listen_to(s))
-			return false;
-	}
-	more = (journal_place_compare(s->at, t.end) < 0 || s->synced < t.index) && rest_ms(s, &t) == 0;
+	put_deletions(s, t.first);
+	if (!t.missing)
+		put_names(s, t.index);
+	more = !t.missing && (journal_place_compare(s->at, t.end) < 0 || s->synced < t.index) && rest_ms(s, &t) == 0;
 	if (more && !send_some(s, &t, bytes))
 		return false;
-	s->hear = journal_place_compare(s->at, t.end) < 0;	/* while much is sent */
+	s->hear = more && journal_place_compare(s->at, t.end) < 0;	/* while much is sent */
 	if (!more && t.hand_over && t.acked)
 	{
 		put(s, MEMBER_HANDOVER, NULL, 0, NULL, 0);
@@ -442,7 +479,7 @@ send_at_once(Sender *s)
 	if (pthread_mutex_trylock(&s->lock) != 0)
 		return false;
 	t = look_at_target(s);
-	if (!t.ended && !s->handed_over && s->fd >= 0 && s->synced < t.index &&
+	if (!t.ended && !t.missing && t.why == NULL && !s->handed_over && s->fd >= 0 && s->synced < t.index &&
 		s->at.segment == t.end.segment && t.end.offset - s->at.offset <= sizeof(bytes) &&
 		(s->at.offset == t.end.offset || put_data(s, t.end.offset, bytes, sizeof(bytes))) &&
 		s->at.offset == t.end.offset)
@@ -454,8 +491,24 @@ send_at_once(Sender *s)
 	return sent;
 }
 
-static void
-hear_at_once(Sender *s)
+#ifdef __SANITIZE_THREAD__
+/* It does not know pthread_mutex_clocklock(), and reports the unlocking. */
+static bool
+lock_soon(Sender *s)
+{
+	const struct timespec pause = {0, HEAR_NS / 20};
+
+	for (int i = 0; i < 20; i++)
+	{
+		if (pthread_mutex_trylock(&s->lock) == 0)
+			return true;
+		(void) nanosleep(&pause, NULL);
+	}
+	return false;
+}
+#else
+static bool
+lock_soon(Sender *s)
 {
 	struct timespec until;
 
@@ -463,7 +516,14 @@ hear_at_once(Sender *s)
 	until.tv_nsec += HEAR_NS;
 	until.tv_sec += until.tv_nsec / 1000000000;
 	until.tv_nsec %= 1000000000;
-	if (pthread_mutex_clocklock(&s->lock, CLOCK_MONOTONIC, &until) != 0)
+	return pthread_mutex_clocklock(&s->lock, CLOCK_MONOTONIC, &until) == 0;
+}
+#endif
+
+static void
+hear_at_once(Sender *s)
+{
+	if (!lock_soon(s))
 		return;					/* its thread does it */
 	if (!listen_to(s))
 	{
@@ -539,29 +599,38 @@ refuse(MemberChannel *c, const char *name, const char *why, bool anew)
 	(void) member_channel_send_json(c, MEMBER_REFUSED, json_pack("{s:s, s:b}", "error", why, "anew", anew));
 }
 
-/* The index of the member that has proved that it knows the secret; -1: none. */
+/*
+ * The index of the member that has proved that it knows the secret; -1: none.  *hello, and what it
+ * has by *proof, are the caller's.
+ */
 static int
-authenticate(MemberChannel *c, json_t **proof)
+authenticate(MemberChannel *c, json_t **said, json_t **proof)
 {
 	json_t	   *hello = member_channel_expect(c, MEMBER_HELLO, ANSWER_MS);
 	const char *name = json_text_of(hello, "name");
 	const char *nonce = json_text_of(hello, "nonce");
+	const char *of = json_text_of(hello, "of");
 	int			i = config_replicator(copies_setup.config, name);
 	char		own_nonce[MEMBER_NONCE_HEX];
 	char		own[MEMBER_NONCE_HEX];
 	char		expected[MEMBER_NONCE_HEX];
+	char		role[MEMBER_ROLE_SIZE];
 
+	*said = hello;
 	*proof = NULL;
-	if (hello == NULL || strlen(nonce) != MEMBER_NONCE_HEX - 1)
+	member_role_of(role, of);
+	if (hello == NULL || !member_is_nonce(nonce) || (of[0] != '\0' && !member_is_nonce(of)))
 		i = -1;
 	else if (i < 0 || strcmp(name, copies_setup.config->replicator_name) == 0)
 	{
 		refuse(c, NULL, "it is not one of the replicators of this one's configuration", false);
 		i = -1;
 	}
-	else if (!member_make_nonce(own_nonce) ||
+	else if (member_channel_is_closed(c) || /* it has waited for this one's
+											 * journal to be opened */
+			 !member_make_nonce(own_nonce) ||
 			 !member_proof(c, copies_setup.keys, "leader", name, nonce, own_nonce, own) ||
-			 !member_proof(c, copies_setup.keys, "standby", name, nonce, own_nonce, expected) ||
+			 !member_proof(c, copies_setup.keys, role, name, nonce, own_nonce, expected) ||
 			 !member_channel_send_json(c, MEMBER_CHALLENGE, json_pack("{s:s, s:s}", "nonce", own_nonce, "proof", own)))
 		i = -1;
 	else if ((*proof = member_channel_expect(c, MEMBER_PROOF, ANSWER_MS)) == NULL)
@@ -574,9 +643,6 @@ authenticate(MemberChannel *c, json_t **proof)
 		refuse(c, name, "it could not prove that it has the group's secret", false);
 		i = -1;
 	}
-	json_decref(hello);
-	if (i < 0)
-		json_decref(*proof);
 	return i;
 }
 
@@ -616,21 +682,6 @@ history_json(void)
 												 "segment", (json_int_t) copies_setup.state.history[i].place.segment,
 												 "offset", (json_int_t) copies_setup.state.history[i].place.offset));
 	return history;
-}
-
-/* With the lock.  The bodies that it has need not be sent; all others must be. */
-static void
-note_bodies(int i, const json_t *ids)
-{
-	for (size_t b = 0; b < copies_shared.nbodies; b++)
-	{
-		copies_shared.bodies[b].sent &= ~(UINT32_C(1) << i);
-		for (size_t j = 0; j < json_array_size(ids); j++)
-		{
-			if ((uint64_t) json_integer_value(json_array_get(ids, j)) == copies_shared.bodies[b].id)
-				copies_shared.bodies[b].sent |= UINT32_C(1) << i;
-		}
-	}
 }
 
 /* One that is there, and is heard, stays: two of a name would take turns for ever. */
@@ -692,7 +743,7 @@ agree_on_place(Sender *s, const json_t *has, json_t **ready)
 
 /* The connection before this one, if it is still there, sends no more bodies from then on. */
 static void
-set_connected(Sender *s, bool connected, const json_t *bodies)
+set_connected(Sender *s, bool connected, const char *nonce, const json_t *bodies)
 {
 	Copy	   *c = &copies_shared.copies[s->i];
 
@@ -700,8 +751,18 @@ set_connected(Sender *s, bool connected, const json_t *bodies)
 	if (connected)
 	{
 		s->connection = ++copies_shared.connections;
-		note_bodies(s->i, bodies);
+		snprintf(c->nonce, sizeof(c->nonce), "%s", nonce);
+		c->bodies_since_ms = copies_now_ms();
 	}
+	if (connected || c->connection == s->connection)
+	{
+		copies_bodies_disconnected(s->i);
+		copies_wake_bodies(s->i);	/* the one before ends */
+		c->bodies = NULL;
+		c->bodies_lost = false;
+	}
+	if (connected)
+		copies_bodies_connected(s->i, bodies);
 	if (connected || c->connection == s->connection)
 	{
 		c->connection = connected ? s->connection : 0;
@@ -719,35 +780,46 @@ set_connected(Sender *s, bool connected, const json_t *bodies)
 	pthread_mutex_unlock(&copies_lock);
 }
 
+static void
+serve_journal(MemberChannel *channel, int i, const char *nonce, const json_t *has)
+{
+	const char *name = copies_setup.config->replicators[i].name;
+	Sender	   *s = new_sender(i, channel);
+	json_t	   *ready;
+
+	if (agree_on_place(s, has, &ready))
+	{
+		set_connected(s, true, nonce, json_object_get(ready, "bodies"));
+		log_message(LOG_NOTICE, name, "replicator is connected and gets the journal from %s",
+					s->at.segment == 0 ? "the beginning" : "where it ended");
+		stream(s);
+		set_connected(s, false, NULL, NULL);
+		log_message(LOG_NOTICE, name, "replicator is not connected any more: %s",
+					s->handed_over ? "it takes over" : s->why != NULL ? s->why : member_channel_error(channel));
+	}
+	release_sender(s);
+	json_decref(ready);
+}
+
 /* Takes the channel over. */
 static void
 serve(MemberChannel *channel)
 {
+	json_t	   *hello;
 	json_t	   *has;
-	json_t	   *ready;
-	int			i = authenticate(channel, &has);
-	Sender	   *s;
+	int			i = authenticate(channel, &hello, &has);
+	const char *of = json_text_of(hello, "of");
 
-	if (i < 0)
-	{
+	if (i >= 0)
+		member_channel_trust(channel);
+	if (i >= 0 && of[0] == '\0')
+		serve_journal(channel, i, json_text_of(hello, "nonce"), has);
+	else if (i >= 0)
+		bodies_serve(channel, i, of);
+	if (i < 0 || of[0] != '\0')
 		member_channel_close(channel);
-		return;
-	}
-	s = new_sender(i, channel);
-	member_channel_trust(channel);
-	if (agree_on_place(s, has, &ready))
-	{
-		set_connected(s, true, json_object_get(ready, "bodies"));
-		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is connected and gets the journal from %s",
-					s->at.segment == 0 ? "the beginning" : "where it ended");
-		stream(s);
-		set_connected(s, false, NULL);
-		log_message(LOG_NOTICE, copies_setup.config->replicators[i].name, "replicator is not connected any more: %s",
-					s->handed_over ? "it takes over" : member_channel_error(channel));
-	}
-	release_sender(s);
-	json_decref(ready);
 	json_decref(has);
+	json_decref(hello);
 }
 
 /* ---------- connections */
@@ -781,7 +853,7 @@ too_many(void)
 	bool		many;
 
 	pthread_mutex_lock(&copies_lock);
-	many = copies_shared.connected_now >= MAX_CONNECTIONS + copies_setup.config->nreplicators;
+	many = copies_shared.connected_now >= MAX_CONNECTIONS + 2 * copies_setup.config->nreplicators;
 	pthread_mutex_unlock(&copies_lock);
 	return many;
 }
@@ -789,6 +861,7 @@ too_many(void)
 static void *
 listen_main(void *arg)
 {
+	const struct timespec pause = {0, MEMBER_ALIVE_MS * 1000000L};
 	pthread_attr_t attr;
 
 	pthread_attr_init(&attr);
@@ -801,8 +874,14 @@ listen_main(void *arg)
 
 		(void) poll(&p, 1, -1);
 		fd = accept4(copies_setup.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
+		if (fd < 0 && errno == EINVAL)
+			break;				/* copies_close() */
 		if (fd < 0)
+		{
+			if (errno != EAGAIN && errno != ECONNABORTED && errno != EINTR)
+				(void) nanosleep(&pause, NULL); /* there are no descriptors */
 			continue;
+		}
 		note_connection(1);
 		if (too_many() || pthread_create(&thread, &attr, connection_main, (void *) (intptr_t) fd) != 0)
 		{

@@ -8,8 +8,10 @@
 #include <errno.h>
 #include <fcntl.h>
 #include <inttypes.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
+#include <sys/stat.h>
 #include <sys/statvfs.h>
 #include <unistd.h>
 
@@ -21,6 +23,7 @@
 #include "journal_private.h"
 
 #define TAIL_MAX (64 * 1024)
+#define CLOSED_AT_ONCE (16 * 1024 * 1024)
 
 int
 copy_open_segment(const char *dir, uint64_t segment, bool to_write)
@@ -109,6 +112,56 @@ copy_bodies(const char *dir)
 	return ids;
 }
 
+static void *
+close_main(void *arg)
+{
+	close((int) (intptr_t) arg);
+	return NULL;
+}
+
+void
+copy_close_apart(int fd)
+{
+	struct stat st;
+	pthread_attr_t attr;
+	pthread_t	thread;
+
+	pthread_attr_init(&attr);
+	pthread_attr_setdetachstate(&attr, PTHREAD_CREATE_DETACHED);
+	if (fstat(fd, &st) != 0 || st.st_nlink > 0 || st.st_size < CLOSED_AT_ONCE ||
+		pthread_create(&thread, &attr, close_main, (void *) (intptr_t) fd) != 0)
+		close(fd);
+	pthread_attr_destroy(&attr);
+}
+
+bool
+copy_remove_parts(const char *dir)
+{
+	DIR		   *d = opendir(dir);
+	const struct dirent *e;
+	bool		ok = d != NULL;
+
+	while (ok && (e = readdir(d)) != NULL)
+		ok = !body_is_part(e->d_name) || body_remove(dirfd(d), e->d_name);
+	if (d != NULL)
+		closedir(d);
+	return ok;
+}
+
+bool
+copy_delete_body(const char *dir, uint64_t id)
+{
+	char		name[32];
+	int			dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	bool		ok;
+
+	body_name(name, id);
+	ok = dir_fd >= 0 && (body_remove(dir_fd, name) || errno == ENOENT);
+	if (dir_fd >= 0)
+		close(dir_fd);
+	return ok;
+}
+
 static bool
 remove_bodies(const char *dir)
 {
@@ -116,15 +169,7 @@ remove_bodies(const char *dir)
 	bool		ok = true;
 
 	for (size_t i = 0; i < json_array_size(ids) && ok; i++)
-	{
-		char		name[32];
-		char	   *path;
-
-		body_name(name, (uint64_t) json_integer_value(json_array_get(ids, i)));
-		path = xasprintf("%s/%s", dir, name);
-		ok = unlink(path) == 0;
-		free(path);
-	}
+		ok = copy_delete_body(dir, (uint64_t) json_integer_value(json_array_get(ids, i)));
 	json_decref(ids);
 	return ok;
 }

@@ -25,6 +25,9 @@ extern bool copy_tail(const char *dir, JournalPlace place, char tail[COPY_TAIL_H
 /* The ids of all bodies in the directory: an array of integers. */
 extern json_t *copy_bodies(const char *dir);
 
+/* Remove bodies that are not complete.  false: errno. */
+extern bool copy_remove_parts(const char *dir);
+
 /*
  * Remove what is behind that place, durably: a copy goes on from there.  Segment 0: everything.
  * false: errno.
@@ -34,7 +37,14 @@ extern bool copy_cut(const char *dir, JournalPlace place);
 /* Bytes that may still be written there; 0 if that can't be found out. */
 extern uint64_t copy_room(const char *dir);
 
-/* Remove segments before that one. */
+/* Remove segments before that one; a body, if it is there. */
 extern bool copy_delete_before(const char *dir, uint64_t first);
+extern bool copy_delete_body(const char *dir, uint64_t id);
+
+/*
+ * For body_close: gives back the bytes of a file that has been removed, which takes seconds for
+ * gigabytes, in a thread of its own.
+ */
+extern void copy_close_apart(int fd);
 
 #endif

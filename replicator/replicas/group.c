@@ -32,12 +32,14 @@
 
 #include "buffer.h"
 #include "copies.h"
+#include "copies_bodies.h"
 #include "copies_send.h"
 #include "copy_files.h"
 #include "etcd.h"
 #include "group_key.h"
 #include "group_state.h"
 #include "group_view.h"
+#include "journal_body.h"
 #include "log.h"
 #include "loop.h"
 #include "points.h"
@@ -47,6 +49,7 @@
 
 #define PAUSE_MS 100
 #define COLD_MS 3000			/* for a leader that was never met */
+#define ABSENT_MS 1000			/* ... if nobody listens there */
 #define SILENT_MS 1000			/* a copy is out of sync */
 #define LOOK_MS 1000			/* the leader reads the key */
 #define HANDOVER_MS 1000
@@ -278,6 +281,15 @@ take_over(const char *why)
 	return true;
 }
 
+/* From now on others see that somebody is here, while the journal is opened. */
+static void
+listen_for_members(void)
+{
+	char	   *error = copies_listen(config->replicators[config_replicator(config, config->replicator_name)].address, &stop);
+
+	failed = failed != NULL ? failed : error;
+}
+
 /* What is begun with: the journal that is here, or a new one. */
 static bool
 prepare_journal(void)
@@ -366,16 +378,19 @@ static uint64_t followed_run;
 static uint64_t missed_run;
 static int64_t missed_since_ms;
 
-/* One that was there just now, is gone; one that has never been met may be about to begin. */
+/*
+ * One that was there just now, is gone.  One that has never been met may be about to begin: it may
+ * be started with this one, and listens as soon as it has been chosen; to open its journal takes longer.
+ */
 static bool
-is_gone(void)
+is_gone(bool absent)
 {
 	if (missed_run != key.run)
 	{
 		missed_run = key.run;
 		missed_since_ms = now_ms();
 	}
-	return followed_run == key.run || now_ms() - missed_since_ms >= COLD_MS;
+	return followed_run == key.run || now_ms() - missed_since_ms >= (absent ? ABSENT_MS : COLD_MS);
 }
 
 static void
@@ -430,6 +445,9 @@ wait_for_disk(const char *why)
 
 	group_view_trouble(text);
 	free(text);
+	if (!copy_remove_parts(config->journal_directory))	/* they count for
+														 * nothing */
+		log_message(LOG_WARNING, "journal", "could not remove parts of large transactions in \"%s\": %s", config->journal_directory, strerror(errno));
 	do
 		pause_ms(FULL_MS);
 	while (!stop && copy_room(config->journal_directory) < 2 * (uint64_t) config->journal_segment_size);
@@ -462,8 +480,9 @@ follow(void)
 			log_message(LOG_NOTICE, key.leader, "this replicator, which leads, is gone: %s", why);
 			followed_run = leader_run;
 			break;
+		case STANDBY_ABSENT:
 		case STANDBY_UNREACHED:
-			if (is_gone())
+			if (is_gone(result == STANDBY_ABSENT))
 				break;
 			tell_unreached(why);
 			pause_ms(PAUSE_MS);
@@ -500,7 +519,10 @@ follow_until_chosen(void)
 		else if (result == KEY_READ)
 			chosen = key.run == run || lead_again();
 		if (chosen)
+		{
+			listen_for_members();
 			return true;
+		}
 		if (result != KEY_READ || strcmp(key.leader, config->replicator_name) == 0)
 			pause_ms(PAUSE_MS);
 	}
@@ -549,11 +571,11 @@ check_leading(void)
 	leave(why);
 }
 
-/* Has that standby everything, but is not in sync? */
+/* Has that standby everything, and can it get everything, but is not in sync? */
 static bool
 is_candidate(int i, const CopyView *v)
 {
-	return !is_self(i) && !is_in_sync(i) && v->connected && v->live && v->silent_ms < SILENT_MS;
+	return !is_self(i) && !is_in_sync(i) && v->connected && v->live && v->bodies && v->silent_ms < SILENT_MS;
 }
 
 /* One that is; the preferred one, or one whose disk has room, if there is one.  -1: none. */
@@ -775,7 +797,7 @@ static void
 on_event(void *arg, uint32_t events)
 {
 	uint64_t	count;
-	char	   *error = failed;
+	char	   *error;
 
 	(void) !read(event_fd, &count, sizeof(count));
 	if (phase == PHASE_FOLLOWING)
@@ -786,6 +808,7 @@ on_event(void *arg, uint32_t events)
 	else
 		phase = PHASE_LEADING;
 	group_view_role(phase == PHASE_LEADING ? "leader" : "taking over");
+	error = failed;
 	failed = NULL;
 	if (!stop)
 		on_done(error);
@@ -806,6 +829,7 @@ group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
 	char	   *error = NULL;
 
 	config = c;
+	body_close = copy_close_apart;	/* a leader has another */
 	group_view_begin(c);
 	on_done = when_done;
 	keys.secret = secret;
@@ -845,6 +869,7 @@ group_lead(const Journal *journal, void (*when_done) (char *error))
 		failed = NULL;
 	}
 	LOCKSTEP_POINT(REPLICAS_BEGUN);
+	copies_bodies_begin(journal);
 	if (error == NULL)
 		error = copies_begin(config, &keys, &state, &key, journal, &copies_connections);
 	if (error == NULL)
@@ -915,4 +940,5 @@ group_end(void)
 		pthread_join(thread, NULL);
 	if (led)
 		wait_until_taken_over();
+	copies_close();
 }

@@ -29,8 +29,8 @@
 
 #define HEADER_SIZE 5
 #define MAX_UNTRUSTED 4096
-#define MAX_TRUSTED (MEMBER_DATA_MAX + 1024 * 1024)
-#define SEND_MS 3000			/* without progress */
+#define MAX_TRUSTED (16 * 1024 * 1024)	/* a READY with 750,000 bodies */
+#define SEND_MS 3000			/* without progress, if nothing else is said */
 #define CONNECT_MS MEMBER_SILENCE_MS
 #define READ_SIZE (128 * 1024)
 
@@ -41,6 +41,7 @@ struct MemberChannel
 	Buffer		in;
 	Buffer		out;			/* put, and not sent */
 	size_t		max;
+	int			send_ms;
 	bool		drained;		/* nothing was left to read: wait first */
 	bool		refused;
 	char		error[300];
@@ -293,6 +294,7 @@ begin(int fd, const MemberKeys *keys, bool connecting, char **error)
 
 	c->fd = fd;
 	c->max = MAX_UNTRUSTED;
+	c->send_ms = SEND_MS;
 	(void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
 	if (keys->tls != NULL ? shake_hands(c, keys, connecting) : check_clear(c))
 		return c;
@@ -348,17 +350,23 @@ MemberChannel *
 member_channel_connect(const char *address, const MemberKeys *keys, char **error)
 {
 	struct addrinfo *list = resolve(address, false, error);
+	MemberChannel *c = NULL;
 	int			fd = -1;
+	int			failed = 0;
 
-	if (list == NULL)
-		return NULL;
 	for (struct addrinfo *a = list; a != NULL && fd < 0; a = a->ai_next)
+	{
 		fd = connect_to(a);
-	freeaddrinfo(list);
+		failed = fd < 0 ? errno : 0;
+	}
+	if (list != NULL)
+		freeaddrinfo(list);
 	if (fd >= 0)
-		return begin(fd, keys, true, error);
-	*error = xasprintf("could not connect to \"%s\": %s", address, strerror(errno));
-	return NULL;
+		c = begin(fd, keys, true, error);
+	else if (list != NULL)
+		*error = xasprintf("could not connect to \"%s\": %s", address, strerror(failed));
+	errno = failed;
+	return c;
 }
 
 MemberChannel *
@@ -380,9 +388,23 @@ member_channel_close(MemberChannel *c)
 }
 
 bool
+member_channel_is_closed(const MemberChannel *c)
+{
+	struct pollfd p = {c->fd, POLLRDHUP, 0};
+
+	return poll(&p, 1, 0) > 0;
+}
+
+bool
 member_channel_refused(const MemberChannel *c)
 {
 	return c->refused;
+}
+
+void
+member_channel_wait_longer(MemberChannel *c, int ms)
+{
+	c->send_ms = ms;
 }
 
 void
@@ -452,7 +474,7 @@ member_channel_flush(MemberChannel *c)
 		if (n > 0)
 			buffer_consume(&c->out, (size_t) n);
 		if (n > 0 || until == 0)
-			until = now_ms() + SEND_MS;
+			until = now_ms() + c->send_ms;
 		if (n == 0 && !wait_for(c, wanted, until))
 			return false;
 	}
@@ -598,6 +620,12 @@ member_make_nonce(char nonce[MEMBER_NONCE_HEX])
 	return true;
 }
 
+void
+member_role_of(char role[MEMBER_ROLE_SIZE], const char *nonce)
+{
+	snprintf(role, MEMBER_ROLE_SIZE, "standby%s%.64s", nonce[0] != '\0' ? " " : "", nonce);
+}
+
 bool
 member_proof(MemberChannel *c, const MemberKeys *keys, const char *role, const char *standby, const char *standby_nonce,
 			 const char *leader_nonce, char proof[MEMBER_NONCE_HEX])
@@ -622,7 +650,37 @@ member_proof(MemberChannel *c, const MemberKeys *keys, const char *role, const c
 }
 
 bool
+member_is_nonce(const char *nonce)
+{
+	return strlen(nonce) == MEMBER_NONCE_HEX - 1 && strspn(nonce, "0123456789abcdef") == MEMBER_NONCE_HEX - 1;
+}
+
+bool
 member_same_proof(const char *a, const char *b)
 {
 	return strlen(a) == strlen(b) && CRYPTO_memcmp(a, b, strlen(a)) == 0;
+}
+
+bool
+member_challenge(MemberChannel *c, const MemberKeys *keys, const char *name, const char *nonce, const char *of,
+				 char own[MEMBER_NONCE_HEX], const char **trouble)
+{
+	char		expected[MEMBER_NONCE_HEX];
+	char		role[MEMBER_ROLE_SIZE];
+	json_t	   *challenge = NULL;
+	bool		ok;
+
+	member_role_of(role, of);
+	ok = member_channel_send_json(c, MEMBER_HELLO, of[0] != '\0' ? json_pack("{s:s, s:s, s:s}", "name", name, "nonce", nonce, "of", of) :
+								  json_pack("{s:s, s:s}", "name", name, "nonce", nonce)) &&
+		(challenge = member_channel_expect(c, MEMBER_CHALLENGE, MEMBER_SILENCE_MS)) != NULL &&
+		member_proof(c, keys, "leader", name, nonce, json_text_of(challenge, "nonce"), expected) &&
+		member_proof(c, keys, role, name, nonce, json_text_of(challenge, "nonce"), own);
+	if (ok && !member_same_proof(json_text_of(challenge, "proof"), expected))
+	{
+		*trouble = "it could not prove that it has the group's secret";
+		ok = false;
+	}
+	json_decref(challenge);
+	return ok;
 }

@@ -12,10 +12,16 @@
  *	 PROOF, what it has ->
  *							<- WELCOME epoch, where to go on
  *	 READY, where it is ->
- *							<- SEGMENT, DATA, BODY, SYNC ...
- *	 ACK ... ALIVE ->		<- ALIVE, DELETE, KEY, NODES, HANDOVER, REFUSED
+ *							<- SEGMENT, DATA, BODY_NAME, SYNC ...
+ *	 ACK ... ALIVE ->		<- ALIVE, DELETE, BODY_DELETE, KEY, NODES, HANDOVER, REFUSED
  *
- * The first five have a JSON object, the others numbers and bytes.
+ * The first five have a JSON object, the others numbers and bytes.  A second connection of a
+ * standby is for the bodies of large transactions only:
+ *
+ *	 HELLO name, nonce, that of the first one ->
+ *							<- CHALLENGE nonce, proof
+ *	 PROOF ->				<- BODIES
+ *	 BODY_THERE ->			<- BODY, BODY_END, BODY_DROP
  */
 #ifndef LOCKSTEP_MEMBER_CHANNEL_H
 #define LOCKSTEP_MEMBER_CHANNEL_H
@@ -37,8 +43,15 @@ typedef enum MemberMessageType
 	MEMBER_SEGMENT = 'S',		/* u64 first seq, u64 size to allocate: what
 								 * follows is of it */
 	MEMBER_DATA = 'D',			/* u64 offset, bytes */
-	MEMBER_BODY = 'B',			/* u64 id, u64 seq, u64 offset, u64 size of
-								 * all, bytes */
+	MEMBER_BODIES = 'O',		/* what follows are bodies */
+	MEMBER_BODY = 'B',			/* u64 id, u64 offset, bytes: what it has
+								 * behind them is not valid any more */
+	MEMBER_BODY_END = 'E',		/* u64 id, u64 size: that was all, make it
+								 * durable */
+	MEMBER_BODY_THERE = 'T',	/* u64 id: it is on disk, as a part */
+	MEMBER_BODY_DROP = 'U',		/* u64 id: it will never be needed */
+	MEMBER_BODY_NAME = 'M',		/* u64 id, u64 size: what comes refers to it,
+								 * it is the journal's from now on */
 	MEMBER_SYNC = 'Y',			/* u64 index: answer ACK when all that came
 								 * before is on disk */
 	MEMBER_ACK = 'A',			/* u64 index, u64 bytes free on its disk */
@@ -46,6 +59,8 @@ typedef enum MemberMessageType
 								 * u64 Reach; from the leader: u64 1, if it is
 								 * to try which nodes it reaches, or nothing */
 	MEMBER_DELETE = 'X',		/* u64 seq: segments before this one */
+	MEMBER_BODY_DELETE = 'Z',	/* u64 ids: bodies that no record refers to,
+								 * behind the DELETE of those that did */
 	MEMBER_KEY = 'K',			/* etcd's key, as text */
 	MEMBER_NODES = 'N',			/* who of the nodes takes writes, as text; to
 								 * those whose READY has "nodes" */
@@ -79,12 +94,13 @@ typedef enum MemberResult
 
 typedef struct MemberChannel MemberChannel;
 
-/* address HOST:PORT; both: NULL: *error (malloc'ed). */
+/* address HOST:PORT; both: NULL: *error (malloc'ed).  connect: and errno. */
 extern MemberChannel *member_channel_connect(const char *address, const MemberKeys *keys, char **error);
 extern bool member_is_there(const char *address);	/* does somebody listen
 													 * there? */
 extern MemberChannel *member_channel_accept(int fd, const MemberKeys *keys, char **error);	/* takes fd over */
 extern void member_channel_close(MemberChannel *c);
+extern bool member_channel_is_closed(const MemberChannel *c);	/* by the other side */
 extern const char *member_channel_error(const MemberChannel *c);
 
 /* To wait for, beside others: only if member_channel_receive(0) has found nothing since the last wait. */
@@ -113,6 +129,9 @@ extern json_t *member_channel_expect(MemberChannel *c, MemberMessageType type, i
 /* Has it ended as the other side refused to go on? */
 extern bool member_channel_refused(const MemberChannel *c);
 
+/* From now on sending waits so long without progress. */
+extern void member_channel_wait_longer(MemberChannel *c, int ms);
+
 /* From now on longer messages are taken. */
 extern void member_channel_trust(MemberChannel *c);
 
@@ -121,10 +140,22 @@ extern void member_channel_trust(MemberChannel *c);
  * connection and these nonces.
  */
 #define MEMBER_NONCE_HEX 65
+extern bool member_is_nonce(const char *nonce);
 extern bool member_make_nonce(char nonce[MEMBER_NONCE_HEX]);
 extern bool member_proof(MemberChannel *c, const MemberKeys *keys, const char *role, const char *standby, const char *standby_nonce,
 						 const char *leader_nonce, char proof[MEMBER_NONCE_HEX]);
+
+/* The role of a standby's connection for bodies, beside the one whose nonce that was; "": of this. */
+#define MEMBER_ROLE_SIZE 80
+extern void member_role_of(char role[MEMBER_ROLE_SIZE], const char *nonce);
 extern bool member_same_proof(const char *a, const char *b);
+
+/*
+ * A standby's part up to its own proof, with the nonce it has made; of: member_role_of()'s.  false: the
+ * connection is lost, or the leader, as *trouble says then, has proved nothing.
+ */
+extern bool member_challenge(MemberChannel *c, const MemberKeys *keys, const char *name, const char *nonce, const char *of,
+							 char own[MEMBER_NONCE_HEX], const char **trouble);
 
 /* Numbers of a payload; false: it is too short. */
 extern bool member_numbers(LsSlice *payload, uint64_t *numbers, int n); /* takes them off */

@@ -8,8 +8,8 @@
  *									a journal of its own
  *	 while a segment begins			a temporary file: it gets its name when its beginning is on
  *									disk, before anything of it is acknowledged
- *	 while a body is written		a temporary file: it gets its name when it is on disk, before
- *									the record that refers to it comes
+ *	 while a body is written		a part (standby_bodies.c): it gets its name when it is on disk,
+ *									before the record that refers to it comes
  *	 while everything is copied		copy_epoch is 0: it is begun anew, and this one never leads
  */
 #include "standby.h"
@@ -32,9 +32,9 @@
 #include "log.h"
 #include "points.h"
 #include "reach.h"
+#include "standby_bodies.h"
 
 #define ANSWER_MS MEMBER_SILENCE_MS
-#define BODY_TEMPORARY "body.tmp"
 
 StandbyView standby_view;
 
@@ -52,9 +52,8 @@ typedef struct Standby
 	bool		named;			/* it has its name */
 	bool		dirty;			/* something is not on disk */
 	bool		complete;		/* the copy; state says so */
-	int			body_fd;
-	uint64_t	body_id;
-	uint64_t	body_at;
+	StandbyBodies *bodies;		/* arrive beside it */
+	char		nonce[MEMBER_NONCE_HEX];
 	int64_t		said_ms;
 	uint64_t	room;			/* bytes, on the disk */
 	int64_t		room_ms;		/* when that was */
@@ -180,53 +179,46 @@ take_data(Standby *s, uint64_t offset, LsSlice bytes)
 	return GO_ON;
 }
 
-static void
-forget_body(Standby *s)
-{
-	if (s->body_fd >= 0)
-		close(s->body_fd);
-	s->body_fd = -1;
-}
-
+/* A part that is durable becomes the journal's. */
 static bool
-name_body(Standby *s)
+name_body(const char *dir, uint64_t id)
 {
-	int			dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int			dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	char		part[32];
 	char		name[32];
 	bool		ok;
 
-	body_name(name, s->body_id);
-	ok = dir_fd >= 0 && fsync(s->body_fd) == 0 && renameat(dir_fd, BODY_TEMPORARY, dir_fd, name) == 0 && fsync(dir_fd) == 0;
+	body_part_name(part, id);
+	body_name(name, id);
+	ok = dir_fd >= 0 && renameat(dir_fd, part, dir_fd, name) == 0 && fsync(dir_fd) == 0;
 	if (dir_fd >= 0)
 		close(dir_fd);
-	forget_body(s);
 	return ok;
 }
 
 static StandbyEnd
-take_body(Standby *s, const uint64_t numbers[4], LsSlice bytes)
+take_name(Standby *s, uint64_t id, uint64_t size)
 {
-	struct iovec iov = {(void *) bytes.data, bytes.len};
+	if (s->bodies == NULL || !standby_bodies_take(s->bodies, id, size))
+		return violation(s, "the name of a body that is not here");
+	if (!name_body(s->dir, id))
+		return disk_failed(s, "name the file of a transaction");
+	LOCKSTEP_POINT(REPLICAS_BODY_NAMED);
+	return GO_ON;
+}
 
-	if (numbers[2] == 0)
+static StandbyEnd
+delete_bodies(Standby *s, LsSlice ids)
+{
+	uint64_t	id;
+
+	while (ids.len > 0)
 	{
-		char	   *path = xasprintf("%s/" BODY_TEMPORARY, s->dir);
-
-		forget_body(s);
-		s->body_fd = open(path, O_RDWR | O_CREAT | O_TRUNC | O_CLOEXEC, 0600);
-		free(path);
-		s->body_id = numbers[0];
-		s->body_at = 0;
+		if (!member_numbers(&ids, &id, 1))
+			return violation(s, "a short message");
+		if (!copy_delete_body(s->dir, id))
+			return disk_failed(s, "delete the file of a transaction");
 	}
-	if (s->body_fd < 0 && numbers[2] == 0)
-		return disk_failed(s, "create the file of a transaction");
-	if (s->body_fd < 0 || numbers[0] != s->body_id || numbers[2] != s->body_at || bytes.len > numbers[3] - numbers[2])
-		return violation(s, "the file of a transaction out of order");
-	if (!write_all(s->body_fd, &iov, 1, s->body_at))
-		return disk_failed(s, "write the file of a transaction");
-	s->body_at += bytes.len;
-	if (s->body_at == numbers[3] && !name_body(s))
-		return disk_failed(s, "write the file of a transaction");
 	return GO_ON;
 }
 
@@ -317,7 +309,7 @@ static StandbyEnd
 take(Standby *s, const MemberMessage *m)
 {
 	LsSlice		rest = m->payload;
-	uint64_t	n[4];
+	uint64_t	n[2];
 
 	switch (m->type)
 	{
@@ -329,14 +321,16 @@ take(Standby *s, const MemberMessage *m)
 			return member_numbers(&rest, n, 2) ? begin_segment(s, n[0], n[1]) : violation(s, "a short message");
 		case MEMBER_DATA:
 			return member_numbers(&rest, n, 1) ? take_data(s, n[0], rest) : violation(s, "a short message");
-		case MEMBER_BODY:
-			return member_numbers(&rest, n, 4) ? take_body(s, n, rest) : violation(s, "a short message");
+		case MEMBER_BODY_NAME:
+			return member_numbers(&rest, n, 2) ? take_name(s, n[0], n[1]) : violation(s, "a short message");
 		case MEMBER_SYNC:
 			return member_numbers(&rest, n, 1) ? acknowledge(s, n[0]) : violation(s, "a short message");
 		case MEMBER_DELETE:
 			if (!member_numbers(&rest, n, 1))
 				return violation(s, "a short message");
 			return copy_delete_before(s->dir, n[0]) ? GO_ON : disk_failed(s, "delete journal segments");
+		case MEMBER_BODY_DELETE:
+			return delete_bodies(s, rest);
 		case MEMBER_REFUSED:
 			return take_refusal(s, rest);
 		case MEMBER_KEY:
@@ -366,7 +360,7 @@ say_alive(Standby *s)
 }
 
 static StandbyEnd
-follow_stream(Standby *s, const atomic_bool * stop)
+follow_stream(Standby *s, const MemberKeys *keys, const atomic_bool * stop)
 {
 	int64_t		heard = now_ms();
 
@@ -378,11 +372,15 @@ follow_stream(Standby *s, const atomic_bool * stop)
 
 		if (*stop)
 			return STANDBY_STOPPED;
+		if (s->bodies != NULL && standby_bodies_failed(s->bodies, s->why))
+			return STANDBY_FAILED;
 		if (result == MEMBER_LOST)
 			return lost(s);
 		if (result == MEMBER_MESSAGE)
 		{
 			standby_view.heard_ms = heard = now_ms();
+			if (s->bodies == NULL)	/* the leader knows this connection now */
+				s->bodies = standby_bodies_begin(s->config, keys, config_replicator(s->config, s->key->leader), s->nonce);
 			if ((end = take(s, &m)) != GO_ON)
 				return end;
 			standby_view.segment = s->end->segment;
@@ -411,27 +409,16 @@ static bool
 introduce(Standby *s, const MemberKeys *keys)
 {
 	const char *name = s->config->replicator_name;
-	char		nonce[MEMBER_NONCE_HEX];
-	char		expected[MEMBER_NONCE_HEX];
 	char		own[MEMBER_NONCE_HEX];
-	json_t	   *challenge = NULL;
-	bool		ok;
+	const char *trouble = NULL;
+	bool		ok = member_make_nonce(s->nonce) && member_challenge(s->channel, keys, name, s->nonce, "", own, &trouble);
 
-	ok = member_make_nonce(nonce) &&
-		member_channel_send_json(s->channel, MEMBER_HELLO, json_pack("{s:s, s:s}", "name", name, "nonce", nonce)) &&
-		(challenge = member_channel_expect(s->channel, MEMBER_CHALLENGE, ANSWER_MS)) != NULL &&
-		member_proof(s->channel, keys, "leader", name, nonce, json_text_of(challenge, "nonce"), expected) &&
-		member_proof(s->channel, keys, "standby", name, nonce, json_text_of(challenge, "nonce"), own);
-	if (ok && !member_same_proof(json_text_of(challenge, "proof"), expected))
-	{
-		snprintf(s->why, 300, "it could not prove that it has the group's secret");
-		ok = false;
-	}
+	if (trouble != NULL)
+		snprintf(s->why, 300, "%s", trouble);
 	ok = ok && member_channel_send_json(s->channel, MEMBER_PROOF,
 										json_pack("{s:s, s:s, s:I, s:I, s:I, s:I}", "proof", own, "cluster", s->end->segment != 0 ? s->key->cluster : "",
 												  "epoch", (json_int_t) s->state->copy_epoch, "promised", (json_int_t) s->state->promised,
 												  "segment", (json_int_t) s->end->segment, "offset", (json_int_t) s->end->offset));
-	json_decref(challenge);
 	return ok;
 }
 
@@ -467,7 +454,7 @@ settle(Standby *s, JournalPlace place, const json_t *history)
 		if (!group_state_write(s->dir, s->state))
 			return false;
 	}
-	if (!copy_cut(s->dir, place))
+	if (!copy_remove_parts(s->dir) || !copy_cut(s->dir, place))
 		return false;
 	*s->end = place;
 	take_history(s->state, history);
@@ -525,7 +512,7 @@ standby_follow(const Config *config, const MemberKeys *keys, GroupState *state, 
 {
 	int			leader = config_replicator(config, key->leader);
 	Standby		s = {
-		.config = config,.dir = config->journal_directory,.state = state,.key = key,.end = end,.news = news,.why = why,.fd = -1,.body_fd = -1
+		.config = config,.dir = config->journal_directory,.state = state,.key = key,.end = end,.news = news,.why = why,.fd = -1
 	};
 	StandbyEnd	result;
 	char	   *error = NULL;
@@ -539,9 +526,10 @@ standby_follow(const Config *config, const MemberKeys *keys, GroupState *state, 
 	s.channel = member_channel_connect(config->replicators[leader].address, keys, &error);
 	if (s.channel == NULL)
 	{
+		result = errno == ECONNREFUSED ? STANDBY_ABSENT : STANDBY_UNREACHED;
 		snprintf(why, 300, "%s", error);
 		free(error);
-		return STANDBY_UNREACHED;
+		return result;
 	}
 	result = agree(&s, keys);
 	if (result == GO_ON)
@@ -550,11 +538,12 @@ standby_follow(const Config *config, const MemberKeys *keys, GroupState *state, 
 					end->segment == 0 ? "is copied from the beginning" : "goes on where it ended");
 		standby_view.connected = true;
 		news(NULL, NULL);
-		result = follow_stream(&s, stop);
+		result = follow_stream(&s, keys, stop);
+		if (s.bodies != NULL)
+			standby_bodies_end(s.bodies);
 		standby_view.connected = false;
 	}
 	member_channel_close(s.channel);
-	forget_body(&s);
 	if (s.fd >= 0)
 		close(s.fd);
 	return result;

@@ -14,7 +14,8 @@
 
 typedef enum StandbyEnd
 {
-	STANDBY_UNREACHED,			/* no leader is where it should be */
+	STANDBY_ABSENT,				/* nobody listens where the leader should be */
+	STANDBY_UNREACHED,			/* no leader is there */
 	STANDBY_LOST,				/* the connection has ended */
 	STANDBY_SILENT,				/* it is there, and nothing came by it */
 	STANDBY_REFUSED,			/* by the leader, or we refuse it */

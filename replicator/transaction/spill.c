@@ -223,17 +223,30 @@ typedef struct Sealing
 } Sealing;
 
 static void
-on_sealed(void *arg, int error)
+on_copied(void *arg)
 {
 	Sealing    *sealing = arg;
 	Transaction *tx = sealing->tx;
 
-	if (error != 0)
-		failed(tx->spill, "flush", error);
 	tx->spill->durable = tx->spill->failure == NULL;
 	sealing->durable(tx);
 	tx_unref(tx);
 	free(sealing);
+}
+
+/* The copies that are waited for get it before it is decided: nobody else waits for that. */
+static void
+on_sealed(void *arg, int error)
+{
+	Sealing    *sealing = arg;
+	Spill	   *s = sealing->tx->spill;
+
+	if (error != 0)
+		failed(s, "flush", error);
+	if (body_watcher != NULL && s->body != NULL && s->failure == NULL)
+		body_watcher->await(s->body->id, on_copied, sealing);
+	else
+		on_copied(sealing);
 }
 
 void

@@ -6,7 +6,8 @@
  * file "disk_stands_still" in the working directory, which is a server's data directory, what
  * reads, writes or syncs files waits until it is gone.  The same with such a file beside the one
  * that is used, or in the directory that is synced: a replicator's journal directory; with
- * "disk_is_slow" there, each sync takes as many milliseconds as that file says.
+ * "disk_is_slow" there, each sync takes as many milliseconds as that file says; with
+ * "bodies_are_slow", each of a body of a large transaction, or a part of one.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
@@ -61,17 +62,37 @@ wait_for_disk(int fd)
 }
 
 static void
-be_slow(int fd)
+sleep_as_it_says(int fd, const char *name)
 {
 	char		path[PATH_MAX];
 	FILE	   *f;
 	long		ms = 0;
 
-	if (!beside(fd, "disk_is_slow", path) || (f = fopen(path, "re")) == NULL)
+	if (!beside(fd, name, path) || (f = fopen(path, "re")) == NULL)
 		return;
 	if (fscanf(f, "%ld", &ms) == 1)
 		sleep_ms(ms);
 	fclose(f);
+}
+
+static bool
+is_body(int fd)
+{
+	char		link[40];
+	char		target[PATH_MAX];
+	ssize_t		n;
+
+	snprintf(link, sizeof(link), "/proc/self/fd/%d", fd);
+	n = readlink(link, target, sizeof(target));
+	return n > 5 && (memcmp(target + n - 5, ".body", 5) == 0 || memcmp(target + n - 5, ".part", 5) == 0);
+}
+
+static void
+be_slow(int fd)
+{
+	sleep_as_it_says(fd, "disk_is_slow");
+	if (is_body(fd))
+		sleep_as_it_says(fd, "bodies_are_slow");
 }
 
 #define CALL(type, name, params, args, before) \

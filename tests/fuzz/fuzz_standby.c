@@ -25,9 +25,8 @@ typedef struct Input
 /* ---------- the leader */
 
 static bool
-greet(MemberChannel *c)
+greet(MemberChannel *c, const json_t *hello)
 {
-	json_t	   *hello = member_channel_expect(c, MEMBER_HELLO, 1000);
 	json_t	   *proof = NULL;
 	char		nonce[MEMBER_NONCE_HEX];
 	char		own[MEMBER_NONCE_HEX];
@@ -37,24 +36,45 @@ greet(MemberChannel *c)
 		member_proof(c, &keys, "leader", "r2", json_text_of(hello, "nonce"), nonce, own) &&
 		member_channel_send_json(c, MEMBER_CHALLENGE, json_pack("{s:s, s:s}", "nonce", nonce, "proof", own)) &&
 		(proof = member_channel_expect(c, MEMBER_PROOF, 1000)) != NULL;
-	json_decref(hello);
 	json_decref(proof);
 	return ok;
+}
+
+/* The connection for the journal; those for bodies, also of inputs before this one, are ended. */
+static MemberChannel *
+accept_standby(int *fd)
+{
+	for (;;)
+	{
+		char	   *error = NULL;
+		MemberChannel *c;
+		json_t	   *hello;
+		bool		ok;
+
+		*fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
+		CHECK(*fd >= 0);
+		c = member_channel_accept(*fd, &keys, &error);
+		CHECK(c != NULL);
+		hello = member_channel_expect(c, MEMBER_HELLO, 1000);
+		ok = hello != NULL && json_text_of(hello, "of")[0] == '\0';
+		if (ok)
+			CHECK(greet(c, hello));
+		json_decref(hello);
+		if (ok)
+			return c;
+		reset(*fd);
+		member_channel_close(c);
+	}
 }
 
 static void *
 lead(void *arg)
 {
 	const		Input *in = arg;
-	int			fd = accept4(listener, NULL, NULL, SOCK_NONBLOCK | SOCK_CLOEXEC);
-	char	   *error = NULL;
-	MemberChannel *c;
+	int			fd;
+	MemberChannel *c = accept_standby(&fd);
 	json_t	   *ready;
 
-	CHECK(fd >= 0);
-	c = member_channel_accept(fd, &keys, &error);
-	CHECK(c != NULL);
-	CHECK(greet(c));
 	if (member_channel_send(c, MEMBER_WELCOME, NULL, 0, in->welcome, strlen(in->welcome)))
 	{
 		ready = member_channel_expect(c, MEMBER_READY, 1000);

@@ -96,6 +96,24 @@ unlike(logged($leader, $from), qr/this replicator leads from now on/, "r$leader 
 like(logged($leader, $from), qr/the journal is copied from the beginning/, 'it copied everything');
 is($c->leader, $next, "r$next still leads");
 
+# ---------- the leader and the one in sync die, and only that one is started again
+
+$leader = $next;
+($synced, $spare) = standbys();
+kill 'KILL', map { $c->member_pid($_) } $leader, $synced;	# at once: none takes the place of the other
+ok($c->wait_until(sub { !grep { $c->member_pid($_) } $leader, $synced }), 'the leader and the one in sync are dead');
+$from = length $c->member_log($synced);
+$c->start_replicator($synced);
+$since = time;
+is($c->wait_leader($leader, 30), $synced, "r$synced is started while r$leader, which led, is gone: it leads");
+$load->goes_on($since, 'with it');
+my ($started, $led) = map { logged($synced, $from) =~ /^\S+ (\d+):(\d+):(\S+) .*$_/m ? $1 * 3600 + $2 * 60 + $3 : undef } 'replicator \S+ starting', 'this replicator leads from now on';
+ok(defined $started && defined $led && ($led - $started) % 86400 < 3, 'without the time that one gets which may be opening its journal') or diag(logged($synced, $from));
+diag(sprintf 'it leads %.1f s after its start', $led - $started);
+$c->start_replicator($leader);
+ok($c->wait_copies(2), 'all are there');
+$next = $synced;
+
 # ---------- the leader hangs, with an end of the journal that nobody else has
 
 $leader = $next;

@@ -16,7 +16,7 @@ use Time::HiRes qw(time);
 
 # In 703 and 713 are those of a takeover.
 is_deeply([ sort grep { /^REPLICAS_/ } LockstepPoints::points_of('replicator') ],
-	[ sort qw(REPLICAS_TAKEOVER REPLICAS_CHOSEN REPLICAS_BEGUN REPLICAS_REQUIRED REPLICAS_CHANGED REPLICAS_COPIED) ], 'all points of a group are in a test');
+	[ sort qw(REPLICAS_TAKEOVER REPLICAS_CHOSEN REPLICAS_BEGUN REPLICAS_REQUIRED REPLICAS_CHANGED REPLICAS_COPIED REPLICAS_BODIES REPLICAS_BODY_THERE REPLICAS_BODY_NAMED) ], 'all points of a group are in a test');
 
 my $points = File::Temp->newdir('lockstep-points-XXXXXX', DIR => '/tmp');
 chmod 0777, $points;
