@@ -176,6 +176,9 @@ copies_bodies_connected(int i, const json_t *ids)
 			continue;
 		body = add(had[j].id);
 		body->state = BODY_TRIMMED;
+		body->seq = copies_shared.first > 0 ? copies_shared.first - 1 : 0;	/* with all segments
+																			 * that are trimmed by
+																			 * now */
 		body->named = bit(i);
 	}
 	free(had);
@@ -275,12 +278,19 @@ task_of(const Body *b, int i)
 	return b->state != BODY_ARRIVES ? BODY_TASK_END : BODY_TASK_NONE;
 }
 
-/* Decided ones are waited for, sealed ones soon will be. */
+/* What makes room comes before what needs it; decided ones are waited for, sealed ones soon will be. */
 BodyTask
 copies_bodies_next(int i, uint64_t after, Body *body)
 {
-	static const BodyState first[] = {BODY_GONE, BODY_TRIMMED, BODY_DECIDED, BODY_SEALED, BODY_ARRIVES};
+	static const BodyState first[] = {BODY_DECIDED, BODY_SEALED, BODY_ARRIVES};
 
+	for (size_t n = 0; n < copies_shared.nbodies; n++)
+	{
+		if (task_of(&copies_shared.bodies[n], i) != BODY_TASK_DROP)
+			continue;
+		*body = copies_shared.bodies[n];
+		return BODY_TASK_DROP;
+	}
 	for (size_t s = 0; s < sizeof(first) / sizeof(first[0]); s++)
 	{
 		const Body *found = NULL;

@@ -36,7 +36,8 @@
 #define MAX_CONNECTIONS 16		/* beside two of each replicator */
 #define BODIES_MS 3000			/* until its connection for bodies is there */
 #define AT_ONCE_MAX (64 * 1024) /* by the journal's thread */
-#define DELETE_AT_ONCE 1024		/* bodies, by one message */
+#define DELETE_AT_ONCE 32		/* bodies, by one message: it hears and says
+								 * nothing meanwhile */
 #define HEAR_NS 1000000			/* it waits so long for the connection */
 
 /* ---------- one standby: what it is sent */
@@ -175,14 +176,11 @@ put_deletions(Sender *s, uint64_t first)
 		s->first = first;
 		put(s, MEMBER_DELETE, &first, 1, NULL, 0);
 	}
-	do
-	{
-		pthread_mutex_lock(&copies_lock);
-		n = copies_shared.copies[s->i].connection == s->connection ? copies_bodies_to_delete(s->i, s->first, ids, DELETE_AT_ONCE) : 0;
-		pthread_mutex_unlock(&copies_lock);
-		if (n > 0)
-			put(s, MEMBER_BODY_DELETE, ids, (int) n, NULL, 0);
-	} while (n == DELETE_AT_ONCE);
+	pthread_mutex_lock(&copies_lock);
+	n = copies_shared.copies[s->i].connection == s->connection ? copies_bodies_to_delete(s->i, s->first, ids, DELETE_AT_ONCE) : 0;
+	pthread_mutex_unlock(&copies_lock);
+	if (n > 0)
+		put(s, MEMBER_BODY_DELETE, ids, (int) n, NULL, 0);	/* more in the next turn */
 }
 
 static bool
