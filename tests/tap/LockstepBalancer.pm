@@ -24,7 +24,7 @@ sub recipe
 {
 	my ($first) = @_;
 	my ($recipe) = recipe_text() =~ /^(    \Q$first\E\n(?:    .*\n|\n)+)/m;
-	BAIL_OUT("docs/beside.md has no recipe that begins with $first") unless $recipe;
+	die("docs/beside.md has no recipe that begins with $first") unless $recipe;
 	$recipe =~ s/^    //mg;
 	return $recipe;
 }
@@ -77,7 +77,7 @@ CONF
 sub reconnect
 {
 	my ($self) = @_;
-	my ($command) = recipe_text() =~ /--poolers='(psql [^']*)'/ or BAIL_OUT('docs/beside.md has no --poolers');
+	my ($command) = recipe_text() =~ /--poolers='(psql [^']*)'/ or die('docs/beside.md has no --poolers');
 	my $psql = ($self->{cluster}->client(1, 'psql'))[0];
 
 	$command =~ s/^psql/$psql -XqAt/;

@@ -100,7 +100,7 @@ sub up
 	push @args, '--conf', $self->file('conf', $conf) if $conf ne '';
 	push @args, '--replicator-conf', $self->file('replicator-conf', $o->{replicator_conf}) if $o->{replicator_conf};
 	push @args, '--data', $o->{data} if $o->{data};
-	$self->cluster(@args) or BAIL_OUT("the cluster did not start:\n" . $self->{cluster_output});
+	$self->cluster(@args) or die("the cluster did not start:\n" . $self->{cluster_output});
 	return $self;
 }
 
@@ -120,8 +120,8 @@ sub _fault_module
 {
 	my ($self) = @_;
 	my $out = `make -C $tests/fault 2>&1`;
-	$? == 0 or BAIL_OUT("tests/fault did not compile:\n$out");
-	system('cp', "$tests/fault/lockstep_fault.so", $self->{top}) == 0 or BAIL_OUT('no fault module');
+	$? == 0 or die("tests/fault did not compile:\n$out");
+	system('cp', "$tests/fault/lockstep_fault.so", $self->{top}) == 0 or die('no fault module');
 	$self->{fault_conf} = "shared_preload_libraries = 'lockstep, $self->{top}/lockstep_fault.so'\n";
 }
 
@@ -130,8 +130,8 @@ sub _preload
 {
 	my ($self, $name) = @_;
 	my $out = `make -C $tests/fault $name.so 2>&1`;
-	$? == 0 or BAIL_OUT("tests/fault/$name.c did not compile:\n$out");
-	system('cp', "$tests/fault/$name.so", $self->{top}) == 0 or BAIL_OUT("no $name.so");
+	$? == 0 or die("tests/fault/$name.c did not compile:\n$out");
+	system('cp', "$tests/fault/$name.so", $self->{top}) == 0 or die("no $name.so");
 	$self->{preload} = join ' ', grep { $_ } $self->{preload}, "$self->{top}/$name.so";
 }
 

@@ -59,7 +59,7 @@ sub _relay_one
 sub new
 {
 	my ($class, $port, $target, $change, %o) = @_;
-	my $listener = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or BAIL_OUT("port $port: $!");
+	my $listener = IO::Socket::INET->new(Listen => 50, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or die("port $port: $!");
 	my $pid = fork // die "fork: $!";
 	if ($pid)
 	{

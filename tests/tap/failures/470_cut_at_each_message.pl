@@ -38,8 +38,8 @@ my $gone = $asked->do('BEGIN; DELETE FROM hot; SELECT lockstep.transaction_token
 $asked->do('ROLLBACK');
 my $cables = Cables->new($c, 3);
 $cables->put_between(1, 2);
-$c->cluster('restart-replicator') or BAIL_OUT('the replicator does not start');
-$c->wait_state($_, 'online') or BAIL_OUT("n$_ is not online") for $c->all;
+$c->cluster('restart-replicator') or die('the replicator does not start');
+$c->wait_state($_, 'online') or die("n$_ is not online") for $c->all;
 
 # ---------- a transaction, and what its client was told
 

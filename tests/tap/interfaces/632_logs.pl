@@ -23,10 +23,10 @@ sub restart_with
 		$text =~ s/^\Q$name\E *=.*\n//mg;
 		$text .= "$name = '$settings{$name}'\n";
 	}
-	open(my $f, '>', $c->replicator_conf) or BAIL_OUT($c->replicator_conf . ": $!");
+	open(my $f, '>', $c->replicator_conf) or die($c->replicator_conf . ": $!");
 	print $f $text;
 	close $f;
-	$c->cluster('restart-replicator') or BAIL_OUT($c->{cluster_output});
+	$c->cluster('restart-replicator') or die($c->{cluster_output});
 	$c->wait_state($_, 'online') for $c->all;
 }
 
@@ -76,7 +76,7 @@ like($text, qr/^[-0-9]+ [:.0-9]+ UTC \[\d+\] LOG:  ready: 2 nodes$/m, 'others do
 SKIP:
 {
 	skip 'this machine has a syslog, or we may not take its place', 2 if -e '/dev/log' || $< != 0;
-	my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => '/dev/log') or BAIL_OUT("/dev/log: $!");
+	my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => '/dev/log') or die("/dev/log: $!");
 	chmod 0666, '/dev/log';
 	$socket->blocking(0);
 	restart_with(log_destination => 'syslog');

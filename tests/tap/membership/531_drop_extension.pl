@@ -50,7 +50,7 @@ $c->same('the node replicates as before');
 # ---------- pg_restore of its own dump
 
 my $dump = "$c->{top}/dump";
-IPC::Run::run([ $c->client(2, 'pg_dump'), '-Fc', '-f', $dump, 'app' ]) or BAIL_OUT('pg_dump failed');
+IPC::Run::run([ $c->client(2, 'pg_dump'), '-Fc', '-f', $dump, 'app' ]) or die('pg_dump failed');
 my $out = '';
 IPC::Run::run([ $c->client(2, 'pg_restore'), '--clean', '--if-exists', '-d', 'app', $dump ], '>&', \$out);
 isnt($? >> 8, 0, 'pg_restore --clean of a node\'s own dump says that it failed');

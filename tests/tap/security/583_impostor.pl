@@ -24,7 +24,7 @@ my %says = (
 	'a wrong proof, and an error' => [ $challenge, message('W', field('A', 'y' x 32), field('R', pack('Q>', 1))) . $lie ],
 );
 my $port = $c->{base} + 9;
-my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or BAIL_OUT("port $port: $!");
+my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or die("port $port: $!");
 
 sub impostor
 {

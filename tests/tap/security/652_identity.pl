@@ -101,7 +101,7 @@ isnt($c->sql(1, 'SELECT lockstep.server_key()'), $c->sql(2, 'SELECT lockstep.ser
 # ---------- a replicator that has the secret
 
 my $port = $c->{base} + 9;
-my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or BAIL_OUT("port $port: $!");
+my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or die("port $port: $!");
 my $impostor = fork // die;
 if (!$impostor)
 {

@@ -48,7 +48,7 @@ my $slow_since = time;
 
 my $port = $c->{base} + 9;
 my $seen = "$c->{top}/seen";
-my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or BAIL_OUT("port $port: $!");
+my $listener = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $port, ReuseAddr => 1) or die("port $port: $!");
 my $answer = "$c->{top}/answer";
 my $impostor = fork // die;
 if (!$impostor)

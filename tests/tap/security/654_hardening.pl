@@ -17,7 +17,7 @@ my $root = "$FindBin::Bin/../../..";
 # ---------- systemd
 
 my $path = "$c->{dir}/notify";
-my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => $path) or BAIL_OUT("$path: $!");
+my $socket = IO::Socket::UNIX->new(Type => SOCK_DGRAM, Local => $path) or die("$path: $!");
 chmod 0777, $path;
 my $told = '';
 
@@ -42,7 +42,7 @@ sub restart
 {
 	my (%env) = @_;
 	local @ENV{ keys %env } = values %env;
-	$c->cluster('restart-replicator') or BAIL_OUT($c->{cluster_output});
+	$c->cluster('restart-replicator') or die($c->{cluster_output});
 }
 
 restart(NOTIFY_SOCKET => $path, WATCHDOG_USEC => 600000);

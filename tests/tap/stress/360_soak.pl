@@ -77,7 +77,7 @@ if ($> == 0)
 	$journal_disk = system("mount -t tmpfs -o size=4g,mode=0700 tmpfs $journal 2>/dev/null") == 0;
 	system("cp -a $journal.before/. $journal/ && chown -R postgres: $journal") == 0 or die;
 }
-$c->cluster('start-replicator') or BAIL_OUT('the replicator does not start');
+$c->cluster('start-replicator') or die('the replicator does not start');
 ok($c->wait_state($_, 'online'), "n$_ is online") for 1 .. $nodes;
 
 # ---------- writers
@@ -183,7 +183,7 @@ sub kill_server
 	my ($node) = @_;
 	$c->cluster('kill-node', $node);
 	$down{"n$node"} = 1;
-	heal_later(rand(2) + 0.1, sub { delete $down{"n$node"}; $c->cluster('start-node', $node, '--no-wait') or BAIL_OUT("n$node does not start") });
+	heal_later(rand(2) + 0.1, sub { delete $down{"n$node"}; $c->cluster('start-node', $node, '--no-wait') or die("n$node does not start") });
 }
 
 # An order of before may end it again as it starts, before it answers; each is obeyed once.
@@ -193,7 +193,7 @@ sub start_replicator
 	{
 		return if $c->cluster('start-replicator');
 	}
-	BAIL_OUT('the replicator does not start');
+	die('the replicator does not start');
 }
 
 sub kill_replicator
@@ -301,7 +301,7 @@ my %faults = (
 		my ($pid) = LockstepCluster::_slurp($c->pgdata($node) . '/postmaster.pid') =~ /^(\d+)/ or return 0;
 		kill 'QUIT', $pid;
 		$down{"n$node"} = 1;
-		heal_later(rand(2) + 0.5, sub { delete $down{"n$node"}; $c->cluster('kill-node', $node); $c->cluster('start-node', $node, '--no-wait') or BAIL_OUT("n$node does not start") });
+		heal_later(rand(2) + 0.5, sub { delete $down{"n$node"}; $c->cluster('kill-node', $node); $c->cluster('start-node', $node, '--no-wait') or die("n$node does not start") });
 		return 1;
 	},
 	'kill replicator' => sub { return 0 if $down{replicator} || $frozen{replicator}; kill_replicator(); return 1 },
@@ -414,7 +414,7 @@ my @names = map { ($_) x ($weights{$_} // 2) } sort keys %faults;
 if (my $only = $ENV{LOCKSTEP_SOAK_FAULTS})
 {
 	@names = grep { my $n = $_; grep { $n eq $_ } split /\s*,\s*/, $only } @names;
-	@names or BAIL_OUT("no such faults: $only");
+	@names or die("no such faults: $only");
 }
 
 sub heal

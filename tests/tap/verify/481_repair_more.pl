@@ -88,7 +88,7 @@ sub begin_repair
 	$h{handle} = IPC::Run::start([ "$LockstepCluster::bindir/lockstepctl", '--config', $c->replicator_conf, 'verify', '--repair', 'n3' ],
 		'<', \undef, '>', \$h{out}, '2>', \$h{err});
 	$c->wait_sql(3, 'SELECT count(*) FROM pg_locks JOIN pg_stat_activity USING (pid) WHERE NOT granted ' .
-		"AND application_name = 'lockstepctl'", 1, 60) or BAIL_OUT('the repair is not held');
+		"AND application_name = 'lockstepctl'", 1, 60) or die('the repair is not held');
 	is($c->node_status(3)->{state}, 'dropped', 'the node is out while it is repaired');
 	is($c->sql(3, 'SELECT v FROM t WHERE id = 2'), 'newer', 'the first database is done');
 	return \%h;
