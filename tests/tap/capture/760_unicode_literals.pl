@@ -1,5 +1,5 @@
 # Literals with Unicode escapes (U&'...', with UESCAPE too) are literals like others: a password written so becomes the
-# same verifier on all nodes, and 'now' written so is no statement that each node executes by its own clock.
+# same verifier on all nodes, and a statement with 'now' written so travels as its rows.
 use strict;
 use warnings;
 use FindBin;
