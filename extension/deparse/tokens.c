@@ -13,7 +13,10 @@
 
 #include "tokens.h"
 
-/* Of other tokens: scanner.h says that they are these in all grammars. */
+/*
+ * Of other tokens: scanner.h has every grammar on this scanner (the server's, PL/pgSQL's) declare IDENT,
+ * UIDENT, FCONST, SCONST, USCONST, BCONST, XCONST, Op, ICONST and PARAM first, from 258 on.
+ */
 #define NUMBER_SCONST 261
 #define NUMBER_USCONST 262
 #define NUMBER_PARAM 267

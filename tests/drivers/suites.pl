@@ -17,7 +17,7 @@ use LockstepServers;
 use Test::More;
 
 my @suites = split ' ', $ENV{SUITES} // 'psycopg2 asyncpg pq pgx node-postgres pgjdbc';
-my $conf = "max_prepared_transactions = 64\nwal_level = logical\nmax_connections = 200\n";
+my $conf = "max_prepared_transactions = 64\nwal_level = logical\nmax_connections = 300\n";
 my $here = abs_path("$FindBin::Bin/suites");
 my $results = abs_path("$FindBin::Bin/..") . '/results/suites';
 make_path($results);

@@ -1,6 +1,10 @@
 #!/usr/bin/python3
-"""From "go test -json" on stdin: "PACKAGE.TEST pass|fail|skip" for each test; what failed tests print goes to stderr."""
+"""From "go test -json" on stdin: "PACKAGE.TEST pass|fail|skip" for each test; what failed tests print goes to stderr.
+
+In the name of a subtest may be a temporary directory, whose name is another in each run.
+"""
 import json
+import re
 import sys
 
 printed = {}
@@ -19,4 +23,4 @@ for line in sys.stdin:
         if what == 'fail':
             print('====', name, '\n', said, file=sys.stderr)
         if event.get('Test'):
-            print(name.replace(' ', '_'), what, flush=True)
+            print(re.sub(r'/tmp/(Test\w*?)\d+/', r'/tmp/\1/', name.replace(' ', '_')), what, flush=True)

@@ -1,5 +1,5 @@
 # Literals with Unicode escapes (U&'...', with UESCAPE too) are literals like others: a password written so becomes the
-# same verifier on all nodes, and 'now' written so is no statement that each node executes by its own clock.
+# same verifier on all nodes, and a statement with 'now' written so travels as its rows.
 use strict;
 use warnings;
 use FindBin;
@@ -43,7 +43,7 @@ for my $login ([ 'escaped', "IX-\xe2\x85\xa8" ], [ 'other_escape', 'ab' ], [ 'al
 }
 
 # Folded to a constant when the statement is parsed, on each node that parses it: so it travels as rows, though
-# statements may travel from one row on.
+# statements may travel from one row on, and the last one here does.
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, at timestamptz); INSERT INTO t VALUES (1), (2), (3), (4), (5); ANALYZE t');
 my $n = 0;
 for my $now (q{U&'now'}, q{U&'\006eow'}, q{U&'!006eow' UESCAPE '!'}, q{'now'}, q{U&'2100-01-01 \0031:00'})
@@ -53,5 +53,8 @@ for my $now (q{U&'now'}, q{U&'\006eow'}, q{U&'!006eow' UESCAPE '!'}, q{'now'}, q
 }
 is($c->sql(1, 'SELECT count(*) FROM t WHERE at IS NOT NULL'), 5, 'all rows have a time');
 $c->same('both nodes have the same times');
+my ($journal) = $c->ctl('journal');
+is_deeply([ $journal =~ /^ +\d+ +statement, \d+ rows?: (.*at = .*)$/mg ], [ q{UPDATE t SET at = U&'2100-01-01 \0031:00' WHERE id >= 5} ],
+	'what says now in any spelling has travelled as rows');
 
 done_testing;
