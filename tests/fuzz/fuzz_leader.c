@@ -33,7 +33,7 @@ begin(void)
 	struct sockaddr_in at;
 	JournalPlace end;
 	const char *why;
-	const atomic_bool stop = false;
+	const		atomic_bool stop = false;
 
 	loop_init();
 	close(listen_somewhere(&at));

@@ -16,7 +16,7 @@ my $soak = "$LockstepCluster::tests/soak";
 sub new
 {
 	my ($class, $cluster, $most_nodes) = @_;
-	is(system("make -s -C $soak >&2"), 0, 'the cables are built') or BAIL_OUT('no harness');
+	is(system("make -s -C $soak >&2"), 0, 'the cables are built') or die('no harness');
 	return bless { cluster => $cluster, most_nodes => $most_nodes, cables => {}, test_pid => $$ }, $class;
 }
 

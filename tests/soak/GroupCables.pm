@@ -22,7 +22,7 @@ my $soak = "$LockstepCluster::tests/soak";
 sub new
 {
 	my ($class, $c) = @_;
-	is(system("make -s -C $soak >&2"), 0, 'the cables are built') or BAIL_OUT('no harness');
+	is(system("make -s -C $soak >&2"), 0, 'the cables are built') or die('no harness');
 	my $self = bless { cluster => $c, pids => {}, pipes => {}, silent => {}, test_pid => $$ }, $class;
 	my $base = $c->{base};
 
