@@ -4,8 +4,11 @@
  *	  JSON object up to the first zero byte, as WELCOME, then any bytes.  Then the journal that this has
  *	  left is looked at, as a standby does when it starts.
  */
+#include <errno.h>
+#include <poll.h>
 #include <pthread.h>
 #include <string.h>
+#include <sys/eventfd.h>
 
 #include "buffer.h"
 #include "fuzz_group.h"
@@ -40,11 +43,27 @@ greet(MemberChannel *c, const json_t *hello)
 	return ok;
 }
 
-/* The connection for the journal; those for bodies, also of inputs before this one, are ended. */
+/* The standby has gone: no connection comes any more. */
+static int	over = -1;
+
+static bool
+comes(void)
+{
+	struct pollfd p[] = {{listener, POLLIN, 0}, {over, POLLIN, 0}};
+
+	while (poll(p, 2, -1) < 0)
+		CHECK(errno == EINTR);
+	return (p[0].revents & POLLIN) != 0;
+}
+
+/*
+ * The connection for the journal; those for bodies, also of inputs before this one, are ended.  NULL: it
+ * has ended before it had said what it is, as on a machine that is too slow for it.
+ */
 static MemberChannel *
 accept_standby(int *fd)
 {
-	for (;;)
+	while (comes())
 	{
 		char	   *error = NULL;
 		MemberChannel *c;
@@ -57,14 +76,14 @@ accept_standby(int *fd)
 		CHECK(c != NULL);
 		hello = member_channel_expect(c, MEMBER_HELLO, 1000);
 		ok = hello != NULL && json_text_of(hello, "of")[0] == '\0';
-		if (ok)
-			CHECK(greet(c, hello));
+		ok = ok && greet(c, hello);
 		json_decref(hello);
 		if (ok)
 			return c;
 		reset(*fd);
 		member_channel_close(c);
 	}
+	return NULL;
 }
 
 static void *
@@ -75,6 +94,8 @@ lead(void *arg)
 	MemberChannel *c = accept_standby(&fd);
 	json_t	   *ready;
 
+	if (c == NULL)
+		return NULL;
 	if (member_channel_send(c, MEMBER_WELCOME, NULL, 0, in->welcome, strlen(in->welcome)))
 	{
 		ready = member_channel_expect(c, MEMBER_READY, 1000);
@@ -135,9 +156,11 @@ LLVMFuzzerTestOneInput(const uint8_t *data, size_t size)
 	snprintf(key.in_sync[0], sizeof(key.in_sync[0]), "r1");
 	welcome = xstrndup((const char *) data, (size_t) (zero - data));
 	input = (Input) {welcome, zero + 1, size - (size_t) (zero + 1 - data)};
-	CHECK(pthread_create(&leader, NULL, lead, &input) == 0);
+	over = eventfd(0, EFD_CLOEXEC);
+	CHECK(over >= 0 && pthread_create(&leader, NULL, lead, &input) == 0);
 	result = standby_follow(&config, &keys, &state, &key, &end, &stop, ignore_news, why);
-	CHECK(pthread_join(leader, NULL) == 0);
+	CHECK(eventfd_write(over, 1) == 0 && pthread_join(leader, NULL) == 0);
+	close(over);
 	free(welcome);
 	CHECK(result >= STANDBY_UNREACHED && result <= STANDBY_FAILED && why[0] != '\0');
 	CHECK(state.copy_epoch == 0 || state.copy_epoch == key.epoch);
