@@ -435,7 +435,11 @@ sub member_pid
 {
 	my ($self, $i) = @_;
 	my ($pid) = _slurp("$self->{dir}/replicator" . ($i == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
-	return $pid && kill(0, $pid) && _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+	return undef unless $pid && kill(0, $pid);
+
+	# its first thread may have gone before one that is busy with the disk, with which its files stay open and locked
+	my @threads = glob("/proc/$pid/task/*");
+	return @threads > 1 || _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
 }
 
 sub member_log
@@ -464,7 +468,11 @@ sub etcd_pid
 {
 	my ($self, $i) = @_;
 	my ($pid) = _slurp("$self->{dir}/etcd" . (($i // 1) == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
-	return $pid && kill(0, $pid) && _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+	return undef unless $pid && kill(0, $pid);
+
+	# its first thread may have gone before one that is busy with the disk, with which its files stay open and locked
+	my @threads = glob("/proc/$pid/task/*");
+	return @threads > 1 || _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
 }
 
 # What etcd's key says: a hash, which is empty if it can't be read.
