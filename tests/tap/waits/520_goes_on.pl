@@ -117,7 +117,8 @@ $loop->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 5');
 # a cancel that comes while one is being caught is caught further out
 my $deaf_loop = 'LOOP END LOOP;';
 $deaf_loop = "LOOP BEGIN $deaf_loop EXCEPTION WHEN query_canceled THEN END; END LOOP;" for 1 .. 4;
-$loop->send("DO \$\$ BEGIN $deaf_loop END \$\$");
+$loop->send("DO \$\$ BEGIN PERFORM pg_advisory_lock(520); $deaf_loop END \$\$");
+ok($c->wait_sql(2, "SELECT count(*) > 0 FROM pg_locks WHERE locktype = 'advisory' AND objid = 520", 't', 20), 'one runs that takes no cancel');
 $two->query('UPDATE t SET v = v + 1 WHERE id = 5', 60);
 is($two->error, '', 'a local transaction that catches its cancel is not in the way for ever');
 $c->node_logs(2, qr/terminated the connection of process \d+, which is in the way .*and does not end/, 'told in the log');
