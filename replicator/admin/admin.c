@@ -185,6 +185,7 @@ admin_answer(AdminRequest *r, json_t *answer)
 	buffer_append(&r->out, text, strlen(text));
 	buffer_append(&r->out, "\n", 1);
 	free(text);
+	loop_cancel(r->patience);	/* it may still be that for the request */
 	r->patience = loop_after(READ_TIMEOUT_MS, on_patience, r);
 	request_write(r);
 }
