@@ -153,7 +153,7 @@ help:
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120; REPLICATORS=3: a group)'
 	@echo 'make diagrams       render docs/diagrams anew (graphviz, mscgen)'
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
-	@echo 'make bench-classic  tables that others have published, with lockstep: docs/benchmarks/classic.md (BUDGET=20, minutes)'
+	@echo 'make bench-classic  tables that others have published, with lockstep: docs/benchmarks/classic.md (BUDGET=22, minutes)'
 
 .PHONY: check-model all extension replicator install install-service uninstall deb check-deb setup check check-lint check-unit check-fuzz check-regress check-tap \
 	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench bench-classic diagrams demo demo-stop clean help

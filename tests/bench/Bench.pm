@@ -19,7 +19,7 @@ use File::Temp qw(tempdir);
 use IPC::Run ();
 use POSIX ();
 
-our @EXPORT = qw(run owned sql set_up set_up_group make_groups join_group set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
+our @EXPORT = qw(run owned sql set_up set_up_group set_up_second make_groups join_group set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
 
 our ($scale, $quota, $base, $tcp);
 our $tests = abs_path(dirname(__FILE__) . '/..');
@@ -102,6 +102,16 @@ sub set_up
 	sql($_, 'VACUUM ANALYZE') for $base + 1, $base + 2, $base + 5, $base + 6;
 }
 
+# A second server like the plain one, that knows nothing of it: what two could do at most.
+sub set_up_second
+{
+	owned("$bin/initdb", '-D', "$top/plain2", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
+	start_server('plain2', $base + 9, '');
+	sql($base + 9, 'CREATE DATABASE app', 'postgres');
+	run("$bin/pgbench", '-h', '127.0.0.1', '-p', $base + 9, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app');
+	sql($base + 9, 'VACUUM ANALYZE');
+}
+
 # Another cluster of two nodes, with three replicators.
 sub set_up_group
 {
@@ -116,6 +126,7 @@ sub set_up_group
 
 our %pid_of = (
 	plain => sub { first_line("$top/plain/postmaster.pid") },
+	plain2 => sub { first_line("$top/plain2/postmaster.pid") },
 	primary => sub { first_line("$top/primary/postmaster.pid") },
 	standby => sub { first_line("$top/standby/postmaster.pid") },
 	n1 => sub { first_line("$top/c/n1/postmaster.pid") },
@@ -206,6 +217,7 @@ sub make_groups
 {
 	my $with_group = -e "$top/g";
 	delete @pid_of{qw(g1 g2 leader standby1 standby2)} unless $with_group;
+	delete $pid_of{plain2} unless -e "$top/plain2";
 	return unless $> == 0 && -w '/sys/fs/cgroup/cpuacct';
 	make_group($_) for sort keys %pid_of;
 	return;
@@ -259,6 +271,7 @@ sub begin
 	chmod 0755, $top;
 	%systems = (
 		plain => { ports => [ $base + 1 ], cpu => ['plain'] },
+		two_plain => { ports => [ $base + 1, $base + 9 ], cpu => [ 'plain', 'plain2' ] },
 		remote_apply => { ports => [ $base + 2 ], cpu => [ 'primary', 'standby' ] },
 		cluster_one => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ] },
 		one_flush => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.local_flush=on' },
