@@ -122,16 +122,22 @@ stop_waiting_for_applied(void)
 	return false;
 }
 
+/*
+ * The replicator is told that this node has committed before it is waited for: until then it owes
+ * nothing, and says nothing to a backend that may have lost its verdict.
+ */
 static void
 wait_for_applied(uint64 xcount)
 {
 	LsMsgType	type;
 	LsSlice		payload;
 	LsNumber	number;
+	bool		told = false;
 
 	while (!stop_waiting_for_applied())
 	{
-		switch (link_await(&type, &payload, -1, PG_WAIT_EXTENSION))
+		switch (told ? link_await(&type, &payload, -1, PG_WAIT_EXTENSION) :
+				link_receive(&type, &payload, 0, PG_WAIT_EXTENSION))
 		{
 			case LINK_MESSAGE:
 				if (type == LS_MSG_APPLIED && ls_get_number(payload, &number) == NULL &&
@@ -145,6 +151,9 @@ wait_for_applied(uint64 xcount)
 						 errdetail("The transaction is committed, but other nodes might not have applied it yet.")));
 				return;
 			case LINK_NOTHING:
+				if (!told)
+					verdict_confirm();
+				told = true;
 				break;
 		}
 		interrupts_absorb();

@@ -67,7 +67,7 @@ extern void commit_check_not_applied(JournalPosition position);
 extern bool commit_is_claimed(void);	/* an apply session's: it is decided */
 extern void commit_explain_error(ErrorData *edata); /* past the verdict? */
 
-extern void verdict_confirm_at_exit(void);
+extern void verdict_confirm(void);
 extern uint64 verdict_last_seq(void);	/* of this session, 0 = none */
 
 #endif							/* LOCKSTEP_COMMIT_H */

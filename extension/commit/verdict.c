@@ -467,11 +467,11 @@ verdict_committed(uint64 seq)
 }
 
 /*
- * The session ends: tell the last commit, or the replicator would apply it here
- * once more, to be told that it is applied.
+ * Tell the last commit now, not with the next question.  At the session's end, or the replicator
+ * would apply it here once more, to be told that it is applied.
  */
 void
-verdict_confirm_at_exit(void)
+verdict_confirm(void)
 {
 	uint8_t		message[64];
 	size_t		size;

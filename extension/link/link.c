@@ -333,10 +333,7 @@ read_some(void)
 	else
 		n = link_tls_receive(ls_link.tls, ls_link.sock, in, &ls_link.out, &ls_link.ended);
 	if (n > 0)
-	{
-		ls_link.heard = mono_now();
 		return true;
-	}
 	if (n < 0 && (errno == EINTR || errno == EAGAIN || errno == EWOULDBLOCK))
 		return false;
 	ls_link.ended = true;
@@ -454,7 +451,8 @@ link_send_later(const void *data, size_t len)
 /*
  * The replicator sends something to each backend that waits every second, at least LS_MSG_ALIVE,
  * which is not handed out.  If it is silent for longer than lockstep.replicator_timeout, it
- * hangs, or the network loses its messages.
+ * hangs, or the network loses its messages.  Only whole messages count: one that never ends must
+ * not be kept alive by those behind it.
  */
 static bool
 is_silent(int *timeout_ms)
@@ -471,7 +469,7 @@ is_silent(int *timeout_ms)
 	return false;
 }
 
-/* As long as it takes or sends something it is alive. */
+/* As long as it takes something it is alive. */
 bool
 link_drain(void)
 {
@@ -537,6 +535,7 @@ next_message(LsMsgType *type, LsSlice *payload)
 		case LS_FRAME_OK:
 			break;
 	}
+	ls_link.heard = mono_now();
 	ls_link.consumed += LS_HEADER_SIZE + payload->len;
 	if (*type == LS_MSG_ERROR)
 		return link_refused(*payload);
@@ -621,6 +620,8 @@ link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
 		return link_receive(type, payload, timeout_ms, wait_event);
 
 	/* after a pause on this side its messages are still in the socket */
+	while (ls_link.sock != PGINVALID_SOCKET && read_some())
+		;
 	result = link_receive(type, payload, 0, wait_event);
 	if (result == LINK_NOTHING && is_silent(&timeout_ms))
 	{

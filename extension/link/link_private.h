@@ -39,7 +39,7 @@ typedef struct LinkState
 	uint32		events;			/* that the socket is waited for */
 	StringInfoData in;			/* received */
 	size_t		consumed;		/* of it handed out */
-	MonoTime	heard;			/* when something was received or sent last */
+	MonoTime	heard;			/* when a message was received or sent last */
 	bool		ended;			/* nothing more will arrive, because of ... */
 	int			end_errno;		/* 0: end of file */
 	StringInfoData out;			/* not sent yet; encrypted, if tls */

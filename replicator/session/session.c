@@ -187,12 +187,14 @@ on_patience(void *arg)
 	session_fail(s, "08P01", NULL, "no complete handshake within %d s", HANDSHAKE_MS / 1000);
 }
 
-/* Does its backend wait for an answer? */
+/*
+ * Does its backend wait for an answer?  Not after the verdict: if that was lost on the way, the backend must
+ * not be kept waiting with its locks.
+ */
 static bool
 is_awaited(const Session *s)
 {
-	return s->asked || s->granting || s->questions > 0 || s->owed != NULL ||
-		(s->unconfirmed != NULL && s->unconfirmed->wait == LS_WAIT_APPLIED);
+	return s->asked || s->granting || s->questions > 0 || s->owed != NULL;
 }
 
 /* Backends that wait must be able to distinguish a long wait from a replicator that hangs. */
@@ -210,6 +212,7 @@ on_alive(void *arg)
 	{
 		next = sessions_next(s);
 		session_tls_check_expiry(s);
+		session_look_at_progress(s);
 
 		/* a backend that does not read what it was sent needs no more of it */
 		if (s->state != SESSION_ENDED && is_awaited(s) && s->out.len == s->out.pos)

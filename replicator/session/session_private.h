@@ -125,6 +125,9 @@ extern void session_let_go(Transaction **tx);
 extern void session_handle(Session *s, LsMsgType type, LsSlice payload,
 						   const uint8_t *message, size_t len);
 
+/* Now and then: lets go of a transaction that its node is known to have committed. */
+extern void session_look_at_progress(Session *s);
+
 extern void session_verdict(Transaction *tx, const LsVerdict *verdict);
 extern void session_granted(Transaction *tx, uint64_t seq);
 extern void session_applied(Transaction *tx);

@@ -108,17 +108,10 @@ answered_dead(Session *s, uint64_t xcount)
 	return true;
 }
 
-/* The session reports that the node has committed up to seq. */
+/* The node has committed up to seq, as the session reports or its progress says. */
 static void
-confirmed(Session *s, uint64_t seq)
+origin_has_committed(Session *s, uint64_t seq)
 {
-	if (seq > sequencer_last_durable())
-	{
-		session_fail(s, "08P01", NULL, "confirmed seq %" PRIu64 " has never been decided", seq);
-		return;
-	}
-	LOCKSTEP_POINT(CONFIRMED);
-	node_heard_applied(s->node, seq);
 	if (s->unconfirmed == NULL || seq < s->unconfirmed->seq)
 		return;
 	if (s->unconfirmed->wait == LS_WAIT_APPLIED && s->unconfirmed->state != TX_DONE)
@@ -129,6 +122,27 @@ confirmed(Session *s, uint64_t seq)
 	}
 	else
 		session_let_go(&s->unconfirmed);
+}
+
+static void
+confirmed(Session *s, uint64_t seq)
+{
+	if (seq > sequencer_last_durable())
+	{
+		session_fail(s, "08P01", NULL, "confirmed seq %" PRIu64 " has never been decided", seq);
+		return;
+	}
+	LOCKSTEP_POINT(CONFIRMED);
+	node_heard_applied(s->node, seq);
+	origin_has_committed(s, seq);
+}
+
+/* A session that has become idle must not keep the queue of its last transaction, nor that one's file. */
+void
+session_look_at_progress(Session *s)
+{
+	if (s->unconfirmed != NULL)
+		origin_has_committed(s, node_applied(s->node));
 }
 
 /* The backend could not commit the decided transaction, or has not reported that it did. */

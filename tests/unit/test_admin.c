@@ -727,6 +727,23 @@ many_clients_are_bounded(void **state)
 	assert_ok("status\n");
 }
 
+/* A request that was answered before its line was complete must not leave a timer behind, either: it would fire first. */
+static void
+silent_ones_are_sent_away(void **state)
+{
+	uint8_t		bytes[1500];
+	Client		c;
+	json_t	   *answer;
+
+	memset(bytes, 'x', sizeof(bytes));
+	answer = ask_bytes(bytes, sizeof(bytes));
+	assert_string_equal(json_string_value(json_object_get(answer, "error")), "request is too long");
+	json_decref(answer);
+	client_open(&c, "stat", 4);
+	assert_null(client_answer(&c));
+	assert_ok("status\n");
+}
+
 /* ---------- what lockstepctl tells of itself */
 
 #define TOLD "progress {\"command\": \"verify\", \"ran_ms\": 42000, \"text\": "
@@ -887,6 +904,7 @@ main(void)
 		cmocka_unit_test_setup(few_can_tell, reset),
 		cmocka_unit_test_setup(nonsense_is_refused, reset),
 		cmocka_unit_test_setup(many_clients_are_bounded, reset),
+		cmocka_unit_test(silent_ones_are_sent_away),
 	};
 
 	log_open(NULL, LOG_ERROR);
