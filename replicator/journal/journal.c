@@ -77,6 +77,7 @@ struct Journal
 	int			fd;
 	uint64_t	segment_first;
 	uint64_t	used;
+	ZerosAhead	zeros;
 	uint64_t	durable;
 	uint64_t	durable_last;	/* highest seq below durable */
 	uint64_t	proven;			/* when it was opened: a group mark says that
@@ -253,6 +254,7 @@ create_segment(Journal *j, uint64_t first)
 	j->fd = fd;
 	j->segment_first = first;
 	j->used = j->durable = SEGMENT_HEADER_SIZE + j->metadata.len;
+	j->zeros = (ZerosAhead) {.limit = j->segment_size};
 	j->segment_bodies = 0;
 	return true;
 }
@@ -282,6 +284,7 @@ cut_back(Journal *j)
 	if (ftruncate(j->fd, (off_t) j->durable) != 0)
 		j->broken = true;
 	(void) posix_fallocate(j->fd, 0, (off_t) j->segment_size);
+	j->zeros.upto = 0;
 	j->used = j->durable;
 	j->last = j->durable_last;
 }
@@ -559,6 +562,7 @@ settle_last_segment(Journal *j)
 	char		path[JOURNAL_PATH_MAX];
 
 	(void) posix_fallocate(j->fd, 0, (off_t) j->segment_size);	/* see cut_back() */
+	j->zeros = (ZerosAhead) {.limit = j->segment_size};
 	segment_path(path, j->dir, j->segment_first, false);
 	if (!disk_settle(j->fd, path, j->proven < j->used ? j->proven : j->used, j->used))
 	{
@@ -708,7 +712,10 @@ append_group(Journal *j, const LsSlice *records, size_t n)
 	}
 	ok = write_all(j->fd, iov, n + 1, j->used);
 	if (ok)
+	{
+		zeros_ahead(&j->zeros, j->fd, end, end - j->used);
 		j->used = end;
+	}
 	else
 	{
 		set_error(j, "could not write to the journal in \"%s\": %s", j->dir, strerror(errno));

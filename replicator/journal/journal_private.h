@@ -114,6 +114,20 @@ extern ssize_t read_at(int fd, uint8_t *buf, size_t len, uint64_t offset);
 /* Write all of it; changes iov.  false: errno. */
 extern bool write_all(int fd, struct iovec *iov, size_t n, uint64_t offset);
 
+/*
+ * Where zeros have been written, a file system need not note that a block is in use when it is
+ * written: fdatasync() is a fifth to a third cheaper than in space that is only allocated, and
+ * needs one flush of the disk instead of two.  (PostgreSQL's wal_init_zero is for the same.)
+ */
+typedef struct ZerosAhead
+{
+	uint64_t	upto;			/* written before, or zeros */
+	uint64_t	limit;			/* end of what is allocated */
+} ZerosAhead;
+
+/* len bytes have been written, up to end: write zeros behind them, if there are none.  It is no error if that fails. */
+extern void zeros_ahead(ZerosAhead *z, int fd, uint64_t end, size_t len);
+
 #define SEGMENT_HEADER_SIZE 64
 #define SEGMENT_VERSION 1
 #define CLUSTER_LEN 32

@@ -75,6 +75,25 @@ write_all(int fd, struct iovec *iov, size_t n, uint64_t offset)
 	return true;
 }
 
+#define ZEROS_AHEAD (256 * 1024)
+
+void
+zeros_ahead(ZerosAhead *z, int fd, uint64_t end, size_t len)
+{
+	static uint8_t zeros[ZEROS_AHEAD];
+	struct iovec iov = {zeros, sizeof(zeros)};
+
+	if (end <= z->upto)
+		return;
+	z->upto = end;
+	if (len > ZEROS_AHEAD / 4 || end >= z->limit)
+		return;					/* it has cost more than its sync */
+	if (iov.iov_len > z->limit - end)
+		iov.iov_len = z->limit - end;
+	if (write_all(fd, &iov, 1, end))
+		z->upto = end + iov.iov_len;
+}
+
 /* ---------- header: magic, u32 version, u32 head_len, u64 first, cluster, checksum */
 
 void

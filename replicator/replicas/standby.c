@@ -51,6 +51,7 @@ typedef struct Standby
 	int			fd;				/* of the segment that is written; -1: none */
 	bool		named;			/* it has its name */
 	bool		dirty;			/* something is not on disk */
+	ZerosAhead	zeros;			/* in fd */
 	bool		complete;		/* the copy; state says so */
 	StandbyBodies *bodies;		/* arrive beside it */
 	char		nonce[MEMBER_NONCE_HEX];
@@ -161,6 +162,7 @@ begin_segment(Standby *s, uint64_t segment, uint64_t size)
 		return disk_failed(s, "create a journal segment");
 	s->named = false;
 	s->dirty = true;
+	s->zeros = (ZerosAhead) {.limit = size};
 	*s->end = (JournalPlace) {segment, 0};
 	return GO_ON;
 }
@@ -176,6 +178,7 @@ take_data(Standby *s, uint64_t offset, LsSlice bytes)
 		return disk_failed(s, "write the journal");
 	s->dirty = true;
 	s->end->offset += bytes.len;
+	zeros_ahead(&s->zeros, s->fd, s->end->offset, bytes.len);
 	return GO_ON;
 }
 
@@ -465,6 +468,7 @@ settle(Standby *s, JournalPlace place, const json_t *history)
 	if (s->fd < 0)
 		return false;
 	(void) posix_fallocate(s->fd, 0, s->config->journal_segment_size);	/* only faster */
+	s->zeros = (ZerosAhead) {.limit = (uint64_t) s->config->journal_segment_size};
 	return remember(s, true);
 }
 
