@@ -272,7 +272,9 @@ poll_node_drain(AdminRequest *r, bool expired)
 
 	if (s.draining && !expired)
 		return NULL;
-	if (s.draining)
+	if (s.draining && s.writers_open < 0)
+		error = xasprintf("node \"%s\" is still being drained: it has not answered yet", s.name);
+	else if (s.draining)
 		error = xasprintf("node \"%s\" is still being drained: %" PRId64 " transactions that write are open", s.name, s.writers_open);
 	else if (s.administrative)
 		return success();

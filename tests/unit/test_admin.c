@@ -552,6 +552,9 @@ node_is_drained(void **state)
 	assert_ok("drain n1 readers\n");
 	assert_true(fakes[0].drains_readers);
 	assert_error("drain n1\n", "could not drain node \"n1\": it is not online");
+	fakes[1].writers_open = -1;
+	assert_error("timeout=20 drain n2\n", "node \"n2\" is still being drained: it has not answered yet");
+	assert_ok("resume n2\n");
 	fakes[1].writers_open = 3;
 	assert_error("timeout=20 drain n2\n", "node \"n2\" is still being drained: 3 transactions that write are open");
 	assert_false(fakes[1].drains_readers);
@@ -559,7 +562,7 @@ node_is_drained(void **state)
 	assert_ok("resume n2\n");
 	assert_false(fakes[1].draining);
 	assert_error("drain n3 readers\n", "there is no node \"n3\"");
-	assert_int_equal(drains, before + 2);
+	assert_int_equal(drains, before + 3);
 }
 
 static void
