@@ -370,6 +370,8 @@ poll_pause(AdminRequest *r, bool expired)
 		return json_pack("{s:b, s:o}", "ok", 1, "paused_ms", json_integer(writers_paused_ms()));
 	if (!expired)
 		return NULL;
+	if (!known && open == 0)
+		return admin_failure("the pause is over, and not all nodes have answered", "See lockstepctl status. A longer pause: --timeout.");
 	error = xasprintf("the pause is over, and %" PRId64 " transactions that write are still open", open);
 	answer = admin_failure(error, "lockstepctl sessions shows them. A longer pause: --timeout.");
 	free(error);

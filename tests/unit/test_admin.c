@@ -583,6 +583,8 @@ pauses_are_bounded(void **state)
 	assert_ok("timeout=60000 pause\n");
 	assert_in_range(paused_ms, 1, 60000);
 	assert_ok("resume\n");
+	fakes[0].writers_open = -1;
+	assert_error("timeout=20 pause\n", "the pause is over, and not all nodes have answered");
 	fakes[0].writers_open = 2;
 	assert_error("timeout=20 pause\n", "the pause is over, and 2 transactions that write are still open");
 	writers_resume();
