@@ -20,6 +20,7 @@ for my $nodes (2, 3)
 	}
 
 	$c->sql($nodes, "UPDATE t SET v = v || ', updated' WHERE id = 1");
+	$c->drain;
 	$c->sql(1, 'DELETE FROM t WHERE id = 2');
 	$c->sql(2, "UPDATE t SET id = 100 WHERE id = 1");
 	$c->same("$nodes nodes: equal after update and delete");

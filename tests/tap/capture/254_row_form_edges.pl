@@ -49,6 +49,7 @@ $c->sql(1, "$path INSERT INTO t VALUES (1, 1, 1, 'a')");
 $c->sql(1, "$path INSERT INTO t VALUES (2, 1, 1, 'ab'), (3, 2, 2, 'abc'), (4, 1, 3, 'a')");
 $c->sql(1, "$path INSERT INTO p VALUES (1, 1); INSERT INTO p VALUES (2, 2), (3, 3)");
 $c->sql(1, "$path UPDATE t SET v = 3, d = 3, s = 'xyz' WHERE id = 1; DELETE FROM t WHERE id = 2; UPDATE p SET v = 2 WHERE id = 1");
+$c->drain;
 $c->sql(2, "$path INSERT INTO t VALUES (5, 1, 2, 'b') ON CONFLICT (id) DO UPDATE SET d = 1");
 $c->sql(2, "$path COPY t FROM STDIN;\n6\t1\t1\ta\n7\t2\t2\tbc\n\\.\n");
 $c->same('checks whose functions need a search_path');

@@ -96,6 +96,7 @@ CREATE FUNCTION make_body() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN NEW.body := lo_from_bytea(0, repeat('body ' || NEW.id, 3000)::bytea); RETURN NEW; END $$;
 CREATE TRIGGER make_body BEFORE INSERT ON doc FOR EACH ROW EXECUTE FUNCTION make_body();
 SQL
+$c->drain;
 $c->sql($_, "INSERT INTO doc SELECT g FROM generate_series($_ * 100, $_ * 100 + 9) g") for $c->all;
 $c->same('from a trigger');
 is($c->sql(2, q{SELECT count(*) FROM doc WHERE lo_get(body) = repeat('body ' || id, 3000)::bytea}), 30, 'the rows have theirs');
@@ -118,6 +119,7 @@ $c->sql(1, "SET lo_compat_privileges = on; SET ROLE lo_other; SELECT lo_put(1000
 $c->same('owners, privileges, comments');
 is($c->sql(3, 'SELECT pg_get_userbyid(lomowner), lomacl IS NOT NULL FROM pg_largeobject_metadata WHERE oid = 1000021'), 'lo_user|t', 'as they were given');
 $c->sql(3, "SELECT lo_unlink(1000020)");
+$c->drain;
 $c->sql(1, 'BEGIN; SELECT lo_create(1000024); ALTER LARGE OBJECT 1000024 OWNER TO lo_user; REASSIGN OWNED BY lo_other TO lo_user; COMMIT');
 $c->same('REASSIGN OWNED');
 $c->sql(2, 'DROP OWNED BY lo_user, lo_other');

@@ -32,6 +32,7 @@ CREATE INDEX ON i (outer_(x));
 CREATE INDEX ON i (x) WHERE outer_(x) > 0;
 CREATE UNIQUE INDEX ON n (outer_(y));
 SQL
+$c->drain;
 my %path = (1 => 'a, public', 2 => 'public, b', 3 => '"C d", public, nowhere');
 sub with_path { my ($node, $sql) = @_; $c->sql($node, "SET search_path = $path{$node}; $sql") }
 
@@ -39,6 +40,7 @@ with_path($_, "INSERT INTO g VALUES ($_, 5, DEFAULT, '{1,2}', DEFAULT); INSERT I
 $c->same('inserted with three search paths');
 is($c->sql(1, 'SELECT g FROM g WHERE id <= 3 ORDER BY id'), "6\n1005\n5005", 'each row as its session has it');
 with_path($_, "UPDATE g SET x = x + 1 WHERE id = 10 * $_ + 1; DELETE FROM g WHERE id = 10 * $_ + 2") for 1 .. 3;
+$c->drain;
 with_path(2, 'UPDATE g SET x = 7 WHERE id = 11');
 $c->same('updated and deleted');
 is($c->sql(3, 'SELECT g FROM g WHERE id = 11'), 1007, 'an update computes anew, where it was made');
@@ -56,6 +58,7 @@ is($c->sql(1, 'SELECT sum(g - x) FROM g WHERE id BETWEEN 100 AND 109'), 5 * 1 + 
 $c->sql(2, <<'SQL');
 SET search_path = public, a; INSERT INTO g (id, x) SELECT s, 1 FROM generate_series(500, 600) s;
 SQL
+$c->drain;
 $c->sql(1, <<'SQL');
 BEGIN; SET LOCAL search_path = public, a; UPDATE g SET x = random() * 100 WHERE id BETWEEN 500 AND 549;
 SET LOCAL search_path = public, b; UPDATE g SET x = random() * 100 WHERE id BETWEEN 550 AND 599; DELETE FROM g WHERE id BETWEEN 520 AND 540; COMMIT;

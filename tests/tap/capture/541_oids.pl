@@ -16,6 +16,7 @@ CREATE TYPE mood AS ENUM ('a', 'b'); CREATE TABLE t0 (id int PRIMARY KEY);
 CREATE TABLE f (id int PRIMARY KEY, o oid, rc regclass, ty regtype, ns regnamespace, e mood, ts timestamptz);
 INSERT INTO f SELECT i, 'f'::regclass::oid, 'f', 'mood', 'public', 'b', now() FROM generate_series(1, 3) i;
 SQL
+$c->drain;
 isnt($c->sql(1, "SELECT 'f'::regclass::oid"), $c->sql(2, "SELECT 'f'::regclass::oid"), 'the OIDs differ');
 
 my @commands = (
@@ -56,6 +57,7 @@ while (my $command = shift @commands)
 	my (undef, $err) = $c->try(1, $command);
 	ok(($err =~ /ERROR/) == defined $refused, $command) or diag $err;
 }
+$c->drain;
 $c->sql($_, "INSERT INTO f4 (id) VALUES ($_); INSERT INTO f (id, e, x) VALUES (10 + $_, 'a', 1); INSERT INTO f (id, e) SELECT 100 * $_ + i, 'b' FROM generate_series(1, 5) i; UPDATE f SET x = 5 WHERE id = 3 - $_; UPDATE f4 SET id = id + 10 WHERE id = $_ - 1") for 1 .. 3;
 $c->same('what was stored');
 is($c->sql(2, 'SELECT o, rc, c FROM f WHERE id = 3'), $c->sql(1, "SELECT 'f', 'f'::regclass::oid, 'f'::regclass::oid"), 'as the origin has it');

@@ -33,7 +33,9 @@ for my $node ($c->all)
 	open(my $f, '>', $hba) or die "$hba: $!";
 	print $f "host all escaped,other_escape,altered,plain all scram-sha-256\n$rest";
 	close $f;
+	my $loaded = $c->sql($node, 'SELECT pg_conf_load_time()');
 	$c->sql($node, 'SELECT pg_reload_conf()');
+	ok($c->wait_sql($node, "SELECT pg_conf_load_time() > '$loaded'", 't'), "n$node has read it");
 }
 for my $login ([ 'escaped', "IX-\xe2\x85\xa8" ], [ 'other_escape', 'ab' ], [ 'altered', 'a' ], [ 'plain', 'two' ])
 {

@@ -37,8 +37,8 @@ for my $how ('cancel', 'statement_timeout')
 		$s->do('INSERT INTO t VALUES (-' . $id . ')');
 		my @pids = $c->apply_pids(2);
 		kill 'STOP', @pids;
-		$s->do("SET statement_timeout = '500ms'") if $how ne 'cancel';
 		$s->do("BEGIN; INSERT INTO t VALUES ($id)") if $block;
+		$s->do("SET statement_timeout = '500ms'") if $how ne 'cancel';
 		my $start = time;
 		$s->send($block ? 'COMMIT' : "INSERT INTO t VALUES ($id)");
 		if ($how eq 'cancel')
@@ -111,7 +111,7 @@ $c->set(2, 'lockstep_fault.apply_commit', "'wait'");
 $s->do('SET lockstep.commit_wait = applied');
 $s->send('INSERT INTO t VALUES (50)');
 ok($s->blocked(0.5), 'applied: waits for the peer\'s commit');
-is($c->sql(1, 'SELECT count(*) FROM t WHERE id = 50'), 1, 'applied: it is committed on the origin meanwhile');
+ok($c->wait_sql(1, 'SELECT count(*) FROM t WHERE id = 50', 1), 'applied: it is committed on the origin meanwhile');
 cancel();
 $s->finish(10);
 unlike($s->error, qr/^(ERROR|FATAL)/m, 'cancel while waiting for applied does not say that it failed');

@@ -7,10 +7,22 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $c = LockstepCluster->new(nodes => 2, conf => "max_prepared_transactions = 2\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE other (id int PRIMARY KEY)');
 $c->drain;
+
+# Of n1's server.
+sub boot { return ($c->try(1, 'SELECT boot FROM lockstep.node_info()'))[0] }
+
+# After a kill -9 of a backend.
+sub online_again
+{
+	my ($before) = @_;
+	ok($c->wait_until(sub { my $now = boot(); $now ne '' && $now ne $before }), 'the server has started anew');
+	$c->wait_state(1, 'online');
+}
 
 sub there
 {
@@ -52,15 +64,17 @@ is($s->query(q{SELECT count(*), to_regclass('d') IS NULL FROM a}), '0|t', 'has b
 # ---------- statement_timeout fires when the verdict is there already
 
 my $replicator = $c->replicator_pid;
-$s->do("SET statement_timeout = '400ms'");
+my $watch = $c->session(1);
 $s->do(q{INSERT INTO t VALUES (6, 'connects')});
+$s->do("SET statement_timeout = '2s'");		# it is to be stopped before
 kill 'STOP', $replicator;
+my $sent = time;
 $s->send(q{INSERT INTO t VALUES (7, 'late')});
-ok($s->blocked(0.1), 'waits for the verdict');
+ok($c->wait_until(sub { $watch->query('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 'Extension' }), 'waits for the verdict');
 kill 'STOP', $s->pid;
 kill 'CONT', $replicator;
 $c->wait_until(sub { $c->sql(2, 'SELECT count(*) FROM t WHERE id = 7') == 1 });
-select(undef, undef, undef, 0.6);
+ok($c->wait_until(sub { time > $sent + 2.5 }), 'its time is over');
 kill 'CONT', $s->pid;
 $s->finish;
 is($s->error, '', 'a timeout that comes too late is none');
@@ -103,6 +117,7 @@ sub victim
 	return $v;
 }
 
+my $boot = boot();
 my $v = victim();
 kill 'STOP', $replicator;
 $v->send(q{INSERT INTO t VALUES (8, 'asked')});
@@ -111,22 +126,25 @@ kill 'KILL', $v->pid;
 kill 'CONT', $replicator;
 $v->finish;
 isnt($v->error, '', 'kill -9 at the wait for the verdict');
-$c->wait_state(1, 'online');
+online_again($boot);
 $c->drain;
 $c->same('after it');
 
+$boot = boot();
 $v = victim();
 my $other = $c->session(2);
 my @apply = $c->apply_pids(1);
 kill 'STOP', @apply;
 $other->do(q{SET lockstep.commit_wait = ordered; INSERT INTO t VALUES (9, 'comes before')});
+my $decided = $c->status->{journal}{decided};
 $v->send(q{INSERT INTO t VALUES (10, 'waits for its turn')});
+ok($c->wait_until(sub { $c->status->{journal}{decided} > $decided }), 'it is decided');
 ok($v->blocked(0.3), 'waits for its turn');
 kill 'KILL', $v->pid;
 kill 'CONT', @apply;
 $v->finish;
 isnt($v->error, '', 'kill -9 in the turn');
-$c->wait_state(1, 'online');
+online_again($boot);
 there(10, 1, 'what was decided is there');
 $c->same('after that');
 

@@ -16,6 +16,11 @@ $c->drain;
 my $s = $c->session(1);
 my $peer = $c->session(2);
 
+# What has been decided before it, and that it is, too.
+my $before;
+sub decided { return $c->status->{journal}{decided} }
+sub is_decided { my ($name) = @_; ok($c->wait_until(sub { decided() > $before }), "$name: it is decided") }
+
 # ---------- the turn: its predecessor, of the other node, is held up here
 
 for my $how ('statement_timeout', 'cancel')
@@ -31,12 +36,14 @@ for my $how ('statement_timeout', 'cancel')
 		$c->drain;
 		$c->set(1, 'lockstep_fault.apply_commit', "'wait'");
 		$peer->do("INSERT INTO t VALUES ($id)");
-		$s->do("SET statement_timeout = '300ms'") if $how ne 'cancel';
+		$before = decided();
 		$s->do('BEGIN; INSERT INTO t VALUES (' . ($id + 1) . ')') if $block;
+		$s->do("SET statement_timeout = '2s'") if $how ne 'cancel';		# it is decided by then
 		my $start = time;
 		$s->send($block ? 'COMMIT' : 'INSERT INTO t VALUES (' . ($id + 1) . ')');
 		if ($how eq 'cancel')
 		{
+			is_decided($name);
 			ok($s->blocked(0.3), "$name: waits");
 			$c->sql(1, 'SELECT pg_cancel_backend(' . $s->pid . ')');
 		}
@@ -56,9 +63,9 @@ for my $how ('statement_timeout', 'cancel')
 $s->do('SET statement_timeout = 0');
 $c->set(1, 'lockstep_fault.apply_commit', "'wait'");
 $peer->do('INSERT INTO t VALUES (500)');
-$s->do("SET statement_timeout = '400ms'");
+$s->do("SET statement_timeout = '2s'");
 $s->send('INSERT INTO t VALUES (501)');
-ok($s->blocked(0.8), 'late timeout: it waits on');
+ok($s->blocked(2.2), 'late timeout: it waits on');
 $c->set(1, 'lockstep_fault.apply_commit', "'none'");
 $s->finish(20);
 is($s->error, '', 'late timeout: the transaction is committed, and so it is told');
@@ -75,7 +82,9 @@ for my $case ([ 0, 800 ], [ 1, 810 ])
 	$c->drain;
 	$c->set(1, 'lockstep_fault.apply_commit', "'wait'");
 	$peer->do("INSERT INTO t VALUES ($id)");
+	$before = decided();
 	$s->send("INSERT INTO t VALUES ($id + 1)");
+	is_decided($name);
 	ok($s->blocked(0.5), "$name: waits for its turn");
 	my $pid = $s->pid;
 	my $lxid = $c->sql(1, "SELECT split_part(virtualtransaction, '/', 2) FROM pg_locks WHERE pid = $pid AND locktype = 'virtualxid'");
@@ -102,7 +111,7 @@ for my $case ([ 0, 800 ], [ 1, 810 ])
 
 $s->do('SET lockstep.commit_wait = applied');
 $c->set(2, 'lockstep_fault.apply_commit', "'wait'");
-$s->do("SET statement_timeout = '400ms'");
+$s->do("SET statement_timeout = '2s'");		# it is committed here by then
 my $start = time;
 $s->send('INSERT INTO t VALUES (600)');
 $s->finish(20);
@@ -120,7 +129,7 @@ my $started = $c->sql(1, 'SELECT boot FROM lockstep.node_info()');
 $s->do('SET statement_timeout = 0');
 $s->do("SET lockstep_fault.fail_on_message = 'canceling the wait'");
 $c->set(2, 'lockstep_fault.apply_commit', "'wait'");
-$s->do("SET statement_timeout = '300ms'");
+$s->do("SET statement_timeout = '2s'");
 $s->send('INSERT INTO t VALUES (700)');
 $s->finish(20);
 unlike($s->error, qr/^(ERROR|FATAL|PANIC)|server closed/m, 'an error after the commit is no failure');

@@ -72,7 +72,7 @@ for my $settled (0, 1)
 		@apply = $c->apply_pids(2);
 		kill 'STOP', @apply;
 		$asked->send('UPDATE t SET v = v + 1 WHERE id = 2');
-		ok($c->wait_sql(1, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $asked->pid, 'Extension'), "$kind: a transaction has asked");
+		ok($c->wait_until(sub { $c->status->{counters}{reserved_now} == 1 }), "$kind: a transaction has asked");
 		$c->cluster('kill-replicator');
 		kill 'CONT', @apply;
 		$asked->finish;

@@ -107,10 +107,12 @@ my $id = 1000;
 for my $point (qw(APPLY_EXECUTING APPLY_CLAIMED APPLY_TURN APPLY_COMMITTED APPLY_PASSED))
 {
 	$id++;
+	my $boot = $c->sql(2, 'SELECT boot FROM lockstep.node_info()');
 	$c->order_at(2, $point, 'kill');
 	$c->sql(1, $ordered . "BEGIN; INSERT INTO t VALUES ($id, 1); UPDATE t SET v = v + 1 WHERE id = 40; COMMIT");
 	ok($c->wait_until(sub { $c->was_there(2, $point) }, 10), "killed at $point");
-	ok($c->wait_until(sub { ($c->try(2, "SELECT v FROM t WHERE id = $id"))[0] eq '1' }, 30), "killed at $point: it is applied then");
+	ok($c->wait_until(sub { ($c->try(2, "SELECT v FROM t WHERE id = $id AND (SELECT boot FROM lockstep.node_info()) <> '$boot'"))[0] eq '1' }, 30),
+		"killed at $point: it is applied when the server has started anew");
 	$c->wait_state(2, 'online', 30);
 	$c->same("killed at $point: equal");
 }

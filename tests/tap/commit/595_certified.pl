@@ -81,6 +81,7 @@ for my $what ('check', 'domain', 'expression', 'predicate', 'generated', 'trigge
 $c->sql(1, "INSERT INTO not_certain_enum VALUES (1, 'sad')");
 decided("INSERT INTO not_certain_enum VALUES (2, 'glad')", 'executed', 'enum');
 $c->sql(1, 'INSERT INTO not_certain_keyless VALUES (1, 1)');
+$c->drain;
 decided('INSERT INTO not_certain_keyless VALUES (1, 1)', 'ordered', 'but a new row needs no key');
 decided("INSERT INTO t SELECT i, 'many' FROM generate_series(100, 163) i", 'ordered', '64 rows');
 decided("INSERT INTO t SELECT i, 'many' FROM generate_series(200, 264) i", 'executed', '65 rows');
@@ -137,6 +138,7 @@ $c->replicator_logs(qr/\[n2\] database "app" is changed on this node only/, 'it 
 $c->sql_local(2, 'DELETE FROM t WHERE id = 500');
 attach_again();
 $c->sql(1, "INSERT INTO t VALUES (411, 'a')");
+$c->drain;
 decided("INSERT INTO t VALUES (412, 'a')", 'ordered', 'attached again, it is trusted');
 $c->sql_local(2, 'CREATE UNIQUE INDEX only_here ON t ((1)) WHERE id IN (404, 500)');
 rolled_back(500, 'only_here', 'an index');
@@ -147,6 +149,7 @@ $c->sql_local(2, 'DROP INDEX only_here');
 $c->sql_local(2, "INSERT INTO t VALUES (500, 'only here')");
 attach_again();
 $c->sql(1, "INSERT INTO t VALUES (413, 'a')");
+$c->drain;
 decided("INSERT INTO t VALUES (414, 'a')", 'ordered', 'attached again, it is trusted');
 $c->sql(1, "INSERT INTO t VALUES (500, 'a')");
 ok($c->wait_until(sub { $c->node_status(2)->{state} ne 'online' }), 'a node that refuses what is decided is dropped');
@@ -159,6 +162,7 @@ $c->sql(1, "INSERT INTO t VALUES (502, 'a')");
 is(how(), 'executed', 'and remain so');
 $c->sql(1, 'ALTER TABLE t ADD COLUMN w int');
 $c->sql(1, "INSERT INTO t VALUES (503, 'a')");
+$c->drain;
 $c->sql(1, "INSERT INTO t VALUES (504, 'a')");
 is(how(), 'ordered', 'until DDL');
 

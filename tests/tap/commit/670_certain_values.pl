@@ -10,11 +10,12 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 3, conf => "max_prepared_transactions = 2\n");
 
-# How was the last transaction decided?
+# How was the last transaction decided?  (Then it is not to be taken for late.)
 sub how
 {
 	my $last = $c->status->{journal}{decided};
 	my ($json) = $c->ctl('journal', "--from=$last", '--json', '--journal-directory', "$c->{dir}/journal");
+	$c->drain;
 
 	return $json =~ /"wait":\s*"(\w+)"/ ? $1 : "none in $json";
 }
@@ -34,6 +35,7 @@ sub proven
 
 	$c->sql(1, "CREATE TABLE $table (id int PRIMARY KEY, $columns)");
 	$c->sql(1, "INSERT INTO $table (id) VALUES (1)");
+	$c->drain;
 	return;
 }
 
@@ -88,6 +90,7 @@ sub attach_again
 	$c->ctl('attach', 'n2');
 	$c->wait_state(2, 'online');
 	$c->sql(1, "INSERT INTO $table VALUES (3, 3)");
+	$c->drain;
 	$c->sql(1, "INSERT INTO $table VALUES (4, 4)");
 	is(how(), 'ordered', "$table is proven");
 	return;

@@ -33,7 +33,8 @@ sub race
 		$a->do($first);
 		$b->do($second);
 		$a->send('COMMIT');
-		ok($a->blocked(0.3), "$name: the first waits to be executed");
+		ok($c->wait_until(sub { $c->status->{counters}{reserved_now} == 1 }), "$name: the first is reserved");
+		ok($a->blocked(0.3), "$name: it waits to be executed");
 		$b->query('COMMIT', 10);
 		LockstepCluster::is_error($b->error, '40001', qr/DETAIL:.*n1/s, "$name: the second loses, and is told to whom");
 	});

@@ -23,8 +23,8 @@ sub waits
 {
 	my ($name) = @_;
 	ok($loser->blocked(0.3), "$name: the loser is not ready yet");
-	is($c->sql(2, "SELECT count(*) FROM pg_locks WHERE pid = " . $loser->pid . " AND locktype IN ('relation', 'transactionid', 'tuple')"),
-		0, "$name: it holds no lock");
+	ok($c->wait_sql(2, "SELECT count(*) FROM pg_locks WHERE pid = " . $loser->pid . " AND locktype IN ('relation', 'transactionid', 'tuple')", 0),
+		"$name: it holds no lock");
 }
 
 sub retried

@@ -24,6 +24,7 @@ my $queued = 'SET lockstep.update_order = queued; SET lockstep.queue_timeout = 0
 $_->do($queued) for $a, $b, $d;
 my $row = 0;
 
+sub queues { my ($s, $name) = @_; ok($c->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $s->pid, 't'), $name) }
 sub ok_session { my ($s, $name) = @_; unlike($s->error, qr/ERROR|FATAL/, $name) }
 
 # b waits for what a does, and goes on when a has ended.
@@ -59,9 +60,9 @@ waits('after work on other rows', $update, "BEGIN; UPDATE t SET v = 7 WHERE id =
 $row++;
 $a->do("BEGIN; UPDATE t SET v = 1 WHERE id = $row");
 $b->send("UPDATE t SET v = v * 10 + 2 WHERE id = $row");
-ok($b->blocked(0.3), 'n2 waits');
+queues($b, 'n2 waits');
 $d->send("UPDATE t SET v = v * 10 + 3 WHERE id = $row");
-ok($d->blocked(0.3), 'n3 waits');
+queues($d, 'n3 waits');
 $a->do('COMMIT');
 $_->finish for $b, $d;
 is($b->error . $d->error, '', 'both go on');
@@ -77,7 +78,7 @@ $a->do('COMMIT');
 $a->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 30');
 $b->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 31');
 $a->send('UPDATE t SET v = v + 1 WHERE id = 31');
-ok($a->blocked(0.3), 'half a circle waits');
+queues($a, 'half a circle waits');
 $b->query('UPDATE t SET v = v + 1 WHERE id = 30');
 LockstepCluster::is_error($b->error, '40P01', qr/deadlock/, 'who closes it gets 40P01');
 $b->query('ROLLBACK');
@@ -144,7 +145,8 @@ sub increments
 	return $retried;
 }
 
-is(increments('queued', '-c lockstep.update_order=queued', 48, 50), 0, 'queued: nobody has to retry');
+# (who waits for longer than lockstep.queue_timeout, on a busy machine, would)
+is(increments('queued', '-c lockstep.update_order=queued -c lockstep.queue_timeout=60s', 48, 50), 0, 'queued: nobody has to retry');
 increments('optimistic', '-c lockstep.update_order=optimistic -c lockstep.queue_after=0', 49, 25);
 
 # A session that always loses against a stream on another node: it thinks between reading

@@ -61,7 +61,7 @@ sub by_key
 		$a->do($first);
 		$b->do($second);
 		$decided ? $a->do('COMMIT') : $a->send('COMMIT');
-		ok($a->blocked(0.3), "$name: the first waits") unless $decided;
+		ok($c->wait_until(sub { $c->status->{counters}{reserved_now} == 1 }), "$name: the first waits") unless $decided;
 		$b->query('COMMIT', 20);
 	});
 	$a->finish unless $decided;
@@ -103,7 +103,8 @@ sub in_the_way
 		ok($b->blocked(0.3), "$name: it runs");
 	}
 	$a->do($first);
-	$o{running} ? $b->finish : $b->query('SELECT 1');
+	# what is decided first is applied there when n2 gets to it
+	$o{running} ? $b->finish : $c->wait_until(sub { $b->query('SELECT 1'); return $b->error ne '' });
 	told($name, reason => 'in the way', %o);
 }
 in_the_way('idle', q{UPDATE t SET v = 'b' WHERE id = 10}, q{UPDATE t SET v = 'not to be seen' WHERE id = 10},
@@ -174,7 +175,7 @@ $_->do('SET lockstep.update_order = queued; SET lockstep.queue_timeout = 0') for
 $b->do(q{BEGIN; UPDATE t SET v = 'b' WHERE id = 31});
 $a->do(q{BEGIN; UPDATE t SET v = 'a' WHERE id = 30});
 $a->send(q{UPDATE t SET v = 'a' WHERE id = 31});
-ok($a->blocked(0.3), 'a circle: half of it waits');
+ok($c->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $a->pid, 't'), 'a circle: half of it waits');
 $b->query(q{UPDATE t SET v = 'b' WHERE id = 30});
 told('a circle', code => '40P01', reason => 'deadlock', table => 'public.t', key => 't_pkey',
 	detail => qr/This transaction waits for public\.t t_pkey behind a transaction of node "n1" \(pid \d+\), which waits for public\.t t_pkey behind a transaction of node "n2" \(pid \d+\)\.|waits for public\.t t_pkey behind a transaction of node "n1" \(pid \d+\), which waits for this one\./);

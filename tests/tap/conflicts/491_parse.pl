@@ -40,10 +40,12 @@ for my $case ([ 'a simple query', 'SELECT 2 AS slowly' ], [ 'a command', 'CREATE
 	my $s = $c->session(1, options => '-c lockstep_fault.slow_parse=slowly');
 	$s->do('BEGIN; UPDATE t SET n = 0 WHERE id = 1');
 	$s->send($case->[1]);
+	ok($c->wait_sql(1, "SELECT count(*) FROM pg_stat_activity WHERE pid = @{[ $s->pid ]} AND state = 'active' AND query ~ 'slowly'", 1), "$case->[0] is analysed");
 	$c->sql(2, 'UPDATE t SET n = n + 100 WHERE id = 1');
 	$s->finish;
 	like($s->error, qr/40001/, "$case->[0] fails");
 	$s->do('ROLLBACK');
+	$c->drain;
 }
 $c->same('all nodes are equal');
 

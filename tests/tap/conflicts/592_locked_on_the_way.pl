@@ -30,6 +30,7 @@ sub is_refused
 	my $s = $c->session(1);
 	$s->do("BEGIN; INSERT INTO other VALUES ($id, 0)");
 	$lock->($s);
+	$c->drain;
 	is($c->sql(1, "SELECT count(*) FROM (SELECT 1 FROM $table WHERE id = $id FOR UPDATE SKIP LOCKED) l"), 0, "$what: the row is locked");
 	$c->frozen([1], sub {
 		my $other = $c->session(2);

@@ -84,8 +84,11 @@ sub contend
 	$c->drain;
 
 	# the verdicts of these say so at the latest
-	$_->do("UPDATE t SET v = v + 1 WHERE id = $id") for $a, $b;
-	$c->drain;
+	for my $s ($a, $b)
+	{
+		$s->do("UPDATE t SET v = v + 1 WHERE id = $id");
+		$c->drain;
+	}
 }
 
 contend(10);

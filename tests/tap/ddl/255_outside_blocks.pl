@@ -200,6 +200,7 @@ $c->sql_local(3, 'INSERT INTO pr VALUES (31, NULL)');
 $c->fails(1, 'DO $$ BEGIN INSERT INTO pr VALUES (30, 1); COMMIT; INSERT INTO pr VALUES (31, 1); COMMIT; INSERT INTO pr VALUES (32, 1); END $$',
 	'23505', qr/happened on node "n3"/, 'the second transaction of a DO block fails on a peer');
 $c->sql_local(3, 'DELETE FROM pr WHERE id = 31');
+$c->drain;
 is($c->sql($_, 'SELECT count(*) FROM pr WHERE id BETWEEN 30 AND 39'), 1, "the first one stays (n$_)") for 1 .. 3;
 
 # conflicts between two procedures on different nodes end in order
@@ -216,6 +217,7 @@ $c->same('equal after conflicts of procedures');
 # ---------- ALTER TYPE ADD VALUE, used at once elsewhere
 
 $c->sql(1, "CREATE TYPE e AS ENUM ('a'); CREATE TABLE et (id int PRIMARY KEY, e e)");
+$c->drain;
 for my $i (1 .. 6)
 {
 	$c->sql(1 + $i % 3, "ALTER TYPE e ADD VALUE 'v$i' BEFORE 'a'");
@@ -293,7 +295,7 @@ is_index('s_slow', qr/^false\|/, 'a backend that goes leaves an invalid index ev
 $c->sql(3, 'DROP INDEX s_slow');
 $c->drain;
 $s = $c->session(1);
-$s->do("SET x.slow = 'n1'; SET statement_timeout = '500ms'");
+$s->do("SET x.slow = 'n1'; SET statement_timeout = '3s'");		# while it builds
 $s->send('CREATE INDEX CONCURRENTLY s_slow ON s (slow(id))');
 $s->finish(20);
 LockstepCluster::is_error($s->error, '57014', qr/statement timeout/, 'statement_timeout');

@@ -41,12 +41,14 @@ CREATE UNLOGGED TABLE nokey (v text);
 CREATE TABLE logged (id int PRIMARY KEY, n int);
 INSERT INTO logged SELECT g, 0 FROM generate_series(1, 50) g;
 SQL
+$c->drain;
 $c->fails(1, 'CREATE TABLE l (id int REFERENCES a)', '42P16', qr/may reference only permanent/, 'a logged table cannot refer to an unlogged one');
 $c->fails(1, 'CREATE TEMP TABLE t (a int); ALTER TABLE t SET UNLOGGED', '42809|42P16', qr/temporary/, 'of a temporary table');
-$c->drain;
 is(unlogged($_), 'a b d e f g h i j k nokey ' . ($as_parent ? 'p p1' : 'p1'), "tables are unlogged on n$_, sequences are not") for $c->all;
 $c->sql(1, "INSERT INTO a SELECT g, 'row ' || g FROM generate_series(1, 2000) g; INSERT INTO us.e VALUES (1), (1); INSERT INTO p VALUES (1, 'x'); INSERT INTO k (v) VALUES ('three')");
+$c->drain;
 $c->sql(2, "UPDATE a SET v = v || random() WHERE id % 2 = 0; INSERT INTO f VALUES (1, 'x', 1); INSERT INTO g VALUES (1); INSERT INTO j (v) VALUES ('x'), ('y')");
+$c->drain;
 $c->sql(3, "INSERT INTO nokey VALUES ('x'), ('x'), ('y'); DELETE FROM a WHERE id > 1900; UPDATE logged SET n = a.id FROM a WHERE a.id = logged.id");
 $c->sql(1, <<'SQL');
 SET max_parallel_workers_per_gather = 2; SET min_parallel_table_scan_size = 0; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0;
@@ -107,6 +109,7 @@ $c->same('after the crash of a node');
 is($c->sql(2, 'SELECT count(*) FROM a_new'), 2301, 'no row is lost');
 is($c->sql(2, 'SELECT (SELECT count(*) FROM by_random), (SELECT count(*) FROM by_random_nokey)'), '100|100', 'rows that SET LOGGED has sent, and ALTER TABLE has computed, are there once');
 $c->sql(2, "UPDATE a_new SET v = 'again' WHERE id > 1890; DELETE FROM since WHERE id = 1; REFRESH MATERIALIZED VIEW seen");
+$c->drain;
 $c->sql(3, "UPDATE since SET v = 'n3'");
 $c->same('and they are written as before');
 
@@ -121,7 +124,7 @@ for my $round (1 .. 2)
 	$c->wait_state(3, 'online', 90);
 	is(missing(3), 0, "under load, crash $round: all are there");
 }
-$load->finish;
+$load->finish(300);		# 3000 commits, each of which waits for the others, too
 $c->same('after crashes under load');
 
 # ---------- another table gets the name of one whose rows are about to be sent
@@ -130,7 +133,8 @@ my $swap = $c->session(2);
 $swap->query('BEGIN; ALTER TABLE swapped RENAME TO swapped_old; CREATE UNLOGGED TABLE swapped (LIKE swapped_old)');
 $c->cluster('kill-node', 3);
 $c->cluster('start-node', 3, '--no-wait');
-ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%send\_unlogged%' AND state = 'active' AND pid <> pg_backend_pid()") }, 60), 'n1 waits for the lock');
+ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%send\_unlogged%' AND state = 'active' AND pid <> pg_backend_pid()") }, 60), 'n1 sends the rows');
+ok($c->wait_sql(1, "SELECT count(*) > 0 FROM lockstep.waits WHERE node = 'n1' AND blocker_node = 'n2' AND blocker_pid = " . $swap->pid, 't', 60), 'and waits for the lock');
 $swap->query('COMMIT');
 is($swap->error, '', 'which another transaction had');
 $swap->finish;

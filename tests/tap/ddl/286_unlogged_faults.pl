@@ -138,8 +138,9 @@ $c->wait_state(2, 'online', $wait);
 my $victim = $c->session(3);
 my $pid = $victim->query('SELECT pg_backend_pid()');
 $pid =~ /(\d+)/;
+my $log = length $c->node_log(3);
 kill 'KILL', $1;
-$c->wait_until(sub { $c->node_log(3) =~ /unlogged tables of database "app" have lost their rows/ }, $wait);
+ok($c->wait_until(sub { substr($c->node_log(3), $log) =~ /unlogged tables of database "app" have lost their rows/ }, $wait), 'its rows are lost');
 $c->wait_state(3, 'online', $wait);
 $c->same('after a backend was killed');
 

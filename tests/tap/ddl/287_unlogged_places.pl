@@ -59,8 +59,8 @@ $open->query("BEGIN; UPDATE u SET v = 'open' WHERE id = 1");
 $c->cluster('kill-node', 3);
 $c->cluster('start-node', 3, '--no-wait');
 $c->wait_until(sub { $c->replicator_log =~ /n3\] unlogged tables could not be restored in database "app".*timeout/ }, $wait);
-is($c->node_status(3)->{state}, 'catchup', 'a node waits while a transaction that changes such a table is open');
-like($c->reason(3), qr/waits for its unlogged tables/, 'and says so');
+ok($c->wait_until(sub { my $n = $c->node_status(3); $n->{state} eq 'catchup' && $n->{reason} =~ /waits for its unlogged tables/ }),
+	'a node waits while a transaction that changes such a table is open, and says so') or diag($c->reason(3));
 $c->fails(3, "INSERT INTO u VALUES (1000, 'x')", '57P03|55000', qr/./, 'it refuses writes');
 $c->sql(2, "UPDATE u SET v = 'by others' WHERE id = 2");
 $open->query('COMMIT');

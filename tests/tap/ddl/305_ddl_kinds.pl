@@ -85,6 +85,7 @@ for my $round (1 .. 5)
 	}
 	$_->finish for @sessions;
 }
+$c->drain;
 is($c->sql(1, "SELECT count(*) FROM pg_class WHERE relname ~ '^own(m)?_._.\$' AND relkind IN ('r', 'm')"), 30, 'DDL on three nodes at once');
 $c->same('and equal');
 

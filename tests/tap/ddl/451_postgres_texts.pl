@@ -15,6 +15,7 @@ sub notices { my ($node, $sql) = @_; my (undef, $err) = $c->try($node, $sql); re
 # ---------- notices are given once
 
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, name text)');
+$c->drain;
 my $long = 'x' x 70;
 is(notices(1, "CREATE TABLE $long (id int PRIMARY KEY)"), 1, 'CREATE TABLE of a long name');
 is(notices(1, "CREATE VIEW v AS SELECT name AS y$long FROM t"), 1, 'CREATE VIEW');
@@ -74,6 +75,7 @@ $c->fails(2, 'ALTER TABLE p DETACH PARTITION p1 CONCURRENTLY', '55000', qr/when 
 $c->sql(2, 'DROP TABLE pd');
 $c->fails(2, 'BEGIN; ALTER TABLE p DETACH PARTITION p1 CONCURRENTLY', '25001', qr/transaction block/, 'DETACH in a transaction block');
 $c->sql(2, 'ALTER TABLE p DETACH PARTITION p1 CONCURRENTLY; SET search_path = pg_catalog; ALTER TABLE public.p DETACH PARTITION public."P 2" CONCURRENTLY');
+$c->drain;
 $c->sql(3, 'ALTER TABLE p DETACH PARTITION p3 CONCURRENTLY; ALTER TABLE p DETACH PARTITION p4 CONCURRENTLY');
 $c->drain;
 is($c->sql(1, "SELECT string_agg(conrelid::regclass || ': ' || pg_get_constraintdef(oid), E'\\n' ORDER BY conrelid::regclass::text COLLATE \"C\") FROM pg_constraint WHERE conrelid::regclass::text ~ '^\"?[pP]' AND contype = 'c'"),

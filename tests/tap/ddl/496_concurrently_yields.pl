@@ -51,6 +51,7 @@ ok(waits_at_gate(), 'DDL on another table leaves it alone');
 $keeper->do('SELECT pg_advisory_unlock(496)');
 $s->finish(60);
 is($s->error, '', 'and it is created');
+$c->drain;
 is_deeply($c->index_states('undisturbed'), [ ('true true') x 3 ], 'on all nodes');
 $c->sql(1, 'DROP INDEX undisturbed');
 
@@ -65,7 +66,7 @@ for my $node (2, 3)
 	$s->finish(60);
 	LockstepCluster::is_error($s->error, '40001', qr/could not go on with an index.*\n.*A command of node "n$node" \(pid \d+\) waits for public\.t.*\n.*invalid index/, 'the command yields');
 	all_write('and all nodes write');
-	ok(!waits_at_gate(), 'nobody builds any more');
+	ok($c->wait_until(sub { !waits_at_gate() }), 'nobody builds any more');
 	$keeper->do('SELECT pg_advisory_unlock(496)');
 	$c->drain;
 	is_deeply($c->index_states("late$node"), [ ('false false') x 3 ], 'an invalid index is left everywhere');
@@ -96,6 +97,7 @@ is_deeply([ map { s/^\w+ //r } @{ $c->index_states('going') } ], [ ('false') x 3
 # ---------- once more
 
 $c->sql(1, 'DROP INDEX CONCURRENTLY going; CREATE UNIQUE INDEX CONCURRENTLY again ON t (gate(id), w)');
+$c->drain;
 is_deeply($c->index_states('again'), [ ('true true') x 3 ], 'repeated, it is created');
 is($c->sql(1, "SELECT to_regclass('going') IS NULL"), 't', 'and dropped');
 $c->same('the nodes are equal');

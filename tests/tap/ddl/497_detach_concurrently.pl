@@ -379,6 +379,7 @@ CREATE TABLE self1 PARTITION OF self FOR VALUES IN (1);
 CREATE TABLE self2 PARTITION OF self FOR VALUES IN (2);
 INSERT INTO self VALUES (1, 2), (2, 2);
 SQL
+$c->drain;
 $c->sql(3, 'SET default_transaction_isolation = serializable; ALTER TABLE self DETACH PARTITION self1 CONCURRENTLY');
 is_everywhere('self1', 'table 1', 'a table that refers to itself; at SERIALIZABLE');
 $c->fails(3, 'ALTER TABLE self DETACH PARTITION self2 CONCURRENTLY', '23503', qr/violates foreign key/, 'the other is referred to');
@@ -404,6 +405,7 @@ TRUNCATE log;
 SQL
 $c->drain;
 $c->sql(1, 'CREATE ROLE alice; ALTER TABLE m OWNER TO alice; TRUNCATE log');
+$c->drain;
 $c->fails(2, 'SET ROLE alice; ALTER TABLE h DETACH PARTITION h1 CONCURRENTLY', '42501', qr/must be owner/, 'who may not, is told so');
 $c->sql(2, 'ALTER TABLE h DETACH PARTITION h1 CONCURRENTLY');
 $c->sql(3, 'TRUNCATE log; SET search_path = pg_catalog; ALTER TABLE public.m DETACH PARTITION public.m1 CONCURRENTLY');
@@ -486,6 +488,7 @@ CREATE TABLE hidden.q1 PARTITION OF q FOR VALUES IN (1);
 CREATE TABLE hidden.q2 PARTITION OF q FOR VALUES IN (2);
 ALTER TABLE q OWNER TO owner;
 SQL
+$c->drain;
 $c->sql(2, 'ALTER TABLE q DETACH PARTITION hidden.q1 CONCURRENTLY');
 becomes('hidden.q1', 'table', 'the owner of the table may not use the schema of the partition');
 $c->fails(3, 'SET ROLE owner; ALTER TABLE q DETACH PARTITION hidden.q2 CONCURRENTLY', '42501', qr/permission denied for schema hidden/, 'and can not do it');
@@ -539,6 +542,7 @@ ALTER TABLE bounds1 ATTACH PARTITION bounds1x FOR VALUES IN ('x');
 ALTER TABLE bounds ATTACH PARTITION bounds1 FOR VALUES FROM (0) TO (10);
 INSERT INTO bounds VALUES (1, 'x');
 SQL
+$c->drain;
 $c->sql(2, 'ALTER TABLE bounds DETACH PARTITION bounds1 CONCURRENTLY');
 $c->drain;
 is($c->sql($_, "SELECT pg_get_constraintdef(oid) FROM pg_constraint WHERE conrelid = 'bounds1x'::regclass AND contype = 'c'"),

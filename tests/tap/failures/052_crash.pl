@@ -9,7 +9,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 3s\nstall_timeout = 3s\n");
+my $c = LockstepCluster->new(nodes => 3, replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE once (id int)');
 $c->drain;
 
@@ -18,7 +18,7 @@ $c->drain;
 $c->cluster('kill-node', 3);
 my $start = time;
 $c->sql(1, 'INSERT INTO t VALUES (20)');
-cmp_ok(time - $start, '<', 40, 'a node that is killed does not hold up the others for long');
+cmp_ok(time - $start, '<', LockstepCluster::soon(40), 'a node that is killed does not hold up the others for long');
 ok($c->wait_state(3, 'dropped'), 'it is dropped');
 $c->sql(2, "INSERT INTO t SELECT i FROM generate_series(1000, 1999) i");
 ok($c->cluster('restart-node', 3), 'it comes back by itself when its server runs again');
@@ -26,7 +26,7 @@ $c->same('and catches up');
 
 # Killed under load, again and again.
 my $script = $c->file('load.sql', "\\set id random(100000, 100000000)\nINSERT INTO t VALUES (:id) ON CONFLICT DO NOTHING;\nINSERT INTO once VALUES (:id);\n");
-my @load = map { $c->pgbench_start($_, '-n', '-f', $script, '-c', 2, '-T', 8, '--max-tries=1000') } 1, 2;
+my @load = map { $c->pgbench_start($_, '-n', '-f', $script, '-c', 2, '-T', 600, '--max-tries=1000') } 1, 2;
 for (1 .. 2)
 {
 	$c->cluster('kill-node', 3);
@@ -35,7 +35,8 @@ for (1 .. 2)
 }
 for my $node (1, 2)
 {
-	$load[$node - 1]{handle}->finish;
+	$load[$node - 1]{handle}->signal('TERM');		# not before the node has been back twice
+	eval { $load[$node - 1]{handle}->finish };
 	unlike(${ $load[$node - 1]{text} }, qr/aborted/, "load on n$node does not notice") or diag(${ $load[$node - 1]{text} });
 }
 ok($c->wait_state(3, 'online'), 'online after having been killed under load');
@@ -55,7 +56,7 @@ my @pids = $c->server_pids(3);
 kill 'STOP', @pids;
 $start = time;
 $c->sql(1, 'INSERT INTO t VALUES (30)');
-cmp_ok(time - $start, '<', 40, 'a node that hangs is waited for only so long');
+cmp_ok(time - $start, '<', LockstepCluster::soon(40), 'a node that hangs is waited for only so long');
 ok($c->wait_state(3, 'dropped'), 'then it is dropped');
 kill 'CONT', @pids;
 ok($c->wait_state(3, 'online'), 'it comes back when it goes on') or $c->ctl('attach', 'n3');

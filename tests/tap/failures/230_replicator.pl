@@ -19,7 +19,7 @@ kill STOP => @held;
 my $s = $c->session(1);
 my $backend = $s->query('SELECT pg_backend_pid()') =~ /(\d+)/ ? $1 : die 'no pid';
 $s->send('INSERT INTO t VALUES (1)');
-$c->wait_sql(1, "SELECT wait_event_type FROM pg_stat_activity WHERE pid = $backend", 'Extension');
+$c->wait_sql(1, "SELECT count(*) > 0 FROM lockstep.waits WHERE pid = $backend", 't');	# it has asked
 kill STOP => $backend;
 kill CONT => @held;
 ok($c->wait_sql(2, 'SELECT count(*) FROM t', 1), 'it is committed on the other node');

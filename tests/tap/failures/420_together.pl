@@ -71,6 +71,7 @@ $c->ctl('drop', 'n2');
 load(1000);
 my $reader = $c->file('reader.sql', "SELECT 1 / (((SELECT sum(v) FROM hot) = (SELECT count(*) FROM no_key))::int);\n");
 my $reading = $c->pgbench_start(2, '-n', '-f', $reader, '-c', 1, '-T', 60);
+$c->wait_sql(2, "SELECT count(*) FROM pg_stat_activity WHERE application_name = 'pgbench'", 1);
 $c->ctl('attach', 'n2');
 ok($c->wait_state(2, 'online', 60), 'n2 is back under the eyes of a reader');
 $reading->{handle}->signal('TERM');

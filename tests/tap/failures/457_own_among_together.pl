@@ -20,8 +20,9 @@ for my $how ('commits go on before it comes back', 'commits go on when it has co
 	$holder->query("SELECT lockstep.hold_commits(NULL, '60s')");
 	add(1 .. 10);
 	my $own = $c->session(2);
+	my $last = $c->status->{journal}{last};
 	$own->send('UPDATE t SET v = v + 1 WHERE id = 50');
-	ok($own->blocked(1), "$how: it is decided, and waits for its turn");
+	ok($c->wait_until(sub { $c->status->{journal}{last} > $last }) && $own->blocked(0.3), "$how: it is decided, and waits for its turn");
 	add(11 .. 20);
 	$c->ctl('drop', 'n2');
 	add(21 .. 40, 50);

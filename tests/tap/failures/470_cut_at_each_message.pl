@@ -89,7 +89,8 @@ sub commit_held_up
 	$s->query("BEGIN; INSERT INTO mark VALUES ($id)");
 	$c->frozen([2], sub {
 		$s->send('COMMIT');
-		$s->blocked(0.1);
+		# it has asked, or was cut as it did
+		$c->wait_until(sub { !$s->blocked(0.02) || $c->sql(1, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $s->pid) eq 'Extension' });
 		$meanwhile->();
 	});
 	$s->finish;
@@ -118,7 +119,7 @@ my %fate = (run => sub {
 });
 my %withdrawn = (run => sub {
 	my ($s, $id) = @_;
-	return commit_held_up($s, $id, sub { $c->sql(1, 'SELECT pg_cancel_backend(' . $s->pid . ')'); $s->blocked(0.3) });
+	return commit_held_up($s, $id, sub { $c->sql(1, 'SELECT pg_cancel_backend(' . $s->pid . ')'); $s->blocked(20) });
 });
 
 my @cuts = (
@@ -137,7 +138,7 @@ my @cuts = (
 	[ 'F', 'c', run => sub { my ($s, $id) = @_; my $error = transact($s, $id, ''); $s->close; return $error } ],
 	[ 'Z', 'c', run => sub { my ($s) = @_; $s->query("BEGIN; INSERT INTO mark VALUES ($_[1]); $large; ROLLBACK"); return 'ERROR:  00000: rolled back by its client' } ],
 	[ 'N', 'c', %causal ], [ 'n', 's', %causal ],
-	[ 'K', 's', run => sub { my ($s, $id) = @_; commit_held_up($s, $id, sub { $s->blocked(1.3) }) } ],
+	[ 'K', 's', run => sub { my ($s, $id) = @_; commit_held_up($s, $id, sub { $s->blocked(20) }) } ],	# until it is cut, at one that comes each second
 	[ 'O', 'c', %fate ], [ 'o', 's', %fate ],
 	[ 'S', 'c', %lease ], [ 's', 's', %lease ],
 	[ 'U', 'c', %alone ], [ 'u', 's', %alone ],
@@ -152,7 +153,7 @@ my @cuts = (
 	} ],
 	[ 'E', 's', run => sub {
 		my ($s, $id) = @_;
-		my $error = commit_held_up($s, $id, sub { $c->ctl('drop', 'n1'); $s->blocked(0.2) });
+		my $error = commit_held_up($s, $id, sub { $c->ctl('drop', 'n1'); $s->blocked(20) });
 		$c->ctl('attach', 'n1');
 		return $error;
 	} ],

@@ -176,7 +176,7 @@ my %backend = (
 
 # ---------- deaths
 
-sub replicator_is_gone { return $c->is_gone($c->replicator_pid) }
+sub replicator_is_gone { return !defined $c->member_pid(1) }	# all of its threads
 
 # All are back, and take writes; nobody helps them, but for starting what was killed.
 sub recovered

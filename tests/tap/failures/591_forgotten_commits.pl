@@ -94,7 +94,7 @@ $rr->send('BEGIN ISOLATION LEVEL REPEATABLE READ; SELECT v FROM t WHERE id = 2; 
 my $writer = reader();
 $writer->send('UPDATE t SET v = v + 1 WHERE id = 2');
 ok($s->blocked(1) && $copy->blocked(0) && $rr->blocked(0) && $writer->blocked(0), 'readers and writers wait');
-is($c->sql(1, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ '^(SELECT v|COPY|BEGIN|UPDATE)'"), 4, 'which is shown');
+ok($c->wait_sql(1, "SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Extension' AND query ~ '^(SELECT v|COPY|BEGIN|UPDATE)'", 4), 'which is shown');
 my $cancelled = reader();
 $cancelled->send('SELECT v FROM t WHERE id = 2');
 ok($cancelled->blocked(0.2), 'one more');
@@ -168,8 +168,9 @@ $c->order_at('replicator', 'GROUP_TAKEN', 'wait');
 my $first = $c->session(1);
 $first->send('UPDATE t SET v = v + 1 WHERE id = 3');
 ok($c->wait_until(sub { $c->was_there('replicator', 'GROUP_TAKEN') }, 20), 'a transaction is decided, but not durable');
+my $boot = $c->sql(1, 'SELECT boot FROM lockstep.node_info()');
 kill 'KILL', $first->pid;
-ok($c->wait_until(sub { my ($out) = $c->try(1, 'SELECT 1'); $out eq '1' }, 20), 'a backend of its origin was killed, the server starts anew');
+ok($c->wait_until(sub { my ($out) = $c->try(1, 'SELECT boot FROM lockstep.node_info()'); $out ne '' && $out ne $boot }, 20), 'a backend of its origin was killed, the server starts anew');
 my ($told, $until) = (0, time + LockstepCluster::soon(10));
 while (time < $until && $told < 10)
 {
@@ -182,6 +183,7 @@ cmp_ok($told, '>', 3, 'no transaction begins there that does not see it');
 $c->let_go('replicator', 'GROUP_TAKEN');
 ok($c->wait_state(1, 'online', 30), 'then the node comes back');
 $c->sql(1, 'UPDATE t SET v = v + 1 WHERE id = 3');
+$c->drain;
 is($c->sql(2, 'SELECT v FROM t WHERE id = 3'), $v + 2, 'no update is lost');
 $c->same('equal at the end');
 done_testing;

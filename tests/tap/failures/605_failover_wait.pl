@@ -9,7 +9,7 @@ use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
 
-my $c = LockstepCluster->new(nodes => 2);
+my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.failover_wait = 60s\n");	# a busy machine needs longer than the default to start a replicator
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); CREATE TABLE s (id serial PRIMARY KEY, n int); CREATE TABLE u (id int PRIMARY KEY)');
 $c->drain;
 my @s = map { $c->session($_) } 1, 1, 1, 1, 2;
@@ -39,6 +39,7 @@ $locked->query('INSERT INTO u VALUES (4)', 10);
 $locked->query('COMMIT', 10) if $locked->error eq '';
 LockstepCluster::is_error($locked->error, '40001', qr/./, 'so is a lock');
 $_->query('ROLLBACK') for @s;
+$c->drain;
 is($c->sql(1, 'SELECT string_agg(id::text, \' \' ORDER BY id) FROM t'), '1 2', 'each is there once');
 
 # ---------- and lose nothing that was committed meanwhile

@@ -64,7 +64,7 @@ $c->cluster('stop-node', 2);
 $c->sql(1, "INSERT INTO big SELECT g, repeat(md5(g::text), 100) FROM generate_series(1, 1000) g");
 my @bodies = map { scalar(() = glob(journal($_) . '/*.body')) } $c->replicators;
 cmp_ok($bodies[0], '>=', 1, 'a large transaction has a file of its own');
-kill('KILL', $c->member_pid(1));
+$c->kill_replicator(1);
 ok($c->wait_until(sub { ($c->leader // 1) != 1 }, 20), 'the leader is killed, another one leads');
 $c->cluster('start-node', 2);
 ok($c->wait_until(sub { $c->try(2, 'SELECT count(*) FROM big') eq '1000' }, 20), 'a node that was away gets it from the copy of the new leader');
@@ -76,7 +76,7 @@ same_files('the journals are equal');
 
 sub standby { my ($g) = (group()); my ($s) = grep { $_->{state} eq 'standby' && !$_->{in_sync} } @{ $g->{members} }; return $s->{name} =~ s/r//r }
 my $away = standby();
-kill('KILL', $c->member_pid($away));
+$c->kill_replicator($away);
 load(200);
 $c->cluster('start-replicator', $away);
 complete(3, "r$away was away, and what it lacks is gone: it is copied anew");
@@ -85,7 +85,7 @@ same_files('the journals are equal');
 
 # ---------- one that has lost its disk
 
-kill('KILL', $c->member_pid($away));
+$c->kill_replicator($away);
 system("rm -rf " . journal($away)) == 0 or die;
 $c->cluster('start-replicator', $away);
 complete(3, "r$away has lost its disk: it is copied anew");
@@ -97,6 +97,7 @@ my $leader = $c->leader;
 my @pids = map { $c->member_pid($_) } sort { ($a == $leader) <=> ($b == $leader) } $c->replicators;
 kill('STOP', @pids);
 kill('KILL', @pids);
+ok($c->wait_until(sub { !grep { $c->member_pid($_) } $c->replicators }), 'all are killed');
 system("rm -rf " . journal($synced)) == 0 or die;
 $c->cluster('start-replicator', $synced);
 ok($c->wait_until(sub { ($c->group($synced)->{trouble} // '') =~ /cannot be followed: .*; this one, whose journal is incomplete, does not take its place/ }), 'one that is in sync by the key, and has lost its journal, waits for who has it');
@@ -112,7 +113,7 @@ same_files('the journals are equal');
 
 # the leader
 $leader = $c->leader;
-kill('KILL', $c->member_pid($leader));
+$c->kill_replicator($leader);
 system("rm -rf " . journal($leader)) == 0 or die;
 $c->cluster('start-replicator', $leader);
 complete(3, 'a leader that has lost its disk comes back as a standby');
@@ -122,7 +123,8 @@ same_files('the journals are equal');
 
 # ---------- all at once
 
-kill('KILL', $c->member_pid($_)) for $c->replicators;
+kill('KILL', map { $c->member_pid($_) } $c->replicators);
+ok($c->wait_until(sub { !grep { $c->member_pid($_) } $c->replicators }), 'all are killed again');
 $c->cluster('start-replicator', $_) for $c->replicators;
 complete(3, 'all were killed at once');
 load(5);
@@ -157,7 +159,7 @@ kill('STOP', $etcd);
 load(20);
 pass('commits go on while etcd is away');
 $leader = $c->leader;
-kill('KILL', $c->member_pid($leader));
+$c->kill_replicator($leader);
 my ($other) = grep { $_ != $leader } $c->replicators;
 ok($c->wait_until(sub { $c->group($other)->{trouble} =~ /could not read etcd/ }, 20), 'who could take over says what it waits for');
 is($c->leader, undef, 'and does not');
@@ -171,7 +173,7 @@ my $key = sub { my ($path, $body) = @_; return `curl -s http://127.0.0.1:@{[ $c-
 like($key->('deleterange', '{"key":"L2xvY2tzdGVw"}'), qr/"deleted":"1"/, 'etcd loses the key');
 load(5);
 $leader = $c->leader;
-kill('KILL', $c->member_pid($leader));
+$c->kill_replicator($leader);
 ($other) = grep { $_ != $leader } $c->replicators;
 ok($c->wait_until(sub { $c->group($other)->{trouble} =~ /etcd has no key any more/ }, 20), 'nobody leads by guessing');
 $c->cluster('start-replicator', $leader);

@@ -65,7 +65,7 @@ for my $point (qw(QUESTION RESERVED DECIDED GROUP_TAKEN GROUP_WRITTEN GROUP_DURA
 	ok(-e "$points/$point.taken", "$point is reached");
 	unlink "$points/$point.taken";
 	$answers{$error || 'done'}++;
-	ok($c->wait_until(sub { $c->leader }, 20), 'another one leads');
+	ok($c->wait_until(sub { dead() && $c->leader }, 20), 'another one leads');
 	start(dead());
 	ok(complete(), 'all are there');
 	$c->drain;

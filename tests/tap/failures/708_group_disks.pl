@@ -63,7 +63,7 @@ ok($c->wait_until(sub { synced($leader) != $full }), "the disk of r$full, which 
 write_much(60);
 $load->goes_on(time, 'meanwhile');
 ok($c->wait_until(sub { logged($full, $from) =~ /does not follow until its disk has room: .*No space left/ }), 'its log says so');
-like(($c->member_ctl($full, 'replicators'))[0], qr/does not follow until its disk has room/, 'and lockstepctl');
+ok($c->wait_until(sub { ($c->member_ctl($full, 'replicators'))[0] =~ /does not follow until its disk has room/ }), 'and lockstepctl');
 is($c->leader, $leader, 'the leader is the same');
 all_run('with a full disk');
 make_room($full);

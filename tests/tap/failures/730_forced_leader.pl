@@ -106,6 +106,7 @@ is($c->sql($_, 'SELECT count(*) FROM t'), $id, "n$_ has all rows") for 1, 2;
 # ---------- the nodes have more
 
 ($leader, $second, $third) = roles();
+ok(third_has_all($third), 'the third one has everything');
 $c->kill_replicator($third, 'TERM');
 insert(1) for 1 .. 3;
 $c->drain;

@@ -79,6 +79,7 @@ as_before('three jobs');
 
 drop(3, 's1');
 is(restore(2, '--section=pre-data', "$top/s1.dump"), '', 'pre-data through n2');
+$c->drain;
 is(restore(3, '--section=data', "$top/s1.dump"), '', 'data through n3');
 is(restore(1, '--section=post-data', '-j', '2', "$top/s1.dump"), '', 'post-data through n1');
 as_before('the sections');

@@ -64,7 +64,7 @@ ok($c->wait_until(sub { my $s = $c->status; $s->{nodes} && !defined $s->{paused_
 
 $open->query('BEGIN');
 $open->query("INSERT INTO t VALUES (5, 'open')");
-$pause = pause_begins('--timeout=2');
+$pause = pause_begins('--timeout=5');		# it is to be seen in between
 ok($c->wait_until(sub { defined $c->status->{paused_ms} }), 'a short pause');
 $w2->send("INSERT INTO t VALUES (6, 'held')");
 IPC::Run::finish($pause);

@@ -58,7 +58,8 @@ for my $write ('INSERT INTO t VALUES (1)', 'BEGIN; INSERT INTO t VALUES (1); COM
 	'WITH w AS (INSERT INTO t VALUES (1) RETURNING 1) SELECT * FROM w', 'DO $$BEGIN INSERT INTO t VALUES (1); END$$', 'SELECT lo_create(0)')
 {
 	my ($out, $err) = choose('any', $write, only => 1);
-	like($err, qr/57P03/, "$write: the error is the one that it was");
+	# from 16 on the function itself looks first, and finds the session read-only
+	like($err, $write =~ /lo_create/ && $c->version >= 16 ? qr/57P03|25006/ : qr/57P03/, "$write: the error is the one that it was");
 }
 like((choose('any', 'BEGIN READ ONLY; INSERT INTO t VALUES (1)', only => 1))[1], qr/25006/, 'READ ONLY is what it says');
 is((choose('any', [ 'CREATE TEMP TABLE mine (x int)', 'SHOW default_transaction_read_only' ], only => 1))[0], 'off', 'restored by a write');

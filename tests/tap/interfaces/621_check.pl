@@ -7,7 +7,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 2s\nreconnect_interval = 30s\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "reconnect_interval = 30s\n");
 chomp(my $bin = `\${PG_CONFIG:-pg_config} --bindir`);
 my @ctl = ("$bin/lockstepctl", '--config', $c->replicator_conf, '--socket', "$c->{dir}/admin.sock");
 

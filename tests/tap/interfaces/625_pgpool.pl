@@ -60,7 +60,7 @@ my ($out, $err, $rc) = $c->ctl('drain', 'n1');
 is($rc, 0, 'drain n1') or diag($out, $err);
 my $since = time;
 $load->goes_on($since, 'n1 is drained');
-is($c->psql_says($port, 'app', $where), 'n2', 'readers are elsewhere, too');
+ok($c->wait_until(sub { 3 == grep { $c->psql_says($port, 'app', $where) eq 'n2' } 1 .. 3 }), 'readers are elsewhere, too');
 is(($c->ctl('resume', 'n1'))[2], 0, 'resume n1');
 ok($c->wait_until(sub { $c->psql_says($haproxy->{writers}, 'app', $where) eq 'n1' }, 20), 'new sessions get n1 again');
 $since = time;

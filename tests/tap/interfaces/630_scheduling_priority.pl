@@ -86,7 +86,7 @@ has_priority($c->session(1, user => 'reports', options => "-c $setting=0")->pid,
 	$s->do('SET max_parallel_workers_per_gather = 2; SET parallel_setup_cost = 0; SET parallel_tuple_cost = 0; SET min_parallel_table_scan_size = 0');
 	$s->send('SELECT count(*) FROM numbers a, numbers b, numbers c WHERE a.id + b.id + c.id < 0');
 	my $workers = "SELECT pid FROM lockstep.priorities WHERE leader_pid = ${\ $s->pid} AND pid <> leader_pid AND kind = 'parallel worker' ORDER BY 1";
-	ok($c->wait_until(sub { 2 <= split /\n/, $c->sql(1, $workers) }), 'a query has parallel workers');
+	ok($c->wait_until(sub { my @nice = map { nice_of($_) } split /\n/, $c->sql(1, $workers); @nice >= 2 && !grep { $_ eq '0' } @nice }), 'a query has parallel workers, which have begun');
 	has_priority($_, 10, 'a parallel worker is as nice as its leader') for split /\n/, $c->sql(1, $workers);
 	$c->sql(1, "SELECT pg_cancel_backend(${\ $s->pid})");
 	$s->finish;
@@ -202,7 +202,8 @@ $c->set(2, 'lockstep.apply_priority', 1);
 ok($c->wait_until(sub { $c->sql(1, 'UPDATE t SET v = v + 1'); grep { $_->[1] eq 'lockstep apply' && $_->[0] eq '1' } of_replicator(2) }), 'apply sessions have a setting of their own');
 $c->set(2, 'lockstep.apply_priority', 2);
 new_apply_sessions(2);
-ok((! grep { $_->[1] eq 'lockstep apply' && $_->[0] ne '2' } of_replicator(2)), 'which they have from their beginning');
+# one may be seen before it has said what it is for
+ok($c->wait_until(sub { !grep { $_->[1] eq 'lockstep apply' && $_->[0] ne '2' } of_replicator(2) }), 'which they have from their beginning');
 $c->set(2, 'lockstep.apply_priority', -4);
 new_apply_sessions(2);
 $c->node_logs(2, qr/lockstep apply WARNING:  could not set the nice value of this process to -4/, 'and if the system refuses it, they work without');

@@ -73,7 +73,7 @@ package Tx
 	{
 		my ($self) = @_;
 		$self->run('COMMIT');
-		die 'COMMIT waits for a lock' if $self->{pending};
+		$self->settle;		# it may just have waited for one of the server's own, as to extend a table
 		return 0 if $self->{dead};
 		$self->{dead} = 'committed';
 		main::applied($self->{node});
@@ -320,7 +320,7 @@ for my $causal ('off', 'on')
 			$_->do("SET lockstep.causal_reads = $causal; SET default_transaction_isolation = '" . lc($levels[$l]) . "'") for $first, $second;
 			my $new = $first->do("SELECT value FROM t WHERE id = ${grp}1");
 			$second->send("SELECT value FROM t WHERE id = ${grp}1");
-			my $blocked = $second->blocked(0.3);
+			my $blocked = $second->blocked($causal eq 'on' && $other == 2 ? 0.3 : LockstepCluster::soon(5));
 			$c->set(2, 'lockstep_fault.apply_commit', "'none'");
 			my $then = $second->finish;
 			$seen[$other] = $new eq '11' && $then eq '10' ? 'yes' : 'no';

@@ -34,6 +34,12 @@ sub race
 {
 	my ($level, $first, $second) = @_;
 	$n++;
+	# each node has what was committed on the other
+	for my $s ([ $a, $b ], [ $b, $a ])
+	{
+		my $seq = $s->[0]->do('SELECT lockstep.applied_seq()');
+		$s->[1]->do("SELECT lockstep.wait_for($seq)");
+	}
 	$a->do("BEGIN ISOLATION LEVEL $level");
 	$b->do("BEGIN ISOLATION LEVEL $level");
 	$a->do($_) for (ref $first ? @$first : $first);
@@ -139,6 +145,7 @@ loses('a reader of a table changed beyond max_row_keys', [ 'SET LOCAL lockstep.m
 unlike(race("$ser READ ONLY", 'SELECT sum(v) FROM t', 'SELECT sum(v) FROM t'), qr/ERROR/, 'read-only transactions');
 
 # Mixed: a SERIALIZABLE reader meets a READ COMMITTED writer.
+$c->drain;
 $b->do('BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT v FROM t WHERE id = 50');
 $c->sql(3, 'UPDATE t SET v = v + 1 WHERE id = 50');
 $b->do(writes(0));

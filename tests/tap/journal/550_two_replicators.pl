@@ -40,9 +40,14 @@ sub same { my ($name) = @_; is($c->content(2), $c->content(1), $name) }
 sub ended { my ($name) = @_; return $c->wait_until(sub { said($name) if $run{$name}; $c->is_gone($pid{$name}) }) }
 
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text)');
+$c->drain;
 $c->sql($_, "INSERT INTO t VALUES ($_)") for 1, 2;
 my ($told, $open, $waits) = ($c->session(1), $c->session(1), $c->session(2));
-$_->do("UPDATE t SET v = 'one'") for $told, $open, $waits;
+for ($told, $open, $waits)
+{
+	$c->drain;
+	$_->do("UPDATE t SET v = 'one'");
+}
 $c->drain;
 my ($generation, $run) = split /\|/, $c->sql(1, 'SELECT generation, run FROM lockstep.generation');
 is($c->sql(2, 'SELECT generation, run FROM lockstep.generation'), "$generation|$run", 'all nodes follow one generation');
@@ -65,7 +70,8 @@ ok($c->wait_until(sub { $c->was_there(1, 'VERDICT') }), 'the first decides, and 
 $open->do("BEGIN; INSERT INTO t VALUES (20, 'one')");
 kill 'STOP', $pid{one};
 $waits->send("INSERT INTO t VALUES (30, 'one')");
-ok($waits->blocked, 'another asks it, and hears nothing');
+ok($c->wait_sql(2, 'SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $waits->pid, 'Extension'), 'another asks it');
+ok($waits->blocked, 'and hears nothing');
 ok(online('two', $_), "the second takes its place on n$_") for 1, 2;
 $waits->finish(20);
 LockstepCluster::is_error($waits->error, '08007', qr/another replicator has taken its place/, 'who waits is told that he cannot know');

@@ -50,6 +50,9 @@ my $queries = eval { JSON::PP::decode_json($out)->{queries} } // [];
 cmp_ok(scalar @$queries, '>', 10, 'for programs, too');
 is(eval { my $sum = 0; $sum += $_->{rows} for @$queries; $sum }, $rows, 'all of them');
 
+my $fds = '/proc/' . $c->replicator_pid . '/fd';
+ok($c->wait_until(sub { !grep { (readlink // '') =~ /\.body/ } glob "$fds/*" }), 'and the replicator does not keep it open for the session, which is idle now');
+
 # Row form: arrays of rows.
 my $tenth = int($rows / 10);
 $s->do('SET lockstep.statement_rows = -1');
@@ -108,7 +111,7 @@ $s->query('COMMIT', $t);
 $err = $s->error;
 like($err, qr/57P03|08007|40001/, 'it is lost with the replicator');
 $s->finish;
-is($c->bodies, $before, 'its file is gone after the restart, those of the journal are there');
+ok($c->wait_until(sub { $c->bodies == $before }), 'its file is gone after the restart, those of the journal are there') or diag($c->bodies . ", not $before");
 $c->wait_state(1, 'online');
 $c->wait_state(2, 'online');
 

@@ -9,7 +9,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "transaction_memory = 64kB\nnode_timeout = 10s\nstall_timeout = 10s\n");
+my $c = LockstepCluster->new(nodes => 2, replicator_conf => "transaction_memory = 64kB\nnode_timeout = 60s\nstall_timeout = 60s\n");	# longer than a node is held
 my $n = 60_000;
 my $t = 120;
 my $at = 0;
@@ -53,7 +53,7 @@ $s->finish($t);
 like($s->error, qr/08007|57P03|40001/, 'killed meanwhile: the client learns that it is not known, or not committed');
 is(decided(), $before, 'it was not decided');
 count_is(0, 'and is nowhere');
-is($c->bodies, 0, 'no file is left');
+ok($c->wait_until(sub { $c->bodies == 0 }), 'no file is left');
 $s->close;
 
 # ---------- after the decision
@@ -115,7 +115,7 @@ $c->drain;
 my @count = $c->sql_everywhere('SELECT count(*) FROM b');
 is($count[0], $count[1], 'on both nodes');
 ok($count[0] == 4 * $n || $count[0] == 5 * $n, "as a whole or not at all ($count[0])");
-is($c->bodies, $before + $count[0] / $n - 4, 'and its file accordingly');
+ok($c->wait_until(sub { $c->bodies == $before + $count[0] / $n - 4 }), 'and its file accordingly') or diag($c->bodies);
 $c->cluster('restart-replicator');
 count_is($count[0], 'the same after a restart');
 

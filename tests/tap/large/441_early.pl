@@ -65,7 +65,7 @@ for my $node (2, 3)
 }
 is($c->sql(2, 'SELECT count(*) FROM b'), 0, 'nobody sees it');
 $s->do('COMMIT', $t);
-is($c->sql($_, 'SELECT count(*) FROM b'), $rows, "node $_ has it") for 2, 3;
+ok($c->wait_sql($_, 'SELECT count(*) FROM b', $rows), "node $_ has it") for 2, 3;
 cmp_ok(pages(2, 'b'), '<', 1.5 * pages(1, 'b'), 'and has written it once');
 
 begin("UPDATE b SET k = k + 1, v = v || '!'");

@@ -43,6 +43,7 @@ ok($c->wait_until(sub { size(2) - $before{2} > 0.6 * (size(1) - $before{1}) }, 6
 is($c->sql(2, "SELECT to_regclass('made')"), '', 'nobody sees it');
 $s->do('ALTER TABLE made ADD PRIMARY KEY (id); CREATE INDEX ON made (v); ALTER TABLE made ADD COLUMN n int DEFAULT 7; UPDATE made SET n = 8 WHERE id % 2 = 0', $t);
 $s->do('COMMIT', $t);
+$c->drain;
 is($c->sql(3, 'SELECT count(*), sum(n) FROM made'), "$rows|" . $rows * 7.5, 'committed');
 $c->same('a table that is made and filled');
 $c->sql($_, "UPDATE made SET v = 'by node $_' WHERE id = $_; DELETE FROM made WHERE id = 10 + $_") for 1 .. 3;
@@ -57,6 +58,7 @@ is($c->sql(2, 'SELECT count(*) FROM old', timeout => 30), 100, 'a reader there h
 is_early(0, 2, 'which has ended it');
 is_early(1, 3, 'on that node only');
 $s->do('COMMIT', $t);
+$c->drain;
 is($c->sql($_, 'SELECT count(*) FROM old'), $rows, "node $_ has the new rows") for 2, 3;
 $c->same('a table that is emptied and filled');
 
@@ -97,6 +99,7 @@ $_->[0]->do(load($_->[1]), $t) for [ $s, 'j1' ], [ $other, 'j2' ];
 is_early(2, 2, 'two transactions of a node with DDL');
 $s->do('CREATE INDEX ON j1 (v)', $t);
 $_->do('COMMIT', $t) for $other, $s;
+$c->drain;
 is($c->sql(3, 'SELECT (SELECT count(*) FROM j1) + (SELECT count(*) FROM j2)'), 2 * $rows, 'both are committed');
 $c->same('two of them');
 
@@ -105,6 +108,7 @@ $s->do('BEGIN', $t);
 $s->do(load('j1', 100_001), $t);
 is_early(1, 3, 'begun');
 $c->sql(2, 'CREATE TABLE by_2 (id int PRIMARY KEY); ALTER TABLE j2 ADD COLUMN w int', timeout => 60);
+$c->drain;
 $s->do('CREATE TABLE by_1 (id int PRIMARY KEY, w int REFERENCES by_2); INSERT INTO by_1 VALUES (1, NULL)', $t);
 $other->do("CREATE FUNCTION f() RETURNS int LANGUAGE sql RETURN 1", $t);
 $s->do(load('j2', 100_001), $t);

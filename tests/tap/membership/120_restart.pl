@@ -7,7 +7,6 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
-use Time::HiRes qw(usleep);
 
 my $c = LockstepCluster->new(nodes => 2, durable => 1,
 	replicator_conf => "journal_segment_size = 64kB\n");
@@ -27,7 +26,7 @@ $c->same('and takes writes');
 # Restarted while both are under load.
 my $script = $c->file('load.sql', "\\set id random(10000, 100000000)\nINSERT INTO t VALUES (:id, 'load') ON CONFLICT DO NOTHING;\n");
 my $load = $c->pgbench_start(1, '-n', '-f', $script, '-c', 4, '-T', 5, '--max-tries=1000');
-usleep(300_000);
+ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM t WHERE v = 'load'") > 0 }), 'there is load');
 ok($c->cluster('restart-node', 2), 'restarted under load');
 $load->{handle}->finish;
 unlike(${ $load->{text} }, qr/aborted/, 'the load goes on') or diag(${ $load->{text} });

@@ -15,12 +15,13 @@ my $b = $LockstepCluster::bindir;
 my $as = $> == 0 ? 'runuser -u postgres -- ' : '';
 chomp(my $data = `${as}mktemp -d /tmp/lockstep-data-XXXXXX`);
 my $run = sub { my $out = `cd / && $_[0] 2>&1`; $? == 0 or die "$_[0]: $out" };
-my ($port) = LockstepCluster::_claim_ports(1);
+my ($port, $lock) = LockstepCluster::_claim_ports(1);		# as long as it is used
 $run->("$as$b/initdb -D $data/d -U postgres -A trust --no-sync --locale=C.UTF-8 -E UTF8");
 $run->("$as$b/pg_ctl -D $data/d -o '-p $port -k $data -c fsync=off' -l $data/log -w start");
 $run->("$b/psql -h 127.0.0.1 -p $port -U postgres -qc 'CREATE DATABASE app'");
 $run->("$b/pgbench -h 127.0.0.1 -p $port -U postgres -i -q app");
 $run->("$as$b/pg_ctl -D $data/d -m fast -w stop");
+close $lock;
 
 my $c = LockstepCluster->new(nodes => 2, data => "$data/d", conf => <<'CONF');
 shared_preload_libraries = 'pg_stat_statements, lockstep, auto_explain'

@@ -88,7 +88,7 @@ ok(goes_on($_), "there is load on n$_") for $c->all;
 # ---------- on a node that is online
 
 $start = time;
-(undef, $error) = $c->try(1, 'ALTER EXTENSION lockstep UPDATE', timeout => 30);
+(undef, $error) = $c->try(1, 'ALTER EXTENSION lockstep UPDATE', timeout => 120);
 my $took = time - $start;
 is($error, '', 'while it is online: it succeeds');
 cmp_ok($took, '<', LockstepCluster::soon(25), 'soon');
@@ -107,7 +107,7 @@ for my $node ($c->all)
 	my $other = 3 - $node;
 	is(($c->ctl('drop', "n$node"))[2], 0, "n$node is dropped");
 	stop_load($load[$node]);		# its clients can't write
-	(undef, $error) = $c->try($node, 'ALTER EXTENSION lockstep UPDATE', timeout => 30);
+	(undef, $error) = $c->try($node, 'ALTER EXTENSION lockstep UPDATE', timeout => 120);
 	unlike($error, qr/ERROR|FATAL/, "n$node: ALTER EXTENSION lockstep UPDATE");
 	is(version($node), $latest, "n$node has version $latest");
 	ok(goes_on($other), "the load on n$other goes on meanwhile");

@@ -29,6 +29,7 @@ sub command { my ($name, @args) = @_; return system("$LockstepCluster::bindir/$n
 $c->sql(1, 'CREATE DATABASE x', %in);
 everywhere("SELECT count(*) FROM pg_database WHERE datname = 'x'", 1, 'created', %in);
 $c->sql(2, 'CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)', db => 'x');
+$c->drain;
 $c->sql(3, 'INSERT INTO t VALUES (2)', db => 'x');
 $c->drain;
 $c->same('replicated from its first statement', db => 'x');
@@ -36,6 +37,7 @@ $c->sql(2, 'DROP DATABASE x');
 everywhere("SELECT count(*) FROM pg_database WHERE datname = 'x'", 0, 'dropped', %in);
 
 $c->sql(1, "CREATE ROLE u_maker CREATEDB LOGIN; CREATE ROLE u_none LOGIN; CREATE ROLE u_owner; GRANT u_owner TO u_maker");
+$c->drain;
 my %maker = (%in, user => 'u_maker');
 $c->sql(3, q(CREATE DATABASE "odd""name" OWNER u_owner TEMPLATE template0 ENCODING 'LATIN1' LC_COLLATE 'C' LC_CTYPE 'C' CONNECTION LIMIT 7 IS_TEMPLATE true), %maker);
 

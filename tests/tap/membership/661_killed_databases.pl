@@ -47,6 +47,7 @@ sub recovered
 	if ($there)
 	{
 		$c->wait_until(sub { ($c->try(2, 'CREATE TABLE IF NOT EXISTS t (id int)', db => $database))[1] !~ /ERROR/ }, 20) or fail("$name: it takes writes");
+		$c->drain;
 		$c->sql($_, "INSERT INTO t VALUES ($_)", db => $database) for $c->all;
 		$c->drain;
 		is($c->sql($_, 'SELECT count(*) FROM t', db => $database), 2, "$name: n$_ takes writes") for $c->all;

@@ -24,7 +24,9 @@ sub named { my ($wanted, $name) = @_; is(names($_), $wanted, "$name: n$_") for $
 # ---------- it goes on under its new name
 
 $c->sql(1, 'CREATE DATABASE one', %in);
-$c->sql($_, "CREATE TABLE IF NOT EXISTS t (id serial PRIMARY KEY, by int); INSERT INTO t (by) SELECT $_ FROM generate_series(1, 40)", db => 'one') for $c->all;
+$c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, by int)', db => 'one');
+$c->drain;
+$c->sql($_, "INSERT INTO t (by) SELECT $_ FROM generate_series(1, 40)", db => 'one') for $c->all;
 $c->sql(2, 'ALTER DATABASE one RENAME TO two', %in);
 named('two', 'renamed from a database that is not replicated');
 $c->sql($_, "INSERT INTO t (by) SELECT $_ FROM generate_series(1, 40)", db => 'two') for $c->all;
@@ -38,6 +40,7 @@ $c->same('equal', db => 'odd"name');
 # the same name for another one, which has a sequence of the same name: neither takes what is the other's
 $c->sql(1, 'CREATE DATABASE one', %in);
 $c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, by int)', db => 'one');
+$c->drain;
 $c->sql($_, "INSERT INTO t (by) VALUES ($_)", db => 'one') for $c->all;
 $c->drain;
 cmp_ok($c->sql(1, 'SELECT max(id) FROM t', db => 'one'), '<', 360, 'a new sequence of the old name begins anew');
@@ -51,6 +54,7 @@ $c->sql(1, "SELECT nextval('t_id_seq') FROM generate_series(1, 500)", db => 'seq
 $c->sql(1, 'ALTER DATABASE seq RENAME TO seq2', %in);
 $c->sql(1, 'CREATE DATABASE seq', %in);
 $c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, by int)', db => 'seq');
+$c->drain;
 $c->sql($_, "INSERT INTO t (by) VALUES ($_)", db => 'seq') for $c->all;
 my $value = $c->sql(1, "SELECT max(nextval('t_id_seq')) FROM generate_series(1, 100)", db => 'seq2');
 for my $n (2, 3)
@@ -162,6 +166,7 @@ $c->sql(1, 'ALTER DATABASE fifth RENAME TO five', %in);
 # ---------- a node where it can't be renamed goes out, and does it when it returns
 
 $c->sql(1, 'CREATE TABLE numbered (id serial)', db => 'seven');
+$c->drain;
 $c->sql($_, 'INSERT INTO numbered DEFAULT VALUES', db => 'seven') for 1, 2;
 $c->drain;
 my $space = $c->session(3, %in);

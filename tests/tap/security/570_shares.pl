@@ -73,7 +73,8 @@ $c->edit_replicator_conf(sub { s/^apply_patience = .*/apply_patience = 1s/m });
 $c->ctl('reload');
 sub ended { return $c->node_status(2)->{overlong_ended} + $c->node_status(3)->{overlong_ended} }
 ok($c->wait_until(sub { ended() >= 3 }), 'as many of hers are rolled back as others wait: status says how many');
-my @canceled = grep { !$_->blocked(0.1) } @sleepers;
+my @canceled;
+ok($c->wait_until(sub { @canceled = grep { !$_->blocked(0) } @sleepers }), 'and their clients told');
 $_->finish for @canceled;
 LockstepCluster::is_error($canceled[0]->error, '57014', qr/node "n[23]" has executed it for too long while others wait.*DETAIL.*m\.slow.*role "mallory".*HINT.*apply_patience/s, 'with an error that says why');
 $c->replicator_logs(qr/WARNING.*role "mallory" there \(process \d+\) has taken \d/, 'the log says who');

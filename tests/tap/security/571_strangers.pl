@@ -81,6 +81,7 @@ for (1 .. 14)
 }
 like($err, qr/53300: the replicator has 12 sessions already.*HINT:.*max_sessions/s, 'and refused beyond max_sessions');
 $_->close for @backends;
+ok($c->wait_until(sub { $c->node_status(1)->{sessions} == 0 }), 'they go');
 commit_on(2, 'when they have gone');
 $c->same('all nodes are equal');
 done_testing;

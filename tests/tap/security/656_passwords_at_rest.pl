@@ -17,6 +17,7 @@ $c->sql(1, 'CREATE EXTENSION postgres_fdw; CREATE FOREIGN DATA WRAPPER "any one"
 # ---------- roles
 
 $c->sql(1, q(CREATE ROLE r1 LOGIN PASSWORD 'hush-role-1'; CREATE USER r2 ENCRYPTED PASSWORD 'hush-role-2'; ALTER ROLE r1 PASSWORD 'hush-role-3'));
+$c->drain;
 $c->sql(2, q(DO $$BEGIN EXECUTE 'ALTER USER r2 PASSWORD ' || quote_literal('hush-role-4'); END$$));
 $c->sql(2, "ALTER ROLE r1 PASSWORD E'hush-\\x72ole-5'");
 $c->sql(1, q(CREATE GROUP r3 PASSWORD 'hush-role-6'), in => 'postgres');

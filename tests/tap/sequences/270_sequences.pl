@@ -95,8 +95,8 @@ for (@copies)
 	my ($node, $text, $run) = @$_;
 	ok($run->finish, "COPY into serial and identity columns on n$node") or diag($$text);
 }
-is($c->sql(1, "SELECT count(*) FROM t WHERE v = 'copied'"), 9000, 'all rows are there');
 $c->same('equal after COPY on all nodes');
+is($c->sql(1, "SELECT count(*) FROM t WHERE v = 'copied'"), 9000, 'all rows are there');
 
 # ---------- setval, RESTART, names
 
@@ -206,6 +206,7 @@ SQL
 	is($c->sql($_, 'SELECT count(*) - count(DISTINCT id), count(*) FROM auto_b'), '0|10', "nor in the other table on node $_") for $c->all;
 	is($c->sql($_, 'SELECT last_value >= (SELECT max(id) FROM auto_a) FROM q'), 't', "the position is not behind on node $_") for $c->all;
 	$c->sql(1, "SELECT setval('q', 10000)");
+	$c->drain;
 	is($c->sql(2, 'INSERT INTO auto_a (node) VALUES (2) RETURNING id'), 10001, 'setval counts');
 
 	# in a session that keeps its changes, and for temporary sequences, PostgreSQL's own

@@ -30,6 +30,7 @@ is($c->sql(1, "SELECT nextval('s1')"), $s1 + 1, 'as ever');
 {
 	# values that a session keeps are void when the sequence is set, also if nobody knew of it then
 	$c->sql(1, 'CREATE SEQUENCE kept CACHE 10');
+	$c->drain;
 	my $keeper = $c->session(1);
 	is($keeper->query("SELECT nextval('kept')"), 1, 'a session keeps ten values');
 	use_all(1, 1, 20);

@@ -67,7 +67,7 @@ for my $s ('s', 'down', 'fresh', 'often')
 	is(scalar(grep { $seen{$_}++ } @later), 0, "sequence $s: no value is given twice");
 }
 is($c->sql(2, "SELECT nextval('again')"), 1, 'a lease from before RESTART is none any more');
-like(said('two'), qr/sequence public\.s of database "app" goes on behind \d+: a node has leases/, 'its log says so');
+ok($c->wait_until(sub { said('two') =~ /sequence public\.s of database "app" goes on behind \d+: a node has leases/ }), 'its log says so') or diag(said('two'));
 
 # ---------- a node that was started anew has forgotten its leases
 
@@ -105,7 +105,7 @@ my ($ended) = grep { $c->wait_until(sub { said('four'); said('five'); gone($pid{
 ok($ended, 'one of two that each have a node ends') or diag(said('four'), said('five'));
 $ended //= 'five';
 my $stays = $ended eq 'four' ? 'five' : 'four';
-like(said($ended), qr/another replicator has this node, while this one has others and is not online: this one ends/, 'and says why');
+ok($c->wait_until(sub { said($ended) =~ /another replicator has this node, while this one has others and is not online: this one ends/ }), 'and says why') or diag(said($ended));
 ok(online($stays, $_), "the other gets n$_") for 1, 2;
 follow($stays);
 $c->sql(1, 'CREATE TABLE t (i int PRIMARY KEY)');

@@ -43,7 +43,14 @@ sub allows
 sub finds
 {
 	my ($c, $name, $like, @args) = @_;
-	my ($rc, $out) = history($c, @args);
+	my ($rc, $out);
+	# a busy machine may do too little for it
+	for (1 .. 5)
+	{
+		($rc, $out) = history($c, @args);
+		last if $rc != 0 && $out =~ /^kinds: .*\b(?:$like)\b/m;
+		$seed++;
+	}
 	is($rc, 1, "$name: the checker finds it") or diag($out);
 	like($out, qr/^kinds: .*\b(?:$like)\b/m, "$name: by its name");
 }

@@ -13,6 +13,7 @@ my $c = LockstepCluster->new(nodes => 2);
 my $log = qr/terminated the connection of process \d+, which is in the way/;
 
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, what text)');
+$c->drain;
 
 # A connection of the protocol's own, to node 1.
 sub message { my ($type, $body) = @_; return $type . pack('N', 4 + length $body) . $body }

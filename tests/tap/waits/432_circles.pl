@@ -21,6 +21,14 @@ my ($a, $b, $d, $e, $f) = @s;
 
 sub update { my ($id) = @_; return "UPDATE t SET v = v + 1 WHERE id = $id" }
 
+# A test: the replicator knows that it waits; what is asked next is behind that.
+sub waits
+{
+	my ($s, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok($c->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $s->pid, 't'), $name);
+}
+
 # All but one of the waiting finish; which gets 40P01, is told.
 sub resolves
 {
@@ -49,7 +57,7 @@ sub resolves
 $a->do('BEGIN; ' . update(1));
 $d->do('BEGIN; ' . update(2));
 $a->send(update(2));
-ok($a->blocked(0.3), 'two nodes: half of the circle waits');
+waits($a, 'two nodes: half of the circle waits');
 $d->query(update(1));
 LockstepCluster::is_error($d->error, '40P01', qr/behind a transaction of node "n1".*which waits for this one/, 'two nodes: who closes it gets 40P01');
 $d->query('ROLLBACK');
@@ -62,7 +70,7 @@ $d->do('BEGIN; ' . update(2));
 $e->do('BEGIN; ' . update(3));
 $a->send(update(2));
 $d->send(update(3));
-ok($_->blocked(0.3), 'three nodes: waits') for $a, $d;
+waits($_, 'three nodes: waits') for $a, $d;
 $e->query(update(1));
 LockstepCluster::is_error($e->error, '40P01', qr/node "n1" \(pid \d+\), which waits for public\.t t_pkey behind a transaction of node "n2" \(pid \d+\), which waits for this one/, 'three nodes: all of them are told');
 $e->query('ROLLBACK');

@@ -24,6 +24,14 @@ sub update { my ($id) = @_; return "UPDATE t SET v = v + 1 WHERE id = $id" }
 # The row is asked for first, and had.
 sub queued { my ($id) = @_; return "SET LOCAL lockstep.update_order = queued; SET LOCAL lockstep.queue_timeout = 0; " . update($id) }
 
+# A test: the replicator, or its node, knows that it waits, for that; what is done next is behind it.
+sub waits
+{
+	my ($s, $kind, $name) = @_;
+	local $Test::Builder::Level = $Test::Builder::Level + 1;
+	ok($c->wait_sql(1, "SELECT count(*) > 0 FROM lockstep.waits WHERE kind = '$kind' AND pid = " . $s->pid, 't'), $name);
+}
+
 # Of those that wait exactly one loses, and is told of each link; each ends when it has what it
 # waited for.
 sub resolves
@@ -63,9 +71,9 @@ for my $command ('ALTER TABLE t ADD COLUMN w int', 'BEGIN; LOCK TABLE t; COMMIT'
 {
 	$a->do('BEGIN; ' . queued(7));
 	$b->send(update(7));
-	ok($b->blocked(0.3), "$command: b waits at its COMMIT");
+	waits($b, 'reservation', "$command: b waits at its COMMIT");
 	$d->send($command);
-	ok($d->blocked(0.3), "$command: d waits for the table");
+	waits($d, 'local', "$command: d waits for the table");
 	$a->send('COMMIT');
 	my $bystander = $c->try(1, update(12), options => '-c statement_timeout=20s');
 	resolves($command, [ qr/waits to commit, behind a transaction of node "n[23]" $link/, qr/for a lock on its node \(relation/ ], a => $a, b => $b, d => $d);
@@ -83,10 +91,10 @@ for my $name (sort keys %meet)
 	$a->do('BEGIN; ' . queued(1));
 	$b->do("BEGIN; $first; " . update(1));
 	$b->send('COMMIT');
-	ok($b->blocked(0.3), "$name: b waits at its COMMIT");
+	waits($b, 'reservation', "$name: b waits at its COMMIT");
 	$d->do('BEGIN; ' . queued(2));
 	$d->send($second);
-	ok($d->blocked(0.3), "$name: d waits on its node");
+	waits($d, 'local', "$name: d waits on its node");
 	$a->do('SET LOCAL lockstep.update_order = optimistic; ' . update(2));
 	$a->send('COMMIT');
 	resolves($name, [ qr/$link/, $word ], a => $a, b => $b, d => $d);
@@ -98,12 +106,12 @@ $a->do('BEGIN; ' . queued(1));
 $b->do('BEGIN ISOLATION LEVEL SERIALIZABLE; SELECT count(*) FROM u; ' . update(1));
 $e->do('SELECT pg_advisory_lock(9)');
 $b->send('COMMIT');
-ok($b->blocked(0.3), 'a safe snapshot: b waits at its COMMIT');
+waits($b, 'reservation', 'a safe snapshot: b waits at its COMMIT');
 $e->send("BEGIN ISOLATION LEVEL SERIALIZABLE READ ONLY DEFERRABLE;\nSELECT count(*) FROM t");
-ok($e->blocked(0.3), 'a safe snapshot: the reader waits for it');
+waits($e, 'local', 'a safe snapshot: the reader waits for it');
 $d->do('BEGIN; ' . queued(2));
 $d->send('SELECT pg_advisory_xact_lock(9)');
-ok($d->blocked(0.3), 'a safe snapshot: d waits for the reader');
+waits($d, 'local', 'a safe snapshot: d waits for the reader');
 $a->do('SET LOCAL lockstep.update_order = optimistic; ' . update(2));
 $a->send('COMMIT');
 $c->wait_until(sub { !$a->blocked(0.05) || !$b->blocked(0.05) || !$d->blocked(0.05) }, 20);
@@ -118,7 +126,7 @@ my $f = $c->session(1);
 $f->do('BEGIN; ' . queued(1));
 $d->do('BEGIN; ALTER SEQUENCE s INCREMENT 2');
 $f->send(q{SELECT setval('s', 100)});
-ok($f->blocked(0.3), 'setval: waits for the sequence');
+waits($f, 'alone', 'setval: waits for the sequence');
 $d->send(queued(1));
 resolves('setval', [ qr/$link/ ], d => $d, f => $f);
 
