@@ -349,12 +349,19 @@ reload_config(char **warning)
 }
 
 static void
+stop(void)
+{
+	restart_forbid();
+	loop_stop();
+}
+
+static void
 on_signal(void *arg, uint32_t events)
 {
 	struct signalfd_siginfo info;
 	char	   *warning;
 
-	while (read(signal_fd, &info, sizeof(info)) == (ssize_t) sizeof(info))
+	while (restart_take_signal(signal_fd, &info))
 	{
 		if (info.ssi_signo == SIGHUP)
 		{
@@ -365,7 +372,7 @@ on_signal(void *arg, uint32_t events)
 		}
 		log_message(LOG_NOTICE, NULL, "received %s, stopping",
 					info.ssi_signo == SIGINT ? "SIGINT" : "SIGTERM");
-		loop_stop();
+		stop();
 	}
 }
 
@@ -527,7 +534,7 @@ ignore_environment(void)
 int
 main(int argc, char **argv)
 {
-	static const AdminMain admin_calls = {.reload = reload_config,.stop = loop_stop,.switchover = switch_over};
+	static const AdminMain admin_calls = {.reload = reload_config,.stop = stop,.switchover = switch_over};
 	bool		check = parse_options(argc, argv);
 	const char *hint;
 	char	   *error;
@@ -575,7 +582,7 @@ main(int argc, char **argv)
 			refuse_to_start(error, NULL, NULL);
 		if ((error = http_start(config, &hint)) != NULL)
 			refuse_to_start(error, NULL, hint);
-		restart_arm(argv);
+		restart_arm(argv, pid_fd >= 0 ? xstrdup(config->pid_file) : NULL);
 		systemd_ready("standby");
 		follow_group();
 		systemd_busy("begins to lead");

@@ -141,5 +141,23 @@ is(substr($new, 0, length $old) eq $old ? 'there' : 'gone', $alone ? 'gone' : 't
 like(logged($leader, $from), qr/this replicator does not lead any more|another replicator has taken the place of this one/,
 	'etcd or a node has told it that it does not lead any more');
 
+# ---------- told to stop while another one takes its place: it stops, and does not start again as a standby
+
+for my $when ('hangs', 'hands over', 'hangs', 'hands over')
+{
+	$leader = $c->leader;
+	my $pid = $c->member_pid($leader);
+	$c->freeze_replicator($leader) if $when eq 'hangs';
+	kill 'TERM', $pid;
+	$since = time;
+	ok($c->wait_leader($leader, 30), "r$leader is told to stop as it $when: another one leads");
+	$c->thaw_replicator($leader) if $when eq 'hangs';
+	ok($c->wait_until(sub { !defined $c->member_pid($leader) }), '... and it stops') or kill 'KILL', $pid;
+	ok(!-e "$c->{dir}/replicator" . ($leader == 1 ? '' : $leader) . '.pid', '... and has removed its pid file');
+	$c->start_replicator($leader);
+	ok($c->wait_copies(2), '... started again it follows');
+	$load->goes_on($since, '... writes go on');
+}
+
 $load->stop_and_compare;
 done_testing;
