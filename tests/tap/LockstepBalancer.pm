@@ -59,7 +59,7 @@ sub pgpool
 	$recipe =~ s/^port = .*/port = $port/m;
 	my $conf = $c->file('pgpool.conf', $recipe . <<"CONF");
 listen_addresses = '127.0.0.1'
-unix_socket_directories = ''
+unix_socket_directories = '$c->{dir}'
 pcp_socket_dir = '$c->{dir}'
 pcp_listen_addresses = ''
 pcp_port = $pcp_port
