@@ -44,6 +44,10 @@ deb:
 check-deb:
 	tests/packages
 
+# The same packages under a real systemd, in a container (as root; systemd-nspawn, debootstrap).
+check-systemd:
+	tests/systemd
+
 setup:
 	tests/setup
 
@@ -137,6 +141,7 @@ help:
 	@echo 'make install-service  the unit for systemd and a sample configuration'
 	@echo 'make uninstall      remove all that these two made'
 	@echo 'make deb            Debian packages, in build/deb; make check-deb tries them in a fresh Debian'
+	@echo 'make check-systemd  the packages and their unit in a container that systemd-nspawn boots'
 	@echo 'make demo           two nodes, pgbench on both, compared afterwards; left running (NODES=3 for three;'
 	@echo '                    REPLICATORS=3: the replicator that leads is killed meanwhile)'
 	@echo 'make demo-stop      end it and remove its files'
@@ -155,5 +160,5 @@ help:
 	@echo 'make bench          compare with plain PostgreSQL and a synchronous standby (ROUNDS, SECONDS)'
 	@echo 'make bench-classic  tables that others have published, with lockstep: docs/benchmarks/classic.md (BUDGET=22, minutes)'
 
-.PHONY: check-model all extension replicator install install-service uninstall deb check-deb setup check check-lint check-unit check-fuzz check-regress check-tap \
+.PHONY: check-model all extension replicator install install-service uninstall deb check-deb check-systemd setup check check-lint check-unit check-fuzz check-regress check-tap \
 	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench bench-classic diagrams demo demo-stop clean help

@@ -23,11 +23,13 @@
 #include <string.h>
 #include <sys/epoll.h>
 #include <sys/file.h>
+#include <sys/prctl.h>
 #include <sys/resource.h>
 #include <sys/signalfd.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
+#include "addresses.h"
 #include "admin.h"
 #include "adopt.h"
 #include "auth.h"
@@ -64,6 +66,8 @@
 
 #define EXIT_STARTUP 1
 #define MMAP_FROM (1024 * 1024)
+#define ADDRESS_PATIENCE_S 60
+#define ADDRESS_TRIES (2 * ADDRESS_PATIENCE_S)
 
 static const char *config_file = LOCKSTEP_CONFIG_FILE;
 static Config *config;
@@ -174,9 +178,33 @@ static void __attribute__((noreturn))
 refuse_to_start(const char *message, const char *detail, const char *hint)
 {
 	log_full(LOG_ERROR, NULL, message, detail, hint);
+	systemd_failed(message);
 	if (pid_fd >= 0)
 		unlink(config->pid_file);
 	exit(EXIT_STARTUP);
+}
+
+/* After a boot the machine may get its addresses later.  Whoever listens says what is wrong then. */
+static void
+await_addresses(void)
+{
+	char	   *missing = addresses_missing(config);
+
+	for (int tries = 0; missing != NULL && tries < ADDRESS_TRIES; tries++)
+	{
+		if (tries == 0)
+		{
+			char	   *status = xasprintf("waits for the address \"%s\"", missing);
+
+			log_message(LOG_WARNING, NULL, "this machine does not have the address \"%s\" yet, or cannot resolve it: the start waits for it for a minute", missing);
+			systemd_busy(status);
+			free(status);
+		}
+		usleep(1000 * 1000 * ADDRESS_PATIENCE_S / ADDRESS_TRIES);
+		free(missing);
+		missing = addresses_missing(config);
+	}
+	free(missing);
 }
 
 /*
@@ -262,14 +290,24 @@ refuse_journal_of_group(void)
 }
 
 static void
+make_journal_directory(void)
+{
+	const char *hint = "Its parent directory must exist and be writable for this user.";
+
+	if (mkdir(config->journal_directory, 0700) == 0 ||
+		(errno == EEXIST && (access(config->journal_directory, W_OK) == 0 || errno != EROFS)))
+		return;
+	if (errno == EROFS)
+		hint = "The unit lets the replicator write in /var/lib/lockstep only: see \"Under systemd\" in docs/operating.md.";
+	refuse_to_start(xasprintf("could not make or write journal directory \"%s\": %s", config->journal_directory, strerror(errno)), NULL, hint);
+}
+
+static void
 open_journal(void)
 {
 	const char *error = NULL;
 
-	if (mkdir(config->journal_directory, 0700) != 0 && errno != EEXIST)
-		refuse_to_start(xasprintf("could not create journal directory \"%s\": %s",
-								  config->journal_directory, strerror(errno)), NULL,
-						"Its parent directory must exist and be writable for this user.");
+	make_journal_directory();
 	journal = journal_open(config->journal_directory, true, (size_t) config->journal_segment_size,
 						   cluster, &error);
 	if (journal == NULL)
@@ -443,8 +481,7 @@ follow_group(void)
 
 	if (error != NULL)
 		refuse_to_start(error, NULL, NULL);
-	if (mkdir(config->journal_directory, 0700) != 0 && errno != EEXIST)
-		refuse_to_start(xasprintf("could not create journal directory \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
+	make_journal_directory();
 	bytes.data = secret.bytes;
 	bytes.len = secret.len;
 	group_begin(config, bytes, on_group);
@@ -540,6 +577,8 @@ main(int argc, char **argv)
 	char	   *error;
 	char	   *ready;
 
+	/* after restart_or_exit() it is "exe" */
+	(void) prctl(PR_SET_NAME, "lockstep-replicator");
 	ignore_environment();
 	config = config_load(config_file, &error);
 	if (config == NULL)
@@ -564,7 +603,10 @@ main(int argc, char **argv)
 		return done ? EXIT_SUCCESS : EXIT_STARTUP;
 	}
 	if (!log_open(config->log_file, config->log_level))
+	{
+		systemd_failed("could not open log_file");
 		return EXIT_STARTUP;
+	}
 	log_set_destination(config->log_destination, log_json);
 	arm_points();
 	give_memory_back();
@@ -572,6 +614,7 @@ main(int argc, char **argv)
 
 	check_tls();
 	take_pid_file();
+	await_addresses();			/* as long as SIGTERM ends it */
 	raise_descriptor_limit();
 	loop_init();
 	catch_signals();

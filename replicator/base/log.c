@@ -279,12 +279,16 @@ static void
 write_json(const LogRecord *m)
 {
 	char		stamp[64];
+	char		priority[8];
 	char	   *text;
 
 	print_time(stamp, sizeof(stamp));
+	snprintf(priority, sizeof(priority), "<%d>", level_priority(m->level));
 	text = json_text(m, stamp, level_name(m->level));
 	if (text == NULL)
 		return;
+	if (to_journal)				/* a line ends with its line break only */
+		write_all(priority, strlen(priority));
 	write_all(text, strlen(text));
 	free(text);
 }

@@ -118,3 +118,13 @@ systemd_stopping(void)
 	timer = NULL;
 	notify("STOPPING=1\nSTATUS=stops");
 }
+
+void
+systemd_failed(const char *why)
+{
+	char		text[300];
+
+	snprintf(text, sizeof(text), "STATUS=%s", why);
+	text[strcspn(text, "\n")] = '\0';
+	notify(text);
+}

@@ -17,4 +17,7 @@ extern void systemd_busy(const char *status);
 
 extern void systemd_stopping(void);
 
+/* Why it ends, for those who look at the unit's status; the log may be elsewhere. */
+extern void systemd_failed(const char *why);
+
 #endif

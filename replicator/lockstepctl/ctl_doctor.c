@@ -234,7 +234,10 @@ look_at_status(Doctor *d, const json_t *status)
 
 	if (!json_is_true(json_object_get(status, "ok")))
 	{
-		find(d, true, "replicator", "Look at its log: log_file in replicator.conf, or journalctl -u lockstep-replicator.",
+		/* a standby's: who leads */
+		const char *hint = json_string_value(json_object_get(status, "hint"));
+
+		find(d, hint == NULL, "replicator", hint != NULL ? hint : "Look at its log: log_file in replicator.conf, or journalctl -u lockstep-replicator.",
 			 "%s", json_string_value(json_object_get(status, "error")));
 		return;
 	}

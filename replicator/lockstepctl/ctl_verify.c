@@ -58,7 +58,13 @@ take_nodes(Verify *v, const Config *config, const json_t *status, bool *administ
 			v->conninfos[v->nnodes++] = conninfo;
 		}
 	}
-	if (v->nnodes < 2)
+	if (!json_is_true(json_object_get(status, "ok")))
+	{
+		const char *hint = json_string_value(json_object_get(status, "hint"));
+
+		(void) verify_fail(v, "%s%s%s", json_string_value(json_object_get(status, "error")), hint != NULL ? ": " : "", hint != NULL ? hint : "");
+	}
+	else if (v->nnodes < 2)
 		(void) verify_fail(v, "fewer than two nodes are online");
 	return others;
 }
