@@ -77,6 +77,7 @@ static bool adopt;
 static bool force;
 static bool accept_loss;
 static bool switching_over;
+static bool stopping;			/* told to */
 static int	pid_fd = -1;
 static int	signal_fd = -1;
 
@@ -389,6 +390,7 @@ reload_config(char **warning)
 static void
 stop(void)
 {
+	stopping = true;
 	restart_forbid();
 	loop_stop();
 }
@@ -465,7 +467,7 @@ await_group(void)
 	while (!group_answered)
 	{
 		loop_run();
-		if (!group_answered)
+		if (stopping || !group_answered)
 			end_as_standby();
 	}
 	group_answered = false;
@@ -524,6 +526,7 @@ stop_all(void)
 	if (config->nreplicators > 0)
 		group_will_end();
 	sequencer_stop();
+	loop_finish();				/* the last verdicts: what follows may take a second, or end the process */
 	if (config->nreplicators > 0)
 		group_end();
 	loop_finish();

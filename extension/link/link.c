@@ -451,8 +451,8 @@ link_send_later(const void *data, size_t len)
 /*
  * The replicator sends something to each backend that waits every second, at least LS_MSG_ALIVE,
  * which is not handed out.  If it is silent for longer than lockstep.replicator_timeout, it
- * hangs, or the network loses its messages.  Only whole messages count: one that never ends must
- * not be kept alive by those behind it.
+ * hangs, or the network loses its messages.  Only whole messages count, as one that never ends must
+ * not be kept alive by those behind it; a long one is given that time twice.
  */
 static bool
 is_silent(int *timeout_ms)
@@ -484,7 +484,8 @@ link_drain(void)
 		 * The replicator reads slowly.  It may have sent the reason why it
 		 * does not read on: receive that meanwhile.
 		 */
-		(void) is_silent(&timeout_ms);
+		if (is_silent(&timeout_ms))
+			timeout_ms = 0;
 		link_wait(WL_SOCKET_WRITEABLE | WL_SOCKET_READABLE, timeout_ms, PG_WAIT_EXTENSION);
 		if (!link_flush_some())
 			return false;
@@ -536,6 +537,7 @@ next_message(LsMsgType *type, LsSlice *payload)
 			break;
 	}
 	ls_link.heard = mono_now();
+	ls_link.spared = false;
 	ls_link.consumed += LS_HEADER_SIZE + payload->len;
 	if (*type == LS_MSG_ERROR)
 		return link_refused(*payload);
@@ -615,20 +617,26 @@ LinkResult
 link_await(LsMsgType *type, LsSlice *payload, int timeout_ms, uint32 wait_event)
 {
 	LinkResult	result;
+	size_t		before;
 
 	if (!is_silent(&timeout_ms))
 		return link_receive(type, payload, timeout_ms, wait_event);
 
 	/* after a pause on this side its messages are still in the socket */
+	before = ls_link.in.len - ls_link.consumed;
 	while (ls_link.sock != PGINVALID_SOCKET && read_some())
 		;
 	result = link_receive(type, payload, 0, wait_event);
-	if (result == LINK_NOTHING && is_silent(&timeout_ms))
+	if (result != LINK_NOTHING || !is_silent(&timeout_ms))
+		return result;
+	if (!ls_link.spared && ls_link.in.len - ls_link.consumed > before)
 	{
-		link_address_failed(ls_link.place);
-		return link_lost("It has been silent for %d ms.", ls_replicator_timeout);
+		ls_link.spared = true;	/* of a long one only a part was there */
+		ls_link.heard = mono_now();
+		return LINK_NOTHING;
 	}
-	return result;
+	link_address_failed(ls_link.place);
+	return link_lost("It has been silent for %d ms.", ls_replicator_timeout);
 }
 
 /*

@@ -274,6 +274,8 @@ poll_node_drain(AdminRequest *r, bool expired)
 		return NULL;
 	if (s.draining && s.writers_open < 0)
 		error = xasprintf("node \"%s\" is still being drained: it has not answered yet", s.name);
+	else if (s.draining && s.writers_open == 0)
+		error = xasprintf("node \"%s\" is still being drained: sessions wait for other nodes or for the replicator", s.name);
 	else if (s.draining)
 		error = xasprintf("node \"%s\" is still being drained: %" PRId64 " transactions that write are open", s.name, s.writers_open);
 	else if (s.administrative)
@@ -370,8 +372,8 @@ poll_pause(AdminRequest *r, bool expired)
 		return json_pack("{s:b, s:o}", "ok", 1, "paused_ms", json_integer(writers_paused_ms()));
 	if (!expired)
 		return NULL;
-	if (!known && open == 0)
-		return admin_failure("the pause is over, and not all nodes have answered", "See lockstepctl status. A longer pause: --timeout.");
+	if (open == 0)
+		return admin_failure("the pause is over, and not all nodes have answered in time", "See lockstepctl status. A longer pause: --timeout.");
 	error = xasprintf("the pause is over, and %" PRId64 " transactions that write are still open", open);
 	answer = admin_failure(error, "lockstepctl sessions shows them. A longer pause: --timeout.");
 	free(error);

@@ -396,6 +396,7 @@ handle_ask(Session *s, LsSlice payload)
 	confirmed(s, m.confirmed > m.applied ? m.confirmed : m.applied);
 	if (s->state == SESSION_ENDED)
 		return;
+	session_let_go(&s->owed);	/* nobody waits for an earlier one any more */
 	not_committed(s);
 	if (answered_dead(s, m.xcount))
 		return;

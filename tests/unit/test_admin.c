@@ -555,6 +555,9 @@ node_is_drained(void **state)
 	fakes[1].writers_open = -1;
 	assert_error("timeout=20 drain n2\n", "node \"n2\" is still being drained: it has not answered yet");
 	assert_ok("resume n2\n");
+	fakes[1].writers_open = 0;
+	assert_error("timeout=20 drain n2\n", "node \"n2\" is still being drained: sessions wait for other nodes or for the replicator");
+	assert_ok("resume n2\n");
 	fakes[1].writers_open = 3;
 	assert_error("timeout=20 drain n2\n", "node \"n2\" is still being drained: 3 transactions that write are open");
 	assert_false(fakes[1].drains_readers);
@@ -562,7 +565,7 @@ node_is_drained(void **state)
 	assert_ok("resume n2\n");
 	assert_false(fakes[1].draining);
 	assert_error("drain n3 readers\n", "there is no node \"n3\"");
-	assert_int_equal(drains, before + 3);
+	assert_int_equal(drains, before + 4);
 }
 
 static void
@@ -584,7 +587,7 @@ pauses_are_bounded(void **state)
 	assert_in_range(paused_ms, 1, 60000);
 	assert_ok("resume\n");
 	fakes[0].writers_open = -1;
-	assert_error("timeout=20 pause\n", "the pause is over, and not all nodes have answered");
+	assert_error("timeout=20 pause\n", "the pause is over, and not all nodes have answered in time");
 	fakes[0].writers_open = 2;
 	assert_error("timeout=20 pause\n", "the pause is over, and 2 transactions that write are still open");
 	writers_resume();
