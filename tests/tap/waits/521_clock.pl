@@ -25,20 +25,20 @@ sub jumps { for (1 .. 4) { $c->set_clock($jump += 600); usleep(300_000) } return
 # ---------- forward: nothing ends too early
 
 $c->frozen([2], sub {
-	$one->send('UPDATE t SET v = v + 1 WHERE id = 1');
-	$c->wait_sql(1, $commits . $one->pid, 1);
+	$one->send('SET lockstep.commit_wait = executed; UPDATE t SET v = v + 1 WHERE id = 1; RESET lockstep.commit_wait');
+	ok($c->wait_sql(1, $commits . $one->pid, 1), 'a COMMIT waits for its verdict');
 	jumps();
 });
 $one->finish(20);
-is($one->error, '', 'a COMMIT that waits for the verdict is not ended by it');
+is($one->error, '', '... and is not ended by it');
 
 my $holds = $c->session(2, options => '-c lockstep.update_order=queued');
 my $queued = $c->session(1, options => '-c lockstep.update_order=queued -c lockstep.queue_timeout=60s');
 $holds->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 2');
 $queued->send('UPDATE t SET v = v + 1 WHERE id = 2');
-$c->wait_sql(1, $commits . $queued->pid, 1);
+ok($c->wait_sql(1, $commits . $queued->pid, 1), 'another waits in the queue of a row');
 jumps();
-ok($queued->blocked(0.1), 'nor is the wait in the queue of a row');
+ok($queued->blocked(0.1), '... and goes on waiting');
 $holds->do('COMMIT');
 $queued->finish(20);
 is($queued->error, '', 'which ends when it is its turn');
@@ -74,7 +74,7 @@ cmp_ok(time - $begin, '>=', 1.4, 'not too early');
 $holds->do('BEGIN; UPDATE t SET v = v + 1 WHERE id = 5');
 $queued->do("SET lockstep.queue_timeout = '4s'");
 $queued->send('UPDATE t SET v = v + 1 WHERE id = 5');
-$c->wait_sql(1, $commits . $queued->pid, 1);
+ok($c->wait_sql(1, $commits . $queued->pid, 1), 'another waits in the queue');
 $c->set_clock(-14400);
 ok(!$queued->blocked(40), 'so does the wait in the queue');
 $queued->finish(20);
