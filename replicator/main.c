@@ -526,7 +526,8 @@ stop_all(void)
 	if (config->nreplicators > 0)
 		group_will_end();
 	sequencer_stop();
-	loop_finish();				/* the last verdicts: what follows may take a second, or end the process */
+	loop_finish();				/* the last verdicts: what follows may take a
+								 * second, or end the process */
 	if (config->nreplicators > 0)
 		group_end();
 	loop_finish();

@@ -40,7 +40,8 @@ typedef struct LinkState
 	StringInfoData in;			/* received */
 	size_t		consumed;		/* of it handed out */
 	MonoTime	heard;			/* when a message was received or sent last */
-	bool		spared;			/* the message that has begun has been given more time */
+	bool		spared;			/* the message that has begun has been given
+								 * more time */
 	bool		ended;			/* nothing more will arrive, because of ... */
 	int			end_errno;		/* 0: end of file */
 	StringInfoData out;			/* not sent yet; encrypted, if tls */
