@@ -77,7 +77,6 @@ static bool adopt;
 static bool force;
 static bool accept_loss;
 static bool switching_over;
-static bool stopping;			/* told to */
 static int	pid_fd = -1;
 static int	signal_fd = -1;
 
@@ -390,7 +389,6 @@ reload_config(char **warning)
 static void
 stop(void)
 {
-	stopping = true;
 	restart_forbid();
 	loop_stop();
 }
@@ -467,7 +465,7 @@ await_group(void)
 	while (!group_answered)
 	{
 		loop_run();
-		if (stopping || !group_answered)
+		if (restart_is_forbidden() || !group_answered)
 			end_as_standby();
 	}
 	group_answered = false;
@@ -666,7 +664,7 @@ main(int argc, char **argv)
 
 	loop_run();
 	stop_all();
-	if (switching_over)
+	if (switching_over && !restart_is_forbidden())
 		restart_or_exit(EXIT_STARTUP);
 	return EXIT_SUCCESS;
 }

@@ -41,9 +41,8 @@ host_is_missing(const char *host, bool all)
 	return missing;
 }
 
-/* HOST of HOST:PORT or [HOST]:PORT. */
-static char *
-host_of(const char *address)
+char *
+address_host(const char *address)
 {
 	const char *colon = strrchr(address, ':');
 	size_t		len = colon != NULL ? (size_t) (colon - address) : strlen(address);
@@ -56,7 +55,7 @@ host_of(const char *address)
 static char *
 missing_of(const char *address)
 {
-	char	   *host = host_of(address);
+	char	   *host = address_host(address);
 
 	if (host[0] != '\0' && host_is_missing(host, false))
 		return host;

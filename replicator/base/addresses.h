@@ -10,6 +10,9 @@
 
 #include "config.h"
 
+/* HOST of HOST:PORT or [HOST]:PORT; to be freed. */
+extern char *address_host(const char *address);
+
 /* The first one that it does not have, or that cannot be resolved now; NULL: none.  May wait for DNS. */
 extern char *addresses_missing(const Config *config);
 

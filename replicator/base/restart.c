@@ -40,6 +40,17 @@ restart_forbid(void)
 }
 
 bool
+restart_is_forbidden(void)
+{
+	bool		is;
+
+	pthread_mutex_lock(&lock);
+	is = forbidden;
+	pthread_mutex_unlock(&lock);
+	return is;
+}
+
+bool
 restart_take_signal(int fd, struct signalfd_siginfo *info)
 {
 	bool		taken;

@@ -15,6 +15,7 @@ extern void restart_arm(char **arguments, const char *pid_file);
  * file.  Any thread.
  */
 extern void restart_forbid(void);
+extern bool restart_is_forbidden(void);
 
 struct signalfd_siginfo;
 

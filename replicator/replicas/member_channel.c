@@ -21,6 +21,7 @@
 #include <time.h>
 #include <unistd.h>
 
+#include "addresses.h"
 #include "buffer.h"
 #include "journal_private.h"
 #include "json_text.h"
@@ -79,18 +80,10 @@ resolve(const char *address, bool passive, char **error)
 {
 	struct addrinfo hints = {.ai_socktype = SOCK_STREAM,.ai_flags = AI_NUMERICSERV | (passive ? AI_PASSIVE : 0)};
 	struct addrinfo *list = NULL;
-	char	   *host = xstrdup(address);
-	char	   *port = strrchr(host, ':');
-	char	   *name = host;
-	int			rc;
+	char	   *host = address_host(address);
+	int			rc = getaddrinfo(host, strrchr(address, ':') + 1, &hints, &list);	/* config.c has checked
+																					 * it */
 
-	*port++ = '\0';				/* config.c has checked it */
-	if (name[0] == '[' && name[strlen(name) - 1] == ']')
-	{
-		name++;
-		name[strlen(name) - 1] = '\0';
-	}
-	rc = getaddrinfo(name, port, &hints, &list);
 	free(host);
 	if (rc == 0)
 		return list;

@@ -475,13 +475,18 @@ sub etcd_pid
 	return @threads > 1 || _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
 }
 
-# What etcd's key says: a hash, which is empty if it can't be read.
+# What etcd's key says: a hash, which is empty if it can't be read; it may not answer at once.
 sub etcd_key
 {
 	my ($self) = @_;
 	my $url = 'http://127.0.0.1:' . ($self->{base} + 3000) . '/v3/kv/range';
-	my $answer = eval { JSON::PP::decode_json(scalar `curl -s -m 2 $url -d '{"key":"L2xvY2tzdGVw"}' 2>/dev/null`) } // {};
-	return eval { JSON::PP::decode_json(MIME::Base64::decode_base64($answer->{kvs}[0]{value})) } // {};
+	my $key;
+	$self->wait_until(sub {
+		my $answer = eval { JSON::PP::decode_json(scalar `curl -s -m 2 $url -d '{"key":"L2xvY2tzdGVw"}' 2>/dev/null`) } // {};
+		$key = eval { JSON::PP::decode_json(MIME::Base64::decode_base64($answer->{kvs}[0]{value})) } // {};
+		return %$key;
+	});
+	return $key;
 }
 
 # The number of etcd's own leader; undef: there is none.
@@ -592,6 +597,13 @@ sub wait_sql
 }
 
 # Until every node (with 'online': every node that is online) has applied what is decided.
+# The replicator, or a node, knows that this session of node 1 waits (of that kind); what is asked next is behind it.
+sub wait_for_waiter
+{
+	my ($self, $session, $kind) = @_;
+	return $self->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $session->pid . ($kind ? " AND kind = '$kind'" : ''), 't');
+}
+
 sub drain { my ($self, @scope) = @_; return $self->cluster('drain', @scope) }
 
 sub replicator_pid

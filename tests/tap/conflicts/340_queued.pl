@@ -24,7 +24,7 @@ my $queued = 'SET lockstep.update_order = queued; SET lockstep.queue_timeout = 0
 $_->do($queued) for $a, $b, $d;
 my $row = 0;
 
-sub queues { my ($s, $name) = @_; ok($c->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $s->pid, 't'), $name) }
+sub queues { my ($s, $name) = @_; ok($c->wait_for_waiter($s), $name) }
 sub ok_session { my ($s, $name) = @_; unlike($s->error, qr/ERROR|FATAL/, $name) }
 
 # b waits for what a does, and goes on when a has ended.

@@ -175,7 +175,7 @@ $_->do('SET lockstep.update_order = queued; SET lockstep.queue_timeout = 0') for
 $b->do(q{BEGIN; UPDATE t SET v = 'b' WHERE id = 31});
 $a->do(q{BEGIN; UPDATE t SET v = 'a' WHERE id = 30});
 $a->send(q{UPDATE t SET v = 'a' WHERE id = 31});
-ok($c->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $a->pid, 't'), 'a circle: half of it waits');
+ok($c->wait_for_waiter($a), 'a circle: half of it waits');
 $b->query(q{UPDATE t SET v = 'b' WHERE id = 30});
 told('a circle', code => '40P01', reason => 'deadlock', table => 'public.t', key => 't_pkey',
 	detail => qr/This transaction waits for public\.t t_pkey behind a transaction of node "n1" \(pid \d+\), which waits for public\.t t_pkey behind a transaction of node "n2" \(pid \d+\)\.|waits for public\.t t_pkey behind a transaction of node "n1" \(pid \d+\), which waits for this one\./);

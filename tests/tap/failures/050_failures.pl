@@ -70,7 +70,7 @@ $asked->do('BEGIN; INSERT INTO t VALUES (51)');
 my @pids = $c->apply_pids(3);
 kill 'STOP', @pids;
 $asked->send('COMMIT');
-ok($c->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $asked->pid, 't'), 'a COMMIT has asked');
+ok($c->wait_for_waiter($asked), 'a COMMIT has asked');
 $c->cluster('kill-replicator');
 kill 'CONT', @pids;
 $asked->finish(20);

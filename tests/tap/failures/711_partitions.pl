@@ -22,8 +22,7 @@ my $watch = $ENV{LOCKSTEP_LONG} ? 15 : 1.5;
 my $watch_cold = $ENV{LOCKSTEP_LONG} ? 15 : 4;
 
 sub trouble { my ($i) = @_; return $c->group($i)->{trouble} // '' }
-# What etcd's key says; it may not answer at once.
-sub key { my $key; $c->wait_until(sub { $key = $c->etcd_key; %$key }); return $key }
+sub key { return $c->etcd_key }
 
 # The one that leads, the one that is in sync, and the third.
 sub roles

@@ -28,8 +28,7 @@ my $longest = 0;
 
 sub config { my ($i) = @_; return "$c->{dir}/replicator" . ($i == 1 ? '' : $i) . '.conf' }
 sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
-# What etcd's key says; it may not answer at once.
-sub key { my $key; $c->wait_until(sub { $key = $c->etcd_key; %$key }); return $key }
+sub key { return $c->etcd_key }
 sub trouble { my ($i) = @_; return $c->group($i)->{trouble} // '' }
 
 sub roles

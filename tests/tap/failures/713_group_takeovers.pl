@@ -20,8 +20,7 @@ my $c = LockstepCluster->new(nodes => 2, replicators => 3, disk => 1, replicator
 	conf => "lockstep.failover_wait = 60s\n");	# a busy machine leaves no COMMIT in doubt
 
 sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
-# What etcd's key says; it may not answer at once.
-sub key { my $key; $c->wait_until(sub { $key = $c->etcd_key; %$key }); return $key }
+sub key { return $c->etcd_key }
 sub dead { return grep { !$c->member_pid($_) } $c->replicators }
 sub others { my ($i) = @_; return grep { $_ != $i } $c->replicators }
 sub in_sync { return join ' ', sort @{ key()->{in_sync} } }

@@ -21,8 +21,7 @@ my $rows = int($mb * 1e6 / $row);
 my $s = $c->session(1);
 
 sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
-# What etcd's key says; it may not answer at once.
-sub key { my $key; $c->wait_until(sub { $key = $c->etcd_key; %$key }); return $key }
+sub key { return $c->etcd_key }
 sub sqlstate { my ($else) = @_; return $s->error eq '' ? $else : $s->error =~ /(?:ERROR|FATAL):\s+(\w{5})/ ? $1 : $s->error }
 sub body_bytes { my ($i) = @_; my $sum = 0; $sum += -s $_ // 0 for glob(journal($i) . '/*.body'); return $sum }
 

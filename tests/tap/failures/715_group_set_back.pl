@@ -17,8 +17,7 @@ my $load = LockstepCounters->new($c);
 my $dir = $c->{dir};
 
 sub journal { my ($i) = @_; return "$dir/journal" . ($i == 1 ? '' : $i) }
-# What etcd's key says; it may not answer at once.
-sub key { my $key; $c->wait_until(sub { $key = $c->etcd_key; %$key }); return $key }
+sub key { return $c->etcd_key }
 sub trouble { my ($i) = @_; return $c->group($i)->{trouble} // '' }
 sub says { my ($i, $like, $name) = @_; return ok($c->wait_until(sub { trouble($i) =~ $like }), $name) || diag("r$i: " . trouble($i)) }
 

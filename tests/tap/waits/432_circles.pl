@@ -26,7 +26,7 @@ sub waits
 {
 	my ($s, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok($c->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $s->pid, 't'), $name);
+	ok($c->wait_for_waiter($s), $name);
 }
 
 # All but one of the waiting finish; which gets 40P01, is told.

@@ -29,7 +29,7 @@ sub waits
 {
 	my ($s, $kind, $name) = @_;
 	local $Test::Builder::Level = $Test::Builder::Level + 1;
-	ok($c->wait_sql(1, "SELECT count(*) > 0 FROM lockstep.waits WHERE kind = '$kind' AND pid = " . $s->pid, 't'), $name);
+	ok($c->wait_for_waiter($s, $kind), $name);
 }
 
 # Of those that wait exactly one loses, and is told of each link; each ends when it has what it

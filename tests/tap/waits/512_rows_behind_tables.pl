@@ -48,7 +48,7 @@ for my $t ('t', 'p')
 
 $rows->do('BEGIN; UPDATE t SET v = v + 10 WHERE id = 2');
 $whole->send('BEGIN; LOCK TABLE t; UPDATE t SET v = v + 1; COMMIT');
-ok($c->wait_sql(1, "SELECT count(*) > 0 FROM lockstep.waits WHERE kind = 'reservation' AND pid = " . $whole->pid, 't'), 'who has the table waits for the row at its COMMIT');
+ok($c->wait_for_waiter($whole, 'reservation'), 'who has the table waits for the row at its COMMIT');
 my $start = time;
 $rows->query('UPDATE t SET v = v + 10 WHERE id = 3');
 like($rows->error, qr/40P01.*waits for .* behind a transaction of node "n1" .* which waits for this one/s, 'the circle is found when it closes');
