@@ -260,7 +260,7 @@ poll_drain(AdminRequest *r, bool expired)
 	return json_pack("{s:b, s:o}", "ok", 1, "seq", json_seq(seq));
 }
 
-/* Of one node: until it is out. */
+/* Of one node: until it is out; until it has been told, if that is all. */
 static json_t *
 poll_node_drain(AdminRequest *r, bool expired)
 {
@@ -270,6 +270,8 @@ poll_node_drain(AdminRequest *r, bool expired)
 	char	   *error;
 	json_t	   *answer;
 
+	if (s.drain_told)
+		return success();
 	if (s.draining && !expired)
 		return NULL;
 	if (s.draining && s.writers_open < 0)
@@ -314,8 +316,8 @@ drain_node(AdminRequest *r, const char *arg)
 	if (node >= 0 && node_drain(node, readers, announce, &why))
 	{
 		tell_command(r, "drain", arg);
-		if (announce)
-			admin_answer(r, success());
+		if (announce && !node_status(node).drain_announced)
+			admin_answer(r, success()); /* it is being drained already */
 		else
 			admin_poll(r, poll_node_drain, node, 0);
 	}

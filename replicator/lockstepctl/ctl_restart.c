@@ -19,6 +19,8 @@
 #include "pgclient.h"
 
 #define ANNOUNCE_S 3			/* before poolers connect again */
+#define TOLD_MS 10000			/* until the node knows of a drain that is
+								 * announced */
 #define LOOK_AGAIN_US (100 * 1000)
 
 typedef struct Target
@@ -248,8 +250,8 @@ drain_announce(const AnnounceOptions *o, const char *node, bool readers, AskRepl
 
 	if (!announces(o))
 		return true;
-	line = xasprintf("drain %s%s announce\n", node, readers ? " readers" : "");
-	answer = ask(ask_arg, line, ANSWER_TIMEOUT_S);
+	line = xasprintf("timeout=%d drain %s%s announce\n", TOLD_MS, node, readers ? " readers" : "");
+	answer = ask(ask_arg, line, TOLD_MS / 1000 + ANSWER_TIMEOUT_S);
 	ok = json_is_true(json_object_get(answer, "ok"));
 	if (!ok)
 		setup_fail(json_string_value(json_object_get(answer, "hint")), "%s", json_string_value(json_object_get(answer, "error")));

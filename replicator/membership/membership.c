@@ -83,6 +83,7 @@ node_status(int node)
 		.draining = n->draining,
 		.drains_readers = n->drains_readers,
 		.drain_announced = n->drain_announced,
+		.drain_told = n->draining && n->drain_announced && n->drain_told,
 		.writers_held = n->writers_held && !n->draining && writers_paused_ms() < 0,
 		.writers_open = n->draining || writers_paused_ms() >= 0 ? n->writers_open : -1
 	};

@@ -38,6 +38,7 @@ typedef struct NodeStatus
 	bool		drains_readers; /* nor readers: balancers are told */
 	bool		drain_announced;	/* balancers are told, nobody is refused
 									 * yet */
+	bool		drain_told;		/* the node knows that one is announced */
 	bool		writers_held;	/* it may still refuse them, although it is
 								 * not drained any more */
 	int64_t		writers_open;	/* transactions, while it is drained or writes

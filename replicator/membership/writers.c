@@ -75,6 +75,8 @@ on_held(void *arg, const PGresult *r)
 	}
 	if (n->writers_told == order_none)
 		n->writers_held = false;
+	if (n->draining && n->writers_told == order_announce)
+		n->drain_told = true;
 	if (!counts(n))
 		return;
 	n->writers_open = strtoll(PQgetvalue(r, 0, 0), NULL, 10);
@@ -190,7 +192,10 @@ node_drain(int node, bool readers, bool announce, const char **why)
 	if (!metadata_has_database(n->control_database))
 		return false;
 	if (!n->draining)
+	{
 		n->writers_open = -1;
+		n->drain_told = false;
+	}
 	n->drain_announced = announce && (!n->draining || n->drain_announced);
 	n->draining = true;
 	n->drains_readers = readers;

@@ -14,6 +14,7 @@ node_heard_applied(int node, uint64_t seq)
 	if (seq <= n->applied || seq > sequencer_last_decided())
 		return;
 	n->applied = seq;
+	sequencer_node_applied(node, seq);
 	if (n->trouble != NULL)
 		apply_trouble_passed(n, seq);
 	while ((tx = tx_ring_pop(&n->applying, seq)) != NULL)

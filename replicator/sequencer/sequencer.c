@@ -109,9 +109,13 @@ sequencer_executed(Transaction *tx)
 static void
 wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 {
-	if (tx->state == TX_QUEUED)
+	if (tx->state != TX_WAITING)
 	{
-		tx_move(tx_ref(tx), TX_WAITING);
+		if (tx->state == TX_HELD)
+			runs_remove(tx);
+		else
+			tx_ref(tx);
+		tx_move(tx, TX_WAITING);
 		list_add(&undecided.waiting, tx);
 	}
 	undecided_note_wait(tx, lock_ticket);
@@ -165,6 +169,8 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 		list_remove(&undecided.waiting, tx);
 		undecided_stop_waiting(tx);
 	}
+	else if (tx->state == TX_HELD)
+		runs_remove(tx);
 	else
 		tx_ref(tx);
 	if (tx->lock_ticket != 0)
@@ -257,7 +263,7 @@ sequencer_any_undecided(const char *database)
 				return true;
 		}
 	}
-	return false;
+	return runs_any(database);
 }
 
 static const char *closing[2];
@@ -323,6 +329,16 @@ on_stored(Transaction *tx)
 		undecided_decide_later(tx);
 }
 
+static bool
+refused_for_failing_journal(Transaction *tx)
+{
+	if (writer_failing() == NULL)
+		return false;
+	refuse(tx, "53100", "the replicator's journal cannot be written", writer_failing(),
+		   "Make room in journal_directory of the replicator; it tries again every second.");
+	return true;
+}
+
 void
 sequencer_ask(Transaction *tx)
 {
@@ -340,12 +356,8 @@ sequencer_ask(Transaction *tx)
 		undecided_lock_changed(tx->lock_ticket);
 		loop_defer(&undecided.look_again);
 	}
-	if (writer_failing() != NULL)
-	{
-		refuse(tx, "53100", "the replicator's journal cannot be written", writer_failing(),
-			   "Make room in journal_directory of the replicator; it tries again every second.");
+	if (refused_for_failing_journal(tx))
 		return;
-	}
 	if (tx->spill != NULL)
 	{
 		if (refused_for_failure(tx))
@@ -354,7 +366,15 @@ sequencer_ask(Transaction *tx)
 		if (refused_for_failure(tx))
 			return;
 	}
-	reserve(tx);
+	if (!runs_hold(tx))
+		reserve(tx);
+}
+
+void
+sequencer_reserve_held(Transaction *tx)
+{
+	if (!refused_for_failing_journal(tx))
+		reserve(tx);
 }
 
 void
@@ -571,7 +591,7 @@ sequencer_is_stalled(int patience_ms)
 void
 sequencer_gone(Transaction *tx)
 {
-	if (tx->state == TX_QUEUED || tx->state == TX_WAITING || tx->state == TX_RESERVED)
+	if (tx->state == TX_QUEUED || tx->state == TX_HELD || tx->state == TX_WAITING || tx->state == TX_RESERVED)
 		roll_back(tx, NULL);
 }
 

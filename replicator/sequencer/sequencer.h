@@ -86,6 +86,9 @@ extern void sequencer_stop(void);	/* journal thread ends after what was
 /* For commit_wait = certified: see sequencer_proven.c. */
 extern void sequencer_node_came_online(Node *n);
 
+/* It has applied all up to that one: what was held for that gets its seqs. */
+extern void sequencer_node_applied(int node, uint64_t seq);
+
 /*
  * DROP DATABASE, ALTER DATABASE RENAME: no transaction whose commands name a database is decided from
  * the call with true to that with false.  Is one reserved?

@@ -100,6 +100,14 @@ struct SingleQuery
 /* The requester of a single query gets its answer, once. */
 extern void notify_requester(Transaction *tx, const LsErrorFields *error);
 
+/* ---------- in sequencer_runs.c */
+
+/* true: it is TX_HELD now, and reserved some ms later by sequencer_reserve_held(). */
+extern bool runs_hold(Transaction *tx);
+extern void runs_remove(Transaction *tx);	/* it is not held any more */
+extern bool runs_any(const char *database); /* is one of that database held? */
+extern void sequencer_reserve_held(Transaction *tx);
+
 /* ---------- in sequencer_seqs.c */
 
 extern Decided *seqs_start(uint64_t last);

@@ -161,7 +161,7 @@ proven_nodes_go_first(void)
 			return true;
 		if (ring->count == 0)
 			continue;
-		if (ring->count > CERTAIN_LAG || now - ring->items[ring->head & (ring->cap - 1)]->since_us > CERTAIN_LAG_US)
+		if (ring->count > CERTAIN_LAG || now - tx_ring_first(ring)->since_us > CERTAIN_LAG_US)
 			return true;
 	}
 	return false;

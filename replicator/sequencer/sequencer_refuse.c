@@ -154,7 +154,7 @@ refused_for_failure(Transaction *tx)
 bool
 sequencer_is_question(const Transaction *tx)
 {
-	return tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
+	return tx->state == TX_HELD || tx->state == TX_WAITING || tx->state == TX_RESERVED || tx->awaits_lock;
 }
 
 bool

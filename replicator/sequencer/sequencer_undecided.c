@@ -4,7 +4,7 @@
  *	  releases for others.
  *
  * A transaction is in one list at most, by its state: `lock_waiters` (QUEUED and
- * awaits_lock), `waiting` (WAITING), `reserved` (RESERVED, in ticket order).  Decided ones
+ * awaits_lock), that of its origin in sequencer_runs.c (HELD), `waiting` (WAITING), `reserved` (RESERVED, in ticket order).  Decided ones
  * are in `undurable` of sequencer_seqs.c.
  *
  * A released lock, a reservation that ended and a decision may let others go on: those are
@@ -273,6 +273,8 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 
 	if (from == TX_QUEUED && tx->awaits_lock)
 		list_remove(&undecided.lock_waiters, tx);
+	else if (from == TX_HELD)
+		runs_remove(tx);
 	else if (from == TX_WAITING)
 	{
 		list_remove(&undecided.waiting, tx);

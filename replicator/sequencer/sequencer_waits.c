@@ -55,7 +55,7 @@ sequencer_party(WaitGraph *g, Transaction *tx)
 	p->at_front = tx->has_waited;
 	p->done = tx->nstatements + tx_bytes(tx) / 1024 + (tx->lock_ticket != 0 ? 1 : 0);
 	p->since_us = tx->since_us;
-	if (tx->state == TX_WAITING || tx->awaits_lock)
+	if (tx->state == TX_HELD || tx->state == TX_WAITING || tx->awaits_lock)
 		p->loses = LOSES_HERE;
 	else if (tx->state == TX_QUEUED)
 		p->loses = LOSES_THERE;

@@ -39,7 +39,11 @@ typedef struct LegalMove
 static const LegalMove legal_moves[] = {
 	{TX_QUEUED, TX_WAITING, "asks to commit and waits for a lock of another node"},
 	{TX_QUEUED, TX_RESERVED, "asks to commit and is reserved"},
+	{TX_QUEUED, TX_HELD, "asks to commit while its node lags behind"},
 	{TX_QUEUED, TX_ROLLED_BACK, "is rolled back before it was reserved"},
+	{TX_HELD, TX_WAITING, "was held and waits for a lock of another node"},
+	{TX_HELD, TX_RESERVED, "was held and is reserved"},
+	{TX_HELD, TX_ROLLED_BACK, "is rolled back while it was held"},
 	{TX_WAITING, TX_RESERVED, "has waited for a lock and is reserved"},
 	{TX_WAITING, TX_ROLLED_BACK, "is rolled back while it waited for a lock"},
 	{TX_RESERVED, TX_DECIDED, "is decided"},
@@ -180,6 +184,8 @@ tx_state_name(TxState s)
 	{
 		case TX_QUEUED:
 			return "queued";
+		case TX_HELD:
+			return "held";
 		case TX_WAITING:
 			return "waiting";
 		case TX_RESERVED:

@@ -22,6 +22,8 @@ struct Spill;
 typedef enum TxState
 {
 	TX_QUEUED,					/* statements arrive; nothing ordered yet */
+	TX_HELD,					/* asked; its node is to catch up first, for
+								 * some ms: see sequencer_runs.c */
 	TX_WAITING,					/* asked; a lock requested first by another
 								 * node is in the way */
 	TX_RESERVED,				/* has a ticket, holds its keys; executing on

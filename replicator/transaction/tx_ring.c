@@ -6,6 +6,18 @@
 
 #include <stdlib.h>
 
+const Transaction *
+tx_ring_first(const TxRing *ring)
+{
+	return ring->items[ring->head];
+}
+
+const Transaction *
+tx_ring_last(const TxRing *ring)
+{
+	return ring->items[(ring->head + ring->count - 1) & (ring->cap - 1)];
+}
+
 void
 tx_ring_push(TxRing *ring, Transaction *tx)
 {

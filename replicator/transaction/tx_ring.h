@@ -15,6 +15,10 @@ typedef struct TxRing
 	size_t		count;
 } TxRing;
 
+/* Of one that is not empty. */
+extern const Transaction *tx_ring_first(const TxRing *ring);
+extern const Transaction *tx_ring_last(const TxRing *ring);
+
 extern void tx_ring_push(TxRing *ring, Transaction *tx);	/* takes a reference */
 
 /* The first, if its seq is not above up_to; else NULL.  The reference is the caller's. */

@@ -5,7 +5,8 @@
  *	  keys, and takes nothing with it; one at the floor or above goes on, and
  *	  depends on all that was forgotten.  And that a step of an index made concurrently
  *	  yields to a transaction that waits for its table, and that a transaction is decided when
- *	  those that have to come first are over.  With fake nodes, sessions and journal
+ *	  those that have to come first are over.  And that questions of a node that lags behind
+ *	  are held, and get adjacent seqs.  With fake nodes, sessions and journal
  *	  thread; certifier, keys and transactions are the real ones.
  */
 #include "unit.h"
@@ -445,6 +446,154 @@ readers_first(void **state)
 	peers_are_slow = false;
 }
 
+/* ---------- runs by origin */
+
+/* A transaction of a row of its own, decided as soon as it is reserved; its session is not looked at. */
+static Transaction *
+ordered(uint32_t origin)
+{
+	static uint64_t row = UINT64_C(1) << 42;
+	static char session;
+	Transaction *tx = begin(origin);
+	uint8_t		packed[100];
+	uint8_t		message[500];
+	LsKey		key = {.hash = ++row,.mode = LS_ROW_EXCLUSIVE,.name = SLICE("public.t t_pkey")};
+	LsQuery		query = {.xcount = xcount,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,
+	.text = SLICE("DELETE FROM public.t WHERE a = $1"),.rows = 1,.nkeys = 1};
+
+	key.seen = sequencer_last_decided();
+	query.keys = sample_pack_keys(packed, sizeof(packed), &key, 1);
+	tx_append(tx, message, ls_put_query(message, sizeof(message), &query), false);
+	tx->wait = LS_WAIT_ORDERED;
+	tx->session = (struct Session *) &session;
+	return tx;
+}
+
+static Transaction *
+ask_ordered(uint32_t origin)
+{
+	Transaction *tx = ordered(origin);
+
+	sequencer_ask(tx);
+	return tx;
+}
+
+static void
+over(Transaction *tx, TxState state)
+{
+	assert_int_equal(tx->state, state);
+	tx->session = NULL;
+	finished(tx);
+}
+
+static void
+soon(void)
+{
+	loop_after(50, on_end, NULL);
+	loop_run();
+}
+
+/* The first node has not applied this one, which was decided so long ago. */
+static void
+lags(Transaction *tx, uint64_t us)
+{
+	Node	   *n = node_get(0);
+	Transaction *last;
+
+	while ((last = tx_ring_pop(&n->applying, UINT64_MAX)) != NULL)
+		tx_unref(last);
+	if (tx == NULL)
+		return;
+	tx_ring_push(&n->applying, tx);
+	tx->since_us = loop_now_us() - us;
+}
+
+static void
+runs_by_origin(void **state)
+{
+	Transaction *foreign = ask_ordered(1);
+	Transaction *waits[3];
+	Transaction *others;
+	Transaction *ddl[2];
+
+	node_get(0)->state = NODE_ONLINE;
+	assert_int_equal(foreign->state, TX_DONE);
+
+	/*
+	 * a node that has all, or lags for less than a millisecond: nothing is
+	 * held
+	 */
+	over(ask_ordered(0), TX_DONE);
+	lags(foreign, 500);
+	over(ask_ordered(0), TX_DONE);
+
+	/* until it has applied what was decided when the first was held */
+	lags(foreign, 5000);
+	waits[0] = ask_ordered(0);
+	assert_int_equal(waits[0]->state, TX_HELD);
+	others = ask_ordered(1);
+	assert_int_equal(others->seq, sequencer_last_decided());
+	over(others, TX_DONE);
+	waits[1] = ask_ordered(0);
+	assert_true(sequencer_is_question(waits[1]));
+	assert_true(sequencer_any_undecided("db"));
+	assert_false(sequencer_any_undecided("other"));
+	sequencer_node_applied(0, foreign->seq - 1);
+	loop_finish();
+	assert_int_equal(waits[0]->state, TX_HELD);
+	sequencer_node_applied(0, foreign->seq);
+	assert_int_equal(waits[0]->state, TX_HELD);
+	loop_finish();
+	assert_int_equal(waits[1]->seq, waits[0]->seq + 1);
+	assert_int_equal(waits[1]->seq, sequencer_last_decided());
+	assert_false(sequencer_any_undecided("db"));
+	over(waits[0], TX_DONE);
+	over(waits[1], TX_DONE);
+
+	/* but not for long; what is taken back meanwhile is not decided */
+	for (int i = 0; i < 3; i++)
+		waits[i] = ask_ordered(0);
+	assert_true(sequencer_withdraw(waits[0]));
+	sequencer_gone(waits[2]);
+	over(waits[0], TX_ROLLED_BACK);
+	over(waits[2], TX_ROLLED_BACK);
+	assert_int_equal(waits[1]->state, TX_HELD);
+	soon();
+	over(waits[1], TX_DONE);
+
+	/* all of them taken back, and others come before the time is over */
+	waits[0] = ask_ordered(0);
+	assert_true(sequencer_withdraw(waits[0]));
+	over(waits[0], TX_ROLLED_BACK);
+	waits[0] = ask_ordered(0);
+	assert_int_equal(waits[0]->state, TX_HELD);
+	soon();
+	over(waits[0], TX_DONE);
+	soon();
+
+	/* what peers execute first, and what may be waited for, is not held */
+	waits[0] = ordered(0);
+	waits[0]->wait = LS_WAIT_EXECUTED;
+	sequencer_ask(waits[0]);
+	over(waits[0], TX_DONE);
+	ddl[0] = asking(1);
+	ddl[1] = asking(0);
+	assert_true(ddl[1]->awaits_lock);
+	waits[0] = ask_ordered(0);
+	assert_int_not_equal(waits[0]->state, TX_HELD);
+	for (int i = 0; i < 2; i++)
+	{
+		sequencer_gone(ddl[i]);
+		finished(ddl[i]);
+	}
+	loop_finish();
+	over(waits[0], TX_DONE);
+
+	lags(NULL, 0);
+	over(foreign, TX_DONE);
+	node_get(0)->state = NODE_DROPPED;
+}
+
 int
 main(void)
 {
@@ -453,6 +602,7 @@ main(void)
 		cmocka_unit_test(a_step_yields),
 		cmocka_unit_test(readers_first),
 		cmocka_unit_test(history_in_time),
+		cmocka_unit_test(runs_by_origin),
 	};
 	char		directory[] = "/tmp/lockstep-unit-sequencer-XXXXXX";
 	char		command[sizeof(directory) + 20];

@@ -141,7 +141,7 @@ my $pooler = "$c->{top}/pooler";
 $drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
 ok($c->wait_until(sub { -e $pooler }), 'a drain is announced: the command for poolers is run');
 is(check('/nodes/n1/write'), 503, '... balancers send no more writers');
-ok($c->wait_sql(1, 'SHOW default_transaction_read_only', 'on'), '... new sessions are told');
+is($c->sql(1, 'SHOW default_transaction_read_only'), 'on', '... new sessions are told');
 like($c->reason(1), qr/is to be drained.*writers go on/, '... status says so');
 is(($c->try(1, insert('announced')))[1], '', '... and nobody is refused');
 $idle->query(insert('announced'));
@@ -164,9 +164,12 @@ ok($c->wait_until(sub { $c->node_status(1)->{draining} }), 'a drain begins');
 is($rc, 0, '... and is given up before the node has answered') or diag($err, $c->reason(1));
 is(end_ctl($earlier), 1, '... which is said') or diag($earlier->{out});
 $drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
-ok($c->wait_until(sub { -e $pooler }), '... another one is announced');
+ok($c->wait_until(sub { $c->reason(1) =~ /is to be drained/ }), '... another one is announced');
+sleep(2);						# longer than --announce says
+ok(!-e $pooler, '... poolers wait until the node knows it');
 kill 'CONT', @control;
-ok($c->wait_until(sub { $c->sql(1, 'SHOW default_transaction_read_only') eq 'on' }), '... and the node, which has answered, knows it');
+ok($c->wait_until(sub { -e $pooler }), '... and when it has answered they are called');
+is($c->sql(1, 'SHOW default_transaction_read_only'), 'on', '... and find that new sessions are told');
 is($c->node_status(1)->{state}, 'online', '... and is online');
 # The earlier drain, which the node carries out first, holds writers until the replicator has its answer.
 ok($c->wait_until(sub { ($c->try(1, insert('announced again')))[1] eq '' }), '... and takes writes');

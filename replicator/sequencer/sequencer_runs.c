@@ -1,0 +1,133 @@
+/*
+ * sequencer_runs.c
+ *	  Seqs in runs by origin.
+ *
+ * A node executes what others have decided in groups of adjacent seqs, which saves most of what
+ * a small transaction costs it (apply_queue.h).  Where several nodes write, their seqs would
+ * alternate, and there would be no groups.  So a question whose own node lags behind is held
+ * until that node has applied what was decided when the first of its questions was held; all
+ * that are held then get adjacent seqs.
+ *
+ *		node that asks			held					it has applied `until`, or HOLD_MS
+ *		lags by LAG_US   --->	TX_HELD, in a list --->	reserved and decided, one after the other
+ *
+ * It loses little by that: a node commits in the order of seqs, so its COMMIT would have to wait
+ * for the same.  A node that does not lag is never held up.  Nor is what others may wait for
+ * (locks requested first), and what is not decided as soon as it is reserved.
+ *
+ * Measured in docs/benchmarks.md, "runs by origin".
+ */
+#include <string.h>
+
+#include "node.h"
+#include "sequencer_private.h"
+
+#define LAG_US 1000
+#define HOLD_MS 3
+
+typedef struct Run
+{
+	TxList		held;			/* TX_HELD, in the order in which they asked */
+	uint64_t	until;			/* seq that the node is to apply before */
+	Timer	   *timer;
+	Deferred	release;
+} Run;
+
+static Run	runs[CONFIG_MAX_NODES];
+
+static void
+release(void *arg)
+{
+	Run		   *run = arg;
+	Transaction *last = run->held.last;
+	Transaction *tx;
+
+	loop_cancel(run->timer);
+	run->timer = NULL;
+
+	/* each leaves the list by what becomes of it */
+	while ((tx = run->held.first) != NULL)
+	{
+		bool		is_last = tx == last;
+
+		sequencer_reserve_held(tx);
+		if (is_last)
+			break;
+	}
+}
+
+static void
+on_timer(void *arg)
+{
+	Run		   *run = arg;
+
+	run->timer = NULL;
+	loop_undefer(&run->release);
+	release(run);
+}
+
+/* Is it decided as soon as it is reserved, as far as is known, and in nobody's way until then? */
+static bool
+may_be_held(const Transaction *tx)
+{
+	return tx->origin < (uint32_t) nodes_count() && tx->session != NULL &&
+		(tx->certain || tx->wait == LS_WAIT_ORDERED) && tx->spill == NULL && tx->lock_ticket == 0 && !tx_has_ddl(tx);
+}
+
+bool
+runs_hold(Transaction *tx)
+{
+	Run		   *run;
+	const TxRing *ring;
+
+	if (!may_be_held(tx))
+		return false;
+	run = &runs[tx->origin];
+	ring = &node_get((int) tx->origin)->applying;
+	if (undecided.lock_waiters.first != NULL)
+		return false;			/* rows are fought over: what has them should
+								 * not keep them for longer */
+	if (run->held.first == NULL)
+	{
+		if (node_get((int) tx->origin)->state != NODE_ONLINE || ring->count == 0 ||
+			loop_now_us() - tx_ring_first(ring)->since_us < LAG_US)
+			return false;
+		run->until = tx_ring_last(ring)->seq;
+		run->release.callback = release;
+		run->release.arg = run;
+		loop_cancel(run->timer);	/* what it was for was rolled back */
+		run->timer = loop_after(HOLD_MS, on_timer, run);
+	}
+	tx_move(tx_ref(tx), TX_HELD);
+	list_add(&run->held, tx);
+	return true;
+}
+
+void
+runs_remove(Transaction *tx)
+{
+	list_remove(&runs[tx->origin].held, tx);
+}
+
+void
+sequencer_node_applied(int node, uint64_t seq)
+{
+	Run		   *run = &runs[node];
+
+	if (run->held.first != NULL && seq >= run->until)
+		loop_defer(&run->release);
+}
+
+bool
+runs_any(const char *database)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		for (const Transaction *tx = runs[i].held.first; tx != NULL; tx = tx->next)
+		{
+			if (strcmp(tx->database, database) == 0)
+				return true;
+		}
+	}
+	return false;
+}
