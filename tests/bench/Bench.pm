@@ -4,7 +4,7 @@
 #
 #	Bench::begin(scale => 10, quota => 60, base => 22900, tcp => 0);
 #	set_up();
-#	set_up_group();								# perhaps
+#	set_up_group();								# perhaps, or set_up_second(), set_up_pgpool()
 #	make_groups();
 #	my $r = bench(system => 'cluster_both', workload => 'prepared', clients => 4, seconds => 2);
 #
@@ -18,8 +18,9 @@ use File::Basename qw(dirname);
 use File::Temp qw(tempdir);
 use IPC::Run ();
 use POSIX ();
+use Time::HiRes ();
 
-our @EXPORT = qw(run owned sql set_up set_up_group set_up_second make_groups join_group set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
+our @EXPORT = qw(run owned sql set_up set_up_group set_up_second set_up_pgpool start_program make_groups join_group set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
 
 our ($scale, $quota, $base, $tcp);
 our $tests = abs_path(dirname(__FILE__) . '/..');
@@ -27,6 +28,7 @@ our %group;					# component => cgroup directory, or undef
 our @stop;					# what ends it
 chomp(our $bin = `\${PG_CONFIG:-pg_config} --bindir`);
 our $top;
+our %pid_of;				# component => gives the process that all of it descend from
 my @owner = $> == 0 ? ('runuser', '-u', 'postgres', '--') : ();
 my $hz = POSIX::sysconf(&POSIX::_SC_CLK_TCK);
 
@@ -112,6 +114,85 @@ sub set_up_second
 	sql($base + 9, 'VACUUM ANALYZE');
 }
 
+# A program that stays: its output goes to $top/NAME.log, and it ends with us.
+sub start_program
+{
+	my ($name, @command) = @_;
+	local $ENV{PATH} = "/usr/sbin:$ENV{PATH}";
+	my $pid = fork // die "fork: $!";
+	if ($pid == 0)
+	{
+		open(STDIN, '<', '/dev/null');
+		open(STDOUT, '>', "$top/$name.log");
+		open(STDERR, '>&', \*STDOUT);
+		@command = ('setpriv', '--reuid', 'postgres', '--regid', scalar getgrnam('postgres'), '--init-groups', '--', @command) if $> == 0;
+		chdir '/';
+		exec(@command) or POSIX::_exit(127);
+	}
+	push @stop, sub { kill('INT', $pid); waitpid($pid, 0) };
+	return $pid;
+}
+
+# Until it takes connections.
+sub await_program
+{
+	my ($name, $pid, $host, $port) = @_;
+	for (1 .. 100)
+	{
+		return if system("$bin/psql -XAtqc 'SELECT 1' 'host=$host port=$port user=postgres dbname=app' >/dev/null 2>&1") == 0;
+		die "$name does not answer:\n" . `cat $top/$name.log` if $_ == 100 || waitpid($pid, POSIX::WNOHANG()) == $pid;
+		Time::HiRes::sleep(0.1);
+	}
+	return;
+}
+
+# Settings of pgpool-II that are the same for each.
+sub pgpool_conf
+{
+	my ($name, $port) = @_;
+	return <<"CONF";
+listen_addresses = '127.0.0.1'
+port = $port
+socket_dir = '$top'
+unix_socket_directories = '$top'
+pcp_listen_addresses = '127.0.0.1'
+pcp_port = @{[ $port + 10 ]}
+pcp_socket_dir = '$top'
+wd_ipc_socket_dir = '$top'
+pid_file_name = '$top/$name.pid'
+work_dir = '$top'
+logdir = '$top'
+max_pool = 1
+connection_cache = on
+enable_pool_hba = off
+health_check_period = 0
+CONF
+}
+
+# pgpool-II before two ordinary servers, to both of which it sends what writes.
+sub set_up_pgpool
+{
+	my $port = $base + 30;
+	my $conf = "backend_clustering_mode = 'native_replication'\nreplicate_select = off\nnum_init_children = 70\n" . pgpool_conf('pgpool', $port);
+
+	for my $i (1, 2)
+	{
+		my $name = "pool$i";
+		owned("$bin/initdb", '-D', "$top/$name", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
+		start_server($name, $port + $i, '');
+		sql($port + $i, 'CREATE DATABASE app', 'postgres');
+		run("$bin/pgbench", '-h', '127.0.0.1', '-p', $port + $i, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app');
+		sql($port + $i, 'VACUUM ANALYZE');
+		my $host = $tcp ? '127.0.0.1' : $top;
+		$conf .= "backend_hostname@{[ $i - 1 ]} = '$host'\nbackend_port@{[ $i - 1 ]} = @{[ $port + $i ]}\nbackend_weight@{[ $i - 1 ]} = 1\n";
+	}
+	write_file("$top/pgpool.conf", $conf);
+	write_file("$top/pgpool.empty", '');
+	my $pid = start_program('pgpool', 'pgpool', '-n', '-f', "$top/pgpool.conf", '-a', "$top/pgpool.empty", '-F', "$top/pgpool.empty");
+	$pid_of{pgpool} = sub { $pid };
+	await_program('pgpool', $pid, '127.0.0.1', $port);
+}
+
 # Another cluster of two nodes, with three replicators.
 sub set_up_group
 {
@@ -124,7 +205,7 @@ sub set_up_group
 
 # ---------- CPU groups and time
 
-our %pid_of = (
+%pid_of = (
 	plain => sub { first_line("$top/plain/postmaster.pid") },
 	plain2 => sub { first_line("$top/plain2/postmaster.pid") },
 	primary => sub { first_line("$top/primary/postmaster.pid") },
@@ -137,6 +218,8 @@ our %pid_of = (
 	leader => sub { first_line("$top/g/replicator.pid") },
 	standby1 => sub { first_line("$top/g/replicator2.pid") },
 	standby2 => sub { first_line("$top/g/replicator3.pid") },
+	pool1 => sub { first_line("$top/pool1/postmaster.pid") },
+	pool2 => sub { first_line("$top/pool2/postmaster.pid") },
 );
 
 sub first_line
@@ -217,6 +300,7 @@ sub make_groups
 {
 	my $with_group = -e "$top/g";
 	delete @pid_of{qw(g1 g2 leader standby1 standby2)} unless $with_group;
+	delete @pid_of{qw(pool1 pool2)} unless -e "$top/pool1";
 	delete $pid_of{plain2} unless -e "$top/plain2";
 	return unless $> == 0 && -w '/sys/fs/cgroup/cpuacct';
 	make_group($_) for sort keys %pid_of;
@@ -272,6 +356,7 @@ sub begin
 	%systems = (
 		plain => { ports => [ $base + 1 ], cpu => ['plain'] },
 		two_plain => { ports => [ $base + 1, $base + 9 ], cpu => [ 'plain', 'plain2' ] },
+		pgpool => { ports => [ $base + 30 ], cpu => [ 'pool1', 'pool2', 'pgpool' ] },
 		remote_apply => { ports => [ $base + 2 ], cpu => [ 'primary', 'standby' ] },
 		cluster_one => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ] },
 		one_flush => { ports => [ $base + 5 ], cpu => [ 'n1', 'n2', 'replicator' ], options => '-c lockstep.local_flush=on' },
