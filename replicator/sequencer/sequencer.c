@@ -112,7 +112,7 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 	if (tx->state != TX_WAITING)
 	{
 		if (tx->state == TX_HELD)
-			runs_remove(tx);
+			undecided_remove_held(tx);
 		else
 			tx_ref(tx);
 		tx_move(tx, TX_WAITING);
@@ -170,7 +170,7 @@ reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 		undecided_stop_waiting(tx);
 	}
 	else if (tx->state == TX_HELD)
-		runs_remove(tx);
+		undecided_remove_held(tx);
 	else
 		tx_ref(tx);
 	if (tx->lock_ticket != 0)
@@ -263,7 +263,15 @@ sequencer_any_undecided(const char *database)
 				return true;
 		}
 	}
-	return runs_any(database);
+	for (int n = 0; n < nodes_count(); n++)
+	{
+		for (const Transaction *tx = undecided.held[n].first; tx != NULL; tx = tx->next)
+		{
+			if (strcmp(tx->database, database) == 0)
+				return true;
+		}
+	}
+	return false;
 }
 
 static const char *closing[2];
@@ -370,8 +378,8 @@ sequencer_ask(Transaction *tx)
 		reserve(tx);
 }
 
-void
-sequencer_reserve_held(Transaction *tx)
+static void
+reserve_held(Transaction *tx)
 {
 	if (!refused_for_failing_journal(tx))
 		reserve(tx);
@@ -677,6 +685,7 @@ sequencer_init(const Config *c, Journal *j, const char *journal_dir, const PeerO
 	to_sessions = sessions;
 	config = c;
 	undecided.look_again.callback = on_look_again;
+	runs_start(reserve_held);
 	undecided.certifier = order_start(c, j, journal_dir);
 	loop_after(FORGET_MS, on_forget, NULL);
 }

@@ -50,6 +50,7 @@ typedef struct Undecided
 {
 	Certifier  *certifier;
 	TxList		lock_waiters;
+	TxList		held[CONFIG_MAX_NODES]; /* HELD, by origin */
 	TxList		waiting;
 	TxList		reserved;
 	uint64_t	nreserved;
@@ -81,6 +82,8 @@ extern void undecided_decide_later(Transaction *tx);
 /* Those have to be decided or gone before it. */
 extern void undecided_await_tickets(Transaction *tx, const uint64_t *tickets, size_t n);
 
+extern void undecided_add_held(Transaction *tx);
+extern void undecided_remove_held(Transaction *tx);
 extern void undecided_add_reserved(Transaction *tx);
 extern Transaction *undecided_find_reserved(uint64_t ticket);
 
@@ -102,11 +105,9 @@ extern void notify_requester(Transaction *tx, const LsErrorFields *error);
 
 /* ---------- in sequencer_runs.c */
 
-/* true: it is TX_HELD now, and reserved some ms later by sequencer_reserve_held(). */
-extern bool runs_hold(Transaction *tx);
-extern void runs_remove(Transaction *tx);	/* it is not held any more */
-extern bool runs_any(const char *database); /* is one of that database held? */
-extern void sequencer_reserve_held(Transaction *tx);
+/* reserve: called for each that is held, when the time has come; ends TX_HELD. */
+extern void runs_start(void (*reserve) (Transaction *tx));
+extern bool runs_hold(Transaction *tx); /* true: it is TX_HELD now */
 
 /* ---------- in sequencer_seqs.c */
 

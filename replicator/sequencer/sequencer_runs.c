@@ -17,8 +17,6 @@
  *
  * Measured in docs/benchmarks.md, "runs by origin".
  */
-#include <string.h>
-
 #include "node.h"
 #include "sequencer_private.h"
 
@@ -27,33 +25,38 @@
 
 typedef struct Run
 {
-	TxList		held;			/* TX_HELD, in the order in which they asked */
 	uint64_t	until;			/* seq that the node is to apply before */
 	Timer	   *timer;
 	Deferred	release;
 } Run;
 
-static Run	runs[CONFIG_MAX_NODES];
+static Run	runs[CONFIG_MAX_NODES]; /* by origin */
+static void (*reserve_held) (Transaction *tx);
+
+static void on_timer(void *arg);
 
 static void
 release(void *arg)
 {
 	Run		   *run = arg;
-	Transaction *last = run->held.last;
+	const TxList *held = &undecided.held[run - runs];
+	const Transaction *last = held->last;
 	Transaction *tx;
 
 	loop_cancel(run->timer);
 	run->timer = NULL;
 
 	/* each leaves the list by what becomes of it */
-	while ((tx = run->held.first) != NULL)
+	while ((tx = held->first) != NULL)
 	{
 		bool		is_last = tx == last;
 
-		sequencer_reserve_held(tx);
+		reserve_held(tx);
 		if (is_last)
 			break;
 	}
+	if (held->first != NULL)	/* asked by what an answer made its session do */
+		run->timer = loop_after(HOLD_MS, on_timer, run);
 }
 
 static void
@@ -64,6 +67,14 @@ on_timer(void *arg)
 	run->timer = NULL;
 	loop_undefer(&run->release);
 	release(run);
+}
+
+void
+runs_start(void (*reserve) (Transaction *tx))
+{
+	reserve_held = reserve;
+	for (int i = 0; i < CONFIG_MAX_NODES; i++)
+		runs[i].release = (Deferred) {.callback = release,.arg = &runs[i]};
 }
 
 /* Is it decided as soon as it is reserved, as far as is known, and in nobody's way until then? */
@@ -87,26 +98,18 @@ runs_hold(Transaction *tx)
 	if (undecided.lock_waiters.first != NULL)
 		return false;			/* rows are fought over: what has them should
 								 * not keep them for longer */
-	if (run->held.first == NULL)
+	if (undecided.held[tx->origin].first == NULL)
 	{
 		if (node_get((int) tx->origin)->state != NODE_ONLINE || ring->count == 0 ||
 			loop_now_us() - tx_ring_first(ring)->since_us < LAG_US)
 			return false;
 		run->until = tx_ring_last(ring)->seq;
-		run->release.callback = release;
-		run->release.arg = run;
 		loop_cancel(run->timer);	/* what it was for was rolled back */
 		run->timer = loop_after(HOLD_MS, on_timer, run);
 	}
 	tx_move(tx_ref(tx), TX_HELD);
-	list_add(&run->held, tx);
+	undecided_add_held(tx);
 	return true;
-}
-
-void
-runs_remove(Transaction *tx)
-{
-	list_remove(&runs[tx->origin].held, tx);
 }
 
 void
@@ -114,20 +117,6 @@ sequencer_node_applied(int node, uint64_t seq)
 {
 	Run		   *run = &runs[node];
 
-	if (run->held.first != NULL && seq >= run->until)
+	if (undecided.held[node].first != NULL && seq >= run->until)
 		loop_defer(&run->release);
-}
-
-bool
-runs_any(const char *database)
-{
-	for (int i = 0; i < nodes_count(); i++)
-	{
-		for (const Transaction *tx = runs[i].held.first; tx != NULL; tx = tx->next)
-		{
-			if (strcmp(tx->database, database) == 0)
-				return true;
-		}
-	}
-	return false;
 }

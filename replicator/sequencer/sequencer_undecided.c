@@ -4,7 +4,7 @@
  *	  releases for others.
  *
  * A transaction is in one list at most, by its state: `lock_waiters` (QUEUED and
- * awaits_lock), that of its origin in sequencer_runs.c (HELD), `waiting` (WAITING), `reserved` (RESERVED, in ticket order).  Decided ones
+ * awaits_lock), `held` of its origin (HELD), `waiting` (WAITING), `reserved` (RESERVED, in ticket order).  Decided ones
  * are in `undurable` of sequencer_seqs.c.
  *
  * A released lock, a reservation that ended and a decision may let others go on: those are
@@ -213,6 +213,18 @@ undecided_ticket_over(const Transaction *over)
 }
 
 void
+undecided_add_held(Transaction *tx)
+{
+	list_add(&undecided.held[tx->origin], tx);
+}
+
+void
+undecided_remove_held(Transaction *tx)
+{
+	list_remove(&undecided.held[tx->origin], tx);
+}
+
+void
 undecided_add_reserved(Transaction *tx)
 {
 	Transaction **bucket = &reserved_by_ticket[tx->ticket % TICKET_BUCKETS];
@@ -274,7 +286,7 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 	if (from == TX_QUEUED && tx->awaits_lock)
 		list_remove(&undecided.lock_waiters, tx);
 	else if (from == TX_HELD)
-		runs_remove(tx);
+		undecided_remove_held(tx);
 	else if (from == TX_WAITING)
 	{
 		list_remove(&undecided.waiting, tx);
