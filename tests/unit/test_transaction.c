@@ -39,14 +39,15 @@ test_create(void **state)
 }
 
 /* rows: from, columns: to, in the order of TxState */
-static const char legal[7][8] = {
-	"0110001",					/* queued */
-	"0010001",					/* waiting */
-	"0001001",					/* reserved */
-	"0000100",					/* decided */
-	"0000010",					/* durable */
-	"0000000",					/* done */
-	"0000000"					/* rolled back */
+static const char legal[8][9] = {
+	"01110001",					/* queued */
+	"00110001",					/* held */
+	"00010001",					/* waiting */
+	"00001001",					/* reserved */
+	"00000100",					/* decided */
+	"00000010",					/* durable */
+	"00000000",					/* done */
+	"00000000"					/* rolled back */
 };
 
 /* Does the move end the process?  Tried in a child. */
