@@ -11,9 +11,13 @@
  *		node that asks			held					it has applied `until`, or HOLD_MS
  *		lags by LAG_US   --->	TX_HELD, in a list --->	reserved and decided, one after the other
  *
- * It loses little by that: a node commits in the order of seqs, so its COMMIT would have to wait
- * for the same.  A node that does not lag is never held up.  Nor is what others may wait for
- * (locks requested first), and what is not decided as soon as it is reserved.
+ * What that costs: its COMMIT would have to wait for the same seqs, but now its journal write and
+ * verdict follow that wait instead of overlapping with it, and what others decide meanwhile comes
+ * before it.  The lag counts until the node's report has arrived, so a node that is far away is
+ * taken to lag whenever others write.  A held question has no keys in the certifier: a lock that
+ * another node requests meanwhile is granted before it, and one that is bound to lose learns so
+ * only when it is released.  What peers execute first may be held, too, as that is known only when
+ * it is reserved.
  *
  * Measured in docs/benchmarks.md, "runs by origin".
  */
@@ -77,7 +81,7 @@ runs_start(void (*reserve) (Transaction *tx))
 		runs[i].release = (Deferred) {.callback = release,.arg = &runs[i]};
 }
 
-/* Is it decided as soon as it is reserved, as far as is known, and in nobody's way until then? */
+/* May it be decided as soon as it is reserved, and does it have no locks that others may wait for? */
 static bool
 may_be_held(const Transaction *tx)
 {
