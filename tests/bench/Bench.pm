@@ -28,7 +28,7 @@ our %group;					# component => cgroup directory, or undef
 our @stop;					# what ends it
 chomp(our $bin = `\${PG_CONFIG:-pg_config} --bindir`);
 our $top;
-our %pid_of;				# component => gives the process that all of it descend from
+our %pid_of;				# component => gives the process that all of it descends from
 my @owner = $> == 0 ? ('runuser', '-u', 'postgres', '--') : ();
 my $hz = POSIX::sysconf(&POSIX::_SC_CLK_TCK);
 
@@ -78,16 +78,23 @@ sub sql
 	return run("$bin/psql", '-XAtq', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', '-d', $db // 'app', '-v', 'ON_ERROR_STOP=1', '-c', $sql);
 }
 
+# An ordinary server with an empty database.
+sub new_server
+{
+	my ($name, $port) = @_;
+	owned("$bin/initdb", '-D', "$top/$name", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
+	start_server($name, $port, '');
+	sql($port, 'CREATE DATABASE app', 'postgres');
+}
+
+sub fill { return run("$bin/pgbench", '-h', '127.0.0.1', '-p', $_[0], '-U', 'postgres', '-i', '-q', '-s', $scale, 'app') }
+
 sub set_up
 {
 	run('chown', 'postgres:', $top) if $> == 0;
-	owned("$bin/initdb", '-D', "$top/plain", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
-	start_server('plain', $base + 1, '');
-	sql($base + 1, 'CREATE DATABASE app', 'postgres');
+	new_server('plain', $base + 1);
 
-	owned("$bin/initdb", '-D', "$top/primary", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
-	start_server('primary', $base + 2, '');
-	sql($base + 2, 'CREATE DATABASE app', 'postgres');
+	new_server('primary', $base + 2);
 	owned("$bin/pg_basebackup", '-h', $tcp ? '127.0.0.1' : $top, '-p', $base + 2, '-U', 'postgres', '-D', "$top/standby", '-R', '-c', 'fast');
 	start_server('standby', $base + 3, '');
 	sql($base + 2, "ALTER SYSTEM SET synchronous_standby_names = '*'", 'postgres');
@@ -99,7 +106,7 @@ sub set_up
 	push @stop, sub { run("$tests/cluster", 'down', '--dir', "$top/c") };
 
 	print STDERR "pgbench -i, scale $scale\n";
-	run("$bin/pgbench", '-h', '127.0.0.1', '-p', $_, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app') for $base + 1, $base + 2, $base + 5;
+	fill($_) for $base + 1, $base + 2, $base + 5;
 	run("$tests/cluster", 'drain', '--dir', "$top/c");
 	sql($_, 'VACUUM ANALYZE') for $base + 1, $base + 2, $base + 5, $base + 6;
 }
@@ -107,10 +114,8 @@ sub set_up
 # A second server like the plain one, that knows nothing of it: what two could do at most.
 sub set_up_second
 {
-	owned("$bin/initdb", '-D', "$top/plain2", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
-	start_server('plain2', $base + 9, '');
-	sql($base + 9, 'CREATE DATABASE app', 'postgres');
-	run("$bin/pgbench", '-h', '127.0.0.1', '-p', $base + 9, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app');
+	new_server('plain2', $base + 9);
+	fill($base + 9);
 	sql($base + 9, 'VACUUM ANALYZE');
 }
 
@@ -177,11 +182,8 @@ sub set_up_pgpool
 
 	for my $i (1, 2)
 	{
-		my $name = "pool$i";
-		owned("$bin/initdb", '-D', "$top/$name", '-U', 'postgres', '-A', 'trust', '--no-sync', '--locale=C.UTF-8', '-E', 'UTF8');
-		start_server($name, $port + $i, '');
-		sql($port + $i, 'CREATE DATABASE app', 'postgres');
-		run("$bin/pgbench", '-h', '127.0.0.1', '-p', $port + $i, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app');
+		new_server("pool$i", $port + $i);
+		fill($port + $i);
 		sql($port + $i, 'VACUUM ANALYZE');
 		my $host = $tcp ? '127.0.0.1' : $top;
 		$conf .= "backend_hostname@{[ $i - 1 ]} = '$host'\nbackend_port@{[ $i - 1 ]} = @{[ $port + $i ]}\nbackend_weight@{[ $i - 1 ]} = 1\n";
@@ -198,7 +200,7 @@ sub set_up_group
 {
 	run("$tests/cluster", 'up', '--nodes', 2, '--replicators', 3, '--dir', "$top/g", '--port', $base + 20, '--conf', "$top/cluster.conf", $tcp ? () : ('--unix'));
 	push @stop, sub { run("$tests/cluster", 'down', '--dir', "$top/g") };
-	run("$bin/pgbench", '-h', '127.0.0.1', '-p', $base + 21, '-U', 'postgres', '-i', '-q', '-s', $scale, 'app');
+	fill($base + 21);
 	run("$tests/cluster", 'drain', '--dir', "$top/g");
 	sql($_, 'VACUUM ANALYZE') for $base + 21, $base + 22;
 }

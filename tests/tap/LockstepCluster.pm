@@ -596,7 +596,6 @@ sub wait_sql
 	return $ok;
 }
 
-# Until every node (with 'online': every node that is online) has applied what is decided.
 # The replicator, or a node, knows that this session of node 1 waits (of that kind); what is asked next is behind it.
 sub wait_for_waiter
 {
@@ -604,6 +603,7 @@ sub wait_for_waiter
 	return $self->wait_sql(1, 'SELECT count(*) > 0 FROM lockstep.waits WHERE pid = ' . $session->pid . ($kind ? " AND kind = '$kind'" : ''), 't');
 }
 
+# Until every node (with 'online': every node that is online) has applied what is decided.
 sub drain { my ($self, @scope) = @_; return $self->cluster('drain', @scope) }
 
 sub replicator_pid
