@@ -260,7 +260,7 @@ poll_drain(AdminRequest *r, bool expired)
 	return json_pack("{s:b, s:o}", "ok", 1, "seq", json_seq(seq));
 }
 
-/* Of one node: until it is out; until it has been told, if that is all. */
+/* Of one node: until it is out. */
 static json_t *
 poll_node_drain(AdminRequest *r, bool expired)
 {
@@ -270,8 +270,6 @@ poll_node_drain(AdminRequest *r, bool expired)
 	char	   *error;
 	json_t	   *answer;
 
-	if (s.drain_told)
-		return success();
 	if (s.draining && !expired)
 		return NULL;
 	if (s.draining && s.writers_open < 0)
@@ -286,6 +284,33 @@ poll_node_drain(AdminRequest *r, bool expired)
 		error = xasprintf("node \"%s\" was not drained: %s", s.name, trouble[0] != '\0' ? trouble : "lockstepctl resume");
 	answer = admin_failure(error, s.draining ? "It goes on in the background: see lockstepctl status. To end these transactions: "
 						   "lockstepctl drop. To give up: lockstepctl resume." : NULL);
+	free(error);
+	return answer;
+}
+
+/* Until the node knows of a drain that is announced: else that is given up, as nobody has heard of it. */
+static json_t *
+poll_node_announce(AdminRequest *r, bool expired)
+{
+	int			node = admin_poll_node(r);
+	NodeStatus	s = node_status(node);
+	const char *trouble = node_drain_trouble(node);
+	char	   *error;
+	json_t	   *answer;
+
+	if (s.draining && (s.drain_told || !s.drain_announced))
+		return success();		/* or somebody drains it already */
+	if (s.draining && !expired)
+		return NULL;
+	if (s.draining)
+	{
+		node_resume(node);
+		error = xasprintf("node \"%s\" has not answered: the drain is given up", s.name);
+	}
+	else
+		error = xasprintf("node \"%s\" was not drained: %s", s.name,
+						  trouble[0] != '\0' ? trouble : s.reason[0] != '\0' ? s.reason : "lockstepctl resume");
+	answer = admin_failure(error, NULL);
 	free(error);
 	return answer;
 }
@@ -316,10 +341,7 @@ drain_node(AdminRequest *r, const char *arg)
 	if (node >= 0 && node_drain(node, readers, announce, &why))
 	{
 		tell_command(r, "drain", arg);
-		if (announce && !node_status(node).drain_announced)
-			admin_answer(r, success()); /* it is being drained already */
-		else
-			admin_poll(r, poll_node_drain, node, 0);
+		admin_poll(r, announce ? poll_node_announce : poll_node_drain, node, 0);
 	}
 	else if (node >= 0)
 	{

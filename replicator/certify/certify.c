@@ -437,8 +437,7 @@ hold_keys(Certifier *c, OriginId origin, uint64_t ticket, bool ddl, const LsKey 
 }
 
 CertifyResult
-certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
-				  const LsKey *keys, size_t nkeys, Certificate *out)
+certifier_check(Certifier *c, OriginId origin, bool ddl, const LsKey *keys, size_t nkeys, Certificate *out)
 {
 	memset(out, 0, sizeof(*out));
 	out->depends_on = catalogs_dependency(c, ddl, keys, nkeys);
@@ -480,6 +479,17 @@ certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 			return CERTIFY_WAIT;
 		}
 	}
+	return CERTIFY_RESERVED;
+}
+
+CertifyResult
+certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
+				  const LsKey *keys, size_t nkeys, Certificate *out)
+{
+	CertifyResult result = certifier_check(c, origin, ddl, keys, nkeys, out);
+
+	if (result != CERTIFY_RESERVED)
+		return result;
 	hold_keys(c, origin, ticket, ddl, keys, nkeys);
 	sort_tickets(c, out);
 	return CERTIFY_RESERVED;

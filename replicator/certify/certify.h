@@ -86,6 +86,10 @@ extern void certifier_destroy(Certifier *c);
 extern CertifyResult certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 									   const LsKey *keys, size_t nkeys, Certificate *out);
 
+/* What certifier_reserve() would return now; changes nothing.  The tickets of out are not in order. */
+extern CertifyResult certifier_check(Certifier *c, OriginId origin, bool ddl,
+									 const LsKey *keys, size_t nkeys, Certificate *out);
+
 /*
  * A row's key is contended for LS_CONTENDED_MS after transactions of several origins wanted it at
  * the same time: a lock on it that was requested first had to wait, or the caller says so.

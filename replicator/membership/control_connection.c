@@ -120,12 +120,24 @@ note_answer(Node *n)
 	confirm_leading(n);
 }
 
+/* A shorter one counts at once: what makes it longer is that node or replicator are busy, often. */
+static void
+note_round_trip(Node *n, uint64_t us)
+{
+	if (n->round_trip_us == 0 || us < n->round_trip_us)
+		n->round_trip_us = us;
+	else
+		n->round_trip_us += (us - n->round_trip_us) / 8;
+}
+
 static void
 on_pong(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
 	uint64_t	applied;
 
+	if (n->pinging && r != NULL)
+		note_round_trip(n, loop_now_us() - n->ping_sent_us);
 	n->pinging = false;
 	n->unanswered_ms = 0;
 	note_answer(n);

@@ -107,6 +107,7 @@ typedef struct Node
 	uint64_t	ddl_tasks_gone; /* that there have been */
 	TxRing		applying;
 	uint64_t	lag_bytes;		/* of applying, see lag_of() in lag.c */
+	uint64_t	round_trip_us;	/* of a heartbeat, usually; 0: none yet */
 	TxRing		doubtful;		/* own ones, decided, whose backend has gone */
 	bool		pinging;
 	uint64_t	answers;		/* of the control connection, to pings and the

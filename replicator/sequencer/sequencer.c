@@ -19,8 +19,8 @@
  * been able to change (sequencer_proven.c).
  *
  * A transaction that is not decided is in one list at most, by its state: see
- * sequencer_undecided.c.  The sequencer has a reference from WAITING or RESERVED to the
- * end.
+ * sequencer_undecided.c.  The sequencer has a reference from HELD, WAITING or RESERVED to
+ * the end.
  */
 #include <assert.h>
 #include <stdlib.h>
@@ -111,9 +111,7 @@ wait_for_lock(Transaction *tx, uint64_t lock_ticket)
 {
 	if (tx->state != TX_WAITING)
 	{
-		if (tx->state == TX_HELD)
-			undecided_remove_held(tx);
-		else
+		if (!undecided_leave(tx))
 			tx_ref(tx);
 		tx_move(tx, TX_WAITING);
 		list_add(&undecided.waiting, tx);
@@ -164,14 +162,7 @@ contended_of(const uint64_t *hashes, size_t n)
 static void
 reserved_now(Transaction *tx, const KeyList *list, const Certificate *c)
 {
-	if (tx->state == TX_WAITING)
-	{
-		list_remove(&undecided.waiting, tx);
-		undecided_stop_waiting(tx);
-	}
-	else if (tx->state == TX_HELD)
-		undecided_remove_held(tx);
-	else
+	if (!undecided_leave(tx))
 		tx_ref(tx);
 	if (tx->lock_ticket != 0)
 		(void) certifier_lock_blocked(undecided.certifier, tx->lock_ticket, 0);
@@ -250,28 +241,27 @@ sequencer_databases_are_named(void)
 	return false;
 }
 
+static bool
+any_of(const TxList *list, const char *database)
+{
+	for (const Transaction *tx = list->first; tx != NULL; tx = tx->next)
+	{
+		if (strcmp(tx->database, database) == 0)
+			return true;
+	}
+	return false;
+}
+
 bool
 sequencer_any_undecided(const char *database)
 {
-	const Transaction *const lists[] = {undecided.reserved.first, undecided.waiting.first, undecided.lock_waiters.first};
-
-	for (size_t i = 0; i < sizeof(lists) / sizeof(lists[0]); i++)
+	for (int i = 0; i < nodes_count(); i++)
 	{
-		for (const Transaction *tx = lists[i]; tx != NULL; tx = tx->next)
-		{
-			if (strcmp(tx->database, database) == 0)
-				return true;
-		}
+		if (any_of(&undecided.held[i], database))
+			return true;
 	}
-	for (int n = 0; n < nodes_count(); n++)
-	{
-		for (const Transaction *tx = undecided.held[n].first; tx != NULL; tx = tx->next)
-		{
-			if (strcmp(tx->database, database) == 0)
-				return true;
-		}
-	}
-	return false;
+	return any_of(&undecided.reserved, database) || any_of(&undecided.waiting, database) ||
+		any_of(&undecided.lock_waiters, database);
 }
 
 static const char *closing[2];
@@ -337,6 +327,27 @@ on_stored(Transaction *tx)
 		undecided_decide_later(tx);
 }
 
+/* Only what would be decided now: what loses, waits, or is executed first should begin to. */
+static bool
+is_held(Transaction *tx)
+{
+	if (runs_should_hold(tx))
+	{
+		KeyList		list = keys_of(tx);
+		Certificate c;
+
+		certifier_set_time(undecided.certifier, loop_now_us() / 1000);
+		if (may_be_ordered(tx, &list) && certifier_check(undecided.certifier, tx->origin, tx_has_ddl(tx), list.keys, list.n, &c) == CERTIFY_RESERVED &&
+			c.ntickets == 0)
+		{
+			runs_hold(tx);
+			return true;
+		}
+	}
+	runs_release(tx->origin);	/* they have asked before */
+	return false;
+}
+
 static bool
 refused_for_failing_journal(Transaction *tx)
 {
@@ -374,7 +385,7 @@ sequencer_ask(Transaction *tx)
 		if (refused_for_failure(tx))
 			return;
 	}
-	if (!runs_hold(tx))
+	if (!is_held(tx))
 		reserve(tx);
 }
 
@@ -479,6 +490,8 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 	bool		refused = false;
 
 	assert(tx->state == TX_QUEUED);
+	runs_release_all();			/* they have asked before, and the certifier
+								 * does not know them */
 	while (ls_next_key(&rest, &keys[n]))
 		n++;
 	if (tx->lock_ticket == 0)

@@ -51,6 +51,7 @@ typedef struct Undecided
 	Certifier  *certifier;
 	TxList		lock_waiters;
 	TxList		held[CONFIG_MAX_NODES]; /* HELD, by origin */
+	uint64_t	nheld;			/* all of them */
 	TxList		waiting;
 	TxList		reserved;
 	uint64_t	nreserved;
@@ -72,6 +73,9 @@ extern void undecided_note_wait(Transaction *tx, uint64_t lock_ticket);
 extern void undecided_stop_waiting(Transaction *tx);
 extern void undecided_retry_later(Transaction *tx);
 
+/* HELD or WAITING: it is in that list no more; the sequencer's reference stays.  Else false. */
+extern bool undecided_leave(Transaction *tx);
+
 /* The lock was released, wholly or in part; or it waits for more than before. */
 extern void undecided_lock_changed(uint64_t lock_ticket);
 extern void undecided_give_back_locks(Transaction *tx);
@@ -82,8 +86,6 @@ extern void undecided_decide_later(Transaction *tx);
 /* Those have to be decided or gone before it. */
 extern void undecided_await_tickets(Transaction *tx, const uint64_t *tickets, size_t n);
 
-extern void undecided_add_held(Transaction *tx);
-extern void undecided_remove_held(Transaction *tx);
 extern void undecided_add_reserved(Transaction *tx);
 extern Transaction *undecided_find_reserved(uint64_t ticket);
 
@@ -107,7 +109,14 @@ extern void notify_requester(Transaction *tx, const LsErrorFields *error);
 
 /* reserve: called for each that is held, when the time has come; ends TX_HELD. */
 extern void runs_start(void (*reserve) (Transaction *tx));
-extern bool runs_hold(Transaction *tx); /* true: it is TX_HELD now */
+
+/* A question has come: should it be held, if it would be decided at once?  runs_hold(): it is. */
+extern bool runs_should_hold(const Transaction *tx);
+extern void runs_hold(Transaction *tx);
+
+/* Those that are held, of that origin or all, are reserved now, before what does not wait for them. */
+extern void runs_release(uint32_t origin);
+extern void runs_release_all(void);
 
 /* ---------- in sequencer_seqs.c */
 

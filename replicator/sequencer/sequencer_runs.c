@@ -4,20 +4,19 @@
  *
  * A node executes what others have decided in groups of adjacent seqs, which saves most of what
  * a small transaction costs it (apply_queue.h).  Where several nodes write, their seqs would
- * alternate, and there would be no groups.  So a question whose own node lags behind is held
- * until that node has applied what was decided when the first of its questions was held; all
- * that are held then get adjacent seqs.
+ * alternate, and there would be no groups.  So a question that would be decided at once, but whose
+ * own node lags behind, is held until that node has applied what was decided when the first of its
+ * questions was held; all that are held then get adjacent seqs.
  *
  *		node that asks			held					it has applied `until`, or HOLD_MS
  *		lags by LAG_US   --->	TX_HELD, in a list --->	reserved and decided, one after the other
  *
- * What that costs: its COMMIT would have to wait for the same seqs, but now its journal write and
- * verdict follow that wait instead of overlapping with it, and what others decide meanwhile comes
- * before it.  The lag counts until the node's report has arrived, so a node that is far away is
- * taken to lag whenever others write.  A held question has no keys in the certifier: a lock that
- * another node requests meanwhile is granted before it, and one that is bound to lose learns so
- * only when it is released.  What peers execute first may be held, too, as that is known only when
- * it is reserved.
+ * Its COMMIT has to wait for those seqs at any rate, as a node commits in their order.  What it
+ * costs is that the journal and the way of the verdict follow that wait, and that what others
+ * decide meanwhile comes first.  So nothing is held of a node that asks less than once in HOLD_MS,
+ * for there would be no run; the lag is beyond the usual round trip, for which a report is under
+ * way; and whatever is not held itself, or asks for a lock, releases what has asked before it, as
+ * the certifier does not know that.
  *
  * Measured in docs/benchmarks.md, "runs by origin".
  */
@@ -30,6 +29,7 @@
 typedef struct Run
 {
 	uint64_t	until;			/* seq that the node is to apply before */
+	uint64_t	asked_us;		/* its last question */
 	Timer	   *timer;
 	Deferred	release;
 } Run;
@@ -37,30 +37,17 @@ typedef struct Run
 static Run	runs[CONFIG_MAX_NODES]; /* by origin */
 static void (*reserve_held) (Transaction *tx);
 
-static void on_timer(void *arg);
-
 static void
 release(void *arg)
 {
 	Run		   *run = arg;
 	const TxList *held = &undecided.held[run - runs];
-	const Transaction *last = held->last;
-	Transaction *tx;
 
 	loop_cancel(run->timer);
 	run->timer = NULL;
-
-	/* each leaves the list by what becomes of it */
-	while ((tx = held->first) != NULL)
-	{
-		bool		is_last = tx == last;
-
-		reserve_held(tx);
-		if (is_last)
-			break;
-	}
-	if (held->first != NULL)	/* asked by what an answer made its session do */
-		run->timer = loop_after(HOLD_MS, on_timer, run);
+	while (held->first != NULL)
+		reserve_held(held->first);	/* it leaves the list, whatever becomes of
+									 * it */
 }
 
 static void
@@ -69,7 +56,6 @@ on_timer(void *arg)
 	Run		   *run = arg;
 
 	run->timer = NULL;
-	loop_undefer(&run->release);
 	release(run);
 }
 
@@ -81,39 +67,64 @@ runs_start(void (*reserve) (Transaction *tx))
 		runs[i].release = (Deferred) {.callback = release,.arg = &runs[i]};
 }
 
-/* May it be decided as soon as it is reserved, and does it have no locks that others may wait for? */
-static bool
-may_be_held(const Transaction *tx)
+void
+runs_release(uint32_t origin)
 {
-	return tx->origin < (uint32_t) nodes_count() && tx->session != NULL &&
-		(tx->certain || tx->wait == LS_WAIT_ORDERED) && tx->spill == NULL && tx->lock_ticket == 0 && !tx_has_ddl(tx);
+	if (origin < CONFIG_MAX_NODES && undecided.held[origin].first != NULL)
+		release(&runs[origin]);
+}
+
+void
+runs_release_all(void)
+{
+	for (uint32_t i = 0; undecided.nheld > 0; i++)
+		runs_release(i);
+}
+
+/* Beyond the usual: one round trip until its report is here, up to another one until it can begin. */
+static bool
+lags(const Node *n)
+{
+	return n->state == NODE_ONLINE && n->applying.count > 0 &&
+		loop_now_us() - tx_ring_first(&n->applying)->since_us >= LAG_US + 2 * n->round_trip_us;
 }
 
 bool
-runs_hold(Transaction *tx)
+runs_should_hold(const Transaction *tx)
 {
 	Run		   *run;
-	const TxRing *ring;
+	bool		alone;
 
-	if (!may_be_held(tx))
+	if (tx->origin >= (uint32_t) nodes_count() || tx->session == NULL)
 		return false;
 	run = &runs[tx->origin];
-	ring = &node_get((int) tx->origin)->applying;
-	if (undecided.lock_waiters.first != NULL)
-		return false;			/* rows are fought over: what has them should
-								 * not keep them for longer */
-	if (undecided.held[tx->origin].first == NULL)
+	alone = loop_now_us() - run->asked_us > HOLD_MS * 1000;
+	run->asked_us = loop_now_us();
+
+	/*
+	 * who has locks, or rows that are fought over, should not keep them for
+	 * longer
+	 */
+	if (tx->lock_ticket != 0 || undecided.lock_waiters.first != NULL)
+		return false;
+	return undecided.held[tx->origin].first != NULL || (!alone && lags(node_get((int) tx->origin)));
+}
+
+void
+runs_hold(Transaction *tx)
+{
+	Run		   *run = &runs[tx->origin];
+	TxList	   *held = &undecided.held[tx->origin];
+
+	if (held->first == NULL)
 	{
-		if (node_get((int) tx->origin)->state != NODE_ONLINE || ring->count == 0 ||
-			loop_now_us() - tx_ring_first(ring)->since_us < LAG_US)
-			return false;
-		run->until = tx_ring_last(ring)->seq;
+		run->until = tx_ring_last(&node_get((int) tx->origin)->applying)->seq;
 		loop_cancel(run->timer);	/* what it was for was rolled back */
 		run->timer = loop_after(HOLD_MS, on_timer, run);
 	}
 	tx_move(tx_ref(tx), TX_HELD);
-	undecided_add_held(tx);
-	return true;
+	list_add(held, tx);
+	undecided.nheld++;
 }
 
 void

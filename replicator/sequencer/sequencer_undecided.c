@@ -75,6 +75,24 @@ wait_in(TxWaiters *list, Transaction *tx)
 	list->last = tx;
 }
 
+bool
+undecided_leave(Transaction *tx)
+{
+	if (tx->state == TX_HELD)
+	{
+		list_remove(&undecided.held[tx->origin], tx);
+		undecided.nheld--;
+	}
+	else if (tx->state == TX_WAITING)
+	{
+		list_remove(&undecided.waiting, tx);
+		undecided_stop_waiting(tx);
+	}
+	else
+		return false;
+	return true;
+}
+
 void
 undecided_note_wait(Transaction *tx, uint64_t for_ticket)
 {
@@ -213,18 +231,6 @@ undecided_ticket_over(const Transaction *over)
 }
 
 void
-undecided_add_held(Transaction *tx)
-{
-	list_add(&undecided.held[tx->origin], tx);
-}
-
-void
-undecided_remove_held(Transaction *tx)
-{
-	list_remove(&undecided.held[tx->origin], tx);
-}
-
-void
 undecided_add_reserved(Transaction *tx)
 {
 	Transaction **bucket = &reserved_by_ticket[tx->ticket % TICKET_BUCKETS];
@@ -285,15 +291,10 @@ roll_back(Transaction *tx, LsVerdict *verdict)
 
 	if (from == TX_QUEUED && tx->awaits_lock)
 		list_remove(&undecided.lock_waiters, tx);
-	else if (from == TX_HELD)
-		undecided_remove_held(tx);
-	else if (from == TX_WAITING)
-	{
-		list_remove(&undecided.waiting, tx);
-		undecided_stop_waiting(tx);
-	}
 	else if (from == TX_RESERVED)
 		undecided_unreserve(tx);
+	else
+		(void) undecided_leave(tx);
 	tx->awaits_lock = false;
 	tx_move(tx, TX_ROLLED_BACK);
 	undecided_give_back_locks(tx);

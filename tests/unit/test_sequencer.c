@@ -162,22 +162,38 @@ static const MembershipOps fake_membership = {.pump = no_pump};
 
 static uint64_t xcount;
 
-/* A transaction of one row; its seq, or 0 when it lost.  *depends_on may be NULL. */
-static uint64_t
-ask(uint32_t origin, uint64_t hash, uint64_t seen, uint64_t *depends_on)
+static Transaction *
+begin(uint32_t origin)
 {
 	LsIdentity	id = {SLICE("n1"), 99, 4711, ++xcount};
-	Transaction *tx = tx_create(&id, SLICE("db"), origin);
-	LsKey		key = {.hash = hash,.seen = seen,.mode = LS_ROW_EXCLUSIVE,.name = SLICE("public.t t_pkey")};
+
+	return tx_create(&id, SLICE("db"), origin);
+}
+
+/* A transaction of one row, which has not asked yet. */
+static Transaction *
+begin_row(uint32_t origin, uint64_t hash, uint64_t seen, LsKeyMode mode)
+{
+	Transaction *tx = begin(origin);
+	LsKey		key = {.hash = hash,.seen = seen,.mode = mode,.name = SLICE("public.t t_pkey")};
 	uint8_t		packed[100];
 	uint8_t		message[500];
 	LsQuery		query = {.xcount = xcount,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,
 	.text = SLICE("DELETE FROM public.t WHERE a = $1"),.rows = 1,.nkeys = 1};
-	uint64_t	seq;
 
 	query.keys = sample_pack_keys(packed, sizeof(packed), &key, 1);
 	tx_append(tx, message, ls_put_query(message, sizeof(message), &query), false);
 	tx->wait = LS_WAIT_EXECUTED;
+	return tx;
+}
+
+/* A transaction of one row; its seq, or 0 when it lost.  *depends_on may be NULL. */
+static uint64_t
+ask(uint32_t origin, uint64_t hash, uint64_t seen, uint64_t *depends_on)
+{
+	Transaction *tx = begin_row(origin, hash, seen, LS_ROW_EXCLUSIVE);
+	uint64_t	seq;
+
 	sequencer_ask(tx);
 	seq = tx->seq;
 	if (depends_on != NULL)
@@ -257,14 +273,6 @@ table_key(uint8_t *packed, size_t size, LsKeyMode mode)
 	LsKey		key = {.hash = 31,.seen = sequencer_last_decided(),.mode = mode,.name = SLICE("public.t")};
 
 	return sample_pack_keys(packed, size, &key, 1);
-}
-
-static Transaction *
-begin(uint32_t origin)
-{
-	LsIdentity	id = {SLICE("n1"), 99, 4711, ++xcount};
-
-	return tx_create(&id, SLICE("db"), origin);
 }
 
 /* A command that asks to commit, and that the peers execute. */
@@ -380,17 +388,8 @@ history_in_time(void **state)
 static Transaction *
 executing_row(LsKeyMode mode)
 {
-	Transaction *tx = begin(0);
-	uint8_t		packed[100];
-	uint8_t		message[500];
-	LsKey		key = {.hash = UINT64_C(1) << 40,.mode = mode,.name = SLICE("public.t t_pkey")};
-	LsQuery		query = {.xcount = xcount,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,
-	.text = SLICE("DELETE FROM public.t WHERE a = $1"),.rows = 1,.nkeys = 1};
+	Transaction *tx = begin_row(0, UINT64_C(1) << 40, sequencer_last_decided(), mode);
 
-	key.seen = sequencer_last_decided();
-	query.keys = sample_pack_keys(packed, sizeof(packed), &key, 1);
-	tx_append(tx, message, ls_put_query(message, sizeof(message), &query), false);
-	tx->wait = LS_WAIT_EXECUTED;
 	sequencer_ask(tx);
 	assert_int_equal(tx->state, TX_RESERVED);
 	return tx;
@@ -448,34 +447,26 @@ readers_first(void **state)
 
 /* ---------- runs by origin */
 
-/* A transaction of a row of its own, decided as soon as it is reserved; its session is not looked at. */
+/* One that is decided as soon as it is reserved asks; its session is not looked at. */
 static Transaction *
-ordered(uint32_t origin)
+ask_ordered_row(uint32_t origin, uint64_t row, uint64_t seen)
 {
-	static uint64_t row = UINT64_C(1) << 42;
 	static char session;
-	Transaction *tx = begin(origin);
-	uint8_t		packed[100];
-	uint8_t		message[500];
-	LsKey		key = {.hash = ++row,.mode = LS_ROW_EXCLUSIVE,.name = SLICE("public.t t_pkey")};
-	LsQuery		query = {.xcount = xcount,.form = LS_FORM_ROW,.reason = LS_REASON_ROW_CHANGED,
-	.text = SLICE("DELETE FROM public.t WHERE a = $1"),.rows = 1,.nkeys = 1};
+	Transaction *tx = begin_row(origin, row, seen, LS_ROW_EXCLUSIVE);
 
-	key.seen = sequencer_last_decided();
-	query.keys = sample_pack_keys(packed, sizeof(packed), &key, 1);
-	tx_append(tx, message, ls_put_query(message, sizeof(message), &query), false);
 	tx->wait = LS_WAIT_ORDERED;
 	tx->session = (struct Session *) &session;
+	sequencer_ask(tx);
 	return tx;
 }
 
+/* ... of a row of its own. */
 static Transaction *
 ask_ordered(uint32_t origin)
 {
-	Transaction *tx = ordered(origin);
+	static uint64_t row = UINT64_C(1) << 42;
 
-	sequencer_ask(tx);
-	return tx;
+	return ask_ordered_row(origin, ++row, sequencer_last_decided());
 }
 
 static void
@@ -561,6 +552,9 @@ runs_by_origin(void **state)
 	soon();
 	over(waits[1], TX_DONE);
 
+	/* a node that asks rarely waits for nobody */
+	over(ask_ordered(0), TX_DONE);
+
 	/* all of them taken back, and others come before the time is over */
 	waits[0] = ask_ordered(0);
 	assert_true(sequencer_withdraw(waits[0]));
@@ -571,12 +565,39 @@ runs_by_origin(void **state)
 	over(waits[0], TX_DONE);
 	soon();
 
-	/* what peers execute first, and what may be waited for, is not held */
-	waits[0] = ordered(0);
-	waits[0]->wait = LS_WAIT_EXECUTED;
-	sequencer_ask(waits[0]);
+	/* a report that is under way is no lag */
+	over(ask_ordered(0), TX_DONE);
+	node_get(0)->round_trip_us = 1000000;
+	over(ask_ordered(0), TX_DONE);
+	node_get(0)->round_trip_us = 0;
+
+	/*
+	 * what peers execute first is not held, and comes behind what has asked
+	 * before
+	 */
+	waits[0] = ask_ordered(0);
+	assert_int_equal(waits[0]->state, TX_HELD);
+	waits[1] = begin_row(0, UINT64_C(1) << 43, sequencer_last_decided(), LS_ROW_EXCLUSIVE);
+	waits[1]->session = waits[0]->session;
+	sequencer_ask(waits[1]);
+	assert_int_equal(waits[1]->seq, waits[0]->seq + 1);
 	over(waits[0], TX_DONE);
+	over(waits[1], TX_DONE);
+
+	/* who has lost learns so at once */
+	over(ask_ordered_row(1, UINT64_C(1) << 43, sequencer_last_decided()), TX_DONE);
+	waits[0] = ask_ordered_row(0, UINT64_C(1) << 43, foreign->seq);
+	assert_string_equal(last_sqlstate, "40001");
+	over(waits[0], TX_ROLLED_BACK);
+
+	/*
+	 * who asks for a lock comes behind; what is asked while somebody waits
+	 * for one is not held
+	 */
+	waits[0] = ask_ordered(0);
+	assert_int_equal(waits[0]->state, TX_HELD);
 	ddl[0] = asking(1);
+	over(waits[0], TX_DONE);
 	ddl[1] = asking(0);
 	assert_true(ddl[1]->awaits_lock);
 	waits[0] = ask_ordered(0);

@@ -177,6 +177,18 @@ unlink $pooler;
 is(end_ctl($drain), 0, '... until it is drained') or diag($drain->{err});
 is(($c->ctl('resume', 'n1'))[2], 0, '... and back');
 
+# ---------- one that is announced to a node that does not answer
+
+kill 'STOP', @control = split /\n/, $c->sql(1, "SELECT pid FROM pg_stat_activity WHERE application_name = 'lockstep control'");
+(undef, $err, $rc) = $c->ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler");
+isnt($rc, 0, 'a node that does not hear of it') or diag($err);
+like($err, qr/node "n1" has not answered: the drain is given up/, '... which is said');
+ok(!$c->node_status(1)->{draining}, '... and given up');
+ok(!-e $pooler, '... before poolers are called');
+kill 'CONT', @control;
+is($c->node_status(1)->{state}, 'online', '... the node stays');
+ok($c->wait_until(sub { check('/nodes/n1/write') == 200 }), '... and balancers send writers');
+
 # ---------- under load nobody fails but by 25006
 
 my $script = $c->file('insert.sql', "INSERT INTO t (v) VALUES ('load');\nBEGIN;\nINSERT INTO t (v) VALUES ('a');\nINSERT INTO t (v) VALUES ('b');\nCOMMIT;\n");
