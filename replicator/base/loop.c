@@ -3,8 +3,8 @@
  *	  The event loop: epoll for file descriptors, a binary heap for timers, a
  *	  queue for work that is done once per round.
  *
- * A round: wait; run the callbacks of descriptors that are ready; run the timers that are due;
- * run deferred work, and what that defers in turn.  The loop does not wait while something is
+ * A round: wait; run the callbacks of descriptors that are ready; run the timers that are due,
+ * unless a signal ended the wait; run deferred work, and what that defers in turn.  The loop does not wait while something is
  * deferred.
  *
  * Invariants:
@@ -399,7 +399,13 @@ run_round(void)
 		if (w->callback != NULL)
 			w->callback(w->arg, events[i].events);
 	}
-	run_timers();
+
+	/*
+	 * Stopped while it waited (SIGSTOP, a debugger): what has come meanwhile
+	 * may end a timer that is late by that.
+	 */
+	if (n >= 0)
+		run_timers();
 	run_deferred();
 	free_ended_watches();
 }

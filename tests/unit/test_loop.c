@@ -5,8 +5,10 @@
  *	  waits, without starving sockets; a callback may end any watch, and a
  *	  descriptor that was closed and given to somebody else stays theirs.
  */
+#include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
+#include <sys/time.h>
 #include <time.h>
 #include <unistd.h>
 
@@ -368,6 +370,40 @@ closed_descriptor_may_be_unwatched(void **state)
 	loop_unwatch(NULL);
 }
 
+static Pair *stopped_pair;
+
+/* Meanwhile the timer has become due, and something has come. */
+static void
+stop_for_a_while(int signo)
+{
+	const struct timespec while_stopped = {.tv_nsec = 120 * 1000000};
+
+	nanosleep(&while_stopped, NULL);
+	if (write(stopped_pair->fd[1], "x", 1) != 1)
+		_exit(1);
+}
+
+/* What has come while the process was stopped may end the timer that waits for it. */
+static void
+after_a_stop_sockets_come_before_timers(void **state)
+{
+	const struct sigaction handler = {.sa_handler = stop_for_a_while};
+	const struct itimerval soon = {.it_value = {.tv_usec = 30000}};
+	struct sigaction before;
+	Pair		p;
+
+	open_pair(&p, read_one);
+	stopped_pair = &p;
+	assert_int_equal(sigaction(SIGALRM, &handler, &before), 0);
+	loop_after(100, on_timer, "t");
+	loop_after(300, on_timer, "!");
+	assert_int_equal(setitimer(ITIMER_REAL, &soon, NULL), 0);
+	loop_run();
+	assert_int_equal(sigaction(SIGALRM, &before, NULL), 0);
+	assert_string_equal(trace, "xt!");
+	close_pair(&p);
+}
+
 int
 main(void)
 {
@@ -386,6 +422,7 @@ main(void)
 		cmocka_unit_test_setup(reused_descriptor_belongs_to_the_second, reset),
 		cmocka_unit_test_setup(closed_descriptor_may_be_unwatched, reset),
 		cmocka_unit_test_setup(closed_descriptor_may_become_a_file, reset),
+		cmocka_unit_test_setup(after_a_stop_sockets_come_before_timers, reset),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);
