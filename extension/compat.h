@@ -1,6 +1,6 @@
 /*
  * compat.h
- *	  Differences between server versions, all of them, 15 to 18.
+ *	  Differences between server versions, all of them, 15 to 19.
  */
 #ifndef LOCKSTEP_COMPAT_H
 #define LOCKSTEP_COMPAT_H
@@ -47,12 +47,22 @@ typedef bool LsUpdateIndexes;
 #define ls_index_insert_cleanup(index, info) ((void) 0)
 #endif
 
-/* 18 counts searches of an index, and has virtual generated columns. */
-#if PG_VERSION_NUM >= 180000
+/* 18 counts searches of an index; 19 has flags for all scans. */
+#if PG_VERSION_NUM >= 190000
+#define ls_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, NULL, nkeys, 0, SO_NONE)
+#define ls_table_beginscan(rel, snapshot, nkeys, keys) table_beginscan(rel, snapshot, nkeys, keys, SO_NONE)
+#elif PG_VERSION_NUM >= 180000
 #define ls_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, NULL, nkeys, 0)
-#define ls_has_generated(constr) ((constr)->has_generated_stored || (constr)->has_generated_virtual)
+#define ls_table_beginscan(rel, snapshot, nkeys, keys) table_beginscan(rel, snapshot, nkeys, keys)
 #else
 #define ls_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, nkeys, 0)
+#define ls_table_beginscan(rel, snapshot, nkeys, keys) table_beginscan(rel, snapshot, nkeys, keys)
+#endif
+
+/* 18 has virtual generated columns. */
+#if PG_VERSION_NUM >= 180000
+#define ls_has_generated(constr) ((constr)->has_generated_stored || (constr)->has_generated_virtual)
+#else
 #define ls_has_generated(constr) ((constr)->has_generated_stored)
 #endif
 
@@ -95,6 +105,11 @@ ls_guc_variables(int *n)
 #include "nodes/queryjumble.h"
 #else
 #include "utils/queryjumble.h"
+#endif
+
+/* 16 moved how values of variable length are made up. */
+#if PG_VERSION_NUM >= 160000
+#include "varatt.h"
 #endif
 
 /* 16 refuses to change large objects in a transaction that is READ ONLY; before, they are changed. */
@@ -324,8 +339,11 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 #define ls_proc_of(vxid) BackendIdGetProc((vxid).backendId)
 #endif
 
-/* An index of its own, without looking at rights, and without a word; 16 counts partitions. */
-#if PG_VERSION_NUM >= 160000
+/* An index of its own, without looking at rights, and without a word; 16 counts partitions, 19 shows where errors are. */
+#if PG_VERSION_NUM >= 190000
+#define ls_define_index(table, stmt) \
+	DefineIndex(NULL, table, stmt, InvalidOid, InvalidOid, InvalidOid, -1, false, false, false, false, true)
+#elif PG_VERSION_NUM >= 160000
 #define ls_define_index(table, stmt) \
 	DefineIndex(table, stmt, InvalidOid, InvalidOid, InvalidOid, -1, false, false, false, false, true)
 #else
@@ -333,11 +351,180 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 	DefineIndex(table, stmt, InvalidOid, InvalidOid, InvalidOid, false, false, false, false, true)
 #endif
 
+/* 19 has one function for all copies of an index; this one, without content yet, is for CONCURRENTLY. */
+#if PG_VERSION_NUM >= 190000
+#define ls_copy_index(rel, model, tablespace, name) \
+	index_create_copy(rel, INDEX_CREATE_SKIP_BUILD | INDEX_CREATE_CONCURRENT, model, tablespace, name)
+#else
+#define ls_copy_index(rel, model, tablespace, name) index_concurrently_create_copy(rel, model, tablespace, name)
+#endif
+
 /* 18 has constraints that are not enforced. */
 #if PG_VERSION_NUM >= 180000
 #define ls_enforce(constraint) ((void) ((constraint)->is_enforced = true))
 #else
 #define ls_enforce(constraint) ((void) (constraint))
+#endif
+
+/*
+ * 19 has options for changes of rows, of which that a row moves to another partition is one:
+ * the parameters and arguments behind the command's number, and the last one of a deletion.
+ */
+#if PG_VERSION_NUM >= 190000
+typedef uint32 LsInsertOptions;
+#define LS_OPTIONS_PARAM uint32 options,
+#define LS_OPTIONS_ARG options,
+#define LS_NO_OPTIONS_ARG 0,
+#define LS_MOVES_PARAM
+#define LS_MOVES_ARG
+#define LS_MOVES_NOT_ARG
+#else
+typedef int LsInsertOptions;
+#define LS_OPTIONS_PARAM
+#define LS_OPTIONS_ARG
+#define LS_NO_OPTIONS_ARG
+#define LS_MOVES_PARAM , bool changing_part
+#define LS_MOVES_ARG , changing_part
+#define LS_MOVES_NOT_ARG , false
+#endif
+
+/* 19 has the tables that a statement changes as a set. */
+#if PG_VERSION_NUM >= 190000
+#define ls_result_relations(stmt) ls_members((stmt)->resultRelationRelids)
+#define ls_has_result_relations(stmt) ((stmt)->resultRelationRelids != NULL)
+#define ls_is_result_relation(stmt, i) bms_is_member(i, (stmt)->resultRelationRelids)
+#define ls_moves_rows(modify) false /* with a root relation, which is asked for */
+
+static inline List *
+ls_members(const Bitmapset *set)
+{
+	List	   *result = NIL;
+	int			i = -1;
+
+	while ((i = bms_next_member(set, i)) >= 0)
+		result = lappend_int(result, i);
+	return result;
+}
+#else
+#define ls_result_relations(stmt) ((stmt)->resultRelations)
+#define ls_has_result_relations(stmt) ((stmt)->resultRelations != NIL)
+#define ls_is_result_relation(stmt, i) list_member_int((stmt)->resultRelations, i)
+#define ls_moves_rows(modify) ((modify)->partColsUpdated)
+#endif
+
+/* 19 tells the planner for which EXPLAIN it plans; what is known of a query's text is read-only. */
+#if PG_VERSION_NUM >= 190000
+#define LS_EXPLAIN_PARAM , struct ExplainState *explain
+#define LS_EXPLAIN_ARG , explain
+typedef const JumbleState LsJumbleState;
+#else
+#define LS_EXPLAIN_PARAM
+#define LS_EXPLAIN_ARG
+typedef JumbleState LsJumbleState;
+#endif
+
+/* 19 has REPACK, of which CLUSTER is a form. */
+#if PG_VERSION_NUM >= 190000
+#define LsClusterStmt RepackStmt
+#define T_LsClusterStmt T_RepackStmt
+#define ls_clustered_table(stmt) ((stmt)->relation != NULL ? (stmt)->relation->relation : NULL)
+#else
+#define LsClusterStmt ClusterStmt
+#define T_LsClusterStmt T_ClusterStmt
+#define ls_clustered_table(stmt) ((stmt)->relation)
+#endif
+
+/* 19 remembers in the map of visible pages what a reader has pruned. */
+#ifdef HEAPAM_H
+static inline void
+ls_prune_page(Relation rel, Buffer buffer)
+{
+#if PG_VERSION_NUM >= 190000
+	Buffer		map = InvalidBuffer;
+
+	heap_page_prune_opt(rel, buffer, &map, false);
+	if (BufferIsValid(map))
+		ReleaseBuffer(map);
+#else
+	heap_page_prune_opt(rel, buffer);
+#endif
+}
+#endif							/* HEAPAM_H */
+
+/* 19 says why it finds no function. */
+#ifdef NAMESPACE_H
+static inline FuncCandidateList
+ls_functions_named(List *names)
+{
+#if PG_VERSION_NUM >= 190000
+	int			why;
+
+	return FuncnameGetCandidates(names, -1, NIL, false, false, false, true, &why);
+#else
+	return FuncnameGetCandidates(names, -1, NIL, false, false, false, true);
+#endif
+}
+#endif							/* NAMESPACE_H */
+
+/* 19 tells handlers of signals who has sent it. */
+#if PG_VERSION_NUM >= 190000
+#define LS_SIGNAL_ARGS postgres_signal_arg, pg_siginfo
+#else
+#define LS_SIGNAL_ARGS postgres_signal_arg
+#endif
+
+/* 19 makes hash tables in shared memory for as many entries as they may have. */
+#if PG_VERSION_NUM >= 190000
+#define ls_shmem_hash(name, n, info, flags) ShmemInitHash(name, n, info, flags)
+#else
+#define ls_shmem_hash(name, n, info, flags) ShmemInitHash(name, n, n, info, flags)
+#endif
+
+/* 19 reads no strings with backslashes as escapes, and warns of none. */
+#if PG_VERSION_NUM >= 190000
+#define ls_no_escape_warning(extra) ((void) (extra))
+#else
+#define ls_no_escape_warning(extra) ((void) ((extra)->escape_string_warning = false))
+#endif
+
+/* 19 keeps in one place what a transaction applies of a subscription. */
+#if PG_VERSION_NUM >= 190000
+#define ls_has_replication_origin() (replorigin_xact_state.origin != InvalidReplOriginId)
+#else
+#define ls_has_replication_origin() (replorigin_session_origin != InvalidRepOriginId)
+#endif
+
+/* 19 looks for temporary objects of all kinds in a query. */
+#if PG_VERSION_NUM >= 190000
+#define ls_query_is_temporary(query) query_uses_temp_object(query, &(ObjectAddress) {0})
+#else
+#define ls_query_is_temporary(query) isQueryUsingTempRelation(query)
+#endif
+
+/* 19 has a level of messages for each kind of process. */
+#if PG_VERSION_NUM >= 190000
+#define ls_log_min_messages() (log_min_messages[MyBackendType])
+#else
+#define ls_log_min_messages() log_min_messages
+#endif
+
+/* 19 has 32 bits by one name only. */
+#if PG_VERSION_NUM >= 190000
+typedef uint32 LsBits;
+#else
+typedef bits32 LsBits;
+#endif
+
+/* 19 moved names of databases, the number of waits of extensions, and what is written about sequences to other headers. */
+#if PG_VERSION_NUM >= 190000
+#include "catalog/pg_database.h"
+#include "utils/lsyscache.h"
+#include "utils/wait_classes.h"
+#define LS_SEQUENCE_XLOG_HEADER "commands/sequence_xlog.h"
+#define LS_CLUSTER_HEADER "commands/repack.h"
+#else
+#define LS_SEQUENCE_XLOG_HEADER "commands/sequence.h"
+#define LS_CLUSTER_HEADER "commands/cluster.h"
 #endif
 
 #endif							/* LOCKSTEP_COMPAT_H */

@@ -168,7 +168,7 @@ begin_with_replicate_off(void)
 /* ---------- a query: analysis, planning */
 
 static void
-after_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
+after_analysis(ParseState *pstate, Query *query, LsJumbleState *jstate)
 {
 	applyrow_after_analysis(pstate, query);
 	lockconflict_after_analysis();
@@ -178,23 +178,23 @@ after_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
 }
 
 static PlannedStmt *
-plan_on_server(Query *query, const char *source, int options, ParamListInfo params)
+plan_on_server(Query *query, const char *source, int options, ParamListInfo params LS_EXPLAIN_PARAM)
 {
 	query = sequence_before_planning(query);
-	return prev_planner ? prev_planner(query, source, options, params) :
-		standard_planner(query, source, options, params);
+	return prev_planner ? prev_planner(query, source, options, params LS_EXPLAIN_ARG) :
+		standard_planner(query, source, options, params LS_EXPLAIN_ARG);
 }
 
 static PlannedStmt *
-plan_on_node(Query *query, const char *source, int options, ParamListInfo params)
+plan_on_node(Query *query, const char *source, int options, ParamListInfo params LS_EXPLAIN_PARAM)
 {
-	return applybatch_plan(plan_on_server, query, source, options, params);
+	return applybatch_plan(plan_on_server, query, source, options, params LS_EXPLAIN_ARG);
 }
 
 static PlannedStmt *
-plan(Query *query, const char *source, int options, ParamListInfo params)
+plan(Query *query, const char *source, int options, ParamListInfo params LS_EXPLAIN_PARAM)
 {
-	return rights_plan(plan_on_node, query, source, options, params);
+	return rights_plan(plan_on_node, query, source, options, params LS_EXPLAIN_ARG);
 }
 
 /* ---------- a query: execution */
@@ -219,7 +219,7 @@ start_on_node(QueryDesc *desc, int eflags)
 	priority_before_query();
 	lockconflict_before_query();
 	hostchoice_before_query(desc->plannedstmt);
-	captured = desc->plannedstmt->resultRelations != NIL && runs && ls_mode() == LS_MODE_ORIGIN;
+	captured = ls_has_result_relations(desc->plannedstmt) && runs && ls_mode() == LS_MODE_ORIGIN;
 
 	/* whatever became of the one before */
 	if (nesting.executor == 0)

@@ -45,7 +45,7 @@ extern void applytransaction_commit(JournalPosition position);
 extern void apply_rows(LsSlice rows);
 extern void apply_row(const LsRow *row);	/* one of them */
 extern void apply_forget_plans(void);
-extern PlannedStmt *applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params);
+extern PlannedStmt *applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params LS_EXPLAIN_PARAM);
 extern const char *apply_batched_query(void);	/* that it is busy with, NULL:
 												 * none */
 

@@ -105,14 +105,14 @@ make_table(void)
  * used.  So rows are not looked for in all of a table that has an index for them, nor is all of it joined.
  */
 PlannedStmt *
-applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params)
+applybatch_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params LS_EXPLAIN_PARAM)
 {
 	bool	   *const ways[] = {&enable_seqscan, &enable_hashjoin, &enable_mergejoin};
 	bool		were[lengthof(ways)];
 	PlannedStmt *result;
 
 	if (own_query == NULL || query->resultRelation == 0)
-		return next(query, source, options, params);
+		return next(query, source, options, params LS_EXPLAIN_ARG);
 	for (int i = 0; i < (int) lengthof(ways); i++)
 	{
 		were[i] = *ways[i];
@@ -120,7 +120,7 @@ applybatch_plan(planner_hook_type next, Query *query, const char *source, int op
 	}
 	PG_TRY();
 	{
-		result = next(query, source, options, params);
+		result = next(query, source, options, params LS_EXPLAIN_ARG);
 	}
 	PG_FINALLY();
 	{

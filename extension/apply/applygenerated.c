@@ -188,10 +188,10 @@ applygenerated_open(const PlannedStmt *plan)
 	Relation	rel;
 	bool		carries;
 
-	if (list_length(plan->resultRelations) != 1 || !IsA(modify, ModifyTable) ||
+	if (list_length(ls_result_relations(plan)) != 1 || !IsA(modify, ModifyTable) ||
 		(modify->operation != CMD_INSERT && modify->operation != CMD_UPDATE))
 		return NULL;
-	rel = table_open(rt_fetch(linitial_int(plan->resultRelations), plan->rtable)->relid, NoLock);
+	rel = table_open(rt_fetch(linitial_int(ls_result_relations(plan)), plan->rtable)->relid, NoLock);
 	if (!has_generated(RelationGetDescr(rel)))
 		carries = false;
 	else if (modify->operation == CMD_INSERT)

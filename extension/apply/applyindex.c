@@ -28,7 +28,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_index.h"
-#include "commands/cluster.h"
 #include "commands/defrem.h"
 #include "commands/progress.h"
 #include "miscadmin.h"
@@ -47,6 +46,7 @@
 
 #include "apply.h"
 #include "compat.h"
+#include LS_CLUSTER_HEADER
 #include "lockstep.h"
 #include "rights.h"
 #include "statementtext.h"
@@ -91,7 +91,7 @@ enter(Oid table, const char *name, const char *definition)
 
 	model = ls_define_index(copy, transformIndexStmt(copy, parse_index(definition), definition));
 	CommandCounterIncrement();
-	(void) index_concurrently_create_copy(rel, model.objectId, get_rel_tablespace(model.objectId), name);
+	(void) ls_copy_index(rel, model.objectId, get_rel_tablespace(model.objectId), name);
 	CommandCounterIncrement();
 	ObjectAddressSet(copy_address, RelationRelationId, copy);
 	performDeletion(&copy_address, DROP_RESTRICT, PERFORM_DELETION_INTERNAL);

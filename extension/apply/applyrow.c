@@ -253,9 +253,9 @@ open_matview(QueryDesc *queryDesc)
 	PlannedStmt *plan = queryDesc->plannedstmt;
 	RangeTblEntry *rte;
 
-	if (list_length(plan->resultRelations) != 1)
+	if (list_length(ls_result_relations(plan)) != 1)
 		return NULL;
-	rte = rt_fetch(linitial_int(plan->resultRelations), plan->rtable);
+	rte = rt_fetch(linitial_int(ls_result_relations(plan)), plan->rtable);
 	return rte->relkind == RELKIND_MATVIEW ? table_open(rte->relid, NoLock) : NULL;
 }
 
@@ -269,9 +269,9 @@ is_left_out(const PlannedStmt *stmt, const char *source)
 {
 	Oid			target;
 
-	if (stmt->resultRelations == NIL)
+	if (!ls_has_result_relations(stmt))
 		return false;
-	target = rt_fetch(linitial_int(stmt->resultRelations), stmt->rtable)->relid;
+	target = rt_fetch(linitial_int(ls_result_relations(stmt)), stmt->rtable)->relid;
 	return get_rel_persistence(target) == RELPERSISTENCE_UNLOGGED && is_clients_query(source) && unlogged_is_skipped(target);
 }
 
@@ -292,7 +292,7 @@ refuse_to_read_missing(const PlannedStmt *stmt, const char *source)
 		RangeTblEntry *rte = lfirst_node(RangeTblEntry, lc);
 
 		i++;
-		if (rte->rtekind != RTE_RELATION || rte->relkind != RELKIND_RELATION || list_member_int(stmt->resultRelations, i) ||
+		if (rte->rtekind != RTE_RELATION || rte->relkind != RELKIND_RELATION || ls_is_result_relation(stmt, i) ||
 			get_rel_persistence(rte->relid) != RELPERSISTENCE_UNLOGGED || !unlogged_is_missing(rte->relid))
 			continue;
 		ereport(ERROR,

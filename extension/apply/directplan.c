@@ -24,6 +24,7 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 
+#include "compat.h"
 #include "directplan.h"
 
 /* Where the elements of arrays come from; NULL: the query's parameters are the values. */
@@ -218,7 +219,7 @@ only_copies(const List *marks)
 static bool
 is_ordinary(const ModifyTable *plan, const PlannedStmt *stmt)
 {
-	return list_length(plan->resultRelations) == 1 && plan->rootRelation == 0 && !plan->partColsUpdated &&
+	return list_length(plan->resultRelations) == 1 && plan->rootRelation == 0 && !ls_moves_rows(plan) &&
 		plan->returningLists == NIL && plan->withCheckOptionLists == NIL && only_copies(plan->rowMarks) &&
 		plan->onConflictAction == ONCONFLICT_NONE && plan->plan.initPlan == NIL &&
 		only_copies(stmt->rowMarks) && stmt->subplans == NIL && !stmt->hasModifyingCTE && !stmt->hasReturning;

@@ -132,7 +132,7 @@ rights_for_plan(const Query *query)
 }
 
 PlannedStmt *
-rights_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params)
+rights_plan(planner_hook_type next, Query *query, const char *source, int options, ParamListInfo params LS_EXPLAIN_PARAM)
 {
 	Oid			user = rights_for_plan(query);
 	PlannedStmt *result;
@@ -143,9 +143,9 @@ rights_plan(planner_hook_type next, Query *query, const char *source, int option
 	if (reading_is_guarded())
 		reading_check_query(query);
 	if (!OidIsValid(user))
-		return next(query, source, options, params);
+		return next(query, source, options, params LS_EXPLAIN_ARG);
 	rights_lower(user, true, &saved);
-	result = next(query, source, options, params);
+	result = next(query, source, options, params LS_EXPLAIN_ARG);
 	rights_restore(&saved);
 	return result;
 }

@@ -8,6 +8,8 @@
 #include "nodes/nodes.h"
 #include "optimizer/planner.h"
 
+#include "compat.h"
+
 typedef struct LsRights
 {
 	Oid			user;
@@ -26,7 +28,7 @@ extern void rights_restore(const LsRights *saved);
 
 /* Planning, with the rights of the owner where the query is the replicator's (hooks.c). */
 extern PlannedStmt *rights_plan(planner_hook_type next, Query *query, const char *source,
-								int options, ParamListInfo params);
+								int options, ParamListInfo params LS_EXPLAIN_PARAM);
 extern void rights_read_params(bool on);	/* of a changed row, while another
 											 * query runs */
 extern void rights_replace_functions(void);

@@ -36,6 +36,7 @@
 #include "batch.h"
 #include "capture.h"
 #include "certainrows.h"
+#include "compat.h"
 #include "deparse.h"
 #include "guc.h"
 #include "keyset.h"
@@ -697,7 +698,7 @@ capture_table(Oid relid)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	int64		n = 0;
 	Oid			user;

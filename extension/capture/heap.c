@@ -192,7 +192,7 @@ arrived(Relation rel, ItemPointer tid)
 
 static void
 wrap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
-				  int options, BulkInsertState bistate)
+				  LsInsertOptions options, BulkInsertState bistate)
 {
 	bool		captured = to_be_captured(rel);
 
@@ -214,7 +214,7 @@ wrap_tuple_complete_speculative(Relation rel, TupleTableSlot *slot,
 
 static void
 wrap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
-				  CommandId cid, int options, BulkInsertState bistate)
+				  CommandId cid, LsInsertOptions options, BulkInsertState bistate)
 {
 	bool		captured = to_be_captured(rel);
 	int			i;
@@ -228,15 +228,15 @@ wrap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 
 static TM_Result
 wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
-				  Snapshot snapshot, Snapshot crosscheck, bool wait,
-				  TM_FailureData *tmfd, bool changing_part)
+				  LS_OPTIONS_PARAM Snapshot snapshot, Snapshot crosscheck, bool wait,
+				  TM_FailureData *tmfd LS_MOVES_PARAM)
 {
 	bool		captured = to_be_captured(rel);
 	ItemPointerData old = *tid;
 	TM_Result	result;
 
-	result = heap_original.tuple_delete(rel, tid, cid, snapshot, crosscheck,
-										wait, tmfd, changing_part);
+	result = heap_original.tuple_delete(rel, tid, cid, LS_OPTIONS_ARG snapshot, crosscheck,
+										wait, tmfd LS_MOVES_ARG);
 	if (captured && result == TM_Ok)
 	{
 		capture_delete(rel, &old);
@@ -248,7 +248,7 @@ wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
 
 static TM_Result
 wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
-				  CommandId cid, Snapshot snapshot, Snapshot crosscheck,
+				  CommandId cid, LS_OPTIONS_PARAM Snapshot snapshot, Snapshot crosscheck,
 				  bool wait, TM_FailureData *tmfd, LockTupleMode *lockmode,
 				  LsUpdateIndexes *update_indexes)
 {
@@ -260,7 +260,7 @@ wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 
 	if (statistics)
 		walwitness_note_command();
-	result = heap_original.tuple_update(rel, otid, slot, cid, snapshot, crosscheck,
+	result = heap_original.tuple_update(rel, otid, slot, cid, LS_OPTIONS_ARG snapshot, crosscheck,
 										wait, tmfd, lockmode, update_indexes);
 	if (captured && result == TM_Ok)
 	{

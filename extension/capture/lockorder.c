@@ -120,7 +120,7 @@ note_targets(const PlannedStmt *stmt)
 {
 	ListCell   *lc;
 
-	foreach(lc, stmt->resultRelations)
+	foreach(lc, ls_result_relations(stmt))
 		note_target(rt_fetch(lfirst_int(lc), stmt->rtable)->relid);
 	foreach(lc, stmt->rowMarks)
 	{

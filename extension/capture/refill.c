@@ -34,6 +34,7 @@
 #include "utils/timeout.h"
 
 #include "capture.h"
+#include "compat.h"
 #include "effectcall.h"
 #include "keyset.h"
 #include "lockstep.h"
@@ -128,7 +129,7 @@ compute_indexes(Oid relid)
 	if (infos != NIL)
 	{
 		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		scan = table_beginscan(rel, snapshot, 0, NULL);
+		scan = ls_table_beginscan(rel, snapshot, 0, NULL);
 		slot = table_slot_create(rel, NULL);
 		estate = CreateExecutorState();
 		GetUserIdAndSecContext(&user, &context);
@@ -255,7 +256,7 @@ has_rows(Oid relid)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	bool		any = table_scan_getnextslot(scan, ForwardScanDirection, slot);
 

@@ -20,6 +20,7 @@
 #include "tcop/dest.h"
 #include "tcop/tcopprot.h"
 #include "utils/resowner.h"
+#include "utils/wait_event.h"
 
 #include "commit.h"
 #include "compat.h"
@@ -46,7 +47,7 @@ static bool
 journal_has_everything(void)
 {
 	return ls_mode() == LS_MODE_ORIGIN && !mode_changed_in_xact() && ls_unreplicated == LS_UNREPLICATED_REFUSE &&
-		replorigin_session_origin == InvalidRepOriginId && SyncRepStandbyNames[0] == '\0';
+		!ls_has_replication_origin() && SyncRepStandbyNames[0] == '\0';
 }
 
 /*

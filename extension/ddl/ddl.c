@@ -20,6 +20,7 @@
 
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "ddl.h"
 
 typedef void (*DdlExamine) (Node *stmt, DdlPlan *plan);
@@ -303,7 +304,7 @@ static const DdlRule rules[] = {
 
 	/* of the node: how things are stored, not what they are */
 	{T_VacuumStmt, DDL_LOCAL, false, NULL},
-	{T_ClusterStmt, DDL_LOCAL, false, NULL},	/* but for its mark on the
+	{T_LsClusterStmt, DDL_LOCAL, false, NULL},	/* but for its mark on the
 												 * index */
 	{T_ReindexStmt, DDL_LOCAL, false, NULL},
 	{T_DiscardStmt, DDL_LOCAL, false, NULL},

@@ -19,6 +19,7 @@
 #include "nodes/plannodes.h"
 #include "utils/relcache.h"
 
+#include "compat.h"
 #include "lockstep.h"
 
 typedef enum DdlAction
@@ -157,7 +158,7 @@ extern bool ddl_drops_relations(DropStmt *stmt);
 /* ---------- in ddlcluster.c */
 
 /* Indexes that CLUSTER ... USING will mark and that aren't marked yet. */
-extern List *ddlcluster_unmarked(ClusterStmt *stmt);
+extern List *ddlcluster_unmarked(LsClusterStmt *stmt);
 extern void ddlcluster_mark(Oid index);
 extern void ddlcluster_forward(Oid index, const DdlTargets *targets);
 

@@ -153,7 +153,7 @@ relation_has_rows(Oid relid)
 	if (rel->rd_rel->relkind == RELKIND_RELATION)
 	{
 		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+		TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
 		TupleTableSlot *slot = table_slot_create(rel, NULL);
 
 		found = table_scan_getnextslot(scan, ForwardScanDirection, slot);

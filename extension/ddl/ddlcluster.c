@@ -17,7 +17,6 @@
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
-#include "commands/cluster.h"
 #include "miscadmin.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
@@ -26,12 +25,13 @@
 
 #include "capture.h"
 #include "compat.h"
+#include LS_CLUSTER_HEADER
 #include "ddl.h"
 
 static Oid
-index_of(ClusterStmt *stmt)
+index_of(LsClusterStmt *stmt)
 {
-	Oid			table = RangeVarGetRelid(stmt->relation, NoLock, true);
+	Oid			table = RangeVarGetRelid(ls_clustered_table(stmt), NoLock, true);
 
 	return OidIsValid(table) ? get_relname_relid(stmt->indexname, get_rel_namespace(table)) : InvalidOid;
 }
@@ -88,12 +88,12 @@ ddlcluster_forward(Oid index, const DdlTargets *targets)
 }
 
 List *
-ddlcluster_unmarked(ClusterStmt *stmt)
+ddlcluster_unmarked(LsClusterStmt *stmt)
 {
 	List	   *result = NIL;
 	ListCell   *lc;
 
-	if (stmt->relation == NULL || stmt->indexname == NULL)
+	if (ls_clustered_table(stmt) == NULL || stmt->indexname == NULL)
 		return NIL;
 	foreach(lc, indexes_to_mark(index_of(stmt)))
 	{

@@ -31,6 +31,7 @@
 #include "utils/rel.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "ddl.h"
 
 /* ---------- whose? */
@@ -245,9 +246,9 @@ ddl_watch_invalid(PlannedStmt **pstmt, const char **source, bool is_top_level, D
 
 	if (IsA(node, ReindexStmt))
 		watch_reindex(pstmt, source, is_top_level, plan);
-	else if (IsA(node, ClusterStmt))
+	else if (IsA(node, LsClusterStmt))
 	{
-		add_table(&search, ((ClusterStmt *) node)->relation);
+		add_table(&search, ls_clustered_table((LsClusterStmt *) node));
 		watch_rewrite(&search, plan);
 	}
 	else if (IsA(node, VacuumStmt) && ddl_option_is_on(((VacuumStmt *) node)->options, "full"))

@@ -10,6 +10,7 @@
  */
 #include "postgres.h"
 
+#include "access/htup_details.h"
 #include "access/table.h"
 #include "catalog/namespace.h"
 #include "catalog/pg_class.h"
@@ -29,6 +30,7 @@
 #include "utils/ruleutils.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "ddl.h"
 #include "tokens.h"
 
@@ -68,7 +70,7 @@ has_temporary_default(Relation rel)
 }
 
 static bool
-column_can_be_written(Form_pg_attribute att, bits32 options)
+column_can_be_written(Form_pg_attribute att, LsBits options)
 {
 	if ((options & CREATE_TABLE_LIKE_IDENTITY) && att->attidentity != '\0')
 		return false;
@@ -97,7 +99,7 @@ has_commented_check(Relation rel)
 }
 
 static bool
-can_be_written(Relation rel, bits32 options)
+can_be_written(Relation rel, LsBits options)
 {
 	TupleDesc	desc = RelationGetDescr(rel);
 	int			columns = 0;
@@ -191,7 +193,7 @@ append_not_null(Relation rel, Form_pg_attribute att, StringInfo out)
 }
 
 static void
-append_column(Relation rel, Form_pg_attribute att, bits32 options, StringInfo out)
+append_column(Relation rel, Form_pg_attribute att, LsBits options, StringInfo out)
 {
 	appendStringInfo(out, "%s %s", quote_identifier(NameStr(att->attname)),
 					 format_type_extended(att->atttypid, att->atttypmod,

@@ -21,12 +21,13 @@
 #include "utils/acl.h"
 #include "utils/builtins.h"
 
+#include "compat.h"
 #include "ddl.h"
 #include "guc.h"
 #include "lockconflict.h"
 
 static void
-check_role(Oid role, const char *what)
+check_named_role(Oid role, const char *what)
 {
 	if (!OidIsValid(role) || !lockconflict_applies_as(role))
 		return;
@@ -61,7 +62,7 @@ check_alter(const AlterRoleStmt *stmt)
 		const char *what = what_is_taken(lfirst_node(DefElem, lc));
 
 		if (what != NULL)
-			check_role(get_rolespec_oid(stmt->role, true), what);
+			check_named_role(get_rolespec_oid(stmt->role, true), what);
 	}
 }
 
@@ -75,7 +76,7 @@ check_drop(const DropRoleStmt *stmt)
 		RoleSpec   *role = lfirst_node(RoleSpec, lc);
 
 		if (role->roletype == ROLESPEC_CSTRING)
-			check_role(get_role_oid(role->rolename, true), "DROP ROLE");
+			check_named_role(get_role_oid(role->rolename, true), "DROP ROLE");
 	}
 }
 
@@ -116,7 +117,7 @@ ddllockout_check(const Node *stmt)
 			break;
 		case T_RenameStmt:
 			if (((const RenameStmt *) stmt)->renameType == OBJECT_ROLE)
-				check_role(get_role_oid(((const RenameStmt *) stmt)->subname, true), "ALTER ROLE ... RENAME");
+				check_named_role(get_role_oid(((const RenameStmt *) stmt)->subname, true), "ALTER ROLE ... RENAME");
 			break;
 		default:
 			break;

@@ -25,6 +25,7 @@
 #include "utils/lsyscache.h"
 #include "utils/syscache.h"
 
+#include "compat.h"
 #include "ddl.h"
 #include "ddlobjects.h"
 #include "keyset.h"
@@ -305,7 +306,7 @@ replaced_functions(DdlTargets *t, List *names)
 {
 	FuncCandidateList c;
 
-	for (c = FuncnameGetCandidates(names, -1, NIL, false, false, false, true); c != NULL; c = c->next)
+	for (c = ls_functions_named(names); c != NULL; c = c->next)
 		ddl_add_dependents(t, ProcedureRelationId, c->oid);
 }
 

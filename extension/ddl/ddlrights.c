@@ -329,7 +329,7 @@ may_make_function(CreateFunctionStmt *stmt)
 {
 	if (!may_make_named(stmt->funcname))
 		return false;
-	for (FuncCandidateList c = FuncnameGetCandidates(stmt->funcname, -1, NIL, false, false, false, true); c != NULL; c = c->next)
+	for (FuncCandidateList c = ls_functions_named(stmt->funcname); c != NULL; c = c->next)
 	{
 		if (!ls_owns(ProcedureRelationId, c->oid, GetUserId()))
 			return false;
@@ -387,8 +387,8 @@ plainly_may(Node *stmt)
 			return may_index((IndexStmt *) stmt);
 		case T_ReindexStmt:
 			return owns_relation(((ReindexStmt *) stmt)->relation);
-		case T_ClusterStmt:
-			relid = find(((ClusterStmt *) stmt)->relation);
+		case T_LsClusterStmt:
+			relid = find(ls_clustered_table((LsClusterStmt *) stmt));
 			return OidIsValid(relid) && ls_may_cluster(relid, GetUserId());
 		case T_RefreshMatViewStmt:
 			return owns_relation(((RefreshMatViewStmt *) stmt)->relation);

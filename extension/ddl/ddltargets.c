@@ -29,6 +29,7 @@
 #include "utils/syscache.h"
 
 #include "capture.h"
+#include "compat.h"
 #include "ddl.h"
 #include "ddlobjects.h"
 #include "keyset.h"
@@ -128,7 +129,7 @@ targets_of_alter_table_command(DdlTargets *t, Oid relid, AlterTableCmd *cmd)
 		case AT_DropColumn:
 		case AT_AlterColumnType:
 			owned_sequences(t, relid);
-			/* FALLTHROUGH */
+			__attribute__((fallthrough));
 		case AT_DropConstraint:
 		case AT_AlterConstraint:	/* ENFORCED (18) looks at their rows */
 			if (OidIsValid(relid))
@@ -213,7 +214,7 @@ view_reads_temporary(ViewStmt *stmt, PlannedStmt *pstmt, const char *source)
 	raw->stmt = copyObject(stmt->query);
 	raw->stmt_location = pstmt->stmt_location;
 	raw->stmt_len = pstmt->stmt_len;
-	return isQueryUsingTempRelation(parse_analyze_fixedparams(raw, source, NULL, 0, NULL));
+	return ls_query_is_temporary(parse_analyze_fixedparams(raw, source, NULL, 0, NULL));
 }
 
 /* A view that reads a temporary table is made temporary by the command. */
@@ -405,7 +406,7 @@ targets_of_comment(DdlTargets *t, CommentStmt *stmt)
 		case OBJECT_RULE:
 		case OBJECT_POLICY:
 			names = list_truncate(names, list_length(names) - 1);
-			/* FALLTHROUGH */
+			__attribute__((fallthrough));
 		case OBJECT_TABLE:
 		case OBJECT_VIEW:
 		case OBJECT_MATVIEW:
@@ -496,8 +497,8 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 		case T_TruncateStmt:
 			targets_of_truncate(t, (TruncateStmt *) stmt);
 			break;
-		case T_ClusterStmt:
-			(void) target_relation(t, ((ClusterStmt *) stmt)->relation, true);
+		case T_LsClusterStmt:
+			(void) target_relation(t, ls_clustered_table((LsClusterStmt *) stmt), true);
 			break;
 		case T_LockStmt:
 			targets_of_lock(t, (LockStmt *) stmt);

@@ -34,6 +34,7 @@
 
 #include "capture.h"
 #include "causal.h"
+#include "compat.h"
 #include "ddl.h"
 #include "ddlshared.h"
 #include "guc.h"
@@ -436,7 +437,7 @@ run_refresh(Call *call, DdlTargets *targets)
 static void
 run_cluster(Call *call)
 {
-	List	   *indexes = ddlcluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+	List	   *indexes = ddlcluster_unmarked((LsClusterStmt *) call->pstmt->utilityStmt);
 	DdlTargets	targets;
 	ListCell   *lc;
 
@@ -445,7 +446,7 @@ run_cluster(Call *call)
 		xact_announce();
 		ddl_targets(call->pstmt, call->source, &targets);
 		ask_first(call, &targets, true);
-		indexes = ddlcluster_unmarked((ClusterStmt *) call->pstmt->utilityStmt);
+		indexes = ddlcluster_unmarked((LsClusterStmt *) call->pstmt->utilityStmt);
 		foreach(lc, indexes)
 		{
 			ddlcluster_mark(lfirst_oid(lc));
@@ -540,8 +541,8 @@ asks_first(const Call *call, const DdlPlan *plan)
 	if (IsA(call->pstmt->utilityStmt, LockStmt) && !IsTransactionBlock())
 		return false;
 	return plan->action == DDL_LOCK || (plan->action == DDL_FORWARD && !plan->certified) ||
-		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, ClusterStmt) &&
-		 ((ClusterStmt *) call->pstmt->utilityStmt)->indexname != NULL);
+		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, LsClusterStmt) &&
+		 ((LsClusterStmt *) call->pstmt->utilityStmt)->indexname != NULL);
 }
 
 static void
@@ -607,7 +608,7 @@ process_on_origin(Call *call)
 				run_counted(call, 0);
 			break;
 		case DDL_LOCAL:
-			if (IsA(call->pstmt->utilityStmt, ClusterStmt))
+			if (IsA(call->pstmt->utilityStmt, LsClusterStmt))
 				run_cluster(call);
 			else
 				run_local(call);

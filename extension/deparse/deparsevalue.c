@@ -13,6 +13,7 @@
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "deparse.h"
 #include "exacttext.h"
 #include "lockstep.h"

@@ -30,6 +30,7 @@
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "exacttext.h"
 #include "mode.h"
 #include "ownoids.h"

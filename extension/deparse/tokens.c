@@ -11,6 +11,7 @@
 #include "common/keywords.h"
 #include "utils/memutils.h"
 
+#include "compat.h"
 #include "tokens.h"
 
 /*
@@ -48,7 +49,7 @@ tokens_begin(Tokens *tokens, const char *text)
 	tokens->scanner = scanner_init(text, &tokens->extra, &ScanKeywords, keyword_numbers());
 
 	/* the client has been warned, or will be */
-	tokens->extra.escape_string_warning = false;
+	ls_no_escape_warning(&tokens->extra);
 }
 
 bool

@@ -26,6 +26,7 @@
 #include "utils/rel.h"
 #include "utils/typcache.h"
 
+#include "compat.h"
 #include "foreignkey.h"
 #include "keyset.h"
 #include "lockstep.h"
@@ -612,9 +613,9 @@ find_modes(const PlannedStmt *stmt, LsKeyMode *modes)
 
 	if (stmt->commandType == CMD_UPDATE || stmt->commandType == CMD_DELETE)
 	{
-		foreach(lc, stmt->resultRelations)
+		foreach(lc, ls_result_relations(stmt))
 			modes[lfirst_int(lc)] = stmt->commandType == CMD_UPDATE ? LS_ROW_UPDATE : LS_ROW_EXCLUSIVE;
-		any = stmt->resultRelations != NIL;
+		any = ls_has_result_relations(stmt);
 	}
 	foreach(lc, stmt->rowMarks)
 	{

@@ -43,6 +43,7 @@
 #include "storage/shmem.h"
 #include "utils/lsyscache.h"
 
+#include "compat.h"
 #include "conflictreport.h"
 #include "indoubt.h"
 #include "lockstep.h"
@@ -235,7 +236,7 @@ indoubt_before_statement(PlannedStmt *stmt)
 		return;
 	if (is_any_open())
 	{
-		foreach(lc, stmt->resultRelations)
+		foreach(lc, ls_result_relations(stmt))
 		{
 			RangeTblEntry *rte = rt_fetch(lfirst_int(lc), stmt->rtable);
 

@@ -39,6 +39,7 @@
 #include "utils/timestamp.h"
 
 #include "cluster.h"
+#include "compat.h"
 #include "generation.h"
 #include "guc.h"
 #include "link_address.h"

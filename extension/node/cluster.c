@@ -20,6 +20,7 @@
 #include "utils/snapmgr.h"
 
 #include "cluster.h"
+#include "compat.h"
 #include "mode.h"
 
 static char *
@@ -27,7 +28,7 @@ read_identity(Relation rel)
 {
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
 	char	   *result = NULL;
 	bool		isnull;
 
@@ -76,7 +77,7 @@ cluster_forget_identity(void)
 		return;
 	rel = table_open(relid, ShareRowExclusiveLock);
 	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = table_beginscan(rel, snapshot, 0, NULL);
+	scan = ls_table_beginscan(rel, snapshot, 0, NULL);
 	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
 		simple_heap_delete(rel, &tuple->t_self);
 	table_endscan(scan);

@@ -259,7 +259,7 @@ lockconflict_watch_errors(void)
 {
 	ErrorContextCallback **link = &error_context_stack;
 
-	if (log_min_messages <= ERROR && log_min_messages != LOG)
+	if (ls_log_min_messages() <= ERROR && ls_log_min_messages() != LOG)
 		return;
 	while (*link != NULL)
 	{
@@ -634,7 +634,7 @@ on_cancel(SIGNAL_ARGS)
 	IsSubTransaction() && !ActiveSnapshotSet();
 
 	if (!passes || !lockconflict_is_doomed())
-		StatementCancelHandler(postgres_signal_arg);
+		StatementCancelHandler(LS_SIGNAL_ARGS);
 }
 
 static void

@@ -85,7 +85,7 @@ row_is_cached(Relation rel)
 	ours = DatumGetInt32(heap_getattr(&tuple, PROGRESS_SLOT,
 									  RelationGetDescr(rel), &isnull)) == my_slot();
 	if (ours)
-		heap_page_prune_opt(rel, buffer);
+		ls_prune_page(rel, buffer);
 	ReleaseBuffer(buffer);
 	return ours;
 }

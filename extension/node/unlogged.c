@@ -465,7 +465,7 @@ empty(Oid relid)
 {
 	Relation	rel = table_open(relid, RowExclusiveLock);
 	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = table_beginscan(rel, snapshot, 0, NULL);
+	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
 	TupleTableSlot *slot = table_slot_create(rel, NULL);
 
 	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))

@@ -22,6 +22,7 @@
 #include "storage/ipc.h"
 #include "storage/shmem.h"
 
+#include "compat.h"
 #include "guc.h"
 #include "lockconflict.h"
 #include "mode.h"

@@ -13,12 +13,13 @@
 #include "access/xact.h"
 #include "access/xlog.h"
 #include "access/xloginsert.h"
-#include "commands/sequence.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "commands/sequence.h"
+#include LS_SEQUENCE_XLOG_HEADER
 #include "sequence_private.h"
 
 /* As PostgreSQL does, and shows in log_cnt. */

@@ -56,9 +56,11 @@
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/syscache.h"
+#include "utils/tuplestore.h"
 #include "utils/varlena.h"
 #include "utils/wait_event.h"
 
+#include "compat.h"
 #include "guc.h"
 #include "keyhash.h"
 #include "keyset.h"
@@ -163,7 +165,7 @@ sequence_shmem_startup(void)
 	}
 	info.keysize = sizeof(SeqKey);
 	info.entrysize = sizeof(SeqEntry);
-	entries = ShmemInitHash("lockstep sequences", ls_max_sequences, ls_max_sequences, &info,
+	entries = ls_shmem_hash("lockstep sequences", ls_max_sequences, &info,
 							HASH_ELEM | HASH_BLOBS);
 	table_lock = &(GetNamedLWLockTranche("LockstepSequences"))->lock;
 	entry_tranche = GetNamedLWLockTranche("LockstepSequence")->lock.tranche;

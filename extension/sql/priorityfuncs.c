@@ -7,6 +7,7 @@
 #include "fmgr.h"
 #include "funcapi.h"
 #include "utils/builtins.h"
+#include "utils/tuplestore.h"
 
 #include "lockstepfuncs.h"
 #include "priority.h"

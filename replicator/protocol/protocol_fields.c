@@ -192,7 +192,7 @@ get_field_value(const Field *f, LsSlice value, void *m)
 		case FIELD_TEXT:
 			if (value.len > 0 && memchr(value.data, 0, value.len) != NULL)
 				return "a text contains a NUL byte";
-			/* FALLTHROUGH */
+			__attribute__((fallthrough));
 		case FIELD_BYTES:
 			if (value.len < f->min_len)
 				return "a field is too short";

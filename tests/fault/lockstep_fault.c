@@ -51,6 +51,7 @@
 #include "utils/wait_event.h"
 
 #include "../../replicator/base/points.h"
+#include "compat.h"
 
 PG_MODULE_MAGIC;
 
@@ -142,7 +143,7 @@ fault_at_release(ResourceReleasePhase phase, bool is_commit, bool is_top_level, 
 }
 
 static void
-fault_in_analysis(ParseState *pstate, Query *query, JumbleState *jstate)
+fault_in_analysis(ParseState *pstate, Query *query, LsJumbleState *jstate)
 {
 	if (slow_parse != NULL && slow_parse[0] != '\0' && strstr(pstate->p_sourcetext, slow_parse) != NULL)
 	{
