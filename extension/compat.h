@@ -393,7 +393,8 @@ typedef int LsInsertOptions;
 #define ls_result_relations(stmt) ls_members((stmt)->resultRelationRelids)
 #define ls_has_result_relations(stmt) ((stmt)->resultRelationRelids != NULL)
 #define ls_is_result_relation(stmt, i) bms_is_member(i, (stmt)->resultRelationRelids)
-#define ls_moves_rows(modify) false /* with a root relation, which is asked for */
+#define ls_moves_rows(modify) false /* with a root relation, which is asked
+									 * for */
 
 static inline List *
 ls_members(const Bitmapset *set)
@@ -423,12 +424,16 @@ typedef const JumbleState LsJumbleState;
 typedef JumbleState LsJumbleState;
 #endif
 
-/* 19 has REPACK, of which CLUSTER is a form. */
+/* 19 has REPACK, of which CLUSTER is a form, and a command that waits for a place in the WAL. */
 #if PG_VERSION_NUM >= 190000
+#define LS_COMMANDS_OF_19 {T_WaitStmt, DDL_PASS, false, NULL},
+#define ls_is_repack_concurrently(stmt) ddl_option_is_on((stmt)->params, "concurrently")
 #define LsClusterStmt RepackStmt
 #define T_LsClusterStmt T_RepackStmt
 #define ls_clustered_table(stmt) ((stmt)->relation != NULL ? (stmt)->relation->relation : NULL)
 #else
+#define LS_COMMANDS_OF_19
+#define ls_is_repack_concurrently(stmt) false
 #define LsClusterStmt ClusterStmt
 #define T_LsClusterStmt T_ClusterStmt
 #define ls_clustered_table(stmt) ((stmt)->relation)

@@ -298,6 +298,7 @@ static const DdlRule rules[] = {
 	{T_UnlistenStmt, DDL_PASS, false, NULL},
 	{T_LoadStmt, DDL_PASS, false, NULL},
 	{T_CheckPointStmt, DDL_PASS, false, NULL},
+	LS_COMMANDS_OF_19
 	{T_AlterSystemStmt, DDL_PASS, false, NULL},
 
 	{T_LockStmt, DDL_LOCK, false, NULL},

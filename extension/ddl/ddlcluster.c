@@ -1,7 +1,7 @@
 /*
  * ddlcluster.c
- *	  CLUSTER ... USING: how rows are stored belongs to the node, but the mark that the
- *	  table is clustered on an index is in the catalog.
+ *	  CLUSTER ... USING, REPACK ... USING INDEX: how rows are stored belongs to the node, but the
+ *	  mark that the table is clustered on an index is in the catalog.
  *
  * So the mark is made first, here and, as ALTER TABLE ... CLUSTER ON, on the other nodes.
  * CLUSTER then finds it.  Who may CLUSTER a table that is not his (MAINTAIN) may not run that command,
@@ -29,7 +29,7 @@
 #include "ddl.h"
 
 static Oid
-index_of(LsClusterStmt *stmt)
+index_of(LsClusterStmt * stmt)
 {
 	Oid			table = RangeVarGetRelid(ls_clustered_table(stmt), NoLock, true);
 
@@ -87,8 +87,21 @@ ddlcluster_forward(Oid index, const DdlTargets *targets)
 	table_close(rel, NoLock);
 }
 
+/* It waits for all transactions that have changed anything, and so would for the one with the mark. */
+static void
+refuse_mark_beside_writers(Oid index)
+{
+	char	   *table = get_rel_name(IndexGetRelation(index, false));
+
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("REPACK (CONCURRENTLY) cannot mark the index that it uses on all nodes"),
+			 errdetail("Table \"%s\" is not clustered on index \"%s\" yet.", table, get_rel_name(index)),
+			 errhint("Run ALTER TABLE %s CLUSTER ON %s first.", quote_identifier(table), quote_identifier(get_rel_name(index)))));
+}
+
 List *
-ddlcluster_unmarked(LsClusterStmt *stmt)
+ddlcluster_unmarked(LsClusterStmt * stmt)
 {
 	List	   *result = NIL;
 	ListCell   *lc;
@@ -100,6 +113,8 @@ ddlcluster_unmarked(LsClusterStmt *stmt)
 		if (!get_index_isclustered(lfirst_oid(lc)))
 			result = lappend_oid(result, lfirst_oid(lc));
 	}
+	if (result != NIL && ls_is_repack_concurrently(stmt))
+		refuse_mark_beside_writers(linitial_oid(result));
 	return result;
 }
 

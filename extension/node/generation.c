@@ -87,6 +87,7 @@ typedef struct GenerationShared
 	pg_atomic_uint64 heard;		/* monotonic ms when the node's generation was
 								 * heard last; 0: its sessions are gone */
 	pg_atomic_uint64 beat;		/* the same, of its heartbeats; 0: none yet */
+	pg_atomic_uint64 entered;	/* when one entered last; 0: none yet */
 	GenerationSession sessions[FLEXIBLE_ARRAY_MEMBER];	/* by pgprocno */
 } GenerationShared;
 
@@ -123,6 +124,7 @@ generation_shmem_startup(void)
 	memset(shared, 0, generation_shmem_size());
 	pg_atomic_init_u64(&shared->heard, 0);
 	pg_atomic_init_u64(&shared->beat, 0);
+	pg_atomic_init_u64(&shared->entered, 0);
 }
 
 /* ---------- sessions of replicators, and those linked to one */
@@ -348,6 +350,7 @@ generation_enter(Generation generation)
 	mine = generation.number;
 	entered = true;
 	note_session(ROLE_CONTROL, mine);
+	pg_atomic_write_u64(&shared->entered, now_ms());
 	pg_atomic_write_u64(&shared->heard, now_ms());
 }
 
@@ -396,6 +399,16 @@ generation_silent_ms(void)
 	uint64		beat = pg_atomic_read_u64(&shared->beat);
 
 	return beat == 0 ? -1 : (int64) (now_ms() - beat);
+}
+
+/* Heartbeats begin when the node has been attached, before which its replicator may be gone. */
+int64
+generation_unheard_ms(void)
+{
+	uint64		entered = pg_atomic_read_u64(&shared->entered);
+	uint64		last = Max(entered, pg_atomic_read_u64(&shared->beat));
+
+	return last == 0 ? -1 : (int64) (now_ms() - last);
 }
 
 /* With what an apply session claims its turn. */

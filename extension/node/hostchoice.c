@@ -42,7 +42,7 @@ static bool announced = false;
 static bool
 takes_no_writes(void)
 {
-	return writerhold_turns_away() || generation_silent_ms() > Max(SILENT_MS, ls_failover_wait);
+	return writerhold_turns_away() || generation_unheard_ms() > Max(SILENT_MS, ls_failover_wait);
 }
 
 void

@@ -19,7 +19,7 @@
 #include "pgclient.h"
 
 #define OLDEST 15
-#define NEWEST 18
+#define NEWEST 19
 
 /* ---------- connections */
 

@@ -63,7 +63,7 @@ typedef enum FaultMode
 	FAULT_NONE,
 	FAULT_ERROR,
 	FAULT_WAIT
-} FaultMode;
+}			FaultMode;
 
 static const struct config_enum_entry fault_modes[] = {
 	{"none", FAULT_NONE, false},

@@ -7,9 +7,10 @@ use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
+use LockstepPoints;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, conf => "lockstep.failover_wait = 500ms\n");
+my $c = LockstepPoints->new(nodes => 2, conf => "lockstep.failover_wait = 500ms\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY); CREATE SEQUENCE s; CREATE ROLE reader SUPERUSER LOGIN; ALTER ROLE reader SET default_transaction_read_only = on');
 $c->drain;
 
@@ -123,6 +124,17 @@ $c->cluster('stop-replicator');
 ok($c->wait_until(sub { chosen('read-write') !~ /^n/ }), 'without a replicator none takes writes');
 like(chosen('read-write'), qr/read-only/, 'which the client is told');
 is(chosen('any'), 'n1', 'and any can be read');
+$c->cluster('start-replicator');
+goes_to('n1', 'with it');
+
+# a server that was just started, and a replicator that dies before its first heartbeat
+$c->order_at('replicator', 'TURN_OPENED', 'kill');
+my $replicator = $c->replicator_pid;
+$c->cluster('stop-node', 1);
+$c->cluster('start-node', 1);
+ok($c->wait_until(sub { $c->is_gone($replicator) }), 'the replicator dies when it has opened the turn of a node');
+ok($c->wait_until(sub { chosen('read-write', 1) !~ /^n1/ }), 'without it that node takes no writes');
+like(chosen('read-write', 1), qr/read-only/, 'which the client is told');
 $c->cluster('start-replicator');
 goes_to('n1', 'with it');
 $c->same('in the end');

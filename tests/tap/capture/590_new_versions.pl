@@ -1,11 +1,12 @@
-# What is new in PostgreSQL 16 to 18 and changes data works, or is refused.  16: COPY with
+# What is new in PostgreSQL 16 to 19 and changes data works, or is refused.  16: COPY with
 # DEFAULT, options of memberships.  17: MERGE with RETURNING and for rows that only the
 # target has, COPY that skips wrong rows, identity columns of partitioned tables, SET
 # EXPRESSION, login triggers (they write once, and never in sessions of the
 # replicator), transaction_timeout, MAINTAIN, slots that fail over.  18: virtual generated columns, keys WITHOUT
 # OVERLAPS and foreign keys with PERIOD, constraints that are not enforced, NOT NULL constraints
 # with names, uuidv7(), RETURNING old and new, COPY that gives up at so many wrong rows,
-# statistics that are restored (on one node).
+# statistics that are restored (on one node).  19: REPACK, INSERT ... ON CONFLICT DO SELECT, COPY that makes wrong
+# values NULL, WAIT FOR LSN.
 use strict;
 use warnings;
 use FindBin;
@@ -272,7 +273,73 @@ sub new_in_18
 	$c->same('after restoring statistics');
 }
 
+sub new_in_19
+{
+	# ---------- REPACK: how rows are stored belongs to the node, the mark of an index to all
+
+	$c->sql(1, "CREATE TABLE big (id int PRIMARY KEY, v text); INSERT INTO big SELECT i, repeat('x', 50) FROM generate_series(1, 2000) i; CREATE INDEX big_v ON big (v, id)");
+	$c->drain;
+	$c->sql(1, 'DELETE FROM big WHERE id % 2 = 0');
+	$c->drain;
+	my $file = "SELECT pg_relation_filenode('big')";
+	my @before = map { $c->sql($_, $file) } $c->all;
+	$c->sql(1, 'REPACK big');
+	isnt($c->sql(1, $file), $before[0], 'REPACK writes the table anew');
+	is($c->sql(2, $file), $before[1], 'on its node');
+	$c->sql(2, 'REPACK (ANALYZE) big USING INDEX big_v');
+	$c->drain;
+	is($c->sql($_, "SELECT indisclustered FROM pg_index WHERE indexrelid = 'big_v'::regclass"), 't', "n$_: USING INDEX marks it, on all nodes") for $c->all;
+	$c->sql(1, 'REPACK big USING INDEX');
+	$c->sql(1, 'CLUSTER big USING big_pkey');
+	$c->drain;
+	is($c->sql($_, "SELECT indisclustered FROM pg_index WHERE indexrelid = 'big_pkey'::regclass"), 't', "n$_: so does CLUSTER") for $c->all;
+	$c->same('after REPACK');
+
+	# beside writers of both nodes, whose changes a worker takes from the WAL
+	my @writers = map { my $n = $_; map { $c->session($n) } 1, 2 } $c->all;
+	$writers[$_]->send('DO $$ BEGIN FOR i IN 1 .. 200 LOOP UPDATE big SET v = v || i WHERE id = ' . ($_ < 2 ? 1 : 1001) .
+		' + 2 * (random() * 499)::int; COMMIT; END LOOP; END $$') for keys @writers;
+	@before = map { $c->sql($_, $file) } $c->all;
+	$c->sql(1, 'REPACK (CONCURRENTLY) big');
+	$c->fails(2, 'REPACK (CONCURRENTLY) big USING INDEX big_v', '0A000', qr/ALTER TABLE big CLUSTER ON big_v first/, 'an index without the mark is refused');
+	$c->sql(2, $_) for 'ALTER TABLE big CLUSTER ON big_v', 'REPACK (CONCURRENTLY) big USING INDEX big_v';
+	is($_->finish(60) . $_->error, '', 'a writer goes on') for @writers;
+	isnt($c->sql($_, $file), $before[$_ - 1], "n$_ has written it anew, beside writers") for $c->all;
+	$c->drain;
+	is($c->sql($_, "SELECT indisclustered FROM pg_index WHERE indexrelid = 'big_v'::regclass"), 't', "n$_: the index is marked") for $c->all;
+	$c->same('after REPACK beside writers');
+
+	# ---------- INSERT ... ON CONFLICT DO SELECT
+
+	$c->sql(1, "CREATE TABLE os (id int PRIMARY KEY, v text); INSERT INTO os VALUES (1, 'one')");
+	$c->drain;
+	is($c->sql(2, "INSERT INTO os VALUES (1, 'x'), (2, 'two') ON CONFLICT (id) DO SELECT RETURNING id, v"), "1|one\n2|two", 'ON CONFLICT DO SELECT');
+	$c->same('after ON CONFLICT DO SELECT');
+	my $a = $c->session(1);
+	$a->query('BEGIN');
+	$a->query("INSERT INTO os VALUES (1, 'x') ON CONFLICT (id) DO SELECT FOR UPDATE RETURNING v");
+	$c->sql(2, "UPDATE os SET v = 'of n2' WHERE id = 1");
+	$a->query("UPDATE os SET v = v || ' of n1' WHERE id = 1");
+	$a->query('COMMIT');
+	$c->same('a row locked by it, and changed by another node');
+	is($c->sql(1, 'SELECT v FROM os WHERE id = 1'), 'of n2', 'no update is lost');
+
+	# ---------- COPY ... ON_ERROR set_null
+
+	my $wrong = $c->file('wrong-19', "1\nx\n2\ny\n");
+	$c->sql(1, "CREATE TABLE sn (id int GENERATED ALWAYS AS IDENTITY PRIMARY KEY, v int)");
+	$c->drain;
+	$c->sql(1, "COPY sn (v) FROM '$wrong' (ON_ERROR set_null)");
+	is($c->sql(1, 'SELECT count(*), count(v) FROM sn'), '4|2', 'COPY ... ON_ERROR set_null');
+	$c->same('after it');
+
+	# ---------- WAIT FOR
+
+	like($c->sql(1, "WAIT FOR LSN '0/1' WITH (MODE 'primary_flush', NO_THROW)"), qr/success/, 'WAIT FOR is of the node');
+}
+
 new_in_16();
 new_in_17() if $version >= 17;
 new_in_18() if $version >= 18;
+new_in_19() if $version >= 19;
 done_testing();
