@@ -150,7 +150,7 @@ help:
 	@echo 'make check-sanitize the cluster tests with the daemon under ASan+UBSan and TSan'
 	@echo 'make check-drivers  client drivers: psql, psycopg, pgjdbc, node-postgres (installs them), and their own test suites'
 	@echo 'make check-postgres tests of PostgreSQL itself through a node (fetches its source)'
-	@echo 'make check-debian   demo and core tests in a chroot of RELEASE=trixie (sid, bookworm; STAGES=all T=all: all tests)'
+	@echo 'make check-debian   demo and core tests in a chroot of RELEASE=trixie (bookworm, sid, experimental, noble; STAGES=all T=all: all tests)'
 	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
 	@echo 'make check-liveness the longest pause between two commits, under loads that conflict (LIVENESS_SECONDS=20: an hour)'
 	@echo 'make check-model    the model of several replicators by TLC (Java; about ten minutes)'

@@ -242,8 +242,10 @@ ls_guc_variables(int *n)
 	((target)->ri_GeneratedExprs = (none), (target)->ri_NumGeneratedNeeded = 0)
 #endif
 
-/* 18 has the most important of a column twice. */
-#if PG_VERSION_NUM >= 180000
+/* 18 has the most important of a column twice; 19 has the places of the first columns in a row, too. */
+#if PG_VERSION_NUM >= 190000
+#define ls_attribute_changed(desc, attnum) (populate_compact_attribute(desc, (attnum) - 1), TupleDescFinalize(desc))
+#elif PG_VERSION_NUM >= 180000
 #define ls_attribute_changed(desc, attnum) populate_compact_attribute(desc, (attnum) - 1)
 #else
 #define ls_attribute_changed(desc, attnum) ((void) 0)
@@ -424,17 +426,35 @@ typedef const JumbleState LsJumbleState;
 typedef JumbleState LsJumbleState;
 #endif
 
+/* 19 can read, and lock, the row that is there instead of inserting one. */
+#if PG_VERSION_NUM >= 190000
+#define ls_conflict_lock(modify) \
+	((modify)->onConflictAction == ONCONFLICT_SELECT ? (modify)->onConflictLockStrength : LCS_NONE)
+#else
+#define ls_conflict_lock(modify) LCS_NONE
+#endif
+
+/* 19 has workers that set sequences to what a publisher has. */
+#ifdef LOGICALWORKER_H
+#if PG_VERSION_NUM >= 190000
+#include "replication/worker_internal.h"
+#define ls_is_sequence_worker() (MyLogicalRepWorker != NULL && isSequenceSyncWorker(MyLogicalRepWorker))
+#else
+#define ls_is_sequence_worker() false
+#endif
+#endif							/* LOGICALWORKER_H */
+
 /* 19 has REPACK, of which CLUSTER is a form, and a command that waits for a place in the WAL. */
 #if PG_VERSION_NUM >= 190000
 #define LS_COMMANDS_OF_19 {T_WaitStmt, DDL_PASS, false, NULL},
 #define ls_is_repack_concurrently(stmt) ddl_option_is_on((stmt)->params, "concurrently")
-#define LsClusterStmt RepackStmt
+typedef RepackStmt LsClusterStmt;
 #define T_LsClusterStmt T_RepackStmt
 #define ls_clustered_table(stmt) ((stmt)->relation != NULL ? (stmt)->relation->relation : NULL)
 #else
 #define LS_COMMANDS_OF_19
 #define ls_is_repack_concurrently(stmt) false
-#define LsClusterStmt ClusterStmt
+typedef ClusterStmt LsClusterStmt;
 #define T_LsClusterStmt T_ClusterStmt
 #define ls_clustered_table(stmt) ((stmt)->relation)
 #endif

@@ -232,6 +232,8 @@ start_on_node(QueryDesc *desc, int eflags)
 	progress_check_query(desc->plannedstmt);
 	if (runs)
 		readplan_before_query(desc);
+	if (runs && unlikely(readplan_locks_on_conflict(desc->plannedstmt)))
+		heap_note_conflict_lock();
 	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
 		indoubt_before_statement(desc->plannedstmt);
 	if (captured && top)

@@ -68,7 +68,7 @@ SELECT typ, f.* FROM (VALUES ('bool', 'f', 't'), ('int2', '1', '2'), ('int8', '1
 	('uuid', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a11', 'a0eebc99-9c0b-4ef8-bb6d-6bb9bd380a12'), ('inet', '10.0.0.1', '10.0.0.1/8'), ('cidr', '10.0.0.0/8', '10/16'),
 	('macaddr', '08:00:2b:01:02:03', '08:00:2b:01:02:04'), ('jsonb', '{"a": 1.0}', '{"a": 1.00}'), ('tsvector', 'a', 'b'), ('int4range', '[1,2]', 'empty'),
 	('nummultirange', '{[1,2]}', '{}'), ('ty_mood', 'sad', 'it''s ok'), ('ty_pair', '(1,a)', '(1,)'), ('ty_small', '1', '2'), ('oid', '1', '2'),
-	('pg_lsn', '0/1', '0/2'), ('int[]', '{1}', '{}'), ('text[]', '{a}', '{NULL}'), ('text COLLATE "C"', 'a', 'b')) t (typ, old, new),
+	('pg_lsn', 'A/B0000001', '0/2'), ('int[]', '{1}', '{}'), ('text[]', '{a}', '{NULL}'), ('text COLLATE "C"', 'a', 'b')) t (typ, old, new),
 	LATERAL ty_as_key(typ, old, new) f;
 
 -- without a key: duplicates, NULL, and types that have no equality

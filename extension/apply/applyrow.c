@@ -267,12 +267,18 @@ static bool altering = false;
 static bool
 is_left_out(const PlannedStmt *stmt, const char *source)
 {
-	Oid			target;
+	ListCell   *lc;
 
 	if (!ls_has_result_relations(stmt))
 		return false;
-	target = rt_fetch(linitial_int(ls_result_relations(stmt)), stmt->rtable)->relid;
-	return get_rel_persistence(target) == RELPERSISTENCE_UNLOGGED && is_clients_query(source) && unlogged_is_skipped(target);
+	foreach(lc, ls_result_relations(stmt))
+	{
+		Oid			target = rt_fetch(lfirst_int(lc), stmt->rtable)->relid;
+
+		if (get_rel_persistence(target) == RELPERSISTENCE_UNLOGGED && is_clients_query(source) && unlogged_is_skipped(target))
+			return true;
+	}
+	return false;
 }
 
 /*

@@ -18,6 +18,7 @@
 
 /* ---------- heap.c: interposition on the heap table access method */
 
+extern void heap_note_conflict_lock(void);	/* rows are locked by a command */
 extern void heap_interpose(void);	/* _PG_init, postmaster only */
 
 /* ---------- capture.c: which rows the transaction changed, in order */

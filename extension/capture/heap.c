@@ -24,6 +24,7 @@
 #include "catalog/pg_class.h"
 #include "miscadmin.h"
 #include "storage/bufmgr.h"
+#include "storage/proc.h"
 #include "utils/datum.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
@@ -271,6 +272,15 @@ wrap_tuple_update(Relation rel, ItemPointer otid, TupleTableSlot *slot,
 	return result;
 }
 
+/* The transaction that has run ON CONFLICT DO SELECT FOR UPDATE, and the like. */
+static LocalTransactionId locks_by_command = InvalidLocalTransactionId;
+
+void
+heap_note_conflict_lock(void)
+{
+	locks_by_command = ls_lxid(MyProc);
+}
+
 static TM_Result
 wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 				TupleTableSlot *slot, CommandId cid, LockTupleMode mode,
@@ -286,7 +296,7 @@ wrap_tuple_lock(Relation rel, ItemPointer tid, Snapshot snapshot,
 		capture_row_locked(rel);
 
 		on_the_way.relid = InvalidOid;
-		if (flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS)
+		if ((flags & TUPLE_LOCK_FLAG_LOCK_UPDATE_IN_PROGRESS) || unlikely(locks_by_command == ls_lxid(MyProc)))
 			readkeys_row_locked(rel, slot, mode);	/* by a command */
 		else
 			lock_on_the_way(rel, slot, tid, mode);

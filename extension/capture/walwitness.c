@@ -107,12 +107,13 @@ walwitness_on_subxact(SubXactEvent event, int level)
 
 /*
  * How far a subscription has come is known to the server that has it: CREATE
- * SUBSCRIPTION is local, and so is what its workers note without a command.
+ * SUBSCRIPTION is local, and so is what its workers note without a command.  But sequences that a
+ * worker sets, past our hooks, would be set on this node only.
  */
 static bool
 is_notes_of_subscription(int cache)
 {
-	return IsLogicalWorker() &&
+	return IsLogicalWorker() && !ls_is_sequence_worker() &&
 		(cache == SUBSCRIPTIONRELMAP || cache == SUBSCRIPTIONOID || cache == SUBSCRIPTIONNAME ||
 		 cache == REPLORIGIDENT || cache == REPLORIGNAME);
 }

@@ -158,7 +158,7 @@ extern bool ddl_drops_relations(DropStmt *stmt);
 /* ---------- in ddlcluster.c */
 
 /* Indexes that CLUSTER ... USING will mark and that aren't marked yet. */
-extern List *ddlcluster_unmarked(LsClusterStmt * stmt);
+extern List *ddlcluster_unmarked(LsClusterStmt *stmt);
 extern void ddlcluster_mark(Oid index);
 extern void ddlcluster_forward(Oid index, const DdlTargets *targets);
 

@@ -27,9 +27,10 @@
 #include "compat.h"
 #include LS_CLUSTER_HEADER
 #include "ddl.h"
+#include "guc.h"
 
 static Oid
-index_of(LsClusterStmt * stmt)
+index_of(LsClusterStmt *stmt)
 {
 	Oid			table = RangeVarGetRelid(ls_clustered_table(stmt), NoLock, true);
 
@@ -87,21 +88,25 @@ ddlcluster_forward(Oid index, const DdlTargets *targets)
 	table_close(rel, NoLock);
 }
 
-/* It waits for all transactions that have changed anything, and so would for the one with the mark. */
+/*
+ * It waits for all transactions that have changed anything, and so would for the one with the mark.
+ * What it is refused for anyway PostgreSQL says better.
+ */
 static void
 refuse_mark_beside_writers(Oid index)
 {
-	char	   *table = get_rel_name(IndexGetRelation(index, false));
+	Oid			table = IndexGetRelation(index, false);
+	char	   *name = quote_qualified_identifier(get_namespace_name(get_rel_namespace(table)), get_rel_name(table));
 
 	ereport(ERROR,
 			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
 			 errmsg("REPACK (CONCURRENTLY) cannot mark the index that it uses on all nodes"),
-			 errdetail("Table \"%s\" is not clustered on index \"%s\" yet.", table, get_rel_name(index)),
-			 errhint("Run ALTER TABLE %s CLUSTER ON %s first.", quote_identifier(table), quote_identifier(get_rel_name(index)))));
+			 errdetail("Table \"%s\" is not clustered on index \"%s\" yet.", get_rel_name(table), get_rel_name(index)),
+			 errhint("Its owner can run ALTER TABLE %s CLUSTER ON %s first.", name, quote_identifier(get_rel_name(index)))));
 }
 
 List *
-ddlcluster_unmarked(LsClusterStmt * stmt)
+ddlcluster_unmarked(LsClusterStmt *stmt)
 {
 	List	   *result = NIL;
 	ListCell   *lc;
@@ -113,9 +118,11 @@ ddlcluster_unmarked(LsClusterStmt * stmt)
 		if (!get_index_isclustered(lfirst_oid(lc)))
 			result = lappend_oid(result, lfirst_oid(lc));
 	}
-	if (result != NIL && ls_is_repack_concurrently(stmt))
+	if (result == NIL || !ls_is_repack_concurrently(stmt))
+		return result;
+	if (get_rel_relkind(index_of(stmt)) == RELKIND_INDEX && !IsTransactionBlock() && ls_unreplicated != LS_UNREPLICATED_ALLOW)
 		refuse_mark_beside_writers(linitial_oid(result));
-	return result;
+	return NIL;
 }
 
 /* With the lock that CLUSTER will take; an error is the one that it would give. */

@@ -262,6 +262,20 @@ ddldetach_push_snapshot(const DdlTargets *targets)
 
 /* ---------- will it be refused? */
 
+static bool
+is_refused_now(AlterTableStmt *stmt, const Detach *d)
+{
+	if (is_finalize((Node *) stmt))
+		return !PartitionHasPendingDetach(d->partition);
+	return pendingdetach_find(d->parent, is_any, NULL) ||
+		OidIsValid(get_default_partition_oid(d->parent)) ||
+		(get_rel_relispartition(d->parent) && PartitionHasPendingDetach(d->parent));
+}
+
+/*
+ * true: PostgreSQL is to say why.  It must not find meanwhile that there is no reason any more, as what
+ * it then did would not be forwarded.  So we wait here for those who may remove the reason, with its lock.
+ */
 bool
 ddldetach_is_refused(AlterTableStmt *stmt)
 {
@@ -269,11 +283,10 @@ ddldetach_is_refused(AlterTableStmt *stmt)
 
 	if (!find_tables(stmt, &d))
 		return true;
-	if (is_finalize((Node *) stmt))
-		return !PartitionHasPendingDetach(d.partition);
-	return pendingdetach_find(d.parent, is_any, NULL) ||
-		OidIsValid(get_default_partition_oid(d.parent)) ||
-		(get_rel_relispartition(d.parent) && PartitionHasPendingDetach(d.parent));
+	if (!is_refused_now(stmt, &d))
+		return false;
+	LockRelationOid(d.parent, ShareUpdateExclusiveLock);
+	return !find_tables(stmt, &d) || is_refused_now(stmt, &d);
 }
 
 /* ---------- forwarding */

@@ -248,6 +248,8 @@ ddl_watch_invalid(PlannedStmt **pstmt, const char **source, bool is_top_level, D
 		watch_reindex(pstmt, source, is_top_level, plan);
 	else if (IsA(node, LsClusterStmt))
 	{
+		if (ls_is_repack_concurrently((LsClusterStmt *) node))
+			return;				/* it leaves them as they are */
 		add_table(&search, ls_clustered_table((LsClusterStmt *) node));
 		watch_rewrite(&search, plan);
 	}

@@ -542,6 +542,7 @@ asks_first(const Call *call, const DdlPlan *plan)
 		return false;
 	return plan->action == DDL_LOCK || (plan->action == DDL_FORWARD && !plan->certified) ||
 		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, LsClusterStmt) &&
+		 !ls_is_repack_concurrently((LsClusterStmt *) call->pstmt->utilityStmt) &&
 		 ((LsClusterStmt *) call->pstmt->utilityStmt)->indexname != NULL);
 }
 

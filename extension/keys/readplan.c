@@ -400,7 +400,7 @@ note_row_to_change(PlanWalk *walk, Plan *plan, Relation rel, LsKeyMode mode)
 	}
 }
 
-/* INSERT of one row of constants, ON CONFLICT DO UPDATE: the row may be there. */
+/* INSERT of one row of constants, ON CONFLICT DO UPDATE, or DO SELECT FOR UPDATE: the row may be there. */
 static void
 note_upsert(PlanWalk *walk, const ModifyTable *modify)
 {
@@ -629,11 +629,37 @@ find_modes(const PlannedStmt *stmt, LsKeyMode *modes)
 	return any;
 }
 
+/* It changes the row that is there, or locks it as if it did. */
 bool
 readplan_is_upsert(const PlannedStmt *stmt)
 {
-	return stmt->commandType == CMD_INSERT && IsA(stmt->planTree, ModifyTable) &&
-		((const ModifyTable *) stmt->planTree)->onConflictAction == ONCONFLICT_UPDATE;
+	const ModifyTable *modify = (const ModifyTable *) stmt->planTree;
+
+	return stmt->commandType == CMD_INSERT && IsA(modify, ModifyTable) &&
+		(modify->onConflictAction == ONCONFLICT_UPDATE || ls_conflict_lock(modify) >= LCS_FORNOKEYUPDATE);
+}
+
+static bool
+locks_on_conflict(const Plan *plan)
+{
+	return plan != NULL && IsA(plan, ModifyTable) && ls_conflict_lock((const ModifyTable *) plan) != LCS_NONE;
+}
+
+bool
+readplan_locks_on_conflict(const PlannedStmt *stmt)
+{
+	ListCell   *lc;
+
+	if (stmt->commandType == CMD_INSERT && locks_on_conflict(stmt->planTree))
+		return true;
+	if (!stmt->hasModifyingCTE)
+		return false;
+	foreach(lc, stmt->subplans)
+	{
+		if (locks_on_conflict(lfirst(lc)))
+			return true;
+	}
+	return false;
 }
 
 /*

@@ -87,7 +87,7 @@ typedef struct GenerationShared
 	pg_atomic_uint64 heard;		/* monotonic ms when the node's generation was
 								 * heard last; 0: its sessions are gone */
 	pg_atomic_uint64 beat;		/* the same, of its heartbeats; 0: none yet */
-	pg_atomic_uint64 entered;	/* when one entered last; 0: none yet */
+	pg_atomic_uint64 entered;	/* when one entered first; 0: none yet */
 	GenerationSession sessions[FLEXIBLE_ARRAY_MEMBER];	/* by pgprocno */
 } GenerationShared;
 
@@ -350,7 +350,8 @@ generation_enter(Generation generation)
 	mine = generation.number;
 	entered = true;
 	note_session(ROLE_CONTROL, mine);
-	pg_atomic_write_u64(&shared->entered, now_ms());
+	if (pg_atomic_read_u64(&shared->entered) == 0)
+		pg_atomic_write_u64(&shared->entered, now_ms());
 	pg_atomic_write_u64(&shared->heard, now_ms());
 }
 
@@ -401,12 +402,15 @@ generation_silent_ms(void)
 	return beat == 0 ? -1 : (int64) (now_ms() - beat);
 }
 
-/* Heartbeats begin when the node has been attached, before which its replicator may be gone. */
+/*
+ * Heartbeats begin when the node has been attached.  A replicator may die before that, again and
+ * again, so only the first one that has entered counts.
+ */
 int64
 generation_unheard_ms(void)
 {
-	uint64		entered = pg_atomic_read_u64(&shared->entered);
-	uint64		last = Max(entered, pg_atomic_read_u64(&shared->beat));
+	uint64		beat = pg_atomic_read_u64(&shared->beat);
+	uint64		last = beat != 0 ? beat : pg_atomic_read_u64(&shared->entered);
 
 	return last == 0 ? -1 : (int64) (now_ms() - last);
 }

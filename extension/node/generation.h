@@ -32,7 +32,7 @@ extern void generation_heartbeat(void);
 /* Since the last heartbeat, which only a node gets that is online or about to be; -1: there was none. */
 extern int64 generation_silent_ms(void);
 
-/* Since that, or since a replicator entered its generation; -1: none has since the server's start. */
+/* The same; before the first one since a replicator first entered its generation; -1: none has since the server's start. */
 extern int64 generation_unheard_ms(void);
 
 /* The current one; *served_ms: since the last heartbeat, -1: there was none. */

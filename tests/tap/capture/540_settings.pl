@@ -11,7 +11,9 @@ use Test::More;
 
 my $c = LockstepCluster->new(nodes => 3, durable => 1);
 
-$c->sql(1, <<'SQL');
+# from 19 on xmlelement() is STABLE only
+my $made = $c->version >= 19 ? '' : 'GENERATED ALWAYS AS (xmlelement(name f, f)) STORED';
+$c->sql(1, <<'SQL' =~ s/MADE/$made/r);
 CREATE FUNCTION day_of(timestamptz) RETURNS date IMMUTABLE LANGUAGE sql AS 'SELECT $1::date';
 CREATE FUNCTION tsv(text) RETURNS tsvector IMMUTABLE LANGUAGE sql AS 'SELECT to_tsvector($1)';
 CREATE FUNCTION tenant() RETURNS text IMMUTABLE LANGUAGE sql AS $$SELECT coalesce(current_setting('app.tenant', true), 'none')$$;
@@ -27,7 +29,7 @@ CREATE TABLE nokey (x text, o text GENERATED ALWAYS AS (of_tenant(x)) STORED);
 -- of built-in functions alone
 CREATE TABLE built (id int PRIMARY KEY, f float8, b bytea, p point, ft text GENERATED ALWAYS AS (f::text) STORED,
 	bt text GENERATED ALWAYS AS (b::text) STORED, pt text GENERATED ALWAYS AS (p::text) STORED,
-	q text GENERATED ALWAYS AS (quote_ident('abc')) STORED, x xml GENERATED ALWAYS AS (xmlelement(name f, f)) STORED);
+	q text GENERATED ALWAYS AS (quote_ident('abc')) STORED, x xml MADE);
 -- trigger: PostgreSQL then computes all generated columns in each update
 CREATE TABLE trig (id int PRIMARY KEY, t text, n int, o text GENERATED ALWAYS AS (of_tenant(t)) STORED);
 CREATE FUNCTION nothing() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NEW; END';

@@ -301,7 +301,7 @@ sub new_in_19
 		' + 2 * (random() * 499)::int; COMMIT; END LOOP; END $$') for keys @writers;
 	@before = map { $c->sql($_, $file) } $c->all;
 	$c->sql(1, 'REPACK (CONCURRENTLY) big');
-	$c->fails(2, 'REPACK (CONCURRENTLY) big USING INDEX big_v', '0A000', qr/ALTER TABLE big CLUSTER ON big_v first/, 'an index without the mark is refused');
+	$c->fails(2, 'REPACK (CONCURRENTLY) big USING INDEX big_v', '0A000', qr/ALTER TABLE public.big CLUSTER ON big_v first/, 'an index without the mark is refused');
 	$c->sql(2, $_) for 'ALTER TABLE big CLUSTER ON big_v', 'REPACK (CONCURRENTLY) big USING INDEX big_v';
 	is($_->finish(60) . $_->error, '', 'a writer goes on') for @writers;
 	isnt($c->sql($_, $file), $before[$_ - 1], "n$_ has written it anew, beside writers") for $c->all;
@@ -324,6 +324,18 @@ sub new_in_19
 	$c->same('a row locked by it, and changed by another node');
 	is($c->sql(1, 'SELECT v FROM os WHERE id = 1'), 'of n2', 'no update is lost');
 
+	# as a command locks it: in a table without an identity the whole table
+	$c->sql(1, "CREATE TABLE oq (k int UNIQUE, v text); INSERT INTO oq VALUES (1, 'one')");
+	$c->drain;
+	$a = $c->session(1);
+	$a->query('BEGIN');
+	$a->query('INSERT INTO oq VALUES (1) ON CONFLICT (k) DO SELECT FOR UPDATE RETURNING v');
+	$c->sql(2, "UPDATE oq SET v = 'of n2'");
+	$a->query("INSERT INTO os VALUES (9, 'on the strength of it')");
+	LockstepCluster::is_error($a->error, '40001', qr/./, 'what was locked has been changed by another node');
+	$a->query('COMMIT');
+	$c->same('after it');
+
 	# ---------- COPY ... ON_ERROR set_null
 
 	my $wrong = $c->file('wrong-19', "1\nx\n2\ny\n");
@@ -331,6 +343,21 @@ sub new_in_19
 	$c->drain;
 	$c->sql(1, "COPY sn (v) FROM '$wrong' (ON_ERROR set_null)");
 	is($c->sql(1, 'SELECT count(*), count(v) FROM sn'), '4|2', 'COPY ... ON_ERROR set_null');
+	$c->same('after it');
+
+	# ---------- a subscription that fetches sequences: they would be set on its node only
+
+	$c->sql(1, 'CREATE SEQUENCE fetched');
+	$c->drain;
+	$c->sql(1, "SELECT nextval('fetched')");
+	my @postgres = (db => 'postgres', options => '-c lockstep.replicate=off');
+	$c->sql(1, $_, @postgres) for 'CREATE SEQUENCE fetched START 5000', "SELECT nextval('fetched')", 'CREATE PUBLICATION sequences FOR ALL SEQUENCES',
+		"SELECT pg_create_logical_replication_slot('sequences', 'pgoutput')";
+	my $port = $c->port(1);
+	$c->sql(1, "CREATE SUBSCRIPTION sequences CONNECTION 'host=127.0.0.1 port=$port dbname=postgres user=postgres' PUBLICATION sequences WITH (create_slot = false, slot_name = 'sequences')");
+	$c->node_logs(1, qr/cannot commit a transaction with an effect that is not replicated/, 'a worker that sets sequences fails');
+	$c->sql(1, $_) for 'ALTER SUBSCRIPTION sequences DISABLE', 'ALTER SUBSCRIPTION sequences SET (slot_name = NONE)', 'DROP SUBSCRIPTION sequences';
+	cmp_ok($c->sql(1, "SELECT nextval('fetched')"), '<', 5000, 'the sequence goes on');
 	$c->same('after it');
 
 	# ---------- WAIT FOR

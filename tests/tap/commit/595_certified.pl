@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3);
+my $c = LockstepCluster->new(nodes => 3, conf => "default_toast_compression = pglz\n");
 
 # How was the last transaction decided?
 sub how

@@ -472,11 +472,10 @@ $c->drain;
 LockstepCluster::is_error(after_another('CREATE TABLE edge_p0 PARTITION OF edge_p DEFAULT', 'ALTER TABLE edge_p DETACH PARTITION edge_p1 CONCURRENTLY'),
 	'55000', qr/cannot detach partitions concurrently when a default partition exists/, 'a default partition');
 becomes('edge_p1', 'partition', 'it stays');
-LockstepCluster::is_error(after_another('DROP TABLE edge_p0', 'ALTER TABLE edge_p DETACH PARTITION edge_p1 CONCURRENTLY'),
-	'55000|0A000|40001', qr/./, 'none any more, which is not what it had seen');
-becomes('edge_p1', 'partition', 'it stays again, everywhere');
-$c->sql(3, 'ALTER TABLE edge_p DETACH PARTITION edge_p1 CONCURRENTLY');
-becomes('edge_p1', 'table', 'now it goes');
+is(after_another('DROP TABLE edge_p0', 'ALTER TABLE edge_p DETACH PARTITION edge_p1 CONCURRENTLY'), '', 'none any more, though there was one before');
+becomes('edge_p1', 'table', 'it goes, everywhere');
+$c->sql(3, 'ALTER TABLE edge_p DETACH PARTITION edge_p2 CONCURRENTLY');
+becomes('edge_p2', 'table', 'the other, too');
 
 # ---------- schemas
 

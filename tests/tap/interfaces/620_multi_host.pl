@@ -127,13 +127,18 @@ is(chosen('any'), 'n1', 'and any can be read');
 $c->cluster('start-replicator');
 goes_to('n1', 'with it');
 
-# a server that was just started, and a replicator that dies before its first heartbeat
-$c->order_at('replicator', 'TURN_OPENED', 'kill');
-my $replicator = $c->replicator_pid;
-$c->cluster('stop-node', 1);
-$c->cluster('start-node', 1);
-ok($c->wait_until(sub { $c->is_gone($replicator) }), 'the replicator dies when it has opened the turn of a node');
-ok($c->wait_until(sub { chosen('read-write', 1) !~ /^n1/ }), 'without it that node takes no writes');
+# a server that was just started, and a replicator that dies before its first heartbeat, again and again
+sub dies_at_once
+{
+	my ($start) = @_;
+	$c->order_at('replicator', 'TURN_OPENED', 'kill');
+	$start->();
+	return $c->wait_until(sub { $c->was_there('replicator', 'TURN_OPENED') && $c->is_gone($c->replicator_pid) });
+}
+ok(dies_at_once(sub { $c->cluster($_, 1) for 'stop-node', 'start-node' }), 'the replicator dies when it has opened the turn of a node');
+my $since = time;
+ok(dies_at_once(sub { eval { $c->cluster('start-replicator') } }), 'again') until time > $since + 4;
+is(chosen('read-write', 1) =~ /^n1/, '', 'without it that node takes no writes');
 like(chosen('read-write', 1), qr/read-only/, 'which the client is told');
 $c->cluster('start-replicator');
 goes_to('n1', 'with it');

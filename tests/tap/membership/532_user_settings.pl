@@ -81,7 +81,7 @@ for my $node ($c->all)
 	for my $who (sort keys %session)
 	{
 		my $now = $c->sql($node, "$first$settings", options => $session{$who});
-		is(join(' ', grep { my $line = $_; !grep { $_ eq $line } split /\n/, $before{$who} } grep { !/^(port|cluster_name|data_directory|config_file|hba_file|ident_file|external_pid_file|lockstep.node_name|unix_socket_directories)=/ } split /\n/, $now),
+		is(join(' ', grep { my $line = $_; !grep { $_ eq $line } split /\n/, $before{$who} } grep { !/^(port|cluster_name|data_directory|config_file|hba_file|hosts_file|ident_file|external_pid_file|lockstep.node_name|unix_socket_directories)=/ } split /\n/, $now),
 			'', "n$node: as $who: the values of before");
 	}
 }
