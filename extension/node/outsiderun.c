@@ -26,17 +26,18 @@
  * restored from a backup starts with backup_label or a signal file: it has not run.
  *
  * Not noticed: a crash of single-user mode; a run that crashed, behind a start of ours that
- * was killed in the milliseconds before the marker was made; who makes the files
- * himself.  A run of a version of this module that does not know of this counts as one
+ * was killed before it forked for the first time; who makes the files himself.  A run of a version of this module that does not know of this counts as one
  * without it.
  *
- * The marker is made by a background worker, as the postmaster runs no code of ours after
- * it has removed temporary files; or by turn_open, whichever is first.  After a
- * crash of a backend it removes them before shared memory is made again, where we make it.
+ * The marker has to be there before the startup process writes a checkpoint, or a crash right
+ * after that would look like a run without us.  The postmaster calls no hook between the removal
+ * of temporary files and the start of that process, so the marker is made when it forks
+ * (pthread_atfork).
  */
 #include "postgres.h"
 
 #include <fcntl.h>
+#include <pthread.h>
 #include <sys/stat.h>
 #include <unistd.h>
 
@@ -46,7 +47,6 @@
 #include "common/file_perm.h"
 #include "miscadmin.h"
 #include "port/atomics.h"
-#include "postmaster/bgworker.h"
 #include "storage/fd.h"
 #include "storage/ipc.h"
 #include "storage/lwlock.h"
@@ -74,12 +74,9 @@ typedef struct State
 typedef struct OutsideShared
 {
 	pg_atomic_uint32 outside;	/* it has run without us */
-	pg_atomic_uint32 marked;
 } OutsideShared;
 
 static OutsideShared *shared = NULL;
-
-PGDLLEXPORT void lockstep_start_main(Datum arg);
 
 /* ---------- files */
 
@@ -181,7 +178,14 @@ make_marker(int elevel)
 	(void) CloseTransientFile(fd);
 	fsync_fname(MARKER_DIR, true);
 	fsync_fname("base", true);
-	pg_atomic_write_u32(&shared->marked, 1);
+}
+
+/* Temporary files may have been removed since the last time. */
+static void
+before_fork(void)
+{
+	if (MyProcPid == PostmasterPid && shared != NULL && ls_is_node() && !is_there(MARKER))
+		make_marker(LOG);
 }
 
 /* ---------- the start */
@@ -259,17 +263,12 @@ outsiderun_shmem_startup(void)
 	if (found)
 		return;
 	pg_atomic_init_u32(&shared->outside, 0);
-	pg_atomic_init_u32(&shared->marked, 0);
 	if (!ls_is_node() || IsUnderPostmaster)
 		return;
 	if (looked)
 	{
-		/*
-		 * a backend crashed: it is the same run, and what is temporary is
-		 * gone
-		 */
+		/* a backend crashed: it is the same run */
 		pg_atomic_write_u32(&shared->outside, read_state().status == 'O');
-		make_marker(LOG);
 		return;
 	}
 	looked = true;
@@ -278,27 +277,12 @@ outsiderun_shmem_startup(void)
 }
 
 void
-lockstep_start_main(Datum arg)
-{
-	BackgroundWorkerUnblockSignals();
-	make_marker(LOG);
-	proc_exit(0);
-}
-
-void
 outsiderun_init(void)
 {
-	BackgroundWorker worker;
-
-	memset(&worker, 0, sizeof(worker));
-	worker.bgw_flags = BGWORKER_SHMEM_ACCESS;
-	worker.bgw_start_time = BgWorkerStart_PostmasterStart;
-	worker.bgw_restart_time = BGW_NEVER_RESTART;
-	strlcpy(worker.bgw_library_name, "lockstep", BGW_MAXLEN);
-	strlcpy(worker.bgw_function_name, "lockstep_start_main", BGW_MAXLEN);
-	strlcpy(worker.bgw_name, "lockstep start", BGW_MAXLEN);
-	strlcpy(worker.bgw_type, "lockstep start", BGW_MAXLEN);
-	RegisterBackgroundWorker(&worker);
+	if (pthread_atfork(before_fork, NULL, NULL) != 0)
+		ereport(FATAL,
+				(errcode(ERRCODE_OUT_OF_MEMORY),
+				 errmsg("out of memory")));
 }
 
 /* ---------- while it runs */
@@ -306,7 +290,7 @@ outsiderun_init(void)
 void
 outsiderun_begin(void)
 {
-	if (pg_atomic_read_u32(&shared->marked) == 0)
+	if (!is_there(MARKER))
 		make_marker(ERROR);
 }
 

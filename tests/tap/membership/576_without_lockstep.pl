@@ -58,6 +58,20 @@ start();
 $c->cluster('kill-node', 1);
 start();
 is_online('and one that is killed as soon as it has started, again and again');
+
+# nor one that is killed when it has recovered, before anybody else does anything there
+$c->sql(1, 'UPDATE t SET v = \'all\'');
+$c->cluster('stop-replicator');
+conf_without(1, 'max_worker_processes = 0');
+for (1, 2)
+{
+	$c->cluster('kill-node', 1);
+	start();
+	ok($c->wait_until(sub { plain('CHECKPOINT') eq '' }), 'it has recovered, and written a checkpoint');
+}
+$c->cluster('start-replicator', '--no-wait');
+is_online('and one that is killed after a checkpoint');
+$c->run_owned('sed', '-i', '/^max_worker_processes/d', $c->pgdata(1) . '/postgresql.auto.conf');
 $c->cluster('stop-node', 1);
 start();
 is_online('one that was stopped, of course');
