@@ -242,10 +242,15 @@ ls_guc_variables(int *n)
 	((target)->ri_GeneratedExprs = (none), (target)->ri_NumGeneratedNeeded = 0)
 #endif
 
-/* 18 has the most important of a column twice; 19 has the places of the first columns in a row, too. */
+/* 19 has the places of the first columns in a row, to be found again when any has changed. */
 #if PG_VERSION_NUM >= 190000
-#define ls_attribute_changed(desc, attnum) (populate_compact_attribute(desc, (attnum) - 1), TupleDescFinalize(desc))
-#elif PG_VERSION_NUM >= 180000
+#define ls_attributes_changed(desc) TupleDescFinalize(desc)
+#else
+#define ls_attributes_changed(desc) ((void) 0)
+#endif
+
+/* 18 has the most important of a column twice. */
+#if PG_VERSION_NUM >= 180000
 #define ls_attribute_changed(desc, attnum) populate_compact_attribute(desc, (attnum) - 1)
 #else
 #define ls_attribute_changed(desc, attnum) ((void) 0)
@@ -371,23 +376,24 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 /*
  * 19 has options for changes of rows, of which that a row moves to another partition is one:
  * the parameters and arguments behind the command's number, and the last one of a deletion.
+ * The functions without any.
  */
 #if PG_VERSION_NUM >= 190000
 typedef uint32 LsInsertOptions;
 #define LS_OPTIONS_PARAM uint32 options,
 #define LS_OPTIONS_ARG options,
-#define LS_NO_OPTIONS_ARG 0,
 #define LS_MOVES_PARAM
 #define LS_MOVES_ARG
-#define LS_MOVES_NOT_ARG
+#define ls_table_tuple_update(rel, tid, row, cid, ...) table_tuple_update(rel, tid, row, cid, 0, __VA_ARGS__)
+#define ls_table_tuple_delete(rel, tid, cid, ...) table_tuple_delete(rel, tid, cid, 0, __VA_ARGS__)
 #else
 typedef int LsInsertOptions;
 #define LS_OPTIONS_PARAM
 #define LS_OPTIONS_ARG
-#define LS_NO_OPTIONS_ARG
 #define LS_MOVES_PARAM , bool changing_part
 #define LS_MOVES_ARG , changing_part
-#define LS_MOVES_NOT_ARG , false
+#define ls_table_tuple_update(rel, tid, row, cid, ...) table_tuple_update(rel, tid, row, cid, __VA_ARGS__)
+#define ls_table_tuple_delete(rel, tid, cid, ...) table_tuple_delete(rel, tid, cid, __VA_ARGS__, false)
 #endif
 
 /* 19 has the tables that a statement changes as a set. */

@@ -225,15 +225,15 @@ change_table(Change *c)
 			insert_index_entries(c, false);
 			return true;
 		case CMD_UPDATE:
-			if (table_tuple_update(c->rel, &c->old->tts_tid, c->row, command, LS_NO_OPTIONS_ARG GetActiveSnapshot(), InvalidSnapshot,
-								   true, &failure, &lockmode, &update) != TM_Ok)
+			if (ls_table_tuple_update(c->rel, &c->old->tts_tid, c->row, command, GetActiveSnapshot(), InvalidSnapshot,
+									  true, &failure, &lockmode, &update) != TM_Ok)
 				return false;
 			if (update)
 				insert_index_entries(c, ls_updates_summarizing_only(update));
 			return true;
 		case CMD_DELETE:
-			return table_tuple_delete(c->rel, &c->old->tts_tid, command, LS_NO_OPTIONS_ARG GetActiveSnapshot(), InvalidSnapshot,
-									  true, &failure LS_MOVES_NOT_ARG) == TM_Ok;
+			return ls_table_tuple_delete(c->rel, &c->old->tts_tid, command, GetActiveSnapshot(), InvalidSnapshot,
+										 true, &failure) == TM_Ok;
 		default:
 			return false;
 	}

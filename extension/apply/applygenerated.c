@@ -261,6 +261,7 @@ applygenerated_unmark(TupleDesc desc)
 		TupleDescAttr(desc, i - 1)->attgenerated = '\0';
 		ls_attribute_changed(desc, i);
 	}
+	ls_attributes_changed(desc);
 	desc->constr->has_generated_stored = false;
 	return columns;
 }
@@ -275,5 +276,6 @@ applygenerated_mark_again(TupleDesc desc, const Bitmapset *columns)
 		TupleDescAttr(desc, attnum - 1)->attgenerated = ATTRIBUTE_GENERATED_STORED;
 		ls_attribute_changed(desc, attnum);
 	}
+	ls_attributes_changed(desc);
 	desc->constr->has_generated_stored = true;
 }

@@ -138,6 +138,13 @@ now_ms(void)
 	return (uint64) INSTR_TIME_GET_MILLISEC(now) + 1;
 }
 
+/* -1: it has not been yet. */
+static int64
+ms_since(uint64 then)
+{
+	return then == 0 ? -1 : (int64) (now_ms() - then);
+}
+
 /* Caller holds the lock. */
 static bool
 has_session(uint64 generation)
@@ -310,7 +317,7 @@ generation_known(int64 *served_ms)
 	Generation	current = turn_generation();
 	uint64		heard = pg_atomic_read_u64(&shared->heard);
 
-	*served_ms = current.number == 0 || heard == 0 ? -1 : (int64) (now_ms() - heard);
+	*served_ms = current.number == 0 ? -1 : ms_since(heard);
 	return stored.number > current.number ? stored : current;
 }
 
@@ -397,9 +404,7 @@ generation_heartbeat(void)
 int64
 generation_silent_ms(void)
 {
-	uint64		beat = pg_atomic_read_u64(&shared->beat);
-
-	return beat == 0 ? -1 : (int64) (now_ms() - beat);
+	return ms_since(pg_atomic_read_u64(&shared->beat));
 }
 
 /*
@@ -410,9 +415,8 @@ int64
 generation_unheard_ms(void)
 {
 	uint64		beat = pg_atomic_read_u64(&shared->beat);
-	uint64		last = beat != 0 ? beat : pg_atomic_read_u64(&shared->entered);
 
-	return last == 0 ? -1 : (int64) (now_ms() - last);
+	return ms_since(beat != 0 ? beat : pg_atomic_read_u64(&shared->entered));
 }
 
 /* With what an apply session claims its turn. */

@@ -26,8 +26,8 @@
  * restored from a backup starts with backup_label or a signal file: it has not run.
  *
  * Not noticed: a crash of single-user mode; a run that crashed, behind a start of ours that
- * was killed before it forked for the first time; who makes the files himself.  A run of a version of this module that does not know of this counts as one
- * without it.
+ * was killed before it forked for the first time; who makes the files himself.  A run of a
+ * version of this module that does not know of this counts as one without it.
  *
  * The marker has to be there before the startup process writes a checkpoint, or a crash right
  * after that would look like a run without us.  The postmaster calls no hook between the removal

@@ -4,8 +4,8 @@
  *	  queue for work that is done once per round.
  *
  * A round: wait; run the callbacks of descriptors that are ready; run the timers that are due,
- * unless a signal ended the wait; run deferred work, and what that defers in turn.  The loop does not wait while something is
- * deferred.
+ * unless a signal ended the wait; run deferred work, and what that defers in turn.  The loop does
+ * not wait while something is deferred.
  *
  * Invariants:
  *	 - One loop per process and one thread in it; nothing here is locked.
