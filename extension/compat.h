@@ -66,6 +66,13 @@ typedef bool LsUpdateIndexes;
 #define ls_has_generated(constr) ((constr)->has_generated_stored)
 #endif
 
+/* 18 has constraints NOT NULL that are not valid: rows that were there may violate them.  desc: the relation cache's, or a copy with constraints. */
+#if PG_VERSION_NUM >= 180000
+#define ls_may_violate_not_null(desc, i) (TupleDescCompactAttr(desc, i)->attnullability == ATTNULLABLE_INVALID)
+#else
+#define ls_may_violate_not_null(desc, i) false
+#endif
+
 /* 16 has what a query needs permissions for apart from its range table. */
 #if PG_VERSION_NUM >= 160000
 typedef RTEPermissionInfo LsPermissions;

@@ -71,6 +71,7 @@ extern void applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt 
 extern void applyrow_make_populated(Relation rel);
 struct TriggerDesc;
 extern void applyrow_disable_triggers(struct TriggerDesc *triggers);
+extern void applyrow_disable_not_null(Relation rel);
 extern void applyrow_disable_partition_check(Relation rel);
 
 /* ---------- in applygenerated.c: generated columns whose values come with the row */

@@ -152,6 +152,7 @@ apply_copy(const char *command, const char *data, size_t len)
 	applyrow_disable_triggers(rel->trigdesc);
 	if (rel->rd_rel->relkind == RELKIND_MATVIEW)
 		applyrow_make_populated(rel);
+	applyrow_disable_not_null(rel);
 	applyrow_disable_partition_check(rel);
 	if (querysettings_are_set())
 		relation_evaluate_anew(rel);

@@ -9,8 +9,8 @@
  * of them: in ExecutorStart for INSERT, UPDATE and DELETE, before COPY
  * (applycopy.c) and TRUNCATE, and after parse analysis for rules.
  *
- * CHECK constraints of tables and domains are not evaluated.  The origin has evaluated
- * them, with the search_path that their functions may need, and has forwarded what those
+ * CHECK constraints of tables and domains are not evaluated, nor those NOT NULL that are
+ * NOT VALID.  The origin has evaluated them, with the search_path that their functions may need, and has forwarded what those
  * functions wrote.  Expressions of indexes are evaluated, with the settings that came with the
  * row; those of generated columns only if all nodes compute the same value
  * (applygenerated.c).
@@ -205,6 +205,25 @@ leave_out_checks(EState *estate, ResultRelInfo *target)
 }
 
 /*
+ * ALTER TABLE makes rows anew that were there before a constraint NOT NULL which is NOT VALID, and does not look at it; nor
+ * does what applies them.  Only of such a table, as its description, changed, is made anew when
+ * the relation cache next looks at it.
+ */
+void
+applyrow_disable_not_null(Relation rel)
+{
+	TupleDesc	desc = RelationGetDescr(rel);
+
+	if (desc->constr == NULL || !desc->constr->has_not_null)
+		return;
+	for (int i = 0; i < desc->natts; i++)
+	{
+		if (ls_may_violate_not_null(desc, i))
+			desc->constr->has_not_null = false;
+	}
+}
+
+/*
  * A materialized view takes rows from its own REFRESH only; here they come
  * from the origin's.  Once the server has made sure that it is a table, it asks
  * no more.
@@ -348,6 +367,7 @@ applyrow_executor_start(ExecutorStart_hook_type next, QueryDesc *queryDesc, int 
 		if (querysettings_are_set())
 			relation_evaluate_anew(target->ri_RelationDesc);
 		leave_out_checks(queryDesc->estate, target);
+		applyrow_disable_not_null(target->ri_RelationDesc);
 		if (generated != NULL)
 			applygenerated_leave_out(queryDesc, target);
 		applyrow_disable_partition_check(target->ri_RelationDesc);

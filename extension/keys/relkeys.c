@@ -190,9 +190,10 @@ index_identifies(LsRelation *r, Relation index)
 	operators = unique_operators(index);
 	for (i = 0; i < IndexRelationGetNumberOfKeyAttributes(index); i++)
 	{
-		Form_pg_attribute att = TupleDescAttr(r->desc, form->indkey.values[i] - 1);
+		int			column = form->indkey.values[i] - 1;
+		Form_pg_attribute att = TupleDescAttr(r->desc, column);
 
-		if (!att->attnotnull || att->attcollation != index->rd_indcollation[i] ||
+		if (!att->attnotnull || ls_may_violate_not_null(r->desc, column) || att->attcollation != index->rd_indcollation[i] ||
 			!OidIsValid(operators[i]))
 			return false;
 	}

@@ -250,6 +250,22 @@ sub new_in_18
 	$c->sql(2, 'UPDATE nn SET v = 2; ALTER TABLE nn VALIDATE CONSTRAINT v_there; ALTER TABLE nn RENAME CONSTRAINT there TO here');
 	$c->same('NOT NULL constraints');
 
+	# rows that violate one that is NOT VALID: its column does not identify them, and they may be made anew
+	$c->sql(1, "CREATE TABLE nv (k int UNIQUE, v text, w int CHECK (w > 0)); INSERT INTO nv SELECT CASE WHEN i % 10 > 0 THEN i END, 'v' || i FROM generate_series(1, 50) i;
+		ALTER TABLE nv ADD CONSTRAINT k_there NOT NULL k NOT VALID");
+	$c->drain;
+	$c->sql(2, "DELETE FROM nv WHERE v = 'v10'; UPDATE nv SET k = 1000 WHERE v = 'v20'; INSERT INTO nv VALUES (2000, 'new')");
+	$c->fails(1, "INSERT INTO nv VALUES (NULL, 'x')", '23502', qr/column "k"/, 'NOT VALID: new rows are checked');
+	$c->same('rows that violate a NOT NULL constraint, found by all of their columns');
+	$c->sql(1, 'ALTER TABLE nv ADD r float8 DEFAULT random()');
+	$c->same('rows that violate it, made anew');
+	is($c->sql(2, 'SELECT count(*), count(k), count(DISTINCT r) FROM nv'), '50|47|50', 'all are there');
+	$c->sql(1, 'CREATE TABLE nvg (a int, b int); INSERT INTO nvg VALUES (1, NULL); ALTER TABLE nvg ADD NOT NULL b NOT VALID;
+		ALTER TABLE nvg ADD r float8 DEFAULT random(), ADD s float8 GENERATED ALWAYS AS (a * 2) STORED');
+	$c->same('one such row, in a table that has a generated column');
+	$c->sql(2, 'DELETE FROM nv WHERE k IS NULL; ALTER TABLE nv VALIDATE CONSTRAINT k_there; UPDATE nv SET v = v || 1');
+	$c->same('valid at last');
+
 	# ---------- values, RETURNING, COPY
 
 	$c->sql(1, 'CREATE TABLE u (id uuid DEFAULT uuidv7() PRIMARY KEY, v int)');
