@@ -214,9 +214,11 @@ sub check
 # What has to be compiled before.
 my $modules = "$LockstepDriver::here/../results/drivers/go";
 my $crates = "$LockstepDriver::here/../results/drivers/rust";
+my $packages = "$LockstepDriver::here/../results/drivers/net/obj/project.assets.json";
 my %compile = (
 	'JDBC' => [ 'javac', '-cp', '/usr/share/java/postgresql.jar', '-d', $recipes, "$recipes/Lockstep.java", "$here/Client.java" ],
 	'pgx' => [ 'sh', '-ec', "mkdir -p $recipes/go/lockstep; cd $recipes/go; cp $modules/go.mod $modules/go.sum $here/client.go .; cp $recipes/lockstep.go lockstep; go build -mod=mod -o client ." ],
+	'Npgsql' => [ 'sh', '-ec', "mkdir $recipes/net; cd $recipes/net; cp $here/client.csproj $here/Client.cs $recipes/Lockstep.cs .; dotnet build -c Release -o out --disable-build-servers -v quiet --nologo" ],
 	'tokio-postgres' => [ 'sh', '-ec', "mkdir -p $recipes/rust/src; cd $recipes/rust; cp $crates/Cargo.* .; cp $here/client.rs src/main.rs; cp $recipes/lockstep.rs src; CARGO_TARGET_DIR=$crates/target cargo build -q --locked; mkdir -p target/debug; cp $crates/target/debug/client target/debug" ]);
 
 my $python = '/usr/bin/python3';
@@ -228,10 +230,12 @@ my @clients = (
 	[ 'node-postgres', [ 'node', '-e', 'require("pg")' ], 'node', "$here/client.js", $recipes ],
 	[ 'pgx', [ 'sh', '-c', "command -v go && test -e $modules/go.sum" ], "$recipes/go/client" ],
 	[ 'tokio-postgres', [ 'sh', '-c', "command -v cargo && test -e $crates/Cargo.lock" ], "$recipes/rust/target/debug/client" ],
+	[ 'Npgsql', [ 'sh', '-c', "command -v dotnet && { test -e \"\$NPGSQL_DLL\" || test -e $packages; }" ], 'dotnet', "$recipes/net/out/client.dll" ],
 	[ 'Ruby pg', [ 'ruby', '-e', 'require "pg"' ], 'ruby', "$here/client.rb", $recipes ],
 	[ 'ActiveRecord', [ 'ruby', '-e', 'require "active_record"; require "pg"' ], 'ruby', "$here/client.rb", $recipes, 'record' ],
 	[ 'PDO', [ 'php', '-r', 'exit(extension_loaded("pdo_pgsql") ? 0 : 1);' ], 'php', "$here/client.php", $recipes ]);
 
+$ENV{DOTNET_CLI_TELEMETRY_OPTOUT} = $ENV{DOTNET_NOLOGO} = 1;
 $ENV{NODE_PATH} = join ':', "$LockstepDriver::here/../results/drivers/node_modules", '/usr/share/nodejs';
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v int)');
 $c->drain;

@@ -1,0 +1,32 @@
+// The recipe for Npgsql of docs/clients.md: see tests/drivers/recipes.pl for what it reads and prints.
+using Npgsql;
+
+static string Env(string name) => Environment.GetEnvironmentVariable(name)!;
+
+await using var source = NpgsqlDataSource.Create($"Host=127.0.0.1;Port={Env("PORT1")};Database={Env("DB")};Username={Env("DBUSER")};SSL Mode=Disable;GSS Encryption Mode=Disable");
+for (string? line; (line = Console.ReadLine()) != null;)
+{
+    try
+    {
+        var result = await Lockstep.Run(source, async conn =>
+        {
+            foreach (var step in line.Split(";;"))
+            {
+                if (step == "@")
+                {
+                    Console.WriteLine("at");
+                    Console.ReadLine();
+                    continue;
+                }
+                await using var command = new NpgsqlCommand(step, conn);
+                await command.ExecuteNonQueryAsync();
+            }
+            return "its result";
+        });
+        Console.WriteLine("done " + result);
+    }
+    catch (Exception e)
+    {
+        Console.WriteLine("failed " + e.Message.Replace("\n", " "));
+    }
+}
