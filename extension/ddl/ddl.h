@@ -159,6 +159,7 @@ extern bool ddl_drops_relations(DropStmt *stmt);
 
 /* Indexes that CLUSTER ... USING will mark and that aren't marked yet. */
 extern List *ddlcluster_unmarked(LsClusterStmt *stmt);
+extern List *ddlcluster_lock_marked(LsClusterStmt *stmt);
 extern void ddlcluster_mark(Oid index);
 extern void ddlcluster_forward(Oid index, const DdlTargets *targets);
 

@@ -18,6 +18,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
 #include "miscadmin.h"
+#include "storage/lmgr.h"
 #include "utils/acl.h"
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
@@ -123,6 +124,38 @@ ddlcluster_unmarked(LsClusterStmt *stmt)
 	if (get_rel_relkind(index_of(stmt)) == RELKIND_INDEX && !IsTransactionBlock() && ls_unreplicated != LS_UNREPLICATED_ALLOW)
 		refuse_mark_beside_writers(linitial_oid(result));
 	return NIL;
+}
+
+/*
+ * Lock a table whose index is marked, as the command will lock it, so that nobody marks another one before it runs.
+ * If somebody has by now, these are the indexes that aren't marked, and the table isn't locked, because the
+ * cluster is asked for its lock first.
+ */
+List *
+ddlcluster_lock_marked(LsClusterStmt *stmt)
+{
+	LOCKMODE	mode = ls_is_repack_concurrently(stmt) ? ShareUpdateExclusiveLock : AccessExclusiveLock;
+
+	if (ls_clustered_table(stmt) == NULL || stmt->indexname == NULL)
+		return NIL;
+	for (;;)
+	{
+		Oid			index = index_of(stmt);
+		List	   *indexes = indexes_to_mark(index);
+		List	   *unmarked;
+		Oid			table;
+
+		if (indexes == NIL || linitial_oid(indexes) != index)
+			return NIL;
+		table = IndexGetRelation(index, false);
+		LockRelationOid(table, mode);
+		unmarked = ddlcluster_unmarked(stmt);
+		if (unmarked == NIL && index_of(stmt) == index)
+			return NIL;
+		UnlockRelationOid(table, mode);
+		if (unmarked != NIL)
+			return unmarked;
+	}
 }
 
 /* With the lock that CLUSTER will take; an error is the one that it would give. */

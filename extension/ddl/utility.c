@@ -441,6 +441,8 @@ run_cluster(Call *call)
 	DdlTargets	targets;
 	ListCell   *lc;
 
+	if (indexes == NIL && !XactReadOnly)
+		indexes = ddlcluster_lock_marked((LsClusterStmt *) call->pstmt->utilityStmt);
 	if (indexes != NIL && !XactReadOnly)
 	{
 		xact_announce();

@@ -50,6 +50,23 @@ is($c->sql(1, 'SELECT count(*) FROM log'), $rows, 'it has written nothing');
 $c->sql(1, 'ALTER TABLE t SET (autovacuum_enabled = off)');
 $c->same('equal after autovacuum');
 
+# ---------- the index that a table is clustered on, which is marked on all nodes
+
+# another one is marked while CLUSTER, which found its own marked, waits for the table
+$c->sql(1, 'CREATE TABLE m (a int PRIMARY KEY, b int UNIQUE); ALTER TABLE m CLUSTER ON m_pkey');
+$c->drain;
+my $alters = $c->session(1);
+$alters->query($_) for 'BEGIN', 'ALTER TABLE m CLUSTER ON m_b_key';
+my $clusters = $c->session(1);
+$clusters->send('CLUSTER m USING m_pkey');
+$c->wait_sql(1, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE 'CLUSTER m%' AND wait_event_type = 'Lock'", 1, 20);
+$alters->query('COMMIT');
+is($clusters->finish(30) . $clusters->error, '', 'CLUSTER goes on');
+$c->drain;
+is($c->sql($_, "SELECT indexrelid::regclass FROM pg_index WHERE indrelid = 'm'::regclass AND indisclustered"), 'm_pkey', "n$_: the mark of the one that came last")
+	for $c->all;
+$c->same('the mark');
+
 # ---------- lockstep's own objects
 
 for my $command (
