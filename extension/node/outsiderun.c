@@ -180,12 +180,16 @@ make_marker(int elevel)
 	fsync_fname("base", true);
 }
 
-/* Temporary files may have been removed since the last time. */
+/* Temporary files may have been removed since the last time.  What keeps the marker from being made is logged once. */
 static void
 before_fork(void)
 {
-	if (MyProcPid == PostmasterPid && shared != NULL && ls_is_node() && !is_there(MARKER))
-		make_marker(LOG);
+	static bool failed = false;
+
+	if (MyProcPid != PostmasterPid || shared == NULL || !ls_is_node() || is_there(MARKER))
+		return;
+	make_marker(failed ? DEBUG1 : LOG);
+	failed = !is_there(MARKER);
 }
 
 /* ---------- the start */

@@ -5,6 +5,7 @@
  *
  *	 QUEUED, awaits_lock	holders of that lock, and earlier requests for it; reserved
  *							transactions that have its key
+ *	 HELD					nobody: for at most some ms, until its node has caught up
  *	 WAITING				holders of, and requests for, a conflicting lock
  *	 RESERVED				earlier reserved transactions of its origin
  *	 alone					its session waits for it

@@ -2,10 +2,9 @@
  * transaction.c
  *	  A transaction in the replicator: its queue of queries and its state.
  *
- *	  QUEUED ---> WAITING ---> RESERVED ---> DECIDED ---> DURABLE ---> DONE
- *	     |  \________|___________^ |
- *	     v           v             v
- *	     +------> ROLLED_BACK <----+
+ *	  QUEUED ---> HELD ---> WAITING ---> RESERVED ---> DECIDED ---> DURABLE ---> DONE
+ *
+ * HELD and WAITING may be left out, and each of the first four may end in ROLLED_BACK.
  *
  * The line between RESERVED and DECIDED is the one that matters: left of it a
  * transaction may vanish without a trace, right of it it exists and can only go
