@@ -214,12 +214,22 @@ sub check
 # What has to be compiled before.
 my $modules = "$LockstepDriver::here/../results/drivers/go";
 my $crates = "$LockstepDriver::here/../results/drivers/rust";
-my $packages = "$LockstepDriver::here/../results/drivers/net/obj/project.assets.json";
+my $core = 'Npgsql.EntityFrameworkCore.PostgreSQL';
+my $build = 'PACKAGE=$(basename $PWD) dotnet build --no-restore -o out --disable-build-servers --nologo -v quiet';
 my %compile = (
 	'JDBC' => [ 'javac', '-cp', '/usr/share/java/postgresql.jar', '-d', $recipes, "$recipes/Lockstep.java", "$here/Client.java" ],
 	'pgx' => [ 'sh', '-ec', "mkdir -p $recipes/go/lockstep; cd $recipes/go; cp $modules/go.mod $modules/go.sum $here/client.go .; cp $recipes/lockstep.go lockstep; go build -mod=mod -o client ." ],
-	'Npgsql' => [ 'sh', '-ec', "mkdir $recipes/net; cd $recipes/net; cp $here/client.csproj $here/Client.cs $recipes/Lockstep.cs .; dotnet build -c Release -o out --disable-build-servers -v quiet --nologo" ],
+	'Npgsql' => [ 'sh', '-ec', "cd $recipes/Npgsql; cp $here/Client.cs $recipes/Lockstep.cs .; $build" ],
+	'EF Core' => [ 'sh', '-ec', "cd $recipes/$core; cp $here/ContextClient.cs $recipes/Lockstep*.cs .; $build" ],
 	'tokio-postgres' => [ 'sh', '-ec', "mkdir -p $recipes/rust/src; cd $recipes/rust; cp $crates/Cargo.* .; cp $here/client.rs src/main.rs; cp $recipes/lockstep.rs src; CARGO_TARGET_DIR=$crates/target cargo build -q --locked; mkdir -p target/debug; cp $crates/target/debug/client target/debug" ]);
+
+# Makes a project that uses a package, if that can be had.
+sub restore
+{
+	my ($package) = @_;
+	return "command -v dotnet; test ! \"\$NPGSQL_DLL\" || test -e \"\$(dirname \"\$NPGSQL_DLL\")/$package.dll\"
+		mkdir $recipes/$package; cd $recipes/$package; cp $here/client.csproj .; PACKAGE=$package timeout 120 dotnet restore";
+}
 
 my $python = '/usr/bin/python3';
 my @clients = (
@@ -230,7 +240,7 @@ my @clients = (
 	[ 'node-postgres', [ 'node', '-e', 'require("pg")' ], 'node', "$here/client.js", $recipes ],
 	[ 'pgx', [ 'sh', '-c', "command -v go && test -e $modules/go.sum" ], "$recipes/go/client" ],
 	[ 'tokio-postgres', [ 'sh', '-c', "command -v cargo && test -e $crates/Cargo.lock" ], "$recipes/rust/target/debug/client" ],
-	[ 'Npgsql', [ 'sh', '-c', "command -v dotnet && { test -e \"\$NPGSQL_DLL\" || test -e $packages; }" ], 'dotnet', "$recipes/net/out/client.dll" ],
+	(map { [ $_->[0], [ 'sh', '-ec', restore($_->[1]) ], 'dotnet', "$recipes/$_->[1]/out/client.dll" ] } ([ 'Npgsql', 'Npgsql' ], [ 'EF Core', $core ])),
 	[ 'Ruby pg', [ 'ruby', '-e', 'require "pg"' ], 'ruby', "$here/client.rb", $recipes ],
 	[ 'ActiveRecord', [ 'ruby', '-e', 'require "active_record"; require "pg"' ], 'ruby', "$here/client.rb", $recipes, 'record' ],
 	[ 'PDO', [ 'php', '-r', 'exit(extension_loaded("pdo_pgsql") ? 0 : 1);' ], 'php', "$here/client.php", $recipes ]);
@@ -247,7 +257,7 @@ for (@clients)
 
 	SKIP:
 	{
-		skip "no $name (tests/setup drivers installs it)", 1 if !$installed;
+		skip "no $name (" . ($command[0] eq 'dotnet' ? 'it takes dotnet, and NuGet or NPGSQL_DLL' : 'tests/setup drivers installs it') . ')', 1 if !$installed;
 		is(system(@{ $compile{$name} }), 0, "$name: it compiles") if $compile{$name};
 		check($name, @command);
 	}

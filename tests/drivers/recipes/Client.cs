@@ -16,10 +16,8 @@ for (string? line; (line = Console.ReadLine()) != null;)
                 {
                     Console.WriteLine("at");
                     Console.ReadLine();
-                    continue;
                 }
-                await using var command = new NpgsqlCommand(step, conn);
-                await command.ExecuteNonQueryAsync();
+                else await new NpgsqlCommand(step, conn).ExecuteNonQueryAsync();
             }
             return "its result";
         });
