@@ -695,7 +695,12 @@ is_there(int i)
 	return there;
 }
 
-/* Both have the same up to where it goes on, as far as the last bytes tell; *ready: what it has there. */
+/*
+ * Both have the same up to where it goes on, as far as the last bytes tell; *ready: what it has there.
+ *
+ * One that is in sync, and has lost its journal, gets it anew as any other one: it is waited for, so
+ * nothing is acknowledged before it has everything, and until then it does not lead (copy_epoch is 0).
+ */
 static bool
 agree_on_place(Sender *s, const json_t *has, json_t **ready)
 {
@@ -720,11 +725,6 @@ agree_on_place(Sender *s, const json_t *has, json_t **ready)
 		return false;
 	}
 	s->at = resume_place(has);
-	if (s->at.segment == 0 && view.required)
-	{
-		refuse(s->channel, name, "its journal cannot be continued, and etcd says that it is in sync: it is to be taken out first", false);
-		return false;
-	}
 	if (!member_channel_send_json(s->channel, MEMBER_WELCOME,
 								  json_pack("{s:s, s:I, s:I, s:I, s:o}", "cluster", copies_setup.key.cluster, "epoch", (json_int_t) copies_setup.key.epoch,
 											"segment", (json_int_t) s->at.segment, "offset", (json_int_t) s->at.offset,
@@ -768,6 +768,7 @@ set_connected(Sender *s, bool connected, const char *nonce, const json_t *bodies
 		c->view.connected = connected;
 		c->handed_over = s->handed_over;
 		c->view.live = false;
+		c->view.anew = connected && s->at.segment == 0;
 		c->view.reach = REACH_UNKNOWN;
 		c->view.acked = 0;
 		c->heard_ms = copies_now_ms();
