@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use IO::Socket::INET;
 use LockstepCluster;
+use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -150,6 +151,33 @@ for my $s (@strangers)
 }
 is(scalar(grep { !$_ } @strangers), 0, 'strangers lose their connections, and learn nothing');
 complete(3, 'and disturb nobody');
+
+# who holds as many connections as he gets, keeps no member out
+my $flood = fork // die;
+if ($flood == 0)
+{
+	my @held;
+	while (getppid() == $c->{test_pid})
+	{
+		push @held, IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 1) // ();
+		shift @held if @held > 800;
+		sleep 0.005;
+	}
+	POSIX::_exit(0);
+}
+sleep 0.5;
+($away) = grep { $_ != $c->leader } $c->replicators;
+my $logged = length $c->member_log($c->leader);
+$c->kill_replicator($away);
+$c->cluster('start-replicator', $away);
+my $since = time;
+complete(3, "r$away is started while a stranger floods the members' port: it connects");
+diag(sprintf 'after %.1f s', time - $since);
+load(5);
+my $lines = () = substr($c->member_log($c->leader), $logged) =~ /^/mg;
+cmp_ok($lines, '<', 100, 'and the log is not flooded');
+kill('KILL', $flood);
+waitpid $flood, 0;
 
 # ---------- etcd is away
 
