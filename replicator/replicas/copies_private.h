@@ -91,6 +91,8 @@ typedef struct Copy
 	uint64_t	bodies_checked; /* it has all of so many decided ones; 0: it
 								 * may have not */
 	bool		handed_over;	/* it has been told to take over */
+	int64_t		segment_bytes;	/* CopiesShared.bytes where the segment of
+								 * view.at begins */
 } Copy;
 
 /* See copies_bodies.c.  A bit for each copy. */
@@ -131,6 +133,7 @@ typedef struct CopiesShared
 	uint64_t	index;			/* of what is published */
 	uint64_t	acknowledged;
 	JournalPlace end;
+	int64_t		bytes;			/* published since leading began */
 	uint64_t	first;
 	uint64_t	ready_at;		/* index when leading began */
 	int64_t		unsynced_ms;	/* the leader's own disk has been at work
