@@ -25,7 +25,8 @@
 #include "loop.h"
 
 #define SEGMENT_SIZE (1024 * 1024)
-#define SIZE (20 * 1000 * 1000)	/* of the files of segments: more than connections hold */
+#define SIZE (20 * 1000 * 1000) /* of the files of segments: more than
+								 * connections hold */
 
 static const MemberKeys keys = {{(const uint8_t *) "a secret of the group", 21}, NULL};
 static GroupKey key = {.cluster = "",.epoch = 3,.run = 1,.leader = "r1",.n = 1};
@@ -65,8 +66,8 @@ make_segment(uint64_t first, off_t size)
 static int
 begin(void **unused)
 {
-	const atomic_bool stop = false;
-	const		LsSlice no_head = {NULL, 0};
+	const		atomic_bool stop = false;
+	const LsSlice no_head = {NULL, 0};
 	JournalPlace end;
 	const char *why;
 
@@ -132,8 +133,10 @@ connect_standby(void)
 static void
 test_lag(void **unused)
 {
-	const		JournalPlace last = {100000, 5000};
-	const		struct timespec pause = {0, 10000000};
+	const JournalPlace last = {100000, 5000};
+	const JournalPlace more = {100000, 7000};
+	const JournalPlace next = {200000, 300};
+	const struct timespec pause = {0, 10000000};
 	char		path[JOURNAL_PATH_MAX];
 	struct stat st;
 	int64_t		all;
@@ -172,17 +175,175 @@ test_lag(void **unused)
 	assert_true(view.lag_bytes > 0);
 
 	/* more comes meanwhile */
-	copies_publish((JournalPlace) {100000, 7000});
-	copies_publish((JournalPlace) {200000, 300});
+	copies_publish(more);
+	copies_publish(next);
 	copies_look(1, &view);
 	assert_int_equal(view.lag_bytes, (view.at.segment == 200 ? 2 : 1) * SIZE + 7000 + 300 - (int64_t) view.at.offset);
 	member_channel_close(c);
+}
+
+/* ---------- bodies */
+
+/* A large transaction is decided, and published. */
+static void
+decide(uint64_t id, uint64_t seq)
+{
+	const BodyRef body = {.id = id,.size = 100};
+	JournalPlace at = copies_published();
+
+	at.offset++;
+	copies_add_body(seq, &body);
+	copies_publish(at);
+}
+
+static uint64_t
+index_now(void)
+{
+	uint64_t	index;
+
+	pthread_mutex_lock(&copies_lock);
+	index = copies_shared.index;
+	pthread_mutex_unlock(&copies_lock);
+	return index;
+}
+
+static bool
+is_missing(void)
+{
+	bool		missing;
+
+	pthread_mutex_lock(&copies_lock);
+	missing = copies_bodies_missing(1, copies_shared.index);
+	pthread_mutex_unlock(&copies_lock);
+	return missing;
+}
+
+static void
+arrive(uint64_t id)
+{
+	pthread_mutex_lock(&copies_lock);
+	copies_bodies_ended(1, id);
+	copies_bodies_there(1, id);
+	pthread_mutex_unlock(&copies_lock);
+}
+
+/* The id that it is told of next, of those up to that index; 0: none. */
+static uint64_t
+named(uint64_t index)
+{
+	Body		body = {.id = 0};
+
+	pthread_mutex_lock(&copies_lock);
+	if (!copies_bodies_name(1, index, &body))
+		body.id = 0;
+	pthread_mutex_unlock(&copies_lock);
+	return body.id;
+}
+
+/* How many it is to delete, at most 2 at once, when it has deleted the segments before `first`. */
+static size_t
+deleted(uint64_t first)
+{
+	uint64_t	ids[2];
+	size_t		n;
+
+	pthread_mutex_lock(&copies_lock);
+	n = copies_bodies_to_delete(1, first, ids, 2);
+	pthread_mutex_unlock(&copies_lock);
+	return n;
+}
+
+/* Nothing is looked through at a commit: all that there is has been looked through. */
+static bool
+rests(void)
+{
+	const Copy *c = &copies_shared.copies[1];
+	bool		rests;
+
+	pthread_mutex_lock(&copies_lock);
+	rests = c->bodies_checked != 0 && c->bodies_checked == copies_shared.bodies_decided && !c->to_name && !c->to_delete;
+	pthread_mutex_unlock(&copies_lock);
+	return rests;
+}
+
+static void
+come_with(json_t *ids)
+{
+	pthread_mutex_lock(&copies_lock);
+	copies_bodies_disconnected(1);
+	copies_bodies_connected(1, ids);
+	pthread_mutex_unlock(&copies_lock);
+	json_decref(ids);
+}
+
+static void
+test_bodies(void **unused)
+{
+	uint64_t	index;
+
+	/* before there is any */
+	come_with(json_array());
+	assert_false(is_missing());
+	assert_int_equal(named(index_now()), 0);
+	assert_int_equal(deleted(UINT64_MAX), 0);
+	assert_true(rests());
+
+	/*
+	 * one that is decided; another one, which arrives first, and is of a
+	 * later index
+	 */
+	decide(1, 10);
+	index = index_now();
+	assert_true(is_missing());
+	decide(2, 11);
+	arrive(2);
+	assert_true(is_missing());
+	assert_int_equal(named(index), 0);
+	assert_false(rests());
+	arrive(1);
+	assert_false(is_missing());
+	assert_int_equal(named(index), 1);
+	assert_int_equal(named(index), 0);
+	assert_int_equal(named(index_now()), 2);
+	assert_int_equal(named(index_now()), 0);
+	assert_true(rests());
+
+	/* they are trimmed; one more than can be deleted at once */
+	decide(3, 12);
+	arrive(3);
+	assert_false(is_missing());
+	assert_int_equal(named(index_now()), 3);
+	assert_int_equal(named(index_now()), 0);
+	assert_true(rests());
+	copies_trimmed(13);
+	assert_false(rests());
+	assert_int_equal(deleted(10), 0);
+	assert_int_equal(deleted(13), 2);
+	assert_int_equal(deleted(13), 1);
+	assert_int_equal(deleted(13), 0);
+	assert_true(rests());
+
+	/*
+	 * who connects has one that is not the journal's any more, and one that
+	 * is
+	 */
+	decide(4, 14);
+	come_with(json_pack("[i, i]", 3, 4));
+	assert_false(is_missing());
+	assert_int_equal(named(index_now()), 0);
+	assert_int_equal(deleted(13), 1);
+	assert_int_equal(deleted(13), 0);
+	assert_true(rests());
+	copies_trimmed(15);
+	assert_int_equal(deleted(15), 1);
+	assert_int_equal(copies_shared.nbodies, 0);
 }
 
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_bodies),
 		cmocka_unit_test(test_lag)
 	};
 
