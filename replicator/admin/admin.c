@@ -63,6 +63,8 @@ struct AdminRequest
 	Buffer		in;
 	Buffer		out;
 	AdminPoll	poll;			/* BUSY: NULL or what to ask for the answer */
+	AdminCancel cancel;			/* NULL, or what to call if the client goes
+								 * before that */
 	int			poll_node;
 	uint64_t	poll_seq;
 	uint64_t	deadline_us;	/* 0: none */
@@ -133,9 +135,13 @@ static void
 request_lost(AdminRequest *r)
 {
 	if (r->state == REQUEST_BUSY && r->poll == NULL)
+	{
 		request_hang_up(r);
-	else
-		request_free(r);
+		return;
+	}
+	if (r->state == REQUEST_BUSY && r->cancel != NULL)
+		r->cancel(r);
+	request_free(r);
 }
 
 static void
@@ -396,6 +402,12 @@ admin_poll(AdminRequest *r, AdminPoll poll, int node, uint64_t seq)
 	r->poll_seq = seq;
 	if (poll_timer == NULL)
 		poll_timer = loop_after(0, on_poll, NULL);
+}
+
+void
+admin_on_cancel(AdminRequest *r, AdminCancel cancel)
+{
+	r->cancel = cancel;
 }
 
 int

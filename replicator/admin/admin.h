@@ -43,11 +43,15 @@ extern void admin_command(AdminRequest *r, char *line);
 /* The answer, or NULL while there is none; expired: now there must be one. */
 typedef json_t *(*AdminPoll) (AdminRequest *r, bool expired);
 
+/* Nobody waits for the answer any more. */
+typedef void (*AdminCancel) (AdminRequest *r);
+
 /* Each request gets one answer; the request is gone after it. */
 extern void admin_answer(AdminRequest *r, json_t *answer);	/* takes answer over */
 extern void admin_failed(AdminRequest *r, const char *error, const char *hint);
 extern json_t *admin_failure(const char *error, const char *hint);
 extern void admin_poll(AdminRequest *r, AdminPoll poll, int node, uint64_t seq);	/* answer when poll does */
+extern void admin_on_cancel(AdminRequest *r, AdminCancel cancel);	/* of admin_poll */
 extern int	admin_poll_node(const AdminRequest *r);
 extern uint64_t admin_poll_seq(const AdminRequest *r);
 extern int	admin_timeout_ms(const AdminRequest *r);	/* left; 0: none */

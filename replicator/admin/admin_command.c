@@ -557,11 +557,17 @@ poll_switchover(AdminRequest *r, bool expired)
 	}
 	if (!expired)
 		return NULL;
-	group_prefer(-1);
+	group_stop_preferring(i);
 	error = xasprintf("replicator \"%s\" is not in sync", admin_config()->replicators[i].name);
-	answer = admin_failure(error, "It has to be connected, and to have everything. See lockstepctl replicators.");
+	answer = admin_failure(error, "It has to be connected, to have everything, and to have room on its disk. See lockstepctl replicators.");
 	free(error);
 	return answer;
+}
+
+static void
+cancel_switchover(AdminRequest *r)
+{
+	group_stop_preferring(admin_poll_node(r));
 }
 
 static void
@@ -577,6 +583,7 @@ switch_over_to(AdminRequest *r, const char *name)
 	{
 		group_prefer(i);
 		admin_poll(r, poll_switchover, i, 0);
+		admin_on_cancel(r, cancel_switchover);
 	}
 }
 

@@ -579,7 +579,7 @@ is_candidate(int i, const CopyView *v)
 	return !is_self(i) && !is_in_sync(i) && v->connected && v->live && v->bodies && v->silent_ms < SILENT_MS;
 }
 
-/* One that is; the preferred one, or one whose disk has room, if there is one.  -1: none. */
+/* One that is; one whose disk has room, if there is one, and of these the preferred one.  -1: none. */
 static int
 candidate(bool *has_room)
 {
@@ -589,13 +589,15 @@ candidate(bool *has_room)
 	for (int i = 0; i < config->nreplicators; i++)
 	{
 		CopyView	v;
+		bool		fits;
 
 		copies_look(i, &v);
-		if (!is_candidate(i, &v) || (found >= 0 && i != preferred && (*has_room || !copies_has_room(&v))))
+		fits = copies_has_room(&v);
+		if (!is_candidate(i, &v) || (found >= 0 && (!fits || (*has_room && i != preferred))))
 			continue;
 		found = i;
-		*has_room = copies_has_room(&v);
-		if (i == preferred)
+		*has_room = fits;
+		if (fits && i == preferred)
 			break;
 	}
 	return found;
@@ -716,7 +718,7 @@ keep_in_sync(int out)
 	int			in = candidate(&has_room);
 	int			full = full_member();
 
-	if (in >= 0 && !has_room && in != preferred && key.n - (out >= 0) >= config->min_copies)
+	if (in >= 0 && !has_room && key.n - (out >= 0) >= config->min_copies)
 		in = -1;				/* it would soon fail */
 	if (out >= 0 && (in >= 0 || key.n - 1 >= config->min_copies))
 		change_in_sync(in, out);
@@ -913,6 +915,12 @@ group_prefer(int i)
 {
 	preferred = i;
 	preferred_ms = now_ms();
+}
+
+void
+group_stop_preferring(int i)
+{
+	(void) atomic_compare_exchange_strong(&preferred, &i, -1);
 }
 
 bool

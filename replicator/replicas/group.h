@@ -32,8 +32,11 @@ extern bool group_is_leader(void);
 /* Is there another one in sync? */
 extern bool group_can_hand_over(void);
 
-/* That one (index in Config.replicators) is put in sync if it can be, and leads next; -1: any. */
+/* That one (index in Config.replicators) is put in sync if it can be and has room on its disk, and leads next. */
 extern void group_prefer(int i);
+
+/* If that one is preferred, any one may lead next. */
+extern void group_stop_preferring(int i);
 
 /* Is it in sync, and has it been heard since it is preferred? */
 extern bool group_is_ready_to_lead(int i);

@@ -17,6 +17,7 @@
 
 #include "admin.h"
 #include "buffer.h"
+#include "group.h"
 #include "loop.h"
 #include "membership.h"
 #include "sequencer.h"
@@ -114,6 +115,40 @@ node_attach(int node, const char **why)
 	}
 	fakes[node].state = NODE_JOINING;
 	return true;
+}
+
+static bool leads;				/* a group of replicators, r1 and r2 */
+static int	preferred = -1;
+
+bool
+group_is_leader(void)
+{
+	return leads;
+}
+
+bool
+group_can_hand_over(void)
+{
+	return false;
+}
+
+void
+group_prefer(int i)
+{
+	preferred = i;
+}
+
+void
+group_stop_preferring(int i)
+{
+	if (preferred == i)
+		preferred = -1;
+}
+
+bool
+group_is_ready_to_lead(int i)
+{
+	return false;
 }
 
 static int	drains;
@@ -658,6 +693,46 @@ client_may_go(void **state)
 	assert_ok("status\n");
 }
 
+/* Nobody waits for a switchover any more: it does not happen later. */
+static void
+switchover_ends_with_its_client(void **state)
+{
+	Client		c;
+	Client		other;
+
+	leads = true;
+	config.nreplicators = 3;
+	config.replicator_name = "r1";
+	for (int i = 0; i < config.nreplicators; i++)
+		snprintf(config.replicators[i].name, sizeof(config.replicators[i].name), "r%d", i + 1);
+
+	client_open(&c, "switchover r2\n", 14);
+	run_for(20);
+	assert_int_equal(preferred, 1);
+	client_close(&c);
+	run_for(20);
+	assert_int_equal(preferred, -1);
+
+	assert_error("timeout=20 switchover r2\n", "replicator \"r2\" is not in sync");
+	assert_int_equal(preferred, -1);
+
+	/* another one has been ordered meanwhile */
+	client_open(&c, "switchover r2\n", 14);
+	run_for(20);
+	client_open(&other, "switchover r3\n", 14);
+	run_for(20);
+	client_close(&c);
+	run_for(20);
+	assert_int_equal(preferred, 2);
+	client_close(&other);
+	run_for(20);
+	assert_int_equal(preferred, -1);
+
+	leads = false;
+	config.nreplicators = 0;
+	config.replicator_name = "";
+}
+
 static void
 reload_and_stop_reach_main(void **state)
 {
@@ -906,6 +981,7 @@ main(void)
 		cmocka_unit_test_setup(pauses_are_bounded, reset),
 		cmocka_unit_test_setup(databases_answer_later, reset),
 		cmocka_unit_test_setup(client_may_go, reset),
+		cmocka_unit_test_setup(switchover_ends_with_its_client, reset),
 		cmocka_unit_test_setup(reload_and_stop_reach_main, reset),
 		cmocka_unit_test_setup(progress_is_in_the_status, reset),
 		cmocka_unit_test_setup(progress_that_is_none_ends_its_connection, reset),

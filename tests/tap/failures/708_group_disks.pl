@@ -122,8 +122,35 @@ $c->freeze_replicator($away);
 (undef, $err, $rc) = $c->member_ctl($other, '--timeout', 3, 'switchover', "r$away");
 like($err, qr/replicator "r$away" is not in sync/, 'one that hangs is refused');
 is($c->leader, $other, 'the leader is the same');
+
+# the command is canceled: what it has asked for does not happen later
+my $n = $other == 1 ? '' : $other;
+my $ctl = fork // die "fork: $!";
+if ($ctl == 0)
+{
+	open(STDERR, '>', '/dev/null');
+	exec("$LockstepCluster::bindir/lockstepctl", '--config', "$c->{dir}/replicator$n.conf", '--socket', "$c->{dir}/admin$n.sock", 'switchover', "r$away") or POSIX::_exit(1);
+}
+ok($c->wait_until(sub { $c->member_log($other) =~ /switchover r$away\b.*switchover r$away\b/s }), 'switchover to it is ordered again');
+sleep 0.2;
+kill 'KILL', $ctl;
+waitpid $ctl, 0;
+my $in_its_place = synced($other);
 $c->thaw_replicator($away);
-ok($c->wait_copies(2, 30), 'all are there');
+ok($c->wait_copies(2, 30), 'and canceled; then all are there');
+sleep 1;
+is(synced($other), $in_its_place, "r$away is not put in sync for it");
+
+# a full one is not put in sync for it either
+fill($away);
+ok($c->wait_until(sub { my ($m) = grep { $_->{name} eq "r$away" } @{ $c->group($other)->{members} }; ($m->{free_bytes} // 2e6) < 2e6 }), "the disk of r$away is full");
+$from = length $c->member_log($other);
+(undef, $err, $rc) = $c->member_ctl($other, '--timeout', 3, 'switchover', "r$away");
+like($err, qr/replicator "r$away" is not in sync/, 'it is refused');
+is(synced($other), $in_its_place, 'who was in sync still is');
+unlike(logged($other, $from), qr/ is in sync/, 'all the time');
+make_room($away);
+ok($c->wait_copies(2, 30), 'with room it has everything again');
 
 # ---------- the leader is killed, and started again at once
 
