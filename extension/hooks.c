@@ -374,6 +374,9 @@ explain_error(ErrorData *edata)
 static void
 flush_at_savepoint(void)
 {
+	if (capture_is_busy())
+		return;					/* of a function that is called for a row: it
+								 * forwards nothing */
 	xact_postpone_loss(true);
 	PG_TRY();
 	{
@@ -411,7 +414,8 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 				xact_at_subxact_commit(level);
 				break;
 			case SUBXACT_EVENT_ABORT_SUB:
-				capture_discard();
+				if (!capture_is_busy())
+					capture_discard();
 				keyset_at_subxact_abort(level);
 				xact_at_subxact_abort(level);
 				break;

@@ -15,7 +15,8 @@
  * row_context holds all that is made for one row, and is reset for the next; the buffers are
  * kept unless they have grown large.  Making the text and keys of a row calls functions of
  * types and of index expressions.  These must not change data, because their change would
- * come in the middle of the outer one.
+ * come in the middle of the outer one.  They may use subtransactions, which concern
+ * nothing of what is pending.
  */
 #include "postgres.h"
 
@@ -160,6 +161,16 @@ capture_discard(void)
 	batch_discard();
 }
 
+/* A row is being made into a query, by functions of users, which must not forward anything. */
+static void
+refuse_in_the_middle(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot execute a command that is replicated in a function that is called for the index or output of a row being replicated"),
+			 errdetail("Functions of index expressions and of data types must not change data.")));
+}
+
 static void
 flush_inserts(void)
 {
@@ -201,6 +212,8 @@ flush_inserts(void)
 void
 capture_flush(void)
 {
+	if (unlikely(capturing))
+		refuse_in_the_middle();
 	flush_inserts();
 	batch_flush();
 }
@@ -619,6 +632,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	old = MemoryContextSwitchTo(row_context);
 	deparse_enter(r, &text_settings);
 	capturing = true;
+	relation_hold(r);
 	PG_TRY();
 	{
 		if (tid == NULL)
@@ -636,6 +650,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	PG_FINALLY();
 	{
 		capturing = false;
+		relation_let_go(r);
 		deparse_leave(&text_settings);
 	}
 	PG_END_TRY();
