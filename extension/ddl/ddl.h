@@ -92,6 +92,7 @@ typedef struct DdlTargets
 	bool		reads_temporary;	/* its result depends on a temporary table */
 	bool		ours;			/* names something in lockstep's schema */
 	bool		runs_script;	/* of an extension */
+	bool		nowait;			/* LOCK TABLE ... NOWAIT */
 } DdlTargets;
 
 /* Takes no locks: by the time they are granted the answer may be another. */

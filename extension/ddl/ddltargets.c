@@ -193,6 +193,7 @@ targets_of_lock(DdlTargets *t, LockStmt *stmt)
 {
 	ListCell   *lc;
 
+	t->nowait = stmt->nowait;
 	foreach(lc, stmt->relations)
 	{
 		Oid			relid = target_relation(t, lfirst_node(RangeVar, lc), true);
