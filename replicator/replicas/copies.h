@@ -33,6 +33,9 @@ typedef struct CopyView
 	bool		connected;
 	bool		live;			/* it has had all that was published, once */
 	bool		required;
+	bool		anew;			/* it had nothing that could be continued, and
+								 * gets the journal from the beginning; while
+								 * it is not live, it lacks what it had */
 	bool		bodies;			/* its connection for bodies is there */
 	int			silent_ms;		/* since its last message, or since we lead */
 	uint64_t	acked;

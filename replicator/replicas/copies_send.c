@@ -29,11 +29,15 @@
 #include "json_text.h"
 #include "log.h"
 #include "reach.h"
+#include "strangers.h"
 
 #define ANSWER_MS 3000			/* of a standby that connects */
 #define STUCK_MS 1000			/* without a sync of its own */
 #define REFUSED_MS 10000		/* until the same is logged again */
-#define MAX_CONNECTIONS 16		/* beside two of each replicator */
+#define MAX_THREADS (2 * STRANGERS_MAX) /* of connections, beside two of each
+										 * replicator: those of strangers
+										 * whose connections have ended may
+										 * not know it yet */
 #define BODIES_MS 3000			/* until its connection for bodies is there */
 #define AT_ONCE_MAX (64 * 1024) /* by the journal's thread */
 #define DELETE_AT_ONCE 32		/* bodies, by one message: it hears and says
@@ -593,7 +597,7 @@ static void
 refuse(MemberChannel *c, const char *name, const char *why, bool anew)
 {
 	if (is_news(name, why))
-		log_message(LOG_NOTICE, name, "replicator is refused: %s", why);
+		strangers_log(LOG_NOTICE, name, "replicator is refused: %s", why);
 	(void) member_channel_send_json(c, MEMBER_REFUSED, json_pack("{s:s, s:b}", "error", why, "anew", anew));
 }
 
@@ -695,7 +699,12 @@ is_there(int i)
 	return there;
 }
 
-/* Both have the same up to where it goes on, as far as the last bytes tell; *ready: what it has there. */
+/*
+ * Both have the same up to where it goes on, as far as the last bytes tell; *ready: what it has there.
+ *
+ * One that is in sync, and has lost its journal, gets it anew as any other one: it is waited for, so
+ * nothing is acknowledged before it has everything, and until then it does not lead (copy_epoch is 0).
+ */
 static bool
 agree_on_place(Sender *s, const json_t *has, json_t **ready)
 {
@@ -720,11 +729,6 @@ agree_on_place(Sender *s, const json_t *has, json_t **ready)
 		return false;
 	}
 	s->at = resume_place(has);
-	if (s->at.segment == 0 && view.required)
-	{
-		refuse(s->channel, name, "its journal cannot be continued, and etcd says that it is in sync: it is to be taken out first", false);
-		return false;
-	}
 	if (!member_channel_send_json(s->channel, MEMBER_WELCOME,
 								  json_pack("{s:s, s:I, s:I, s:I, s:o}", "cluster", copies_setup.key.cluster, "epoch", (json_int_t) copies_setup.key.epoch,
 											"segment", (json_int_t) s->at.segment, "offset", (json_int_t) s->at.offset,
@@ -768,6 +772,7 @@ set_connected(Sender *s, bool connected, const char *nonce, const json_t *bodies
 		c->view.connected = connected;
 		c->handed_over = s->handed_over;
 		c->view.live = false;
+		c->view.anew = connected && s->at.segment == 0;
 		c->view.reach = REACH_UNKNOWN;
 		c->view.acked = 0;
 		c->heard_ms = copies_now_ms();
@@ -799,9 +804,9 @@ serve_journal(MemberChannel *channel, int i, const char *nonce, const json_t *ha
 	json_decref(ready);
 }
 
-/* Takes the channel over. */
+/* Takes the channel over; *stranger, until it is none any more. */
 static void
-serve(MemberChannel *channel)
+serve(MemberChannel *channel, Stranger **stranger)
 {
 	json_t	   *hello;
 	json_t	   *has;
@@ -809,7 +814,11 @@ serve(MemberChannel *channel)
 	const char *of = json_text_of(hello, "of");
 
 	if (i >= 0)
+	{
+		strangers_remove(*stranger);
+		*stranger = NULL;
 		member_channel_trust(channel);
+	}
 	if (i >= 0 && of[0] == '\0')
 		serve_journal(channel, i, json_text_of(hello, "nonce"), has);
 	else if (i >= 0)
@@ -830,17 +839,27 @@ note_connection(int n)
 	pthread_mutex_unlock(&copies_lock);
 }
 
+typedef struct Connection
+{
+	int			fd;
+	Stranger   *stranger;
+} Connection;
+
 static void *
 connection_main(void *arg)
 {
+	Connection *c = arg;
 	char	   *error = NULL;
-	MemberChannel *channel = member_channel_accept((int) (intptr_t) arg, copies_setup.keys, &error);
+	MemberChannel *channel = member_channel_accept(c->fd, copies_setup.keys, &error);
 
 	if (channel != NULL)
-		serve(channel);
+		serve(channel, &c->stranger);
 	else
-		log_message(LOG_INFO, NULL, "a connection to this replicator's member address was refused: %s", error);
+		strangers_log(LOG_INFO, NULL, "a connection to this replicator's member address was refused: %s", error);
+	if (c->stranger != NULL)
+		strangers_remove(c->stranger);
 	free(error);
+	free(c);
 	note_connection(-1);
 	return NULL;
 }
@@ -851,15 +870,35 @@ too_many(void)
 	bool		many;
 
 	pthread_mutex_lock(&copies_lock);
-	many = copies_shared.connected_now >= MAX_CONNECTIONS + 2 * copies_setup.config->nreplicators;
+	many = copies_shared.connected_now >= MAX_THREADS + 2 * copies_setup.config->nreplicators;
 	pthread_mutex_unlock(&copies_lock);
 	return many;
+}
+
+/* Takes the socket over. */
+static void
+begin_connection(int fd, const pthread_attr_t * attr)
+{
+	Connection *c = xcalloc(1, sizeof(Connection));
+	pthread_t	thread;
+
+	note_connection(1);
+	c->fd = fd;
+	c->stranger = strangers_add(fd);
+	if (c->stranger != NULL && pthread_create(&thread, attr, connection_main, c) == 0)
+		return;
+	if (c->stranger != NULL)
+		strangers_remove(c->stranger);
+	free(c);
+	close(fd);
+	note_connection(-1);
 }
 
 static void *
 listen_main(void *arg)
 {
 	const struct timespec pause = {0, MEMBER_ALIVE_MS * 1000000L};
+	const struct timespec moment = {0, 1000000L};
 	pthread_attr_t attr;
 
 	pthread_attr_init(&attr);
@@ -867,10 +906,11 @@ listen_main(void *arg)
 	for (;;)
 	{
 		struct pollfd p = {copies_setup.listen_fd, POLLIN, 0};
-		pthread_t	thread;
 		int			fd;
 
 		(void) poll(&p, 1, -1);
+		while (too_many())
+			(void) nanosleep(&moment, NULL);
 		fd = accept4(copies_setup.listen_fd, NULL, NULL, SOCK_CLOEXEC | SOCK_NONBLOCK);
 		if (fd < 0 && errno == EINVAL)
 			break;				/* copies_close() */
@@ -880,12 +920,7 @@ listen_main(void *arg)
 				(void) nanosleep(&pause, NULL); /* there are no descriptors */
 			continue;
 		}
-		note_connection(1);
-		if (too_many() || pthread_create(&thread, &attr, connection_main, (void *) (intptr_t) fd) != 0)
-		{
-			close(fd);
-			note_connection(-1);
-		}
+		begin_connection(fd, &attr);
 	}
 	return NULL;
 }

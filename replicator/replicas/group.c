@@ -9,9 +9,10 @@
  *				key.  Either that succeeds, and the old leader can never acknowledge anything, or
  *				the key has changed, and it follows who leads.
  *	 LEADING	puts standbys that have everything in sync, up to `copies`; takes out those that
- *				are silent, if another one or min_copies allows it.  A copy is waited for before
- *				etcd says that it is in sync, and is waited for until etcd says that it is not.
- *				If the key names another leader, or this one in another process, it ends.
+ *				are silent, or have lost their journal, if another one or min_copies allows it.  A
+ *				copy is waited for before etcd says that it is in sync, and is waited for until
+ *				etcd says that it is not.  If the key names another leader, or this one in another
+ *				process, it ends.
  *
  * Times decide when something is tried, never whether it is right.
  */
@@ -627,15 +628,20 @@ other_member(void)
 	return -1;
 }
 
+/*
+ * In sync, and silent, or connected and without the journal that it had (*anew), as its disk was lost;
+ * -1: none.
+ */
 static int
-silent_member(void)
+lost_member(bool *anew)
 {
 	for (int i = 0; i < config->nreplicators; i++)
 	{
 		CopyView	v;
 
 		copies_look(i, &v);
-		if (!is_self(i) && is_in_sync(i) && v.silent_ms >= SILENT_MS)
+		*anew = v.connected && v.anew && !v.live;
+		if (!is_self(i) && is_in_sync(i) && (v.silent_ms >= SILENT_MS || *anew))
 			return i;
 	}
 	return -1;
@@ -731,21 +737,33 @@ tell_full_disk(int i)
 	free(text);
 }
 
+/* anew: a member in sync that gets the journal anew; -1: none. */
+static void
+tell_writers_wait(int anew)
+{
+	char	   *text = anew < 0 ? xstrdup("writers wait: too few replicators have the journal (min_copies)") :
+	xasprintf("replicator \"%s\", which is in sync, has come back without its journal: writers wait until it has a copy", name_at(anew));
+
+	group_view_trouble(text);
+	free(text);
+}
+
 static void
 keep_copies(void)
 {
-	int			out = silent_member();
+	bool		anew;
+	int			out = lost_member(&anew);
 	int			full;
 	bool		wait;
 
 	if (out >= 0)
 		group_view_writers_wait(true);
 	keep_in_sync(out);
-	wait = key.n < config->min_copies || (out >= 0 && silent_member() >= 0);
+	wait = key.n < config->min_copies || (out >= 0 && (out = lost_member(&anew)) >= 0);
 	full = full_member();
 	group_view_writers_wait(wait);
 	if (wait)
-		group_view_trouble("writers wait: too few replicators have the journal (min_copies)");
+		tell_writers_wait(out >= 0 && anew ? out : -1);
 	else if (full >= 0)
 		tell_full_disk(full);
 	else

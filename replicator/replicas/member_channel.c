@@ -107,7 +107,7 @@ member_listen(const char *address)
 	}
 	fd = socket(list->ai_family, SOCK_STREAM | SOCK_CLOEXEC | SOCK_NONBLOCK, 0);
 	if (fd >= 0 && (setsockopt(fd, SOL_SOCKET, SO_REUSEADDR, &one, sizeof(one)) != 0 ||
-					bind(fd, list->ai_addr, list->ai_addrlen) != 0 || listen(fd, 16) != 0))
+					bind(fd, list->ai_addr, list->ai_addrlen) != 0 || listen(fd, SOMAXCONN) != 0))
 	{
 		int			saved_errno = errno;
 

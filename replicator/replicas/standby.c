@@ -7,7 +7,8 @@
  *	 while a segment is written		its end is not complete: journal_open() cuts it off, as in
  *									a journal of its own
  *	 while a segment begins			a temporary file: it gets its name when its beginning is on
- *									disk, before anything of it is acknowledged
+ *									disk, before anything of it is acknowledged; so does a lost
+ *									connection
  *	 while a body is written		a part (standby_bodies.c): it gets its name when it is on disk,
  *									before the record that refers to it comes
  *	 while everything is copied		copy_epoch is 0: it is begun anew, and this one never leads
@@ -50,6 +51,7 @@ typedef struct Standby
 	char	   *why;
 	int			fd;				/* of the segment that is written; -1: none */
 	bool		named;			/* it has its name */
+	JournalPlace named_end;		/* not named: where the segment before it ends */
 	bool		dirty;			/* something is not on disk */
 	ZerosAhead	zeros;			/* in fd */
 	bool		complete;		/* the copy; state says so */
@@ -161,10 +163,23 @@ begin_segment(Standby *s, uint64_t segment, uint64_t size)
 	if (s->fd < 0 || (errno = posix_fallocate(s->fd, 0, (off_t) size)) != 0)
 		return disk_failed(s, "create a journal segment");
 	s->named = false;
+	s->named_end = *s->end;
 	s->dirty = true;
 	s->zeros = (ZerosAhead) {.limit = size};
 	*s->end = (JournalPlace) {segment, 0};
 	return GO_ON;
+}
+
+/* What has no name is not the journal's: another connection goes on where the segment before it ends. */
+static void
+leave_segment(Standby *s)
+{
+	if (s->fd < 0)
+		return;
+	if (!s->named)
+		*s->end = s->named_end;
+	close(s->fd);
+	s->fd = -1;
 }
 
 static StandbyEnd
@@ -548,7 +563,6 @@ standby_follow(const Config *config, const MemberKeys *keys, GroupState *state, 
 		standby_view.connected = false;
 	}
 	member_channel_close(s.channel);
-	if (s.fd >= 0)
-		close(s.fd);
+	leave_segment(&s);
 	return result;
 }

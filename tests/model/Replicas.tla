@@ -134,7 +134,6 @@ Connect(m, l) ==
         at == IF anew THEN 0 ELSE IF Rule("no_truncate") THEN Common(l, m) ELSE Len(journal[m])
     IN  /\ phase[m] = "follow" /\ m # l /\ Leading(l) /\ conn[m] = None
         /\ Rule("any_epoch") => (seen[m] = [to |-> l, epoch |-> epoch[l]] /\ promised[m] <= epoch[l])
-        /\ (anew /\ Len(journal[l]) > 0) => m \notin required[l]
         /\ journal' = [journal EXCEPT ![m] = SubSeq(@, 1, at)]
         /\ durable' = [durable EXCEPT ![m] = Min(at, Len(journal[m]))]
         /\ promised' = [promised EXCEPT ![m] = Max(@, epoch[l])]

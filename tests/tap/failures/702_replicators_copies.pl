@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use IO::Socket::INET;
 use LockstepCluster;
+use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -103,11 +104,10 @@ $c->cluster('start-replicator', $synced);
 ok($c->wait_until(sub { ($c->group($synced)->{trouble} // '') =~ /cannot be followed: .*; this one, whose journal is incomplete, does not take its place/ }), 'one that is in sync by the key, and has lost its journal, waits for who has it');
 is($c->leader, undef, 'and does not lead');
 $c->cluster('start-replicator', $leader);
-sleep 1;
-is($c->leader, undef, 'even then: by the key there are two copies, and min_copies = 2');
+ok($c->wait_until(sub { ($c->leader // 0) == $leader }, 20), 'who had led leads again, as soon as the other one, which is in sync by the key, has a copy');
 $c->cluster('start-replicator', $_) for grep { $_ != $synced && $_ != $leader } $c->replicators;
 complete(3, 'with the third one all are there');
-is($c->leader, $leader, 'who had led leads again');
+is($c->leader, $leader, 'the leader is the same');
 load(5);
 same_files('the journals are equal');
 
@@ -151,6 +151,33 @@ for my $s (@strangers)
 }
 is(scalar(grep { !$_ } @strangers), 0, 'strangers lose their connections, and learn nothing');
 complete(3, 'and disturb nobody');
+
+# who holds as many connections as he gets, keeps no member out
+my $flood = fork // die;
+if ($flood == 0)
+{
+	my @held;
+	while (getppid() == $c->{test_pid})
+	{
+		push @held, IO::Socket::INET->new(PeerAddr => '127.0.0.1', PeerPort => $port, Timeout => 1) // ();
+		shift @held if @held > 800;
+		sleep 0.005;
+	}
+	POSIX::_exit(0);
+}
+sleep 0.5;
+($away) = grep { $_ != $c->leader } $c->replicators;
+my $logged = length $c->member_log($c->leader);
+$c->kill_replicator($away);
+$c->cluster('start-replicator', $away);
+my $since = time;
+complete(3, "r$away is started while a stranger floods the members' port: it connects");
+diag(sprintf 'after %.1f s', time - $since);
+load(5);
+my $lines = () = substr($c->member_log($c->leader), $logged) =~ /^/mg;
+cmp_ok($lines, '<', 100, 'and the log is not flooded');
+kill('KILL', $flood);
+waitpid $flood, 0;
 
 # ---------- etcd is away
 
