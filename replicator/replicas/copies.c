@@ -129,6 +129,7 @@ copies_publish(JournalPlace end)
 	pthread_mutex_lock(&copies_lock);
 	copies_shared.index++;
 	copies_shared.changes++;
+	copies_shared.bytes += (int64_t) (end.offset - (end.segment == copies_shared.end.segment ? copies_shared.end.offset : 0));
 	copies_shared.end = end;
 	copies_shared.waited_for = true;
 	for (int i = 0; i < copies_setup.config->nreplicators; i++)
@@ -246,8 +247,8 @@ copies_look(int i, CopyView *view)
 	*view = copies_shared.copies[i].view;
 	view->bodies = copies_shared.copies[i].bodies != NULL;
 	view->silent_ms = (int) (copies_now_ms() - copies_shared.copies[i].heard_ms);
-	view->lag_bytes = (int64_t) (copies_shared.end.segment - view->at.segment) * copies_setup.config->journal_segment_size +
-		(int64_t) (copies_shared.end.offset - view->at.offset);
+	view->lag_bytes = view->at.segment == copies_shared.end.segment ? (int64_t) (copies_shared.end.offset - view->at.offset) :
+		copies_shared.bytes - copies_shared.copies[i].segment_bytes - (int64_t) view->at.offset;
 	pthread_mutex_unlock(&copies_lock);
 	if (view->lag_bytes < 0)
 		view->lag_bytes = 0;

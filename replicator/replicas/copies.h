@@ -43,8 +43,7 @@ typedef struct CopyView
 								 * has not */
 	uint64_t	reach;			/* a Reach, while it is asked for */
 	JournalPlace at;			/* sent */
-	int64_t		lag_bytes;		/* published, and not sent; about, if they are
-								 * in several segments */
+	int64_t		lag_bytes;		/* published, and not sent */
 } CopyView;
 
 /* What copies_send.c does. */

@@ -182,6 +182,7 @@ copies_bodies_connected(int i, const json_t *ids)
 		body->named = bit(i);
 	}
 	free(had);
+	copies_shared.copies[i].to_name = copies_shared.copies[i].to_delete = true;
 }
 
 void
@@ -225,36 +226,54 @@ copies_bodies_missing(int i, uint64_t index)
 	return false;
 }
 
+/* This and what is to be deleted are asked for at each commit, too. */
 bool
 copies_bodies_name(int i, uint64_t index, Body *body)
 {
-	for (size_t n = 0; n < copies_shared.nbodies; n++)
+	Copy	   *c = &copies_shared.copies[i];
+	bool		later = false;
+
+	for (size_t n = 0; c->to_name && n < copies_shared.nbodies; n++)
 	{
 		Body	   *b = &copies_shared.bodies[n];
 
-		if (b->state != BODY_DECIDED || b->index > index || (b->there & bit(i)) == 0 || (b->named & bit(i)) != 0)
+		if (b->state != BODY_DECIDED || (b->there & bit(i)) == 0 || (b->named & bit(i)) != 0)
 			continue;
+		if (b->index > index)
+		{
+			later = true;
+			continue;
+		}
 		b->named |= bit(i);
 		*body = *b;
 		return true;
 	}
+	c->to_name = later;
 	return false;
 }
 
 size_t
 copies_bodies_to_delete(int i, uint64_t first, uint64_t *ids, size_t max)
 {
+	Copy	   *c = &copies_shared.copies[i];
 	size_t		n = 0;
+	bool		later = false;
 
-	for (size_t b = 0; b < copies_shared.nbodies && n < max; b++)
+	for (size_t b = 0; c->to_delete && b < copies_shared.nbodies; b++)
 	{
 		Body	   *body = &copies_shared.bodies[b];
 
-		if (body->state != BODY_TRIMMED || body->seq >= first || (body->named & bit(i)) == 0)
+		if (body->state != BODY_TRIMMED || (body->named & bit(i)) == 0)
 			continue;
+		if (body->seq >= first || n == max)
+		{
+			later = true;
+			continue;
+		}
 		body->named &= ~bit(i);
 		ids[n++] = body->id;
 	}
+	c->to_delete = later;
 	if (n > 0)
 		take_out_what_is_over();
 	return n;
@@ -391,6 +410,7 @@ copies_bodies_there(int i, uint64_t id)
 	if (b == NULL || (b->ended & bit(i)) == 0)
 		return;
 	b->there |= bit(i);
+	copies_shared.copies[i].to_name = true;
 	copies_shared.changes++;
 	if (copies_shared.copies[i].sender != NULL)
 		copies_wake(copies_shared.copies[i].sender);
@@ -555,6 +575,8 @@ copies_add_body(uint64_t seq, const BodyRef *body)
 	b->seq = seq;
 	b->index = copies_shared.body_index = copies_shared.index + 1;
 	copies_shared.bodies_decided++;
+	for (int i = 0; i < CONFIG_MAX_REPLICATORS; i++)
+		copies_shared.copies[i].to_name = true;
 	wake_senders();
 	pthread_mutex_unlock(&copies_lock);
 }
@@ -582,6 +604,8 @@ copies_trimmed(uint64_t first)
 	}
 	if (any)
 	{
+		for (int i = 0; i < CONFIG_MAX_REPLICATORS; i++)
+			copies_shared.copies[i].to_delete = true;
 		take_out_what_is_over();
 		wake_senders();
 	}
@@ -605,6 +629,7 @@ copies_bodies_begin(const Journal *journal)
 {
 	static const BodyWatcher watcher = {.grown = grown,.cut = cut,.sealed = sealed,.gone = gone,.await = await};
 
+	copies_shared.bodies_decided = 1;
 	copies_shared.bodies_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
 	loop_watch(copies_shared.bodies_fd, EPOLLIN, on_copied, NULL);
 	journal_each_body(journal, add_of_journal);

@@ -90,7 +90,12 @@ typedef struct Copy
 									 * before */
 	uint64_t	bodies_checked; /* it has all of so many decided ones; 0: it
 								 * may have not */
+	bool		to_name;		/* it may have to be told that some are the
+								 * journal's */
+	bool		to_delete;		/* ... that some are to be deleted */
 	bool		handed_over;	/* it has been told to take over */
+	int64_t		segment_bytes;	/* CopiesShared.bytes where the segment of
+								 * view.at begins */
 } Copy;
 
 /* See copies_bodies.c.  A bit for each copy. */
@@ -131,6 +136,7 @@ typedef struct CopiesShared
 	uint64_t	index;			/* of what is published */
 	uint64_t	acknowledged;
 	JournalPlace end;
+	int64_t		bytes;			/* published since leading began */
 	uint64_t	first;
 	uint64_t	ready_at;		/* index when leading began */
 	int64_t		unsynced_ms;	/* the leader's own disk has been at work
@@ -148,7 +154,7 @@ typedef struct CopiesShared
 	uint64_t	nodes_version;	/* 0: nothing yet */
 	Copy		copies[CONFIG_MAX_REPLICATORS];
 	uint64_t	body_index;		/* of the last body */
-	uint64_t	bodies_decided; /* ever */
+	uint64_t	bodies_decided; /* ever, and one more: never 0 */
 	Body	   *bodies;
 	size_t		nbodies;
 	size_t		bodies_cap;

@@ -187,6 +187,28 @@ put_deletions(Sender *s, uint64_t first)
 		put(s, MEMBER_BODY_DELETE, ids, (int) n, NULL, 0);	/* more in the next turn */
 }
 
+/* It begins with another segment: what is there from that on, by the files. */
+static void
+note_segment(Sender *s)
+{
+	Copy	   *c = &copies_shared.copies[s->i];
+	JournalPlace end;
+	int64_t		bytes;
+
+	pthread_mutex_lock(&copies_lock);
+	end = copies_shared.end;
+	bytes = copies_shared.bytes;
+	pthread_mutex_unlock(&copies_lock);
+	bytes -= (int64_t) copy_bytes_from(copies_setup.config->journal_directory, s->at.segment, end);
+	pthread_mutex_lock(&copies_lock);
+	if (c->connection == s->connection)
+	{
+		c->view.at = s->at;
+		c->segment_bytes = bytes;
+	}
+	pthread_mutex_unlock(&copies_lock);
+}
+
 static bool
 begin_segment(Sender *s, uint64_t segment)
 {
@@ -198,6 +220,7 @@ begin_segment(Sender *s, uint64_t segment)
 		close(s->fd);
 	s->fd = -1;
 	s->at = (JournalPlace) {segment, 0};
+	note_segment(s);
 	put(s, MEMBER_SEGMENT, numbers, 2, NULL, 0);
 	return true;
 }
@@ -793,6 +816,7 @@ serve_journal(MemberChannel *channel, int i, const char *nonce, const json_t *ha
 	if (agree_on_place(s, has, &ready))
 	{
 		set_connected(s, true, nonce, json_object_get(ready, "bodies"));
+		note_segment(s);
 		log_message(LOG_NOTICE, name, "replicator is connected and gets the journal from %s",
 					s->at.segment == 0 ? "the beginning" : "where it ended");
 		stream(s);

@@ -75,6 +75,26 @@ copy_has_segment(const char *dir, uint64_t segment)
 	return fd >= 0;
 }
 
+uint64_t
+copy_bytes_from(const char *dir, uint64_t segment, JournalPlace end)
+{
+	SegmentList list = {0};
+	uint64_t	bytes = end.offset;
+	bool		ok = segment_list(dir, &list);
+
+	for (size_t i = 0; ok && i < list.n && list.first[i] < end.segment; i++)
+	{
+		char		path[JOURNAL_PATH_MAX];
+		struct stat st;
+
+		segment_path(path, dir, list.first[i], false);
+		if (list.first[i] >= segment && stat(path, &st) == 0)
+			bytes += (uint64_t) st.st_size;
+	}
+	free(list.first);
+	return bytes;
+}
+
 bool
 copy_tail(const char *dir, JournalPlace place, char tail[COPY_TAIL_HEX])
 {

@@ -19,6 +19,9 @@ extern int	copy_open_body(const char *dir, uint64_t id);
 extern uint64_t copy_next_segment(const char *dir, uint64_t segment);
 extern bool copy_has_segment(const char *dir, uint64_t segment);
 
+/* How much there is from the beginning of that segment up to that place, by the sizes of the files. */
+extern uint64_t copy_bytes_from(const char *dir, uint64_t segment, JournalPlace end);
+
 /* A checksum of the last bytes before that place, at most 64 kB of its segment.  false: errno. */
 extern bool copy_tail(const char *dir, JournalPlace place, char tail[COPY_TAIL_HEX]);
 
