@@ -369,18 +369,12 @@ evaluate(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results,
 	return is_in;
 }
 
-/* Hash of the row's value in the index; false: the row is not in it. */
+/* computed: what the index has beside columns. */
 static bool
-index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
+hash_columns(LsIndex *ix, Datum *values, bool *nulls, Datum *computed, bool *computed_nulls, uint64 *hash)
 {
-	Datum		computed[INDEX_MAX_KEYS];
-	bool		computed_nulls[INDEX_MAX_KEYS];
 	int			expression = 0;
 	int			i;
-
-	if ((ix->expressions != NIL || ix->predicate != NIL) &&
-		!evaluate(r, ix, values, nulls, computed, computed_nulls))
-		return false;
 
 	*hash = ix->seed;
 	for (i = 0; i < ix->ncolumns; i++)
@@ -407,6 +401,41 @@ index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
 			*hash = keyhash_value(&column->hasher, value, *hash);
 	}
 	return true;
+}
+
+/* For rows that are locked or read: with the settings with which changed rows are written. */
+static bool
+hash_texts(const LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *computed, bool *computed_nulls, uint64 *hash)
+{
+	LsTextSettings settings;
+	bool		is_in = false;
+
+	deparse_enter(r, &settings);
+	PG_TRY();
+	{
+		is_in = hash_columns(ix, values, nulls, computed, computed_nulls, hash);
+	}
+	PG_FINALLY();
+	{
+		deparse_leave(&settings);
+	}
+	PG_END_TRY();
+	return is_in;
+}
+
+/* Hash of the row's value in the index; false: the row is not in it. */
+static bool
+index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
+{
+	Datum		computed[INDEX_MAX_KEYS];
+	bool		computed_nulls[INDEX_MAX_KEYS];
+
+	if ((ix->expressions != NIL || ix->predicate != NIL) &&
+		!evaluate(r, ix, values, nulls, computed, computed_nulls))
+		return false;
+	if (unlikely(ix->by_text) && !deparse_is_entered())
+		return hash_texts(r, ix, values, nulls, computed, computed_nulls, hash);
+	return hash_columns(ix, values, nulls, computed, computed_nulls, hash);
 }
 
 /* ---------- row keys */

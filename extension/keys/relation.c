@@ -319,8 +319,8 @@ build_columns(LsRelation *r)
 		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
 
 		/*
-		 * The same, but xml_out leaves out the declaration, which is part of
-		 * the value, and what follows a NUL byte would not be seen.
+		 * The same, but what follows a NUL byte would not be seen. xml:
+		 * deparse_init() sees to it that it is the same.
 		 */
 		if (base == XMLOID || base == BPCHAROID || base == JSONOID)
 			output = F_TEXTOUT;

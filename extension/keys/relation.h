@@ -67,6 +67,7 @@ typedef struct LsIndex
 	uint64		seed;
 	char	   *name;			/* for people */
 	bool		nulls_distinct;
+	bool		by_text;		/* a value is hashed by its text */
 	int			ncolumns;
 	LsIndexColumn *columns;
 	List	   *expressions;	/* of the columns with attnum 0, in order */
