@@ -40,6 +40,7 @@
 #include "delivery.h"
 #include "conflictreport.h"
 #include "ddl.h"
+#include "deparse.h"
 #include "foreignkey.h"
 #include "generation.h"
 #include "guc.h"
@@ -236,7 +237,7 @@ start_on_node(QueryDesc *desc, int eflags)
 		heap_note_conflict_lock();
 	if ((captured || desc->plannedstmt->rowMarks != NIL) && ls_mode() == LS_MODE_ORIGIN)
 		indoubt_before_statement(desc->plannedstmt);
-	if (captured && top)
+	if (captured && executor_is_clients(desc))
 		shippable_consider(desc);
 	server_executor_start(desc, eflags);
 	if (captured)
@@ -374,6 +375,9 @@ explain_error(ErrorData *edata)
 static void
 flush_at_savepoint(void)
 {
+	if (capture_is_busy())
+		return;					/* of a function that is called for a row: it
+								 * forwards nothing */
 	xact_postpone_loss(true);
 	PG_TRY();
 	{
@@ -411,7 +415,8 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 				xact_at_subxact_commit(level);
 				break;
 			case SUBXACT_EVENT_ABORT_SUB:
-				capture_discard();
+				if (!capture_is_busy())
+					capture_discard();
 				keyset_at_subxact_abort(level);
 				xact_at_subxact_abort(level);
 				break;
@@ -587,5 +592,6 @@ hooks_install(void)
 	guc_apply_priority_changed = priority_assign_apply;
 	link_before_exit = verdict_confirm;
 	xact_init();
+	deparse_init();
 	outsiderun_init();
 }

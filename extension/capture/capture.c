@@ -15,7 +15,8 @@
  * row_context holds all that is made for one row, and is reset for the next; the buffers are
  * kept unless they have grown large.  Making the text and keys of a row calls functions of
  * types and of index expressions.  These must not change data, because their change would
- * come in the middle of the outer one.
+ * come in the middle of the outer one.  They may use subtransactions, which concern
+ * nothing of what is pending.
  */
 #include "postgres.h"
 
@@ -160,6 +161,16 @@ capture_discard(void)
 	batch_discard();
 }
 
+/* A row is being made into a query, by functions of users, which must not forward anything. */
+static void
+refuse_in_the_middle(void)
+{
+	ereport(ERROR,
+			(errcode(ERRCODE_FEATURE_NOT_SUPPORTED),
+			 errmsg("cannot execute a command that is replicated in a function that is called for the index or output of a row being replicated"),
+			 errdetail("Functions of index expressions and of data types must not change data.")));
+}
+
 static void
 flush_inserts(void)
 {
@@ -201,6 +212,8 @@ flush_inserts(void)
 void
 capture_flush(void)
 {
+	if (unlikely(capturing))
+		refuse_in_the_middle();
 	flush_inserts();
 	batch_flush();
 }
@@ -339,45 +352,76 @@ assign_a_computed_column(LsRelation *r)
 	column_set_add(set, first + 1);
 }
 
+/* The columns that the changed generated ones are made from, as far as an UPDATE may name them; false: none. */
+static bool
+assign_sources(LsRelation *r)
+{
+	bool		any = false;
+
+	for (int i = 0; i < r->natts; i++)
+	{
+		if (!column_set_has(&r->generated_from, i + 1) || !may_be_assigned(&r->columns[i]))
+			continue;
+		column_set_add(&r->assigned, i + 1);
+		any = true;
+	}
+	return any;
+}
+
+static bool
+generated_changed(const LsRelation *r)
+{
+	for (int i = 0; r->has_generated && i < r->natts; i++)
+	{
+		if (r->columns[i].generated && column_set_has(&r->changed, i + 1))
+			return true;
+	}
+	return false;
+}
+
+/* Something has to be: a column of the identity, or another one.  false: none may be. */
+static bool
+assign_any(LsRelation *r)
+{
+	if (r->nidentity > 0 && may_be_assigned(&r->columns[r->identity[0].attnum - 1]))
+	{
+		column_set_add(&r->assigned, r->identity[0].attnum);
+		return true;
+	}
+	for (int i = 0; i < r->natts; i++)
+	{
+		if (may_be_assigned(&r->columns[i]))
+		{
+			column_set_add(&r->assigned, i + 1);
+			return true;
+		}
+	}
+	return false;
+}
+
 /*
  * What changed.  A generated column is not assigned, but the other nodes have
  * to compute it again, and do so when a column that it is made from is.  If its
  * value travels it is assigned as any other.  An update that changes nothing is
  * forwarded all the same, as it counts as a change of the row: it sets a column
- * to what it is.
+ * to what it is.  false: no UPDATE can say it.
  */
-static void
+static bool
 choose_assigned(LsRelation *r)
 {
 	LsColumnSet *set = &r->assigned;
-	bool		computed = false;
-	bool		any = false;
-	int			i;
 
 	memcpy(set->words, r->changed.words, set->nwords * sizeof(uint64));
-	for (i = 0; r->has_generated && i < r->natts; i++)
-		computed |= r->columns[i].generated && column_set_has(&r->changed, i + 1);
-	for (i = 0; computed && i < set->nwords; i++)
-		set->words[i] |= r->generated_from.words[i];
+	if (generated_changed(r) && !assign_sources(r))
+		return false;
 	if (r->has_computed && column_sets_overlap(set, &r->generated_from))
 		assign_a_computed_column(r);
-	for (i = 0; i < r->natts && !any; i++)
-		any = !r->columns[i].generated && column_set_has(set, i + 1);
-	if (any)
-		return;
-	if (r->nidentity > 0 && may_be_assigned(&r->columns[r->identity[0].attnum - 1]))
+	for (int i = 0; i < r->natts; i++)
 	{
-		column_set_add(set, r->identity[0].attnum);
-		return;
+		if (!r->columns[i].generated && column_set_has(set, i + 1))
+			return true;
 	}
-	for (i = 0; i < r->natts; i++)
-	{
-		if (may_be_assigned(&r->columns[i]))
-		{
-			column_set_add(set, i + 1);
-			return;
-		}
-	}
+	return assign_any(r);
 }
 
 static LsSlice
@@ -493,7 +537,7 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 	slot_getallattrs(slot);
 	fetch_old(rel, r, tid, &buffer);
 	find_changed(r, slot->tts_values, slot->tts_isnull);
-	if (always_identity_changed(r))
+	if (always_identity_changed(r) || !choose_assigned(r))
 	{
 		ReleaseBuffer(buffer);
 		return false;
@@ -504,7 +548,6 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 	change.new_nulls = slot->tts_isnull;
 	change.changed = &r->changed;
 
-	choose_assigned(r);
 	query->text = ls_slice_of(deparse_update(r, &r->assigned));
 	query->nparams = deparse_assigned(r, &r->assigned, slot->tts_values, slot->tts_isnull, &params);
 	image_at = params.len;
@@ -619,6 +662,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	old = MemoryContextSwitchTo(row_context);
 	deparse_enter(r, &text_settings);
 	capturing = true;
+	relation_hold(r);
 	PG_TRY();
 	{
 		if (tid == NULL)
@@ -636,6 +680,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	PG_FINALLY();
 	{
 		capturing = false;
+		relation_let_go(r);
 		deparse_leave(&text_settings);
 	}
 	PG_END_TRY();

@@ -61,7 +61,7 @@ extern void shippable_forget(void); /* before each ExecutorStart that isn't
 									 * nested */
 extern void shippable_consider(QueryDesc *desc);	/* before ExecutorStart */
 extern void shippable_start(QueryDesc *desc);	/* before ExecutorRun */
-extern void shippable_stop(void);	/* after it, failed or not */
+extern void shippable_stop(QueryDesc *desc);	/* after it, failed or not */
 extern void shippable_forward(QueryDesc *desc); /* after it */
 
 /* Rows of this table that change now need not be captured. */
@@ -70,6 +70,8 @@ extern bool shippable_is_running(Oid relid);
 /* ---------- executor.c: SELECT that writes */
 
 extern void executor_check_targets(QueryDesc *desc);	/* after ExecutorStart */
+/* Is it what the client sent, and not what a function runs? */
+extern bool executor_is_clients(const QueryDesc *desc);
 extern void executor_run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction,
 						 uint64 count LS_ONCE_PARAM);
 extern void executor_finish(ExecutorFinish_hook_type next, QueryDesc *desc);

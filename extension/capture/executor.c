@@ -11,6 +11,8 @@
 
 #include "access/heapam.h"
 #include "executor/executor.h"
+#include "tcop/pquery.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
 
 #include "capture.h"
@@ -62,10 +64,22 @@ executor_check_targets(QueryDesc *desc)
 
 /* ---------- SELECT that writes */
 
+/*
+ * Not one of a function that runs without a query around it: a deferred trigger, a login trigger, a call by the function
+ * protocol. Its parameters may be PL/pgSQL's variables.
+ */
+bool
+executor_is_clients(const QueryDesc *desc)
+{
+	return nesting.executor == 0 && !utility_is_running() &&
+		ActivePortal != NULL && ActivePortal->sourceText == desc->sourceText &&
+		(desc->params == NULL || desc->params->paramFetch == NULL);
+}
+
 static bool
 may_be_forwarded(QueryDesc *desc, ScanDirection direction, uint64 count)
 {
-	return nesting.executor == 0 && !utility_is_running() &&
+	return executor_is_clients(desc) &&
 		desc->operation == CMD_SELECT && !desc->plannedstmt->hasModifyingCTE &&
 		direction == ForwardScanDirection && count == 0;
 }
@@ -82,7 +96,7 @@ run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64
 	PG_FINALLY();
 	{
 		nesting.executor--;
-		shippable_stop();
+		shippable_stop(desc);
 	}
 	PG_END_TRY();
 	shippable_forward(desc);

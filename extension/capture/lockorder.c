@@ -43,6 +43,7 @@
 #include "executor/executor.h"
 #include "miscadmin.h"
 #include "parser/parsetree.h"
+#include "storage/proc.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
 #include "utils/varlena.h"
@@ -196,10 +197,17 @@ any_contended(void)
 static void
 ask(QueryDesc *desc, const LsKey *keys, int nkeys, int nrows, int timeout_ms)
 {
-	if (!lockrequest_rows(keys, nkeys, nrows, false, timeout_ms))
+	bool		lock_timeout = LockTimeout > 0 && (timeout_ms == 0 || LockTimeout < timeout_ms);
+
+	if (!lockrequest_rows(keys, nkeys, nrows, false, lock_timeout ? LockTimeout : timeout_ms))
 	{
 		char	   *name = pnstrdup((const char *) keys[0].name.data, keys[0].name.len);
 
+		if (lock_timeout)
+			ereport(ERROR,
+					(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+					 errmsg("canceling statement due to lock timeout"),
+					 errdetail("Transactions of other nodes want to change a row, too: key %s.", name)));
 		conflictreport_note(LS_LOST_QUEUE, name, psprintf("Timed out after %d ms.", timeout_ms));
 		ereport(ERROR,
 				(errcode(ERRCODE_T_R_DEADLOCK_DETECTED),
@@ -219,6 +227,8 @@ ask_contended(QueryDesc *desc, const LsKey *keys, int nkeys, int nrows)
 {
 	int			patience = ls_queue_timeout > 0 ? Min(ls_queue_timeout, CONTENDED_PATIENCE_MS) : CONTENDED_PATIENCE_MS;
 
+	if (LockTimeout > 0)
+		patience = Min(patience, LockTimeout);
 	(void) lockrequest_rows(keys, nkeys, nrows, true, patience);
 	causal_renew_snapshot(desc);
 }

@@ -11,6 +11,7 @@
  *  - no trigger and no rule acts, no foreign key is concerned, and no column of a unique
  *    index or exclusion constraint is changed (whether such an update succeeds depends on
  *    the order of rows);
+ *  - no function of users is called, by an index or a CHECK, which might write;
  *  - each statement has a snapshot of its own (READ COMMITTED);
  *  - no other transaction of this node is writing the table.
  *
@@ -45,7 +46,9 @@
 #include "keyset.h"
 #include "lockstep.h"
 #include "relation.h"
+#include "session.h"
 #include "statementtext.h"
+#include "storedexpression.h"
 #include "unlogged.h"
 #include "xact.h"
 
@@ -57,13 +60,14 @@ static struct
 {
 	QueryDesc  *desc;			/* NULL: none */
 	Oid			relid;			/* while it runs: rows of it aren't captured */
+	int			depth;			/* ... that it changes itself */
 	LsKey		keys[2];
 }			shipped;
 
 bool
 shippable_is_running(Oid relid)
 {
-	return shipped.relid == relid;
+	return shipped.relid == relid && shipped.depth == nesting.executor;
 }
 
 /* ---------- expressions */
@@ -250,13 +254,26 @@ has_no_triggers(Relation rel)
 }
 
 static bool
+check_calls_users(Relation rel)
+{
+	const TupleConstr *constr = rel->rd_att->constr;
+
+	for (int i = 0; constr != NULL && i < constr->num_check; i++)
+	{
+		if (storedexpression_calls_users(stringToNode(constr->check[i].ccbin)))
+			return true;
+	}
+	return false;
+}
+
+static bool
 table_is_plain(Relation rel)
 {
 	return relation_is_replicated(rel) && !unlogged_is(rel) &&
 		!rel->rd_rel->relispartition && !rel->rd_rel->relhassubclass &&
 		!rel->rd_rel->relrowsecurity && rel->rd_rules == NULL &&
 		(rel->rd_att->constr == NULL || !rel->rd_att->constr->has_generated_stored) &&
-		has_no_triggers(rel);
+		has_no_triggers(rel) && !relation_get(rel)->computes && !check_calls_users(rel);
 }
 
 /* ---------- deciding */
@@ -333,14 +350,18 @@ shippable_forget(void)
 void
 shippable_start(QueryDesc *desc)
 {
-	if (shipped.desc == desc)
-		shipped.relid = linitial_node(RangeTblEntry, desc->plannedstmt->rtable)->relid;
+	if (shipped.desc != desc)
+		return;
+	shipped.relid = linitial_node(RangeTblEntry, desc->plannedstmt->rtable)->relid;
+	shipped.depth = nesting.executor;
 }
 
+/* Queries of functions come here, too, while it runs. */
 void
-shippable_stop(void)
+shippable_stop(QueryDesc *desc)
 {
-	shipped.relid = InvalidOid;
+	if (shipped.desc == desc)
+		shipped.relid = InvalidOid;
 }
 
 void

@@ -64,7 +64,7 @@ ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targ
 		/* find() may write its keys over them */
 		asked.keys = palloc(asked.nkeys * sizeof(LsKey));
 		memcpy(asked.keys, targets->keys, asked.nkeys * sizeof(LsKey));
-		lockrequest_tables(asked.keys, asked.nkeys, ddl);
+		lockrequest_tables(asked.keys, asked.nkeys, ddl, asked.nowait);
 		AcceptInvalidationMessages();
 		find(arg, targets);
 	} while (!all_asked(&asked, targets));

@@ -193,6 +193,7 @@ targets_of_lock(DdlTargets *t, LockStmt *stmt)
 {
 	ListCell   *lc;
 
+	t->nowait = stmt->nowait;
 	foreach(lc, stmt->relations)
 	{
 		Oid			relid = target_relation(t, lfirst_node(RangeVar, lc), true);
@@ -464,6 +465,28 @@ targets_of_statistics(DdlTargets *t, CreateStatsStmt *stmt)
 		t->npermanent++;
 }
 
+/* Its tables: LIKE a temporary one is not written out here. */
+static void
+targets_of_schema(DdlTargets *t, CreateSchemaStmt *stmt)
+{
+	ListCell   *lc;
+
+	t->npermanent++;
+	t->whole_database = stmt->schemaElts != NIL;
+	foreach(lc, stmt->schemaElts)
+	{
+		ListCell   *element;
+
+		if (!IsA(lfirst(lc), CreateStmt))
+			continue;
+		foreach(element, lfirst_node(CreateStmt, lc)->tableElts)
+		{
+			if (IsA(lfirst(element), TableLikeClause))
+				source_relation(t, lfirst_node(TableLikeClause, element)->relation);
+		}
+	}
+}
+
 /* ---------- all */
 
 static void
@@ -551,8 +574,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			targets_of_grant(t, (GrantStmt *) stmt);
 			break;
 		case T_CreateSchemaStmt:
-			t->npermanent++;
-			t->whole_database = ((CreateSchemaStmt *) stmt)->schemaElts != NIL;
+			targets_of_schema(t, (CreateSchemaStmt *) stmt);
 			break;
 		case T_CreateEnumStmt:
 			target_new_object(t, ((CreateEnumStmt *) stmt)->typeName);

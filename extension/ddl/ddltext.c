@@ -36,6 +36,7 @@
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 #include "utils/timestamp.h"
+#include "utils/varlena.h"
 
 #include "ddl.h"
 #include "sessionsettings.h"
@@ -161,6 +162,7 @@ names_roles(Node *stmt)
 	switch (nodeTag(stmt))
 	{
 		case T_AlterOwnerStmt:
+		case T_CreateRoleStmt:
 		case T_AlterRoleStmt:
 		case T_AlterRoleSetStmt:
 		case T_GrantStmt:
@@ -217,29 +219,69 @@ check_role_spec(RoleSpec *role)
 				 errhint("Write the name of the role.")));
 }
 
+static void
+check_role_specs(List *roles)
+{
+	ListCell   *lc;
+
+	foreach(lc, roles)
+		check_role_spec(lfirst_node(RoleSpec, lc));
+}
+
 /* Where SESSION_USER may also be an expression it can't be replaced. */
 static void
 check_roles(Node *stmt)
 {
-	List	   *roles = NIL;
 	ListCell   *lc;
 
 	if (IsA(stmt, CreatePolicyStmt))
-		roles = ((CreatePolicyStmt *) stmt)->roles;
+		check_role_specs(((CreatePolicyStmt *) stmt)->roles);
 	else if (IsA(stmt, AlterPolicyStmt))
-		roles = ((AlterPolicyStmt *) stmt)->roles;
+		check_role_specs(((AlterPolicyStmt *) stmt)->roles);
+	else if (IsA(stmt, GrantStmt))
+	{
+		check_role_specs(((GrantStmt *) stmt)->grantees);
+		check_role_spec(((GrantStmt *) stmt)->grantor);
+	}
 	else if (IsA(stmt, CreateSchemaStmt))
+	{
 		check_role_spec(((CreateSchemaStmt *) stmt)->authrole);
+		foreach(lc, ((CreateSchemaStmt *) stmt)->schemaElts)
+			check_roles(lfirst(lc));
+	}
 	else if (IsA(stmt, AlterTableStmt))
 	{
 		foreach(lc, ((AlterTableStmt *) stmt)->cmds)
 			check_role_spec(lfirst_node(AlterTableCmd, lc)->newowner);
 	}
-	foreach(lc, roles)
-		check_role_spec(lfirst_node(RoleSpec, lc));
 }
 
 /* ---------- SET ... FROM CURRENT: the value is this session's */
+
+/*
+ * A list of names, each a literal: what set_config() takes as a name may be a reserved word, and
+ * SET takes an empty name as a literal only.  Names of files keep their case.
+ */
+static char *
+list_as_literals(const char *setting, const char *value)
+{
+	char	   *copy = pstrdup(value);
+	bool		files = strstr(setting, "_preload_libraries") != NULL;
+	const char *separator = "";
+	StringInfoData out;
+	List	   *names;
+	ListCell   *lc;
+
+	if (!(files ? SplitGUCList(copy, ',', &names) : SplitIdentifierString(copy, ',', &names)))
+		return quote_literal_cstr(value);
+	initStringInfo(&out);
+	foreach(lc, names)
+	{
+		appendStringInfo(&out, "%s%s", separator, quote_literal_cstr(lfirst(lc)));
+		separator = ", ";
+	}
+	return names != NIL ? out.data : pstrdup("''");
+}
 
 /* As it is written after TO. */
 static char *
@@ -249,10 +291,8 @@ current_value(const char *name)
 
 	if (value == NULL || value[0] == '\0')
 		return pstrdup(value == NULL ? "DEFAULT" : "''");
-
-	/* of names, quoted where they need it */
 	if (GetConfigOptionFlags(name, true) & GUC_LIST_QUOTE)
-		return pstrdup(value);
+		return list_as_literals(name, value);
 	return quote_literal_cstr(value);
 }
 

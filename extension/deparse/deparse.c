@@ -19,6 +19,7 @@
 #include "utils/builtins.h"
 #include "utils/bytea.h"
 #include "utils/float.h"
+#include "utils/fmgroids.h"
 #include "utils/guc.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -26,7 +27,9 @@
 #include "utils/typcache.h"
 
 #include "deparse.h"
+#include "patch.h"
 #include "relation.h"
+#include "session.h"
 
 /* Texts kept for different sets of updated columns of one relation. */
 #define UPDATE_TEXTS_KEPT 64
@@ -167,6 +170,32 @@ deparse_leave(const LsTextSettings *saved)
 	if (saved->guc_nest_level > 0)
 		AtEOXact_GUC(true, saved->guc_nest_level);
 	entered = NULL;
+}
+
+bool
+deparse_is_entered(void)
+{
+	return entered != NULL;
+}
+
+/*
+ * xml_out leaves out the declaration, which is part of the value: <?xml version="1.0" encoding="UTF-8"?>.  It is
+ * called for values within arrays and composite values, too; and in apply sessions, where a row may be found by its text.
+ */
+static PGFunction original_xml_out;
+
+static Datum
+instead_of_xml_out(PG_FUNCTION_ARGS)
+{
+	if (deparse_is_entered() || session_applies())
+		PG_RETURN_CSTRING(text_to_cstring(PG_GETARG_TEXT_PP(0)));
+	return original_xml_out(fcinfo);
+}
+
+void
+deparse_init(void)
+{
+	ls_replace_function(F_XML_OUT, instead_of_xml_out, &original_xml_out, "xml_out");
 }
 
 /* If what runs meanwhile fails, leave finds nothing to do. */
@@ -422,23 +451,6 @@ deparse_delete(LsRelation *r)
 	return r->delete_text = text.data;
 }
 
-/* A table of generated columns only: something has to be set. */
-static void
-append_set_default(const LsRelation *r, StringInfo text)
-{
-	int			i;
-
-	for (i = 0; i < r->natts; i++)
-	{
-		if (r->columns[i].live)
-		{
-			appendStringInfo(text, "%s = DEFAULT", r->columns[i].name);
-			return;
-		}
-	}
-	elog(ERROR, "updated table %s has no column", r->name);
-}
-
 static char *
 make_update_text(LsRelation *r, const LsColumnSet *set)
 {
@@ -455,8 +467,6 @@ make_update_text(LsRelation *r, const LsColumnSet *set)
 		appendStringInfo(&text, "%s%s = ", param == 1 ? "" : ", ", r->columns[i].name);
 		append_assigned(&r->columns[i], param++, &text);
 	}
-	if (param == 1)
-		append_set_default(r, &text);
 	append_where_identity(r, param, &text);
 	return text.data;
 }

@@ -192,13 +192,27 @@ any_special(uint64 bytes)
 	return (((bytes - each * ' ') | (backslash_is_0 - each)) & ~bytes & (each * 0x80)) != 0;
 }
 
+#define LARGE (1024 * 1024)
+
+/* An error if it would exceed the size of a buffer. */
+static size_t
+escaped_length(const char *data, size_t len)
+{
+	size_t		escaped = len;
+
+	for (size_t i = 0; i < len; i++)
+		escaped += data[i] == '\\' || (data[i] >= 0 && data[i] < ' ');
+	return Min(escaped, MaxAllocSize);
+}
+
 static void
 append_copy_value(const char *data, size_t len, StringInfo out)
 {
 	const char *end = data + len;
 	char	   *to;
 
-	enlargeStringInfo(out, (int) Min(2 * len, MaxAllocSize));
+	/* of a large value, what it needs */
+	enlargeStringInfo(out, (int) (len < LARGE ? 2 * len : escaped_length(data, len)));
 	to = out->data + out->len;
 	while (data < end)
 	{

@@ -9,11 +9,12 @@
  * equal values have equal texts.  For other values there is no hash, and the caller takes a key
  * on the whole table.
  *
- * Callers ensure that the text is independent of the session's settings (deparse_enter).
+ * Callers ensure that the text is independent of the session's settings (deparse_enter; keyset.c).
  */
 #include "postgres.h"
 
 #include "catalog/pg_collation.h"
+#include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "commands/dbcommands.h"
 #include "common/hashfn.h"
@@ -129,6 +130,10 @@ keyhash_init_child(LsHasher *hasher, Oid child_type, Oid parent_type,
 	if (child_type == parent_type || hasher->by == LS_HASH_TEXT)
 		return child_type == parent_type;
 
+	/* as in keyhash_init() */
+	if (child_type == NAMEOID && OidIsValid(collation) && !get_collation_isdeterministic(collation))
+		return false;
+
 	/* types of one hash family have compatible hashes: no cast that may fail */
 	entry = lookup_type_cache(parent_type, TYPECACHE_HASH_OPFAMILY);
 	function = get_opfamily_proc(entry->hash_opf, child_type, child_type, HASHEXTENDED_PROC);
@@ -142,6 +147,13 @@ keyhash_init_child(LsHasher *hasher, Oid child_type, Oid parent_type,
 		case COERCION_PATH_RELABELTYPE:
 			return true;
 		case COERCION_PATH_FUNC:
+
+			/*
+			 * PostgreSQL compares date and timestamptz in the session's time
+			 * zone
+			 */
+			if (func_volatile(function) != PROVOLATILE_IMMUTABLE)
+				return false;
 			hasher->has_cast = true;
 			fmgr_info_cxt(function, &hasher->cast, context);
 			return true;

@@ -279,41 +279,42 @@ current_estate(void)
 
 /* An evaluation context in which the row is the tuple in question. */
 static ExprContext *
-row_context(LsRelation *r, Datum *values, bool *nulls)
+row_context(EState *state, TupleTableSlot *slot, int natts, Datum *values, bool *nulls)
 {
-	ExprContext *econtext = GetPerTupleExprContext(current_estate());
+	ExprContext *econtext = GetPerTupleExprContext(state);
 
 	ResetExprContext(econtext);
-	ExecClearTuple(r->slot);
-	memcpy(r->slot->tts_values, values, r->natts * sizeof(Datum));
-	memcpy(r->slot->tts_isnull, nulls, r->natts * sizeof(bool));
-	ExecStoreVirtualTuple(r->slot);
-	econtext->ecxt_scantuple = r->slot;
+	ExecClearTuple(slot);
+	memcpy(slot->tts_values, values, natts * sizeof(Datum));
+	memcpy(slot->tts_isnull, nulls, natts * sizeof(bool));
+	ExecStoreVirtualTuple(slot);
+	econtext->ecxt_scantuple = slot;
 	return econtext;
 }
 
+/* Constant parts are evaluated now, and may change the epoch. */
 static void
-prepare_expressions(LsIndex *ix)
+prepare_expressions(LsIndex *ix, EState *state)
 {
-	EState	   *state = current_estate();
+	uint64		now = epoch;
 
-	if (ix->prepared_epoch == epoch)
+	if (ix->prepared_epoch == now)
 		return;
 	ix->expression_states = ExecPrepareExprList(ix->expressions, state);
 	ix->predicate_state = ExecPrepareQual(ix->predicate, state);
-	ix->prepared_epoch = epoch;
+	ix->prepared_epoch = now;
 }
 
 /* What the index has of the row beside its columns; false: the row is not in it. */
 static bool
-evaluate_plainly(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results, bool *result_nulls)
+evaluate_in(EState *state, TupleTableSlot *slot, LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results, bool *result_nulls)
 {
 	ExprContext *econtext;
 	ListCell   *lc;
 	int			n = 0;
 
-	prepare_expressions(ix);
-	econtext = row_context(r, values, nulls);
+	prepare_expressions(ix, state);
+	econtext = row_context(state, slot, r->natts, values, nulls);
 	if (!ExecQual(ix->predicate_state, econtext))
 		return false;
 	foreach(lc, ix->expression_states)
@@ -324,29 +325,56 @@ evaluate_plainly(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *
 	return true;
 }
 
+/* In an evaluation that is under way, perhaps of the same index, with what goes with the caller's memory. */
+static bool
+evaluate_within(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results, bool *result_nulls)
+{
+	LsIndex		own = *ix;
+
+	own.prepared_epoch = 0;
+	return evaluate_in(CreateExecutorState(), MakeTupleTableSlot(r->desc, &TTSOpsVirtual), r, &own, values, nulls, results, result_nulls);
+}
+
+/* Users' functions are called, and their queries may come here again. */
+static bool
+evaluate_held(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results, bool *result_nulls)
+{
+	static int	depth = 0;
+	bool		is_in = false;
+
+	relation_hold(r);
+	depth++;
+	PG_TRY();
+	{
+		is_in = depth > 1 ? evaluate_within(r, ix, values, nulls, results, result_nulls) :
+			evaluate_in(current_estate(), r->slot, r, ix, values, nulls, results, result_nulls);
+	}
+	PG_FINALLY();
+	{
+		depth--;
+		relation_let_go(r);
+	}
+	PG_END_TRY();
+	return is_in;
+}
+
 /* With the session's settings, as the index itself. */
 static bool
 evaluate(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *results, bool *result_nulls)
 {
 	LsTextSettings *paused = r->reads_settings ? deparse_pause() : NULL;
-	bool		is_in = evaluate_plainly(r, ix, values, nulls, results, result_nulls);
+	bool		is_in = evaluate_held(r, ix, values, nulls, results, result_nulls);
 
 	deparse_go_on(r, paused);
 	return is_in;
 }
 
-/* Hash of the row's value in the index; false: the row is not in it. */
+/* computed: what the index has beside columns. */
 static bool
-index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
+hash_columns(LsIndex *ix, Datum *values, bool *nulls, Datum *computed, bool *computed_nulls, uint64 *hash)
 {
-	Datum		computed[INDEX_MAX_KEYS];
-	bool		computed_nulls[INDEX_MAX_KEYS];
 	int			expression = 0;
 	int			i;
-
-	if ((ix->expressions != NIL || ix->predicate != NIL) &&
-		!evaluate(r, ix, values, nulls, computed, computed_nulls))
-		return false;
 
 	*hash = ix->seed;
 	for (i = 0; i < ix->ncolumns; i++)
@@ -373,6 +401,41 @@ index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
 			*hash = keyhash_value(&column->hasher, value, *hash);
 	}
 	return true;
+}
+
+/* For rows that are locked or read: with the settings with which changed rows are written. */
+static bool
+hash_texts(const LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *computed, bool *computed_nulls, uint64 *hash)
+{
+	LsTextSettings settings;
+	bool		is_in = false;
+
+	deparse_enter(r, &settings);
+	PG_TRY();
+	{
+		is_in = hash_columns(ix, values, nulls, computed, computed_nulls, hash);
+	}
+	PG_FINALLY();
+	{
+		deparse_leave(&settings);
+	}
+	PG_END_TRY();
+	return is_in;
+}
+
+/* Hash of the row's value in the index; false: the row is not in it. */
+static bool
+index_hash(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, uint64 *hash)
+{
+	Datum		computed[INDEX_MAX_KEYS];
+	bool		computed_nulls[INDEX_MAX_KEYS];
+
+	if ((ix->expressions != NIL || ix->predicate != NIL) &&
+		!evaluate(r, ix, values, nulls, computed, computed_nulls))
+		return false;
+	if (unlikely(ix->by_text) && !deparse_is_entered())
+		return hash_texts(r, ix, values, nulls, computed, computed_nulls, hash);
+	return hash_columns(ix, values, nulls, computed, computed_nulls, hash);
 }
 
 /* ---------- row keys */

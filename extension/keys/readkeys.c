@@ -46,7 +46,6 @@
 static LsKeyBuffer locked;		/* cut back with subtransactions */
 static LsKeyBuffer read_keys;	/* not */
 static bool buffers_made = false;
-static MemoryContext lock_context;	/* for one row */
 
 /* Keys in read_keys, so that each is there once; in TopTransactionContext. */
 typedef struct ReadKey
@@ -67,8 +66,6 @@ make_buffers(void)
 
 	if (buffers_made)
 		return;
-	lock_context = AllocSetContextCreate(TopMemoryContext, "lockstep locked row",
-										 ALLOCSET_SMALL_SIZES);
 	old = MemoryContextSwitchTo(TopMemoryContext);
 	initStringInfo(&locked.packed);
 	initStringInfo(&read_keys.packed);
@@ -104,13 +101,17 @@ readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode)
 	LsKeyMode	key_mode = mode_of_lock(mode);
 	LsRelation *r;
 	LsReadMark	mark;
+	MemoryContext context;
 	MemoryContext old;
 
 	if (foreignkey_runs_query())
 		return readkeys_mark();
 	make_buffers();
 	slot_getallattrs(slot);
-	old = MemoryContextSwitchTo(lock_context);
+
+	/* of its own, as a function of an index may lock rows, too */
+	context = AllocSetContextCreate(CurrentMemoryContext, "lockstep locked row", ALLOCSET_SMALL_SIZES);
+	old = MemoryContextSwitchTo(context);
 	r = relation_get(rel);
 	if (keyset_add_locked_table(&locked, r, key_mode))
 	{
@@ -120,7 +121,7 @@ readkeys_row_locked(Relation rel, TupleTableSlot *slot, LockTupleMode mode)
 	else
 		mark = readkeys_mark();
 	MemoryContextSwitchTo(old);
-	MemoryContextReset(lock_context);
+	MemoryContextDelete(context);
 	return mark;
 }
 

@@ -621,7 +621,9 @@ find_modes(const PlannedStmt *stmt, LsKeyMode *modes)
 	{
 		PlanRowMark *mark = lfirst_node(PlanRowMark, lc);
 
-		if (mark->markType != ROW_MARK_EXCLUSIVE && mark->markType != ROW_MARK_NOKEYEXCLUSIVE)
+		/* NOWAIT and SKIP LOCKED don't wait for other nodes either */
+		if ((mark->markType != ROW_MARK_EXCLUSIVE && mark->markType != ROW_MARK_NOKEYEXCLUSIVE) ||
+			mark->waitPolicy != LockWaitBlock)
 			continue;
 		modes[mark->rti] = mark->markType == ROW_MARK_EXCLUSIVE ? LS_ROW_EXCLUSIVE : LS_ROW_UPDATE;
 		any = true;

@@ -6,7 +6,8 @@
  * relation or of one that it names (partition ancestors, parents of foreign keys, their
  * indexes), after a change to a type of its columns, and after any change to a schema, a
  * collation or an operator (renames).  An invalid entry is rebuilt at the next
- * relation_get(), so a pointer stays good until then.
+ * relation_get(), so a pointer stays good until then; and beyond, while it is held because users' functions
+ * are called, whose queries may come here.  These get another entry meanwhile.
  */
 #include "postgres.h"
 
@@ -318,8 +319,8 @@ build_columns(LsRelation *r)
 		getTypeOutputInfo(att->atttypid, &output, &is_varlena);
 
 		/*
-		 * The same, but xml_out leaves out the declaration, which is part of
-		 * the value, and what follows a NUL byte would not be seen.
+		 * The same, but what follows a NUL byte would not be seen. xml:
+		 * deparse_init() sees to it that it is the same.
 		 */
 		if (base == XMLOID || base == BPCHAROID || base == JSONOID)
 			output = F_TEXTOUT;
@@ -443,6 +444,7 @@ static void
 build(LsRelation *r, Relation rel)
 {
 	Oid			relid = r->relid;
+	uint32		beside = r->beside;
 	MemoryContext context = r->context;
 	MemoryContext old;
 
@@ -452,6 +454,7 @@ build(LsRelation *r, Relation rel)
 	MemoryContextReset(context);
 	memset(r, 0, sizeof(LsRelation));
 	r->relid = relid;
+	r->beside = beside;
 	r->context = context;
 	r->build = ++builds;
 	r->valid = true;			/* an invalidation meanwhile unsets it */
@@ -530,12 +533,32 @@ sweep(void)
 	hash_seq_init(&scan, relations);
 	while ((r = hash_seq_search(&scan)) != NULL)
 	{
-		if (r->valid)
+		if (r->valid || r->users > 0)
 			continue;
 		MemoryContextDelete(r->context);
-		hash_search(relations, &r->relid, HASH_REMOVE, NULL);
+		hash_search(relations, r, HASH_REMOVE, NULL);
 	}
 	sweep_above = Max(SWEEP_MINIMUM, 2 * hash_get_num_entries(relations));
+}
+
+static LsRelation *
+find_entry(Oid relid, uint32 beside)
+{
+	struct
+	{
+		Oid			relid;
+		uint32		beside;
+	}			key = {relid, beside};
+	bool		found;
+	LsRelation *r = hash_search(relations, &key, HASH_ENTER, &found);
+
+	if (!found)
+	{
+		r->context = NULL;
+		r->valid = false;
+		r->users = 0;
+	}
+	return r;
 }
 
 LsRelation *
@@ -544,7 +567,6 @@ relation_get(Relation rel)
 	static LsRelation *last = NULL;
 	Oid			relid = RelationGetRelid(rel);
 	LsRelation *r;
-	bool		found;
 
 	if (last != NULL && last->relid == relid && last->valid)
 		return last;
@@ -552,7 +574,7 @@ relation_get(Relation rel)
 	{
 		HASHCTL		ctl;
 
-		ctl.keysize = sizeof(Oid);
+		ctl.keysize = offsetof(LsRelation, users);
 		ctl.entrysize = sizeof(LsRelation);
 		ctl.hcxt = CacheMemoryContext;
 		relations = hash_create("lockstep relations", 128, &ctl,
@@ -562,14 +584,29 @@ relation_get(Relation rel)
 		sweep();
 
 	last = NULL;				/* perhaps swept */
-	r = hash_search(relations, &relid, HASH_ENTER, &found);
-	if (!found)
-	{
-		r->context = NULL;
-		r->valid = false;
-	}
+	r = find_entry(relid, 0);
+	if (!r->valid && r->users > 0)
+		r = find_entry(relid, 1);
+	if (!r->valid && r->users > 0)
+		ereport(ERROR,
+				(errcode(ERRCODE_T_R_SERIALIZATION_FAILURE),
+				 errmsg("the definition of table \"%s\" has changed while a function of its index was called", RelationGetRelationName(rel)),
+				 errhint("Repeat the transaction.")));
 	if (!r->valid)
 		build(r, rel);
-	last = r;
+	if (r->beside == 0)
+		last = r;
 	return r;
+}
+
+void
+relation_hold(LsRelation *r)
+{
+	r->users++;
+}
+
+void
+relation_let_go(LsRelation *r)
+{
+	r->users--;
 }

@@ -67,6 +67,7 @@ typedef struct LsIndex
 	uint64		seed;
 	char	   *name;			/* for people */
 	bool		nulls_distinct;
+	bool		by_text;		/* a value is hashed by its text */
 	int			ncolumns;
 	LsIndexColumn *columns;
 	List	   *expressions;	/* of the columns with attnum 0, in order */
@@ -116,7 +117,9 @@ typedef struct LsUpdateText
 
 typedef struct LsRelation
 {
-	Oid			relid;			/* hash key */
+	Oid			relid;			/* hash key, with beside */
+	uint32		beside;			/* 1: made while the other one was in use */
+	int			users;			/* see relation_hold() */
 	bool		valid;
 	uint64		build;			/* differs after every rebuild */
 	MemoryContext context;
@@ -201,6 +204,10 @@ typedef struct LsRelation
 
 /* The relation's entry, built if need be.  In a transaction. */
 extern LsRelation *relation_get(Relation rel);
+
+/* Until it is let go, as often as it was held, the entry stays what it is, though it may be out of date. */
+extern void relation_hold(LsRelation *r);
+extern void relation_let_go(LsRelation *r);
 
 /* For relkeys.c: where else invalidations come from; an empty set; a table. */
 extern void relation_add_relid(LsRelation *r, Oid relid);

@@ -169,7 +169,10 @@ build_index(LsRelation *r, LsIndex *ix, Relation index)
 		RelationGetExclusionInfo(index, &operators, &procs, &strategies);
 	next_expression = list_head(ix->expressions);
 	for (i = 0; i < ix->ncolumns; i++)
+	{
 		build_index_column(r, ix, index, i, operators, &next_expression);
+		ix->by_text |= ix->columns[i].counts && ix->columns[i].hasher.by == LS_HASH_TEXT;
+	}
 }
 
 /*

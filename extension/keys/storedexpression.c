@@ -64,7 +64,10 @@ storedexpression_calls_users(Node *expression)
 
 /* ---------- settings */
 
-/* Of the built-in functions that are IMMUTABLE.  (quote_all_identifiers, timezone_abbreviations.) */
+/*
+ * Of the built-in functions that are IMMUTABLE.  (quote_all_identifiers, timezone_abbreviations.)  Those of || with text are
+ * STABLE, but PostgreSQL inlines them before it asks, and what calls an output function then may be IMMUTABLE.
+ */
 static bool
 function_reads_settings(Oid function, void *context)
 {
@@ -80,6 +83,8 @@ function_reads_settings(Oid function, void *context)
 		case F_LINE_OUT:
 		case F_CIRCLE_OUT:
 		case F_BYTEAOUT:
+		case F_ANYTEXTCAT:
+		case F_TEXTANYCAT:
 		case F_QUOTE_IDENT:
 		case F_TIMEZONE_TEXT_TIMESTAMP:
 		case F_TIMEZONE_TEXT_TIMESTAMPTZ:

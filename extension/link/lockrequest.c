@@ -10,6 +10,7 @@
 
 #include "mb/pg_wchar.h"
 #include "miscadmin.h"
+#include "storage/proc.h"
 #include "utils/wait_event.h"
 
 #include "heldlocks.h"
@@ -21,6 +22,12 @@
 #include "points.h"
 #include "turn.h"
 #include "xact_state.h"
+
+/*
+ * NOWAIT: the replicator answers only when it grants.  Longer than an answer takes on a busy
+ * machine, and not long for a user.
+ */
+#define NOWAIT_MS 200
 
 static void
 send_lock(const LsKey *keys, int nkeys, bool ddl, bool yields)
@@ -86,10 +93,17 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, bool yields, int timeout_ms)
 	return true;
 }
 
+/* The request is given up when the (sub)transaction ends, which is now. */
 void
-lockrequest_tables(const LsKey *keys, int nkeys, bool ddl)
+lockrequest_tables(const LsKey *keys, int nkeys, bool ddl, bool nowait)
 {
-	(void) lock_first(keys, nkeys, ddl, false, 0);
+	if (lock_first(keys, nkeys, ddl, false, nowait ? NOWAIT_MS : LockTimeout))
+		return;
+	ereport(ERROR,
+			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
+			 nowait ? errmsg("could not obtain the lock of a table on all nodes") : errmsg("canceling statement due to lock timeout"),
+			 nkeys > 0 ? errdetail("A transaction of this or another node has table \"%.*s\", or one that was named with it.",
+								   (int) keys[0].name.len, (const char *) keys[0].name.data) : 0));
 }
 
 bool

@@ -10,9 +10,10 @@
 /*
  * Request table locks, and the ddl lock if ddl, before a command that must not fail later.
  * Returns when they are granted and this node has applied what the grant names. Interruptible.
- * ERROR 40P01 when the replicator finds a deadlock.
+ * ERROR 40P01 when the replicator finds a deadlock, 55P03 after lock_timeout or, with nowait, the
+ * time that an answer takes.
  */
-extern void lockrequest_tables(const LsKey *keys, int nkeys, bool ddl);
+extern void lockrequest_tables(const LsKey *keys, int nkeys, bool ddl, bool nowait);
 
 /*
  * The same for the first nrows keys, rows or tables; the rest are the tables of the

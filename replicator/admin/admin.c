@@ -559,6 +559,9 @@ admin_stop(void)
 	unlink(config->admin_socket);
 	loop_cancel(poll_timer);
 	poll_timer = NULL;
-	while (requests != NULL)
-		request_free(requests);
+	for (AdminRequest *r = requests, *next; r != NULL; r = next)
+	{
+		next = r->next;
+		request_lost(r);
+	}
 }

@@ -338,6 +338,7 @@ loop_defer(Deferred *d)
 		return;
 	d->queued = true;
 	d->next = NULL;
+	d->link = deferred_end;
 	*deferred_end = d;
 	deferred_end = &d->next;
 }
@@ -347,15 +348,8 @@ loop_undefer(Deferred *d)
 {
 	if (!d->queued)
 		return;
-	for (Deferred **p = &deferred_first; *p != NULL; p = &(*p)->next)
-	{
-		if (*p != d)
-			continue;
-		*p = d->next;
-		if (deferred_end == &d->next)
-			deferred_end = p;
-		break;
-	}
+	*d->link = d->next;
+	*(d->next != NULL ? &d->next->link : &deferred_end) = d->link;
 	d->queued = false;
 }
 

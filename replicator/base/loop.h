@@ -39,6 +39,7 @@ typedef struct Deferred
 	void	   *arg;
 	bool		queued;
 	struct Deferred *next;
+	struct Deferred **link;		/* what points to it, while queued */
 } Deferred;
 
 extern void loop_defer(Deferred *d);

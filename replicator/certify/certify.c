@@ -20,7 +20,6 @@
 #include "buffer.h"
 
 #define SWEEP_PER_FORGET 256
-#define SWEEP_PER_NEW_KEY 4
 
 Certifier *
 certifier_create(uint64_t floor)

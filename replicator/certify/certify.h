@@ -126,8 +126,9 @@ extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for
  */
 typedef enum LockResult
 {
-	LOCK_GRANTED,				/* *seq: the highest decided seq that touches
-								 * its keys */
+	LOCK_GRANTED,				/* *seq: the highest decided seq that had
+								 * touched one of its keys when that was
+								 * granted */
 	LOCK_WAITING,				/* certifier_next_grant() will return it */
 	LOCK_DEADLOCK				/* it would wait for itself: nothing was taken
 								 * by this call, and nothing waits */

@@ -136,18 +136,75 @@ first_item(const Key *key)
 	return key->locks != NULL ? key->locks->first : NULL;
 }
 
+/* The first item that waits, or NULL. */
+static LockItem *
+first_waiting(const Lock *lock)
+{
+	return lock->items != NULL && !lock->items->granted ? lock->items : NULL;
+}
+
+static LockItem *
+next_waiting(const LockItem *item)
+{
+	LockItem   *next = item->next_in_lock;
+
+	return next != NULL && !next->granted ? next : NULL;
+}
+
+typedef bool (*Fits) (const LockItem *item, LsKeyMode mode);
+
+static bool
+is_any(const LockItem *item, LsKeyMode mode)
+{
+	return true;
+}
+
+static bool
+covers(const LockItem *item, LsKeyMode mode)
+{
+	return item->mode == mode || is_strongest(item->mode);
+}
+
+static bool
+is_granted_against(const LockItem *item, LsKeyMode mode)
+{
+	return item->granted && ls_modes_conflict(item->mode, mode);
+}
+
+static bool
+is_in_list(const LockItem *first, const Lock *lock, Fits fits, LsKeyMode mode)
+{
+	for (const LockItem *i = first; i != NULL; i = i->next_on_key)
+	{
+		if (i->lock == lock && fits(i, mode))
+			return true;
+	}
+	return false;
+}
+
+/* Has the lock such an item of the key?  A lock may have many keys, and a key many locks, but hardly both. */
+static bool
+has_item(const Lock *lock, const Key *key, Fits fits, LsKeyMode mode)
+{
+	const LockQueue *q = key->locks;
+
+	if (q == NULL)
+		return false;
+	if (q->nitems < lock->nitems)
+		return is_in_list(q->first, lock, fits, mode) || is_in_list(q->gates, lock, fits, mode);
+	for (const LockItem *i = lock->items; i != NULL; i = i->next_in_lock)
+	{
+		if (i->key == key && fits(i, mode))
+			return true;
+	}
+	return false;
+}
+
 /* Does other wait for something that the item's lock holds on their key? */
 static bool
 waits_for_granted(const LockItem *other, const LockItem *item)
 {
-	if (!item->again)
-		return false;
-	for (const LockItem *i = item->lock->items; i != NULL; i = i->next_in_lock)
-	{
-		if (i->key == item->key && i->granted && ls_modes_conflict(i->mode, other->mode))
-			return true;
-	}
-	return false;
+	return item->again && has_item(item->lock, item->key, is_granted_against, other->mode);
 }
 
 /* The first one that the waiting item may have to wait for. */
@@ -226,10 +283,8 @@ static bool
 waits_for(Certifier *c, Lock *lock, const Search *search)
 {
 	lock->visited = c->search;
-	for (const LockItem *item = lock->items; item != NULL; item = item->next_in_lock)
+	for (const LockItem *item = first_waiting(lock); item != NULL; item = next_waiting(item))
 	{
-		if (item->granted)
-			continue;
 		for (const LockItem *other = first_before(item); other != NULL && c->steps > 0; other = other->next_on_key)
 		{
 			c->steps--;
@@ -306,18 +361,6 @@ lock_blocker(Certifier *c, const Key *key, LsKeyMode mode, OriginId origin)
 
 /* ---------- taking and giving back */
 
-/* Has the lock requested that already? */
-static bool
-covered(const Lock *lock, const Key *key, LsKeyMode mode)
-{
-	for (const LockItem *i = lock->items; i != NULL; i = i->next_in_lock)
-	{
-		if (i->key == key && (i->mode == mode || i->mode == LS_TABLE_X || i->mode == LS_ROW_EXCLUSIVE))
-			return true;
-	}
-	return false;
-}
-
 void
 locks_touch(Certifier *c, LockQueue *q, bool strongest)
 {
@@ -349,22 +392,11 @@ free_if_empty(LockQueue *q)
 	free(q);
 }
 
-static bool
-asks_again(const Lock *lock, const Key *key)
-{
-	for (const LockItem *i = lock->items; i != NULL; i = i->next_in_lock)
-	{
-		if (i->key == key)
-			return true;
-	}
-	return false;
-}
-
 static void
 link_gate(LockQueue *q, LockItem *item)
 {
 	item->gate = true;
-	item->again = asks_again(item->lock, item->key);
+	item->again = has_item(item->lock, item->key, is_any, item->mode);
 	item->next_on_key = q->gates;
 	if (q->gates != NULL)
 		q->gates->prev_on_key = item;
@@ -374,7 +406,7 @@ link_gate(LockQueue *q, LockItem *item)
 static void
 link_item(LockQueue *q, LockItem *item)
 {
-	item->again = asks_again(item->lock, item->key);
+	item->again = has_item(item->lock, item->key, is_any, item->mode);
 	item->prev_on_key = q->last;
 	*(q->last != NULL ? &q->last->next_on_key : &q->first) = item;
 	q->last = item;
@@ -420,8 +452,8 @@ add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode, bool yields)
 	LockQueue  *q;
 	LockItem   *item;
 
-	if (covered(lock, key, mode))
-		return;
+	if (has_item(lock, key, covers, mode))
+		return;					/* requested already */
 	q = queue_of(key);
 	item = xcalloc(1, sizeof(LockItem));
 	item->lock = lock;
@@ -435,8 +467,10 @@ add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode, bool yields)
 		link_gate(q, item);
 	else
 		link_item(q, item);
+	q->nitems++;
 	item->next_in_lock = lock->items;
 	lock->items = item;
+	lock->nitems++;
 }
 
 static void
@@ -448,7 +482,20 @@ remove_from_key(Certifier *c, LockItem *item)
 		unlink_gate(item);
 	else
 		unlink_item(c, item);
+	q->nitems--;
 	free_if_empty(q);
+}
+
+/* Remove the item that *link is. */
+static void
+remove_item(Certifier *c, Lock *lock, LockItem **link)
+{
+	LockItem   *item = *link;
+
+	remove_from_key(c, item);
+	*link = item->next_in_lock;
+	lock->nitems--;
+	free(item);
 }
 
 typedef bool (*Wanted) (const LockItem *item, uint64_t keep);
@@ -457,12 +504,6 @@ static bool
 is_granted(const LockItem *item, uint64_t keep)
 {
 	return item->granted;
-}
-
-static bool
-is_no_gate(const LockItem *item, uint64_t keep)
-{
-	return !item->gate;
 }
 
 static bool
@@ -479,17 +520,13 @@ remove_items(Certifier *c, Lock *lock, Wanted wanted, uint64_t keep)
 
 	while (*link != NULL)
 	{
-		LockItem   *item = *link;
-
-		if (wanted != NULL && wanted(item, keep))
-		{
-			link = &item->next_in_lock;
-			continue;
-		}
-		remove_from_key(c, item);
-		*link = item->next_in_lock;
-		free(item);
+		if (wanted != NULL && wanted(*link, keep))
+			link = &(*link)->next_in_lock;
+		else
+			remove_item(c, lock, link);
 	}
+	if (lock->items == NULL)
+		lock->seq = 0;
 }
 
 static void
@@ -533,10 +570,8 @@ locks_free(Certifier *c)
 static bool
 must_wait(const Certifier *c, const Lock *lock)
 {
-	for (const LockItem *item = lock->items; item != NULL; item = item->next_in_lock)
+	for (const LockItem *item = first_waiting(lock); item != NULL; item = next_waiting(item))
 	{
-		if (item->granted)
-			continue;
 		for (const LockItem *other = first_before(item); other != NULL; other = other->next_on_key)
 		{
 			if (other == item && item->queue->nagain == 0)
@@ -554,11 +589,11 @@ must_wait(const Certifier *c, const Lock *lock)
 static void
 note_fights(Certifier *c, Lock *lock)
 {
-	for (LockItem *item = lock->items; item != NULL; item = item->next_in_lock)
+	for (LockItem *item = first_waiting(lock); item != NULL; item = next_waiting(item))
 	{
 		const LockItem *other = item->queue->first;
 
-		if (item->granted || item->key->is_table)
+		if (item->key->is_table)
 			continue;
 		while (other != NULL && other->lock->origin == lock->origin)
 			other = other->next_on_key;
@@ -567,25 +602,30 @@ note_fights(Certifier *c, Lock *lock)
 	}
 }
 
-/* Grant it; the highest decided seq that touched one of its keys. */
+/* Grant it; the highest decided seq that had touched one of its keys when that was granted. */
 static uint64_t
 grant(Certifier *c, Lock *lock)
 {
-	uint64_t	seq = c->floor;
+	LockItem  **link = &lock->items;
 
-	remove_items(c, lock, is_no_gate, 0);
-	for (LockItem *item = lock->items; item != NULL; item = item->next_in_lock)
+	while (*link != NULL && !(*link)->granted)
 	{
+		LockItem   *item = *link;
 		uint64_t	touched = item->key == &c->ddl ? c->highest : key_highest(item->key);
 
-		if (!item->granted)
-			no_longer_waits(item);
+		if (touched > lock->seq)
+			lock->seq = touched;
+		if (item->gate)
+		{
+			remove_item(c, lock, link);
+			continue;
+		}
+		no_longer_waits(item);
 		item->granted = true;
-		if (touched > seq)
-			seq = touched;
+		link = &item->next_in_lock;
 	}
 	lock->waiting = false;
-	return seq;
+	return lock->seq > c->floor ? lock->seq : c->floor;
 }
 
 LockResult
@@ -593,6 +633,7 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 			   const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq)
 {
 	Lock	   *lock = find_lock(c, ticket);
+	size_t		added = 0;
 
 	if (lock == NULL)
 	{
@@ -611,11 +652,15 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 		Key		   *key = keytable_find(&c->keys, keys[i].hash, is_table);
 
 		if (key == NULL)
+		{
 			key = keytable_insert(&c->keys, keys[i].hash, is_table);
+			added++;
+		}
 		add_item(c, lock, key, keys[i].mode, yields);
 	}
 	if (ddl)
 		add_item(c, lock, &c->ddl, LS_TABLE_X, yields);
+	keytable_sweep(&c->keys, added * SWEEP_PER_NEW_KEY, c->floor);
 	if (!must_wait(c, lock))
 	{
 		*seq = grant(c, lock);
@@ -708,9 +753,9 @@ certifier_lock_waits_for(const Certifier *c, uint64_t ticket, uint64_t reserved)
 {
 	const Lock *lock = find_lock(c, ticket);
 
-	for (const LockItem *item = lock != NULL ? lock->items : NULL; item != NULL; item = item->next_in_lock)
+	for (const LockItem *item = lock != NULL ? first_waiting(lock) : NULL; item != NULL; item = next_waiting(item))
 	{
-		if (!item->granted && reserved_blocks(c, item, reserved))
+		if (reserved_blocks(c, item, reserved))
 			return true;
 	}
 	return false;
@@ -809,11 +854,8 @@ certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, 
 {
 	const Lock *lock = find_lock(c, ticket);
 
-	for (const LockItem *item = lock != NULL ? lock->items : NULL; item != NULL; item = item->next_in_lock)
-	{
-		if (!item->granted)
-			tell_blockers(c, item, found, arg);
-	}
+	for (const LockItem *item = lock != NULL ? first_waiting(lock) : NULL; item != NULL; item = next_waiting(item))
+		tell_blockers(c, item, found, arg);
 }
 
 void
@@ -832,9 +874,9 @@ certifier_lock_first_blocker(const Certifier *c, uint64_t ticket)
 {
 	const Lock *lock = find_lock(c, ticket);
 
-	for (const LockItem *item = lock != NULL ? lock->items : NULL; item != NULL; item = item->next_in_lock)
+	for (const LockItem *item = lock != NULL ? first_waiting(lock) : NULL; item != NULL; item = next_waiting(item))
 	{
-		if (!item->granted && item->queue->first != NULL && item->queue->first != item)
+		if (item->queue->first != NULL && item->queue->first != item)
 			return item->queue->first->lock->ticket;
 	}
 	return 0;

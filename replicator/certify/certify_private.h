@@ -35,6 +35,7 @@ typedef struct LockQueue
 	struct LockItem *first;
 	struct LockItem *last;
 	struct LockItem *gates;		/* they hold nothing, and block nothing */
+	uint32_t	nitems;			/* with gates */
 	uint32_t	nstrongest;		/* what gates wait for, granted or not */
 	uint32_t	nwaiting;		/* not granted */
 	uint32_t	waiting[KEY_MODES]; /* the same, by mode */
@@ -69,7 +70,11 @@ typedef struct Lock
 {
 	uint64_t	ticket;
 	OriginId	origin;
-	LockItem   *items;
+	LockItem   *items;			/* the latest first, so those that are not
+								 * granted come before the others */
+	uint32_t	nitems;
+	uint64_t	seq;			/* the highest decided one that had touched a
+								 * key when it was granted */
 	uint64_t	asked;			/* calls of certifier_lock */
 	bool		waiting;		/* some items are not granted */
 	uint64_t	blocked_by;		/* its transaction waits at its reservation
@@ -84,6 +89,12 @@ typedef struct Lock
 #define RESERVATION_BUCKETS 4096
 
 #define CYCLE_MAX 16			/* locks of a cycle that are told */
+
+/*
+ * Slots that whoever adds a key looks at, so that the table has hardly more keys than are needed.  Not
+ * below 4: a round over the table has to be done before it is half full again.
+ */
+#define SWEEP_PER_NEW_KEY 4
 
 struct Certifier
 {

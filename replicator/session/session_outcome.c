@@ -88,7 +88,10 @@ session_handle_outcome_question(Session *s, LsSlice payload)
 	LsOutcomeQuestion q;
 	LsOutcomeAnswer answer;
 	const char *wrong = ls_get_outcome_question(payload, &q);
+	int			node = wrong == NULL ? node_find(q.identity.node) : -1;
 
+	if (wrong == NULL && q.gave_up && node >= 0 && node != s->node)
+		wrong = "it gives up a transaction of another node";
 	if (!session_decoded(s, "question for an outcome", wrong))
 		return;
 	answer.question = q.question;

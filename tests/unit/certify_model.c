@@ -230,17 +230,17 @@ model_settle(Model *m, ModelLock *lock, uint64_t *seq)
 	{
 		size_t		n = 0;
 
-		*seq = m->floor;
 		for (size_t y = 0; y < lock->nitems; y++)
 		{
+			if (!lock->items[y].granted && touched(m, &lock->items[y]) > lock->seq)
+				lock->seq = touched(m, &lock->items[y]);
 			if (is_model_gate(&lock->items[y]))
 				continue;
 			lock->items[y].granted = true;
-			if (touched(m, &lock->items[y]) > *seq)
-				*seq = touched(m, &lock->items[y]);
 			lock->items[n++] = lock->items[y];
 		}
 		lock->nitems = n;
+		*seq = lock->seq > m->floor ? lock->seq : m->floor;
 		return LOCK_GRANTED;
 	}
 	closure(m, waits);

@@ -40,6 +40,7 @@ typedef struct ModelLock
 	OriginId	origin;
 	uint64_t	ticket;
 	uint64_t	blocked_by;
+	uint64_t	seq;			/* that had touched what was granted */
 	size_t		nitems;
 	ModelItem	items[MODEL_MAX_ITEMS];
 }			ModelLock;

@@ -965,6 +965,20 @@ few_can_tell(void **state)
 	assert_int_equal(number_told(), 0);
 }
 
+/* Its record becomes durable after the socket has been closed. */
+static void
+may_stop_while_a_command_runs(void **state)
+{
+	Client		c;
+
+	client_open(&c, "database add x\n", 15);
+	run_for(10);
+	assert_non_null(database_callback);
+	admin_stop();
+	assert_closed(&c);
+	database_is_done(NULL);
+}
+
 int
 main(void)
 {
@@ -989,6 +1003,7 @@ main(void)
 		cmocka_unit_test_setup(nonsense_is_refused, reset),
 		cmocka_unit_test_setup(many_clients_are_bounded, reset),
 		cmocka_unit_test(silent_ones_are_sent_away),
+		cmocka_unit_test_setup(may_stop_while_a_command_runs, reset),
 	};
 
 	log_open(NULL, LOG_ERROR);

@@ -881,6 +881,59 @@ test_unlock_after(void **state)
 	certifier_destroy(c);
 }
 
+/* Keys that were requested only are forgotten as soon as nobody requests them any more. */
+static void
+test_requested_keys_go(void **state)
+{
+	enum
+	{
+		N = 200000, KEYS = 32
+	};
+	Certifier  *c = certifier_create(0);
+	size_t		most = 0;
+
+	for (uint64_t i = 0; i < N / KEYS; i++)
+	{
+		LsKey		keys[KEYS];
+
+		for (uint64_t k = 0; k < KEYS; k++)
+			keys[k] = (LsKey)
+		{
+			.hash = (i * KEYS + k) * UINT64_C(0x9e3779b97f4a7c15),.mode = LS_ROW_UPDATE
+		};
+		assert_int_equal(certifier_lock(c, A, 1, keys, KEYS, false, false, &lock_seq), LOCK_GRANTED);
+		certifier_unlock(c, 1);
+		if (certifier_keys(c) > most)
+			most = certifier_keys(c);
+	}
+	assert_true(most < 10000);
+	certifier_destroy(c);
+}
+
+/* A request costs the same whatever its transaction has requested before; quadratic, this would take an hour. */
+static void
+test_many_requests(void **state)
+{
+	enum
+	{
+		N = 300000
+	};
+	Certifier  *c = certifier_create(0);
+
+	reserve(c, B, 1, 7, LS_ROW_EXCLUSIVE, 0);
+	certifier_decide(c, 1, 5);
+	for (uint64_t i = 1; i <= N; i++)
+	{
+		assert_int_equal(lock(c, A, 2, i, LS_ROW_LOCK), LOCK_GRANTED);
+		assert_int_equal(lock_seq, i < 7 ? 0 : 5);
+	}
+	assert_int_equal(lock(c, B, 3, N / 2, LS_ROW_EXCLUSIVE), LOCK_WAITING);
+	assert_int_equal(lock(c, A, 2, N / 2, LS_ROW_EXCLUSIVE), LOCK_GRANTED); /* an upgrade */
+	certifier_unlock(c, 2);
+	assert_int_equal(look(c, 3), LOCK_GRANTED);
+	certifier_destroy(c);
+}
+
 /* ---------- speed: printed, not judged (sanitizers, busy machines) */
 
 static void
@@ -940,6 +993,8 @@ main(void)
 		cmocka_unit_test(test_deadlock_with_reservation),
 		cmocka_unit_test(test_upgrade),
 		cmocka_unit_test(test_unlock_after),
+		cmocka_unit_test(test_requested_keys_go),
+		cmocka_unit_test(test_many_requests),
 		cmocka_unit_test(test_against_model),
 		cmocka_unit_test(test_ddl_first),
 		cmocka_unit_test(test_replay),

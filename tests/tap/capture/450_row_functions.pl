@@ -81,6 +81,58 @@ for my $node (1 .. 3)
 		"the index of n$node has the rows");
 }
 
+# a function with an exception block begins and ends a subtransaction in the middle of a run of rows
+$c->sql(1, <<'SQL');
+CREATE FUNCTION as_int(text) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN $1::int; EXCEPTION WHEN others THEN RETURN NULL; END';
+CREATE FUNCTION as_text(text) RETURNS text IMMUTABLE LANGUAGE plpgsql AS 'BEGIN PERFORM $1::int; RETURN $1; EXCEPTION WHEN others THEN RETURN md5($1); END';
+CREATE TABLE e (v text); CREATE UNIQUE INDEX ON e (as_int(v));
+CREATE TABLE k (id int PRIMARY KEY, v text, w text); CREATE UNIQUE INDEX ON k (as_text(v)) WHERE as_int(w) IS NULL; CREATE INDEX ON k (as_int(v));
+SQL
+$c->drain;
+my $letters = join '', map { "$_\n" } 'a' .. 'z';
+$c->sql(2, "COPY e FROM STDIN;\n$letters\\.\n");
+is($c->sql(1, 'SELECT count(DISTINCT v) FROM e'), 26, 'COPY: each row once');
+$c->same('COPY with a function that catches errors');
+$c->sql(2, 'COPY k FROM STDIN;\n' . join('', map { "$_\t" . ($_ % 2 ? $_ : "x$_") . "\t" . ($_ % 3 ? 'n' : $_) . "\n" } 1 .. 50) . "\\.\n");
+$c->same('with a primary key, an index with a predicate');
+my $large = $c->file('large', "100\t1\n101\t" . ('y' x 1_500_000) . "\n102\tz\n");
+$c->sql(1, "COPY k (id, v) FROM '$large'");
+$c->same('COPY with a large row');
+$c->sql(3, "INSERT INTO k SELECT i, 'i' || i, i::text FROM generate_series(200, 260) i");
+$c->sql(3, "BEGIN; UPDATE k SET v = v || 'u' WHERE id < 30; SAVEPOINT s; UPDATE k SET v = 'gone' || id WHERE id > 30; ROLLBACK TO s; DELETE FROM k WHERE id BETWEEN 40 AND 45; UPDATE k SET v = v || 'v' WHERE id >= 200; COMMIT");
+$c->same('runs of updates and deletes');
+is($c->sql(2, "SELECT count(*) FROM k WHERE v LIKE 'gone%'"), 0, 'what was rolled back is nowhere');
+$c->sql(1, 'CREATE MATERIALIZED VIEW ke AS SELECT v FROM e; CREATE UNIQUE INDEX ON ke (as_text(v))');
+$c->drain;
+$c->sql(2, "INSERT INTO e VALUES ('10'), ('11'), ('aa'); REFRESH MATERIALIZED VIEW ke");
+$c->same('REFRESH MATERIALIZED VIEW');
+
+# it can lock rows, of its own table, too; and makes nothing that would be replicated
+$c->sql(1, <<'SQL');
+CREATE TABLE p (id int PRIMARY KEY, v text); CREATE UNIQUE INDEX ON p (as_text(v)); INSERT INTO p SELECT i, 'p' || i FROM generate_series(1, 300) i;
+CREATE FUNCTION locks_(int) RETURNS int LANGUAGE plpgsql AS $$
+BEGIN
+	IF current_setting('test.temp', true) = 'on' THEN CREATE TEMP TABLE IF NOT EXISTS x (); END IF;
+	PERFORM FROM p WHERE id BETWEEN $1 AND $1 + 20 FOR SHARE;
+	PERFORM FROM l WHERE id = $1 - 1 FOR SHARE;
+	RETURN $1;
+EXCEPTION WHEN division_by_zero THEN RETURN NULL;
+END $$;
+CREATE FUNCTION locks(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN locks_($1); END';
+CREATE TABLE l (id int, w int); CREATE UNIQUE INDEX ON l (locks(id)); CREATE UNIQUE INDEX ON l (abs(w));
+CREATE FUNCTION tells(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$ BEGIN PERFORM pg_logical_emit_message(true, 'x', 'y'); RETURN $1; END $$;
+CREATE FUNCTION makes_(int) RETURNS int LANGUAGE plpgsql AS $$ BEGIN CREATE TABLE IF NOT EXISTS made (a int); RETURN $1; END $$;
+CREATE FUNCTION makes(int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS 'BEGIN RETURN makes_($1); END';
+CREATE TABLE tell (id int); CREATE TABLE make (id int);
+SQL
+$c->sql(1, 'CREATE UNIQUE INDEX ON tell (tells(id)); CREATE UNIQUE INDEX ON make (makes(id))');
+$c->drain;
+$c->sql(2, "SET test.temp = on; COPY l FROM STDIN;\n" . join('', map { "$_\t$_\n" } 1 .. 60) . "\\.\n");
+$c->same('a function that locks rows');
+$c->fails(1, $_, '0A000', qr/a function that is called for the index or output of a row being replicated/, "refused: $_")
+	for 'INSERT INTO tell VALUES (1), (2)', 'INSERT INTO make VALUES (1), (2)';
+$c->same('after what was refused');
+
 # what can't be, but for values of generated columns, which travel: the owner may not look where the writer does; operators of the
 # query itself would be others.  Then pg_catalog is all there is, and an error.
 $c->sql(1, 'CREATE ROLE poor; ALTER TABLE g OWNER TO poor; GRANT CREATE ON SCHEMA public TO poor');

@@ -133,5 +133,44 @@ $s->finish;
 is($s->error, '', 'ROLLBACK TO a savepoint further out does not');
 $holder->do('INSERT INTO other VALUES (100, 0); COMMIT');
 is($c->sql(1, 'SELECT count(*) FROM other WHERE id = 100'), 1, 'and the transaction goes on');
+
+# lock_timeout and NOWAIT end a wait for another node as they end one for the same node.
+sub took
+{
+	my ($session, $sql) = @_;
+	my $begun = time;
+	$session->query($sql);
+	return ($session->error, time - $begun);
+}
+my $waiter = $c->session(2);
+$holder->do('BEGIN; LOCK TABLE orders IN EXCLUSIVE MODE');
+for (
+	[ 'LOCK TABLE orders IN SHARE MODE NOWAIT', qr/could not obtain the lock of a table on all nodes.*"public\.orders"/s ],
+	[ "SET lock_timeout = '300ms'; LOCK TABLE other, orders IN EXCLUSIVE MODE", qr/lock timeout/ ],
+	[ "SET lock_timeout = '300ms'; ALTER TABLE orders ADD x int", qr/lock timeout.*"public\.orders"/s ])
+{
+	my ($sql, $why) = @$_;
+	$waiter->do('BEGIN; SAVEPOINT s');
+	my ($err, $seconds) = took($waiter, $sql);
+	LockstepCluster::is_error($err, '55P03', $why, $sql);
+	cmp_ok($seconds, '<', 20, 'soon');
+	$waiter->do('ROLLBACK TO s; INSERT INTO other VALUES (' . ++$id . ' + 500, 0); COMMIT');
+	is($waiter->error, '', 'and the transaction goes on');
+}
+$waiter->do('RESET lock_timeout');
+$holder->do('UPDATE orders SET v = v + 1 WHERE id = 1; COMMIT');
+is_free('the table is free again', 'orders');
+
+$holder->do('SET lockstep.update_order = queued; BEGIN; UPDATE orders SET v = v + 1 WHERE id = 3');
+$waiter->do('SET lockstep.update_order = queued');
+for ('NOWAIT', 'SKIP LOCKED')
+{
+	my ($err, $seconds) = took($waiter, "SELECT v FROM orders WHERE id = 3 FOR UPDATE $_");
+	is($err, '', "queued: $_ does not wait for a row of another node");
+	cmp_ok($seconds, '<', 20, 'soon');
+}
+my ($err, $seconds) = took($waiter, "SET lock_timeout = '300ms'; UPDATE orders SET v = v + 1 WHERE id = 3");
+LockstepCluster::is_error($err, '55P03', qr/lock timeout.*orders_pkey/s, 'queued: lock_timeout ends the wait for a row');
+$holder->do('COMMIT');
 $c->same('equal');
 done_testing();
