@@ -180,7 +180,8 @@ certs_files(Setup *s, const char *directory, const char *node, const char *const
 		return false;
 	from = side_directory(&a, node);
 	ok = get(s, from, "cert.pem", &files->certificate) && get(s, from, "key.pem", &files->key);
-	if (ok && (files->certificate == NULL || files->key == NULL))
+	files->anew = files->certificate != NULL && !certs_is_for(files->certificate, hosts, nhosts);
+	if (ok && (files->certificate == NULL || files->key == NULL || files->anew))
 	{
 		ok = issue(&a, node, hosts, nhosts, CERTS_DAYS, &issued);
 		files->certificate = issued.certificate;

@@ -199,6 +199,8 @@ typedef struct CertsFiles
 	char	   *key;
 	char	   *authorities;
 	char	   *revoked;		/* NULL: none */
+	bool		anew;			/* an earlier one has expired, or is for
+								 * another host */
 } CertsFiles;
 
 /* Into a directory that is there; in ctl_setup_files.c. */
