@@ -27,6 +27,17 @@ extern char *conninfo_with_tls(const char *conninfo, const char *tls_directory);
 /* Does it insist on an encrypted connection with a server whose name is verified? */
 extern bool conninfo_is_verified(const char *conninfo);
 
+/*
+ * Defaults of connections that must notice that a machine has vanished, also while they wait: put before what
+ * a connection string says, as keywords and values of PQconnectdbParams() or as text.
+ */
+#define CONNINFO_ALIVE_KEYWORDS "keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout"
+#define CONNINFO_ALIVE_VALUES "10", "5", "3", "30000"
+#define CONNINFO_ALIVE_TEXT "keepalives_idle=10 keepalives_interval=5 keepalives_count=3 tcp_user_timeout=30000"
+
+/* The same of who waits for the connection itself, in seconds. */
+#define CONNINFO_CONNECT_TIMEOUT "10"
+
 /* What is not for arguments of programs, which all users can see.  NULL: there is none. */
 typedef struct ConninfoPasswords
 {

@@ -22,6 +22,7 @@
 #define TOLD_MS 10000			/* until the node knows of a drain that is
 								 * announced */
 #define LOOK_AGAIN_US (100 * 1000)
+#define PING_S "5"
 
 typedef struct Target
 {
@@ -318,9 +319,11 @@ restart_server(const Target *t, Setup *s)
 static bool
 await_server(const RestartOptions *o, const Target *t)
 {
+	const char *keywords[] = {"connect_timeout", "dbname", NULL};
+	const char *values[] = {PING_S, t->conninfo, NULL};
 	double		end = setup_now() + (double) o->timeout_s;
 
-	while (PQping(t->conninfo) != PQPING_OK)
+	while (PQpingParams(keywords, values, 1) != PQPING_OK)
 	{
 		if (o->timeout_s > 0 && setup_now() >= end)
 			return setup_fail("See the server's log.", "the server of node \"%s\" does not answer after %ld s", t->name, o->timeout_s);

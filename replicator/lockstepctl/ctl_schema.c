@@ -37,12 +37,14 @@ static char *
 connection_string(const char *conninfo, const char *database, ConninfoPasswords *passwords)
 {
 	char	   *shown = conninfo_without_passwords(conninfo, passwords);
-	char	   *there = conninfo_with(shown != NULL ? shown : "", "dbname", database);
+	char	   *alive = xasprintf(CONNINFO_ALIVE_TEXT " connect_timeout=" CONNINFO_CONNECT_TIMEOUT " %s", shown != NULL ? shown : "");
+	char	   *there = conninfo_with(alive, "dbname", database);
 	char	   *full = conninfo_with(there, "options", "-c role=none -c session_preload_libraries= -c local_preload_libraries= -c client_min_messages=error "
 									 "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 "
 									 "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1");
 
 	free(shown);
+	free(alive);
 	free(there);
 	return full;
 }
