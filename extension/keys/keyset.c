@@ -332,7 +332,7 @@ evaluate_within(LsRelation *r, LsIndex *ix, Datum *values, bool *nulls, Datum *r
 	LsIndex		own = *ix;
 
 	own.prepared_epoch = 0;
-	return evaluate_in(CreateExecutorState(), MakeTupleTableSlot(r->desc, &TTSOpsVirtual), r, &own, values, nulls, results, result_nulls);
+	return evaluate_in(CreateExecutorState(), MakeSingleTupleTableSlot(r->desc, &TTSOpsVirtual), r, &own, values, nulls, results, result_nulls);
 }
 
 /* Users' functions are called, and their queries may come here again. */

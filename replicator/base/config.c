@@ -440,7 +440,7 @@ set_node(Config *c, const char *name, const char *conninfo)
 	}
 	node = &c->nodes[c->nnodes++];
 	snprintf(node->name, sizeof(node->name), "%s", name);
-	node->conninfo = xstrdup(conninfo);
+	node->written = xstrdup(conninfo);
 	return NULL;
 }
 
@@ -689,22 +689,19 @@ config_presets(void)
 	return c;
 }
 
-/* With tls_directory, connections to nodes are encrypted as require_tls says. */
-static void
-encrypt_nodes(Config *c)
+static bool
+needs_tls(const Config *c, const char *conninfo)
 {
-	for (int i = 0; i < c->nnodes && c->tls_directory[0] != '\0'; i++)
-	{
-		NodeConfig *node = &c->nodes[i];
-		ConninfoPlace place = conninfo_place(node->conninfo);
-		char	   *encrypted;
+	ConninfoPlace place = conninfo_place(conninfo);
 
-		if (place == CONNINFO_UNIX || (place == CONNINFO_LOOPBACK && c->require_tls == REQUIRE_TLS_REMOTE))
-			continue;
-		encrypted = conninfo_with_tls(node->conninfo, c->tls_directory);
-		free(node->conninfo);
-		node->conninfo = encrypted;
-	}
+	return place != CONNINFO_UNIX && (place != CONNINFO_LOOPBACK || c->require_tls != REQUIRE_TLS_REMOTE);
+}
+
+/* With tls_directory, connections to nodes are encrypted as require_tls says. */
+static char *
+conninfo_of(const Config *c, const char *written)
+{
+	return c->tls_directory[0] != '\0' && needs_tls(c, written) ? conninfo_with_tls(written, c->tls_directory) : xstrdup(written);
 }
 
 Config *
@@ -728,13 +725,13 @@ config_load(const char *path, char **error)
 		*error = xasprintf("%s: %s", path, cause);
 		free(cause);
 	}
-	if (*error == NULL)
-		encrypt_nodes(c);
 	if (*error != NULL)
 	{
 		config_free(c);
 		return NULL;
 	}
+	for (int i = 0; i < c->nnodes; i++)
+		c->nodes[i].conninfo = conninfo_of(c, c->nodes[i].written);
 	return c;
 }
 
@@ -749,7 +746,10 @@ config_free(Config *c)
 			free(*(char **) field_of(c, &settings[i]));
 	}
 	for (int i = 0; i < c->nnodes; i++)
+	{
+		free(c->nodes[i].written);
 		free(c->nodes[i].conninfo);
+	}
 	for (int i = 0; i < c->nreplicators; i++)
 		free(c->replicators[i].address);
 	free(c);
@@ -774,9 +774,28 @@ add_name(char **list, const char *name)
 	*list = longer;
 }
 
+/* false: with the TLS settings in force the connection would be in the clear. */
+static bool
+reload_node(Config *current, NodeConfig *to, const char *written)
+{
+	char	   *conninfo = conninfo_of(current, written);
+
+	if (needs_tls(current, written) && !conninfo_is_verified(conninfo))
+	{
+		free(conninfo);
+		return false;
+	}
+	free(to->written);
+	free(to->conninfo);			/* who connects has a copy */
+	to->written = xstrdup(written);
+	to->conninfo = conninfo;
+	return true;
+}
+
 /*
  * Nodes may be added and removed: new ones are added at the end, as other code holds pointers
- * and indexes; missing ones are retired.
+ * and indexes; missing ones are retired.  tls_directory and require_tls stay, so lines are compared as they
+ * are written.
  */
 static void
 reload_nodes(Config *current, Config *fresh, char **need_restart)
@@ -785,25 +804,30 @@ reload_nodes(Config *current, Config *fresh, char **need_restart)
 		current->nodes[i].retired = find_node(fresh, current->nodes[i].name) == NULL;
 	for (int i = 0; i < fresh->nnodes; i++)
 	{
-		NodeConfig *to = find_node(current, fresh->nodes[i].name);
-		char	   *name = xasprintf(NODE_PREFIX "%s", fresh->nodes[i].name);
+		const NodeConfig *from = &fresh->nodes[i];
+		NodeConfig *to = find_node(current, from->name);
+		NodeConfig	added = {0};
+		bool		ok = true;
 
-		if (to == NULL && current->nnodes == CONFIG_MAX_NODES)
+		if (to == NULL)
+		{
+			memcpy(added.name, from->name, sizeof(added.name));
+			ok = current->nnodes < CONFIG_MAX_NODES && reload_node(current, &added, from->written);
+			if (ok)
+				current->nodes[current->nnodes++] = added;
+		}
+		else if (strcmp(to->written, from->written) != 0)
+		{
+			ok = reload_node(current, to, from->written);
+			to->moves += ok;
+		}
+		if (!ok)
+		{
+			char	   *name = xasprintf(NODE_PREFIX "%s", from->name);
+
 			add_name(need_restart, name);
-		else if (to != NULL && strcmp(to->conninfo, fresh->nodes[i].conninfo) != 0)
-		{
-			/* who connects has a copy */
-			free(to->conninfo);
-			to->conninfo = xstrdup(fresh->nodes[i].conninfo);
-			to->moves++;
+			free(name);
 		}
-		else if (to == NULL)
-		{
-			to = &current->nodes[current->nnodes++];
-			*to = fresh->nodes[i];
-			to->conninfo = xstrdup(to->conninfo);
-		}
-		free(name);
 	}
 }
 

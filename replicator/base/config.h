@@ -20,8 +20,9 @@
 typedef struct NodeConfig
 {
 	char		name[CONFIG_NAME_SIZE];
-	char	   *conninfo;		/* libpq, without dbname */
-	int			moves;			/* reloads that have changed conninfo */
+	char	   *written;		/* the line's value: libpq, without dbname */
+	char	   *conninfo;		/* the same, with TLS */
+	int			moves;			/* reloads that have changed it */
 	bool		retired;		/* a reload no longer found it: it stays out,
 								 * and is gone at the next start */
 } NodeConfig;

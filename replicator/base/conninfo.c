@@ -1,6 +1,6 @@
 /*
  * conninfo.c
- *	  TLS in connection strings of nodes.
+ *	  TLS and passwords in connection strings of nodes.
  *
  * Pure.
  */
@@ -162,4 +162,49 @@ conninfo_with_tls(const char *conninfo, const char *directory)
 	PQconninfoFree(options);
 	buffer_append(&text, "", 1);
 	return (char *) text.data;
+}
+
+/* ---------- passwords */
+
+static char *
+finish(Buffer *text)
+{
+	buffer_append(text, "", 1);
+	return (char *) text->data;
+}
+
+char *
+conninfo_without_passwords(const char *conninfo, ConninfoPasswords *passwords)
+{
+	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
+	Buffer		text = {0};
+
+	*passwords = (ConninfoPasswords) {0};
+	if (options == NULL)
+		return NULL;
+	for (const PQconninfoOption *o = options; o->keyword != NULL; o++)
+	{
+		char	  **password = strcmp(o->keyword, "password") == 0 ? &passwords->password :
+		strcmp(o->keyword, "sslpassword") == 0 ? &passwords->sslpassword : NULL;
+
+		if (o->val != NULL && password != NULL)
+			*password = xstrdup(o->val);
+		else if (o->val != NULL)
+			put(&text, o->keyword, o->val);
+	}
+	/* libpq has no variable of the environment for it */
+	if (passwords->sslpassword != NULL && value_of(options, "service") == NULL)
+		put(&text, "service", CONNINFO_SERVICE);
+	PQconninfoFree(options);
+	return finish(&text);
+}
+
+char *
+conninfo_with(const char *conninfo, const char *keyword, const char *value)
+{
+	Buffer		text = {0};
+
+	buffer_append(&text, conninfo, strlen(conninfo));
+	put(&text, keyword, value);
+	return finish(&text);
 }

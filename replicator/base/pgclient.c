@@ -13,6 +13,7 @@
 #include <sys/epoll.h>
 
 #include "buffer.h"
+#include "conninfo.h"
 #include "log.h"
 #include "loop.h"
 #include "resolve.h"
@@ -461,17 +462,13 @@ on_start(void *arg)
 static void
 start(PgClient *c, const char *hosts, const char *addresses)
 {
-	/*
-	 * a node whose machine has vanished must be detected, also by connections
-	 * that wait
-	 */
 	const char *keywords[] = {
-		"keepalives_idle", "keepalives_interval", "keepalives_count", "tcp_user_timeout",
+		CONNINFO_ALIVE_KEYWORDS,
 		"dbname", "dbname", "application_name", "options",
 		addresses != NULL ? "host" : NULL, "hostaddr", NULL
 	};
 	const char *values[] = {
-		"10", "5", "3", "30000",
+		CONNINFO_ALIVE_VALUES,
 		c->conninfo, c->database, c->application, c->options,
 		hosts, addresses, NULL
 	};

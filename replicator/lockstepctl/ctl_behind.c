@@ -65,17 +65,14 @@ tell_replicator(Verify *v, const char *command, long timeout_s, bool must)
 void
 behind_end(Verify *v)
 {
-	const char *name = v->names[v->behind];
-
 	if (behind.done)
 	{
+		repair_node_is_out(v->names[v->behind]);
 		if (!tell_replicator(v, "attach", ATTACH_TIMEOUT_S, true))
 			return;
 	}
 	else if (behind.marked)
-	{
-		fprintf(stderr, "HINT:  Node %s stays out: some of its databases are repaired, others are not. Repair it again.\n", name);
-	}
+		repair_say_out();
 	else if (behind.dropped)
 		(void) tell_replicator(v, "attach", 1, false);	/* as it was: tried
 														 * again and again */
@@ -305,7 +302,11 @@ commit_repair(Repair *r, const char *chain, bool last)
 {
 	bool		ok = take_hold(r) && put_place(r, chain, last) && repair_run(r, "COMMIT");
 
-	behind.marked |= ok && !last;
+	if (ok && !last)
+	{
+		behind.marked = true;
+		repair_node_is_half_done(r->v->names[r->target]);
+	}
 	return ok && (last || let_go(r));
 }
 

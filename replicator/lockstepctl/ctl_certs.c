@@ -4,13 +4,15 @@
  *
  *		ca.pem				the authorities that count, the one that issues first
  *		ca.key				its key
- *		crl.pem				what they have revoked, if anything
+ *		crl.pem				what they have revoked, a list of each, even an empty one
  *		node-NAME/			what the node's lockstep.tls_directory gets:
  *							cert.pem, key.pem, ca.pem, crl.pem
  *		replicator/			the same for the replicator's tls_directory
  *
  * An authority that is exchanged stays in ca.pem, so that its certificates count until all have
- * been issued anew and the operator removes it.
+ * been issued anew and the operator removes it.  libpq takes no certificate of an authority without a list,
+ * if there is a list of any; only an authority itself can sign its list, so each has one as long as it has
+ * its key.
  */
 #include "ctl_certs.h"
 
@@ -85,14 +87,12 @@ new_authority(Authority *a)
 {
 	char	   *older = a->trusted;
 
-	if (!make_directory(a->setup, a->directory) || !certs_make_authority(&a->it, CERTS_AUTHORITY_DAYS))
+	if (!make_directory(a->setup, a->directory) ||
+		(older != NULL && !certs_revoke(&a->it, a->revoked, NULL, &a->revoked)) ||
+		!certs_make_authority(&a->it, CERTS_AUTHORITY_DAYS) || !certs_revoke(&a->it, a->revoked, NULL, &a->revoked))
 		return false;
 	a->trusted = xasprintf("%s%s", a->it.certificate, older != NULL ? older : "");
 	free(older);
-
-	/* libpq wants a list of each authority, if there is one of any */
-	if (a->revoked != NULL && !certs_revoke(&a->it, a->revoked, NULL, &a->revoked))
-		return false;
 	return put(a->setup, a->directory, "ca.key", a->it.key, 0600) && write_trusted(a, a->directory);
 }
 
@@ -180,7 +180,8 @@ certs_files(Setup *s, const char *directory, const char *node, const char *const
 		return false;
 	from = side_directory(&a, node);
 	ok = get(s, from, "cert.pem", &files->certificate) && get(s, from, "key.pem", &files->key);
-	if (ok && (files->certificate == NULL || files->key == NULL))
+	files->anew = files->certificate != NULL && !certs_is_for(files->certificate, hosts, nhosts);
+	if (ok && (files->certificate == NULL || files->key == NULL || files->anew))
 	{
 		ok = issue(&a, node, hosts, nhosts, CERTS_DAYS, &issued);
 		files->certificate = issued.certificate;

@@ -37,6 +37,9 @@ extern bool certs_make_authority(CertsAuthority *a, int days);
 extern bool certs_issue(const CertsAuthority *a, const char *uri, const char *const *hosts, int nhosts, int days,
 						CertsIssued *issued);
 
+/* Does it count still, for all these names and addresses? */
+extern bool certs_is_for(const char *certificate, const char *const *hosts, int nhosts);
+
 /* old: the list so far, NULL for none; certificate: to be revoked, NULL for none. */
 extern bool certs_revoke(const CertsAuthority *a, const char *old, const char *certificate, char **list);
 
@@ -60,7 +63,7 @@ extern int	certs_command(const CertsOptions *o);	/* an exit code */
 
 /*
  * What the authority in directory has issued for that node, NULL for the replicator; both are made
- * if they are not there yet.
+ * if they are not there yet, and a certificate that has expired or is not for these hosts is issued anew.
  */
 extern bool certs_files(Setup *s, const char *directory, const char *node, const char *const *hosts, int nhosts,
 						CertsFiles *files);

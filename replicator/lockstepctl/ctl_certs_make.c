@@ -238,6 +238,20 @@ certs_issue(const CertsAuthority *a, const char *uri, const char *const *hosts, 
 	return certificate != NULL || fail("issue a certificate");
 }
 
+bool
+certs_is_for(const char *text, const char *const *hosts, int nhosts)
+{
+	X509	   *certificate = certificate_of(text);
+	bool		ok = certificate != NULL && X509_cmp_current_time(X509_get0_notAfter(certificate)) > 0;
+
+	for (int i = 0; ok && i < nhosts; i++)
+		ok = is_address(hosts[i]) ? X509_check_ip_asc(certificate, hosts[i], 0) == 1 :
+			X509_check_host(certificate, hosts[i], 0, X509_CHECK_FLAG_NEVER_CHECK_SUBJECT, NULL) == 1;
+	X509_free(certificate);
+	ERR_clear_error();
+	return ok;
+}
+
 char *
 certs_describe(const char *text)
 {

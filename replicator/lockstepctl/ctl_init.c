@@ -422,6 +422,7 @@ write_certificates(Init *in)
 	char	   *authority = path_in(in->replicator.directory, "ca");
 	char	   *directory = path_in(in->replicator.directory, "tls");
 	const char *host = in->replicator.host;
+	int			before;
 	CertsFiles	own;
 	bool		ok;
 
@@ -430,7 +431,9 @@ write_certificates(Init *in)
 	ok = certs_files(&in->setup, authority, NULL, &host, 1, &own);
 	if (ok && !in->setup.dry_run && mkdir(directory, 0755) != 0 && errno != EEXIST)
 		ok = setup_fail(NULL, "could not create \"%s\": %s", directory, strerror(errno));
+	before = in->setup.changes;
 	ok = ok && certs_write(&in->setup, directory, &own, OWNER_ROOT_READ_BY_REPLICATOR, in->setup.root ? 0640 : 0600);
+	in->replicator.changed |= in->setup.changes > before;	/* it has to read them */
 	for (int i = 0; ok && i < in->nnodes; i++)
 	{
 		host = in->nodes[i].host;
@@ -488,13 +491,16 @@ write_files(Init *in)
 
 /* ---------- processes */
 
-/* What an interrupted run has written is not read yet, either.  (Times of files are full seconds.) */
+/* pg_hba.conf and the certificate.  What an interrupted run has written is not read yet, either.  (Times of files are full seconds.) */
 static bool
-read_hba(const Init *in)
+read_files(const Init *in)
 {
-	char	   *done = server_ask(&in->server, "SELECT pg_reload_conf() FROM pg_stat_file($1) f WHERE f.modification >= date_trunc('second', pg_conf_load_time())",
-								  in->files.hba_file, NULL);
+	char	   *certificate = path_in(in->files.tls, "cert.pem");
+	char	   *done = server_ask(&in->server, "SELECT pg_reload_conf() WHERE EXISTS (SELECT FROM unnest(ARRAY[$1, $2]) path, pg_stat_file(path, true) f "
+								  "WHERE f.modification >= date_trunc('second', pg_conf_load_time()))",
+								  in->files.hba_file, certificate);
 
+	free(certificate);
 	free(done);
 	return done != NULL;
 }
@@ -506,7 +512,7 @@ restart_server(Init *in)
 	Run			run = server_command(&in->server, &in->setup, "restart");
 
 	if (node_settings_in_force(&in->server, &in->files, &in->settings))
-		return in->setup.dry_run || read_hba(in) ? 1 : -1;
+		return in->setup.dry_run || read_files(in) ? 1 : -1;
 	if (!in->o->restart)
 	{
 		printf("\nThe server has to be restarted, which ends its connections:\n    %s\n", run_text(&run));
@@ -639,6 +645,9 @@ print_summary(Init *in)
 	printf("\n");
 	for (int i = 1; i < in->nnodes; i++)
 	{
+		if (in->certs[i].anew)
+			printf("Node %s has a new certificate: copy the files of %s/ca/node-%s to its lockstep.tls_directory, and there: SELECT pg_reload_conf()\n",
+				   in->nodes[i].name, in->replicator.directory, in->nodes[i].name);
 		if (is_online(status, in->nodes[i].name))
 			continue;
 		file = join_file_of(in, &in->nodes[i]);

@@ -78,6 +78,56 @@ put_nodes(char **text, const SetupNode *nodes, int nnodes, const char *pgpass)
 	}
 }
 
+static const char *
+value_of(const PQconninfoOption *options, const char *keyword)
+{
+	for (const PQconninfoOption *o = options; o->keyword != NULL; o++)
+	{
+		if (strcmp(o->keyword, keyword) == 0)
+			return o->val != NULL ? o->val : "";
+	}
+	return "";
+}
+
+/* A Unix socket and a service may lead to any address, and of several hosts one may be it. */
+static bool
+leads_to(const PQconninfoOption *options, const SetupNode *node)
+{
+	const char *host = value_of(options, "host");
+	const char *address = value_of(options, "hostaddr");
+	const char *port = value_of(options, "port");
+
+	if (value_of(options, "service")[0] != '\0' || host[0] == '/' || host[0] == '@' || (host[0] == '\0' && address[0] == '\0') ||
+		strchr(host, ',') != NULL || strchr(address, ',') != NULL)
+		return true;
+	return (strcasecmp(host, node->host) == 0 || strcmp(address, node->host) == 0) &&
+		(port[0] != '\0' ? atoi(port) : 5432) == node->port;
+}
+
+/* Lines that were there before: nothing but the operator knows which of two addresses is right. */
+static bool
+check_nodes(const Config *c, const char *config_file, const SetupNode *nodes, int nnodes)
+{
+	bool		ok = true;
+
+	for (int i = 0; ok && i < nnodes; i++)
+	{
+		PQconninfoOption *options = PQconninfoParse(config_conninfo(c, nodes[i].name), NULL);
+
+		if (options != NULL && !leads_to(options, &nodes[i]))
+		{
+			const char *host = value_of(options, "host");
+			const char *port = value_of(options, "port");
+
+			ok = setup_fail("Correct the line, or give the address that it has.", "node \"%s\" is at %s:%s, says \"%s\", and not at %s:%d",
+							nodes[i].name, host[0] != '\0' ? host : value_of(options, "hostaddr"), port[0] != '\0' ? port : "5432",
+							config_file, nodes[i].host, nodes[i].port);
+		}
+		PQconninfoFree(options);
+	}
+	return ok;
+}
+
 /* As the replicator will read it. */
 static Config *
 parse(const char *text)
@@ -167,7 +217,7 @@ replicator_plan(ReplicatorPlan *p, const Setup *s, const InitOptions *o, const S
 	p->changed = old == NULL || strcmp(old, p->text) != 0;
 	free(old);
 	p->config = parse(p->text);
-	if (p->config == NULL)
+	if (p->config == NULL || !check_nodes(p->config, o->config_file, nodes, nnodes))
 		return false;
 	if (address_split(p->address, &host, &port) && port != p->config->port)
 		return setup_fail("Correct one of them.", "the replicator listens on port %d, says \"%s\", and nodes shall connect to %s",

@@ -18,18 +18,8 @@
 #include <unistd.h>
 
 #include "buffer.h"
+#include "conninfo.h"
 #include "ctl_setup.h"
-
-/* Its exit code. */
-static int
-run(char *const *argv)
-{
-	Run			program = {0};
-
-	for (int i = 0; argv[i] != NULL; i++)
-		program.argv[i] = argv[i];
-	return run_program(&program);
-}
 
 /* In *text, NAME=VALUE. */
 static void
@@ -115,17 +105,25 @@ write_settings(const JoinOptions *o)
 static bool
 clone(const JoinOptions *o)
 {
-	char	   *argv[] = {program_path("pg_basebackup"), "-d", (char *) o->donor, "-D", (char *) o->pgdata,
-	"-X", "stream", "-c", "fast", "-P", "-l", (char *) "lockstepctl join", NULL};
+	ConninfoPasswords passwords;
+	char	   *donor = conninfo_without_passwords(o->donor, &passwords);
+	Run			backup = {.argv = {program_path("pg_basebackup"), "-d", donor, "-D", (char *) o->pgdata,
+	"-X", "stream", "-c", "fast", "-P", "-l", (char *) "lockstepctl join"},.password = passwords.password,.sslpassword = passwords.sslpassword};
 
+	if (donor == NULL)
+	{
+		fprintf(stderr, "lockstepctl: --donor is neither a node of replicator.conf nor a connection string\n");
+		return false;
+	}
 	printf("cloning the donor into %s\n", o->pgdata);
-	if (run(argv) != 0)
+	if (run_program(&backup) != 0)
 	{
 		fprintf(stderr, "lockstepctl: the donor could not be cloned\n"
 				"HINT:  Its pg_hba.conf must allow replication connections from here, max_wal_senders must be above 0, "
 				"and the data directory must be empty.\n");
 		return false;
 	}
+	free(donor);
 	return true;
 }
 
@@ -133,10 +131,10 @@ static bool
 start(const JoinOptions *o)
 {
 	char	   *log = xasprintf("%s/startup.log", o->pgdata);
-	char	   *argv[] = {program_path("pg_ctl"), "-D", (char *) o->pgdata, "-l", log, "-w", "-t", "3600", "-s", "start", NULL};
+	Run			server = {.argv = {program_path("pg_ctl"), "-D", (char *) o->pgdata, "-l", log, "-w", "-t", "3600", "-s", "start"}};
 
 	printf("starting node %s\n", o->name);
-	if (run(argv) != 0)
+	if (run_program(&server) != 0)
 	{
 		fprintf(stderr, "lockstepctl: the clone did not start: see %s\n", log);
 		return false;

@@ -10,6 +10,7 @@
 #include <string.h>
 
 #include "buffer.h"
+#include "conninfo.h"
 #include "ctl_verify.h"
 
 static const char session_options[] =
@@ -32,8 +33,8 @@ peer_encoding(PGconn *conn)
 PGconn *
 peer_connect(Verify *v, int node, const char *database)
 {
-	const char *keywords[] = {"dbname", "dbname", "application_name", "options", NULL};
-	const char *values[] = {v->conninfos[node], database, "lockstepctl", session_options, NULL};
+	const char *keywords[] = {CONNINFO_ALIVE_KEYWORDS, "connect_timeout", "dbname", "dbname", "application_name", "options", NULL};
+	const char *values[] = {CONNINFO_ALIVE_VALUES, CONNINFO_CONNECT_TIMEOUT, v->conninfos[node], database, "lockstepctl", session_options, NULL};
 	PGconn	   *conn = PQconnectdbParams(keywords, values, 1);
 	PGresult   *r;
 

@@ -187,42 +187,57 @@ repair_transaction(Repair *r)
 
 /*
  * While the node is out: printed however lockstepctl ends, even if the replicator cannot be
- * reached any more.
+ * reached any more.  NULL: it is not.
  */
-static char is_out[256];
+static const char *volatile is_out;
 
-static void
-say_out(void)
+void
+repair_say_out(void)
 {
-	if (is_out[0] != '\0')
-		(void) !write(STDERR_FILENO, is_out, strlen(is_out));
+	const char *text = is_out;
+
+	if (text != NULL)
+		(void) !write(STDERR_FILENO, text, strlen(text));
 }
 
 static void
 on_signal(int signo)
 {
-	say_out();
+	repair_say_out();
 	_exit(VERIFY_NOT_DONE);
 }
 
-void
-repair_node_is_out(const char *name)
+static void
+say_when_it_ends(const char *text)
 {
 	static bool prepared;
 
 	if (!prepared)
-		atexit(say_out);
+		atexit(repair_say_out);
 	prepared = true;
-	snprintf(is_out, sizeof(is_out), "HINT:  Node %s may still be out: see \"lockstepctl status\", then \"lockstepctl attach %s\".\n",
-			 name, name);
+	is_out = text;				/* whole at any time, and never freed: a
+								 * signal may come */
 	signal(SIGINT, on_signal);
 	signal(SIGTERM, on_signal);
 }
 
 void
+repair_node_is_out(const char *name)
+{
+	say_when_it_ends(xasprintf("HINT:  Node %s may still be out: see \"lockstepctl status\", then \"lockstepctl attach %s\".\n", name, name));
+}
+
+void
+repair_node_is_half_done(const char *name)
+{
+	say_when_it_ends(xasprintf("HINT:  Node %s stays out: some of its databases are repaired, others are not. Repair it again: "
+							   "\"lockstepctl verify --repair %s\".\n", name, name));
+}
+
+void
 repair_node_is_back(void)
 {
-	is_out[0] = '\0';
+	is_out = NULL;
 	signal(SIGINT, SIG_DFL);
 	signal(SIGTERM, SIG_DFL);
 }

@@ -43,6 +43,8 @@ extern bool repair_all(Repair *r);	/* what differs in the database */
 
 /* Node NAME is out: what is said however lockstepctl ends. */
 extern void repair_node_is_out(const char *name);
+extern void repair_node_is_half_done(const char *name); /* attach would refuse
+														 * it */
 extern void repair_node_is_back(void);
 
 /* ---------- in ctl_repair_rows.c */

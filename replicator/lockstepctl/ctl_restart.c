@@ -22,6 +22,7 @@
 #define TOLD_MS 10000			/* until the node knows of a drain that is
 								 * announced */
 #define LOOK_AGAIN_US (100 * 1000)
+#define PING_S "5"
 
 typedef struct Target
 {
@@ -44,19 +45,35 @@ on_interrupt(int signal_number)
 }
 
 static void
+catch_interrupts(void (*handler) (int))
+{
+	static const int signals[] = {SIGINT, SIGTERM, SIGHUP};
+	struct sigaction act = {.sa_handler = handler};
+
+	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
+		sigaction(signals[i], &act, NULL);
+}
+
+/* NULL: not any more. */
+static void
 tell_if_interrupted(const char *name)
 {
-	struct sigaction act = {.sa_handler = on_interrupt};
-	struct sigaction none = {.sa_handler = SIG_DFL};
-
-	sigaction(SIGINT, &none, NULL);
-	sigaction(SIGTERM, &none, NULL);
+	catch_interrupts(SIG_DFL);
 	if (name == NULL)
 		return;
 	snprintf(interrupted_text, sizeof(interrupted_text),
 			 "\nlockstepctl: interrupted while node \"%s\" was being restarted\nHINT:  To bring it back: lockstepctl resume %s\n", name, name);
-	sigaction(SIGINT, &act, NULL);
-	sigaction(SIGTERM, &act, NULL);
+	catch_interrupts(on_interrupt);
+}
+
+static void
+tell_if_drain_is_interrupted(const char *name)
+{
+	catch_interrupts(SIG_DFL);
+	snprintf(interrupted_text, sizeof(interrupted_text),
+			 "\nlockstepctl: interrupted while node \"%s\" was being drained: the drain, or its announcement, stands\nHINT:  To end it: lockstepctl resume %s\n",
+			 name, name);
+	catch_interrupts(on_interrupt);
 }
 
 /* ---------- what is to be restarted */
@@ -200,9 +217,9 @@ prepare(Target *t, const RestartOptions *o, const Config *config, const json_t *
 
 /* ---------- one node */
 
-/* false: it has said why, with the replicator's hint if that fits. */
+/* false: it has said why.  The replicator's hint is said, too, or, if that is not NULL, *hinted: there is one. */
 static bool
-request(const RestartOptions *o, const char *what, const char *name, const char *more, bool hint_fits)
+request(const RestartOptions *o, const char *what, const char *name, const char *more, bool *hinted)
 {
 	char	   *line = xasprintf("timeout=%ld %s %s%s\n", o->timeout_s * 1000, what, name, more);
 	json_t	   *answer = o->ask(o->ask_arg, line, o->timeout_s > 0 ? o->timeout_s + ANSWER_TIMEOUT_S : 0);
@@ -210,8 +227,10 @@ request(const RestartOptions *o, const char *what, const char *name, const char 
 	const char *hint = json_string_value(json_object_get(answer, "hint"));
 	bool		ok = json_is_true(json_object_get(answer, "ok"));
 
+	if (hinted != NULL)
+		*hinted = hint != NULL;
 	if (!ok)
-		setup_fail(hint_fits ? hint : NULL, "%s", error != NULL ? error : "the replicator gave no reason");
+		setup_fail(hinted == NULL ? hint : NULL, "%s", error != NULL ? error : "the replicator gave no reason");
 	json_decref(answer);
 	free(line);
 	return ok;
@@ -250,6 +269,7 @@ drain_announce(const AnnounceOptions *o, const char *node, bool readers, AskRepl
 
 	if (!announces(o))
 		return true;
+	tell_if_drain_is_interrupted(node);
 	line = xasprintf("timeout=%d drain %s%s announce\n", TOLD_MS, node, readers ? " readers" : "");
 	answer = ask(ask_arg, line, TOLD_MS / 1000 + ANSWER_TIMEOUT_S);
 	ok = json_is_true(json_object_get(answer, "ok"));
@@ -271,9 +291,12 @@ drain_announce(const AnnounceOptions *o, const char *node, bool readers, AskRepl
 static bool
 drain(const RestartOptions *o, const Target *t)
 {
-	if (request(o, "drain", t->name, " readers", false))
+	bool		goes_on;		/* it was not done in time, rather than
+								 * refused */
+
+	if (request(o, "drain", t->name, " readers", &goes_on))
 		return true;
-	give_up_drain(t->name, "To end its transactions: lockstepctl drop. Or wait longer: --timeout.", o->ask, o->ask_arg);
+	give_up_drain(t->name, goes_on ? "To end its transactions: lockstepctl drop. Or wait longer: --timeout." : NULL, o->ask, o->ask_arg);
 	return false;
 }
 
@@ -296,9 +319,11 @@ restart_server(const Target *t, Setup *s)
 static bool
 await_server(const RestartOptions *o, const Target *t)
 {
+	const char *keywords[] = {"connect_timeout", "dbname", NULL};
+	const char *values[] = {PING_S, t->conninfo, NULL};
 	double		end = setup_now() + (double) o->timeout_s;
 
-	while (PQping(t->conninfo) != PQPING_OK)
+	while (PQpingParams(keywords, values, 1) != PQPING_OK)
 	{
 		if (o->timeout_s > 0 && setup_now() >= end)
 			return setup_fail("See the server's log.", "the server of node \"%s\" does not answer after %ld s", t->name, o->timeout_s);
@@ -317,9 +342,9 @@ restart(const RestartOptions *o, const Target *t, Setup *s)
 				   o->announce.poolers != NULL ? ", then: " : "", o->announce.poolers != NULL ? o->announce.poolers : "");
 	if (!s->dry_run)
 	{
-		tell_if_interrupted(t->name);
 		if (!drain_announce(&o->announce, t->name, true, o->ask, o->ask_arg))
 			return false;
+		tell_if_interrupted(t->name);
 	}
 	setup_step(s, "drain", "node %s: writers and readers go to the other nodes", t->name);
 	if (s->dry_run)
@@ -327,7 +352,7 @@ restart(const RestartOptions *o, const Target *t, Setup *s)
 	if (!drain(o, t))
 		return false;
 	setup_detail("after %.1f s", setup_now() - begin);
-	if (!restart_server(t, s) || !await_server(o, t) || !request(o, "resume", t->name, "", true))
+	if (!restart_server(t, s) || !await_server(o, t) || !request(o, "resume", t->name, "", NULL))
 	{
 		char	   *hint = xasprintf("When its server runs: lockstepctl resume %s", t->name);
 

@@ -2,7 +2,8 @@
  * ctl_run.c
  *	  Runs other programs, such as pg_basebackup, as this or as the server's user.
  *
- * Passwords go by the environment, which only the same user and root can read, never by arguments.
+ * Passwords go by the environment, which only the same user and root can read, or by a file in memory, never
+ * by arguments.
  */
 #include <errno.h>
 #include <fcntl.h>
@@ -10,11 +11,13 @@
 #include <signal.h>
 #include <stdlib.h>
 #include <string.h>
+#include <sys/mman.h>
 #include <sys/prctl.h>
 #include <sys/wait.h>
 #include <unistd.h>
 
 #include "buffer.h"
+#include "conninfo.h"
 #include "ctl_setup.h"
 
 char *
@@ -37,6 +40,26 @@ program_path(const char *name)
 	return xstrdup(name);
 }
 
+/* libpq takes the password of a key from a service file; this one has no name in any directory. */
+static bool
+give_sslpassword(const char *sslpassword)
+{
+	int			fd = memfd_create("pg_service.conf", 0);
+	char	   *path = xasprintf("/proc/self/fd/%d", fd);
+	char	   *text = xasprintf("[" CONNINFO_SERVICE "]\nsslpassword=%s\n", sslpassword);
+	bool		ok = fd >= 0 && write(fd, text, strlen(text)) == (ssize_t) strlen(text) && setenv("PGSERVICEFILE", path, 1) == 0;
+
+	free(path);
+	free(text);
+	return ok;
+}
+
+bool
+run_give_passwords(const char *password, const char *sslpassword)
+{
+	return (password == NULL || setenv("PGPASSWORD", password, 1) == 0) && (sslpassword == NULL || give_sslpassword(sslpassword));
+}
+
 /* In the child.  It ends with us: another lockstepctl must not meet it. */
 static bool
 prepare(const Run *run, pid_t parent)
@@ -46,7 +69,7 @@ prepare(const Run *run, pid_t parent)
 	if (s != NULL && s->root &&
 		(initgroups(s->user, s->gid) != 0 || setgid(s->gid) != 0 || setuid(s->uid) != 0 || chdir("/") != 0))
 		return false;
-	if (run->password != NULL && setenv("PGPASSWORD", run->password, 1) != 0)
+	if (!run_give_passwords(run->password, run->sslpassword))
 		return false;
 	if (run->output != NULL)
 	{

@@ -18,6 +18,8 @@
 #include <unistd.h>
 
 #include "buffer.h"
+#include "conninfo.h"
+#include "ctl_setup.h"
 #include "ctl_verify.h"
 #include "json_text.h"
 
@@ -30,55 +32,29 @@ typedef struct Dump
 	FILE	   *err;
 } Dump;
 
-/* keyword = 'value', as libpq reads it. */
-static void
-put_keyword(Buffer *b, const char *keyword, const char *value)
-{
-	char	   *head = xasprintf("%s='", keyword);
-
-	buffer_append(b, head, strlen(head));
-	free(head);
-	for (; *value != '\0'; value++)
-	{
-		if (*value == '\'' || *value == '\\')
-			buffer_append(b, "\\", 1);
-		buffer_append(b, value, 1);
-	}
-	buffer_append(b, "' ", 2);
-}
-
-/* The password is passed in the environment: all users can see arguments. */
+/* Passwords are passed in another way: all users can see arguments. */
 static char *
-connection_string(const char *conninfo, const char *database, char **password)
+connection_string(const char *conninfo, const char *database, ConninfoPasswords *passwords)
 {
-	PQconninfoOption *options = PQconninfoParse(conninfo, NULL);
-	Buffer		b = {0};
+	char	   *shown = conninfo_without_passwords(conninfo, passwords);
+	char	   *alive = xasprintf(CONNINFO_ALIVE_TEXT " connect_timeout=" CONNINFO_CONNECT_TIMEOUT " %s", shown != NULL ? shown : "");
+	char	   *there = conninfo_with(alive, "dbname", database);
+	char	   *full = conninfo_with(there, "options", "-c role=none -c session_preload_libraries= -c local_preload_libraries= -c client_min_messages=error "
+									 "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 "
+									 "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1");
 
-	*password = NULL;
-	for (PQconninfoOption *o = options; o != NULL && o->keyword != NULL; o++)
-	{
-		if (o->val == NULL || strcmp(o->keyword, "dbname") == 0 || strcmp(o->keyword, "options") == 0)
-			continue;
-		if (strcmp(o->keyword, "password") == 0)
-			*password = xstrdup(o->val);
-		else
-			put_keyword(&b, o->keyword, o->val);
-	}
-	PQconninfoFree(options);
-	put_keyword(&b, "dbname", database);
-	put_keyword(&b, "options", "-c role=none -c session_preload_libraries= -c local_preload_libraries= -c client_min_messages=error "
-				"-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 "
-				"-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1");
-	buffer_append(&b, "", 1);
-	return (char *) b.data;
+	free(shown);
+	free(alive);
+	free(there);
+	return full;
 }
 
 static bool
 dump_start(Dump *d, const Snapshots *s, int database, int node)
 {
 	const Verify *v = s->v;
-	char	   *password;
-	char	   *conninfo = connection_string(v->conninfos[node], v->databases[database], &password);
+	ConninfoPasswords passwords;
+	char	   *conninfo = connection_string(v->conninfos[node], v->databases[database], &passwords);
 	char	   *program = program_path("pg_dump");
 	char	   *snapshot = xasprintf("--snapshot=%s", s->ids[database][node]);
 	char	   *encoding = xasprintf("--encoding=%s", peer_encoding(s->leaders[database].conns[node]));
@@ -91,12 +67,11 @@ dump_start(Dump *d, const Snapshots *s, int database, int node)
 		d->pid = fork();
 	if (d->pid == 0)
 	{
-		if (password != NULL)
-			setenv("PGPASSWORD", password, 1);
 		unsetenv("PGOPTIONS");
 		dup2(fileno(d->out), STDOUT_FILENO);
 		dup2(fileno(d->err), STDERR_FILENO);
-		execvp(argv[0], argv);
+		if (run_give_passwords(passwords.password, passwords.sslpassword))
+			execvp(argv[0], argv);
 		fprintf(stderr, "could not run %s: %s\n", argv[0], strerror(errno));
 		_exit(127);
 	}
@@ -104,7 +79,8 @@ dump_start(Dump *d, const Snapshots *s, int database, int node)
 	free(snapshot);
 	free(program);
 	free(conninfo);
-	free(password);
+	free(passwords.password);
+	free(passwords.sslpassword);
 	return d->pid > 0;
 }
 

@@ -116,12 +116,16 @@ typedef struct Run
 {
 	char	   *argv[20];
 	const Setup *as_server;		/* run as the server's user, NULL: as ours */
-	const char *password;		/* PGPASSWORD, NULL: none */
+	const char *password;		/* of the role, NULL: none */
+	const char *sslpassword;	/* of its key, see conninfo.h; NULL: none */
 	const char *output;			/* file for what it prints, NULL: ours */
 } Run;
 
 /* Its exit code; 127, and an error, when it could not be run. */
 extern int	run_program(const Run *run);
+
+/* In a child that is to run a program of libpq, which gets them unseen.  false: it can't be. */
+extern bool run_give_passwords(const char *password, const char *sslpassword);
 extern char *run_text(const Run *run);
 
 /* ---------- in ctl_server.c */
@@ -195,6 +199,8 @@ typedef struct CertsFiles
 	char	   *key;
 	char	   *authorities;
 	char	   *revoked;		/* NULL: none */
+	bool		anew;			/* an earlier one has expired, or is for
+								 * another host */
 } CertsFiles;
 
 /* Into a directory that is there; in ctl_setup_files.c. */

@@ -290,6 +290,7 @@ on_alarm(int signo)
 	static const char message[] = "lockstepctl: verify was not done within --timeout\n";
 
 	(void) !write(STDERR_FILENO, message, sizeof(message) - 1);
+	repair_say_out();
 	_exit(VERIFY_NOT_DONE);
 }
 
@@ -330,6 +331,8 @@ run(const VerifyOptions *options, const Config *config, const json_t *status, As
 		(!options->indexes || indexes_possible(&v)) && snapshots_open(&p->snapshots, &v) &&
 		(v.behind < 0 || behind_begin(&v, &p->snapshots, administrative, ask, ask_arg)))
 		compare(p, &v);
+	if (v.behind >= 0)
+		alarm(0);				/* the node must not stay out */
 	if (v.behind >= 0 && v.error == NULL)
 		done = behind_repair(&v, &p->snapshots, v.differences, &stood);
 	snapshots_close(&p->snapshots);

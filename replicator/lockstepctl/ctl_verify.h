@@ -219,6 +219,9 @@ extern void indexes_check(Verify *v);
 extern bool repair_parts(Verify *v, int *target, int *source);
 extern json_t *repair(Verify *v, const json_t *differences, AskReplicator ask, void *ask_arg);
 
+/* Which node is out, if one is; for handlers of signals that end lockstepctl. */
+extern void repair_say_out(void);
+
 /* ---------- in ctl_behind.c */
 
 /* Takes the node out, and holds it where it is (at); behind_end() lets it in again. */

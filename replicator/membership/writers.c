@@ -12,6 +12,10 @@
  * A drain may be announced first: balancers and new sessions are told, and all go on to write until the
  * drain itself.
  *
+ * The last node that takes writes goes on to: when no other is online any more, its drain ends, or the
+ * announcement of one.  An announcement that no drain follows ends after ANNOUNCED_MS, as whoever made it is
+ * gone.
+ *
  * A node that goes out while it is drained stays out, but if that is only announced.  A restart of the replicator ends drains and pauses.
  */
 #include <inttypes.h>
@@ -27,12 +31,15 @@
 
 #define TICK_MS 100
 #define HOLD_MS 5000
+#define ANNOUNCED_MS (70 * 60 * 1000)	/* more than lockstepctl waits */
 
 /* Orders. */
 static const char order_refuse[] = "refuse";
 static const char order_announce[] = "announce";
 static const char order_wait[] = "wait";
 static const char order_none[] = "none";
+
+static const char no_other_node[] = "no other node is online any more";
 
 static Timer *ticking;
 static uint64_t paused_until;	/* loop_now_us(); 0: not paused */
@@ -50,6 +57,29 @@ give_up(Node *n, const PGresult *r)
 	n->draining = n->drains_readers = n->writers_held = false;
 	if (n->writers_told == order_wait)
 		paused_until = 0;
+	node_tell_change();
+}
+
+static bool
+is_only_writable(const Node *n)
+{
+	for (int i = 0; i < nodes_count(); i++)
+	{
+		const Node *other = node_get(i);
+
+		if (other != n && other->state == NODE_ONLINE && !other->draining)
+			return false;
+	}
+	return true;
+}
+
+/* The node takes writers again. */
+static void
+end_drain(Node *n, const char *why)
+{
+	snprintf(n->drain_trouble, sizeof(n->drain_trouble), "%s", why);
+	log_message(LOG_WARNING, n->config->name, "%s was given up: %s", n->drain_announced ? "a drain that was announced" : "the drain", why);
+	n->draining = n->drains_readers = false;
 	node_tell_change();
 }
 
@@ -80,6 +110,8 @@ on_held(void *arg, const PGresult *r)
 	if (!counts(n))
 		return;
 	n->writers_open = strtoll(PQgetvalue(r, 0, 0), NULL, 10);
+	if (n->draining && is_only_writable(n))
+		end_drain(n, no_other_node);
 	if (n->draining && n->writers_open == 0 && !to_sessions->busy(n->index))
 	{
 		n->draining = n->drains_readers = false;
@@ -115,6 +147,10 @@ look(Node *n)
 		if (!n->administrative && !n->drain_announced)
 			to_membership->drop(n);
 	}
+	if (n->draining && is_only_writable(n))
+		end_drain(n, no_other_node);
+	else if (n->draining && n->drain_announced && loop_now_us() - n->drain_announced_us > ANNOUNCED_MS * UINT64_C(1000))
+		end_drain(n, "no drain has followed its announcement");
 	if (!node_is_in(n))
 	{
 		n->writers_open = -1;
@@ -164,17 +200,17 @@ writers_node_is_in(Node *n)
 
 /* ---------- commands */
 
+/* What was announced does not come then. */
 static bool
-is_only_writable(const Node *n)
+refuse_drain(Node *n, const char **why, const char *reason)
 {
-	for (int i = 0; i < nodes_count(); i++)
+	*why = reason;
+	if (n->draining && n->drain_announced)
 	{
-		const Node *other = node_get(i);
-
-		if (other != n && other->state == NODE_ONLINE && !other->draining)
-			return false;
+		end_drain(n, reason);
+		look_soon();
 	}
-	return true;
+	return false;
 }
 
 bool
@@ -182,21 +218,19 @@ node_drain(int node, bool readers, bool announce, const char **why)
 {
 	Node	   *n = node_get(node);
 
-	*why = "it is not online";
 	if (n->state != NODE_ONLINE)
-		return false;
-	*why = "no other node is online";
+		return refuse_drain(n, why, "it is not online");
 	if (is_only_writable(n))
-		return false;
-	*why = "there is no replicated database";
+		return refuse_drain(n, why, "no other node is online");
 	if (!metadata_has_database(n->control_database))
-		return false;
+		return refuse_drain(n, why, "there is no replicated database");
 	if (!n->draining)
 	{
 		n->writers_open = -1;
 		n->drain_told = false;
 	}
 	n->drain_announced = announce && (!n->draining || n->drain_announced);
+	n->drain_announced_us = loop_now_us();
 	n->draining = true;
 	n->drains_readers = readers;
 	n->drain_trouble[0] = '\0';

@@ -159,6 +159,7 @@ typedef struct Node
 	bool		drains_readers; /* they are to be sent elsewhere, too */
 	bool		drain_announced;	/* no more than that yet: nobody is
 									 * refused */
+	uint64_t	drain_announced_us; /* loop_now_us() */
 	bool		drain_told;		/* the node has heard that it is announced */
 	bool		writers_asked;	/* the answer is under way */
 	bool		writers_held;	/* the node may hold writers, by our order */

@@ -275,19 +275,72 @@ static void
 reload_names_what_needs_a_restart(void **state)
 {
 	Config	   *current = load(NODE);
-	Config	   *fresh = load("node.n1 = 'host=elsewhere'\nport = 7000\npid_file = '/x'\n"
+	Config	   *fresh = load("node.n1 = 'host=elsewhere sslmode=verify-full'\nport = 7000\npid_file = '/x'\n"
 							 "journal_segment_size = 1MB\nyield_delay = 9\n");
 	char	   *names = config_reload(current, fresh);
 
 	assert_string_equal(names, "port, journal_segment_size, pid_file");
 	assert_int_equal(current->port, 6432);
 	assert_string_equal(current->pid_file, "/run/lockstep/replicator.pid");
-	assert_string_equal(current->nodes[0].conninfo, "host=elsewhere");	/* that does not */
+	assert_string_equal(current->nodes[0].conninfo, "host=elsewhere sslmode=verify-full");	/* that does not */
 	assert_int_equal(current->nodes[0].moves, 1);
 	assert_int_equal(current->yield_delay, 9);
 	free(names);
 	config_free(current);
 	config_free(fresh);
+}
+
+/* A reload with changed TLS settings, which need a restart. */
+static char *
+reload(Config *current, const char *text)
+{
+	Config	   *fresh = load(text);
+	char	   *names = config_reload(current, fresh);
+
+	config_free(fresh);
+	return names;
+}
+
+static void
+reload_keeps_nodes_when_tls_changes(void **state)
+{
+	Config	   *current = load("node.n1 = 'host=10.0.0.1'\ntls_directory = '/old'\n");
+	char	   *conninfo = xstrdup(current->nodes[0].conninfo);
+	char	   *names = reload(current, "node.n1 = 'host=10.0.0.1'\nnode.n2 = 'host=10.0.0.2'\ntls_directory = '/new'\n");
+
+	assert_non_null(strstr(conninfo, "sslrootcert='/old/ca.pem'"));
+	assert_string_equal(names, "tls_directory");
+	assert_int_equal(current->nodes[0].moves, 0);
+	assert_string_equal(current->nodes[0].conninfo, conninfo);
+	assert_int_equal(current->nnodes, 2);
+	assert_non_null(strstr(current->nodes[1].conninfo, "sslrootcert='/old/ca.pem'"));
+	free(names);
+	names = reload(current, "node.n1 = 'host=10.0.0.9'\nnode.n2 = 'host=10.0.0.2'\nrequire_tls = remote\n");
+	assert_string_equal(names, "tls_directory, require_tls");
+	assert_int_equal(current->nodes[0].moves, 1);
+	assert_non_null(strstr(current->nodes[0].conninfo, "host='10.0.0.9'"));
+	assert_non_null(strstr(current->nodes[0].conninfo, "sslrootcert='/old/ca.pem'"));
+	assert_int_equal(current->nodes[1].moves, 0);
+	free(names);
+	free(conninfo);
+	config_free(current);
+}
+
+/* What the new file would encrypt, and the settings in force do not. */
+static void
+reload_takes_no_node_in_the_clear(void **state)
+{
+	Config	   *current = load("node.n1 = 'host=127.0.0.1'\nrequire_tls = remote\n");
+	char	   *names = reload(current, "node.n1 = 'host=10.0.0.1'\nnode.n2 = 'host=10.0.0.2'\nnode.n3 = 'host=10.0.0.3 sslmode=verify-full'\n"
+							   "tls_directory = '/new'\nrequire_tls = remote\n");
+
+	assert_string_equal(names, "tls_directory, node.n1, node.n2");
+	assert_string_equal(current->nodes[0].conninfo, "host=127.0.0.1");
+	assert_int_equal(current->nodes[0].moves, 0);
+	assert_int_equal(current->nnodes, 2);
+	assert_string_equal(current->nodes[1].name, "n3");
+	free(names);
+	config_free(current);
 }
 
 static const char *
@@ -355,6 +408,8 @@ main(void)
 		cmocka_unit_test(missing_file_is_refused),
 		cmocka_unit_test(reload_takes_what_may_change),
 		cmocka_unit_test(reload_names_what_needs_a_restart),
+		cmocka_unit_test(reload_keeps_nodes_when_tls_changes),
+		cmocka_unit_test(reload_takes_no_node_in_the_clear),
 		cmocka_unit_test(show_is_readable_and_keeps_secrets),
 		cmocka_unit_test(lists),
 	};

@@ -97,13 +97,13 @@ typedef struct End
 	uint8_t		got[1 << 20];
 	size_t		got_len;
 	TlsResult	result;
-} End;
+}			End;
 
-static End	node,
-			replicator;
+static End node,
+replicator;
 
 static void
-take_output(End *e)
+take_output(End * e)
 {
 	const uint8_t *bytes;
 	size_t		n = tls_output(&bytes);
@@ -115,7 +115,7 @@ take_output(End *e)
 }
 
 static void
-read_all(End *e, const void *bytes, size_t len)
+read_all(End * e, const void *bytes, size_t len)
 {
 	size_t		n;
 
@@ -130,7 +130,7 @@ read_all(End *e, const void *bytes, size_t len)
 
 /* In pieces of so many bytes. */
 static void
-deliver(End *from, End *to, size_t piece)
+deliver(End * from, End * to, size_t piece)
 {
 	static uint8_t moved[sizeof(from->wire)];
 	size_t		len = from->len;
@@ -173,7 +173,7 @@ end(void)
 }
 
 static void
-say(End *from, const uint8_t *bytes, size_t len)
+say(End * from, const uint8_t *bytes, size_t len)
 {
 	for (size_t at = 0; at < len; at += TLS_WRITE_MAX)
 	{
@@ -379,6 +379,27 @@ read_file(const char *directory, const char *name, char *to, size_t size)
 	fclose(f);
 }
 
+/* lockstepctl init issues anew what has expired or is for other hosts. */
+static void
+test_hosts_of_a_certificate(void **state)
+{
+	const char *hosts[] = {"10.0.0.1", "db1.example.com", "fd00::1"};
+	const char *others[] = {"10.0.0.2", "db2.example.com", "fd00::2", "n1"};
+	CertsIssued issued;
+
+	assert_true(certs_issue(&authority, TLS_URI_NODE "n1", hosts, 3, 100, &issued));
+	assert_true(certs_is_for(issued.certificate, hosts, 3));
+	for (int i = 0; i < 3; i++)
+		assert_true(certs_is_for(issued.certificate, &hosts[i], 1));
+	for (int i = 0; i < 4; i++)
+		assert_false(certs_is_for(issued.certificate, &others[i], 1));
+	free_issued(&issued);
+	assert_true(certs_issue(&authority, TLS_URI_NODE "n1", hosts, 3, -1, &issued));
+	assert_false(certs_is_for(issued.certificate, hosts, 3));
+	free_issued(&issued);
+	assert_false(certs_is_for("no certificate", hosts, 1));
+}
+
 static void
 test_revoked(void **state)
 {
@@ -410,7 +431,8 @@ test_revoked(void **state)
 	assert_non_null(strstr(why, "revoked"));
 	end();
 	refused("n1", "n1", "reloaded", "revoked", "revoked");
-	refused("n3", "n3", "reloaded", "revoked", "revoked");	/* the first one still is */
+	refused("n3", "n3", "reloaded", "revoked", "revoked");	/* the first one still
+															 * is */
 	tls_context_free(fresh);
 	free(list);
 	free(longer);
@@ -554,6 +576,7 @@ main(void)
 		cmocka_unit_test(test_node_as_replicator),
 		cmocka_unit_test(test_unusable),
 		cmocka_unit_test(test_two_authorities),
+		cmocka_unit_test(test_hosts_of_a_certificate),
 		cmocka_unit_test(test_revoked),
 		cmocka_unit_test(test_garbage),
 		cmocka_unit_test(test_changed_bytes),

@@ -1,6 +1,7 @@
 # After lockstepctl drain NODE: from then on balancers get 503 and new writers 25006, while transactions that have begun
 # to write finish; then the node is out, and no transaction has failed for another reason.  resume brings
 # it back, or ends the drain.  A node that dies meanwhile stays out, but while the drain is only announced.
+# A drain, or its announcement, ends when no other node is online any more: the last one goes on to take writes.
 use strict;
 use warnings;
 use FindBin;
@@ -228,6 +229,52 @@ like($drain->{err}, qr/could not drain node "n1": it is not online/, '... and sa
 $c->cluster('start-node', 1, '--no-wait');
 ok($c->wait_state(1, 'online'), '... it comes back by itself');
 is(($c->try(1, insert('back')))[1], '', '... and takes writes');
+
+# ---------- the other node dies while one is drained, or is to be
+
+$writer = $c->session(1);
+$writer->query('BEGIN');
+$writer->query(insert('the last node'));
+$drain = begin_ctl('drain', 'n1', '--timeout=60');
+ok($c->wait_until(sub { ($c->node_status(1)->{writers_open} // -1) == 1 }), 'drained, with a transaction');
+$c->cluster('kill-node', 2);
+is(end_ctl($drain), 1, 'the server of the other node is killed: the drain fails') or diag($drain->{out});
+like($drain->{err}, qr/node "n1" was not drained: no other node is online any more/, '... and says why');
+ok($c->wait_until(sub { ($c->try(1, insert('taken by the last')))[1] eq '' }), '... the node takes writes again');
+$writer->query('COMMIT');
+is($writer->error, '', '... the transaction commits');
+is($c->node_status(1)->{state}, 'online', '... and the node stays online');
+is(check('/nodes/n1/write'), 200, '... balancers know');
+$c->cluster('start-node', 2, '--no-wait');
+ok($c->wait_state(2, 'online'), '... the other one comes back');
+
+$drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
+ok($c->wait_until(sub { -e $pooler }), 'announced');
+$c->cluster('kill-node', 2);
+ok($c->wait_until(sub { check('/nodes/n1/write') eq '200' }), 'the server of the other node is killed: balancers send writers again');
+ok($c->wait_until(sub { $c->sql(1, 'SHOW default_transaction_read_only') eq 'off' }), '... and new sessions are told');
+unlink $pooler;
+is(end_ctl($drain), 1, '... the drain is refused') or diag($drain->{out});
+like($drain->{err}, qr/could not drain node "n1": no other node is online/, '... and says why');
+ok(!$c->node_status(1)->{draining}, '... and nothing is left of it');
+(undef, $err, $rc) = $c->ctl('restart', 'n1', '--command=true');
+is($rc, 1, 'a restart is refused');
+like($err, qr/could not drain node "n1": no other node is online/, '... and says why');
+unlike($err, qr/lockstepctl drop/, '... without advising to drop the last node');
+$c->cluster('start-node', 2, '--no-wait');
+ok($c->wait_state(2, 'online'), '... the other one comes back');
+
+# ---------- interrupted
+
+unlink $pooler;
+$drain = begin_ctl('drain', 'n1', '--announce=1', "--poolers=touch $pooler; while [ -e $pooler -a -d $c->{top} ]; do sleep 0.1; done");
+ok($c->wait_until(sub { -e $pooler }), 'announced');
+$drain->{handle}->signal('INT');
+is(end_ctl($drain), 1, 'interrupted');
+like($drain->{err}, qr/interrupted.*"n1".*\nHINT:.*lockstepctl resume n1/s, '... which says what is left, and how to end it');
+is(($c->ctl('resume', 'n1'))[2], 0, '... resume does');
+is(check('/nodes/n1/write'), 200, '... balancers send writers again');
+unlink $pooler;
 
 # ---------- without the function (version 1.0), and nonsense
 

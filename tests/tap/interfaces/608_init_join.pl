@@ -71,6 +71,12 @@ like($out, qr/Node n1 is online, 1 database is replicated: shop.*join n2 --join-
 like($out, qr/Nothing to do/, 'a further run has nothing to do');
 is($rc, 0, 'and succeeds');
 
+$before = everything();
+refuses(qr/node "n2" is at 127\.0\.0\.1:\d+, says ".*replicator\.conf", and not at 127\.0\.0\.9:5432\n.*Correct the line/, 'another address than that of replicator.conf',
+	'init', $nodes[0], 'n2=127.0.0.9', @init[3 .. $#init]);
+refuses(qr/node "n3" is at .* and not at 127\.0\.0\.1:1$/m, 'another port', @init[0 .. 2], 'n3=127.0.0.1:1', @init[4 .. $#init]);
+is(everything(), $before, 'and nothing is changed');
+
 is(sprintf('%o', (stat "$s->{dir}/r/$_")[2] & 07777), '600', "only the owner reads $_") for qw(secret pgpass join replicator.conf);
 is(sprintf('%o', (stat "$s->{dir}/n1/lockstep.secret")[2] & 07777), '600', 'and the node\'s copy of the secret');
 my ($password) = LockstepCluster::_slurp("$s->{dir}/r/pgpass") =~ /:lockstep:(\w{48})$/m;

@@ -51,6 +51,31 @@ is($rc, 1, 'doctor finds what is wrong with a certificate');
 like($out, qr/key\.pem is accessible by everybody/, 'by name');
 $s->run_or_die('chmod', '600', "$s->{dir}/r/tls/key.pem");
 
+# ---------- another address: the certificate is not for it
+
+my $written = LockstepCluster::_slurp($conf);
+$s->run_or_die('sed', '-i', '/^node.n2 /s/host=127.0.0.1/host=localhost/', $conf);
+($rc, $out) = $s->ctl(@init, '--dry-run');
+is($rc, 1, 'the old address') or diag($out);
+like($out, qr/node "n2" is at localhost:\d+, says .* and not at 127\.0\.0\.1:/, 'is refused by name');
+($rc, $out) = $s->ctl((map { s/^n2=127\.0\.0\.1/n2=localhost/r } @init), '--dry-run');
+is($rc, 0, 'the new one') or diag($out);
+like($out, qr{^change +\S+/ca/node-n2/cert\.pem$}m, 'gets a certificate');
+unlike($out, qr{ca/(?:node-n1|replicator)/cert\.pem}, 'others keep theirs');
+$s->run_or_die('sed', '-i', '/^node.n2 /s/host=localhost/host=127.0.0.1/', $conf);
+is(LockstepCluster::_slurp($conf), $written, 'back again');
+# The authority has certificates that are for another host.
+$s->run_or_die("$LockstepCluster::bindir/lockstepctl", "--directory=$s->{dir}/r/ca", 'certs', 'node', $_, '10.9.9.9') for qw(n1 n2);
+($rc, $out) = $s->ctl(@init);
+is($rc, 0, 'init with certificates that are for another host') or diag($out);
+like($out, qr{Node n2 has a new certificate: copy the files of \S+/ca/node-n2 to its lockstep\.tls_directory}, 'says who needs the new ones');
+my $issued = LockstepCluster::_slurp("$s->{dir}/r/ca/node-n1/cert.pem");
+like($s->run_or_die('openssl', 'x509', '-noout', '-text', '-in', "$s->{dir}/r/ca/node-n1/cert.pem"), qr/IP Address:127\.0\.0\.1/, 'n1 has one for its address');
+is(LockstepCluster::_slurp("$s->{dir}/n1/lockstep.tls/cert.pem"), $issued, 'and its server has it');
+ok($s->await(sub { ($s->ctl("--config=$conf", 'doctor'))[0] == 0 }), 'and it works');
+($rc, $out) = $s->ctl(@init);
+like($out, qr/Nothing to do/, 'a further run has nothing to do');
+
 # ---------- what would be in the clear
 
 my $old = LockstepCluster::_slurp($conf);

@@ -82,6 +82,22 @@ is(scalar @told, 1, 'the log says it once');
 my @moves = $c->replicator_log =~ /\[n2\] node (?:is back|was dropped while it caught up)/g;
 cmp_ok(scalar @moves, '<=', 2, 'and has no loop of lines');
 
+# ---------- a repair that takes longer than --timeout says that the node is out
+
+{
+	my $lock = $c->session(2);
+	$lock->query('SET lockstep.replicate = off; BEGIN; LOCK TABLE plain');
+	kill 'STOP', $lock->pid;	# so that it does not yield
+	($out, $err, $rc) = $c->ctl('verify', '--repair', 'n2', '--timeout=3');
+	is($rc, 2, 'a repair that is not done in time');
+	like($err, qr/not done within --timeout\nHINT: +Node n2 may still be out: .*lockstepctl attach n2/, '... says who is out');
+	ok($c->node_status(2)->{administrative}, '... which it is');
+	kill 'CONT', $lock->pid;
+	$lock->query('ROLLBACK');
+	$c->ctl('attach', 'n2', '--timeout=1');
+	ok($c->wait_until(sub { (trouble() // {})->{times} // 0 >= 2 }), '... until it is attached, and is stuck again');
+}
+
 # ---------- repaired: the index can't be kept, the node is in
 
 $c->sql_local(3, 'CREATE INDEX only_there ON plain (v)');    # a definition that differs is looked at twice

@@ -5,6 +5,7 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
+use IO::Socket::INET;
 use LockstepCluster;
 use Test::More;
 use Time::HiRes qw(time);
@@ -19,6 +20,15 @@ sub ctl { return $c->run_owned("$LockstepCluster::bindir/lockstepctl", '--config
 sub sql3 { return $c->psql_says($port, 'app', @_) }
 sub stop3 { $c->run_owned("$LockstepCluster::bindir/pg_ctl", '-D', "$c->{dir}/n3", '-m', 'immediate', '-s', 'stop') if -e "$c->{dir}/n3/postmaster.pid" }
 END { my $rc = $?; stop3() if $c; $? = $rc }
+
+# Of a process: words, ended by blanks.
+sub _slurp_zero
+{
+	my ($path) = @_;
+	open(my $f, '<', $path) or return '';
+	local $/;
+	return (<$f> // '') =~ tr/\0/ /r;
+}
 
 # ---------- join
 
@@ -42,6 +52,25 @@ $c->drain;
 is(sql3("SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t"), $c->sql(1, "SELECT md5(string_agg(t::text, ',' ORDER BY id)) FROM t"), 'it has what the others have');
 
 is(sql3('SELECT count(*), sum(id) FROM u'), '100|5050', 'pg_basebackup copies no rows of unlogged tables, and they are fetched');
+
+# ---------- what all users see of it: no password
+
+{
+	my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $c->{base} + 8) // die "port: $!";
+	my $with = $c->file('with.conf', LockstepCluster::_slurp($c->replicator_conf) . "node.n4 = 'host=127.0.0.1 port=1'\n" .
+		"node.n5 = 'host=127.0.0.1 port=@{[ $c->{base} + 8 ]} user=postgres password=hush sslpassword=silence'\n");
+	my $h = IPC::Run::start([ $c->owned("$LockstepCluster::bindir/lockstepctl", '--config', $with, 'join', 'n4', '--donor=n5', "--pgdata=$c->{dir}/n4") ],
+		'<', \undef, '>&', \my $said, IPC::Run::timeout(180));
+	my %backup;
+	ok($c->wait_until(sub { %backup = map { m{/proc/(\d+)} => _slurp_zero("$_/cmdline") } grep { _slurp_zero("$_/cmdline") =~ /^\S*pg_basebackup .*n4/ } glob('/proc/[0-9]*') }),
+		'a join clones');
+	my ($pid) = keys %backup;
+	like($backup{$pid}, qr/port='@{[ $c->{base} + 8 ]}'/, 'with the connection string of the donor') or diag($said);
+	unlike($backup{$pid}, qr/hush|silence/, 'without its passwords');
+	like(_slurp_zero("/proc/$pid/environ"), qr/PGPASSWORD=hush /, 'which are in the environment');
+	like(join('', map { LockstepCluster::_slurp($_) } grep { (readlink || '') =~ /memfd:pg_service/ } glob("/proc/$pid/fd/*")), qr/^sslpassword=silence$/m, 'or in a file in memory');
+	$h->kill_kill;
+}
 
 # ---------- retired, and back
 

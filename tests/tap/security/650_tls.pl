@@ -14,7 +14,7 @@ use Test::More;
 use Time::HiRes 'time';
 
 my $c = LockstepCluster->new(nodes => 2, tls => 1);
-my $ca = "$c->{dir}/ca";
+our $ca = "$c->{dir}/ca";
 local $SIG{PIPE} = 'IGNORE';
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, b text)');
 
@@ -182,6 +182,20 @@ $c->ctl('reload');
 is(scalar($c->try($_, "INSERT INTO t VALUES (5010 + $_, 'x') RETURNING id")), 5010 + $_, "n$_ accepts the replicator's new one") for 1, 2;
 certs('node', 'n1', '127.0.0.1');
 is(scalar($c->try(1, "INSERT INTO t VALUES (5020, 'x') RETURNING id")), 5020, 'and the replicator a node\'s');
+
+# Two authorities count, and one certificate is revoked: libpq takes the others of both.
+{
+	local $ca = "$c->{dir}/two";
+	certs('node', 'n1', '127.0.0.1');
+	certs('authority');
+	certs('replicator', '127.0.0.1');
+	certs('node', 'n2', '127.0.0.1');
+	certs('revoke', 'node', 'n2');
+	my %says = map { $_ => ($c->run_owned('openssl', 'verify', '-crl_check_all', '-CAfile', "$ca/ca.pem", '-CRLfile', "$ca/crl.pem", "$ca/$_/cert.pem"))[1] } qw(node-n1 replicator node-n2);
+	like($says{'node-n1'}, qr/: OK$/, 'a certificate of the older authority counts when the newer one has revoked something');
+	like($says{replicator}, qr/: OK$/, 'so does another one of the newer');
+	like($says{'node-n2'}, qr/certificate revoked/, 'and not the one that is revoked');
+}
 
 # ---------- files that can't be used
 

@@ -7,6 +7,8 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
+use IO::Socket::INET;
+use IPC::Run ();
 use JSON::PP ();
 use LockstepCluster;
 use Test::More;
@@ -73,6 +75,18 @@ like($out, qr/n1 n2 n3 at seq \d+/, 'which nodes, and where');
 is($err, '', 'no progress is shown where nobody looks');
 my $on_terminal = `script -qec "$LockstepCluster::bindir/lockstepctl --config @{[ $c->replicator_conf ]} --socket $c->{dir}/admin.sock verify" /dev/null </dev/null`;
 like($on_terminal, qr/\r\e\[Kdatabase app: \d+ tables, \d+ MB are to be compared.*\r\e\[K[^\r]*seq/s, 'on a terminal it is, until the result is there');
+
+# A machine that does not answer is not waited for without end.
+{
+	my $silent = IO::Socket::INET->new(Listen => 5, LocalAddr => '127.0.0.1', LocalPort => $c->{base} + 8) // die "port: $!";
+	my $port = $c->port(2);
+	my $text = LockstepCluster::_slurp($c->replicator_conf) =~ s/port=$port\b/port=@{[ $c->{base} + 8 ]}/r;
+	my $h = IPC::Run::start([ "$LockstepCluster::bindir/lockstepctl", '--config', $c->file('silent.conf', $text), '--socket', "$c->{dir}/admin.sock", 'verify' ],
+		'<', \undef, '>', \my $o, '2>', \my $e, IPC::Run::timeout(60));
+	ok(eval { $h->finish; 1 }, 'a node that does not answer: verify ends') or $h->kill_kill;
+	is($? >> 8, 2, '... and says that it could not compare');
+	like($e, qr/could not connect to database ".*" of node n2: .*timeout expired/s, '... and why');
+}
 
 # While all nodes are written to, and tables are truncated and altered.
 $c->sql(1, <<'SQL');
