@@ -2,18 +2,27 @@
 import java.io.BufferedReader;
 import java.io.InputStreamReader;
 import java.sql.Statement;
+import javax.sql.DataSource;
 import org.postgresql.ds.PGSimpleDataSource;
 
 public class Client {
     public static void main(String[] args) throws Exception {
-        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         PGSimpleDataSource pool = new PGSimpleDataSource();
-        pool.setURL("jdbc:postgresql://127.0.0.1:" + System.getenv("PORT1") + "/" + System.getenv("DB") + "?user=" + System.getenv("DBUSER")
-                + "&sslmode=disable&gssEncMode=disable");
+        pool.setURL(url());
+        serve(pool, () -> { });
+    }
+
+    static String url() {
+        return "jdbc:postgresql://127.0.0.1:" + System.getenv("PORT1") + ",127.0.0.1:" + System.getenv("PORT2") + "/" + System.getenv("DB")
+                + "?targetServerType=primary&user=" + System.getenv("DBUSER") + "&prepareThreshold=0&sslmode=disable&gssEncMode=disable";
+    }
+
+    static void serve(DataSource pool, Runnable connectAnew) throws Exception {
+        BufferedReader in = new BufferedReader(new InputStreamReader(System.in));
         for (String line; (line = in.readLine()) != null; ) {
             String steps = line;
             try {
-                String result = Lockstep.run(pool, c -> {
+                String result = Lockstep.run(pool, connectAnew, c -> {
                     for (String step : steps.split(";;")) {
                         if (step.equals("@")) {
                             System.out.println("at");

@@ -17,7 +17,8 @@ import (
 func main() {
 	ctx := context.Background()
 	in := bufio.NewScanner(os.Stdin)
-	pool, err := pgxpool.New(ctx, fmt.Sprintf("host=127.0.0.1 port=%s dbname=%s user=%s sslmode=disable", os.Getenv("PORT1"), os.Getenv("DB"), os.Getenv("DBUSER")))
+	pool, err := pgxpool.New(ctx, fmt.Sprintf("host=127.0.0.1,127.0.0.1 port=%s,%s dbname=%s user=%s sslmode=disable target_session_attrs=read-write pool_min_conns=%s pool_max_conns=20",
+		os.Getenv("PORT1"), os.Getenv("PORT2"), os.Getenv("DB"), os.Getenv("DBUSER"), os.Getenv("POOL")))
 	if err != nil {
 		panic(err)
 	}

@@ -5,9 +5,11 @@ const { prepare, run } = require(process.argv[2] + '/lockstep.js');
 
 const lines = require('readline').createInterface({ input: process.stdin })[Symbol.asyncIterator]();
 const next = async () => (await lines.next()).value;
-const pool = prepare(new Pool({ host: '127.0.0.1', port: +process.env.PORT1, database: process.env.DB, user: process.env.DBUSER }));
+const size = +process.env.POOL;
+const pool = prepare(new Pool({ host: '127.0.0.1', port: +process.env.PORT1, database: process.env.DB, user: process.env.DBUSER, max: size, idleTimeoutMillis: 0 }));
 
 (async () => {
+  for (const client of await Promise.all(Array.from({ length: size }, () => pool.connect()))) client.release();
   for (let line; (line = await next()); ) {
     try {
       console.log('done ' + await run(pool, async client => {

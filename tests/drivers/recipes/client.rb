@@ -15,14 +15,24 @@ def steps(line)
   "its result"
 end
 
+where = { host: "127.0.0.1,127.0.0.1", port: "#{ENV["PORT1"]},#{ENV["PORT2"]}", target_session_attrs: "read-write", sslmode: "disable", gssencmode: "disable" }
 if ARGV[1] == "record"
   require "active_record"
   require "#{ARGV[0]}/lockstep_record"
-  ActiveRecord::Base.establish_connection(adapter: "postgresql", host: "127.0.0.1", port: ENV["PORT1"], username: ENV["DBUSER"], database: ENV["DB"],
-    sslmode: "disable", gssencmode: "disable")
+  size = ENV["POOL"].to_i
+  ActiveRecord::Base.establish_connection(adapter: "postgresql", username: ENV["DBUSER"], database: ENV["DB"], pool: size + 1, **where)
+  pool = ActiveRecord::Base.connection_pool
+  Array.new(size) { pool.checkout }.each { |conn| pool.checkin(conn) }
+  # another thread, whose transaction is not to be waited for
+  Thread.new do
+    ActiveRecord::Base.transaction do
+      ActiveRecord::Base.connection.execute("SELECT 1")
+      sleep
+    end
+  end
   run = ->(line) { Lockstep.run_record { steps(line) { |sql| ActiveRecord::Base.connection.execute(sql) } } }
 else
-  connect = -> { PG.connect(host: "127.0.0.1", port: ENV["PORT1"], user: ENV["DBUSER"], dbname: ENV["DB"], sslmode: "disable", gssencmode: "disable") }
+  connect = -> { PG.connect(user: ENV["DBUSER"], dbname: ENV["DB"], **where) }
   run = ->(line) { Lockstep.run(connect) { |conn| steps(line) { |sql| conn.exec(sql) } } }
 end
 while (line = $stdin.gets)

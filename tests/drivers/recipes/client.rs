@@ -9,7 +9,8 @@ fn line() -> Option<String> {
 
 #[tokio::main(flavor = "current_thread")]
 async fn main() {
-    let config = format!("host=127.0.0.1 port={} dbname={} user={}", var("PORT1").unwrap(), var("DB").unwrap(), var("DBUSER").unwrap()).parse().unwrap();
+    let [port1, port2, db, user] = ["PORT1", "PORT2", "DB", "DBUSER"].map(|name| var(name).unwrap());
+    let config = format!("host=127.0.0.1,127.0.0.1 port={port1},{port2} dbname={db} user={user} target_session_attrs=read-write").parse().unwrap();
     while let Some(steps) = line() {
         let done = lockstep::run(&config, async |tx| {
             for step in steps.split(";;") {

@@ -1,10 +1,14 @@
 """The Python recipes of docs/clients.md, by name: see tests/drivers/recipes.pl for what they read and print."""
 import asyncio
+import logging
 import os
 import sys
 
-HOST, PORT, DB, USER = "127.0.0.1", os.environ["PORT1"], os.environ["DB"], os.environ["DBUSER"]
-DSN = f"host={HOST} port={PORT} dbname={DB} user={USER} sslmode=disable gssencmode=disable connect_timeout=10"
+logging.disable()       # pools tell what happens to their connections
+HOST, PORTS, DB, USER, POOL = "127.0.0.1", [os.environ["PORT1"], os.environ["PORT2"]], os.environ["DB"], os.environ["DBUSER"], int(os.environ["POOL"])
+HOSTS, PORT = f"{HOST},{HOST}", ",".join(PORTS)
+OPTIONS = {"target_session_attrs": "read-write", "sslmode": "disable", "gssencmode": "disable", "connect_timeout": 10}
+DSN = f"host={HOSTS} port={PORT} dbname={DB} user={USER} " + " ".join(f"{name}={value}" for name, value in OPTIONS.items())
 
 
 def say(text):
@@ -35,6 +39,14 @@ def psycopg_client():
     serve(lambda line: run(lambda: psycopg.connect(DSN), lambda conn: steps(line, conn.execute)))
 
 
+def pool_client():
+    from psycopg_pool import ConnectionPool
+    from psycopg_recipe import run
+    with ConnectionPool(DSN, min_size=POOL, open=True) as pool:
+        pool.wait()
+        serve(lambda line: run(pool.connection, lambda conn: steps(line, conn.execute), pool.drain))
+
+
 def psycopg2_client():
     import psycopg2
     from psycopg2_recipe import run
@@ -47,15 +59,17 @@ def psycopg2_client():
 def sqlalchemy_client():
     from sqlalchemy import create_engine, text
     from sqlalchemy_recipe import run
-    engine = create_engine(f"postgresql+psycopg2://{USER}@{HOST}:{PORT}/{DB}?sslmode=disable&gssencmode=disable")
+    hosts = "&".join(f"host={HOST}:{port}" for port in PORTS)
+    engine = create_engine(f"postgresql+psycopg2://{USER}@/{DB}?{hosts}", connect_args=OPTIONS, pool_size=POOL)
+    for conn in [engine.connect() for _ in range(POOL)]:
+        conn.close()
     serve(lambda line: run(engine, lambda session: steps(line, lambda sql: session.execute(text(sql)))))
 
 
 def django_client():
     from django.conf import settings
     settings.configure(DATABASES={"default": {
-        "ENGINE": "django.db.backends.postgresql", "HOST": HOST, "PORT": PORT, "NAME": DB, "USER": USER,
-        "OPTIONS": {"sslmode": "disable", "gssencmode": "disable"}}})
+        "ENGINE": "django.db.backends.postgresql", "HOST": HOSTS, "PORT": PORT, "NAME": DB, "USER": USER, "OPTIONS": OPTIONS}})
     import django
     django.setup()
     from django.db import connection
@@ -80,7 +94,8 @@ def asyncpg_client():
                 else:
                     await conn.execute(step)
             return "its result"
-        pool = await asyncpg.create_pool(host=HOST, port=int(PORT), database=DB, user=USER, ssl=False, min_size=1)
+        pool = await asyncpg.create_pool(host=[HOST, HOST], port=[int(port) for port in PORTS], target_session_attrs="read-write",
+                                          database=DB, user=USER, ssl=False, min_size=POOL, max_size=POOL)
         try:
             return await run(pool, work)
         finally:
