@@ -70,6 +70,7 @@ extern bool shippable_is_running(Oid relid);
 /* ---------- executor.c: SELECT that writes */
 
 extern void executor_check_targets(QueryDesc *desc);	/* after ExecutorStart */
+
 /* Is it what the client sent, and not what a function runs? */
 extern bool executor_is_clients(const QueryDesc *desc);
 extern void executor_run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction,

@@ -26,7 +26,7 @@ typedef struct LsTextSettings
 } LsTextSettings;
 
 extern int	deparse_type_needs(Oid type);	/* LS_NEEDS_... */
-extern void deparse_init(void);	/* _PG_init */
+extern void deparse_init(void); /* _PG_init */
 extern void deparse_enter(const LsRelation *r, LsTextSettings *saved);
 extern void deparse_leave(const LsTextSettings *saved);
 extern bool deparse_is_entered(void);
