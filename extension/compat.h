@@ -439,10 +439,12 @@ ls_members(const Bitmapset *set)
 #if PG_VERSION_NUM >= 190000
 #define LS_EXPLAIN_PARAM , struct ExplainState *explain
 #define LS_EXPLAIN_ARG , explain
+#define ls_plan_query(query, source, options) pg_plan_query(query, source, options, NULL, NULL)
 typedef const JumbleState LsJumbleState;
 #else
 #define LS_EXPLAIN_PARAM
 #define LS_EXPLAIN_ARG
+#define ls_plan_query(query, source, options) pg_plan_query(query, source, options, NULL)
 typedef JumbleState LsJumbleState;
 #endif
 

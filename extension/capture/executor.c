@@ -23,6 +23,7 @@
 #include "mode.h"
 #include "relation.h"
 #include "session.h"
+#include "turn.h"
 #include "xact.h"
 
 /* ---------- targets */
@@ -118,6 +119,7 @@ executor_run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection directio
 		xact_nstatements() != statements)
 		return;
 	key = keyset_database_key(LS_TABLE_X);
+	key.seen = turn_seen_by(desc->snapshot);
 	statement_forward(desc, LS_REASON_SELECT_WROTE, -1, &key, 1);
 	walwitness_explained();
 	walwitness_note_command();

@@ -6,8 +6,10 @@
  * if all of this is true:
  *
  *  - the planner expects at least lockstep.statement_rows rows;
+ *  - it came by the simple protocol, first in its string: what was parsed before might mean something else now, and
+ *    texts of parameters depend on settings;
  *  - one plain table, not an unlogged one (unlogged.h), is read and written; its columns in use have built-in types; WHERE
- *    and SET use built-in immutable functions and operators;
+ *    and SET use built-in immutable functions and operators, also where the planner evaluates them;
  *  - no trigger and no rule acts, no foreign key is concerned, and no column of a unique
  *    index or exclusion constraint is changed (whether such an update succeeds depends on
  *    the order of rows);
@@ -17,12 +19,11 @@
  *
  * It reads the table as a whole, and so has a key X on it, which excludes conflicts with other nodes.
  * A lock on the table, taken only if it is free, excludes transactions of this node.
- * Then S is read and a new snapshot taken, in this order, so that the snapshot contains
- * everything up to S.
+ * Then S is read; the text is analyzed and planned once more, with all catalogs up to S, and a new snapshot taken, in this order, so
+ * that both contain everything up to S.  A key says that names were read: with DDL that is decided after S the transaction fails.
  */
 #include "postgres.h"
 
-#include "access/detoast.h"
 #include "access/genam.h"
 #include "access/sysattr.h"
 #include "access/table.h"
@@ -34,9 +35,14 @@
 #include "nodes/nodeFuncs.h"
 #include "optimizer/optimizer.h"
 #include "parser/parse_relation.h"
+#include "parser/parser.h"
 #include "parser/parsetree.h"
 #include "storage/lmgr.h"
+#include "tcop/pquery.h"
+#include "tcop/tcopprot.h"
+#include "utils/inval.h"
 #include "utils/lsyscache.h"
+#include "utils/portal.h"
 #include "utils/rel.h"
 #include "utils/snapmgr.h"
 
@@ -61,7 +67,7 @@ static struct
 	QueryDesc  *desc;			/* NULL: none */
 	Oid			relid;			/* while it runs: rows of it aren't captured */
 	int			depth;			/* ... that it changes itself */
-	LsKey		keys[2];
+	LsKey		keys[3];
 }			shipped;
 
 bool
@@ -75,9 +81,14 @@ shippable_is_running(Oid relid)
 static bool
 type_is_portable(Oid type)
 {
+	Oid			element = get_element_type(type);
+
+	if (OidIsValid(element))
+		return type_is_portable(element);
 	switch (type)
 	{
 		case OIDOID:
+		case OIDVECTOROID:
 		case XIDOID:
 		case XID8OID:
 		case CIDOID:
@@ -124,6 +135,16 @@ not_portable_walker(Node *node, void *context)
 		!type_is_portable(exprType(node)))
 		return true;
 	return expression_tree_walker(node, not_portable_walker, context);
+}
+
+/* Before the planner has evaluated anything. */
+static bool
+query_is_portable(Query *query)
+{
+	Node	   *expressions = (Node *) list_make2(query->targetList, query->jointree);
+
+	return !contain_mutable_functions(expressions) && !storedexpression_calls_users(expressions) &&
+		!storedexpression_has_oids(expressions) && !not_portable_walker(expressions, NULL);
 }
 
 static bool
@@ -278,46 +299,66 @@ table_is_plain(Relation rel)
 
 /* ---------- deciding */
 
-/* Its text and its parameters would be one message; those of rows can be cut. */
+/* Nothing that came before it in the string has changed how it is to be read; and it has no parameters. */
 static bool
-is_small(const char *text, ParamListInfo params)
+is_read_as_it_stands(const QueryDesc *desc)
 {
-	Size		size = strlen(text);
-
-	for (int i = 0; params != NULL && i < params->numParams; i++)
-	{
-		ParamExternData *param = &params->params[i];
-
-		if (!param->isnull && OidIsValid(param->ptype) && get_typlen(param->ptype) == -1)
-			size += toast_raw_datum_size(param->value);
-	}
-	return size <= SHIPPED_SIZE;
+	return executor_is_clients(desc) && ActivePortal->cplan == NULL && desc->params == NULL &&
+		desc->plannedstmt->stmt_location <= 0;
 }
 
+/* Its text would be one message; those of rows can be cut. */
 static bool
-is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte)
+is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte, const char *text)
 {
-	char	   *text;
-
-	if (!table_is_plain(rel) ||
-		(desc->operation == CMD_UPDATE && !update_is_harmless(rel, ls_updated_columns(desc->plannedstmt, rte))))
-		return false;
-	text = statementtext_cut(desc->sourceText, desc->plannedstmt->stmt_location,
-							 desc->plannedstmt->stmt_len);
-	return is_small(text, desc->params) && !statementtext_has_time_literal(text) &&
+	return table_is_plain(rel) &&
+		!(desc->operation == CMD_UPDATE && !update_is_harmless(rel, ls_updated_columns(desc->plannedstmt, rte))) &&
+		strlen(text) <= SHIPPED_SIZE && !statementtext_has_time_literal(text) &&
 		ConditionalLockRelation(rel, ShareRowExclusiveLock);
 }
 
-static void
-ship(QueryDesc *desc, Relation rel)
+/* What the text means now; NULL: it may mean something else on another node. */
+static PlannedStmt *
+plan_anew(const QueryDesc *desc, Oid relid, const char *text)
 {
-	xact_writes();
-	shipped.desc = desc;
+	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
+	List	   *queries;
+	PlannedStmt *stmt;
+
+	if (list_length(parsed) != 1)
+		return NULL;
+	queries = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, parsed), text, NULL, 0, NULL);
+	if (list_length(queries) != 1 || linitial_node(Query, queries)->commandType != desc->operation ||
+		!query_is_portable(linitial_node(Query, queries)))
+		return NULL;
+	stmt = ls_plan_query(linitial_node(Query, queries), text, CURSOR_OPT_PARALLEL_OK);
+	if (!plan_is_portable(stmt) || linitial_node(RangeTblEntry, stmt->rtable)->relid != relid)
+		return NULL;
+	stmt->stmt_location = desc->plannedstmt->stmt_location;
+	stmt->stmt_len = desc->plannedstmt->stmt_len;
+	stmt->queryId = desc->plannedstmt->queryId;
+	return stmt;
+}
+
+/* With the table locked. */
+static void
+ship(QueryDesc *desc, Relation rel, const char *text)
+{
+	PlannedStmt *stmt;
+
 	shipped.keys[0] = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
 									   RelationGetRelationName(rel), LS_TABLE_X);
 	shipped.keys[1] = keyset_database_key(LS_TABLE_IX);
+	shipped.keys[2] = keyset_names_key(LS_TABLE_READ);
 
-	/* S is in the keys; now a snapshot that has seen all of it */
+	/* S is in the keys; now catalogs and a snapshot that have seen all of it */
+	AcceptInvalidationMessages();
+	stmt = plan_anew(desc, RelationGetRelid(rel), text);
+	if (stmt == NULL)
+		return;
+	xact_writes();
+	desc->plannedstmt = stmt;
+	shipped.desc = desc;
 	UnregisterSnapshot(desc->snapshot);
 	desc->snapshot = RegisterSnapshot(GetTransactionSnapshot());
 }
@@ -328,14 +369,16 @@ shippable_consider(QueryDesc *desc)
 	PlannedStmt *stmt = desc->plannedstmt;
 	RangeTblEntry *rte;
 	Relation	rel;
+	char	   *text;
 
 	if ((desc->operation != CMD_UPDATE && desc->operation != CMD_DELETE) ||
-		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !plan_is_portable(stmt))
+		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !is_read_as_it_stands(desc) || !plan_is_portable(stmt))
 		return;
 	rte = linitial_node(RangeTblEntry, stmt->rtable);
 	rel = table_open(rte->relid, NoLock);
-	if (is_shippable(desc, rel, rte))
-		ship(desc, rel);
+	text = statementtext_cut(desc->sourceText, stmt->stmt_location, stmt->stmt_len);
+	if (is_shippable(desc, rel, rte, text))
+		ship(desc, rel, text);
 	table_close(rel, NoLock);
 }
 

@@ -38,8 +38,11 @@ append_typed(StringInfo out, const char *text, ParamListInfo params)
 		if (number < 1 || number > params->numParams)
 			continue;
 		appendBinaryStringInfo(out, text + copied, tokens.at - copied);
+
+		/* character without a length is character(1) */
 		appendStringInfo(out, "($%d::%s)", number,
-						 format_type_be_qualified(params->params[number - 1].ptype));
+						 format_type_extended(params->params[number - 1].ptype, -1,
+											  FORMAT_TYPE_TYPEMOD_GIVEN | FORMAT_TYPE_FORCE_QUALIFY));
 		copied = tokens.at + 1 + strspn(text + tokens.at + 1, "0123456789");
 	}
 	tokens_end(&tokens);
@@ -52,7 +55,10 @@ append_params(StringInfo out, ParamListInfo params)
 	int			level = NewGUCNestLevel();
 	int			i;
 
+	/* what is read in the same way under any setting */
 	(void) set_config_option("extra_float_digits", "3", PGC_USERSET, PGC_S_SESSION,
+							 GUC_ACTION_SAVE, true, 0, false);
+	(void) set_config_option("DateStyle", "ISO", PGC_USERSET, PGC_S_SESSION,
 							 GUC_ACTION_SAVE, true, 0, false);
 	for (i = 0; i < params->numParams; i++)
 	{

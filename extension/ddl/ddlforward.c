@@ -9,6 +9,7 @@
 
 #include "capture.h"
 #include "ddl.h"
+#include "keyset.h"
 #include "lockrequest.h"
 #include "lockstep.h"
 #include "pack.h"
@@ -92,11 +93,17 @@ ddl_forward(const char *text, const char *const *params, int nparams, const DdlT
 	initStringInfo(&keys);
 	for (i = 0; i < targets->nkeys; i++)
 		pack_key(&keys, &targets->keys[i]);
+	if (catalogs)
+	{
+		LsKey		names = keyset_names_key(LS_TABLE_IX);
+
+		pack_key(&keys, &names);
+	}
 	query.text = ls_slice_of(text);
 	query.settings = ls_slice_of_buffer(&settings);
 	query.nparams = nparams;
 	query.params = ls_slice_of_buffer(&packed);
-	query.nkeys = targets->nkeys;
+	query.nkeys = targets->nkeys + (catalogs ? 1 : 0);
 	query.keys = ls_slice_of_buffer(&keys);
 	query.ddl = catalogs;
 	capture_flush();

@@ -106,6 +106,14 @@ keyset_database_key(LsKeyMode mode)
 	return key;
 }
 
+LsKey
+keyset_names_key(LsKeyMode mode)
+{
+	LsKey		key = {keyhash_seed('N', "", "", ""), turn_applied(), mode, ls_slice_of("names in the catalogs")};
+
+	return key;
+}
+
 static void
 append_key(LsKeyBuffer *keys, uint64 hash, LsKeyMode mode, const char *name)
 {

@@ -60,6 +60,9 @@ extern LsKey keyset_large_object_key(Oid oid);
 extern LsKey keyset_table_key(const char *schema, const char *table, LsKeyMode mode);
 extern LsKey keyset_database_key(LsKeyMode mode);
 
+/* What names mean: changed by each command that changes catalogs, read by a statement that travels as its text. */
+extern LsKey keyset_names_key(LsKeyMode mode);
+
 extern void keyset_at_xact_end(void);
 extern void keyset_at_subxact_abort(int nest_level);
 

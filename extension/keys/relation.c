@@ -598,15 +598,3 @@ relation_get(Relation rel)
 		last = r;
 	return r;
 }
-
-void
-relation_hold(LsRelation *r)
-{
-	r->users++;
-}
-
-void
-relation_let_go(LsRelation *r)
-{
-	r->users--;
-}

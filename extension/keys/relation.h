@@ -206,8 +206,17 @@ typedef struct LsRelation
 extern LsRelation *relation_get(Relation rel);
 
 /* Until it is let go, as often as it was held, the entry stays what it is, though it may be out of date. */
-extern void relation_hold(LsRelation *r);
-extern void relation_let_go(LsRelation *r);
+static inline void
+relation_hold(LsRelation *r)
+{
+	r->users++;
+}
+
+static inline void
+relation_let_go(LsRelation *r)
+{
+	r->users--;
+}
 
 /* For relkeys.c: where else invalidations come from; an empty set; a table. */
 extern void relation_add_relid(LsRelation *r, Oid relid);
