@@ -105,6 +105,15 @@ extern void ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targ
  */
 extern bool ddl_dependent_tables(Oid class, Oid object, List **relids);
 
+/* The table or the domain that a default, a constraint, a policy ... is a part of; else itself. */
+extern ObjectAddress ddl_whole_of(Oid class, Oid object);
+
+/* ---------- in ddlobjects.c */
+
+/* Of a temporary table, or made of such types: they go with it. */
+extern bool ddl_type_is_temporary(Oid type);
+extern bool ddl_function_is_temporary(Oid function);
+
 /* ---------- in ddlforward.c */
 
 /* What the command's targets are now. */
@@ -271,9 +280,9 @@ extern void ddl_check_oids_before(Node *stmt, const char *source);
 
 /* ---------- in ddlcheck.c */
 
-/* After it ran: ERROR 0A000 if it made a permanent object depend on a temporary
- * one of this session. */
-extern void ddl_check_dependencies(void);
+/* After it ran, from command since on: ERROR 0A000 if it made a permanent object depend on a
+ * temporary one of this session. */
+extern void ddl_check_dependencies(CommandId since);
 
 /* ---------- in utility.c */
 

@@ -24,6 +24,7 @@
 #include "access/transam.h"
 #include "access/xact.h"
 #include "catalog/namespace.h"
+#include "catalog/objectaddress.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_depend.h"
@@ -510,48 +511,42 @@ ddl_check_repeatable(PlannedStmt *pstmt, const char *source)
 
 /* ---------- what it depends on */
 
-/* In a schema of temporary objects?  Only of kinds that have a schema. */
-static bool
-object_is_temporary(Oid class, Oid object, bool *has_schema)
+/* Its schema, or that of the table or the domain that it is a part of; InvalidOid: it has none. */
+static Oid
+schema_of(Oid class, Oid object)
 {
-	Oid			namespace;
+	ObjectAddress address = ddl_whole_of(class, object);
 
-	switch (class)
-	{
-		case RelationRelationId:
-			namespace = get_rel_namespace(object);
-			break;
-		case TypeRelationId:
-			{
-				HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(object));
+	return OidIsValid(address.objectId) && is_objectclass_supported(address.classId) ?
+		get_object_namespace(&address) : InvalidOid;
+}
 
-				namespace = InvalidOid;
-				if (HeapTupleIsValid(tuple))
-				{
-					namespace = ((Form_pg_type) GETSTRUCT(tuple))->typnamespace;
-					ReleaseSysCache(tuple);
-				}
-				break;
-			}
-		case ProcedureRelationId:
-			namespace = get_func_namespace(object);
-			break;
-		default:
-			namespace = InvalidOid;
-			break;
-	}
-	*has_schema = OidIsValid(namespace);
-	return *has_schema && isAnyTempNamespace(namespace);
+static bool
+is_temporary(Oid class, Oid object)
+{
+	Oid			schema = schema_of(class, object);
+
+	return (OidIsValid(schema) && isAnyTempNamespace(schema)) ||
+		(class == TypeRelationId && ddl_type_is_temporary(object)) ||
+		(class == ProcedureRelationId && ddl_function_is_temporary(object));
+}
+
+static bool
+is_permanent(Oid class, Oid object)
+{
+	Oid			schema = schema_of(class, object);
+
+	return OidIsValid(schema) && !isAnyTempNamespace(schema);
 }
 
 /*
  * A name in the command may mean a temporary table or its type here and
  * something else on another node, and the end of this session would drop the
- * permanent object that depends on it.  Dependencies are few; those made by
- * this transaction are looked at, and only in a session with temporary objects.
+ * permanent object that depends on it.  Dependencies are few; those that the command has
+ * made are looked at, and only in a session with temporary objects.
  */
 void
-ddl_check_dependencies(void)
+ddl_check_dependencies(CommandId since)
 {
 	Relation	depend;
 	SysScanDesc scan;
@@ -565,11 +560,10 @@ ddl_check_dependencies(void)
 	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
 	{
 		Form_pg_depend form = (Form_pg_depend) GETSTRUCT(tuple);
-		bool		has_schema;
 
 		if (TransactionIdIsCurrentTransactionId(HeapTupleHeaderGetXmin(tuple->t_data)) &&
-			object_is_temporary(form->refclassid, form->refobjid, &has_schema) &&
-			!object_is_temporary(form->classid, form->objid, &has_schema) && has_schema)
+			HeapTupleHeaderGetCmin(tuple->t_data) >= since &&
+			is_temporary(form->refclassid, form->refobjid) && is_permanent(form->classid, form->objid))
 			refuse("a permanent object that depends on a temporary one",
 				   "Temporary objects exist in this session only.",
 				   "Name the schema of the permanent object that is meant.");

@@ -65,21 +65,70 @@ add_object(Search *s, Oid class, Oid object)
 	s->nobjects++;
 }
 
-static bool
-is_part_of_table(Oid class)
+/* What is a part of a table, and where its catalog says of which. */
+static const struct
 {
-	switch (class)
+	Oid			class;
+	Oid			index;
+	AttrNumber	oid;
+	AttrNumber	relid;
+}			parts[] =
+
+{
+	{AttrDefaultRelationId, AttrDefaultOidIndexId, Anum_pg_attrdef_oid, Anum_pg_attrdef_adrelid},
+	{ConstraintRelationId, ConstraintOidIndexId, Anum_pg_constraint_oid, Anum_pg_constraint_conrelid},
+	{RewriteRelationId, RewriteOidIndexId, Anum_pg_rewrite_oid, Anum_pg_rewrite_ev_class},
+	{TriggerRelationId, TriggerOidIndexId, Anum_pg_trigger_oid, Anum_pg_trigger_tgrelid},
+	{PolicyRelationId, PolicyOidIndexId, Anum_pg_policy_oid, Anum_pg_policy_polrelid},
+	{StatisticExtRelationId, StatisticExtOidIndexId, Anum_pg_statistic_ext_oid, Anum_pg_statistic_ext_stxrelid},
+};
+
+static int
+part_of_table(Oid class)
+{
+	int			i;
+
+	for (i = 0; i < lengthof(parts); i++)
 	{
-		case AttrDefaultRelationId:
-		case ConstraintRelationId:
-		case RewriteRelationId:
-		case TriggerRelationId:
-		case PolicyRelationId:
-		case StatisticExtRelationId:
-			return true;
-		default:
-			return false;
+		if (parts[i].class == class)
+			return i;
 	}
+	return -1;
+}
+
+static Oid
+oid_of_column(HeapTuple tuple, AttrNumber column, Relation catalog)
+{
+	bool		isnull;
+
+	return DatumGetObjectId(heap_getattr(tuple, column, RelationGetDescr(catalog), &isnull));
+}
+
+ObjectAddress
+ddl_whole_of(Oid class, Oid object)
+{
+	ObjectAddress whole = {class, object, 0};
+	int			part = part_of_table(class);
+	Relation	catalog;
+	ScanKeyData key;
+	SysScanDesc scan;
+	HeapTuple	tuple;
+
+	if (part < 0)
+		return whole;
+	ObjectAddressSet(whole, RelationRelationId, InvalidOid);
+	catalog = table_open(class, AccessShareLock);
+	ScanKeyInit(&key, parts[part].oid, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(object));
+	scan = systable_beginscan(catalog, parts[part].index, true, NULL, 1, &key);
+	if (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		whole.objectId = oid_of_column(tuple, parts[part].relid, catalog);
+		if (class == ConstraintRelationId && !OidIsValid(whole.objectId))
+			ObjectAddressSet(whole, TypeRelationId, oid_of_column(tuple, Anum_pg_constraint_contypid, catalog));
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return whole;
 }
 
 /* Relations that an object depends on: the table that it is a part of is one. */
@@ -143,7 +192,7 @@ ddl_dependent_tables(Oid class, Oid object, List **relids)
 
 		if (at.classId == RelationRelationId)
 			*relids = list_append_unique_oid(*relids, at.objectId);
-		else if (is_part_of_table(at.classId))
+		else if (part_of_table(at.classId) >= 0)
 			add_tables_of(&s, &at);
 		add_dependents_of(&s, &at);
 	}

@@ -136,6 +136,17 @@ source_relation(DdlTargets *t, RangeVar *rv)
 		t->reads_temporary = true;
 }
 
+/* The table of a type that is written as that of its column (t.a%TYPE). */
+static void
+source_of_type(DdlTargets *t, TypeName *name)
+{
+	int			n = name != NULL && name->pct_type ? list_length(name->names) - 1 : 0;
+
+	/* of others the command will say that they are improper */
+	if (n >= 1 && n <= 3)
+		source_relation(t, makeRangeVarFromNameList(list_truncate(list_copy(name->names), n)));
+}
+
 /* The same, where PostgreSQL itself refuses a temporary one. */
 void
 needed_relation(DdlTargets *t, RangeVar *rv)
@@ -172,8 +183,8 @@ target_new_object(DdlTargets *t, List *names)
 }
 
 /* Of a temporary table, an array of it, a domain over them. */
-static bool
-type_is_temporary(Oid type)
+bool
+ddl_type_is_temporary(Oid type)
 {
 	Oid			base = OidIsValid(type) ? getBaseType(type) : InvalidOid;
 	Oid			element = get_element_type(base);
@@ -193,7 +204,7 @@ target_type(DdlTargets *t, TypeName *name)
 		target_namespace(t, InvalidOid);
 		return;
 	}
-	if (type_is_temporary(type))
+	if (ddl_type_is_temporary(type))
 		t->ntemporary++;
 	else
 		target_namespace(t, ((Form_pg_type) GETSTRUCT(tuple))->typnamespace);
@@ -204,7 +215,7 @@ target_type(DdlTargets *t, TypeName *name)
 void
 target_new_domain(DdlTargets *t, CreateDomainStmt *stmt)
 {
-	if (type_is_temporary(LookupTypeNameOid(NULL, stmt->typeName, true)))
+	if (ddl_type_is_temporary(LookupTypeNameOid(NULL, stmt->typeName, true)))
 		t->ntemporary++;
 	else
 		target_new_object(t, stmt->domainname);
@@ -214,8 +225,8 @@ target_new_domain(DdlTargets *t, CreateDomainStmt *stmt)
  * A function that takes or returns rows of a temporary table goes with that
  * table, at the end of the session at the latest.  No other node can have it.
  */
-static bool
-function_is_temporary(Oid function)
+bool
+ddl_function_is_temporary(Oid function)
 {
 	Oid		   *types;
 	char	  **names;
@@ -226,20 +237,48 @@ function_is_temporary(Oid function)
 
 	if (!HeapTupleIsValid(tuple))
 		return false;
-	found = type_is_temporary(((Form_pg_proc) GETSTRUCT(tuple))->prorettype);
+	found = ddl_type_is_temporary(((Form_pg_proc) GETSTRUCT(tuple))->prorettype);
 	n = get_func_arg_info(tuple, &types, &names, &modes);
 	while (n-- > 0)
-		found |= type_is_temporary(types[n]);
+		found |= ddl_type_is_temporary(types[n]);
 	ReleaseSysCache(tuple);
 	return found;
 }
 
+/* A type among them that no other node has, or has by that name. */
+static bool
+any_type_is_temporary(List *types)
+{
+	ListCell   *lc;
+
+	foreach(lc, types)
+	{
+		DdlTargets	named = {0};
+
+		if (lfirst(lc) != NULL && IsA(lfirst(lc), TypeName))
+			target_type(&named, lfirst_node(TypeName, lc));
+		if (named.ntemporary > 0)
+			return true;
+	}
+	return false;
+}
+
+/*
+ * DROP ... IF EXISTS of one that is not there by temporary types does nothing; on the other nodes
+ * these names may mean permanent types, for which there is one.
+ */
 void
 target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 {
 	Oid			oid = LookupFuncWithArgs(type, function, true);
+	ListCell   *lc;
 
-	if (OidIsValid(oid) && function_is_temporary(oid))
+	foreach(lc, function->objargs)
+	{
+		if (lfirst(lc) != NULL)
+			source_of_type(t, lfirst_node(TypeName, lc));
+	}
+	if (OidIsValid(oid) ? ddl_function_is_temporary(oid) : any_type_is_temporary(function->objargs))
 		t->ntemporary++;
 	else
 		target_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
@@ -249,11 +288,17 @@ void
 target_new_function(DdlTargets *t, CreateFunctionStmt *stmt)
 {
 	bool		temporary = stmt->returnType != NULL &&
-	type_is_temporary(LookupTypeNameOid(NULL, stmt->returnType, true));
+	ddl_type_is_temporary(LookupTypeNameOid(NULL, stmt->returnType, true));
 	ListCell   *lc;
 
+	source_of_type(t, stmt->returnType);
 	foreach(lc, stmt->parameters)
-		temporary |= type_is_temporary(LookupTypeNameOid(NULL, lfirst_node(FunctionParameter, lc)->argType, true));
+	{
+		TypeName   *type = lfirst_node(FunctionParameter, lc)->argType;
+
+		source_of_type(t, type);
+		temporary |= ddl_type_is_temporary(LookupTypeNameOid(NULL, type, true));
+	}
 	if (temporary)
 		t->ntemporary++;
 	else

@@ -73,7 +73,8 @@ targets_of_create(DdlTargets *t, CreateStmt *stmt)
 			sources_of_column(t, (ColumnDef *) element);
 		else if (IsA(element, TableLikeClause))
 		{
-			if (!ddl_like_is_written_out((TableLikeClause *) element))
+			/* of a foreign table (PostgreSQL 18) it is not */
+			if (IsA(stmt, CreateForeignTableStmt) || !ddl_like_is_written_out((TableLikeClause *) element))
 				source_relation(t, ((TableLikeClause *) element)->relation);
 		}
 		else
@@ -464,6 +465,28 @@ targets_of_statistics(DdlTargets *t, CreateStatsStmt *stmt)
 		t->npermanent++;
 }
 
+/* Its tables: LIKE a temporary one is not written out here. */
+static void
+targets_of_schema(DdlTargets *t, CreateSchemaStmt *stmt)
+{
+	ListCell   *lc;
+
+	t->npermanent++;
+	t->whole_database = stmt->schemaElts != NIL;
+	foreach(lc, stmt->schemaElts)
+	{
+		ListCell   *element;
+
+		if (!IsA(lfirst(lc), CreateStmt))
+			continue;
+		foreach(element, lfirst_node(CreateStmt, lc)->tableElts)
+		{
+			if (IsA(lfirst(element), TableLikeClause))
+				source_relation(t, lfirst_node(TableLikeClause, element)->relation);
+		}
+	}
+}
+
 /* ---------- all */
 
 static void
@@ -551,8 +574,7 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			targets_of_grant(t, (GrantStmt *) stmt);
 			break;
 		case T_CreateSchemaStmt:
-			t->npermanent++;
-			t->whole_database = ((CreateSchemaStmt *) stmt)->schemaElts != NIL;
+			targets_of_schema(t, (CreateSchemaStmt *) stmt);
 			break;
 		case T_CreateEnumStmt:
 			target_new_object(t, ((CreateEnumStmt *) stmt)->typeName);

@@ -328,6 +328,7 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	ListCell   *lc;
 	char	   *text;
 	bool		renewed = false;
+	CommandId	since;
 
 	xact_announce();
 	if (!plan->certified)
@@ -358,13 +359,14 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 		forward_delete(lfirst_oid(lc));
 	ddl_forward(text, NULL, 0, targets, plan->catalogs);
 	walwitness_note_command();
+	since = GetCurrentCommandId(false);
 	run_and_forward_rows(call, tables);
 	if (IsA(stmt->utilityStmt, TruncateStmt))
 		unlogged_truncated((TruncateStmt *) stmt->utilityStmt);
 	if (plan->catalogs)
 	{
 		ddl_check_table(call->pstmt);
-		ddl_check_dependencies();
+		ddl_check_dependencies(since);
 	}
 	if (renewed)
 		PopActiveSnapshot();

@@ -1,0 +1,109 @@
+# Commands that name, or silently mean, a temporary object: what would make a permanent
+# object depend on one is refused, for the other nodes would take the permanent object of that
+# name instead; commands on temporary functions, types and the like stay on their node.
+use strict;
+use warnings;
+use FindBin;
+use lib "$FindBin::Bin/..";
+use LockstepCluster;
+use Test::More;
+
+my $c = LockstepCluster->new(nodes => 2, fault => 1);
+my $s = $c->session(1);
+$s->do('SET client_min_messages = error');
+
+# A statement in the session of the temporary objects: it works, or is refused.
+sub works
+{
+	my ($sql, $name) = @_;
+	$s->query($sql);
+	is($s->error, '', $name // $sql);
+}
+
+sub refused
+{
+	my ($sql, $name, $like) = @_;
+	$s->query($sql);
+	LockstepCluster::is_error($s->error, '0A000', $like // qr/permanent object .*depends? on a temporary/, $name // $sql);
+	$s->query('ROLLBACK') if $sql =~ /BEGIN/;
+}
+
+# Not ->same(), to which temporary sequences count.
+sub equal
+{
+	my ($name) = @_;
+	$c->drain;
+	is($c->schema(2), $c->schema(1), $name);
+}
+
+# ---------- a temporary object hides a permanent one
+
+$c->sql(1, <<'SQL');
+SET client_min_messages = error;
+CREATE ROLE bob;
+CREATE TABLE foo (a int);
+CREATE TABLE t (a int, b text);
+CREATE SEQUENCE s;
+CREATE DOMAIN d AS int;
+CREATE FUNCTION trg() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RETURN NULL; END';
+CREATE FUNCTION on_foo(foo) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION on_int(int) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE FUNCTION same(foo, foo) RETURNS bool LANGUAGE sql AS 'SELECT true';
+CREATE FUNCTION to_text(foo) RETURNS text LANGUAGE sql AS 'SELECT $1.a::text';
+CREATE OPERATOR === (LEFTARG = foo, RIGHTARG = foo, FUNCTION = same);
+CREATE CAST (foo AS date) WITH INOUT;
+CREATE POLICY p ON t USING (a > 0);
+SQL
+$s->do('CREATE TEMP TABLE foo (a text); CREATE TEMP SEQUENCE s');
+refused('CREATE POLICY p2 ON t USING (a::text IN (SELECT a FROM foo))');
+refused('ALTER POLICY p ON t USING (a::text IN (SELECT a FROM foo))');
+refused('CREATE RULE r AS ON INSERT TO t DO ALSO INSERT INTO foo VALUES (NEW.a)');
+refused("ALTER TABLE t ALTER a SET DEFAULT nextval('s')");
+refused("ALTER TABLE t ADD CHECK (a <> 's'::regclass::oid::int)");
+refused("ALTER DOMAIN d ADD CHECK (VALUE <> 's'::regclass::oid::int)");
+refused("CREATE TRIGGER tr AFTER UPDATE ON t FOR EACH ROW WHEN (NEW.a <> 's'::regclass::oid::int) EXECUTE FUNCTION trg()");
+refused("CREATE STATISTICS st ON (a + 's'::regclass::oid::int), b FROM t");
+refused('CREATE SCHEMA x CREATE TABLE x (LIKE foo)');
+refused('CREATE SCHEMA x CREATE TABLE x (a int) CREATE TABLE y (a int, LIKE foo INCLUDING ALL)');
+if ($c->version >= 18)
+{
+	$c->sql(1, 'CREATE FOREIGN DATA WRAPPER w; CREATE SERVER far FOREIGN DATA WRAPPER w');
+	refused('CREATE FOREIGN TABLE ft (LIKE foo) SERVER far');
+}
+$s->query('CREATE FUNCTION f(a.b.c.d.e%TYPE) RETURNS int LANGUAGE sql AS $$SELECT 1$$');
+LockstepCluster::is_error($s->error, '42601', qr/improper %TYPE reference/, '%TYPE of too many names');
+refused('CREATE FUNCTION f(foo.a%TYPE) RETURNS int LANGUAGE sql AS $$SELECT 1$$');
+refused('CREATE FUNCTION f() RETURNS foo.a%TYPE LANGUAGE sql AS $$SELECT NULL::text$$');
+refused('CREATE FUNCTION f() RETURNS TABLE (x int, y foo.a%TYPE) LANGUAGE sql AS $$SELECT 1, NULL::text$$');
+$s->do("CREATE FUNCTION same(foo, foo) RETURNS bool LANGUAGE sql AS 'SELECT true'");
+refused('CREATE OPERATOR !== (LEFTARG = foo, RIGHTARG = foo, FUNCTION = same)');
+refused('CREATE VIEW v AS SELECT same(NULL::foo, NULL::foo)');
+$s->do('DROP FUNCTION same(foo, foo)');
+refused('CREATE AGGREGATE counted(foo) (SFUNC = int8inc_any, STYPE = int8, INITCOND = 0)');
+refused('DROP FUNCTION IF EXISTS on_int(foo.a%TYPE)');
+works('DROP FUNCTION IF EXISTS on_foo(foo)', 'DROP ... IF EXISTS of what the temporary type does not have');
+equal('the permanent ones are untouched');
+is($c->sql($_, "SELECT count(*) FROM pg_proc WHERE proname = 'on_foo'"), 1, "function of the permanent type on n$_") for 1, 2;
+
+works('CREATE POLICY p2 ON t USING (a IN (SELECT a FROM public.foo))', 'a policy that names the schema');
+works("ALTER TABLE t ALTER a SET DEFAULT nextval('public.s')", 'a default that does');
+works('CREATE RULE r AS ON INSERT TO t DO ALSO INSERT INTO public.foo VALUES (NEW.a)', 'a rule that does');
+works('CREATE SCHEMA x CREATE TABLE x (LIKE public.foo)', 'LIKE that does');
+works('CREATE FUNCTION f(public.foo.a%TYPE) RETURNS int LANGUAGE sql AS $$SELECT 1$$', '%TYPE that does');
+works(<<'SQL', 'what belongs to temporary tables');
+BEGIN;
+CREATE TEMP TABLE own (a serial PRIMARY KEY, b int CHECK (b > 0) DEFAULT nextval('s'), f foo);
+CREATE TEMP TABLE child (a int REFERENCES own);
+CREATE TRIGGER tr AFTER UPDATE ON own FOR EACH ROW WHEN (NEW.b > 1) EXECUTE FUNCTION trg();
+CREATE RULE r AS ON UPDATE TO own DO ALSO INSERT INTO foo VALUES (NEW.a);
+CREATE POLICY p ON own USING (a::text IN (SELECT a FROM foo));
+CREATE FUNCTION of_own(own) RETURNS int LANGUAGE sql AS 'SELECT 1';
+CREATE VIEW over_own AS SELECT of_own(own) FROM own;
+CREATE TABLE made_beside (a int);
+DROP VIEW over_own;
+DROP FUNCTION of_own(own);
+COMMIT;
+SQL
+equal('and the nodes are equal');
+
+done_testing();
