@@ -161,6 +161,7 @@ names_roles(Node *stmt)
 	switch (nodeTag(stmt))
 	{
 		case T_AlterOwnerStmt:
+		case T_CreateRoleStmt:
 		case T_AlterRoleStmt:
 		case T_AlterRoleSetStmt:
 		case T_GrantStmt:
@@ -217,26 +218,41 @@ check_role_spec(RoleSpec *role)
 				 errhint("Write the name of the role.")));
 }
 
+static void
+check_role_specs(List *roles)
+{
+	ListCell   *lc;
+
+	foreach(lc, roles)
+		check_role_spec(lfirst_node(RoleSpec, lc));
+}
+
 /* Where SESSION_USER may also be an expression it can't be replaced. */
 static void
 check_roles(Node *stmt)
 {
-	List	   *roles = NIL;
 	ListCell   *lc;
 
 	if (IsA(stmt, CreatePolicyStmt))
-		roles = ((CreatePolicyStmt *) stmt)->roles;
+		check_role_specs(((CreatePolicyStmt *) stmt)->roles);
 	else if (IsA(stmt, AlterPolicyStmt))
-		roles = ((AlterPolicyStmt *) stmt)->roles;
+		check_role_specs(((AlterPolicyStmt *) stmt)->roles);
+	else if (IsA(stmt, GrantStmt))
+	{
+		check_role_specs(((GrantStmt *) stmt)->grantees);
+		check_role_spec(((GrantStmt *) stmt)->grantor);
+	}
 	else if (IsA(stmt, CreateSchemaStmt))
+	{
 		check_role_spec(((CreateSchemaStmt *) stmt)->authrole);
+		foreach(lc, ((CreateSchemaStmt *) stmt)->schemaElts)
+			check_roles(lfirst(lc));
+	}
 	else if (IsA(stmt, AlterTableStmt))
 	{
 		foreach(lc, ((AlterTableStmt *) stmt)->cmds)
 			check_role_spec(lfirst_node(AlterTableCmd, lc)->newowner);
 	}
-	foreach(lc, roles)
-		check_role_spec(lfirst_node(RoleSpec, lc));
 }
 
 /* ---------- SET ... FROM CURRENT: the value is this session's */
