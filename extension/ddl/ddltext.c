@@ -36,6 +36,7 @@
 #include "utils/lsyscache.h"
 #include "utils/ruleutils.h"
 #include "utils/timestamp.h"
+#include "utils/varlena.h"
 
 #include "ddl.h"
 #include "sessionsettings.h"
@@ -257,6 +258,31 @@ check_roles(Node *stmt)
 
 /* ---------- SET ... FROM CURRENT: the value is this session's */
 
+/*
+ * A list of names, each a literal: what set_config() takes as a name may be a reserved word, and
+ * SET takes an empty name as a literal only.  Names of files keep their case.
+ */
+static char *
+list_as_literals(const char *setting, const char *value)
+{
+	char	   *copy = pstrdup(value);
+	bool		files = strstr(setting, "_preload_libraries") != NULL;
+	const char *separator = "";
+	StringInfoData out;
+	List	   *names;
+	ListCell   *lc;
+
+	if (!(files ? SplitGUCList(copy, ',', &names) : SplitIdentifierString(copy, ',', &names)))
+		return quote_literal_cstr(value);
+	initStringInfo(&out);
+	foreach(lc, names)
+	{
+		appendStringInfo(&out, "%s%s", separator, quote_literal_cstr(lfirst(lc)));
+		separator = ", ";
+	}
+	return names != NIL ? out.data : pstrdup("''");
+}
+
 /* As it is written after TO. */
 static char *
 current_value(const char *name)
@@ -265,10 +291,8 @@ current_value(const char *name)
 
 	if (value == NULL || value[0] == '\0')
 		return pstrdup(value == NULL ? "DEFAULT" : "''");
-
-	/* of names, quoted where they need it */
 	if (GetConfigOptionFlags(name, true) & GUC_LIST_QUOTE)
-		return pstrdup(value);
+		return list_as_literals(name, value);
 	return quote_literal_cstr(value);
 }
 

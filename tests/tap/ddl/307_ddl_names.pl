@@ -1,5 +1,5 @@
-# SESSION_USER, where it is no expression, is written out for the other nodes, or refused: there it
-# is the replicator's role.
+# SESSION_USER, where it is no expression, and the value of a setting FROM CURRENT are written out
+# for the other nodes, or refused: there the one is the replicator's role, the other its setting.
 use strict;
 use warnings;
 use FindBin;
@@ -29,5 +29,38 @@ $c->fails(1, $_, '0A000', qr/SESSION_USER/, $_, %boss)
 $c->sql(1, 'CREATE SCHEMA s2 CREATE TABLE t (a name DEFAULT SESSION_USER) GRANT SELECT ON t TO low, CURRENT_USER', %boss);
 $c->sql(1, 'CREATE SCHEMA AUTHORIZATION SESSION_USER', %boss);
 $c->same('roles and schemas');
+
+# ---------- SET ... FROM CURRENT
+
+my @values = (
+	[ "SET search_path = ''", '""' ],
+	[ "SELECT set_config('search_path', '', false)", '""' ],
+	[ "SELECT set_config('search_path', '  ', false)", '""' ],
+	[ "SET search_path = '', public, \"\$user\"", '"", public, "$user"' ],
+	[ "SELECT set_config('search_path', 'user, Public', false)", '"user", public' ],
+	[ "SELECT set_config('search_path', 'select,\"A \"\"b,c\",  x', false)", '"select", "A ""b,c", x' ],
+	[ "SET search_path = public, \"O'x\\y\"", "public, \"O'x\\y\"" ],
+	[ "SET search_path TO DEFAULT", '"$user", public' ],
+);
+my $n = 0;
+for (@values)
+{
+	my ($set, $value) = @$_;
+	$n++;
+	my (undef, $err) = $c->try(1, "$set; CREATE FUNCTION public.f$n() RETURNS int LANGUAGE sql SET search_path FROM CURRENT AS 'SELECT 1';
+		CREATE FUNCTION public.a$n() RETURNS int LANGUAGE sql AS 'SELECT 1'; ALTER FUNCTION public.a$n() SET search_path FROM CURRENT SET work_mem FROM CURRENT; CREATE ROLE r$n; ALTER ROLE r$n SET search_path FROM CURRENT; ALTER DATABASE app SET search_path FROM CURRENT; ALTER DATABASE app RESET search_path");
+	is($err, '', "FROM CURRENT after $set");
+	$c->drain;
+	for my $node (1, 2)
+	{
+		is($c->sql($node, "SELECT proconfig[1] FROM pg_proc WHERE proname = '$_$n'"), "search_path=$value", "$_$n has it on n$node") for 'f', 'a';
+		is($c->sql($node, "SELECT setconfig[1] FROM pg_db_role_setting WHERE setrole = 'r$n'::regrole"), "search_path=$value", "r$n has it on n$node");
+	}
+}
+$c->sql(1, "SET temp_tablespaces = ''; CREATE FUNCTION ft() RETURNS int LANGUAGE sql SET temp_tablespaces FROM CURRENT SET datestyle FROM CURRENT AS 'SELECT 1'");
+$c->sql(1, "SELECT set_config('session_preload_libraries', '\$libdir/Plugins/X, \"\$libdir/y,z\"', false); ALTER ROLE low SET session_preload_libraries FROM CURRENT");
+$c->drain;
+is($c->sql($_, "SELECT setconfig[1] FROM pg_db_role_setting WHERE setrole = 'low'::regrole"), 'session_preload_libraries="$libdir/Plugins/X", "$libdir/y,z"', "names of files keep their case on n$_") for 1, 2;
+$c->same('functions, roles');
 
 done_testing();
