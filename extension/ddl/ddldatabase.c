@@ -215,7 +215,8 @@ check_drop(DropdbStmt *stmt)
 static void
 drop_database(DropdbStmt *stmt)
 {
-	LsDatabase	request = {.kind = LS_DATABASE_DROP,.name = ls_slice_of(stmt->dbname),.superuser = superuser()};
+	LsDatabase	request = {.kind = LS_DATABASE_DROP,.name = ls_slice_of(stmt->dbname),.superuser = superuser(),
+	.role = ls_slice_of(GetUserNameFromId(GetUserId(), false))};
 	ListCell   *lc;
 
 	foreach(lc, stmt->options)

@@ -44,6 +44,7 @@ typedef struct Command
 								 * DROP */
 	bool		force;
 	bool		superuser;
+	char	   *role;			/* who ends sessions */
 	DatabaseCommandDone done;
 	void	   *arg;
 
@@ -62,6 +63,7 @@ typedef struct Command
 	int			waited_ms;
 	char	   *busy;			/* who uses it; NULL: nobody */
 	bool		busy_for_good;	/* waiting does not help */
+	bool		forbidden;		/* FORCE may not end it */
 
 	char		sqlstate[6];
 	char	   *message;		/* NULL: no error */
@@ -111,6 +113,7 @@ command_free(Command *c)
 	free(c->hint);
 	free(c->name);
 	free(c->text);
+	free(c->role);
 	free(c);
 }
 
@@ -389,12 +392,18 @@ advance_create(Command *c)
 
 /* ---------- DROP, RENAME */
 
+/*
+ * $2: any session is in the way, none, or those that role $4 may not end: PostgreSQL's rule for
+ * DROP DATABASE ... WITH (FORCE).  A role that the node does not have may end none.
+ */
 static const char users_query[] =
 "SELECT coalesce((SELECT format('process %s of role \"%s\"', a.pid, coalesce(a.usename, '?')) || "
 "CASE WHEN r.rolsuper THEN ' (a superuser)' ELSE '' END FROM pg_stat_activity a LEFT JOIN pg_roles r ON r.oid = a.usesysid "
 "WHERE a.datname = $1 AND a.pid <> pg_backend_pid() AND a.backend_type <> 'autovacuum worker' "
 "AND NOT coalesce(r.rolsuper AND a.application_name IN ('lockstep control', 'lockstep apply'), false) "
-"AND ($2 = 'any' OR ($2 = 'superuser' AND r.rolsuper)) ORDER BY a.pid LIMIT 1), ''), "
+"AND ($2 = 'any' OR ($2 = 'forbidden' AND a.usesysid IS NOT NULL AND (r.rolsuper OR NOT coalesce("
+"(SELECT pg_has_role(me.oid, a.usesysid, 'USAGE') OR pg_has_role(me.oid, 'pg_signal_backend', 'USAGE') "
+"FROM pg_roles me WHERE me.rolname = $4), false)))) ORDER BY a.pid LIMIT 1), ''), "
 "coalesce((SELECT format('logical replication slot \"%s\"', min(slot_name)) FROM pg_replication_slots "
 "WHERE database = $1 AND active HAVING count(*) > 0), "
 "(SELECT format('subscription \"%s\"', min(subname)) FROM pg_subscription s JOIN pg_database d ON d.oid = s.subdbid "
@@ -443,7 +452,10 @@ on_users(void *arg, const PGresult *r)
 	else if (PQgetvalue(r, 0, 1)[0] != '\0')
 		note_busy(c, n, PQgetvalue(r, 0, 1), true);
 	else if (PQgetvalue(r, 0, 0)[0] != '\0')
+	{
+		c->forbidden = c->force && c->busy == NULL;
 		note_busy(c, n, PQgetvalue(r, 0, 0), c->force);
+	}
 	close_client(slot);
 	note_ready(c, n);
 }
@@ -453,11 +465,11 @@ on_connected(void *arg, const char *error)
 {
 	Command    *c = first;
 	PgClient  **slot = arg;
-	const char *params[] = {c->name, !c->force ? "any" : c->superuser ? "none" : "superuser",
-	c->kind == LS_DATABASE_RENAME ? c->text : ""};
+	const char *params[] = {c->name, !c->force ? "any" : c->superuser ? "none" : "forbidden",
+	c->kind == LS_DATABASE_RENAME ? c->text : "", c->role != NULL ? c->role : ""};
 
 	if (error == NULL)
-		pgclient_query(*slot, users_query, 3, params, on_users, slot);
+		pgclient_query(*slot, users_query, 4, params, on_users, slot);
 	else
 	{
 		*slot = NULL;			/* closes itself */
@@ -550,8 +562,9 @@ advance_drop(Command *c)
 	}
 	else if (!c->closing && c->message == NULL && c->busy != NULL)
 	{
-		note_error(c, c->busy_for_good && c->force ? "42501" : "55006",
-				   xasprintf("database \"%s\" is being accessed by other users", c->name), xstrdup(c->busy), NULL);
+		note_error(c, c->forbidden ? "42501" : "55006",
+				   xasprintf("database \"%s\" is being accessed by other users", c->name), xstrdup(c->busy),
+				   c->forbidden ? "A superuser's session can be ended by a superuser only, another one by who has the privileges of its role or of pg_signal_backend." : NULL);
 		finish(c);
 	}
 	else if (!c->closing && c->message != NULL)
@@ -711,12 +724,13 @@ database_command_create(LsSlice name, LsSlice text, DatabaseCommandDone done, vo
 }
 
 void
-database_command_drop(LsSlice name, bool force, bool superuser, DatabaseCommandDone done, void *arg)
+database_command_drop(LsSlice name, bool force, bool superuser, LsSlice role, DatabaseCommandDone done, void *arg)
 {
 	Command    *c = new_command(LS_DATABASE_DROP, name, done, arg);
 
 	c->force = force;
 	c->superuser = superuser;
+	c->role = xstrndup(role.data, role.len);
 	queue(c);
 }
 

@@ -14,8 +14,8 @@ typedef void (*DatabaseCommandDone) (void *arg, bool done, const LsErrorFields *
 /* command: the text of CREATE DATABASE, which all nodes understand alike; it gets an OID. */
 extern void database_command_create(LsSlice name, LsSlice command, DatabaseCommandDone done, void *arg);
 
-/* force: sessions are ended; superuser: also those of superusers. */
-extern void database_command_drop(LsSlice name, bool force, bool superuser, DatabaseCommandDone done, void *arg);
+/* force: sessions are ended, by that role; superuser: also those of superusers. */
+extern void database_command_drop(LsSlice name, bool force, bool superuser, LsSlice role, DatabaseCommandDone done, void *arg);
 
 extern void database_command_rename(LsSlice name, LsSlice new_name, DatabaseCommandDone done, void *arg);
 

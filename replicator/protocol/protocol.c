@@ -208,6 +208,7 @@ static const Field database_layout_fields[] = {
 	TEXT('Q', LsDatabase, command, 0, LS_MAX_DATABASE_COMMAND),
 	BOOLEAN('F', LsDatabase, force),
 	BOOLEAN('S', LsDatabase, superuser),
+	OPTIONAL_TEXT('r', LsDatabase, role),
 };
 
 LAYOUT(database_layout, LsDatabase);
@@ -780,6 +781,8 @@ ls_get_database(LsSlice payload, LsDatabase *m)
 
 	if (wrong != NULL)
 		return wrong;
+	if (m->role.len > LS_MAX_NAME)
+		return "the name of a role is too long";
 	if (m->kind == LS_DATABASE_RENAME)
 		return m->command.len > 0 && m->command.len <= LS_MAX_NAME ? NULL : "the new name of a database is empty or too long";
 	return (m->kind == LS_DATABASE_CREATE) == (m->command.len > 0) ? NULL :

@@ -56,7 +56,7 @@
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
  * 'S', 's', 'U', 'u', 'T', 't', 'I', 'i', 'J', 'B', the fields 'c' of 'V', 'N' of 'l', 'u' and 'x'
- * of 'H', 'd' of 'P', 'P' of 'Q', 'g' and 'r' of 'W', and the form 'p' of 'Q' were
+ * of 'H', 'd' of 'P', 'P' of 'Q', 'g' and 'r' of 'W', 'r' of 'T', and the form 'p' of 'Q' were
  * added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
@@ -475,6 +475,8 @@ typedef struct LsDatabase
 								 * name; else empty */
 	bool		force;			/* 'F' u8 0/1: its sessions are ended */
 	bool		superuser;		/* 'S' u8 0/1: also those of superusers */
+	LsSlice		role;			/* 'r' text: of DROP, who ends them; empty: a
+								 * node that does not say */
 } LsDatabase;
 
 #define LS_MAX_DATABASE_COMMAND 65536

@@ -161,7 +161,7 @@ session_database(Session *s, LsSlice payload)
 	else if (m.kind == LS_DATABASE_RENAME)
 		database_command_rename(m.name, m.command, on_database_done, asker_of(s, m.id));
 	else
-		database_command_drop(m.name, m.force, m.superuser, on_database_done, asker_of(s, m.id));
+		database_command_drop(m.name, m.force, m.superuser, m.role, on_database_done, asker_of(s, m.id));
 }
 
 /* ---------- causal reads */

@@ -160,7 +160,7 @@ make_samples(size_t *count)
 	.text = SLICE("SELECT 1"),.rows = -1};
 	LsSingleQuery alone = {8, {inner, ls_put_query(inner, sizeof(inner), &set)}};
 	LsDatabase	create = {.id = 3,.kind = LS_DATABASE_CREATE,.name = SLICE("x"),.command = SLICE("CREATE DATABASE x")};
-	LsDatabase	drop = {.id = 4,.kind = LS_DATABASE_DROP,.name = SLICE("x"),.force = true};
+	LsDatabase	drop = {.id = 4,.kind = LS_DATABASE_DROP,.name = SLICE("x"),.force = true,.role = SLICE("maker")};
 	LsDatabaseDone done = {.id = 3};
 	LsDatabaseDone not_done = {.id = 4,.error = sample_error()};
 	LsOrdered	ordered = {.id = 8,.seq = 99};

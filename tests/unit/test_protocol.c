@@ -245,7 +245,7 @@ is_optional(LsMsgType type, uint8_t tag)
 		(type == LS_MSG_HELLO && (tag == 'u' || tag == 'x')) || ((type == LS_MSG_VERDICT || type == LS_MSG_ASK) && tag == 'c') ||
 		(type == LS_MSG_WELCOME && (tag == 'g' || tag == 'r')) || ((type == LS_MSG_WELCOME || type == LS_MSG_PROOF) && tag == 'k') ||
 		(type == LS_MSG_QUERY && (tag == 'G' || tag == 'M' || tag == 'K')) ||
-		(type == LS_MSG_WELCOME && tag == 'R') || (type == LS_MSG_LOCK && tag == 'K') || ((type == LS_MSG_GRANTED || type == LS_MSG_SEQ) && tag == 'N') || (type == LS_MSG_FACTS_ASK && tag == 's') ||
+		(type == LS_MSG_WELCOME && tag == 'R') || (type == LS_MSG_DATABASE && tag == 'r') || (type == LS_MSG_LOCK && tag == 'K') || ((type == LS_MSG_GRANTED || type == LS_MSG_SEQ) && tag == 'N') || (type == LS_MSG_FACTS_ASK && tag == 's') ||
 		(type == LS_MSG_FACTS && tag == 'M') || (type == LS_MSG_LOST && (tag == 's' || tag == 'k')) || tag == 'd' || tag == 'h';
 }
 
