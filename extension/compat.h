@@ -126,6 +126,13 @@ ls_guc_variables(int *n)
 #define ls_refuses_large_objects() false
 #endif
 
+/* 16 lets TRUNCATE run as the owner of the table. */
+#if PG_VERSION_NUM >= 160000
+#define ls_truncate(rels, relids, logged, behavior, restart) ExecuteTruncateGuts(rels, relids, logged, behavior, restart, false)
+#else
+#define ls_truncate(rels, relids, logged, behavior, restart) ExecuteTruncateGuts(rels, relids, logged, behavior, restart)
+#endif
+
 /* 16 lets functions of input report errors softly. */
 #if PG_VERSION_NUM >= 160000
 #define ls_qualified_names(text) stringToQualifiedNameList(text, NULL)

@@ -74,6 +74,14 @@ extern void applyrow_disable_triggers(struct TriggerDesc *triggers);
 extern void applyrow_disable_not_null(Relation rel);
 extern void applyrow_disable_partition_check(Relation rel);
 
+/* ---------- in applytruncate.c */
+
+typedef void (*DisableTriggers) (struct TriggerDesc *triggers);
+
+/* True: foreign tables are among those that it would empty, and applytruncate_run() leaves them out. */
+extern bool applytruncate_prepare(struct TruncateStmt *stmt, DisableTriggers disable);
+extern void applytruncate_run(struct TruncateStmt *stmt);
+
 /* ---------- in applygenerated.c: generated columns whose values come with the row */
 
 struct Bitmapset;

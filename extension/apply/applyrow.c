@@ -7,7 +7,7 @@
  * effects are among the forwarded queries.  Those declared ENABLE ALWAYS or ENABLE
  * REPLICA would fire.  They are disabled in the executor's and the relation cache's copies
  * of them: in ExecutorStart for INSERT, UPDATE and DELETE, before COPY
- * (applycopy.c) and TRUNCATE, and after parse analysis for rules.
+ * (applycopy.c) and TRUNCATE (applytruncate.c), and after parse analysis for rules.
  *
  * CHECK constraints of tables and domains are not evaluated, nor those NOT NULL that are
  * NOT VALID.  The origin has evaluated them, with the search_path that their functions may need, and has forwarded what those
@@ -411,51 +411,6 @@ applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDire
 /* ---------- commands */
 
 static void
-disable_triggers_of(Oid relid)
-{
-	Relation	rel = table_open(relid, NoLock);
-
-	applyrow_disable_triggers(rel->trigdesc);
-	table_close(rel, NoLock);
-}
-
-/*
- * Take the locks that TRUNCATE will take, and disable the triggers of all that
- * it will empty.
- */
-static void
-prepare_truncate(TruncateStmt *stmt)
-{
-	List	   *relids = NIL;
-	List	   *more;
-	ListCell   *lc;
-
-	foreach(lc, stmt->relations)
-	{
-		RangeVar   *rv = lfirst(lc);
-		Oid			relid = RangeVarGetRelid(rv, AccessExclusiveLock, true);
-
-		if (!OidIsValid(relid))
-			continue;			/* TRUNCATE itself will complain */
-		relids = list_append_unique_oid(relids, relid);
-		if (rv->inh)
-			relids = list_concat_unique_oid(relids,
-											find_all_inheritors(relid, AccessExclusiveLock, NULL));
-	}
-	if (stmt->behavior == DROP_CASCADE)
-	{
-		while ((more = heap_truncate_find_FKs(relids)) != NIL)
-		{
-			foreach(lc, more)
-				LockRelationOid(lfirst_oid(lc), AccessExclusiveLock);
-			relids = list_concat_unique_oid(relids, more);
-		}
-	}
-	foreach(lc, relids)
-		disable_triggers_of(lfirst_oid(lc));
-}
-
-static void
 process_script(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *queryString, bool readOnlyTree,
 			   ProcessUtilityContext context, ParamListInfo params,
 			   QueryEnvironment *queryEnv, DestReceiver *dest, QueryCompletion *qc)
@@ -514,6 +469,7 @@ applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt, cons
 {
 	Oid			user;
 	LsRights	saved;
+	bool		foreign = false;	/* TRUNCATE of foreign tables, too */
 
 	if (context == PROCESS_UTILITY_TOPLEVEL && session_applies() &&
 		applytransaction_call(pstmt->utilityStmt, queryString, params))
@@ -522,7 +478,7 @@ applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt, cons
 	if (session_applies() && querysettings_are_set())
 		sessionsettings_renew_plans();
 	if (session_applies() && IsA(pstmt->utilityStmt, TruncateStmt))
-		prepare_truncate((TruncateStmt *) pstmt->utilityStmt);
+		foreign = applytruncate_prepare((TruncateStmt *) pstmt->utilityStmt, applyrow_disable_triggers);
 	if (session_applies() && context == PROCESS_UTILITY_TOPLEVEL && is_deallocate_all(pstmt->utilityStmt))
 		apply_forget_plans();
 
@@ -534,7 +490,10 @@ applyrow_process_utility(ProcessUtility_hook_type next, PlannedStmt *pstmt, cons
 		context = PROCESS_UTILITY_SUBCOMMAND;
 	if (OidIsValid(user))
 		rights_lower(user, !runs_script(pstmt->utilityStmt), &saved);
-	run_command(next, pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
+	if (foreign)
+		applytruncate_run((TruncateStmt *) pstmt->utilityStmt);
+	else
+		run_command(next, pstmt, queryString, readOnlyTree, context, params, queryEnv, dest, qc);
 	if (session_applies() && IsA(pstmt->utilityStmt, TruncateStmt))
 		unlogged_truncated((TruncateStmt *) pstmt->utilityStmt);
 	if (OidIsValid(user))

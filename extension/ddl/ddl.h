@@ -86,7 +86,7 @@ typedef struct DdlTargets
 	int			maxkeys;
 	LsKey	   *keys;
 	bool		whole_database; /* X on the database: the tables can't be told */
-	int			ntemporary;
+	int			ntemporary;		/* or this node's for another reason */
 	int			npermanent;
 	bool		separable;		/* temporary ones can be left out of the text */
 	bool		reads_temporary;	/* its result depends on a temporary table */

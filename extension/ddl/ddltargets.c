@@ -154,7 +154,26 @@ targets_of_alter_table(DdlTargets *t, AlterTableStmt *stmt)
 		targets_of_alter_table_command(t, relid, lfirst_node(AlterTableCmd, lc));
 }
 
-/* TRUNCATE ... CASCADE reaches all tables that refer to these, and so on. */
+/* With all below it. */
+static bool
+is_foreign(Oid relid, bool inh)
+{
+	ListCell   *lc;
+
+	if (!OidIsValid(relid) || get_rel_relkind(relid) != RELKIND_FOREIGN_TABLE)
+		return false;
+	foreach(lc, inh ? find_all_inheritors(relid, NoLock, NULL) : NIL)
+	{
+		if (get_rel_relkind(lfirst_oid(lc)) != RELKIND_FOREIGN_TABLE)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * TRUNCATE ... CASCADE reaches all tables that refer to these, and so on.  Foreign tables are emptied
+ * by this node alone: see applytruncate.c.
+ */
 static void
 targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 {
@@ -164,8 +183,14 @@ targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 	foreach(lc, stmt->relations)
 	{
 		RangeVar   *rv = lfirst_node(RangeVar, lc);
-		Oid			relid = target_relation(t, rv, true);
+		Oid			relid;
 
+		if (is_foreign(RangeVarGetRelid(rv, NoLock, true), rv->inh))
+		{
+			t->ntemporary++;
+			continue;
+		}
+		relid = target_relation(t, rv, true);
 		if (!OidIsValid(relid))
 			continue;
 		relids = list_concat_unique_oid(relids, rv->inh ?
