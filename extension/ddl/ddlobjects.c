@@ -20,6 +20,7 @@
 #include "catalog/pg_proc.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
+#include "nodes/makefuncs.h"
 #include "parser/parse_func.h"
 #include "parser/parse_type.h"
 #include "utils/lsyscache.h"
@@ -305,13 +306,6 @@ target_new_function(DdlTargets *t, CreateFunctionStmt *stmt)
 		target_new_object(t, stmt->funcname);
 }
 
-static bool
-is_function(ObjectType type)
-{
-	return type == OBJECT_FUNCTION || type == OBJECT_PROCEDURE ||
-		type == OBJECT_ROUTINE || type == OBJECT_AGGREGATE;
-}
-
 /* ---------- what depends on an object that changes */
 
 void
@@ -365,16 +359,75 @@ target_name(DdlTargets *t, List *names)
 		target_namespace(t, InvalidOid);
 }
 
+/* What is known by types: it goes with a temporary one. */
+void
+target_of_types(DdlTargets *t, List *types)
+{
+	if (any_type_is_temporary(types))
+		t->ntemporary++;
+	else
+		t->npermanent++;
+}
+
+/* A list of a domain and the name of its constraint, or, of RENAME, the domain's name only. */
+static void
+target_domain(DdlTargets *t, Node *object)
+{
+	if (IsA(object, List) && IsA(linitial((List *) object), TypeName))
+		object = linitial((List *) object);
+	target_type(t, IsA(object, List) ? makeTypeNameFromNameList((List *) object) : castNode(TypeName, object));
+}
+
+static void
+target_operator(DdlTargets *t, ObjectWithArgs *operator)
+{
+	if (any_type_is_temporary(operator->objargs))
+		t->ntemporary++;
+	else
+		target_name(t, operator->objname);
+}
+
 /* Something that is no relation. */
 void
 target_object(DdlTargets *t, ObjectType type, Node *object)
 {
-	if (object != NULL && is_function(type))
-		target_function(t, type, castNode(ObjectWithArgs, object));
-	else if (object != NULL && IsA(object, List))
-		target_name(t, (List *) object);
-	else
+	if (object == NULL)
+	{
 		t->npermanent++;
+		return;
+	}
+	switch (type)
+	{
+		case OBJECT_FUNCTION:
+		case OBJECT_PROCEDURE:
+		case OBJECT_ROUTINE:
+		case OBJECT_AGGREGATE:
+			target_function(t, type, castNode(ObjectWithArgs, object));
+			break;
+		case OBJECT_OPERATOR:
+			target_operator(t, castNode(ObjectWithArgs, object));
+			break;
+		case OBJECT_TYPE:
+		case OBJECT_DOMAIN:
+		case OBJECT_DOMCONSTRAINT:
+			target_domain(t, object);
+			break;
+		case OBJECT_CAST:
+		case OBJECT_TRANSFORM:
+			target_of_types(t, (List *) object);
+			break;
+		case OBJECT_OPCLASS:
+		case OBJECT_OPFAMILY:
+			/* the access method comes first */
+			target_name(t, list_copy_tail((List *) object, 1));
+			break;
+		default:
+			if (IsA(object, List))
+				target_name(t, (List *) object);
+			else
+				t->npermanent++;
+			break;
+	}
 }
 
 void

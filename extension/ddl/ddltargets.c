@@ -277,6 +277,10 @@ targets_of_rename(DdlTargets *t, RenameStmt *stmt)
 		case OBJECT_POLICY:
 			(void) target_relation(t, stmt->relation, true);
 			break;
+		case OBJECT_ATTRIBUTE:
+			(void) target_relation(t, stmt->relation, true);
+			t->whole_database = true;
+			break;
 		case OBJECT_SCHEMA:
 			target_schema(t, stmt->subname);
 			t->whole_database = true;
@@ -351,10 +355,6 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 			names = list_truncate(list_copy(names), list_length(names) - 1);
 			(void) target_relation(t, makeRangeVarFromNameList(names), true);
 			break;
-		case OBJECT_TYPE:
-		case OBJECT_DOMAIN:
-			target_type(t, castNode(TypeName, object));
-			break;
 		case OBJECT_SCHEMA:
 			target_schema(t, strVal(object));
 			break;
@@ -418,13 +418,21 @@ targets_of_drop(DdlTargets *t, DropStmt *stmt)
 
 /* ---------- commands that no row depends on */
 
+/* Lockstep's own ones may be named. */
 static void
-targets_of_comment(DdlTargets *t, CommentStmt *stmt)
+add_counts(DdlTargets *t, const DdlTargets *named)
 {
-	List	   *names = IsA(stmt->object, List) ? list_copy((List *) stmt->object) : NIL;
+	t->ntemporary += named->ntemporary;
+	t->npermanent += named->npermanent;
+}
+
+static void
+targets_of_comment(DdlTargets *t, ObjectType type, Node *object)
+{
+	List	   *names = IsA(object, List) ? list_copy((List *) object) : NIL;
 	DdlTargets	keyless = {0};
 
-	switch (stmt->objtype)
+	switch (type)
 	{
 		case OBJECT_COLUMN:
 		case OBJECT_TABCONSTRAINT:
@@ -440,21 +448,66 @@ targets_of_comment(DdlTargets *t, CommentStmt *stmt)
 		case OBJECT_FOREIGN_TABLE:
 		case OBJECT_INDEX:
 			(void) target_relation(&keyless, makeRangeVarFromNameList(names), false);
-			t->ntemporary += keyless.ntemporary;
-			t->npermanent += keyless.npermanent;
-			break;
-		case OBJECT_TYPE:
-		case OBJECT_DOMAIN:
-			target_type(t, castNode(TypeName, stmt->object));
-			break;
-		case OBJECT_FUNCTION:
-		case OBJECT_PROCEDURE:
-		case OBJECT_ROUTINE:
-		case OBJECT_AGGREGATE:
-			target_function(t, stmt->objtype, castNode(ObjectWithArgs, stmt->object));
+			add_counts(t, &keyless);
 			break;
 		default:
-			t->npermanent++;
+			target_object(t, type, object);
+			break;
+	}
+}
+
+static void
+targets_of_label(DdlTargets *t, SecLabelStmt *stmt)
+{
+	DdlTargets	named = {0};
+
+	targets_of_comment(&named, stmt->objtype, stmt->object);
+	add_counts(t, &named);
+}
+
+static void
+targets_of_owner(DdlTargets *t, AlterOwnerStmt *stmt)
+{
+	DdlTargets	named = {0};
+
+	target_object(&named, stmt->objectType, stmt->object);
+	add_counts(t, &named);
+}
+
+static void
+targets_of_depends(DdlTargets *t, AlterObjectDependsStmt *stmt)
+{
+	DdlTargets	named = {0};
+
+	if (stmt->relation != NULL)
+		(void) target_relation(&named, stmt->relation, false);
+	else
+		target_object(&named, stmt->objectType, stmt->object);
+	add_counts(t, &named);
+}
+
+static void
+target_of_grant(DdlTargets *t, GrantStmt *stmt, Node *object)
+{
+	if (stmt->targtype == ACL_TARGET_ALL_IN_SCHEMA)
+	{
+		target_namespace(t, LookupExplicitNamespace(strVal(object), true));
+		return;
+	}
+	switch (stmt->objtype)
+	{
+		case OBJECT_TABLE:
+		case OBJECT_SEQUENCE:
+			if (ddl_is_temporary(RangeVarGetRelid(castNode(RangeVar, object), NoLock, true)))
+				t->ntemporary++;
+			else
+				t->npermanent++;
+			break;
+		case OBJECT_SCHEMA:
+			target_schema(t, strVal(object));
+			break;
+		default:
+			target_object(t, stmt->objtype, object);
 			break;
 	}
 }
@@ -462,21 +515,17 @@ targets_of_comment(DdlTargets *t, CommentStmt *stmt)
 static void
 targets_of_grant(DdlTargets *t, GrantStmt *stmt)
 {
+	DdlTargets	named = {0};
 	ListCell   *lc;
 
-	if (stmt->targtype != ACL_TARGET_OBJECT ||
-		(stmt->objtype != OBJECT_TABLE && stmt->objtype != OBJECT_SEQUENCE))
-	{
+	if (stmt->targtype == ACL_TARGET_DEFAULTS)
 		t->npermanent++;
-		return;
-	}
-	foreach(lc, stmt->objects)
+	else
 	{
-		if (ddl_is_temporary(RangeVarGetRelid(lfirst_node(RangeVar, lc), NoLock, true)))
-			t->ntemporary++;
-		else
-			t->npermanent++;
+		foreach(lc, stmt->objects)
+			target_of_grant(&named, stmt, lfirst(lc));
 	}
+	add_counts(t, &named);
 }
 
 static void
@@ -593,10 +642,50 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			targets_of_drop_owned(t, (DropOwnedStmt *) stmt);
 			break;
 		case T_CommentStmt:
-			targets_of_comment(t, (CommentStmt *) stmt);
+			targets_of_comment(t, ((CommentStmt *) stmt)->objtype, ((CommentStmt *) stmt)->object);
+			break;
+		case T_SecLabelStmt:
+			targets_of_label(t, (SecLabelStmt *) stmt);
 			break;
 		case T_GrantStmt:
 			targets_of_grant(t, (GrantStmt *) stmt);
+			break;
+		case T_AlterOwnerStmt:
+			targets_of_owner(t, (AlterOwnerStmt *) stmt);
+			break;
+		case T_AlterObjectDependsStmt:
+			targets_of_depends(t, (AlterObjectDependsStmt *) stmt);
+			break;
+		case T_CreateCastStmt:
+			target_of_types(t, list_make2(((CreateCastStmt *) stmt)->sourcetype, ((CreateCastStmt *) stmt)->targettype));
+			break;
+		case T_CreateTransformStmt:
+			target_of_types(t, list_make1(((CreateTransformStmt *) stmt)->type_name));
+			break;
+		case T_CreateConversionStmt:
+			target_new_object(t, ((CreateConversionStmt *) stmt)->conversion_name);
+			break;
+		case T_CreateOpClassStmt:
+			target_new_object(t, ((CreateOpClassStmt *) stmt)->opclassname);
+			break;
+		case T_CreateOpFamilyStmt:
+			target_new_object(t, ((CreateOpFamilyStmt *) stmt)->opfamilyname);
+			break;
+		case T_AlterOpFamilyStmt:
+			target_object(t, OBJECT_OPFAMILY, (Node *) lcons(NULL, list_copy(((AlterOpFamilyStmt *) stmt)->opfamilyname)));
+			t->whole_database = true;
+			break;
+		case T_AlterOperatorStmt:
+			target_object(t, OBJECT_OPERATOR, (Node *) ((AlterOperatorStmt *) stmt)->opername);
+			t->whole_database = true;
+			break;
+		case T_AlterTSDictionaryStmt:
+			target_object(t, OBJECT_TSDICTIONARY, (Node *) ((AlterTSDictionaryStmt *) stmt)->dictname);
+			t->whole_database = true;
+			break;
+		case T_AlterTSConfigurationStmt:
+			target_object(t, OBJECT_TSCONFIGURATION, (Node *) ((AlterTSConfigurationStmt *) stmt)->cfgname);
+			t->whole_database = true;
 			break;
 		case T_CreateSchemaStmt:
 			targets_of_schema(t, (CreateSchemaStmt *) stmt);
@@ -637,8 +726,6 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			changed_type(t, makeTypeNameFromNameList(((AlterTypeStmt *) stmt)->typeName));
 			break;
 		case T_AlterStatsStmt:
-		case T_AlterOwnerStmt:
-		case T_AlterObjectDependsStmt:
 		case T_AlterDefaultPrivilegesStmt:
 		case T_ReassignOwnedStmt:
 		case T_CreateEventTrigStmt:
@@ -651,12 +738,6 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 		case T_AlterDatabaseStmt:
 		case T_DropRoleStmt:
 		case T_GrantRoleStmt:
-		case T_CreateCastStmt:
-		case T_CreateConversionStmt:
-		case T_CreateTransformStmt:
-		case T_CreateOpClassStmt:
-		case T_CreateOpFamilyStmt:
-		case T_SecLabelStmt:
 		case T_CreateAmStmt:
 		case T_CreateFdwStmt:
 		case T_AlterFdwStmt:

@@ -106,4 +106,48 @@ COMMIT;
 SQL
 equal('and the nodes are equal');
 
+# ---------- commands on temporary functions and types stay here
+
+works('DROP OPERATOR IF EXISTS === (foo, foo); DROP CAST IF EXISTS (foo AS date)', 'DROP ... IF EXISTS of an operator and a cast that the temporary type does not have');
+equal('the permanent ones are untouched');
+is($c->sql($_, "SELECT count(*) FROM pg_cast WHERE castsource = 'public.foo'::regtype"), 1, "cast of the permanent type on n$_") for 1, 2;
+$s->do("CREATE FUNCTION pg_temp.f() RETURNS int LANGUAGE sql AS 'SELECT 1'; CREATE TYPE pg_temp.ty AS (a int); CREATE TYPE pg_temp.mood AS ENUM ('low'); CREATE DOMAIN pg_temp.dom AS int CONSTRAINT positive CHECK (VALUE > 0)");
+works($_)
+  for 'REVOKE ALL ON FUNCTION pg_temp.f() FROM PUBLIC',
+  'GRANT EXECUTE ON ROUTINE pg_temp.f TO bob',
+  'GRANT USAGE ON TYPE pg_temp.ty, mood TO bob',
+  'GRANT USAGE ON DOMAIN dom TO bob',
+  'GRANT SELECT ON ALL TABLES IN SCHEMA pg_temp TO bob',
+  'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pg_temp TO bob',
+  'ALTER FUNCTION pg_temp.f() OWNER TO bob',
+  'ALTER FUNCTION pg_temp.f() DEPENDS ON EXTENSION plpgsql',
+  'ALTER FUNCTION pg_temp.f() RENAME TO f9',
+  'ALTER TYPE pg_temp.ty RENAME ATTRIBUTE a TO b',
+  'ALTER TYPE ty RENAME TO ty2',
+  'ALTER TYPE mood OWNER TO bob',
+  'ALTER TYPE mood RENAME TO mood2',
+  'ALTER DOMAIN dom OWNER TO bob',
+  'ALTER DOMAIN dom RENAME CONSTRAINT positive TO pos',
+  "COMMENT ON CONSTRAINT pos ON DOMAIN dom IS 'temporary'",
+  'ALTER DOMAIN dom RENAME TO dom2',
+  'CREATE CAST (pg_temp.ty2 AS text) WITH INOUT',
+  "COMMENT ON CAST (ty2 AS text) IS 'temporary'",
+  'DROP CAST (pg_temp.ty2 AS text)',
+  'CREATE CAST (foo AS date) WITH INOUT', 'DROP CAST (foo AS date)',
+  'CREATE OPERATOR FAMILY pg_temp.fam USING btree', 'ALTER OPERATOR FAMILY pg_temp.fam USING btree RENAME TO fam2', 'DROP OPERATOR FAMILY pg_temp.fam2 USING btree',
+  "SECURITY LABEL FOR fault ON TABLE foo IS 'label'",
+  "SECURITY LABEL FOR fault ON COLUMN foo.a IS 'label'",
+  "SECURITY LABEL FOR fault ON TYPE ty2 IS 'label'",
+  "SECURITY LABEL FOR fault ON FUNCTION pg_temp.f9() IS 'label'",
+  'CREATE TEXT SEARCH DICTIONARY pg_temp.dict (TEMPLATE = simple)', 'ALTER TEXT SEARCH DICTIONARY pg_temp.dict (accept = false)',
+  'DROP TEXT SEARCH DICTIONARY pg_temp.dict';
+refused('GRANT SELECT ON ALL TABLES IN SCHEMA pg_temp, public TO bob', 'schemas of both kinds', qr/temporary and permanent/);
+works($_)
+  for 'GRANT EXECUTE ON FUNCTION on_int(int) TO bob', 'GRANT USAGE ON DOMAIN d TO bob', 'GRANT SELECT ON ALL TABLES IN SCHEMA x TO bob',
+  'GRANT EXECUTE ON FUNCTION lockstep.node_info() TO bob', 'ALTER FUNCTION on_int OWNER TO bob', "SECURITY LABEL FOR fault ON TABLE t IS 'label'", 'ALTER DOMAIN d RENAME TO d2', 'CREATE CAST (public.foo AS time) WITH INOUT';
+equal('those on permanent ones are replicated');
+is($c->sql(2, "SELECT proowner::regrole FROM pg_proc WHERE proname = 'on_int'"), 'bob', 'as the owner shows');
+is($c->sql(2, "SELECT count(*) FROM pg_cast WHERE castsource = 'public.foo'::regtype"), 2, 'and the casts');
+is($c->sql(2, 'SELECT objname FROM pg_seclabels'), 't', 'and the labels');
+
 done_testing();
