@@ -18,6 +18,7 @@
 #include "catalog/pg_constraint.h"
 #include "catalog/pg_inherits.h"
 #include "catalog/pg_proc.h"
+#include "catalog/pg_statistic_ext.h"
 #include "catalog/pg_type.h"
 #include "funcapi.h"
 #include "nodes/makefuncs.h"
@@ -387,6 +388,24 @@ target_operator(DdlTargets *t, ObjectWithArgs *operator)
 		target_name(t, operator->objname);
 }
 
+/* They may be in any schema; those of a temporary table go with it. */
+void
+target_statistics(DdlTargets *t, List *names)
+{
+	HeapTuple	tuple = SearchSysCache1(STATEXTOID, ObjectIdGetDatum(get_statistics_object_oid(names, true)));
+
+	if (!HeapTupleIsValid(tuple))
+	{
+		target_name(t, names);
+		return;
+	}
+	if (ddl_is_temporary(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxrelid))
+		t->ntemporary++;
+	else
+		target_namespace(t, ((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxnamespace);
+	ReleaseSysCache(tuple);
+}
+
 /* Something that is no relation. */
 void
 target_object(DdlTargets *t, ObjectType type, Node *object)
@@ -420,6 +439,9 @@ target_object(DdlTargets *t, ObjectType type, Node *object)
 		case OBJECT_OPFAMILY:
 			/* the access method comes first */
 			target_name(t, list_copy_tail((List *) object, 1));
+			break;
+		case OBJECT_STATISTIC_EXT:
+			target_statistics(t, (List *) object);
 			break;
 		default:
 			if (IsA(object, List))

@@ -34,6 +34,7 @@ extern void target_namespace(DdlTargets *t, Oid namespace);
 extern void target_type(DdlTargets *t, TypeName *name);
 extern void target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function);
 extern void target_of_types(DdlTargets *t, List *types);
+extern void target_statistics(DdlTargets *t, List *names);
 extern void target_object(DdlTargets *t, ObjectType type, Node *object);
 extern void target_schema(DdlTargets *t, const char *name);
 

@@ -20,7 +20,6 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
-#include "catalog/pg_statistic_ext.h"
 #include "nodes/makefuncs.h"
 #include "parser/analyze.h"
 #include "parser/parse_relation.h"
@@ -315,19 +314,6 @@ targets_of_set_schema(DdlTargets *t, AlterObjectSchemaStmt *stmt)
 
 /* ---------- DROP */
 
-static Oid
-namespace_of_statistics(List *names)
-{
-	HeapTuple	tuple = SearchSysCache1(STATEXTOID, ObjectIdGetDatum(get_statistics_object_oid(names, true)));
-	Oid			namespace;
-
-	if (!HeapTupleIsValid(tuple))
-		return InvalidOid;
-	namespace = ((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxnamespace;
-	ReleaseSysCache(tuple);
-	return namespace;
-}
-
 static void
 target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 {
@@ -357,9 +343,6 @@ target_of_drop(DdlTargets *t, ObjectType type, Node *object)
 			break;
 		case OBJECT_SCHEMA:
 			target_schema(t, strVal(object));
-			break;
-		case OBJECT_STATISTIC_EXT:
-			target_namespace(t, namespace_of_statistics(names));
 			break;
 		default:
 			target_object(t, type, object);
@@ -726,6 +709,8 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			changed_type(t, makeTypeNameFromNameList(((AlterTypeStmt *) stmt)->typeName));
 			break;
 		case T_AlterStatsStmt:
+			target_statistics(t, ((AlterStatsStmt *) stmt)->defnames);
+			break;
 		case T_AlterDefaultPrivilegesStmt:
 		case T_ReassignOwnedStmt:
 		case T_CreateEventTrigStmt:

@@ -150,4 +150,18 @@ is($c->sql(2, "SELECT proowner::regrole FROM pg_proc WHERE proname = 'on_int'"),
 is($c->sql(2, "SELECT count(*) FROM pg_cast WHERE castsource = 'public.foo'::regtype"), 2, 'and the casts');
 is($c->sql(2, 'SELECT objname FROM pg_seclabels'), 't', 'and the labels');
 
+# ---------- statistics of temporary tables are in a permanent schema
+
+$s->do('CREATE TEMP TABLE counted (a int, b int)');
+works($_)
+  for 'CREATE STATISTICS st ON a, b FROM counted', 'ALTER STATISTICS st SET STATISTICS 10', "COMMENT ON STATISTICS st IS 'temporary'", 'ALTER STATISTICS st OWNER TO bob', 'ALTER STATISTICS st RENAME TO st2',
+  'ALTER STATISTICS public.st2 SET SCHEMA x', 'DROP STATISTICS x.st2';
+$s->do('CREATE STATISTICS st_of_t ON a, b FROM t; CREATE STATISTICS st_of_temp ON a, b FROM counted');
+refused('DROP STATISTICS st_of_t, st_of_temp', 'those of both kinds', qr/temporary and permanent/);
+works($_) for 'ALTER STATISTICS st_of_t SET STATISTICS 10', "COMMENT ON STATISTICS st_of_t IS 'permanent'", 'ALTER STATISTICS st_of_t OWNER TO bob', 'ALTER STATISTICS st_of_t RENAME TO st9';
+$s->close;
+$c->wait_sql(1, "SELECT count(*) FROM pg_statistic_ext WHERE stxname = 'st_of_temp'", 0);
+$c->same('statistics');
+is($c->sql(2, "SELECT obj_description(oid) FROM pg_statistic_ext WHERE stxname = 'st9' AND stxowner = 'bob'::regrole"), 'permanent', 'of a permanent table');
+
 done_testing();
