@@ -142,8 +142,11 @@ source_relation(DdlTargets *t, RangeVar *rv)
 static void
 source_of_type(DdlTargets *t, TypeName *name)
 {
-	if (name != NULL && name->pct_type)
-		source_relation(t, makeRangeVarFromNameList(list_truncate(list_copy(name->names), list_length(name->names) - 1)));
+	int			n = name != NULL && name->pct_type ? list_length(name->names) - 1 : 0;
+
+	/* of others the command will say that they are improper */
+	if (n >= 1 && n <= 3)
+		source_relation(t, makeRangeVarFromNameList(list_truncate(list_copy(name->names), n)));
 }
 
 /* The same, where PostgreSQL itself refuses a temporary one. */

@@ -72,7 +72,8 @@ targets_of_create(DdlTargets *t, CreateStmt *stmt)
 			sources_of_column(t, (ColumnDef *) element);
 		else if (IsA(element, TableLikeClause))
 		{
-			if (!ddl_like_is_written_out((TableLikeClause *) element))
+			/* of a foreign table (PostgreSQL 18) it is not */
+			if (IsA(stmt, CreateForeignTableStmt) || !ddl_like_is_written_out((TableLikeClause *) element))
 				source_relation(t, ((TableLikeClause *) element)->relation);
 		}
 		else

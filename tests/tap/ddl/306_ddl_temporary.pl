@@ -65,6 +65,13 @@ refused("CREATE TRIGGER tr AFTER UPDATE ON t FOR EACH ROW WHEN (NEW.a <> 's'::re
 refused("CREATE STATISTICS st ON (a + 's'::regclass::oid::int), b FROM t");
 refused('CREATE SCHEMA x CREATE TABLE x (LIKE foo)');
 refused('CREATE SCHEMA x CREATE TABLE x (a int) CREATE TABLE y (a int, LIKE foo INCLUDING ALL)');
+if ($c->version >= 18)
+{
+	$c->sql(1, 'CREATE FOREIGN DATA WRAPPER w; CREATE SERVER far FOREIGN DATA WRAPPER w');
+	refused('CREATE FOREIGN TABLE ft (LIKE foo) SERVER far');
+}
+$s->query('CREATE FUNCTION f(a.b.c.d.e%TYPE) RETURNS int LANGUAGE sql AS $$SELECT 1$$');
+LockstepCluster::is_error($s->error, '42601', qr/improper %TYPE reference/, '%TYPE of too many names');
 refused('CREATE FUNCTION f(foo.a%TYPE) RETURNS int LANGUAGE sql AS $$SELECT 1$$');
 refused('CREATE FUNCTION f() RETURNS foo.a%TYPE LANGUAGE sql AS $$SELECT NULL::text$$');
 refused('CREATE FUNCTION f() RETURNS TABLE (x int, y foo.a%TYPE) LANGUAGE sql AS $$SELECT 1, NULL::text$$');
