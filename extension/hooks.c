@@ -589,6 +589,7 @@ hooks_install(void)
 	guc_priority_check = priority_check;
 	guc_priority_changed = priority_assign;
 	guc_apply_priority_changed = priority_assign_apply;
+	heap_before_insert = subscribedidentity_check;
 	link_before_exit = verdict_confirm;
 	xact_init();
 	outsiderun_init();
