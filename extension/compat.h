@@ -183,6 +183,13 @@ ls_guc_variables(int *n)
 #define ls_identity_sequence(rel, attnum) getIdentitySequence(RelationGetRelid(rel), attnum, false)
 #endif
 
+/* 17 can ask for stronger locks as well. */
+#if PG_VERSION_NUM >= 170000
+#define ls_lock_is_held(tag, mode) LockHeldByMe(tag, mode, false)
+#else
+#define ls_lock_is_held(tag, mode) LockHeldByMe(tag, mode)
+#endif
+
 /* 17 moved the names of temporary files. */
 #if PG_VERSION_NUM >= 170000
 #include "common/file_utils.h"

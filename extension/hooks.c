@@ -341,7 +341,7 @@ needs_watching(Oid function)
 {
 	if (prev_needs_fmgr && prev_needs_fmgr(function))
 		return true;
-	return cfunctions_needs_hook(function);
+	return cfunctions_needs_hook(function) || functionerror_needs_hook(function);
 }
 
 static void
@@ -350,6 +350,7 @@ on_call(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
 	if (prev_fmgr)
 		prev_fmgr(event, flinfo, arg);
 	cfunctions_on_call(event, flinfo);
+	functionerror_on_call(event, flinfo);
 }
 
 /* ---------- errors: what PostgreSQL reports may have another reason */
@@ -590,6 +591,7 @@ hooks_install(void)
 	guc_priority_check = priority_check;
 	guc_priority_changed = priority_assign;
 	guc_apply_priority_changed = priority_assign_apply;
+	heap_before_insert = subscribedidentity_check;
 	link_before_exit = verdict_confirm;
 	xact_init();
 	deparse_init();

@@ -20,6 +20,8 @@
 
 extern void heap_note_conflict_lock(void);	/* rows are locked by a command */
 extern void heap_interpose(void);	/* _PG_init, postmaster only */
+extern void (*heap_before_insert) (Relation rel);	/* of a row that is
+													 * captured */
 
 /* ---------- capture.c: which rows the transaction changed, in order */
 

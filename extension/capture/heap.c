@@ -39,6 +39,8 @@
 #include "relation.h"
 #include "unlogged.h"
 
+void		(*heap_before_insert) (Relation rel) = NULL;
+
 static TableAmRoutine heap_original;
 
 static void
@@ -197,6 +199,8 @@ wrap_tuple_insert(Relation rel, TupleTableSlot *slot, CommandId cid,
 {
 	bool		captured = to_be_captured(rel);
 
+	if (captured)
+		heap_before_insert(rel);
 	heap_original.tuple_insert(rel, slot, cid, options, bistate);
 	if (captured)
 		capture_insert(rel, slot);
@@ -220,6 +224,8 @@ wrap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 	bool		captured = to_be_captured(rel);
 	int			i;
 
+	if (captured)
+		heap_before_insert(rel);
 	heap_original.multi_insert(rel, slots, nslots, cid, options, bistate);
 	if (!captured)
 		return;

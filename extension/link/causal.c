@@ -330,15 +330,21 @@ is_first_of_statement(const PlannedStmt *stmt)
 static bool
 is_wanted(void)
 {
-	just_settled = false;
-	if (IsolationUsesXactSnapshot())
-	{
-		if (settled == ls_lxid(MyProc))
-			return false;
-		settled = ls_lxid(MyProc);
-		just_settled = true;
-	}
+	just_settled = IsolationUsesXactSnapshot() && settled != ls_lxid(MyProc);
+	if (IsolationUsesXactSnapshot() && !just_settled)
+		return false;
 	return ls_causal_reads && ls_mode() == LS_MODE_ORIGIN;
+}
+
+/*
+ * The transaction has its snapshot.  Not before: if the wait fails within a savepoint, the next statement is
+ * the first one.
+ */
+static void
+settle(void)
+{
+	if (just_settled)
+		settled = ls_lxid(MyProc);
 }
 
 /* The client has set the snapshot itself. */
@@ -376,6 +382,7 @@ causal_before_query(QueryDesc *desc)
 	}
 	if (wait_before_statement())
 		renew(desc);
+	settle();
 }
 
 /*
@@ -408,4 +415,5 @@ causal_before_utility(PlannedStmt *pstmt)
 	}
 	if (wait_before_statement() && ActiveSnapshotSet())
 		(void) fresh_snapshot();
+	settle();
 }

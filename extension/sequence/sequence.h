@@ -51,4 +51,8 @@ extern void sequence_drop_on_xact(XactEvent event);
 extern bool copyidentity_is_wanted(Relation rel, const CopyStmt *stmt);
 extern uint64 copyidentity_copy(const CopyStmt *stmt, const char *source);
 
+/* ---------- rows that a subscription inserts */
+
+extern void subscribedidentity_check(Relation rel); /* before it is inserted */
+
 #endif							/* LOCKSTEP_SEQUENCE_H */

@@ -112,4 +112,7 @@ typedef struct SeqUsed
 extern const SeqUsed *sequence_used(int *n);
 extern void sequence_forget_used(void);
 
+/* By what stands in for PostgreSQL's functions, in this transaction. */
+extern bool sequence_is_locked_by_us(Oid relid);
+
 #endif							/* LOCKSTEP_SEQUENCE_PRIVATE_H */

@@ -160,6 +160,14 @@ open_sequence(Oid relid, SessionSequence **session)
 	return rel;
 }
 
+bool
+sequence_is_locked_by_us(Oid relid)
+{
+	const SessionSequence *s = remembered(relid, false);
+
+	return s != NULL && s->lxid == ls_lxid(MyProc);
+}
+
 /*
  * Is it replicated?  Temporary sequences are not; anything but a sequence gets the server's
  * error.

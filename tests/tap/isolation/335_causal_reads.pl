@@ -113,6 +113,31 @@ ok($reader->blocked(0.2), 'waiting');
 let_go();
 is($reader->finish, $c->sql(1, 'SELECT v FROM t WHERE id = 1'), 'after all that it reads right');
 
+# From REPEATABLE READ on, what fails in a savepoint while it waits is not the first statement yet.
+for my $level ('REPEATABLE READ', 'SERIALIZABLE')
+{
+	for my $sql ('SELECT v FROM t WHERE id = 1', 'COPY (SELECT v FROM t WHERE id = 1) TO STDOUT')
+	{
+		hold();
+		$n++;
+		$c->sql(1, "UPDATE t SET v = $n WHERE id = 1");
+		$reader->do("BEGIN ISOLATION LEVEL $level; SAVEPOINT s; SET LOCAL statement_timeout = '300ms'");
+		$reader->query($sql);
+		LockstepCluster::is_error($reader->error, '57014', qr/statement timeout/, "$level: $sql fails while it waits");
+		$reader->do('ROLLBACK TO s');
+		$reader->send($sql);
+		ok($reader->blocked(0.2), '... the next one waits again');
+		let_go();
+		is($reader->finish, $n, '... and sees it') or diag($reader->error);
+		$c->sql(1, 'UPDATE t SET v = v + 1000 WHERE id = 1');
+		$c->drain;
+		is($reader->query($sql), $n, '... and nothing later');
+		$reader->do('INSERT INTO log VALUES (60, 0); DELETE FROM log WHERE id = 60') if $level eq 'REPEATABLE READ';
+		$reader->do('COMMIT');
+		is($reader->error, '', '... and nothing is wrong at its end');
+	}
+}
+
 # ---------- tokens
 
 my $writer = $c->session(1);
