@@ -192,9 +192,14 @@ conninfo_without_passwords(const char *conninfo, ConninfoPasswords *passwords)
 		else if (o->val != NULL)
 			put(&text, o->keyword, o->val);
 	}
-	/* libpq has no variable of the environment for it */
+	/* libpq has no variable of the environment for it, and takes one service */
 	if (passwords->sslpassword != NULL && value_of(options, "service") == NULL)
 		put(&text, "service", CONNINFO_SERVICE);
+	else
+	{
+		free(passwords->sslpassword);
+		passwords->sslpassword = NULL;
+	}
 	PQconninfoFree(options);
 	return finish(&text);
 }

@@ -46,8 +46,8 @@ typedef struct ConninfoPasswords
 } ConninfoPasswords;
 
 /*
- * The same without them, with an sslpassword as a reference to the service CONNINFO_SERVICE.  malloc'ed.  NULL:
- * libpq does not take it.
+ * The same without them, with an sslpassword as a reference to the service CONNINFO_SERVICE.  (One that names
+ * a service already needs its sslpassword there.)  malloc'ed.  NULL: libpq does not take it.
  */
 #define CONNINFO_SERVICE "lockstepctl"
 extern char *conninfo_without_passwords(const char *conninfo, ConninfoPasswords *passwords);

@@ -35,8 +35,11 @@ static const char global[] =
 "FROM pg_authid r LEFT JOIN pg_shdescription d ON d.objoid = r.oid AND d.classoid = 'pg_authid'::regclass "
 "WHERE rolname !~ '^pg_' "
 "UNION ALL SELECT 'membership', format('of %%I in %%I', m.rolname, g.rolname), "
-"CASE WHEN a.admin_option THEN 'WITH ADMIN OPTION' ELSE '' END "
+"string_agg(concat_ws(' ', CASE WHEN a.admin_option THEN 'WITH ADMIN OPTION' END, "
+"'INHERIT ' || (to_jsonb(a) ->> 'inherit_option'), 'SET ' || (to_jsonb(a) ->> 'set_option'), "	/* from 16 on */
+"'granted by ' || quote_ident(b.rolname)), ', ' ORDER BY b.rolname) "
 "FROM pg_auth_members a JOIN pg_authid g ON g.oid = a.roleid JOIN pg_authid m ON m.oid = a.member "
+"LEFT JOIN pg_authid b ON b.oid = a.grantor GROUP BY m.rolname, g.rolname "
 "UNION ALL SELECT 'setting', concat_ws(' ', 'role ' || quote_ident(r.rolname), 'database ' || quote_ident(d.datname)), "
 "(SELECT string_agg(c, ', ' ORDER BY c) FROM unnest(s.setconfig) c) "
 "FROM pg_db_role_setting s LEFT JOIN pg_authid r ON r.oid = s.setrole LEFT JOIN pg_database d ON d.oid = s.setdatabase "
@@ -44,9 +47,13 @@ static const char global[] =
 "UNION ALL SELECT 'database', quote_ident(d.datname), concat_ws(' ', 'owner ' || quote_ident(r.rolname), "
 "pg_encoding_to_char(d.encoding), d.datcollate, d.datctype, to_jsonb(d) ->> 'datlocprovider', "
 "coalesce(to_jsonb(d) ->> 'daticulocale', to_jsonb(d) ->> 'datlocale'), "
+"'ICU RULES ' || quote_literal(to_jsonb(d) ->> 'daticurules'), "
+"CASE WHEN NOT d.datallowconn THEN 'ALLOW_CONNECTIONS false' END, CASE WHEN d.datistemplate THEN 'IS_TEMPLATE true' END, "
 "'CONNECTION LIMIT ' || d.datconnlimit, "
-"'privileges ' || (SELECT array_agg(a ORDER BY a)::text FROM unnest(d.datacl::text[]) a)) "
-"FROM pg_database d LEFT JOIN pg_authid r ON r.oid = d.datdba WHERE d.datname IN (%s) "
+"'privileges ' || (SELECT array_agg(a ORDER BY a)::text FROM unnest(d.datacl::text[]) a), "
+"'COMMENT ' || quote_literal(c.description)) "
+"FROM pg_database d LEFT JOIN pg_authid r ON r.oid = d.datdba "
+"LEFT JOIN pg_shdescription c ON c.objoid = d.oid AND c.classoid = 'pg_database'::regclass WHERE d.datname IN (%s) "
 "UNION ALL SELECT 'privileges of parameter', p.parname, "
 "(SELECT array_agg(a ORDER BY a)::text FROM unnest(p.paracl::text[]) a) FROM pg_parameter_acl p";
 

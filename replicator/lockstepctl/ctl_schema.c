@@ -178,59 +178,113 @@ has_storage(const char *name)
 		begins(name, "CONSTRAINT ");
 }
 
+/* What pg_dump sets between entries, for those that follow; NULL: not yet. */
+typedef struct Storage
+{
+	char	   *tablespace;
+	char	   *method;
+} Storage;
+
+/* Is that line between two entries?  What it sets is taken, unless a later line has set it. */
+static bool
+is_between(const char *line, size_t len, Storage *set)
+{
+	char	  **to = begins(line, "SET default_tablespace = ") ? &set->tablespace :
+	begins(line, "SET default_table_access_method = ") ? &set->method : NULL;
+
+	if (to != NULL && *to == NULL)
+		*to = xstrndup(line, len);
+	return to != NULL || len == 0;
+}
+
+static void
+take_over(char **now, char *next)
+{
+	if (next == NULL)
+		return;
+	free(*now);
+	*now = next;
+}
+
+/*
+ * The head of the next entry is there: ends the one that is in body.  What is set between the two is for the
+ * next one.  name is taken over; NULL: the lines before the first entry.
+ */
+static void
+end_entry(json_t *entries, char *name, Buffer *body, Storage *storage)
+{
+	Storage		next = {NULL, NULL};
+	const char *text;
+	size_t		len = body->len;
+
+	buffer_append(body, "", 1);
+	text = (const char *) body->data;
+	if (len >= 3 && strcmp(text + len - 3, "--\n") == 0)
+		len -= 3;
+	while (len > 0)
+	{
+		size_t		start = len - 1;
+
+		while (start > 0 && text[start - 1] != '\n')
+			start--;
+		if (!is_between(text + start, len - 1 - start, &next))
+			break;
+		len = start;
+	}
+	body->len = len;
+	if (name != NULL && has_storage(name) && (storage->tablespace != NULL || storage->method != NULL))
+	{
+		char	   *line = xasprintf("-- %s %s\n", storage->tablespace != NULL ? storage->tablespace : "", storage->method != NULL ? storage->method : "");
+
+		buffer_append(body, line, strlen(line));
+		free(line);
+	}
+	if (name != NULL)
+		add_to_entry(entries, name, (const char *) body->data, body->len);
+	free(name);
+	body->len = 0;
+	take_over(&storage->tablespace, next.tablespace);
+	take_over(&storage->method, next.method);
+}
+
+/*
+ * An entry is a head, whose first and last lines are "--", an empty line, commands, and empty lines.  Within
+ * commands, as in the body of a function, each line counts.
+ */
 static json_t *
 entries_of(const char *dump)
 {
 	json_t	   *entries = json_object();
 	char	   *name = NULL;
-	char	   *tablespace = xstrdup("");
-	char	   *method = xstrdup("");
+	Storage		storage = {NULL, NULL};
+	bool		after_head = false;
+	bool		after_bar = false;	/* the line before was "--" */
 	Buffer		body = {0};
 
-	for (const char *line = dump;; line += strcspn(line, "\n") + 1)
+	for (const char *line = dump; line[0] != '\0';)
 	{
 		size_t		len = strcspn(line, "\n");
-		bool		end = line[0] == '\0';
-		bool		head = begins(line, "-- Name: ") && strstr(line, "; Type: ") != NULL;
+		bool		bar = len == 2 && begins(line, "--");
+		bool		head = after_bar && begins(line, "-- Name: ") && strstr(line, "; Type: ") != NULL;
+		bool		end = after_bar && begins(line, "-- PostgreSQL database dump complete");
 
-		if ((end || head || begins(line, "-- PostgreSQL database dump complete")) && name != NULL)
+		if (head || end)
 		{
-			if (has_storage(name) && (tablespace[0] != '\0' || method[0] != '\0'))
-			{
-				char	   *storage = xasprintf("-- %s %s\n", tablespace, method);
-
-				buffer_append(&body, storage, strlen(storage));
-				free(storage);
-			}
-			add_to_entry(entries, name, (const char *) body.data, body.len);
-			free(name);
-			name = NULL;
-			body.len = 0;
+			end_entry(entries, name, &body, &storage);
+			name = head ? entry_name(line) : NULL;
 		}
-		if (end)
-			break;
-		if (head)
-			name = entry_name(line);
-		else if (begins(line, "SET default_tablespace = "))
-		{
-			free(tablespace);
-			tablespace = xstrndup(line, len);
-		}
-		else if (begins(line, "SET default_table_access_method = "))
-		{
-			free(method);
-			method = xstrndup(line, len);
-		}
-		else if (len > 0 && name != NULL && !(len == 2 && begins(line, "--")))
+		else if (!after_head || (len > 0 && !bar))
 		{
 			buffer_append(&body, line, len);
 			buffer_append(&body, "\n", 1);
 		}
-		if (line[len] == '\0')
-			line--;				/* no line break at the end */
+		after_head = head || (after_head && (len == 0 || bar));
+		after_bar = bar;
+		line += len + (line[len] != '\0');
 	}
-	free(tablespace);
-	free(method);
+	end_entry(entries, name, &body, &storage);
+	free(storage.tablespace);
+	free(storage.method);
 	buffer_free(&body);
 	return entries;
 }

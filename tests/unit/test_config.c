@@ -11,6 +11,7 @@
 
 #include "buffer.h"
 #include "config.h"
+#include "conninfo.h"
 
 static char path[] = "/tmp/lockstep_test_config_XXXXXX";
 
@@ -343,6 +344,39 @@ reload_takes_no_node_in_the_clear(void **state)
 	config_free(current);
 }
 
+static void
+without_passwords(const char *conninfo, const char *expected, const char *password, const char *sslpassword)
+{
+	ConninfoPasswords passwords;
+	char	   *text = conninfo_without_passwords(conninfo, &passwords);
+
+	assert_string_equal(text, expected);
+	if (password == NULL)
+		assert_null(passwords.password);
+	else
+		assert_string_equal(passwords.password, password);
+	if (sslpassword == NULL)
+		assert_null(passwords.sslpassword);
+	else
+		assert_string_equal(passwords.sslpassword, sslpassword);
+	free(text);
+	free(passwords.password);
+	free(passwords.sslpassword);
+}
+
+static void
+passwords_are_taken_out_of_connection_strings(void **state)
+{
+	ConninfoPasswords passwords;
+
+	without_passwords("host=h user=u", "user='u' host='h'", NULL, NULL);
+	without_passwords("host=h password='it\\'s'", "host='h'", "it's", NULL);
+	without_passwords("postgresql://u:p%20w@h:5/d", "user='u' dbname='d' host='h' port='5'", "p w", NULL);
+	without_passwords("host=h sslpassword=s password=p", "host='h' service='" CONNINFO_SERVICE "'", "p", "s");
+	without_passwords("service=own sslpassword=s", "service='own'", NULL, NULL);
+	assert_null(conninfo_without_passwords("n1", &passwords));
+}
+
 static const char *
 shown(const Config *c, const char *name)
 {
@@ -410,6 +444,7 @@ main(void)
 		cmocka_unit_test(reload_names_what_needs_a_restart),
 		cmocka_unit_test(reload_keeps_nodes_when_tls_changes),
 		cmocka_unit_test(reload_takes_no_node_in_the_clear),
+		cmocka_unit_test(passwords_are_taken_out_of_connection_strings),
 		cmocka_unit_test(show_is_readable_and_keeps_secrets),
 		cmocka_unit_test(lists),
 	};

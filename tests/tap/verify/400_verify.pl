@@ -187,7 +187,13 @@ $c->sql_local(3, "SELECT setval('unused', 1, false)");
 
 # ---------- definitions
 
-$c->sql(1, 'GRANT CONNECT ON DATABASE app TO app_owner');
+# Lines in the body of a function that look as if they were pg_dump's.
+my @lines = ("one\n\n--\ntwo\nSET default_tablespace = three\n", "one\n--\ntwo\nSET default_tablespace = three\n",
+	"one\n\ntwo\nSET default_tablespace = three\n", "one\n\n--\ntwo\nSET default_tablespace = four\n");
+sub lines_function { my ($n, $i) = @_; return "CREATE OR REPLACE FUNCTION lines$n() RETURNS text LANGUAGE sql AS \$f\$SELECT \$q\$\n$lines[$i]\$q\$\$f\$" }
+
+$c->sql(1, 'GRANT CONNECT ON DATABASE app TO app_owner; CREATE ROLE lender; CREATE ROLE borrower; GRANT lender TO app_user WITH ADMIN OPTION; GRANT lender TO borrower');
+$c->sql(1, lines_function($_, 0)) for 1 .. 3;
 $c->drain;
 found_at_once(
 	['a role', 2, 'CREATE ROLE stranger', 'DROP ROLE stranger', qr/^role stranger differs:\s+n1, n3: not there\s+n2: /m],
@@ -195,6 +201,12 @@ found_at_once(
 		qr/^role app_owner differs:.*n2: INHERIT CREATEDB/ms],
 	['a membership', 2, 'GRANT app_owner TO app_user', 'REVOKE app_owner FROM app_user',
 		qr/membership of app_user in app_owner differs/],
+	($c->version < 16 ? () : (['options of a membership', 2, 'GRANT lender TO borrower WITH INHERIT FALSE', 'GRANT lender TO borrower WITH INHERIT TRUE',
+		qr/membership of borrower in lender differs:.*n2: INHERIT false SET true granted by postgres/s],
+	['a membership that another role has granted', 3, 'GRANT lender TO borrower GRANTED BY app_user', 'REVOKE lender FROM borrower GRANTED BY app_user',
+		qr/membership of borrower in lender differs:.*n3: \S.*granted by app_user, .*granted by postgres/s])),
+	['a comment on the database', 2, "COMMENT ON DATABASE app IS 'x'", 'COMMENT ON DATABASE app IS NULL', qr/^database app differs:.*n2: .*COMMENT 'x'/ms],
+	['an option of the database', 2, 'ALTER DATABASE app IS_TEMPLATE true', 'ALTER DATABASE app IS_TEMPLATE false', qr/^database app differs:.*n2: .*IS_TEMPLATE true/ms],
 	['a setting', 3, "ALTER ROLE app_user SET work_mem = '7MB'", 'ALTER ROLE app_user RESET work_mem',
 		qr/setting role app_user differs:.*n3: work_mem=7MB/s],
 	['a privilege of the database', 3, 'GRANT CREATE ON DATABASE app TO app_user', 'REVOKE CREATE ON DATABASE app FROM app_user',
@@ -205,6 +217,7 @@ found_at_once(
 	['a default', 2, 'ALTER TABLE two ALTER w SET DEFAULT 9', 'ALTER TABLE two ALTER w SET DEFAULT 8',
 		qr/schema TABLE public\.two differs:\s+n1, n3: +w integer DEFAULT 8.*\s+n2: +w integer DEFAULT 9/s],
 	['a function', 3, "CREATE FUNCTION f() RETURNS int LANGUAGE sql AS 'SELECT 1'", 'DROP FUNCTION f()', qr/schema FUNCTION public\.f\(\)/],
+	(map { ["line $_ in the body of a function", 2, lines_function($_, $_), lines_function($_, 0), qr/schema FUNCTION public\.lines$_\(\) differs/] } 1 .. 3),
 	['a table', 3, 'CREATE TABLE only_here (a int)', 'DROP TABLE only_here', qr/schema TABLE public\.only_here/],
 	['a column', 3, 'ALTER TABLE log ADD x int', 'ALTER TABLE log DROP x', qr/table public\.log differs:.*n3: has other columns/s],
 	['a privilege', 2, 'GRANT SELECT ON t TO app_user', 'REVOKE SELECT ON t FROM app_user', qr/schema ACL public\.TABLE t/],
