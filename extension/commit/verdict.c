@@ -177,6 +177,7 @@ send_question(void)
 		if (told)
 			xact_report_lost();
 		ls_xact.told = false;
+		delivery_end();			/* nobody is to answer what nobody got */
 		xact_connect();
 		if (!send_queue())
 			xact_report_lost();
