@@ -340,7 +340,7 @@ needs_watching(Oid function)
 {
 	if (prev_needs_fmgr && prev_needs_fmgr(function))
 		return true;
-	return cfunctions_needs_hook(function);
+	return cfunctions_needs_hook(function) || functionerror_needs_hook(function);
 }
 
 static void
@@ -349,6 +349,7 @@ on_call(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
 	if (prev_fmgr)
 		prev_fmgr(event, flinfo, arg);
 	cfunctions_on_call(event, flinfo);
+	functionerror_on_call(event, flinfo);
 }
 
 /* ---------- errors: what PostgreSQL reports may have another reason */

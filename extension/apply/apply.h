@@ -9,6 +9,7 @@
 #include "access/tupdesc.h"
 #include "executor/executor.h"
 #include "executor/spi.h"
+#include "fmgr.h"
 #include "optimizer/planner.h"
 #include "parser/parse_node.h"
 #include "storage/lockdefs.h"
@@ -95,6 +96,11 @@ extern void applygenerated_leave_out(struct QueryDesc *queryDesc, struct ResultR
 extern bool applygenerated_is_named(const struct List *columns, Relation rel);
 extern struct Bitmapset *applygenerated_unmark(TupleDesc desc);
 extern void applygenerated_mark_again(TupleDesc desc, const struct Bitmapset *columns);
+
+/* ---------- in functionerror.c: errors of users' functions */
+
+extern bool functionerror_needs_hook(Oid function);
+extern void functionerror_on_call(FmgrHookEventType event, const FmgrInfo *flinfo);
 
 /* ---------- in applywait.c */
 

@@ -11,6 +11,9 @@
 #include "generation.h"
 #include "masked_text.h"
 
+/* A node's SQLSTATE: 53200, raised within a user's function (extension/apply/functionerror.c). */
+#define FUNCTION_MEMORY "LS006"
+
 static Expected
 expected_pop(ApplyConn *c)
 {
@@ -72,9 +75,12 @@ conclude(ApplyConn *c)
 	char	   *message = c->message;
 	char	   *detail = c->detail;
 	char	   *hint = c->hint;
-	ApplyError	error = {sqlstate, message, detail, hint, c->retry, c->failed_at};
+	ApplyError	error = {
+		.sqlstate = sqlstate,.message = message,.detail = detail,.hint = hint,.retry = c->retry,
+		.of_function = strcmp(c->sqlstate, FUNCTION_MEMORY) == 0,.statement = c->failed_at
+	};
 
-	memcpy(sqlstate, c->sqlstate, sizeof(sqlstate));
+	snprintf(sqlstate, sizeof(sqlstate), "%s", error.of_function ? "53200" : c->sqlstate);
 	if (undone && !failed)
 	{
 		node_out(c->pool->node, DROP_ROLLBACK_COMMITTED, FACTS());

@@ -412,7 +412,7 @@ is_catalog_race(const ApplyTask *task, const ApplyError *e)
 
 /*
  * Any user can fill the server's lock table for a moment, with one query of many partitions.
- * A node that lacks memory for longer is dropped.
+ * A node that lacks memory for longer is dropped, unless a user's function calls for it.
  */
 static bool
 is_short_of_memory(const ApplyTask *task, const ApplyError *e)
@@ -440,12 +440,17 @@ is_time_to_tell(int retries)
 	return retries >= TELL_RETRIES && (retries & (retries - 1)) == 0;
 }
 
-/* About that node, not about the data? */
+/*
+ * About that node, not about the data?  Errors of users' functions come with other SQLSTATEs
+ * (extension/apply/functionerror.c).
+ */
 static bool
 is_nodes_fault(const ApplyError *e)
 {
 	static const char *const classes[] = {"08", "53", "57", "58", "F0", "XX"};
 
+	if (e->of_function)
+		return false;
 	for (size_t i = 0; i < sizeof(classes) / sizeof(classes[0]); i++)
 	{
 		if (strncmp(e->sqlstate, classes[i], 2) == 0)

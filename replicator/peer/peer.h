@@ -157,6 +157,7 @@ typedef struct ApplyError
 	const char *detail;
 	const char *hint;
 	bool		retry;			/* a matter of this connection only */
+	bool		of_function;	/* a user's function lacked memory */
 	size_t		statement;		/* of the transaction, in which it came */
 } ApplyError;
 

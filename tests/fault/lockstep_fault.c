@@ -24,6 +24,9 @@
  * A query that contains lockstep_fault.slow_parse is analyzed until somebody has
  * sent its session a cancel request.
  *
+ * With lockstep_fault.full_disk an apply session has no room on its disk for queries that
+ * contain it.
+ *
  * With lockstep_fault.numbers_in, a database, a background worker numbers rows there, once
  * there is a table "numbered" and its sequence: its own code calls nextval, as pg_cron's does.
  */
@@ -83,6 +86,7 @@ static char *numbers_in = NULL;
 static char *fail_on_message = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
+static char *full_disk = NULL;
 static char *slow_parse = NULL;
 static post_parse_analyze_hook_type prev_post_parse_analyze = NULL;
 
@@ -150,6 +154,11 @@ fault_in_analysis(ParseState *pstate, Query *query, LsJumbleState *jstate)
 		for (int ms = 0; ms < 20000 && !*(volatile sig_atomic_t *) &QueryCancelPending; ms++)
 			pg_usleep(1000);
 	}
+	if (full_disk != NULL && full_disk[0] != '\0' && strcmp(application_name, "lockstep apply") == 0 &&
+		strstr(pstate->p_sourcetext, full_disk) != NULL)
+		ereport(ERROR,
+				(errcode(ERRCODE_DISK_FULL),
+				 errmsg("no room, as lockstep_fault says")));
 	if (prev_post_parse_analyze)
 		prev_post_parse_analyze(pstate, query, jstate);
 }
@@ -261,6 +270,13 @@ _PG_init(void)
 							   &slow_parse,
 							   "",
 							   PGC_USERSET, 0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("lockstep_fault.full_disk",
+							   "Queries of apply sessions that contain this find no room on the disk.",
+							   NULL,
+							   &full_disk,
+							   "",
+							   PGC_SIGHUP, 0,
 							   NULL, NULL, NULL);
 	DefineCustomStringVariable("lockstep_fault.points",
 							   "Directory with orders for hand-over points.",

@@ -8,7 +8,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3);
+my $c = LockstepCluster->new(nodes => 3, fault => 1);
 my ($out, $err, $rc);
 my @dbs = ('app', 'second');
 $c->cluster('make-db', 'second') or die;
@@ -19,7 +19,7 @@ for my $db (@dbs)
 CREATE FUNCTION not_on_n2(i int) RETURNS int IMMUTABLE LANGUAGE plpgsql AS $$
 BEGIN
 	IF i >= 666 AND current_setting('lockstep.node_name') = 'n2' THEN RAISE EXCEPTION 'not here'; END IF;
-	IF i = 660 AND EXISTS (SELECT FROM pg_class WHERE relname = 'full_disk') THEN RAISE disk_full USING MESSAGE = 'no room'; END IF;
+	IF i = 661 AND current_setting('lockstep.node_name') = 'n2' THEN RAISE disk_full USING MESSAGE = 'not here'; END IF;
 	RETURN i;
 END $$;
 CREATE TABLE indexed (i int PRIMARY KEY, j int);
@@ -53,14 +53,14 @@ sub poison
 
 # ---------- the server's own trouble: nothing to repair
 
-$c->sql_local(2, 'CREATE TABLE full_disk ()');
+$c->set(2, 'lockstep_fault.full_disk', "'checked'");
 my $t = poison('no room', 'INSERT INTO checked VALUES (3, 660)', qr/^(?:INSERT|COPY).*checked/);
 is("$t->{sqlstate} " . @{ $t->{ways_out} }, '53100 1', 'one way out');
 ($out) = $c->ctl('status');
 like($out, qr/ways out: +mend what the server of node n2 says .*lockstepctl attach n2$/m, '... for people');
 unlike($out, qr/--repair|lockstepctl join/, '... and no work for nothing');
-$c->replicator_logs(qr/WARNING: +\[n2\] seq $t->{seq} .*no room \(53100\)\n.*\n.*HINT: +\[n2\] Mend what the server says/, '... in the log, too');
-$c->sql_local(2, 'DROP TABLE full_disk');
+$c->replicator_logs(qr/WARNING: +\[n2\] seq $t->{seq} .*no room.* \(53100\)\n.*\n.*HINT: +\[n2\] Mend what the server says/, '... in the log, too');
+$c->set(2, 'lockstep_fault.full_disk', "''");
 ok($c->wait_state(2, 'online'), '... then it comes back by itself');
 $c->sql(1, 'DELETE FROM checked');
 
@@ -101,6 +101,17 @@ $c->sql(1, 'DELETE FROM indexed WHERE j > 600');
 $c->sql(1, 'DROP INDEX by_function');
 ($out, $err, $rc) = $c->ctl('verify');
 is($rc, 0, 'equal again') or diag("$out\n$err");
+
+# ---------- the same raised by a function: the data's
+
+$t = poison('raised', 'INSERT INTO checked VALUES (4, 661)', qr/^(?:INSERT|COPY).*checked/);
+is("$t->{sqlstate} $t->{error} " . @{ $t->{ways_out} }, '38000 not here 3', 'a function says so: it is not the server\'s');
+($out, $err, $rc) = $c->ctl('verify', '--repair', 'n2');
+is($rc, 2, 'a row that a unique index refuses');
+$c->sql(1, 'DELETE FROM checked');
+($out, $err, $rc) = $c->ctl('verify', '--repair', 'n2');
+is($rc, 0, 'repaired') or diag("$out\n$err");
+ok($c->wait_state(2, 'online'), 'it is in');
 
 # ---------- a unique index can't be left out: said, and possible when the row is gone
 

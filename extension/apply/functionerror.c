@@ -1,0 +1,103 @@
+/*
+ * functionerror.c
+ *	  Errors of users' functions where a transaction is applied.
+ *
+ * The replicator tells by the SQLSTATE whether the transaction or the node is to blame: a full disk or a corrupted page
+ * drops the node, and the classes of lockstep itself say how far it has come.  But a function in the expression of an
+ * index, or one that ALTER TABLE ... USING calls, can raise any SQLSTATE, or make PostgreSQL raise it (LOAD), and whoever owns
+ * it could drop all nodes but his own.  So what comes out of a user's function has another SQLSTATE:
+ *
+ *	  08, 53, 57, 58, F0, LS, XX	38000 (external routine exception): the transaction fails
+ *	  53200 (out of memory)			LS006: the transaction is tried again a few times, then fails
+ *	  40001, 57014 and others		the same: they pass, or are the transaction's anyway
+ *
+ * A disk that is really full is then noticed by the next change that calls no such function.
+ *
+ * These functions, that is all which are not built in and not in C, are watched by the hook of the function manager.
+ * PostgreSQL does not put the body of a watched SQL function in place of its call.  The
+ * SQLSTATE changes where the error leaves the outermost function, because others may catch it.
+ */
+#include "postgres.h"
+
+#include "access/htup_details.h"
+#include "access/transam.h"
+#include "catalog/pg_language.h"
+#include "catalog/pg_proc.h"
+#include "fmgr.h"
+#include "utils/syscache.h"
+
+#include "apply.h"
+#include "lockstep.h"
+#include "mode.h"
+#include "session.h"
+
+static int	depth = 0;			/* of functions that are watched */
+
+bool
+functionerror_needs_hook(Oid function)
+{
+	HeapTuple	tuple;
+	Form_pg_proc proc;
+	bool		needed;
+
+	if (likely(!session_applies()) || function < FirstNormalObjectId)
+		return false;
+	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
+	if (!HeapTupleIsValid(tuple))
+		return false;
+	proc = (Form_pg_proc) GETSTRUCT(tuple);
+	needed = proc->prolang != INTERNALlanguageId && proc->prolang != ClanguageId &&
+		proc->pronamespace != ls_schema_oid();
+	ReleaseSysCache(tuple);
+	return needed;
+}
+
+/* Would the replicator take it for something else than an error of the transaction? */
+static bool
+is_misleading(int sqlstate)
+{
+	static const int categories[] = {
+		ERRCODE_CONNECTION_EXCEPTION, ERRCODE_INSUFFICIENT_RESOURCES, ERRCODE_OPERATOR_INTERVENTION,
+		ERRCODE_SYSTEM_ERROR, ERRCODE_CONFIG_FILE_ERROR, ERRCODE_INTERNAL_ERROR, LS_ERRCODE_ALREADY_APPLIED
+	};
+
+	if (sqlstate == ERRCODE_QUERY_CANCELED)
+		return false;
+	for (int i = 0; i < lengthof(categories); i++)
+	{
+		if (ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TO_CATEGORY(categories[i]))
+			return true;
+	}
+	return false;
+}
+
+static void
+change_sqlstate(void)
+{
+	int			sqlstate = geterrcode();
+
+	if (sqlstate == ERRCODE_OUT_OF_MEMORY)
+		errcode(LS_ERRCODE_FUNCTION_MEMORY);
+	else if (is_misleading(sqlstate))
+		errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION);
+}
+
+void
+functionerror_on_call(FmgrHookEventType event, const FmgrInfo *flinfo)
+{
+	if (likely(!session_applies()) || flinfo->fn_oid < FirstNormalObjectId)
+		return;
+	switch (event)
+	{
+		case FHET_START:
+			depth++;
+			break;
+		case FHET_END:
+			depth--;
+			break;
+		case FHET_ABORT:
+			if (--depth == 0)
+				change_sqlstate();
+			break;
+	}
+}
