@@ -299,11 +299,11 @@ table_is_plain(Relation rel)
 
 /* ---------- deciding */
 
-/* Nothing that came before it in the string has changed how it is to be read; and it has no parameters. */
+/* Of the client: nothing that came before it in the string has changed how it is to be read; and it has no parameters. */
 static bool
 is_read_as_it_stands(const QueryDesc *desc)
 {
-	return executor_is_clients(desc) && ActivePortal->cplan == NULL && desc->params == NULL &&
+	return ActivePortal->cplan == NULL && desc->params == NULL &&
 		desc->plannedstmt->stmt_location <= 0;
 }
 
