@@ -611,15 +611,16 @@ grant(Certifier *c, Lock *lock)
 	while (*link != NULL && !(*link)->granted)
 	{
 		LockItem   *item = *link;
-		uint64_t	touched = item->key == &c->ddl ? c->highest : key_highest(item->key);
+		uint64_t	touched;
 
-		if (touched > lock->seq)
-			lock->seq = touched;
 		if (item->gate)
 		{
 			remove_item(c, lock, link);
 			continue;
 		}
+		touched = item->key == &c->ddl ? c->highest : key_highest(item->key);
+		if (touched > lock->seq)
+			lock->seq = touched;
 		no_longer_waits(item);
 		item->granted = true;
 		link = &item->next_in_lock;

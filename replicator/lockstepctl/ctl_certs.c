@@ -82,14 +82,27 @@ write_trusted(Authority *a, const char *directory)
 	return put(a->setup, directory, "ca.pem", a->trusted, 0644) && put(a->setup, directory, "crl.pem", a->revoked, 0644);
 }
 
+/*
+ * libpq wants a list of each authority, if there is one of any; one whose key is gone, and which has none, would not count any more.
+ */
+static bool
+may_have_lists(const Authority *a)
+{
+	const char *first = a->trusted != NULL ? strstr(a->trusted, "BEGIN CERTIFICATE") : NULL;
+
+	return a->revoked != NULL || first == NULL || strstr(first + 1, "BEGIN CERTIFICATE") == NULL;
+}
+
 static bool
 new_authority(Authority *a)
 {
 	char	   *older = a->trusted;
+	bool		lists = may_have_lists(a);
 
 	if (!make_directory(a->setup, a->directory) ||
-		(older != NULL && !certs_revoke(&a->it, a->revoked, NULL, &a->revoked)) ||
-		!certs_make_authority(&a->it, CERTS_AUTHORITY_DAYS) || !certs_revoke(&a->it, a->revoked, NULL, &a->revoked))
+		(older != NULL && lists && !certs_revoke(&a->it, a->revoked, NULL, &a->revoked)) ||
+		!certs_make_authority(&a->it, CERTS_AUTHORITY_DAYS) ||
+		(lists && !certs_revoke(&a->it, a->revoked, NULL, &a->revoked)))
 		return false;
 	a->trusted = xasprintf("%s%s", a->it.certificate, older != NULL ? older : "");
 	free(older);

@@ -51,7 +51,13 @@ catch_interrupts(void (*handler) (int))
 	struct sigaction act = {.sa_handler = handler};
 
 	for (size_t i = 0; i < sizeof(signals) / sizeof(signals[0]); i++)
-		sigaction(signals[i], &act, NULL);
+	{
+		struct sigaction was;
+
+		/* nohup, or a shell's &, has it ignored */
+		if (sigaction(signals[i], NULL, &was) == 0 && was.sa_handler != SIG_IGN)
+			sigaction(signals[i], &act, NULL);
+	}
 }
 
 /* NULL: not any more. */

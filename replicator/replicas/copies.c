@@ -400,7 +400,7 @@ copies_stop(void)
 	pthread_mutex_unlock(&copies_lock);
 }
 
-/* With the lock: the one that is told to take over; -1: there is none. */
+/* With the lock: the one that is told to take over, none that is being copied anew; -1: there is none. */
 static int
 successor(int to)
 {
@@ -410,7 +410,7 @@ successor(int to)
 	{
 		const Copy *c = &copies_shared.copies[i];
 
-		if (!c->view.required || c->connection == 0)
+		if (!c->view.required || c->connection == 0 || (c->view.anew && !c->view.live))
 			continue;
 		if (i == to)
 			return i;

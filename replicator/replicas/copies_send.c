@@ -617,11 +617,26 @@ is_news(const char *name, const char *why)
 }
 
 static void
-refuse(MemberChannel *c, const char *name, const char *why, bool anew)
+say_refused(MemberChannel *c, const char *why, bool anew)
+{
+	(void) member_channel_send_json(c, MEMBER_REFUSED, json_pack("{s:s, s:b}", "error", why, "anew", anew));
+}
+
+/* Somebody who has proved nothing. */
+static void
+refuse_stranger(MemberChannel *c, const char *name, const char *why)
 {
 	if (is_news(name, why))
 		strangers_log(LOG_NOTICE, name, "replicator is refused: %s", why);
-	(void) member_channel_send_json(c, MEMBER_REFUSED, json_pack("{s:s, s:b}", "error", why, "anew", anew));
+	say_refused(c, why, false);
+}
+
+static void
+refuse(MemberChannel *c, const char *name, const char *why, bool anew)
+{
+	if (is_news(name, why))
+		log_message(LOG_NOTICE, name, "replicator is refused: %s", why);
+	say_refused(c, why, anew);
 }
 
 /*
@@ -648,7 +663,7 @@ authenticate(MemberChannel *c, json_t **said, json_t **proof)
 		i = -1;
 	else if (i < 0 || strcmp(name, copies_setup.config->replicator_name) == 0)
 	{
-		refuse(c, NULL, "it is not one of the replicators of this one's configuration", false);
+		refuse_stranger(c, NULL, "it is not one of the replicators of this one's configuration");
 		i = -1;
 	}
 	else if (member_channel_is_closed(c) || /* it has waited for this one's
@@ -660,12 +675,12 @@ authenticate(MemberChannel *c, json_t **said, json_t **proof)
 		i = -1;
 	else if ((*proof = member_channel_expect(c, MEMBER_PROOF, ANSWER_MS)) == NULL)
 	{
-		refuse(c, name, "it ended the connection when it was to prove that it has the group's secret, as one with another secret does", false);
+		refuse_stranger(c, name, "it ended the connection when it was to prove that it has the group's secret, as one with another secret does");
 		i = -1;
 	}
 	else if (!member_same_proof(json_text_of(*proof, "proof"), expected))
 	{
-		refuse(c, name, "it could not prove that it has the group's secret", false);
+		refuse_stranger(c, name, "it could not prove that it has the group's secret");
 		i = -1;
 	}
 	return i;

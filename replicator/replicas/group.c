@@ -907,7 +907,18 @@ group_is_leader(void)
 bool
 group_can_hand_over(void)
 {
-	return phase == PHASE_LEADING && group_view_in_sync() > 1;
+	if (phase != PHASE_LEADING)
+		return false;
+	for (int i = 0; i < config->nreplicators; i++)
+	{
+		CopyView	v;
+
+		/* one that is being copied anew has nothing yet */
+		copies_look(i, &v);
+		if (!is_self(i) && is_in_sync(i) && !(v.anew && !v.live))
+			return true;
+	}
+	return false;
 }
 
 void

@@ -232,10 +232,10 @@ model_settle(Model *m, ModelLock *lock, uint64_t *seq)
 
 		for (size_t y = 0; y < lock->nitems; y++)
 		{
-			if (!lock->items[y].granted && touched(m, &lock->items[y]) > lock->seq)
-				lock->seq = touched(m, &lock->items[y]);
 			if (is_model_gate(&lock->items[y]))
 				continue;
+			if (!lock->items[y].granted && touched(m, &lock->items[y]) > lock->seq)
+				lock->seq = touched(m, &lock->items[y]);
 			lock->items[y].granted = true;
 			lock->items[n++] = lock->items[y];
 		}
