@@ -12,8 +12,10 @@
 #include "catalog/catalog.h"
 #include "catalog/heap.h"
 #include "catalog/namespace.h"
+#include "catalog/dependency.h"
 #include "catalog/pg_class.h"
 #include "catalog/pg_inherits.h"
+#include "commands/sequence.h"
 #include "commands/tablecmds.h"
 #include "commands/trigger.h"
 #include "storage/lmgr.h"
@@ -89,6 +91,15 @@ applytruncate_prepare(TruncateStmt *stmt, DisableTriggers disable)
 	return foreign;
 }
 
+static void
+restart_sequences_of(Oid relid)
+{
+	ListCell   *lc;
+
+	foreach(lc, getOwnedSequences(relid))
+		ResetSequence(lfirst_oid(lc));
+}
+
 /* As ExecuteTruncate() does it; the node of the command has checked what that checks. */
 void
 applytruncate_run(TruncateStmt *stmt)
@@ -103,8 +114,17 @@ applytruncate_run(TruncateStmt *stmt)
 		Relation	rel;
 
 		if (is_foreign(lfirst_oid(lc)))
+		{
+			if (stmt->restart_seqs)
+				restart_sequences_of(lfirst_oid(lc));
 			continue;
+		}
 		rel = table_open(lfirst_oid(lc), NoLock);
+		if (RELATION_IS_OTHER_TEMP(rel))
+		{
+			table_close(rel, NoLock);
+			continue;
+		}
 		CheckTableNotInUse(rel, "TRUNCATE");
 		rels = lappend(rels, rel);
 		relids = lappend_oid(relids, RelationGetRelid(rel));

@@ -85,8 +85,8 @@ change_sqlstate(void)
 void
 functionerror_on_call(FmgrHookEventType event, const FmgrInfo *flinfo)
 {
-	if (likely(!session_applies()) || flinfo->fn_oid < FirstNormalObjectId)
-		return;
+	if (!functionerror_needs_hook(flinfo->fn_oid))
+		return;					/* watched for another reason */
 	switch (event)
 	{
 		case FHET_START:

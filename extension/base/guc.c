@@ -342,7 +342,7 @@ define_of_session(void)
 
 	DefineCustomIntVariable("lockstep.statement_rows",
 							"Sets the number of rows from which an UPDATE or DELETE is sent as a statement instead of rows.",
-							"The planner's estimate counts. Only statements of the simple query protocol that come first in their message and have the same effect on all nodes are sent so; they conflict with all other changes of the table and with commands that change catalogs. -1 disables this.",
+							"The planner's estimate counts. Only statements of the simple query protocol that come first in their message and have the same effect on all nodes are sent so; they conflict with all other changes of the table and with commands that may change what names mean. -1 disables this.",
 							&ls_statement_rows, 10000, -1, INT_MAX,
 							PGC_USERSET, 0,
 							NULL, NULL, NULL);

@@ -58,7 +58,7 @@
 #include "unlogged.h"
 #include "xact.h"
 
-/* Of a statement's text and parameters; beyond, it travels as its rows. */
+/* Of a statement's text; beyond, it travels as its rows. */
 #define SHIPPED_SIZE (256 * 1024)
 
 /* The statement that travels as its text. */
@@ -303,8 +303,12 @@ table_is_plain(Relation rel)
 static bool
 is_read_as_it_stands(const QueryDesc *desc)
 {
-	return ActivePortal->cplan == NULL && desc->params == NULL &&
-		desc->plannedstmt->stmt_location <= 0;
+	List	   *parsed;
+
+	if (ActivePortal->cplan != NULL || desc->params != NULL)
+		return false;
+	parsed = raw_parser(desc->sourceText, RAW_PARSE_DEFAULT);
+	return parsed != NIL && linitial_node(RawStmt, parsed)->stmt_location == desc->plannedstmt->stmt_location;
 }
 
 /* Its text would be one message; those of rows can be cut. */
@@ -372,7 +376,7 @@ shippable_consider(QueryDesc *desc)
 	char	   *text;
 
 	if ((desc->operation != CMD_UPDATE && desc->operation != CMD_DELETE) ||
-		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !is_read_as_it_stands(desc) || !plan_is_portable(stmt))
+		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !plan_is_portable(stmt) || !is_read_as_it_stands(desc))
 		return;
 	rte = linitial_node(RangeTblEntry, stmt->rtable);
 	rel = table_open(rte->relid, NoLock);

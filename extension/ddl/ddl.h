@@ -93,6 +93,7 @@ typedef struct DdlTargets
 	bool		ours;			/* names something in lockstep's schema */
 	bool		runs_script;	/* of an extension */
 	bool		nowait;			/* LOCK TABLE ... NOWAIT */
+	bool		keeps_names;	/* statements mean what they meant */
 } DdlTargets;
 
 /* Takes no locks: by the time they are granted the answer may be another. */

@@ -81,6 +81,7 @@ ddl_forward(const char *text, const char *const *params, int nparams, const DdlT
 	StringInfoData settings;
 	StringInfoData packed;
 	StringInfoData keys;
+	bool		names_change = catalogs && !targets->keeps_names;
 	int			i;
 
 	initStringInfo(&settings);
@@ -93,7 +94,7 @@ ddl_forward(const char *text, const char *const *params, int nparams, const DdlT
 	initStringInfo(&keys);
 	for (i = 0; i < targets->nkeys; i++)
 		pack_key(&keys, &targets->keys[i]);
-	if (catalogs)
+	if (names_change)
 	{
 		LsKey		names = keyset_names_key(LS_TABLE_IX);
 
@@ -103,7 +104,7 @@ ddl_forward(const char *text, const char *const *params, int nparams, const DdlT
 	query.settings = ls_slice_of_buffer(&settings);
 	query.nparams = nparams;
 	query.params = ls_slice_of_buffer(&packed);
-	query.nkeys = targets->nkeys + (catalogs ? 1 : 0);
+	query.nkeys = targets->nkeys + (names_change ? 1 : 0);
 	query.keys = ls_slice_of_buffer(&keys);
 	query.ddl = catalogs;
 	capture_flush();

@@ -184,7 +184,8 @@ targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 		RangeVar   *rv = lfirst_node(RangeVar, lc);
 		Oid			relid;
 
-		if (is_foreign(RangeVarGetRelid(rv, NoLock, true), rv->inh))
+		/* its sequences are of all nodes */
+		if (!stmt->restart_seqs && is_foreign(RangeVarGetRelid(rv, NoLock, true), rv->inh))
 		{
 			t->ntemporary++;
 			continue;
@@ -743,6 +744,31 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 	}
 }
 
+/* Is all that it changes no matter for what a name in a statement means, and for its effect? */
+static bool
+keeps_names(const Node *stmt)
+{
+	switch (nodeTag(stmt))
+	{
+		case T_RefreshMatViewStmt:
+		case T_CommentStmt:
+		case T_SecLabelStmt:
+		case T_GrantStmt:
+		case T_GrantRoleStmt:
+		case T_CreateRoleStmt:
+		case T_AlterRoleStmt:
+		case T_IndexStmt:
+		case T_ReindexStmt:
+		case T_CreateStatsStmt:
+		case T_AlterStatsStmt:
+		case T_CreatePublicationStmt:
+		case T_AlterPublicationStmt:
+			return true;
+		default:
+			return false;
+	}
+}
+
 void
 ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 {
@@ -752,6 +778,7 @@ ddl_targets(PlannedStmt *pstmt, const char *source, DdlTargets *targets)
 
 	memset(targets, 0, sizeof(*targets));
 	targets->runs_script = ls_runs_script(pstmt->utilityStmt);
+	targets->keeps_names = keeps_names(pstmt->utilityStmt);
 	if (largeobject_named_by(pstmt->utilityStmt, &large_objects))
 	{
 		targets->npermanent++;

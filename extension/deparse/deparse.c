@@ -29,7 +29,6 @@
 #include "deparse.h"
 #include "patch.h"
 #include "relation.h"
-#include "session.h"
 
 /* Texts kept for different sets of updated columns of one relation. */
 #define UPDATE_TEXTS_KEPT 64
@@ -180,14 +179,21 @@ deparse_is_entered(void)
 
 /*
  * xml_out leaves out the declaration, which is part of the value: <?xml version="1.0" encoding="UTF-8"?>.  It is
- * called for values within arrays and composite values, too; and in apply sessions, where a row may be found by its text.
+ * called for values within arrays and composite values, too; and where a row is found by its text.
  */
 static PGFunction original_xml_out;
+static bool finding_by_text = false;
+
+void
+deparse_find_by_text(bool find)
+{
+	finding_by_text = find;
+}
 
 static Datum
 instead_of_xml_out(PG_FUNCTION_ARGS)
 {
-	if (deparse_is_entered() || session_applies())
+	if (deparse_is_entered() || finding_by_text)
 		PG_RETURN_CSTRING(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	return original_xml_out(fcinfo);
 }

@@ -55,13 +55,13 @@ send_lock(const LsKey *keys, int nkeys, bool ddl, bool yields)
 	xact_stream();
 }
 
+/* *granted: up to which seq this node must have applied.  false: not by the deadline (0: there is none). */
 static bool
-lock_first(const LsKey *keys, int nkeys, bool ddl, bool yields, int timeout_ms)
+await_grant(const LsKey *keys, int nkeys, bool ddl, bool yields, MonoTime deadline, uint64 *granted)
 {
 	uint64		seq = 0;
 	LsMsgType	type;
 	LsSlice		payload;
-	MonoTime	deadline = timeout_ms > 0 ? mono_after(timeout_ms) : 0;
 
 	xact_announce();
 	send_lock(keys, nkeys, ddl, yields);
@@ -87,35 +87,48 @@ lock_first(const LsKey *keys, int nkeys, bool ddl, bool yields, int timeout_ms)
 	}
 	LS_POINT(LOCK_GRANTED);
 	heldlocks_note_tables(keys, nkeys, ls_xact.locks_asked);
-	if (deadline != 0)
-		return turn_wait_applied_until(seq, deadline);
-	xact_wait_applied(seq);
+	*granted = seq;
 	return true;
 }
 
-/* The request is given up when the (sub)transaction ends, which is now. */
+/* Until the locks are granted; then nobody else has them. */
 void
 lockrequest_tables(const LsKey *keys, int nkeys, bool ddl, bool nowait)
 {
-	if (lock_first(keys, nkeys, ddl, false, nowait ? NOWAIT_MS : LockTimeout))
+	int			timeout_ms = nowait ? NOWAIT_MS : LockTimeout;
+	uint64		seq;
+
+	if (await_grant(keys, nkeys, ddl, false, timeout_ms > 0 ? mono_after(timeout_ms) : 0, &seq))
+	{
+		xact_wait_applied(seq);
 		return;
+	}
+
+	/* the request is given up with the (sub)transaction */
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 nowait ? errmsg("could not obtain the lock of a table on all nodes") : errmsg("canceling statement due to lock timeout"),
-			 nkeys > 0 ? errdetail("A transaction of this or another node has table \"%.*s\", or one that was named with it.",
-								   (int) keys[0].name.len, (const char *) keys[0].name.data) : 0));
+			 errdetail("It waited for locks of the cluster: %s\"%.*s\".", ddl ? "that of commands that change catalogs, and " : "",
+					   nkeys > 0 ? (int) keys[0].name.len : 0, nkeys > 0 ? (const char *) keys[0].name.data : "")));
 }
 
 bool
 lockrequest_rows(const LsKey *keys, int nkeys, int nrows, bool yields, int timeout_ms)
 {
 	int			rows = heldlocks_rows();
+	MonoTime	deadline = timeout_ms > 0 ? mono_after(timeout_ms) : 0;
+	uint64		seq;
 	LsRollbackTo unlock;
 	uint8_t		message[64];
 
 	heldlocks_note_rows(keys, nrows);
-	if (lock_first(keys, nkeys, false, yields, timeout_ms))
-		return true;
+	if (await_grant(keys, nkeys, false, yields, deadline, &seq))
+	{
+		if (deadline == 0)
+			xact_wait_applied(seq);
+		if (deadline == 0 || turn_wait_applied_until(seq, deadline))
+			return true;
+	}
 
 	/* others need not wait for a request that nobody waits for */
 	unlock.xcount = ls_xact.xcount;

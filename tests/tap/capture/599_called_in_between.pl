@@ -69,7 +69,7 @@ SKIP: {
 	is($c->sql(1, 'SELECT DISTINCT c FROM s'), 'HELLO     ', 'a parameter of type char(n)');
 }
 $c->same('what texts depend on');
-$session->do($_) for 'BEGIN', 'UPDATE s SET n = n + 1';
+$session->do($_) for 'BEGIN', "/* a\ncomment */\n UPDATE s SET n = n + 1";
 is($session->query('SELECT string_agg(form, $$ $$) FROM lockstep.forwarded'), 'statement', 'a statement of built-in functions travels as its text');
 $session->do('COMMIT');
 
@@ -148,7 +148,7 @@ $c->same('keys over a time zone');
 
 SKIP: {
 	my (undef, $err) = $c->try(1, "SELECT '<a/>'::xml");
-	skip 'a server without xml', 4 if $err;
+	skip 'a server without xml', 5 if $err;
 	$c->sql(1, 'CREATE TYPE doc AS (x xml); CREATE TABLE d (id int PRIMARY KEY, x xml[], y doc); CREATE TABLE no_key (x xml[], n int)');
 	$c->drain;
 	$c->sql(1, q{INSERT INTO d VALUES (1, ARRAY['<?xml version="1.0" encoding="UTF-8"?><a/>'::xml, '<b/>'], ROW('<?xml version="1.0" encoding="UTF-8"?><c/>'::xml)), (2, ARRAY['<b>x</b>'::xml], NULL)});
@@ -162,6 +162,8 @@ SKIP: {
 	$c->sql(1, 'UPDATE no_key SET n = n + 10; DELETE FROM no_key WHERE n = 12');
 	$c->same('rows that are found by it');
 	is($c->sql(2, 'SELECT string_agg(n::text, $$ $$ ORDER BY n) FROM no_key'), '11 13', 'all of them');
+	$c->sql(1, 'ALTER TABLE d ALTER x TYPE text');
+	is($c->sql(2, 'SELECT string_agg(x, $$ $$ ORDER BY id) FROM d'), $c->sql(1, 'SELECT string_agg(x, $$ $$ ORDER BY id) FROM d'), 'a command that makes texts of them');
 }
 $c->same('at the end');
 done_testing;

@@ -53,6 +53,13 @@ sub empties
 }
 
 empties('TRUNCATE one', 'one', t => 1, p1 => 1);
+
+# a sequence of a foreign table is of all nodes
+$c->sql(1, "CREATE FOREIGN TABLE numbered (a serial) SERVER far OPTIONS (table_name 'one')");
+$c->sql(1, "SELECT nextval('numbered_a_seq') FROM generate_series(1, 100)");
+empties('TRUNCATE numbered RESTART IDENTITY', 'one', t => 2);
+cmp_ok($c->sql(2, "SELECT nextval('numbered_a_seq')"), '<', 100, 'RESTART IDENTITY restarts it on all nodes');
+$c->sql(1, 'DROP FOREIGN TABLE numbered; TRUNCATE t, p1; INSERT INTO p VALUES (1)');
 empties('TRUNCATE one, t', 'one', t => 0, p1 => 2);
 empties('TRUNCATE p', 'two', p1 => 0, t => 1);
 empties('TRUNCATE p, keyed RESTART IDENTITY CASCADE', 'two', p1 => 0, keyed => 0, child => 0);
