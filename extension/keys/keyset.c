@@ -109,7 +109,8 @@ keyset_database_key(LsKeyMode mode)
 LsKey
 keyset_names_key(LsKeyMode mode)
 {
-	LsKey		key = {keyhash_seed('N', "", "", ""), turn_applied(), mode, ls_slice_of("names in the catalogs")};
+	LsKey		key = {keyhash_seed('N', "", "", ""), turn_applied(), mode,
+	ls_slice_of(psprintf("%s (names)", keyset_database()->name))};
 
 	return key;
 }

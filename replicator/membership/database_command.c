@@ -453,7 +453,8 @@ on_users(void *arg, const PGresult *r)
 		note_busy(c, n, PQgetvalue(r, 0, 1), true);
 	else if (PQgetvalue(r, 0, 0)[0] != '\0')
 	{
-		c->forbidden = c->force && c->busy == NULL;
+		if (c->busy == NULL)
+			c->forbidden = c->force;	/* else another node's reason is told */
 		note_busy(c, n, PQgetvalue(r, 0, 0), c->force);
 	}
 	close_client(slot);
@@ -487,6 +488,7 @@ look(void *arg)
 	c->timer = NULL;
 	free(c->busy);
 	c->busy = NULL;
+	c->forbidden = false;
 	c->nodes = 0;
 	for (int i = 0; i < nodes_count(); i++)
 	{

@@ -78,7 +78,7 @@ my $open = $c->session(1);
 $open->do($_) for $few, 'BEGIN', 'UPDATE s SET w = upper(w)';
 $c->sql(2, q{CREATE FUNCTION public.upper(varchar) RETURNS varchar IMMUTABLE LANGUAGE sql AS $$ SELECT $1 || '!' $$});
 $open->query('COMMIT');
-LockstepCluster::is_error($open->error, '40001', qr/names in the catalogs/, 'DDL that was decided since may have changed what names mean');
+LockstepCluster::is_error($open->error, '40001', qr/database app \(names\)/, 'DDL that was decided since may have changed what names mean');
 $open->do($_) for 'BEGIN', 'UPDATE s SET w = upper(w)', 'COMMIT';
 $c->sql(1, 'DROP FUNCTION public.upper(varchar)');
 $c->same('after DDL beside it');

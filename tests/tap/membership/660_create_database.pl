@@ -86,6 +86,7 @@ my $members = $c->session(2, db => 'used', user => 'u_member');
 $c->fails(1, 'DROP DATABASE used WITH (FORCE)', '42501', qr/"used" is being accessed by other users.*role "u_none" on node "n3".*HINT:.*pg_signal_backend/s, "nor that of a role whose privileges it does not have", %maker);
 $c->sql(1, 'ALTER ROLE u_maker NOINHERIT; GRANT u_none TO u_maker');
 $c->sql(1, 'GRANT u_none TO u_maker WITH INHERIT FALSE') if $c->version >= 16;
+$c->drain;
 $c->fails(1, 'DROP DATABASE used WITH (FORCE)', '42501', qr/role "u_(none|member)"/, 'nor that of one that it would have to SET ROLE to', %maker);
 is($own->query('SELECT 1') . $members->query('SELECT 1') . $user->query('SELECT 1'), '111', 'so all of them go on');
 $user->close;
