@@ -166,8 +166,47 @@ relation_has_rows(Oid relid)
 	return found;
 }
 
+/* Those of the hierarchy. */
+static List *
+hierarchy_with_rows(Oid relid)
+{
+	List	   *result = NIL;
+	ListCell   *lc;
+
+	LockRelationOid(relid, AccessExclusiveLock);
+	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
+		return NIL;
+	foreach(lc, find_all_inheritors(relid, AccessExclusiveLock, NULL))
+	{
+		if (relation_has_rows(lfirst_oid(lc)))
+			result = lappend_oid(result, lfirst_oid(lc));
+	}
+	return result;
+}
+
+/* Tables OF the type, which ALTER TYPE ... CASCADE changes. */
+static List *
+typed_tables(Oid type)
+{
+	Relation	catalog = table_open(RelationRelationId, AccessShareLock);
+	SysScanDesc scan = systable_beginscan(catalog, InvalidOid, false, NULL, 0, NULL);
+	List	   *result = NIL;
+	HeapTuple	tuple;
+
+	while (HeapTupleIsValid(tuple = systable_getnext(scan)))
+	{
+		Form_pg_class form = (Form_pg_class) GETSTRUCT(tuple);
+
+		if (form->reloftype == type)
+			result = lappend_oid(result, form->oid);
+	}
+	systable_endscan(scan);
+	table_close(catalog, AccessShareLock);
+	return result;
+}
+
 /*
- * The tables of the hierarchy that have rows.  Locked as the command itself will
+ * The tables that the command changes and that have rows.  Locked as the command itself will
  * lock them, so that none can get its first row meanwhile.  A role that may not run
  * the command locks nothing: it will fail.
  */
@@ -177,16 +216,12 @@ tables_with_rows(Oid relid)
 	List	   *result = NIL;
 	ListCell   *lc;
 
-	if (get_rel_relkind(relid) == RELKIND_COMPOSITE_TYPE || !ls_owns_relation(relid, GetUserId()))
+	if (!ls_owns_relation(relid, GetUserId()))
 		return NIL;
-	LockRelationOid(relid, AccessExclusiveLock);
-	if (!SearchSysCacheExists1(RELOID, ObjectIdGetDatum(relid)))
-		return NIL;
-	foreach(lc, find_all_inheritors(relid, AccessExclusiveLock, NULL))
-	{
-		if (relation_has_rows(lfirst_oid(lc)))
-			result = lappend_oid(result, lfirst_oid(lc));
-	}
+	if (get_rel_relkind(relid) != RELKIND_COMPOSITE_TYPE)
+		return hierarchy_with_rows(relid);
+	foreach(lc, typed_tables(get_rel_type_id(relid)))
+		result = list_concat_unique_oid(result, hierarchy_with_rows(lfirst_oid(lc)));
 	return result;
 }
 
@@ -351,8 +386,7 @@ static bool
 new_type_varies(Oid relid, AlterTableCmd *cmd, const char *source)
 {
 	Relation	rel = relation_open(relid, AccessShareLock);
-	bool		varies = rel->rd_rel->relkind != RELKIND_COMPOSITE_TYPE &&
-	conversion_varies(rel, cmd, source);
+	bool		varies = conversion_varies(rel, cmd, source);
 
 	relation_close(rel, AccessShareLock);
 	return varies;

@@ -105,17 +105,6 @@ group_view_follows(char **why)
 	return follows;
 }
 
-int
-group_view_in_sync(void)
-{
-	int			n;
-
-	pthread_mutex_lock(&lock);
-	n = shown.n;
-	pthread_mutex_unlock(&lock);
-	return n;
-}
-
 bool
 group_view_has(const char *name)
 {

@@ -37,7 +37,6 @@ extern char *group_view_last_nodes(int64_t *ms);
 extern bool group_view_follows(char **why);
 
 /* How many are in sync, and is that one? */
-extern int	group_view_in_sync(void);
 extern bool group_view_has(const char *name);
 
 /*

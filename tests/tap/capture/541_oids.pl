@@ -78,6 +78,15 @@ $c->sql(1, "CREATE FUNCTION seven() RETURNS int IMMUTABLE LANGUAGE sql AS 'SELEC
 $c->same('in the end');
 is($c->sql($_, "SELECT rc FROM p WHERE rc = 'f'::regclass"), 'f', "a partition by name on n$_") for 1 .. 3;
 
+# ALTER TYPE ... CASCADE computes rows of tables OF the type
+$c->sql(1, "CREATE DOMAIN tok AS uuid DEFAULT gen_random_uuid(); CREATE TYPE ct AS (id int, o regclass); CREATE TABLE tt OF ct (PRIMARY KEY (id)); CREATE TABLE te OF ct; INSERT INTO tt VALUES (1, 'f'), (2, 'f')");
+$c->drain;
+$c->sql(2, 'ALTER TYPE ct ADD ATTRIBUTE t tok CASCADE');
+$c->same('a default that is computed');
+is($c->sql(3, 'SELECT count(DISTINCT t) FROM tt'), 2, 'for each row');
+$c->sql(1, 'ALTER TYPE ct ALTER ATTRIBUTE o TYPE oid CASCADE');
+$c->same('OIDs that remain');
+
 # equal rows are found, and repaired if they aren't
 $c->sql_local(2, 'UPDATE f SET x = 77 WHERE id = 1');
 my ($said, $err, $status) = $c->ctl('verify', '--repair', 'n2');

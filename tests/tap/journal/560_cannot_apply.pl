@@ -85,11 +85,18 @@ cmp_ok(scalar @moves, '<=', 2, 'and has no loop of lines');
 # ---------- a repair that takes longer than --timeout says that the node is out
 
 {
-	my $lock = $c->session(2);
-	$lock->query('SET lockstep.replicate = off; BEGIN; LOCK TABLE plain');
-	kill 'STOP', $lock->pid;	# so that it does not yield
+	my $lock;
+
+	# stopped, so that it does not yield; it may have had to before
+	ok($c->wait_until(sub {
+		$lock = $c->session(2);
+		$lock->query('SET lockstep.replicate = off; BEGIN; LOCK TABLE plain');
+		my $pid = $lock->pid;
+		kill 'STOP', $pid;
+		return $c->sql_local(2, "SELECT count(*) FROM pg_locks WHERE pid = $pid AND relation = 'plain'::regclass AND granted") == 1;
+	}), 'a table is locked');
 	($out, $err, $rc) = $c->ctl('verify', '--repair', 'n2', '--timeout=3');
-	is($rc, 2, 'a repair that is not done in time');
+	is($rc, 2, 'a repair that is not done in time') or diag("$out\n$err");
 	like($err, qr/not done within --timeout\nHINT: +Node n2 may still be out: .*lockstepctl attach n2/, '... says who is out');
 	ok($c->node_status(2)->{administrative}, '... which it is');
 	kill 'CONT', $lock->pid;
