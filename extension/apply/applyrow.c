@@ -43,7 +43,6 @@
 
 #include "apply.h"
 #include "compat.h"
-#include "deparse.h"
 #include "guc.h"
 #include "points.h"
 #include "querysettings.h"
@@ -388,11 +387,17 @@ rights_of_query(QueryDesc *queryDesc)
 	return rights_for_rows(((ResultRelInfo *) linitial(targets))->ri_RelationDesc->rd_rel->relowner);
 }
 
-static void
-run_with_rights(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM, Oid user)
+void
+applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
+	Oid			user = session_applies() ? rights_of_query(queryDesc) : InvalidOid;
 	LsRights	saved;
 
+	if (session_applies() && unlikely(is_left_out(queryDesc->plannedstmt, queryDesc->sourceText)))
+	{
+		queryDesc->estate->es_processed = LS_ROWS_LEFT_OUT;
+		return;
+	}
 	if (!OidIsValid(user))
 	{
 		next(queryDesc, direction, count LS_ONCE_ARG);
@@ -401,50 +406,6 @@ run_with_rights(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDirection 
 	rights_lower(user, true, &saved);
 	next(queryDesc, direction, count LS_ONCE_ARG);
 	rights_restore(&saved);
-}
-
-/* Does it change rows of a table without an identity, which are found by the texts of their columns? */
-static bool
-finds_by_text(QueryDesc *queryDesc)
-{
-	List	   *targets = queryDesc->estate->es_opened_result_relations;
-	Relation	rel = targets != NIL ? ((ResultRelInfo *) linitial(targets))->ri_RelationDesc : NULL;
-
-	return rel != NULL && queryDesc->operation != CMD_INSERT && is_clients_query(queryDesc->sourceText) &&
-		relation_is_replicated(rel) && relation_get(rel)->nidentity == 0;
-}
-
-static void
-run_finding_by_text(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM, Oid user)
-{
-	PG_TRY();
-	{
-		deparse_find_by_text(true);
-		run_with_rights(next, queryDesc, direction, count LS_ONCE_ARG, user);
-	}
-	PG_FINALLY();
-	{
-		deparse_find_by_text(false);
-	}
-	PG_END_TRY();
-}
-
-void
-applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
-{
-	Oid			user = session_applies() ? rights_of_query(queryDesc) : InvalidOid;
-
-	if (session_applies() && unlikely(is_left_out(queryDesc->plannedstmt, queryDesc->sourceText)))
-	{
-		queryDesc->estate->es_processed = LS_ROWS_LEFT_OUT;
-		return;
-	}
-	if (session_applies() && unlikely(finds_by_text(queryDesc)))
-	{
-		run_finding_by_text(next, queryDesc, direction, count LS_ONCE_ARG, user);
-		return;
-	}
-	run_with_rights(next, queryDesc, direction, count LS_ONCE_ARG, user);
 }
 
 /* ---------- commands */

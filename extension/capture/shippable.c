@@ -299,54 +299,51 @@ table_is_plain(Relation rel)
 
 /* ---------- deciding */
 
-/* Of the client: nothing that came before it in the string has changed how it is to be read; and it has no parameters. */
-static bool
-is_read_as_it_stands(const QueryDesc *desc)
+/*
+ * The client's statement, parsed anew, unless it has parameters or something that came before it in the string may have changed
+ * how it is to be read: then NULL.
+ */
+static RawStmt *
+read_as_it_stands(const QueryDesc *desc)
 {
 	List	   *parsed;
 
 	if (ActivePortal->cplan != NULL || desc->params != NULL)
-		return false;
+		return NULL;
 	parsed = raw_parser(desc->sourceText, RAW_PARSE_DEFAULT);
-	return parsed != NIL && linitial_node(RawStmt, parsed)->stmt_location == desc->plannedstmt->stmt_location;
+	return parsed != NIL && linitial_node(RawStmt, parsed)->stmt_location == desc->plannedstmt->stmt_location ?
+		linitial_node(RawStmt, parsed) : NULL;
 }
 
 /* Its text would be one message; those of rows can be cut. */
 static bool
-is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte, const char *text)
+is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte)
 {
+	char	   *text = statementtext_cut(desc->sourceText, desc->plannedstmt->stmt_location, desc->plannedstmt->stmt_len);
+
 	return table_is_plain(rel) &&
 		!(desc->operation == CMD_UPDATE && !update_is_harmless(rel, ls_updated_columns(desc->plannedstmt, rte))) &&
 		strlen(text) <= SHIPPED_SIZE && !statementtext_has_time_literal(text) &&
 		ConditionalLockRelation(rel, ShareRowExclusiveLock);
 }
 
-/* What the text means now; NULL: it may mean something else on another node. */
+/* What the statement means now; NULL: it may mean something else on another node. */
 static PlannedStmt *
-plan_anew(const QueryDesc *desc, Oid relid, const char *text)
+plan_anew(const QueryDesc *desc, Oid relid, RawStmt *parsed)
 {
-	List	   *parsed = raw_parser(text, RAW_PARSE_DEFAULT);
-	List	   *queries;
+	List	   *queries = pg_analyze_and_rewrite_fixedparams(parsed, desc->sourceText, NULL, 0, NULL);
 	PlannedStmt *stmt;
 
-	if (list_length(parsed) != 1)
-		return NULL;
-	queries = pg_analyze_and_rewrite_fixedparams(linitial_node(RawStmt, parsed), text, NULL, 0, NULL);
 	if (list_length(queries) != 1 || linitial_node(Query, queries)->commandType != desc->operation ||
 		!query_is_portable(linitial_node(Query, queries)))
 		return NULL;
-	stmt = ls_plan_query(linitial_node(Query, queries), text, CURSOR_OPT_PARALLEL_OK);
-	if (!plan_is_portable(stmt) || linitial_node(RangeTblEntry, stmt->rtable)->relid != relid)
-		return NULL;
-	stmt->stmt_location = desc->plannedstmt->stmt_location;
-	stmt->stmt_len = desc->plannedstmt->stmt_len;
-	stmt->queryId = desc->plannedstmt->queryId;
-	return stmt;
+	stmt = ls_plan_query(linitial_node(Query, queries), desc->sourceText, CURSOR_OPT_PARALLEL_OK);
+	return plan_is_portable(stmt) && linitial_node(RangeTblEntry, stmt->rtable)->relid == relid ? stmt : NULL;
 }
 
 /* With the table locked. */
 static void
-ship(QueryDesc *desc, Relation rel, const char *text)
+ship(QueryDesc *desc, Relation rel, RawStmt *parsed)
 {
 	PlannedStmt *stmt;
 
@@ -357,7 +354,7 @@ ship(QueryDesc *desc, Relation rel, const char *text)
 
 	/* S is in the keys; now catalogs and a snapshot that have seen all of it */
 	AcceptInvalidationMessages();
-	stmt = plan_anew(desc, RelationGetRelid(rel), text);
+	stmt = plan_anew(desc, RelationGetRelid(rel), parsed);
 	if (stmt == NULL)
 		return;
 	xact_writes();
@@ -371,18 +368,18 @@ void
 shippable_consider(QueryDesc *desc)
 {
 	PlannedStmt *stmt = desc->plannedstmt;
+	RawStmt    *parsed;
 	RangeTblEntry *rte;
 	Relation	rel;
-	char	   *text;
 
 	if ((desc->operation != CMD_UPDATE && desc->operation != CMD_DELETE) ||
-		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !plan_is_portable(stmt) || !is_read_as_it_stands(desc))
+		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !plan_is_portable(stmt) ||
+		(parsed = read_as_it_stands(desc)) == NULL)
 		return;
 	rte = linitial_node(RangeTblEntry, stmt->rtable);
 	rel = table_open(rte->relid, NoLock);
-	text = statementtext_cut(desc->sourceText, stmt->stmt_location, stmt->stmt_len);
-	if (is_shippable(desc, rel, rte, text))
-		ship(desc, rel, text);
+	if (is_shippable(desc, rel, rte))
+		ship(desc, rel, parsed);
 	table_close(rel, NoLock);
 }
 

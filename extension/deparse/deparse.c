@@ -179,21 +179,14 @@ deparse_is_entered(void)
 
 /*
  * xml_out leaves out the declaration, which is part of the value: <?xml version="1.0" encoding="UTF-8"?>.  It is
- * called for values within arrays and composite values, too; and where a row is found by its text.
+ * called for values within arrays and composite values, too.
  */
 static PGFunction original_xml_out;
-static bool finding_by_text = false;
-
-void
-deparse_find_by_text(bool find)
-{
-	finding_by_text = find;
-}
 
 static Datum
 instead_of_xml_out(PG_FUNCTION_ARGS)
 {
-	if (deparse_is_entered() || finding_by_text)
+	if (deparse_is_entered())
 		PG_RETURN_CSTRING(text_to_cstring(PG_GETARG_TEXT_PP(0)));
 	return original_xml_out(fcinfo);
 }

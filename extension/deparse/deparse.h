@@ -30,8 +30,6 @@ extern void deparse_init(void); /* _PG_init */
 extern void deparse_enter(const LsRelation *r, LsTextSettings *saved);
 extern void deparse_leave(const LsTextSettings *saved);
 extern bool deparse_is_entered(void);
-extern void deparse_find_by_text(bool find);	/* from now on: texts are as
-												 * between enter and leave */
 
 /* In between, for a moment, the session's own settings; NULL: they are in force. */
 extern LsTextSettings *deparse_pause(void);

@@ -3,10 +3,9 @@
  *	  The leader of a group of replicators: how far a standby lags behind, and bodies of large transactions
  *	  that it has, is told of, and is to delete.
  */
-#include "unit.h"
+#include "two_replicators.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <fcntl.h>
 #include <pthread.h>
 #include <sys/socket.h>
@@ -75,14 +74,7 @@ begin(void **unused)
 	log_open("/dev/null", LOG_ERROR);
 	find_port();
 	assert_non_null(mkdtemp(directory));
-	config.journal_directory = directory;
-	config.journal_segment_size = SEGMENT_SIZE;
-	config.replicator_name = (char *) "r1";
-	config.nreplicators = 2;
-	snprintf(config.replicators[0].name, sizeof(config.replicators[0].name), "r1");
-	snprintf(config.replicators[1].name, sizeof(config.replicators[1].name), "r2");
-	config.replicators[0].address = address;
-	config.replicators[1].address = (char *) "127.0.0.1:1";
+	two_replicators(&config, "r1", directory, SEGMENT_SIZE, address);
 	snprintf(key.in_sync[0], sizeof(key.in_sync[0]), "r1");
 	assert_true(journal_new_cluster(key.cluster));
 	assert_true(journal_create(directory, SEGMENT_SIZE, key.cluster, 1, no_head, &why));
@@ -101,13 +93,7 @@ begin(void **unused)
 static int
 end(void **unused)
 {
-	DIR		   *d = opendir(directory);
-	struct dirent *e;
-
-	while (d != NULL && (e = readdir(d)) != NULL)
-		(void) unlinkat(dirfd(d), e->d_name, 0);
-	closedir(d);
-	return rmdir(directory);
+	return remove_directory(directory);
 }
 
 static MemberChannel *

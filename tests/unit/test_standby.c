@@ -4,10 +4,9 @@
  */
 #include <openssl/crypto.h>
 
-#include "unit.h"
+#include "two_replicators.h"
 
 #include <arpa/inet.h>
-#include <dirent.h>
 #include <pthread.h>
 #include <sys/socket.h>
 #include <unistd.h>
@@ -39,28 +38,15 @@ begin(void **unused)
 		getsockname(listener, (struct sockaddr *) &at, &len) != 0 || mkdtemp(directory) == NULL)
 		return -1;
 	snprintf(address, sizeof(address), "127.0.0.1:%d", ntohs(at.sin_port));
-	config.journal_directory = directory;
-	config.journal_segment_size = SEGMENT_SIZE;
-	config.replicator_name = (char *) "r2";
-	config.nreplicators = 2;
-	snprintf(config.replicators[0].name, sizeof(config.replicators[0].name), "r1");
-	snprintf(config.replicators[1].name, sizeof(config.replicators[1].name), "r2");
-	config.replicators[0].address = address;
-	config.replicators[1].address = (char *) "127.0.0.1:1";
+	two_replicators(&config, "r2", directory, SEGMENT_SIZE, address);
 	return 0;
 }
 
 static int
 end(void **unused)
 {
-	DIR		   *d = opendir(directory);
-	struct dirent *e;
-
-	while (d != NULL && (e = readdir(d)) != NULL)
-		(void) unlinkat(dirfd(d), e->d_name, 0);
-	closedir(d);
 	close(listener);
-	return rmdir(directory);
+	return remove_directory(directory);
 }
 
 /* ---------- a leader that is played */
