@@ -2,8 +2,6 @@
  * test_standby.c
  *	  A standby of a group of replicators: where it goes on when the connection to the leader is lost.
  */
-#include <openssl/crypto.h>
-
 #include "two_replicators.h"
 
 #include <arpa/inet.h>
@@ -236,10 +234,5 @@ main(void)
 		cmocka_unit_test(test_lost_within_first)
 	};
 
-	/*
-	 * its threads are not joined, and may still use what OpenSSL would free
-	 * at the end
-	 */
-	OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
 	return cmocka_run_group_tests(tests, begin, end);
 }

@@ -16,6 +16,14 @@
 #include <string.h>
 
 #include <cmocka.h>
+#include <openssl/crypto.h>
+
+/* Threads that are not joined may still use what OpenSSL would free at the end. */
+__attribute__((constructor)) static void
+leave_openssl_alone(void)
+{
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
 
 static uint64_t unit_random_state __attribute__((unused));
 
