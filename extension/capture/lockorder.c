@@ -281,6 +281,18 @@ request_queued(QueryDesc *desc, Luck now, bool names_rows)
 	ask(desc, fresh, nfresh + ntables, nfresh, now == LUCK_GOOD ? ls_queue_timeout : 0);
 }
 
+/* Rows of one table? */
+static bool
+same_table(const LsKey *keys, int n)
+{
+	for (int i = 1; i < n; i++)
+	{
+		if (keys[i].name.data != keys[0].name.data)
+			return false;
+	}
+	return n > 0;
+}
+
 static void
 request_contended(QueryDesc *desc)
 {
@@ -288,6 +300,7 @@ request_contended(QueryDesc *desc)
 	LsKey		fresh[MAX_KEYS];
 	LsKey		rows_of[MAX_KEYS / 2];
 	int			ntables;
+	LsKey		contended[MAX_KEYS / 2];
 	int			named = readplan_rows_to_change(desc, may_be_contended, keys, MAX_KEYS / 2, rows_of, &ntables);
 	int			found = 0;
 	int			nfresh;
@@ -295,9 +308,12 @@ request_contended(QueryDesc *desc)
 	for (int i = 0; i < named; i++)
 	{
 		if (contended_has(keys[i].hash))
-			keys[found++] = keys[i];
+			contended[found++] = keys[i];
 	}
-	nfresh = not_held(keys, found, fresh);
+	if (same_table(keys, named) && contended_table(rows_of[0].hash, named, found))
+		nfresh = not_held(keys, named, fresh);
+	else
+		nfresh = not_held(contended, found, fresh);
 	if (nfresh == 0)
 		return;
 	(void) ls_check_statement(desc->plannedstmt);

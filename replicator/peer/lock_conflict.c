@@ -192,7 +192,8 @@ is_new_victim(const Node *n, int pid, const Transaction *winner)
 	return true;
 }
 
-static void
+/* True: it is a new victim. */
+static bool
 fail_backend(Node *n, const Blocker *blocker, const Transaction *b, const Transaction *winner, ConflictDetail *w)
 {
 	char		pid_text[16];
@@ -210,7 +211,7 @@ fail_backend(Node *n, const Blocker *blocker, const Transaction *b, const Transa
 	free(detail);
 	free(text);
 	if (!is_new_victim(n, blocker->pid, winner))
-		return;
+		return false;
 	w->conflict.database = winner->database;
 	w->conflict.node = n->config->name;
 	w->conflict.pid = (uint32_t) blocker->pid;
@@ -218,6 +219,7 @@ fail_backend(Node *n, const Blocker *blocker, const Transaction *b, const Transa
 	w->conflict.sqlstate = b != NULL && b->seq != 0 ? "08007" : "40001";
 	sequencer_row_fought(w->conflict.row);
 	conflict_log_add(&w->conflict);
+	return true;
 }
 
 /*
@@ -238,7 +240,8 @@ end_orphan(Node *n, int pid, const Transaction *waiting)
 	pgclient_query(n->control, "SELECT pg_catalog.pg_terminate_backend($1::int)", 1, params, NULL, NULL);
 }
 
-static void
+/* True: it is rolled back. */
+static bool
 yield_apply_session(Node *n, int pid, const ApplyTask *waiting)
 {
 	ApplyConn  *c = pools_find_connection(n, pid);
@@ -247,13 +250,14 @@ yield_apply_session(Node *n, int pid, const ApplyTask *waiting)
 	if (c == NULL)
 		end_orphan(n, pid, waiting->tx);
 	if (task == NULL || task == waiting)
-		return;
+		return false;
 	if (task->state == TASK_UNDOING)
 		apply_cancel(c);		/* whatever its rank; see apply_cancel.c */
 	if (task->state == TASK_UNDOING || !rank_before(waiting->tx, task->tx))
-		return;
+		return false;
 	log_message(LOG_DEBUG, n->config->name, "apply session %d blocks a transaction of higher rank and is executed again", pid);
 	task_undo(task, true);
+	return true;
 }
 
 static void
@@ -298,7 +302,8 @@ spare_doubtful(Node *n, const Blocker *blocker, const Transaction *waiting)
 	return false;
 }
 
-static void
+/* True: it has lost, and had not before. */
+static bool
 yield_backend(Node *n, const Blocker *blocker, const ApplyTask *waiting, uint64_t waited_us)
 {
 	const Transaction *tx = waiting->tx;
@@ -306,9 +311,10 @@ yield_backend(Node *n, const Blocker *blocker, const ApplyTask *waiting, uint64_
 	ConflictDetail w;
 	bool		loses;
 	bool		asked = b != NULL && sequencer_is_question(b);
+	bool		is_new = true;
 
 	if (b == NULL && blocker->asked != 0 && spare_doubtful(n, blocker, tx))
-		return;
+		return false;
 	if (asked)
 		loses = tx->seq != 0 || b->state != TX_RESERVED || b->ticket > tx->ticket;
 	else if (b != NULL && b->seq != 0)
@@ -316,14 +322,15 @@ yield_backend(Node *n, const Blocker *blocker, const ApplyTask *waiting, uint64_
 	else
 		loses = blocker->writes || b != NULL || waited_us >= (uint64_t) node_config->max_apply_delay * 1000;
 	if (!loses)
-		return;
+		return false;
 	describe_lock_conflict(waiting, blocker->at_row, &w);	/* not before: its query
 															 * may be on disk */
 	if (asked)
 		sequencer_refuse_blocker(b, &w.conflict);
 	else
-		fail_backend(n, blocker, b, tx, &w);
+		is_new = fail_backend(n, blocker, b, tx, &w);
 	conflict_detail_free(&w);
+	return is_new;
 }
 
 static bool
@@ -369,6 +376,7 @@ on_blockers(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
 	int			rows = pids_answered(n, r, &n->lock_conflict_asked, "ask for blocking processes") ? PQntuples(r) : 0;
+	bool		news = false;
 
 	n->lock_conflict_answers++;
 	for (int i = 0; i < rows; i++)
@@ -381,12 +389,15 @@ on_blockers(void *arg, const PGresult *r)
 		if (task == NULL || task->state != TASK_RUNNING || task->early)
 			continue;
 		if (is_true(r, i, 3))
-			yield_apply_session(n, blocker.pid, task);
+			news |= yield_apply_session(n, blocker.pid, task);
 		else
-			yield_backend(n, &blocker, task, waited_us(n, c));
+			news |= yield_backend(n, &blocker, task, waited_us(n, c));
 	}
+	/* who was let go on may meet the next one soon */
+	if (news)
+		n->lock_conflict_ms = 0;
 	if (r != NULL)
-		look_again_in(n, n->lock_conflict_ms);
+		look_again_in(n, news ? node_config->yield_delay : n->lock_conflict_ms);
 }
 
 /* ---------- asking */
