@@ -289,11 +289,17 @@ sub join_group
 	return;
 }
 
-# A component's quota in percent of a core; 0: none.
+# A component's quota in percent of a core; 0: none.  By the kernel's default period of 100 ms a server would
+# stand still for tens of milliseconds at a time, and whoever waits for it with it: no slower machine does that.
 sub set_quota
 {
 	my ($name, $percent) = @_;
-	write_raw("/sys/fs/cgroup/cpu/lockstep-bench-$$-$name/cpu.cfs_quota_us", $percent > 0 ? $percent * 1000 : -1) if $group{$name} && $quota > 0;
+	return unless $group{$name} && $quota > 0;
+	my $period = $ENV{PERIOD_US} // 10_000;
+	my $dir = "/sys/fs/cgroup/cpu/lockstep-bench-$$-$name";
+	write_raw("$dir/cpu.cfs_quota_us", -1);
+	write_raw("$dir/cpu.cfs_period_us", $period);
+	write_raw("$dir/cpu.cfs_quota_us", int($percent * $period / 100)) if $percent > 0;
 	return;
 }
 
