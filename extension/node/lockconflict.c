@@ -624,14 +624,15 @@ passes_while_doomed(PlannedStmt *pstmt)
 /*
  * The cancel of a doomed transaction is for what runs or waits.  What a savepoint's command does
  * takes no time, and the next statement looks at the mark: without this, a cancel that
- * arrives just then would be its error.  The same holds while the command is being read, when
- * there is no text yet; a call by the fastpath protocol has no text, but a snapshot.
+ * arrives just then would be its error.  The same holds between two commands of a block, when
+ * one may have been read that has not set its text yet; a call by the fastpath protocol has no text,
+ * but a snapshot, and an implicit COMMIT by Sync has no text, but no block.
  */
 static void
 on_cancel(SIGNAL_ARGS)
 {
 	bool		passes = debug_query_string != NULL ? savepoints_is_command(debug_query_string) :
-	IsSubTransaction() && !ActiveSnapshotSet();
+	IsTransactionBlock() && !ActiveSnapshotSet();
 
 	if (!passes || !lockconflict_is_doomed())
 		StatementCancelHandler(LS_SIGNAL_ARGS);
