@@ -21,7 +21,7 @@ typedef enum LsPoint
 	LS_POINT_STREAMED,			/* a part of the queue was sent */
 	LS_POINT_LOCK_ASKED,		/* not granted */
 	LS_POINT_LOCK_GRANTED,		/* the command that needs it has not run */
-	LS_POINT_ASKING,			/* the verdict has not been asked for yet */
+	LS_POINT_ASKING,			/* the question is ready, and not sent */
 	LS_POINT_ASKED,				/* the question is sent */
 	LS_POINT_WITHDRAWN,			/* the wish not to commit is sent */
 	LS_POINT_VERDICT,			/* committed by the cluster, nothing done here */

@@ -133,15 +133,23 @@ took_ms(void)
 	return ms > LS_QUICK_MS ? ms : 0;
 }
 
-/* False: nothing of it got through. */
+/*
+ * False: the question did not get through.
+ *
+ * It is awaited only when it has, although a verdict by an apply session may then come a moment too
+ * soon, and be lost: a replicator that finds us waiting, and does not know the question, says that it
+ * never will be decided.  That must not be said of one that is sent again, by another link.
+ */
 static bool
 send_queue(void)
 {
 	ls_xact.told = true;
 	ls_xact.told_by = link_number();
 	question.seq = 0;
-	delivery_await(ls_xact.xcount, ls_xact.since);
+	LS_POINT(ASKING);
 	question.asked = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
+	if (question.asked)
+		delivery_await(ls_xact.xcount, ls_xact.since);
 	return question.asked;
 }
 
@@ -177,7 +185,6 @@ send_question(void)
 		if (told)
 			xact_report_lost();
 		ls_xact.told = false;
-		delivery_end();			/* nobody is to answer what nobody got */
 		xact_connect();
 		if (!send_queue())
 			xact_report_lost();
@@ -417,7 +424,6 @@ verdict_ask(void)
 	interrupts_arm_timeout();
 	check_link_before_asking();
 	indoubt_check();
-	LS_POINT(ASKING);
 	send_question();
 	LS_POINT(ASKED);
 	wait_for_verdict(&verdict);

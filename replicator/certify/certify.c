@@ -77,7 +77,6 @@ certifier_destroy(Certifier *c)
 	locks_free(c);
 	keytable_free(&c->keys);
 	key_release(&c->ddl);
-	free(c->ddl_seqs);
 	free(c->found);
 	free(c->tickets);
 	free(c);
@@ -85,72 +84,22 @@ certifier_destroy(Certifier *c)
 
 /* ---------- DDL */
 
-static void
-ddl_decided(Certifier *c, uint64_t seq)
-{
-	if (c->ddl_end == c->ddl_cap && c->ddl_first > c->ddl_cap / 2)
-	{
-		c->ddl_end -= c->ddl_first;
-		memmove(c->ddl_seqs, c->ddl_seqs + c->ddl_first, c->ddl_end * sizeof(uint64_t));
-		c->ddl_first = 0;
-	}
-	if (c->ddl_end == c->ddl_cap)
-	{
-		c->ddl_cap = c->ddl_cap > 0 ? c->ddl_cap * 2 : 64;
-		c->ddl_seqs = xrealloc(c->ddl_seqs, c->ddl_cap * sizeof(uint64_t));
-	}
-	c->ddl_seqs[c->ddl_end++] = seq;
-	c->last_ddl = seq;
-}
-
-static void
-ddl_forget(Certifier *c)
-{
-	while (c->ddl_first < c->ddl_end && c->ddl_seqs[c->ddl_first] <= c->floor)
-		c->ddl_first++;
-}
-
-/* The last one at or below seq, 0 if there is none above the floor. */
-static uint64_t
-ddl_at_or_below(const Certifier *c, uint64_t seq)
-{
-	size_t		low = c->ddl_first;
-	size_t		high = c->ddl_end;
-
-	while (low < high)
-	{
-		size_t		middle = low + (high - low) / 2;
-
-		if (c->ddl_seqs[middle] <= seq)
-			low = middle + 1;
-		else
-			high = middle;
-	}
-	return low > c->ddl_first ? c->ddl_seqs[low - 1] : 0;
-}
-
 uint64_t
 certifier_last_ddl(const Certifier *c)
 {
 	return c->last_ddl;
 }
 
-/* What a transaction depends on whatever its keys are. */
+/*
+ * What a transaction depends on whatever its keys are.  That is all DDL, not only what its origin had
+ * applied when its keys were made, or when it asked: a statement that makes no new key may use what
+ * was created after the last one, and DDL is visible at its node a moment before that has passed the
+ * turn.  Nothing is lost by it: a transaction never commits before DDL that was decided before.
+ */
 static uint64_t
-catalogs_dependency(const Certifier *c, bool ddl, const LsKey *keys, size_t nkeys)
+catalogs_dependency(const Certifier *c)
 {
-	uint64_t	seen = 0;
-	uint64_t	last;
-
-	if (c->ddl_first == c->ddl_end)
-		return c->floor;
-	for (size_t i = 0; i < nkeys && !ddl; i++)
-	{
-		if (keys[i].seen > seen)
-			seen = keys[i].seen;
-	}
-	last = ddl_at_or_below(c, ddl ? UINT64_MAX : seen);
-	return last > c->floor ? last : c->floor;
+	return c->last_ddl > c->floor ? c->last_ddl : c->floor;
 }
 
 /* ---------- reserving */
@@ -436,10 +385,10 @@ hold_keys(Certifier *c, OriginId origin, uint64_t ticket, bool ddl, const LsKey 
 }
 
 CertifyResult
-certifier_check(Certifier *c, OriginId origin, bool ddl, const LsKey *keys, size_t nkeys, Certificate *out)
+certifier_check(Certifier *c, OriginId origin, const LsKey *keys, size_t nkeys, Certificate *out)
 {
 	memset(out, 0, sizeof(*out));
-	out->depends_on = catalogs_dependency(c, ddl, keys, nkeys);
+	out->depends_on = catalogs_dependency(c);
 	find_keys(c, keys, nkeys);
 	for (size_t i = 0; i < nkeys; i++)
 	{
@@ -485,7 +434,7 @@ CertifyResult
 certifier_reserve(Certifier *c, OriginId origin, uint64_t ticket, bool ddl,
 				  const LsKey *keys, size_t nkeys, Certificate *out)
 {
-	CertifyResult result = certifier_check(c, origin, ddl, keys, nkeys, out);
+	CertifyResult result = certifier_check(c, origin, keys, nkeys, out);
 
 	if (result != CERTIFY_RESERVED)
 		return result;
@@ -543,7 +492,7 @@ certifier_decide(Certifier *c, uint64_t ticket, uint64_t seq)
 	if (seq > c->highest)
 		c->highest = seq;
 	if (r->ddl)
-		ddl_decided(c, seq);
+		c->last_ddl = seq;
 	free(r);
 }
 
@@ -565,7 +514,7 @@ uint64_t
 certifier_replay(Certifier *c, OriginId origin, uint64_t seq, bool ddl,
 				 const LsKey *keys, size_t nkeys)
 {
-	uint64_t	depends_on = catalogs_dependency(c, ddl, keys, nkeys);
+	uint64_t	depends_on = catalogs_dependency(c);
 	size_t		added = 0;
 
 	if (seq > c->highest)
@@ -590,7 +539,7 @@ certifier_replay(Certifier *c, OriginId origin, uint64_t seq, bool ddl,
 			key_decided(found_or_new(c, keys, i, &added), key_mode_index(keys[i].mode), seq, origin);
 	}
 	if (ddl)
-		ddl_decided(c, seq);
+		c->last_ddl = seq;
 	keytable_sweep(&c->keys, added * SWEEP_PER_NEW_KEY, c->floor);
 	return depends_on;
 }
@@ -600,7 +549,6 @@ certifier_forget(Certifier *c, uint64_t seq)
 {
 	if (seq > c->floor)
 		c->floor = seq;
-	ddl_forget(c);
 	keytable_sweep(&c->keys, SWEEP_PER_FORGET, c->floor);
 }
 

@@ -20,9 +20,8 @@
  *	   are not remembered once decided.  A change that meets a reserved read does
  *	   not conflict, but depends on its ticket, of whichever origin.
  *	 - S < floor, the seq up to which keys have been forgotten: conflict.
- *	 - all transactions use the catalogs: each depends on the last DDL that its
- *	   origin may have seen (seq <= its highest S), and one with DDL on the last
- *	   DDL decided, whatever the keys.  The use of a new object (a type, a role, a
+ *	 - all transactions use the catalogs: each depends on the last DDL decided,
+ *	   whatever the keys and their S.  The use of a new object (a type, a role, a
  *	   schema, a function) has no key of its own.
  *	 - a table key that another node holds, or waits for before this transaction, as
  *	   a lock requested first: LS_CERTIFY_WAIT, to be tried again when the lock is
@@ -87,7 +86,7 @@ extern CertifyResult certifier_reserve(Certifier *c, OriginId origin, uint64_t t
 									   const LsKey *keys, size_t nkeys, Certificate *out);
 
 /* What certifier_reserve() would return now; changes nothing.  The tickets of out are not in order. */
-extern CertifyResult certifier_check(Certifier *c, OriginId origin, bool ddl,
+extern CertifyResult certifier_check(Certifier *c, OriginId origin,
 									 const LsKey *keys, size_t nkeys, Certificate *out);
 
 /*

@@ -106,12 +106,8 @@ struct Certifier
 	uint8_t		conflicts[2][KEY_MODES];	/* [is_table][mode]: bit per mode
 											 * that is not a read */
 	uint8_t		readers[2][KEY_MODES];	/* the reads, for modes that are none */
-	/* decided transactions with DDL, above the floor, ascending */
-	uint64_t   *ddl_seqs;
-	size_t		ddl_first;		/* those before it are forgotten */
-	size_t		ddl_end;
-	size_t		ddl_cap;
-	uint64_t	last_ddl;
+	uint64_t	last_ddl;		/* the last decided transaction with DDL, 0:
+								 * none */
 	/* locks requested first */
 	Lock	   *locks[LOCK_BUCKETS];	/* by ticket */
 	size_t		nlocks;

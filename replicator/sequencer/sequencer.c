@@ -337,7 +337,7 @@ is_held(Transaction *tx)
 		Certificate c;
 
 		certifier_set_time(undecided.certifier, loop_now_us() / 1000);
-		if (may_be_ordered(tx, &list) && certifier_check(undecided.certifier, tx->origin, tx_has_ddl(tx), list.keys, list.n, &c) == CERTIFY_RESERVED &&
+		if (may_be_ordered(tx, &list) && certifier_check(undecided.certifier, tx->origin, list.keys, list.n, &c) == CERTIFY_RESERVED &&
 			c.ntickets == 0)
 		{
 			runs_hold(tx);

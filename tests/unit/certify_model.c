@@ -389,19 +389,15 @@ model_certify_key(Model *m, OriginId origin, const LsKey *k, Certificate *out)
 	return out->winner_ticket == 0;
 }
 
-/* The catalogs: all DDL, or all that the origin has seen. */
+/* The catalogs: all DDL. */
 static uint64_t
-ddl_before(const Model *m, bool ddl, const LsKey *keys, size_t nkeys)
+ddl_before(const Model *m)
 {
 	uint64_t	last = m->floor;
 
 	for (size_t i = 0; i < m->ndecided; i++)
 	{
-		bool		seen = ddl;
-
-		for (size_t k = 0; k < nkeys; k++)
-			seen |= keys[k].seen >= m->decided[i].seq;
-		if (m->decided[i].ddl && seen && m->decided[i].seq > last)
+		if (m->decided[i].ddl && m->decided[i].seq > last)
 			last = m->decided[i].seq;
 	}
 	return last;
@@ -414,7 +410,7 @@ model_reserve(Model *m, OriginId origin, uint64_t ticket, bool ddl,
 	ModelTx    *tx;
 
 	memset(out, 0, sizeof(*out));
-	out->depends_on = ddl_before(m, ddl, keys, nkeys);
+	out->depends_on = ddl_before(m);
 	m->ntickets = 0;
 	for (size_t i = 0; i < nkeys; i++)
 	{
@@ -475,7 +471,7 @@ model_release(Model *m, uint64_t ticket)
 uint64_t
 model_replay(Model *m, OriginId origin, uint64_t seq, bool ddl, const LsKey *keys, size_t nkeys)
 {
-	uint64_t	depends_on = ddl_before(m, ddl, keys, nkeys);
+	uint64_t	depends_on = ddl_before(m);
 	ModelTx    *tx = &m->decided[m->ndecided];
 
 	for (size_t i = 0; i < m->ndecided; i++)

@@ -123,6 +123,37 @@ LockstepCluster::is_error($s->error, '08007', qr/outcome/, 'a cancel ends the wa
 $c->cluster('start-replicator');
 ok($c->wait_sql($_, 'SELECT v FROM t WHERE id = 62', 'x'), "n$_ has it") for $c->all;
 
+# ---------- its question did not get through, and is sent again
+
+# What a replicator says to a backend is for the question that it has, not for one that nobody got.  (A Unix
+# socket whose other end is gone takes nothing; TCP takes what is sent first.)
+my ($socket) = LockstepCluster::_slurp($c->replicator_conf) =~ /^unix_socket = '(.*)'/m;
+$c->set(1, 'lockstep.replicator', "'$socket'");
+$s = $c->session(1);
+$s->query("BEGIN; INSERT INTO t VALUES (80, 'sent again')");
+$c->order_at(1, 'ASKING', 'wait');
+$s->send('COMMIT');
+ok($c->wait_until(sub { $c->was_there(1, 'ASKING') }, 20), 'a backend is about to ask');
+my $behind = $c->session(1);
+$behind->send("INSERT INTO t VALUES (80, 'too late')");
+ok($behind->blocked(0.3), 'another waits for it');
+$c->cluster('kill-replicator');
+$c->cluster('start-replicator');
+ok($c->wait_state($_, 'online'), "n$_ is online with another replicator") for $c->all;
+my $asked = $c->sql(1, 'SELECT asked FROM lockstep.blockers(ARRAY[' . $behind->pid . '])');
+is($asked, 0, 'a question that has not been sent is not awaited');
+$c->order_at('replicator', 'DURABLE', 'wait');
+$c->let_go(1, 'ASKING');
+ok($c->wait_until(sub { $c->was_there('replicator', 'DURABLE') }, 20), 'it is sent to the other one, which decides');
+$c->sql(1, 'SELECT lockstep.deny_verdict(' . $s->pid . ", $asked)");
+ok($s->blocked(0.5), 'what was said of it before is not for this question');
+$c->let_go('replicator', 'DURABLE');
+$s->finish(20);
+is($s->error, '', 'it is committed');
+$behind->finish(20);
+LockstepCluster::is_error($behind->error, '23505', qr/duplicate key/, 'and the other fails');
+is($c->sql(2, 'SELECT v FROM t WHERE id = 80'), 'sent again', 'n2 has it');
+
 $c->drain;
 $c->same('the nodes are equal');
 done_testing;
