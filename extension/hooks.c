@@ -407,6 +407,8 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 		{
 			case SUBXACT_EVENT_START_SUB:
 				flush_at_savepoint();
+				heap_leave_locked();
+				readkeys_at_subxact_start(level);
 				xact_at_subxact_start(level);
 				break;
 			case SUBXACT_EVENT_PRE_COMMIT_SUB:
@@ -418,6 +420,7 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 			case SUBXACT_EVENT_ABORT_SUB:
 				if (!capture_is_busy())
 					capture_discard();
+				heap_leave_locked();
 				keyset_at_subxact_abort(level);
 				xact_at_subxact_abort(level);
 				break;
@@ -455,6 +458,7 @@ forget_transaction(void)
 	sequence_at_xact_end();
 	keyset_at_xact_end();
 	foreignkey_at_xact_end();
+	heap_leave_locked();
 	readkeys_at_xact_end();
 	losses_at_xact_end();
 	conflictreport_at_xact_end();

@@ -19,6 +19,9 @@
 /* ---------- heap.c: interposition on the heap table access method */
 
 extern void heap_note_conflict_lock(void);	/* rows are locked by a command */
+
+/* A transaction has ended, or a subtransaction begins or is rolled back: keys from before stay. */
+extern void heap_leave_locked(void);
 extern void heap_interpose(void);	/* _PG_init, postmaster only */
 extern void (*heap_before_insert) (Relation rel);	/* of a row that is
 													 * captured */

@@ -177,6 +177,12 @@ lock_on_the_way(Relation rel, TupleTableSlot *slot, ItemPointer tid, LockTupleMo
 	on_the_way.tid = *tid;
 }
 
+void
+heap_leave_locked(void)
+{
+	on_the_way.relid = InvalidOid;
+}
+
 /* It has been changed, and has keys for that. */
 static inline void
 arrived(Relation rel, ItemPointer tid)

@@ -59,6 +59,15 @@ static long nrows_read = 0;		/* row keys among them */
 static uint64 snapshot_seq;		/* S of the transaction's snapshot */
 static bool snapshot_seq_known = false;
 
+/* What the transaction was when its snapshot was taken; READ ONLY can't be changed to READ WRITE after that. */
+static enum
+{
+	UNDECIDED,
+	ONLY_READS,
+	MAY_WRITE
+}			access_mode = UNDECIDED;
+static bool read_only_at_savepoint;		/* the first one */
+
 static void
 make_buffers(void)
 {
@@ -198,10 +207,35 @@ readkeys_row(LsRelation *r, Datum *values, bool *nulls)
 
 /* ---------- reads without a plan */
 
+void
+readkeys_at_subxact_start(int level)
+{
+	if (level == 2)
+		read_only_at_savepoint = XactReadOnly;
+}
+
+/*
+ * One that became READ ONLY later may have written before, and one that is so in a subtransaction may
+ * write after it.
+ */
+static bool
+only_reads(void)
+{
+	if (access_mode == UNDECIDED)
+	{
+		bool		only = XactReadOnly && (GetCurrentTransactionNestLevel() == 1 || read_only_at_savepoint);
+
+		if (!FirstSnapshotSet)
+			return only;
+		access_mode = only ? ONLY_READS : MAY_WRITE;
+	}
+	return access_mode == ONLY_READS;
+}
+
 bool
 readkeys_count(void)
 {
-	return IsolationIsSerializable() && !XactReadOnly &&
+	return IsolationIsSerializable() && !only_reads() &&
 		!foreignkey_starts_query() &&
 		ls_mode() == LS_MODE_ORIGIN;
 }
@@ -289,6 +323,7 @@ void
 readkeys_at_xact_end(void)
 {
 	snapshot_seq_known = false;
+	access_mode = UNDECIDED;
 	seen_keys = NULL;			/* goes with the transaction's memory */
 	nrows_read = 0;
 	if (buffers_made && (locked.nkeys > 0 || read_keys.nkeys > 0))

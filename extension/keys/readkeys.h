@@ -34,6 +34,7 @@ extern void readkeys_table(Relation rel);	/* before it is read without a
 extern int	readkeys_queries(LsQuery *queries);
 extern LsReadMark readkeys_mark(void);	/* at the start of a subtransaction */
 extern void readkeys_cut(LsReadMark mark);	/* when it aborts */
+extern void readkeys_at_subxact_start(int level);
 extern void readkeys_at_xact_end(void);
 
 #endif							/* LOCKSTEP_READKEYS_H */

@@ -295,6 +295,9 @@ abort_while_idle(void)
 	MemoryContext context = CurrentMemoryContext;
 	MemoryContext own = AllocSetContextCreate(TopMemoryContext, "lockstep savepoints", ALLOCSET_SMALL_SIZES);
 	List	   *savepoints;
+	int			isolation = XactIsoLevel;
+	bool		read_only = XactReadOnly;
+	bool		deferrable = XactDeferrable;
 
 	MemoryContextSwitchTo(own);
 	savepoints = savepoints_names();
@@ -304,6 +307,11 @@ abort_while_idle(void)
 	StartTransactionCommand();
 	BeginTransactionBlock();
 	CommitTransactionCommand();
+
+	/* for ROLLBACK AND CHAIN; as RestoreTransactionCharacteristics() of xact.c */
+	XactIsoLevel = isolation;
+	XactReadOnly = read_only;
+	XactDeferrable = deferrable;
 	in_doomed_block = true;
 	savepoints_set(savepoints);
 	MemoryContextSwitchTo(context);

@@ -18,6 +18,11 @@ CREATE FUNCTION keep() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN RETURN NULL;
 CREATE TABLE kept (id int PRIMARY KEY, v int);
 INSERT INTO kept SELECT i, 0 FROM generate_series(1, 20) i;
 CREATE TRIGGER keep BEFORE UPDATE OR DELETE ON kept FOR EACH ROW EXECUTE FUNCTION keep();
+CREATE TABLE undeleted (id int PRIMARY KEY, v int);
+INSERT INTO undeleted SELECT i, 0 FROM generate_series(1, 100) i;
+CREATE TRIGGER keep BEFORE DELETE ON undeleted FOR EACH ROW EXECUTE FUNCTION keep();
+CREATE TABLE a_table_with_a_name_that_is_longer_than_that_of_the_other (id int PRIMARY KEY);
+INSERT INTO a_table_with_a_name_that_is_longer_than_that_of_the_other VALUES (1);
 SQL
 $c->drain;
 
@@ -57,6 +62,24 @@ $id++;
 is_refused('a trigger that keeps UPDATE from a row', 'kept', sub { $_[0]->do("UPDATE kept SET v = 9 WHERE id = $id") });
 $id++;
 is_refused('a trigger that keeps DELETE from a row', 'kept', sub { $_[0]->do("DELETE FROM kept WHERE id = $id") });
+
+# Such a row is changed afterwards, which needs no key for the lock - but if that is rolled back.
+my $change = 'UPDATE undeleted SET v = 9 WHERE id';
+$id++;
+is_refused('a lock from before a savepoint', 'undeleted', sub {
+	$_[0]->do($_) for "DELETE FROM undeleted WHERE id = $id", 'SAVEPOINT s', "$change = $id", 'SELECT FROM undeleted WHERE id = 50 FOR UPDATE', 'ROLLBACK TO s';
+});
+$id++;
+is_refused('a lock after one of the transaction before', 'undeleted', sub {
+	$_[0]->do($_) for 'ROLLBACK', 'DELETE FROM undeleted WHERE id = 51', "BEGIN; INSERT INTO other VALUES ($id, 0)",
+		"SELECT FROM undeleted WHERE id = $id FOR UPDATE", "$change = 51";
+});
+{
+	my $s = $c->session(1);
+	$s->do($_) for 'BEGIN', 'DELETE FROM undeleted WHERE id = 52', 'SAVEPOINT s', "$change = 52",
+		'SELECT FROM a_table_with_a_name_that_is_longer_than_that_of_the_other FOR UPDATE', 'ROLLBACK TO s', 'INSERT INTO other VALUES (52)', 'COMMIT';
+	is($c->sql(1, 'SELECT count(*) FROM other WHERE id = 52'), 1, 'a longer key in between is cut off as a whole');
+}
 $id++;
 is_refused('... and a savepoint', 't', sub {
 	$_[0]->do("SAVEPOINT a; INSERT INTO t VALUES ($id, 'x') ON CONFLICT (id) DO UPDATE SET status = 'x' WHERE false; RELEASE a") });

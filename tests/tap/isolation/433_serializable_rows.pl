@@ -96,7 +96,7 @@ for my $where ('id = 300', 'id = 300::bigint')
 }
 
 # READ ONLY and DEFERRABLE say nothing to the replicator and never fail for others.
-for my $mode ('READ ONLY', 'READ ONLY DEFERRABLE')
+for my $mode ('READ ONLY', 'READ ONLY DEFERRABLE', 'READ ONLY; SAVEPOINT s')
 {
 	$b->do("BEGIN ISOLATION LEVEL SERIALIZABLE, $mode; SELECT sum(v) FROM i");
 	my $before = $c->status->{counters};
@@ -105,6 +105,21 @@ for my $mode ('READ ONLY', 'READ ONLY DEFERRABLE')
 	is($c->status->{counters}{conflicts}, $before->{conflicts}, "$mode: no conflict");
 	is($c->status->{counters}{committed}, $before->{committed} + 1, "$mode: nothing of its own");
 }
+
+# What is READ ONLY for a while only has written before, or will.
+for ([ 'after it has written', 'UPDATE i SET v = v + 1 WHERE id = 7', 'SET TRANSACTION READ ONLY', 'SELECT v FROM i WHERE id = 8' ],
+	[ 'until a savepoint is released', 'SELECT 1', 'SAVEPOINT s', 'SET TRANSACTION READ ONLY', 'SELECT v FROM i WHERE id = 8', 'RELEASE s', 'UPDATE i SET v = v + 1 WHERE id = 7' ])
+{
+	my ($name, @statements) = @$_;
+	$a->do($_) for 'BEGIN ISOLATION LEVEL SERIALIZABLE', @statements;
+	$b->do($_) for 'BEGIN ISOLATION LEVEL SERIALIZABLE', 'SELECT v FROM i WHERE id = 7', 'UPDATE i SET v = v + 1 WHERE id = 8';
+	$b->do('COMMIT');
+	$a->query('COMMIT');
+	LockstepCluster::is_error($a->error, '40001', qr/.*/, "READ ONLY $name: write skew");
+	$a->query('ROLLBACK');
+	$c->drain;
+}
+
 $c->same('all nodes are equal');
 $c->down;
 done_testing;

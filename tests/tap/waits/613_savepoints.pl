@@ -82,6 +82,14 @@ passes('no savepoint yet', 'SAVEPOINT a', 'ROLLBACK TO a', 'RELEASE a');
 fails('no savepoint yet', 'SELECT 1');
 passes('no savepoint yet', 'ROLLBACK');
 
+# ---------- ROLLBACK AND CHAIN begins one of the same kind
+
+$v->do($_) for 'BEGIN ISOLATION LEVEL REPEATABLE READ DEFERRABLE', $change;
+conflict();
+passes('AND CHAIN', 'ROLLBACK AND CHAIN');
+is($v->query('SHOW transaction_isolation') . $v->query('SHOW transaction_deferrable'), 'repeatable readon', 'AND CHAIN keeps the isolation level');
+$v->do('ROLLBACK');
+
 # ---------- running: PL/pgSQL catches what it likes, the outer row is held
 
 $v->do($_) for 'BEGIN', $change, 'SAVEPOINT a';
