@@ -461,13 +461,20 @@ run_cluster(Call *call)
 	run_local(call);
 }
 
+/* Where PostgreSQL would refuse LOCK: as a command of the client's outside of a block. */
+static bool
+is_outside_block(const Call *call)
+{
+	return call->context == PROCESS_UTILITY_TOPLEVEL && !IsTransactionBlock() && !IsSubTransaction();
+}
+
 /* Modes that keep writers out do so on every node. */
 static void
 run_lock(Call *call, DdlTargets *targets)
 {
 	LockStmt   *stmt = castNode(LockStmt, call->pstmt->utilityStmt);
 
-	if (stmt->mode >= ShareLock && targets->npermanent > 0 && IsTransactionBlock() &&
+	if (stmt->mode >= ShareLock && targets->npermanent > 0 && !is_outside_block(call) &&
 		!RecoveryInProgress())
 	{
 		xact_announce();
@@ -541,8 +548,7 @@ meaning_of(PlannedStmt *pstmt)
 static bool
 asks_first(const Call *call, const DdlPlan *plan)
 {
-	/* PostgreSQL refuses LOCK outside of a block, see run_lock() */
-	if (IsA(call->pstmt->utilityStmt, LockStmt) && !IsTransactionBlock())
+	if (IsA(call->pstmt->utilityStmt, LockStmt) && is_outside_block(call))
 		return false;
 	return plan->action == DDL_LOCK || (plan->action == DDL_FORWARD && !plan->certified) ||
 		(plan->action == DDL_LOCAL && IsA(call->pstmt->utilityStmt, LsClusterStmt) &&

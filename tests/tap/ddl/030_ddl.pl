@@ -109,6 +109,25 @@ $ddl->do('COMMIT');
 $dml->finish;
 $c->same('LOCK TABLE against DML');
 
+# PostgreSQL allows it outside of a block where it is no command of the client's.
+$c->sql(1, <<'SQL');
+CREATE PROCEDURE add_next() LANGUAGE plpgsql AS
+$$ BEGIN LOCK TABLE other IN EXCLUSIVE MODE; INSERT INTO other SELECT max(id) + 100 FROM other; END $$;
+CREATE FUNCTION next() RETURNS void LANGUAGE sql AS 'LOCK TABLE other IN EXCLUSIVE MODE; INSERT INTO other SELECT max(id) + 100 FROM other';
+SQL
+$c->drain;
+for my $command ('CALL add_next()', 'SELECT next()', 'DO $$ BEGIN PERFORM next(); END $$')
+{
+	$ddl->do('BEGIN; LOCK TABLE other; INSERT INTO other SELECT max(id) + 10 FROM other');
+	my $max = $ddl->do('SELECT max(id) FROM other');
+	$dml->send($command);
+	ok($dml->blocked(0.3), "LOCK TABLE waits for another node's in $command");
+	$ddl->do('COMMIT');
+	$dml->finish;
+	is($dml->do('SELECT max(id) FROM other'), $max + 100, '... and sees what that has written');
+	$c->drain;
+}
+
 # ---------- parallel DDL
 
 my @sessions = map { $c->session($_) } $c->all;
