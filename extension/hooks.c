@@ -591,6 +591,7 @@ hooks_install(void)
 
 	/* lockstep's own: a lower room tells an upper one */
 	guc_replicate_changed = mode_on_replicate_changed;
+	guc_unreplicated_changed = mode_note_kept_here;
 	guc_session_begins_off = begin_with_replicate_off;
 	guc_priority_check = priority_check;
 	guc_priority_changed = priority_assign;

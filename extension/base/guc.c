@@ -46,6 +46,7 @@ int			ls_server_nice = 0;
 int			ls_scheduling_priority = 0;
 int			ls_apply_priority = 0;
 void		(*guc_replicate_changed) (bool newval) = NULL;
+void		(*guc_unreplicated_changed) (void) = NULL;
 void		(*guc_session_begins_off) (void) = NULL;
 bool		(*guc_priority_check) (int newval, GucSource source) = NULL;
 void		(*guc_priority_changed) (int newval) = NULL;
@@ -136,6 +137,13 @@ assign_replicate(bool newval, void *extra)
 {
 	if (guc_replicate_changed)
 		guc_replicate_changed(newval);
+}
+
+static void
+assign_unreplicated(int newval, void *extra)
+{
+	if (guc_unreplicated_changed)
+		guc_unreplicated_changed();
 }
 
 static bool
@@ -331,7 +339,7 @@ define_of_session(void)
 							 "\"refuse\": it fails; \"allow\": these changes stay on this node.",
 							 &ls_unreplicated, LS_UNREPLICATED_REFUSE, unreplicated_options,
 							 PGC_SUSET, 0,
-							 NULL, NULL, NULL);
+							 NULL, assign_unreplicated, NULL);
 
 	DefineCustomIntVariable("lockstep.max_row_keys",
 							"Sets the number of changed rows of a table above which a transaction conflicts with all changes of it.",

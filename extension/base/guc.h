@@ -71,8 +71,9 @@ extern int	ls_apply_priority;	/* lockstep.apply_priority */
 
 extern void guc_define(void);	/* _PG_init */
 
-/* Told when lockstep.replicate changes, in this session or before it begins. */
+/* Told when lockstep.replicate, or lockstep.unreplicated, changes, in this session or before it begins. */
 extern void (*guc_replicate_changed) (bool newval);
+extern void (*guc_unreplicated_changed) (void);
 
 /* Told when the options of a session's connection say off, while it begins. */
 extern void (*guc_session_begins_off) (void);

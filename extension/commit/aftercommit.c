@@ -40,13 +40,13 @@ static struct
 }			wish;
 
 /*
- * Has the journal all that the transaction has done?  Not what a superuser has kept local,
- * not the progress of a subscription, and not what a standby of this node is to have.
+ * Has the journal all that the transaction has done?  Not what a superuser has kept local, or a
+ * command that is each node's own, not the progress of a subscription, and not what a standby of this node is to have.
  */
 static bool
 journal_has_everything(void)
 {
-	return ls_mode() == LS_MODE_ORIGIN && !mode_changed_in_xact() && ls_unreplicated == LS_UNREPLICATED_REFUSE &&
+	return ls_mode() == LS_MODE_ORIGIN && !mode_keeps_here() && ls_unreplicated == LS_UNREPLICATED_REFUSE &&
 		!ls_has_replication_origin() && SyncRepStandbyNames[0] == '\0';
 }
 

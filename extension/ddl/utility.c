@@ -135,6 +135,7 @@ run_local(Call *call)
 	run_counted(call, 1);
 	/* some, like VACUUM, have ended the transaction that they ran in */
 	walwitness_note_command();
+	mode_note_kept_here();
 }
 
 /* ---------- refusing */

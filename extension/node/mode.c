@@ -42,7 +42,7 @@ static bool mode_known = false;
 static LsMode mode_cached;
 
 /* The transaction has been in a mode that captures and in one that does not. */
-static bool changed_in_xact = false;
+static bool kept_here = false;
 
 /* The transaction has changed rows or tables here that are replicated otherwise. */
 static bool local_change = false;
@@ -182,16 +182,22 @@ mode_begin_apply(bool to_repair)
 void
 mode_at_xact_end(void)
 {
-	changed_in_xact = false;
+	kept_here = false;
 	local_change = false;
 	if (extension.newborn)
 		extension_forget();
 }
 
-bool
-mode_changed_in_xact(void)
+void
+mode_note_kept_here(void)
 {
-	return changed_in_xact;
+	kept_here |= IsTransactionState();
+}
+
+bool
+mode_keeps_here(void)
+{
+	return kept_here;
 }
 
 void
@@ -216,7 +222,7 @@ void
 mode_on_replicate_changed(bool newval)
 {
 	mode_known = false;
-	changed_in_xact |= IsTransactionState();
+	mode_note_kept_here();
 	if (!newval)
 		ls_skip_login_triggers();
 }

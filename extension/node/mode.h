@@ -27,8 +27,12 @@ extern Oid	ls_progress_relid(void);
 /* The session is the replicator's from now on, for good; to_repair: see session_repairs(). */
 extern void mode_begin_apply(bool to_repair);
 
-/* lockstep.replicate was changed in this transaction: some of it may be local. */
-extern bool mode_changed_in_xact(void);
+/*
+ * Some of this transaction may stay on this node: a command did, or lockstep.replicate or
+ * lockstep.unreplicated was changed meanwhile.
+ */
+extern void mode_note_kept_here(void);
+extern bool mode_keeps_here(void);
 
 /* In LS_MODE_OFF: something that would be replicated is changed; if lockstep.replicate is off, it is here only. */
 extern void mode_note_local_change(void);

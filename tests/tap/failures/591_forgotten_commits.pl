@@ -44,6 +44,10 @@ is(flushed_after('SELECT 1', $work), 'false', 'by default it does not');
 is(flushed_after('SELECT 1', "BEGIN; SET LOCAL lockstep.replicate = off; INSERT INTO here VALUES (1); SET LOCAL lockstep.replicate = on; $work; COMMIT"),
 	'true', 'but for what a part of the transaction has left on this node alone');
 is(flushed_after('SET lockstep.unreplicated = allow', $work), 'true', 'or may have');
+is(flushed_after('SELECT 1', "BEGIN; SET LOCAL lockstep.unreplicated = allow; SET LOCAL lockstep.unreplicated = refuse; $work; COMMIT"),
+	'true', 'or might have had');
+is(flushed_after('SELECT 1', "BEGIN; CREATE SUBSCRIPTION s CONNECTION 'dbname=x' PUBLICATION p WITH (connect = false, slot_name = NONE); $work; COMMIT", 'DROP SUBSCRIPTION s'),
+	'true', "and for a command that is each node's own");
 $c->sql(1, q{SET lockstep.replicate = off; SELECT pg_replication_origin_create('o')});
 is(flushed_after(q{SELECT pg_replication_origin_session_setup('o')},
 	"BEGIN; SELECT pg_replication_origin_xact_setup('0/1234', now()); $work; COMMIT"), 'true', 'and for the progress of a subscription');
