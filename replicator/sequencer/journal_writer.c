@@ -355,7 +355,6 @@ write_batch(JournalItem *first)
 			last_seq = item->seq;
 		if (copies_active && item->body.id != 0)
 			copies_add_body(item->seq, &item->body);
-		note_head(item);
 	}
 	if (n == 0)
 		return confirm();
@@ -369,6 +368,10 @@ write_batch(JournalItem *first)
 			last_chain = journal_chain_of(item->record);
 		if (item->body.id != 0)
 			journal_add_body(journal, item->seq, &item->body);
+
+		/* not before: a segment that begins with it must not have its effects in the head */
+		if (item->len > 0)
+			note_head(item);
 	}
 	return true;
 }

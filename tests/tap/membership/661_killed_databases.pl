@@ -10,7 +10,7 @@ use LockstepPoints;
 use Test::More;
 
 my $c = LockstepPoints->new(nodes => 2, conf => "lockstep.connect_timeout = 2s\n",
-	replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\nreconnect_interval = 100ms\n");
+	replicator_conf => "node_timeout = 5s\nstall_timeout = 5s\nreconnect_interval = 100ms\njournal_segment_size = 64kB\n");
 my %in = (db => 'postgres');
 my $made = 0;
 my %short = map { $_ => 1 } 'server DATABASE_RENAMED', 'server rename DATABASE_DECIDED', 'catching up replicator DATABASE_RENAMED', 'replicator DATABASE_CREATED', 'replicator DATABASE_READY', 'replicator DATABASE_DECIDED', 'server DATABASE_MADE',
@@ -147,6 +147,43 @@ for my $kind (sort keys %kinds)
 		is($c->sql($_, 'SELECT min(was) FROM t WHERE was <> $$both$$', db => $two), $one, "$name: the other, n$_") for $c->all;
 		$c->sql(1, "DROP DATABASE $_", %in) for 'm_again', $two;
 	}
+}
+
+# ---------- a segment that begins with the record of a DROP, and is all that reaches the disk: nothing was dropped
+
+# Bytes that are left in the last segment, which is full of zeros.
+sub room
+{
+	my ($segment) = reverse sort glob("$c->{dir}/journal/*.journal");
+	open(my $f, '<:raw', $segment) or die "$segment: $!";
+	my $bytes = do { local $/; <$f> };
+	close $f;
+	return 65536 - length($bytes =~ s/\0+\z//r);
+}
+
+{
+	my $database = 'm' . ++$made;
+	$c->sql(1, "CREATE DATABASE $database", %in);
+	$c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, v text)', db => $database);
+	$c->sql(1, 'ALTER TABLE t ALTER v SET STORAGE EXTERNAL', db => $database);
+	my $insert = sub { $c->sql(1, "INSERT INTO t (v) VALUES (repeat('x', $_[0]))", db => $database); $c->drain };
+	$insert->(1000);
+	my $room = room();
+	$insert->(1000) while room() > 4000 || room() > $room;
+	$room = room();
+	$insert->(1000);
+	my $overhead = $room - room() - 1000;
+	$insert->(room() - $overhead - 60);
+	cmp_ok(room(), '<', 100, 'the segment is full');
+	my $told = run_held("DROP DATABASE $database", sub { $c->order_at('replicator', 'SEGMENT_BEGUN', 'kill') }, sub { kill_replicator('SEGMENT_BEGUN') });
+	$c->wait_state($_, 'online', 40) or fail("n$_ is online again: " . $c->reason($_)) for $c->all;
+	is(databases($_), $database, "n$_ has the database") for $c->all;
+	$c->sql(1, "INSERT INTO t (v) VALUES ('later')", db => $database);
+	$c->cluster($_) for 'stop-replicator', 'start-replicator';
+	$c->wait_state($_, 'online', 40) or fail("n$_ is online again: " . $c->reason($_)) for $c->all;
+	is(databases($_), $database, "n$_ still has it") for $c->all;
+	cmp_ok($c->sql(2, 'SELECT count(*) FROM t', db => $database), '>', 3, 'with its rows');
+	$c->sql(1, "DROP DATABASE $database", %in);
 }
 
 # ---------- while a node catches up
