@@ -33,6 +33,7 @@
 
 #include "database_event.h"
 #include "dbcheck.h"
+#include "kept_progress.h"
 #include "log.h"
 #include "metadata.h"
 #include "points.h"
@@ -394,18 +395,6 @@ drop_now(DatabaseStep *s)
 
 /* ---------- the progress of one that is dropped */
 
-/* One that stays; NULL: none is attached yet. */
-static const char *
-keeper(const DatabaseStep *s)
-{
-	for (const Pool *p = s->node->pools; p != NULL; p = p->next)
-	{
-		if (!p->closing && strcmp(p->database, s->name) != 0)
-			return p->database;
-	}
-	return NULL;
-}
-
 static void
 close_inner(DatabaseStep *s)
 {
@@ -446,34 +435,13 @@ is_inside(DatabaseStep *s, const char *error)
 	return false;
 }
 
-/* The column chain came with version 1.1. */
-static void
-on_room_for_it(void *arg, const PGresult *r)
-{
-	DatabaseStep *s = arg;
-	const char *params[] = {s->progress, s->chain};
-
-	if (!succeeded(s, r))
-		return;
-	pgclient_query(s->inner, "INSERT INTO lockstep.progress SELECT (jsonb_populate_record(p, jsonb_build_object('slot', " KEPT_SLOT
-				   ", 'seq', $1::bigint, 'chain', $2::bigint))).* FROM (SELECT NULL::lockstep.progress) AS n (p) ON CONFLICT DO NOTHING",
-				   2, params, on_kept, s);
-}
-
-static void
-keep(DatabaseStep *s)
-{
-	const char *params[] = {s->progress};
-
-	pgclient_query(s->inner, "SET synchronous_commit = local", 0, NULL, NULL, NULL);
-	pgclient_query(s->inner, "DELETE FROM lockstep.progress WHERE slot = " KEPT_SLOT " AND seq < $1", 1, params, on_room_for_it, s);
-}
-
 static void
 on_keeper_connected(void *arg, const char *error)
 {
-	if (is_inside(arg, error))
-		keep(arg);
+	DatabaseStep *s = arg;
+
+	if (is_inside(s, error))
+		progress_keep(s->inner, s->progress, s->chain, on_kept, s);
 }
 
 /* One that is not complete has none. */
@@ -489,7 +457,7 @@ static void
 on_progress(void *arg, const PGresult *r)
 {
 	DatabaseStep *s = arg;
-	const char *database = keeper(s);
+	const char *database = progress_keeper(s->node, s->name);
 
 	if (!has_no_extension(r) && !succeeded(s, r))
 		return;
@@ -512,14 +480,13 @@ on_inside(void *arg, const char *error)
 	DatabaseStep *s = arg;
 
 	if (is_inside(s, error))
-		pgclient_query(s->inner, "SELECT p.seq, to_jsonb(p) ->> 'chain' FROM lockstep.progress p ORDER BY p.seq DESC LIMIT 1",
-					   0, NULL, on_progress, s);
+		progress_ask(s->inner, on_progress, s);
 }
 
 static void
 drop(DatabaseStep *s)
 {
-	if (s->is_invalid || keeper(s) == NULL)
+	if (s->is_invalid || progress_keeper(s->node, s->name) == NULL)
 		drop_now(s);
 	else
 		open_inner(s, s->name, on_inside);

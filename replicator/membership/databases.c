@@ -9,7 +9,8 @@
  *			its content is the standard for nodes that are attached later.
  *	 drop	its sessions are ended; the journal records that it is not replicated
  *			any more; connections are closed when everything decided is applied; on
- *			each node the extension is dropped, which leaves an ordinary database.
+ *			each node its progress is kept in another database, and the extension is
+ *			dropped, which leaves an ordinary database.
  *
  * Only one job runs at a time.  If a node goes out while a database is added, the job
  * fails; nothing has been promised, and it can be repeated.  Whatever the job has
@@ -24,6 +25,7 @@
 #include "database_step.h"
 #include "dbcheck.h"
 #include "journal.h"
+#include "kept_progress.h"
 #include "log.h"
 #include "metadata.h"
 #include "sequencer.h"
@@ -47,6 +49,9 @@ typedef struct Job
 	int			asked;			/* node whose control connection was asked, or
 								 * -1 */
 	PgClient   *client;			/* of a drop */
+	PgClient   *keeper;			/* in a database that stays */
+	char	   *progress;		/* of the node that is worked on */
+	char	   *chain;
 	char	   *trouble;		/* what went wrong on the way */
 } Job;
 
@@ -72,9 +77,12 @@ finish(const char *error)
 	for (int i = 0; i < CONFIG_MAX_NODES; i++)
 		dbcheck_free(j->checks[i]);
 	pgclient_close(j->client);
+	pgclient_close(j->keeper);
 	log_message(LOG_NOTICE, NULL, "database \"%s\": %s", j->database, text != NULL ? text : "done");
 	j->done(j->arg, text);
 	free(text);
+	free(j->progress);
+	free(j->chain);
 	free(j->trouble);
 	free(j->database);
 	free(j);
@@ -591,17 +599,77 @@ note_trouble(const char *fmt,...)
 	job->trouble = xasprintf("it is not replicated any more, but its extension could not be dropped everywhere: %s", text);
 }
 
+/* Of this node, be it done or not. */
+static void
+leave_node(void)
+{
+	PgClient   *client = job->client;
+	PgClient   *keeper = job->keeper;
+
+	job->client = job->keeper = NULL;
+	pgclient_close(keeper);
+	pgclient_close(client);
+	drop_next_extension();
+}
+
+/* false: it has failed, and the node has been left. */
+static bool
+is_done(const PGresult *r, ExecStatusType wanted)
+{
+	if (r != NULL && PQresultStatus(r) == wanted)
+		return true;
+	note_trouble("node \"%s\": %s", node_name(job->at - 1),
+				 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
+	leave_node();
+	return false;
+}
+
 static void
 on_extension_dropped(void *arg, const PGresult *r)
 {
-	PgClient   *client = job->client;
+	if (is_done(r, PGRES_COMMAND_OK))
+		leave_node();
+}
 
-	if (r == NULL || PQresultStatus(r) != PGRES_COMMAND_OK)
-		note_trouble("node \"%s\": %s", node_name(job->at - 1),
-					 r != NULL ? pgclient_message(PQresultErrorMessage(r)) : "connection lost");
-	job->client = NULL;
-	pgclient_close(client);
-	drop_next_extension();
+static void
+on_kept(void *arg, const PGresult *r)
+{
+	if (is_done(r, PGRES_COMMAND_OK))
+		drop_extension(job->client, on_extension_dropped);
+}
+
+static void
+on_keeper_connected(void *arg, const char *error)
+{
+	if (error != NULL)
+	{
+		note_trouble("node \"%s\": %s", node_name(job->at - 1), error);
+		job->keeper = NULL;		/* closes itself */
+		leave_node();
+		return;
+	}
+	progress_keep(job->keeper, job->progress, job->chain, on_kept, NULL);
+}
+
+static void
+on_progress(void *arg, const PGresult *r)
+{
+	Node	   *n = node_get(job->at - 1);
+	const char *database = progress_keeper(n, job->database);
+
+	if (!is_done(r, PGRES_TUPLES_OK))
+		return;
+	if (PQntuples(r) == 0 || database == NULL)
+	{
+		drop_extension(job->client, on_extension_dropped);
+		return;
+	}
+	free(job->progress);
+	free(job->chain);
+	job->progress = xstrdup(PQgetvalue(r, 0, 0));
+	job->chain = PQgetisnull(r, 0, 1) ? NULL : xstrdup(PQgetvalue(r, 0, 1));
+	job->keeper = pgclient_open(n->config, database, "lockstep control", pgclient_control_options, node_stall_timeout(),
+								on_keeper_connected, NULL);
 }
 
 static void
@@ -611,11 +679,11 @@ on_drop_connected(void *arg, const char *error)
 	{
 		note_trouble("node \"%s\": %s", node_name(job->at - 1), error);
 		job->client = NULL;		/* closes itself */
-		drop_next_extension();
+		leave_node();
 		return;
 	}
 	pgclient_query(job->client, "SET lock_timeout = '10s'", 0, NULL, NULL, NULL);
-	drop_extension(job->client, on_extension_dropped);
+	progress_ask(job->client, on_progress, NULL);
 }
 
 static void

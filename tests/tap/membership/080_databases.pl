@@ -55,9 +55,15 @@ $c->sql(1, 'CREATE TABLE only_here (id int); DROP TABLE only_here', db => 'postg
 pass('a database without the extension is left alone');
 
 # Dropping one.
+$c->sql(1, 'CREATE TABLE last (id int)', db => 'second');
+$c->drain;
+my $decided = $c->status->{journal}{decided};
 my ($out, $ctl_err, $rc) = $c->ctl('database', 'drop', 'second');
 is($rc, 0, 'a database is dropped from replication') or diag($ctl_err);
 is_deeply($c->status->{databases}, ['app'], 'status lists it no more');
+cmp_ok($c->sql($_, 'SELECT max(seq) FROM lockstep.progress'), '>=', $decided, "n$_ knows that it has applied all of it") for 1, 2;
+$c->sql(1, 'DROP TABLE last', db => 'second');
+$c->sql(2, 'DROP TABLE last', db => 'second');
 $c->sql(1, "INSERT INTO t VALUES (500, 'after')");
 $c->same('the other goes on');
 $c->sql(1, "INSERT INTO t VALUES (500, 'alone')", db => 'second');
