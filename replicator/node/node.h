@@ -231,7 +231,9 @@ extern void node_heard(Node *n);	/* its server has said something */
 
 /*
  * The lowest seq that some node which counts (is in) has applied, and has on its disk
- * (what it may ask for again after a crash is higher); `durable` without any.
+ * (what it may ask for again after a crash is higher).  Without any: `durable`, and the
+ * highest that a node which is out has on its disk, as far as it has said so since the
+ * replicator started.
  */
 extern uint64_t nodes_min_applied(uint64_t durable);
 extern uint64_t nodes_min_flushed(uint64_t durable);

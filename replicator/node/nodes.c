@@ -170,13 +170,20 @@ uint64_t
 nodes_min_flushed(uint64_t durable)
 {
 	uint64_t	lowest = durable;
+	uint64_t	highest_out = 0;
+	bool		any = false;
 
 	for (int i = 0; i < nnodes; i++)
 	{
 		const Node *n = &nodes[i];
 
-		if (node_is_in(n) && n->pools != NULL && n->flushed < lowest)
-			lowest = n->flushed;
+		if (!node_is_in(n))
+			highest_out = n->flushed > highest_out ? n->flushed : highest_out;
+		else if (n->pools != NULL)
+		{
+			any = true;
+			lowest = n->flushed < lowest ? n->flushed : lowest;
+		}
 	}
-	return lowest;
+	return any ? lowest : highest_out;
 }
