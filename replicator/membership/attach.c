@@ -610,6 +610,28 @@ on_names(void *arg, const PGresult *r)
 	check_next(a);
 }
 
+/*
+ * A replicator that died, or a connection that broke, may have left a command on a database running: the
+ * server notices that nobody waits for it when it is done.  It must not be done behind our back.
+ */
+static void
+on_ended(void *arg, const PGresult *r)
+{
+	struct Attach *a = arg;
+	bool		answered = r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK;
+
+	if (!answered || PQgetvalue(r, 0, 1)[0] != '0')
+	{
+		node_out(a->node, DROP_ATTACH_QUESTION,
+				 FACTS(.what = "ending an earlier command on databases",.database = node_config->maintenance_database,
+					   .error = r == NULL ? "connection lost" : answered ? "it still runs" : pgclient_message(PQresultErrorMessage(r))));
+		return;
+	}
+	if (PQgetvalue(r, 0, 0)[0] != '0')
+		log_message(LOG_NOTICE, a->node->config->name, "ended an earlier replicator's command on databases");
+	pgclient_query(a->client, "SELECT oid, datname FROM pg_database", 0, NULL, on_names, a);
+}
+
 static void
 on_connected(void *arg, const char *error)
 {
@@ -617,7 +639,12 @@ on_connected(void *arg, const char *error)
 
 	if (error == NULL)
 	{
-		pgclient_query(a->client, "SELECT oid, datname FROM pg_database", 0, NULL, on_names, a);
+		pgclient_query(a->client,
+					   "WITH old AS MATERIALIZED (SELECT pid FROM pg_catalog.pg_stat_activity "
+					   "WHERE application_name = 'lockstep control' AND pid <> pg_catalog.pg_backend_pid() AND state = 'active' "
+					   "AND query ~ '^(CREATE|DROP|ALTER) DATABASE '), "
+					   "ended AS MATERIALIZED (SELECT pg_catalog.pg_terminate_backend(pid, 10000) AS gone FROM old) "
+					   "SELECT count(*), count(*) FILTER (WHERE NOT gone) FROM ended", 0, NULL, on_ended, a);
 		return;
 	}
 	a->client = NULL;			/* closes itself */

@@ -186,6 +186,26 @@ sub room
 	$c->sql(1, "DROP DATABASE $database", %in);
 }
 
+# ---------- the replicator dies while a node still executes the command, which must not be done later
+
+{
+	my $database = 'm' . ++$made;
+	my $lock = $c->session(2, %in);
+	$lock->do($_) for 'SET lockstep.replicate = off', 'BEGIN', 'LOCK TABLE pg_database IN SHARE MODE';
+	my $s = $c->session(1, %in);
+	$s->send("CREATE DATABASE $database");
+	my $running = "FROM pg_stat_activity WHERE application_name = 'lockstep control' AND query LIKE 'CREATE DATABASE%' AND state = 'active'";
+	ok($c->wait_sql(2, "SELECT count(*) $running", 1), 'n2 waits in CREATE DATABASE');
+	my $pid = $c->sql(2, "SELECT pid $running", %in);
+	$c->cluster('kill-replicator');
+	eval { $s->finish };
+	is($c->sql(2, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid", %in), 1, 'and does so without the replicator');
+	$c->cluster('start-replicator');
+	ok($c->wait_sql(2, "SELECT count(*) FROM pg_stat_activity WHERE pid = $pid", 0), 'the next one ends that before it attaches the node');
+	$lock->do('ROLLBACK');
+	recovered('the node went on without the replicator', $database, 'unknown', 0);
+}
+
 # ---------- while a node catches up
 
 for my $kind (sort keys %kinds)
