@@ -17,6 +17,7 @@
 #include <getopt.h>
 #include <inttypes.h>
 #include <malloc.h>
+#include <openssl/crypto.h>
 #include <signal.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -77,6 +78,7 @@ static bool adopt;
 static bool force;
 static bool accept_loss;
 static bool switching_over;
+static bool chosen;				/* to lead its group */
 static int	pid_fd = -1;
 static int	signal_fd = -1;
 
@@ -181,7 +183,7 @@ refuse_to_start(const char *message, const char *detail, const char *hint)
 	systemd_failed(message);
 	if (pid_fd >= 0)
 		unlink(config->pid_file);
-	exit(EXIT_STARTUP);
+	exit(chosen ? EXIT_RETRY : EXIT_STARTUP);
 }
 
 /* After a boot the machine may get its addresses later.  Whoever listens says what is wrong then. */
@@ -363,10 +365,13 @@ reload_config(char **warning)
 	need_restart = config_reload(config, fresh);
 	config_free(fresh);
 	error = NULL;
+	if (config->nreplicators > 0)
+		error = group_tls_reload();
 	if (config->nreplicators == 0 || group_is_leader())
 	{
 		membership_reload();
-		error = session_tls_reload();
+		if (error == NULL)
+			error = session_tls_reload();
 	}
 	if (need_restart[0] != '\0')
 		*warning = xasprintf("changes of these settings need a restart of the replicator: %s", need_restart);
@@ -487,6 +492,7 @@ follow_group(void)
 	group_begin(config, bytes, on_group);
 	reach_begin(config);
 	await_group();
+	chosen = true;
 	if (!journal_settle(config->journal_directory))
 		refuse_to_start(xasprintf("could not write in \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
 }
@@ -574,10 +580,14 @@ int
 main(int argc, char **argv)
 {
 	static const AdminMain admin_calls = {.reload = reload_config,.stop = stop,.switchover = switch_over};
-	bool		check = parse_options(argc, argv);
+	bool		check;
 	const char *hint;
 	char	   *error;
 	char	   *ready;
+
+	/* threads of members' connections may use it until the end */
+	(void) OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+	check = parse_options(argc, argv);
 
 	/* after restart_or_exit() it is "exe" */
 	(void) prctl(PR_SET_NAME, "lockstep-replicator");
@@ -665,6 +675,6 @@ main(int argc, char **argv)
 	loop_run();
 	stop_all();
 	if (switching_over && !restart_is_forbidden())
-		restart_or_exit(EXIT_STARTUP);
+		restart_or_exit(EXIT_RETRY);
 	return EXIT_SUCCESS;
 }

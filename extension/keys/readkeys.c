@@ -66,7 +66,7 @@ static enum
 	ONLY_READS,
 	MAY_WRITE
 }			access_mode = UNDECIDED;
-static bool read_only_at_savepoint;		/* the first one */
+static bool read_only_at_savepoint; /* the first one */
 
 static void
 make_buffers(void)

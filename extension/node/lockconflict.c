@@ -308,7 +308,10 @@ abort_while_idle(void)
 	BeginTransactionBlock();
 	CommitTransactionCommand();
 
-	/* for ROLLBACK AND CHAIN; as RestoreTransactionCharacteristics() of xact.c */
+	/*
+	 * for ROLLBACK AND CHAIN; as RestoreTransactionCharacteristics() of
+	 * xact.c
+	 */
 	XactIsoLevel = isolation;
 	XactReadOnly = read_only;
 	XactDeferrable = deferrable;

@@ -24,7 +24,7 @@ static void __attribute__((noreturn))
 out_of_memory(size_t n)
 {
 	log_message(LOG_ERROR, NULL, "out of memory: could not allocate %zu bytes", n);
-	exit(1);
+	abort();					/* a service manager starts it again */
 }
 
 void *

@@ -25,6 +25,9 @@ struct signalfd_siginfo;
  */
 extern bool restart_take_signal(int fd, struct signalfd_siginfo *info);
 
+/* Exit status of who may succeed when it is started again.  The service's unit knows the others. */
+#define EXIT_RETRY 3
+
 /* Any thread.  Without restart_arm(), or if it fails, exits at once with that code. */
 extern void restart_or_exit(int code) __attribute__((noreturn));
 

@@ -168,7 +168,8 @@ ping(Node *n)
 	const char *params[] = {seq};
 
 	if (n->confirmed == n->answers && !n->asking_doubtful)
-		snprintf(seq, sizeof(seq), "%" PRIu64, sequencer_last_decided());
+		snprintf(seq, sizeof(seq), "%" PRIu64, sequencer_last_durable());	/* nobody was told of
+																			 * more */
 	else
 		strcpy(seq, "-1");		/* it says nothing of what others may have
 								 * decided */

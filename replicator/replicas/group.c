@@ -558,7 +558,7 @@ static void __attribute__((noreturn))
 leave(const char *why)
 {
 	log_message(LOG_WARNING, "group", "this replicator does not lead any more: %s", why);
-	restart_or_exit(EXIT_FAILURE);
+	restart_or_exit(EXIT_RETRY);
 }
 
 static void
@@ -871,6 +871,12 @@ group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
 		phase = PHASE_CHOSEN;
 		on_done(error);
 	}
+}
+
+char *
+group_tls_reload(void)
+{
+	return config->tls_directory[0] != '\0' ? member_keys_reload(&keys, config->tls_directory) : NULL;
 }
 
 void

@@ -23,6 +23,9 @@
  */
 extern void group_begin(const Config *config, LsSlice secret, void (*on_done) (char *error));
 
+/* The certificates, for the next connections to other members.  Returns NULL, or the error (malloc'ed). */
+extern char *group_tls_reload(void);
+
 /* The open journal is ours to write; calls on_done when it may be used, or error says why not. */
 extern void group_lead(const Journal *journal, void (*on_done) (char *error));
 

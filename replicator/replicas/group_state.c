@@ -44,12 +44,13 @@ group_state_common(const GroupState *state, uint64_t epoch, JournalPlace end, Jo
 		const EpochStart *e = &state->history[i];
 
 		known = known || e->epoch == epoch;
-		if (e->epoch > epoch)
-		{
-			if (journal_place_compare(e->place, end) < 0)
-				*common = e->place;
-			break;
-		}
+
+		/*
+		 * not only the next one: a later leader may have had less of the
+		 * journal
+		 */
+		if (e->epoch > epoch && journal_place_compare(e->place, *common) < 0)
+			*common = e->place;
 	}
 	return known && end.segment != 0;
 }

@@ -14,6 +14,7 @@
 #include <openssl/hmac.h>
 #include <openssl/ssl.h>
 #include <poll.h>
+#include <pthread.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
@@ -230,13 +231,45 @@ write_some(MemberChannel *c, short *wanted)
 
 /* ---------- beginning */
 
+/* Held while the context of keys is looked up or replaced; who has begun with it keeps it. */
+static pthread_mutex_t keys_lock = PTHREAD_MUTEX_INITIALIZER;
+
+char *
+member_keys_reload(MemberKeys *keys, const char *directory)
+{
+	char		why[TLS_WHY_SIZE];
+	TlsContext *fresh = tls_context_load(directory, NULL, why);
+	TlsContext *old;
+
+	if (fresh == NULL)
+		return xstrdup(why);
+	pthread_mutex_lock(&keys_lock);
+	old = keys->tls;
+	keys->tls = fresh;
+	pthread_mutex_unlock(&keys_lock);
+	tls_context_free(old);
+	return NULL;
+}
+
+/* NULL, and *clear says whether that is as it should be. */
+static SSL *
+begin_tls(const MemberKeys *keys, bool *clear)
+{
+	SSL		   *ssl;
+
+	pthread_mutex_lock(&keys_lock);
+	*clear = keys->tls == NULL;
+	ssl = *clear ? NULL : SSL_new(tls_context_ssl(keys->tls));
+	pthread_mutex_unlock(&keys_lock);
+	return ssl;
+}
+
 static bool
-shake_hands(MemberChannel *c, const MemberKeys *keys, bool connecting)
+shake_hands(MemberChannel *c, bool connecting)
 {
 	int64_t		until = now_ms() + CONNECT_MS;
 	const X509 *certificate;
 
-	c->ssl = SSL_new(tls_context_ssl(keys->tls));
 	if (c->ssl == NULL || SSL_set_fd(c->ssl, c->fd) != 1)
 	{
 		fail(c, "OpenSSL cannot be used");
@@ -284,12 +317,14 @@ begin(int fd, const MemberKeys *keys, bool connecting, char **error)
 {
 	MemberChannel *c = xcalloc(1, sizeof(MemberChannel));
 	int			one = 1;
+	bool		clear;
 
 	c->fd = fd;
 	c->max = MAX_UNTRUSTED;
 	c->send_ms = SEND_MS;
 	(void) setsockopt(fd, IPPROTO_TCP, TCP_NODELAY, &one, sizeof(one));
-	if (keys->tls != NULL ? shake_hands(c, keys, connecting) : check_clear(c))
+	c->ssl = begin_tls(keys, &clear);
+	if (clear ? check_clear(c) : shake_hands(c, connecting))
 		return c;
 	*error = xstrdup(c->error);
 	member_channel_close(c);

@@ -98,6 +98,9 @@ typedef struct MemberChannel MemberChannel;
 extern MemberChannel *member_channel_connect(const char *address, const MemberKeys *keys, char **error);
 extern bool member_is_there(const char *address);	/* does somebody listen
 													 * there? */
+
+/* Connections that begin from now on use the files as they are now.  NULL, or the error (malloc'ed): the old ones stay. */
+extern char *member_keys_reload(MemberKeys *keys, const char *directory);
 extern MemberChannel *member_channel_accept(int fd, const MemberKeys *keys, char **error);	/* takes fd over */
 extern void member_channel_close(MemberChannel *c);
 extern bool member_channel_is_closed(const MemberChannel *c);	/* by the other side */

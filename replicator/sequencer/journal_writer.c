@@ -369,7 +369,10 @@ write_batch(JournalItem *first)
 		if (item->body.id != 0)
 			journal_add_body(journal, item->seq, &item->body);
 
-		/* not before: a segment that begins with it must not have its effects in the head */
+		/*
+		 * not before: a segment that begins with it must not have its effects
+		 * in the head
+		 */
 		if (item->len > 0)
 			note_head(item);
 	}

@@ -121,6 +121,11 @@ test_common(void **unused)
 	assert_true(group_state_common(&s, 1, at(50, 299), &common));
 	assert_int_equal(journal_place_compare(common, at(1, 5000)), 0);
 
+	/* or where one after that begins, whose leader had less */
+	group_state_begin_epoch(&s, 6, at(40, 7));
+	assert_true(group_state_common(&s, 2, at(60, 10), &common));
+	assert_int_equal(journal_place_compare(common, at(40, 7)), 0);
+
 	/*
 	 * of an epoch that the journal does not know, nothing is known; nor of no
 	 * journal

@@ -72,6 +72,21 @@ $c->cluster('start-etcd');
 ok($c->wait_until(sub { ($c->group($leader)->{trouble} // 'x') eq '' }), 'etcd is back');
 back(fail_over('with TLS'));
 
+# ---------- another authority: all have reloaded, one begins with a certificate of the new one only
+
+for my $words ([ 'authority' ], [ 'replicator', '127.0.0.1' ])
+{
+	my ($rc, $out) = $c->run_owned("$LockstepCluster::bindir/lockstepctl", "--directory=$ca", 'certs', @$words);
+	is($rc, 0, "certs @$words") or diag($out);
+	$c->member_ctl($_, 'reload') for 1 .. 3;
+}
+$c->cluster($_) for 'kill-etcd', 'start-etcd';
+ok($c->wait_until(sub { ($c->group($c->leader)->{trouble} // 'x') eq '' }), 'etcd knows it, too');
+my ($standby) = grep { $_ != $c->leader } 1 .. 3;
+$c->kill_replicator($standby);
+ok($c->wait_until(sub { !$c->member_pid($standby) }), "r$standby is killed");
+back($standby);
+
 $c->sql(1, 'CREATE TABLE filled (id int PRIMARY KEY, v text)');
 $c->cluster('stop-node', 3);
 $c->sql(1, "INSERT INTO filled SELECT g, repeat('x', 100) FROM generate_series($_ * 20000 + 1, $_ * 20000 + 20000) g") for 0 .. 9;
