@@ -90,6 +90,12 @@ check-versions:
 check-liveness: install
 	tests/liveness/run
 
+# Random commands for SECONDS (180): on the nodes and on a server without lockstep; by several clients at once.
+check-differential: install
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/run.py --seconds $(or $(SECONDS),180)
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/at_once.py --seconds $(or $(SECONDS),180)
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/at_once.py --seconds $(or $(SECONDS),180) --nodes 3 --replicators 3 --clients 3 --disturb
+
 # The model of a group of replicators, in all orders of steps; needs Java.
 check-model:
 	tests/model/run
@@ -153,6 +159,7 @@ help:
 	@echo 'make check-debian   demo and core tests in a chroot of RELEASE=trixie (bookworm, sid, experimental, noble; STAGES=all T=all: all tests)'
 	@echo 'make check-versions the cluster tests with PostgreSQL 17 and 18 (builds them; VERSIONS="17 /opt/pg16/bin/pg_config")'
 	@echo 'make check-liveness the longest pause between two commits, under loads that conflict (LIVENESS_SECONDS=20: an hour)'
+	@echo 'make check-differential random commands on the nodes and a plain server, and at once: the same outcome (SECONDS=180)'
 	@echo 'make check-model    the model of several replicators by TLC (Java; about ten minutes)'
 	@echo 'make check-long     what takes too long for make check'
 	@echo 'make soak           the crash harness, again and again (ROUNDS=10 SECONDS=120; REPLICATORS=3: a group)'
@@ -161,4 +168,4 @@ help:
 	@echo 'make bench-classic  tables that others have published, with lockstep: docs/benchmarks/classic.md (BUDGET=22, minutes)'
 
 .PHONY: check-model all extension replicator install install-service uninstall deb check-deb check-systemd setup check check-lint check-unit check-fuzz check-regress check-tap \
-	check-long check-drivers check-postgres check-versions check-sanitize check-liveness soak bench bench-classic diagrams demo demo-stop clean help
+	check-long check-drivers check-postgres check-versions check-sanitize check-differential check-liveness soak bench bench-classic diagrams demo demo-stop clean help

@@ -280,6 +280,9 @@ ls_guc_variables(int *n)
 /* 17 can give a generated column another expression. */
 #define LS_CAN_SET_EXPRESSION (PG_VERSION_NUM >= 170000)
 
+/* CREATE MATERIALIZED VIEW of 17, but not within EXPLAIN: made without data, its file is exchanged for one with the rows. */
+#define LS_MATVIEW_IS_REFRESHED (PG_VERSION_NUM >= 170000)
+
 /* 18 has generated columns that are not stored: of a column's definition. */
 #if PG_VERSION_NUM >= 180000
 #define ls_is_stored(constraint) ((constraint)->generated_kind == ATTRIBUTE_GENERATED_STORED)
@@ -405,6 +408,7 @@ typedef uint32 LsInsertOptions;
 #define LS_OPTIONS_ARG options,
 #define LS_MOVES_PARAM
 #define LS_MOVES_ARG
+#define LS_SET_MOVES (options |= TABLE_DELETE_CHANGING_PARTITION)
 #define ls_table_tuple_update(rel, tid, row, cid, ...) table_tuple_update(rel, tid, row, cid, 0, __VA_ARGS__)
 #define ls_table_tuple_delete(rel, tid, cid, ...) table_tuple_delete(rel, tid, cid, 0, __VA_ARGS__)
 #else
@@ -413,6 +417,7 @@ typedef int LsInsertOptions;
 #define LS_OPTIONS_ARG
 #define LS_MOVES_PARAM , bool changing_part
 #define LS_MOVES_ARG , changing_part
+#define LS_SET_MOVES (changing_part = true)
 #define ls_table_tuple_update(rel, tid, row, cid, ...) table_tuple_update(rel, tid, row, cid, __VA_ARGS__)
 #define ls_table_tuple_delete(rel, tid, cid, ...) table_tuple_delete(rel, tid, cid, __VA_ARGS__, false)
 #endif

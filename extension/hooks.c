@@ -480,6 +480,7 @@ on_xact(XactEvent event, void *arg)
 			commit_before();
 			break;
 		case XACT_EVENT_COMMIT:
+			lockconflict_watch_errors();
 			commit_done();
 			forget_transaction();
 			ddlconcurrent_at_xact_end(true);
@@ -489,6 +490,7 @@ on_xact(XactEvent event, void *arg)
 			unlogged_at_abort();
 			capture_discard();
 			commit_failed();
+			lockconflict_at_abort();
 			forget_transaction();
 			ddlconcurrent_at_xact_end(false);
 			capture_at_xact_end();
@@ -497,6 +499,7 @@ on_xact(XactEvent event, void *arg)
 			refuse_prepare();
 			break;
 		case XACT_EVENT_PREPARE:
+			lockconflict_watch_errors();
 			forget_transaction();
 			capture_at_xact_end();
 			break;

@@ -43,6 +43,6 @@ typedef struct JournalPosition
 #define LS_ERRCODE_OTHER_ROWS MAKE_SQLSTATE('L', 'S', '0', '0', '3')
 #define LS_ERRCODE_NOT_TOGETHER MAKE_SQLSTATE('L', 'S', '0', '0', '4')
 #define LS_ERRCODE_OUTDATED MAKE_SQLSTATE('L', 'S', '0', '0', '5')
-#define LS_ERRCODE_FUNCTION_MEMORY MAKE_SQLSTATE('L', 'S', '0', '0', '6')
+#define LS_ERRCODE_FUNCTION_FOR_NOW MAKE_SQLSTATE('L', 'S', '0', '0', '6')
 
 #endif							/* LOCKSTEP_H */

@@ -364,6 +364,7 @@ reload_config(char **warning)
 	}
 	need_restart = config_reload(config, fresh);
 	config_free(fresh);
+	raise_descriptor_limit();
 	error = NULL;
 	if (config->nreplicators > 0)
 		error = group_tls_reload();

@@ -8,8 +8,9 @@
  * it could drop all nodes but his own.  So what comes out of a user's function has another SQLSTATE:
  *
  *	  08, 53, 57, 58, F0, LS, XX	38000 (external routine exception): the transaction fails
- *	  53200 (out of memory)			LS006: the transaction is tried again a few times, then fails
- *	  40001, 57014 and others		the same: they pass, or are the transaction's anyway
+ *	  53200, 40001, 40P01,			LS006: may pass, so the transaction is tried again a few
+ *	  55P03, 57014					times, then fails with 38000
+ *	  others						the same: they are the transaction's
  *
  * A disk that is really full is then noticed by the next change that calls no such function.
  *
@@ -61,8 +62,6 @@ is_misleading(int sqlstate)
 		ERRCODE_SYSTEM_ERROR, ERRCODE_CONFIG_FILE_ERROR, ERRCODE_INTERNAL_ERROR, LS_ERRCODE_ALREADY_APPLIED
 	};
 
-	if (sqlstate == ERRCODE_QUERY_CANCELED)
-		return false;
 	for (int i = 0; i < lengthof(categories); i++)
 	{
 		if (ERRCODE_TO_CATEGORY(sqlstate) == ERRCODE_TO_CATEGORY(categories[i]))
@@ -71,13 +70,22 @@ is_misleading(int sqlstate)
 	return false;
 }
 
+/* Would it be tried again without end? */
+static bool
+may_pass(int sqlstate)
+{
+	return sqlstate == ERRCODE_OUT_OF_MEMORY || sqlstate == ERRCODE_T_R_SERIALIZATION_FAILURE ||
+		sqlstate == ERRCODE_T_R_DEADLOCK_DETECTED || sqlstate == ERRCODE_LOCK_NOT_AVAILABLE ||
+		sqlstate == ERRCODE_QUERY_CANCELED;
+}
+
 static void
 change_sqlstate(void)
 {
 	int			sqlstate = geterrcode();
 
-	if (sqlstate == ERRCODE_OUT_OF_MEMORY)
-		errcode(LS_ERRCODE_FUNCTION_MEMORY);
+	if (may_pass(sqlstate))
+		errcode(LS_ERRCODE_FUNCTION_FOR_NOW);
 	else if (is_misleading(sqlstate))
 		errcode(ERRCODE_EXTERNAL_ROUTINE_EXCEPTION);
 }

@@ -229,7 +229,7 @@ define_of_node(void)
 							NULL, NULL, NULL);
 
 	DefineCustomIntVariable("lockstep.recovery_wait",
-							"Sets the maximum time that queries wait, after a crash of this server, for it to catch up.",
+							"Sets the maximum time that queries wait, after a crash or promotion of this server, for it to catch up.",
 							"Then they fail with 57P03 or, if the replicator cannot be heard, see what this node has. Superusers do not wait.",
 							&ls_recovery_wait, 10000, 0, INT_MAX,
 							PGC_SIGHUP, GUC_UNIT_MS,

@@ -255,8 +255,7 @@ static void
 forward_empty_copy(Relation rel)
 {
 	LsQuery		query = {.form = LS_FORM_COPY,.reason = LS_REASON_ROW_RUN};
-	LsKey		key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
-									   RelationGetRelationName(rel), LS_TABLE_X);
+	LsKey		key = keyset_relation_key(rel, LS_TABLE_X);
 	StringInfoData packed;
 	StringInfoData data;
 
@@ -769,6 +768,14 @@ capture_table(Oid relid)
 	if (n == 0 && rel->rd_rel->relkind == RELKIND_MATVIEW)
 		forward_empty_copy(rel);
 	table_close(rel, AccessShareLock);
+}
+
+/* Without rows it becomes populated on the other nodes nevertheless. */
+void
+capture_new_matview(Oid relid, bool inserted)
+{
+	if (!inserted || !relation_has_rows(relid))
+		capture_table(relid);
 }
 
 /* ---------- the end of a transaction */

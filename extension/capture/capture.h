@@ -47,6 +47,9 @@ extern void capture_flush(void);
 /* Capture all rows of a table as inserts, as after a command that made them. */
 extern void capture_table(Oid relid);
 
+/* inserted: its rows have been captured as they were inserted. */
+extern void capture_new_matview(Oid relid, bool inserted);
+
 extern void capture_at_xact_end(void);
 
 /* Forget the pending run: the (sub)transaction that made it is gone. */

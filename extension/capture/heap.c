@@ -248,6 +248,14 @@ wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
 	ItemPointerData old = *tid;
 	TM_Result	result;
 
+	/*
+	 * Where it is applied, a row that moves to another partition is a row
+	 * less here and one more there: who waits for a row of a partition is
+	 * told as if each moved, as on the node where it did, or it would find
+	 * none (ExecUpdate()).
+	 */
+	if (rel->rd_rel->relispartition && ls_mode() == LS_MODE_APPLY)
+		LS_SET_MOVES;
 	result = heap_original.tuple_delete(rel, tid, cid, LS_OPTIONS_ARG snapshot, crosscheck,
 										wait, tmfd LS_MOVES_ARG);
 	if (captured && result == TM_Ok)

@@ -39,6 +39,7 @@
 #include "keyset.h"
 #include "lockstep.h"
 #include "mode.h"
+#include "relation.h"
 #include "unlogged.h"
 
 #define LOCK_MS 5000
@@ -251,22 +252,6 @@ require_lock(Oid relid)
 	table_close(rel, NoLock);
 }
 
-static bool
-has_rows(Oid relid)
-{
-	Relation	rel = table_open(relid, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	bool		any = table_scan_getnextslot(scan, ForwardScanDirection, slot);
-
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	table_close(rel, NoLock);
-	return any;
-}
-
 /*
  * Of those that this node lacks, what it has lost.  One that has rows here is from before unlogged tables were
  * replicated (the upgrade from 1.0 lists these), and it is for people to say what becomes of them.
@@ -281,7 +266,7 @@ lost(List *missing)
 	{
 		if (get_rel_persistence(lfirst_oid(lc)) != RELPERSISTENCE_UNLOGGED)
 			continue;
-		if (!has_rows(lfirst_oid(lc)))
+		if (!relation_has_rows(lfirst_oid(lc)))
 			relids = lappend_oid(relids, lfirst_oid(lc));
 		else
 			ereport(LOG,

@@ -347,8 +347,7 @@ ship(QueryDesc *desc, Relation rel, RawStmt *parsed)
 {
 	PlannedStmt *stmt;
 
-	shipped.keys[0] = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
-									   RelationGetRelationName(rel), LS_TABLE_X);
+	shipped.keys[0] = keyset_relation_key(rel, LS_TABLE_X);
 	shipped.keys[1] = keyset_database_key(LS_TABLE_IX);
 	shipped.keys[2] = keyset_names_key(LS_TABLE_READ);
 

@@ -20,6 +20,7 @@
 #include "utils/relcache.h"
 
 #include "compat.h"
+#include "lockrequest.h"
 #include "lockstep.h"
 
 typedef enum DdlAction
@@ -126,7 +127,7 @@ typedef void (*DdlFindTargets) (void *arg, DdlTargets *targets);
  * means now, the locks being held.  name: of the command, for a message.
  */
 extern void ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targets,
-						  bool ddl);
+						  LsDdlLock ddl);
 extern void ddl_forward(const char *text, const char *const *params, int nparams,
 						const DdlTargets *targets, bool catalogs);
 

@@ -19,7 +19,6 @@
 #include "access/genam.h"
 #include "access/relation.h"
 #include "access/table.h"
-#include "access/tableam.h"
 #include "access/heapam.h"
 #include "access/transam.h"
 #include "access/xact.h"
@@ -44,13 +43,13 @@
 #include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
-#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 #include "utils/typcache.h"
 
 #include "compat.h"
 #include "ddl.h"
 #include "guc.h"
+#include "relation.h"
 #include "sessionsettings.h"
 #include "storedexpression.h"
 
@@ -145,27 +144,6 @@ value_varies(Node *expression, Oid type)
 
 /* ---------- rows that are there */
 
-static bool
-relation_has_rows(Oid relid)
-{
-	Relation	rel = table_open(relid, AccessShareLock);
-	bool		found = false;
-
-	if (rel->rd_rel->relkind == RELKIND_RELATION)
-	{
-		Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-		TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
-		TupleTableSlot *slot = table_slot_create(rel, NULL);
-
-		found = table_scan_getnextslot(scan, ForwardScanDirection, slot);
-		ExecDropSingleTupleTableSlot(slot);
-		table_endscan(scan);
-		UnregisterSnapshot(snapshot);
-	}
-	table_close(rel, AccessShareLock);
-	return found;
-}
-
 /* Those of the hierarchy. */
 static List *
 hierarchy_with_rows(Oid relid)
@@ -178,7 +156,7 @@ hierarchy_with_rows(Oid relid)
 		return NIL;
 	foreach(lc, find_all_inheritors(relid, AccessExclusiveLock, NULL))
 	{
-		if (relation_has_rows(lfirst_oid(lc)))
+		if (get_rel_relkind(lfirst_oid(lc)) == RELKIND_RELATION && relation_has_rows(lfirst_oid(lc)))
 			result = lappend_oid(result, lfirst_oid(lc));
 	}
 	return result;

@@ -459,7 +459,7 @@ have_others_wait(Detach *d, DdlTargets *targets)
 	check_still_there(d);
 	xact_announce();
 	set_targets(d, DETACH_WAIT, targets);
-	ddl_ask_first("ALTER TABLE", find_wait_targets, d, targets, false);
+	ddl_ask_first("ALTER TABLE", find_wait_targets, d, targets, LS_DDL_NONE);
 	forward("wait", d, NULL, targets);
 	xact_may_fail_elsewhere();
 	next_transaction();
@@ -478,7 +478,7 @@ do_the_rest(Detach *d, DdlTargets *targets)
 	check_still_there(d);
 	xact_announce();
 	set_targets(d, DETACH_LAST, targets);
-	ddl_ask_first("ALTER TABLE", find_last_targets, d, targets, true);
+	ddl_ask_first("ALTER TABLE", find_last_targets, d, targets, LS_DDL_DATABASE);
 	lock_tables(d);
 	forward("detach", d, NULL, targets);
 	detachsteps_finish(d->parent, d->partition);

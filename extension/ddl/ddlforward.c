@@ -48,7 +48,7 @@ all_asked(const DdlTargets *asked, const DdlTargets *now)
 }
 
 void
-ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targets, bool ddl)
+ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targets, LsDdlLock ddl)
 {
 	DdlTargets	asked;
 	int			looks = 0;

@@ -230,9 +230,46 @@ find_targets(void *arg, DdlTargets *targets)
 
 /* On return *targets is what the command means now, its locks being held. */
 static void
-ask_first(Call *call, DdlTargets *targets, bool ddl)
+ask_first(Call *call, DdlTargets *targets, LsDdlLock ddl)
 {
 	ddl_ask_first(name_of(call), find_targets, call, targets, ddl);
+}
+
+static bool
+adds_constraints(const AlterTableStmt *stmt)
+{
+	ListCell   *lc;
+
+	foreach(lc, stmt->cmds)
+	{
+		AlterTableType kind = lfirst_node(AlterTableCmd, lc)->subtype;
+
+		if (kind != AT_AddConstraint && kind != AT_ValidateConstraint)
+			return false;
+	}
+	return true;
+}
+
+/*
+ * May others like it run at the same time?  These may take long, and in whatever order two of them come the effect is the
+ * same, unless PostgreSQL's locks order them.  (Of two that make up the same name the later one fails.)
+ */
+static bool
+is_parallel(const Node *stmt)
+{
+	return IsA(stmt, IndexStmt) || IsA(stmt, RefreshMatViewStmt) || IsA(stmt, TruncateStmt) ||
+		(IsA(stmt, AlterTableStmt) && adds_constraints((const AlterTableStmt *) stmt));
+}
+
+/* In a block the next command may not be parallel, and two blocks could then wait for each other. */
+static LsDdlLock
+ddl_lock(const Call *call, const DdlPlan *plan)
+{
+	if (!plan->catalogs)
+		return LS_DDL_NONE;
+	if (plan->shared)
+		return LS_DDL_CLUSTER;
+	return !is_in_block(call) && is_parallel(call->meaning->utilityStmt) ? LS_DDL_PARALLEL : LS_DDL_DATABASE;
 }
 
 /* ---------- forwarding */
@@ -284,14 +321,19 @@ fills_matview(Node *stmt)
 	return IsA(stmt, CreateTableAsStmt) && create->objtype == OBJECT_MATVIEW && !create->into->skipData;
 }
 
-/* Its rows, if any, are captured as they are inserted; but is it populated? */
+/* That the command creates, or finds there; one of that name in another schema of search_path is not meant. */
+static Oid
+matview_of(const Call *call)
+{
+	RangeVar   *rv = castNode(CreateTableAsStmt, call->meaning->utilityStmt)->into->rel;
+
+	return get_relname_relid(rv->relname, RangeVarGetCreationNamespace(rv));
+}
+
 static bool
 creates_matview(const Call *call)
 {
-	Node	   *stmt = call->meaning->utilityStmt;
-
-	return fills_matview(stmt) &&
-		!OidIsValid(RangeVarGetRelid(((CreateTableAsStmt *) stmt)->into->rel, NoLock, true));
+	return fills_matview(call->meaning->utilityStmt) && !OidIsValid(matview_of(call));
 }
 
 static void
@@ -299,7 +341,6 @@ run_and_forward_rows(Call *call, List *tables)
 {
 	int			event_triggers = nesting.event_trigger;
 	bool		matview = creates_matview(call);
-	uint64		rows = capture_rows_seen();
 
 	/* an extension's script, if this is one, starts outside of any trigger */
 	nesting.event_trigger = 0;
@@ -313,11 +354,10 @@ run_and_forward_rows(Call *call, List *tables)
 	}
 	PG_END_TRY();
 	forward_rows(call, tables);
-	if (matview && capture_rows_seen() == rows)
+	if (matview)
 	{
 		CommandCounterIncrement();
-		capture_table(RangeVarGetRelid(((CreateTableAsStmt *) call->meaning->utilityStmt)->into->rel,
-									   NoLock, false));
+		capture_new_matview(matview_of(call), !LS_MATVIEW_IS_REFRESHED || IsA(call->pstmt->utilityStmt, ExplainStmt));
 	}
 }
 
@@ -334,11 +374,11 @@ run_forwarded(Call *call, DdlPlan *plan, DdlTargets *targets)
 	xact_announce();
 	if (!plan->certified)
 	{
-		ask_first(call, targets, plan->catalogs);
+		ask_first(call, targets, ddl_lock(call, plan));
 		if (ddldetach_push_snapshot(targets))
 		{
 			renewed = true;
-			ask_first(call, targets, plan->catalogs);
+			ask_first(call, targets, ddl_lock(call, plan));
 		}
 	}
 	if (what_is_wrong_with(targets, plan) != NULL)
@@ -378,7 +418,7 @@ static void
 run_concurrently(Call *call, DdlPlan *plan, DdlTargets *targets)
 {
 	xact_announce();
-	ask_first(call, targets, true);
+	ask_first(call, targets, IsA(call->pstmt->utilityStmt, IndexStmt) ? LS_DDL_PARALLEL : LS_DDL_DATABASE);
 	if (what_is_wrong_with(targets, plan) != NULL)
 	{
 		refuse_and_maybe_run(call, plan);
@@ -398,7 +438,7 @@ run_detach(Call *call, DdlPlan *plan, DdlTargets *targets)
 	bool		refused;
 
 	xact_announce();
-	ask_first(call, targets, true);
+	ask_first(call, targets, LS_DDL_DATABASE);
 	if (what_is_wrong_with(targets, plan) != NULL)
 	{
 		refuse_and_maybe_run(call, plan);
@@ -431,7 +471,7 @@ run_refresh(Call *call, DdlTargets *targets)
 	if (targets->npermanent > 0 && !XactReadOnly)
 	{
 		xact_announce();
-		ask_first(call, targets, false);
+		ask_first(call, targets, LS_DDL_NONE);
 	}
 	run_local(call);
 }
@@ -450,7 +490,7 @@ run_cluster(Call *call)
 	{
 		xact_announce();
 		ddl_targets(call->pstmt, call->source, &targets);
-		ask_first(call, &targets, true);
+		ask_first(call, &targets, LS_DDL_DATABASE);
 		indexes = ddlcluster_unmarked((LsClusterStmt *) call->pstmt->utilityStmt);
 		foreach(lc, indexes)
 		{
@@ -479,7 +519,7 @@ run_lock(Call *call, DdlTargets *targets)
 		!RecoveryInProgress())
 	{
 		xact_announce();
-		ask_first(call, targets, false);
+		ask_first(call, targets, LS_DDL_NONE);
 	}
 	run_counted(call, 0);
 }

@@ -34,6 +34,7 @@
 #include "utils/builtins.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
+#include "utils/rel.h"
 
 #include "deparse.h"
 #include "guc.h"
@@ -42,6 +43,7 @@
 #include "lockstep.h"
 #include "losses.h"
 #include "pack.h"
+#include "qualifiedname.h"
 #include "relation.h"
 #include "turn.h"
 
@@ -76,8 +78,14 @@ keyset_table_key(const char *schema, const char *table, LsKeyMode mode)
 	key.hash = keyhash_seed('T', schema, table, "");
 	key.seen = turn_applied();
 	key.mode = mode;
-	key.name = ls_slice_of(quote_qualified_identifier(schema, table));
+	key.name = ls_slice_of(qualified_name(schema, table));
 	return key;
+}
+
+LsKey
+keyset_relation_key(Relation rel, LsKeyMode mode)
+{
+	return keyset_table_key(get_namespace_name(RelationGetNamespace(rel)), RelationGetRelationName(rel), mode);
 }
 
 /* Made once: its name does not change while a session is connected to it. */
@@ -91,7 +99,7 @@ keyset_database(void)
 		MemoryContext old = MemoryContextSwitchTo(TopMemoryContext);
 
 		table.hash = keyhash_seed('D', "", "", "");
-		table.name = psprintf("database %s", quote_identifier(get_database_name(MyDatabaseId)));
+		table.name = psprintf("database %s", qualified_name(NULL, get_database_name(MyDatabaseId)));
 		MemoryContextSwitchTo(old);
 	}
 	return &table;

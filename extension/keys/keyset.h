@@ -58,6 +58,7 @@ extern LsKey keyset_large_object_key(Oid oid);
 /* A table's key, the database's key (palloc'ed name).  Names as in the
  * catalogs, not quoted; seen is turn_applied() now. */
 extern LsKey keyset_table_key(const char *schema, const char *table, LsKeyMode mode);
+extern LsKey keyset_relation_key(Relation rel, LsKeyMode mode);
 extern LsKey keyset_database_key(LsKeyMode mode);
 
 /* What names mean: changed by each command that changes catalogs, read by a statement that travels as its text. */

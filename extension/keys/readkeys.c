@@ -255,8 +255,7 @@ readkeys_table(Relation rel)
 		readkeys_whole(relation_get(rel));
 		return;
 	}
-	key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
-						   RelationGetRelationName(rel), LS_TABLE_READ);
+	key = keyset_relation_key(rel, LS_TABLE_READ);
 	add_read_key(key.hash, rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
 				 LS_TABLE_READ_ROWS : LS_TABLE_READ, (const char *) key.name.data);
 }

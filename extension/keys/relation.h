@@ -205,6 +205,9 @@ typedef struct LsRelation
 /* The relation's entry, built if need be.  In a transaction. */
 extern LsRelation *relation_get(Relation rel);
 
+/* Has a relation with storage rows that this transaction sees now?  An AccessShareLock on it stays. */
+extern bool relation_has_rows(Oid relid);
+
 /* Until it is let go, as often as it was held, the entry stays what it is, though it may be out of date. */
 static inline void
 relation_hold(LsRelation *r)

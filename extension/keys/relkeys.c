@@ -29,6 +29,7 @@
 
 #include "compat.h"
 #include "keyhash.h"
+#include "qualifiedname.h"
 #include "relation.h"
 #include "storedexpression.h"
 
@@ -65,8 +66,7 @@ index_key_name(LsRelation *r, Oid index, uint64 *seed)
 	index = canonical_index(r, index, &table);
 	schema = get_namespace_name(get_rel_namespace(table));
 	*seed = keyhash_seed('R', schema, get_rel_name(table), get_rel_name(index));
-	return psprintf("%s %s", quote_qualified_identifier(schema, get_rel_name(table)),
-					quote_identifier(get_rel_name(index)));
+	return psprintf("%s %s", qualified_name(schema, get_rel_name(table)), qualified_name(NULL, get_rel_name(index)));
 }
 
 static Oid

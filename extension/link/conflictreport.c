@@ -32,6 +32,7 @@
 #include "lockstep.h"
 #include "ls_link.h"
 #include "mode.h"
+#include "qualifiedname.h"
 #include "relation.h"
 #include "request.h"
 #include "turn.h"
@@ -110,8 +111,8 @@ row_words(Relation rel, ItemPointer tid, Oid pkey)
 static void
 note_update(Relation rel, ItemPointer tid, TransactionId xid)
 {
-	char	   *table = quote_qualified_identifier(get_namespace_name(RelationGetNamespace(rel)),
-												   RelationGetRelationName(rel));
+	char	   *table = qualified_name(get_namespace_name(RelationGetNamespace(rel)),
+									   RelationGetRelationName(rel));
 	List	   *indexes = RelationGetIndexList(rel);	/* finds rd_pkindex */
 	char	   *row = row_words(rel, tid, rel->rd_pkindex);
 	char	   *who = NULL;
@@ -131,7 +132,7 @@ note_update(Relation rel, ItemPointer tid, TransactionId xid)
 		who = seq != 0 ? psprintf("the cluster (seq %llu)", (unsigned long long) seq) :
 			psprintf("this node (xid %u)", xid);
 	if (OidIsValid(rel->rd_pkindex))
-		key = psprintf("%s %s%s%s", table, quote_identifier(get_rel_name(rel->rd_pkindex)),
+		key = psprintf("%s %s%s%s", table, qualified_name(NULL, get_rel_name(rel->rd_pkindex)),
 					   row != NULL ? " " : "", row != NULL ? row : "");
 	conflictreport_note(LS_LOST_UPDATE, key,
 						psprintf("%s%s of table %s was changed by a transaction of %s, which this transaction's snapshot does not have.",

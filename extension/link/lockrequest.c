@@ -14,6 +14,7 @@
 #include "utils/wait_event.h"
 
 #include "heldlocks.h"
+#include "keyset.h"
 #include "lockrequest.h"
 #include "lockstep.h"
 #include "ls_link.h"
@@ -30,7 +31,7 @@
 #define NOWAIT_MS 200
 
 static void
-send_lock(const LsKey *keys, int nkeys, bool ddl, bool yields)
+send_lock(const LsKey *keys, int nkeys, LsDdlLock ddl, bool yields)
 {
 	LsLock		lock;
 	StringInfoData packed;
@@ -44,7 +45,9 @@ send_lock(const LsKey *keys, int nkeys, bool ddl, bool yields)
 	lock.nkeys = nkeys;
 	lock.keys.data = (const uint8_t *) packed.data;
 	lock.keys.len = packed.len;
-	lock.ddl = ddl;
+	lock.ddl = ddl != LS_DDL_NONE;
+	lock.parallel = ddl == LS_DDL_PARALLEL;
+	lock.scope = lock.ddl && ddl != LS_DDL_CLUSTER ? keyset_database()->hash : 0;
 	lock.yields = yields;
 
 	size = ls_put_lock(NULL, 0, &lock);
@@ -57,7 +60,7 @@ send_lock(const LsKey *keys, int nkeys, bool ddl, bool yields)
 
 /* *granted: up to which seq this node must have applied.  false: not by the deadline (0: there is none). */
 static bool
-await_grant(const LsKey *keys, int nkeys, bool ddl, bool yields, MonoTime deadline, uint64 *granted)
+await_grant(const LsKey *keys, int nkeys, LsDdlLock ddl, bool yields, MonoTime deadline, uint64 *granted)
 {
 	uint64		seq = 0;
 	LsMsgType	type;
@@ -93,7 +96,7 @@ await_grant(const LsKey *keys, int nkeys, bool ddl, bool yields, MonoTime deadli
 
 /* Until the locks are granted; then nobody else has them. */
 void
-lockrequest_tables(const LsKey *keys, int nkeys, bool ddl, bool nowait)
+lockrequest_tables(const LsKey *keys, int nkeys, LsDdlLock ddl, bool nowait)
 {
 	int			timeout_ms = nowait ? NOWAIT_MS : LockTimeout;
 	uint64		seq;
@@ -108,7 +111,7 @@ lockrequest_tables(const LsKey *keys, int nkeys, bool ddl, bool nowait)
 	ereport(ERROR,
 			(errcode(ERRCODE_LOCK_NOT_AVAILABLE),
 			 nowait ? errmsg("could not obtain the lock of a table on all nodes") : errmsg("canceling statement due to lock timeout"),
-			 errdetail("It waited for locks of the cluster: %s\"%.*s\".", ddl ? "that of commands that change catalogs, and " : "",
+			 errdetail("It waited for locks of the cluster: %s\"%.*s\".", ddl != LS_DDL_NONE ? "that of commands that change catalogs, and " : "",
 					   nkeys > 0 ? (int) keys[0].name.len : 0, nkeys > 0 ? (const char *) keys[0].name.data : "")));
 }
 
@@ -122,7 +125,7 @@ lockrequest_rows(const LsKey *keys, int nkeys, int nrows, bool yields, int timeo
 	uint8_t		message[64];
 
 	heldlocks_note_rows(keys, nrows);
-	if (await_grant(keys, nkeys, false, yields, deadline, &seq))
+	if (await_grant(keys, nkeys, LS_DDL_NONE, yields, deadline, &seq))
 	{
 		if (deadline == 0)
 			xact_wait_applied(seq);

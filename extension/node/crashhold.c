@@ -1,6 +1,7 @@
 /*
  * crashhold.c
- *	  Readers wait, after a crash of this server, for the commits that it has forgotten.
+ *	  Readers wait, after a crash of this server, for the commits that it has forgotten, or after its promotion for
+ *	  those that had not reached it.
  *
  * The journal makes a transaction durable, and COMMIT does not wait for this server's own
  * WAL (lockstep.local_flush).  So a server that crashes, or one whose backend crashes, loses
@@ -97,7 +98,8 @@ is_there(const char *path)
 
 /*
  * Did the last run end without the checkpoint that makes all of it durable?  What is restored
- * from a backup has not run: it is where it is meant to be.
+ * from a backup has not run: it is where it is meant to be.  A standby that is promoted lacks what
+ * had not reached it; until then readers are not held, as it is in recovery.
  */
 static bool
 has_crashed(void)
@@ -107,7 +109,7 @@ has_crashed(void)
 	bool		clean = crc_ok && (control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY);
 
 	pfree(control);
-	return !clean && !is_there(BACKUP_LABEL_FILE) && !is_there(RECOVERY_SIGNAL_FILE) && !is_there(STANDBY_SIGNAL_FILE);
+	return is_there(STANDBY_SIGNAL_FILE) || (!clean && !is_there(BACKUP_LABEL_FILE) && !is_there(RECOVERY_SIGNAL_FILE));
 }
 
 /* Is there a crash to recover from, this one or an earlier one? */
@@ -162,7 +164,7 @@ enter_phase(Phase next, const char *why)
 	ConditionVariableBroadcast(&shared->changed);
 	if (before == PHASE_HELD)
 		ereport(LOG,
-				(errmsg("queries are no longer held after the crash of this server"),
+				(errmsg("queries are no longer held after the crash or promotion of this server"),
 				 errdetail_internal("%s", why)));
 	return before != next;
 }
@@ -235,7 +237,7 @@ report_too_many(void)
 {
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-			 errmsg("this node has not caught up since its server crashed"),
+			 errmsg("this node has not caught up since its server crashed or was promoted"),
 			 errdetail("A quarter of max_connections wait for that already."),
 			 errhint("Retry later, or read from another node.")));
 }
@@ -246,12 +248,12 @@ report_behind(uint64 target)
 	if (turn_applied() >= target)
 		ereport(ERROR,
 				(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-				 errmsg("this node has not caught up since its server crashed"),
+				 errmsg("this node has not caught up since its server crashed or was promoted"),
 				 errdetail("The crash has emptied its unlogged tables, and their rows have not come yet from another node."),
 				 errhint("Retry later, or read from another node. lockstepctl status shows what the node waits for.")));
 	ereport(ERROR,
 			(errcode(ERRCODE_CANNOT_CONNECT_NOW),
-			 errmsg("this node has not caught up since its server crashed"),
+			 errmsg("this node has not caught up since its server crashed or was promoted"),
 			 errdetail("It has applied transaction %llu, and may have forgotten transactions up to %llu.",
 					   (unsigned long long) turn_applied(), (unsigned long long) target),
 			 errhint("Retry later, or read from another node. lockstepctl status shows how far it is.")));

@@ -109,6 +109,9 @@ static bool in_doomed_block = false;
 static bool doomed_in_circle;
 static char doomed_detail[DETAIL_SIZE];
 
+/* It has been rolled back, and its error may not be reported yet: a COMMIT in a procedure. */
+static bool ended_doomed = false;
+
 void
 lockconflict_shmem_request(void)
 {
@@ -169,13 +172,13 @@ lockconflict_is_before(uint64 seq)
 static const char *
 doomed_why(void)
 {
-	return in_doomed_block ? doomed_detail : my_mark()->detail;
+	return in_doomed_block || ended_doomed ? doomed_detail : my_mark()->detail;
 }
 
 static bool
 is_in_circle(void)
 {
-	return in_doomed_block ? doomed_in_circle : my_mark()->in_circle;
+	return in_doomed_block || ended_doomed ? doomed_in_circle : my_mark()->in_circle;
 }
 
 static int
@@ -188,7 +191,7 @@ static const char *
 doomed_message(void)
 {
 	return is_in_circle() ? "deadlock detected between transactions of several nodes" :
-		"could not go on with the transaction because it was in the way of another node's";
+		"could not go on with the transaction because it was in the way of another one";
 }
 
 void
@@ -211,7 +214,7 @@ lockconflict_report_doomed(void)
 void
 lockconflict_explain(ErrorData *edata)
 {
-	if (!lockconflict_is_doomed() ||
+	if ((!lockconflict_is_doomed() && !(ended_doomed && edata->sqlerrcode == ERRCODE_QUERY_CANCELED)) ||
 		edata->sqlerrcode == ERRCODE_T_R_SERIALIZATION_FAILURE ||
 		edata->sqlerrcode == ERRCODE_T_R_DEADLOCK_DETECTED ||
 		edata->sqlerrcode == ERRCODE_TRANSACTION_RESOLUTION_UNKNOWN)
@@ -259,6 +262,7 @@ lockconflict_watch_errors(void)
 {
 	ErrorContextCallback **link = &error_context_stack;
 
+	ended_doomed = false;
 	if (ls_log_min_messages() <= ERROR && ls_log_min_messages() != LOG)
 		return;
 	while (*link != NULL)
@@ -343,13 +347,29 @@ discard_cancel(void)
 	QueryCancelPending = false;
 }
 
+/* The transaction is rolled back; lxid has been cleared already. */
+void
+lockconflict_at_abort(void)
+{
+	bool		doomed = in_doomed_block || LocalTransactionIdIsValid(((volatile Mark *) my_mark())->doomed);
+
+	lockconflict_watch_errors();
+	if (!doomed)
+		return;
+	if (!in_doomed_block)
+	{
+		strlcpy(doomed_detail, my_mark()->detail, sizeof(doomed_detail));
+		doomed_in_circle = my_mark()->in_circle;
+	}
+	ended_doomed = true;
+}
+
 /* Called when lxid has been cleared already: see the file header. */
 void
 lockconflict_at_xact_end(void)
 {
 	volatile Mark *mark = my_mark();
 
-	lockconflict_watch_errors();
 	in_doomed_block = false;
 	mark->writes = InvalidLocalTransactionId;
 	pg_memory_barrier();

@@ -37,6 +37,7 @@ extern void lockconflict_explain(ErrorData *edata);
 extern void lockconflict_watch_errors(void);
 
 extern void lockconflict_on_relcache_invalidation(Datum arg, Oid relid);
+extern void lockconflict_at_abort(void);
 extern void lockconflict_at_xact_end(void);
 
 /* ---------- what others may know of this session */

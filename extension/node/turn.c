@@ -222,8 +222,9 @@ turn_open(JournalPosition position)
 		turn->open = true;
 	}
 	LWLockRelease(turn_lock);
+	position = place_applied();
 	LS_POINT(TURN_OPENED);
-	return place_applied();
+	return position;
 }
 
 /*

@@ -33,6 +33,7 @@
 #include "compat.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "qualifiedname.h"
 #include "sequence_private.h"
 #include "turn.h"
 #include "xact.h"
@@ -110,8 +111,7 @@ forward_used(void)
 			relation_close(rel, NoLock);
 			continue;
 		}
-		key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
-							   RelationGetRelationName(rel), LS_TABLE_IX);
+		key = keyset_relation_key(rel, LS_TABLE_IX);
 		forward_effect("used", sequence_qualified_name(rel), position,
 					   psprintf(UINT64_FORMAT ":" UINT64_FORMAT, turn_boot_id(), used[i].count), &key);
 		add_in_turn(TURN_USED, used[i].relid, position, turn_boot_id(), used[i].count);
@@ -121,99 +121,63 @@ forward_used(void)
 
 /* ---------- before the question: what DDL did */
 
-/* The state before the transaction: its own changes are not visible. */
-static Snapshot
-snapshot_before(void)
+/*
+ * Names may be exchanged, or that of a dropped sequence taken.  So all names are left before any is taken: by way of one
+ * that nothing can have, as its schema's name is empty.
+ */
+typedef enum NamePhase
 {
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-
-	snapshot->curcid = FirstCommandId;
-	return snapshot;
-}
-
-static HeapTuple
-find_by_oid(Oid catalog, Oid index, AttrNumber column, Oid oid, Snapshot snapshot)
-{
-	Relation	rel = table_open(catalog, AccessShareLock);
-	ScanKeyData key;
-	SysScanDesc scan;
-	HeapTuple	tuple;
-
-	ScanKeyInit(&key, column, BTEqualStrategyNumber, F_OIDEQ, ObjectIdGetDatum(oid));
-	scan = systable_beginscan(rel, index, true, snapshot, 1, &key);
-	tuple = systable_getnext(scan);
-	if (HeapTupleIsValid(tuple))
-		tuple = heap_copytuple(tuple);
-	systable_endscan(scan);
-	table_close(rel, AccessShareLock);
-	return tuple;
-}
+	LEAVE_NAMES,
+	TAKE_NAMES
+} NamePhase;
 
 static char *
-schema_before(Oid namespace, Snapshot before)
+name_between(Oid relid)
 {
-	HeapTuple	tuple = find_by_oid(NamespaceRelationId, NamespaceOidIndexId, Anum_pg_namespace_oid,
-									namespace, before);
-
-	return HeapTupleIsValid(tuple) ? pstrdup(NameStr(((Form_pg_namespace) GETSTRUCT(tuple))->nspname)) : NULL;
-}
-
-/* The name before the transaction; NULL: it was no sequence, or a temporary one. */
-static char *
-name_before(Oid relid, Snapshot before)
-{
-	HeapTuple	tuple = find_by_oid(RelationRelationId, ClassOidIndexId, Anum_pg_class_oid, relid, before);
-	Form_pg_class form;
-	char	   *schema;
-
-	if (!HeapTupleIsValid(tuple))
-		return NULL;
-	form = (Form_pg_class) GETSTRUCT(tuple);
-	if (form->relkind != RELKIND_SEQUENCE || form->relpersistence == RELPERSISTENCE_TEMP)
-		return NULL;
-	schema = schema_before(form->relnamespace, before);
-	return schema != NULL ? quote_qualified_identifier(schema, NameStr(form->relname)) : NULL;
+	return psprintf("\"\".\"%u\"", relid);
 }
 
 static void
-forward_touched(Oid relid, Snapshot before)
+forward_touched(Oid relid, Snapshot before, NamePhase phase)
 {
-	char	   *old = name_before(relid, before);
+	char	   *old = sequence_name_before(relid, before);
 	Relation	rel = get_rel_relkind(relid) == RELKIND_SEQUENCE ? try_relation_open(relid, AccessShareLock) : NULL;
+	bool		gone = rel == NULL || rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP;
+	char	   *name = gone ? NULL : sequence_qualified_name(rel);
+	bool		renamed = old != NULL && (gone || strcmp(old, name) != 0);
 	SeqPosition nothing = {0, false};
-	char	   *name;
 
-	if (rel == NULL || rel->rd_rel->relpersistence == RELPERSISTENCE_TEMP)
+	if (phase == LEAVE_NAMES && renamed)
 	{
-		if (old != NULL)
+		if (gone || sequence_is_new(rel))
 			forward_effect("dropped", old, nothing, "", NULL);
-		if (rel != NULL)
-			relation_close(rel, NoLock);
-		return;
+		else
+			forward_effect("moved", old, nothing, name_between(relid), NULL);
 	}
-	name = sequence_qualified_name(rel);
-	if (sequence_is_new(rel))
+	else if (phase == TAKE_NAMES && !gone && (renamed || sequence_is_new(rel)))
 	{
-		if (old != NULL && strcmp(old, name) != 0)
-			forward_effect("dropped", old, nothing, "", NULL);
-		forward_effect("set", name, sequence_page_read(rel), "", NULL);
+		if (sequence_is_new(rel))
+			forward_effect("set", name, sequence_page_read(rel), "", NULL);
+		else
+		{
+			LsKey		key = keyset_relation_key(rel, LS_TABLE_IX);
+
+			forward_effect("moved", name_between(relid), nothing, name, &key);
+		}
 		/* values that were handed out before must not be reported afterwards */
 		add_in_turn(TURN_RENAMED, relid, nothing, 0, 0);
 	}
-	else if (old != NULL && strcmp(old, name) != 0)
-	{
-		forward_effect("moved", old, nothing, name, NULL);
-		add_in_turn(TURN_RENAMED, relid, nothing, 0, 0);
-	}
-	relation_close(rel, NoLock);
+	if (rel != NULL)
+		relation_close(rel, NoLock);
 }
 
 /* Sequences in schemas that were renamed. */
-static void
-forward_moved_schemas(Snapshot before)
+static List *
+in_renamed_schemas(Snapshot before)
 {
 	Relation	classes = table_open(RelationRelationId, AccessShareLock);
 	SysScanDesc scan = systable_beginscan(classes, InvalidOid, false, NULL, 0, NULL);
+	List	   *relids = NIL;
 	HeapTuple	tuple;
 	Oid			namespace = InvalidOid;
 	bool		renamed = false;
@@ -226,17 +190,18 @@ forward_moved_schemas(Snapshot before)
 			continue;
 		if (form->relnamespace != namespace)
 		{
-			char	   *old = schema_before(form->relnamespace, before);
+			char	   *old = sequence_schema_before(form->relnamespace, before);
 			char	   *new = get_namespace_name(form->relnamespace);
 
 			namespace = form->relnamespace;
 			renamed = old != NULL && new != NULL && strcmp(old, new) != 0;
 		}
 		if (renamed)
-			forward_touched(form->oid, before);
+			relids = lappend_oid(relids, form->oid);
 	}
 	systable_endscan(scan);
 	table_close(classes, AccessShareLock);
+	return relids;
 }
 
 static void
@@ -246,33 +211,31 @@ forward_ddl(void)
 	bool		init_file;
 	bool		schemas = false;
 	int			n;
-	int			nrelids = 0;
-	Oid		   *relids;
+	List	   *relids = NIL;
+	ListCell   *lc;
 	Snapshot	before;
-	int			i;
 
 	CommandCounterIncrement();
 	n = xactGetCommittedInvalidationMessages(&messages, &init_file);
-	relids = palloc(Max(n, 1) * sizeof(Oid));
-	for (i = 0; i < n; i++)
+	for (int i = 0; i < n; i++)
 	{
 		if (messages[i].id == SHAREDINVALRELCACHE_ID && messages[i].rc.dbId == MyDatabaseId &&
 			OidIsValid(messages[i].rc.relId))
-			relids[nrelids++] = messages[i].rc.relId;
+			relids = lappend_oid(relids, messages[i].rc.relId);
 		else if (messages[i].id == NAMESPACEOID)
 			schemas = true;
 	}
-	qsort(relids, nrelids, sizeof(Oid), oid_cmp);
-	before = snapshot_before();
-	for (i = 0; i < nrelids; i++)
-	{
-		if (i == 0 || relids[i] != relids[i - 1])
-			forward_touched(relids[i], before);
-	}
+	before = sequence_snapshot_before();
 	if (schemas)
-		forward_moved_schemas(before);
+		relids = list_concat(relids, in_renamed_schemas(before));
+	list_sort(relids, list_oid_cmp);
+	list_deduplicate_oid(relids);
+	foreach(lc, relids)
+		forward_touched(lfirst_oid(lc), before, LEAVE_NAMES);
+	foreach(lc, relids)
+		forward_touched(lfirst_oid(lc), before, TAKE_NAMES);
 	UnregisterSnapshot(before);
-	pfree(relids);
+	list_free(relids);
 }
 
 /*

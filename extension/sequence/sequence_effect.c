@@ -6,7 +6,7 @@
  *
  *  used		values up to this one were handed out.  extra: boot:count of the node
  *  set		the position is exactly this: setval, or new storage
- *  moved		extra is the new name
+ *  moved		extra is the new name, key that of its table
  *  dropped
  *
  * The replicator takes note of them, too (replicator/sequencer/lease.c).

@@ -90,6 +90,14 @@ extern void sequence_shared_forget(Oid database, Oid relid);
 
 extern char *sequence_qualified_name(Relation rel);
 extern void sequence_shape(Oid relid, SeqShape *shape);
+
+/* The state before this transaction, to be unregistered; names then.  NULL: there was none, or a temporary one. */
+extern Snapshot sequence_snapshot_before(void);
+extern char *sequence_schema_before(Oid namespace, Snapshot before);
+extern char *sequence_name_before(Oid relid, Snapshot before);
+
+/* As the cluster knows it, and its table's key: of the seq that is returned, or later. */
+extern uint64 sequence_committed_name(Relation rel, char **name, LsKey *key);
 extern bool sequence_is_new(Relation rel);	/* its storage is this
 											 * transaction's */
 

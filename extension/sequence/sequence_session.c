@@ -219,11 +219,12 @@ ask_once(Relation rel, const SeqShape *shape)
 	StringInfoData keys;
 	LsLeased	answer;
 	SeqPosition position;
+	char	   *name;
 
 	memset(&request, 0, sizeof(request));
-	request.applied = turn_applied();
+	request.applied = sequence_committed_name(rel, &name, &key);
 	position = sequence_page_read(rel); /* read after that, so not older */
-	request.name = ls_slice_of(sequence_qualified_name(rel));
+	request.name = ls_slice_of(name);
 	request.increment = shape->increment;
 	request.min = shape->min;
 	request.max = shape->max;
@@ -232,8 +233,6 @@ ask_once(Relation rel, const SeqShape *shape)
 	request.called = position.called;
 	request.wanted = shape->cache;
 	database = keyset_database_key(LS_TABLE_IX);
-	key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
-						   RelationGetRelationName(rel), LS_TABLE_IX);
 	database.name = key.name = ls_slice_of(NULL);
 	initStringInfo(&keys);
 	pack_key(&keys, &database);
@@ -366,11 +365,12 @@ check_bounds(Relation rel, int64 value)
 static void
 order_setval(Relation rel, SeqPosition position)
 {
-	LsKey		key = keyset_table_key(get_namespace_name(RelationGetNamespace(rel)),
-									   RelationGetRelationName(rel), LS_TABLE_IX);
+	LsKey		key;
 	LsQuery		query;
+	char	   *name;
 
-	sequence_effect_query(&query, "set", sequence_qualified_name(rel), position, "", &key);
+	(void) sequence_committed_name(rel, &name, &key);
+	sequence_effect_query(&query, "set", name, position, "", &key);
 	xact_wait_applied(request_order_alone(&query));
 }
 

@@ -176,8 +176,7 @@ sequence_shmem_startup(void)
 static void
 note_names(SeqEntry *e, Relation rel)
 {
-	char	   *schema = get_namespace_name(RelationGetNamespace(rel));
-	LsKey		key = keyset_table_key(schema, RelationGetRelationName(rel), LS_TABLE_IX);
+	LsKey		key = keyset_relation_key(rel, LS_TABLE_IX);
 	LsKey		database = keyset_database_key(LS_TABLE_IX);
 
 	strlcpy(e->database, get_database_name(MyDatabaseId), sizeof(e->database));

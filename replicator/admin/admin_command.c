@@ -456,6 +456,28 @@ database_done(void *arg, const char *error)
 		admin_answer(r, success());
 }
 
+/* A node that is away does nothing any more of what was done in that database, also of what all databases share. */
+static void
+database_is_dropped(void *arg, const char *error)
+{
+	AdminRequest *r = arg;
+	char	   *warning = NULL;
+
+	for (int i = 0; i < nodes_count() && warning == NULL; i++)
+	{
+		NodeStatus	s = node_status(i);
+
+		if (s.state != NODE_ONLINE && !admin_config()->nodes[i].retired)
+			warning = xasprintf("node \"%s\" is not online, and will lack what was changed in this database since it was, also roles and their rights: compare them with lockstepctl verify when it is back",
+								s.name);
+	}
+	if (error != NULL)
+		admin_failed(r, error, NULL);
+	else
+		admin_answer(r, success_but(warning));
+	free(warning);
+}
+
 static bool
 check_database_name(AdminRequest *r, const char *arg)
 {
@@ -476,7 +498,7 @@ static void
 command_database_drop(AdminRequest *r, const char *arg)
 {
 	if (check_database_name(r, arg))
-		nodes_database_drop(arg, database_done, r);
+		nodes_database_drop(arg, database_is_dropped, r);
 }
 
 /* ---------- the replicator itself */
@@ -542,22 +564,27 @@ command_replicators(AdminRequest *r, const char *arg)
 	}
 }
 
-/* To that replicator, as soon as it is in sync. */
+#define ANY_REPLICATOR (-1)
+
+/* To that replicator, as soon as it is in sync; etcd has been asked whether anybody else can lead now. */
 static json_t *
 poll_switchover(AdminRequest *r, bool expired)
 {
-	int			i = admin_poll_node(r);
+	const int	i = admin_poll_node(r);
+	const EtcdState etcd = group_etcd_state();
 	char	   *error;
 	json_t	   *answer;
 
-	if (group_is_ready_to_lead(i))
+	if (etcd == ETCD_ANSWERS && (i == ANY_REPLICATOR || group_is_ready_to_lead(i)))
 	{
 		admin_main()->switchover();
 		return success();
 	}
-	if (!expired)
+	if (!expired && etcd != ETCD_SILENT)
 		return NULL;
 	group_stop_preferring(i);
+	if (etcd != ETCD_ANSWERS)
+		return admin_failure("etcd does not answer, so no other replicator could lead", "This one goes on. If others reach etcd, lockstepctl stop has one of them lead.");
 	error = xasprintf("replicator \"%s\" is not in sync", admin_config()->replicators[i].name);
 	answer = admin_failure(error, "It has to be connected, to have everything, and to have room on its disk. See lockstepctl replicators.");
 	free(error);
@@ -579,9 +606,11 @@ switch_over_to(AdminRequest *r, const char *name)
 		admin_failed(r, "there is no replicator of that name", "See lockstepctl replicators.");
 	else if (strcmp(name, admin_config()->replicator_name) == 0)
 		admin_failed(r, "this replicator leads already", NULL);
+	else if (!group_prefer(i))
+		admin_failed(r, "a switchover to it is under way", NULL);
 	else
 	{
-		group_prefer(i);
+		group_ask_etcd();
 		admin_poll(r, poll_switchover, i, 0);
 		admin_on_cancel(r, cancel_switchover);
 	}
@@ -596,8 +625,8 @@ command_switchover(AdminRequest *r, const char *arg)
 		admin_failed(r, "no other replicator is in sync", "See lockstepctl replicators.");
 	else
 	{
-		admin_answer(r, success());
-		admin_main()->switchover();
+		group_ask_etcd();
+		admin_poll(r, poll_switchover, ANY_REPLICATOR, 0);
 	}
 }
 

@@ -119,7 +119,7 @@ static const Setting settings[] = {
 	{"apply_patience", SETTING_TIME, AT(apply_patience), "3s", 0, DAY, RELOAD,
 	"Time that a node may execute a transaction, beyond four times the time at its origin, while other transactions wait for the connection; 0 means no limit."},
 	{"idle_ddl_timeout", SETTING_TIME, AT(idle_ddl_timeout), "10s", 0, DAY, RELOAD,
-	"Time that a transaction which has run DDL may be idle while DDL of another node waits for it; 0 means no limit."},
+	"Time that a transaction which has run DDL may be idle while other DDL waits for it; 0 means no limit."},
 	{"early_connections", SETTING_INT, AT(early_connections), "2", 0, 62, RELOAD,
 	"Connections to each database of each node that may execute large transactions before they reach COMMIT."},
 	{"early_size", SETTING_SIZE, AT(early_size), "1MB", 64 * KB, TB, RELOAD | DEVELOPER,

@@ -116,6 +116,20 @@ extern size_t certifier_keys(const Certifier *c);	/* remembered keys, for
 													 * status */
 
 /*
+ * The ddl lock, which orders commands that change catalogs.  Between commands of one origin, too:
+ * what one does may depend on the other's change where no lock of PostgreSQL orders them (ALTER DEFAULT
+ * PRIVILEGES and CREATE TABLE), and other nodes execute them in the order of their commits.  Those of
+ * one origin do not wait for each other if both have a scope and these differ, or if both are parallel.
+ */
+typedef struct DdlLock
+{
+	bool		wanted;
+	bool		parallel;
+	uint64_t	scope;			/* a database; 0: what databases have in
+								 * common */
+} DdlLock;
+
+/*
  * Locks requested first.  A lock is a ticket of its own with table keys (X) and perhaps the ddl
  * lock; a transaction has one, which further calls with the same ticket extend. Locks are
  * granted in the order of the requests: a lock waits behind an earlier one of another origin
@@ -134,7 +148,7 @@ typedef enum LockResult
 } LockResult;
 
 extern LockResult certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
-								 const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq);
+								 const LsKey *keys, size_t nkeys, DdlLock ddl, bool yields, uint64_t *seq);
 
 /*
  * After locks were released, or transactions decided or released: a lock that waited and has
@@ -179,7 +193,7 @@ extern void certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep)
  */
 typedef void (*LockBlocker) (void *arg, uint64_t lock, uint64_t reserved);
 
-/* Holders of the ddl lock, and the first lock that waits for it; nothing if none does. */
+/* Holders of the ddl lock that others wait for, each with the first of these. */
 extern void certifier_ddl_holders(const Certifier *c, void (*found) (void *arg, uint64_t holder, uint64_t waiting), void *arg);
 extern void certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, void *arg);
 

@@ -16,8 +16,9 @@
  * repeatedly get rows before the one that has the table.  A gate waits for earlier requests
  * only, holds nothing, blocks nothing, and is removed when its lock is granted.
  *
- * A lock is granted when none of its items waits.  Locks of one origin never wait for each
- * other: PostgreSQL's own locks order them.  The ddl lock is a key that only locks have.
+ * A lock is granted when none of its items waits.  Locks of one origin do not wait for each
+ * other: PostgreSQL's own locks order them.  The ddl lock is a key that only locks have, and the exception:
+ * PostgreSQL has no lock like that (DdlLock in certify.h).
  *
  * A transaction being reserved waits for any conflicting lock of another origin, even one that
  * waits itself, so that a stream of DML cannot starve DDL.  The exception is a lock that waits,
@@ -151,32 +152,51 @@ next_waiting(const LockItem *item)
 	return next != NULL && !next->granted ? next : NULL;
 }
 
-typedef bool (*Fits) (const LockItem *item, LsKeyMode mode);
+/* Do the two, of one key, never wait for each other, whatever their modes? */
+static bool
+are_beside(const LockItem *a, const LockItem *b)
+{
+	if (a->lock == b->lock || a->lock->origin != b->lock->origin)
+		return a->lock == b->lock;
+	return !a->ddl.wanted || (a->ddl.parallel && b->ddl.parallel) ||
+		(a->ddl.scope != b->ddl.scope && a->ddl.scope != 0 && b->ddl.scope != 0);
+}
 
 static bool
-is_any(const LockItem *item, LsKeyMode mode)
+meet(const LockItem *a, const LockItem *b)
+{
+	return !are_beside(a, b) && ls_modes_conflict(a->mode, b->mode);
+}
+
+/* Is an item what is looked for, with regard to another one of its key? */
+typedef bool (*Fits) (const LockItem *item, const LockItem *other);
+
+static bool
+is_any(const LockItem *item, const LockItem *other)
 {
 	return true;
 }
 
 static bool
-covers(const LockItem *item, LsKeyMode mode)
+covers(const LockItem *item, const LockItem *other)
 {
-	return item->mode == mode || is_strongest(item->mode);
+	return (item->mode == other->mode || is_strongest(item->mode)) &&
+		(!item->ddl.parallel || other->ddl.parallel) &&
+		(item->ddl.scope == 0 || item->ddl.scope == other->ddl.scope);
 }
 
 static bool
-is_granted_against(const LockItem *item, LsKeyMode mode)
+is_granted_against(const LockItem *item, const LockItem *other)
 {
-	return item->granted && ls_modes_conflict(item->mode, mode);
+	return item->granted && meet(item, other);
 }
 
 static bool
-is_in_list(const LockItem *first, const Lock *lock, Fits fits, LsKeyMode mode)
+is_in_list(const LockItem *first, const Lock *lock, Fits fits, const LockItem *other)
 {
 	for (const LockItem *i = first; i != NULL; i = i->next_on_key)
 	{
-		if (i->lock == lock && fits(i, mode))
+		if (i->lock == lock && fits(i, other))
 			return true;
 	}
 	return false;
@@ -184,17 +204,17 @@ is_in_list(const LockItem *first, const Lock *lock, Fits fits, LsKeyMode mode)
 
 /* Has the lock such an item of the key?  A lock may have many keys, and a key many locks, but hardly both. */
 static bool
-has_item(const Lock *lock, const Key *key, Fits fits, LsKeyMode mode)
+has_item(const Lock *lock, const Key *key, Fits fits, const LockItem *other)
 {
 	const LockQueue *q = key->locks;
 
 	if (q == NULL)
 		return false;
 	if (q->nitems < lock->nitems)
-		return is_in_list(q->first, lock, fits, mode) || is_in_list(q->gates, lock, fits, mode);
+		return is_in_list(q->first, lock, fits, other) || is_in_list(q->gates, lock, fits, other);
 	for (const LockItem *i = lock->items; i != NULL; i = i->next_in_lock)
 	{
-		if (i->key == key && fits(i, mode))
+		if (i->key == key && fits(i, other))
 			return true;
 	}
 	return false;
@@ -204,7 +224,7 @@ has_item(const Lock *lock, const Key *key, Fits fits, LsKeyMode mode)
 static bool
 waits_for_granted(const LockItem *other, const LockItem *item)
 {
-	return item->again && has_item(item->lock, item->key, is_granted_against, other->mode);
+	return item->again && has_item(item->lock, item->key, is_granted_against, other);
 }
 
 /* The first one that the waiting item may have to wait for. */
@@ -218,8 +238,7 @@ first_before(const LockItem *item)
 static bool
 item_blocks(const LockItem *other, const LockItem *item)
 {
-	if (other->lock->origin == item->lock->origin ||
-		!ls_modes_conflict(other->mode, item->mode))
+	if (!meet(other, item))
 		return false;
 	if (other->granted && !item->gate)
 		return true;
@@ -396,7 +415,7 @@ static void
 link_gate(LockQueue *q, LockItem *item)
 {
 	item->gate = true;
-	item->again = has_item(item->lock, item->key, is_any, item->mode);
+	item->again = has_item(item->lock, item->key, is_any, item);
 	item->next_on_key = q->gates;
 	if (q->gates != NULL)
 		q->gates->prev_on_key = item;
@@ -406,7 +425,7 @@ link_gate(LockQueue *q, LockItem *item)
 static void
 link_item(LockQueue *q, LockItem *item)
 {
-	item->again = has_item(item->lock, item->key, is_any, item->mode);
+	item->again = has_item(item->lock, item->key, is_any, item);
 	item->prev_on_key = q->last;
 	*(q->last != NULL ? &q->last->next_on_key : &q->first) = item;
 	q->last = item;
@@ -446,31 +465,29 @@ unlink_item(Certifier *c, LockItem *item)
 	locks_touch(c, q, is_strongest(item->mode));
 }
 
+/* Unless its lock has requested as much already. */
 static void
-add_item(Certifier *c, Lock *lock, Key *key, LsKeyMode mode, bool yields)
+add_item(Certifier *c, const LockItem *wanted)
 {
 	LockQueue  *q;
 	LockItem   *item;
 
-	if (has_item(lock, key, covers, mode))
-		return;					/* requested already */
-	q = queue_of(key);
-	item = xcalloc(1, sizeof(LockItem));
-	item->lock = lock;
+	if (has_item(wanted->lock, wanted->key, covers, wanted))
+		return;
+	q = queue_of(wanted->key);
+	item = xmalloc(sizeof(LockItem));
+	*item = *wanted;
 	item->queue = q;
-	item->key = key;
-	item->mode = mode;
 	item->order = ++c->next_order;
-	item->asked = lock->asked;
-	item->yields = yields;
-	if (is_gate(mode))
+	item->asked = item->lock->asked;
+	if (is_gate(item->mode))
 		link_gate(q, item);
 	else
 		link_item(q, item);
 	q->nitems++;
-	item->next_in_lock = lock->items;
-	lock->items = item;
-	lock->nitems++;
+	item->next_in_lock = item->lock->items;
+	item->lock->items = item;
+	item->lock->nitems++;
 }
 
 static void
@@ -631,9 +648,10 @@ grant(Certifier *c, Lock *lock)
 
 LockResult
 certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
-			   const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq)
+			   const LsKey *keys, size_t nkeys, DdlLock ddl, bool yields, uint64_t *seq)
 {
 	Lock	   *lock = find_lock(c, ticket);
+	LockItem	wanted = {0};
 	size_t		added = 0;
 
 	if (lock == NULL)
@@ -647,6 +665,8 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 	}
 	lock->blocked_by = 0;
 	lock->asked++;
+	wanted.lock = lock;
+	wanted.yields = yields;
 	for (size_t i = 0; i < nkeys; i++)
 	{
 		bool		is_table = ls_mode_is_table(keys[i].mode);
@@ -657,10 +677,17 @@ certifier_lock(Certifier *c, OriginId origin, uint64_t ticket,
 			key = keytable_insert(&c->keys, keys[i].hash, is_table);
 			added++;
 		}
-		add_item(c, lock, key, keys[i].mode, yields);
+		wanted.key = key;
+		wanted.mode = keys[i].mode;
+		add_item(c, &wanted);
 	}
-	if (ddl)
-		add_item(c, lock, &c->ddl, LS_TABLE_X, yields);
+	if (ddl.wanted)
+	{
+		wanted.key = &c->ddl;
+		wanted.mode = LS_TABLE_X;
+		wanted.ddl = ddl;
+		add_item(c, &wanted);
+	}
 	keytable_sweep(&c->keys, added * SWEEP_PER_NEW_KEY, c->floor);
 	if (!must_wait(c, lock))
 	{
@@ -922,13 +949,14 @@ void
 certifier_ddl_holders(const Certifier *c, void (*found) (void *arg, uint64_t holder, uint64_t waiting), void *arg)
 {
 	const LockQueue *queue = c->ddl.locks;
-	const LockItem *waiting = queue != NULL && queue->nwaiting > 0 ? queue->first : NULL;
 
-	while (waiting != NULL && waiting->granted)
-		waiting = waiting->next_on_key;
-	for (const LockItem *i = waiting != NULL ? queue->first : NULL; i != NULL; i = i->next_on_key)
+	for (const LockItem *i = queue != NULL && queue->nwaiting > 0 ? queue->first : NULL; i != NULL; i = i->next_on_key)
 	{
-		if (i->granted && i->lock->origin != waiting->lock->origin)
+		const LockItem *waiting = i->granted ? queue->first : NULL;
+
+		while (waiting != NULL && (waiting->granted || !item_blocks(i, waiting)))
+			waiting = waiting->next_on_key;
+		if (waiting != NULL)
 			found(arg, i->lock->ticket, waiting->lock->ticket);
 	}
 }

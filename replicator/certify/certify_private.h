@@ -61,6 +61,7 @@ typedef struct LockItem
 								 * it */
 	bool		again;			/* its lock has asked for the key before */
 	bool		gate;			/* gone when it is granted */
+	DdlLock		ddl;			/* of the ddl lock */
 	struct LockItem *next_on_key;	/* in the order asked; of gates: any */
 	struct LockItem *prev_on_key;
 	struct LockItem *next_in_lock;

@@ -84,12 +84,17 @@ struct Journal
 								 * everything before was durable */
 	bool		broken;			/* a sync or a cut failed */
 	bool		copy;			/* journal_is_copy() */
+	bool		marks_of_others;	/* journal_open_copy() */
 	Buffer		metadata;		/* head of the next segment */
 	BodyList	bodies;			/* of its transactions */
 	uint64_t	segment_bodies; /* bytes of those in the last segment */
 	char		error[JOURNAL_ERROR_MAX];
+	bool		damaged;		/* the error is damage */
 };
 
+static _Thread_local bool open_found_damage;
+
+/* Something could not be done. */
 static void __attribute__((format(printf, 2, 3)))
 set_error(Journal *j, const char *fmt,...)
 {
@@ -98,12 +103,31 @@ set_error(Journal *j, const char *fmt,...)
 	va_start(args, fmt);
 	vsnprintf(j->error, sizeof(j->error), fmt, args);
 	va_end(args);
+	j->damaged = false;
+}
+
+/* What is in the directory is no journal that was ever written so. */
+static void __attribute__((format(printf, 2, 3)))
+set_damage(Journal *j, const char *fmt,...)
+{
+	va_list		args;
+
+	va_start(args, fmt);
+	vsnprintf(j->error, sizeof(j->error), fmt, args);
+	va_end(args);
+	j->damaged = true;
 }
 
 const char *
 journal_error(const Journal *j)
 {
 	return j->error;
+}
+
+bool
+journal_open_found_damage(void)
+{
+	return open_found_damage;
 }
 
 bool
@@ -422,22 +446,23 @@ check_records(Journal *j, const char *path, int fd, uint32_t head_len,
 		}
 		if (!record_decode(body, &record))
 		{
-			set_error(j, "journal segment \"%s\" has an unknown record at offset %" PRIu64,
-					  path, scan.offset - RECORD_HEADER_SIZE - body.len);
+			set_damage(j, "journal segment \"%s\" has an unknown record at offset %" PRIu64,
+					   path, scan.offset - RECORD_HEADER_SIZE - body.len);
 			ok = false;
 		}
 		else if (record.type == RECORD_TRANSACTION)
 		{
 			if (record.seq != *last + 1)
 			{
-				set_error(j, "journal segment \"%s\" has transaction %" PRIu64 " where %" PRIu64 " should be",
-						  path, record.seq, *last + 1);
+				set_damage(j, "journal segment \"%s\" has transaction %" PRIu64 " where %" PRIu64 " should be",
+						   path, record.seq, *last + 1);
 				ok = false;
 			}
 			else if (record.body.id != 0 && !bodies_check(j->dir_fd, &record.body))
 			{
-				set_error(j, "journal segment \"%s\": the file with the queries of transaction %" PRIu64
-						  " is not what its record says: %s", path, record.seq, strerror(errno));
+				(errno == ENOENT || errno == EINVAL ? set_damage : set_error)
+					(j, "journal segment \"%s\": the file with the queries of transaction %" PRIu64
+					 " is not what its record says: %s", path, record.seq, strerror(errno));
 				ok = false;
 			}
 			if (record.body.id != 0)
@@ -452,7 +477,7 @@ check_records(Journal *j, const char *path, int fd, uint32_t head_len,
 	}
 	if (ok && scan.offset < SEGMENT_HEADER_SIZE + (uint64_t) head_len)
 	{
-		set_error(j, "journal segment \"%s\" is corrupt at offset %" PRIu64, path, scan.offset);
+		set_damage(j, "journal segment \"%s\" is corrupt at offset %" PRIu64, path, scan.offset);
 		ok = false;
 	}
 	*end = scan.offset;
@@ -469,7 +494,7 @@ check_tail(Journal *j, const char *path, int fd, uint64_t end, bool is_last)
 	if (!segment_tail(fd, end, &tail))
 		set_error(j, "could not read journal segment \"%s\": %s", path, strerror(errno));
 	else if (tail.lost || (tail.dirty && !is_last))
-		set_error(j, "journal segment \"%s\" is corrupt at offset %" PRIu64, path, end);
+		set_damage(j, "journal segment \"%s\" is corrupt at offset %" PRIu64, path, end);
 	else if (is_last && tail.dirty && (ftruncate(fd, (off_t) end) != 0 || fsync(fd) != 0))
 		set_error(j, "could not truncate journal segment \"%s\": %s", path, strerror(errno));
 	else
@@ -490,6 +515,7 @@ open_segment(Journal *j, uint64_t first, bool is_last)
 	char		path[JOURNAL_PATH_MAX];
 	SegmentHeader header;
 	const char *why;
+	bool		damaged;
 	uint64_t	end;
 	uint64_t	last = j->last;
 	int			fd;
@@ -502,15 +528,15 @@ open_segment(Journal *j, uint64_t first, bool is_last)
 		set_error(j, "could not open journal segment \"%s\": %s", path, strerror(errno));
 		return false;
 	}
-	if (!segment_get_header(fd, &header, &why))
-		set_error(j, "could not use journal segment \"%s\": %s", path, why);
+	if (!segment_get_header(fd, &header, &why, &damaged))
+		(damaged ? set_damage : set_error) (j, "could not use journal segment \"%s\": %s", path, why);
 	else if (header.first != first)
-		set_error(j, "journal segment \"%s\" has the name of another one", path);
+		set_damage(j, "journal segment \"%s\" has the name of another one", path);
 	else if (j->cluster[0] != '\0' && strcmp(header.cluster, j->cluster) != 0)
-		set_error(j, "journal segment \"%s\" belongs to another cluster", path);
+		set_damage(j, "journal segment \"%s\" belongs to another cluster", path);
 	else if (first != last + 1)
-		set_error(j, "journal segment \"%s\" should begin with transaction %" PRIu64 ": one is missing",
-				  path, last + 1);
+		set_damage(j, "journal segment \"%s\" should begin with transaction %" PRIu64 ": one is missing",
+				   path, last + 1);
 	else
 	{
 		memcpy(j->cluster, header.cluster, sizeof(j->cluster));
@@ -560,11 +586,12 @@ static bool
 settle_last_segment(Journal *j)
 {
 	char		path[JOURNAL_PATH_MAX];
+	uint64_t	proven = j->proven < j->used ? j->proven : j->used;
 
 	(void) posix_fallocate(j->fd, 0, (off_t) j->segment_size);	/* see cut_back() */
 	j->zeros = (ZerosAhead) {.limit = j->segment_size};
 	segment_path(path, j->dir, j->segment_first, false);
-	if (!disk_settle(j->fd, path, j->proven < j->used ? j->proven : j->used, j->used))
+	if (!disk_settle(j->fd, path, j->marks_of_others ? 0 : proven, j->used))
 	{
 		set_error(j, "could not make the end of journal segment \"%s\" durable: %s", path,
 				  errno == EIO ? "the disk does not have what was written" : strerror(errno));
@@ -646,12 +673,10 @@ journal_create(const char *dir, size_t segment_size, const char *cluster, uint64
 	return ok;
 }
 
-Journal *
-journal_open(const char *dir, bool create, size_t segment_size,
-			 char cluster[33], const char **error)
+static Journal *
+open_journal(Journal *j, bool create, char cluster[33], const char **error)
 {
 	static _Thread_local char message[JOURNAL_ERROR_MAX];
-	Journal    *j = new_journal(dir, segment_size);
 	SegmentList list = {0};
 	bool		ok;
 
@@ -662,11 +687,28 @@ journal_open(const char *dir, bool create, size_t segment_size,
 	{
 		memcpy(message, j->error, sizeof(message));
 		*error = message;
+		open_found_damage = j->damaged;
 		journal_close(j);
 		return NULL;
 	}
 	memcpy(cluster, j->cluster, sizeof(j->cluster));
 	return j;
+}
+
+Journal *
+journal_open(const char *dir, bool create, size_t segment_size,
+			 char cluster[33], const char **error)
+{
+	return open_journal(new_journal(dir, segment_size), create, cluster, error);
+}
+
+Journal *
+journal_open_copy(const char *dir, size_t segment_size, char cluster[33], const char **error)
+{
+	Journal    *j = new_journal(dir, segment_size);
+
+	j->marks_of_others = true;
+	return open_journal(j, false, cluster, error);
 }
 
 void

@@ -105,6 +105,18 @@ typedef struct Journal Journal;
  */
 extern Journal *journal_open(const char *dir, bool create, size_t segment_size,
 							 char cluster[33], const char **error);
+
+/*
+ * The same for a journal that was copied here: what its group marks say was durable, was so on another
+ * disk, so all of its last segment is brought to this one.
+ */
+extern Journal *journal_open_copy(const char *dir, size_t segment_size, char cluster[33], const char **error);
+
+/*
+ * The last journal_open() or journal_open_copy() of this thread has failed: is what the directory has damaged?  Otherwise it
+ * could not be read or written now, and may be whole.
+ */
+extern bool journal_open_found_damage(void);
 extern void journal_close(Journal *j);
 
 /*

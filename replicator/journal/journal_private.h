@@ -143,8 +143,8 @@ typedef struct SegmentHeader
 
 extern void segment_put_header(uint8_t buf[SEGMENT_HEADER_SIZE], const SegmentHeader *h);
 
-/* false: *why is a static text. */
-extern bool segment_get_header(int fd, SegmentHeader *h, const char **why);
+/* false: *why is a static text; *damaged: it is that of no version, otherwise it can't be read here. */
+extern bool segment_get_header(int fd, SegmentHeader *h, const char **why, bool *damaged);
 extern void segment_path(char path[JOURNAL_PATH_MAX], const char *dir, uint64_t first, bool temporary);
 
 /* First seqs of all segments, ascending; malloc'ed.  false: errno. */

@@ -76,6 +76,7 @@ enter_segment(JournalReader *r, uint64_t first, bool skip_head)
 	char		path[JOURNAL_PATH_MAX];
 	SegmentHeader header;
 	const char *why;
+	bool		damaged;
 	int			fd;
 
 	segment_path(path, r->dir, first, false);
@@ -84,7 +85,7 @@ enter_segment(JournalReader *r, uint64_t first, bool skip_head)
 		return JOURNAL_END;
 	if (fd < 0)
 		return reader_fails(r, "could not open journal segment \"%s\": %s", path, strerror(errno));
-	if (!segment_get_header(fd, &header, &why))
+	if (!segment_get_header(fd, &header, &why, &damaged))
 	{
 		close(fd);
 		return reader_fails(r, "could not use journal segment \"%s\": %s", path, why);

@@ -108,11 +108,12 @@ segment_put_header(uint8_t buf[SEGMENT_HEADER_SIZE], const SegmentHeader *h)
 }
 
 bool
-segment_get_header(int fd, SegmentHeader *h, const char **why)
+segment_get_header(int fd, SegmentHeader *h, const char **why, bool *damaged)
 {
 	uint8_t		buf[SEGMENT_HEADER_SIZE];
 	ssize_t		n = read_at(fd, buf, sizeof(buf), 0);
 
+	*damaged = n >= 0;
 	if (n < 0)
 		*why = strerror(errno);
 	else if (n < SEGMENT_HEADER_SIZE)
@@ -122,7 +123,10 @@ segment_get_header(int fd, SegmentHeader *h, const char **why)
 	else if (get_be64(buf + 56) != XXH3_64bits(buf, 56))
 		*why = "the checksum of its header is wrong";
 	else if (get_be32(buf + 8) != SEGMENT_VERSION)
+	{
+		*damaged = false;
 		*why = "it has been written by another version of the replicator";
+	}
 	else
 	{
 		h->head_len = get_be32(buf + 12);

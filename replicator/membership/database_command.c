@@ -32,6 +32,7 @@
 
 #define POLL_MS 10
 #define LOOK_MS 100
+#define LEFT_HINT "It is dropped when the node is attached again."
 #define LOOK_PATIENCE_MS 5000	/* as PostgreSQL has for sessions that are
 								 * ending */
 
@@ -57,6 +58,7 @@ typedef struct Command
 	bool		closing;		/* see database_command_closes() */
 	bool		deciding;		/* its record is not durable yet */
 	bool		taking_back;
+	uint64_t	left_on;		/* nodes where it could not be dropped */
 	bool		decided;
 	uint64_t	seq;			/* to be applied before the decision; 0: not
 								 * known yet */
@@ -181,6 +183,17 @@ note_ready(Command *c, const Node *n)
 }
 
 static void
+note_left(Command *c, const Node *n, const char *error)
+{
+	c->left_on |= bit(n->index);
+	if (c->waited_ms < LOOK_PATIENCE_MS)
+		return;					/* it is tried again */
+	log_full(LOG_WARNING, n->config->name, "could not drop a database that was to be created", error, LEFT_HINT);
+	free(c->hint);
+	c->hint = xstrdup("It could not be dropped where it had been created. " LEFT_HINT);
+}
+
+static void
 on_step(void *arg, const char *error)
 {
 	Command    *c = first;
@@ -197,8 +210,7 @@ on_step(void *arg, const char *error)
 		return;
 	}
 	if (error != NULL && c->taking_back)
-		log_full(LOG_WARNING, n->config->name, "could not drop a database that was to be created", error,
-				 "It is dropped when the node is attached again.");
+		note_left(c, n, error);
 	else if (error != NULL)
 		note_node_error(c, n, database_step_sqlstate(*slot), error);
 	note_ready(c, n);
@@ -262,17 +274,34 @@ database_command_node_gone(const Node *n)
 /* ---------- CREATE */
 
 static void
-take_back(Command *c)
+take_back(Command *c, uint64_t nodes)
 {
 	c->taking_back = true;
+	c->left_on = 0;
 	for (int i = 0; i < nodes_count(); i++)
 	{
-		if ((c->nodes & bit(i)) == 0)
+		Pool	   *p = pool_find(node_get(i), c->name);
+
+		if ((c->nodes & nodes & bit(i)) == 0)
 			continue;
+		if (p != NULL)
+			pool_close(p);
 		database_step_free(c->steps[i]);
 		c->pending |= bit(i);
 		c->steps[i] = database_remove(node_get(i), c->number, c->name, 0, on_step, &c->steps[i]);
 	}
+}
+
+/* A node may lack connections, which those of a new database have taken. */
+static void
+take_back_again(void *arg)
+{
+	Command    *c = arg;
+
+	c->timer = NULL;
+	take_back(c, c->left_on);
+	if (c->pending == 0)
+		finish(c);
 }
 
 /* The content of the first node's; NULL: no node has made it. */
@@ -307,7 +336,7 @@ compare_contents(Command *c)
 	}
 }
 
-/* Apply connections; true: all are ready. */
+/* Apply connections; true: all are ready, or one that is on trial has an error. */
 static bool
 has_pools(Command *c, const char *name)
 {
@@ -320,7 +349,12 @@ has_pools(Command *c, const char *name)
 		if ((c->nodes & bit(i)) == 0)
 			continue;
 		if (pool_find(n, name) == NULL)
-			pool_open(n, name);
+			(void) (c->decided ? pool_open(n, name) : pool_try(n, name));
+		if (pool_trial_error(n, name) != NULL)
+		{
+			note_node_error(c, n, "", pool_trial_error(n, name));
+			return true;
+		}
 		ready = ready && pools_ready(n);
 	}
 	return ready;
@@ -362,6 +396,12 @@ journal_event(Command *c, DatabaseEventKind kind, void (*done) (void *arg))
 static void
 advance_create(Command *c)
 {
+	if (c->taking_back && c->left_on != 0 && c->waited_ms < LOOK_PATIENCE_MS)
+	{
+		c->waited_ms += LOOK_MS;
+		c->timer = loop_after(LOOK_MS, take_back_again, c);
+		return;
+	}
 	if (c->taking_back)
 	{
 		finish(c);
@@ -373,19 +413,21 @@ advance_create(Command *c)
 		note_error(c, "57P03", xasprintf("could not create database \"%s\", as no node is online", c->name), NULL, NULL);
 	if (c->message == NULL)
 		compare_contents(c);
-	if (c->message != NULL)
-	{
-		take_back(c);
-		if (c->pending == 0)
-			finish(c);
-		return;
-	}
-	if (!has_pools(c, c->name))
+	if (c->message == NULL && !has_pools(c, c->name))
 	{
 		c->timer = loop_after(POLL_MS, advance, c);
 		return;
 	}
+	if (c->message != NULL)
+	{
+		take_back(c, c->nodes);
+		if (c->pending == 0)
+			finish(c);
+		return;
+	}
 	LOCKSTEP_POINT(DATABASE_READY);
+	for (int i = 0; i < nodes_count(); i++)
+		pool_passed(node_get(i), c->name);
 	c->deciding = true;
 	journal_event(c, DATABASE_CREATED, on_decided);
 }

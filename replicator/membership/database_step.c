@@ -444,22 +444,14 @@ on_keeper_connected(void *arg, const char *error)
 		progress_keep(s->inner, s->progress, s->chain, on_kept, s);
 }
 
-/* One that is not complete has none. */
-static bool
-has_no_extension(const PGresult *r)
-{
-	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
-
-	return sqlstate != NULL && (strcmp(sqlstate, "42P01") == 0 || strcmp(sqlstate, "3F000") == 0);
-}
-
 static void
 on_progress(void *arg, const PGresult *r)
 {
 	DatabaseStep *s = arg;
 	const char *database = progress_keeper(s->node, s->name);
 
-	if (!has_no_extension(r) && !succeeded(s, r))
+	if (!progress_has_no_extension(r) && !succeeded(s, r))	/* it may not be
+															 * complete */
 		return;
 	close_inner(s);
 	if (PQntuples(r) == 0 || database == NULL)
@@ -558,35 +550,41 @@ on_looked_before(void *arg, const PGresult *r)
 	}
 }
 
+char *
+database_no_room(const char *left)
+{
+	int			wanted = node_config->apply_connections + node_config->reserved_connections + OTHER_CONNECTIONS;
+
+	return atoi(left) >= wanted ? NULL :
+		xasprintf("the replicator needs %d connections for a database, of max_connections %s are left", wanted, left);
+}
+
 static void
 on_room(void *arg, const PGresult *r)
 {
 	DatabaseStep *s = arg;
-	int			wanted = node_config->apply_connections + node_config->reserved_connections + OTHER_CONNECTIONS;
-	char		text[200];
+	char	   *error;
 
 	if (!succeeded(s, r))
 		return;
-	if (PQntuples(r) == 1 && atoi(PQgetvalue(r, 0, 0)) >= wanted)
+	error = database_no_room(PQgetvalue(r, 0, 0));
+	if (error == NULL)
 	{
 		look(s, on_looked_before);
 		return;
 	}
 	snprintf(s->sqlstate, sizeof(s->sqlstate), "53300");
-	snprintf(text, sizeof(text), "the replicator needs %d connections for a database, of max_connections %s are left", wanted,
-			 PQgetvalue(r, 0, 0));
-	end(s, text);
+	end(s, error);
+	free(error);
 }
 
-/* Later, apply connections that are refused would be the node's end. */
 static void
 on_connected_to_make(void *arg, const char *error)
 {
 	DatabaseStep *s = arg;
 
 	if (is_connected(s, error))
-		pgclient_query(s->client, "SELECT current_setting('max_connections')::int - count(*) FROM pg_stat_activity "
-					   "WHERE backend_type = 'client backend'", 0, NULL, on_room, s);
+		pgclient_query(s->client, "SELECT " DATABASE_ROOM, 0, NULL, on_room, s);
 }
 
 DatabaseStep *

@@ -42,6 +42,14 @@ extern const char *database_step_fingerprint(const DatabaseStep *s);
 extern const char *database_step_sqlstate(const DatabaseStep *s);	/* of the error; "": it
 																	 * has none */
 
+/*
+ * Later, apply connections that are refused would be the node's end.  DATABASE_ROOM: SQL for how many a server has left;
+ * NULL, or why a new database can't have its connections (malloc'ed).
+ */
+#define DATABASE_ROOM "current_setting('max_connections')::int - " \
+	"(SELECT count(*) FROM pg_stat_activity WHERE backend_type = 'client backend')"
+extern char *database_no_room(const char *left);
+
 /* No callback comes any more; NULL is ignored. */
 extern void database_step_free(DatabaseStep *s);
 

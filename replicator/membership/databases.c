@@ -17,6 +17,7 @@
  * created is removed again: an extension would keep clients from writing to a database
  * that is not replicated.
  */
+#include <inttypes.h>
 #include <stdarg.h>
 #include <stdio.h>
 #include <stdlib.h>
@@ -53,6 +54,7 @@ typedef struct Job
 	char	   *progress;		/* of the node that is worked on */
 	char	   *chain;
 	char	   *trouble;		/* what went wrong on the way */
+	uint64_t	applied;		/* by a node, when it is asked for its turn */
 } Job;
 
 static Job *job;
@@ -226,8 +228,10 @@ add_to_journal(void)
 	text = metadata_fingerprint_text(job->database, dbcheck_found(d));
 	for (int i = 0; i < nodes_count(); i++)
 	{
-		if (job->checks[i] != NULL)
-			get_to_know(node_get(i), job->checks[i]);
+		if (job->checks[i] == NULL)
+			continue;
+		get_to_know(node_get(i), job->checks[i]);
+		pool_passed(node_get(i), job->database);
 	}
 	sequencer_journal_metadata(RECORD_DATABASE_ADDED, job->database, NULL, NULL);
 	sequencer_journal_metadata(RECORD_FINGERPRINT, text, on_added, NULL);
@@ -242,13 +246,20 @@ wait_for_pools(void *arg)
 	job->timer = NULL;
 	for (int i = 0; i < nodes_count(); i++)
 	{
-		const Node *n = node_get(i);
+		Node	   *n = node_get(i);
+		const char *error;
 
 		if (job->checks[i] == NULL)
 			continue;
 		if (n->state != NODE_ONLINE)
 		{
 			fail("node \"%s\" is not online any more: %s", n->config->name, n->reason);
+			return;
+		}
+		error = pool_trial_error(n, job->database);
+		if (error != NULL)
+		{
+			fail("node \"%s\": could not open an apply connection: %s", n->config->name, error);
 			return;
 		}
 		ready = ready && pools_ready(n);
@@ -265,7 +276,7 @@ add_pools(void)
 	for (int i = 0; i < nodes_count(); i++)
 	{
 		if (job->checks[i] != NULL && node_get(i)->state == NODE_ONLINE)
-			pool_open(node_get(i), job->database);
+			pool_try(node_get(i), job->database);
 	}
 	wait_for_pools(NULL);
 }
@@ -278,7 +289,7 @@ on_turn_open(void *arg, const PGresult *r)
 
 	if (r == NULL || PQresultStatus(r) != PGRES_TUPLES_OK)
 		error = "could not open its turn";
-	else if (strtoull(PQgetvalue(r, 0, 0), NULL, 10) < node_applied(job->at - 1))
+	else if (strtoull(PQgetvalue(r, 0, 0), NULL, 10) < job->applied)
 		error = "its turn is behind the journal: restart the server";	/* it would wait for
 																		 * ever */
 	if (step_succeeded(error))
@@ -294,7 +305,8 @@ on_cluster_set(void *arg, const DropReason *error)
 
 	if (!step_succeeded(error != NULL ? text_of(error) : dbcheck_client(d) == NULL ? "lost the connection" : NULL))
 		return;
-	snprintf(applied, sizeof(applied), "%llu", (unsigned long long) node_applied(job->at - 1));
+	job->applied = node_applied(job->at - 1);
+	snprintf(applied, sizeof(applied), "%" PRIu64, job->applied);
 	pgclient_query(dbcheck_client(d), "SELECT lockstep.turn_open($1)", 1, params, on_turn_open, NULL);
 }
 
@@ -508,11 +520,16 @@ take_back_next(void)
 static void
 on_looked_for(void *arg, const PGresult *r)
 {
+	bool		is_known = r != NULL && PQresultStatus(r) == PGRES_TUPLES_OK;
+	char	   *no_room = is_known ? database_no_room(PQgetvalue(r, 0, 1)) : NULL;
+	bool		succeeded;
+
 	job->asked = -1;
-	if (!step_succeeded(r == NULL ? "connection lost" : PQresultStatus(r) != PGRES_TUPLES_OK ?
-						pgclient_message(PQresultErrorMessage(r)) : NULL))
+	succeeded = step_succeeded(r == NULL ? "connection lost" : is_known ? no_room : pgclient_message(PQresultErrorMessage(r)));
+	free(no_room);
+	if (!succeeded)
 		return;
-	if (PQntuples(r) > 0)
+	if (PQgetvalue(r, 0, 0)[0] == 't')
 		job->existing_on = job->at - 1;
 	else
 	{
@@ -531,7 +548,7 @@ look_for_next(void)
 	if (n != NULL)
 	{
 		job->asked = n->index;
-		pgclient_query(n->control, "SELECT FROM pg_database WHERE datname = $1", 1, params, on_looked_for, NULL);
+		pgclient_query(n->control, "SELECT EXISTS (SELECT FROM pg_database WHERE datname = $1), " DATABASE_ROOM, 1, params, on_looked_for, NULL);
 		return;
 	}
 	job->at = 0;
@@ -657,7 +674,11 @@ on_progress(void *arg, const PGresult *r)
 	Node	   *n = node_get(job->at - 1);
 	const char *database = progress_keeper(n, job->database);
 
-	if (!is_done(r, PGRES_TUPLES_OK))
+	/*
+	 * a node that was out for lack of the extension may be back, as the
+	 * database does not count any more
+	 */
+	if (!progress_has_no_extension(r) && !is_done(r, PGRES_TUPLES_OK))
 		return;
 	if (PQntuples(r) == 0 || database == NULL)
 	{

@@ -26,6 +26,14 @@ progress_ask(PgClient *client, PgDone done, void *arg)
 				   0, NULL, done, arg);
 }
 
+bool
+progress_has_no_extension(const PGresult *r)
+{
+	const char *sqlstate = r != NULL ? PQresultErrorField(r, PG_DIAG_SQLSTATE) : NULL;
+
+	return sqlstate != NULL && (strcmp(sqlstate, "42P01") == 0 || strcmp(sqlstate, "3F000") == 0);
+}
+
 /* If the first command fails, so does the second, or the row is there and says more. */
 void
 progress_keep(PgClient *client, const char *seq, const char *chain, PgDone done, void *arg)

@@ -66,6 +66,7 @@ static void
 on_look(void *arg)
 {
 	bool		stranded = !is_in_touch();
+	bool		etcd_answers = group_etcd_state() == ETCD_ANSWERS;
 	int			other;
 
 	loop_after(LOOK_MS, on_look, NULL);
@@ -73,7 +74,8 @@ on_look(void *arg)
 	if (!stranded)
 		return;
 	reach_wanted();
-	if (reach_known() != REACH_NONE || (other = in_touch_elsewhere()) < 0)
+	group_ask_etcd();
+	if (!etcd_answers || reach_known() != REACH_NONE || (other = in_touch_elsewhere()) < 0 || !group_prefer(other))
 		return;
 	log_full(LOG_WARNING, "group", "this replicator reaches no node, and another one does, which is to lead", node_config->replicators[other].name, NULL);
 	group_prefer(other);

@@ -14,6 +14,7 @@
  */
 typedef struct ApplyOps
 {
+	void		(*refused) (ApplyConn *c, DropCause cause, const char *error);	/* it can't be opened */
 	void		(*ready) (ApplyConn *c);	/* for a task */
 	void		(*lost) (ApplyConn *c, const char *error);	/* the connection, with
 															 * its task */
@@ -27,7 +28,7 @@ typedef struct ApplyOps
 
 extern void apply_init(const ApplyOps *ops);
 
-/* Connects and becomes an apply session; then it is ready, or the node is out. */
+/* Connects and becomes an apply session; then it is ready, or refused. */
 extern ApplyConn *apply_open(Pool *pool);
 extern void apply_close(ApplyConn *c);	/* no callback comes any more */
 

@@ -94,6 +94,16 @@ apply_close(ApplyConn *c)
 }
 
 static void
+refused(ApplyConn *c, DropCause cause, const char *error)
+{
+	PgClient   *client = c->client;
+
+	c->client = NULL;
+	to_tasks->refused(c, cause, error);
+	pgclient_close(client);
+}
+
+static void
 ignore_notice(void *arg, const char *message)
 {
 	log_message(LOG_DEBUG, "apply", "%s", pgclient_message(message));
@@ -109,8 +119,7 @@ on_started(void *arg, const PGresult *result)
 		generation_check_result(n, result);
 	if (result == NULL || PQresultStatus(result) != PGRES_TUPLES_OK)
 	{
-		node_out(n, DROP_APPLY_BEGIN, FACTS(.database = c->pool->database,
-											.error = result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost"));
+		refused(c, DROP_APPLY_BEGIN, result != NULL ? pgclient_message(PQresultErrorMessage(result)) : "connection lost");
 		return;
 	}
 	c->has_chain = PQgetvalue(result, 0, 0)[0] == 't';
@@ -140,7 +149,7 @@ on_connected(void *arg, const char *error)
 
 	if (error != NULL)
 	{
-		node_out(c->pool->node, DROP_APPLY_CONNECT, FACTS(.database = c->pool->database,.error = error));
+		refused(c, DROP_APPLY_CONNECT, error);
 		return;
 	}
 	text = generation_params(c->pool->node);

@@ -12,7 +12,7 @@
 #include "masked_text.h"
 
 /* A node's SQLSTATE: 53200, raised within a user's function (extension/apply/functionerror.c). */
-#define FUNCTION_MEMORY "LS006"
+#define FUNCTION_FOR_NOW "LS006"
 
 static Expected
 expected_pop(ApplyConn *c)
@@ -77,10 +77,10 @@ conclude(ApplyConn *c)
 	char	   *hint = c->hint;
 	ApplyError	error = {
 		.sqlstate = sqlstate,.message = message,.detail = detail,.hint = hint,.retry = c->retry,
-		.of_function = strcmp(c->sqlstate, FUNCTION_MEMORY) == 0,.statement = c->failed_at
+		.of_function = strcmp(c->sqlstate, FUNCTION_FOR_NOW) == 0,.statement = c->failed_at
 	};
 
-	snprintf(sqlstate, sizeof(sqlstate), "%s", error.of_function ? "53200" : c->sqlstate);
+	snprintf(sqlstate, sizeof(sqlstate), "%s", error.of_function ? "38000" : c->sqlstate);
 	if (undone && !failed)
 	{
 		node_out(c->pool->node, DROP_ROLLBACK_COMMITTED, FACTS());

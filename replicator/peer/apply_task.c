@@ -377,6 +377,12 @@ connection_lost(ApplyConn *c, const char *error)
 }
 
 static void
+connection_refused(ApplyConn *c, DropCause cause, const char *error)
+{
+	pool_not_opened(apply_pool(c), cause, error);
+}
+
+static void
 connection_ready(ApplyConn *c)
 {
 	pool_give_back(apply_pool(c), c);
@@ -412,12 +418,12 @@ is_catalog_race(const ApplyTask *task, const ApplyError *e)
 
 /*
  * Any user can fill the server's lock table for a moment, with one query of many partitions.
- * A node that lacks memory for longer is dropped, unless a user's function calls for it.
+ * A node that lacks memory for longer is dropped.  What a user's function raises may pass, too.
  */
 static bool
-is_short_of_memory(const ApplyTask *task, const ApplyError *e)
+may_pass(const ApplyTask *task, const ApplyError *e)
 {
-	return task->retries < MAX_RACES && strcmp(e->sqlstate, "53200") == 0;
+	return task->retries < MAX_RACES && (strcmp(e->sqlstate, "53200") == 0 || e->of_function);
 }
 
 static bool
@@ -500,7 +506,7 @@ task_failed(ApplyTask *task, const ApplyError *e)
 		queue_again(task);
 	else if (tx->nmembers > 0 && (!is_retryable(e) || task->retries >= RETRIES_TOGETHER))
 		task_split(task);
-	else if (is_retryable(e) || is_catalog_race(task, e) || is_short_of_memory(task, e))
+	else if (is_retryable(e) || is_catalog_race(task, e) || may_pass(task, e))
 	{
 		if (is_time_to_tell(task->retries))
 			log_message(LOG_WARNING, n->config->name, "transaction %s/%" PRIu32 "/%" PRIu64
@@ -537,6 +543,7 @@ task_failed(ApplyTask *task, const ApplyError *e)
 }
 
 static const ApplyOps task_ops = {
+	.refused = connection_refused,
 	.ready = connection_ready,
 	.lost = connection_lost,
 	.executed = task_executed,

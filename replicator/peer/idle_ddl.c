@@ -1,11 +1,11 @@
 /*
  * idle_ddl.c
- *	  Rolling back idle transactions that hold the ddl lock while DDL of other nodes
- *	  waits for it.
+ *	  Rolling back idle transactions that hold the ddl lock while other DDL waits for
+ *	  it.
  *
  * One ddl lock covers all objects of all databases; PostgreSQL has no such lock.  A
  * role that may create a temporary view and leaves its transaction open would block
- * the DDL of all other nodes for ever.  So while DDL waits for the lock, its holders
+ * the DDL of all others for ever.  So while DDL waits for the lock, its holders
  * are looked at on their nodes, every LOOK_MS.  A holder that has been idle, or in
  * pg_sleep(), for idle_ddl_timeout fails with 40001.  A holder that executes
  * something is left alone, however long it takes; so are transactions that hold
@@ -20,6 +20,7 @@
 #include "sequencer.h"
 
 #define LOOK_MS 500
+#define FORGET_US (4 * LOOK_MS * UINT64_C(1000))	/* nobody waits any more */
 
 static const char query[] =
 "SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1::int[]) "
@@ -74,7 +75,11 @@ judge(void *arg, Transaction *holder, const Transaction *waiting)
 {
 	const Idle *idle = arg;
 
-	holder->idle_ms = is_idle(idle, holder->pid) ? holder->idle_ms + LOOK_MS : 0;
+	if (!is_idle(idle, holder->pid) || loop_now_us() - holder->idle_looked_us > FORGET_US)
+		holder->idle_ms = 0;
+	else
+		holder->idle_ms += LOOK_MS;
+	holder->idle_looked_us = loop_now_us();
 	if (holder->idle_ms < node_config->idle_ddl_timeout)
 		return;
 	fail_backend(idle->node, holder, waiting);

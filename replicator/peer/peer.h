@@ -44,6 +44,8 @@ struct Pool
 	char	   *database;
 	ApplyQueue	queue;			/* capacity: connections that are ready */
 	bool		closing;		/* the database is not replicated any more */
+	bool		on_trial;		/* it is not replicated yet */
+	char	   *trial_error;	/* why that can't be; NULL: nothing is wrong */
 	int			nconnections;
 	ApplyConn **connections;
 	ApplyConn  *idle;			/* those without a task, last used first */
@@ -119,6 +121,16 @@ extern void task_commit(ApplyTask *task);	/* its tx is durable: COMMIT if it
 
 extern Pool *pool_find(Node *n, const char *database);
 extern Pool *pool_open(Node *n, const char *database);	/* connects all */
+
+/*
+ * The same for a database that is not replicated yet: a connection that is refused is not the node's end, but
+ * pool_trial_error(), which is NULL while nothing is wrong and without such a pool.
+ */
+extern Pool *pool_try(Node *n, const char *database);
+extern const char *pool_trial_error(Node *n, const char *database);
+extern void pool_passed(Node *n, const char *database); /* it is replicated from
+														 * now on */
+extern void pool_not_opened(Pool *p, DropCause cause, const char *error);	/* a connection of it */
 extern void pool_close(Pool *p);	/* when its tasks are done */
 extern void pools_destroy(Node *n); /* now */
 extern bool pools_ready(const Node *n);
@@ -157,7 +169,8 @@ typedef struct ApplyError
 	const char *detail;
 	const char *hint;
 	bool		retry;			/* a matter of this connection only */
-	bool		of_function;	/* a user's function lacked memory */
+	bool		of_function;	/* a user's function failed, with what may
+								 * pass */
 	size_t		statement;		/* of the transaction, in which it came */
 } ApplyError;
 

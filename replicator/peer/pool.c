@@ -34,6 +34,7 @@ on_bury(void *arg)
 	apply_queue_free(&p->queue);
 	free(p->connections);
 	free(p->database);
+	free(p->trial_error);
 	free(p);
 }
 
@@ -57,6 +58,41 @@ pool_open(Node *n, const char *database)
 		p->connections[i] = apply_open(p);
 	p->watch = dbwatch_begin(p);
 	return p;
+}
+
+Pool *
+pool_try(Node *n, const char *database)
+{
+	Pool	   *p = pool_open(n, database);
+
+	p->on_trial = true;
+	return p;
+}
+
+const char *
+pool_trial_error(Node *n, const char *database)
+{
+	const Pool *p = pool_find(n, database);
+
+	return p != NULL ? p->trial_error : NULL;
+}
+
+void
+pool_passed(Node *n, const char *database)
+{
+	Pool	   *p = pool_find(n, database);
+
+	if (p != NULL)
+		p->on_trial = false;
+}
+
+void
+pool_not_opened(Pool *p, DropCause cause, const char *error)
+{
+	if (!p->on_trial)
+		node_out(p->node, cause, FACTS(.database = p->database,.error = error));
+	else if (p->trial_error == NULL)
+		p->trial_error = xstrdup(error);
 }
 
 static void

@@ -115,6 +115,8 @@ static const Field lock_layout_fields[] = {
 	OPTIONAL_BYTES('K', LsLock, keys),
 	BOOLEAN('U', LsLock, ddl),
 	OPTIONAL_NUMBER64('y', LsLock, yields),
+	OPTIONAL_NUMBER64('d', LsLock, scope),
+	OPTIONAL_NUMBER64('p', LsLock, parallel),
 };
 
 LAYOUT(lock_layout, LsLock);

@@ -56,8 +56,8 @@
  *
  * Version history: 1 (2026-11) first version; 'N', 'n', 'O', 'o', 'K',
  * 'S', 's', 'U', 'u', 'T', 't', 'I', 'i', 'J', 'B', the fields 'c' of 'V', 'N' of 'l', 'u' and 'x'
- * of 'H', 'd' of 'P', 'P' of 'Q', 'g' and 'r' of 'W', 'r' of 'T', and the form 'p' of 'Q' were
- * added.
+ * of 'H', 'd' of 'P', 'P' of 'Q', 'g' and 'r' of 'W', 'r' of 'T', 'd' and 'p' of 'L', and the form
+ * 'p' of 'Q' were added.
  */
 #ifndef LOCKSTEP_PROTOCOL_H
 #define LOCKSTEP_PROTOCOL_H
@@ -323,7 +323,10 @@ typedef struct LsRollbackTo
 
 /* 'L': 'X' u64, 'K' keys as in 'Q' (no reads; 'q': not before who has asked for
  * the table), 'U' u8 wants the ddl lock, 'y' u64 (optional): 1 if the locks keep only
- * those waiting that request them, too, and no transaction that asks to commit */
+ * those waiting that request them, too, and no transaction that asks to commit; of the ddl
+ * lock 'd' u64 (optional): the hash of the database that the command changes, 0 if it
+ * changes what all have in common, 'p' u64 (optional): 1 if other such commands of the node
+ * need not wait for it, nor it for them */
 typedef struct LsLock
 {
 	uint64_t	xcount;
@@ -331,6 +334,8 @@ typedef struct LsLock
 	LsSlice		keys;
 	bool		ddl;
 	uint64_t	yields;
+	uint64_t	scope;
+	uint64_t	parallel;
 } LsLock;
 
 /*

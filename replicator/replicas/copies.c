@@ -7,6 +7,7 @@
 #include "copies_private.h"
 
 #include <errno.h>
+#include <limits.h>
 #include <poll.h>
 #include <stdlib.h>
 #include <string.h>
@@ -243,10 +244,13 @@ copies_room_elsewhere(void)
 void
 copies_look(int i, CopyView *view)
 {
+	int64_t		silent_ms;
+
 	pthread_mutex_lock(&copies_lock);
 	*view = copies_shared.copies[i].view;
 	view->bodies = copies_shared.copies[i].bodies != NULL;
-	view->silent_ms = (int) (copies_now_ms() - copies_shared.copies[i].heard_ms);
+	silent_ms = copies_now_ms() - copies_shared.copies[i].heard_ms;
+	view->silent_ms = silent_ms < INT_MAX ? (int) silent_ms : INT_MAX;
 	view->lag_bytes = view->at.segment == copies_shared.end.segment ? (int64_t) (copies_shared.end.offset - view->at.offset) :
 		copies_shared.bytes - copies_shared.copies[i].segment_bytes - (int64_t) view->at.offset;
 	pthread_mutex_unlock(&copies_lock);
@@ -469,7 +473,8 @@ init_shared(const Journal *journal)
 	copies_shared.first = journal_first(journal);
 	copies_shared.index = copies_shared.ready_at = 1;
 	copies_shared.successor = -1;
-	copies_shared.await_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
+	if ((copies_shared.await_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC)) < 0)
+		abort();
 	for (int i = 0; i < copies_setup.config->nreplicators; i++)
 	{
 		Copy	   *c = &copies_shared.copies[i];

@@ -587,7 +587,8 @@ release_sender(Sender *s)
 		return;
 	if (s->fd >= 0)
 		close(s->fd);
-	close(s->event_fd);
+	if (s->event_fd >= 0)
+		close(s->event_fd);
 	member_channel_close(s->channel);
 	pthread_mutex_destroy(&s->lock);
 	free(s);
@@ -826,9 +827,11 @@ serve_journal(MemberChannel *channel, int i, const char *nonce, const json_t *ha
 {
 	const char *name = copies_setup.config->replicators[i].name;
 	Sender	   *s = new_sender(i, channel);
-	json_t	   *ready;
+	json_t	   *ready = NULL;
 
-	if (agree_on_place(s, has, &ready))
+	if (s->event_fd < 0)
+		refuse(channel, name, "the leader has too many open files", false);
+	else if (agree_on_place(s, has, &ready))
 	{
 		set_connected(s, true, nonce, json_object_get(ready, "bodies"));
 		note_segment(s);

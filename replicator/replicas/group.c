@@ -40,6 +40,8 @@
 #include "group_key.h"
 #include "group_state.h"
 #include "group_view.h"
+#include "in_sync.h"
+#include "journal.h"
 #include "journal_body.h"
 #include "log.h"
 #include "loop.h"
@@ -51,7 +53,6 @@
 #define PAUSE_MS 100
 #define COLD_MS 3000			/* for a leader that was never met */
 #define ABSENT_MS 1000			/* ... if nobody listens there */
-#define SILENT_MS 1000			/* a copy is out of sync */
 #define LOOK_MS 1000			/* the leader reads the key */
 #define HANDOVER_MS 1000
 #define TAKEN_MS 2				/* how often it is looked for */
@@ -86,6 +87,8 @@ static _Atomic int64_t stop_at_ms;	/* waiting for copies has an end then; 0:
 static _Atomic Phase phase;
 static _Atomic int preferred = -1;	/* is to lead next; -1: any */
 static int64_t preferred_ms;	/* since then; the loop's */
+static _Atomic EtcdState etcd_state = ETCD_ANSWERS;
+
 
 static int64_t
 now_ms(void)
@@ -229,13 +232,15 @@ read_key(void)
  * that tells.
  *
  * A change without an answer may be made later, too, as long as the key has not been changed
- * otherwise.  A leader, who is to wait for other copies then, asks again until that is settled.
+ * otherwise.  A leader, who is to wait for other copies then, asks again until that is settled; so does
+ * who makes the key, as its journal is that of the group then.
  */
 static bool
 change_key(const GroupKey *next)
 {
 	char	   *text = group_key_text(next);
 	EtcdResult	result;
+	KeyResult	known = KEY_UNKNOWN;
 	int64_t		expected;
 
 	do
@@ -244,11 +249,11 @@ change_key(const GroupKey *next)
 		result = etcd_swap(etcd, expected, text);
 		if (result == ETCD_UNKNOWN)
 			log_message(LOG_WARNING, "group", "etcd did not say whether its key was changed: %s", etcd_error(etcd));
-		while (!stop && read_key() != KEY_READ)
+		while (!stop && (known = read_key()) != KEY_READ && !(known == KEY_MISSING && expected == 0))
 			pause_ms(PAUSE_MS);
-	} while (!stop && result == ETCD_UNKNOWN && phase != PHASE_FOLLOWING && key.mod_revision == expected);
+	} while (!stop && result == ETCD_UNKNOWN && (phase != PHASE_FOLLOWING || expected == 0) && key.mod_revision == expected);
 	free(text);
-	return !stop && group_key_same(&key, next);
+	return !stop && known == KEY_READ && group_key_same(&key, next);
 }
 
 /* ---------- to lead */
@@ -430,11 +435,15 @@ look_at_journal(char **error)
 	snprintf(state.name, sizeof(state.name), "%s", config->replicator_name);
 	if (state.n > 0 && state.copy_epoch == 0)
 		return true;			/* incomplete: it is copied anew */
-	if (!standby_look(config, &end, own_cluster, &unusable))
+	if (standby_look(config, &end, own_cluster, &unusable))
+		return true;
+	if (!journal_open_found_damage())
 	{
-		log_full(LOG_WARNING, "journal", "it cannot be used, and is copied anew", unusable, NULL);
-		state.copy_epoch = 0;
+		*error = xstrdup(unusable);
+		return false;
 	}
+	log_full(LOG_WARNING, "journal", "it cannot be used, and is copied anew", unusable, NULL);
+	state.copy_epoch = 0;
 	return true;
 }
 
@@ -532,24 +541,12 @@ follow_until_chosen(void)
 
 /* ---------- LEADING */
 
-static bool
-is_self(int i)
-{
-	return strcmp(config->replicators[i].name, config->replicator_name) == 0;
-}
-
-static bool
-is_in_sync(int i)
-{
-	return group_key_has(&key, config->replicators[i].name);
-}
-
 /* What etcd says is what is waited for. */
 static void
 require_as_key_says(void)
 {
 	for (int i = 0; i < config->nreplicators; i++)
-		copies_require(i, !is_self(i) && is_in_sync(i));
+		copies_require(i, !in_sync_is_self(i) && in_sync_has(i));
 	copies_set_enough(key.n >= config->min_copies);
 	copies_tell_key(&key);
 }
@@ -572,95 +569,44 @@ check_leading(void)
 	leave(why);
 }
 
-/* Has that standby everything, and can it get everything, but is not in sync? */
-static bool
-is_candidate(int i, const CopyView *v)
-{
-	return !is_self(i) && !is_in_sync(i) && v->connected && v->live && v->bodies && v->silent_ms < SILENT_MS;
-}
-
-/* One that is; one whose disk has room, if there is one, and of these the preferred one.  -1: none. */
-static int
-candidate(bool *has_room)
-{
-	int			found = -1;
-
-	*has_room = false;
-	for (int i = 0; i < config->nreplicators; i++)
-	{
-		CopyView	v;
-		bool		fits;
-
-		copies_look(i, &v);
-		fits = copies_has_room(&v);
-		if (!is_candidate(i, &v) || (found >= 0 && (!fits || (*has_room && i != preferred))))
-			continue;
-		found = i;
-		*has_room = fits;
-		if (fits && i == preferred)
-			break;
-	}
-	return found;
-}
-
-/* In sync, connected, and its disk is full; -1: none. */
-static int
-full_member(void)
-{
-	for (int i = 0; i < config->nreplicators; i++)
-	{
-		CopyView	v;
-
-		copies_look(i, &v);
-		if (!is_self(i) && is_in_sync(i) && v.connected && v.live && !copies_has_room(&v))
-			return i;
-	}
-	return -1;
-}
-
-/* In sync, and in the place of the preferred one; -1: none. */
-static int
-other_member(void)
-{
-	for (int i = 0; i < config->nreplicators; i++)
-	{
-		if (!is_self(i) && is_in_sync(i))
-			return i;
-	}
-	return -1;
-}
-
-/*
- * In sync, and silent, or connected and without the journal that it had (*anew), as its disk was lost;
- * -1: none.
- */
-static int
-lost_member(bool *anew)
-{
-	for (int i = 0; i < config->nreplicators; i++)
-	{
-		CopyView	v;
-
-		copies_look(i, &v);
-		*anew = v.connected && v.anew && !v.live;
-		if (!is_self(i) && is_in_sync(i) && (v.silent_ms >= SILENT_MS || *anew))
-			return i;
-	}
-	return -1;
-}
-
 static const char *
 name_at(int i)
 {
 	return config->replicators[i].name;
 }
 
+/*
+ * Read the key.  Only the leader changes it within its epoch: if it is not what it was, its members
+ * in sync are not those that are waited for.
+ */
+static KeyResult
+look_at_key(void)
+{
+	const GroupKey own = key;
+	KeyResult	result = read_key();
+
+	if (result != KEY_READ)
+		return result;
+	check_leading();
+	if (group_key_same(&own, &key))
+		return KEY_READ;
+	log_message(LOG_WARNING, "group", "etcd's key has been changed by somebody else: it is put back");
+	(void) change_key(&own);
+	check_leading();
+	require_as_key_says();
+	return KEY_READ;
+}
+
 /* Put `in` in sync, and take `out` out; -1: none. */
 static void
 change_in_sync(int in, int out)
 {
-	GroupKey	next = key;
+	GroupKey	next;
 
+	if (look_at_key() != KEY_READ)
+		return;					/* nothing is changed before etcd answers
+								 * again */
+	next = key;
 	if (in >= 0)
 	{
 		/*
@@ -668,13 +614,20 @@ change_in_sync(int in, int out)
 		 * has
 		 */
 		copies_require(in, true);
-		for (int64_t until = now_ms() + SILENT_MS; !copies_is_complete(in) && now_ms() < until && !stop;)
+		for (int64_t until = now_ms() + IN_SYNC_SILENT_MS; !copies_is_complete(in) && now_ms() < until && !stop;)
 			copies_wait(5);
 		if (!copies_is_complete(in))
 		{
 			copies_require(in, false);
-			return;
+			in_sync_put_off(in);
+			in = -1;
+			if (out < 0 || key.n - 1 < config->min_copies)
+				return;
 		}
+	}
+	if (in >= 0)
+	{
+		in_sync_is_fast(in);
 		group_key_add(&next, name_at(in));
 		LOCKSTEP_POINT(REPLICAS_REQUIRED);
 	}
@@ -690,33 +643,13 @@ change_in_sync(int in, int out)
 	require_as_key_says();
 }
 
-/*
- * Read the key.  Only the leader changes it within its epoch: if it is not what it was, its members
- * in sync are not those that are waited for.
- */
-static void
-look_at_key(void)
-{
-	const GroupKey own = key;
-
-	if (read_key() != KEY_READ)
-		return;
-	check_leading();
-	if (group_key_same(&own, &key))
-		return;
-	log_message(LOG_WARNING, "group", "etcd's key has been changed by somebody else: it is put back");
-	(void) change_key(&own);
-	check_leading();
-	require_as_key_says();
-}
-
 /* Who is put in sync, and who is taken out, if anybody is. */
 static void
 keep_in_sync(int out)
 {
 	bool		has_room;
-	int			in = candidate(&has_room);
-	int			full = full_member();
+	int			in = in_sync_candidate(preferred, out < 0 && key.n >= config->min_copies, &has_room);
+	int			full = in_sync_full();
 
 	if (in >= 0 && !has_room && key.n - (out >= 0) >= config->min_copies)
 		in = -1;				/* it would soon fail */
@@ -725,7 +658,7 @@ keep_in_sync(int out)
 	else if (out < 0 && in >= 0 && key.n < config->copies)
 		change_in_sync(in, -1);
 	else if (out < 0 && in >= 0 && in == preferred)
-		change_in_sync(in, other_member());
+		change_in_sync(in, in_sync_other());
 	else if (out < 0 && in >= 0 && full >= 0)
 		change_in_sync(in, full);
 }
@@ -754,15 +687,15 @@ static void
 keep_copies(void)
 {
 	bool		anew;
-	int			out = lost_member(&anew);
+	int			out = in_sync_lost(&anew);
 	int			full;
 	bool		wait;
 
 	if (out >= 0)
 		group_view_writers_wait(true);
 	keep_in_sync(out);
-	wait = key.n < config->min_copies || (out >= 0 && (out = lost_member(&anew)) >= 0);
-	full = full_member();
+	wait = key.n < config->min_copies || (out >= 0 && (out = in_sync_lost(&anew)) >= 0);
+	full = in_sync_full();
 	group_view_writers_wait(wait);
 	if (wait)
 		tell_writers_wait(out >= 0 && anew ? out : -1);
@@ -777,6 +710,7 @@ lead(void)
 {
 	int64_t		looked_ms = now_ms();
 	bool		told = false;
+	bool		asked;
 
 	copies_tell_key(&key);
 	while (!stop)
@@ -787,12 +721,14 @@ lead(void)
 			told = true;
 			done();
 		}
-		if (copies_outdated())
-			looked_ms = 0;
-		if (now_ms() - looked_ms > LOOK_MS)
+		asked = etcd_state == ETCD_ASKED;
+		if (asked || copies_outdated() || now_ms() - looked_ms > LOOK_MS)
 		{
+			KeyResult	result = look_at_key();
+
 			looked_ms = now_ms();
-			look_at_key();
+			if (asked)
+				etcd_state = result == KEY_READ ? ETCD_ANSWERS : ETCD_SILENT;
 		}
 		end_waiting();
 		copies_wait(stop_at_ms != 0 ? 10 : PAUSE_MS);
@@ -851,6 +787,7 @@ group_begin(const Config *c, LsSlice secret, void (*when_done) (char *error))
 	config = c;
 	body_close = copy_close_apart;	/* a leader has another */
 	group_view_begin(c);
+	in_sync_begin(c, &key);
 	on_done = when_done;
 	keys.secret = secret;
 	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);
@@ -921,17 +858,31 @@ group_can_hand_over(void)
 
 		/* one that is being copied anew has nothing yet */
 		copies_look(i, &v);
-		if (!is_self(i) && is_in_sync(i) && !(v.anew && !v.live))
+		if (!in_sync_is_self(i) && in_sync_has(i) && !(v.anew && !v.live))
 			return true;
 	}
 	return false;
 }
 
-void
+bool
 group_prefer(int i)
 {
-	preferred = i;
+	if (atomic_exchange(&preferred, i) == i)
+		return false;
 	preferred_ms = now_ms();
+	return true;
+}
+
+void
+group_ask_etcd(void)
+{
+	etcd_state = ETCD_ASKED;
+}
+
+EtcdState
+group_etcd_state(void)
+{
+	return etcd_state;
 }
 
 void

@@ -35,14 +35,28 @@ extern bool group_is_leader(void);
 /* Is there another one in sync? */
 extern bool group_can_hand_over(void);
 
-/* That one (index in Config.replicators) is put in sync if it can be and has room on its disk, and leads next. */
-extern void group_prefer(int i);
+/*
+ * That one (index in Config.replicators) is put in sync if it can be and has room on its disk, and leads
+ * next, and no other one that was to before.  false: it was to already.
+ */
+extern bool group_prefer(int i);
 
 /* If that one is preferred, any one may lead next. */
 extern void group_stop_preferring(int i);
 
 /* Is it in sync, and has it been heard since it is preferred? */
 extern bool group_is_ready_to_lead(int i);
+
+/* Without etcd nobody else could lead.  The group's thread, while it leads, asks it soon. */
+typedef enum EtcdState
+{
+	ETCD_ASKED,
+	ETCD_ANSWERS,
+	ETCD_SILENT					/* it does not, or has another key than it had */
+} EtcdState;
+
+extern void group_ask_etcd(void);
+extern EtcdState group_etcd_state(void);
 
 /* What is written now is the last: waiting for copies has an end soon. */
 extern void group_will_end(void);

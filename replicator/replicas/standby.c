@@ -12,6 +12,8 @@
  *	 while a body is written		a part (standby_bodies.c): it gets its name when it is on disk,
  *									before the record that refers to it comes
  *	 while everything is copied		copy_epoch is 0: it is begun anew, and this one never leads
+ *	 after a failed sync			what is read may be in memory only: standby_look() brings it
+ *									to disk (journal_open_copy())
  */
 #include "standby.h"
 
@@ -82,7 +84,7 @@ standby_look(const Config *config, JournalPlace *end, char cluster[33], const ch
 	cluster[0] = '\0';
 	if (copy_next_segment(config->journal_directory, 0) == 0)
 		return true;
-	j = journal_open(config->journal_directory, false, (size_t) config->journal_segment_size, cluster, error);
+	j = journal_open_copy(config->journal_directory, (size_t) config->journal_segment_size, cluster, error);
 	if (j == NULL)
 		return false;
 	journal_end(j, &end->segment, &end->offset);
@@ -120,6 +122,17 @@ finish_segment(Standby *s)
 	return ok;
 }
 
+/* A name that may not be on disk: the next sync of its directory would not tell.  Returns false, with errno. */
+static bool
+take_back(int dir_fd, const char *name)
+{
+	int			saved_errno = errno;
+
+	(void) unlinkat(dir_fd, name, 0);
+	errno = saved_errno;
+	return false;
+}
+
 static bool
 give_name(Standby *s)
 {
@@ -131,7 +144,9 @@ give_name(Standby *s)
 	segment_path(temporary, s->dir, UINT64_MAX, true);
 	segment_path(path, s->dir, s->end->segment, false);
 	dir_fd = open(s->dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
-	ok = dir_fd >= 0 && fsync(s->fd) == 0 && rename(temporary, path) == 0 && fsync(dir_fd) == 0;
+	ok = dir_fd >= 0 && fsync(s->fd) == 0 && rename(temporary, path) == 0;
+	if (ok && fsync(dir_fd) != 0)
+		ok = take_back(dir_fd, strrchr(path, '/') + 1);
 	if (dir_fd >= 0)
 		close(dir_fd);
 	s->named = ok;
@@ -208,7 +223,9 @@ name_body(const char *dir, uint64_t id)
 
 	body_part_name(part, id);
 	body_name(name, id);
-	ok = dir_fd >= 0 && renameat(dir_fd, part, dir_fd, name) == 0 && fsync(dir_fd) == 0;
+	ok = dir_fd >= 0 && renameat(dir_fd, part, dir_fd, name) == 0;
+	if (ok && fsync(dir_fd) != 0)
+		ok = take_back(dir_fd, name);
 	if (dir_fd >= 0)
 		close(dir_fd);
 	return ok;

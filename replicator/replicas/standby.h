@@ -39,7 +39,8 @@ extern StandbyView standby_view;
 
 /*
  * What of a journal is in the directory, after a crash at any point: cuts off what was not
- * complete.  cluster "": there is none.  false: it can't be used, *error says why (static).
+ * complete.  cluster "": there is none.  false: it can't be used, *error says why (static), and
+ * journal_open_found_damage() whether that will stay so.
  */
 extern bool standby_look(const Config *config, JournalPlace *end, char cluster[33], const char **error);
 

@@ -50,6 +50,8 @@ struct LeaseTable
 {
 	Thing	   *buckets[BUCKETS];
 	size_t		n;
+	uint64_t	forgotten;		/* the latest seq of what is gone and
+								 * forgotten */
 };
 
 LeaseTable *
@@ -244,7 +246,11 @@ lease_forget_gone(LeaseTable *t, uint64_t applied)
 		for (Thing **link = &t->buckets[i]; *link != NULL;)
 		{
 			if ((*link)->gone && (*link)->seq <= applied)
+			{
+				if ((*link)->seq > t->forgotten)
+					t->forgotten = (*link)->seq;
 				take_out(t, link);
+			}
 			else
 				link = &(*link)->next;
 		}
@@ -389,6 +395,16 @@ lease_request(LeaseTable *t, LsSlice database, const LsLease *request,
 		grant->seq = thing->seq;
 		return LEASE_LATER;
 	}
+
+	/*
+	 * a node that was out may use a name that is gone, and forgotten
+	 * meanwhile
+	 */
+	if (thing == NULL && request->applied < t->forgotten)
+	{
+		grant->seq = t->forgotten;
+		return LEASE_LATER;
+	}
 	if (thing == NULL)
 	{
 		thing = add(t, database, request->name);
@@ -480,9 +496,9 @@ drop(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq)
 	thing->seq = seq;
 }
 
-/* The position moves along; leases under the old name remain valid. */
+/* The position moves along; leases under the old name remain valid.  keys: of the new name; the extension gave none before. */
 static void
-move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, uint64_t seq)
+move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, LsSlice keys, uint64_t seq)
 {
 	const Thing *old = find(t, database, from);
 
@@ -492,6 +508,7 @@ move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, uint64_t seq)
 		drop(t, database, to, seq); /* unknown: the first request states the
 									 * position */
 	drop(t, database, from, seq);
+	set_keys(find(t, database, to), keys);
 }
 
 /*
@@ -515,7 +532,7 @@ lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query
 	if (is_word(param[0], "set") && get_int64(param[2], &value))
 		set(t, database, param[1], seq, value, is_word(param[3], "t"));
 	else if (is_word(param[0], "moved") && param[4].len > 0)
-		move(t, database, param[1], param[4], seq);
+		move(t, database, param[1], param[4], query->nkeys > 1 ? query->keys : ls_slice_of(NULL), seq);
 	else if (is_word(param[0], "dropped"))
 		drop(t, database, param[1], seq);
 	else

@@ -486,6 +486,7 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 	LsSlice		rest = lock->keys;
 	size_t		n = 0;
 	uint64_t	seq = 0;
+	DdlLock		ddl = {lock->ddl, lock->parallel != 0, lock->scope};
 	LockResult	result;
 	bool		refused = false;
 
@@ -505,7 +506,7 @@ sequencer_lock(Transaction *tx, const LsLock *lock)
 	undecided_lock_changed(tx->lock_ticket);
 	certifier_set_time(undecided.certifier, loop_now_us() / 1000);
 	do
-		result = certifier_lock(undecided.certifier, tx->origin, tx->lock_ticket, keys, n, lock->ddl, lock->yields != 0, &seq);
+		result = certifier_lock(undecided.certifier, tx->origin, tx->lock_ticket, keys, n, ddl, lock->yields != 0, &seq);
 	while (result == LOCK_DEADLOCK && !(refused = refuse_deadlock(tx, undecided.certifier)));
 	free(keys);
 	if (refused)

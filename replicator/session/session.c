@@ -204,14 +204,16 @@ on_alive(void *arg)
 	Session    *next;
 	uint8_t		bytes[64];
 	size_t		size = ls_put_number(bytes, sizeof(bytes), LS_MSG_ALIVE, sequencer_last_decided());
+	const bool	leads = !copies_active || copies_are_heard();	/* else another one may,
+																 * and decide */
 
 	loop_after(ALIVE_MS, on_alive, NULL);
-	if (copies_active && !copies_are_heard())
-		return;					/* another one may lead, and decide */
 	for (Session *s = sessions_next(NULL); s != NULL; s = next)
 	{
 		next = sessions_next(s);
 		session_tls_check_expiry(s);
+		if (!leads)
+			continue;
 		session_look_at_progress(s);
 
 		/* a backend that does not read what it was sent needs no more of it */

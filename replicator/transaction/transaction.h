@@ -113,6 +113,7 @@ typedef struct Transaction
 								 * since (loop_now_us) */
 	int			idle_ms;		/* has the ddl lock and does nothing, see
 								 * idle_ddl.c */
+	uint64_t	idle_looked_us; /* when it was looked at for that */
 	char	   *asked_for;		/* name of a key of the locks asked last, for
 								 * people; NULL: none */
 	struct SingleQuery *alone;	/* has no session: who waits for its order,

@@ -31,6 +31,14 @@ my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
 chomp(our $bindir = `$pg_config --bindir`);
 my @alive;
 
+# Ended by tests/tap/limit: the END blocks show the logs and stop the servers.
+my $test_pid = $$;
+$SIG{TERM} = sub {
+	die "ended by SIGTERM\n" if $$ == $test_pid;
+	$SIG{TERM} = 'DEFAULT';
+	kill 'TERM', $$;
+};
+
 # ---------- making and ending
 
 # Ports of its own: a lock file for as long as the test runs.

@@ -72,7 +72,7 @@ model_lock_waits(const ModelLock *lock)
 static bool
 items_conflict(const ModelItem *a, const ModelItem *b)
 {
-	return a->ddl == b->ddl && a->hash == b->hash && ls_modes_conflict(a->mode, b->mode);
+	return a->ddl.wanted == b->ddl.wanted && a->hash == b->hash && ls_modes_conflict(a->mode, b->mode);
 }
 
 /* Holds nothing, see certify_locks.c. */
@@ -82,11 +82,23 @@ is_model_gate(const ModelItem *item)
 	return item->mode == LS_TABLE_READ_ROWS;
 }
 
+/* Locks of one origin are PostgreSQL's matter, but for the ddl lock. */
+static bool
+do_not_meet(const ModelLock *a, const ModelItem *x, const ModelLock *b, const ModelItem *y)
+{
+	if (a == b)
+		return true;
+	if (a->origin != b->origin)
+		return false;
+	return !x->ddl.wanted || (x->ddl.parallel && y->ddl.parallel) ||
+		(x->ddl.scope != 0 && y->ddl.scope != 0 && x->ddl.scope != y->ddl.scope);
+}
+
 /* Does item x of a stand in the way of item y of b? */
 static bool
 stands_in_the_way(const ModelLock *a, const ModelItem *x, const ModelLock *b, const ModelItem *y)
 {
-	if (a->origin == b->origin || !items_conflict(x, y) || is_model_gate(x))
+	if (!items_conflict(x, y) || do_not_meet(a, x, b, y) || is_model_gate(x))
 		return false;
 	if (x->granted && !is_model_gate(y))
 		return true;
@@ -94,7 +106,7 @@ stands_in_the_way(const ModelLock *a, const ModelItem *x, const ModelLock *b, co
 		return false;
 	for (size_t i = 0; i < b->nitems; i++)
 	{
-		if (b->items[i].granted && items_conflict(&b->items[i], x))
+		if (b->items[i].granted && items_conflict(&b->items[i], x) && !do_not_meet(b, &b->items[i], a, x))
 			return false;		/* it waits for us */
 	}
 	return true;
@@ -152,7 +164,7 @@ lock_in_way(const Model *m, size_t i, OriginId origin, const LsKey *k)
 	{
 		const ModelItem *item = &lock->items[x];
 
-		if (!item->ddl && !item->yields && !is_model_gate(item) && item->hash == k->hash && ls_modes_conflict(item->mode, k->mode) &&
+		if (!item->ddl.wanted && !item->yields && !is_model_gate(item) && item->hash == k->hash && ls_modes_conflict(item->mode, k->mode) &&
 			(item->granted || !behind_us))
 			return true;
 	}
@@ -164,7 +176,7 @@ tx_in_way(const ModelTx *tx, const ModelLock *lock, const ModelItem *item)
 {
 	LsKey		k = {.hash = item->hash, .mode = item->mode};
 
-	return !item->ddl && tx->origin != lock->origin && tx_conflicts(tx, &k);
+	return !item->ddl.wanted && tx->origin != lock->origin && tx_conflicts(tx, &k);
 }
 
 static bool
@@ -205,7 +217,7 @@ touched(const Model *m, const ModelItem *item)
 				highest = tx->seq;
 		}
 	}
-	return item->ddl ? m->highest : highest;
+	return item->ddl.wanted ? m->highest : highest;
 }
 
 static LockResult
@@ -267,9 +279,15 @@ model_add_item(Model *m, ModelLock *lock, ModelItem item)
 	for (size_t i = 0; i < lock->nitems; i++)
 	{
 		const ModelItem *had = &lock->items[i];
+		bool		covered = had->mode == item.mode || had->mode == LS_TABLE_X || had->mode == LS_ROW_EXCLUSIVE;
 
-		if (had->ddl == item.ddl && had->hash == item.hash && same_kind(had->mode, item.mode) &&
-			(had->mode == item.mode || had->mode == LS_TABLE_X || had->mode == LS_ROW_EXCLUSIVE))
+		if (had->ddl.wanted != item.ddl.wanted || had->hash != item.hash || !same_kind(had->mode, item.mode))
+			continue;
+		if (item.ddl.wanted && had->ddl.parallel && !item.ddl.parallel)
+			covered = false;
+		if (item.ddl.wanted && had->ddl.scope != 0 && had->ddl.scope != item.ddl.scope)
+			covered = false;
+		if (covered)
 			return;
 	}
 	item.order = ++m->order;
@@ -278,7 +296,7 @@ model_add_item(Model *m, ModelLock *lock, ModelItem item)
 
 LockResult
 model_lock(Model *m, OriginId origin, uint64_t ticket,
-		   const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq)
+		   const LsKey *keys, size_t nkeys, DdlLock ddl, bool yields, uint64_t *seq)
 {
 	ModelLock  *lock = model_find_lock(m, ticket);
 
@@ -292,8 +310,8 @@ model_lock(Model *m, OriginId origin, uint64_t ticket,
 	lock->blocked_by = 0;
 	for (size_t i = 0; i < nkeys; i++)
 		model_add_item(m, lock, (ModelItem) {.hash = keys[i].hash, .mode = keys[i].mode, .yields = yields});
-	if (ddl)
-		model_add_item(m, lock, (ModelItem) {.ddl = true, .mode = LS_TABLE_X, .yields = yields});
+	if (ddl.wanted)
+		model_add_item(m, lock, (ModelItem) {.ddl = ddl, .mode = LS_TABLE_X, .yields = yields});
 	return model_settle(m, lock, seq);
 }
 

@@ -27,7 +27,7 @@ typedef struct ModelTx
 
 typedef struct ModelItem
 {
-	bool		ddl;			/* the ddl lock, no hash */
+	DdlLock		ddl;			/* of the ddl lock, no hash */
 	uint64_t	hash;
 	LsKeyMode	mode;
 	uint64_t	order;
@@ -67,7 +67,7 @@ extern void model_release(Model * m, uint64_t ticket);
 extern uint64_t model_replay(Model * m, OriginId origin, uint64_t seq, bool ddl,
 							 const LsKey *keys, size_t nkeys);
 extern LockResult model_lock(Model * m, OriginId origin, uint64_t ticket,
-							 const LsKey *keys, size_t nkeys, bool ddl, bool yields, uint64_t *seq);
+							 const LsKey *keys, size_t nkeys, DdlLock ddl, bool yields, uint64_t *seq);
 extern LockResult model_lock_retry(Model * m, uint64_t ticket, uint64_t *seq);
 extern LockResult model_lock_blocked(Model * m, uint64_t ticket, uint64_t blocker);
 extern void model_unlock(Model * m, uint64_t ticket);

@@ -132,10 +132,26 @@ group_can_hand_over(void)
 	return false;
 }
 
-void
+bool
 group_prefer(int i)
 {
+	bool		is_new = preferred != i;
+
 	preferred = i;
+	return is_new;
+}
+
+static EtcdState etcd_state = ETCD_ANSWERS;
+
+void
+group_ask_etcd(void)
+{
+}
+
+EtcdState
+group_etcd_state(void)
+{
+	return etcd_state;
 }
 
 void
@@ -716,7 +732,18 @@ switchover_ends_with_its_client(void **state)
 	assert_error("timeout=20 switchover r2\n", "replicator \"r2\" is not in sync");
 	assert_int_equal(preferred, -1);
 
-	/* another one has been ordered meanwhile */
+	etcd_state = ETCD_SILENT;
+	assert_error("switchover r2\n", "etcd does not answer, so no other replicator could lead");
+	etcd_state = ETCD_ANSWERS;
+	assert_int_equal(preferred, -1);
+
+	/* the same, or another one, has been ordered meanwhile */
+	client_open(&c, "switchover r2\n", 14);
+	run_for(20);
+	assert_error("switchover r2\n", "a switchover to it is under way");
+	assert_int_equal(preferred, 1);
+	client_close(&c);
+	run_for(20);
 	client_open(&c, "switchover r2\n", 14);
 	run_for(20);
 	client_open(&other, "switchover r3\n", 14);

@@ -125,7 +125,7 @@ step_lock(Both * b)
 {
 	LsKey		keys[MODEL_MAX_KEYS];
 	size_t		nkeys = random_keys(b->m, keys, true);
-	bool		ddl = unit_below(3) == 0;
+	DdlLock		ddl = {unit_below(3) == 0, unit_below(3) == 0, unit_below(3)};
 	bool		yields = unit_below(3) == 0;
 	uint64_t	got = 0,
 				expected = 0;
@@ -401,6 +401,8 @@ test_many_keys(void **state)
 
 static Certificate cert;
 static uint64_t lock_seq;
+static const DdlLock no_ddl = {0};
+static const DdlLock all_ddl = {.wanted = true};
 
 static CertifyResult
 reserve(Certifier *c, OriginId origin, uint64_t ticket, uint64_t hash, LsKeyMode mode, uint64_t seen)
@@ -472,7 +474,7 @@ lock(Certifier *c, OriginId origin, uint64_t ticket, uint64_t hash, LsKeyMode mo
 {
 	LsKey		key = {.hash = hash,.mode = mode};
 
-	return certifier_lock(c, origin, ticket, &key, 1, false, false, &lock_seq);
+	return certifier_lock(c, origin, ticket, &key, 1, no_ddl, false, &lock_seq);
 }
 
 /* First reserved wins; the same origin's own come one after the other. */
@@ -557,42 +559,63 @@ test_database_lock(void **state)
 		{.hash = 7,.mode = LS_TABLE_X}
 	};
 
-	assert_int_equal(certifier_lock(c, A, 1, table, 2, false, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 1, table, 2, no_ddl, false, &lock_seq), LOCK_GRANTED);
 	table[1].hash = 8;
-	assert_int_equal(certifier_lock(c, B, 2, table, 2, false, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, B, 2, table, 2, no_ddl, false, &lock_seq), LOCK_GRANTED);
 	assert_int_equal(lock(c, C, 3, 100, LS_TABLE_X), LOCK_WAITING);
 	assert_int_equal(reserve(c, B, 4, 100, LS_TABLE_IX, 0), CERTIFY_RESERVED);	/* C waits for B */
 	certifier_release(c, 4);
 	certifier_unlock(c, 2);
 	assert_int_equal(reserve(c, B, 5, 100, LS_TABLE_IX, 0), CERTIFY_WAIT);	/* now it doesn't */
 	table[1].hash = 9;
-	assert_int_equal(certifier_lock(c, B, 6, table, 2, false, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, B, 6, table, 2, no_ddl, false, &lock_seq), LOCK_WAITING);
 	certifier_unlock(c, 1);
 	assert_int_equal(look(c, 6), LOCK_WAITING);
 	assert_int_equal(look(c, 3), LOCK_GRANTED);
 	certifier_destroy(c);
 }
 
-/* The ddl lock is a node's: shared by its tickets, others wait in turn. */
+/* The ddl lock: who waits for it within a node, others wait in turn. */
 static void
-test_ddl_lock_is_the_nodes(void **state)
+test_ddl_lock(void **state)
 {
+	DdlLock		parallel = {true, true, 7};
 	Certifier  *c = certifier_create(0);
 
 	reserve(c, C, 50, 1, LS_ROW_UPDATE, 0);
 	certifier_decide(c, 50, 9);
-	assert_int_equal(certifier_lock(c, A, 1, NULL, 0, true, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 1, NULL, 0, parallel, false, &lock_seq), LOCK_GRANTED);
 	assert_int_equal(lock_seq, 9);
-	assert_int_equal(certifier_lock(c, A, 2, NULL, 0, true, false, &lock_seq), LOCK_GRANTED);
-	assert_int_equal(certifier_lock(c, B, 3, NULL, 0, true, false, &lock_seq), LOCK_WAITING);
-	assert_int_equal(certifier_lock(c, A, 4, NULL, 0, true, false, &lock_seq), LOCK_WAITING);	/* fair */
+	assert_int_equal(certifier_lock(c, A, 2, NULL, 0, parallel, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 20, NULL, 0, (DdlLock) {true, false, 8}, false, &lock_seq), LOCK_GRANTED);	/* another database */
+	assert_int_equal(certifier_lock(c, B, 3, NULL, 0, parallel, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, A, 4, NULL, 0, parallel, false, &lock_seq), LOCK_WAITING);	/* fair */
 	certifier_unlock(c, 1);
+	certifier_unlock(c, 20);
 	assert_int_equal(look(c, 3), LOCK_WAITING);
 	certifier_unlock(c, 2);
 	assert_int_equal(look(c, 4), LOCK_WAITING);
 	assert_int_equal(look(c, 3), LOCK_GRANTED);
 	certifier_unlock(c, 3);
 	assert_int_equal(look(c, 4), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 5, NULL, 0, (DdlLock) {true, false, 7}, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, A, 6, NULL, 0, all_ddl, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, A, 7, NULL, 0, (DdlLock) {true, false, 8}, false, &lock_seq), LOCK_WAITING);	/* behind that one */
+	certifier_unlock(c, 4);
+	assert_int_equal(look(c, 6), LOCK_WAITING);
+	assert_int_equal(look(c, 5), LOCK_GRANTED);
+	certifier_unlock(c, 5);
+	assert_int_equal(look(c, 7), LOCK_WAITING);
+	assert_int_equal(look(c, 6), LOCK_GRANTED);
+	/* two that are parallel, and both want more: one is told */
+	certifier_unlock(c, 6);
+	assert_int_equal(look(c, 7), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 8, NULL, 0, parallel, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 9, NULL, 0, parallel, false, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, A, 8, NULL, 0, (DdlLock) {true, false, 7}, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, A, 9, NULL, 0, (DdlLock) {true, false, 7}, false, &lock_seq), LOCK_DEADLOCK);
+	certifier_unlock(c, 9);
+	assert_int_equal(look(c, 8), LOCK_GRANTED);
 	certifier_destroy(c);
 }
 
@@ -668,12 +691,12 @@ test_yields(void **state)
 	LsKey		key = {.hash = 5,.mode = LS_ROW_UPDATE};
 	Certificate cert;
 
-	assert_int_equal(certifier_lock(c, A, 1, &key, 1, false, true, &lock_seq), LOCK_GRANTED);
-	assert_int_equal(certifier_lock(c, B, 2, &key, 1, false, true, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, A, 1, &key, 1, no_ddl, true, &lock_seq), LOCK_GRANTED);
+	assert_int_equal(certifier_lock(c, B, 2, &key, 1, no_ddl, true, &lock_seq), LOCK_WAITING);
 	assert_int_equal(certifier_reserve(c, B, 3, false, &key, 1, &cert), CERTIFY_RESERVED);
 	certifier_decide(c, 3, 1);
 	key.seen = 1;
-	assert_int_equal(certifier_lock(c, C, 4, &key, 1, false, false, &lock_seq), LOCK_WAITING);
+	assert_int_equal(certifier_lock(c, C, 4, &key, 1, no_ddl, false, &lock_seq), LOCK_WAITING);
 	assert_int_equal(certifier_reserve(c, 9, 5, false, &key, 1, &cert), CERTIFY_WAIT);
 	assert_int_equal(cert.lock_ticket, 4);
 	certifier_destroy(c);
@@ -903,7 +926,7 @@ test_requested_keys_go(void **state)
 		{
 			.hash = (i * KEYS + k) * UINT64_C(0x9e3779b97f4a7c15),.mode = LS_ROW_UPDATE
 		};
-		assert_int_equal(certifier_lock(c, A, 1, keys, KEYS, false, false, &lock_seq), LOCK_GRANTED);
+		assert_int_equal(certifier_lock(c, A, 1, keys, KEYS, no_ddl, false, &lock_seq), LOCK_GRANTED);
 		certifier_unlock(c, 1);
 		if (certifier_keys(c) > most)
 			most = certifier_keys(c);
@@ -984,7 +1007,7 @@ main(void)
 		cmocka_unit_test(test_depends_on_what_is_forgotten),
 		cmocka_unit_test(test_ddl_is_not_starved),
 		cmocka_unit_test(test_database_lock),
-		cmocka_unit_test(test_ddl_lock_is_the_nodes),
+		cmocka_unit_test(test_ddl_lock),
 		cmocka_unit_test(test_told_waits),
 		cmocka_unit_test(test_long_queue),
 		cmocka_unit_test(test_deadlock),

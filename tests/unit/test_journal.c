@@ -336,6 +336,7 @@ test_two_replicators(void **state)
 
 	snprintf(pid, sizeof(pid), "another replicator (PID %d)", (int) getpid());
 	assert_refused(pid);
+	assert_false(journal_open_found_damage());
 	journal_close(j);
 	j = open_journal();
 	journal_close(j);
@@ -355,6 +356,7 @@ test_creation_states(void **state)
 	snprintf(path, sizeof(path), "%s/precious", dir);
 	write_file(path, (const uint8_t *) "x", 1);
 	assert_refused("not empty and not a journal");
+	assert_false(journal_open_found_damage());
 	unlink(path);
 
 	/* "lock" is there already, and a torn first segment */
@@ -546,11 +548,13 @@ test_bad_header(void **state)
 		bytes[at] ^= 1;
 		write_file(segment_name(1), bytes, at);
 		assert_refused("its header is not complete");
+		assert_true(journal_open_found_damage());
 	}
 	write_file(segment_name(1), bytes, len);
 	assert_int_equal(rename(segment_name(1), "/tmp/lockstep-test-journal-renamed"), 0);
 	assert_int_equal(rename("/tmp/lockstep-test-journal-renamed", segment_name(2)), 0);
 	assert_refused("has the name of another one");
+	assert_true(journal_open_found_damage());
 	free(bytes);
 }
 
@@ -606,6 +610,7 @@ test_missing_segment(void **state)
 
 	unlink(segment_name(firsts[n / 2]));
 	assert_refused("one is missing");
+	assert_true(journal_open_found_damage());
 
 	/* a reader that comes from before it stops there */
 	r = journal_reader_open(dir, 1, &error);
@@ -627,6 +632,7 @@ test_other_cluster(void **state)
 	segment_put_header(bytes, &h);
 	write_file(segment_name(firsts[n - 1]), bytes, len);
 	assert_refused("belongs to another cluster");
+	assert_true(journal_open_found_damage());
 	free(bytes);
 }
 
@@ -674,6 +680,7 @@ test_gap(void **state)
 	append(j, 3, 3);
 	journal_close(j);
 	assert_refused("has transaction 3 where 2 should be");
+	assert_true(journal_open_found_damage());
 }
 
 /* Records larger than a segment, and than what is read at once. */
@@ -935,6 +942,7 @@ test_torn_head(void **state)
 	assert_int_equal(truncate(segment_name(list.first[list.n - 1]), SEGMENT_HEADER_SIZE + 10), 0);
 	free(list.first);
 	assert_refused("is corrupt at offset 64");
+	assert_true(journal_open_found_damage());
 }
 
 /* ---------- readers */

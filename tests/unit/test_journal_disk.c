@@ -28,14 +28,14 @@
 extern ssize_t __real_pwritev(int fd, const struct iovec *iov, int n, off_t offset);
 extern ssize_t __real_pread(int fd, void *buf, size_t len, off_t offset);
 extern int	__real_fsync(int fd);
-extern int	__real_open(const char *path, int flags, ...);
+extern int	__real_open(const char *path, int flags,...);
 extern int	__real_close(int fd);
 
 extern ssize_t __wrap_pwritev(int fd, const struct iovec *iov, int n, off_t offset);
 extern ssize_t __wrap_pread(int fd, void *buf, size_t len, off_t offset);
 extern int	__wrap_fsync(int fd);
 extern int	__wrap_fdatasync(int fd);
-extern int	__wrap_open(const char *path, int flags, ...);
+extern int	__wrap_open(const char *path, int flags,...);
 extern int	__wrap_close(int fd);
 
 /* ---------- the disk */
@@ -46,7 +46,7 @@ typedef struct DiskFile
 	size_t		size;
 	uint8_t		bytes[MAX_SIZE];
 	bool		dirty[MAX_SIZE / PAGE];
-} DiskFile;
+}			DiskFile;
 
 static DiskFile files[MAX_FILES];
 static int	nfiles;
@@ -124,7 +124,7 @@ __wrap_fdatasync(int fd)
 }
 
 int
-__wrap_open(const char *path, int flags, ...)
+__wrap_open(const char *path, int flags,...)
 {
 	va_list		args;
 	int			fd;
@@ -244,8 +244,8 @@ append(Journal *j, uint64_t seq)
 	static uint8_t queries[3 * PAGE];
 	static uint8_t buf[4 * PAGE];
 	JournalRecord r = {
-		.type = RECORD_TRANSACTION, .seq = seq, .identity = {ls_slice_of("n1"), 99, 4711, seq},
-		.database = ls_slice_of("postgres"), .time = 1790000000000000, .wait = LS_WAIT_APPLIED,
+		.type = RECORD_TRANSACTION,.seq = seq,.identity = {ls_slice_of("n1"), 99, 4711, seq},
+		.database = ls_slice_of("postgres"),.time = 1790000000000000,.wait = LS_WAIT_APPLIED,
 		.queries = {queries, sizeof(queries)}
 	};
 	LsSlice		record = {buf, 0};
@@ -377,6 +377,25 @@ test_disk_is_bad(void **state)
 	assert_holds(2);
 }
 
+/* A mark that another disk has something says nothing of this one: a standby's sync had failed. */
+static void
+test_marks_of_another_disk(void **state)
+{
+	Journal    *j = open_journal();
+
+	sync_lies = true;			/* this disk lost it, the leader's did not */
+	assert_int_equal(append(j, 1), JOURNAL_OK);
+	sync_lies = false;
+	assert_int_equal(append(j, 2), JOURNAL_OK);
+	journal_close(j);
+	j = journal_open_copy(dir, SEGMENT, cluster, &error);
+	assert_non_null(j);
+	assert_int_equal(journal_last(j), 2);
+	journal_close(j);
+	power_off();
+	assert_holds(2);
+}
+
 #define TEST(name) cmocka_unit_test_setup_teardown(name, setup, teardown)
 
 int
@@ -388,6 +407,7 @@ main(void)
 		TEST(test_found_in_the_cache),
 		TEST(test_found_and_told),
 		TEST(test_disk_is_bad),
+		TEST(test_marks_of_another_disk),
 	};
 
 	log_open("/dev/null", LOG_ERROR);

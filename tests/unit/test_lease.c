@@ -45,6 +45,8 @@ granted(const LsLease *r, const char *node, uint64_t now)
 }
 
 /* A query with the effect, as the extension forwards it. */
+static LsSlice effect_keys;		/* of the next effects */
+
 static bool
 effect(uint64_t seq, const char *what, const char *name, const char *value, const char *called, const char *extra)
 {
@@ -56,6 +58,8 @@ effect(uint64_t seq, const char *what, const char *name, const char *value, cons
 	for (int i = 0; i < 5; i++)
 		len += ls_put_param(bytes + len, sizeof(bytes) - len, params[i], strlen(params[i]));
 	q.params = (LsSlice) {bytes, len};
+	q.keys = effect_keys;
+	q.nkeys = effect_keys.len > 0 ? 2 : 1;
 	return lease_effect(t, SLICE("db"), seq, &q);
 }
 
@@ -212,6 +216,53 @@ test_asker_is_ahead(void **state)
 }
 
 static void
+count_each(void *arg, LsSlice name, int64_t value, LsSlice keys)
+{
+	assert_int_equal(name.len, strlen("newest"));
+	assert_memory_equal(name.data, "newest", name.len);
+	assert_int_equal(keys.len, strlen("its keys"));
+	assert_memory_equal(keys.data, "its keys", keys.len);
+	++*(int *) arg;
+}
+
+/* It is still among those that are made equal after a crash. */
+static void
+test_moved_with_keys(void **state)
+{
+	LsLease		r = ask_for("old", 1, false);
+	int			n = 0;
+
+	r.keys = SLICE("old keys");
+	(void) granted(&r, "a", 0);
+	assert_true(effect(120, "moved", "old", "0", "f", "new"));
+	lease_each(t, SLICE("db"), count_each, &n);
+	assert_int_equal(n, 0);		/* from an extension that gives no keys */
+	effect_keys = SLICE("its keys");
+	assert_true(effect(121, "moved", "new", "0", "f", "newest"));
+	effect_keys = SLICE("");
+	lease_each(t, SLICE("db"), count_each, &n);
+	assert_int_equal(n, 1);
+}
+
+/* A node that was out has not applied the move: its name is not that of an unknown sequence. */
+static void
+test_forgotten(void **state)
+{
+	LsLease		r = ask_for("old", 1, false);
+	LeaseGrant	g = granted(&r, "a", 0);
+
+	assert_true(effect(120, "moved", "old", "0", "f", "new"));
+	lease_forget_gone(t, 120);
+	assert_int_equal(lease_count(t), 1);
+	r.applied = 119;
+	assert_int_equal(lease_request(t, SLICE("db"), &r, SLICE("b"), 0, &g), LEASE_LATER);
+	assert_int_equal(g.seq, 120);
+	r = ask_for("another", 1, false);
+	r.applied = 120;
+	assert_int_equal(granted(&r, "b", 0).first, 1);
+}
+
+static void
 test_moved_and_dropped(void **state)
 {
 	LsLease		r = ask_for("old", 1, false);
@@ -331,6 +382,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_set_and_stale, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reported, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_asker_is_ahead, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_moved_with_keys, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_forgotten, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved_and_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_records, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_random, setup, teardown),

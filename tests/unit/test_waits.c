@@ -319,7 +319,7 @@ sim_ask_first(Sim * s, SimTx * tx)
 	LsKey		keys[TX_KEYS];
 	size_t		n = sim_keys(s, keys);
 	bool		rows = unit_below(2) == 0;	/* names tables as gates */
-	bool		ddl = !rows && unit_below(6) == 0;
+	DdlLock		ddl = {!rows && unit_below(6) == 0, unit_below(3) == 0, unit_below(3)};
 	bool		yields = rows && unit_below(3) == 0;
 	uint64_t	seq = 0;
 	LockResult	result;

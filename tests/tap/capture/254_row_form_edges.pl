@@ -115,7 +115,7 @@ for my $level ('fatal', 'panic', 'log', 'error')
 	ok($victim->blocked(0.2), "log_min_messages = $level: the victim is busy");
 	$c->sql(2, 'UPDATE w SET v = v + 10 WHERE id = 1');
 	$victim->finish(10);
-	LockstepCluster::is_error($victim->error, '40001', qr/in the way of another node's.*It held a lock/s, "log_min_messages = $level: 40001");
+	LockstepCluster::is_error($victim->error, '40001', qr/in the way of another one.*It held a lock/s, "log_min_messages = $level: 40001");
 	$victim->do('ROLLBACK');
 	$victim->do('BEGIN; SAVEPOINT a; UPDATE w SET v = v + 1 WHERE id = 1');
 	$victim->send('SELECT 1/0');
@@ -126,7 +126,7 @@ for my $level ('fatal', 'panic', 'log', 'error')
 	ok($victim->blocked(0.2), 'busy again');
 	$c->sql(2, 'UPDATE w SET v = v + 10 WHERE id = 1');
 	$victim->finish(10);
-	LockstepCluster::is_error($victim->error, '40001', qr/in the way of another node's/, '40001 after an error in a savepoint, too');
+	LockstepCluster::is_error($victim->error, '40001', qr/in the way of another one/, '40001 after an error in a savepoint, too');
 	$victim->do('ROLLBACK');
 	$victim->send("SELECT 'x' FROM (SELECT pg_cancel_backend(pg_backend_pid())) x, pg_sleep(1)");
 	$victim->finish(10);

@@ -68,7 +68,11 @@ for my $code (qw(08006 53100 53300 57P01 57P03 58000 58030 F0000 LS001 LS002 LS0
 	$c->fails(1, "INSERT INTO raises VALUES (1, '$code')", '38000', qr/not here.*This happened on node "n2"/s, "raised as $code: an error");
 }
 $c->fails(1, "INSERT INTO raises VALUES (1, 'load')", '38000', qr/could not access file/, 'the server raises it, called by a function');
-$c->fails(1, "INSERT INTO raises VALUES (1, '53200')", '53200', qr/not here/, 'a lack of memory, which is tried again, too');
+# what may pass is tried again, but not without end
+for my $code (qw(53200 40001 40P01 55P03 57014))
+{
+	$c->fails(1, "SET statement_timeout = '30s'; INSERT INTO raises VALUES (1, '$code')", '38000', qr/not here.*This happened on node "n2"/s, "raised as $code: an error, after a while");
+}
 $c->fails(1, "INSERT INTO raises_in_sql VALUES (1, '58000')", '38000', qr/not here/, 'called by a function in SQL');
 $c->fails(1, 'CREATE INDEX ON changed (raise_(code))', '38000', qr/not here/, 'called by a command');
 $c->sql(1, "INSERT INTO catches VALUES (1, '58000')");

@@ -16,6 +16,11 @@ my @kinds = (
 	[ 'a base table', "CREATE TABLE b (id int PRIMARY KEY, v text); INSERT INTO b SELECT i, 'v' || i FROM generate_series(1, 50) i" ],
 	[ 'a materialized view', 'CREATE MATERIALIZED VIEW m AS SELECT id, v, random() AS r, clock_timestamp() AS t FROM b; CREATE UNIQUE INDEX ON m (id)' ],
 	[ 'an empty one, and one without data', 'CREATE MATERIALIZED VIEW m0 AS SELECT 1 AS a WHERE false; CREATE MATERIALIZED VIEW mn AS SELECT 1 AS a WITH NO DATA' ],
+	[ 'empty ones, of a name that is in another schema, too, and whose query writes elsewhere', "CREATE SCHEMA before; SET search_path = before, public;
+		CREATE MATERIALIZED VIEW m0 AS SELECT 1 AS a WHERE false; CREATE TEMP TABLE m2 (a int); CREATE MATERIALIZED VIEW before.m2 AS SELECT 1 AS a WHERE false;
+		CREATE MATERIALIZED VIEW IF NOT EXISTS mn AS SELECT 1 AS a WHERE false; CREATE MATERIALIZED VIEW IF NOT EXISTS mn AS SELECT 1 AS a; RESET search_path;
+		CREATE TABLE seen (i int); CREATE FUNCTION see(int) RETURNS bool LANGUAGE plpgsql AS 'BEGIN INSERT INTO public.seen VALUES (\$1); RETURN false; END';
+		CREATE MATERIALIZED VIEW m3 AS SELECT g FROM generate_series(1, 3) g WHERE see(g); CREATE MATERIALIZED VIEW m4 AS SELECT g, see(g) FROM generate_series(1, 3) g" ],
 	[ 'REFRESH', 'DELETE FROM b WHERE id = 1; REFRESH MATERIALIZED VIEW m; REFRESH MATERIALIZED VIEW mn; REFRESH MATERIALIZED VIEW m0' ],
 	[ 'REFRESH CONCURRENTLY', "UPDATE b SET v = 'n' WHERE id < 9; REFRESH MATERIALIZED VIEW CONCURRENTLY m" ],
 	[ 'REFRESH in a function, rolled back and done', "DO \$\$ BEGIN BEGIN REFRESH MATERIALIZED VIEW m; RAISE EXCEPTION 'x'; EXCEPTION WHEN raise_exception THEN NULL; END;

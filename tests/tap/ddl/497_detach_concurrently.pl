@@ -455,7 +455,7 @@ sub after_another
 	my $other = $c->session(1);
 	$other->do("BEGIN; $first");
 	my $s = $c->session(1)->send($command);
-	ok($c->wait_sql(1, "SELECT count(*) FROM pg_locks WHERE NOT granted AND pid = " . $s->pid, 1), 'waits for another session of its node');
+	ok($c->wait_for_waiter($s), 'waits for another session of its node');
 	$other->do('COMMIT');
 	$s->finish(60);
 	return $s->error;

@@ -44,7 +44,8 @@ $c->sql(2, 'CHECKPOINT');	# what it has applied is not lost with it
 $c->cluster('kill-node', 2);
 $c->wait_state(2, 'dropped');
 $c->sql(1, 'INSERT INTO former VALUES (1)', db => 'again');
-$c->ctl('database', 'drop', 'again');
+my ($said, $warning) = $c->ctl('database', 'drop', 'again');
+like("$said$warning", qr/node "n2" is not online, and will lack what was changed in this database.*roles.*lockstepctl verify/s, 'the operator is told what that node will lack');
 $c->sql_local(1, 'DROP DATABASE again');
 $c->ctl('database', 'add', 'again');
 $c->sql(1, 'CREATE TABLE latter (i int)', db => 'again');

@@ -114,7 +114,7 @@ like($rr->finish(30), qr/^(?:$seen)$/m, 'REPEATABLE READ, too') or diag($rr->err
 $writer->finish(30);
 is($writer->error, '', 'and the writer writes');
 is(reader()->query('SELECT v FROM t WHERE id = 2'), $v + 1, 'nobody is held afterwards');
-$c->node_logs(1, qr/queries are no longer held after the crash of this server/, 'which is logged');
+$c->node_logs(1, qr/queries are no longer held after the crash or promotion of this server/, 'which is logged');
 $c->same('equal after a crash');
 
 # ---------- the waiting has bounds
@@ -125,7 +125,7 @@ $_->send('SELECT v FROM t WHERE id = 2') for @many;
 ok($c->wait_until(sub { (grep { !$_->blocked(0) } @many) == 2 }, 20), 'a quarter of max_connections may wait');
 my ($refused) = grep { !$_->blocked(0) } @many;
 $refused->finish(1);
-like($refused->error, qr/this node has not caught up since its server crashed.*A quarter of max_connections/s, 'the others are told at once');
+like($refused->error, qr/this node has not caught up since its server crashed or was promoted.*A quarter of max_connections/s, 'the others are told at once');
 $c->sql(1, 'ALTER SYSTEM SET lockstep.recovery_wait = 1000');
 $c->sql(1, 'SELECT pg_reload_conf()');
 $c->sql(1, 'SELECT pg_terminate_backend(' . $_->pid . ', 5000)') for @many;
@@ -149,7 +149,7 @@ $key->query('ROLLBACK');
 ok($c->wait_until(sub { $c->was_there(1, 'APPLY_TURN') }, 30), 'apply stands still');
 $late->send('SELECT v FROM t WHERE id = 2');
 $late->finish(30);
-like($late->error, qr/this node has not caught up since its server crashed.*It has applied transaction \d+, and may have forgotten transactions up to \d+/s,
+like($late->error, qr/this node has not caught up since its server crashed or was promoted.*It has applied transaction \d+, and may have forgotten transactions up to \d+/s,
 	'a reader of a node that catches up for longer than recovery_wait fails');
 $c->let_go(1, 'APPLY_TURN');
 $c->wait_state(1, 'online', 60);

@@ -115,7 +115,9 @@ for my $delay (0, 0.05, 0.2)
 	back(fail_over("a database is added, and $delay s later"));
 	waitpid $pid, 0;
 	ok($c->wait_until(sub { my $n = $c->status->{nodes}; $n && !grep { $_->{state} ne 'online' } @$n }, 30), 'all nodes are online');
-	if (!grep { $_ eq $db } @{ $c->status->{databases} })
+	my $databases = $c->status->{databases} // [];
+	cmp_ok(scalar @$databases, '>', 0, 'there is a status');
+	if (!grep { $_ eq $db } @$databases)
 	{
 		# nodes that had it already keep it, as nobody knows whose it is
 		for my $node ($c->all)
@@ -123,7 +125,7 @@ for my $delay (0, 0.05, 0.2)
 			$c->sql_local($node, "DROP DATABASE IF EXISTS $db WITH (FORCE)", db => 'postgres');
 		}
 		my (undef, $err, $rc) = $c->ctl('database', 'add', $db);
-		is($rc, 0, 'it can be added again') or diag($err);
+		is("$rc $err", '0 ', 'it can be added again');
 	}
 	$c->sql(2, 'CREATE TABLE t (id int PRIMARY KEY); INSERT INTO t VALUES (1)', db => $db);
 	$c->same('it is replicated', db => $db);

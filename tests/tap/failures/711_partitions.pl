@@ -112,6 +112,12 @@ $epoch = key()->{epoch};
 $since = time;
 $cables->cut("r$leader", 'etcd');
 ok($c->wait_until(sub { trouble($leader) =~ /could not read etcd's key/ }), 'the leader is cut off from etcd: it says so');
+for my $to ([], ["r$synced"])
+{
+	my (undef, $err, $rc) = $c->member_ctl($leader, 'switchover', @$to);
+	isnt($rc, 0, 'it does not hand over');
+	like($err, qr/etcd does not answer, so no other replicator could lead.*lockstepctl stop/s, 'and says why');
+}
 settles($epoch, 0, 'from etcd');
 $load->goes_on(time, 'meanwhile');
 cmp_ok($load->longest_pause($since), '<', LockstepCluster::soon(2), 'commits go on');

@@ -156,6 +156,14 @@ $load->goes_on(time, 'without it');
 diag(sprintf 'the disk of a standby hangs: longest pause %.2f s', $load->longest_pause($since));
 cmp_ok($load->longest_pause($since), '<', LockstepCluster::soon(3), 'soon');
 is("$epoch r$leader", join(' ', @{ key() }{qw(epoch leader)}), 'the leader is the same');
+
+# writers do not wait again and again for one that is too slow to be put in sync
+disk($bad, 'is_slow', 1200);
+ok($c->wait_until(sub { $c->member_log($leader) =~ /replicator "r$bad" is not put in sync: it did not have everything on its disk within/ }, 30), 'its disk is slow: it is not put in sync');
+$since = time;
+usleep(50_000) while time < $since + 5;
+my $waited = $load->longest_pause($since);
+cmp_ok($waited, '<', 0.8, sprintf 'and writers do not wait for it: %.2f s', $waited);
 disk($bad);
 complete('it is good again');
 

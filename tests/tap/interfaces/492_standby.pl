@@ -17,7 +17,7 @@ sub sql_at { return $c->psql_says($port, 'app', @_) }
 sub pg_ctl { return $c->run_owned("$bin/pg_ctl", '-D', $standby, '-l', "$standby.log", '-w', '-s', @_) }
 END { my $rc = $?; pg_ctl('-m', 'immediate', 'stop') if $c && -e "$standby/postmaster.pid"; $? = $rc }
 
-$c->sql(1, "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (0, 'before')");
+$c->sql(1, "CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (0, 'before'); CREATE ROLE reader LOGIN; GRANT SELECT ON t TO reader");
 
 # ---------- logical decoding
 
@@ -60,9 +60,14 @@ $c->sql(1, "INSERT INTO t VALUES (4, 'n1')");
 
 $c->cluster('kill-node', 1);
 $c->sql(2, "INSERT INTO t VALUES (5, 'n2')") if $c->wait_state(1, 'dropped');
+# who reads there waits until it has what was acknowledged
+open(my $reader, '-|', "$bin/psql", '-XAtq', '-d', "host=127.0.0.1 port=$port user=reader dbname=app", '-c', 'SELECT max(id) FROM t') or die $!;
+ok($c->wait_until(sub { sql_at("SELECT count(*) FROM pg_stat_activity WHERE usename = 'reader' AND state = 'active' AND wait_event_type = 'Extension'") eq '1' }), 'who reads there waits');
 $c->edit_replicator_conf(sub { s/^(node\.n1 = .*port=)\d+/$1$port/m });
 is(($c->ctl('reload'))[2], 0, 'its address in replicator.conf, and a reload');
 ok($c->wait_state(1, 'online', 60), 'it is node n1 now') or diag($c->reason(1));
+is(readline($reader), "5\n", 'and reads what was acknowledged');
+close $reader;
 is(sql_at("INSERT INTO t VALUES (6, 'new n1') RETURNING id"), '6', 'it takes writes');
 $c->drain;
 is(sql_at("SELECT string_agg(id::text, ',' ORDER BY id) FROM t"), '0,1,2,3,4,5,6', 'and has all that was acknowledged');

@@ -93,26 +93,29 @@ $c->same('nothing is left');
 # ---------- others
 
 # two at once, as pg_restore -j has them
-$s->do('BEGIN; CREATE TABLE j1 (id int PRIMARY KEY, v text)', $t);
-$other->do('BEGIN; CREATE TABLE j2 (id int PRIMARY KEY, v text)', $t);
+$s->do("CREATE TABLE j$_ (id int PRIMARY KEY, v text)", $t) for 1, 2;
+$s->do('BEGIN; TRUNCATE j1', $t);
+$other->do('BEGIN; TRUNCATE j2', $t);
 $_->[0]->do(load($_->[1]), $t) for [ $s, 'j1' ], [ $other, 'j2' ];
-is_early(2, 2, 'two transactions of a node with DDL');
+is_early(2, 2, 'two transactions of a node that empty their tables');
 $s->do('CREATE INDEX ON j1 (v)', $t);
 $_->do('COMMIT', $t) for $other, $s;
 $c->drain;
 is($c->sql(3, 'SELECT (SELECT count(*) FROM j1) + (SELECT count(*) FROM j2)'), 2 * $rows, 'both are committed');
 $c->same('two of them');
 
-# DDL of the same node that does not wait for it, and of another one, which does, are decided meanwhile
+# DDL of another node is decided meanwhile, of another session of the same node afterwards
 $s->do('BEGIN', $t);
 $s->do(load('j1', 100_001), $t);
 is_early(1, 3, 'begun');
 $c->sql(2, 'CREATE TABLE by_2 (id int PRIMARY KEY); ALTER TABLE j2 ADD COLUMN w int', timeout => 60);
 $c->drain;
 $s->do('CREATE TABLE by_1 (id int PRIMARY KEY, w int REFERENCES by_2); INSERT INTO by_1 VALUES (1, NULL)', $t);
-$other->do("CREATE FUNCTION f() RETURNS int LANGUAGE sql RETURN 1", $t);
+$other->send("CREATE FUNCTION f() RETURNS int LANGUAGE sql RETURN 1");
 $s->do(load('j2', 100_001), $t);
 $s->do('COMMIT', $t);
+$other->finish($t);
+is($other->error, '', 'DDL of the same node has waited');
 $c->same('DDL of others meanwhile');
 
 # a client of another node that wants the same name

@@ -7,11 +7,11 @@ use strict;
 use warnings;
 use FindBin;
 use lib "$FindBin::Bin/..";
-use LockstepCluster;
+use LockstepPoints;
 use Test::More;
 use Time::HiRes qw(time usleep);
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\nreconnect_interval = 200ms\n");
+my $c = LockstepPoints->new(nodes => 2, replicator_conf => "node_timeout = 4s\nstall_timeout = 4s\nreconnect_interval = 200ms\n");
 my @psql = map { my $n = $_; sub { $c->sql($n, $_[0], db => $_[1] // 'other') } } 0, 1, 2;
 
 sub make_other
@@ -28,12 +28,25 @@ sub make_other
 sub add_start { open(my $f, '-|', "$LockstepCluster::bindir/lockstepctl --socket $c->{dir}/admin.sock --json database add other 2>&1") or die; return $f }
 sub add_result { my ($f) = @_; local $/; my $text = <$f>; close $f; return $text }
 
+# ---------- nodes commit meanwhile: one may have applied more than its answer says
+
+make_other();
+$c->sql(1, 'CREATE TABLE meanwhile (id int)');
+$c->order_at(2, 'TURN_OPENED', 'wait');
+my $add = add_start();
+ok($c->wait_until(sub { $c->was_there(2, 'TURN_OPENED') }), 'the second node has been asked how far it is');
+$c->sql(1, 'INSERT INTO meanwhile VALUES (1)');
+$c->drain;
+$c->let_go(2, 'TURN_OPENED');
+like(add_result($add), qr/"ok": ?true/, 'the database is added');
+$c->ctl('database', 'drop', 'other');
+
 # ---------- a transaction that began before
 
 make_other();
 my $writer = $c->session(1, db => 'other');
 $writer->do('BEGIN; INSERT INTO t VALUES (1)');
-my $add = add_start();
+$add = add_start();
 ok($c->wait_until(sub { $c->sql(1, "SELECT count(*) FROM pg_extension WHERE extname = 'lockstep'", db => 'other') == 1 }, 10), 'the extension is there');
 usleep(300_000);
 is($c->sql(1, "SELECT count(*) FROM pg_stat_activity WHERE query LIKE '%fingerprint()%' AND application_name = 'lockstep control' AND datname = 'other'", db => 'postgres'), 0,

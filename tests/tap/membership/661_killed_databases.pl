@@ -167,13 +167,18 @@ sub room
 	$c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, v text)', db => $database);
 	$c->sql(1, 'ALTER TABLE t ALTER v SET STORAGE EXTERNAL', db => $database);
 	my $insert = sub { $c->sql(1, "INSERT INTO t (v) VALUES (repeat('x', $_[0]))", db => $database); $c->drain };
-	$insert->(1000);
-	my $room = room();
-	$insert->(1000) while room() > 4000 || room() > $room;
-	$room = room();
-	$insert->(1000);
-	my $overhead = $room - room() - 1000;
-	$insert->(room() - $overhead - 60);
+
+	# again if the replicator has written something of its own meanwhile
+	for (1 .. 5)
+	{
+		$insert->(1000);
+		$insert->(1000) while room() > 4500 || room() < 2500;
+		my $room = room();
+		$insert->(1000);
+		my $overhead = $room - room() - 1000;
+		$insert->(room() - $overhead - 60);
+		last if room() < 100;
+	}
 	cmp_ok(room(), '<', 100, 'the segment is full');
 	my $told = run_held("DROP DATABASE $database", sub { $c->order_at('replicator', 'SEGMENT_BEGUN', 'kill') }, sub { kill_replicator('SEGMENT_BEGUN') });
 	$c->wait_state($_, 'online', 40) or fail("n$_ is online again: " . $c->reason($_)) for $c->all;

@@ -234,5 +234,30 @@ for my $command (@commands)
 	$s->close;
 }
 $c->sql(1, 'DROP TABLE IF EXISTS own, elsewhere.own; DROP SCHEMA elsewhere; DROP ROLE other');
+
+# ---------- names are exchanged and taken: whoever asks, no value comes twice
+
+$c->sql(1, 'CREATE SCHEMA ex; CREATE SEQUENCE ex.x; CREATE SEQUENCE ex.y START 100001; CREATE SEQUENCE ex.z START 200001');
+my %was;
+my $take = sub
+{
+	my ($what, @sequences) = @_;
+	my @values = map { my $node = $_; map { $c->sql($node, "SELECT nextval('ex.$_') FROM generate_series(1, 40)") } @sequences } $c->all, $c->all;
+	my @twice = grep { $was{$_}++ } map { split /\n/ } @values;
+	is("@twice", '', "$what: no value twice");
+};
+$take->('at first', qw(x y z));
+$c->sql(1, 'BEGIN; ALTER SEQUENCE ex.x RENAME TO t; ALTER SEQUENCE ex.y RENAME TO x; ALTER SEQUENCE ex.t RENAME TO y; COMMIT');
+$take->('exchanged', qw(x y z));
+is($c->sql(2, "SELECT nextval('ex.x') > 100000 AND nextval('ex.y') < 100000"), 't', 'each under the other name');
+$c->sql(2, 'BEGIN; DROP SEQUENCE ex.y; ALTER SEQUENCE ex.x RENAME TO y; CREATE SEQUENCE ex.x START 300001; COMMIT');
+$take->('dropped, taken, made anew', qw(x y z));
+$c->sql(1, 'BEGIN; DROP SEQUENCE ex.z; ALTER SEQUENCE ex.y RENAME TO z; COMMIT');
+$take->('the name of one that is dropped is taken', qw(x z));
+$c->sql(2, 'BEGIN; ALTER SEQUENCE ex.x OWNER TO CURRENT_USER; ALTER SEQUENCE ex.x RENAME TO u; ALTER SCHEMA ex RENAME TO ey; CREATE SCHEMA ex; ALTER SEQUENCE ey.u SET SCHEMA ex; ALTER SEQUENCE ey.z SET SCHEMA ex; COMMIT');
+$take->('with their schema', qw(u z));
+my $own = $c->sql(1, "BEGIN; ALTER SCHEMA ex RENAME TO ez; ALTER SEQUENCE ez.u RENAME TO v; SELECT nextval('ez.z') FROM generate_series(1, 40); SELECT nextval('ez.v') FROM generate_series(1, 40); ALTER SCHEMA ez RENAME TO ex; COMMIT");
+is(join(' ', grep { $was{$_}++ } split /\n/, $own), '', 'taken by the transaction that renames them: no value twice');
+$take->('afterwards', qw(v z));
 $c->same('after all');
 done_testing();

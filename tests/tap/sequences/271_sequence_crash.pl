@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
+use Time::HiRes qw(time);
 
 my $c = LockstepCluster->new(nodes => 3, durable => 1, replicator_conf => "journal_segment_size = 64kB\n");
 $c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, node int); CREATE SEQUENCE s; CREATE SEQUENCE rolled_back');
@@ -37,6 +38,38 @@ sub nothing_twice
 }
 
 nothing_twice('at first');
+
+# ---------- a node that comes back with sequences that have other names than when values were leased
+
+$c->sql(1, 'CREATE SCHEMA first; CREATE SEQUENCE first.by_schema; CREATE SEQUENCE by_name');
+$c->sql(1, "SELECT nextval('first.by_schema'), nextval('by_name')");
+$c->drain;
+$c->cluster('kill-node', 1);
+$c->sql(2, 'ALTER SCHEMA first RENAME TO second; ALTER SEQUENCE by_name RENAME TO by_new_name');
+$c->cluster('start-node', 1, '--no-wait');
+ok($c->wait_state(1, 'online', 40), 'n1 is back');
+$c->same('renamed meanwhile: equal');
+# ---------- a schema is renamed again and again while all take values, and a node comes back
+
+$c->sql(1, "CREATE SCHEMA here; CREATE SEQUENCE here.moving; CREATE TABLE moved (id bigint PRIMARY KEY DEFAULT nextval('here.moving'), node int)");
+$c->drain;
+my $moving = $c->file('moving.sql', "INSERT INTO moved (node) VALUES (:node);\n");
+my @moving = map { $c->pgbench_start($_, '-n', '-f', $moving, '-D', "node=$_", '-c', 2, '-T', 9, '--max-tries=1000') } $c->all;
+my $renamed = 0;
+my $until = time + 8;
+while (time < $until)
+{
+	my ($from, $to) = $renamed % 2 ? qw(there here) : qw(here there);
+	$c->sql(1, "ALTER SCHEMA $from RENAME TO $to");
+	$renamed++;
+	$c->cluster('kill-node', 2) if $renamed == 10;
+	$c->cluster('start-node', 2, '--no-wait') if $renamed == 20;
+}
+$_->{handle}->finish for @moving;
+cmp_ok($renamed, '>', 20, 'renamed');
+unlike(join('', map { ${ $_->{text} } } @moving), qr/23505|duplicate key/, 'no value twice');
+ok($c->wait_state(2, 'online', 40), 'n2 is back');
+$c->same('renamed again and again: equal');
 my $script = $c->file('load.sql', "INSERT INTO t (node) VALUES (:node);\n");
 
 sub load

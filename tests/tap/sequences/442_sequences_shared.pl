@@ -85,6 +85,23 @@ $c->drain;
 is($c->sql(1, "SELECT nextval('idle')"), 1, 'a caller that asks now and then');
 cmp_ok($c->sql(2, "SELECT nextval('idle')"), '<=', 33, 'and goes to another node leaves a gap of one small lease');
 
+# ---------- a session's settings are not part of a sequence's name
+
+$c->sql(1, 'CREATE SEQUENCE quoted');
+$c->drain;
+my @quoting = map { my $s = $c->session($_ % 2 + 1); $s->do("SET quote_all_identifiers = " . ($_ % 2 ? 'on' : 'off')); $s } 0 .. 3;
+my %drawn;
+for (1 .. 10)
+{
+	$drawn{ $_->query("SELECT nextval('quoted')") }++ for @quoting;
+}
+is(join(' ', grep { $drawn{$_} > 1 } sort keys %drawn), '', 'quote_all_identifiers: each value once');
+$quoting[1]->do('ALTER SEQUENCE quoted RENAME TO unquoted');
+$c->drain;
+$drawn{ $_->query("SELECT nextval('unquoted')") }++ for @quoting;
+is(scalar(keys %drawn), 44, 'also when it has been renamed');
+$_->close for @quoting;
+
 # ---------- a background worker of a module that the server loads at its start: each node's numbers five rows of one table
 
 $c->sql(1, 'CREATE TABLE numbered (n bigserial PRIMARY KEY, node text DEFAULT current_setting(\'port\'))');

@@ -42,6 +42,19 @@ $holder->finish(30);
 LockstepCluster::is_error($holder->error, '40001', qr/It held the lock of all DDL/, 'one that sleeps');
 $holder->query('ROLLBACK');
 
+# ---------- idle, but nobody waits for so long at a time
+
+$holder->do('BEGIN; CREATE TABLE m.h (i int)');
+$other->do("SET lock_timeout = '800ms'");
+for (1 .. 3)
+{
+	$other->query('CREATE TABLE c2 (i int)');
+	LockstepCluster::is_error($other->error, '55P03', qr/lock timeout/, 'one that gives up');
+	sleep 3;
+}
+$holder->do('COMMIT');
+$other->do('RESET lock_timeout');
+
 # ---------- at work
 
 $holder->do('BEGIN; CREATE TABLE m.f (i int)');

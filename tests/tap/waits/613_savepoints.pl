@@ -122,7 +122,7 @@ for (@runs)
 	unlike($said, qr/aborted/, 'every conflict is one for pgbench') or diag($said);
 }
 note("$hits conflicts");
-my @failed = $c->node_log(2) =~ /pgbench ERROR:  [^\n]*in the way of another node's\n(?:[^\n]*(?:DETAIL|HINT|CONTEXT):[^\n]*\n|\t[^\n]*\n)*[^\n]*STATEMENT:  ([^\n]*)/g;
+my @failed = $c->node_log(2) =~ /pgbench ERROR:  [^\n]*in the way of another one\n(?:[^\n]*(?:DETAIL|HINT|CONTEXT):[^\n]*\n|\t[^\n]*\n)*[^\n]*STATEMENT:  ([^\n]*)/g;
 my $shown = join ', ', @failed;
 cmp_ok(scalar(@failed), '>', 0, 'there were conflicts');
 unlike($shown, qr/SAVEPOINT|ROLLBACK|RELEASE/, 'none at a savepoint') or diag($shown);
