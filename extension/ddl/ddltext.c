@@ -413,7 +413,7 @@ text_with_version(char *text, const char *extension, List *options, const char *
 
 /* ---------- CREATE TABLE AS */
 
-/* The columns of the query's result. */
+/* The columns of the query's result; NULL if it has none, which the server refuses when it executes the command. */
 static TupleDesc
 result_of(Query *query)
 {
@@ -463,6 +463,7 @@ text_of_create_table_as(CreateTableAsStmt *stmt)
 	IntoClause *into = stmt->into;
 	TupleDesc	desc = result_of(castNode(Query, stmt->query));
 	char	   *schema = get_namespace_name(RangeVarGetCreationNamespace(into->rel));
+	int			ncolumns = desc != NULL ? desc->natts : 0;
 	ListCell   *alias = list_head(into->colNames);
 	StringInfoData text;
 	int			i;
@@ -471,7 +472,7 @@ text_of_create_table_as(CreateTableAsStmt *stmt)
 	appendStringInfo(&text, "CREATE %sTABLE %s%s (", stmt->into->rel->relpersistence == RELPERSISTENCE_UNLOGGED ? "UNLOGGED " : "",
 					 stmt->if_not_exists ? "IF NOT EXISTS " : "",
 					 quote_qualified_identifier(schema, into->rel->relname));
-	for (i = 0; i < desc->natts; i++)
+	for (i = 0; i < ncolumns; i++)
 	{
 		Form_pg_attribute att = TupleDescAttr(desc, i);
 

@@ -2,7 +2,7 @@
 """Random commands by several clients on each node at once: make check-differential.
 
 No outcome can be foretold here, but some must not be: an internal error, a lost connection or COMMIT, a statement that
-takes longer than LIMIT.  After each round the nodes have to be online and equal: the schema as pg_dump writes it, and
+takes longer than LIMIT, a value of a sequence that is given out twice.  After each round the nodes have to be online and equal: the schema as pg_dump writes it, and
 lockstepctl verify.
 
 at_once.py [--seconds N] [--seed N] [--rounds N] [--nodes N] [--replicators N] [--clients N] [--disturb] [--log FILE]:
@@ -39,9 +39,9 @@ DISTURBED = re.compile(r'lost|57P0[123]|08...|57014|25P04')
 
 
 class Client(threading.Thread):
-    def __init__(self, servers, where, database, seed, log, disturbed):
+    def __init__(self, servers, where, database, seed, log, values, disturbed):
         super().__init__()
-        self.servers, self.where, self.database, self.log, self.disturbed = servers, where, database, log, disturbed
+        self.servers, self.where, self.database, self.log, self.values, self.disturbed = servers, where, database, log, values, disturbed
         self.random = random.Random(seed)
         self.settings = self.random.sample(SETTINGS, self.random.choice((0, 0, 1, 2)))
         self.codes = collections.Counter()
@@ -51,8 +51,11 @@ class Client(threading.Thread):
     def execute(self, command):
         begun = time.monotonic()
         try:
-            self.connection.execute(command)
+            cursor = self.connection.execute(command)
             code, text = 'ok', ''
+            if command.startswith('SELECT nextval('):
+                text = ' '.join(str(value) for value, in cursor)
+                self.values += text.split()
         except psycopg.Error as e:
             code, text = e.sqlstate or 'lost', str(e).replace('\n', ' ')
         took = time.monotonic() - begun
@@ -89,7 +92,7 @@ class Client(threading.Thread):
             self.fault = self.fault or f'{self.name}: {e}'
 
     def go(self):
-        generator = Generator(self.random)
+        generator = Generator(self.random, at_once=True)
         for _ in range(3 * COMMANDS if self.disturbed else COMMANDS):
             block = generator.command()
             for command in block:
@@ -154,8 +157,9 @@ class Round:
         self.servers, self.seed = servers, seed
         self.database = f'c{seed}'
         self.log = []
+        self.values = []
         self.codes = collections.Counter()
-        self.clients = [Client(servers, where, self.database, seed * 1000 + where * 100 + i, self.log, disturbed) for where in servers.nodes for i in range(clients)]
+        self.clients = [Client(servers, where, self.database, seed * 1000 + where * 100 + i, self.log, self.values, disturbed) for where in servers.nodes for i in range(clients)]
         self.disturber = Disturber(servers, self.database, seed, self.log) if disturbed else None
 
     def go(self):
@@ -181,6 +185,9 @@ class Round:
             self.disturber.end.set()
             self.disturber.join()
         faults = [c.fault for c in self.clients if c.fault]
+        twice = [value for value, n in collections.Counter(self.values).items() if n > 1]
+        if twice:
+            faults.append(f'values of sequences given out twice: {" ".join(twice)}')
         if faults:
             raise Difference('\n'.join(faults))
         self.servers.cluster('wait-online')
@@ -191,7 +198,7 @@ class Round:
 
     def told(self):
         disturbed = f', {dict(self.disturber.done)}' if self.disturber else ''
-        return f'{self.codes.total()} commands, ' + ', '.join(f'{n} {code}' for code, n in self.codes.most_common(12)) + disturbed
+        return f'{self.codes.total()} commands, {len(self.values)} values, ' + ', '.join(f'{n} {code}' for code, n in self.codes.most_common(12)) + disturbed
 
 
 def main():

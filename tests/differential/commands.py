@@ -1,8 +1,9 @@
 """Random SQL commands on a small set of names, so that they often meet the same objects.
 
 Generator(random).command() is a list of commands that belong together: one, or a transaction.  What they return may
-depend on the objects, but not on sequences, clocks or random numbers, which differ from server to server.
+depend on the objects, but not on sequences, clocks or random numbers, which differ from server to server.  With at_once they may.
 """
+from objects import Objects
 
 SCHEMAS = ['public', 's1', 's2']
 TABLES = ['t1', 't2', 't3']
@@ -22,15 +23,18 @@ SETUP = ['CREATE SCHEMA s1', 'CREATE SCHEMA s2', "CREATE TYPE public.mood AS ENU
          'CREATE TYPE public.pair AS (x int, y text)', 'CREATE ROLE r1', 'CREATE ROLE r2', 'GRANT ALL ON SCHEMA public, s1, s2 TO r1, r2',
          "CREATE FUNCTION public.note() RETURNS trigger LANGUAGE plpgsql AS $$ BEGIN INSERT INTO public.log(what) VALUES (TG_TABLE_NAME || TG_OP); RETURN COALESCE(NEW, OLD); END $$",
          'CREATE TABLE public.log (id bigint GENERATED ALWAYS AS IDENTITY PRIMARY KEY, what text, at timestamptz DEFAULT now(), n float8 DEFAULT random())',
-         'GRANT ALL ON public.log TO r1, r2']
+         'GRANT ALL ON public.log TO r1, r2', 'DROP ROLE IF EXISTS r3', 'DROP ROLE IF EXISTS r4',
+         *(f'CREATE SEQUENCE {schema}.u{i} START {i}000000001 MAXVALUE {i}999999999' for i, schema in enumerate(SCHEMAS, 1))]
 
 LITERALS = ['NULL', '1', '2', '-3', '17', "'x'", "'1'", "'ok'", "'2026-01-02'", "'2026-01-02 03:04:05+00'", "'{1,2}'", "'{\"k\": [1, null]}'", 'true', '1.5', "'1e10'", "'a''b\\c'",
             "'\\xdeadbeef'", "'(1,z)'", "'[1,5)'", "'1 day 02:03:04'", "'10.0.0.1'", "'6a0f9b1e-0a7c-4c4e-8f55-3d2a6d9a7c11'", 'DEFAULT', "'NaN'", "'infinity'", "E'\\t\\u00e9'"]
 
 
 class Generator:
-    def __init__(self, random):
+    def __init__(self, random, at_once=False):
         self.random = random
+        self.at_once = at_once
+        self.objects = Objects(self)
 
     # ---------- parts
 
@@ -51,6 +55,9 @@ class Generator:
 
     def value(self):
         return self.one(LITERALS)
+
+    def schemas(self):
+        return SCHEMAS
 
     def name(self, kind):
         return f'{kind}{self.random.randint(1, 4)}'
@@ -143,11 +150,19 @@ class Generator:
         return self.one([f'SET {name} = {self.one(values)}', f'SET LOCAL {name} = {self.one(values)}', f'RESET {name}', 'RESET ALL', 'RESET ALL', 'RESET ROLE', 'RESET session_replication_role'])
 
     def single(self):
-        return self.random.choices([self.dml, self.create_table, self.alter_table, self.other_ddl, self.setting], [56, 9, 11, 20, 3])[0]()
+        return self.random.choices([self.dml, self.create_table, self.alter_table, self.other_ddl, self.objects.command, self.setting], [50, 9, 11, 15, 12, 3])[0]()
+
+    def string(self):
+        """Several commands in one message, which is a transaction."""
+        return '; '.join(self.single() for _ in range(self.random.randint(2, 4)))
 
     def command(self):
-        if self.chance(0.75):
+        if self.chance(0.7):
             return [self.single()]
+        if self.at_once and self.chance(0.2):
+            return [self.string()]
+        if self.chance(0.1):
+            return [self.objects.concurrently()]
         block = [self.one(['BEGIN', 'BEGIN', 'BEGIN ISOLATION LEVEL REPEATABLE READ', 'BEGIN ISOLATION LEVEL SERIALIZABLE'])]
         for _ in range(self.random.randint(1, 6)):
             if self.chance(0.5):

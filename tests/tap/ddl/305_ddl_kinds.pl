@@ -100,4 +100,11 @@ $c->sql(1, 'CREATE TABLE typed (i int)');
 $c->fails(1, "ALTER TABLE typed $_", '42704', qr/type "nothing" does not exist/, $_)
 	for 'ALTER i TYPE nothing', 'ALTER i TYPE nothing USING i + 1', 'ADD j nothing', 'ADD j nothing DEFAULT now()';
 
+# ---------- so does CREATE TABLE AS EXECUTE of what is no SELECT
+
+$c->fails(1, "PREPARE p AS $_; CREATE TABLE none AS EXECUTE p", '42809', qr/prepared statement is not a SELECT/, "AS EXECUTE: $_")
+	for 'UPDATE typed SET i = 1', 'INSERT INTO typed VALUES (1) RETURNING i';
+is($c->sql(1, 'PREPARE p AS DELETE FROM typed; CREATE TABLE IF NOT EXISTS typed AS EXECUTE p; SELECT 1'), 1, 'but if the table is there');
+$c->same('equal with these');
+
 done_testing();
