@@ -422,6 +422,7 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 					capture_discard();
 				heap_leave_locked();
 				keyset_at_subxact_abort(level);
+				sequence_restart_on_subxact_abort(mySubid);
 				xact_at_subxact_abort(level);
 				break;
 		}

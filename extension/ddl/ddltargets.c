@@ -34,6 +34,7 @@
 #include "keyset.h"
 #include "lockstep.h"
 #include "mode.h"
+#include "sequence.h"
 #include "sessionsettings.h"
 
 /* ---------- commands on tables */
@@ -209,9 +210,15 @@ targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 			relids = list_concat_copy(relids, more);
 		}
 	}
-	if (stmt->restart_seqs)
-		foreach(lc, relids)
-			ddl_add_relations(t, getOwnedSequences(lfirst_oid(lc)));
+	foreach(lc, stmt->restart_seqs ? relids : NIL)
+	{
+		List	   *sequences = getOwnedSequences(lfirst_oid(lc));
+		ListCell   *sequence;
+
+		ddl_add_relations(t, sequences);
+		foreach(sequence, sequences)
+			sequence_note_restart(lfirst_oid(sequence));
+	}
 }
 
 static void

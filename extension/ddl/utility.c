@@ -785,6 +785,8 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 		call.pstmt = ddlunlogged_ignore(pstmt, context);
 	if (session_applies())
 		call.pstmt = usermapping_decrypted(call.pstmt);
+	if (ls_mode() == LS_MODE_ORIGIN && IsA(pstmt->utilityStmt, AlterSeqStmt))
+		sequence_note_alter((AlterSeqStmt *) pstmt->utilityStmt);
 	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||
 		utility_is_replayed())
 	{

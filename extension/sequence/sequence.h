@@ -41,6 +41,12 @@ extern void sequence_put_positions(ReturnSetInfo *rsinfo);
 extern void sequence_put_leases(ReturnSetInfo *rsinfo);
 extern void sequence_reported(void);
 
+/* ---------- sequences that are set back: RESTART */
+
+extern void sequence_note_restart(Oid relid);
+extern void sequence_note_alter(const AlterSeqStmt *stmt);	/* before it is executed */
+extern void sequence_restart_on_subxact_abort(SubTransactionId subid);
+
 /* ---------- sequences that are dropped */
 
 extern void sequence_drop_on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject);

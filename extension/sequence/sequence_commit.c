@@ -43,6 +43,7 @@ typedef enum TurnAction
 {
 	TURN_USED,
 	TURN_SET,
+	TURN_ALTERED,
 	TURN_RENAMED
 } TurnAction;
 
@@ -137,6 +138,16 @@ name_between(Oid relid)
 	return psprintf("\"\".\"%u\"", relid);
 }
 
+/* As it was: the leases are of that time. */
+static const char *
+where_it_goes(Oid relid, Snapshot before)
+{
+	SeqShape	shape;
+
+	sequence_shape_before(relid, before, &shape);
+	return shape.cycle ? "cycle" : shape.increment > 0 ? "up" : "down";
+}
+
 static void
 forward_touched(Oid relid, Snapshot before, NamePhase phase)
 {
@@ -149,21 +160,21 @@ forward_touched(Oid relid, Snapshot before, NamePhase phase)
 
 	if (phase == LEAVE_NAMES && renamed)
 	{
-		if (gone || sequence_is_new(rel))
+		if (gone || (sequence_is_new(rel) && !sequence_goes_on(rel)))
 			forward_effect("dropped", old, nothing, "", NULL);
 		else
 			forward_effect("moved", old, nothing, name_between(relid), NULL);
 	}
 	else if (phase == TAKE_NAMES && !gone && (renamed || sequence_is_new(rel)))
 	{
-		if (sequence_is_new(rel))
-			forward_effect("set", name, sequence_page_read(rel), "", NULL);
-		else
+		if (renamed && (!sequence_is_new(rel) || sequence_goes_on(rel)))
 		{
 			LsKey		key = keyset_relation_key(rel, LS_TABLE_IX);
 
 			forward_effect("moved", name_between(relid), nothing, name, &key);
 		}
+		if (sequence_is_new(rel))
+			forward_effect("set", name, sequence_page_read(rel), sequence_goes_on(rel) ? where_it_goes(relid, before) : "", NULL);
 		/* values that were handed out before must not be reported afterwards */
 		add_in_turn(TURN_RENAMED, relid, nothing, 0, 0);
 	}
@@ -281,7 +292,7 @@ sequence_apply(const char *effect, const char *name, int64 value, bool called, c
 		name = extra;
 	}
 	else if (strcmp(effect, "set") == 0)
-		action = TURN_SET;
+		action = extra[0] == '\0' ? TURN_SET : TURN_ALTERED;
 	else if (strcmp(effect, "used") == 0)
 	{
 		action = TURN_USED;
@@ -314,6 +325,9 @@ do_in_turn(const InTurn *what)
 		case TURN_SET:
 			sequence_shared_set(rel, what->position);
 			break;
+		case TURN_ALTERED:
+			sequence_shared_altered(rel, what->position);
+			break;
 		case TURN_RENAMED:
 			sequence_shared_renamed(rel);
 			break;
@@ -336,4 +350,5 @@ sequence_at_xact_end(void)
 {
 	nin_turn = 0;
 	sequence_forget_used();
+	sequence_forget_restarts();
 }

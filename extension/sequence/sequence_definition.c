@@ -122,19 +122,35 @@ sequence_committed_name(Relation rel, char **name, LsKey *key)
 
 /* ---------- the definition */
 
-void
-sequence_shape(Oid relid, SeqShape *shape)
+static void
+shape_of(HeapTuple tuple, SeqShape *shape)
 {
-	HeapTuple	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(relid));
-	Form_pg_sequence form;
+	Form_pg_sequence form = (Form_pg_sequence) GETSTRUCT(tuple);
 
-	if (!HeapTupleIsValid(tuple))
-		elog(ERROR, "cache lookup failed for sequence %u", relid);
-	form = (Form_pg_sequence) GETSTRUCT(tuple);
 	shape->increment = form->seqincrement;
 	shape->min = form->seqmin;
 	shape->max = form->seqmax;
 	shape->cache = form->seqcache;
 	shape->cycle = form->seqcycle;
+}
+
+void
+sequence_shape(Oid relid, SeqShape *shape)
+{
+	HeapTuple	tuple = SearchSysCache1(SEQRELID, ObjectIdGetDatum(relid));
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "cache lookup failed for sequence %u", relid);
+	shape_of(tuple, shape);
 	ReleaseSysCache(tuple);
+}
+
+void
+sequence_shape_before(Oid relid, Snapshot before, SeqShape *shape)
+{
+	HeapTuple	tuple = find_by_oid(SequenceRelationId, SequenceRelidIndexId, Anum_pg_sequence_seqrelid, relid, before);
+
+	if (!HeapTupleIsValid(tuple))
+		elog(ERROR, "sequence %u was not there", relid);
+	shape_of(tuple, shape);
 }

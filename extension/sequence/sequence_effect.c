@@ -5,7 +5,8 @@
  * It calls lockstep.apply_sequence(effect, name, value, called, extra), in one of these forms:
  *
  *  used		values up to this one were handed out.  extra: boot:count of the node
- *  set		the position is exactly this: setval, or new storage
+ *  set		the position is exactly this: setval, or new storage.  extra, where the sequence was
+ *			altered and goes on: up, down or cycle.  Values beyond this one may be leased then
  *  moved		extra is the new name, key that of its table
  *  dropped
  *

@@ -13,7 +13,8 @@
  * So when everything is applied the page is equal on all nodes, and on no node behind a value
  * that was handed out.  A sequence whose storage the current transaction has made is invisible
  * to others; PostgreSQL's own functions are used for it, and its position is forwarded at
- * commit.
+ * commit.  If it was only altered it goes on where it was: its values come from leases of
+ * this transaction's own.
  */
 #ifndef LOCKSTEP_SEQUENCE_PRIVATE_H
 #define LOCKSTEP_SEQUENCE_PRIVATE_H
@@ -80,6 +81,8 @@ extern void sequence_shared_add(Relation rel, const SeqShape *shape, uint64 gene
 /* In turn. */
 extern void sequence_shared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64 boot, uint64 count);
 extern void sequence_shared_set(Relation rel, SeqPosition position);
+extern void sequence_shared_altered(Relation rel, SeqPosition position);	/* as far as another
+																			 * node knew */
 extern void sequence_shared_renamed(Relation rel);
 
 /* It was dropped; relid invalid: all of the database. */
@@ -95,11 +98,18 @@ extern void sequence_shape(Oid relid, SeqShape *shape);
 extern Snapshot sequence_snapshot_before(void);
 extern char *sequence_schema_before(Oid namespace, Snapshot before);
 extern char *sequence_name_before(Oid relid, Snapshot before);
+extern void sequence_shape_before(Oid relid, Snapshot before, SeqShape *shape);
 
 /* As the cluster knows it, and its table's key: of the seq that is returned, or later. */
 extern uint64 sequence_committed_name(Relation rel, char **name, LsKey *key);
 extern bool sequence_is_new(Relation rel);	/* its storage is this
 											 * transaction's */
+
+/* ---------- in sequence_restart.c */
+
+/* Its storage is this transaction's, but it goes on where it was: altered, not created nor set back. */
+extern bool sequence_goes_on(Relation rel);
+extern void sequence_forget_restarts(void); /* at the transaction's end */
 
 /* ---------- in sequence_effect.c */
 

@@ -31,6 +31,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 #include "utils/resowner.h"
+#include "utils/snapmgr.h"
 #include "utils/syscache.h"
 
 #include "capture.h"
@@ -54,6 +55,8 @@ typedef struct SessionSequence
 	int64		last;
 	int64		cached;			/* up to here values were taken */
 	int64		increment;
+	uint64		left;			/* of the transaction's own lease, behind
+								 * last, for what it has altered */
 	LocalTransactionId used_lxid;	/* of the transaction that used it last */
 	int			used_at;		/* its place in used[] */
 } SessionSequence;
@@ -155,6 +158,7 @@ open_sequence(Oid relid, SessionSequence **session)
 		/* another file: cached values are not of this one */
 		s->file = rel->rd_rel->relfilenode;
 		s->cached = s->last;
+		s->left = 0;
 	}
 	*session = s;
 	return rel;
@@ -176,7 +180,7 @@ static bool
 is_replicated(Relation rel)
 {
 	return rel->rd_rel->relkind == RELKIND_SEQUENCE &&
-		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && !sequence_is_new(rel);
+		rel->rd_rel->relpersistence != RELPERSISTENCE_TEMP && (!sequence_is_new(rel) || sequence_goes_on(rel));
 }
 
 static void
@@ -209,10 +213,10 @@ report_exhausted(Relation rel, const SeqShape *shape)
 					RelationGetRelationName(rel), (long long) shape->min)));
 }
 
-static void
-ask_once(Relation rel, const SeqShape *shape)
+/* Without values: the sequence is exhausted; or another lease was asked for too early, and has been waited for. */
+static LsLeased
+request_values(Relation rel, const SeqShape *shape)
 {
-	uint64		generation = sequence_shared_generation(rel);
 	LsLease		request;
 	LsKey		database;
 	LsKey		key;
@@ -239,10 +243,19 @@ ask_once(Relation rel, const SeqShape *shape)
 	pack_key(&keys, &key);
 	request.keys = ls_slice_of_buffer(&keys);
 	answer = request_lease(&request);
+	if (answer.count == 0 && answer.seq > turn_applied())
+		xact_wait_applied(answer.seq);
+	return answer;
+}
+
+static void
+ask_once(Relation rel, const SeqShape *shape)
+{
+	uint64		generation = sequence_shared_generation(rel);
+	LsLeased	answer = request_values(rel, shape);
+
 	if (answer.count > 0)
 		sequence_shared_add(rel, shape, generation, answer.first, answer.count);
-	else if (answer.seq > turn_applied())
-		xact_wait_applied(answer.seq);
 	else if (generation == sequence_shared_generation(rel) && answer.seq == 0)
 		report_exhausted(rel, shape);
 }
@@ -264,12 +277,84 @@ ask_for_more(Relation rel, const SeqShape *shape)
 
 /* ---------- nextval */
 
+/* Values come again anyway: it goes the other way now, or in a cycle. */
+static bool
+repeats(const SeqShape *before, const SeqShape *shape)
+{
+	return before->cycle || shape->cycle || (before->increment > 0) != (shape->increment > 0);
+}
+
+static void
+shapes(Relation rel, SeqShape *before, SeqShape *shape)
+{
+	Snapshot	snapshot = sequence_snapshot_before();
+
+	sequence_shape_before(RelationGetRelid(rel), snapshot, before);
+	UnregisterSnapshot(snapshot);
+	sequence_shape(RelationGetRelid(rel), shape);
+}
+
+/* False: PostgreSQL's own function is to do it. */
+static bool
+has_own_lease(Relation rel, const SessionSequence *s)
+{
+	SeqShape	before;
+	SeqShape	shape;
+
+	if (s->left > 0)
+		return true;
+	shapes(rel, &before, &shape);
+	return !repeats(&before, &shape);
+}
+
+/*
+ * The storage is this transaction's, and so is the lease; other sessions go on with theirs.  It is asked for within the
+ * bounds that they know, as this transaction may be rolled back.
+ */
+static int64
+next_of_altered(Relation rel, SessionSequence *s)
+{
+	SeqShape	before;
+	SeqShape	shape;
+	SeqPosition position = {0, true};
+
+	walwitness_note_sequence_value();
+	shapes(rel, &before, &shape);
+	before.increment = shape.increment;
+	if (s->left > 0)
+	{
+		position.value = s->last + shape.increment;
+		s->left--;
+	}
+	else
+	{
+		LsLeased	answer;
+
+		while ((answer = request_values(rel, &before)).count == 0)
+		{
+			CHECK_FOR_INTERRUPTS();
+			if (answer.seq == 0)
+				report_exhausted(rel, &shape);
+		}
+		position.value = answer.first;
+		s->left = answer.count - 1;
+	}
+	if (position.value < shape.min || position.value > shape.max)
+		report_exhausted(rel, &shape);
+	sequence_page_set(rel, position);
+	s->increment = shape.increment;
+	s->last = s->cached = position.value;
+	return s->last;
+}
+
 static int64
 next_value(Relation rel, SessionSequence *s)
 {
 	SeqShape	shape;
 	SeqTaken	taken;
 
+	if (sequence_goes_on(rel))
+		return next_of_altered(rel, s);
 	if (s->valid && s->last != s->cached)
 	{
 		s->last += s->increment;
@@ -295,7 +380,7 @@ sequence_nextval(Oid relid, bool check, int64 *result)
 	SessionSequence *s;
 	Relation	rel = open_sequence(relid, &s);
 
-	if (!is_replicated(rel))
+	if (!is_replicated(rel) || (sequence_goes_on(rel) && !has_own_lease(rel, s)))
 	{
 		if (rel->rd_rel->relkind == RELKIND_SEQUENCE && sequence_is_new(rel))
 			walwitness_note_sequence_value();
@@ -381,6 +466,8 @@ sequence_setval(Oid relid, int64 value, bool called)
 	Relation	rel = open_sequence(relid, &s);
 	SeqPosition position = {value, called};
 
+	if (sequence_goes_on(rel))
+		sequence_note_restart(relid);
 	if (!is_replicated(rel))
 	{
 		s->valid = false;

@@ -325,18 +325,27 @@ make_entry(const SeqKey *key, Relation rel)
 
 /* ---------- finding */
 
+/* Returns the entry, locked exclusively; it may be that of an earlier file. */
+static SeqEntry *
+find_entry(const SeqKey *key)
+{
+	SeqEntry   *e;
+
+	LWLockAcquire(table_lock, LW_SHARED);
+	e = hash_search(entries, key, HASH_FIND, NULL);
+	if (e != NULL)
+		LWLockAcquire(&e->lock, LW_EXCLUSIVE);
+	LWLockRelease(table_lock);
+	return e;
+}
+
 /* Returns the entry, locked exclusively.  NULL: there is none, and none is to be made. */
 static SeqEntry *
 entry_of(Relation rel, bool make)
 {
 	SeqKey		key = {MyDatabaseId, RelationGetRelid(rel)};
-	SeqEntry   *e;
+	SeqEntry   *e = find_entry(&key);
 
-	LWLockAcquire(table_lock, LW_SHARED);
-	e = hash_search(entries, &key, HASH_FIND, NULL);
-	if (e != NULL)
-		LWLockAcquire(&e->lock, LW_EXCLUSIVE);
-	LWLockRelease(table_lock);
 	if (e == NULL)
 		return make ? make_entry(&key, rel) : NULL;
 
@@ -518,8 +527,10 @@ sequence_shared_ordered(Relation rel, const SeqShape *shape, int64 value, uint64
 
 	/* with CYCLE the last value counts, not the highest */
 	page = sequence_page_read(rel);
-	if (shape->cycle ? (!ours || e->count == count) && (page.value != value || !page.called) :
-		(!page.called && page.value == value) || seq_is_behind(shape, page.value, value))
+	if (value < shape->min || value > shape->max)
+		;						/* of before it was altered */
+	else if (shape->cycle ? (!ours || e->count == count) && (page.value != value || !page.called) :
+			 (!page.called && page.value == value) || seq_is_behind(shape, page.value, value))
 	{
 		sequence_page_set(rel, position);
 		if (e != NULL)
@@ -540,6 +551,29 @@ sequence_shared_set(Relation rel, SeqPosition position)
 
 	if (e != NULL)
 		void_runs(e);
+	sequence_page_set(rel, position);
+	if (e != NULL)
+		LWLockRelease(&e->lock);
+}
+
+/*
+ * It goes on: what was handed out here is still to be reported, as the position may be behind
+ * it.  The leases are void.
+ */
+void
+sequence_shared_altered(Relation rel, SeqPosition position)
+{
+	SeqKey		key = {MyDatabaseId, RelationGetRelid(rel)};
+	SeqEntry   *e = find_entry(&key);
+
+	if (e != NULL)
+	{
+		uint64		ordered = e->ordered;
+
+		void_runs(e);
+		e->ordered = ordered;
+		e->file = rel->rd_rel->relfilenode;
+	}
 	sequence_page_set(rel, position);
 	if (e != NULL)
 		LWLockRelease(&e->lock);

@@ -132,6 +132,8 @@ attached(struct Attach *a, uint64_t applied)
 				 "Its backends are refused.", "Set lockstep.node_name there: a clone needs a name of its own.");
 	}
 	n->claimed_boot = 0;
+	if (n->boot != dbcheck_boot(first))
+		sequencer_node_restarted(n->config->name);
 	n->boot = dbcheck_boot(first);
 	n->applied = applied;
 	apply_trouble_passed(n, applied);

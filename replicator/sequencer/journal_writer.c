@@ -155,7 +155,7 @@ note_head(const JournalItem *item)
 	{
 		LsSlice		effects = {item->tx->effects.data, item->tx->effects.len};
 
-		(void) lease_effects(positions, ls_slice_of(item->tx->database), item->seq, effects);
+		(void) lease_effects(positions, ls_slice_of(item->tx->database), item->seq, ls_slice_of(NULL), effects);
 	}
 	if (item->type == RECORD_LEASE)
 		(void) lease_decode(positions, text);

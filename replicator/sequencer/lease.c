@@ -40,6 +40,10 @@ typedef struct Thing
 	bool		called;
 	uint64_t	seq;			/* when it was set */
 	Holder	   *holders;
+	bool		has_others;		/* not only the holders may have leases */
+	char		goes;			/* 'u'p or 'd'own: it was altered while there
+								 * were leases, which may be beyond its new
+								 * bounds; 0: not so */
 	Buffer		keys;			/* of the latest request that had some */
 	size_t		database_len;
 	size_t		name_len;
@@ -220,6 +224,8 @@ rename_database(LeaseTable *t, LsSlice from, LsSlice to)
 		new->called = old->called;
 		new->seq = old->seq;
 		new->holders = old->holders;
+		new->has_others = old->has_others;
+		new->goes = old->goes;
 		new->keys = old->keys;
 		free(old);
 	}
@@ -303,7 +309,12 @@ last_value(const LsLease *r, const LeaseGrant *grant)
 static bool
 asker_knows_better(const Thing *thing, const LsLease *r)
 {
-	if (thing->gone || thing->value < r->min || thing->value > r->max)
+	if (thing->gone)
+		return true;
+	if (thing->goes != 0 && (thing->goes == 'u') == (r->increment > 0))
+		return false;			/* what it has not seen may have been handed
+								 * out */
+	if (thing->value < r->min || thing->value > r->max)
 		return true;
 	if (r->cycle)
 		return false;
@@ -314,12 +325,18 @@ asker_knows_better(const Thing *thing, const LsLease *r)
 
 /* ---------- sizes */
 
+static bool
+is_node(const Holder *h, LsSlice node)
+{
+	return strlen(h->node) == node.len && memcmp(h->node, node.data, node.len) == 0;
+}
+
 static Holder *
 holder_of(Thing *thing, LsSlice node)
 {
 	Holder	   *h = thing->holders;
 
-	while (h != NULL && (strlen(h->node) != node.len || memcmp(h->node, node.data, node.len) != 0))
+	while (h != NULL && !is_node(h, node))
 		h = h->next;
 	if (h == NULL)
 	{
@@ -329,6 +346,16 @@ holder_of(Thing *thing, LsSlice node)
 		thing->holders = h;
 	}
 	return h;
+}
+
+/* All values that were leased since the position was set, if any. */
+static bool
+is_held_only_by(const Thing *thing, LsSlice node)
+{
+	const Holder *h = thing->holders;
+
+	return !thing->has_others && node.len > 0 &&
+		(h == NULL || (h->next == NULL && is_node(h, node)));
 }
 
 static uint64_t
@@ -448,8 +475,22 @@ lease_reported(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq,
 	thing->gone = false;
 	thing->value = value;
 	thing->called = true;
+	thing->has_others = true;
 	set_keys(thing, keys);
 	return true;
+}
+
+void
+lease_node_restarted(LeaseTable *t, LsSlice node)
+{
+	for (size_t i = 0; i < BUCKETS; i++)
+	{
+		for (Thing *thing = t->buckets[i]; thing != NULL; thing = thing->next)
+		{
+			for (const Holder *h = thing->holders; h != NULL; h = h->next)
+				thing->has_others |= is_node(h, node);
+		}
+	}
 }
 
 /* ---------- effects of transactions */
@@ -480,10 +521,30 @@ set(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, int64_t value, 
 	Thing	   *thing = find_or_add(t, database, name);
 
 	forget_holders(thing);
+	thing->has_others = false;
+	thing->goes = 0;
 	thing->gone = false;
 	thing->value = value;
 	thing->called = called;
 	thing->seq = seq;
+}
+
+/* The sequence goes on: up, down, or in a cycle. */
+static void
+alter(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, LsSlice node, int64_t value, bool called, char goes)
+{
+	Thing	   *thing = find(t, database, name);
+
+	if (thing == NULL || thing->gone || !thing->called || is_held_only_by(thing, node) ||
+		(goes == 'u' && thing->value <= value) || (goes == 'd' && thing->value >= value))
+		set(t, database, name, seq, value, called);
+	else
+	{
+		forget_holders(thing);
+		thing->has_others = true;
+		thing->goes = goes == 'c' ? 0 : goes;
+		thing->seq = seq;
+	}
 }
 
 static void
@@ -501,6 +562,8 @@ static void
 move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, LsSlice keys, uint64_t seq)
 {
 	const Thing *old = find(t, database, from);
+	char		goes = old != NULL ? old->goes : 0;
+	Thing	   *new;
 
 	if (old != NULL && !old->gone)
 		set(t, database, to, seq, old->value, old->called);
@@ -508,15 +571,18 @@ move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, LsSlice keys, ui
 		drop(t, database, to, seq); /* unknown: the first request states the
 									 * position */
 	drop(t, database, from, seq);
-	set_keys(find(t, database, to), keys);
+	new = find(t, database, to);
+	new->has_others = true;
+	new->goes = goes;
+	set_keys(new, keys);
 }
 
 /*
- * Parameters: effect, name, value, called, and the new name.  A malformed query was not written
- * by the extension and has no effect here.
+ * Parameters: effect, name, value, called, and the new name, or where what is set goes on.  A
+ * malformed query was not written by the extension and has no effect here.
  */
 bool
-lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query)
+lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, const LsQuery *query)
 {
 	LsSlice		rest = query->params;
 	LsSlice		param[5] = {{NULL, 0}};
@@ -530,7 +596,14 @@ lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query
 	if (n < 5 || param[1].len == 0)
 		return false;
 	if (is_word(param[0], "set") && get_int64(param[2], &value))
-		set(t, database, param[1], seq, value, is_word(param[3], "t"));
+	{
+		bool		called = is_word(param[3], "t");
+
+		if (is_word(param[4], "up") || is_word(param[4], "down") || is_word(param[4], "cycle"))
+			alter(t, database, param[1], seq, node, value, called, (char) param[4].data[0]);
+		else
+			set(t, database, param[1], seq, value, called);
+	}
 	else if (is_word(param[0], "moved") && param[4].len > 0)
 		move(t, database, param[1], param[4], query->nkeys > 1 ? query->keys : ls_slice_of(NULL), seq);
 	else if (is_word(param[0], "dropped"))
@@ -541,7 +614,7 @@ lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query
 }
 
 bool
-lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice queries)
+lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, LsSlice queries)
 {
 	LsMsgType	type;
 	LsSlice		payload;
@@ -550,7 +623,7 @@ lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice queries)
 
 	while (ls_frame(queries.data, queries.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
 	{
-		if (ls_get_query(payload, &query) == NULL && lease_effect(t, database, seq, &query))
+		if (ls_get_query(payload, &query) == NULL && lease_effect(t, database, seq, node, &query))
 			any = true;
 		queries.data += LS_HEADER_SIZE + payload.len;
 		queries.len -= LS_HEADER_SIZE + payload.len;
@@ -655,6 +728,7 @@ lease_decode(LeaseTable *t, LsSlice text)
 	thing->gone = false;
 	thing->value = value;
 	thing->called = called;
+	thing->has_others = true;
 	set_keys(thing, keys);
 	thing->seq = (uint64_t) seq;
 	return true;

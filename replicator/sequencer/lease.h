@@ -19,6 +19,9 @@
  * (lease_effect()), so that each has a seq.  A node that has not applied that
  * seq yet does not know what it asks for: LEASE_LATER.
  *
+ * ALTER SEQUENCE without RESTART continues where the sequence is.  The node that executes it
+ * knows that only if nobody else has leases; otherwise the end of the leases stays the position.
+ *
  * The state of one thing is one journal record (lease_encode(), lease_decode()).
  * Replaying records and decided transactions in the journal's order gives the
  * table; replaying them twice is harmless.
@@ -61,12 +64,15 @@ extern bool lease_reported(LeaseTable *t, LsSlice database, LsSlice name, uint64
 
 /*
  * What a decided transaction's query does to positions; true if anything.  Only
- * queries with LS_REASON_SEQUENCE do.
+ * queries with LS_REASON_SEQUENCE do.  node: that executed it; empty if not known.
  */
-extern bool lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, const LsQuery *query);
+extern bool lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, const LsQuery *query);
 
 /* The same of all queries, as 'Q' messages one after the other. */
-extern bool lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice queries);
+extern bool lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, LsSlice queries);
+
+/* The node's server has been started anew: its pages may lack values that it has handed out. */
+extern void lease_node_restarted(LeaseTable *t, LsSlice node);
 
 /* Each thing of which values are leased, and the keys that came with a request. */
 typedef void (*LeaseEach) (void *arg, LsSlice name, int64_t value, LsSlice keys);

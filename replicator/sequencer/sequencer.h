@@ -141,6 +141,9 @@ extern void sequencer_lease(const char *node, LsSlice database, const LsLease *r
 typedef void (*LeasedThing) (void *arg, LsSlice name, int64_t value, LsSlice keys);
 extern void sequencer_leased(LsSlice database, LeasedThing each, void *arg);
 
+/* It may have forgotten values that it has handed out. */
+extern void sequencer_node_restarted(const char *node);
+
 /* A node that has applied seq has leases up to value, from any replicator. */
 extern void sequencer_lease_reported(LsSlice database, LsSlice name, uint64_t seq,
 									 int64_t value, int64_t increment, LsSlice keys);

@@ -37,13 +37,13 @@ leases_decided(const Transaction *tx)
 {
 	LsSlice		effects = {tx->effects.data, tx->effects.len};
 
-	return lease_effects(table(), ls_slice_of(tx->database), tx->seq, effects);
+	return lease_effects(table(), ls_slice_of(tx->database), tx->seq, ls_slice_of(tx->node), effects);
 }
 
 void
 leases_replay_query(LsSlice database, uint64_t seq, const LsQuery *query)
 {
-	(void) lease_effect(table(), database, seq, query);
+	(void) lease_effect(table(), database, seq, ls_slice_of(NULL), query);
 }
 
 /* A large transaction, whose queries are in a file of their own. */
@@ -92,7 +92,7 @@ leases_replay(const JournalRecord *r, const char *dir, const char **error)
 		case RECORD_TRANSACTION:
 			if (r->body.id != 0)
 				return replay_body(r, dir, error);
-			(void) lease_effects(table(), r->database, r->seq, r->queries);
+			(void) lease_effects(table(), r->database, r->seq, ls_slice_of(NULL), r->queries);
 			break;
 		default:
 			break;
@@ -104,6 +104,12 @@ void
 leases_forget_gone(uint64_t applied)
 {
 	lease_forget_gone(table(), applied);
+}
+
+void
+sequencer_node_restarted(const char *node)
+{
+	lease_node_restarted(table(), ls_slice_of(node));
 }
 
 void

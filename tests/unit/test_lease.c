@@ -60,7 +60,7 @@ effect(uint64_t seq, const char *what, const char *name, const char *value, cons
 	q.params = (LsSlice) {bytes, len};
 	q.keys = effect_keys;
 	q.nkeys = effect_keys.len > 0 ? 2 : 1;
-	return lease_effect(t, SLICE("db"), seq, &q);
+	return lease_effect(t, SLICE("db"), seq, SLICE("a"), &q);
 }
 
 static void
@@ -244,6 +244,94 @@ test_moved_with_keys(void **state)
 	assert_int_equal(n, 1);
 }
 
+/* What node a has altered goes on behind all that anybody may have handed out. */
+static void
+test_altered(void **state)
+{
+	LsLease		r = ask_for("s", 1, false);
+	LeaseGrant	g = granted(&r, "a", 0);
+	int64_t		next;
+
+	/* nobody else has any: the rest of the lease is not lost */
+	assert_true(effect(120, "set", "s", "5", "t", "up"));
+	r.applied = 120;
+	g = granted(&r, "a", 0);
+	assert_int_equal(g.first, 6);
+
+	/* another node may have handed out what a has not heard of */
+	g = granted(&r, "b", 0);
+	next = g.first + (int64_t) g.count;
+	assert_true(effect(130, "set", "s", "6", "t", "up"));
+	assert_int_equal(lease_request(t, SLICE("db"), &r, SLICE("a"), 0, &g), LEASE_LATER);
+	r.applied = 130;
+	r.value = 6;
+	assert_int_equal(granted(&r, "a", 0).first, next);
+
+	/* so may one whose leases are of before */
+	next = 1000;
+	assert_true(effect(140, "set", "s", "1000", "t", "up"));
+	r.applied = 140;
+	g = granted(&r, "b", 0);
+	assert_int_equal(g.first, 1001);
+	next = g.first + (int64_t) g.count;
+	assert_true(effect(150, "set", "s", "1000", "t", "up"));
+	assert_true(effect(151, "set", "s", "1000", "t", "up"));
+	r.applied = 151;
+	r.max = 1003;				/* what is left within the new bounds may be in
+								 * use */
+	r.value = 1000;
+	assert_int_equal(lease_request(t, SLICE("db"), &r, SLICE("a"), 0, &g), LEASE_EXHAUSTED);
+	r.max = INT64_MAX;
+	assert_int_equal(granted(&r, "a", 0).first, next);
+
+	/* the other way those before come again */
+	r.increment = -1;
+	r.called = true;
+	assert_int_equal(granted(&r, "a", 0).first, 999);
+
+	/* RESTART */
+	assert_true(effect(160, "set", "s", "3", "f", ""));
+	r = ask_for("s", 3, false);
+	r.applied = 160;
+	assert_int_equal(granted(&r, "a", 0).first, 3);
+
+	/* its server was started anew, and may have forgotten some */
+	lease_node_restarted(t, SLICE("a"));
+	g = granted(&r, "a", 0);
+	assert_true(effect(170, "set", "s", "4", "t", "up"));
+	r.applied = 170;
+	assert_int_equal(granted(&r, "a", 0).first, g.first + (int64_t) g.count);
+}
+
+static void
+test_altered_cycle_and_name(void **state)
+{
+	LsLease		r = ask_for("s", 1, false);
+	LeaseGrant	g;
+
+	r.max = 100;
+	r.cycle = true;
+	(void) granted(&r, "a", 0);
+	g = granted(&r, "b", 0);
+	assert_true(effect(120, "set", "s", "90", "t", "cycle"));
+	r.applied = 120;
+	r.value = 90;
+	r.called = true;
+	assert_int_equal(granted(&r, "a", 0).first, g.first + (int64_t) g.count);
+
+	/* leases under the old name are still used */
+	assert_true(effect(130, "set", "s", "7", "t", ""));
+	r.cycle = false;
+	r.applied = 130;
+	r.value = 7;
+	g = granted(&r, "b", 0);
+	assert_true(effect(140, "moved", "s", "0", "f", "new"));
+	assert_true(effect(140, "set", "new", "8", "t", "up"));
+	r.name = SLICE("new");
+	r.applied = 140;
+	assert_int_equal(granted(&r, "a", 0).first, g.first + (int64_t) g.count);
+}
+
 /* A node that was out has not applied the move: its name is not that of an unknown sequence. */
 static void
 test_forgotten(void **state)
@@ -383,6 +471,8 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_reported, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_asker_is_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved_with_keys, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_altered, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_altered_cycle_and_name, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_forgotten, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved_and_dropped, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_records, setup, teardown),
