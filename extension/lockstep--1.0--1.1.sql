@@ -438,6 +438,10 @@ CREATE FUNCTION lockstep.turn_waits(OUT pid integer, OUT seq bigint, OUT holds b
 AS 'MODULE_PATHNAME', 'lockstep_turn_waits' LANGUAGE C VOLATILE;
 COMMENT ON FUNCTION lockstep.turn_waits() IS 'processes that wait until this node has applied everything up to seq; holds is true for one that holds commits';
 REVOKE EXECUTE ON FUNCTION lockstep.turn_waits() FROM PUBLIC;
+CREATE FUNCTION lockstep.step_waits(OUT pid integer, OUT blocker integer) RETURNS SETOF record
+AS 'MODULE_PATHNAME', 'lockstep_step_waits' LANGUAGE C VOLATILE;
+COMMENT ON FUNCTION lockstep.step_waits() IS 'apply sessions in which a step of a CONCURRENTLY command waits for the transaction of a process, without a lock';
+REVOKE EXECUTE ON FUNCTION lockstep.step_waits() FROM PUBLIC;
 
 -- ---------- values whose texts are not exact
 

@@ -6,8 +6,9 @@
  * A step of a CONCURRENTLY command (applyindex.c, applydetach.c) comes after all
  * transactions that had the table open before.  A local transaction among them blocks
  * nothing but this step.  A lock wait for it would have the replicator make it fail at once
- * (lockconflict.c), so it is polled instead.  After lockstep.index_patience the wait becomes an
- * ordinary one, because that transaction may itself be waiting for this step.
+ * (lockconflict.c), so it is polled instead, and the replicator is told who waits for whom
+ * (lockstep.step_waits()), because that transaction may itself be waiting for this step.  After
+ * lockstep.index_patience the wait becomes an ordinary one.
  */
 #include "postgres.h"
 
@@ -40,22 +41,40 @@ is_apply(VirtualTransactionId vxid)
 	return apply;
 }
 
+static void
+note_blocker(VirtualTransactionId vxid)
+{
+	PGPROC	   *proc = ls_proc_of(vxid);
+
+	lockconflict_note_step_waits(proc != NULL ? proc->pid : 0);
+}
+
 /* Another apply session may wait for its turn behind us: the replicator has to see that. */
 static void
 wait_for_one(VirtualTransactionId vxid, MonoTime deadline)
 {
-	while (!VirtualXactLock(vxid, false))
+	PG_TRY();
 	{
-		if (is_apply(vxid) || mono_now() >= deadline)
+		while (!VirtualXactLock(vxid, false))
 		{
-			(void) VirtualXactLock(vxid, true);
-			return;
+			if (is_apply(vxid) || mono_now() >= deadline)
+			{
+				lockconflict_note_step_waits(0);
+				(void) VirtualXactLock(vxid, true);
+				break;
+			}
+			note_blocker(vxid);
+			(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
+							 PG_WAIT_EXTENSION);
+			ResetLatch(MyLatch);
+			CHECK_FOR_INTERRUPTS();
 		}
-		(void) WaitLatch(MyLatch, WL_LATCH_SET | WL_TIMEOUT | WL_EXIT_ON_PM_DEATH, LOOK_MS,
-						 PG_WAIT_EXTENSION);
-		ResetLatch(MyLatch);
-		CHECK_FOR_INTERRUPTS();
 	}
+	PG_FINALLY();
+	{
+		lockconflict_note_step_waits(0);
+	}
+	PG_END_TRY();
 }
 
 /*

@@ -93,6 +93,8 @@ typedef struct Mark
 	int			apply_pid;		/* pid of an apply session in this slot, or 0 */
 	int			apply_row;		/* it changes this one of its call's rows;
 								 * read without the lock, to tell people */
+	int			step_waits;		/* pid of the local session for which its step
+								 * waits without a lock, or 0 */
 	MonoTime	since;			/* when it was doomed first */
 	bool		terminated;		/* its connection, and the log has it */
 	bool		in_circle;		/* it waits in a circle: 40P01 */
@@ -410,6 +412,13 @@ lockconflict_note_apply(void)
 {
 	my_mark()->apply_pid = MyProcPid;
 	lockconflict_note_row(0);	/* who had this slot may have died in one */
+	lockconflict_note_step_waits(0);
+}
+
+void
+lockconflict_note_step_waits(int pid)
+{
+	*(volatile int *) &my_mark()->step_waits = pid;
 }
 
 void
@@ -433,6 +442,14 @@ apply_session_at(int slot, int *pid)
 	if (proc == NULL || ls_procno(proc) != slot)
 		*pid = 0;
 	return *pid != 0 ? proc : NULL;
+}
+
+int
+lockconflict_step_wait(int slot, int *pid)
+{
+	int			blocker = *(volatile int *) &marks[slot].step_waits;
+
+	return blocker != 0 && apply_session_at(slot, pid) != NULL ? blocker : 0;
 }
 
 int

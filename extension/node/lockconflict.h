@@ -47,6 +47,9 @@ extern void lockconflict_note_writes(void); /* its transaction asked or
 extern void lockconflict_note_no_writes(void);	/* it does not, after all */
 extern void lockconflict_note_apply(void);	/* it is an apply session */
 extern void lockconflict_note_row(int row); /* it changes that row of its call */
+extern void lockconflict_note_step_waits(int pid);	/* an apply session's
+													 * step, for that one; 0:
+													 * for none */
 
 /* ---------- what is known of other sessions */
 
@@ -61,6 +64,9 @@ extern bool lockconflict_applies_as(Oid role);
 
 /* The row of its call that an apply session changes; 0: none. */
 extern int	lockconflict_row_of(int pid);
+
+/* For which pid does the step of the apply session in a slot of MaxBackends wait, *pid being its own?  0: for none. */
+extern int	lockconflict_step_wait(int slot, int *pid);
 
 /* How many transactions have noted that they write, apply sessions excepted?  Without a lock. */
 extern int64 lockconflict_count_writers(void);

@@ -95,6 +95,7 @@ LS_FUNCTION(lockstep_deny_verdict);
 LS_FUNCTION(lockstep_yield);
 LS_FUNCTION(lockstep_yield_in_circle);
 LS_FUNCTION(lockstep_turn_waits);
+LS_FUNCTION(lockstep_step_waits);
 LS_FUNCTION(lockstep_rows_fingerprint);
 LS_FUNCTION(lockstep_forwarded_queries);
 LS_FUNCTION(lockstep_status);
@@ -715,6 +716,26 @@ lockstep_turn_waits(PG_FUNCTION_ARGS)
 		put_turn_wait(rsinfo, pids[i], seqs[i], false);
 	if (holder != 0)
 		put_turn_wait(rsinfo, holder, held_at, true);
+	return (Datum) 0;
+}
+
+/* Of commands that run CONCURRENTLY on another node. */
+Datum
+lockstep_step_waits(PG_FUNCTION_ARGS)
+{
+	ReturnSetInfo *rsinfo = (ReturnSetInfo *) fcinfo->resultinfo;
+
+	InitMaterializedSRF(fcinfo, 0);
+	for (int slot = 0; slot < MaxBackends; slot++)
+	{
+		int			pid;
+		int			blocker = lockconflict_step_wait(slot, &pid);
+		Datum		values[2] = {Int32GetDatum(pid), Int32GetDatum(blocker)};
+		bool		nulls[2] = {false};
+
+		if (blocker != 0)
+			tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
+	}
 	return (Datum) 0;
 }
 

@@ -54,8 +54,10 @@ typedef struct LocalWaits
 "FROM w, LATERAL (SELECT DISTINCT pg_catalog.unnest(CASE event WHEN 'SafeSnapshot' THEN pg_catalog.pg_safe_snapshot_blocking_pids(leader) " \
 "ELSE pg_catalog.pg_blocking_pids(leader) END) AS pid) AS b WHERE b.pid <> 0 AND b.pid <> w.leader"
 
-/* And for the turn, which version 1.0 does not tell. */
-#define TURN_WAITS \
+/* And for the turn, and for those who have a table open, which version 1.0 does not tell. */
+#define OTHER_WAITS \
+" UNION ALL SELECT s.pid, s.blocker, coalesce((SELECT began FROM a WHERE a.pid = s.pid), 0), coalesce((SELECT began FROM a WHERE a.pid = s.blocker), 0), " \
+"coalesce((SELECT extract(epoch FROM pg_catalog.clock_timestamp()) * 1000 - began / 1000 FROM a WHERE a.pid = s.pid), 0)::bigint, 'virtualxid', 0, 0 FROM lockstep.step_waits() s" \
 " UNION ALL SELECT CASE WHEN t.holds THEN 0 ELSE t.pid END, CASE WHEN t.holds THEN t.pid ELSE 0 END, " \
 "coalesce((SELECT began FROM a WHERE a.pid = t.pid), 0), 0, 0, NULL, t.seq, 0 FROM lockstep.turn_waits() t"
 
@@ -114,7 +116,7 @@ local_waits_ask(Node *n, void (*answered) (void))
 	when_answered = answered;
 	n->local_waits_asked = true;
 	pgclient_query(n->control, n->old_objects || !metadata_has_database(n->control_database) ? LOCAL_WAITS :
-				   LOCAL_WAITS TURN_WAITS, 0, NULL, on_answer, n);
+				   LOCAL_WAITS OTHER_WAITS, 0, NULL, on_answer, n);
 }
 
 /* ---------- into the graph */

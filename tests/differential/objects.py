@@ -1,6 +1,7 @@
 """Random commands on what is not a table: sequences, types, routines, schemas, roles, and what runs within or around others."""
 
 SEQUENCES = ['u1', 'u2', 'u3']      # never dropped, nor set back: no value comes twice
+UNIQUE_IN = ['public', 's1']
 
 
 class Objects:
@@ -22,9 +23,9 @@ class Objects:
     def unique(self):
         """Sequences change their names and places while values are taken; exchange() is a transaction of its own."""
         g = self.g
-        name, other = f'{g.one(g.schemas())}.{g.one(SEQUENCES)}', g.one(SEQUENCES)
-        return g.one([*[f"SELECT nextval('{name}') FROM generate_series(1, {g.one([1, 1, 3, 40])})"] * 4, f'ALTER SEQUENCE {name} RENAME TO {other}', f'ALTER SEQUENCE {name} SET SCHEMA {g.one(g.schemas())}',
-                      f'ALTER SEQUENCE {name} OWNER TO r1', f'ALTER SEQUENCE {name} CACHE {g.one([1, 5])}', f'ALTER SEQUENCE {name} RENAME TO u; ALTER SEQUENCE {g.one(g.schemas())}.{other} RENAME TO {name.split(".")[1]}; ALTER SEQUENCE {name.split(".")[0]}.u RENAME TO {other}'])
+        name, other = f'{g.one(UNIQUE_IN)}.{g.one(SEQUENCES)}', g.one(SEQUENCES)
+        return g.one([*[f"SELECT nextval('{name}') FROM generate_series(1, {g.one([1, 1, 3, 40])})"] * 4, f'ALTER SEQUENCE {name} RENAME TO {other}', f'ALTER SEQUENCE {name} SET SCHEMA {g.one(UNIQUE_IN)}',
+                      f'ALTER SEQUENCE {name} OWNER TO r1', f'ALTER SEQUENCE {name} CACHE {g.one([1, 5])}', f'ALTER SEQUENCE {name} RENAME TO u; ALTER SEQUENCE {g.one(UNIQUE_IN)}.{other} RENAME TO {name.split(".")[1]}; ALTER SEQUENCE {name.split(".")[0]}.u RENAME TO {other}'])
 
     def sequences(self):
         g = self.g

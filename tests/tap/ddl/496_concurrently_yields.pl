@@ -94,6 +94,26 @@ $alter->do('COMMIT');
 $c->drain;
 is_deeply([ map { s/^\w+ //r } @{ $c->index_states('going') } ], [ ('false') x 3 ], 'the index is invalid everywhere');
 
+# ---------- a step waits for a transaction on n2, which waits for DDL of n1, which waits for the index there
+
+$c->sql(1, 'DROP INDEX CONCURRENTLY going; CREATE INDEX going ON t (w, id)');
+$c->drain;
+my $circle = $c->session(2);
+$circle->do('BEGIN; SELECT count(*) FROM t');
+$s = $c->session(1);
+$s->send('DROP INDEX CONCURRENTLY going');
+my $waits = sub { my ($name, $like) = @_; ok($c->wait_until(sub { my $text = $c->ctl('waits'); $text =~ $like }, 20), $name) or diag(scalar $c->ctl('waits')) };
+$waits->('the wait for it is shown', qr/^n1\s.*in PostgreSQL for a lock, behind\s+n2\s.*virtualxid/m);
+$alter = $c->session(1);
+$alter->send('ALTER TABLE t RENAME b TO c');
+$waits->('as are others', qr/^n1\s.*in PostgreSQL for a lock, behind\s+n1\s.*relation public\.t\b/m);
+$circle->send('ALTER TABLE other ADD COLUMN c int; COMMIT');
+$_->finish(20) for $circle, $s, $alter;
+is((join ' ', map { my ($code) = $_->error =~ /(40P01|40001)/; $code // 'ok' } $circle, $s, $alter) =~ tr/4/4/, 1, 'one of the three fails') or diag(map { $_->error } $circle, $s, $alter);
+$circle->do('ROLLBACK') if $circle->error ne '';
+$c->drain;
+$c->sql(1, 'CREATE INDEX IF NOT EXISTS going ON t (w, id)');
+
 # ---------- once more
 
 $c->sql(1, 'DROP INDEX CONCURRENTLY going; CREATE UNIQUE INDEX CONCURRENTLY again ON t (gate(id), w)');
