@@ -457,6 +457,17 @@ targets_of_label(DdlTargets *t, SecLabelStmt *stmt)
 	add_counts(t, &named);
 }
 
+/* DROP EXTENSION drops its members: elsewhere a temporary one's name may be that of another object. */
+static void
+targets_of_extension_contents(DdlTargets *t, AlterExtensionContentsStmt *stmt)
+{
+	DdlTargets	named = {0};
+
+	targets_of_comment(&named, stmt->objtype, stmt->object);
+	add_counts(t, &named);
+	t->whole_database = named.npermanent > 0 || named.ntemporary == 0;
+}
+
 static void
 targets_of_owner(DdlTargets *t, AlterOwnerStmt *stmt)
 {
@@ -638,6 +649,9 @@ collect(DdlTargets *t, PlannedStmt *pstmt, const char *source)
 			break;
 		case T_SecLabelStmt:
 			targets_of_label(t, (SecLabelStmt *) stmt);
+			break;
+		case T_AlterExtensionContentsStmt:
+			targets_of_extension_contents(t, (AlterExtensionContentsStmt *) stmt);
 			break;
 		case T_GrantStmt:
 			targets_of_grant(t, (GrantStmt *) stmt);

@@ -121,6 +121,8 @@ works($_)
   'GRANT EXECUTE ON ALL FUNCTIONS IN SCHEMA pg_temp TO bob',
   'ALTER FUNCTION pg_temp.f() OWNER TO bob',
   'ALTER FUNCTION pg_temp.f() DEPENDS ON EXTENSION plpgsql',
+  'ALTER EXTENSION plpgsql ADD TABLE foo', 'ALTER EXTENSION plpgsql DROP TABLE foo', 'ALTER EXTENSION plpgsql ADD SEQUENCE s',
+  'ALTER EXTENSION plpgsql ADD FUNCTION pg_temp.f()', 'ALTER EXTENSION plpgsql DROP FUNCTION pg_temp.f()',
   'ALTER FUNCTION pg_temp.f() RENAME TO f9',
   'ALTER TYPE pg_temp.ty RENAME ATTRIBUTE a TO b',
   'ALTER TYPE ty RENAME TO ty2',
@@ -146,6 +148,10 @@ works($_)
   for 'GRANT EXECUTE ON FUNCTION on_int(int) TO bob', 'GRANT USAGE ON DOMAIN d TO bob', 'GRANT SELECT ON ALL TABLES IN SCHEMA x TO bob',
   'GRANT EXECUTE ON FUNCTION lockstep.node_info() TO bob', 'ALTER FUNCTION on_int OWNER TO bob', "SECURITY LABEL FOR fault ON TABLE t IS 'label'", 'ALTER DOMAIN d RENAME TO d2', 'CREATE CAST (public.foo AS time) WITH INOUT';
 equal('those on permanent ones are replicated');
+is($c->sql(2, "SELECT count(*) FROM pg_depend WHERE deptype = 'e' AND objid IN ('public.foo'::regclass, 'public.s'::regclass)"), 0, 'no permanent one is a member of an extension');
+works('ALTER EXTENSION plpgsql ADD TABLE public.foo', 'but one that is meant');
+is($c->sql(2, "SELECT count(*) FROM pg_depend WHERE deptype = 'e' AND objid = 'public.foo'::regclass"), 1, 'is');
+works('ALTER EXTENSION plpgsql DROP TABLE public.foo', 'not for long');
 is($c->sql(2, "SELECT proowner::regrole FROM pg_proc WHERE proname = 'on_int'"), 'bob', 'as the owner shows');
 is($c->sql(2, "SELECT count(*) FROM pg_cast WHERE castsource = 'public.foo'::regtype"), 2, 'and the casts');
 is($c->sql(2, 'SELECT objname FROM pg_seclabels'), 't', 'and the labels');
