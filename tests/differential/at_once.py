@@ -27,7 +27,7 @@ COMMANDS = 120      # of each client in a round; disturbed, three times as many
 LIMIT = 30          # seconds
 BACK = 60           # a server that was killed takes connections again
 # PostgreSQL's own words for two commands at once on one object (GRANT and ALTER TABLE; DROP of what is looked at).
-RACES = re.compile('tuple concurrently (updated|deleted)|cache lookup failed|could not open relation with OID|could not find tuple for')
+RACES = re.compile('tuple concurrently (updated|deleted)|cache lookup failed|could not open relation with OID|could not find tuple for|cannot rename trigger')
 
 
 # Some clients have some of these.
@@ -43,6 +43,7 @@ class Client(threading.Thread):
         super().__init__()
         self.servers, self.where, self.database, self.log, self.values, self.disturbed = servers, where, database, log, values, disturbed
         self.random = random.Random(seed)
+        self.extended = self.random.random() < 0.5      # protocol
         self.settings = self.random.sample(SETTINGS, self.random.choice((0, 0, 1, 2)))
         self.codes = collections.Counter()
         self.fault = None
@@ -51,7 +52,7 @@ class Client(threading.Thread):
     def execute(self, command):
         begun = time.monotonic()
         try:
-            cursor = self.connection.execute(command)
+            cursor = self.connection.execute(command, binary=self.extended and ';' not in command)
             code, text = 'ok', ''
             if command.startswith('SELECT nextval('):
                 text = ' '.join(str(value) for value, in cursor)

@@ -21,10 +21,10 @@ COMPARE_EVERY = 60
 LIMIT = "SET statement_timeout = '20s'"
 
 
-def outcome(connection, command):
+def outcome(connection, command, extended=False):
     """(SQLSTATE or 'ok', number of rows, message)"""
     try:
-        cursor = connection.execute(command)
+        cursor = connection.execute(command, binary=extended and ';' not in command)
         return 'ok', -1 if command.startswith('EXPLAIN') else cursor.rowcount, ''     # a plan has any number of lines
     except psycopg.Error as e:
         if e.sqlstate is None:
@@ -64,7 +64,8 @@ class Round:
             self.commands += 1
             if node.info.transaction_status == psycopg.pq.TransactionStatus.IDLE and command.startswith(('SAVEPOINT', 'ROLLBACK TO', 'RELEASE')):
                 continue
-            here = outcome(node, command)
+            extended = self.random.random() < 0.3       # protocol
+            here = outcome(node, command, extended)
             if here[0] == '0A000' and ('lockstep' in here[2] or 'replicate' in here[2] or 'node' in here[2]):
                 self.refused += 1
                 self.log[-1] += f'   -- refused: {here[2].splitlines()[0]}'
@@ -73,7 +74,7 @@ class Round:
                     outcome(twin, 'ROLLBACK')
                     return
                 continue
-            there = outcome(twin, command)
+            there = outcome(twin, command, extended)
             self.failed += here[0] != 'ok'
             self.log[-1] += f'   -- {here[:2]}'
             if here[0] != 'ok' and len(block) > 1:
