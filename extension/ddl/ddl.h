@@ -119,6 +119,9 @@ extern bool ddl_function_is_temporary(Oid function);
 
 /* ---------- in ddlforward.c */
 
+/* Before that: for the transactions of this node that have its tables open in a mode that is in its way. */
+extern void ddl_wait_for_holders(Node *stmt);
+
 /* What the command's targets are now. */
 typedef void (*DdlFindTargets) (void *arg, DdlTargets *targets);
 

@@ -98,6 +98,8 @@ run(Call *call)
 		run_whatever(call);
 		if (ls_mode() != LS_MODE_OFF)
 			ddlunlogged_ran(call->pstmt->utilityStmt);
+		if (ls_mode() == LS_MODE_ORIGIN && IsA(call->pstmt->utilityStmt, AlterSeqStmt))
+			sequence_note_alter((AlterSeqStmt *) call->pstmt->utilityStmt);
 		return;
 	}
 	nesting.drop_owned++;
@@ -232,6 +234,8 @@ find_targets(void *arg, DdlTargets *targets)
 static void
 ask_first(Call *call, DdlTargets *targets, LsDdlLock ddl)
 {
+	if (!call->concurrent && !call->detach && targets->npermanent > 0)
+		ddl_wait_for_holders(call->meaning->utilityStmt);
 	ddl_ask_first(name_of(call), find_targets, call, targets, ddl);
 }
 
@@ -785,8 +789,6 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 		call.pstmt = ddlunlogged_ignore(pstmt, context);
 	if (session_applies())
 		call.pstmt = usermapping_decrypted(call.pstmt);
-	if (ls_mode() == LS_MODE_ORIGIN && IsA(pstmt->utilityStmt, AlterSeqStmt))
-		sequence_note_alter((AlterSeqStmt *) pstmt->utilityStmt);
 	if ((context == PROCESS_UTILITY_SUBCOMMAND && !(importing && IsA(pstmt->utilityStmt, CreateForeignTableStmt))) ||
 		utility_is_replayed())
 	{

@@ -44,7 +44,9 @@ extern void sequence_reported(void);
 /* ---------- sequences that are set back: RESTART */
 
 extern void sequence_note_restart(Oid relid);
-extern void sequence_note_alter(const AlterSeqStmt *stmt);	/* before it is executed */
+extern void sequence_note_alter(const AlterSeqStmt *stmt);	/* it has been executed:
+															 * its name means the
+															 * same */
 extern void sequence_restart_on_subxact_abort(SubTransactionId subid);
 
 /* ---------- sequences that are dropped */

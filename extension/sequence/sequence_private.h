@@ -76,6 +76,7 @@ struct SeqEntry;
 extern struct SeqEntry *sequence_shared_begin_asking(Relation rel); /* NULL: another process
 																	 * did, look again */
 extern void sequence_shared_end_asking(struct SeqEntry *entry);
+extern void sequence_shared_named(Relation rel, const char *name, const LsKey *key);	/* by now */
 extern void sequence_shared_add(Relation rel, const SeqShape *shape, uint64 generation, int64 first, uint64 count);
 
 /* In turn. */

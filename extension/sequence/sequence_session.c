@@ -227,6 +227,9 @@ request_values(Relation rel, const SeqShape *shape)
 
 	memset(&request, 0, sizeof(request));
 	request.applied = sequence_committed_name(rel, &name, &key);
+	if (!sequence_is_new(rel))
+		sequence_shared_named(rel, name, &key); /* its entry may be older than
+												 * a change of its name */
 	position = sequence_page_read(rel); /* read after that, so not older */
 	request.name = ls_slice_of(name);
 	request.increment = shape->increment;

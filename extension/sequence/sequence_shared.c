@@ -89,6 +89,15 @@ typedef struct SeqKey
 	Oid			relid;
 } SeqKey;
 
+/* For the replicator, which asks from any database (see renew_names()). */
+typedef struct SeqNames
+{
+	char		database[NAMEDATALEN];
+	char		name[MAX_NAME]; /* as SQL has it */
+	uint64		hash;			/* of the table key */
+	uint64		database_hash;
+} SeqNames;
+
 typedef struct SeqEntry
 {
 	SeqKey		key;
@@ -108,11 +117,7 @@ typedef struct SeqEntry
 	bool		logged_valid;
 	int			nruns;
 	SeqRun		runs[MAX_RUNS];
-	/* for the replicator, which asks from any database (see renew_names()): */
-	char		database[NAMEDATALEN];
-	char		name[MAX_NAME]; /* as SQL has it */
-	uint64		hash;			/* of the table key */
-	uint64		database_hash;
+	SeqNames	names;
 } SeqEntry;
 
 typedef struct SeqShared
@@ -173,16 +178,16 @@ sequence_shmem_startup(void)
 
 /* ---------- entries */
 
-static void
-note_names(SeqEntry *e, Relation rel)
+/* Reads catalogs. */
+static SeqNames
+names_of(const char *name, const LsKey *key)
 {
-	LsKey		key = keyset_relation_key(rel, LS_TABLE_IX);
 	LsKey		database = keyset_database_key(LS_TABLE_IX);
+	SeqNames	names = {.hash = key->hash,.database_hash = database.hash};
 
-	strlcpy(e->database, get_database_name(MyDatabaseId), sizeof(e->database));
-	strlcpy(e->name, sequence_qualified_name(rel), sizeof(e->name));
-	e->hash = key.hash;
-	e->database_hash = database.hash;
+	strlcpy(names.database, get_database_name(MyDatabaseId), sizeof(names.database));
+	strlcpy(names.name, name, sizeof(names.name));
+	return names;
 }
 
 static uint64
@@ -301,9 +306,12 @@ make_entry(const SeqKey *key, Relation rel)
 	SeqEntry	fresh;
 	SeqEntry   *e;
 	MonoTime	deadline = 0;
+	LsKey		table_key;
+	char	   *name;
 
 	memset(&fresh, 0, sizeof(fresh));
-	note_names(&fresh, rel);
+	(void) sequence_committed_name(rel, &name, &table_key);
+	fresh.names = names_of(name, &table_key);
 	fresh.file = rel->rd_rel->relfilenode;
 	fresh.role = GetSessionUserId();
 	while ((e = try_make_entry(key, &fresh)) == NULL)
@@ -580,24 +588,26 @@ sequence_shared_altered(Relation rel, SeqPosition position)
 }
 
 void
-sequence_shared_renamed(Relation rel)
+sequence_shared_named(Relation rel, const char *name, const LsKey *key)
 {
-	SeqEntry   *e;
-	SeqEntry	fresh;
+	SeqNames	names = names_of(name, key);	/* before the lock is taken */
+	SeqEntry   *e = entry_of(rel, false);
 
-	/* all that may fail, or reads catalogs, comes first */
-	if (!sequence_shared_knows(MyDatabaseId, RelationGetRelid(rel)))
-		return;
-	memset(&fresh, 0, sizeof(fresh));
-	note_names(&fresh, rel);
-	e = entry_of(rel, false);
 	if (e == NULL)
 		return;
-	memcpy(e->database, fresh.database, sizeof(e->database));
-	memcpy(e->name, fresh.name, sizeof(e->name));
-	e->hash = fresh.hash;
-	e->database_hash = fresh.database_hash;
+	e->names = names;
 	LWLockRelease(&e->lock);
+}
+
+void
+sequence_shared_renamed(Relation rel)
+{
+	LsKey		key;
+
+	if (!sequence_shared_knows(MyDatabaseId, RelationGetRelid(rel)))
+		return;
+	key = keyset_relation_key(rel, LS_TABLE_IX);
+	sequence_shared_named(rel, sequence_qualified_name(rel), &key);
 }
 
 /* ---------- for the replicator */
@@ -614,12 +624,12 @@ renew_names(SeqEntry *copy)
 
 	if (database == NULL)
 		return false;
-	if (strcmp(database, copy->database) == 0)
+	if (strcmp(database, copy->names.database) == 0)
 		return true;
-	names = textToQualifiedNameList(cstring_to_text(copy->name));
-	strlcpy(copy->database, database, sizeof(copy->database));
-	copy->hash = keyhash_seed_of(database, 'T', strVal(linitial(names)), strVal(lsecond(names)), "");
-	copy->database_hash = keyhash_seed_of(database, 'D', "", "", "");
+	names = textToQualifiedNameList(cstring_to_text(copy->names.name));
+	strlcpy(copy->names.database, database, sizeof(copy->names.database));
+	copy->names.hash = keyhash_seed_of(database, 'T', strVal(linitial(names)), strVal(lsecond(names)), "");
+	copy->names.database_hash = keyhash_seed_of(database, 'D', "", "", "");
 	return true;
 }
 
@@ -632,14 +642,14 @@ keys_of(const SeqEntry *e, uint64 seen)
 	int			i;
 
 	memset(keys, 0, sizeof(keys));
-	keys[0].hash = e->database_hash;
-	keys[1].hash = e->hash;
+	keys[0].hash = e->names.database_hash;
+	keys[1].hash = e->names.hash;
 	initStringInfo(&packed);
 	for (i = 0; i < lengthof(keys); i++)
 	{
 		keys[i].seen = seen;
 		keys[i].mode = LS_TABLE_IX;
-		keys[i].name = ls_slice_of(e->name);
+		keys[i].name = ls_slice_of(e->names.name);
 		pack_key(&packed, &keys[i]);
 	}
 	result = palloc(VARHDRSZ + packed.len);
@@ -669,8 +679,8 @@ put_lease(ReturnSetInfo *rsinfo, const SeqEntry *e, int64 value, uint64 seen)
 	Datum		values[5];
 	bool		nulls[5] = {false};
 
-	values[0] = CStringGetTextDatum(e->database);
-	values[1] = CStringGetTextDatum(e->name);
+	values[0] = CStringGetTextDatum(e->names.database);
+	values[1] = CStringGetTextDatum(e->names.name);
 	values[2] = Int64GetDatum(value);
 	values[3] = Int64GetDatum(e->increment);
 	values[4] = keys_of(e, seen);
@@ -683,8 +693,8 @@ put_position(ReturnSetInfo *rsinfo, const SeqEntry *e, uint64 seen)
 	Datum		values[5];
 	bool		nulls[5] = {false};
 
-	values[0] = CStringGetTextDatum(e->database);
-	values[1] = CStringGetTextDatum(e->name);
+	values[0] = CStringGetTextDatum(e->names.database);
+	values[1] = CStringGetTextDatum(e->names.name);
 	values[2] = Int64GetDatum(e->value);
 	values[3] = CStringGetTextDatum(psprintf(UINT64_FORMAT ":" UINT64_FORMAT, turn_boot_id(), e->count));
 	values[4] = keys_of(e, seen);

@@ -65,18 +65,19 @@ my $link = qr/\(pid \d+, transaction \d+\)/;
 my ($a, $b, $d, $e) = ($c->session(3), $c->session(2), $c->session(2), $c->session(2));
 $_->do("SET lockstep.queue_after = 0") for $a, $b, $d, $e;
 
-# a has row 7 in the queue; b waits at its COMMIT for that; d has the table in the queue, and
-# waits on its node for b's lock of it; a waits at its COMMIT for d.
-for my $command ('ALTER TABLE t ADD COLUMN w int', 'BEGIN; LOCK TABLE t; COMMIT')
+# a has row 7 in the queue; b waits at its COMMIT for that; d has another table in the queue, and
+# waits on its node for b's lock of t; a waits at its COMMIT for d.
+for my $command ('ALTER TABLE t ADD COLUMN w int; COMMIT', 'LOCK TABLE t; COMMIT')
 {
-	$a->do('BEGIN; ' . queued(7));
+	$a->do('BEGIN; INSERT INTO u VALUES (7) ON CONFLICT (id) DO UPDATE SET id = 7; ' . queued(7));
 	$b->send(update(7));
 	waits($b, 'reservation', "$command: b waits at its COMMIT");
+	$d->do('BEGIN; LOCK TABLE u');
 	$d->send($command);
 	waits($d, 'local', "$command: d waits for the table");
 	$a->send('COMMIT');
 	my $bystander = $c->try(1, update(12), options => '-c statement_timeout=20s');
-	resolves($command, [ qr/waits to commit, behind a transaction of node "n[23]" $link/, qr/for a lock on its node \(relation/ ], a => $a, b => $b, d => $d);
+	resolves($command, [ qr/waits to commit, behind a transaction of node "n[23]" $link/, qr/for a lock on its node \(virtualxid/ ], a => $a, b => $b, d => $d);
 	$c->drain;
 }
 
