@@ -10,7 +10,7 @@
  * lock's queue, in which others would wait behind us.  Who opens the table later is waited for by
  * PostgreSQL.
  *
- * Modes are those in which PostgreSQL locks the tables (lockcmds, tablecmds.c).  What is not listed
+ * Modes are those in which PostgreSQL locks the tables (AlterTableGetLockLevel() and the like).  What is not listed
  * here takes no lock that meets readers or writers, or on new objects only.
  */
 #include "postgres.h"
