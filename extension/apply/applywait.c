@@ -30,17 +30,6 @@
 
 #define LOOK_MS 10
 
-static bool
-is_apply(VirtualTransactionId vxid)
-{
-	PGPROC	   *proc = ls_proc_of(vxid);
-	bool		apply = false;
-
-	if (proc != NULL)
-		(void) lockconflict_pid_writes(proc->pid, &apply);
-	return apply;
-}
-
 static void
 note_blocker(VirtualTransactionId vxid)
 {
@@ -57,7 +46,7 @@ wait_for_one(VirtualTransactionId vxid, MonoTime deadline)
 	{
 		while (!VirtualXactLock(vxid, false))
 		{
-			if (is_apply(vxid) || mono_now() >= deadline)
+			if (lockconflict_is_apply(ls_proc_of(vxid)) || mono_now() >= deadline)
 			{
 				lockconflict_note_step_waits(0);
 				(void) VirtualXactLock(vxid, true);

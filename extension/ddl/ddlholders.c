@@ -8,7 +8,7 @@
  * nodes waiting for an hour, and the writers of the table.  So they are waited for first, as CREATE
  * INDEX CONCURRENTLY does: for the transactions that have such a lock now, without a place in the
  * lock's queue, in which others would wait behind us.  Who opens the table later is waited for by
- * PostgreSQL.
+ * PostgreSQL.  Apply sessions are not waited for: the cluster decides who of both comes first.
  *
  * Modes are those in which PostgreSQL locks the tables (AlterTableGetLockLevel() and the like).  What is not listed
  * here takes no lock that meets readers or writers, or on new objects only.
@@ -25,18 +25,57 @@
 #include "nodes/makefuncs.h"
 #include "nodes/parsenodes.h"
 #include "storage/lmgr.h"
+#include "storage/lock.h"
+#include "storage/proc.h"
+#include "storage/sinvaladt.h"
 #include "utils/lsyscache.h"
 
 #include "compat.h"
 #include "ddl.h"
+#include "lockconflict.h"
 
+static bool
+has(PGPROC *const *procs, int n, const PGPROC *proc)
+{
+	while (n > 0 && procs[n - 1] != proc)
+		n--;
+	return n > 0;
+}
+
+/*
+ * VACUUM and CREATE INDEX CONCURRENTLY have their lock from one transaction to the next: so those
+ * who were waited for are looked for again.
+ */
 static void
 wait_for_relation(Oid relid, LOCKMODE mode)
 {
+	PGPROC	  **waited_for = NULL;
+	int			nwaited_for = 0;
 	LOCKTAG		tag;
+	bool		again;
 
 	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
-	WaitForLockers(tag, mode, false);
+	do
+	{
+		int			n;
+		VirtualTransactionId *lockers = GetLockConflicts(&tag, mode, &n);
+		PGPROC	  **now = palloc((n + 1) * sizeof(PGPROC *));
+		int			nnow = 0;
+
+		again = false;
+		for (int i = 0; i < n; i++)
+		{
+			PGPROC	   *proc = ls_proc_of(lockers[i]);
+
+			if (lockconflict_is_apply(proc) || (waited_for != NULL && !has(waited_for, nwaited_for, proc)))
+				continue;
+			(void) VirtualXactLock(lockers[i], true);
+			again |= proc != NULL;
+			now[nnow++] = proc;
+		}
+		waited_for = now;
+		nwaited_for = nnow;
+	} while (again);
 }
 
 static void
@@ -44,12 +83,14 @@ wait_for(RangeVar *rv, LOCKMODE mode, bool with_children)
 {
 	Oid			relid = rv != NULL ? RangeVarGetRelid(rv, NoLock, true) : InvalidOid;
 	char		kind = OidIsValid(relid) ? get_rel_relkind(relid) : '\0';
+	Oid			table;
 	ListCell   *lc;
 
 	if (kind == '\0')
 		return;
-	if (kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX)
-		wait_for_relation(IndexGetRelation(relid, false), mode);
+	table = kind == RELKIND_INDEX || kind == RELKIND_PARTITIONED_INDEX ? IndexGetRelation(relid, true) : InvalidOid;
+	if (OidIsValid(table))
+		wait_for_relation(table, mode);
 	foreach(lc, with_children ? find_all_inheritors(relid, NoLock, NULL) : list_make1_oid(relid))
 		wait_for_relation(lfirst_oid(lc), mode);
 }

@@ -444,6 +444,16 @@ apply_session_at(int slot, int *pid)
 	return *pid != 0 ? proc : NULL;
 }
 
+bool
+lockconflict_is_apply(const PGPROC *proc)
+{
+	bool		apply = false;
+
+	if (proc != NULL)
+		(void) lockconflict_pid_writes(proc->pid, &apply);
+	return apply;
+}
+
 int
 lockconflict_step_wait(int slot, int *pid)
 {

@@ -7,6 +7,7 @@
 
 #include "nodes/plannodes.h"
 #include "storage/lock.h"
+#include "storage/proc.h"
 
 #include "lockstep.h"
 
@@ -70,6 +71,9 @@ extern int	lockconflict_step_wait(int slot, int *pid);
 
 /* How many transactions have noted that they write, apply sessions excepted?  Without a lock. */
 extern int64 lockconflict_count_writers(void);
+
+/* Is it an apply session?  NULL is none. */
+extern bool lockconflict_is_apply(const PGPROC *proc);
 
 /* Has the transaction of a process changed anything, or will it? */
 extern bool lockconflict_pid_writes(int pid, bool *is_apply);

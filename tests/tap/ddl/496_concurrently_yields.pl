@@ -105,12 +105,13 @@ $s->send('DROP INDEX CONCURRENTLY going');
 my $waits = sub { my ($name, $like) = @_; ok($c->wait_until(sub { my $text = $c->ctl('waits'); $text =~ $like }, 20), $name) or diag(scalar $c->ctl('waits')) };
 $waits->('the wait for it is shown', qr/^n1\s.*in PostgreSQL for a lock, behind\s+n2\s.*virtualxid/m);
 $alter = $c->session(1);
-$alter->send('ALTER TABLE t RENAME b TO c');
-$waits->('as are others', qr/^n1\s.*in PostgreSQL for a lock, behind\s+n1\s.*relation public\.t\b/m);
+$alter->do('BEGIN; CREATE TABLE first_of_all (id int)');
+$alter->send('ALTER TABLE t RENAME b TO c; COMMIT');
+$waits->('as are others', qr/^n1\s.*in PostgreSQL for a lock, behind\s+n1\s.*virtualxid/m);
 $circle->send('ALTER TABLE other ADD COLUMN c int; COMMIT');
 $_->finish(20) for $circle, $s, $alter;
 is((join ' ', map { my ($code) = $_->error =~ /(40P01|40001)/; $code // 'ok' } $circle, $s, $alter) =~ tr/4/4/, 1, 'one of the three fails') or diag(map { $_->error } $circle, $s, $alter);
-$circle->do('ROLLBACK') if $circle->error ne '';
+$_->do('ROLLBACK') for grep { $_->error ne '' } $circle, $alter;
 $c->drain;
 $c->sql(1, 'CREATE INDEX IF NOT EXISTS going ON t (w, id)');
 

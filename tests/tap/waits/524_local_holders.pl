@@ -67,6 +67,21 @@ for (
 }
 $c->same('the nodes are equal');
 
+# ---------- an index that is dropped concurrently, which keeps its lock from one transaction to the next
+
+$reader->do('BEGIN; SELECT count(*) FROM t');
+my ($index, $alter) = ($c->session(1), $c->session(1));
+my $waiting = "SELECT count(*) FROM pg_stat_activity WHERE wait_event = 'virtualxid'";
+$index->send('DROP INDEX CONCURRENTLY t_j');
+ok($c->wait_sql(1, $waiting, 1, 10), 'the index waits for a reader');
+$alter->send('ALTER TABLE t ADD COLUMN f int');
+ok($c->wait_sql(1, $waiting, 2, 10), 'ALTER TABLE waits for the index');
+is(($c->try($_, "$quick CREATE TABLE made0$_ (id int); INSERT INTO t (id, v) VALUES (-5$_, -5$_)"))[1], '', "n$_ goes on meanwhile") for 1, 2;
+$reader->do('COMMIT');
+$_->finish(30) for $index, $alter;
+is($_->error, '', 'it is done') for $index, $alter;
+$c->same('equal, with both');
+
 # ---------- it can be given up
 
 $reader->do('BEGIN; SELECT count(*) FROM t');
