@@ -15,6 +15,8 @@
 #include <signal.h>
 #include <unistd.h>
 
+#include <openssl/crypto.h>
+
 #include "config.h"
 #include "fuzz.h"
 #include "log.h"
@@ -26,6 +28,13 @@
 static const MemberKeys keys = {{(const uint8_t *) "a secret of the group", 21}, NULL};
 static char directory[] = "/dev/shm/lockstep_fuzz_XXXXXX";
 static Config config;
+
+/* Threads that are not joined may still use what OpenSSL would free at the end. */
+__attribute__((constructor)) static void
+leave_openssl_alone(void)
+{
+	OPENSSL_init_crypto(OPENSSL_INIT_NO_ATEXIT, NULL);
+}
 
 /* On a port that nobody has. */
 static inline int

@@ -277,7 +277,7 @@ is(join(' ', $in_turn->('a node by itself', 3, 1)), '1 2 3', 'one after the othe
 $c->sql(1, 'ALTER SEQUENCE al_id_seq CACHE 2');
 is(join(' ', $in_turn->('altered there', 3, 1)), '4 5 6', 'without a gap');
 for my $alter ('ALTER SEQUENCE al_id_seq CACHE 1', 'ALTER SEQUENCE al_id_seq MAXVALUE 1000000', 'ALTER SEQUENCE al_id_seq AS bigint', 'ALTER SEQUENCE al_id_seq INCREMENT 2',
-	'ALTER TABLE al ALTER id SET CACHE 3 SET INCREMENT 1', 'ALTER SEQUENCE al_id_seq SET UNLOGGED', 'ALTER SEQUENCE al_id_seq SET LOGGED',
+	'ALTER TABLE al ALTER id SET CACHE 3 SET INCREMENT 1', 'ALTER TABLE al ALTER id TYPE bigint', 'ALTER SEQUENCE al_id_seq SET UNLOGGED', 'ALTER SEQUENCE al_id_seq SET LOGGED',
 	'BEGIN; ALTER SEQUENCE al_id_seq RENAME TO other; ALTER SEQUENCE other START 5; ALTER SEQUENCE other RENAME TO al_id_seq; COMMIT',
 	'BEGIN; SAVEPOINT s; ALTER SEQUENCE al_id_seq RESTART; ROLLBACK TO s; ALTER SEQUENCE al_id_seq CACHE 4; COMMIT')
 {
