@@ -42,6 +42,7 @@
 #include "guc.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "newestscan.h"
 #include "pack.h"
 #include "relation.h"
 #include "sessionsettings.h"
@@ -741,9 +742,8 @@ void
 capture_table(Oid relid)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	NewestScan	scan = newestscan_begin(rel);
+	TupleTableSlot *slot;
 	int64		n = 0;
 	Oid			user;
 	int			context;
@@ -754,7 +754,7 @@ capture_table(Oid relid)
 	 */
 	GetUserIdAndSecContext(&user, &context);
 	SetUserIdAndSecContext(rel->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while ((slot = newestscan_next(&scan)) != NULL)
 	{
 		CHECK_FOR_INTERRUPTS();
 		capture_insert(rel, slot);
@@ -762,9 +762,7 @@ capture_table(Oid relid)
 	}
 	/* after an error the end of the (sub)transaction does this */
 	SetUserIdAndSecContext(user, context);
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
+	newestscan_end(&scan);
 	if (n == 0 && rel->rd_rel->relkind == RELKIND_MATVIEW)
 		forward_empty_copy(rel);
 	table_close(rel, AccessShareLock);

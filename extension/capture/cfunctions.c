@@ -36,6 +36,7 @@
 #include "utils/syscache.h"
 
 #include "capture.h"
+#include "growing.h"
 #include "guc.h"
 #include "interpose.h"
 #include "mode.h"
@@ -147,13 +148,7 @@ push(CallKind kind)
 		notify_refuse_hidden();
 	if (kind == CALL_SURGERY && ls_mode() == LS_MODE_ORIGIN)
 		refuse_surgery();
-	if (nframes == maxframes)
-	{
-		maxframes = Max(16, maxframes * 2);
-		frames = frames == NULL ?
-			MemoryContextAlloc(TopMemoryContext, maxframes * sizeof(Frame)) :
-			repalloc(frames, maxframes * sizeof(Frame));
-	}
+	frames = ls_with_room(frames, nframes, &maxframes, sizeof(Frame));
 	frame = &frames[nframes++];
 	frame->kind = kind;
 	frame->wal_records = pgWalUsage.wal_records;

@@ -39,6 +39,7 @@
 #include "keyset.h"
 #include "lockstep.h"
 #include "mode.h"
+#include "newestscan.h"
 #include "relation.h"
 #include "unlogged.h"
 
@@ -120,8 +121,7 @@ compute_indexes(Oid relid)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
 	List	   *infos = computing_indexes(rel);
-	Snapshot	snapshot;
-	TableScanDesc scan;
+	NewestScan	scan;
 	TupleTableSlot *slot;
 	EState	   *estate;
 	Oid			user;
@@ -129,13 +129,11 @@ compute_indexes(Oid relid)
 
 	if (infos != NIL)
 	{
-		snapshot = RegisterSnapshot(GetLatestSnapshot());
-		scan = ls_table_beginscan(rel, snapshot, 0, NULL);
-		slot = table_slot_create(rel, NULL);
+		scan = newestscan_begin(rel);
 		estate = CreateExecutorState();
 		GetUserIdAndSecContext(&user, &context);
 		SetUserIdAndSecContext(rel->rd_rel->relowner, context | SECURITY_RESTRICTED_OPERATION);
-		while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+		while ((slot = newestscan_next(&scan)) != NULL)
 		{
 			CHECK_FOR_INTERRUPTS();
 			compute_row(infos, estate, slot);
@@ -143,9 +141,7 @@ compute_indexes(Oid relid)
 		/* after an error the end of the subtransaction does this */
 		SetUserIdAndSecContext(user, context);
 		FreeExecutorState(estate);
-		ExecDropSingleTupleTableSlot(slot);
-		table_endscan(scan);
-		UnregisterSnapshot(snapshot);
+		newestscan_end(&scan);
 	}
 	table_close(rel, NoLock);
 }

@@ -41,6 +41,7 @@
 #include "keyset.h"
 #include "lockstep.h"
 #include "mode.h"
+#include "newestscan.h"
 #include "relation.h"
 #include "repertoire.h"
 #include "sessionsettings.h"
@@ -608,14 +609,10 @@ bool
 relation_has_rows(Oid relid)
 {
 	Relation	rel = table_open(relid, AccessShareLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	bool		any = table_scan_getnextslot(scan, ForwardScanDirection, slot);
+	NewestScan	scan = newestscan_begin(rel);
+	bool		any = newestscan_next(&scan) != NULL;
 
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
+	newestscan_end(&scan);
 	table_close(rel, NoLock);
 	return any;
 }

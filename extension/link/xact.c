@@ -25,6 +25,7 @@
 #include "pgstat.h"
 #include "utils/memutils.h"
 
+#include "growing.h"
 #include "heldlocks.h"
 #include "indoubt.h"
 #include "lockconflict.h"
@@ -337,13 +338,7 @@ mark_push(int level)
 {
 	Mark	   *m;
 
-	if (nmarks == marks_cap)
-	{
-		marks_cap = Max(16, marks_cap * 2);
-		marks = marks == NULL ?
-			MemoryContextAlloc(TopMemoryContext, marks_cap * sizeof(Mark)) :
-			repalloc(marks, marks_cap * sizeof(Mark));
-	}
+	marks = ls_with_room(marks, nmarks, &marks_cap, sizeof(Mark));
 	m = &marks[nmarks++];
 	m->level = level;
 	m->nstatements = ls_xact.nstatements;

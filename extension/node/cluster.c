@@ -22,21 +22,19 @@
 #include "cluster.h"
 #include "compat.h"
 #include "mode.h"
+#include "newestscan.h"
 
 static char *
 read_identity(Relation rel)
 {
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
+	NewestScan	scan = newestscan_begin(rel);
+	TupleTableSlot *slot = newestscan_next(&scan);
 	char	   *result = NULL;
 	bool		isnull;
 
-	if (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	if (slot != NULL)
 		result = TextDatumGetCString(slot_getattr(slot, 1, &isnull));
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
-	ExecDropSingleTupleTableSlot(slot);
+	newestscan_end(&scan);
 	return result;
 }
 
@@ -69,19 +67,16 @@ cluster_forget_identity(void)
 {
 	Oid			relid = cluster_relid();
 	Relation	rel;
-	Snapshot	snapshot;
-	TableScanDesc scan;
-	HeapTuple	tuple;
+	NewestScan	scan;
+	TupleTableSlot *slot;
 
 	if (!OidIsValid(relid))
 		return;
 	rel = table_open(relid, ShareRowExclusiveLock);
-	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	scan = ls_table_beginscan(rel, snapshot, 0, NULL);
-	while ((tuple = heap_getnext(scan, ForwardScanDirection)) != NULL)
-		simple_heap_delete(rel, &tuple->t_self);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
+	scan = newestscan_begin(rel);
+	while ((slot = newestscan_next(&scan)) != NULL)
+		simple_heap_delete(rel, &slot->tts_tid);
+	newestscan_end(&scan);
 	table_close(rel, NoLock);
 }
 

@@ -57,6 +57,7 @@
 #include "guc.h"
 #include "lockstep.h"
 #include "mode.h"
+#include "newestscan.h"
 #include "session.h"
 #include "unlogged.h"
 
@@ -464,15 +465,12 @@ static void
 empty(Oid relid)
 {
 	Relation	rel = table_open(relid, RowExclusiveLock);
-	Snapshot	snapshot = RegisterSnapshot(GetLatestSnapshot());
-	TableScanDesc scan = ls_table_beginscan(rel, snapshot, 0, NULL);
-	TupleTableSlot *slot = table_slot_create(rel, NULL);
+	NewestScan	scan = newestscan_begin(rel);
+	TupleTableSlot *slot;
 
-	while (table_scan_getnextslot(scan, ForwardScanDirection, slot))
+	while ((slot = newestscan_next(&scan)) != NULL)
 		simple_heap_delete(rel, &slot->tts_tid);
-	ExecDropSingleTupleTableSlot(slot);
-	table_endscan(scan);
-	UnregisterSnapshot(snapshot);
+	newestscan_end(&scan);
 	table_close(rel, NoLock);
 	CommandCounterIncrement();
 }

@@ -31,6 +31,7 @@
 
 #include "capture.h"
 #include "compat.h"
+#include "growing.h"
 #include "keyset.h"
 #include "lockstep.h"
 #include "qualifiedname.h"
@@ -65,12 +66,7 @@ add_in_turn(TurnAction action, Oid relid, SeqPosition position, uint64 boot, uin
 {
 	InTurn	   *what;
 
-	if (nin_turn == max_in_turn)
-	{
-		max_in_turn = Max(16, max_in_turn * 2);
-		in_turn = in_turn == NULL ? MemoryContextAlloc(TopMemoryContext, max_in_turn * sizeof(InTurn)) :
-			repalloc(in_turn, max_in_turn * sizeof(InTurn));
-	}
+	in_turn = ls_with_room(in_turn, nin_turn, &max_in_turn, sizeof(InTurn));
 	what = &in_turn[nin_turn++];
 	what->action = action;
 	what->relid = relid;

@@ -18,6 +18,7 @@
 #include "utils/memutils.h"
 #include "utils/syscache.h"
 
+#include "growing.h"
 #include "sequence_private.h"
 
 typedef struct Dropped
@@ -33,12 +34,7 @@ static int	maxdropped = 0;
 static void
 note(Oid database, Oid relid)
 {
-	if (ndropped == maxdropped)
-	{
-		maxdropped = Max(16, maxdropped * 2);
-		dropped = dropped == NULL ? MemoryContextAlloc(TopMemoryContext, maxdropped * sizeof(Dropped)) :
-			repalloc(dropped, maxdropped * sizeof(Dropped));
-	}
+	dropped = ls_with_room(dropped, ndropped, &maxdropped, sizeof(Dropped));
 	dropped[ndropped++] = (Dropped) {database, relid};
 }
 

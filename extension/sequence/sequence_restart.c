@@ -13,6 +13,7 @@
 #include "utils/memutils.h"
 #include "utils/rel.h"
 
+#include "growing.h"
 #include "sequence.h"
 #include "sequence_private.h"
 
@@ -29,12 +30,7 @@ static int	max_restarts = 0;
 void
 sequence_note_restart(Oid relid)
 {
-	if (nrestarts == max_restarts)
-	{
-		max_restarts = Max(16, max_restarts * 2);
-		restarts = restarts == NULL ? MemoryContextAlloc(TopMemoryContext, max_restarts * sizeof(Restart)) :
-			repalloc(restarts, max_restarts * sizeof(Restart));
-	}
+	restarts = ls_with_room(restarts, nrestarts, &max_restarts, sizeof(Restart));
 	restarts[nrestarts++] = (Restart) {relid, GetCurrentSubTransactionId()};
 }
 

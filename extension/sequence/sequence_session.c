@@ -36,6 +36,7 @@
 
 #include "capture.h"
 #include "compat.h"
+#include "growing.h"
 #include "hostchoice.h"
 #include "keyset.h"
 #include "lockstep.h"
@@ -122,12 +123,7 @@ note_used(SessionSequence *s, const SeqTaken *taken)
 	walwitness_note_sequence_value();
 	if (s->used_lxid != ls_lxid(MyProc) || s->used_at >= nused || used[s->used_at].relid != s->relid)
 	{
-		if (nused == maxused)
-		{
-			maxused = Max(16, maxused * 2);
-			used = used == NULL ? MemoryContextAlloc(TopMemoryContext, maxused * sizeof(SeqUsed)) :
-				repalloc(used, maxused * sizeof(SeqUsed));
-		}
+		used = ls_with_room(used, nused, &maxused, sizeof(SeqUsed));
 		s->used_lxid = ls_lxid(MyProc);
 		s->used_at = nused++;
 	}
@@ -322,10 +318,9 @@ next_of_altered(Relation rel, SessionSequence *s)
 	SeqPosition position = {0, true};
 
 	walwitness_note_sequence_value();
-	shapes(rel, &before, &shape);
-	before.increment = shape.increment;
 	if (s->left > 0)
 	{
+		sequence_shape(RelationGetRelid(rel), &shape);
 		position.value = s->last + shape.increment;
 		s->left--;
 	}
@@ -333,6 +328,8 @@ next_of_altered(Relation rel, SessionSequence *s)
 	{
 		LsLeased	answer;
 
+		shapes(rel, &before, &shape);
+		before.increment = shape.increment;
 		while ((answer = request_values(rel, &before)).count == 0)
 		{
 			CHECK_FOR_INTERRUPTS();

@@ -203,6 +203,13 @@ void_runs(SeqEntry *e)
 	e->generation = new_generation();
 	e->nruns = 0;
 	e->logged_valid = false;
+}
+
+/* It is another sequence now, also for those who were to be told of values. */
+static void
+begin_anew(SeqEntry *e)
+{
+	void_runs(e);
 	e->ordered = e->count;
 }
 
@@ -362,7 +369,7 @@ entry_of(Relation rel, bool make)
 		AcceptInvalidationMessages();
 	if (e->file != rel->rd_rel->relfilenode)
 	{
-		void_runs(e);
+		begin_anew(e);
 		e->file = rel->rd_rel->relfilenode;
 	}
 	return e;
@@ -558,7 +565,7 @@ sequence_shared_set(Relation rel, SeqPosition position)
 	SeqEntry   *e = entry_of(rel, false);
 
 	if (e != NULL)
-		void_runs(e);
+		begin_anew(e);
 	sequence_page_set(rel, position);
 	if (e != NULL)
 		LWLockRelease(&e->lock);
@@ -576,10 +583,7 @@ sequence_shared_altered(Relation rel, SeqPosition position)
 
 	if (e != NULL)
 	{
-		uint64		ordered = e->ordered;
-
 		void_runs(e);
-		e->ordered = ordered;
 		e->file = rel->rd_rel->relfilenode;
 	}
 	sequence_page_set(rel, position);

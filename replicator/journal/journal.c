@@ -94,29 +94,22 @@ struct Journal
 
 static _Thread_local bool open_found_damage;
 
-/* Something could not be done. */
-static void __attribute__((format(printf, 2, 3)))
-set_error(Journal *j, const char *fmt,...)
+static void __attribute__((format(printf, 3, 4)))
+note_error(Journal *j, bool damaged, const char *fmt,...)
 {
 	va_list		args;
 
 	va_start(args, fmt);
 	vsnprintf(j->error, sizeof(j->error), fmt, args);
 	va_end(args);
-	j->damaged = false;
+	j->damaged = damaged;
 }
+
+/* Something could not be done. */
+#define set_error(j, ...) note_error(j, false, __VA_ARGS__)
 
 /* What is in the directory is no journal that was ever written so. */
-static void __attribute__((format(printf, 2, 3)))
-set_damage(Journal *j, const char *fmt,...)
-{
-	va_list		args;
-
-	va_start(args, fmt);
-	vsnprintf(j->error, sizeof(j->error), fmt, args);
-	va_end(args);
-	j->damaged = true;
-}
+#define set_damage(j, ...) note_error(j, true, __VA_ARGS__)
 
 const char *
 journal_error(const Journal *j)
@@ -460,9 +453,8 @@ check_records(Journal *j, const char *path, int fd, uint32_t head_len,
 			}
 			else if (record.body.id != 0 && !bodies_check(j->dir_fd, &record.body))
 			{
-				(errno == ENOENT || errno == EINVAL ? set_damage : set_error)
-					(j, "journal segment \"%s\": the file with the queries of transaction %" PRIu64
-					 " is not what its record says: %s", path, record.seq, strerror(errno));
+				note_error(j, errno == ENOENT || errno == EINVAL, "journal segment \"%s\": the file with the queries of transaction %" PRIu64
+						   " is not what its record says: %s", path, record.seq, strerror(errno));
 				ok = false;
 			}
 			if (record.body.id != 0)
@@ -529,7 +521,7 @@ open_segment(Journal *j, uint64_t first, bool is_last)
 		return false;
 	}
 	if (!segment_get_header(fd, &header, &why, &damaged))
-		(damaged ? set_damage : set_error) (j, "could not use journal segment \"%s\": %s", path, why);
+		note_error(j, damaged, "could not use journal segment \"%s\": %s", path, why);
 	else if (header.first != first)
 		set_damage(j, "journal segment \"%s\" has the name of another one", path);
 	else if (j->cluster[0] != '\0' && strcmp(header.cluster, j->cluster) != 0)

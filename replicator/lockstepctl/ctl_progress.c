@@ -18,12 +18,12 @@
 #include <string.h>
 #include <sys/socket.h>
 #include <sys/un.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "buffer.h"
 #include "ctl_verify.h"
 #include "json_text.h"
+#include "monotonic.h"
 
 #define PROGRESS_MS 100			/* on the terminal, not more often */
 #define TELL_MS 1000			/* as the replicator reads them */
@@ -50,22 +50,13 @@ static char *command;
 static int64_t started_ms;
 static int	fd = -1;
 
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
-
 /* ---------- the terminal */
 
 /* Under the lock. */
 static void
 show(void)
 {
-	const int64_t now = now_ms();
+	const int64_t now = monotonic_ms();
 
 	late = shown && now - last_ms < PROGRESS_MS;
 	if (late)
@@ -117,7 +108,7 @@ tell(json_t *facts)
 	size_t		len;
 
 	json_object_set_new(facts, "command", json_from_text(command));
-	json_object_set_new(facts, "ran_ms", json_integer(now_ms() - started_ms));
+	json_object_set_new(facts, "ran_ms", json_integer(monotonic_ms() - started_ms));
 	line = line_of(facts);
 	if (strlen(line) > LINE_MAX_BYTES)
 	{
@@ -157,7 +148,7 @@ tell_all(void *arg)
 	while (!ending)
 	{
 		json_t	   *facts = json_deep_copy(latest);
-		int64_t		next = now_ms() + TELL_MS;
+		int64_t		next = monotonic_ms() + TELL_MS;
 
 		if (facts == NULL)
 		{
@@ -185,7 +176,7 @@ progress_begin(const char *socket_path, const char *what)
 
 	path = socket_path;
 	command = xstrdup(what);
-	started_ms = now_ms();
+	started_ms = monotonic_ms();
 	pthread_condattr_init(&attributes);
 	pthread_condattr_setclock(&attributes, CLOCK_MONOTONIC);
 	pthread_cond_init(&news, &attributes);

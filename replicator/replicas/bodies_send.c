@@ -20,6 +20,7 @@
 #include "copies_bodies.h"
 #include "copy_files.h"
 #include "journal_private.h"
+#include "monotonic.h"
 
 #define LOOK_MS 1000
 #define FLUSH_MS 60000			/* of a standby, which reads nothing
@@ -192,7 +193,7 @@ begin(Stream *s, const char *nonce)
 	{
 		s->connection = c->connection;
 		c->bodies = &s->sender;
-		c->bodies_since_ms = copies_now_ms();
+		c->bodies_since_ms = monotonic_ms();
 	}
 	pthread_mutex_unlock(&copies_lock);
 	return ok;

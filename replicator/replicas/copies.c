@@ -17,6 +17,7 @@
 #include <unistd.h>
 
 #include "buffer.h"
+#include "monotonic.h"
 
 bool		copies_active;
 
@@ -29,15 +30,6 @@ pthread_mutex_t copies_lock = PTHREAD_MUTEX_INITIALIZER;
 pthread_cond_t copies_noticed;
 CopiesShared copies_shared;
 CopiesSetup copies_setup = {.listen_fd = -1};
-
-int64_t
-copies_now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
 
 /* ---------- the journal's thread */
 
@@ -100,7 +92,7 @@ void
 copies_will_write(void)
 {
 	pthread_mutex_lock(&copies_lock);
-	copies_shared.unsynced_ms = copies_now_ms();
+	copies_shared.unsynced_ms = monotonic_ms();
 	pthread_mutex_unlock(&copies_lock);
 }
 
@@ -249,7 +241,7 @@ copies_look(int i, CopyView *view)
 	pthread_mutex_lock(&copies_lock);
 	*view = copies_shared.copies[i].view;
 	view->bodies = copies_shared.copies[i].bodies != NULL;
-	silent_ms = copies_now_ms() - copies_shared.copies[i].heard_ms;
+	silent_ms = monotonic_ms() - copies_shared.copies[i].heard_ms;
 	view->silent_ms = silent_ms < INT_MAX ? (int) silent_ms : INT_MAX;
 	view->lag_bytes = view->at.segment == copies_shared.end.segment ? (int64_t) (copies_shared.end.offset - view->at.offset) :
 		copies_shared.bytes - copies_shared.copies[i].segment_bytes - (int64_t) view->at.offset;
@@ -354,7 +346,7 @@ copies_are_heard(void)
 	heard = copies_shared.enough;
 	for (int i = 0; i < copies_setup.config->nreplicators && heard; i++)
 		heard = !copies_shared.copies[i].view.required ||
-			(copies_shared.copies[i].view.connected && copies_now_ms() - copies_shared.copies[i].heard_ms < MEMBER_SILENCE_MS);
+			(copies_shared.copies[i].view.connected && monotonic_ms() - copies_shared.copies[i].heard_ms < MEMBER_SILENCE_MS);
 	pthread_mutex_unlock(&copies_lock);
 	return heard;
 }
@@ -442,10 +434,10 @@ is_handed_over(int to)
 void
 copies_hand_over(int to, int ms)
 {
-	int64_t		until = copies_now_ms() + ms;
+	int64_t		until = monotonic_ms() + ms;
 	bool		over = false;
 
-	while (!over && copies_now_ms() < until)
+	while (!over && monotonic_ms() < until)
 	{
 		struct timespec pause = {0, 2 * 1000000};
 
@@ -479,7 +471,7 @@ init_shared(const Journal *journal)
 	{
 		Copy	   *c = &copies_shared.copies[i];
 
-		c->heard_ms = copies_now_ms();
+		c->heard_ms = monotonic_ms();
 		c->view.required = strcmp(copies_setup.config->replicators[i].name, copies_setup.config->replicator_name) != 0 &&
 			group_key_has(&copies_setup.key, copies_setup.config->replicators[i].name);
 	}
@@ -491,9 +483,9 @@ char *
 copies_listen(const char *address, const atomic_bool * stop)
 {
 	const struct timespec pause = {0, BUSY_PAUSE_MS * 1000000L};
-	int64_t		until = copies_now_ms() + BUSY_MS;
+	int64_t		until = monotonic_ms() + BUSY_MS;
 
-	while ((copies_setup.listen_fd = member_listen(address)) < 0 && errno == EADDRINUSE && !*stop && copies_now_ms() < until)
+	while ((copies_setup.listen_fd = member_listen(address)) < 0 && errno == EADDRINUSE && !*stop && monotonic_ms() < until)
 		(void) nanosleep(&pause, NULL);
 	if (copies_setup.listen_fd >= 0)
 		return NULL;

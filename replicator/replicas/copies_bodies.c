@@ -23,6 +23,7 @@
 #include "buffer.h"
 #include "journal_body.h"
 #include "loop.h"
+#include "monotonic.h"
 
 /* Parts leave that much to the journal, and are dropped if it has less: they count for nothing. */
 #define KEPT_SEGMENTS 4
@@ -351,7 +352,7 @@ void
 copies_bodies_room(int i, uint64_t room)
 {
 	Copy	   *c = &copies_shared.copies[i];
-	const int64_t now = copies_now_ms();
+	const int64_t now = monotonic_ms();
 	const bool	had = has_room_for_parts(i);
 
 	c->view.room = room;

@@ -28,6 +28,7 @@
 #include "journal_private.h"
 #include "json_text.h"
 #include "log.h"
+#include "monotonic.h"
 #include "reach.h"
 #include "strangers.h"
 
@@ -69,7 +70,7 @@ bodies_trouble(const Copy *c)
 {
 	if (c->bodies_lost)
 		return "its connection for large transactions has ended";
-	if (c->bodies == NULL && copies_now_ms() - c->bodies_since_ms >= BODIES_MS)
+	if (c->bodies == NULL && monotonic_ms() - c->bodies_since_ms >= BODIES_MS)
 		return "it makes no connection for large transactions";
 	return NULL;
 }
@@ -110,7 +111,7 @@ look_at_target(Sender *s)
 			.eager = c->view.required || !c->view.live,
 			.hand_over = copies_shared.successor == s->i && c->view.required,
 			.acked = c->view.acked == copies_shared.index,
-			.stuck = copies_shared.unsynced_ms != 0 && copies_now_ms() - copies_shared.unsynced_ms > STUCK_MS,
+			.stuck = copies_shared.unsynced_ms != 0 && monotonic_ms() - copies_shared.unsynced_ms > STUCK_MS,
 			.ask_reach = copies_shared.ask_reach,
 			.ended = c->connection != s->connection,
 			.missing = missing,
@@ -126,7 +127,7 @@ look_at_target(Sender *s)
 static void
 put(Sender *s, MemberMessageType type, const uint64_t *numbers, int n, const void *data, size_t len)
 {
-	s->sent_ms = copies_now_ms();
+	s->sent_ms = monotonic_ms();
 	member_channel_put(s->channel, type, numbers, n, data, len);
 }
 
@@ -296,7 +297,7 @@ heard(Sender *s, const MemberMessage *m)
 	pthread_mutex_lock(&copies_lock);
 	if (c->connection == s->connection)
 	{
-		c->heard_ms = copies_now_ms();
+		c->heard_ms = monotonic_ms();
 		c->view.at = s->at;
 		copies_bodies_room(s->i, room);
 		if (m->type == MEMBER_ALIVE)
@@ -368,7 +369,7 @@ put_heartbeat(Sender *s, const Target *t)
 {
 	uint64_t	one = 1;
 
-	if (!t->stuck && copies_now_ms() - s->sent_ms >= MEMBER_ALIVE_MS)
+	if (!t->stuck && monotonic_ms() - s->sent_ms >= MEMBER_ALIVE_MS)
 		put(s, MEMBER_ALIVE, &one, t->ask_reach ? 1 : 0, NULL, 0);
 }
 
@@ -376,7 +377,7 @@ put_heartbeat(Sender *s, const Target *t)
 static int
 rest_ms(const Sender *s, const Target *t)
 {
-	int64_t		left = s->synced_ms + COPIES_REST_MS - copies_now_ms();
+	int64_t		left = s->synced_ms + COPIES_REST_MS - monotonic_ms();
 
 	if (t->eager || s->at.segment != t->end.segment || t->end.offset - s->at.offset >= COPIES_REST_BYTES)
 		return 0;
@@ -607,11 +608,11 @@ is_news(const char *name, const char *why)
 
 	snprintf(text, sizeof(text), "%s: %s", name != NULL ? name : "", why);
 	pthread_mutex_lock(&copies_lock);
-	news = strcmp(text, last) != 0 || copies_now_ms() - last_ms >= REFUSED_MS;
+	news = strcmp(text, last) != 0 || monotonic_ms() - last_ms >= REFUSED_MS;
 	if (news)
 	{
 		memcpy(last, text, sizeof(last));
-		last_ms = copies_now_ms();
+		last_ms = monotonic_ms();
 	}
 	pthread_mutex_unlock(&copies_lock);
 	return news;
@@ -733,7 +734,7 @@ is_there(int i)
 	bool		there;
 
 	pthread_mutex_lock(&copies_lock);
-	there = c->connection != 0 && copies_now_ms() - c->heard_ms < MEMBER_SILENCE_MS;
+	there = c->connection != 0 && monotonic_ms() - c->heard_ms < MEMBER_SILENCE_MS;
 	pthread_mutex_unlock(&copies_lock);
 	return there;
 }
@@ -793,7 +794,7 @@ set_connected(Sender *s, bool connected, const char *nonce, const json_t *bodies
 	{
 		s->connection = ++copies_shared.connections;
 		snprintf(c->nonce, sizeof(c->nonce), "%s", nonce);
-		c->bodies_since_ms = copies_now_ms();
+		c->bodies_since_ms = monotonic_ms();
 	}
 	if (connected || c->connection == s->connection)
 	{
@@ -814,7 +815,7 @@ set_connected(Sender *s, bool connected, const char *nonce, const json_t *bodies
 		c->view.anew = connected && s->at.segment == 0;
 		c->view.reach = REACH_UNKNOWN;
 		c->view.acked = 0;
-		c->heard_ms = copies_now_ms();
+		c->heard_ms = monotonic_ms();
 		copies_shared.changes++;
 		copies_tell_journal();
 		pthread_cond_signal(&copies_noticed);

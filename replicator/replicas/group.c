@@ -45,6 +45,7 @@
 #include "journal_body.h"
 #include "log.h"
 #include "loop.h"
+#include "monotonic.h"
 #include "points.h"
 #include "random_bytes.h"
 #include "restart.h"
@@ -90,20 +91,11 @@ static int64_t preferred_ms;	/* since then; the loop's */
 static _Atomic EtcdState etcd_state = ETCD_ANSWERS;
 
 
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
-
 /* Also while etcd does not answer, waiting for copies has an end when this one is to end. */
 static void
 end_waiting(void)
 {
-	if (stop_at_ms != 0 && now_ms() >= stop_at_ms && copies_active)
+	if (stop_at_ms != 0 && monotonic_ms() >= stop_at_ms && copies_active)
 		copies_stop();
 }
 
@@ -394,9 +386,9 @@ is_gone(bool absent)
 	if (missed_run != key.run)
 	{
 		missed_run = key.run;
-		missed_since_ms = now_ms();
+		missed_since_ms = monotonic_ms();
 	}
-	return followed_run == key.run || now_ms() - missed_since_ms >= (absent ? ABSENT_MS : COLD_MS);
+	return followed_run == key.run || monotonic_ms() - missed_since_ms >= (absent ? ABSENT_MS : COLD_MS);
 }
 
 static void
@@ -614,7 +606,7 @@ change_in_sync(int in, int out)
 		 * has
 		 */
 		copies_require(in, true);
-		for (int64_t until = now_ms() + IN_SYNC_SILENT_MS; !copies_is_complete(in) && now_ms() < until && !stop;)
+		for (int64_t until = monotonic_ms() + IN_SYNC_SILENT_MS; !copies_is_complete(in) && monotonic_ms() < until && !stop;)
 			copies_wait(5);
 		if (!copies_is_complete(in))
 		{
@@ -708,7 +700,7 @@ keep_copies(void)
 static void
 lead(void)
 {
-	int64_t		looked_ms = now_ms();
+	int64_t		looked_ms = monotonic_ms();
 	bool		told = false;
 	bool		asked;
 
@@ -722,11 +714,11 @@ lead(void)
 			done();
 		}
 		asked = etcd_state == ETCD_ASKED;
-		if (asked || copies_outdated() || now_ms() - looked_ms > LOOK_MS)
+		if (asked || copies_outdated() || monotonic_ms() - looked_ms > LOOK_MS)
 		{
 			KeyResult	result = look_at_key();
 
-			looked_ms = now_ms();
+			looked_ms = monotonic_ms();
 			if (asked)
 				etcd_state = result == KEY_READ ? ETCD_ANSWERS : ETCD_SILENT;
 		}
@@ -869,7 +861,7 @@ group_prefer(int i)
 {
 	if (atomic_exchange(&preferred, i) == i)
 		return false;
-	preferred_ms = now_ms();
+	preferred_ms = monotonic_ms();
 	return true;
 }
 
@@ -897,13 +889,13 @@ group_is_ready_to_lead(int i)
 	CopyView	v;
 
 	copies_look(i, &v);
-	return v.required && v.connected && v.live && v.silent_ms < now_ms() - preferred_ms && group_view_has(config->replicators[i].name);
+	return v.required && v.connected && v.live && v.silent_ms < monotonic_ms() - preferred_ms && group_view_has(config->replicators[i].name);
 }
 
 void
 group_will_end(void)
 {
-	stop_at_ms = now_ms() + HANDOVER_MS;
+	stop_at_ms = monotonic_ms() + HANDOVER_MS;
 }
 
 /*
@@ -913,10 +905,10 @@ group_will_end(void)
 static void
 wait_until_taken_over(void)
 {
-	int64_t		until = now_ms() + HANDOVER_MS;
+	int64_t		until = monotonic_ms() + HANDOVER_MS;
 	struct timespec pause = {0, TAKEN_MS * 1000000L};
 
-	while (key.n > 2 && now_ms() < until && (read_key() != KEY_READ || key.run == run))
+	while (key.n > 2 && monotonic_ms() < until && (read_key() != KEY_READ || key.run == run))
 		nanosleep(&pause, NULL);	/* its end is etcd's */
 }
 

@@ -9,11 +9,11 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 
 #include "buffer.h"
 #include "copies.h"
 #include "log.h"
+#include "monotonic.h"
 #include "standby.h"
 
 static const Config *config;
@@ -78,11 +78,9 @@ char *
 group_view_last_nodes(int64_t *ms)
 {
 	const int64_t heard_ms = standby_view.heard_ms;
-	struct timespec now;
 	char	   *text;
 
-	clock_gettime(CLOCK_MONOTONIC, &now);
-	*ms = now.tv_sec * INT64_C(1000) + now.tv_nsec / 1000000 - heard_ms;
+	*ms = monotonic_ms() - heard_ms;
 	pthread_mutex_lock(&lock);
 	text = nodes != NULL ? xstrdup(nodes) : NULL;
 	pthread_mutex_unlock(&lock);

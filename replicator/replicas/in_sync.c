@@ -5,10 +5,10 @@
 #include "in_sync.h"
 
 #include <string.h>
-#include <time.h>
 
 #include "copies.h"
 #include "log.h"
+#include "monotonic.h"
 
 #define SLOW_MS 10000			/* until one that was too slow is tried again;
 								 * doubles ... */
@@ -23,15 +23,6 @@ static struct
 	int64_t		until_ms;
 	int			pause_ms;
 }			slow[CONFIG_MAX_REPLICATORS];
-
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
 
 void
 in_sync_begin(const Config *c, const GroupKey *k)
@@ -76,7 +67,7 @@ in_sync_candidate(int preferred, bool writers_run, bool *has_room)
 
 		copies_look(i, &v);
 		fits = copies_has_room(&v);
-		if (!is_candidate(i, &v) || (writers_run && now_ms() < slow[i].until_ms) || (found >= 0 && (!fits || (*has_room && i != preferred))))
+		if (!is_candidate(i, &v) || (writers_run && monotonic_ms() < slow[i].until_ms) || (found >= 0 && (!fits || (*has_room && i != preferred))))
 			continue;
 		found = i;
 		*has_room = fits;
@@ -135,10 +126,10 @@ in_sync_lost(bool *anew)
 void
 in_sync_put_off(int i)
 {
-	if (now_ms() < slow[i].until_ms)
+	if (monotonic_ms() < slow[i].until_ms)
 		return;					/* writers waited already */
 	slow[i].pause_ms = slow[i].pause_ms == 0 ? SLOW_MS : slow[i].pause_ms < SLOW_MAX_MS / 2 ? slow[i].pause_ms * 2 : SLOW_MAX_MS;
-	slow[i].until_ms = now_ms() + slow[i].pause_ms;
+	slow[i].until_ms = monotonic_ms() + slow[i].pause_ms;
 	log_message(LOG_WARNING, "group", "replicator \"%s\" is not put in sync: it did not have everything on its disk within %d ms; tried again in %d s",
 				config->replicators[i].name, IN_SYNC_SILENT_MS, slow[i].pause_ms / 1000);
 }

@@ -19,7 +19,6 @@
 #include <stdlib.h>
 #include <string.h>
 #include <sys/socket.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "addresses.h"
@@ -27,6 +26,7 @@
 #include "journal_private.h"
 #include "json_text.h"
 #include "loopback.h"
+#include "monotonic.h"
 #include "random_bytes.h"
 
 #define HEADER_SIZE 5
@@ -48,15 +48,6 @@ struct MemberChannel
 	bool		refused;
 	char		error[300];
 };
-
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
 
 static void __attribute__((format(printf, 2, 3)))
 fail(MemberChannel *c, const char *fmt,...)
@@ -132,7 +123,7 @@ wait_until(const MemberChannel *c, short events, int64_t until)
 
 	do
 	{
-		left = until - now_ms();
+		left = until - monotonic_ms();
 		errno = ETIMEDOUT;
 		n = poll(&p, 1, left > 0 ? (int) left : 0);
 	} while (n < 0 && errno == EINTR);
@@ -267,7 +258,7 @@ begin_tls(const MemberKeys *keys, bool *clear)
 static bool
 shake_hands(MemberChannel *c, bool connecting)
 {
-	int64_t		until = now_ms() + CONNECT_MS;
+	int64_t		until = monotonic_ms() + CONNECT_MS;
 	const X509 *certificate;
 
 	if (c->ssl == NULL || SSL_set_fd(c->ssl, c->fd) != 1)
@@ -502,7 +493,7 @@ member_channel_flush(MemberChannel *c)
 		if (n > 0)
 			buffer_consume(&c->out, (size_t) n);
 		if (n > 0 || until == 0)
-			until = now_ms() + c->send_ms;
+			until = monotonic_ms() + c->send_ms;
 		if (n == 0 && !wait_for(c, wanted, until))
 			return false;
 	}
@@ -567,7 +558,7 @@ make_room(MemberChannel *c)
 MemberResult
 member_channel_receive(MemberChannel *c, int timeout_ms, MemberMessage *m)
 {
-	int64_t		until = timeout_ms > 0 ? now_ms() + timeout_ms : 0;
+	int64_t		until = timeout_ms > 0 ? monotonic_ms() + timeout_ms : 0;
 	MemberResult result;
 
 	while ((result = take_message(c, m)) == MEMBER_NOTHING)

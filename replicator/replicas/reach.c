@@ -10,9 +10,9 @@
 
 #include <stdatomic.h>
 #include <stdint.h>
-#include <time.h>
 
 #include "loop.h"
+#include "monotonic.h"
 #include "pgclient.h"
 
 #define LOOK_MS 100
@@ -25,15 +25,6 @@ static _Atomic Reach known;
 static PgClient *attempts[CONFIG_MAX_NODES];
 static int	under_way;
 static bool found;				/* in this round */
-
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
 
 static void
 on_connected(void *arg, const char *error)
@@ -69,7 +60,7 @@ static void
 on_look(void *arg)
 {
 	loop_after(LOOK_MS, on_look, NULL);
-	if (now_ms() > wanted_until_ms)
+	if (monotonic_ms() > wanted_until_ms)
 		known = REACH_UNKNOWN;
 	else if (under_way == 0)
 		begin_round();
@@ -85,7 +76,7 @@ reach_begin(const Config *c)
 void
 reach_wanted(void)
 {
-	wanted_until_ms = now_ms() + WANTED_MS;
+	wanted_until_ms = monotonic_ms() + WANTED_MS;
 }
 
 Reach

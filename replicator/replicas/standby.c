@@ -23,7 +23,6 @@
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-#include <time.h>
 #include <unistd.h>
 
 #include "buffer.h"
@@ -33,6 +32,7 @@
 #include "journal_private.h"
 #include "json_text.h"
 #include "log.h"
+#include "monotonic.h"
 #include "points.h"
 #include "reach.h"
 #include "standby_bodies.h"
@@ -63,15 +63,6 @@ typedef struct Standby
 	uint64_t	room;			/* bytes, on the disk */
 	int64_t		room_ms;		/* when that was */
 } Standby;
-
-static int64_t
-now_ms(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return t.tv_sec * INT64_C(1000) + t.tv_nsec / 1000000;
-}
 
 /* ---------- what is here */
 
@@ -281,10 +272,10 @@ remember(Standby *s, bool complete)
 static uint64_t
 room(Standby *s)
 {
-	if (s->room_ms == 0 || now_ms() - s->room_ms >= MEMBER_ALIVE_MS)
+	if (s->room_ms == 0 || monotonic_ms() - s->room_ms >= MEMBER_ALIVE_MS)
 	{
 		s->room = copy_room(s->dir);
-		s->room_ms = now_ms();
+		s->room_ms = monotonic_ms();
 	}
 	return s->room;
 }
@@ -300,7 +291,7 @@ acknowledge(Standby *s, uint64_t index)
 		LOCKSTEP_POINT(REPLICAS_COPIED);
 	if (!s->complete && !remember(s, true))
 		return disk_failed(s, "write \"group\"");
-	s->said_ms = now_ms();
+	s->said_ms = monotonic_ms();
 	return member_channel_send(s->channel, MEMBER_ACK, numbers, 2, NULL, 0) ? GO_ON : lost(s);
 }
 
@@ -386,9 +377,9 @@ say_alive(Standby *s)
 {
 	uint64_t	numbers[2];
 
-	if (now_ms() - s->said_ms < MEMBER_ALIVE_MS)
+	if (monotonic_ms() - s->said_ms < MEMBER_ALIVE_MS)
 		return true;
-	s->said_ms = now_ms();
+	s->said_ms = monotonic_ms();
 	numbers[0] = room(s);
 	numbers[1] = reach_known();
 	return member_channel_send(s->channel, MEMBER_ALIVE, numbers, 2, NULL, 0);
@@ -397,7 +388,7 @@ say_alive(Standby *s)
 static StandbyEnd
 follow_stream(Standby *s, const MemberKeys *keys, const atomic_bool * stop)
 {
-	int64_t		heard = now_ms();
+	int64_t		heard = monotonic_ms();
 
 	for (;;)
 	{
@@ -413,7 +404,7 @@ follow_stream(Standby *s, const MemberKeys *keys, const atomic_bool * stop)
 			return lost(s);
 		if (result == MEMBER_MESSAGE)
 		{
-			standby_view.heard_ms = heard = now_ms();
+			standby_view.heard_ms = heard = monotonic_ms();
 			if (s->bodies == NULL)	/* the leader knows this connection now */
 				s->bodies = standby_bodies_begin(s->config, keys, config_replicator(s->config, s->key->leader), s->nonce);
 			if ((end = take(s, &m)) != GO_ON)
@@ -421,9 +412,9 @@ follow_stream(Standby *s, const MemberKeys *keys, const atomic_bool * stop)
 			standby_view.segment = s->end->segment;
 			standby_view.offset = s->end->offset;
 		}
-		else if (now_ms() - heard > MEMBER_SILENCE_MS)
+		else if (monotonic_ms() - heard > MEMBER_SILENCE_MS)
 		{
-			snprintf(s->why, 300, "the leader has been silent for %d ms", (int) (now_ms() - heard));
+			snprintf(s->why, 300, "the leader has been silent for %d ms", (int) (monotonic_ms() - heard));
 			return STANDBY_SILENT;
 		}
 		if (!say_alive(s))
