@@ -35,6 +35,13 @@ typedef bool LsUpdateIndexes;
 #define ls_is_prune_record(op) ((op) == XLOG_HEAP2_PRUNE)
 #endif
 
+/* 17 has a setting for the pages of the NOTIFY queue, before they are half of PostgreSQL's QUEUE_MAX_PAGE. */
+#if PG_VERSION_NUM >= 170000
+#define LS_NOTIFY_QUEUE_PAGES max_notify_queue_pages
+#else
+#define LS_NOTIFY_QUEUE_PAGES 1048576
+#endif
+
 /* Before 17 nearly every asynchronous commit wakes the WAL writer (commit/walwriter.c). */
 #if PG_VERSION_NUM < 170000
 #define LS_COMMITS_WAKE_WAL_WRITER

@@ -273,16 +273,16 @@ AS 'MODULE_PATHNAME', 'lockstep_server_key' LANGUAGE C VOLATILE STRICT;
 COMMENT ON FUNCTION lockstep.server_key() IS 'key by which sessions prove to the replicator that they are of this server; new at each start';
 REVOKE EXECUTE ON FUNCTION lockstep.server_key() FROM PUBLIC;
 
--- ---------- a server that has run without lockstep
+-- ---------- a server that has run without lockstep, or whose WAL was reset
 
 CREATE FUNCTION lockstep.outside_run() RETURNS text
 AS 'MODULE_PATHNAME', 'lockstep_outside_run' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.outside_run() IS 'why this server may hold changes of which no other node knows: it has run without lockstep since it was a node last; null: it has not';
+COMMENT ON FUNCTION lockstep.outside_run() IS 'why this server may hold changes of which no other node knows: it has run without lockstep since it was a node last, or its WAL was reset after a crash; null: neither';
 REVOKE EXECUTE ON FUNCTION lockstep.outside_run() FROM PUBLIC;
 
 CREATE FUNCTION lockstep.clear_outside_run() RETURNS void
 AS 'MODULE_PATHNAME', 'lockstep_clear_outside_run' LANGUAGE C VOLATILE STRICT;
-COMMENT ON FUNCTION lockstep.clear_outside_run() IS 'this server is what the others are, although it has run without lockstep: it may be attached again';
+COMMENT ON FUNCTION lockstep.clear_outside_run() IS 'this server is what the others are, although it has run without lockstep or its WAL was reset: it may be attached again';
 REVOKE EXECUTE ON FUNCTION lockstep.clear_outside_run() FROM PUBLIC;
 
 -- ---------- indexes that are made and dropped concurrently

@@ -1,7 +1,8 @@
 /*
  * outsiderun.c
  *	  Has this server run without lockstep since it was a node last?  Then it may have
- *	  taken writes of which no other node knows.
+ *	  taken writes of which no other node knows.  Or was its WAL reset after a crash?  Then
+ *	  its files are of different times.
  *
  * Without shared_preload_libraries, or without lockstep.node_name, a server captures
  * nothing and its progress stays; nothing that a node stores in its databases tells.
@@ -20,6 +21,7 @@
  *	 'S'	started: pg_control as it was at the start
  *	 'C'	ended cleanly: pg_control as it was at the end
  *	 'O'	a run without us was found out; until outsiderun_clear()
+ *	 'R'	its WAL was reset; the same
  *
  * A run that took no transaction id has changed nothing, and does not count.  The file
  * says which node it is of: a clone has its donor's, and another name.  What is
@@ -28,6 +30,11 @@
  * Not noticed: a crash of single-user mode; a run that crashed, behind a start of ours that
  * was killed before it forked for the first time; who makes the files himself.  A run of a
  * version of this module that does not know of this counts as one without it.
+ *
+ * pg_resetwal -f makes a server that has crashed start without recovery.  Pages that were written
+ * then are there, others are not, so its progress says nothing of its rows.  It leaves a pg_control that
+ * ended cleanly, with a checkpoint at the very beginning of a segment.  After a clean end
+ * it loses nothing, and is not looked for.
  *
  * The marker has to be there before the startup process writes a checkpoint, or a crash right
  * after that would look like a run without us.  The postmaster calls no hook between the removal
@@ -42,6 +49,7 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
+#include "access/xlog_internal.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "common/file_perm.h"
@@ -73,25 +81,33 @@ typedef struct State
 
 typedef struct OutsideShared
 {
-	pg_atomic_uint32 outside;	/* it has run without us */
+	pg_atomic_uint32 status;	/* that of lockstep_state */
 } OutsideShared;
 
 static OutsideShared *shared = NULL;
 
 /* ---------- files */
 
-/* What pg_control says.  false: it can't be read. */
+/* What pg_control says of its last checkpoint. */
+typedef struct Control
+{
+	bool		clean;			/* it ended a run */
+	bool		begins_segment; /* as pg_resetwal makes it */
+} Control;
+
+/* false: it can't be read. */
 static bool
-read_control(State *now, DBState *state)
+read_control(State *now, Control *is)
 {
 	bool		crc_ok;
 	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
 
+	is->clean = control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY;
+	is->begins_segment = crc_ok && XLogSegmentOffset(control->checkPoint, control->xlog_seg_size) == SizeOfXLogLongPHD;
 	memset(now, 0, sizeof(*now));
 	now->system = control->system_identifier;
 	now->checkpoint = control->checkPoint;
 	now->next_xid = U64FromFullTransactionId(control->checkPointCopy.nextXid);
-	*state = control->state;
 	strlcpy(now->node, ls_node_name, sizeof(now->node));
 	pfree(control);
 	return crc_ok;
@@ -194,60 +210,74 @@ before_fork(void)
 
 /* ---------- the start */
 
-/* Did another one run between what state says and now? */
 static bool
-ran_without(const State *state, const State *now, DBState control)
+is_found(char status)
 {
-	bool		clean = control == DB_SHUTDOWNED || control == DB_SHUTDOWNED_IN_RECOVERY;
+	return status == 'O' || status == 'R';
+}
+
+static char *
+reason(char status)
+{
+	if (status == 'R')
+		return psprintf("the write-ahead log of this server was reset (pg_resetwal) after it had crashed as node \"%s\", and its files may be "
+						"of different times: clone it anew (lockstepctl join)", ls_node_name);
+	return psprintf("this server has run without lockstep (shared_preload_libraries, lockstep.node_name) since it was node \"%s\" last, "
+					"and may hold changes that no other node has: lockstepctl verify --repair %s, or clone it anew", ls_node_name, ls_node_name);
+}
+
+/* What was done between what state says and now: 'O', 'R', or 'S' if nothing was. */
+static char
+done_meanwhile(const State *state, const State *now, const Control *control)
+{
 	bool		same = state->checkpoint == now->checkpoint;
 
 	if (state->status == 0 || state->system != now->system || strcmp(state->node, now->node) != 0)
-		return false;			/* not of this node: a new one, or a clone */
+		return 'S';				/* not of this node: a new one, or a clone */
 	if (is_there(BACKUP_LABEL_FILE) || is_there(RECOVERY_SIGNAL_FILE) || is_there(STANDBY_SIGNAL_FILE))
-		return false;			/* restored: it has not run */
-	if (state->status == 'O')
-		return true;
-	if (clean && state->status == 'C')
-		return !same && state->next_xid != now->next_xid;
-	if (is_there(MARKER))
-		return false;
-	return !(state->status == 'S' && same);
+		return 'S';				/* restored: it has not run */
+	if (is_found(state->status))
+		return state->status;
+	if (control->clean && state->status == 'C')
+		return same || state->next_xid == now->next_xid ? 'S' : 'O';
+	if (control->clean && control->begins_segment && !same)
+		return 'R';
+	return is_there(MARKER) || (state->status == 'S' && same) ? 'S' : 'O';
 }
 
 static void
 on_end(int code, Datum arg)
 {
 	State		now;
-	DBState		control;
+	Control		control;
+	char		before;
 
 	if (MyProcPid != PostmasterPid && IsUnderPostmaster)
 		return;
-	if (!read_control(&now, &control) || (control != DB_SHUTDOWNED && control != DB_SHUTDOWNED_IN_RECOVERY))
+	if (!read_control(&now, &control) || !control.clean)
 		return;
-	/* shared memory is gone by now */
-	now.status = read_state().status == 'O' ? 'O' : 'C';
+	before = read_state().status;	/* shared memory is gone by now */
+	now.status = is_found(before) ? before : 'C';
 	write_state(&now, LOG);
 }
 
-static bool
+static char
 look(void)
 {
 	State		state = read_state();
 	State		now;
-	DBState		control;
-	bool		outside;
+	Control		control;
 
 	if (!read_control(&now, &control))
-		return state.status == 'O'; /* the server will say so */
-	outside = ran_without(&state, &now, control);
-	if (outside)
+		return state.status;	/* the server will say so */
+	now.status = done_meanwhile(&state, &now, &control);
+	if (is_found(now.status))
 		ereport(LOG,
-				(errmsg("this server has run without lockstep since it was node \"%s\" last", ls_node_name),
+				(errmsg_internal("%s", reason(now.status)),
 				 errdetail("Its last checkpoint is at %X/%X; the one that lockstep knows of is at %X/%X.",
 						   LSN_FORMAT_ARGS(now.checkpoint), LSN_FORMAT_ARGS(state.checkpoint))));
-	now.status = outside ? 'O' : 'S';
 	write_state(&now, FATAL);
-	return outside;
+	return now.status;
 }
 
 void
@@ -266,17 +296,17 @@ outsiderun_shmem_startup(void)
 	shared = ShmemInitStruct("lockstep outside run", sizeof(OutsideShared), &found);
 	if (found)
 		return;
-	pg_atomic_init_u32(&shared->outside, 0);
+	pg_atomic_init_u32(&shared->status, 0);
 	if (!ls_is_node() || IsUnderPostmaster)
 		return;
 	if (looked)
 	{
 		/* a backend crashed: it is the same run */
-		pg_atomic_write_u32(&shared->outside, read_state().status == 'O');
+		pg_atomic_write_u32(&shared->status, (unsigned char) read_state().status);
 		return;
 	}
 	looked = true;
-	pg_atomic_write_u32(&shared->outside, look());
+	pg_atomic_write_u32(&shared->status, (unsigned char) look());
 	on_proc_exit(on_end, (Datum) 0);
 }
 
@@ -301,17 +331,16 @@ outsiderun_begin(void)
 char *
 outsiderun_reason(void)
 {
-	if (pg_atomic_read_u32(&shared->outside) == 0)
-		return NULL;
-	return psprintf("this server has run without lockstep (shared_preload_libraries, lockstep.node_name) since it was node \"%s\" last, "
-					"and may hold changes that no other node has: lockstepctl verify --repair %s, or clone it anew", ls_node_name, ls_node_name);
+	char		status = (char) pg_atomic_read_u32(&shared->status);
+
+	return is_found(status) ? reason(status) : NULL;
 }
 
 void
 outsiderun_clear(void)
 {
 	State		now;
-	DBState		control;
+	Control		control;
 
 	if (!read_control(&now, &control))
 		ereport(ERROR,
@@ -320,5 +349,5 @@ outsiderun_clear(void)
 	now.status = 'S';
 	outsiderun_begin();
 	write_state(&now, ERROR);
-	pg_atomic_write_u32(&shared->outside, 0);
+	pg_atomic_write_u32(&shared->status, 'S');
 }

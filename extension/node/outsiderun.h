@@ -1,6 +1,6 @@
 /*
  * outsiderun.h
- *	  Has this server run without lockstep since it was a node last?
+ *	  Has this server run without lockstep since it was a node last, or was its WAL reset?
  */
 #ifndef LOCKSTEP_OUTSIDERUN_H
 #define LOCKSTEP_OUTSIDERUN_H
@@ -9,7 +9,7 @@ extern void outsiderun_init(void);	/* _PG_init, of a node */
 extern void outsiderun_shmem_request(void);
 extern void outsiderun_shmem_startup(void);
 
-/* Why it may hold changes of which no other node knows (palloc'ed); NULL: it does not. */
+/* Why it may hold changes of which no other node knows, or lack some (palloc'ed); NULL: neither. */
 extern char *outsiderun_reason(void);
 
 /* They are settled: it is what the others are. */

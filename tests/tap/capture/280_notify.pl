@@ -8,7 +8,9 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 3);
+# 17 and later can have a small queue
+my $small = LockstepCluster->version >= 17;
+my $c = LockstepCluster->new(nodes => 3, conf => $small ? "max_notify_queue_pages = 64\n" : '');
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text)');
 $c->drain;
 my %listener = map { $_ => $c->session($_) } $c->all;
@@ -172,6 +174,37 @@ kill 'CONT', @apply;
 everywhere(join('', map { qq{"a" with payload "$_"\n} } 'comes before', 'row_trigger 5', 'decided', 'zdeferred 5'),
 	'what was decided is delivered, on the origin by apply');
 $c->same('and its row is there');
+
+# ---------- the queue is full
+
+SKIP: {
+	skip 'max_notify_queue_pages can\'t be set', 12 unless $small;
+	my $pages = "INSERT INTO t VALUES (900, 'x'); SELECT count(pg_notify('filled', repeat('x', 7000) || i)) FROM generate_series(1, %d) i";
+	$c->fails(1, sprintf("BEGIN; $pages; COMMIT", 100), '54000', qr/too many notifications in the NOTIFY queue of node "n1"/, 'one transaction with more than the queue holds');
+	my $stuck = $c->session(2);
+	$stuck->do('LISTEN filled');
+	$stuck->do('BEGIN');
+	$stuck->query('SELECT 1');
+	$c->sql(1, sprintf($pages, 40) =~ s/900/901/r);
+	$c->fails(1, sprintf("BEGIN; $pages; COMMIT", 30), '54000', qr/too many notifications in the NOTIFY queue of node "n2"/, 'a listener on another node has not read for long');
+	is($c->node_status($_)->{state}, 'online', "n$_ stays online") for $c->all;
+	$c->sql(3, sprintf($pages, 10) =~ s/900/902/r);
+	$c->ctl('drop', 'n2');
+	$c->sql(1, "INSERT INTO t VALUES (903, 'x'); NOTIFY a, 'few'");
+	$c->sql(1, sprintf($pages, 20) =~ s/900/904/r);
+	$c->ctl('attach', 'n2');
+	ok($c->wait_until(sub { $c->node_status(2)->{state} eq 'online' }, 30), 'a node without room for what was committed meanwhile is attached') or diag($c->reason(2));
+	like($c->node_log(2), qr/WARNING: .*notifications of other nodes are left out on node "n2": its NOTIFY queue is full/, 'and says what it lacks');
+	$stuck->do('ROLLBACK');
+	$stuck->do('UNLISTEN *');
+	$c->sql(3, "NOTIFY done, 'reads'");
+	$round++;
+	$c->sql(1, "NOTIFY done, 'mark $round'");
+	heard($_) for $c->all;
+	$c->sql(1, "NOTIFY a, 'again'");
+	everywhere(qq{"a" with payload "again"\n}, 'afterwards they are delivered again');
+	$c->same('rows were never left out');
+}
 
 # ---------- what is refused
 

@@ -1,7 +1,7 @@
 # A server that ran without lockstep - not preloaded, or without a node's name - and took writes is
 # not attached again as if nothing had happened: whether that run ended cleanly or by a
 # crash, and whatever ended the run before it.  One that wrote nothing is.  Crashes of a node itself
-# are no such run.
+# are no such run.  Nor is one attached whose WAL was reset after a crash.
 use strict;
 use warnings;
 use FindBin;
@@ -105,6 +105,34 @@ run_without("lockstep.node_name = ''", "INSERT INTO t VALUES (101, 'only n1')", 
 is_out('after a crash, and one of its own');
 $c->psql_says($c->port(1), 'app', 'SET lockstep.replicate = off; DELETE FROM t WHERE id = 101; SELECT lockstep.clear_outside_run()');
 is_online('a superuser who has settled that says so');
+$c->same('equal');
+
+# ---------- its WAL is reset
+
+sub reset_wal
+{
+	my ($rc, $out) = $c->run_owned("$LockstepCluster::bindir/pg_resetwal", @_, '-D', $c->pgdata(1));
+	is($rc, 0, "pg_resetwal @_") or diag($out);
+	return;
+}
+
+plain('CHECKPOINT');
+$c->cluster('stop-node', 1);
+reset_wal();
+start();
+is_online('after a clean end, of which nothing was lost');
+plain('CHECKPOINT');
+$c->cluster('kill-node', 1);
+unlink $c->pgdata(1) . '/postmaster.pid';
+reset_wal('-f');
+start();
+my $reset = qr/the write-ahead log of this server was reset \(pg_resetwal\) after it had crashed as node "n1", .*: clone it anew \(lockstepctl join\)/;
+ok($c->wait_until(sub { $c->reason(1) =~ $reset }, 30), 'after a crash it is not attached: which of its pages are older than its progress is not known') or diag($c->reason(1));
+$c->sql(2, "INSERT INTO t VALUES (3, 'all')");
+$c->cluster('restart-node', 1, '--no-wait');
+ok($c->wait_until(sub { $c->node_log(1) =~ /was reset.*was reset/s && $c->reason(1) =~ $reset }, 30), 'nor after a restart') or diag($c->reason(1));
+plain('SELECT lockstep.clear_outside_run()');
+is_online('a superuser has the last word');
 $c->same('equal');
 
 # ---------- and again
