@@ -92,9 +92,9 @@ check-liveness: install
 
 # Random commands for SECONDS (180): on the nodes and on a server without lockstep; by several clients at once.
 check-differential: install
-	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/run.py --seconds $(or $(SECONDS),180)
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/run.py --seconds $(or $(SECONDS),180) --settings
 	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/at_once.py --seconds $(or $(SECONDS),180)
-	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/at_once.py --seconds $(or $(SECONDS),180) --nodes 3 --replicators 3 --clients 3 --disturb
+	PYTHONDONTWRITEBYTECODE=1 /usr/bin/python3 tests/differential/at_once.py --seconds $(or $(SECONDS),180) --nodes 3 --replicators 3 --clients 3 --disturb --settings
 
 # The model of a group of replicators, in all orders of steps; needs Java.
 check-model:

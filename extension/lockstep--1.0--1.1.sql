@@ -309,6 +309,9 @@ SET bytea_output = hex
 SET datestyle = 'ISO, MDY'
 SET intervalstyle = postgres
 SET timezone = 'UTC'
+SET quote_all_identifiers = off
+SET standard_conforming_strings = on
+SET lc_monetary = 'C'
 SET row_security = off
 AS $$
 	WITH schemas AS (

@@ -41,7 +41,8 @@ connection_string(const char *conninfo, const char *database, ConninfoPasswords 
 	char	   *there = conninfo_with(alive, "dbname", database);
 	char	   *full = conninfo_with(there, "options", "-c role=none -c session_preload_libraries= -c local_preload_libraries= -c client_min_messages=error "
 									 "-c statement_timeout=0 -c lock_timeout=0 -c idle_in_transaction_session_timeout=0 -c idle_session_timeout=0 "
-									 "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1");
+									 "-c lockstep.replicate=off -c lockstep.causal_reads=off -c lockstep.max_staleness=-1 "
+									 "-c standard_conforming_strings=on -c quote_all_identifiers=off -c TimeZone=UTC -c bytea_output=hex -c lc_monetary=C");
 
 	free(shown);
 	free(alive);

@@ -5,10 +5,10 @@ No outcome can be foretold here, but some must not be: an internal error, a lost
 takes longer than LIMIT, a value of a sequence that is given out twice.  After each round the nodes have to be online and equal: the schema as pg_dump writes it, and
 lockstepctl verify.
 
-at_once.py [--seconds N] [--seed N] [--rounds N] [--nodes N] [--replicators N] [--clients N] [--disturb] [--log FILE]:
+at_once.py [--seconds N] [--seed N] [--rounds N] [--nodes N] [--replicators N] [--clients N] [--disturb] [--settings] [--log FILE]:
 N clients on each node; a round has a seed of its own, which draws the commands and the clients' settings, not their order
 among clients, and begins with an empty database.  --disturb: meanwhile sessions are canceled, terminated and killed, and so
-are servers and replicators.
+are servers and replicators.  --settings: all nodes but the first have other settings in postgresql.conf.
 """
 import collections
 import os

@@ -6,8 +6,8 @@ node.  Each has to succeed where the plain server does, with the same number of 
 and is not done there.  Every so often all nodes have to be equal: the schema as pg_dump writes it, and
 lockstepctl verify.  A difference ends the run, with the commands since the last comparison and the seed.
 
-run.py [--seconds N] [--seed N] [--rounds N] [--log FILE]: a round has a seed of its own, and begins with an empty
-database.  The log of a difference is what reduce.py makes smaller.
+run.py [--seconds N] [--seed N] [--rounds N] [--settings] [--log FILE]: a round has a seed of its own, and begins with an empty
+database.  --settings: the second node has other settings in postgresql.conf.  The log of a difference is what reduce.py makes smaller.
 """
 import random
 import time
@@ -40,8 +40,8 @@ class Round:
         self.log = []
         self.commands = self.refused = self.failed = self.other = 0
 
-    def open(self, where):
-        c = self.servers.connect(where, self.database)
+    def open(self, where, settings=()):
+        c = self.servers.connect(where, self.database, settings)
         c.execute(LIMIT)
         if where != 'plain':
             c.execute('SET lockstep.causal_reads = on')
@@ -53,7 +53,7 @@ class Round:
                 c.execute(f'CREATE DATABASE {self.database}')
         self.sessions = {where: self.open(where) for where in ('plain', 1, 2)}
         # each node's client has a session of its own there, whose settings and temporary tables are alike
-        self.twins = {1: self.sessions['plain'], 2: self.open('plain')}
+        self.twins = {1: self.sessions['plain'], 2: self.open('plain', self.servers.other_settings)}
         for where in ('plain', 1):
             set_up(self.sessions[where])
 
