@@ -187,4 +187,16 @@ for my $i (1 .. 5)
 	is($nobody->error, '', "a right from the other node, $i");
 }
 $c->same('equal');
+# ---------- behind a command that only made others look again
+
+$c->sql(1, <<'SQL', user => 'somebody');
+CREATE DOMAIN s.dom AS int;
+CREATE FUNCTION s.f2() RETURNS int LANGUAGE sql AS 'SELECT 1';
+BEGIN;
+ALTER DOMAIN s.dom DROP CONSTRAINT IF EXISTS nothing;
+ALTER FUNCTION s.f2() STABLE;
+COMMIT;
+SQL
+is($c->sql(1, "SELECT provolatile FROM pg_proc WHERE oid = 's.f2'::regproc"), 's', 'its own function is altered behind ALTER DOMAIN ... DROP CONSTRAINT IF EXISTS');
+
 done_testing();
