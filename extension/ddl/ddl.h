@@ -88,6 +88,8 @@ typedef struct DdlTargets
 	LsKey	   *keys;
 	bool		whole_database; /* X on the database: the tables can't be told */
 	int			ntemporary;		/* or this node's for another reason */
+	List	   *held;			/* OIDs of those by whose names it could mean
+								 * permanent ones, if they went */
 	int			npermanent;
 	bool		separable;		/* temporary ones can be left out of the text */
 	bool		reads_temporary;	/* its result depends on a temporary table */
@@ -113,9 +115,9 @@ extern ObjectAddress ddl_whole_of(Oid class, Oid object);
 
 /* ---------- in ddlobjects.c */
 
-/* Of a temporary table, or made of such types: they go with it. */
-extern bool ddl_type_is_temporary(Oid type);
-extern bool ddl_function_is_temporary(Oid function);
+/* The temporary table that it is of, or is made of types of: it goes with that.  InvalidOid: none. */
+extern Oid	ddl_temporary_table_of_type(Oid type);
+extern Oid	ddl_temporary_table_of_function(Oid function);
 
 /* ---------- in ddlforward.c */
 
@@ -124,6 +126,12 @@ extern void ddl_wait_for_holders(Node *stmt);
 
 /* What the command's targets are now. */
 typedef void (*DdlFindTargets) (void *arg, DdlTargets *targets);
+
+/*
+ * What the command's targets are, of which the temporary ones stay what they are until the transaction ends:
+ * they are locked as by a reader.
+ */
+extern void ddl_find_and_hold(DdlFindTargets find, void *arg, DdlTargets *targets);
 
 /*
  * Ask for the locks of *targets, found before.  On return it is what the command

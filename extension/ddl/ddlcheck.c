@@ -539,8 +539,8 @@ is_temporary(Oid class, Oid object)
 	Oid			schema = schema_of(class, object);
 
 	return (OidIsValid(schema) && isAnyTempNamespace(schema)) ||
-		(class == TypeRelationId && ddl_type_is_temporary(object)) ||
-		(class == ProcedureRelationId && ddl_function_is_temporary(object));
+		(class == TypeRelationId && OidIsValid(ddl_temporary_table_of_type(object))) ||
+		(class == ProcedureRelationId && OidIsValid(ddl_temporary_table_of_function(object)));
 }
 
 static bool

@@ -5,6 +5,8 @@
  */
 #include "postgres.h"
 
+#include "storage/lmgr.h"
+#include "storage/sinval.h"
 #include "utils/inval.h"
 
 #include "capture.h"
@@ -18,6 +20,31 @@
 
 /* How often a command's tables may change while it waits for their locks. */
 #define MAX_LOOKS 10
+
+/* ---------- what stays on this node */
+
+/*
+ * DROP of another session's temporary table, and DROP OWNED or DROP EXTENSION that reach it, can come between: the
+ * name would then mean a permanent table, which would be changed on this node alone.
+ */
+void
+ddl_find_and_hold(DdlFindTargets find, void *arg, DdlTargets *targets)
+{
+	List	   *held = NIL;
+
+	for (;;)
+	{
+		uint64		before = SharedInvalidMessageCounter;
+		ListCell   *lc;
+
+		find(arg, targets);
+		foreach(lc, targets->held)
+			LockRelationOid(lfirst_oid(lc), AccessShareLock);
+		if (SharedInvalidMessageCounter == before || list_difference_oid(targets->held, held) == NIL)
+			break;
+		held = list_copy(targets->held);
+	}
+}
 
 /* ---------- asking first */
 

@@ -105,6 +105,23 @@ target_namespace(DdlTargets *t, Oid namespace)
 		t->ours = true;
 }
 
+static void
+target_temporary(DdlTargets *t, Oid relid)
+{
+	t->ntemporary++;
+	target_hold(t, relid);
+}
+
+/* That of another session, which only its schema's name leads to, is held by nobody here. */
+void
+target_hold(DdlTargets *t, Oid relid)
+{
+	Oid			namespace = get_rel_namespace(relid);
+
+	if (isTempNamespace(namespace) || !isAnyTempNamespace(namespace))
+		t->held = list_append_unique_oid(t->held, relid);
+}
+
 bool
 ddl_is_temporary(Oid relid)
 {
@@ -119,6 +136,8 @@ target_relation(DdlTargets *t, RangeVar *rv, bool with_children)
 	Oid			relid = RangeVarGetRelid(rv, NoLock, true);
 
 	target_namespace(t, OidIsValid(relid) ? get_rel_namespace(relid) : InvalidOid);
+	if (OidIsValid(relid) && isTempNamespace(get_rel_namespace(relid)))
+		target_hold(t, relid);
 	if (!OidIsValid(relid) || ddl_is_temporary(relid))
 		return relid;
 	add_relation(t, relid);
@@ -185,20 +204,21 @@ target_new_object(DdlTargets *t, List *names)
 }
 
 /* Of a temporary table, an array of it, a domain over them. */
-bool
-ddl_type_is_temporary(Oid type)
+Oid
+ddl_temporary_table_of_type(Oid type)
 {
 	Oid			base = OidIsValid(type) ? getBaseType(type) : InvalidOid;
 	Oid			element = get_element_type(base);
 	Oid			relid = get_typ_typrelid(OidIsValid(element) ? element : base);
 
-	return OidIsValid(relid) && isAnyTempNamespace(get_rel_namespace(relid));
+	return OidIsValid(relid) && isAnyTempNamespace(get_rel_namespace(relid)) ? relid : InvalidOid;
 }
 
 void
 target_type(DdlTargets *t, TypeName *name)
 {
 	Oid			type = LookupTypeNameOid(NULL, name, true);
+	Oid			table = ddl_temporary_table_of_type(type);
 	HeapTuple	tuple = SearchSysCache1(TYPEOID, ObjectIdGetDatum(type));
 
 	if (!HeapTupleIsValid(tuple))
@@ -206,8 +226,8 @@ target_type(DdlTargets *t, TypeName *name)
 		target_namespace(t, InvalidOid);
 		return;
 	}
-	if (ddl_type_is_temporary(type))
-		t->ntemporary++;
+	if (OidIsValid(table))
+		target_temporary(t, table);
 	else
 		target_namespace(t, ((Form_pg_type) GETSTRUCT(tuple))->typnamespace);
 	ReleaseSysCache(tuple);
@@ -217,8 +237,10 @@ target_type(DdlTargets *t, TypeName *name)
 void
 target_new_domain(DdlTargets *t, CreateDomainStmt *stmt)
 {
-	if (ddl_type_is_temporary(LookupTypeNameOid(NULL, stmt->typeName, true)))
-		t->ntemporary++;
+	Oid			table = ddl_temporary_table_of_type(LookupTypeNameOid(NULL, stmt->typeName, true));
+
+	if (OidIsValid(table))
+		target_temporary(t, table);
 	else
 		target_new_object(t, stmt->domainname);
 }
@@ -227,42 +249,42 @@ target_new_domain(DdlTargets *t, CreateDomainStmt *stmt)
  * A function that takes or returns rows of a temporary table goes with that
  * table, at the end of the session at the latest.  No other node can have it.
  */
-bool
-ddl_function_is_temporary(Oid function)
+Oid
+ddl_temporary_table_of_function(Oid function)
 {
 	Oid		   *types;
 	char	  **names;
 	char	   *modes;
 	HeapTuple	tuple = SearchSysCache1(PROCOID, ObjectIdGetDatum(function));
-	bool		found;
+	Oid			table;
 	int			n;
 
 	if (!HeapTupleIsValid(tuple))
-		return false;
-	found = ddl_type_is_temporary(((Form_pg_proc) GETSTRUCT(tuple))->prorettype);
+		return InvalidOid;
+	table = ddl_temporary_table_of_type(((Form_pg_proc) GETSTRUCT(tuple))->prorettype);
 	n = get_func_arg_info(tuple, &types, &names, &modes);
-	while (n-- > 0)
-		found |= ddl_type_is_temporary(types[n]);
+	while (!OidIsValid(table) && n-- > 0)
+		table = ddl_temporary_table_of_type(types[n]);
 	ReleaseSysCache(tuple);
-	return found;
+	return table;
 }
 
 /* A type among them that no other node has, or has by that name. */
-static bool
-any_type_is_temporary(List *types)
+static Oid
+temporary_table_of_types(List *types)
 {
 	ListCell   *lc;
 
 	foreach(lc, types)
 	{
-		DdlTargets	named = {0};
+		Oid			table = InvalidOid;
 
 		if (lfirst(lc) != NULL && IsA(lfirst(lc), TypeName))
-			target_type(&named, lfirst_node(TypeName, lc));
-		if (named.ntemporary > 0)
-			return true;
+			table = ddl_temporary_table_of_type(LookupTypeNameOid(NULL, lfirst_node(TypeName, lc), true));
+		if (OidIsValid(table))
+			return table;
 	}
-	return false;
+	return InvalidOid;
 }
 
 /*
@@ -273,6 +295,7 @@ void
 target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 {
 	Oid			oid = LookupFuncWithArgs(type, function, true);
+	Oid			table;
 	ListCell   *lc;
 
 	foreach(lc, function->objargs)
@@ -280,8 +303,9 @@ target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 		if (lfirst(lc) != NULL)
 			source_of_type(t, lfirst_node(TypeName, lc));
 	}
-	if (OidIsValid(oid) ? ddl_function_is_temporary(oid) : any_type_is_temporary(function->objargs))
-		t->ntemporary++;
+	table = OidIsValid(oid) ? ddl_temporary_table_of_function(oid) : temporary_table_of_types(function->objargs);
+	if (OidIsValid(table))
+		target_temporary(t, table);
 	else
 		target_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
 }
@@ -289,8 +313,8 @@ target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 void
 target_new_function(DdlTargets *t, CreateFunctionStmt *stmt)
 {
-	bool		temporary = stmt->returnType != NULL &&
-	ddl_type_is_temporary(LookupTypeNameOid(NULL, stmt->returnType, true));
+	Oid			table = stmt->returnType == NULL ? InvalidOid :
+	ddl_temporary_table_of_type(LookupTypeNameOid(NULL, stmt->returnType, true));
 	ListCell   *lc;
 
 	source_of_type(t, stmt->returnType);
@@ -299,10 +323,11 @@ target_new_function(DdlTargets *t, CreateFunctionStmt *stmt)
 		TypeName   *type = lfirst_node(FunctionParameter, lc)->argType;
 
 		source_of_type(t, type);
-		temporary |= ddl_type_is_temporary(LookupTypeNameOid(NULL, type, true));
+		if (!OidIsValid(table))
+			table = ddl_temporary_table_of_type(LookupTypeNameOid(NULL, type, true));
 	}
-	if (temporary)
-		t->ntemporary++;
+	if (OidIsValid(table))
+		target_temporary(t, table);
 	else
 		target_new_object(t, stmt->funcname);
 }
@@ -364,8 +389,10 @@ target_name(DdlTargets *t, List *names)
 void
 target_of_types(DdlTargets *t, List *types)
 {
-	if (any_type_is_temporary(types))
-		t->ntemporary++;
+	Oid			table = temporary_table_of_types(types);
+
+	if (OidIsValid(table))
+		target_temporary(t, table);
 	else
 		t->npermanent++;
 }
@@ -382,8 +409,10 @@ target_domain(DdlTargets *t, Node *object)
 static void
 target_operator(DdlTargets *t, ObjectWithArgs *operator)
 {
-	if (any_type_is_temporary(operator->objargs))
-		t->ntemporary++;
+	Oid			table = temporary_table_of_types(operator->objargs);
+
+	if (OidIsValid(table))
+		target_temporary(t, table);
 	else
 		target_name(t, operator->objname);
 }
@@ -400,7 +429,7 @@ target_statistics(DdlTargets *t, List *names)
 		return;
 	}
 	if (ddl_is_temporary(((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxrelid))
-		t->ntemporary++;
+		target_temporary(t, ((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxrelid);
 	else
 		target_namespace(t, ((Form_pg_statistic_ext) GETSTRUCT(tuple))->stxnamespace);
 	ReleaseSysCache(tuple);

@@ -20,6 +20,9 @@ extern void ddl_add_dependents(DdlTargets *t, Oid class, Oid object);
 
 extern bool ddl_is_temporary(Oid relid);
 
+/* The relation keeps the command, or a part of it, on this node. */
+extern void target_hold(DdlTargets *t, Oid relid);
+
 /* An existing relation that the command changes, InvalidOid if there is none. */
 extern Oid	target_relation(DdlTargets *t, RangeVar *rv, bool with_children);
 

@@ -465,8 +465,9 @@ try_it(const Trial *trial, ErrorData **error)
 	*error = NULL;
 
 	/*
-	 * PostgreSQL takes no change of a catalog in a subtransaction that begins behind a command that changed none, and
-	 * made others look again (ALTER DOMAIN ... DROP CONSTRAINT IF EXISTS).
+	 * PostgreSQL takes no change of a catalog in a subtransaction that begins
+	 * behind a command that changed none, and made others look again (ALTER
+	 * DOMAIN ... DROP CONSTRAINT IF EXISTS).
 	 */
 	(void) GetCurrentCommandId(true);
 	CommandCounterIncrement();

@@ -20,6 +20,7 @@
 #include "catalog/pg_class.h"
 #include "catalog/pg_extension.h"
 #include "catalog/pg_inherits.h"
+#include "miscadmin.h"
 #include "nodes/makefuncs.h"
 #include "parser/analyze.h"
 #include "parser/parse_relation.h"
@@ -183,12 +184,14 @@ targets_of_truncate(DdlTargets *t, TruncateStmt *stmt)
 	foreach(lc, stmt->relations)
 	{
 		RangeVar   *rv = lfirst_node(RangeVar, lc);
-		Oid			relid;
+		Oid			relid = RangeVarGetRelid(rv, NoLock, true);
 
 		/* its sequences are of all nodes */
-		if (!stmt->restart_seqs && is_foreign(RangeVarGetRelid(rv, NoLock, true), rv->inh))
+		if (!stmt->restart_seqs && is_foreign(relid, rv->inh))
 		{
 			t->ntemporary++;
+			if (pg_class_aclcheck(relid, GetUserId(), ACL_TRUNCATE) == ACLCHECK_OK)
+				target_hold(t, relid);
 			continue;
 		}
 		relid = target_relation(t, rv, true);
@@ -416,6 +419,7 @@ add_counts(DdlTargets *t, const DdlTargets *named)
 {
 	t->ntemporary += named->ntemporary;
 	t->npermanent += named->npermanent;
+	t->held = list_union_oid(t->held, named->held);
 }
 
 static void
@@ -492,6 +496,8 @@ targets_of_depends(DdlTargets *t, AlterObjectDependsStmt *stmt)
 static void
 target_of_grant(DdlTargets *t, GrantStmt *stmt, Node *object)
 {
+	DdlTargets	keyless = {0};
+
 	if (stmt->targtype == ACL_TARGET_ALL_IN_SCHEMA)
 	{
 		target_namespace(t, LookupExplicitNamespace(strVal(object), true));
@@ -501,10 +507,8 @@ target_of_grant(DdlTargets *t, GrantStmt *stmt, Node *object)
 	{
 		case OBJECT_TABLE:
 		case OBJECT_SEQUENCE:
-			if (ddl_is_temporary(RangeVarGetRelid(castNode(RangeVar, object), NoLock, true)))
-				t->ntemporary++;
-			else
-				t->npermanent++;
+			(void) target_relation(&keyless, castNode(RangeVar, object), false);
+			add_counts(t, &keyless);
 			break;
 		case OBJECT_SCHEMA:
 			target_schema(t, strVal(object));

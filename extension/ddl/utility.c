@@ -647,7 +647,7 @@ process_on_origin(Call *call)
 	}
 	if (plan.action == DDL_FORWARD || plan.action == DDL_LOCK)
 	{
-		find_targets(call, &targets);
+		ddl_find_and_hold(find_targets, call, &targets);
 		if (targets.npermanent == 0 && targets.ntemporary > 0)
 			plan.action = DDL_LOCAL;
 		else if (plan.action == DDL_FORWARD && what_is_wrong_with(&targets, &plan) != NULL)

@@ -9,6 +9,7 @@
  */
 #include "postgres.h"
 
+#include "access/detoast.h"
 #include "utils/builtins.h"
 #include "utils/fmgroids.h"
 #include "utils/memutils.h"
@@ -40,6 +41,20 @@ output_text(LsRelation *r, AttrNumber attnum, Datum value, bool stored)
 	return text;
 }
 
+/* Two digits for each byte. */
+static pg_noinline void
+check_bytea_size(LsRelation *r, AttrNumber attnum, Datum value)
+{
+	Size		size = toast_raw_datum_size(value) - VARHDRSZ;
+
+	if (size >= MaxAllocSize / 2 - 2)
+		ereport(ERROR,
+				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+				 errmsg("cannot replicate a value of type bytea with %zu bytes", size),
+				 errdetail("It is in column %d of table %s; values travel as text, which has at most 1 GB.", attnum, r->name),
+				 errhint("Divide it among several rows, or use a large object.")));
+}
+
 static pg_attribute_always_inline LsSlice
 value_text(LsRelation *r, AttrNumber attnum, Datum value, bool stored)
 {
@@ -56,6 +71,9 @@ value_text(LsRelation *r, AttrNumber attnum, Datum value, bool stored)
 			if (unlikely(!repertoire_is_plain((const char *) text.data, text.len)))
 				repertoire_check_text(r, attnum, (const char *) text.data, text.len);
 			return text;
+		case F_BYTEAOUT:
+			check_bytea_size(r, attnum, value);
+			__attribute__((fallthrough));
 		default:
 			return column->ascii ? ls_slice_of(OutputFunctionCall(&column->output, value)) :
 				output_text(r, attnum, value, stored);

@@ -170,4 +170,56 @@ $c->wait_sql(1, "SELECT count(*) FROM pg_statistic_ext WHERE stxname = 'st_of_te
 $c->same('statistics');
 is($c->sql(2, "SELECT obj_description(oid) FROM pg_statistic_ext WHERE stxname = 'st9' AND stxowner = 'bob'::regrole"), 'permanent', 'of a permanent table');
 
+# ---------- the temporary object goes while the command waits: its name means the permanent one then
+
+$c->sql(1, <<'SQL');
+CREATE FOREIGN DATA WRAPPER far_away; CREATE SERVER far FOREIGN DATA WRAPPER far_away;
+CREATE TABLE gone (a int, b text);
+INSERT INTO gone VALUES (1, 'x');
+CREATE FUNCTION of_gone(gone) RETURNS int LANGUAGE sql AS 'SELECT 1';
+SQL
+my $n = 0;
+for my $command ("COMMENT ON TABLE gone IS 'seen'", "COMMENT ON COLUMN gone.a IS 'seen'", 'ALTER TABLE gone ADD c int', 'ALTER TABLE gone ALTER a SET DEFAULT 7', 'GRANT SELECT ON gone TO bob',
+	'CREATE INDEX gone_a ON gone (a)', 'CREATE TRIGGER tr BEFORE INSERT ON gone FOR EACH ROW EXECUTE FUNCTION trg()', 'CREATE RULE ru AS ON DELETE TO gone DO INSTEAD NOTHING', 'CREATE POLICY po ON gone',
+	'CREATE STATISTICS gone_st ON a, b FROM gone', 'CREATE VIEW seen AS SELECT * FROM gone', 'CREATE FUNCTION of_gone2(gone) RETURNS int LANGUAGE sql AS \'SELECT 1\'', "COMMENT ON FUNCTION of_gone(gone) IS 'seen'",
+	'LOCK TABLE gone IN SHARE MODE', 'TRUNCATE gone', 'TRUNCATE gone, t', 'ALTER TABLE gone RENAME TO gone9', 'ALTER TABLE gone9 RENAME a TO z', 'DROP TABLE gone9 CASCADE')
+{
+	my ($table) = $command =~ /(gone9?)\b/;
+	my ($waits, $drops) = ($c->session(1), $c->session(1));
+	$waits->do("SET client_min_messages = error; CREATE TEMP TABLE $table (a int, b text)");
+	$waits->do("CREATE FUNCTION pg_temp.of_gone($table) RETURNS int LANGUAGE sql AS 'SELECT 1'") if $command =~ /of_gone\b/;
+	my $schema = $waits->query("SELECT relnamespace::regnamespace FROM pg_class WHERE oid = '$table'::regclass");
+	$drops->do('SET client_min_messages = error; BEGIN');
+	$drops->do("DROP TABLE $schema.$table CASCADE");
+	$waits->do('BEGIN');
+	$waits->send($command);
+	$n += $waits->blocked(0.3);
+	$drops->do('COMMIT');
+	$waits->finish;
+	is($waits->error, '', $command);
+	$waits->do('COMMIT');
+	$_->close for $waits, $drops;
+}
+cmp_ok($n, '>=', 16, 'they waited');
+equal('all nodes have what they did');
+$c->wait_sql(1, "SELECT count(*) FROM pg_class WHERE relnamespace IN (SELECT oid FROM pg_namespace WHERE nspname LIKE 'pg_temp%')", 0);
+$c->same('and all rows');
+is($c->sql(2, "SELECT to_regclass('gone')"), '', 'the permanent one was meant');
+
+# a foreign table, which each node empties by itself
+my ($waits, $drops) = ($c->session(1), $c->session(1));
+$c->sql(1, 'CREATE FOREIGN TABLE ft (a int) SERVER far');
+$drops->do('BEGIN');
+$drops->do('DROP FOREIGN TABLE ft');
+$drops->do('CREATE TABLE ft (a int)');
+$drops->do('INSERT INTO ft VALUES (1)');
+$waits->send('TRUNCATE ft');
+ok($waits->blocked(0.3), 'TRUNCATE of a foreign table waits');
+$drops->do('COMMIT');
+$waits->finish;
+is($waits->error, '', 'and empties the table that took its place');
+$c->same('on all nodes');
+is($c->sql(2, 'SELECT count(*) FROM ft'), 0, 'it is empty');
+$_->close for $waits, $drops;
+
 done_testing();

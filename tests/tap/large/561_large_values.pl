@@ -166,4 +166,14 @@ SKIP:
 	is($c->sql(2, 'SELECT count(*) FROM small'), 2, 'and others have committed');
 }
 
+# ---------- what has no text
+
+SKIP: {
+	skip 'takes a gigabyte (LOCKSTEP_LONG=1)', 2 unless $ENV{LOCKSTEP_LONG};
+	$c->sql(1, 'CREATE TABLE huge (id int PRIMARY KEY, b bytea); ALTER TABLE huge ALTER b SET STORAGE EXTERNAL');
+	$c->fails(1, "INSERT INTO huge SELECT 1, convert_to(repeat('x', 540000000), 'UTF8')", '54000',
+		qr/cannot replicate a value of type bytea with 540000000 bytes.*DETAIL: .*column 2 of table public.huge/s, 'bytea of more than 512 MB');
+	$c->same('and nothing of it is anywhere');
+}
+
 done_testing();
