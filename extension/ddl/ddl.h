@@ -127,10 +127,7 @@ extern void ddl_wait_for_holders(Node *stmt);
 /* What the command's targets are now. */
 typedef void (*DdlFindTargets) (void *arg, DdlTargets *targets);
 
-/*
- * What the command's targets are, of which the temporary ones stay what they are until the transaction ends:
- * they are locked as by a reader.
- */
+/* What the command's targets are.  Those that keep it on this node stay what they are until the transaction ends: they are locked. */
 extern void ddl_find_and_hold(DdlFindTargets find, void *arg, DdlTargets *targets);
 
 /*

@@ -5,9 +5,11 @@
  */
 #include "postgres.h"
 
+#include "catalog/namespace.h"
 #include "storage/lmgr.h"
 #include "storage/sinval.h"
 #include "utils/inval.h"
+#include "utils/lsyscache.h"
 
 #include "capture.h"
 #include "ddl.h"
@@ -23,6 +25,25 @@
 
 /* ---------- what stays on this node */
 
+/* The temporary ones as a reader does; foreign ones as TRUNCATE will, so that two of them don't wait for each other.  False: not now. */
+static bool
+hold(const DdlTargets *targets)
+{
+	ListCell   *lc;
+
+	foreach(lc, targets->held)
+	{
+		Oid			relid = lfirst_oid(lc);
+		LOCKMODE	mode = isTempNamespace(get_rel_namespace(relid)) ? AccessShareLock : AccessExclusiveLock;
+
+		if (!targets->nowait)
+			LockRelationOid(relid, mode);
+		else if (!ConditionalLockRelationOid(relid, mode))
+			return false;
+	}
+	return true;
+}
+
 /*
  * DROP of another session's temporary table, and DROP OWNED or DROP EXTENSION that reach it, can come between: the
  * name would then mean a permanent table, which would be changed on this node alone.
@@ -35,13 +56,11 @@ ddl_find_and_hold(DdlFindTargets find, void *arg, DdlTargets *targets)
 	for (;;)
 	{
 		uint64		before = SharedInvalidMessageCounter;
-		ListCell   *lc;
 
 		find(arg, targets);
-		foreach(lc, targets->held)
-			LockRelationOid(lfirst_oid(lc), AccessShareLock);
-		if (SharedInvalidMessageCounter == before || list_difference_oid(targets->held, held) == NIL)
-			break;
+		if (!hold(targets) ||	/* the command will say so */
+			SharedInvalidMessageCounter == before || list_difference_oid(targets->held, held) == NIL)
+			return;
 		held = list_copy(targets->held);
 	}
 }

@@ -206,6 +206,19 @@ $c->wait_sql(1, "SELECT count(*) FROM pg_class WHERE relnamespace IN (SELECT oid
 $c->same('and all rows');
 is($c->sql(2, "SELECT to_regclass('gone')"), '', 'the permanent one was meant');
 
+# NOWAIT does not wait for it
+{
+	my ($nowait, $drops) = ($c->session(1), $c->session(1));
+	$nowait->do('CREATE TEMP TABLE t (a int)');
+	my $schema = $nowait->query("SELECT relnamespace::regnamespace FROM pg_class WHERE oid = 't'::regclass");
+	$drops->do('BEGIN');
+	$drops->do("DROP TABLE $schema.t");
+	$nowait->do('BEGIN');
+	$nowait->query('LOCK TABLE t NOWAIT');
+	LockstepCluster::is_error($nowait->error, '55P03', qr/could not obtain lock on relation "t"/, 'LOCK ... NOWAIT of a temporary table that is being dropped');
+	$_->close for $nowait, $drops;
+}
+
 # a foreign table, which each node empties by itself
 my ($waits, $drops) = ($c->session(1), $c->session(1));
 $c->sql(1, 'CREATE FOREIGN TABLE ft (a int) SERVER far');

@@ -71,6 +71,21 @@ empties('TRUNCATE ONLY three', 'three', parent => 2, grandchild => 1);
 empties('CREATE TEMP TABLE tmp (a int); TRUNCATE tmp, one, t', 'one', t => 0);
 empties('BEGIN; TRUNCATE one; INSERT INTO t VALUES (9); COMMIT', 'one', t => 2);
 
+# Two at once wait for one lock, one behind the other.
+fill();
+my @sessions = map { $c->session(1) } 1 .. 3;
+$sessions[0]->do('BEGIN');
+$sessions[0]->query('SELECT * FROM one');
+$_->send('TRUNCATE one') for @sessions[1, 2];
+ok($_->blocked(0.3), 'TRUNCATE waits for a reader') for @sessions[1, 2];
+$sessions[0]->do('COMMIT');
+for my $s (@sessions[1, 2])
+{
+	$s->finish;
+	is($s->error, '', 'and goes on, as the other one does');
+}
+$_->close for @sessions;
+
 # A node that is away empties its own tables when it returns, and no other.
 fill();
 $c->cluster('stop-node', 2);
