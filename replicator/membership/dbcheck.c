@@ -225,6 +225,32 @@ ask_info(DbCheck *d)
 }
 
 static void
+on_cleared(void *arg, const PGresult *r)
+{
+	DbCheck    *d = arg;
+
+	if (!has_row(d, r, "canceling what is in the way of its state"))
+		return;
+	if (strcmp(PQgetvalue(r, 0, 0), "0") != 0)
+		log_message(LOG_INFO, d->node->config->name, "canceled %s commands that waited for lockstep.progress in database \"%s\"",
+					PQgetvalue(r, 0, 0), d->database);
+	ask_info(d);
+}
+
+/*
+ * VACUUM FULL and REINDEX of a database come to lockstep.progress.  There they wait for a transaction that waits for its turn, for
+ * which the node has to be attached; and the next question would wait behind them.
+ */
+static void
+clear_the_way(DbCheck *d)
+{
+	pgclient_query(d->client, "SELECT count(pg_catalog.pg_cancel_backend(pid)) FROM pg_catalog.pg_locks "
+				   "WHERE relation = pg_catalog.to_regclass('lockstep.progress') AND NOT granted "
+				   "AND database = (SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) "
+				   "AND mode IN ('ShareLock', 'ShareRowExclusiveLock', 'ExclusiveLock', 'AccessExclusiveLock')", 0, NULL, on_cleared, d);
+}
+
+static void
 on_created(void *arg, const PGresult *r)
 {
 	DbCheck    *d = arg;
@@ -243,7 +269,7 @@ next_after_facts(DbCheck *d)
 	if (d->plain)
 		finish(d);
 	else if (d->has_extension)
-		ask_info(d);
+		clear_the_way(d);
 	else if (d->create)
 		pgclient_query(d->client, "CREATE EXTENSION lockstep", 0, NULL, on_created, d);
 	else

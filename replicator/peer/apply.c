@@ -383,6 +383,7 @@ apply_commit(ApplyConn *c)
 {
 	assert(c->task->tx->seq != 0 && !c->commit_sent && !c->sync_sent);
 	c->commit_sent = true;
+	c->progress_us = loop_now_us();
 	if (!c->seq_sent)
 		send_commit(c);
 	send_sync(c);

@@ -2,7 +2,7 @@
  * lock_conflict.c
  *	  Lock conflicts on a node: the lower rank yields.
  *
- * When an apply session makes no progress, its node is asked which processes block
+ * When an apply session makes no progress, also with its COMMIT, its node is asked which processes block
  * it.  Ranks: decided transactions by seq, then reserved ones by ticket, then all
  * others.  If W waits for a lock of B:
  *
@@ -36,6 +36,9 @@
 #include "sequencer.h"
 
 #define MAX_INTERVAL_MS 20
+
+/* A commit mostly waits for its turn, and nobody is in its way: it is looked at later. */
+#define COMMIT_DELAY_MS 20
 
 /* A row of lockstep.blockers(), of a process that is no apply session. */
 typedef struct Blocker
@@ -123,13 +126,17 @@ telling_key(const LsQuery *query)
 static void
 describe_lock_conflict(const ApplyTask *waiting, size_t at_row, ConflictDetail *w)
 {
+	bool		commits = waiting->state == TASK_COMMITTING;
 	size_t		at = apply_current_statement(waiting->connection, at_row);
 
-	/* of several that are executed as one, and its query */
-	const Transaction *tx = tx_member_at(waiting->tx, &at);
+	const Transaction *tx;
 	LsQuery		query;
 	char		who[LS_MAX_NAME + 64];
 
+	if (commits && at > 0)
+		at--;
+	tx = tx_member_at(waiting->tx, &at);	/* of several that are executed as
+											 * one, and its query */
 	memset(w, 0, sizeof(*w));
 	w->conflict.winner_node = tx->node;
 	w->conflict.winner_pid = tx->pid;
@@ -137,7 +144,7 @@ describe_lock_conflict(const ApplyTask *waiting, size_t at_row, ConflictDetail *
 	w->conflict.reason = "in the way";
 	snprintf(who, sizeof(who), tx->seq != 0 ? "node \"%s\" (pid %" PRIu32 ", seq %" PRIu64 ")" :
 			 "node \"%s\" (pid %" PRIu32 ")", tx->node, tx->pid, tx->seq);
-	if (waiting_query(tx, at, &w->copy, &query))
+	if (!commits && waiting_query(tx, at, &w->copy, &query))
 	{
 		LsKey		key = telling_key(&query);
 		char	   *text = query_shown(&query, &key, false);
@@ -371,6 +378,13 @@ waited_us(const Node *n, ApplyConn *c)
 	return loop_now_us() - b->since_us;
 }
 
+/* Its commit can wait for others, too: for lockstep.progress, or a catalog that is being rewritten. */
+static bool
+may_be_blocked(const ApplyTask *task)
+{
+	return !task->early && (task->state == TASK_RUNNING || task->state == TASK_COMMITTING);
+}
+
 static void
 on_blockers(void *arg, const PGresult *r)
 {
@@ -386,7 +400,7 @@ on_blockers(void *arg, const PGresult *r)
 		ApplyTask  *task = c != NULL ? apply_current_task(c) : NULL;
 
 		/* things may have gone on since it was asked, or by the rows before */
-		if (task == NULL || task->state != TASK_RUNNING || task->early)
+		if (task == NULL || !may_be_blocked(task))
 			continue;
 		if (is_true(r, i, 3))
 			news |= yield_apply_session(n, blocker.pid, task);
@@ -402,12 +416,12 @@ on_blockers(void *arg, const PGresult *r)
 
 /* ---------- asking */
 
-/* Apply sessions without a result for a while.  Does any run at all? */
-static bool
+/* Apply sessions without a result for a while.  In how many ms there may be others; 0: nothing is executed. */
+static int
 add_waiting(const Node *n, Buffer *pids)
 {
-	uint64_t	since = loop_now_us() - (uint64_t) node_config->yield_delay * 1000;
-	bool		any = false;
+	uint64_t	now = loop_now_us();
+	int			next_ms = 0;
 
 	for (const Pool *p = n->pools; p != NULL; p = p->next)
 	{
@@ -415,28 +429,33 @@ add_waiting(const Node *n, Buffer *pids)
 		{
 			const ApplyConn *c = p->connections[i];
 			const ApplyTask *task = apply_current_task(c);
+			bool		runs;
+			int			delay_ms;
 
-			if (task == NULL || task->state != TASK_RUNNING || task->early)
+			if (task == NULL || task->state == TASK_UNDOING || task->early)
 				continue;
-			any = true;
-			if (apply_progress_us(c) <= since)
+			runs = task->state == TASK_RUNNING;
+			delay_ms = runs ? node_config->yield_delay : COMMIT_DELAY_MS;
+			if (runs || next_ms == 0)
+				next_ms = delay_ms;
+			if (may_be_blocked(task) && apply_progress_us(c) + (uint64_t) delay_ms * 1000 <= now)
 				pids_add(pids, apply_backend_pid(c));
 		}
 	}
-	return any;
+	return next_ms;
 }
 
 static void
 ask(Node *n)
 {
 	Buffer		pids = {0};
-	bool		any = add_waiting(n, &pids);
+	int			next_ms = add_waiting(n, &pids);
 
 	if (pids.len == 0)
 	{
 		n->lock_conflict_ms = 0;
-		if (any)
-			look_again_in(n, node_config->yield_delay);
+		if (next_ms > 0)
+			look_again_in(n, next_ms);
 		return;
 	}
 	n->lock_conflict_ms = n->lock_conflict_ms > 0 ? n->lock_conflict_ms * 2 : node_config->yield_delay;

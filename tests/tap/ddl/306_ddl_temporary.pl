@@ -173,7 +173,7 @@ is($c->sql(2, "SELECT obj_description(oid) FROM pg_statistic_ext WHERE stxname =
 # ---------- the temporary object goes while the command waits: its name means the permanent one then
 
 $c->sql(1, <<'SQL');
-CREATE FOREIGN DATA WRAPPER far_away; CREATE SERVER far FOREIGN DATA WRAPPER far_away;
+CREATE FOREIGN DATA WRAPPER far_away; CREATE SERVER far_away FOREIGN DATA WRAPPER far_away;
 CREATE TABLE gone (a int, b text);
 INSERT INTO gone VALUES (1, 'x');
 CREATE FUNCTION of_gone(gone) RETURNS int LANGUAGE sql AS 'SELECT 1';
@@ -221,7 +221,7 @@ is($c->sql(2, "SELECT to_regclass('gone')"), '', 'the permanent one was meant');
 
 # a foreign table, which each node empties by itself
 my ($waits, $drops) = ($c->session(1), $c->session(1));
-$c->sql(1, 'CREATE FOREIGN TABLE ft (a int) SERVER far');
+$c->sql(1, 'CREATE FOREIGN TABLE ft (a int) SERVER far_away');
 $drops->do('BEGIN');
 $drops->do('DROP FOREIGN TABLE ft');
 $drops->do('CREATE TABLE ft (a int)');
