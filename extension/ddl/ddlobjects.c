@@ -269,22 +269,25 @@ ddl_temporary_table_of_function(Oid function)
 	return table;
 }
 
-/* A type among them that no other node has, or has by that name. */
-static Oid
-temporary_table_of_types(List *types)
+/* True: there is a type among them that no other node has, or has by that name. */
+static bool
+target_temporary_of(DdlTargets *t, List *types)
 {
 	ListCell   *lc;
 
 	foreach(lc, types)
 	{
-		Oid			table = InvalidOid;
+		DdlTargets	named = {0};
 
 		if (lfirst(lc) != NULL && IsA(lfirst(lc), TypeName))
-			table = ddl_temporary_table_of_type(LookupTypeNameOid(NULL, lfirst_node(TypeName, lc), true));
-		if (OidIsValid(table))
-			return table;
+			target_type(&named, lfirst_node(TypeName, lc));
+		if (named.ntemporary == 0)
+			continue;
+		t->ntemporary++;
+		t->held = list_union_oid(t->held, named.held);
+		return true;
 	}
-	return InvalidOid;
+	return false;
 }
 
 /*
@@ -295,7 +298,7 @@ void
 target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 {
 	Oid			oid = LookupFuncWithArgs(type, function, true);
-	Oid			table;
+	Oid			table = ddl_temporary_table_of_function(oid);
 	ListCell   *lc;
 
 	foreach(lc, function->objargs)
@@ -303,10 +306,9 @@ target_function(DdlTargets *t, ObjectType type, ObjectWithArgs *function)
 		if (lfirst(lc) != NULL)
 			source_of_type(t, lfirst_node(TypeName, lc));
 	}
-	table = OidIsValid(oid) ? ddl_temporary_table_of_function(oid) : temporary_table_of_types(function->objargs);
 	if (OidIsValid(table))
 		target_temporary(t, table);
-	else
+	else if (OidIsValid(oid) || !target_temporary_of(t, function->objargs))
 		target_namespace(t, OidIsValid(oid) ? get_func_namespace(oid) : InvalidOid);
 }
 
@@ -389,11 +391,7 @@ target_name(DdlTargets *t, List *names)
 void
 target_of_types(DdlTargets *t, List *types)
 {
-	Oid			table = temporary_table_of_types(types);
-
-	if (OidIsValid(table))
-		target_temporary(t, table);
-	else
+	if (!target_temporary_of(t, types))
 		t->npermanent++;
 }
 
@@ -409,11 +407,7 @@ target_domain(DdlTargets *t, Node *object)
 static void
 target_operator(DdlTargets *t, ObjectWithArgs *operator)
 {
-	Oid			table = temporary_table_of_types(operator->objargs);
-
-	if (OidIsValid(table))
-		target_temporary(t, table);
-	else
+	if (!target_temporary_of(t, operator->objargs))
 		target_name(t, operator->objname);
 }
 

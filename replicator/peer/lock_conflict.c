@@ -128,7 +128,6 @@ describe_lock_conflict(const ApplyTask *waiting, size_t at_row, ConflictDetail *
 {
 	bool		commits = waiting->state == TASK_COMMITTING;
 	size_t		at = apply_current_statement(waiting->connection, at_row);
-
 	const Transaction *tx;
 	LsQuery		query;
 	char		who[LS_MAX_NAME + 64];

@@ -179,7 +179,6 @@ extern pthread_cond_t copies_noticed;	/* for group.c; by CLOCK_MONOTONIC */
 extern CopiesShared copies_shared;
 extern CopiesSetup copies_setup;
 
-
 /* With the lock: */
 extern void copies_wake(Sender *s);
 extern void copies_tell_journal(void);	/* what it waits for has changed */

@@ -29,8 +29,6 @@ OTHER_SETTINGS = {
     'track_functions': 'all', 'log_statement': 'all', 'createrole_self_grant': "'set, inherit'", 'event_source': 'x', 'lo_compat_privileges': 'on',
     'autovacuum_naptime': '1s', 'vacuum_freeze_min_age': '0',
 }
-
-
 SERVER_SETTINGS = ('event_source', 'autovacuum_naptime')
 
 
@@ -67,8 +65,7 @@ class Servers:
 
     def write_settings(self):
         bindir = shell(os.environ.get('PG_CONFIG', 'pg_config'), '--bindir').stdout.strip()
-        known = set(shell(f'{bindir}/postgres', '--describe-config').stdout.split('\n'))
-        known = {line.split('\t')[0] for line in known}
+        known = {line.split('\t')[0] for line in shell(f'{bindir}/postgres', '--describe-config').stdout.split('\n')}
         with open(f'{self.dir}/settings', 'w') as f:
             f.write(f"include_if_exists = '{self.dir}/settings@NODE@'\n")
         for node in self.nodes[1:]:

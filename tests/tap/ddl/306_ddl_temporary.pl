@@ -170,6 +170,18 @@ $c->wait_sql(1, "SELECT count(*) FROM pg_statistic_ext WHERE stxname = 'st_of_te
 $c->same('statistics');
 is($c->sql(2, "SELECT obj_description(oid) FROM pg_statistic_ext WHERE stxname = 'st9' AND stxowner = 'bob'::regrole"), 'permanent', 'of a permanent table');
 
+# ---------- temporary types that are no table's
+
+{
+	my $types = $c->session(1);
+	for my $sql ("CREATE TYPE pg_temp.mood AS ENUM ('ok')", 'CREATE CAST (pg_temp.mood AS int) WITH INOUT', "COMMENT ON CAST (pg_temp.mood AS int) IS 'temporary'", 'DROP CAST (pg_temp.mood AS int)')
+	{
+		$types->query($sql);
+		is($types->error, '', $sql);
+	}
+	$types->close;
+}
+
 # ---------- the temporary object goes while the command waits: its name means the permanent one then
 
 $c->sql(1, <<'SQL');
