@@ -50,6 +50,9 @@ typedef enum LsPoint
 	LS_POINT_ALONE_ASKED,
 	LS_POINT_ALONE_ORDERED,		/* not applied here yet */
 
+	/* values that nobody has replicated: sequence_shared.c */
+	LS_POINT_POSITIONS_READ,	/* the replicator is not told */
+
 	/* the node: link_handshake.c, generation.c, turn.c */
 	LS_POINT_LINKED,			/* to the replicator; nothing said */
 	LS_POINT_GENERATION_RAISED, /* older ones are refused; it is not stored */

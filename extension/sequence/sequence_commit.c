@@ -98,6 +98,7 @@ forward_used(void)
 	{
 		Relation	rel = try_relation_open(used[i].relid, NoLock);
 		SeqPosition position = {used[i].value, true};
+		uint64		seen = turn_applied();	/* before the generation is read */
 		LsKey		key;
 
 		if (rel == NULL)
@@ -109,6 +110,7 @@ forward_used(void)
 			continue;
 		}
 		key = keyset_relation_key(rel, LS_TABLE_IX);
+		key.seen = seen;
 		forward_effect("used", sequence_qualified_name(rel), position,
 					   psprintf(UINT64_FORMAT ":" UINT64_FORMAT, turn_boot_id(), used[i].count), &key);
 		add_in_turn(TURN_USED, used[i].relid, position, turn_boot_id(), used[i].count);

@@ -67,6 +67,7 @@
 #include "lockstep.h"
 #include "monotonic.h"
 #include "pack.h"
+#include "points.h"
 #include "sequence_private.h"
 #include "turn.h"
 
@@ -791,11 +792,13 @@ sequence_put_positions(ReturnSetInfo *rsinfo)
 			n++;
 	}
 	LWLockRelease(table_lock);
-	while (n-- > 0)
+	for (int i = 0; i < n; i++)
 	{
-		if (renew_names(&found[n]))
-			put_position(rsinfo, &found[n], seen);
+		if (renew_names(&found[i]))
+			put_position(rsinfo, &found[i], seen);
 	}
+	if (n > 0)
+		LS_POINT(POSITIONS_READ);
 	if (!shared->reported)
 	{
 		SeqEntry	unknown;

@@ -61,6 +61,7 @@ on_ordered(void *arg, uint64_t seq, const LsErrorFields *error)
 	Node	   *n = arg;
 
 	n->sequence_positions_ordering--;	/* refused: the node says it again */
+	n->sequence_positions_apart |= error != NULL;
 }
 
 static void
@@ -138,15 +139,16 @@ seen_before(const PGresult *r, int row)
 	return false;
 }
 
-/* All rows of the database that this one is of. */
+/* All rows of the database that this one is of; or this one, so that no other is refused with it. */
 static void
-order_database(Node *n, const PGresult *r, int row)
+order_database(Node *n, const PGresult *r, int row, bool apart)
 {
 	const char *database = PQgetvalue(r, row, 0);
 	LsIdentity	id = {ls_slice_of(n->config->name), n->boot, 0, new_number()};
 	Buffer		queries = {0};
+	int			end = apart ? row + 1 : PQntuples(r);
 
-	for (int i = row; i < PQntuples(r); i++)
+	for (int i = row; i < end; i++)
 	{
 		if (strcmp(PQgetvalue(r, i, 0), database) == 0)
 			append_row(&queries, r, i, id.xcount);
@@ -249,17 +251,19 @@ static void
 on_positions(void *arg, const PGresult *r)
 {
 	Node	   *n = arg;
+	bool		apart = n->sequence_positions_apart;
 
 	if (r == NULL)
 		return;					/* the node goes out */
+	n->sequence_positions_apart = false;
 	if (PQresultStatus(r) == PGRES_TUPLES_OK && n->state == NODE_ONLINE)
 	{
 		for (int i = 0; i < PQntuples(r); i++)
 		{
 			if (PQgetvalue(r, i, 0)[0] == '\0')
 				order_all_leased(n);
-			else if (may_order(PQgetvalue(r, i, 0)) && !seen_before(r, i))
-				order_database(n, r, i);
+			else if (may_order(PQgetvalue(r, i, 0)) && (apart || !seen_before(r, i)))
+				order_database(n, r, i, apart);
 		}
 	}
 	poll_later(n);

@@ -98,6 +98,7 @@ typedef struct Node
 	Timer	   *sequence_positions_timer;
 	int			sequence_positions_ordering;	/* transactions under way */
 	bool		sequence_positions_failed;	/* one of them was refused */
+	bool		sequence_positions_apart;	/* the next are ordered one by one */
 	struct Pool *pools;			/* see peer.h */
 	struct ApplyTask *tasks;	/* all of them on this node */
 	uint64_t	groups;			/* of transactions that it has executed as one

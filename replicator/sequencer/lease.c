@@ -631,6 +631,46 @@ lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, LsSli
 	return any;
 }
 
+/* The key of the sequence comes last. */
+static bool
+is_outdated(const LeaseTable *t, LsSlice database, const LsQuery *query, LsKey *key, uint64_t *seq)
+{
+	LsSlice		params = query->params;
+	LsSlice		keys = query->keys;
+	LsSlice		effect;
+	LsSlice		name;
+	const Thing *thing;
+	bool		has_key = false;
+
+	if (query->reason != LS_REASON_SEQUENCE || !ls_next_param(&params, &effect) || !ls_next_param(&params, &name) ||
+		!is_word(effect, "used"))
+		return false;
+	thing = find(t, database, name);
+	while (thing != NULL && ls_next_key(&keys, key))
+		has_key = true;
+	if (!has_key || key->seen >= thing->seq)
+		return false;
+	*seq = thing->seq;
+	return true;
+}
+
+bool
+lease_outdated(const LeaseTable *t, LsSlice database, LsSlice queries, LsKey *key, uint64_t *seq)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	LsQuery		query;
+
+	while (ls_frame(queries.data, queries.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+	{
+		if (ls_get_query(payload, &query) == NULL && is_outdated(t, database, &query, key, seq))
+			return true;
+		queries.data += LS_HEADER_SIZE + payload.len;
+		queries.len -= LS_HEADER_SIZE + payload.len;
+	}
+	return false;
+}
+
 /* ---------- records: "value called seq keys_len database_len " keys, both names.  The
  * first records had no keys; their "called" was in lower case. */
 

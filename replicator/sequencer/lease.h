@@ -71,6 +71,13 @@ extern bool lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice 
 /* The same of all queries, as 'Q' messages one after the other. */
 extern bool lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, LsSlice queries);
 
+/*
+ * True if the transaction's queries, as 'Q' messages, report values that were used of a sequence before its
+ * position was set, by a transaction that their node had not applied then (seen of their key): the
+ * position would be back where it was.  The key of that query, and the seq that has set it.
+ */
+extern bool lease_outdated(const LeaseTable *t, LsSlice database, LsSlice queries, LsKey *key, uint64_t *seq);
+
 /* The node's server has been started anew: its pages may lack values that it has handed out. */
 extern void lease_node_restarted(LeaseTable *t, LsSlice node);
 

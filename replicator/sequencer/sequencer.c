@@ -71,11 +71,13 @@ may_be_decided(const Transaction *tx)
 		(tx->spill == NULL || tx->spill->durable);
 }
 
-/* From here on it exists, if the record reaches the journal. */
+/* From here on it exists, if the record reaches the journal; or it is refused. */
 static void
 decide(Transaction *tx)
 {
 	assert(may_be_decided(tx));
+	if (refused_for_sequence(tx))
+		return;
 	undecided_unreserve(tx);
 	if (tx_has_ddl(tx))
 		proven_forget(true);

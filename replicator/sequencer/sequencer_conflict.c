@@ -153,6 +153,24 @@ describe_key_conflict(const Transaction *loser, const KeyList *list, const Certi
 	free(words);
 }
 
+void
+describe_sequence_conflict(const Transaction *loser, const LsKey *key, uint64_t seq, ConflictDetail *w)
+{
+	Certificate c = {.kind = CONFLICT_DECIDED,.winner_seq = seq};
+	char	   *words;
+	char	   *name = text_printable(key->name.data, key->name.len);
+
+	memset(w, 0, sizeof(*w));
+	words = winner_words(&c, NULL, &w->conflict);
+	w->detail = xasprintf("Sequence %s, of which this transaction has used a value, %s.", name, words);
+	w->conflict.key = key->name;
+	w->conflict.whole_table = true;
+	w->conflict.reason = reason_of(&c, false);
+	w->conflict.detail = w->detail;
+	free(name);
+	free(words);
+}
+
 /* ---------- waiting in a cycle */
 
 static void

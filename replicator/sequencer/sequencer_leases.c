@@ -40,6 +40,14 @@ leases_decided(const Transaction *tx)
 	return lease_effects(table(), ls_slice_of(tx->database), tx->seq, ls_slice_of(tx->node), effects);
 }
 
+bool
+leases_outdated(const Transaction *tx, LsKey *key, uint64_t *seq)
+{
+	LsSlice		effects = {tx->effects.data, tx->effects.len};
+
+	return lease_outdated(table(), ls_slice_of(tx->database), effects, key, seq);
+}
+
 void
 leases_replay_query(LsSlice database, uint64_t seq, const LsQuery *query)
 {

@@ -185,6 +185,7 @@ extern void describe_key_conflict(const Transaction *loser, const KeyList *list,
 
 /* The lowest-ranking transaction of the cycle that it closes. */
 extern Transaction *deadlock_victim(Transaction *closes, const Certifier *certifier);
+extern void describe_sequence_conflict(const Transaction *loser, const LsKey *key, uint64_t seq, ConflictDetail *w);
 extern void describe_deadlock(const Transaction *loser, const Transaction *closes, const Certifier *certifier,
 							  ConflictDetail *w);
 
@@ -198,6 +199,9 @@ extern void refuse(Transaction *tx, const char *sqlstate, const char *message, c
  */
 extern bool refuse_deadlock(Transaction *tx, const Certifier *certifier);
 extern void refuse_step(Transaction *step, const Transaction *waiting);
+
+/* False: it may be decided now, for all that is known of its sequences. */
+extern bool refused_for_sequence(Transaction *tx);
 
 /* winner: with CONFLICT_RESERVED, else NULL. */
 extern void refuse_conflict(Transaction *tx, const KeyList *list, const Certificate *c, const Transaction *winner);
@@ -213,6 +217,7 @@ extern void refusals_stats(SequencerStats *stats);
 extern bool leases_replay(const struct JournalRecord *r, const char *dir, const char **error);
 extern void leases_replay_query(LsSlice database, uint64_t seq, const LsQuery *query);
 extern bool leases_decided(const Transaction *tx);	/* true: it had an effect */
+extern bool leases_outdated(const Transaction *tx, LsKey *key, uint64_t *seq);	/* see lease_outdated() */
 extern void leases_forget_gone(uint64_t applied);
 extern void leases_forget_database(LsSlice database);
 extern void leases_database_event(LsSlice text);

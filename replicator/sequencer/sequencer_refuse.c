@@ -135,6 +135,28 @@ refuse_step(Transaction *step, const Transaction *waiting)
 	free(detail);
 }
 
+/*
+ * The keys of a sequence do not tell its values from before setval() from those behind it, as both
+ * are changes of that sequence beside others'.
+ */
+bool
+refused_for_sequence(Transaction *tx)
+{
+	LsKey		key;
+	uint64_t	seq;
+	ConflictDetail w;
+
+	if (!leases_outdated(tx, &key, &seq))
+		return false;
+	describe_sequence_conflict(tx, &key, seq, &w);
+	if (tx->alone != NULL)
+		refuse(tx, "40001", conflict_message, w.detail, retry_hint);
+	else
+		refuse_loser(tx, conflict_message, &w.conflict, retry_hint);
+	conflict_detail_free(&w);
+	return true;
+}
+
 /* Its queries could not be stored: false if they could. */
 bool
 refused_for_failure(Transaction *tx)

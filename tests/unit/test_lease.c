@@ -200,6 +200,49 @@ test_reported(void **state)
 	assert_int_equal(granted(&r, "b", 0).first, 6);
 }
 
+/* As 'Q' messages: values of that name used, by who had applied `seen`. */
+static bool
+outdated(const char *what, const char *name, uint64_t seen, uint64_t *seq)
+{
+	uint8_t		params[256];
+	uint8_t		packed[256];
+	uint8_t		message[1024];
+	size_t		len = 0;
+	const char *texts[] = {what, name, "20", "t", "1:20"};
+	LsKey		database = {.hash = 1,.seen = 1000,.mode = LS_TABLE_IX,.name = ls_slice_of("db")};
+	LsKey		key = {.hash = 2,.seen = seen,.mode = LS_TABLE_IX,.name = ls_slice_of("public.s")};
+	LsQuery		q = {.xcount = 1,.form = LS_FORM_STATEMENT,.reason = LS_REASON_SEQUENCE,.nparams = 5,.nkeys = 2,.text = ls_slice_of("x")};
+
+	for (int i = 0; i < 5; i++)
+		len += ls_put_param(params + len, sizeof(params) - len, texts[i], strlen(texts[i]));
+	q.params = (LsSlice) {params, len};
+	len = ls_put_key(packed, sizeof(packed), &database);
+	len += ls_put_key(packed + len, sizeof(packed) - len, &key);
+	q.keys = (LsSlice) {packed, len};
+	len = ls_put_query(message, sizeof(message), &q);
+	assert_true(len <= sizeof(message));
+	return lease_outdated(t, SLICE("db"), (LsSlice) {message, len}, &key, seq);
+}
+
+/* What was used before the sequence was set does not lead it back. */
+static void
+test_outdated(void **state)
+{
+	uint64_t	seq = 0;
+
+	assert_false(outdated("used", "s", 0, &seq));	/* never set */
+	assert_true(effect(150, "set", "s", "5", "t", ""));
+	assert_true(outdated("used", "s", 149, &seq));
+	assert_int_equal(seq, 150);
+	assert_false(outdated("used", "s", 150, &seq));
+	assert_false(outdated("used", "other", 149, &seq));
+	assert_false(outdated("set", "s", 149, &seq));	/* the later one counts */
+	assert_true(effect(160, "dropped", "s", "0", "f", ""));
+	assert_true(outdated("used", "s", 159, &seq));
+	assert_int_equal(seq, 160);
+	assert_false(lease_outdated(t, SLICE("db"), (LsSlice) {(const uint8_t *) "Q", 1}, &(LsKey) {0}, &seq));
+}
+
 /* A sequence that has been changed on one node alone is not led back. */
 static void
 test_asker_is_ahead(void **state)
@@ -469,6 +512,7 @@ main(void)
 		cmocka_unit_test_setup_teardown(test_extremes, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_set_and_stale, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_reported, setup, teardown),
+		cmocka_unit_test_setup_teardown(test_outdated, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_asker_is_ahead, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_moved_with_keys, setup, teardown),
 		cmocka_unit_test_setup_teardown(test_altered, setup, teardown),

@@ -88,6 +88,17 @@ my $large_rollback = sub {
 	$s->close;
 };
 my $lease = commit_with(sub { $sequence++; "SELECT nextval('s$sequence');\nCOMMIT" });
+my $unreported = sub {
+	my ($arm) = @_;
+	my ($s, $id) = begin(1);
+	$arm->();
+	$sequence++;
+	$s->send("SELECT nextval('s$sequence');\nROLLBACK");
+	$s->finish;
+	note_told($s, $id, $s->{lost} ? 'U' : 'F');
+	$s->close;
+	$c->wait_until(sub { $c->was_there(1, 'POSITIONS_READ') }, 10);	# within half a second
+};
 my $alone = commit_with(sub { $sequence++; "SELECT setval('s$sequence', 100);\nCOMMIT" });
 # asked, and not wanted any more
 my $withdraw = sub {
@@ -172,7 +183,7 @@ my %backend = (
 	STREAMED => $large_commit, LOCK_ASKED => $ddl, LOCK_GRANTED => $ddl, WITHDRAWN => $withdraw,
 	ROLLING_BACK => $large_rollback, CONFIRMING => $leave, LINKED => $fresh,
 	LEASE_ASKED => $lease, LEASED => $lease, ALONE_ASKED => $alone, ALONE_ORDERED => $alone,
-	GENERATION_RAISED => $return, TURN_OPENING => $return, TURN_OPENED => $return, APPLY_EXECUTING => $commit);
+	POSITIONS_READ => $unreported, GENERATION_RAISED => $return, TURN_OPENING => $return, TURN_OPENED => $return, APPLY_EXECUTING => $commit);
 
 # ---------- deaths
 
