@@ -99,6 +99,7 @@ forward_used(void)
 		Relation	rel = try_relation_open(used[i].relid, NoLock);
 		SeqPosition position = {used[i].value, true};
 		uint64		seen = turn_applied();	/* before the generation is read */
+		SeqShape	shape;
 		LsKey		key;
 
 		if (rel == NULL)
@@ -111,8 +112,9 @@ forward_used(void)
 		}
 		key = keyset_relation_key(rel, LS_TABLE_IX);
 		key.seen = seen;
+		sequence_shape(used[i].relid, &shape);
 		forward_effect("used", sequence_qualified_name(rel), position,
-					   psprintf(UINT64_FORMAT ":" UINT64_FORMAT, turn_boot_id(), used[i].count), &key);
+					   sequence_used_extra(used[i].count, shape.increment, shape.cycle), &key);
 		add_in_turn(TURN_USED, used[i].relid, position, turn_boot_id(), used[i].count);
 		relation_close(rel, NoLock);
 	}
@@ -143,7 +145,7 @@ where_it_goes(Oid relid, Snapshot before)
 	SeqShape	shape;
 
 	sequence_shape_before(relid, before, &shape);
-	return shape.cycle ? "cycle" : shape.increment > 0 ? "up" : "down";
+	return sequence_direction(shape.increment, shape.cycle);
 }
 
 static void

@@ -4,7 +4,8 @@
  *
  * It calls lockstep.apply_sequence(effect, name, value, called, extra), in one of these forms:
  *
- *  used		values up to this one were handed out.  extra: boot:count of the node
+ *  used		values up to this one were handed out.  extra: boot:count of the node, and where the
+ *			sequence goes, which the replicator compares with where it was set
  *  set		the position is exactly this: setval, or new storage.  extra, where the sequence was
  *			altered and goes on: up, down or cycle.  Values beyond this one may be leased then
  *  moved		extra is the new name, key that of its table
@@ -18,8 +19,22 @@
 #include "lockstep.h"
 #include "pack.h"
 #include "sequence_private.h"
+#include "turn.h"
 
 static const char effect_text[] = "SELECT lockstep.apply_sequence($1, $2, $3, $4, $5)";
+
+const char *
+sequence_direction(int64 increment, bool cycle)
+{
+	return cycle ? "cycle" : increment > 0 ? "up" : "down";
+}
+
+/* palloc'ed */
+char *
+sequence_used_extra(uint64 count, int64 increment, bool cycle)
+{
+	return psprintf(UINT64_FORMAT ":" UINT64_FORMAT ":%s", turn_boot_id(), count, sequence_direction(increment, cycle));
+}
 
 /* Its parts are palloc'ed. */
 void

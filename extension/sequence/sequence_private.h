@@ -114,6 +114,8 @@ extern void sequence_forget_restarts(void); /* at the transaction's end */
 
 /* ---------- in sequence_effect.c */
 
+extern const char *sequence_direction(int64 increment, bool cycle); /* up, down or cycle */
+extern char *sequence_used_extra(uint64 count, int64 increment, bool cycle);
 extern void sequence_effect_query(LsQuery *query, const char *effect, const char *name,
 								  SeqPosition position, const char *extra, const LsKey *key);
 

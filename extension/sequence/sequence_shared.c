@@ -701,7 +701,7 @@ put_position(ReturnSetInfo *rsinfo, const SeqEntry *e, uint64 seen)
 	values[0] = CStringGetTextDatum(e->names.database);
 	values[1] = CStringGetTextDatum(e->names.name);
 	values[2] = Int64GetDatum(e->value);
-	values[3] = CStringGetTextDatum(psprintf(UINT64_FORMAT ":" UINT64_FORMAT, turn_boot_id(), e->count));
+	values[3] = CStringGetTextDatum(sequence_used_extra(e->count, e->increment, e->cycle));
 	values[4] = keys_of(e, seen);
 	tuplestore_putvalues(rsinfo->setResult, rsinfo->setDesc, values, nulls);
 }

@@ -39,6 +39,8 @@ typedef struct Thing
 	int64_t		value;			/* the position */
 	bool		called;
 	uint64_t	seq;			/* when it was set */
+	int64_t		set_to;			/* by setval(), or new storage, at seq */
+	bool		set_to_known;	/* not from a record */
 	Holder	   *holders;
 	bool		has_others;		/* not only the holders may have leases */
 	char		goes;			/* 'u'p or 'd'own: it was altered while there
@@ -223,6 +225,8 @@ rename_database(LeaseTable *t, LsSlice from, LsSlice to)
 		new->value = old->value;
 		new->called = old->called;
 		new->seq = old->seq;
+		new->set_to = old->set_to;
+		new->set_to_known = old->set_to_known;
 		new->holders = old->holders;
 		new->has_others = old->has_others;
 		new->goes = old->goes;
@@ -515,6 +519,18 @@ get_int64(LsSlice s, int64_t *v)
 	return *end == '\0';
 }
 
+/* False: malformed, the extension did not write it. */
+static bool
+get_params(const LsQuery *query, LsSlice param[5])
+{
+	LsSlice		rest = query->params;
+	size_t		n = 0;
+
+	while (n < 5 && ls_next_param(&rest, &param[n]))
+		n++;
+	return query->reason == LS_REASON_SEQUENCE && n == 5 && param[1].len > 0;
+}
+
 static void
 set(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, int64_t value, bool called)
 {
@@ -524,9 +540,10 @@ set(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, int64_t value, 
 	thing->has_others = false;
 	thing->goes = 0;
 	thing->gone = false;
-	thing->value = value;
+	thing->value = thing->set_to = value;
 	thing->called = called;
 	thing->seq = seq;
+	thing->set_to_known = true;
 }
 
 /* The sequence goes on: up, down, or in a cycle. */
@@ -544,6 +561,7 @@ alter(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq, LsSlice node,
 		thing->has_others = true;
 		thing->goes = goes == 'c' ? 0 : goes;
 		thing->seq = seq;
+		thing->set_to_known = false;
 	}
 }
 
@@ -555,6 +573,7 @@ drop(LeaseTable *t, LsSlice database, LsSlice name, uint64_t seq)
 	forget_holders(thing);
 	thing->gone = true;
 	thing->seq = seq;
+	thing->set_to_known = false;
 }
 
 /* The position moves along; leases under the old name remain valid.  keys: of the new name; the extension gave none before. */
@@ -584,16 +603,10 @@ move(LeaseTable *t, LsSlice database, LsSlice from, LsSlice to, LsSlice keys, ui
 bool
 lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, const LsQuery *query)
 {
-	LsSlice		rest = query->params;
-	LsSlice		param[5] = {{NULL, 0}};
+	LsSlice		param[5];
 	int64_t		value;
-	size_t		n = 0;
 
-	if (query->reason != LS_REASON_SEQUENCE)
-		return false;
-	while (n < 5 && ls_next_param(&rest, &param[n]))
-		n++;
-	if (n < 5 || param[1].len == 0)
+	if (!get_params(query, param))
 		return false;
 	if (is_word(param[0], "set") && get_int64(param[2], &value))
 	{
@@ -631,24 +644,40 @@ lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, LsSli
 	return any;
 }
 
+static bool
+ends_with(LsSlice s, const char *end)
+{
+	size_t		len = strlen(end);
+
+	return s.len >= len && memcmp(s.data + s.len - len, end, len) == 0;
+}
+
+/* Would a node that is where the sequence was set stay there? */
+static bool
+was_set_behind(const Thing *thing, LsSlice value, LsSlice extra)
+{
+	int64_t		used;
+
+	if (!thing->set_to_known || !get_int64(value, &used))
+		return false;
+	return (ends_with(extra, ":up") && used < thing->set_to) || (ends_with(extra, ":down") && used > thing->set_to);
+}
+
 /* The key of the sequence comes last. */
 static bool
 is_outdated(const LeaseTable *t, LsSlice database, const LsQuery *query, LsKey *key, uint64_t *seq)
 {
-	LsSlice		params = query->params;
+	LsSlice		param[5];
 	LsSlice		keys = query->keys;
-	LsSlice		effect;
-	LsSlice		name;
 	const Thing *thing;
 	bool		has_key = false;
 
-	if (query->reason != LS_REASON_SEQUENCE || !ls_next_param(&params, &effect) || !ls_next_param(&params, &name) ||
-		!is_word(effect, "used"))
+	if (!get_params(query, param) || !is_word(param[0], "used"))
 		return false;
-	thing = find(t, database, name);
+	thing = find(t, database, param[1]);
 	while (thing != NULL && ls_next_key(&keys, key))
 		has_key = true;
-	if (!has_key || key->seen >= thing->seq)
+	if (!has_key || key->seen >= thing->seq || was_set_behind(thing, param[2], param[4]))
 		return false;
 	*seq = thing->seq;
 	return true;
@@ -770,6 +799,7 @@ lease_decode(LeaseTable *t, LsSlice text)
 	thing->called = called;
 	thing->has_others = true;
 	set_keys(thing, keys);
+	thing->set_to_known &= thing->seq == (uint64_t) seq;
 	thing->seq = (uint64_t) seq;
 	return true;
 }

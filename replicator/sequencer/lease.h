@@ -73,8 +73,8 @@ extern bool lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice
 
 /*
  * True if the transaction's queries, as 'Q' messages, report values that were used of a sequence before its
- * position was set, by a transaction that their node had not applied then (seen of their key): the
- * position would be back where it was.  The key of that query, and the seq that has set it.
+ * position was set, by a transaction that their node had not applied then (seen of their key), and beyond
+ * that: the position would be back where it was.  The key of that query, and the seq that has set it.
  */
 extern bool lease_outdated(const LeaseTable *t, LsSlice database, LsSlice queries, LsKey *key, uint64_t *seq);
 

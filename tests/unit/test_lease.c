@@ -202,13 +202,13 @@ test_reported(void **state)
 
 /* As 'Q' messages: values of that name used, by who had applied `seen`. */
 static bool
-outdated(const char *what, const char *name, uint64_t seen, uint64_t *seq)
+outdated(const char *what, const char *name, uint64_t seen, const char *extra, uint64_t *seq)
 {
 	uint8_t		params[256];
 	uint8_t		packed[256];
 	uint8_t		message[1024];
 	size_t		len = 0;
-	const char *texts[] = {what, name, "20", "t", "1:20"};
+	const char *texts[] = {what, name, "20", "t", extra};
 	LsKey		database = {.hash = 1,.seen = 1000,.mode = LS_TABLE_IX,.name = ls_slice_of("db")};
 	LsKey		key = {.hash = 2,.seen = seen,.mode = LS_TABLE_IX,.name = ls_slice_of("public.s")};
 	LsQuery		q = {.xcount = 1,.form = LS_FORM_STATEMENT,.reason = LS_REASON_SEQUENCE,.nparams = 5,.nkeys = 2,.text = ls_slice_of("x")};
@@ -230,15 +230,23 @@ test_outdated(void **state)
 {
 	uint64_t	seq = 0;
 
-	assert_false(outdated("used", "s", 0, &seq));	/* never set */
+	assert_false(outdated("used", "s", 0, "1:20:up", &seq));	/* never set */
 	assert_true(effect(150, "set", "s", "5", "t", ""));
-	assert_true(outdated("used", "s", 149, &seq));
+	assert_true(outdated("used", "s", 149, "1:20:up", &seq));
 	assert_int_equal(seq, 150);
-	assert_false(outdated("used", "s", 150, &seq));
-	assert_false(outdated("used", "other", 149, &seq));
-	assert_false(outdated("set", "s", 149, &seq));	/* the later one counts */
+	assert_false(outdated("used", "s", 150, "1:20:up", &seq));
+	assert_false(outdated("used", "other", 149, "1:20:up", &seq));
+	assert_false(outdated("set", "s", 149, "up", &seq));	/* the later one counts */
+	assert_false(outdated("used", "s", 149, "1:20:down", &seq));	/* the nodes stay where it was set */
+	assert_true(effect(155, "set", "s", "50", "f", ""));
+	assert_false(outdated("used", "s", 154, "1:20:up", &seq));
+	assert_true(outdated("used", "s", 154, "1:20:down", &seq));
+	assert_true(outdated("used", "s", 154, "1:20:cycle", &seq));
+	assert_true(outdated("used", "s", 154, "1:20", &seq));
+	assert_true(effect(157, "set", "s", "20", "f", ""));
+	assert_true(outdated("used", "s", 156, "1:20:up", &seq));
 	assert_true(effect(160, "dropped", "s", "0", "f", ""));
-	assert_true(outdated("used", "s", 159, &seq));
+	assert_true(outdated("used", "s", 159, "1:20:up", &seq));
 	assert_int_equal(seq, 160);
 	assert_false(lease_outdated(t, SLICE("db"), (LsSlice) {(const uint8_t *) "Q", 1}, &(LsKey) {0}, &seq));
 }

@@ -49,6 +49,18 @@ is(positions('s'), '2|t 2|t', 'which has stayed');
 is($c->sql(2, q{SELECT reason, "table" FROM lockstep.conflicts WHERE node = 'n1'}), 'changed|public.s', 'the conflict is shown');
 $s->do('ROLLBACK');
 
+# where the sequence was set beyond that value, it has nothing to lose
+$s->do("BEGIN; INSERT INTO t VALUES (1, nextval('s'))");
+$c->order_at(1, 'ASKING', 'wait');
+$s->send('COMMIT');
+ok($c->wait_until(sub { $c->was_there(1, 'ASKING') }, 20), 'another is');
+$c->sql(2, "SELECT setval('s', 30)");
+$c->let_go(1, 'ASKING');
+$s->finish(20);
+is($s->error, '', 'and commits, as the sequence was set beyond its value');
+$c->drain;
+is(positions('s'), '30|t 30|t', 'where it has stayed');
+
 # ---------- what the same node has seen set is no conflict
 
 $s->do("BEGIN; INSERT INTO t VALUES (2, nextval('s'))");
