@@ -19,6 +19,7 @@
 #include "catalog/namespace.h"
 #include "commands/extension.h"
 #include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/inval.h"
 #include "utils/lsyscache.h"
 #include "utils/rel.h"
@@ -68,13 +69,21 @@ mode_on_syscache_invalidation(Datum arg, int cacheid, uint32 hashvalue)
 		extension_forget();
 }
 
-/* Created in the current transaction? */
+/*
+ * Created in the current transaction?  That has it locked then; others must not wait here
+ * behind a command that rewrites lockstep.progress, as that may wait for what they would do.
+ */
 static bool
 relation_is_newborn(Oid relid)
 {
-	Relation	rel = try_relation_open(relid, AccessShareLock);
+	LOCKTAG		tag;
+	Relation	rel;
 	bool		newborn;
 
+	SET_LOCKTAG_RELATION(tag, MyDatabaseId, relid);
+	if (!ls_lock_is_held(&tag, AccessExclusiveLock))
+		return false;
+	rel = try_relation_open(relid, AccessShareLock);
 	if (rel == NULL)
 		return false;
 	newborn = rel->rd_createSubid != InvalidSubTransactionId;

@@ -55,6 +55,24 @@ for my $command ('VACUUM FULL lockstep.progress', 'REINDEX TABLE lockstep.progre
 	$_->close for $first, $second, $rewrites;
 }
 
+# What only looks whether the extension is there does not wait behind such a command: the replicator, on its control
+# connection, would not learn who is in whose way.
+{
+	my ($holds, $rewrites) = map { $c->session(1) } 1, 2;
+	$holds->do('SET lockstep.replicate = off; BEGIN; LOCK TABLE lockstep.progress IN ROW EXCLUSIVE MODE');
+	$rewrites->do('SET lockstep.replicate = off; BEGIN');
+	$rewrites->send('LOCK TABLE lockstep.progress IN ACCESS EXCLUSIVE MODE');
+	$c->wait_sql(1, "SELECT count(*) FROM pg_locks WHERE relation = $progress AND NOT granted", 1);
+	my $looks = $c->session(1);
+	$looks->do("SET statement_timeout = '5s'");
+	is($looks->query("SELECT count(*) FROM lockstep.blockers('{1}')"), 0, 'a session that begins meanwhile asks for blockers') or diag($looks->error);
+	is($looks->query("SELECT count(*) FROM t"), 10, 'and reads') or diag($looks->error);
+	$holds->do('ROLLBACK');
+	$rewrites->finish(20);
+	$_->close for $holds, $rewrites, $looks;
+	is($c->sql(1, q{CREATE SEQUENCE s; SELECT nextval('s'); SELECT v FROM t WHERE id = 10}), "1\n0", 'and so does each afterwards');
+}
+
 my ($first, $second, $rewrites, @n1) = circle('VACUUM FULL');
 $c->cluster('kill-replicator');
 kill 'CONT', @n1;
