@@ -91,28 +91,28 @@ pgclient_message(const char *libpq_message)
 {
 	static char text[1024];
 	static const char *const prefixes[] = {"ERROR:  ", "FATAL:  "};
-	const char *continued;
-	size_t		len;
+	size_t		len = 0;
 
 	for (size_t i = 0; i < sizeof(prefixes) / sizeof(prefixes[0]); i++)
 	{
 		if (strncmp(libpq_message, prefixes[i], strlen(prefixes[i])) == 0)
 			libpq_message += strlen(prefixes[i]);
 	}
-	/* after a tab follows libpq's advice, not the error */
-	continued = strstr(libpq_message, "\n\t");
-	len = continued != NULL ? (size_t) (continued - libpq_message) : strlen(libpq_message);
-	while (len > 0 && libpq_message[len - 1] == '\n')
-		len--;
-	if (len > sizeof(text) - 1)
-		len = sizeof(text) - 1;
-	memcpy(text, libpq_message, len);
-	text[len] = '\0';
-	for (char *p = text; *p != '\0'; p++)
+	for (const char *line = libpq_message; *line != '\0';)
 	{
-		if (*p == '\n' || *p == '\t')
-			*p = ' ';
+		size_t		line_len = strcspn(line, "\n");
+
+		/*
+		 * after a tab follows libpq's advice, not an error; more lines are of
+		 * the host's other addresses
+		 */
+		for (size_t i = 0; *line != '\t' && i < line_len + 1 && len < sizeof(text) - 1; i++)
+			text[len++] = i == line_len || line[i] == '\t' ? ' ' : line[i];
+		line += line_len + (line[line_len] != '\0');
 	}
+	while (len > 0 && text[len - 1] == ' ')
+		len--;
+	text[len] = '\0';
 	return text;
 }
 

@@ -103,10 +103,33 @@ test_slow(void **state)
 	assert_int_not_equal(pgclient_heard_us(), 0);
 }
 
+/* Each address of a host has a line of its own, some with advice behind a tab. */
+static void
+test_message(void **state)
+{
+	static const char several[] =
+		"connection to server at \"db1\" (::1), port 5432 failed: Connection refused\n"
+		"\tIs the server running on that host and accepting TCP/IP connections?\n"
+		"connection to server at \"db1\" (127.0.0.1), port 5432 failed: FATAL:  out of shared memory\n";
+	char		long_text[3000];
+
+	assert_string_equal(pgclient_message("ERROR:  no\n"), "no");
+	assert_string_equal(pgclient_message(""), "");
+	assert_string_equal(pgclient_message("\n\n"), "");
+	assert_string_equal(pgclient_message("FATAL:  a\tb\nc"), "a b c");
+	assert_string_equal(pgclient_message(several),
+						"connection to server at \"db1\" (::1), port 5432 failed: Connection refused "
+						"connection to server at \"db1\" (127.0.0.1), port 5432 failed: FATAL:  out of shared memory");
+	memset(long_text, 'x', sizeof(long_text) - 1);
+	long_text[sizeof(long_text) - 1] = '\0';
+	assert_int_equal(strlen(pgclient_message(long_text)), 1023);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test(test_message),
 		cmocka_unit_test(test_refused),
 		cmocka_unit_test(test_slow),
 	};

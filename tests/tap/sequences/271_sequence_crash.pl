@@ -57,7 +57,7 @@ my $moving = $c->file('moving.sql', "INSERT INTO moved (node) VALUES (:node);\n"
 my @moving = map { $c->pgbench_start($_, '-n', '-f', $moving, '-D', "node=$_", '-c', 2, '-T', 9, '--max-tries=1000') } $c->all;
 my $renamed = 0;
 my $until = time + 8;
-while (time < $until)
+while (time < $until || $renamed <= 20)
 {
 	my ($from, $to) = $renamed % 2 ? qw(there here) : qw(here there);
 	$c->sql(1, "ALTER SCHEMA $from RENAME TO $to");
