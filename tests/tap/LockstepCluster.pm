@@ -329,6 +329,7 @@ sub psql_says
 	my ($self, $port, $db, $sql) = @_;
 	my $out = '';
 	my @command = ("$bindir/psql", '-XAtq', '-v', 'VERBOSITY=verbose', '-h', '127.0.0.1', '-p', $port, '-U', 'postgres', $db);
+	local $ENV{PGCONNECT_TIMEOUT} = 10;	# HAProxy 3.0 may forget a connection, see docs/beside.md
 	IPC::Run::run(\@command, '<', script($sql), '>&', \$out, IPC::Run::timeout(60));
 	chomp $out;
 	return $out;
