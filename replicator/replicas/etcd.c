@@ -184,6 +184,10 @@ etcd_open(const char *endpoints, const char *key, const char *tls_directory)
 	if (tls_directory[0] != '\0')
 	{
 		set_option_path(e, CURLOPT_CAINFO, "ca.pem");
+#if LIBCURL_VERSION_NUM >= 0x075700
+		/* else, for a day, it does not know an authority that was added */
+		(void) curl_easy_setopt(e->curl, CURLOPT_CA_CACHE_TIMEOUT, 0L);
+#endif
 		set_option_path(e, CURLOPT_SSLCERT, "cert.pem");
 		set_option_path(e, CURLOPT_SSLKEY, "key.pem");
 	}
