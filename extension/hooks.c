@@ -66,6 +66,7 @@
 #include "sequence.h"
 #include "serverkey.h"
 #include "session.h"
+#include "recentddl.h"
 #include "staleness.h"
 #include "turn.h"
 #include "unlogged.h"
@@ -105,6 +106,7 @@ request_shmem(void)
 	generation_shmem_request();
 	indoubt_shmem_request();
 	staleness_shmem_request();
+	recentddl_shmem_request();
 	crashhold_shmem_request();
 	writerhold_shmem_request();
 	lockconflict_shmem_request();
@@ -130,6 +132,7 @@ start_shmem(void)
 	generation_shmem_startup();
 	indoubt_shmem_startup();
 	staleness_shmem_startup();
+	recentddl_shmem_startup();
 	crashhold_shmem_startup();
 	writerhold_shmem_startup();
 	lockconflict_shmem_startup();

@@ -15,8 +15,9 @@
  * A disk that is really full is then noticed by the next change that calls no such function.
  *
  * These functions, that is all which are not built in and not in C, are watched by the hook of the function manager.
- * PostgreSQL does not put the body of a watched SQL function in place of its call.  The
- * SQLSTATE changes where the error leaves the outermost function, because others may catch it.
+ * PostgreSQL does not put the body of a watched SQL function in place of its call, and finds it not immutable
+ * where the body would be: so one whose body is an expression is not watched.  What it calls
+ * is.  The SQLSTATE changes where the error leaves the outermost function, because others may catch it.
  */
 #include "postgres.h"
 
@@ -25,6 +26,10 @@
 #include "catalog/pg_language.h"
 #include "catalog/pg_proc.h"
 #include "fmgr.h"
+#include "nodes/nodeFuncs.h"
+#include "nodes/parsenodes.h"
+#include "parser/parser.h"
+#include "utils/builtins.h"
 #include "utils/syscache.h"
 
 #include "apply.h"
@@ -33,6 +38,51 @@
 #include "session.h"
 
 static int	depth = 0;			/* of functions that are watched */
+
+static bool
+has_sublink(Node *node, void *context)
+{
+	if (node == NULL)
+		return false;
+	return IsA(node, SubLink) || raw_expression_tree_walker(node, has_sublink, context);
+}
+
+/* SQL of the standard; see PostgreSQL's inline_function(). */
+static bool
+is_parsed_expression(Node *body)
+{
+	List	   *queries = IsA(body, List) ? linitial_node(List, castNode(List, body)) : list_make1(body);
+	Query	   *query = list_length(queries) == 1 ? linitial_node(Query, queries) : NULL;
+
+	return query != NULL && query->commandType == CMD_SELECT && query->jointree->fromlist == NIL &&
+		query->cteList == NIL && query->rowMarks == NIL && !query->hasSubLinks;
+}
+
+static bool
+is_text_expression(const char *source)
+{
+	List	   *statements = raw_parser(source, RAW_PARSE_DEFAULT);
+	SelectStmt *select;
+
+	if (list_length(statements) != 1 || !IsA(linitial_node(RawStmt, statements)->stmt, SelectStmt))
+		return false;
+	select = (SelectStmt *) linitial_node(RawStmt, statements)->stmt;
+	return select->op == SETOP_NONE && select->fromClause == NIL && select->withClause == NULL &&
+		select->valuesLists == NIL && select->lockingClause == NIL && select->intoClause == NULL &&
+		!has_sublink((Node *) select, NULL);
+}
+
+static bool
+is_expression(HeapTuple tuple)
+{
+	bool		none;
+	Datum		body = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosqlbody, &none);
+
+	if (!none)
+		return is_parsed_expression(stringToNode(TextDatumGetCString(body)));
+	body = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &none);
+	return !none && is_text_expression(TextDatumGetCString(body));
+}
 
 bool
 functionerror_needs_hook(Oid function)
@@ -48,7 +98,8 @@ functionerror_needs_hook(Oid function)
 		return false;
 	proc = (Form_pg_proc) GETSTRUCT(tuple);
 	needed = proc->prolang != INTERNALlanguageId && proc->prolang != ClanguageId &&
-		proc->pronamespace != ls_schema_oid();
+		proc->pronamespace != ls_schema_oid() &&
+		!(proc->prolang == SQLlanguageId && is_expression(tuple));
 	ReleaseSysCache(tuple);
 	return needed;
 }

@@ -15,12 +15,14 @@
  *    the order of rows);
  *  - no function of users is called, by an index or a CHECK, which might write;
  *  - each statement has a snapshot of its own (READ COMMITTED);
+ *  - this node has executed no DDL for RECENT_MS, to which it might lose;
  *  - no other transaction of this node is writing the table.
  *
  * It reads the table as a whole, and so has a key X on it, which excludes conflicts with other nodes.
  * A lock on the table, taken only if it is free, excludes transactions of this node.
  * Then S is read; the text is analyzed and planned once more, with all catalogs up to S, and a new snapshot taken, in this order, so
  * that both contain everything up to S.  A key says that names were read: with DDL that is decided after S the transaction fails.
+ * When the statement has run, the text is analyzed again: if it means the same, the S of that key is that of now.
  */
 #include "postgres.h"
 
@@ -51,6 +53,7 @@
 #include "guc.h"
 #include "keyset.h"
 #include "lockstep.h"
+#include "recentddl.h"
 #include "relation.h"
 #include "session.h"
 #include "statementtext.h"
@@ -61,12 +64,15 @@
 /* Of a statement's text; beyond, it travels as its rows. */
 #define SHIPPED_SIZE (256 * 1024)
 
+#define RECENT_MS 300
+
 /* The statement that travels as its text. */
 static struct
 {
 	QueryDesc  *desc;			/* NULL: none */
 	Oid			relid;			/* while it runs: rows of it aren't captured */
 	int			depth;			/* ... that it changes itself */
+	Query	   *meaning;
 	LsKey		keys[3];
 }			shipped;
 
@@ -328,16 +334,27 @@ is_shippable(QueryDesc *desc, Relation rel, RangeTblEntry *rte)
 }
 
 /* What the statement means now; NULL: it may mean something else on another node. */
-static PlannedStmt *
-plan_anew(const QueryDesc *desc, Oid relid, RawStmt *parsed)
+static Query *
+analyze_anew(const QueryDesc *desc, RawStmt *parsed)
 {
 	List	   *queries = pg_analyze_and_rewrite_fixedparams(parsed, desc->sourceText, NULL, 0, NULL);
-	PlannedStmt *stmt;
 
 	if (list_length(queries) != 1 || linitial_node(Query, queries)->commandType != desc->operation ||
 		!query_is_portable(linitial_node(Query, queries)))
 		return NULL;
-	stmt = ls_plan_query(linitial_node(Query, queries), desc->sourceText, CURSOR_OPT_PARALLEL_OK);
+	return linitial_node(Query, queries);
+}
+
+static PlannedStmt *
+plan_anew(const QueryDesc *desc, Oid relid, RawStmt *parsed)
+{
+	Query	   *query = analyze_anew(desc, parsed);
+	PlannedStmt *stmt;
+
+	if (query == NULL)
+		return NULL;
+	shipped.meaning = copyObject(query);	/* planning changes it */
+	stmt = ls_plan_query(query, desc->sourceText, CURSOR_OPT_PARALLEL_OK);
 	return plan_is_portable(stmt) && linitial_node(RangeTblEntry, stmt->rtable)->relid == relid ? stmt : NULL;
 }
 
@@ -372,7 +389,7 @@ shippable_consider(QueryDesc *desc)
 	Relation	rel;
 
 	if ((desc->operation != CMD_UPDATE && desc->operation != CMD_DELETE) ||
-		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !plan_is_portable(stmt) ||
+		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || recentddl_within(RECENT_MS) || !plan_is_portable(stmt) ||
 		(parsed = read_as_it_stands(desc)) == NULL)
 		return;
 	rte = linitial_node(RangeTblEntry, stmt->rtable);
@@ -407,6 +424,19 @@ shippable_stop(QueryDesc *desc)
 		shipped.relid = InvalidOid;
 }
 
+/* DDL that was decided while it ran is no conflict if the text still means the same. */
+static void
+note_meaning(const QueryDesc *desc)
+{
+	LsKey		names = keyset_names_key(LS_TABLE_READ);
+	RawStmt    *parsed;
+
+	AcceptInvalidationMessages();	/* S is read before */
+	parsed = read_as_it_stands(desc);
+	if (parsed != NULL && equal(analyze_anew(desc, parsed), shipped.meaning))
+		shipped.keys[2] = names;
+}
+
 void
 shippable_forward(QueryDesc *desc)
 {
@@ -414,6 +444,9 @@ shippable_forward(QueryDesc *desc)
 		return;
 	shipped.desc = NULL;
 	if (desc->estate->es_processed > 0)
+	{
+		note_meaning(desc);
 		statement_forward(desc, LS_REASON_SHIPPABLE, (int64) desc->estate->es_processed,
 						  shipped.keys, lengthof(shipped.keys));
+	}
 }

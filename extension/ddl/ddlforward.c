@@ -17,6 +17,7 @@
 #include "lockrequest.h"
 #include "lockstep.h"
 #include "pack.h"
+#include "recentddl.h"
 #include "sessionsettings.h"
 #include "xact.h"
 
@@ -144,6 +145,7 @@ ddl_forward(const char *text, const char *const *params, int nparams, const DdlT
 	{
 		LsKey		names = keyset_names_key(LS_TABLE_IX);
 
+		recentddl_note();
 		pack_key(&keys, &names);
 	}
 	query.text = ls_slice_of(text);

@@ -45,6 +45,7 @@
 #include "pack.h"
 #include "progress.h"
 #include "readkeys.h"
+#include "recentddl.h"
 #include "relation.h"
 #include "sequence.h"
 #include "session.h"
@@ -820,6 +821,8 @@ utility_process(ProcessUtility_hook_type next, PlannedStmt *pstmt, const char *s
 				run_on_this_node(&call);
 			break;
 		case LS_MODE_APPLY:
+			if (GetCommandLogLevel(pstmt->utilityStmt) == LOGSTMT_DDL)
+				recentddl_note();
 			run(&call);
 			break;
 	}

@@ -9,6 +9,7 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
+use Time::HiRes qw(sleep);
 
 my $c = LockstepCluster->new(nodes => 2);
 
@@ -69,17 +70,41 @@ SKIP: {
 	is($c->sql(1, 'SELECT DISTINCT c FROM s'), 'HELLO     ', 'a parameter of type char(n)');
 }
 $c->same('what texts depend on');
+sleep(0.5);					# just after DDL rows would travel
 $session->do($_) for 'BEGIN', "/* a\ncomment */\n UPDATE s SET n = n + 1";
 is($session->query('SELECT string_agg(form, $$ $$) FROM lockstep.forwarded'), 'statement', 'a statement of built-in functions travels as its text');
 $session->do('COMMIT');
 
 # a function of that name, made elsewhere while it runs
 my $open = $c->session(1);
+sleep(0.5);
 $open->do($_) for $few, 'BEGIN', 'UPDATE s SET w = upper(w)';
 $c->sql(2, q{CREATE FUNCTION public.upper(varchar) RETURNS varchar IMMUTABLE LANGUAGE sql AS $$ SELECT $1 || '!' $$});
 $open->query('COMMIT');
 LockstepCluster::is_error($open->error, '40001', qr/database app \(names\)/, 'DDL that was decided since may have changed what names mean');
 $open->do($_) for 'BEGIN', 'UPDATE s SET w = upper(w)', 'COMMIT';
+$c->sql(1, 'DROP FUNCTION public.upper(varchar)');
+
+# DDL while it runs: a conflict only if it means something else at its end
+my $locks = $c->session(1);
+for my $case ([ 'CREATE TABLE beside (i int); CREATE FUNCTION beside() RETURNS int LANGUAGE sql AS $$ SELECT 1 $$', qr/^$/ ],
+	[ 'CREATE FUNCTION public.upper(varchar) RETURNS varchar IMMUTABLE LANGUAGE sql AS $$ SELECT $1 || 1 $$', qr/40001.*\(names\)/s ])
+{
+	my ($ddl, $expected) = @$case;
+	$c->drain;
+	$locks->do('BEGIN; SELECT FROM s WHERE id = 1 FOR UPDATE');
+	$open->do('BEGIN');
+	sleep(0.5);					# without DDL
+	$open->send('UPDATE s SET w = upper(w)');
+	ok($open->blocked(20), 'a statement has begun');
+	$c->sql(2, $ddl);
+	$c->drain;
+	$locks->do('ROLLBACK');
+	$open->finish(20);
+	is($open->query(q{SELECT string_agg(form, ' ') FROM lockstep.forwarded}), 'statement', '... as its text');
+	$open->query('COMMIT');
+	like($open->error, $expected, "beside it: $ddl");
+}
 $c->sql(1, 'DROP FUNCTION public.upper(varchar)');
 $c->same('after DDL beside it');
 

@@ -81,4 +81,16 @@ unlike($c->replicator_log, qr/could not apply/, 'nothing was decided that it can
 $c->sql(1, 'SET lockstep.commit_wait = ordered; INSERT INTO plain VALUES (1, 1)');
 $c->same('afterwards');
 
+# a function in SQL is what its body is, there as here, whether it says that it is immutable or not
+$c->sql(1, <<'SQL');
+CREATE FUNCTION plus_one(a int) RETURNS int LANGUAGE sql AS $$ SELECT a + 1; $$;
+CREATE FUNCTION plus_two(a int) RETURNS int LANGUAGE sql RETURN a + 2;
+CREATE FUNCTION plus_three(a int) RETURNS int LANGUAGE sql BEGIN ATOMIC SELECT a + 3; END;
+CREATE TABLE parts (b int) PARTITION BY RANGE (plus_one(b), plus_two(b), plus_three(b));
+CREATE TABLE part PARTITION OF parts FOR VALUES FROM (1, 2, 3) TO (100, 200, 300);
+CREATE INDEX ON part (plus_one(b), plus_two(b), plus_three(b)) WHERE plus_one(b) > 3;
+INSERT INTO parts SELECT generate_series(1, 20);
+SQL
+$c->same('what is made of functions in SQL');
+
 done_testing();
