@@ -73,7 +73,7 @@ is_text_expression(const char *source)
 }
 
 static bool
-is_expression(HeapTuple tuple)
+read_is_expression(HeapTuple tuple)
 {
 	bool		none;
 	Datum		body = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosqlbody, &none);
@@ -82,6 +82,34 @@ is_expression(HeapTuple tuple)
 		return is_parsed_expression(stringToNode(TextDatumGetCString(body)));
 	body = SysCacheGetAttr(PROCOID, tuple, Anum_pg_proc_prosrc, &none);
 	return !none && is_text_expression(TextDatumGetCString(body));
+}
+
+/* It is asked for at the begin and the end of each call. */
+#define KNOWN 16
+
+static bool
+is_expression(HeapTuple tuple)
+{
+	static struct
+	{
+		TransactionId xmin;
+		ItemPointerData tid;
+		Oid			function;
+		bool		is_expression;
+	}			known[KNOWN];
+	Oid			function = ((Form_pg_proc) GETSTRUCT(tuple))->oid;
+	TransactionId xmin = HeapTupleHeaderGetRawXmin(tuple->t_data);
+	int			at = function % KNOWN;
+
+	if (known[at].function != function || known[at].xmin != xmin || !ItemPointerEquals(&known[at].tid, &tuple->t_self))
+	{
+		known[at].function = InvalidOid;	/* reading may fail */
+		known[at].is_expression = read_is_expression(tuple);
+		known[at].function = function;
+		known[at].xmin = xmin;
+		known[at].tid = tuple->t_self;
+	}
+	return known[at].is_expression;
 }
 
 bool
