@@ -389,7 +389,7 @@ shippable_consider(QueryDesc *desc)
 	Relation	rel;
 
 	if ((desc->operation != CMD_UPDATE && desc->operation != CMD_DELETE) ||
-		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || recentddl_within(RECENT_MS) || !plan_is_portable(stmt) ||
+		ls_statement_rows < 0 || IsolationUsesXactSnapshot() || !plan_is_portable(stmt) || recentddl_within(RECENT_MS) ||
 		(parsed = read_as_it_stands(desc)) == NULL)
 		return;
 	rte = linitial_node(RangeTblEntry, stmt->rtable);

@@ -519,6 +519,23 @@ get_int64(LsSlice s, int64_t *v)
 	return *end == '\0';
 }
 
+/* Take the next one that is well-formed off the front of 'Q' messages. */
+static bool
+next_query(LsSlice *queries, LsQuery *query)
+{
+	LsMsgType	type;
+	LsSlice		payload;
+	bool		found = false;
+
+	while (!found && ls_frame(queries->data, queries->len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
+	{
+		found = ls_get_query(payload, query) == NULL;
+		queries->data += LS_HEADER_SIZE + payload.len;
+		queries->len -= LS_HEADER_SIZE + payload.len;
+	}
+	return found;
+}
+
 /* False: malformed, the extension did not write it. */
 static bool
 get_params(const LsQuery *query, LsSlice param[5])
@@ -629,18 +646,11 @@ lease_effect(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, const 
 bool
 lease_effects(LeaseTable *t, LsSlice database, uint64_t seq, LsSlice node, LsSlice queries)
 {
-	LsMsgType	type;
-	LsSlice		payload;
 	LsQuery		query;
 	bool		any = false;
 
-	while (ls_frame(queries.data, queries.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
-	{
-		if (ls_get_query(payload, &query) == NULL && lease_effect(t, database, seq, node, &query))
-			any = true;
-		queries.data += LS_HEADER_SIZE + payload.len;
-		queries.len -= LS_HEADER_SIZE + payload.len;
-	}
+	while (next_query(&queries, &query))
+		any |= lease_effect(t, database, seq, node, &query);
 	return any;
 }
 
@@ -686,18 +696,12 @@ is_outdated(const LeaseTable *t, LsSlice database, const LsQuery *query, LsKey *
 bool
 lease_outdated(const LeaseTable *t, LsSlice database, LsSlice queries, LsKey *key, uint64_t *seq)
 {
-	LsMsgType	type;
-	LsSlice		payload;
 	LsQuery		query;
+	bool		outdated = false;
 
-	while (ls_frame(queries.data, queries.len, LS_MAX_PAYLOAD, &type, &payload) == LS_FRAME_OK)
-	{
-		if (ls_get_query(payload, &query) == NULL && is_outdated(t, database, &query, key, seq))
-			return true;
-		queries.data += LS_HEADER_SIZE + payload.len;
-		queries.len -= LS_HEADER_SIZE + payload.len;
-	}
-	return false;
+	while (!outdated && next_query(&queries, &query))
+		outdated = is_outdated(t, database, &query, key, seq);
+	return outdated;
 }
 
 /* ---------- records: "value called seq keys_len database_len " keys, both names.  The

@@ -154,7 +154,7 @@ describe_key_conflict(const Transaction *loser, const KeyList *list, const Certi
 }
 
 void
-describe_sequence_conflict(const Transaction *loser, const LsKey *key, uint64_t seq, ConflictDetail *w)
+describe_sequence_conflict(const LsKey *key, uint64_t seq, ConflictDetail *w)
 {
 	Certificate c = {.kind = CONFLICT_DECIDED,.winner_seq = seq};
 	char	   *words;

@@ -185,7 +185,7 @@ extern void describe_key_conflict(const Transaction *loser, const KeyList *list,
 
 /* The lowest-ranking transaction of the cycle that it closes. */
 extern Transaction *deadlock_victim(Transaction *closes, const Certifier *certifier);
-extern void describe_sequence_conflict(const Transaction *loser, const LsKey *key, uint64_t seq, ConflictDetail *w);
+extern void describe_sequence_conflict(const LsKey *key, uint64_t seq, ConflictDetail *w);
 extern void describe_deadlock(const Transaction *loser, const Transaction *closes, const Certifier *certifier,
 							  ConflictDetail *w);
 

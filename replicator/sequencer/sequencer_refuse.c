@@ -148,7 +148,7 @@ refused_for_sequence(Transaction *tx)
 
 	if (!leases_outdated(tx, &key, &seq))
 		return false;
-	describe_sequence_conflict(tx, &key, seq, &w);
+	describe_sequence_conflict(&key, seq, &w);
 	if (tx->alone != NULL)
 		refuse(tx, "40001", conflict_message, w.detail, retry_hint);
 	else

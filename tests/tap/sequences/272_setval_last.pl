@@ -36,13 +36,20 @@ is(positions('s'), '3|t 3|t', 'what was set has stayed');
 # ---------- a transaction that has used a value asks to commit when the sequence has been set
 
 my $s = $c->session(1);
-$s->do("BEGIN; INSERT INTO t VALUES (1, nextval('s'))");
-$c->order_at(1, 'ASKING', 'wait');
-$s->send('COMMIT');
-ok($c->wait_until(sub { $c->was_there(1, 'ASKING') }, 20), 'a transaction is about to commit');
-$c->sql(2, "SELECT setval('s', 2)");
-$c->let_go(1, 'ASKING');
-$s->finish(20);
+
+sub commit_while_set_to
+{
+	my ($value) = @_;
+	$s->do("BEGIN; INSERT INTO t VALUES (1, nextval('s'))");
+	$c->order_at(1, 'ASKING', 'wait');
+	$s->send('COMMIT');
+	ok($c->wait_until(sub { $c->was_there(1, 'ASKING') }, 20), 'a transaction is about to commit');
+	$c->sql(2, "SELECT setval('s', $value)");
+	$c->let_go(1, 'ASKING');
+	$s->finish(20);
+}
+
+commit_while_set_to(2);
 like($s->error, qr/40001.*Sequence public\.s, of which this transaction has used a value, was changed by a transaction of node "n2"/s, 'and loses to setval') or diag($s->error);
 $c->drain;
 is(positions('s'), '2|t 2|t', 'which has stayed');
@@ -50,13 +57,7 @@ is($c->sql(2, q{SELECT reason, "table" FROM lockstep.conflicts WHERE node = 'n1'
 $s->do('ROLLBACK');
 
 # where the sequence was set beyond that value, it has nothing to lose
-$s->do("BEGIN; INSERT INTO t VALUES (1, nextval('s'))");
-$c->order_at(1, 'ASKING', 'wait');
-$s->send('COMMIT');
-ok($c->wait_until(sub { $c->was_there(1, 'ASKING') }, 20), 'another is');
-$c->sql(2, "SELECT setval('s', 30)");
-$c->let_go(1, 'ASKING');
-$s->finish(20);
+commit_while_set_to(30);
 is($s->error, '', 'and commits, as the sequence was set beyond its value');
 $c->drain;
 is(positions('s'), '30|t 30|t', 'where it has stayed');
