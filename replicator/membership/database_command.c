@@ -286,13 +286,12 @@ take_back(Command *c, uint64_t nodes)
 			continue;
 		if (p != NULL)
 			pool_close(p);
-		database_step_free(c->steps[i]);
 		c->pending |= bit(i);
-		c->steps[i] = database_remove(node_get(i), c->number, c->name, 0, on_step, &c->steps[i]);
+		database_take_back(c->steps[i]);
 	}
 }
 
-/* A node may lack connections, which those of a new database have taken. */
+/* A node whose connection was lost may have none left, as those of a new database have taken them. */
 static void
 take_back_again(void *arg)
 {

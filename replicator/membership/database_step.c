@@ -57,6 +57,7 @@ struct DatabaseStep
 	char	   *chain;
 	DatabaseStepDone done;
 	void	   *arg;
+	bool		taken_back;		/* it was made, and is never to be used */
 	bool		is_template;	/* the one that is there, and is to be dropped */
 	bool		is_invalid;		/* ... and DROP DATABASE was stopped there */
 	PgClient   *client;
@@ -108,16 +109,22 @@ database_step_sqlstate(const DatabaseStep *s)
 	return s->sqlstate;
 }
 
-/* The caller may free the step. */
+static void
+close_client(PgClient **client)
+{
+	PgClient   *c = *client;
+
+	*client = NULL;
+	pgclient_close(c);
+}
+
+/* The caller may free the step.  One that has made something keeps the connection to take it back. */
 static void
 end(DatabaseStep *s, const char *error)
 {
-	PgClient   *client = s->client;
-	PgClient   *inner = s->inner;
-
-	s->client = s->inner = NULL;
-	pgclient_close(client);
-	pgclient_close(inner);
+	if (s->command == NULL && !s->taken_back)
+		close_client(&s->client);
+	close_client(&s->inner);
 	s->done(s->arg, error);
 }
 
@@ -131,6 +138,7 @@ succeeded(DatabaseStep *s, const PGresult *r)
 
 	if (r == NULL)
 	{
+		close_client(&s->client);
 		end(s, "connection lost");
 		return false;
 	}
@@ -396,20 +404,11 @@ drop_now(DatabaseStep *s)
 /* ---------- the progress of one that is dropped */
 
 static void
-close_inner(DatabaseStep *s)
-{
-	PgClient   *inner = s->inner;
-
-	s->inner = NULL;
-	pgclient_close(inner);
-}
-
-static void
 on_kept(void *arg, const PGresult *r)
 {
 	if (!succeeded(arg, r))
 		return;
-	close_inner(arg);
+	close_client(&((DatabaseStep *) arg)->inner);
 	LOCKSTEP_POINT(DATABASE_KEPT);
 	drop_now(arg);
 }
@@ -453,7 +452,7 @@ on_progress(void *arg, const PGresult *r)
 	if (!progress_has_no_extension(r) && !succeeded(s, r))	/* it may not be
 															 * complete */
 		return;
-	close_inner(s);
+	close_client(&s->inner);
 	if (PQntuples(r) == 0 || database == NULL)
 	{
 		drop_now(s);
@@ -478,7 +477,7 @@ on_inside(void *arg, const char *error)
 static void
 drop(DatabaseStep *s)
 {
-	if (s->is_invalid || progress_keeper(s->node, s->name) == NULL)
+	if (s->is_invalid || s->taken_back || progress_keeper(s->node, s->name) == NULL)
 		drop_now(s);
 	else
 		open_inner(s, s->name, on_inside);
@@ -602,6 +601,7 @@ database_make(Node *n, uint64_t number, const char *name, const char *command, c
 /* ---------- remove and rename: first, nobody of ours is in it */
 
 static void on_connected_to_remove(void *arg, const char *error);
+static void on_looked_after(void *arg, const PGresult *r);
 static void on_connected_to_rename(void *arg, const char *error);
 
 static bool
@@ -624,19 +624,20 @@ wait_for_closed(void *arg)
 	s->timer = NULL;
 	if (has_pool(n, s->name) || strcmp(n->control_database, s->name) == 0 || n->applied < s->seq)
 		s->timer = loop_after(POLL_MS, wait_for_closed, s);
+	else if (s->client != NULL)
+		look(s, on_looked_after);
 	else
 		connect_beside(s, s->new_name != NULL ? on_connected_to_rename : on_connected_to_remove);
 }
 
-/* The connection that has looked for it may be in it, too. */
+/* The connection that has looked for it may be in it, too, but not the one that has made it. */
 static void
 close_connections(DatabaseStep *s)
 {
-	PgClient   *client = s->client;
 	Pool	   *p = pool_find(s->node, s->name);
 
-	s->client = NULL;
-	pgclient_close(client);
+	if (!s->taken_back)
+		close_client(&s->client);
 	control_leave_database(s->node, s->name);
 	if (p != NULL)
 		pool_close(p);
@@ -725,6 +726,20 @@ database_remove(Node *n, uint64_t number, const char *name, uint64_t seq, Databa
 	s->seq = seq;
 	connect_beside(s, on_connected_to_look_to_remove);
 	return s;
+}
+
+void
+database_take_back(DatabaseStep *s)
+{
+	free(s->command);
+	s->command = NULL;
+	s->taken_back = true;
+	dbcheck_free(s->check);
+	s->check = NULL;
+	if (s->client != NULL)
+		look(s, on_looked_to_remove);
+	else
+		connect_beside(s, on_connected_to_look_to_remove);
 }
 
 /* ---------- rename */

@@ -21,6 +21,12 @@ extern DatabaseStep *database_make(Node *n, uint64_t number, const char *name, c
 								   DatabaseStepDone done, void *arg);
 
 /*
+ * Drop what a step of database_make() that has ended has made, or begun to; may be called again.
+ * It needs no new connection if that of the step is still there, as the server may have none left.
+ */
+extern void database_take_back(DatabaseStep *s);
+
+/*
  * Drop database `number`, when the node has applied seq: its apply connections are closed, and
  * whoever is connected to it is disconnected.  Done, too, if it is not there.
  */
