@@ -124,6 +124,9 @@ extern Oid	ddl_temporary_table_of_function(Oid function);
 /* Before that: for the transactions of this node that have its tables open in a mode that is in its way. */
 extern void ddl_wait_for_holders(Node *stmt);
 
+/* And for the DDL of its other sessions, until the transaction ends. */
+extern void ddl_line_up(LsDdlLock ddl);
+
 /* What the command's targets are now. */
 typedef void (*DdlFindTargets) (void *arg, DdlTargets *targets);
 

@@ -100,6 +100,7 @@ ddl_ask_first(const char *name, DdlFindTargets find, void *arg, DdlTargets *targ
 	DdlTargets	asked;
 	int			looks = 0;
 
+	ddl_line_up(ddl);
 	do
 	{
 		if (looks++ == MAX_LOOKS)

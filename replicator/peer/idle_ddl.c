@@ -6,7 +6,7 @@
  * One ddl lock covers all objects of all databases; PostgreSQL has no such lock.  A
  * role that may create a temporary view and leaves its transaction open would block
  * the DDL of all others for ever.  So while DDL waits for the lock, its holders
- * are looked at on their nodes, every LOOK_MS.  A holder that has been idle, or in
+ * are looked at on their nodes, every LOOK_MS; who waits on the holder's own node is known there only.  A holder that has been idle, or in
  * pg_sleep(), for idle_ddl_timeout fails with 40001.  A holder that executes
  * something is left alone, however long it takes; so are transactions that hold
  * locks of tables only.
@@ -22,9 +22,11 @@
 #define LOOK_MS 500
 #define FORGET_US (4 * LOOK_MS * UINT64_C(1000))	/* nobody waits any more */
 
+/* With a session that waits for it on its own node (the extension's ddlqueue.c). */
 static const char query[] =
-"SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1::int[]) "
-"AND (state IN ('idle in transaction', 'idle in transaction (aborted)') OR wait_event = 'PgSleep')";
+"SELECT pid, (SELECT w.pid FROM pg_catalog.pg_locks w WHERE NOT w.granted AND w.locktype = 'object' AND w.objsubid = 1 "
+"AND w.classid = 'pg_catalog.pg_namespace'::regclass AND a.pid = ANY (pg_catalog.pg_blocking_pids(w.pid)) LIMIT 1) "
+"FROM pg_catalog.pg_stat_activity a WHERE pid = ANY ($1::int[]) AND (state IN ('idle in transaction', 'idle in transaction (aborted)') OR wait_event = 'PgSleep')";
 
 static void
 add_holder(void *pids, Transaction *holder, const Transaction *waiting)
@@ -39,25 +41,25 @@ typedef struct Idle
 	const PGresult *result;
 } Idle;
 
-static bool
-is_idle(const Idle *idle, uint32_t pid)
+/* -1: not idle. */
+static int
+row_of(const Idle *idle, uint32_t pid)
 {
 	for (int i = 0; i < PQntuples(idle->result); i++)
 	{
 		if ((uint32_t) atoi(PQgetvalue(idle->result, i, 0)) == pid)
-			return true;
+			return i;
 	}
-	return false;
+	return -1;
 }
 
 static void
-fail_backend(Node *n, const Transaction *holder, const Transaction *waiting)
+fail_backend(Node *n, const Transaction *holder, const char *node, uint32_t waiter, const char *asked_for)
 {
 	char		pid[16];
 	char	   *detail = xasprintf("It held the lock of all DDL and did nothing for %d s, while a command of node \"%s\" (pid %" PRIu32
 								   ", for %s) waited for it.",
-								   holder->idle_ms / 1000, waiting->node, waiting->pid,
-								   waiting->asked_for != NULL ? waiting->asked_for : "DDL");
+								   holder->idle_ms / 1000, node, waiter, asked_for != NULL ? asked_for : "DDL");
 	char	   *acceptable = pgclient_acceptable(n->control, detail);
 	const char *params[] = {pid, acceptable};
 
@@ -74,15 +76,20 @@ static void
 judge(void *arg, Transaction *holder, const Transaction *waiting)
 {
 	const Idle *idle = arg;
+	int			row = row_of(idle, holder->pid);
+	bool		waits_there = row >= 0 && !PQgetisnull(idle->result, row, 1);
 
-	if (!is_idle(idle, holder->pid) || loop_now_us() - holder->idle_looked_us > FORGET_US)
+	if (row < 0 || (waiting == NULL && !waits_there) || loop_now_us() - holder->idle_looked_us > FORGET_US)
 		holder->idle_ms = 0;
 	else
 		holder->idle_ms += LOOK_MS;
 	holder->idle_looked_us = loop_now_us();
 	if (holder->idle_ms < node_config->idle_ddl_timeout)
 		return;
-	fail_backend(idle->node, holder, waiting);
+	if (waiting != NULL)
+		fail_backend(idle->node, holder, waiting->node, waiting->pid, waiting->asked_for);
+	else
+		fail_backend(idle->node, holder, idle->node->config->name, (uint32_t) atoi(PQgetvalue(idle->result, row, 1)), NULL);
 	holder->idle_ms = 0;		/* or again */
 }
 

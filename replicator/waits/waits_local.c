@@ -44,11 +44,12 @@ typedef struct LocalWaits
 "WITH a AS MATERIALIZED (SELECT pid, coalesce(leader_pid, pid) AS leader, wait_event_type AS type, wait_event AS event, " \
 "coalesce(extract(epoch FROM xact_start) * 1000000, 0)::bigint AS began FROM pg_catalog.pg_stat_activity), " \
 "w AS MATERIALIZED (SELECT leader, event, min(began) AS began, array_agg(pid) AS pids FROM a WHERE type = 'Lock' OR event = 'SafeSnapshot' GROUP BY leader, event), " \
-"l AS MATERIALIZED (SELECT pid, min(waitstart) AS waitstart, min(split_part(virtualtransaction, '/', 2)::bigint) AS lxid, min(relation) AS relation, min(database) AS database " \
+"l AS MATERIALIZED (SELECT pid, min(waitstart) AS waitstart, min(split_part(virtualtransaction, '/', 2)::bigint) AS lxid, min(relation) AS relation, min(database) AS database, " \
+"bool_or(locktype = 'object' AND objsubid = 1 AND classid = 'pg_catalog.pg_namespace'::regclass) AS ddl " \
 "FROM pg_catalog.pg_locks WHERE NOT granted AND EXISTS (SELECT FROM w) GROUP BY pid) " \
 "SELECT w.leader, b.pid, w.began, coalesce((SELECT began FROM a WHERE a.pid = b.pid), 0), " \
 "coalesce((SELECT extract(epoch FROM pg_catalog.clock_timestamp() - min(waitstart)) * 1000 FROM l WHERE l.pid = ANY (w.pids)), 0)::bigint, " \
-"w.event || coalesce((SELECT ' ' || relation::regclass FROM l WHERE l.pid = ANY (w.pids) AND database = " \
+"CASE WHEN EXISTS (SELECT FROM l WHERE l.pid = ANY (w.pids) AND l.ddl) THEN 'ddl lock' ELSE w.event END || coalesce((SELECT ' ' || relation::regclass FROM l WHERE l.pid = ANY (w.pids) AND database = " \
 "(SELECT oid FROM pg_catalog.pg_database WHERE datname = pg_catalog.current_database()) LIMIT 1), ''), " \
 "0::bigint, coalesce((SELECT max(lxid) FROM l WHERE l.pid = ANY (w.pids)), 0) " \
 "FROM w, LATERAL (SELECT DISTINCT pg_catalog.unnest(CASE event WHEN 'SafeSnapshot' THEN pg_catalog.pg_safe_snapshot_blocking_pids(leader) " \
