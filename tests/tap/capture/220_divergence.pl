@@ -26,6 +26,7 @@ $c->sql(1, <<'SQL');
 CREATE TABLE st (id int PRIMARY KEY, f float8, b bytea, s text);
 INSERT INTO st SELECT i, i / 3.0::float8, '\x010203ff', '' FROM generate_series(1, 9) i;
 ANALYZE st;
+SELECT pg_sleep(0.5); -- just after DDL rows would travel
 SET lockstep.statement_rows = 0;
 SET extra_float_digits = -5;
 SET bytea_output = escape;

@@ -44,6 +44,7 @@ ENCODING	copied	TEXT
 \.
 DO $do$ BEGIN INSERT INTO t (client, how, v) VALUES ('ENCODING', 'do', 'TEXT'), ('ENCODING', 'rows', 'TEXT'); END $do$;
 UPDATE t SET w = v || ', TEXT' WHERE client = 'ENCODING' AND v = 'TEXT' AND how <> 'copied';
+SELECT pg_sleep(0.5); -- just after DDL rows would travel
 SET lockstep.statement_rows = 0;
 UPDATE t SET w = 'TEXT!' WHERE client = 'ENCODING' AND how = 'copied';
 RESET lockstep.statement_rows;

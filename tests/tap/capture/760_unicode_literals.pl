@@ -47,6 +47,7 @@ for my $login ([ 'escaped', "IX-\xe2\x85\xa8" ], [ 'other_escape', 'ab' ], [ 'al
 # Folded to a constant when the statement is parsed, on each node that parses it: so it travels as rows, though
 # statements may travel from one row on, and the last one here does.
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, at timestamptz); INSERT INTO t VALUES (1), (2), (3), (4), (5); ANALYZE t');
+sleep 1;						# just after DDL rows would travel
 my $n = 0;
 for my $now (q{U&'now'}, q{U&'\006eow'}, q{U&'!006eow' UESCAPE '!'}, q{'now'}, q{U&'2100-01-01 \0031:00'})
 {
