@@ -37,6 +37,11 @@ ddl_line_up(LsDdlLock ddl)
 {
 	if (ddl == LS_DDL_NONE)
 		return;
-	line_up(InvalidOid, InvalidOid, ddl == LS_DDL_CLUSTER ? ExclusiveLock : RowExclusiveLock);
+
+	/*
+	 * In this order: who waits for others of the database must not have what
+	 * one of them may want next.
+	 */
 	line_up(MyDatabaseId, ls_schema_oid(), ddl == LS_DDL_PARALLEL ? RowExclusiveLock : ExclusiveLock);
+	line_up(InvalidOid, InvalidOid, ddl == LS_DDL_CLUSTER ? ExclusiveLock : RowExclusiveLock);
 }

@@ -38,6 +38,18 @@ $first->do('ROLLBACK');
 $second->finish;
 is($second->error, '', 'it goes on when the first has ended');
 
+# ---------- who has run DDL goes on to what databases share, though others wait
+
+$first->do('BEGIN; CREATE TABLE a (i int)');
+$second->send('CREATE TABLE b (i int)');
+waits_for($second, $first, 'before the first needs more');
+$first->do('GRANT pg_monitor TO r');
+ok($second->blocked(0), 'the second waits on');
+$first->do('ROLLBACK');
+$second->finish;
+is($second->error, '', 'and goes on when the first has ended');
+$second->do('DROP TABLE b');
+
 # ---------- parallel commands do not wait for each other, a block does for them
 
 $first->do('BEGIN; CREATE INDEX ON u (id)');
