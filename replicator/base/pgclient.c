@@ -181,6 +181,13 @@ pgclient_close(PgClient *c)
 }
 
 void
+pgclient_close_at(PgClient **c)
+{
+	pgclient_close(*c);
+	*c = NULL;
+}
+
+void
 pgclient_finish(PgClient *c)
 {
 	c->lost = NULL;

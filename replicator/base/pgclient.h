@@ -55,6 +55,7 @@ extern void pgclient_limit(PgClient *c, int ms);
 
 /* Close; no callback comes any more.  NULL is ignored.  Safe in callbacks. */
 extern void pgclient_close(PgClient *c);
+extern void pgclient_close_at(PgClient **c);	/* ... which is NULL then */
 
 /* Close when all queries have been answered. */
 extern void pgclient_finish(PgClient *c);

@@ -289,10 +289,8 @@ control_end(Node *n)
 	n->ping_timer = NULL;
 	sequence_positions_stop(n);
 	probe_end(n);
-	pgclient_close(n->next_control);
-	n->next_control = NULL;
-	pgclient_close(n->control);
-	n->control = NULL;
+	pgclient_close_at(&n->next_control);
+	pgclient_close_at(&n->control);
 	local_waits_forget(n);
 	n->shortage[0] = '\0';
 	n->pinging = n->asking_doubtful = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = false;

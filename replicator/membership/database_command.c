@@ -262,8 +262,7 @@ database_command_node_gone(const Node *n)
 		return;
 	database_step_free(c->steps[n->index]);
 	c->steps[n->index] = NULL;
-	pgclient_close(c->clients[n->index]);
-	c->clients[n->index] = NULL;
+	pgclient_close_at(&c->clients[n->index]);
 	c->nodes &= ~bit(n->index);
 	if (c->kind == LS_DATABASE_CREATE && !c->taking_back && !c->deciding)
 		note_error(c, "57P03", xasprintf("could not create database \"%s\", as node \"%s\" is not online any more", c->name,
@@ -468,15 +467,6 @@ note_busy(Command *c, const Node *n, const char *who, bool for_good)
 }
 
 static void
-close_client(PgClient **client)
-{
-	PgClient   *c = *client;
-
-	*client = NULL;
-	pgclient_close(c);
-}
-
-static void
 on_users(void *arg, const PGresult *r)
 {
 	Command    *c = first;
@@ -498,7 +488,7 @@ on_users(void *arg, const PGresult *r)
 			c->forbidden = c->force;	/* else another node's reason is told */
 		note_busy(c, n, PQgetvalue(r, 0, 0), c->force);
 	}
-	close_client(slot);
+	pgclient_close_at(slot);
 	note_ready(c, n);
 }
 

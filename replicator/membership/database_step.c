@@ -109,22 +109,13 @@ database_step_sqlstate(const DatabaseStep *s)
 	return s->sqlstate;
 }
 
-static void
-close_client(PgClient **client)
-{
-	PgClient   *c = *client;
-
-	*client = NULL;
-	pgclient_close(c);
-}
-
 /* The caller may free the step.  One that has made something keeps the connection to take it back. */
 static void
 end(DatabaseStep *s, const char *error)
 {
 	if (s->command == NULL && !s->taken_back)
-		close_client(&s->client);
-	close_client(&s->inner);
+		pgclient_close_at(&s->client);
+	pgclient_close_at(&s->inner);
 	s->done(s->arg, error);
 }
 
@@ -138,7 +129,7 @@ succeeded(DatabaseStep *s, const PGresult *r)
 
 	if (r == NULL)
 	{
-		close_client(&s->client);
+		pgclient_close_at(&s->client);
 		end(s, "connection lost");
 		return false;
 	}
@@ -408,7 +399,7 @@ on_kept(void *arg, const PGresult *r)
 {
 	if (!succeeded(arg, r))
 		return;
-	close_client(&((DatabaseStep *) arg)->inner);
+	pgclient_close_at(&((DatabaseStep *) arg)->inner);
 	LOCKSTEP_POINT(DATABASE_KEPT);
 	drop_now(arg);
 }
@@ -452,7 +443,7 @@ on_progress(void *arg, const PGresult *r)
 	if (!progress_has_no_extension(r) && !succeeded(s, r))	/* it may not be
 															 * complete */
 		return;
-	close_client(&s->inner);
+	pgclient_close_at(&s->inner);
 	if (PQntuples(r) == 0 || database == NULL)
 	{
 		drop_now(s);
@@ -637,7 +628,7 @@ close_connections(DatabaseStep *s)
 	Pool	   *p = pool_find(s->node, s->name);
 
 	if (!s->taken_back)
-		close_client(&s->client);
+		pgclient_close_at(&s->client);
 	control_leave_database(s->node, s->name);
 	if (p != NULL)
 		pool_close(p);

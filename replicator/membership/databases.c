@@ -620,12 +620,8 @@ note_trouble(const char *fmt,...)
 static void
 leave_node(void)
 {
-	PgClient   *client = job->client;
-	PgClient   *keeper = job->keeper;
-
-	job->client = job->keeper = NULL;
-	pgclient_close(keeper);
-	pgclient_close(client);
+	pgclient_close_at(&job->keeper);
+	pgclient_close_at(&job->client);
 	drop_next_extension();
 }
 

@@ -435,11 +435,9 @@ on_probed(void *arg, const char *error)
 	d->probe = NULL;
 	if (error != NULL)
 	{
-		pgclient_close(d->client);	/* nothing is heard of it any more */
-		d->client = NULL;
-	}
-	if (error != NULL)
+		pgclient_close_at(&d->client);	/* nothing is heard of it any more */
 		fail(d, DROP_CONTENT_SILENT, FACTS(.error = error));
+	}
 	else
 	{
 		pgclient_close(probe);

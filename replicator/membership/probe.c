@@ -57,8 +57,7 @@ on_arrived(void *arg, const char *error)
 		log_message(LOG_NOTICE, n->config->name, "its server accepts new connections again");
 	n->refusing[0] = '\0';
 	n->refused_ms = n->arrival_ms = 0;
-	pgclient_close(n->arrival);
-	n->arrival = NULL;
+	pgclient_close_at(&n->arrival);
 }
 
 static void
@@ -146,8 +145,7 @@ probe_end(Node *n)
 	n->arrival = NULL;
 	n->refusing[0] = '\0';
 	n->refused_ms = n->arrival_ms = 0;
-	pgclient_close(n->probe);
-	n->probe = NULL;
+	pgclient_close_at(&n->probe);
 	n->probe_ready = n->probing = false;
 }
 

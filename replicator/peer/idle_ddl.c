@@ -6,10 +6,10 @@
  * One ddl lock covers all objects of all databases; PostgreSQL has no such lock.  A
  * role that may create a temporary view and leaves its transaction open would block
  * the DDL of all others for ever.  So while DDL waits for the lock, its holders
- * are looked at on their nodes, every LOOK_MS; who waits on the holder's own node is known there only.  A holder that has been idle, or in
- * pg_sleep(), for idle_ddl_timeout fails with 40001.  A holder that executes
- * something is left alone, however long it takes; so are transactions that hold
- * locks of tables only.
+ * are looked at on their nodes, every LOOK_MS; who waits on the holder's own node
+ * is known only there.  A holder that has been idle, or in pg_sleep(), for
+ * idle_ddl_timeout fails with 40001.  A holder that executes something is left alone,
+ * however long it takes; so are transactions that hold locks of tables only.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -22,10 +22,9 @@
 #define LOOK_MS 500
 #define FORGET_US (4 * LOOK_MS * UINT64_C(1000))	/* nobody waits any more */
 
-/* With a session that waits for it on its own node (the extension's ddlqueue.c). */
+/* With a session that waits for it on its own node. */
 static const char query[] =
-"SELECT pid, (SELECT w.pid FROM pg_catalog.pg_locks w WHERE NOT w.granted AND w.locktype = 'object' AND w.objsubid = 1 "
-"AND w.classid = 'pg_catalog.pg_namespace'::regclass AND a.pid = ANY (pg_catalog.pg_blocking_pids(w.pid)) LIMIT 1) "
+"SELECT pid, (SELECT w.pid FROM pg_catalog.pg_locks w WHERE NOT granted AND " DDL_QUEUE_LOCK " AND a.pid = ANY (pg_catalog.pg_blocking_pids(w.pid)) LIMIT 1) "
 "FROM pg_catalog.pg_stat_activity a WHERE pid = ANY ($1::int[]) AND (state IN ('idle in transaction', 'idle in transaction (aborted)') OR wait_event = 'PgSleep')";
 
 static void

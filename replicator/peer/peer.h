@@ -184,6 +184,9 @@ extern bool apply_trouble_is_told(const Node *n, NodeState to); /* a move there 
 extern void apply_trouble_passed(Node *n, uint64_t seq);	/* it has applied that */
 extern void apply_trouble_tell_again(Node *n);
 
+/* In pg_locks: the lock for which the DDL of a node's sessions lines up (the extension's ddlqueue.c). */
+#define DDL_QUEUE_LOCK "locktype = 'object' AND objsubid = 1 AND classid = 'pg_catalog.pg_namespace'::regclass"
+
 /* ---------- in idle_ddl.c */
 
 extern void idle_ddl_look(Node *n, int elapsed_ms); /* called again and again */

@@ -45,7 +45,7 @@ typedef struct LocalWaits
 "coalesce(extract(epoch FROM xact_start) * 1000000, 0)::bigint AS began FROM pg_catalog.pg_stat_activity), " \
 "w AS MATERIALIZED (SELECT leader, event, min(began) AS began, array_agg(pid) AS pids FROM a WHERE type = 'Lock' OR event = 'SafeSnapshot' GROUP BY leader, event), " \
 "l AS MATERIALIZED (SELECT pid, min(waitstart) AS waitstart, min(split_part(virtualtransaction, '/', 2)::bigint) AS lxid, min(relation) AS relation, min(database) AS database, " \
-"bool_or(locktype = 'object' AND objsubid = 1 AND classid = 'pg_catalog.pg_namespace'::regclass) AS ddl " \
+"bool_or(" DDL_QUEUE_LOCK ") AS ddl " \
 "FROM pg_catalog.pg_locks WHERE NOT granted AND EXISTS (SELECT FROM w) GROUP BY pid) " \
 "SELECT w.leader, b.pid, w.began, coalesce((SELECT began FROM a WHERE a.pid = b.pid), 0), " \
 "coalesce((SELECT extract(epoch FROM pg_catalog.clock_timestamp() - min(waitstart)) * 1000 FROM l WHERE l.pid = ANY (w.pids)), 0)::bigint, " \

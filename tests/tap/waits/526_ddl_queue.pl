@@ -20,6 +20,33 @@ sub waits_for
 	return ok($c->wait_until(sub { $c->sql(1, "SELECT pg_blocking_pids(" . $waiter->pid . ')') eq '{' . $holder->pid . '}' }), "$what: pg_blocking_pids()");
 }
 
+# A command of the second session waits for the first, until that has run these.
+sub waits_until
+{
+	my ($command, $what, @end) = @_;
+
+	$second->send($command);
+	waits_for($second, $first, $what);
+	for (@end)
+	{
+		ok($second->blocked(0), "$what: waits on before $_");
+		$first->do($_);
+	}
+	$second->finish;
+	return is($second->error, '', "$what: goes on after $end[-1]");
+}
+
+sub one_fails
+{
+	my ($what, $why, @sessions) = @_;
+	my @errors = grep { $_ ne '' } map { $_->error } @sessions;
+
+	is(scalar @errors, 1, "$what: one fails");
+	LockstepCluster::is_error($errors[0], '40P01', $why, '... with the reason');
+	$_->query('ROLLBACK') for @sessions;
+	return;
+}
+
 # ---------- seen, and given up
 
 $first->do('BEGIN; CREATE TABLE a (i int)');
@@ -32,41 +59,23 @@ $second->finish;
 LockstepCluster::is_error($second->error, '55P03', qr/lock timeout/, 'lock_timeout');
 $second->do('RESET lock_timeout');
 
-$second->send('GRANT pg_monitor TO r');
-waits_for($second, $first, 'a command about what databases share');
-$first->do('ROLLBACK');
-$second->finish;
-is($second->error, '', 'it goes on when the first has ended');
+waits_until('GRANT pg_monitor TO r', 'a command about what databases share', 'ROLLBACK');
 
 # ---------- who has run DDL goes on to what databases share, though others wait
 
 $first->do('BEGIN; CREATE TABLE a (i int)');
-$second->send('CREATE TABLE b (i int)');
-waits_for($second, $first, 'before the first needs more');
-$first->do('GRANT pg_monitor TO r');
-ok($second->blocked(0), 'the second waits on');
-$first->do('ROLLBACK');
-$second->finish;
-is($second->error, '', 'and goes on when the first has ended');
+waits_until('CREATE TABLE b (i int)', 'the first needs more', 'GRANT pg_monitor TO r', 'ROLLBACK');
 $second->do('DROP TABLE b');
 
 # ---------- parallel commands do not wait for each other, a block does for them
 
 $first->do('BEGIN; CREATE INDEX ON u (id)');
-$second->send('CREATE INDEX ON v (id)');
-waits_for($second, $first, 'CREATE INDEX behind a block');
-$first->do('COMMIT');
-$second->finish;
-is($second->error, '', 'it goes on when the block has ended');
+waits_until('CREATE INDEX ON v (id)', 'CREATE INDEX behind a block', 'COMMIT');
 
 # ---------- ROLLBACK TO gives it back
 
 $first->do('BEGIN; SAVEPOINT s; CREATE TABLE a (i int)');
-$second->send('CREATE TABLE b (i int)');
-waits_for($second, $first, 'behind a savepoint');
-$first->do('ROLLBACK TO s');
-$second->finish;
-is($second->error, '', 'ROLLBACK TO lets it go on');
+waits_until('CREATE TABLE b (i int)', 'behind a savepoint', 'ROLLBACK TO s');
 $first->do('ROLLBACK');
 
 # ---------- circles
@@ -77,10 +86,7 @@ $second->send('CREATE TABLE e (i int)');
 waits_for($second, $first, 'in a circle');
 $first->send('UPDATE t SET n = 2');
 $_->finish for $first, $second;
-my @errors = grep { $_ ne '' } map { $_->error } $first, $second;
-is(scalar @errors, 1, 'a circle on one node: one fails');
-LockstepCluster::is_error($errors[0], '40P01', qr/deadlock detected/, '... by PostgreSQL');
-$_->query('ROLLBACK') for $first, $second;
+one_fails('a circle on one node, found by PostgreSQL', qr/deadlock detected/, $first, $second);
 
 $first->do('BEGIN; CREATE TABLE d (i int)');
 $second->do('BEGIN; LOCK TABLE u');
@@ -91,10 +97,7 @@ $far->send('LOCK TABLE u');
 ok($far->blocked, 'the other node waits');
 $first->send('ALTER TABLE v ADD COLUMN n int');
 $_->finish(20) for $first, $second, $far;
-@errors = grep { $_ ne '' } map { $_->error } $first, $second, $far;
-is(scalar @errors, 1, 'a circle through two nodes: one fails');
-LockstepCluster::is_error($errors[0], '40P01', qr/deadlock/, '... with the reason');
-$_->query('ROLLBACK') for $first, $second, $far;
+one_fails('a circle through two nodes', qr/deadlock/, $first, $second, $far);
 
 # ---------- an idle holder
 
