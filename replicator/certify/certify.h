@@ -193,7 +193,7 @@ extern void certifier_unlock_after(Certifier *c, uint64_t ticket, uint64_t keep)
  */
 typedef void (*LockBlocker) (void *arg, uint64_t lock, uint64_t reserved);
 
-/* Holders of the ddl lock, each with the first that waits for it; 0: none does. */
+/* Holders of the ddl lock that others wait for, each with the first of these. */
 extern void certifier_ddl_holders(const Certifier *c, void (*found) (void *arg, uint64_t holder, uint64_t waiting), void *arg);
 extern void certifier_lock_blockers(const Certifier *c, uint64_t ticket, LockBlocker found, void *arg);
 

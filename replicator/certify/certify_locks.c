@@ -950,13 +950,13 @@ certifier_ddl_holders(const Certifier *c, void (*found) (void *arg, uint64_t hol
 {
 	const LockQueue *queue = c->ddl.locks;
 
-	for (const LockItem *i = queue != NULL ? queue->first : NULL; i != NULL; i = i->next_on_key)
+	for (const LockItem *i = queue != NULL && queue->nwaiting > 0 ? queue->first : NULL; i != NULL; i = i->next_on_key)
 	{
-		const LockItem *waiting = i->granted && queue->nwaiting > 0 ? queue->first : NULL;
+		const LockItem *waiting = i->granted ? queue->first : NULL;
 
 		while (waiting != NULL && (waiting->granted || !item_blocks(i, waiting)))
 			waiting = waiting->next_on_key;
-		if (i->granted)
-			found(arg, i->lock->ticket, waiting != NULL ? waiting->lock->ticket : 0);
+		if (waiting != NULL)
+			found(arg, i->lock->ticket, waiting->lock->ticket);
 	}
 }

@@ -269,7 +269,7 @@ control_adopt(Node *n, PgClient *client, const char *database)
 	n->control = client;
 	snprintf(n->control_database, sizeof(n->control_database), "%s", database);
 	pgclient_on_lost(client, on_lost, n);
-	n->pinging = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = n->old_objects = n->local_waits_asked = false;
+	n->pinging = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = n->own_ddl_asked = n->old_objects = n->local_waits_asked = false;
 	n->ping_sent_us = 0;		/* the first one soon: readers may be held for
 								 * it */
 	n->unanswered_ms = 0;
@@ -293,7 +293,7 @@ control_end(Node *n)
 	pgclient_close_at(&n->control);
 	local_waits_forget(n);
 	n->shortage[0] = '\0';
-	n->pinging = n->asking_doubtful = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = false;
+	n->pinging = n->asking_doubtful = n->stalled_apply_asked = n->apply_patience_asked = n->idle_ddl_asked = n->own_ddl_asked = false;
 }
 
 /* ---------- to another database */

@@ -141,6 +141,10 @@ typedef struct Node
 									 * at */
 	int			idle_ddl_ms;	/* since it was looked who has the ddl lock */
 	bool		idle_ddl_asked; /* the answer is under way */
+	int			own_ddl_ms;		/* the same of DDL that waits on its own node */
+	bool		own_ddl_asked;
+	uint32_t	own_ddl_holder; /* idle, when it was looked last; 0: none */
+	int			own_ddl_idle_ms;	/* for so long */
 	int			apply_patience_ms;	/* since it was looked at sessions that
 									 * others wait for */
 	bool		apply_patience_asked;	/* the answer is under way */

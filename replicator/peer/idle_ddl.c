@@ -6,10 +6,13 @@
  * One ddl lock covers all objects of all databases; PostgreSQL has no such lock.  A
  * role that may create a temporary view and leaves its transaction open would block
  * the DDL of all others for ever.  So while DDL waits for the lock, its holders
- * are looked at on their nodes, every LOOK_MS; who waits on the holder's own node
- * is known only there.  A holder that has been idle, or in pg_sleep(), for
- * idle_ddl_timeout fails with 40001.  A holder that executes something is left alone,
- * however long it takes; so are transactions that hold locks of tables only.
+ * are looked at on their nodes, every LOOK_MS.  Of DDL that waits for a session of its
+ * own node (ddlqueue.c of the extension) only the node knows, and the holder may be
+ * unknown here, if it began with another replicator: one at a time is looked for there,
+ * every OWN_LOOK_MS.  A holder that has been idle, or in
+ * pg_sleep(), for idle_ddl_timeout fails with 40001.  A holder that executes
+ * something is left alone, however long it takes; so are transactions that hold
+ * locks of tables only.
  */
 #include <inttypes.h>
 #include <stdio.h>
@@ -20,12 +23,20 @@
 #include "sequencer.h"
 
 #define LOOK_MS 500
+#define OWN_LOOK_MS 1000
 #define FORGET_US (4 * LOOK_MS * UINT64_C(1000))	/* nobody waits any more */
 
-/* With a session that waits for it on its own node. */
+#define IS_IDLE "(state IN ('idle in transaction', 'idle in transaction (aborted)') OR wait_event = 'PgSleep')"
+
 static const char query[] =
-"SELECT pid, (SELECT w.pid FROM pg_catalog.pg_locks w WHERE NOT granted AND " DDL_QUEUE_LOCK " AND a.pid = ANY (pg_catalog.pg_blocking_pids(w.pid)) LIMIT 1) "
-"FROM pg_catalog.pg_stat_activity a WHERE pid = ANY ($1::int[]) AND (state IN ('idle in transaction', 'idle in transaction (aborted)') OR wait_event = 'PgSleep')";
+"SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1::int[]) AND " IS_IDLE;
+
+/* Without waiters the locks are not looked at. */
+static const char own_query[] =
+"WITH a AS MATERIALIZED (SELECT pid, usename, state, wait_event_type, wait_event FROM pg_catalog.pg_stat_activity), "
+"w AS MATERIALIZED (SELECT pid, pg_catalog.pg_blocking_pids(pid) AS blockers FROM a WHERE wait_event_type = 'Lock' AND wait_event = 'object' "
+"AND EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = a.pid AND NOT granted AND " DDL_QUEUE_LOCK ")) "
+"SELECT a.pid, w.pid, a.usename FROM w JOIN a ON a.pid = ANY (w.blockers) WHERE " IS_IDLE " ORDER BY a.pid LIMIT 1";
 
 static void
 add_holder(void *pids, Transaction *holder, const Transaction *waiting)
@@ -40,55 +51,52 @@ typedef struct Idle
 	const PGresult *result;
 } Idle;
 
-/* -1: not idle. */
-static int
-row_of(const Idle *idle, uint32_t pid)
+static bool
+is_idle(const Idle *idle, uint32_t pid)
 {
 	for (int i = 0; i < PQntuples(idle->result); i++)
 	{
 		if ((uint32_t) atoi(PQgetvalue(idle->result, i, 0)) == pid)
-			return i;
+			return true;
 	}
-	return -1;
+	return false;
 }
 
+/* waiting: the node and who waits there; freed. */
 static void
-fail_backend(Node *n, const Transaction *holder, const char *node, uint32_t waiter, const char *asked_for)
+fail_backend(Node *n, uint32_t holder, const char *role, int idle_ms, char *waiting)
 {
 	char		pid[16];
-	char	   *detail = xasprintf("It held the lock of all DDL and did nothing for %d s, while a command of node \"%s\" (pid %" PRIu32
-								   ", for %s) waited for it.",
-								   holder->idle_ms / 1000, node, waiter, asked_for != NULL ? asked_for : "DDL");
+	char	   *detail = xasprintf("It held the lock of all DDL and did nothing for %d s, while a command of node %s waited for it.",
+								   idle_ms / 1000, waiting);
 	char	   *acceptable = pgclient_acceptable(n->control, detail);
 	const char *params[] = {pid, acceptable};
 
-	snprintf(pid, sizeof(pid), "%" PRIu32, holder->pid);
+	snprintf(pid, sizeof(pid), "%" PRIu32, holder);
 	log_message(LOG_WARNING, n->config->name, "transaction of pid %" PRIu32 " (role \"%s\") is rolled back: %s",
-				holder->pid, holder->role != NULL ? holder->role : "", detail);
+				holder, role != NULL ? role : "", detail);
 	pgclient_query(n->control, n->old_objects ? "SELECT lockstep.yield($1::int, $2)" :
 				   "SELECT lockstep.yield($1::int, $2, 0, 0)", 2, params, NULL, NULL);
 	free(acceptable);
 	free(detail);
+	free(waiting);
 }
 
 static void
 judge(void *arg, Transaction *holder, const Transaction *waiting)
 {
 	const Idle *idle = arg;
-	int			row = row_of(idle, holder->pid);
-	bool		waits_there = row >= 0 && !PQgetisnull(idle->result, row, 1);
 
-	if (row < 0 || (waiting == NULL && !waits_there) || loop_now_us() - holder->idle_looked_us > FORGET_US)
+	if (!is_idle(idle, holder->pid) || loop_now_us() - holder->idle_looked_us > FORGET_US)
 		holder->idle_ms = 0;
 	else
 		holder->idle_ms += LOOK_MS;
 	holder->idle_looked_us = loop_now_us();
 	if (holder->idle_ms < node_config->idle_ddl_timeout)
 		return;
-	if (waiting != NULL)
-		fail_backend(idle->node, holder, waiting->node, waiting->pid, waiting->asked_for);
-	else
-		fail_backend(idle->node, holder, idle->node->config->name, (uint32_t) atoi(PQgetvalue(idle->result, row, 1)), NULL);
+	fail_backend(idle->node, holder->pid, holder->role, holder->idle_ms,
+				 xasprintf("\"%s\" (pid %" PRIu32 ", for %s)", waiting->node, waiting->pid,
+						   waiting->asked_for != NULL ? waiting->asked_for : "DDL"));
 	holder->idle_ms = 0;		/* or again */
 }
 
@@ -102,13 +110,45 @@ on_looked(void *arg, const PGresult *r)
 		sequencer_ddl_holders(n->index, judge, &idle);
 }
 
+static void
+on_own_looked(void *arg, const PGresult *r)
+{
+	Node	   *n = arg;
+	uint32_t	holder;
+
+	if (!pids_answered(n, r, &n->own_ddl_asked, "look for DDL that waits on its node"))
+		return;
+	holder = PQntuples(r) > 0 ? (uint32_t) atoi(PQgetvalue(r, 0, 0)) : 0;
+	n->own_ddl_idle_ms = holder != 0 && holder == n->own_ddl_holder ? n->own_ddl_idle_ms + OWN_LOOK_MS : 0;
+	n->own_ddl_holder = holder;
+	if (holder == 0 || n->own_ddl_idle_ms < node_config->idle_ddl_timeout)
+		return;
+	fail_backend(n, holder, PQgetvalue(r, 0, 2), n->own_ddl_idle_ms,
+				 xasprintf("\"%s\" (pid %s, for DDL)", n->config->name, PQgetvalue(r, 0, 1)));
+	n->own_ddl_holder = 0;		/* or again */
+}
+
+static void
+look_for_own(Node *n, int elapsed_ms)
+{
+	n->own_ddl_ms += elapsed_ms;
+	if (n->own_ddl_asked || n->own_ddl_ms < OWN_LOOK_MS)
+		return;
+	n->own_ddl_ms = 0;
+	n->own_ddl_asked = true;	/* before: it may fail at once */
+	pgclient_query(n->control, own_query, 0, NULL, on_own_looked, n);
+}
+
 void
 idle_ddl_look(Node *n, int elapsed_ms)
 {
 	Buffer		pids = {0};
 
+	if (node_config->idle_ddl_timeout == 0)
+		return;
+	look_for_own(n, elapsed_ms);
 	n->idle_ddl_ms += elapsed_ms;
-	if (n->idle_ddl_asked || n->idle_ddl_ms < LOOK_MS || node_config->idle_ddl_timeout == 0)
+	if (n->idle_ddl_asked || n->idle_ddl_ms < LOOK_MS || n->control == NULL)
 		return;
 	n->idle_ddl_ms = 0;
 	sequencer_ddl_holders(n->index, add_holder, &pids);

@@ -234,8 +234,8 @@ typedef struct SequencerStats
 extern SequencerStats sequencer_stats(void);
 
 /*
- * Open transactions of that node which have the ddl lock, and do not wait here; waiting: one that waits
- * here for it, NULL: none does.
+ * Open transactions of that node which have the ddl lock, and do not wait here, while
+ * transactions of other nodes wait for it; waiting: one of those.
  */
 typedef void (*DdlHolder) (void *arg, Transaction *holder, const Transaction *waiting);
 extern void sequencer_ddl_holders(int node, DdlHolder found, void *arg);

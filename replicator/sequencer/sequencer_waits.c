@@ -224,9 +224,9 @@ found_ddl_holder(void *arg, uint64_t holder, uint64_t waiting)
 {
 	const DdlHolders *h = arg;
 	Transaction *tx = certifier_lock_owner(undecided.certifier, holder);
-	const Transaction *for_it = waiting != 0 ? certifier_lock_owner(undecided.certifier, waiting) : NULL;
+	const Transaction *for_it = certifier_lock_owner(undecided.certifier, waiting);
 
-	if (tx != NULL && (int) tx->origin == h->node && tx->state == TX_QUEUED && !tx->awaits_lock)
+	if (tx != NULL && for_it != NULL && (int) tx->origin == h->node && tx->state == TX_QUEUED && !tx->awaits_lock)
 		h->found(h->arg, tx, for_it);
 }
 

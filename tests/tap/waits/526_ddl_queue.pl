@@ -111,6 +111,20 @@ $first->query('SELECT 1');
 my $waiter = $second->pid;
 LockstepCluster::is_error($first->error, '40001', qr/It held the lock of all DDL and did nothing for \d+ s, while a command of node "n1" \(pid $waiter,/, 'which is told why');
 $first->query('ROLLBACK');
+
+# ---------- ... which has begun with a replicator that is gone
+
+$first->do('BEGIN; CREATE TABLE h (i int)');
+$c->kill_replicator;
+$c->start_replicator;
+$c->wait_state($_, 'online') for $c->all;
+$second->send('CREATE TABLE i (i int)');
+waits_for($second, $first, 'behind one that the replicator does not know');
+$second->finish(30);
+is($second->error, '', 'DDL gets through behind it');
+$first->query('SELECT 1');
+LockstepCluster::is_error($first->error, '40001', qr/It held the lock of all DDL and did nothing/, 'which is told why');
+$first->query('ROLLBACK');
 $c->drain;
 $c->same('all nodes are equal');
 done_testing;
