@@ -27,6 +27,7 @@ our $tests = abs_path(dirname(__FILE__) . '/..');
 our %group;					# component => cgroup directory, or undef
 our @stop;					# what ends it
 chomp(our $bin = `\${PG_CONFIG:-pg_config} --bindir`);
+$ENV{PGBENCH_RANDOM_SEED} //= 'rand';	# by default from the clock: two that start at once may draw the same keys
 our $top;
 our %pid_of;				# component => gives the process that all of it descends from
 my @owner = $> == 0 ? ('runuser', '-u', 'postgres', '--') : ();

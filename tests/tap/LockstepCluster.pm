@@ -31,6 +31,10 @@ my $pg_config = $ENV{PG_CONFIG} // 'pg_config';
 chomp(our $bindir = `$pg_config --bindir`);
 my @alive;
 
+# By default pgbench takes its seed from the clock, and two that start in the same
+# microsecond draw the same keys.
+$ENV{PGBENCH_RANDOM_SEED} //= 'rand';
+
 # Ended by tests/tap/limit: the END blocks show the logs and stop the servers.
 my $test_pid = $$;
 $SIG{TERM} = sub {
