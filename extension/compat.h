@@ -361,11 +361,13 @@ ls_copy_default(CopyFromState cstate, AttrNumber attnum)
 #if PG_VERSION_NUM >= 160000
 #define ls_storage_is_new(rel) ((rel)->rd_firstRelfilelocatorSubid != InvalidSubTransactionId)
 #define LsRelFile RelFileLocator
+#define ls_rel_file(rel) ((rel)->rd_locator)
 #define ls_set_new_file(rel) RelationSetNewRelfilenumber(rel, (rel)->rd_rel->relpersistence)
 #define ls_set_sequence_file(record, rel) ((record).locator = (rel)->rd_locator)
 #else
 #define ls_storage_is_new(rel) ((rel)->rd_firstRelfilenodeSubid != InvalidSubTransactionId)
 #define LsRelFile RelFileNode
+#define ls_rel_file(rel) ((rel)->rd_node)
 #define ls_set_new_file(rel) RelationSetNewRelfilenode(rel, (rel)->rd_rel->relpersistence)
 #define ls_set_sequence_file(record, rel) ((record).node = (rel)->rd_node)
 #endif

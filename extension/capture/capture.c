@@ -284,10 +284,28 @@ fetch_old(Relation rel, LsRelation *r, ItemPointer tid, Buffer *buffer)
 {
 	HeapTupleData tuple;
 
-	tuple.t_self = *tid;
-	if (!heap_fetch(rel, SnapshotAny, &tuple, buffer, false))
-		elog(ERROR, "could not find the old version of a changed row of %s", r->name);
+	*buffer = oldrow_fetch(rel, tid, &tuple);
 	heap_deform_tuple(&tuple, r->desc, r->old_values, r->old_nulls);
+}
+
+/* The same, for a row that is deleted: what is not needed is left as it is. */
+static void
+fetch_deleted(Relation rel, LsRelation *r, ItemPointer tid, Buffer *buffer)
+{
+	HeapTupleData tuple;
+
+	if (r->nkey_columns == 0)
+	{
+		fetch_old(rel, r, tid, buffer);
+		return;
+	}
+	*buffer = oldrow_fetch(rel, tid, &tuple);
+	for (int i = 0; i < r->nkey_columns; i++)
+	{
+		AttrNumber	attnum = r->key_columns[i];
+
+		r->old_values[attnum - 1] = heap_getattr(&tuple, attnum, r->desc, &r->old_nulls[attnum - 1]);
+	}
 }
 
 /*
@@ -575,7 +593,7 @@ make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query, uint64
 	LsRowChange change = {.relation = r};
 	Buffer		buffer;
 
-	fetch_old(rel, r, tid, &buffer);
+	fetch_deleted(rel, r, tid, &buffer);
 	change.old_values = r->old_values;
 	change.old_nulls = r->old_nulls;
 	query->text = ls_slice_of(deparse_delete(r));

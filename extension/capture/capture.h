@@ -26,6 +26,14 @@ extern void heap_interpose(void);	/* _PG_init, postmaster only */
 extern void (*heap_before_insert) (Relation rel);	/* of a row that is
 													 * captured */
 
+/* ---------- oldrow.c: the version of a row that a change has replaced */
+
+/* The executor has fetched a version by its TID, perhaps to change it: its page is looked for there. */
+extern void oldrow_note_fetched(TupleTableSlot *slot);
+
+/* The tuple points into the buffer, which the caller releases. */
+extern Buffer oldrow_fetch(Relation rel, ItemPointer tid, HeapTuple tuple);
+
 /* ---------- capture.c: which rows the transaction changed, in order */
 
 /* From heap.c, after the change succeeded, only in LS_MODE_ORIGIN and only for

@@ -239,6 +239,17 @@ wrap_multi_insert(Relation rel, TupleTableSlot **slots, int nslots,
 		capture_insert(rel, slots[i]);
 }
 
+/* ExecModifyTable() and triggers get the version that they change by it. */
+static bool
+wrap_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, TupleTableSlot *slot)
+{
+	bool		found = heap_original.tuple_fetch_row_version(rel, tid, snapshot, slot);
+
+	if (found)
+		oldrow_note_fetched(slot);
+	return found;
+}
+
 static TM_Result
 wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
 				  LS_OPTIONS_PARAM Snapshot snapshot, Snapshot crosscheck, bool wait,
@@ -333,6 +344,7 @@ check_routine(const TableAmRoutine *routine)
 		routine->tuple_insert_speculative == NULL ||
 		routine->tuple_complete_speculative == NULL ||
 		routine->multi_insert == NULL ||
+		routine->tuple_fetch_row_version == NULL ||
 		routine->tuple_delete == NULL ||
 		routine->tuple_update == NULL ||
 		routine->tuple_lock == NULL)
@@ -356,6 +368,8 @@ heap_interpose(void)
 					 "the heap's tuple_complete_speculative");
 	ls_patch_pointer(&routine->multi_insert, wrap_multi_insert,
 					 "the heap's multi_insert");
+	ls_patch_pointer(&routine->tuple_fetch_row_version, wrap_tuple_fetch_row_version,
+					 "the heap's tuple_fetch_row_version");
 	ls_patch_pointer(&routine->tuple_delete, wrap_tuple_delete,
 					 "the heap's tuple_delete");
 	ls_patch_pointer(&routine->tuple_update, wrap_tuple_update,

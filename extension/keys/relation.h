@@ -115,6 +115,9 @@ typedef struct LsUpdateText
 	char	   *text;
 } LsUpdateText;
 
+#define KEY_COLUMNS 2			/* more are taken out of the row with all
+								 * others */
+
 typedef struct LsRelation
 {
 	Oid			relid;			/* hash key, with beside */
@@ -153,6 +156,8 @@ typedef struct LsRelation
 	int			nidentity;
 	LsIdentityColumn *identity;
 	LsIndex    *identity_index;
+	int			nkey_columns;	/* 0: all columns are needed of a deleted row */
+	AttrNumber	key_columns[KEY_COLUMNS];	/* else these */
 	bool		batches;		/* an array can be made of each of its columns */
 
 	int			nindexes;

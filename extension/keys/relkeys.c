@@ -278,6 +278,37 @@ build_identity(LsRelation *r, Relation index)
 	}
 }
 
+/*
+ * What the identity and the indexes need of a row that is deleted, if these are few columns:
+ * then the others need not be taken out of it.
+ */
+static void
+build_key_columns(LsRelation *r)
+{
+	LsColumnSet set;
+	int			n = 0;
+
+	relation_init_columns(r, &set);
+	for (int i = 0; i < r->nidentity; i++)
+		column_set_add(&set, r->identity[i].attnum);
+	for (int i = 0; i < r->nindexes; i++)
+	{
+		if (r->indexes[i].expressions != NIL || r->indexes[i].predicate != NIL)
+			return;
+		for (int j = 0; j < r->indexes[i].ncolumns; j++)
+			column_set_add(&set, r->indexes[i].columns[j].attnum);
+	}
+	for (int i = 0; i < r->natts; i++)
+	{
+		if (!column_set_has(&set, i + 1))
+			continue;
+		if (n == KEY_COLUMNS)
+			return;
+		r->key_columns[n++] = i + 1;
+	}
+	r->nkey_columns = n;
+}
+
 /* Of any index: it is made where rows are applied, too. */
 static void
 look_at_expressions(LsRelation *r, Relation index)
@@ -318,7 +349,10 @@ relation_build_indexes(LsRelation *r, Relation rel)
 		r->nindexes++;
 	}
 	if (identity != NULL)
+	{
 		build_identity(r, identity);
+		build_key_columns(r);
+	}
 	foreach(lc, opened)
 		index_close(lfirst(lc), AccessShareLock);
 }

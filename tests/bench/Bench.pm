@@ -20,7 +20,7 @@ use IPC::Run ();
 use POSIX ();
 use Time::HiRes ();
 
-our @EXPORT = qw(run owned sql set_up set_up_group set_up_second set_up_pgpool start_program make_groups join_group set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
+our @EXPORT = qw(run owned sql set_up set_up_without_standby set_up_group set_up_second set_up_pgpool start_program make_groups join_group cpu set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
 
 our ($scale, $quota, $base, $tcp);
 our $tests = abs_path(dirname(__FILE__) . '/..');
@@ -94,22 +94,47 @@ sub set_up
 {
 	run('chown', 'postgres:', $top) if $> == 0;
 	new_server('plain', $base + 1);
+	set_up_streaming();
+	set_up_cluster();
+	print STDERR "pgbench -i, scale $scale\n";
+	fill_all($base + 1, $base + 2, $base + 5);
+	sql($base + 6, 'VACUUM ANALYZE');
+}
 
+# Without the standby.
+sub set_up_without_standby
+{
+	run('chown', 'postgres:', $top) if $> == 0;
+	new_server('plain', $base + 1);
+	set_up_cluster();
+	delete @pid_of{qw(primary standby)};
+	fill_all($base + 1, $base + 5);
+	sql($base + 6, 'VACUUM ANALYZE');
+}
+
+sub set_up_streaming
+{
 	new_server('primary', $base + 2);
 	owned("$bin/pg_basebackup", '-h', $tcp ? '127.0.0.1' : $top, '-p', $base + 2, '-U', 'postgres', '-D', "$top/standby", '-R', '-c', 'fast');
 	start_server('standby', $base + 3, '');
 	sql($base + 2, "ALTER SYSTEM SET synchronous_standby_names = '*'", 'postgres');
 	sql($base + 2, "ALTER SYSTEM SET synchronous_commit = 'remote_apply'", 'postgres');
 	sql($base + 2, 'SELECT pg_reload_conf()', 'postgres');
+}
 
+sub set_up_cluster
+{
 	write_file("$top/cluster.conf", $common);
 	run("$tests/cluster", 'up', '--nodes', 2, '--dir', "$top/c", '--port', $base + 4, '--conf', "$top/cluster.conf", $tcp ? () : ('--unix'));
 	push @stop, sub { run("$tests/cluster", 'down', '--dir', "$top/c") };
+}
 
-	print STDERR "pgbench -i, scale $scale\n";
-	fill($_) for $base + 1, $base + 2, $base + 5;
+sub fill_all
+{
+	my @ports = @_;
+	fill($_) for @ports;
 	run("$tests/cluster", 'drain', '--dir', "$top/c");
-	sql($_, 'VACUUM ANALYZE') for $base + 1, $base + 2, $base + 5, $base + 6;
+	sql($_, 'VACUUM ANALYZE') for @ports;
 }
 
 # A second server like the plain one, that knows nothing of it: what two could do at most.
