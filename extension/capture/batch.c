@@ -180,13 +180,14 @@ append_element(StringInfo array, char delimiter, const LsSlice *value)
 {
 	size_t		i;
 
-	appendStringInfoChar(array, array->len == 0 ? '{' : delimiter);
+	enlargeStringInfo(array, (int) Min(2 * value->len + 3, MaxAllocSize));
+	array->data[array->len] = array->len == 0 ? '{' : delimiter;
+	array->len++;
 	if (value->data == NULL)
 	{
 		appendStringInfoString(array, "NULL");
 		return;
 	}
-	enlargeStringInfo(array, (int) Min(2 * value->len + 2, MaxAllocSize));
 	array->data[array->len++] = '"';
 	for (i = 0; i < value->len; i++)
 	{
@@ -210,6 +211,25 @@ append_row(StringInfoData *arrays, const RowGroup *group, int i)
 		append_element(&arrays[column], group->delimiters.data[column], &value);
 }
 
+/* Of the rows of a group, n being those of the run: they follow each other if all are in it. */
+static LsSlice
+keys_of_group(const RowGroup *group, int g, int n)
+{
+	StringInfoData keys;
+
+	if (group->nrows == n)
+		return ls_slice_of_buffer(&run.keys);
+	initStringInfo(&keys);
+	for (int i = 0; i < n; i++)
+	{
+		LsSlice		of_row = keys_of(i);
+
+		if (run.rows[i].group == g)
+			appendBinaryStringInfo(&keys, (const char *) of_row.data, (int) of_row.len);
+	}
+	return ls_slice_of_buffer(&keys);
+}
+
 /* n: the rows of the run. */
 static void
 forward_many(const RowGroup *group, int g, int n)
@@ -218,23 +238,19 @@ forward_many(const RowGroup *group, int g, int n)
 	MemoryContext old = MemoryContextSwitchTo(scratch);
 	StringInfoData *arrays = palloc(group->nparams * sizeof(StringInfoData));
 	StringInfoData packed;
-	StringInfoData keys;
 	uint32		column;
 	int			i;
 
 	for (column = 0; column < group->nparams; column++)
 		initStringInfo(&arrays[column]);
-	initStringInfo(&keys);
 	for (i = 0; i < n; i++)
 	{
-		LsSlice		row_keys = keys_of(i);
-
 		if (run.rows[i].group != g)
 			continue;
 		append_row(arrays, group, i);
-		appendBinaryStringInfo(&keys, (const char *) row_keys.data, (int) row_keys.len);
 		query.nkeys += run.rows[i].nkeys;
 	}
+	query.keys = keys_of_group(group, g, n);
 	initStringInfo(&packed);
 	for (column = 0; column < group->nparams; column++)
 	{
@@ -247,7 +263,6 @@ forward_many(const RowGroup *group, int g, int n)
 	query.text = ls_slice_of_buffer(&group->many_text);
 	query.settings = ls_slice_of_buffer(&run.settings);
 	query.params = ls_slice_of_buffer(&packed);
-	query.keys = ls_slice_of_buffer(&keys);
 	forward(&query);
 	MemoryContextReset(scratch);
 }
