@@ -333,6 +333,9 @@ on_object_access(ObjectAccessType access, Oid class, Oid object, int subobject, 
 {
 	if (prev_object_access)
 		prev_object_access(access, class, object, subobject, arg);
+	if (likely(access == OAT_FUNCTION_EXECUTE))
+		return;					/* for each function of a query that is
+								 * started */
 	sequence_drop_on_object_access(access, class, object, subobject);
 	membership_on_object_access(access, class, object, arg);
 	unlogged_on_object_access(access, class, object, subobject);
@@ -515,11 +518,12 @@ on_xact(XactEvent event, void *arg)
 	sequence_drop_on_xact(event);
 }
 
-/* When its locks have been released: may wait. */
+/* When its locks have been released: may wait.  This is called at the end of each portal, too, three times. */
 static void
 on_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel, void *arg)
 {
-	aftercommit_on_release(phase, isCommit, isTopLevel);
+	if (isTopLevel && phase == RESOURCE_RELEASE_AFTER_LOCKS)
+		aftercommit_on_release(isCommit);
 }
 
 /* ---------- installing */

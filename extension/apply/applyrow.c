@@ -333,11 +333,18 @@ refuse_to_read_missing(const PlannedStmt *stmt, const char *source)
 void
 applyrow_executor_start(ExecutorStart_hook_type next, QueryDesc *queryDesc, int eflags)
 {
-	Relation	matview = session_applies() ? open_matview(queryDesc) : NULL;
-	Relation	generated = session_applies() ? applygenerated_open(queryDesc->plannedstmt) : NULL;
+	Relation	matview;
+	Relation	generated;
 	ListCell   *lc;
 
-	if (session_applies() && !session_repairs())
+	if (likely(!session_applies()))
+	{
+		next(queryDesc, eflags);
+		return;
+	}
+	matview = open_matview(queryDesc);
+	generated = applygenerated_open(queryDesc->plannedstmt);
+	if (!session_repairs())
 		refuse_to_read_missing(queryDesc->plannedstmt, queryDesc->sourceText);
 	if (matview != NULL)
 	{
@@ -351,8 +358,6 @@ applyrow_executor_start(ExecutorStart_hook_type next, QueryDesc *queryDesc, int 
 	}
 	else
 		next(queryDesc, eflags);
-	if (!session_applies())
-		return;
 	if (queryDesc->operation != CMD_SELECT)
 		LS_POINT(APPLY_EXECUTING);
 	if (queryDesc->estate->es_opened_result_relations != NIL)
@@ -390,10 +395,16 @@ rights_of_query(QueryDesc *queryDesc)
 void
 applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
-	Oid			user = session_applies() ? rights_of_query(queryDesc) : InvalidOid;
+	Oid			user;
 	LsRights	saved;
 
-	if (session_applies() && unlikely(is_left_out(queryDesc->plannedstmt, queryDesc->sourceText)))
+	if (likely(!session_applies()))
+	{
+		next(queryDesc, direction, count LS_ONCE_ARG);
+		return;
+	}
+	user = rights_of_query(queryDesc);
+	if (unlikely(is_left_out(queryDesc->plannedstmt, queryDesc->sourceText)))
 	{
 		queryDesc->estate->es_processed = LS_ROWS_LEFT_OUT;
 		return;

@@ -204,15 +204,13 @@ log_failed_wait(MemoryContext context)
  * has let go of held interrupts, and left locks of its own taken.
  */
 void
-aftercommit_on_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel)
+aftercommit_on_release(bool isCommit)
 {
 	uint64		xcount = wish.applied_xcount;
 	uint32		holdoff = InterruptHoldoffCount;
 	uint32		cancel_holdoff = QueryCancelHoldoffCount;
 	MemoryContext context = CurrentMemoryContext;
 
-	if (!isTopLevel || phase != RESOURCE_RELEASE_AFTER_LOCKS)
-		return;
 	if (!isCommit)
 		retry_wait();
 	if (!wish.wanted || !isCommit)

@@ -42,7 +42,7 @@ extern void interrupts_forget_timeout(void);
 
 /* ---------- in aftercommit.c */
 
-extern void aftercommit_on_release(ResourceReleasePhase phase, bool isCommit, bool isTopLevel);
+extern void aftercommit_on_release(bool isCommit);
 
 /* What follows commits asynchronously; what the session wishes is done behind the commit. */
 extern void aftercommit_begin(void);
