@@ -19,7 +19,6 @@
 #include "storage/lwlock.h"
 #include "tcop/dest.h"
 #include "tcop/tcopprot.h"
-#include "utils/resowner.h"
 #include "utils/wait_event.h"
 
 #include "commit.h"

@@ -279,8 +279,8 @@ build_identity(LsRelation *r, Relation index)
 }
 
 /*
- * What the identity and the indexes need of a row that is deleted, if these are few columns:
- * then the others need not be taken out of it.
+ * What the indexes, of which the identity is one, need of a row that is deleted, if these are few
+ * columns: then the others need not be taken out of it.
  */
 static void
 build_key_columns(LsRelation *r)
@@ -289,8 +289,6 @@ build_key_columns(LsRelation *r)
 	int			n = 0;
 
 	relation_init_columns(r, &set);
-	for (int i = 0; i < r->nidentity; i++)
-		column_set_add(&set, r->identity[i].attnum);
 	for (int i = 0; i < r->nindexes; i++)
 	{
 		if (r->indexes[i].expressions != NIL || r->indexes[i].predicate != NIL)

@@ -20,7 +20,7 @@ use IPC::Run ();
 use POSIX ();
 use Time::HiRes ();
 
-our @EXPORT = qw(run owned sql set_up set_up_without_standby set_up_group set_up_second set_up_pgpool start_program make_groups join_group cpu set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
+our @EXPORT = qw(run owned sql set_up set_up_group set_up_second set_up_pgpool start_program await make_groups join_group cpu set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
 
 our ($scale, $quota, $base, $tcp);
 our $tests = abs_path(dirname(__FILE__) . '/..');
@@ -90,26 +90,20 @@ sub new_server
 
 sub fill { return run("$bin/pgbench", '-h', '127.0.0.1', '-p', $_[0], '-U', 'postgres', '-i', '-q', '-s', $scale, 'app') }
 
+# One server, a cluster, and a primary with a standby unless standby => 0.
 sub set_up
 {
+	my %o = (standby => 1, @_);
+	my @ports = ($base + 1, $o{standby} ? $base + 2 : (), $base + 5);
 	run('chown', 'postgres:', $top) if $> == 0;
 	new_server('plain', $base + 1);
-	set_up_streaming();
+	set_up_streaming() if $o{standby};
+	delete @pid_of{qw(primary standby)} unless $o{standby};
 	set_up_cluster();
 	print STDERR "pgbench -i, scale $scale\n";
-	fill_all($base + 1, $base + 2, $base + 5);
-	sql($base + 6, 'VACUUM ANALYZE');
-}
-
-# Without the standby.
-sub set_up_without_standby
-{
-	run('chown', 'postgres:', $top) if $> == 0;
-	new_server('plain', $base + 1);
-	set_up_cluster();
-	delete @pid_of{qw(primary standby)};
-	fill_all($base + 1, $base + 5);
-	sql($base + 6, 'VACUUM ANALYZE');
+	fill($_) for @ports;
+	run("$tests/cluster", 'drain', '--dir', "$top/c");
+	sql($_, 'VACUUM ANALYZE') for @ports, $base + 6;
 }
 
 sub set_up_streaming
@@ -127,14 +121,6 @@ sub set_up_cluster
 	write_file("$top/cluster.conf", $common);
 	run("$tests/cluster", 'up', '--nodes', 2, '--dir', "$top/c", '--port', $base + 4, '--conf', "$top/cluster.conf", $tcp ? () : ('--unix'));
 	push @stop, sub { run("$tests/cluster", 'down', '--dir', "$top/c") };
-}
-
-sub fill_all
-{
-	my @ports = @_;
-	fill($_) for @ports;
-	run("$tests/cluster", 'drain', '--dir', "$top/c");
-	sql($_, 'VACUUM ANALYZE') for @ports;
 }
 
 # A second server like the plain one, that knows nothing of it: what two could do at most.
@@ -164,17 +150,27 @@ sub start_program
 	return $pid;
 }
 
+# Until a program of ours is as it should be.
+sub await
+{
+	my ($name, $ready) = @_;
+	my $end = time + 60;
+	until ($ready->())
+	{
+		die "$name is not ready:\n" . `tail -n 40 $top/$name.log` if time > $end;
+		Time::HiRes::sleep(0.1);
+	}
+	return;
+}
+
 # Until it takes connections.
 sub await_program
 {
 	my ($name, $pid, $host, $port) = @_;
-	for (1 .. 100)
-	{
-		return if system("$bin/psql -XAtqc 'SELECT 1' 'host=$host port=$port user=postgres dbname=app' >/dev/null 2>&1") == 0;
-		die "$name does not answer:\n" . `cat $top/$name.log` if $_ == 100 || waitpid($pid, POSIX::WNOHANG()) == $pid;
-		Time::HiRes::sleep(0.1);
-	}
-	return;
+	return await($name, sub {
+		die "$name has ended:\n" . `cat $top/$name.log` if waitpid($pid, POSIX::WNOHANG()) == $pid;
+		return system("$bin/psql -XAtqc 'SELECT 1' 'host=$host port=$port user=postgres dbname=app' >/dev/null 2>&1") == 0;
+	});
 }
 
 # Settings of pgpool-II that are the same for each.
