@@ -28,15 +28,18 @@
 
 #define IS_IDLE "(state IN ('idle in transaction', 'idle in transaction (aborted)') OR wait_event = 'PgSleep')"
 
+/* Milliseconds since its last statement has ended, or the one that sleeps has begun. */
+#define IDLE_MS "least(extract(epoch FROM pg_catalog.clock_timestamp() - state_change) * 1000, 2e9)::int"
+
 static const char query[] =
-"SELECT pid FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1::int[]) AND " IS_IDLE;
+"SELECT pid, " IDLE_MS " FROM pg_catalog.pg_stat_activity WHERE pid = ANY ($1::int[]) AND " IS_IDLE;
 
 /* Without waiters the locks are not looked at. */
 static const char own_query[] =
-"WITH a AS MATERIALIZED (SELECT pid, usename, state, wait_event_type, wait_event FROM pg_catalog.pg_stat_activity), "
+"WITH a AS MATERIALIZED (SELECT pid, usename, state, state_change, wait_event_type, wait_event FROM pg_catalog.pg_stat_activity), "
 "w AS MATERIALIZED (SELECT pid, pg_catalog.pg_blocking_pids(pid) AS blockers FROM a WHERE wait_event_type = 'Lock' AND wait_event = 'object' "
 "AND EXISTS (SELECT FROM pg_catalog.pg_locks l WHERE l.pid = a.pid AND NOT granted AND " DDL_QUEUE_LOCK ")) "
-"SELECT a.pid, w.pid, a.usename FROM w JOIN a ON a.pid = ANY (w.blockers) WHERE " IS_IDLE " ORDER BY a.pid LIMIT 1";
+"SELECT a.pid, w.pid, a.usename, " IDLE_MS " FROM w JOIN a ON a.pid = ANY (w.blockers) WHERE " IS_IDLE " ORDER BY a.pid LIMIT 1";
 
 static void
 add_holder(void *pids, Transaction *holder, const Transaction *waiting)
@@ -51,15 +54,26 @@ typedef struct Idle
 	const PGresult *result;
 } Idle;
 
-static bool
-is_idle(const Idle *idle, uint32_t pid)
+/* Milliseconds that it has been idle on its node; 0: it is not. */
+static int
+idle_there(const Idle *idle, uint32_t pid)
 {
 	for (int i = 0; i < PQntuples(idle->result); i++)
 	{
 		if ((uint32_t) atoi(PQgetvalue(idle->result, i, 0)) == pid)
-			return true;
+			return atoi(PQgetvalue(idle->result, i, 1));
 	}
-	return false;
+	return 0;
+}
+
+/*
+ * It is looked at now and then: between two looks, at which it was idle, it may have executed
+ * something, as a client does whose answers take long.
+ */
+static int
+idle_longer(int idle_ms, int look_ms, int there_ms)
+{
+	return idle_ms + look_ms < there_ms ? idle_ms + look_ms : there_ms;
 }
 
 /* waiting: the node and who waits there; freed. */
@@ -87,10 +101,10 @@ judge(void *arg, Transaction *holder, const Transaction *waiting)
 {
 	const Idle *idle = arg;
 
-	if (!is_idle(idle, holder->pid) || loop_now_us() - holder->idle_looked_us > FORGET_US)
+	if (loop_now_us() - holder->idle_looked_us > FORGET_US)
 		holder->idle_ms = 0;
 	else
-		holder->idle_ms += LOOK_MS;
+		holder->idle_ms = idle_longer(holder->idle_ms, LOOK_MS, idle_there(idle, holder->pid));
 	holder->idle_looked_us = loop_now_us();
 	if (holder->idle_ms < node_config->idle_ddl_timeout)
 		return;
@@ -119,7 +133,8 @@ on_own_looked(void *arg, const PGresult *r)
 	if (!pids_answered(n, r, &n->own_ddl_asked, "look for DDL that waits on its node"))
 		return;
 	holder = PQntuples(r) > 0 ? (uint32_t) atoi(PQgetvalue(r, 0, 0)) : 0;
-	n->own_ddl_idle_ms = holder != 0 && holder == n->own_ddl_holder ? n->own_ddl_idle_ms + OWN_LOOK_MS : 0;
+	n->own_ddl_idle_ms = holder != 0 && holder == n->own_ddl_holder ?
+		idle_longer(n->own_ddl_idle_ms, OWN_LOOK_MS, atoi(PQgetvalue(r, 0, 3))) : 0;
 	n->own_ddl_holder = holder;
 	if (holder == 0 || n->own_ddl_idle_ms < node_config->idle_ddl_timeout)
 		return;

@@ -1,6 +1,6 @@
 # A transaction that has run DDL and is left open does not keep the other nodes' DDL waiting
 # for ever: when it has been idle, or asleep, for idle_ddl_timeout it fails with 40001.
-# It is left alone while it works, and while nobody waits.
+# It is left alone while it works, also by short statements, and while nobody waits.
 use strict;
 use warnings;
 use FindBin;
@@ -62,6 +62,28 @@ $holder->send("DO \$\$ DECLARE until timestamptz := clock_timestamp() + interval
 $other->do('CREATE TABLE g (i int)', 60);
 $holder->finish(60);
 is($holder->error, '', 'one that works is waited for');
+
+# A migration through a slow network is idle at nearly every moment, but never for long.
+my $near = $c->session(1);
+for ([ 'another node', $other ], [ 'its own node', $near ])
+{
+	my ($where, $waiting) = @$_;
+	$holder->do('BEGIN; CREATE TABLE m.k (i int)');
+	$waiting->send('CREATE TABLE l (i int)');
+	my $end = time + 6;
+	while (time < $end)
+	{
+		$holder->query('INSERT INTO m.k VALUES (1)');
+		select(undef, undef, undef, 0.2);	# the network
+	}
+	ok($waiting->blocked(0), "$where waits for one that works by short statements");
+	$holder->query('COMMIT');
+	is($holder->error, '', '... which commits');
+	$waiting->finish(30);
+	is($waiting->error, '', '... until it has ended');
+	$waiting->do('DROP TABLE IF EXISTS l, m.k');
+}
+
 $c->drain;
 $c->same('all nodes are equal');
 done_testing;
