@@ -4,11 +4,12 @@
  *	  queue for work that is done once per round.
  *
  * A round: wait; run the callbacks of descriptors that are ready; run the timers that are due,
- * unless a signal ended the wait; run deferred work, and what that defers in turn.  The loop does
- * not wait while something is deferred.
+ * unless a signal ended the wait; run deferred work, and what that defers in turn; call what is to
+ * wait for the kernel (loop_block()).  The loop does not wait while something is deferred.
  *
  * Invariants:
- *	 - One loop per process and one thread in it; nothing here is locked.
+ *	 - One loop per process and one thread in it; nothing here is locked.  While that one waits
+ *	   for the kernel it is another (substitute.h), which is in it alone then.
  *	 - Memory of a watch lives until the round ends, so a callback may end any
  *	   watch: its own, or one whose event is still to be delivered.
  *	 - owners[fd] is the latest watch of that descriptor.  libpq closes sockets by
@@ -30,6 +31,7 @@
 #include "buffer.h"
 #include "log.h"
 #include "loop.h"
+#include "substitute.h"
 
 #define EVENTS_PER_ROUND 256
 
@@ -69,6 +71,16 @@ static Timer **heap;
 static size_t heap_len;
 static size_t heap_cap;
 static uint64_t timers_made;
+
+static struct
+{
+	void		(*block) (void *arg);	/* NULL: none */
+	void		(*after) (void *arg);
+	void	   *arg;
+	bool		away;			/* block() is being called */
+	bool		started;
+	Watch	   *back;			/* NULL: there can be no substitute */
+}			blocking;
 
 static Deferred *deferred_first;
 static Deferred **deferred_end = &deferred_first;
@@ -318,7 +330,7 @@ wait_ms(void)
 	uint64_t	now;
 	uint64_t	ms;
 
-	if (deferred_first != NULL)
+	if (deferred_first != NULL || blocking.block != NULL)
 		return 0;
 	if (heap_len == 0)
 		return -1;
@@ -373,6 +385,64 @@ run_deferred(void)
 	}
 }
 
+/* ---------- waiting for the kernel */
+
+static void run_round(void);
+
+static void
+substitute_rounds(void)
+{
+	while (running && !substitute_is_over())
+		run_round();
+}
+
+static void
+on_wanted_back(void *arg, uint32_t events)
+{
+}
+
+bool
+loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg)
+{
+	int			fd;
+
+	if (!blocking.started)
+	{
+		blocking.started = true;
+		fd = substitute_start(substitute_rounds);
+		if (fd < 0)
+			log_message(LOG_WARNING, NULL, "could not start a thread that takes the loop's place: %s", strerror(errno));
+		else
+			blocking.back = loop_watch(fd, EPOLLIN | EPOLLET, on_wanted_back, NULL);
+	}
+	if (blocking.back == NULL || blocking.block != NULL || blocking.away)
+		return false;
+	blocking.block = block;
+	blocking.after = after;
+	blocking.arg = arg;
+	return true;
+}
+
+/* Last in a round, when nothing of it is on the stack. */
+static void
+run_block(void)
+{
+	void		(*block) (void *arg) = blocking.block;
+	void		(*after) (void *arg) = blocking.after;
+	void	   *arg = blocking.arg;
+
+	blocking.block = NULL;
+	blocking.away = true;
+	substitute_away();
+	block(arg);
+	substitute_back();
+	blocking.away = false;
+	now_us = clock_us(CLOCK_MONOTONIC);
+	after(arg);
+	run_deferred();
+	free_ended_watches();
+}
+
 /* ---------- rounds */
 
 static void
@@ -402,6 +472,8 @@ run_round(void)
 		run_timers();
 	run_deferred();
 	free_ended_watches();
+	if (blocking.block != NULL)
+		run_block();
 }
 
 void

@@ -1,6 +1,6 @@
 /*
  * loop.h
- *	  The event loop: one thread, epoll.  Owns nothing but the watches; every
+ *	  The event loop: one thread at a time, epoll.  Owns nothing but the watches; every
  *	  callback runs on the loop's thread.
  *
  * While a libpq connection is being established, PQconnectPoll() may close its socket and open
@@ -45,6 +45,14 @@ typedef struct Deferred
 extern void loop_defer(Deferred *d);
 extern void loop_undefer(Deferred *d);	/* before its memory goes; harmless if
 										 * not queued */
+
+/*
+ * block() is called once at the end of the round, outside of the loop: it may wait for the kernel, and
+ * touches nothing of the loop's, nor of what its callbacks use.  If that takes long, another thread runs
+ * the loop meanwhile (substitute.h).  Then after(), in the loop.  False: another one is asked for, or
+ * under way, or there is no such thread.
+ */
+extern bool loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg);
 
 extern uint64_t loop_now_us(void);	/* monotonic, of the current round */
 extern uint64_t loop_wall_us(void); /* since 1970, now */

@@ -205,6 +205,12 @@ spare_path(const Journal *j, char path[JOURNAL_PATH_MAX])
 	segment_path(path, j->dir, UINT64_MAX, true);
 }
 
+bool
+journal_is_prepared(const Journal *j)
+{
+	return j->spare_fd >= 0 || (j->used + j->segment_bodies) * 2 < j->segment_size;
+}
+
 /*
  * Half of the last segment is used: create the next one's file now.  If that fails, there is
  * room for what has been decided, and nothing more is decided until there is room again.
@@ -216,7 +222,7 @@ journal_prepare(Journal *j)
 
 	if (j->broken)
 		return JOURNAL_ERROR;
-	if (j->spare_fd >= 0 || (j->used + j->segment_bodies) * 2 < j->segment_size)
+	if (journal_is_prepared(j))
 		return JOURNAL_OK;
 	spare_path(j, path);
 	j->spare_fd = allocate_segment(j, path);

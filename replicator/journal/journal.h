@@ -180,6 +180,9 @@ extern void journal_trim(Journal *j, uint64_t keep_from);
  */
 extern void journal_set_metadata(Journal *j, const LsSlice *records, size_t n);
 
+/* Is there no next segment to be prepared yet? */
+extern bool journal_is_prepared(const Journal *j);
+
 /* Will appending so many bytes begin a new segment? */
 extern bool journal_begins_segment(const Journal *j, size_t size);
 

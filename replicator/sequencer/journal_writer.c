@@ -1,6 +1,6 @@
 /*
  * journal_writer.c
- *	  Group commit: one thread that writes the journal.
+ *	  Group commit: who writes the journal, and when.
  *
  *	  loop						journal thread
  *	  writer_push() ...			 .
@@ -11,6 +11,11 @@
  * While a batch is being written the next one gathers, so the more there is to
  * do the larger the batches are.
  *
+ * Handing over wakes the thread and then the loop, which costs more than a quick disk takes.  So
+ * while the thread has nothing to do, and the disk was quick the last time, the loop writes a small
+ * batch itself, at the end of its round (loop_block()); what then takes long, or fails, hinders
+ * nobody: another thread runs the loop meanwhile, and the journal thread tries again.
+ *
  * A new segment begins with what counts now.  Positions of leased things are
  * many and change often, so the thread keeps a table of its own of them: it
  * writes them out only when a segment begins.
@@ -18,7 +23,7 @@
  * Locking: `lock` covers the fields of `shared`; the thread holds it while
  * taking and giving, never while writing.  Items belong to the thread that has taken
  * them.  The Journal belongs to the thread from writer_start() to
- * writer_stop().
+ * writer_stop(), but while `writing_here`, and while it is `idle` to who holds the lock.
  *
  * The next segment's file is made ahead of need.  If there is no room for it, no
  * more questions are taken (writer_failing()), and what has been decided goes to
@@ -47,9 +52,15 @@
 #include "log.h"
 #include "loop.h"
 #include "metadata.h"
+#include "monotonic.h"
 #include "points.h"
 
 #define RETRY_SECONDS 1
+
+/* What the loop writes itself: as many, and so many bytes, if the last batch took no longer. */
+#define FEW_ITEMS 16
+#define FEW_BYTES (64 * 1024)
+#define QUICK_US 500
 #define EXIT_JOURNAL_BROKEN 2
 
 typedef struct ItemQueue
@@ -65,16 +76,25 @@ static struct
 {
 	ItemQueue	todo;
 	ItemQueue	done;
+	bool		idle;			/* the thread waits */
+	bool		writing_here;	/* the loop writes `here` */
+	int64_t		last_us;		/* that the last batch took; at first, too
+								 * long */
 	bool		stop;
 	bool		leave;			/* another replicator is to lead */
 	char	   *failing;		/* NULL, or the last error */
 	uint64_t	syncs;
 	uint64_t	trim_below;		/* 0: nothing to trim */
 	int64_t		trim_keep;
-}			shared;
+}			shared =
+
+{
+	.last_us = INT64_MAX
+};
 
 /* Used by the loop: */
 static ItemQueue gathered;
+static ItemQueue here;			/* while writing_here: outside of it */
 static Deferred hand_over;
 static JournalDurable deliver;
 static void (*on_leave) (void);
@@ -83,7 +103,7 @@ static pthread_t thread;
 static int	event_fd = -1;
 static Watch *event_watch;
 
-/* Used by the thread: */
+/* Used by who writes: */
 static Journal *journal;
 static const char *journal_dir;
 static bool prepare_failed;		/* there is no room for the next segment */
@@ -276,9 +296,12 @@ leave(void)
 	return true;
 }
 
-/* Append and sync; false: it gave up, as the replicator stops. */
+/*
+ * Append and sync; false: it gave up, as the replicator stops, or because it cannot be written and
+ * patient is false.
+ */
 static bool
-make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
+make_durable(const LsSlice *records, size_t n, uint64_t last_seq, bool patient)
 {
 	LOCKSTEP_POINT(GROUP_TAKEN);
 	if (copies_active)
@@ -288,6 +311,8 @@ make_durable(const LsSlice *records, size_t n, uint64_t last_seq)
 		if (journal_broken(journal))
 			give_up();			/* what was appended could not be cut off
 								 * again */
+		if (!patient)
+			return false;
 		if (!leave())
 			set_failing(journal_error(journal));
 		if (stopping())
@@ -330,8 +355,9 @@ prepare_next_segment(void)
 	prepare_failed = status != JOURNAL_OK;
 }
 
+/* False: as make_durable() says. */
 static bool
-write_batch(JournalItem *first)
+write_batch(JournalItem *first, bool patient)
 {
 	static LsSlice *records;
 	static size_t cap;
@@ -360,7 +386,7 @@ write_batch(JournalItem *first)
 		return confirm();
 	if (journal_begins_segment(journal, size))
 		set_head();
-	if (!make_durable(records, n, last_seq != 0 ? last_seq : journal_last(journal)))
+	if (!make_durable(records, n, last_seq != 0 ? last_seq : journal_last(journal), patient))
 		return false;
 	for (JournalItem *item = first; item != NULL; item = item->next)
 	{
@@ -417,6 +443,15 @@ trim(uint64_t below, int64_t keep)
 		copies_trimmed(journal_first(journal));
 }
 
+/* Caller holds the lock. */
+static void
+note_written(ItemQueue *batch, int64_t began_us)
+{
+	queue_move(&shared.done, batch);
+	shared.syncs++;
+	shared.last_us = monotonic_us() - began_us;
+}
+
 static void *
 thread_main(void *arg)
 {
@@ -431,13 +466,15 @@ thread_main(void *arg)
 
 		queue_init(&batch);
 		pthread_mutex_lock(&lock);
-		while (shared.todo.first == NULL && !shared.stop && shared.trim_below == 0)
+		shared.idle = true;
+		while (shared.writing_here || (shared.todo.first == NULL && !shared.stop && shared.trim_below == 0))
 		{
 			if (!prepare_failed)
 				pthread_cond_wait(&wanted, &lock);
 			else if (pthread_cond_timedwait(&wanted, &lock, &retry_at) == ETIMEDOUT)	/* not the wall clock */
 				break;
 		}
+		shared.idle = false;
 		queue_move(&batch, &shared.todo);
 		trim_below = shared.trim_below;
 		trim_keep = shared.trim_keep;
@@ -447,11 +484,12 @@ thread_main(void *arg)
 
 		if (batch.first != NULL)
 		{
-			if (!write_batch(batch.first))
+			int64_t		began_us = monotonic_us();
+
+			if (!write_batch(batch.first, true))
 				return NULL;
 			pthread_mutex_lock(&lock);
-			queue_move(&shared.done, &batch);
-			shared.syncs++;
+			note_written(&batch, began_us);
 			pthread_mutex_unlock(&lock);
 			signal_loop();
 		}
@@ -495,12 +533,81 @@ writer_barrier(void)
 	return xcalloc(1, sizeof(JournalItem));
 }
 
+/*
+ * The rest of `here` is the thread's, before what has come since.  Is there something for it to do?
+ * Caller holds the lock.
+ */
+static bool
+end_writing_here(void)
+{
+	queue_move(&here, &shared.todo);
+	queue_move(&shared.todo, &here);
+	shared.writing_here = false;
+	return shared.todo.first != NULL || shared.trim_below != 0;
+}
+
+/* In the loop's place, by loop_block(). */
+static void
+write_here(void *arg)
+{
+	int64_t		began_us = monotonic_us();
+	bool		written = here.first != NULL && write_batch(here.first, false);
+	bool		more;
+
+	pthread_mutex_lock(&lock);
+	if (written)
+		note_written(&here, began_us);
+	more = end_writing_here();
+	pthread_mutex_unlock(&lock);
+	if (more)
+		pthread_cond_signal(&wanted);
+}
+
+static void deliver_done(void);
+
+static void
+written_here(void *arg)
+{
+	deliver_done();
+}
+
+/* Caller holds the lock, so the thread stays idle. */
+static bool
+may_write_here(void)
+{
+	size_t		size = GROUP_MARK_SIZE;
+	int			n = 0;
+
+	if (!shared.idle || shared.writing_here || shared.todo.first != NULL || shared.stop || shared.trim_below != 0 ||
+		shared.last_us > QUICK_US || copies_active || prepare_failed || !journal_is_prepared(journal))
+		return false;
+	for (const JournalItem *item = gathered.first; item != NULL; item = item->next)
+	{
+		size += item->len;
+		if (++n > FEW_ITEMS || size > FEW_BYTES)
+			return false;
+	}
+	return !journal_begins_segment(journal, size);
+}
+
 static void
 on_hand_over(void *arg)
 {
+	bool		by_thread;
+
 	pthread_mutex_lock(&lock);
-	queue_move(&shared.todo, &gathered);
+	by_thread = !may_write_here();
+	queue_move(by_thread ? &shared.todo : &here, &gathered);
+	shared.writing_here |= !by_thread;
 	pthread_mutex_unlock(&lock);
+	if (!by_thread && loop_block(write_here, written_here, NULL))
+		return;
+	if (!by_thread)
+	{
+		pthread_mutex_lock(&lock);
+		(void) end_writing_here();
+		pthread_mutex_unlock(&lock);
+	}
 
 	/* only now: the thread would wake up to wait for the lock */
 	pthread_cond_signal(&wanted);
@@ -597,6 +704,7 @@ writer_start(Journal *j, const char *dir, JournalDurable durable, LeaseTable *al
 	buffer_append(&head, first_head->data, first_head->len);
 	last_chain = chain;
 	queue_init(&gathered);
+	queue_init(&here);
 	queue_init(&shared.todo);
 	queue_init(&shared.done);
 	hand_over.callback = on_hand_over;
@@ -620,8 +728,9 @@ void
 writer_stop(void)
 {
 	loop_undefer(&hand_over);
-	on_hand_over(NULL);
 	pthread_mutex_lock(&lock);
+	(void) end_writing_here();	/* the loop may have ended before */
+	queue_move(&shared.todo, &gathered);
 	shared.stop = true;
 	pthread_cond_signal(&wanted);
 	pthread_mutex_unlock(&lock);

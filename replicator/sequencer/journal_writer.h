@@ -1,7 +1,7 @@
 /*
  * journal_writer.h
- *	  The journal's thread: takes encoded records from the loop, makes them
- *	  durable in batches, and hands them back.  Private to the sequencer.
+ *	  Takes encoded records from the loop, makes them durable in batches, itself or by
+ *	  a thread of its own, and hands them back.  Private to the sequencer.
  */
 #ifndef LOCKSTEP_JOURNAL_WRITER_H
 #define LOCKSTEP_JOURNAL_WRITER_H

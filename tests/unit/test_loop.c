@@ -5,6 +5,7 @@
  *	  waits, without starving sockets; a callback may end any watch, and a
  *	  descriptor that was closed and given to somebody else stays theirs.
  */
+#include <pthread.h>
 #include <signal.h>
 #include <sys/epoll.h>
 #include <sys/socket.h>
@@ -404,6 +405,138 @@ after_a_stop_sockets_come_before_timers(void **state)
 	close_pair(&p);
 }
 
+/* ---------- waiting for the kernel */
+
+static pthread_t loop_thread;
+static pthread_t timer_thread;
+
+static void
+block(void *arg)
+{
+	note("b");
+	usleep(*(useconds_t *) arg);
+}
+
+static void
+after_block(void *arg)
+{
+	assert_true(pthread_equal(pthread_self(), loop_thread));
+	note("a");
+	loop_stop();
+}
+
+static void
+keep_thread(void *arg)
+{
+	timer_thread = pthread_self();
+	note("t");
+}
+
+static void
+ask_to_block(void *arg)
+{
+	loop_thread = pthread_self();
+	assert_true(loop_block(block, after_block, arg));
+	assert_false(loop_block(block, after_block, arg));	/* one at a time */
+}
+
+/* Its callbacks come in the thread that called loop_run(), as ever. */
+static void
+short_wait_is_the_loops_own(void **state)
+{
+	useconds_t	us = 100;
+
+	loop_after(0, ask_to_block, &us);
+	loop_run();
+	assert_string_equal(trace, "ba");
+}
+
+static void
+another_thread_runs_the_loop_meanwhile(void **state)
+{
+	useconds_t	us = 200 * 1000;
+
+	loop_after(0, ask_to_block, &us);
+	loop_after(50, keep_thread, NULL);
+	loop_run();
+	assert_string_equal(trace, "bta");
+	assert_false(pthread_equal(timer_thread, loop_thread));
+
+	/* and no more than meanwhile */
+	loop_after(20, keep_thread, NULL);
+	loop_after(40, on_timer, "!");
+	loop_run();
+	assert_string_equal(trace, "btat!");
+	assert_true(pthread_equal(timer_thread, loop_thread));
+}
+
+/* Stopped by that thread, it ends when the wait does. */
+static void
+loop_can_be_stopped_meanwhile(void **state)
+{
+	useconds_t	us = 100 * 1000;
+	Timer	   *never;
+
+	loop_after(0, ask_to_block, &us);
+	loop_after(30, on_timer, "!");
+	never = loop_after(60, on_timer, "never");
+	loop_run();
+	assert_string_equal(trace, "b!a");
+	loop_cancel(never);
+}
+
+/* Many of them, with timers and deferred work beside; waits of all lengths around the limit. */
+static struct
+{
+	int			left;
+	useconds_t	us;
+	uint64_t	timers;
+}			many;
+
+static void ask_again(void *arg);
+static Deferred more_of_them = {.callback = ask_again};
+
+static void
+block_many(void *arg)
+{
+	usleep(many.us);
+}
+
+static void
+after_many(void *arg)
+{
+	many.us = (useconds_t) (many.left * 613 % 9000);
+	if (--many.left > 0)
+		loop_defer(&more_of_them);
+	else
+		loop_stop();
+}
+
+static void
+ask_again(void *arg)
+{
+	assert_true(loop_block(block_many, after_many, NULL));
+}
+
+static void
+count_timer(void *arg)
+{
+	many.timers++;
+	if (many.left > 0)
+		loop_after(1, count_timer, NULL);
+}
+
+static void
+loop_goes_from_hand_to_hand(void **state)
+{
+	many.left = 200;
+	loop_defer(&more_of_them);
+	loop_after(1, count_timer, NULL);
+	loop_run();
+	assert_int_equal(many.left, 0);
+	assert_true(many.timers > 50);
+}
+
 int
 main(void)
 {
@@ -423,6 +556,10 @@ main(void)
 		cmocka_unit_test_setup(closed_descriptor_may_be_unwatched, reset),
 		cmocka_unit_test_setup(closed_descriptor_may_become_a_file, reset),
 		cmocka_unit_test_setup(after_a_stop_sockets_come_before_timers, reset),
+		cmocka_unit_test_setup(short_wait_is_the_loops_own, reset),
+		cmocka_unit_test_setup(another_thread_runs_the_loop_meanwhile, reset),
+		cmocka_unit_test_setup(loop_can_be_stopped_meanwhile, reset),
+		cmocka_unit_test_setup(loop_goes_from_hand_to_hand, reset),
 	};
 
 	return cmocka_run_group_tests(tests, start, NULL);
