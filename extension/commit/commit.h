@@ -5,7 +5,6 @@
 #ifndef LOCKSTEP_COMMIT_H
 #define LOCKSTEP_COMMIT_H
 
-
 #include "xact_state.h"
 
 /* ---------- in commit.c */

@@ -402,7 +402,7 @@ on_wanted_back(void *arg, uint32_t events)
 }
 
 bool
-loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg)
+loop_may_block(void)
 {
 	int			fd;
 
@@ -415,12 +415,16 @@ loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg)
 		else
 			blocking.back = loop_watch(fd, EPOLLIN | EPOLLET, on_wanted_back, NULL);
 	}
-	if (blocking.back == NULL || blocking.block != NULL || blocking.away)
-		return false;
+	return blocking.back != NULL && blocking.block == NULL && !blocking.away;
+}
+
+void
+loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg)
+{
+	assert(loop_may_block());
 	blocking.block = block;
 	blocking.after = after;
 	blocking.arg = arg;
-	return true;
 }
 
 /* Last in a round, when nothing of it is on the stack. */

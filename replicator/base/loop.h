@@ -49,10 +49,11 @@ extern void loop_undefer(Deferred *d);	/* before its memory goes; harmless if
 /*
  * block() is called once at the end of the round, outside of the loop: it may wait for the kernel, and
  * touches nothing of the loop's, nor of what its callbacks use.  If that takes long, another thread runs
- * the loop meanwhile (substitute.h).  Then after(), in the loop.  False: another one is asked for, or
- * under way, or there is no such thread.
+ * the loop meanwhile (substitute.h).  Then after(), in the loop.  Only if loop_may_block(): no other
+ * one is asked for, or under way, and there is such a thread.
  */
-extern bool loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg);
+extern bool loop_may_block(void);
+extern void loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg);
 
 extern uint64_t loop_now_us(void);	/* monotonic, of the current round */
 extern uint64_t loop_wall_us(void); /* since 1970, now */

@@ -27,6 +27,7 @@
 #include <unistd.h>
 
 #include "monotonic.h"
+#include "wakeup.h"
 
 static pthread_mutex_t work_lock = PTHREAD_MUTEX_INITIALIZER;
 static int64_t away_since_ms;	/* 0: not away */
@@ -105,13 +106,10 @@ substitute_away(void)
 void
 substitute_back(void)
 {
-	uint64_t	one = 1;
-
 	if (pthread_mutex_trylock(&work_lock) != 0)
 	{
 		wanted_back = true;
-		while (write(back_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-			;
+		wakeup(back_fd);
 		pthread_mutex_lock(&work_lock);
 		wanted_back = false;
 	}

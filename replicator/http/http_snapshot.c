@@ -26,6 +26,7 @@
 
 #include "buffer.h"
 #include "loop.h"
+#include "monotonic.h"
 #include "membership.h"
 #include "sequencer.h"
 #include "status.h"
@@ -58,15 +59,6 @@ static Timer *review_timer;
 
 /* Of the HTTP thread: what it has taken last. */
 static void *ours[NKINDS];
-
-static uint64_t
-clock_us(void)
-{
-	struct timespec t;
-
-	clock_gettime(CLOCK_MONOTONIC, &t);
-	return (uint64_t) t.tv_sec * 1000000 + (uint64_t) t.tv_nsec / 1000;
-}
 
 static void
 snapshot_free(Kind kind, void *snapshot)
@@ -121,7 +113,7 @@ put_health(void *arg)
 	Health	   *h = xcalloc(1, sizeof(Health));
 	const char *failing = sequencer_stats().journal_failing;
 
-	h->made_us = clock_us();
+	h->made_us = (uint64_t) monotonic_us();
 	if (failing != NULL)
 		snprintf(h->trouble, sizeof(h->trouble), "the journal cannot be written: %s", failing);
 	h->nnodes = nodes_count();
@@ -180,7 +172,7 @@ put_status(void *arg)
 		free(s);
 		return;
 	}
-	s->made_us = clock_us();
+	s->made_us = (uint64_t) monotonic_us();
 	s->status = status_facts(with_data);
 	json_object_set_new(s->status, "ok", json_true());
 	json_object_set_new(s->status, "waits", wait_list());
@@ -267,7 +259,7 @@ is_fresh(Kind kind)
 	if (ours[kind] == NULL)
 		return false;
 	made_us = kind == KIND_HEALTH ? ((Health *) ours[kind])->made_us : ((Snapshot *) ours[kind])->made_us;
-	return made_us + SNAPSHOT_AGE_MS * 1000 > clock_us();
+	return made_us + SNAPSHOT_AGE_MS * 1000 > (uint64_t) monotonic_us();
 }
 
 /* Locked.  Wait until there is one, or it has been asked for since too long. */
@@ -296,7 +288,7 @@ take(Kind kind, bool fresh)
 	{
 		if (shared.asked_us[kind] == 0)
 		{
-			shared.asked_us[kind] = clock_us();
+			shared.asked_us[kind] = (uint64_t) monotonic_us();
 			if (write(wake_fd, &once, sizeof(once)) < 0)
 				shared.asked_us[kind] = 0;	/* never: the counter does not
 											 * overflow */

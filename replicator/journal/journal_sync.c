@@ -23,6 +23,7 @@
 #include "log.h"
 #include "loop.h"
 #include "points.h"
+#include "wakeup.h"
 
 typedef struct Request
 {
@@ -81,7 +82,6 @@ thread_main(void *arg)
 	for (;;)
 	{
 		Request    *r;
-		uint64_t	one = 1;
 
 		pthread_mutex_lock(&lock);
 		while (todo.first == NULL && !stop)
@@ -104,8 +104,7 @@ thread_main(void *arg)
 		pthread_mutex_lock(&lock);
 		list_add(&done, r);
 		pthread_mutex_unlock(&lock);
-		while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-			;
+		wakeup(event_fd);
 	}
 }
 

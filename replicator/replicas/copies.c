@@ -18,6 +18,7 @@
 
 #include "buffer.h"
 #include "monotonic.h"
+#include "wakeup.h"
 
 bool		copies_active;
 
@@ -33,20 +34,11 @@ CopiesSetup copies_setup = {.listen_fd = -1};
 
 /* ---------- the journal's thread */
 
-static void
-signal_event(int fd)
-{
-	uint64_t	one = 1;
-
-	while (write(fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-}
-
 void
 copies_wake(Sender *s)
 {
 	if (s->state != SENDER_AWAKE)
-		signal_event(s->event_fd);
+		wakeup(s->event_fd);
 	s->state = SENDER_AWAKE;
 }
 
@@ -54,7 +46,7 @@ void
 copies_tell_journal(void)
 {
 	if (copies_shared.waiting)
-		signal_event(copies_shared.await_fd);
+		wakeup(copies_shared.await_fd);
 	copies_shared.waiting = false;
 }
 
@@ -62,7 +54,7 @@ void
 copies_tell_bodies(void)
 {
 	if (copies_shared.bodies_awaited)
-		signal_event(copies_shared.bodies_fd);
+		wakeup(copies_shared.bodies_fd);
 }
 
 void
@@ -73,7 +65,7 @@ copies_wake_bodies(int i)
 	if (s == NULL || s->told)
 		return;
 	s->told = true;
-	signal_event(s->event_fd);
+	wakeup(s->event_fd);
 }
 
 /* With the lock. */

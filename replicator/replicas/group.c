@@ -50,6 +50,7 @@
 #include "random_bytes.h"
 #include "restart.h"
 #include "standby.h"
+#include "wakeup.h"
 
 #define PAUSE_MS 100
 #define COLD_MS 3000			/* for a leader that was never met */
@@ -249,16 +250,6 @@ change_key(const GroupKey *next)
 }
 
 /* ---------- to lead */
-
-/* Wake up the loop. */
-static void
-done(void)
-{
-	uint64_t	one = 1;
-
-	while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-}
 
 static bool
 take_over(const char *why)
@@ -711,7 +702,7 @@ lead(void)
 		if (!told && copies_are_ready())
 		{
 			told = true;
-			done();
+			wakeup(event_fd);
 		}
 		asked = etcd_state == ETCD_ASKED;
 		if (asked || copies_outdated() || monotonic_ms() - looked_ms > LOOK_MS)
@@ -737,7 +728,7 @@ thread_main(void *arg)
 	else
 		(void) follow_until_chosen();
 	if (phase == PHASE_FOLLOWING)
-		done();
+		wakeup(event_fd);
 	return NULL;
 }
 

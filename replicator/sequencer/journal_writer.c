@@ -54,6 +54,7 @@
 #include "metadata.h"
 #include "monotonic.h"
 #include "points.h"
+#include "wakeup.h"
 
 #define RETRY_SECONDS 1
 
@@ -86,11 +87,7 @@ static struct
 	uint64_t	syncs;
 	uint64_t	trim_below;		/* 0: nothing to trim */
 	int64_t		trim_keep;
-}			shared =
-
-{
-	.last_us = INT64_MAX
-};
+}			shared;
 
 /* Used by the loop: */
 static ItemQueue gathered;
@@ -131,15 +128,6 @@ queue_move(ItemQueue *to, ItemQueue *from)
 
 /* ---------- the journal thread */
 
-static void
-signal_loop(void)
-{
-	uint64_t	one = 1;
-
-	while (write(event_fd, &one, sizeof(one)) < 0 && errno == EINTR)
-		;
-}
-
 /* Report why writing fails, once for each reason; NULL: it works again. */
 static void
 set_failing(const char *error)
@@ -162,7 +150,7 @@ set_failing(const char *error)
 				  "Make room on its disk, or mend it. It is tried again every second.");
 	else
 		log_event(LOG_NOTICE, "journal_works", "journal", "it can be written again", NULL, NULL);
-	signal_loop();
+	wakeup(event_fd);
 }
 
 /* Keep what the head of the next segment needs after this item. */
@@ -292,7 +280,7 @@ leave(void)
 	pthread_mutex_lock(&lock);
 	shared.leave = true;
 	pthread_mutex_unlock(&lock);
-	signal_loop();
+	wakeup(event_fd);
 	return true;
 }
 
@@ -491,7 +479,7 @@ thread_main(void *arg)
 			pthread_mutex_lock(&lock);
 			note_written(&batch, began_us);
 			pthread_mutex_unlock(&lock);
-			signal_loop();
+			wakeup(event_fd);
 		}
 		else if (stop)
 			return NULL;
@@ -563,65 +551,6 @@ write_here(void *arg)
 		pthread_cond_signal(&wanted);
 }
 
-static void deliver_done(void);
-
-static void
-written_here(void *arg)
-{
-	deliver_done();
-}
-
-/* Caller holds the lock, so the thread stays idle. */
-static bool
-may_write_here(void)
-{
-	size_t		size = GROUP_MARK_SIZE;
-	int			n = 0;
-
-	if (!shared.idle || shared.writing_here || shared.todo.first != NULL || shared.stop || shared.trim_below != 0 ||
-		shared.last_us > QUICK_US || copies_active || prepare_failed || !journal_is_prepared(journal))
-		return false;
-	for (const JournalItem *item = gathered.first; item != NULL; item = item->next)
-	{
-		size += item->len;
-		if (++n > FEW_ITEMS || size > FEW_BYTES)
-			return false;
-	}
-	return !journal_begins_segment(journal, size);
-}
-
-static void
-on_hand_over(void *arg)
-{
-	bool		by_thread;
-
-	pthread_mutex_lock(&lock);
-	by_thread = !may_write_here();
-	queue_move(by_thread ? &shared.todo : &here, &gathered);
-	shared.writing_here |= !by_thread;
-	pthread_mutex_unlock(&lock);
-	if (!by_thread && loop_block(write_here, written_here, NULL))
-		return;
-	if (!by_thread)
-	{
-		pthread_mutex_lock(&lock);
-		(void) end_writing_here();
-		pthread_mutex_unlock(&lock);
-	}
-
-	/* only now: the thread would wake up to wait for the lock */
-	pthread_cond_signal(&wanted);
-}
-
-void
-writer_push(JournalItem *item)
-{
-	item->next = NULL;
-	*gathered.end = item;
-	gathered.end = &item->next;
-	loop_defer(&hand_over);
-}
-
 static void
 deliver_done(void)
 {
@@ -650,6 +579,58 @@ deliver_done(void)
 	}
 	if (leave_now && on_leave != NULL)
 		on_leave();
+}
+
+static void
+written_here(void *arg)
+{
+	deliver_done();
+}
+
+/* Caller holds the lock, so the thread stays idle. */
+static bool
+may_write_here(void)
+{
+	size_t		size = GROUP_MARK_SIZE;
+	int			n = 0;
+
+	if (!shared.idle || shared.writing_here || shared.todo.first != NULL || shared.stop || shared.trim_below != 0 ||
+		shared.last_us > QUICK_US || prepare_failed || !journal_is_prepared(journal))
+		return false;
+	for (const JournalItem *item = gathered.first; item != NULL; item = item->next)
+	{
+		size += item->len;
+		if (++n > FEW_ITEMS || size > FEW_BYTES)
+			return false;
+	}
+	return !journal_begins_segment(journal, size);
+}
+
+static void
+on_hand_over(void *arg)
+{
+	bool		by_loop = !copies_active && loop_may_block();
+
+	pthread_mutex_lock(&lock);
+	by_loop = by_loop && may_write_here();
+	queue_move(by_loop ? &here : &shared.todo, &gathered);
+	shared.writing_here |= by_loop;
+	pthread_mutex_unlock(&lock);
+
+	/* only now: the thread would wake up to wait for the lock */
+	if (by_loop)
+		loop_block(write_here, written_here, NULL);
+	else
+		pthread_cond_signal(&wanted);
+}
+
+void
+writer_push(JournalItem *item)
+{
+	item->next = NULL;
+	*gathered.end = item;
+	gathered.end = &item->next;
+	loop_defer(&hand_over);
 }
 
 static void
@@ -707,6 +688,7 @@ writer_start(Journal *j, const char *dir, JournalDurable durable, LeaseTable *al
 	queue_init(&here);
 	queue_init(&shared.todo);
 	queue_init(&shared.done);
+	shared.last_us = INT64_MAX;
 	hand_over.callback = on_hand_over;
 	wanted_init();
 	event_fd = eventfd(0, EFD_NONBLOCK | EFD_CLOEXEC);

@@ -7,10 +7,12 @@
  * reads, writes or syncs files waits until it is gone.  The same with such a file beside the one
  * that is used, or in the directory that is synced: a replicator's journal directory; with
  * "disk_is_slow" there, each sync takes as many milliseconds as that file says; with
- * "bodies_are_slow", each of a body of a large transaction, or a part of one.
+ * "bodies_are_slow", each of a body of a large transaction, or a part of one.  A thread that waits
+ * leaves a file "waits.TID" there meanwhile.
  */
 #define _GNU_SOURCE
 #include <dlfcn.h>
+#include <fcntl.h>
 #include <limits.h>
 #include <stdbool.h>
 #include <stdint.h>
@@ -55,10 +57,22 @@ static void
 wait_for_disk(int fd)
 {
 	char		path[PATH_MAX];
+	char		name[40];
+	char		mark[PATH_MAX];
 	bool		known = beside(fd, "disk_stands_still", path);
+	int			mark_fd = -1;
 
+	snprintf(name, sizeof(name), "waits.%d", (int) gettid());
 	while (access("disk_stands_still", F_OK) == 0 || (known && access(path, F_OK) == 0))
+	{
+		if (mark_fd < 0 && known && beside(fd, name, mark))
+			mark_fd = open(mark, O_CREAT | O_WRONLY | O_CLOEXEC, 0600);
 		sleep_ms(10);
+	}
+	if (mark_fd < 0)
+		return;
+	close(mark_fd);
+	unlink(mark);
 }
 
 static void
