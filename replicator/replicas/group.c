@@ -59,6 +59,8 @@
 #define HANDOVER_MS 1000
 #define TAKEN_MS 2				/* how often it is looked for */
 #define FULL_MS 1000			/* a disk may have room again */
+#define LEAD_BYTES (64 * 1024)	/* for the small files that who leads begins
+								 * with */
 
 typedef enum Phase
 {
@@ -352,12 +354,25 @@ may_lead(void)
 	return group_key_has(&key, config->replicator_name) && state.copy_epoch != 0;
 }
 
+/*
+ * Who has no room for the small files that a leader begins with would end as soon as it is chosen,
+ * and keep the others from leading.
+ */
+static bool
+has_room_to_lead(void)
+{
+	if (copy_room(config->journal_directory) >= LEAD_BYTES)
+		return true;
+	group_view_trouble("this replicator, which is in sync, does not lead until its disk has room");
+	return false;
+}
+
 /* The key names this replicator, in an earlier process. */
 static bool
 lead_again(void)
 {
 	if (may_lead())
-		return take_over("it has been started again");
+		return has_room_to_lead() && take_over("it has been started again");
 	group_view_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"Those in sync are lost\" in docs/replicators.md");
 	return false;
 }
@@ -487,7 +502,7 @@ follow(void)
 	}
 	if (read_key() == KEY_READ && key.run == leader_run)
 	{
-		if (may_lead() && take_over(why))
+		if (may_lead() && has_room_to_lead() && take_over(why))
 			return true;
 		if (key.run == leader_run && !may_lead())
 			tell_no_takeover(why);

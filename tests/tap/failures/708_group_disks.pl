@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use LockstepCounters;
+use List::Util qw(max);
 use POSIX ();
 use Test::More;
 use Time::HiRes qw(sleep time);
@@ -23,6 +24,8 @@ sub fill { my ($i) = @_; system('head -c 64m /dev/zero > ' . journal($i) . '/bal
 sub make_room { my ($i) = @_; unlink(journal($i) . '/ballast') or die "unlink: $!" }
 sub logged { my ($i, $from) = @_; return substr($c->member_log($i), $from) }
 sub epoch { my ($leader) = @_; return $c->group($leader)->{epoch} }
+
+sub highest_epoch { return max(map { epoch($_) // 0 } $c->replicators) }
 
 sub all_run { my ($what) = @_; is(scalar(grep { $c->member_pid($_) } $c->replicators), 3, "$what: no process has ended") }
 
@@ -95,10 +98,31 @@ if ($writer == 0)
 }
 my $stands_still = sub { my $now = time; sleep 2; return !$load->acknowledged($now) };
 ok($c->wait_until($stands_still, 60), 'all disks are full: nothing is acknowledged any more');
-# whose disk was full first decides who says it
-my $said = sub { ($c->member_ctl($c->leader, 'replicators'))[0] };
-ok($c->wait_until(sub { $said->() =~ /disk of replicator "r\d" is full|writers wait: too few replicators/ }), 'the leader says so') or diag($said->());
-cmp_ok(epoch($c->leader), '<=', $before + 1, 'nobody leads by turns');
+# whose disk was full first decides who says it: the leader, or who has been chosen and waits for the others
+my $said = sub { join "\n", map { ($c->member_ctl($_, 'replicators'))[0] } $c->replicators };
+my $full_disk = qr/disk of replicator "r\d" is full|writers wait: too few replicators|does not (?:follow|lead) until its disk has room/;
+ok($c->wait_until(sub { $said->() =~ $full_disk }), 'it is said') or diag($said->());
+cmp_ok(highest_epoch(), '<=', $before + 1, 'nobody leads by turns');
+
+# who is named by the key, or by all that are in sync, would end at once without room for its small files
+($leader) = map { s/^r//r } $c->group(1)->{leader};
+$c->kill_replicator($leader);
+fill($_) for $c->replicators;
+$c->start_replicator($leader);
+$since = time;
+ok($c->wait_until(sub { $said->() =~ $full_disk }), 'the leader has been killed, and started with its full disk: it is said') or diag($said->());
+sleep 3;
+all_run('the leader was killed');
+my $now = highest_epoch();
+cmp_ok($now, '<=', $before + 3, 'nobody leads by turns');
+
+# that is enough to be chosen, but not to go on
+truncate(journal($_) . '/ballast', (-s journal($_) . '/ballast') - 200 * 1024) or die "truncate: $!" for $c->replicators;
+ok($c->wait_until(sub { highest_epoch() > $now }), 'with a little room one is chosen');
+ok($c->wait_until(sub { $said->() =~ $full_disk }), 'it is still said') or diag($said->());
+sleep 2;
+all_run('with a little room');
+cmp_ok(highest_epoch(), '<=', $now + 2, 'nobody leads by turns');
 $since = time;
 make_room($_) for $c->replicators;
 $load->goes_on($since, 'with room');

@@ -115,8 +115,8 @@ $first->query('ROLLBACK');
 # ---------- ... which has begun with a replicator that is gone
 
 $first->do('BEGIN; CREATE TABLE h (i int)');
-$c->kill_replicator;
-$c->start_replicator;
+$c->kill_replicator(1);
+$c->start_replicator(1);
 $c->wait_state($_, 'online') for $c->all;
 $second->send('CREATE TABLE i (i int)');
 waits_for($second, $first, 'behind one that the replicator does not know');
