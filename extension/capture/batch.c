@@ -54,6 +54,7 @@ typedef struct RowGroup
 {
 	int			nrows;
 	uint32		nparams;		/* of a row */
+	const uint8 *deletes;		/* the text of a DELETE was there */
 	StringInfoData text;		/* for one row */
 	StringInfoData many_text;	/* made with row MIN_ROWS, or by an earlier
 								 * run for the same text of the same entry */
@@ -71,7 +72,7 @@ typedef struct Run
 	uint64		build;			/* of the relation's entry */
 	StringInfoData settings;
 	StringInfoData params;
-	StringInfoData keys;
+	LsKeyBuffer keys;			/* nkeys is of the row being made */
 	RowGroup	groups[MAX_GROUPS];
 	BatchRow	rows[MAX_ROWS];
 	uint16		slots[NSLOTS];	/* counts only if its row says so, too */
@@ -93,7 +94,7 @@ make_buffers(void)
 	old = MemoryContextSwitchTo(context);
 	initStringInfo(&run.settings);
 	initStringInfo(&run.params);
-	initStringInfo(&run.keys);
+	initStringInfo(&run.keys.packed);
 	for (i = 0; i < MAX_GROUPS; i++)
 	{
 		initStringInfo(&run.groups[i].text);
@@ -108,7 +109,7 @@ make_buffers(void)
 static void
 trim_buffers(void)
 {
-	if (run.params.maxlen <= BUFFER_KEPT && run.keys.maxlen <= BUFFER_KEPT)
+	if (run.params.maxlen <= BUFFER_KEPT && run.keys.packed.maxlen <= BUFFER_KEPT)
 		return;
 	MemoryContextReset(context);
 	scratch = NULL;
@@ -145,20 +146,29 @@ forward(LsQuery *query)
 	xact_forward(query);
 }
 
+/* Where row i begins; that of the number of rows is being made. */
+static int
+params_start(int i)
+{
+	return i > 0 ? run.rows[i - 1].params_end : 0;
+}
+
+static int
+keys_start(int i)
+{
+	return i > 0 ? run.rows[i - 1].keys_end : 0;
+}
+
 static LsSlice
 params_of(int i)
 {
-	int			start = i > 0 ? run.rows[i - 1].params_end : 0;
-
-	return make_slice(run.params.data + start, run.rows[i].params_end - start);
+	return make_slice(run.params.data + params_start(i), run.rows[i].params_end - params_start(i));
 }
 
 static LsSlice
 keys_of(int i)
 {
-	int			start = i > 0 ? run.rows[i - 1].keys_end : 0;
-
-	return make_slice(run.keys.data + start, run.rows[i].keys_end - start);
+	return make_slice(run.keys.packed.data + keys_start(i), run.rows[i].keys_end - keys_start(i));
 }
 
 static void
@@ -218,7 +228,7 @@ keys_of_group(const RowGroup *group, int g, int n)
 	StringInfoData keys;
 
 	if (group->nrows == n)
-		return ls_slice_of_buffer(&run.keys);
+		return make_slice(run.keys.packed.data, keys_start(n));
 	initStringInfo(&keys);
 	for (int i = 0; i < n; i++)
 	{
@@ -285,17 +295,23 @@ forward_group(int g, int n)
 	}
 }
 
+/* What is behind the rows stays. */
+static void
+forward_rows(void)
+{
+	int			n = run.nrows;
+
+	run.nrows = 0;				/* an error must not forward it twice */
+	for (int g = 0; n > 0 && g < run.ngroups; g++)
+		forward_group(g, n);
+}
+
 void
 batch_flush(void)
 {
-	int			n = run.nrows;
-	int			g;
-
-	if (n == 0)
+	if (run.nrows == 0)
 		return;
-	run.nrows = 0;				/* an error must not forward it twice */
-	for (g = 0; g < run.ngroups; g++)
-		forward_group(g, n);
+	forward_rows();
 	trim_buffers();
 }
 
@@ -309,9 +325,12 @@ batch_discard(void)
 
 /* ---------- adding */
 
-/* Its group in the run, made if need be; -1: there are too many. */
+/*
+ * Its group in the run, made if need be; -1: there are too many.  There is one text of a DELETE for as long as there is
+ * the entry, so where it stands tells; that of an UPDATE may be where another one was.
+ */
 static int
-find_group(const LsQuery *query)
+find_group(const LsBatchQuery *query, bool deletes)
 {
 	RowGroup   *group;
 	int			g;
@@ -319,6 +338,8 @@ find_group(const LsQuery *query)
 	for (g = 0; g < run.ngroups; g++)
 	{
 		group = &run.groups[g];
+		if (deletes && group->deletes == query->text.data)
+			return g;
 		if ((size_t) group->text.len == query->text.len &&
 			memcmp(group->text.data, query->text.data, query->text.len) == 0)
 			return g;
@@ -328,6 +349,7 @@ find_group(const LsQuery *query)
 	group = &run.groups[g];
 	group->nrows = 0;
 	group->nparams = query->nparams;
+	group->deletes = deletes ? query->text.data : NULL;
 	resetStringInfo(&group->text);
 	appendBinaryStringInfo(&group->text, (const char *) query->text.data, (int) query->text.len);
 	run.ngroups++;
@@ -335,16 +357,16 @@ find_group(const LsQuery *query)
 }
 
 static bool
-has_room(const LsRelation *r, const LsQuery *query)
+has_room(const LsRelation *r, LsSlice settings)
 {
 	return run.nrows < MAX_ROWS && run.relid == r->relid && run.build == r->build &&
-		(size_t) run.settings.len == query->settings.len &&
-		(run.settings.len == 0 || memcmp(run.settings.data, query->settings.data, run.settings.len) == 0) &&
-		run.params.len + query->params.len <= DATA_LIMIT && run.keys.len <= KEYS_LIMIT;
+		(size_t) run.settings.len == settings.len &&
+		(settings.len == 0 || memcmp(run.settings.data, settings.data, settings.len) == 0) &&
+		params_start(run.nrows) <= DATA_LIMIT && keys_start(run.nrows) <= KEYS_LIMIT;
 }
 
 static void
-start_run(const LsRelation *r, const LsQuery *query)
+start_run(const LsRelation *r, LsSlice settings)
 {
 	if (scratch == NULL)
 		make_buffers();
@@ -352,10 +374,25 @@ start_run(const LsRelation *r, const LsQuery *query)
 	run.build = r->build;
 	run.ngroups = 0;
 	resetStringInfo(&run.settings);
-	if (query->settings.len > 0)
-		appendBinaryStringInfo(&run.settings, (const char *) query->settings.data, (int) query->settings.len);
-	resetStringInfo(&run.params);
-	resetStringInfo(&run.keys);
+	if (settings.len > 0)
+		appendBinaryStringInfo(&run.settings, (const char *) settings.data, (int) settings.len);
+}
+
+void
+batch_begin(const LsRelation *r, LsSlice settings, LsBatchQuery *query)
+{
+	if (run.nrows > 0 && !has_room(r, settings))
+		batch_flush();
+	if (run.nrows == 0)
+		start_run(r, settings);
+	run.params.len = params_start(run.nrows);
+	run.keys.packed.len = keys_start(run.nrows);
+	keyset_begin_next(&run.keys);
+	query->params = &run.params;
+	query->keys = &run.keys;
+	query->text = make_slice(NULL, 0);
+	query->nparams = 0;
+	query->identity = 0;
 }
 
 static void
@@ -374,21 +411,17 @@ make_texts(RowGroup *group, const LsRelation *r, const LsColumnSet *assigned)
 }
 
 static void
-add_row(const LsRelation *r, const LsColumnSet *assigned, uint64 identity, int slot, int g,
-		const LsQuery *query)
+add_row(const LsRelation *r, const LsColumnSet *assigned, uint64 identity, int slot, int g)
 {
 	RowGroup   *group = &run.groups[g];
 	BatchRow   *row = &run.rows[run.nrows];
 
 	if (group->nrows + 1 == MIN_ROWS)
 		make_texts(group, r, assigned);
-	appendBinaryStringInfo(&run.params, (const char *) query->params.data, (int) query->params.len);
-	if (query->keys.len > 0)
-		appendBinaryStringInfo(&run.keys, (const char *) query->keys.data, (int) query->keys.len);
 	row->group = g;
 	row->params_end = run.params.len;
-	row->keys_end = run.keys.len;
-	row->nkeys = query->nkeys;
+	row->keys_end = run.keys.packed.len;
+	row->nkeys = run.keys.nkeys;
 	row->identity = identity;
 	row->slot = slot;
 	run.slots[slot] = (uint16) run.nrows;
@@ -416,33 +449,64 @@ has_arrays(const LsRelation *r, const LsColumnSet *assigned)
 	return any;
 }
 
+static void
+move_to_front(StringInfo buffer, int start)
+{
+	memmove(buffer->data, buffer->data + start, buffer->len - start);
+	buffer->len -= start;
+}
+
+/* The rows before it are forwarded, and it is the first of a run. */
+static void
+begin_anew(void)
+{
+	int			params = params_start(run.nrows);
+	int			keys = keys_start(run.nrows);
+
+	forward_rows();
+	move_to_front(&run.params, params);
+	move_to_front(&run.keys.packed, keys);
+	run.ngroups = 0;
+}
+
+static void
+forward_alone(const LsBatchQuery *query)
+{
+	LsQuery		alone = {.rows = 1};
+
+	begin_anew();
+	alone.text = query->text;
+	alone.settings = ls_slice_of_buffer(&run.settings);
+	alone.nparams = query->nparams;
+	alone.params = ls_slice_of_buffer(&run.params);
+	alone.nkeys = run.keys.nkeys;
+	alone.keys = ls_slice_of_buffer(&run.keys.packed);
+	forward(&alone);
+	trim_buffers();
+}
+
 void
-batch_add(LsRelation *r, const LsColumnSet *assigned, uint64 identity, const LsQuery *query)
+batch_add(LsRelation *r, const LsColumnSet *assigned, const LsBatchQuery *query)
 {
 	bool		found = false;
 	int			slot = 0;
 	int			g = -1;
 
-	if (identity == 0 || !has_arrays(r, assigned))
+	if (query->identity == 0 || !has_arrays(r, assigned))
 	{
-		LsQuery		alone = *query;
-
-		batch_flush();
-		alone.rows = 1;
-		forward(&alone);
+		forward_alone(query);
 		return;
 	}
-	if (run.nrows > 0 && has_room(r, query))
+	if (run.nrows == 0 || run.params.len <= DATA_LIMIT)
 	{
-		slot = find_slot(identity, &found);
-		g = found ? -1 : find_group(query);
+		slot = find_slot(query->identity, &found);
+		g = found ? -1 : find_group(query, assigned == NULL);
 	}
 	if (g < 0)
 	{
-		batch_flush();
-		start_run(r, query);
-		slot = find_slot(identity, &found);
-		g = find_group(query);
+		begin_anew();
+		slot = find_slot(query->identity, &found);
+		g = find_group(query, assigned == NULL);
 	}
-	add_row(r, assigned, identity, slot, g, query);
+	add_row(r, assigned, query->identity, slot, g);
 }

@@ -9,8 +9,8 @@
  * most one run is pending; capture_flush() must come before anything else is forwarded, so that the
  * queue has the order of the effects.
  *
- * The old image of an updated or deleted row is fetched from the heap by its TID, with
- * SnapshotAny: it cannot be pruned while our transaction runs.
+ * The old image of an updated or deleted row is what its scan has, or is fetched from the heap by its TID
+ * (oldrow.c): it cannot be pruned while our transaction runs.
  *
  * row_context holds all that is made for one row, and is reset for the next; the buffers are
  * kept unless they have grown large.  Making the text and keys of a row calls functions of
@@ -64,7 +64,6 @@ static StringInfoData image;	/* of a row, when params don't hold it */
 
 /* What the row's functions depend on; not in buffer_context. */
 static StringInfoData settings = {NULL};
-static LsKeyBuffer keys;
 
 /*
  * The pending run.  Of one row its parameters are kept, of more the lines of
@@ -130,7 +129,6 @@ make_buffers(void)
 	old = MemoryContextSwitchTo(buffer_context);
 	initStringInfo(&params);
 	initStringInfo(&image);
-	initStringInfo(&keys.packed);
 	initStringInfo(&run.insert_text);
 	initStringInfo(&run.copy_text);
 	initStringInfo(&run.settings);
@@ -146,7 +144,7 @@ static void
 trim_buffers(void)
 {
 	if (params.maxlen <= BUFFER_KEPT && image.maxlen <= BUFFER_KEPT &&
-		keys.packed.maxlen <= BUFFER_KEPT && run.params.maxlen <= BUFFER_KEPT &&
+		run.params.maxlen <= BUFFER_KEPT &&
 		run.data.maxlen <= BUFFER_KEPT && run.keys.packed.maxlen <= BUFFER_KEPT)
 		return;
 	MemoryContextReset(buffer_context);
@@ -172,13 +170,11 @@ refuse_in_the_middle(void)
 			 errdetail("Functions of index expressions and of data types must not change data.")));
 }
 
-static void
-flush_inserts(void)
+static pg_noinline void
+forward_inserts(void)
 {
 	LsQuery		query;
 
-	if (run.nrows == 0)
-		return;
 	memset(&query, 0, sizeof(query));
 	query.rows = run.nrows;
 	if (run.nrows == 1)
@@ -208,6 +204,13 @@ flush_inserts(void)
 	run.nrows = 0;				/* an error must not forward it twice */
 	xact_forward(&query);
 	trim_buffers();
+}
+
+static inline void
+flush_inserts(void)
+{
+	if (run.nrows > 0)
+		forward_inserts();
 }
 
 void
@@ -275,36 +278,29 @@ forward_empty_copy(Relation rel)
 
 /* ---------- one change */
 
-/*
- * The image as it was.  The values point into the page, which stays pinned
- * until the caller releases the buffer.
- */
+/* The image as it was.  The values point into the page: until oldrow_release(). */
 static void
-fetch_old(Relation rel, LsRelation *r, ItemPointer tid, Buffer *buffer)
+get_old(Relation rel, LsRelation *r, ItemPointer tid, OldRow *row)
 {
-	HeapTupleData tuple;
-
-	*buffer = oldrow_fetch(rel, tid, &tuple);
-	heap_deform_tuple(&tuple, r->desc, r->old_values, r->old_nulls);
+	oldrow_get(rel, tid, row);
+	heap_deform_tuple(row->tuple, r->desc, r->old_values, r->old_nulls);
 }
 
 /* The same, for a row that is deleted: what is not needed is left as it is. */
 static void
-fetch_deleted(Relation rel, LsRelation *r, ItemPointer tid, Buffer *buffer)
+get_deleted(Relation rel, LsRelation *r, ItemPointer tid, OldRow *row)
 {
-	HeapTupleData tuple;
-
 	if (r->nkey_columns == 0)
 	{
-		fetch_old(rel, r, tid, buffer);
+		get_old(rel, r, tid, row);
 		return;
 	}
-	*buffer = oldrow_fetch(rel, tid, &tuple);
+	oldrow_get(rel, tid, row);
 	for (int i = 0; i < r->nkey_columns; i++)
 	{
 		AttrNumber	attnum = r->key_columns[i];
 
-		r->old_values[attnum - 1] = heap_getattr(&tuple, attnum, r->desc, &r->old_nulls[attnum - 1]);
+		r->old_values[attnum - 1] = heap_getattr(row->tuple, attnum, r->desc, &r->old_nulls[attnum - 1]);
 	}
 }
 
@@ -545,19 +541,18 @@ row_identity(LsRelation *r)
 
 /* False: there is no such UPDATE. */
 static bool
-make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
-			LsQuery *query, uint64 *identity)
+make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot, LsBatchQuery *query)
 {
 	LsRowChange change = {.relation = r};
-	Buffer		buffer;
+	OldRow		old;
 	int			image_at;
 
 	slot_getallattrs(slot);
-	fetch_old(rel, r, tid, &buffer);
+	get_old(rel, r, tid, &old);
 	find_changed(r, slot->tts_values, slot->tts_isnull);
 	if (always_identity_changed(r) || !choose_assigned(r))
 	{
-		ReleaseBuffer(buffer);
+		oldrow_release(&old);
 		return false;
 	}
 	change.old_values = r->old_values;
@@ -567,48 +562,49 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot,
 	change.changed = &r->changed;
 
 	query->text = ls_slice_of(deparse_update(r, &r->assigned));
-	query->nparams = deparse_assigned(r, &r->assigned, slot->tts_values, slot->tts_isnull, &params);
-	image_at = params.len;
-	query->nparams += deparse_identity(r, r->old_values, r->old_nulls, &params);
+	query->nparams = deparse_assigned(r, &r->assigned, slot->tts_values, slot->tts_isnull, query->params);
+	image_at = query->params->len;
+	query->nparams += deparse_identity(r, r->old_values, r->old_nulls, query->params);
 	if (unlikely(r->renew))
 	{
-		ReleaseBuffer(buffer);
+		oldrow_release(&old);
 		return true;
 	}
 	if (r->nidentity == 0)
 	{
-		change.old_image = image_in_params(r, &params, image_at, r->old_values, r->old_nulls);
+		change.old_image = image_in_params(r, query->params, image_at, r->old_values, r->old_nulls);
 		change.new_image = make_image(r, slot->tts_values, slot->tts_isnull);
 	}
-	keyset_add(&keys, &change);
+	keyset_add(query->keys, &change);
 	if (r->batches && !moves_key(r))
-		*identity = row_identity(r);
-	ReleaseBuffer(buffer);
+		query->identity = row_identity(r);
+	oldrow_release(&old);
 	return true;
 }
 
 static void
-make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsQuery *query, uint64 *identity)
+make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsBatchQuery *query)
 {
 	LsRowChange change = {.relation = r};
-	Buffer		buffer;
+	int			image_at = query->params->len;
+	OldRow		old;
 
-	fetch_deleted(rel, r, tid, &buffer);
+	get_deleted(rel, r, tid, &old);
 	change.old_values = r->old_values;
 	change.old_nulls = r->old_nulls;
-	query->text = ls_slice_of(deparse_delete(r));
-	query->nparams = deparse_identity(r, r->old_values, r->old_nulls, &params);
+	query->text = deparse_delete(r);
+	query->nparams = deparse_identity(r, r->old_values, r->old_nulls, query->params);
 	if (unlikely(r->renew))
 	{
-		ReleaseBuffer(buffer);
+		oldrow_release(&old);
 		return;
 	}
 	if (r->nidentity == 0)
-		change.old_image = image_in_params(r, &params, 0, r->old_values, r->old_nulls);
-	keyset_add(&keys, &change);
+		change.old_image = image_in_params(r, query->params, image_at, r->old_values, r->old_nulls);
+	keyset_add(query->keys, &change);
 	if (r->batches)
-		*identity = row_identity(r);
-	ReleaseBuffer(buffer);
+		query->identity = row_identity(r);
+	oldrow_release(&old);
 }
 
 static void
@@ -646,12 +642,11 @@ find_settings(const LsRelation *r, Relation rel, bool may_copy)
 static void
 capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 {
-	LsQuery		query;
+	LsBatchQuery query;
 	LsTextSettings text_settings;
 	MemoryContext old;
 	LsRelation *r;
 	bool		in_two = false;
-	uint64		identity = 0;
 
 	if (capturing)
 		refuse_nested(rel);
@@ -673,10 +668,11 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 		flush_inserts();
 	if (tid == NULL)
 		batch_flush();
+	else
+		batch_begin(r, ls_slice_of_buffer(&settings), &query);
 	if (row_context == NULL)
 		make_buffers();			/* flushing has given them back */
 
-	memset(&query, 0, sizeof(query));
 	old = MemoryContextSwitchTo(row_context);
 	deparse_enter(r, &text_settings);
 	capturing = true;
@@ -685,15 +681,10 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 	{
 		if (tid == NULL)
 			make_insert(r, slot);
+		else if (slot != NULL)
+			in_two = !make_update(rel, r, tid, slot, &query);
 		else
-		{
-			resetStringInfo(&params);
-			keyset_begin(&keys);
-			if (slot != NULL)
-				in_two = !make_update(rel, r, tid, slot, &query, &identity);
-			else
-				make_delete(rel, r, tid, &query, &identity);
-		}
+			make_delete(rel, r, tid, &query);
 	}
 	PG_FINALLY();
 	{
@@ -726,11 +717,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 			flush_inserts();
 		return;
 	}
-	query.settings = ls_slice_of_buffer(&settings);
-	query.params = ls_slice_of_buffer(&params);
-	query.nkeys = keys.nkeys;
-	query.keys = ls_slice_of_buffer(&keys.packed);
-	batch_add(r, slot == NULL ? NULL : &r->assigned, identity, &query);
+	batch_add(r, slot == NULL ? NULL : &r->assigned, &query);
 	trim_buffers();
 }
 

@@ -12,6 +12,7 @@
 #include "executor/tuptable.h"
 #include "fmgr.h"
 #include "nodes/parsenodes.h"
+#include "storage/bufmgr.h"
 
 #include "compat.h"
 #include "protocol.h"
@@ -31,8 +32,28 @@ extern void (*heap_before_insert) (Relation rel);	/* of a row that is
 /* The executor has fetched a version by its TID, perhaps to change it: its page is looked for there. */
 extern void oldrow_note_fetched(TupleTableSlot *slot);
 
-/* The tuple points into the buffer, which the caller releases. */
-extern Buffer oldrow_fetch(Relation rel, ItemPointer tid, HeapTuple tuple);
+/*
+ * While a statement runs: the slot of kind TTSOpsBufferHeapTuple in which its scan has the row that it is about to change.
+ * NULL: there is none.  Returns the one from before, to be set again, also after an error, when the statement has run.
+ */
+extern TupleTableSlot *oldrow_set_scan(TupleTableSlot *slot);
+
+typedef struct OldRow
+{
+	HeapTuple	tuple;			/* on its page, which stays pinned until
+								 * oldrow_release() */
+	HeapTupleData fetched;
+	Buffer		buffer;			/* InvalidBuffer: the scan has pinned it */
+} OldRow;
+
+extern void oldrow_get(Relation rel, ItemPointer tid, OldRow *row);
+
+static inline void
+oldrow_release(const OldRow *row)
+{
+	if (BufferIsValid(row->buffer))
+		ReleaseBuffer(row->buffer);
+}
 
 /* ---------- capture.c: which rows the transaction changed, in order */
 

@@ -85,9 +85,37 @@ may_be_forwarded(QueryDesc *desc, ScanDirection direction, uint64 count)
 		direction == ForwardScanDirection && count == 0;
 }
 
+/* For oldrow.c.  NULL: rows come from a join, or from several tables. */
+static TupleTableSlot *
+changed_scan(const QueryDesc *desc)
+{
+	PlanState  *scan;
+
+	if ((desc->operation != CMD_UPDATE && desc->operation != CMD_DELETE) || !IsA(desc->planstate, ModifyTableState))
+		return NULL;
+	scan = outerPlanState(desc->planstate);
+	switch (nodeTag(scan))
+	{
+		case T_SeqScanState:
+		case T_IndexScanState:
+		case T_BitmapHeapScanState:
+		case T_TidScanState:
+		case T_TidRangeScanState:
+			{
+				TupleTableSlot *slot = ((ScanState *) scan)->ss_ScanTupleSlot;
+
+				return TTS_IS_BUFFERTUPLE(slot) ? slot : NULL;
+			}
+		default:
+			return NULL;
+	}
+}
+
 static void
 run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64 count LS_ONCE_PARAM)
 {
+	TupleTableSlot *outer = oldrow_set_scan(changed_scan(desc));
+
 	nesting.executor++;
 	shippable_start(desc);
 	PG_TRY();
@@ -97,6 +125,7 @@ run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64
 	PG_FINALLY();
 	{
 		nesting.executor--;
+		(void) oldrow_set_scan(outer);
 		shippable_stop(desc);
 	}
 	PG_END_TRY();

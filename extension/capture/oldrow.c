@@ -1,8 +1,9 @@
 /*
  * oldrow.c
- *	  The version of a row that a change has replaced, read from its page once more.
+ *	  The version of a row that a change has replaced.
  *
- * The page is in a buffer that the executor or the change itself has just used.  Looking there first
+ * An UPDATE or DELETE without a join has it in the slot of its scan, which pins the page.  Else it is read from its
+ * page once more, in a buffer that the executor or the change itself has just used.  Looking there first
  * (ReadRecentBuffer()) spares the search in the table of buffers: rows of a bulk change follow each other in a page, and
  * an UPDATE has fetched the version by its TID before.  A wrong guess costs a look.
  */
@@ -18,6 +19,25 @@
 #include "compat.h"
 
 static Buffer recent = InvalidBuffer;	/* a guess; not pinned by it */
+static TupleTableSlot *scanned = NULL;
+
+TupleTableSlot *
+oldrow_set_scan(TupleTableSlot *slot)
+{
+	TupleTableSlot *outer = scanned;
+
+	scanned = slot;
+	return outer;
+}
+
+/* NULL: it has another row, as after a wait for who has changed this one. */
+static inline HeapTuple
+scanned_tuple(Relation rel, ItemPointer tid)
+{
+	if (scanned == NULL || TTS_EMPTY(scanned) || scanned->tts_tableOid != RelationGetRelid(rel) || !ItemPointerEquals(&scanned->tts_tid, tid))
+		return NULL;
+	return ((BufferHeapTupleTableSlot *) scanned)->base.tuple;
+}
 
 void
 oldrow_note_fetched(TupleTableSlot *slot)
@@ -39,24 +59,33 @@ pin(Relation rel, BlockNumber block)
  * As heap_fetch() with SnapshotAny.  A pin keeps the tuple where it is; the lock is
  * for one that is being moved (heap_page_prune()) when we come.
  */
-Buffer
-oldrow_fetch(Relation rel, ItemPointer tid, HeapTuple tuple)
+static void
+fetch(Relation rel, ItemPointer tid, OldRow *row)
 {
 	OffsetNumber offset = ItemPointerGetOffsetNumber(tid);
 	ItemId		item = NULL;
 	Page		page;
 
-	recent = pin(rel, ItemPointerGetBlockNumber(tid));
+	row->buffer = recent = pin(rel, ItemPointerGetBlockNumber(tid));
 	LockBuffer(recent, BUFFER_LOCK_SHARE);
 	page = BufferGetPage(recent);
 	if (offset >= FirstOffsetNumber && offset <= PageGetMaxOffsetNumber(page))
 		item = PageGetItemId(page, offset);
 	if (item == NULL || !ItemIdIsNormal(item))
 		elog(ERROR, "could not find the old version of a changed row of %s", RelationGetRelationName(rel));
-	tuple->t_self = *tid;
-	tuple->t_tableOid = RelationGetRelid(rel);
-	tuple->t_data = (HeapTupleHeader) PageGetItem(page, item);
-	tuple->t_len = ItemIdGetLength(item);
+	row->tuple = &row->fetched;
+	row->fetched.t_self = *tid;
+	row->fetched.t_tableOid = RelationGetRelid(rel);
+	row->fetched.t_data = (HeapTupleHeader) PageGetItem(page, item);
+	row->fetched.t_len = ItemIdGetLength(item);
 	LockBuffer(recent, BUFFER_LOCK_UNLOCK);
-	return recent;
+}
+
+void
+oldrow_get(Relation rel, ItemPointer tid, OldRow *row)
+{
+	row->buffer = InvalidBuffer;
+	row->tuple = scanned_tuple(rel, tid);
+	if (row->tuple == NULL)
+		fetch(rel, tid, row);
 }

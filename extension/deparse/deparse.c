@@ -67,6 +67,21 @@ deparse_type_needs(Oid type)
 		return deparse_type_needs(element);
 	switch (type)
 	{
+		case BOOLOID:
+		case CHAROID:
+		case INT2OID:
+		case INT4OID:
+		case INT8OID:
+		case OIDOID:
+		case NUMERICOID:
+		case TEXTOID:
+		case VARCHAROID:
+		case BPCHAROID:
+		case NAMEOID:
+		case UUIDOID:
+		case JSONOID:
+		case JSONBOID:
+			return 0;
 		case CASHOID:
 			return LS_NEEDS_LC_MONETARY;
 		case REGPROCOID:
@@ -82,6 +97,8 @@ deparse_type_needs(Oid type)
 	}
 	switch (get_typtype(type))
 	{
+		case TYPTYPE_ENUM:
+			return 0;
 		case TYPTYPE_COMPOSITE:
 			return attributes_need(type);
 		case TYPTYPE_RANGE:
@@ -89,7 +106,7 @@ deparse_type_needs(Oid type)
 		case TYPTYPE_MULTIRANGE:
 			return deparse_type_needs(get_multirange_range(type));
 		default:
-			return 0;
+			return LS_NEEDS_STYLES;
 	}
 }
 
@@ -127,7 +144,7 @@ deparse_enter(const LsRelation *r, LsTextSettings *saved)
 	pg_tz	   *zone = utc();
 
 	saved->guc_nest_level = 0;
-	if (r->needs != 0)
+	if (r->needs & (LS_NEEDS_LC_MONETARY | LS_NEEDS_SEARCH_PATH))
 	{
 		saved->guc_nest_level = NewGUCNestLevel();
 		if ((r->needs & LS_NEEDS_LC_MONETARY) && strcmp(locale_monetary, "C") != 0)
@@ -138,8 +155,9 @@ deparse_enter(const LsRelation *r, LsTextSettings *saved)
 
 	/* nothing below can fail: leave will be called */
 	entered = saved;
-	saved->changed = extra_float_digits < 1 || DateStyle != USE_ISO_DATES ||
-		IntervalStyle != INTSTYLE_POSTGRES || bytea_output != BYTEA_OUTPUT_HEX || session_timezone != zone;
+	saved->changed = (r->needs & LS_NEEDS_STYLES) &&
+		(extra_float_digits < 1 || DateStyle != USE_ISO_DATES ||
+		 IntervalStyle != INTSTYLE_POSTGRES || bytea_output != BYTEA_OUTPUT_HEX || session_timezone != zone);
 	if (saved->changed)
 	{
 		saved->float_digits = extra_float_digits;
@@ -437,17 +455,17 @@ append_where_identity(const LsRelation *r, int param, StringInfo text)
 	}
 }
 
-const char *
+LsSlice
 deparse_delete(LsRelation *r)
 {
 	StringInfoData text;
 
-	if (r->delete_text != NULL)
+	if (r->delete_text.data != NULL)
 		return r->delete_text;
 	start_text(r, &text);
 	appendStringInfo(&text, "DELETE FROM ONLY %s", r->name);
 	append_where_identity(r, 1, &text);
-	return r->delete_text = text.data;
+	return r->delete_text = ls_slice_of_buffer(&text);
 }
 
 static char *
@@ -489,8 +507,8 @@ void
 deparse_renew(LsRelation *r)
 {
 	r->renew = false;
-	r->insert_text = r->copy_text = r->delete_text = NULL;	/* they go with the
-															 * entry */
+	r->insert_text = r->copy_text = NULL;	/* they go with the entry */
+	r->delete_text = make_slice(NULL, 0);
 	forget_update_texts(r);
 
 	/* neither COPY nor an array has a place for the function */

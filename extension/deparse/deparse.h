@@ -38,7 +38,7 @@ extern void deparse_go_on(const LsRelation *r, LsTextSettings *paused);
 /* Texts of queries; they live as long as the relation's entry. */
 extern const char *deparse_insert(LsRelation *r);
 extern const char *deparse_copy(LsRelation *r);
-extern const char *deparse_delete(LsRelation *r);
+extern LsSlice deparse_delete(LsRelation *r);
 extern const char *deparse_update(LsRelation *r, const LsColumnSet *set);
 
 /*

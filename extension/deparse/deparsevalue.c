@@ -87,7 +87,6 @@ append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *
 {
 	LsColumn   *column = &r->columns[attnum - 1];
 	Datum		value = values[attnum - 1];
-	char		number[MAXINT8LEN + 1];
 	LsSlice		text;
 
 	if (nulls[attnum - 1])
@@ -98,10 +97,10 @@ append_value(LsRelation *r, AttrNumber attnum, const Datum *values, const bool *
 	switch (column->output.fn_oid)
 	{
 		case F_INT4OUT:
-			pack_param(out, number, pg_ltoa(DatumGetInt32(value), number));
+			pack_int4(out, DatumGetInt32(value));
 			return;
 		case F_INT8OUT:
-			pack_param(out, number, pg_lltoa(DatumGetInt64(value), number));
+			pack_int8(out, DatumGetInt64(value));
 			return;
 		default:
 			text = value_text(r, attnum, value, stored);

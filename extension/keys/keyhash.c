@@ -22,6 +22,7 @@
 #include "access/hash.h"
 #include "parser/parse_coerce.h"
 #include "utils/builtins.h"
+#include "utils/fmgroids.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
 #include "utils/pg_locale.h"
@@ -173,6 +174,9 @@ keyhash_value(LsHasher *hasher, Datum value, uint64 seed)
 
 		return keyhash_bytes(text, strlen(text), seed);
 	}
+	/* as hashint4extended() */
+	if (likely(hasher->function.fn_oid == F_HASHINT4EXTENDED))
+		return hash_combine64(seed, hash_bytes_uint32_extended((uint32) DatumGetInt32(value), seed));
 	return hash_combine64(seed,
 						  DatumGetUInt64(FunctionCall2Coll(&hasher->function, hasher->collation,
 														   value, UInt64GetDatum(seed))));

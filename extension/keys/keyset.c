@@ -124,9 +124,9 @@ keyset_names_key(LsKeyMode mode)
 }
 
 static void
-append_key(LsKeyBuffer *keys, uint64 hash, LsKeyMode mode, const char *name)
+append_key(LsKeyBuffer *keys, uint64 hash, LsKeyMode mode, LsSlice name)
 {
-	LsKey		key = {hash, turn_applied(), mode, ls_slice_of(name)};
+	LsKey		key = {hash, turn_applied(), mode, name};
 
 	pack_key(&keys->packed, &key);
 	keys->nkeys++;
@@ -174,7 +174,7 @@ add_table_key(LsKeyBuffer *keys, const LsTable *table, LsKeyMode mode)
 {
 	if (!note_table_key(table, mode))
 		return;
-	append_key(keys, table->hash, mode, table->name);
+	append_key(keys, table->hash, mode, ls_slice_of(table->name));
 	if (table != keyset_database())
 		losses_note_table(table->hash, table->name, mode == LS_TABLE_IX || mode == LS_TABLE_X ? LS_TABLE_X : LS_TABLE_S);
 }
@@ -557,11 +557,17 @@ add_parent_keys(LsKeyBuffer *keys, const LsRowChange *change)
 }
 
 void
+keyset_begin_next(LsKeyBuffer *keys)
+{
+	keys->nkeys = 0;
+	keys->batch = ++batches;
+}
+
+void
 keyset_begin(LsKeyBuffer *keys)
 {
 	resetStringInfo(&keys->packed);
-	keys->nkeys = 0;
-	keys->batch = ++batches;
+	keyset_begin_next(keys);
 }
 
 void

@@ -28,8 +28,9 @@ typedef struct LsRowChange
 	LsSlice		new_image;
 } LsRowChange;
 
-/* Start a query's keys. */
+/* Start a query's keys; those of another one, behind what is there. */
 extern void keyset_begin(LsKeyBuffer *keys);
+extern void keyset_begin_next(LsKeyBuffer *keys);
 
 /* Append the keys of one change; S is the turn passed now. */
 extern void keyset_add(LsKeyBuffer *keys, const LsRowChange *change);

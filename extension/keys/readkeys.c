@@ -148,9 +148,9 @@ current_snapshot_seq(void)
 }
 
 static void
-add_read_key(uint64 hash, LsKeyMode mode, const char *name)
+add_read_key(uint64 hash, LsKeyMode mode, LsSlice name)
 {
-	LsKey		key = {hash, current_snapshot_seq(), mode, ls_slice_of(name)};
+	LsKey		key = {hash, current_snapshot_seq(), mode, name};
 	ReadKey		entry = {hash, mode};
 	bool		found;
 
@@ -169,7 +169,7 @@ add_read_key(uint64 hash, LsKeyMode mode, const char *name)
 	pack_key(&read_keys.packed, &key);
 	read_keys.nkeys++;
 	if ((mode == LS_TABLE_READ || mode == LS_TABLE_READ_ROWS) && hash != keyset_database()->hash)
-		losses_note_table(hash, name, LS_TABLE_S);
+		losses_note_table(hash, (const char *) name.data, LS_TABLE_S);
 }
 
 /* Its rows, of whatever names, and not more than the table's existence. */
@@ -178,16 +178,16 @@ readkeys_rows_of(const LsRelation *r)
 {
 	const LsTable *database = keyset_database();
 
-	add_read_key(database->hash, LS_TABLE_READ_ROWS, database->name);
+	add_read_key(database->hash, LS_TABLE_READ_ROWS, ls_slice_of(database->name));
 	for (int i = 0; i < r->ntables; i++)
-		add_read_key(r->tables[i].hash, LS_TABLE_READ_ROWS, r->tables[i].name);
+		add_read_key(r->tables[i].hash, LS_TABLE_READ_ROWS, ls_slice_of(r->tables[i].name));
 }
 
 void
 readkeys_whole(const LsRelation *r)
 {
 	readkeys_rows_of(r);
-	add_read_key(r->tables[0].hash, LS_TABLE_READ, r->tables[0].name);
+	add_read_key(r->tables[0].hash, LS_TABLE_READ, ls_slice_of(r->tables[0].name));
 }
 
 void
@@ -257,7 +257,7 @@ readkeys_table(Relation rel)
 	}
 	key = keyset_relation_key(rel, LS_TABLE_READ);
 	add_read_key(key.hash, rel->rd_rel->relkind == RELKIND_PARTITIONED_TABLE ?
-				 LS_TABLE_READ_ROWS : LS_TABLE_READ, (const char *) key.name.data);
+				 LS_TABLE_READ_ROWS : LS_TABLE_READ, key.name);
 }
 
 /* ---------- forwarding, and ends */

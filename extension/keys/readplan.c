@@ -314,7 +314,7 @@ note_row(PlanWalk *walk, LsRelation *r, Datum *values, bool *nulls, LsKeyMode mo
 		return;
 	key->seen = turn_applied();
 	key->mode = mode;
-	key->name = ls_slice_of(r->identity_index->name);
+	key->name = r->identity_index->name;
 	walk->nkeys++;
 	for (int i = 0; i < r->ntables; i++)
 		note_table(walk, &r->tables[i]);

@@ -410,7 +410,7 @@ build_tables(LsRelation *r, Relation rel)
 	}
 	r->image_seed = keyhash_seed('M', get_namespace_name(rel->rd_rel->relnamespace),
 								 RelationGetRelationName(rel), "");
-	r->image_name = psprintf("%s (whole row)", r->name);
+	r->image_name = ls_slice_of(psprintf("%s (whole row)", r->name));
 }
 
 /* Triggers that would act in a session of the replica role. */

@@ -18,9 +18,10 @@
 #include "keyhash.h"
 #include "lockstep.h"
 
-/* Settings, other than plain numbers, that a value's text depends on. */
+/* Settings that a value's text depends on. */
 #define LS_NEEDS_LC_MONETARY	0x01
 #define LS_NEEDS_SEARCH_PATH	0x02
+#define LS_NEEDS_STYLES			0x04	/* plain variables: deparse_enter() */
 
 /* A set of columns: bit attnum - 1. */
 typedef struct LsColumnSet
@@ -65,7 +66,7 @@ typedef struct LsIndexColumn
 typedef struct LsIndex
 {
 	uint64		seed;
-	char	   *name;			/* for people */
+	LsSlice		name;			/* for people; NUL-terminated */
 	bool		nulls_distinct;
 	bool		by_text;		/* a value is hashed by its text */
 	int			ncolumns;
@@ -91,7 +92,7 @@ typedef struct LsForeignKey
 	LsTable		parent;
 	bool		hashable;		/* else the parent as a whole */
 	uint64		seed;			/* of the parent's index */
-	char	   *name;			/* for people */
+	LsSlice		name;			/* for people */
 	int			ncolumns;
 	AttrNumber *attnums;		/* in the order of the parent's index */
 	LsHasher   *hashers;
@@ -168,7 +169,7 @@ typedef struct LsRelation
 	int			ntables;		/* the relation and its partition ancestors */
 	LsTable    *tables;
 	uint64		image_seed;
-	char	   *image_name;		/* for people */
+	LsSlice		image_name;		/* for people */
 
 	/* where invalidations come from, besides relid */
 	int			nrelids;
@@ -179,7 +180,7 @@ typedef struct LsRelation
 	/* texts, made when first needed (deparse.c) */
 	char	   *insert_text;
 	char	   *copy_text;
-	char	   *delete_text;
+	LsSlice		delete_text;
 	LsUpdateText *update_texts;
 	int			nupdate_texts;
 

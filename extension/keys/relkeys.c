@@ -28,6 +28,7 @@
 #include "utils/syscache.h"
 
 #include "compat.h"
+#include "deparse.h"
 #include "keyhash.h"
 #include "qualifiedname.h"
 #include "relation.h"
@@ -57,7 +58,7 @@ canonical_index(LsRelation *r, Oid index, Oid *table)
 }
 
 /* Name for people, and seed, of the keys of an index. */
-static char *
+static LsSlice
 index_key_name(LsRelation *r, Oid index, uint64 *seed)
 {
 	Oid			table;
@@ -66,7 +67,7 @@ index_key_name(LsRelation *r, Oid index, uint64 *seed)
 	index = canonical_index(r, index, &table);
 	schema = get_namespace_name(get_rel_namespace(table));
 	*seed = keyhash_seed('R', schema, get_rel_name(table), get_rel_name(index));
-	return psprintf("%s %s", qualified_name(schema, get_rel_name(table)), qualified_name(NULL, get_rel_name(index)));
+	return ls_slice_of(psprintf("%s %s", qualified_name(schema, get_rel_name(table)), qualified_name(NULL, get_rel_name(index))));
 }
 
 static Oid
@@ -130,6 +131,7 @@ build_index_column(LsRelation *r, LsIndex *ix, Relation index, int column,
 	if (ic->attnum == 0)
 	{
 		type = exprType(lfirst(*next_expression));
+		r->needs |= deparse_type_needs(type);
 		*next_expression = lnext(ix->expressions, *next_expression);
 	}
 	else

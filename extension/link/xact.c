@@ -105,6 +105,14 @@ xact_queue_room(size_t size)
 	return (uint8_t *) ls_xact.queue.data + ls_xact.queue.len;
 }
 
+/* Room that there is, perhaps none. */
+static uint8_t *
+xact_queue_spare(size_t *size)
+{
+	*size = ls_xact.queue.maxlen > ls_xact.queue.len ? (size_t) (ls_xact.queue.maxlen - ls_xact.queue.len - 1) : 0;
+	return (uint8_t *) ls_xact.queue.data + ls_xact.queue.len;
+}
+
 void
 xact_queue_added(size_t size)
 {
@@ -215,17 +223,21 @@ static void
 append_query(LsQuery *query)
 {
 	size_t		size;
+	size_t		spare;
 	uint8_t    *at;
 
 	query->xcount = ls_xact.xcount;
-	size = ls_put_query(NULL, 0, query);
-	if (size > (size_t) LS_HEADER_SIZE + LS_MAX_PAYLOAD || size >= MaxAllocSize - STREAM_AT * 2)
-		ereport(ERROR,
-				(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
-				 errmsg("a query of %zu bytes is too large to be replicated", size)));
-
-	at = xact_queue_room(size);
-	ls_put_query(at, size, query);
+	at = xact_queue_spare(&spare);
+	size = ls_put_query(at, spare, query);
+	if (unlikely(size > spare))
+	{
+		if (size > (size_t) LS_HEADER_SIZE + LS_MAX_PAYLOAD || size >= MaxAllocSize - STREAM_AT * 2)
+			ereport(ERROR,
+					(errcode(ERRCODE_PROGRAM_LIMIT_EXCEEDED),
+					 errmsg("a query of %zu bytes is too large to be replicated", size)));
+		at = xact_queue_room(size);
+		ls_put_query(at, size, query);
+	}
 	xact_queue_added(size);
 	ls_xact.nstatements++;
 	keep((const char *) at, size);

@@ -600,8 +600,8 @@ extern LsFrame ls_frame(const uint8_t *buf, size_t len, uint32_t max_payload,
 						LsMsgType *type, LsSlice *payload);
 
 /*
- * Encoders: bytes needed; written only if <= cap.  SIZE_MAX when the message
- * would be larger than LS_MAX_PAYLOAD.
+ * Encoders: bytes needed; the message is there only if they are <= cap, else what is in buf, up to
+ * cap, is of no use.  SIZE_MAX when the message would be larger than LS_MAX_PAYLOAD.
  */
 extern size_t ls_put_hello(uint8_t *buf, size_t cap, const LsHello *m);
 extern size_t ls_put_challenge(uint8_t *buf, size_t cap, const LsChallenge *m);
@@ -676,8 +676,12 @@ extern const char *ls_get_conflict_report(LsSlice payload, LsConflictReport *m);
  */
 #define LS_MIN_KEY_SIZE 18
 #define LS_MAX_KEY_SIZE (LS_MIN_KEY_SIZE + 255)
+#define LS_PARAM_HEAD 4
 extern size_t ls_put_key(uint8_t *buf, size_t cap, const LsKey *key);
 extern size_t ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len); /* text NULL: NULL */
+extern void ls_put_param_head(uint8_t *buf, uint32_t len);	/* of a text that stands
+															 * LS_PARAM_HEAD further
+															 * on */
 extern bool ls_next_key(LsSlice *rest, LsKey *key);
 extern bool ls_next_param(LsSlice *rest, LsSlice *param);
 extern void ls_put_contended(uint8_t *buf, uint64_t hash);	/* 8 bytes */

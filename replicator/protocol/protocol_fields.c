@@ -104,42 +104,34 @@ size_t
 put_message(uint8_t *buf, size_t cap, LsMsgType type, const MessageLayout *layout,
 			const void *m)
 {
-	size_t		payload = 0;
-	uint8_t    *p = buf;
+	size_t		size = LS_HEADER_SIZE;
 	bool		omit;
 
 	for (size_t i = 0; i < layout->nfields; i++)
 	{
-		size_t		len = field_len(&layout->fields[i], m, &omit);
+		const Field *f = &layout->fields[i];
+		size_t		len = field_len(f, m, &omit);
+		uint8_t    *p;
 
 		if (omit)
 			continue;
 		if (len > LS_MAX_PAYLOAD)
 			return SIZE_MAX;
-		payload += FIELD_HEADER_SIZE + len;
+		size += FIELD_HEADER_SIZE + len;
+		if (size > cap)
+			continue;			/* only counted */
+		p = buf + size - FIELD_HEADER_SIZE - len;
+		*p = f->tag;
+		put_u32(p + 1, (uint32_t) len);
+		put_field_value(p + FIELD_HEADER_SIZE, f, m);
 	}
-	if (payload > LS_MAX_PAYLOAD)
+	if (size - LS_HEADER_SIZE > LS_MAX_PAYLOAD)
 		return SIZE_MAX;
-	if (LS_HEADER_SIZE + payload > cap)
-		return LS_HEADER_SIZE + payload;
-
-	*p++ = (uint8_t) type;
-	put_u32(p, (uint32_t) payload);
-	p += 4;
-	for (size_t i = 0; i < layout->nfields; i++)
-	{
-		const Field *f = &layout->fields[i];
-		size_t		len = field_len(f, m, &omit);
-
-		if (omit)
-			continue;
-		*p++ = f->tag;
-		put_u32(p, (uint32_t) len);
-		p += 4;
-		put_field_value(p, f, m);
-		p += len;
-	}
-	return LS_HEADER_SIZE + payload;
+	if (size > cap)
+		return size;
+	buf[0] = (uint8_t) type;
+	put_u32(buf + 1, (uint32_t) (size - LS_HEADER_SIZE));
+	return size;
 }
 
 /* Store one field's value; NULL, or what is wrong with it. */

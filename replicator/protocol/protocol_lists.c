@@ -69,12 +69,18 @@ ls_put_param(uint8_t *buf, size_t cap, const char *text, size_t len)
 		len = 0;
 	if (len > LS_MAX_PAYLOAD)
 		return SIZE_MAX;
-	if (4 + len <= cap)
+	if (LS_PARAM_HEAD + len <= cap)
 	{
 		put_u32(buf, text == NULL ? UINT32_MAX : (uint32_t) len);
-		copy_bytes(buf + 4, text, len);
+		copy_bytes(buf + LS_PARAM_HEAD, text, len);
 	}
-	return 4 + len;
+	return LS_PARAM_HEAD + len;
+}
+
+void
+ls_put_param_head(uint8_t *buf, uint32_t len)
+{
+	put_u32(buf, len);
 }
 
 void

@@ -1,7 +1,7 @@
-# The version of a row that a change has replaced is read from its page again: exactly, wherever its key stands
-# in the row (behind values of any length, behind columns that were dropped or added since, in several columns,
-# in an expression), in whatever order rows of several tables and pages are changed; and with every key that
-# another transaction may conflict on.
+# The version of a row that a change has replaced is what its scan has, or is read from its page again: exactly, wherever
+# its key stands in the row (behind values of any length, behind columns that were dropped or added since, in several columns,
+# in an expression), in whatever order rows of several tables and pages are changed, by whatever plan, after a wait for who changed
+# it, and while triggers change others of its table; and with every key that another transaction may conflict on.
 use strict;
 use warnings;
 use FindBin;
@@ -92,6 +92,106 @@ DELETE FROM dropped WHERE id > 900;
 COMMIT;
 SQL
 $c->same('keys that move');
+
+# ---------- scans of each kind, and plans without one
+
+$c->sql(1, <<'SQL');
+CREATE TABLE scanned (v text, id int PRIMARY KEY, k int UNIQUE, a int[]) WITH (fillfactor = 50);
+CREATE INDEX ON scanned USING gin (a);
+CREATE FUNCTION fill_scanned() RETURNS void LANGUAGE sql AS $$
+	DELETE FROM scanned;
+	INSERT INTO scanned SELECT repeat('s', i % 30), i, -i, ARRAY[i % 20, i % 7] FROM generate_series(1, 2000) i;
+$$;
+SQL
+
+# plan, condition; what is changed and deleted is told by it
+my @plans = (
+	[ 'Seq Scan', 'id % 3 = 0', 'indexscan, bitmapscan, tidscan' ],
+	[ 'Index Scan', 'id BETWEEN 100 AND 700', 'seqscan, bitmapscan, tidscan' ],
+	[ 'Bitmap Heap Scan', 'a @> ARRAY[5]', 'seqscan, indexscan, tidscan' ],
+	[ 'Tid Scan', "ctid = ANY (ARRAY(SELECT format('(%s,%s)', p, o)::tid FROM generate_series(0, 5) p, generate_series(1, 20) o))", 'seqscan' ],
+	[ 'Tid Range Scan', "ctid >= '(2,1)' AND ctid < '(9,1)'", 'seqscan' ],
+	[ 'Join', 'id IN (SELECT i * 3 FROM generate_series(1, 400) i)', 'nothing' ],
+);
+for my $plan (@plans)
+{
+	my ($name, $where, $off) = @$plan;
+	my $set = join '', map { $_ eq 'nothing' ? '' : "SET enable_$_ = off; " } split /, /, $off;
+	my $node = $name eq 'Join' ? qr/Join|Loop|Semi/ : qr/->\s+\Q$name\E/;
+	like($c->sql(1, "$set EXPLAIN (COSTS off) DELETE FROM scanned WHERE $where"), $node, "a plan with $name");
+
+	$c->sql(1, "SELECT fill_scanned(); $set UPDATE scanned SET v = v || 'u' WHERE $where; UPDATE scanned SET k = k - 5000 WHERE $where; "
+		. "UPDATE scanned SET id = -id WHERE $where AND k % 2 = 0; DELETE FROM scanned WHERE $where AND k % 5 = 0");
+	$c->same("$name: several versions of a row of one transaction");
+	$c->sql(1, "$set DELETE FROM scanned WHERE $where");
+	$c->same("$name: DELETE");
+}
+
+# pages are cleaned while their rows are changed again and again
+$c->sql(1, "SELECT fill_scanned()");
+$c->sql(1, "UPDATE scanned SET v = v || '$_' WHERE id % 4 = $_") for 0 .. 3, 0 .. 3;
+$c->sql(1, 'DELETE FROM scanned WHERE id % 4 = 1');
+$c->same('pages that were cleaned');
+
+# a cursor, a WITH, a MERGE, partitions
+$c->sql(1, <<'SQL');
+SELECT fill_scanned();
+DO $$
+DECLARE
+	c CURSOR FOR SELECT * FROM scanned WHERE id <= 60 FOR UPDATE;
+BEGIN
+	FOR r IN c LOOP
+		IF r.id % 2 = 0 THEN DELETE FROM scanned WHERE CURRENT OF c; ELSE UPDATE scanned SET k = k - 9000 WHERE CURRENT OF c; END IF;
+	END LOOP;
+END $$;
+WITH d AS (DELETE FROM scanned WHERE id BETWEEN 100 AND 130 RETURNING *), u AS (UPDATE scanned SET k = k - 8000 WHERE id BETWEEN 140 AND 150 RETURNING *)
+DELETE FROM scanned s USING u WHERE s.id = u.id + 20;
+MERGE INTO scanned s USING generate_series(200, 230) i ON s.id = i WHEN MATCHED AND i % 2 = 0 THEN DELETE WHEN MATCHED THEN UPDATE SET k = k - 7000;
+UPDATE p SET v = 'moved by all' WHERE id % 7 = 0;
+DELETE FROM p WHERE id % 11 = 0;
+SQL
+$c->same('a cursor, a WITH, a MERGE, partitions');
+
+# the row has changed while it was waited for: another version, whose keys are others
+for my $waits ([ 'DELETE FROM scanned WHERE id BETWEEN 300 AND 305', 'DELETE' ], [ q{UPDATE scanned SET v = 'waited' WHERE id BETWEEN 310 AND 315}, 'UPDATE' ])
+{
+	my ($sql, $name) = @$waits;
+	my ($first, $second) = map { $c->session(1) } 1 .. 2;
+	$first->query('BEGIN');
+	$first->query(q{UPDATE scanned SET k = k - 6000, v = 'first' WHERE id IN (302, 312)});
+	$second->send($sql);
+	ok($c->wait_until(sub { $c->sql(1, q{SELECT count(*) FROM pg_stat_activity WHERE wait_event_type = 'Lock'}) > 0 }), "$name waits for a row");
+	$first->query('COMMIT');
+	$second->finish;
+	is($second->error, '', '... and goes on');
+}
+$c->same('after waiting for a row');
+
+# triggers change other rows of the table, and fail in the middle of that
+$c->sql(1, <<'SQL');
+SELECT fill_scanned();
+CREATE FUNCTION takes_along() RETURNS trigger LANGUAGE plpgsql AS $$
+BEGIN
+	IF OLD.id % 2 = 0 AND pg_trigger_depth() = 1 THEN
+		DELETE FROM scanned WHERE id = OLD.id + 1000;
+		UPDATE scanned SET k = k - 5000 WHERE id = OLD.id + 1001;
+		BEGIN
+			DELETE FROM scanned WHERE id BETWEEN OLD.id + 1002 AND OLD.id + 1004;
+			PERFORM 1 / 0;
+		EXCEPTION WHEN division_by_zero THEN
+			DELETE FROM scanned WHERE id = OLD.id + 1003;
+		END;
+	END IF;
+	RETURN OLD;
+END $$;
+CREATE TRIGGER takes_along BEFORE DELETE ON scanned FOR EACH ROW EXECUTE FUNCTION takes_along();
+DELETE FROM scanned WHERE id BETWEEN 10 AND 60;
+DROP TRIGGER takes_along ON scanned;
+CREATE TRIGGER takes_along AFTER DELETE ON scanned FOR EACH ROW EXECUTE FUNCTION takes_along();
+DELETE FROM scanned WHERE id BETWEEN 70 AND 120;
+SQL
+$c->same('triggers that change the table');
+is($c->sql(1, 'SELECT count(*) FROM scanned'), 2000 - 2 * 51 - 2 * 52, '... as they say');
 
 # ---------- each key is among those of the transaction
 
