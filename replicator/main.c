@@ -494,8 +494,10 @@ follow_group(void)
 	reach_begin(config);
 	await_group();
 	chosen = true;
-	if (!journal_settle(config->journal_directory))
-		refuse_to_start(xasprintf("could not write in \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
+	if (journal_settle(config->journal_directory))
+		return;
+	group_check_room();
+	refuse_to_start(xasprintf("could not write in \"%s\": %s", config->journal_directory, strerror(errno)), NULL, NULL);
 }
 
 static void

@@ -129,9 +129,13 @@ on_news(const GroupKey *k, const char *nodes)
 static bool
 remember(void)
 {
+	int			error;
+
 	if (group_state_write(config->journal_directory, &state))
 		return true;
-	failed = xasprintf("could not write \"%s/group\": %s", config->journal_directory, strerror(errno));
+	error = errno;
+	failed = xasprintf("could not write \"%s/group\": %s", config->journal_directory, strerror(error));
+	errno = error;
 	return false;
 }
 
@@ -556,6 +560,14 @@ leave(const char *why)
 	restart_or_exit(EXIT_RETRY);
 }
 
+/* It had room when it was chosen: who has taken that since is no reason to end. */
+void
+group_check_room(void)
+{
+	if (errno == ENOSPC && copy_room(config->journal_directory) < LEAD_BYTES)
+		leave("its disk has no room any more");
+}
+
 static void
 check_leading(void)
 {
@@ -826,6 +838,7 @@ group_lead(const Journal *journal, void (*when_done) (char *error))
 	group_state_begin_epoch(&state, key.epoch, place);
 	if (!remember())
 	{
+		group_check_room();
 		error = failed;
 		failed = NULL;
 	}

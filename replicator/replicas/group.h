@@ -26,6 +26,12 @@ extern void group_begin(const Config *config, LsSlice secret, void (*on_done) (c
 /* The certificates, for the next connections to other members.  Returns NULL, or the error (malloc'ed). */
 extern char *group_tls_reload(void);
 
+/*
+ * A small file could not be written (errno): if it is for lack of room, which was there when this one was chosen, it does not
+ * return, but starts again as a standby.
+ */
+extern void group_check_room(void);
+
 /* The open journal is ours to write; calls on_done when it may be used, or error says why not. */
 extern void group_lead(const Journal *journal, void (*on_done) (char *error));
 

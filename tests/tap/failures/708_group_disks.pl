@@ -3,6 +3,7 @@
 # clocks jump by an hour.  Needs root for small file systems of its own.
 use strict;
 use warnings;
+use File::Temp;
 use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
@@ -14,6 +15,9 @@ use Time::HiRes qw(sleep time);
 
 plan skip_all => 'needs root, for mount' if $> != 0;
 
+my $points = File::Temp->newdir('lockstep-points-XXXXXX', DIR => '/tmp');
+chmod 0777, $points;
+$ENV{LOCKSTEP_POINTS} = "$points";
 my $c = LockstepCluster->new(nodes => 2, replicators => 3, clock => 1, replicator_conf => "journal_segment_size = 1MB\n");
 my (@moved, $load);
 
@@ -106,6 +110,7 @@ cmp_ok(highest_epoch(), '<=', $before + 1, 'nobody leads by turns');
 
 # who is named by the key, or by all that are in sync, would end at once without room for its small files
 ($leader) = map { s/^r//r } $c->group(1)->{leader};
+my $led = highest_epoch();
 $c->kill_replicator($leader);
 fill($_) for $c->replicators;
 $c->start_replicator($leader);
@@ -116,9 +121,9 @@ all_run('the leader was killed');
 my $now = highest_epoch();
 cmp_ok($now, '<=', $before + 3, 'nobody leads by turns');
 
-# that is enough to be chosen, but not to go on
+# that is enough to be chosen, but not to go on; somebody may have had it before, from a segment that could not be made
 truncate(journal($_) . '/ballast', (-s journal($_) . '/ballast') - 200 * 1024) or die "truncate: $!" for $c->replicators;
-ok($c->wait_until(sub { highest_epoch() > $now }), 'with a little room one is chosen');
+ok($c->wait_until(sub { highest_epoch() > $led }), 'with a little room one is chosen');
 ok($c->wait_until(sub { $said->() =~ $full_disk }), 'it is still said') or diag($said->());
 sleep 2;
 all_run('with a little room');
@@ -128,6 +133,26 @@ make_room($_) for $c->replicators;
 $load->goes_on($since, 'with room');
 ok($c->wait_copies(2, 30), 'all are there');
 waitpid($writer, 0);
+
+# ---------- the room is taken while one takes over
+
+$leader = $c->leader;
+my $next = synced($leader);
+$from = length $c->member_log($next);
+open(my $order, '>', "$points/REPLICAS_CHOSEN") or die "$points: $!";
+print $order "wait\n";
+close $order;
+$c->kill_replicator($leader);
+ok($c->wait_until(sub { -e "$points/REPLICAS_CHOSEN.taken" }), "r$next has been chosen");
+fill($next);
+unlink "$points/REPLICAS_CHOSEN.taken";
+ok($c->wait_until(sub { logged($next, $from) =~ /does not lead any more: its disk has no room any more.*starting.*does not lead until its disk has room/s }), 'it waits for room');
+ok($c->member_pid($next), 'and has not ended');
+$since = time;
+make_room($next);
+$c->start_replicator($leader);
+$load->goes_on($since, 'with room');
+ok($c->wait_copies(2, 30), 'all are there');
 
 # ---------- switchover by name
 
