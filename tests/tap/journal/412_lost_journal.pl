@@ -90,7 +90,11 @@ $c->cluster('start-node', 2, '--no-wait');
 $c->cluster('restart-node', 1, '--no-wait');
 ($rc, $out) = adopt();
 is($rc, 0, 'the nodes are adopted') or diag($out);
-like($out, qr/node n1 goes on\nnode n2 lacks 5 transactions: clone it anew/, 'one is behind');
+# one for each row, and those of positions of the sequence, if the replicator asked for them meanwhile
+my ($ahead, $behind) = $out =~ /^node n1: seq (\d+), .*\nnode n2: seq (\d+), /m or diag($out);
+my $lacks = $ahead - $behind;
+like($out, qr/node n1 goes on\nnode n2 lacks $lacks transactions: clone it anew/, 'one is behind');
+cmp_ok($lacks, '>=', 5, 'by what was done without it') or diag($out);
 $c->cluster('start-replicator');
 ok($c->wait_state(1, 'online', 60), 'the other is online');
 insert(1, 'fifth');
