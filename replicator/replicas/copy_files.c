@@ -24,6 +24,8 @@
 
 #define TAIL_MAX (64 * 1024)
 #define CLOSED_AT_ONCE (16 * 1024 * 1024)
+#define PROBE_FILE "probe.tmp"
+#define PROBE_BYTES (64 * 1024)
 
 int
 copy_open_segment(const char *dir, uint64_t segment, bool to_write)
@@ -259,4 +261,25 @@ copy_room(const char *dir)
 	struct statvfs st;
 
 	return statvfs(dir, &st) == 0 ? (uint64_t) st.f_bavail * st.f_frsize : 0;
+}
+
+bool
+copy_can_write(const char *dir)
+{
+	int			dir_fd = open(dir, O_RDONLY | O_DIRECTORY | O_CLOEXEC);
+	int			fd = dir_fd >= 0 ? openat(dir_fd, PROBE_FILE, O_WRONLY | O_CREAT | O_TRUNC | O_CLOEXEC, 0600) : -1;
+	int			error = fd < 0 ? errno : 0;
+
+	if (fd >= 0)
+	{
+		if (unlinkat(dir_fd, PROBE_FILE, 0) != 0)
+			error = errno;
+		else
+			error = posix_fallocate(fd, 0, PROBE_BYTES);
+		close(fd);
+	}
+	if (dir_fd >= 0)
+		close(dir_fd);
+	errno = error;
+	return error == 0;
 }

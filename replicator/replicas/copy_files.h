@@ -40,6 +40,12 @@ extern bool copy_cut(const char *dir, JournalPlace place);
 /* Bytes that may still be written there; 0 if that can't be found out. */
 extern uint64_t copy_room(const char *dir);
 
+/*
+ * Can small files be created and written there?  It is tried: there may be bytes, but no inodes, a
+ * quota, or the file system is read-only.  false: errno.
+ */
+extern bool copy_can_write(const char *dir);
+
 /* Remove segments before that one; a body, if it is there. */
 extern bool copy_delete_before(const char *dir, uint64_t first);
 extern bool copy_delete_body(const char *dir, uint64_t id);

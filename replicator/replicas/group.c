@@ -59,8 +59,6 @@
 #define HANDOVER_MS 1000
 #define TAKEN_MS 2				/* how often it is looked for */
 #define FULL_MS 1000			/* a disk may have room again */
-#define LEAD_BYTES (64 * 1024)	/* for the small files that who leads begins
-								 * with */
 
 typedef enum Phase
 {
@@ -359,15 +357,19 @@ may_lead(void)
 }
 
 /*
- * Who has no room for the small files that a leader begins with would end as soon as it is chosen,
- * and keep the others from leading.
+ * Who cannot write the small files that a leader begins with would end as soon as it is chosen, and
+ * keep the others from leading.
  */
 static bool
-has_room_to_lead(void)
+can_write_to_lead(void)
 {
-	if (copy_room(config->journal_directory) >= LEAD_BYTES)
+	char	   *text;
+
+	if (copy_can_write(config->journal_directory))
 		return true;
-	group_view_trouble("this replicator, which is in sync, does not lead until its disk has room");
+	text = xasprintf("this replicator, which is in sync, does not lead until it can write in \"%s\": %s", config->journal_directory, strerror(errno));
+	group_view_trouble(text);
+	free(text);
 	return false;
 }
 
@@ -376,7 +378,7 @@ static bool
 lead_again(void)
 {
 	if (may_lead())
-		return has_room_to_lead() && take_over("it has been started again");
+		return can_write_to_lead() && take_over("it has been started again");
 	group_view_trouble("etcd says that this replicator leads, but its journal is gone or incomplete: see \"Those in sync are lost\" in docs/replicators.md");
 	return false;
 }
@@ -462,7 +464,8 @@ wait_for_disk(const char *why)
 		log_message(LOG_WARNING, "journal", "could not remove parts of large transactions in \"%s\": %s", config->journal_directory, strerror(errno));
 	do
 		pause_ms(FULL_MS);
-	while (!stop && copy_room(config->journal_directory) < 2 * (uint64_t) config->journal_segment_size);
+	while (!stop && (copy_room(config->journal_directory) < 2 * (uint64_t) config->journal_segment_size ||
+					 !copy_can_write(config->journal_directory)));
 	(void) look_at_journal(&failed);
 }
 
@@ -506,7 +509,7 @@ follow(void)
 	}
 	if (read_key() == KEY_READ && key.run == leader_run)
 	{
-		if (may_lead() && has_room_to_lead() && take_over(why))
+		if (may_lead() && can_write_to_lead() && take_over(why))
 			return true;
 		if (key.run == leader_run && !may_lead())
 			tell_no_takeover(why);
@@ -560,11 +563,11 @@ leave(const char *why)
 	restart_or_exit(EXIT_RETRY);
 }
 
-/* It had room when it was chosen: who has taken that since is no reason to end. */
+/* It could write when it was chosen: who has taken the room since is no reason to end. */
 void
 group_check_room(void)
 {
-	if (errno == ENOSPC && copy_room(config->journal_directory) < LEAD_BYTES)
+	if (errno == ENOSPC || errno == EDQUOT)
 		leave("its disk has no room any more");
 }
 

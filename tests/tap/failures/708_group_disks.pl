@@ -25,6 +25,9 @@ sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
 sub in_sync { my ($leader) = @_; return sort @{ $c->group($leader)->{in_sync} // [] } }
 sub synced { my ($leader) = @_; return (map { s/^r//r } grep { $_ ne "r$leader" } in_sync($leader))[0] }
 sub fill { my ($i) = @_; system('head -c 64m /dev/zero > ' . journal($i) . '/ballast 2>/dev/null') }
+# bytes are left, and no inode
+sub fill_inodes { my ($i) = @_; for my $k (1 .. 300) { open(my $f, '>', journal($i) . "/ballast$k") or return } die 'there is no limit' }
+sub make_inodes { my ($i) = @_; unlink(glob(journal($i) . '/ballast?*')) or die "unlink: $!" }
 sub make_room { my ($i) = @_; unlink(journal($i) . '/ballast') or die "unlink: $!" }
 sub logged { my ($i, $from) = @_; return substr($c->member_log($i), $from) }
 sub epoch { my ($leader) = @_; return $c->group($leader)->{epoch} }
@@ -40,7 +43,7 @@ for my $dir (map { journal($_) } $c->replicators)
 {
 	rename($dir, "$dir.moved") && mkdir($dir) or die "$dir: $!";
 	push @moved, $dir;
-	if (system("mount -t tmpfs -o size=16m,mode=0777 tmpfs $dir 2>/dev/null") != 0)
+	if (system("mount -t tmpfs -o size=16m,nr_inodes=200,mode=0777 tmpfs $dir 2>/dev/null") != 0)
 	{
 		plan skip_all => 'mount is not permitted here';
 	}
@@ -104,7 +107,7 @@ my $stands_still = sub { my $now = time; sleep 2; return !$load->acknowledged($n
 ok($c->wait_until($stands_still, 60), 'all disks are full: nothing is acknowledged any more');
 # whose disk was full first decides who says it: the leader, or who has been chosen and waits for the others
 my $said = sub { join "\n", map { ($c->member_ctl($_, 'replicators'))[0] } $c->replicators };
-my $full_disk = qr/disk of replicator "r\d" is full|writers wait: too few replicators|does not (?:follow|lead) until its disk has room/;
+my $full_disk = qr/disk of replicator "r\d" is full|writers wait: too few replicators|does not follow until its disk has room|does not lead until it can write/;
 ok($c->wait_until(sub { $said->() =~ $full_disk }), 'it is said') or diag($said->());
 cmp_ok(highest_epoch(), '<=', $before + 1, 'nobody leads by turns');
 
@@ -146,13 +149,38 @@ $c->kill_replicator($leader);
 ok($c->wait_until(sub { -e "$points/REPLICAS_CHOSEN.taken" }), "r$next has been chosen");
 fill($next);
 unlink "$points/REPLICAS_CHOSEN.taken";
-ok($c->wait_until(sub { logged($next, $from) =~ /does not lead any more: its disk has no room any more.*starting.*does not lead until its disk has room/s }), 'it waits for room');
+ok($c->wait_until(sub { logged($next, $from) =~ /does not lead any more: its disk has no room any more.*starting.*does not lead until it can write in .*No space left/s }), 'it waits for room');
 ok($c->member_pid($next), 'and has not ended');
 $since = time;
 make_room($next);
 $c->start_replicator($leader);
 $load->goes_on($since, 'with room');
 ok($c->wait_copies(2, 30), 'all are there');
+
+# ---------- nothing can be written, though there are bytes
+
+for ([ 'no inode is left', \&fill_inodes, \&make_inodes, 'No space left' ],
+	[ 'the directory may not be written', sub { chmod(0555, journal($_[0])) or die }, sub { chmod(0700, journal($_[0])) or die }, 'Permission denied' ])
+{
+	my ($what, $take, $give, $error) = @$_;
+
+	$leader = $c->leader;
+	$next = synced($leader);
+	$from = length $c->member_log($next);
+	my $first = epoch($leader);
+	$c->kill_replicator($leader);
+	$take->($next);
+	ok($c->wait_until(sub { logged($next, $from) =~ /does not lead until it can write in .*$error/ }), "$what: r$next does not lead") or diag(logged($next, $from));
+	ok($c->wait_until(sub { ($c->member_ctl($next, 'replicators'))[0] =~ /does not lead until it can write in .*$error/ }), 'lockstepctl says so');
+	ok($c->member_pid($next), 'it has not ended');
+	cmp_ok(highest_epoch(), '==', $first, 'nobody has led');
+	$since = time;
+	$give->($next);
+	$load->goes_on($since, 'it leads as soon as it can');
+	is($c->leader, $next, "r$next") or diag(logged($next, $from));
+	$c->start_replicator($leader);
+	ok($c->wait_copies(2, 30), 'all are there');
+}
 
 # ---------- switchover by name
 
