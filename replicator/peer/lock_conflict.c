@@ -279,9 +279,10 @@ deny_verdict(Node *n, const Blocker *blocker)
 }
 
 /*
- * A backend that has asked another replicator, or by another link, and is not connected.  If it was
- * not decided, it is told; if it comes before the one that waits, it commits by itself as soon as
- * an apply session has told it.  False: it has to be failed.
+ * A backend that has asked another replicator, or by another link, or has not read its verdict yet.
+ * If it was not decided, it is told, unless it is connected: then the verdict is under way.  If it
+ * comes before the one that waits, it commits by itself as soon as an apply session has told it.
+ * False: it has to be failed.
  */
 static bool
 spare_doubtful(Node *n, const Blocker *blocker, const Transaction *waiting)
@@ -297,7 +298,8 @@ spare_doubtful(Node *n, const Blocker *blocker, const Transaction *waiting)
 	switch (to_sessions->past(&id, blocker->since, &seq))
 	{
 		case LS_PAST_ABORTED:
-			deny_verdict(n, blocker);
+			if (!to_sessions->connected(&id))
+				deny_verdict(n, blocker);
 			return true;
 		case LS_PAST_COMMITTED:
 			return waiting->seq == 0 || seq < waiting->seq;

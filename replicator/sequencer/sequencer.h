@@ -69,6 +69,9 @@ typedef struct SessionOps
 	 */
 	LsPastOutcome (*past) (const LsIdentity *id, uint64_t since, uint64_t *seq);
 
+	/* Is its backend, of that start of its server, connected?  Then it reads its verdict itself. */
+	bool		(*connected) (const LsIdentity *id);
+
 	/* Sessions of a node or database that has left end with this error. */
 	void		(*end_of_node) (int node, const char *sqlstate, const char *message, const char *hint);
 	void		(*end_of_database) (const char *database, const char *sqlstate, const char *message,

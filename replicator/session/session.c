@@ -331,6 +331,7 @@ const SessionOps session_ops = {
 	.oldest_seen = sessions_oldest_seen,
 	.busy = sessions_busy,
 	.past = session_past,
+	.connected = session_connected,
 	.end_of_node = sessions_end_of_node,
 	.end_of_database = sessions_end_of_database
 };

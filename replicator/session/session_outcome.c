@@ -67,6 +67,14 @@ session_past(const LsIdentity *id, uint64_t since, uint64_t *seq)
 	return outcome_of(id, since, seq);
 }
 
+bool
+session_connected(const LsIdentity *id)
+{
+	const Session *s = session_of(id);
+
+	return s != NULL && s->boot == id->boot;
+}
+
 static LsPastOutcome
 fate_of(const LsOutcomeQuestion *q, uint64_t *seq)
 {

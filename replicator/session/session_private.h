@@ -141,6 +141,7 @@ extern void session_handle_conflict_report(Session *s, LsSlice payload);
 
 extern void session_handle_outcome_question(Session *s, LsSlice payload);
 extern LsPastOutcome session_past(const LsIdentity *id, uint64_t since, uint64_t *seq); /* SessionOps.past */
+extern bool session_connected(const LsIdentity *id);	/* SessionOps.connected */
 
 /* ---------- in session_lease.c */
 
