@@ -20,7 +20,7 @@ use IPC::Run ();
 use POSIX ();
 use Time::HiRes ();
 
-our @EXPORT = qw(run owned sql set_up set_up_group set_up_second set_up_pgpool start_program await make_groups join_group cpu set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
+our @EXPORT = qw(run owned sql set_up set_up_group set_up_second set_up_pgpool start_program await make_groups join_group pin cpu set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
 
 our ($scale, $quota, $base, $tcp);
 our $tests = abs_path(dirname(__FILE__) . '/..');
@@ -322,6 +322,17 @@ sub set_quota
 	write_raw("$dir/cpu.cfs_quota_us", -1);
 	write_raw("$dir/cpu.cfs_period_us", $period);
 	write_raw("$dir/cpu.cfs_quota_us", int($percent * $period / 100)) if $percent > 0;
+	return;
+}
+
+# A component on these cores only, with what it will start.
+sub pin
+{
+	my ($name, $cpus) = @_;
+	for my $pid (tree($pid_of{$name}->()))
+	{
+		eval { run('taskset', '-p', '-c', $cpus, $pid); 1 } or (-e "/proc/$pid" and die $@);
+	}
 	return;
 }
 
