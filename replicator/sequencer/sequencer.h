@@ -69,7 +69,10 @@ typedef struct SessionOps
 	 */
 	LsPastOutcome (*past) (const LsIdentity *id, uint64_t since, uint64_t *seq);
 
-	/* Is its backend, of that start of its server, connected?  Then it reads its verdict itself. */
+	/*
+	 * Is its backend, of that start of its server, connected?  Then it reads
+	 * its verdict itself.
+	 */
 	bool		(*connected) (const LsIdentity *id);
 
 	/* Sessions of a node or database that has left end with this error. */

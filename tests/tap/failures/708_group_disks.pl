@@ -168,8 +168,11 @@ for ([ 'no inode is left', \&fill_inodes, \&make_inodes, 'No space left' ],
 	$next = synced($leader);
 	$from = length $c->member_log($next);
 	my $first = epoch($leader);
+	# before it sees that the leader is gone
+	$c->freeze_replicator($next);
 	$c->kill_replicator($leader);
 	$take->($next);
+	$c->thaw_replicator($next);
 	ok($c->wait_until(sub { logged($next, $from) =~ /does not lead until it can write in .*$error/ }), "$what: r$next does not lead") or diag(logged($next, $from));
 	ok($c->wait_until(sub { ($c->member_ctl($next, 'replicators'))[0] =~ /does not lead until it can write in .*$error/ }), 'lockstepctl says so');
 	ok($c->member_pid($next), 'it has not ended');
