@@ -20,9 +20,11 @@ use IPC::Run ();
 use POSIX ();
 use Time::HiRes ();
 
-our @EXPORT = qw(run owned sql set_up set_up_group set_up_second set_up_pgpool start_program await make_groups join_group pin cpu set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota);
+our @EXPORT = qw(run owned sql set_up set_up_group set_up_second set_up_pgpool start_program await make_groups join_group pin cpu set_quota bench drain percentile median write_file first_line %systems %pid_of %group @stop $top $bin $tests $base $scale $quota $cores $all_cores $other_cores);
 
 our ($scale, $quota, $base, $tcp);
+chomp(our $cores = `nproc`);
+our ($all_cores, $other_cores) = map { join ',', $_ .. $cores - 1 } 0, $cores > 1 ? 1 : 0;	# other than the first
 our $tests = abs_path(dirname(__FILE__) . '/..');
 our %group;					# component => cgroup directory, or undef
 our @stop;					# what ends it

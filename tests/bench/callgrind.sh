@@ -65,3 +65,11 @@ executed()
 {
 	sed -n 's/^\(summary\|totals\): //p' "$1" | head -1
 }
+
+# keep FILE...: callgrind's files stay in $KEEP, if that is set
+keep()
+{
+	[ -n "${KEEP:-}" ] || return 0
+	mkdir -p "$KEEP"
+	cp "$@" "$KEEP"
+}

@@ -3,11 +3,11 @@
 # clocks jump by an hour.  Needs root for small file systems of its own.
 use strict;
 use warnings;
-use File::Temp;
 use FindBin;
 use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use LockstepCounters;
+use LockstepPoints;
 use List::Util qw(max);
 use POSIX ();
 use Test::More;
@@ -15,10 +15,7 @@ use Time::HiRes qw(sleep time);
 
 plan skip_all => 'needs root, for mount' if $> != 0;
 
-my $points = File::Temp->newdir('lockstep-points-XXXXXX', DIR => '/tmp');
-chmod 0777, $points;
-$ENV{LOCKSTEP_POINTS} = "$points";
-my $c = LockstepCluster->new(nodes => 2, replicators => 3, clock => 1, replicator_conf => "journal_segment_size = 1MB\n");
+my $c = LockstepPoints->new(nodes => 2, replicators => 3, clock => 1, replicator_conf => "journal_segment_size = 1MB\n");
 my (@moved, $load);
 
 sub journal { my ($i) = @_; return "$c->{dir}/journal" . ($i == 1 ? '' : $i) }
@@ -142,13 +139,11 @@ waitpid($writer, 0);
 $leader = $c->leader;
 my $next = synced($leader);
 $from = length $c->member_log($next);
-open(my $order, '>', "$points/REPLICAS_CHOSEN") or die "$points: $!";
-print $order "wait\n";
-close $order;
+$c->order_at('replicator', 'REPLICAS_CHOSEN', 'wait');
 $c->kill_replicator($leader);
-ok($c->wait_until(sub { -e "$points/REPLICAS_CHOSEN.taken" }), "r$next has been chosen");
+ok($c->wait_until(sub { $c->was_there('replicator', 'REPLICAS_CHOSEN') }), "r$next has been chosen");
 fill($next);
-unlink "$points/REPLICAS_CHOSEN.taken";
+$c->let_go('replicator', 'REPLICAS_CHOSEN');
 ok($c->wait_until(sub { logged($next, $from) =~ /does not lead any more: its disk has no room any more.*starting.*does not lead until it can write in .*No space left/s }), 'it waits for room');
 ok($c->member_pid($next), 'and has not ended');
 $since = time;
