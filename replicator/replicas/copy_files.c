@@ -260,7 +260,7 @@ copy_room(const char *dir)
 {
 	struct statvfs st;
 
-	return statvfs(dir, &st) == 0 ? (uint64_t) st.f_bavail * st.f_frsize : 0;
+	return access(dir, W_OK) == 0 && statvfs(dir, &st) == 0 ? (uint64_t) st.f_bavail * st.f_frsize : 0;
 }
 
 bool

@@ -37,7 +37,7 @@ extern bool copy_remove_parts(const char *dir);
  */
 extern bool copy_cut(const char *dir, JournalPlace place);
 
-/* Bytes that may still be written there; 0 if that can't be found out. */
+/* Bytes that may still be written there; 0 if that can't be found out, or no file may be created. */
 extern uint64_t copy_room(const char *dir);
 
 /*

@@ -180,6 +180,21 @@ for ([ 'no inode is left', \&fill_inodes, \&make_inodes, 'No space left' ],
 	ok($c->wait_copies(2, 30), 'all are there');
 }
 
+# it would not take over, so it is not in sync while there is another one
+$leader = $c->leader;
+$next = synced($leader);
+# which it says with its next acknowledgements, long before it needs another segment
+my $segment = (sort glob(journal($next) . '/*.journal'))[-1];
+ok($c->wait_until(sub { (sort glob(journal($next) . '/*.journal'))[-1] ne $segment }), "r$next has begun a segment");
+chmod(0555, journal($next)) or die;
+ok($c->wait_until(sub { my ($m) = grep { $_->{name} eq "r$next" } @{ $c->group($leader)->{members} }; ($m->{free_bytes} // 1) == 0 }), "r$next says that it has no room") or diag($c->member_log($next));
+ok($c->wait_until(sub { synced($leader) != $next }), "r$next may not write in its directory: another one takes its place");
+(undef, my $refusal) = $c->member_ctl($leader, '--timeout', 3, 'switchover', "r$next");
+like($refusal, qr/replicator "r$next" is not in sync/, 'it is not switched over to');
+is($c->leader, $leader, 'the leader is the same');
+chmod(0700, journal($next)) or die;
+ok($c->wait_copies(2, 30), 'all are there');
+
 # ---------- switchover by name
 
 $leader = $c->leader;
