@@ -54,6 +54,15 @@ typedef bool LsUpdateIndexes;
 #define ls_index_insert_cleanup(index, info) ((void) 0)
 #endif
 
+/* An ordinary row's entries. */
+#if PG_VERSION_NUM >= 190000
+#define ls_insert_index_tuples(target, slot, estate) ExecInsertIndexTuples(target, estate, 0, slot, NIL, NULL)
+#elif PG_VERSION_NUM >= 160000
+#define ls_insert_index_tuples(target, slot, estate) ExecInsertIndexTuples(target, slot, estate, false, false, NULL, NIL, false)
+#else
+#define ls_insert_index_tuples(target, slot, estate) ExecInsertIndexTuples(target, slot, estate, false, false, NULL, NIL)
+#endif
+
 /* 18 counts searches of an index; 19 has flags for all scans. */
 #if PG_VERSION_NUM >= 190000
 #define ls_index_beginscan(rel, index, snapshot, nkeys) index_beginscan(rel, index, snapshot, NULL, nkeys, 0, SO_NONE)

@@ -133,6 +133,30 @@ my @load = map { $c->pgbench_start($_, '-n', '-c', 3, '-T', 4, '--max-tries=100'
 $_->{handle}->finish for @load;
 $c->same('from both nodes');
 
+# ---------- many new rows, which come as COPY
+
+$c->sql(1, 'TRUNCATE ' . join(', ', @tables));
+$c->sql(1, <<'SQL');
+CREATE MATERIALIZED VIEW summary AS SELECT count(*) FROM plain;
+BEGIN;
+INSERT INTO plain SELECT i, NULLIF(i % 5, 0), repeat('x', i % 90), i / 3.0, '2020-01-01 00:00:00.123456'::timestamptz + i * interval '1 hour', 'e', 'f', 'g' FROM generate_series(1, 700) i;
+INSERT INTO several SELECT i, NULLIF(i, 3), E'tab\t' || i % 7, 'good', i FROM generate_series(1, 700) i;
+INSERT INTO pair SELECT i, E'line\n', i FROM generate_series(1, 256) i;
+INSERT INTO expressions SELECT i, 'Name' || i, i % 100 FROM generate_series(1, 700) i;
+INSERT INTO kinds SELECT i, ARRAY[i % 3, i % 5], int4range(i, i + 3), i FROM generate_series(1, 257) i;
+INSERT INTO deferred SELECT i, i FROM generate_series(1, 300) i;
+INSERT INTO excluded SELECT i, int4range(i * 10, i * 10 + 9) FROM generate_series(1, 300) i;
+INSERT INTO generated SELECT i, i FROM generate_series(1, 300) i;
+INSERT INTO large SELECT i, repeat('lang', i * 100), i FROM generate_series(1, 60) i;
+INSERT INTO changed SELECT i, i FROM generate_series(1, 300) i;
+INSERT INTO parts SELECT i, 'x' FROM generate_series(1, 512) i;
+INSERT INTO keyless SELECT i % 3, 'same' FROM generate_series(1, 300) i;
+INSERT INTO watched SELECT i, i FROM generate_series(1, 20) i;
+COMMIT;
+REFRESH MATERIALIZED VIEW summary;
+SQL
+$c->same('many new rows of each table');
+
 # ---------- every index has what its table has
 
 for my $node ($c->all)
@@ -159,6 +183,15 @@ sub through_a_query
 is(through_a_query('several', 'SELECT -1, -1'), 'no', 'a row of a plain table does without the executor');
 is(through_a_query('expressions', "SELECT -1, 'x', 1"), 'yes', 'one of a table whose index has an expression does not');
 
+# one of many is there already
+my $from = length $c->node_log(2);
+$c->sql_local(2, 'INSERT INTO several SELECT 2400, 2400');
+$c->fails(1, 'INSERT INTO several SELECT i, i FROM generate_series(2001, 2600) i', '23505', qr/duplicate key/, 'one of many new rows is there already');
+$c->sql_local(2, 'DELETE FROM several WHERE id = 2400');
+like(substr($c->node_log(2), $from), qr/CONTEXT:  COPY several, line 400$/m, 'the log says which');
+$c->sql(1, 'INSERT INTO several SELECT i, i FROM generate_series(2001, 2600) i');
+$c->same('then not');
+
 # ---------- runs of rows, which come as arrays
 
 $c->sql(1, 'TRUNCATE several; INSERT INTO several SELECT i, i, \'run\', \'good\', i FROM generate_series(1, 40) i');
@@ -166,7 +199,7 @@ $c->drain;
 my $run = "SET lockstep.statement_rows = -1; SET lockstep.commit_wait = executed; UPDATE several SET x = x + 1, m = 'fair' WHERE id <= 30";
 
 # an index of this node alone has another opinion
-my $from = length $c->node_log(2);
+$from = length $c->node_log(2);
 $c->sql_local(2, 'CREATE UNIQUE INDEX of_this_node ON several (x)');
 $c->fails(1, $run =~ s/x \+ 1/7/r, '23505', qr/duplicate key/, 'a run of rows fails');
 my ($error) = substr($c->node_log(2), $from) =~ /(lockstep apply ERROR:  duplicate key.*?STATEMENT)/s;
