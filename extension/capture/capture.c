@@ -80,7 +80,7 @@ typedef struct PendingRun
 	StringInfoData copy_text;
 	StringInfoData settings;
 	StringInfoData params;
-	StringInfoData data;
+	StringInfoData data;		/* COPY's, behind LS_PARAM_HEAD bytes */
 	LsKeyBuffer keys;
 } PendingRun;
 
@@ -189,13 +189,12 @@ forward_inserts(void)
 	}
 	else
 	{
-		resetStringInfo(&params);
-		pack_param(&params, run.data.data, run.data.len);
+		ls_put_param_head((uint8_t *) run.data.data, (uint32) (run.data.len - LS_PARAM_HEAD));
 		query.form = LS_FORM_COPY;
 		query.reason = LS_REASON_ROW_RUN;
 		query.text = ls_slice_of_buffer(&run.copy_text);
 		query.nparams = 1;
-		query.params = ls_slice_of_buffer(&params);
+		query.params = ls_slice_of_buffer(&run.data);
 		query.settings = ls_slice_of_buffer(&run.settings);
 	}
 	query.nkeys = run.keys.nkeys;
@@ -487,6 +486,7 @@ make_insert(LsRelation *r, TupleTableSlot *slot)
 	{
 		LsSlice		first = ls_slice_of_buffer(&run.params);
 
+		run.data.len = LS_PARAM_HEAD;	/* written when it is known */
 		deparse_copy_line(&first, &run.data);
 	}
 	if (run.nrows >= 1 && packed)

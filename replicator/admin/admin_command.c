@@ -577,8 +577,12 @@ poll_switchover(AdminRequest *r, bool expired)
 
 	if (etcd == ETCD_ANSWERS && (i == ANY_REPLICATOR || group_is_ready_to_lead(i)))
 	{
+		json_t	   *group = group_view_json();
+
+		answer = json_pack("{s:b, s:O, s:O}", "ok", 1, "leader", json_object_get(group, "leader"), "epoch", json_object_get(group, "epoch"));
+		json_decref(group);
 		admin_main()->switchover();
-		return success();
+		return answer;
 	}
 	if (!expired && etcd != ETCD_SILENT)
 		return NULL;

@@ -6,6 +6,7 @@
  *	 ctl_format.c	answers of the replicator as text
  *	 ctl_setup.h	servers become nodes: init, join
  *	 ctl_restart.c	restarting the servers of nodes, one after the other
+ *	 ctl_switchover.c	who leads after a switchover
  *	 ctl_doctor.c	what is wrong with the set-up, and what to do
  *	 ctl_check.c	one line for a monitoring system
  *	 ctl_verify.c	are all nodes equal?  (its parts: ctl_verify.h)
@@ -38,6 +39,17 @@ extern void format_conflicts(FILE *out, const json_t *answer);
 extern void format_replicators(FILE *out, const json_t *answer);
 extern void format_status(FILE *out, const json_t *answer);
 extern void format_config(FILE *out, const json_t *answer);
+
+/* ---------- in ctl_switchover.c */
+
+extern void format_switchover(FILE *out, const json_t *answer);
+
+/*
+ * answer: the leader's, when it was told to step down for the replicator of that name ("": any).  Takes it, and returns one that
+ * names who leads now, or an error, after timeout_s (0: never).  ask: of the replicator at path, {"ok": false} if it cannot be reached.
+ */
+extern json_t *switchover_outcome(json_t *answer, const char *name, long timeout_s,
+								  json_t *(*ask) (const char *path, const char *request), const char *path);
 
 /* ---------- in ctl_run.c */
 

@@ -77,7 +77,7 @@ static const Command commands[] = {
 	{"config", 0, 0, -1, format_config, "config                 show the settings in force"},
 	{"remove", 1, 1, -1, NULL, "remove NODE            retire a node whose line was removed from replicator.conf"},
 	{"replicators", 0, 0, -1, format_replicators, "replicators            show the group of replicators: who leads, who has everything"},
-	{"switchover", 0, 1, DEFAULT_TIMEOUT_S, NULL, "switchover [NAME]      another replicator leads from now on: that one, or one that is in sync"},
+	{"switchover", 0, 1, DEFAULT_TIMEOUT_S, format_switchover, "switchover [NAME]      another replicator leads from now on: that one, or one that is in sync"},
 	{"reload", 0, 0, -1, NULL, "reload                 read the configuration file again"},
 	{"stop", 0, 0, -1, NULL, "stop                   stop the replicator"},
 };
@@ -370,8 +370,6 @@ load_config(const Options *o)
 
 /* ---------- the socket */
 
-static int	unreachable_code = CTL_UNREACHABLE;
-
 /* -1: errno says why not. */
 static int
 try_to_connect(const char *path)
@@ -409,7 +407,8 @@ connect_to(const char *path)
 	return fd;
 }
 
-static void
+/* NULL, or what is wrong. */
+static char *
 send_all(int fd, const char *text)
 {
 	size_t		len = strlen(text);
@@ -421,56 +420,53 @@ send_all(int fd, const char *text)
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0)
-			die(CTL_UNREACHABLE, "could not send to the replicator: %s", strerror(errno));
+			return xasprintf("could not send to the replicator: %s", strerror(errno));
 		text += n;
 		len -= (size_t) n;
 	}
+	return NULL;
 }
 
-static json_t *
-receive_answer(int fd)
+static char *
+receive_all(int fd, Buffer *in)
 {
-	Buffer		in = {0};
-	json_t	   *answer;
-	json_error_t error;
-
 	for (;;)
 	{
 		ssize_t		n;
 
-		buffer_reserve(&in, 65536);
-		n = recv(fd, in.data + in.len, 65536, 0);
+		buffer_reserve(in, 65536);
+		n = recv(fd, in->data + in->len, 65536, 0);
 		if (n < 0 && errno == EINTR)
 			continue;
 		if (n < 0 && (errno == EAGAIN || errno == EWOULDBLOCK))
-			die(unreachable_code, "the replicator does not answer");
+			return xstrdup("the replicator does not answer");
 		if (n < 0)
-			die(unreachable_code, "could not receive from the replicator: %s", strerror(errno));
+			return xasprintf("could not receive from the replicator: %s", strerror(errno));
 		if (n == 0)
 			break;
-		in.len += (size_t) n;
+		in->len += (size_t) n;
 	}
-	if (in.len == 0)
-		die(unreachable_code, "the replicator closed the connection without an answer "
-			"(its log says why)");
-	answer = json_loadb((const char *) in.data, in.len, 0, &error);
-	if (answer == NULL)
-		die(CTL_FAILED, "could not read the replicator's answer: %s", error.text);
-	buffer_free(&in);
-	return answer;
+	return in->len > 0 ? NULL : xstrdup("the replicator closed the connection without an answer (its log says why)");
 }
 
+/* Closes fd.  NULL: *failure says why. */
 static json_t *
-ask_there(int fd, const char *request, long answer_timeout_s)
+exchange(int fd, const char *request, long answer_timeout_s, char **failure)
 {
 	struct timeval tv = {.tv_sec = answer_timeout_s};
-	json_t	   *answer;
+	Buffer		in = {0};
+	json_t	   *answer = NULL;
+	json_error_t error;
 
 	/* 0 means no limit to the kernel, too. */
 	if (setsockopt(fd, SOL_SOCKET, SO_RCVTIMEO, &tv, sizeof(tv)) != 0)
 		die(CTL_FAILED, "could not set a timeout: %s", strerror(errno));
-	send_all(fd, request);
-	answer = receive_answer(fd);
+	*failure = send_all(fd, request);
+	if (*failure == NULL)
+		*failure = receive_all(fd, &in);
+	if (*failure == NULL && (answer = json_loadb((const char *) in.data, in.len, 0, &error)) == NULL)
+		*failure = xasprintf("could not read the replicator's answer: %s", error.text);
+	buffer_free(&in);
 	close(fd);
 	return answer;
 }
@@ -478,7 +474,35 @@ ask_there(int fd, const char *request, long answer_timeout_s)
 static json_t *
 ask(const char *path, const char *request, long answer_timeout_s)
 {
-	return ask_there(connect_to(path), request, answer_timeout_s);
+	char	   *failure;
+	json_t	   *answer = exchange(connect_to(path), request, answer_timeout_s, &failure);
+
+	if (answer == NULL)
+		die(CTL_UNREACHABLE, "%s", failure);
+	return answer;
+}
+
+/* It may be that the replicator is what is wrong, or that it is not there yet: then die() is not for it. */
+static json_t *
+ask_or_error(const char *path, const char *request)
+{
+	int			fd = try_to_connect(path);
+	char	   *failure;
+	json_t	   *answer;
+
+	if (fd < 0)
+		return json_pack("{s:b, s:o}", "ok", 0, "error",
+						 json_sprintf("it does not answer at \"%s\": %s", path, strerror(errno)));
+	answer = exchange(fd, request, ANSWER_TIMEOUT_S, &failure);
+	if (answer == NULL)
+		answer = json_pack("{s:b, s:s}", "ok", 0, "error", failure);
+	return answer;
+}
+
+static json_t *
+status_or_error(const char *path)
+{
+	return ask_or_error(path, "status\n");
 }
 
 /* ---------- commands */
@@ -567,6 +591,7 @@ run_command(const Options *o)
 	long		timeout_s = o->timeout_s >= 0 ? o->timeout_s : command->timeout_s;
 	long		answer_timeout_s;
 	Config	   *config = NULL;
+	const char *path;
 	char	   *request;
 	json_t	   *answer;
 	int			code;
@@ -576,7 +601,7 @@ run_command(const Options *o)
 	if (strchr(argument, '\n') != NULL)
 		die(CTL_USAGE, "a name must not contain a line break");
 	if (o->timeout_s >= 0 && command->timeout_s <= 0)
-		die(CTL_USAGE, "--timeout is for drain, attach, resume, restart, pause and join");
+		die(CTL_USAGE, "--timeout is for drain, attach, resume, restart, pause, join and switchover");
 
 	/*
 	 * Commands that do not wait are answered soon; for the others 0 means no
@@ -589,6 +614,7 @@ run_command(const Options *o)
 
 	if (o->socket == NULL)
 		config = load_config(o);
+	path = o->socket ? o->socket : config->admin_socket;
 	if (strcmp(command->words, "drain") != 0 || arguments == 0 || strcmp(argument, "online") == 0)
 	{
 		if (o->readers)
@@ -596,7 +622,7 @@ run_command(const Options *o)
 		if (announces(o))
 			die(CTL_USAGE, "--announce and --poolers are for drain NODE and restart");
 	}
-	if (!drain_announce(&o->restart.announce, argument, o->readers, ask_replicator, (void *) (o->socket ? o->socket : config->admin_socket)))
+	if (!drain_announce(&o->restart.announce, argument, o->readers, ask_replicator, (void *) path))
 		return CTL_FAILED;
 	request = xasprintf("timeout=%ld %s%s%s%s\n", timeout_s > 0 ? timeout_s * 1000 : 0,
 						command->format == format_nodes || command->format == metrics_print ? "status" : command->words,
@@ -605,8 +631,10 @@ run_command(const Options *o)
 		die(CTL_USAGE, "--watch is for status, nodes, sessions, conflicts and waits");
 	for (;;)
 	{
-		answer = ask(o->socket ? o->socket : config->admin_socket, request, answer_timeout_s);
+		answer = ask(path, request, answer_timeout_s);
 		add_journal_size(answer);
+		if (command->format == format_switchover)
+			answer = switchover_outcome(answer, argument, timeout_s, ask_or_error, path);
 		if (o->watch_s > 0 && isatty(STDOUT_FILENO))
 			printf(CLEAR_SCREEN);
 		code = print_answer(command, o, answer);
@@ -717,20 +745,6 @@ run_verify(Options *o)
 	return code;
 }
 
-/* It may be that the replicator is what is wrong, or that it is not there yet: then die() is not for it. */
-static json_t *
-status_or_error(const char *path)
-{
-	int			fd = try_to_connect(path);
-	json_t	   *answer;
-
-	if (fd < 0)
-		return json_pack("{s:b, s:o}", "ok", 0, "error",
-						 json_sprintf("it does not answer at \"%s\": %s", path, strerror(errno)));
-	answer = ask_there(fd, "status\n", ANSWER_TIMEOUT_S);
-	return answer;
-}
-
 static int
 run_doctor(const Options *o)
 {
@@ -761,7 +775,6 @@ run_check(const Options *o)
 		die(CHECK_UNKNOWN, "wrong number of arguments for \"check\"");
 	if (o->socket == NULL && config == NULL)
 		die(CHECK_UNKNOWN, "%s", error);
-	unreachable_code = CHECK_CRITICAL;
 	if (dup2(STDOUT_FILENO, STDERR_FILENO) < 0) /* all that is read of a
 												 * plugin */
 		die(CHECK_UNKNOWN, "could not redirect errors: %s", strerror(errno));

@@ -195,6 +195,19 @@ is($c->leader, $leader, 'the leader is the same');
 chmod(0700, journal($next)) or die;
 ok($c->wait_copies(2, 30), 'all are there');
 
+# without inodes it is in sync as long as it needs no file
+$leader = $c->leader;
+$next = synced($leader);
+$segment = (sort glob(journal($next) . '/*.journal'))[-1];
+ok($c->wait_until(sub { (sort glob(journal($next) . '/*.journal'))[-1] ne $segment }), "r$next has begun a segment");
+fill_inodes($next);
+my ($out, $error, $code) = $c->member_ctl($leader, 'switchover', "r$next");
+is($code, 1, 'a switchover to one that has no inodes fails');
+like($error, qr/replicator "r$next" does not lead: "r$leader" does/, 'which says who leads');
+ok($c->wait_until(sub { ($c->leader // 0) == $leader }, 10), 'it is so');
+make_inodes($next);
+ok($c->wait_copies(2, 30), 'all are there');
+
 # ---------- switchover by name
 
 $leader = $c->leader;
@@ -203,9 +216,10 @@ my (undef, $err, $rc) = $c->member_ctl($leader, 'switchover', 'nobody');
 like($err, qr/there is no replicator of that name/, 'a name that there is not');
 (undef, $err) = $c->member_ctl($leader, 'switchover', "r$leader");
 like($err, qr/leads already/, 'the leader itself');
-(undef, $err, $rc) = $c->member_ctl($leader, 'switchover', "r$other");
+($out, $err, $rc) = $c->member_ctl($leader, 'switchover', "r$other");
 is($rc, 0, "r$other, which is not in sync, is to lead") or diag($err);
-is($c->wait_leader($leader), $other, 'it does');
+like($out, qr/^replicator r$other leads$/m, 'it does');
+ok($c->wait_until(sub { ($c->leader // 0) == $other }, 10), 'as it says itself');
 ok($c->wait_copies(2, 30), 'all are there');
 my $away = synced($other);
 $c->freeze_replicator($away);
