@@ -13,6 +13,10 @@
  * has none; a row that isn't found, or that another transaction has just changed.  Nothing has been
  * changed by then; of a run, the executor gets the rows from that one on.
  *
+ * A run often has the rows in the order of the table, as a scan at the origin found them.  Then the next one stands
+ * right behind the one before, here too, and is found without the index, which takes half of the
+ * time of a DELETE.
+ *
  * That triggers, rules, checks and partition bounds don't act on a row is the same in both
  * cases (applyrow.c); so are the owner's rights.
  */
@@ -30,6 +34,7 @@
 #include "executor/executor.h"
 #include "executor/spi.h"
 #include "miscadmin.h"
+#include "storage/bufmgr.h"
 #include "utils/array.h"
 #include "utils/lsyscache.h"
 #include "utils/memutils.h"
@@ -58,6 +63,13 @@ typedef struct Change
 	TupleTableSlot *old;		/* not for INSERT */
 	Relation	index;			/* that finds it */
 	IndexScanDesc scan;
+	FmgrInfo	equals[MAX_KEYS];	/* for a row found without it */
+	BlockNumber nblocks;		/* of the table, in the beginning; 0: not
+								 * without the index */
+	ItemPointerData last;		/* where the row before was; not valid: it is
+								 * the first */
+	bool		in_order;		/* and that stood right behind the one before
+								 * it */
 	int			nindexes;		/* of the table, for INSERT and UPDATE */
 	Relation   *indexes;
 	IndexInfo **infos;
@@ -78,30 +90,107 @@ evaluate(const Change *c, const DirectValue *v, bool *null)
 	return FunctionCall3Coll((FmgrInfo *) &v->cast, v->collation, value, v->castargs[1], v->castargs[2]);
 }
 
-/* The row that the unique index has, with its page pinned until the next one is looked for. */
+/* The values that the row is found by; false: one is null. */
 static bool
-find_row(Change *c)
+find_key_values(const Change *c, Datum *values)
 {
-	const DirectPlan *d = c->plan;
+	for (int i = 0; i < c->plan->nkeys; i++)
+	{
+		bool		null;
+
+		values[i] = evaluate(c, &c->plan->keys[i].value, &null);
+		if (null)
+			return false;
+	}
+	return true;
+}
+
+static bool
+has_key(const Change *c, const Datum *values)
+{
+	for (int i = 0; i < c->plan->nkeys; i++)
+	{
+		const DirectKey *k = &c->plan->keys[i];
+		AttrNumber	attnum = c->index->rd_index->indkey.values[k->attno - 1];
+		bool		null;
+		Datum		value = slot_getattr(c->old, attnum, &null);
+
+		if (null || !DatumGetBool(FunctionCall2Coll((FmgrInfo *) &c->equals[i], k->collation, value, values[i])))
+			return false;
+	}
+	return true;
+}
+
+/* A row of that key which the snapshot sees is the one that the unique index would find. */
+static bool
+is_at(Change *c, BlockNumber block, OffsetNumber offset, const Datum *values)
+{
+	ItemPointerData tid;
+
+	if (block >= c->nblocks || offset > MaxHeapTuplesPerPage)
+		return false;
+	ItemPointerSet(&tid, block, offset);
+	ExecClearTuple(c->old);
+	return table_tuple_fetch_row_version(c->rel, &tid, GetActiveSnapshot(), c->old) && has_key(c, values);
+}
+
+static bool
+is_behind_the_last(Change *c, const Datum *values)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(&c->last);
+	OffsetNumber offset = ItemPointerGetOffsetNumber(&c->last);
+
+	return is_at(c, block, offset + 1, values) || is_at(c, block + 1, FirstOffsetNumber, values);
+}
+
+static bool
+is_behind(const ItemPointerData *a, const ItemPointerData *b)
+{
+	BlockNumber block = ItemPointerGetBlockNumber(b);
+	OffsetNumber offset = ItemPointerGetOffsetNumber(b);
+
+	return (ItemPointerGetBlockNumber(a) == block && ItemPointerGetOffsetNumber(a) == offset + 1) ||
+		(ItemPointerGetBlockNumber(a) == block + 1 && ItemPointerGetOffsetNumber(a) == FirstOffsetNumber);
+}
+
+static bool
+find_by_index(Change *c, const Datum *values)
+{
 	ScanKeyData keys[MAX_KEYS];
 	MemoryContext old = MemoryContextSwitchTo(c->context);
 
-	for (int i = 0; i < d->nkeys; i++)
+	for (int i = 0; i < c->plan->nkeys; i++)
 	{
-		const DirectKey *k = &d->keys[i];
-		bool		null;
-		Datum		value = evaluate(c, &k->value, &null);
+		const DirectKey *k = &c->plan->keys[i];
 
-		if (null)
-		{
-			MemoryContextSwitchTo(old);
-			return false;
-		}
-		ScanKeyEntryInitialize(&keys[i], 0, k->attno, k->strategy, k->subtype, k->collation, k->function, value);
+		ScanKeyEntryInitialize(&keys[i], 0, k->attno, k->strategy, k->subtype, k->collation, k->function, values[i]);
 	}
 	MemoryContextSwitchTo(old);
-	index_rescan(c->scan, keys, d->nkeys, NULL, 0);
+	index_rescan(c->scan, keys, c->plan->nkeys, NULL, 0);
 	return index_getnext_slot(c->scan, ForwardScanDirection, c->old) && !c->scan->xs_recheck;
+}
+
+/* The row, with its page pinned until the next one is looked for. */
+static bool
+find_row(Change *c)
+{
+	Datum		values[MAX_KEYS];
+	MemoryContext old = MemoryContextSwitchTo(c->context);
+	bool		found = find_key_values(c, values);
+
+	if (found && c->in_order)
+		c->in_order = is_behind_the_last(c, values);
+	MemoryContextSwitchTo(old);
+	if (!found)
+		return false;
+	if (!c->in_order)
+	{
+		if (!find_by_index(c, values))
+			return false;
+		c->in_order = ItemPointerIsValid(&c->last) && is_behind(&c->old->tts_tid, &c->last);
+	}
+	c->last = c->old->tts_tid;
+	return true;
 }
 
 /* false: a null where the table has none */
@@ -267,6 +356,19 @@ close_all(Change *c)
 	table_close(c->rel, NoLock);
 }
 
+/* Operators that are not built in are for their index alone. */
+static void
+prepare_order(Change *c)
+{
+	for (int i = 0; i < c->plan->nkeys; i++)
+	{
+		if (c->plan->keys[i].function >= FirstNormalObjectId)
+			return;
+		fmgr_info(c->plan->keys[i].function, &c->equals[i]);
+	}
+	c->nblocks = RelationGetNumberOfBlocks(c->rel);
+}
+
 /* What all rows have in common. */
 static bool
 begin(Change *c)
@@ -278,6 +380,8 @@ begin(Change *c)
 		c->index = index_open(d->indexid, RowExclusiveLock);
 		c->old = table_slot_create(c->rel, NULL);
 		c->scan = ls_index_beginscan(c->rel, c->index, GetActiveSnapshot(), d->nkeys);
+		if (d->narrays > 0)
+			prepare_order(c);
 	}
 	if (d->operation == CMD_DELETE)
 		return true;
