@@ -7,6 +7,8 @@
  * calls to the table and its indexes that the executor would make (nodeModifyTable.c,
  * execIndexing.c).
  *
+ * A row of a table without an identity is looked for from where the last one was (applyimage.c).
+ *
  * What is out of the ordinary is left to the executor, which then does all of it: another plan;
  * a query with settings; a table with generated columns; an index with expressions, a predicate, an operator class that
  * is not built in, a constraint that is deferrable or excludes; a null where the table
@@ -42,6 +44,7 @@
 #include "utils/snapmgr.h"
 
 #include "apply.h"
+#include "applyimage.h"
 #include "compat.h"
 #include "directplan.h"
 #include "lockconflict.h"
@@ -154,6 +157,22 @@ is_behind(const ItemPointerData *a, const ItemPointerData *b)
 }
 
 static bool
+find_by_image(Change *c)
+{
+	AttrNumber	attnums[MaxHeapAttributeNumber];
+	Datum		values[MaxHeapAttributeNumber];
+	bool		nulls[MaxHeapAttributeNumber];
+	RowImage	image = {c->plan->nimage, attnums, values, nulls};
+
+	for (int i = 0; i < image.n; i++)
+	{
+		attnums[i] = c->plan->image[i].attno;
+		values[i] = evaluate(c, &c->plan->image[i].value, &nulls[i]);
+	}
+	return applyimage_find(c->rel, &image, c->old);
+}
+
+static bool
 find_by_index(Change *c, const Datum *values)
 {
 	ScanKeyData keys[MAX_KEYS];
@@ -176,13 +195,14 @@ find_row(Change *c)
 {
 	Datum		values[MAX_KEYS];
 	MemoryContext old = MemoryContextSwitchTo(c->context);
-	bool		found = find_key_values(c, values);
+	bool		by_image = c->plan->nimage > 0;
+	bool		found = by_image ? find_by_image(c) : find_key_values(c, values);
 
 	if (found && c->in_order)
 		c->in_order = is_behind_the_last(c, values);
 	MemoryContextSwitchTo(old);
-	if (!found)
-		return false;
+	if (!found || by_image)
+		return found;
 	if (!c->in_order)
 	{
 		if (!find_by_index(c, values))
@@ -369,6 +389,16 @@ prepare_order(Change *c)
 	c->nblocks = RelationGetNumberOfBlocks(c->rel);
 }
 
+static int
+count_columns(TupleDesc desc)
+{
+	int			n = 0;
+
+	for (int i = 0; i < desc->natts; i++)
+		n += !TupleDescAttr(desc, i)->attisdropped;
+	return n;
+}
+
 /* What all rows have in common. */
 static bool
 begin(Change *c)
@@ -376,9 +406,12 @@ begin(Change *c)
 	const DirectPlan *d = c->plan;
 
 	if (d->operation != CMD_INSERT)
+		c->old = table_slot_create(c->rel, NULL);
+	if (d->nimage > 0 && d->nimage != count_columns(RelationGetDescr(c->rel)))
+		return false;
+	if (d->operation != CMD_INSERT && d->nimage == 0)
 	{
 		c->index = index_open(d->indexid, RowExclusiveLock);
-		c->old = table_slot_create(c->rel, NULL);
 		c->scan = ls_index_beginscan(c->rel, c->index, GetActiveSnapshot(), d->nkeys);
 		if (d->narrays > 0)
 			prepare_order(c);

@@ -10,12 +10,21 @@
  *	  -> Nested Loop
  *	       -> Function Scan on unnest, unnest...
  *	       -> Index Scan, with the elements as keys
+ *
+ * A row of a table without an identity is found by its image (deparse.c, append_where_image), which applyimage.c
+ * looks for:
+ *
+ *	ModifyTable
+ *	  InitPlan: a row of that image
+ *	  InitPlan: a row of that text
+ *	  -> Tid Scan: one or the other
  */
 #include "postgres.h"
 
 #include "access/genam.h"
 #include "catalog/pg_am.h"
 #include "catalog/pg_class.h"
+#include "catalog/pg_operator.h"
 #include "access/transam.h"
 #include "nodes/nodeFuncs.h"
 #include "nodes/plannodes.h"
@@ -219,10 +228,12 @@ only_copies(const List *marks)
 static bool
 is_ordinary(const ModifyTable *plan, const PlannedStmt *stmt)
 {
+	int			nsubplans = IsA(outerPlan(plan), TidScan) ? 2 : 0;
+
 	return list_length(plan->resultRelations) == 1 && plan->rootRelation == 0 && !ls_moves_rows(plan) &&
 		plan->returningLists == NIL && plan->withCheckOptionLists == NIL && only_copies(plan->rowMarks) &&
-		plan->onConflictAction == ONCONFLICT_NONE && plan->plan.initPlan == NIL &&
-		only_copies(stmt->rowMarks) && stmt->subplans == NIL && !stmt->hasModifyingCTE && !stmt->hasReturning;
+		plan->onConflictAction == ONCONFLICT_NONE && list_length(plan->plan.initPlan) == nsubplans &&
+		only_copies(stmt->rowMarks) && list_length(stmt->subplans) == nsubplans && !stmt->hasModifyingCTE && !stmt->hasReturning;
 }
 
 /* An element of each array, which are the parameters in their order. */
@@ -289,6 +300,78 @@ understand_found(DirectPlan *d, const ModifyTable *plan, int nparams, MemoryCont
 	return attnos != NIL && find_columns(d, elements, source->targetlist, attnos, context);
 }
 
+/* ---------- a row that is found by its image */
+
+/* The plan of the first subquery of ctid = COALESCE((SELECT ...), (SELECT ...)); NULL: it is another condition. */
+static const Scan *
+first_choice(const TidScan *scan, const ModifyTable *plan, const PlannedStmt *stmt)
+{
+	const OpExpr *op = list_length(scan->tidquals) == 1 ? linitial(scan->tidquals) : NULL;
+	const CoalesceExpr *choice = op != NULL && IsA(op, OpExpr) && list_length(op->args) == 2 ? lsecond(op->args) : NULL;
+	const SubPlan *first = linitial_node(SubPlan, plan->plan.initPlan);
+	const Param *param;
+	const Plan *limit;
+
+	if (choice == NULL || op->opno != TIDEqualOperator || !IsA(choice, CoalesceExpr) || list_length(choice->args) != 2)
+		return NULL;
+	param = linitial(choice->args);
+	limit = list_nth(stmt->subplans, first->plan_id - 1);
+	if (!IsA(param, Param) || param->paramkind != PARAM_EXEC || list_length(first->setParam) != 1 ||
+		linitial_int(first->setParam) != param->paramid || !IsA(limit, Limit) || !IsA(outerPlan(limit), SeqScan))
+		return NULL;
+	return (const Scan *) outerPlan(limit);
+}
+
+/* x.* *= ROW(...); columns that are dropped are constants there. */
+static bool
+find_image(DirectPlan *d, const OpExpr *op, const Scan *scan, MemoryContext context)
+{
+	const Var  *whole = linitial(op->args);
+	const RowExpr *row = lsecond(op->args);
+	AttrNumber	attnum = 0;
+	ListCell   *lc;
+
+	if (!IsA(whole, Var) || whole->varattno != 0 || whole->varno != (int) scan->scanrelid ||
+		!IsA(row, RowExpr) || row->row_typeid != whole->vartype)
+		return false;
+	foreach(lc, row->args)
+	{
+		attnum++;
+		if (IsA(lfirst(lc), Const))
+			continue;
+		if (d->nimage == d->nparams || !find_value(NULL, lfirst(lc), &d->image[d->nimage].value, context))
+			return false;
+		d->image[d->nimage++].attno = attnum;
+	}
+	return d->nimage > 0;
+}
+
+/* Beside the image there are only conditions that sort out other rows: column = value IS NOT FALSE. */
+static bool
+understand_image(DirectPlan *d, const ModifyTable *plan, const PlannedStmt *stmt, MemoryContext context)
+{
+	const TidScan *source = (const TidScan *) outerPlan(plan);
+	const Scan *scan = first_choice(source, plan, stmt);
+	bool		found = false;
+	ListCell   *lc;
+
+	if (scan == NULL || source->scan.scanrelid != (Index) linitial_int(plan->resultRelations) ||
+		rt_fetch(scan->scanrelid, stmt->rtable)->relid != d->relid)
+		return false;
+	foreach(lc, scan->plan.qual)
+	{
+		const OpExpr *op = lfirst(lc);
+
+		if (IsA(op, BooleanTest) && ((const BooleanTest *) op)->booltesttype == IS_NOT_FALSE)
+			continue;
+		if (found || !IsA(op, OpExpr) || op->opfuncid != F_RECORD_IMAGE_EQ || !find_image(d, op, scan, context))
+			return false;
+		found = true;
+	}
+	return found && (d->operation == CMD_DELETE ||
+					 find_columns(d, NULL, source->scan.plan.targetlist, linitial(plan->updateColnosLists), context));
+}
+
 static bool
 understand(DirectPlan *d, const PlannedStmt *stmt, int nparams, MemoryContext context)
 {
@@ -305,7 +388,9 @@ understand(DirectPlan *d, const PlannedStmt *stmt, int nparams, MemoryContext co
 	if (d->operation == CMD_INSERT)
 		return IsA(source, Result) && outerPlan(source) == NULL && ((const Result *) source)->resconstantqual == NULL &&
 			find_columns(d, NULL, source->targetlist, NIL, context);
-	return (d->operation == CMD_UPDATE || d->operation == CMD_DELETE) && understand_found(d, plan, nparams, context);
+	if (d->operation != CMD_UPDATE && d->operation != CMD_DELETE)
+		return false;
+	return IsA(source, TidScan) ? understand_image(d, plan, stmt, context) : understand_found(d, plan, nparams, context);
 }
 
 DirectPlan *
@@ -314,7 +399,10 @@ directplan_make(const CachedPlan *plan, int nparams, MemoryContext context)
 	const PlannedStmt *stmt = list_length(plan->stmt_list) == 1 ? linitial_node(PlannedStmt, plan->stmt_list) : NULL;
 	bool		changes = stmt != NULL && stmt->commandType != CMD_UTILITY && IsA(stmt->planTree, ModifyTable);
 	int			n = changes ? list_length(outerPlan(stmt->planTree)->targetlist) : 0;
-	DirectPlan *d = MemoryContextAllocZero(context, offsetof(DirectPlan, columns) + n * sizeof(DirectColumn));
+	DirectPlan *d = MemoryContextAllocZero(context, offsetof(DirectPlan, columns) + (n + nparams) * sizeof(DirectColumn));
+
+	d->nparams = nparams;
+	d->image = &d->columns[n];
 
 	d->possible = changes && understand(d, stmt, nparams, context);
 	d->generation = plan->generation;

@@ -47,15 +47,19 @@ typedef struct DirectPlan
 	int			generation;		/* of the plan that this is made of */
 	bool		possible;
 	CmdType		operation;
+	int			nparams;
 	Oid			relid;
 	Oid			indexid;		/* that finds the row; not for INSERT */
+	int			nimage;			/* or else its columns do: these */
+	DirectColumn *image;
 	int			narrays;		/* the parameters are that many arrays, with
 								 * an element of each for a row; 0: it is one
 								 * row */
 	int			nkeys;
 	DirectKey	keys[MAX_KEYS];
 	int			ncolumns;
-	DirectColumn columns[FLEXIBLE_ARRAY_MEMBER];
+	DirectColumn columns[FLEXIBLE_ARRAY_MEMBER];	/* image stands behind
+													 * them */
 } DirectPlan;
 
 /* Made in context, of a plan of nparams parameters; possible says whether there is a way. */

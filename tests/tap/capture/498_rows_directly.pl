@@ -232,6 +232,29 @@ $c->sql(1, "$by_row; UPDATE in_order SET v = v * 2; DELETE FROM in_order WHERE v
 $c->same('in another order on each node');
 cmp_ok($c->sql(1, 'SELECT count(*) FROM in_order'), '>', 500, 'rows are left');
 
+# rows of a table without a key: each is looked for from where the last one was
+$c->sql(1, <<'SQL');
+DROP PUBLICATION everything;
+CREATE TABLE by_image (gone int, a int, b varchar(12), c numeric(8, 1), d int[], e char(5));
+ALTER TABLE by_image DROP gone;
+INSERT INTO by_image SELECT i, 'line ' || i % 50, NULLIF(i % 9, 0), ARRAY[i % 2, NULL, 3], NULLIF('e', 'e') FROM generate_series(1, 20000) i;
+INSERT INTO by_image SELECT 0, 'twin', 1.0, '{}', 'x' FROM generate_series(1, 100);
+ALTER TABLE by_image ADD later text DEFAULT 'as it was';
+SQL
+$c->drain;
+$c->sql(1, "$by_row; DELETE FROM by_image WHERE a % 10 = 0 AND a > 0");
+$c->same('rows found by their image');
+$c->sql(1, "$by_row; UPDATE by_image SET c = c + 0.1, b = NULL WHERE a BETWEEN 5000 AND 6000; UPDATE by_image SET d[2] = 7, later = NULL WHERE a > 19000");
+$c->same('changed');
+is($c->sql(1, "$by_row; WITH d AS (DELETE FROM by_image WHERE ctid IN (SELECT ctid FROM by_image WHERE a = 0 LIMIT 30) RETURNING 1) SELECT count(*) FROM d"), 30, 'some of many equal rows');
+$c->same('are as many on each node');
+$c->sql(1, "$by_row; UPDATE by_image SET later = 'random ' || a WHERE a IN (SELECT (random() * 20000)::int FROM generate_series(1, 100))");
+$c->same('here and there');
+ok($c->wait_until(sub { $c->sql_local(2, "SELECT n_tup_del FROM pg_stat_user_tables WHERE relname = 'by_image'") == 2030 }, 30), 'the statistics are there');
+my $read = $c->sql_local(2, "SELECT seq_tup_read FROM pg_stat_user_tables WHERE relname = 'by_image'");
+cmp_ok($read, '<', 4_000_000, 'few rows are looked at');
+diag("$read rows were looked at");
+
 # one in the middle is missing: the executor does the rest, and both count
 $c->drain;
 $c->sql_local(2, 'CREATE TABLE kept AS SELECT * FROM several WHERE id = 20; DELETE FROM several WHERE id = 20');
