@@ -426,6 +426,7 @@ typedef uint32 LsInsertOptions;
 #define LS_OPTIONS_ARG options,
 #define LS_MOVES_PARAM
 #define LS_MOVES_ARG
+#define LS_MOVES ((options & TABLE_DELETE_CHANGING_PARTITION) != 0)
 #define LS_SET_MOVES (options |= TABLE_DELETE_CHANGING_PARTITION)
 #define ls_table_tuple_update(rel, tid, row, cid, ...) table_tuple_update(rel, tid, row, cid, 0, __VA_ARGS__)
 #define ls_table_tuple_delete(rel, tid, cid, ...) table_tuple_delete(rel, tid, cid, 0, __VA_ARGS__)
@@ -435,6 +436,7 @@ typedef int LsInsertOptions;
 #define LS_OPTIONS_ARG
 #define LS_MOVES_PARAM , bool changing_part
 #define LS_MOVES_ARG , changing_part
+#define LS_MOVES changing_part
 #define LS_SET_MOVES (changing_part = true)
 #define ls_table_tuple_update(rel, tid, row, cid, ...) table_tuple_update(rel, tid, row, cid, __VA_ARGS__)
 #define ls_table_tuple_delete(rel, tid, cid, ...) table_tuple_delete(rel, tid, cid, __VA_ARGS__, false)

@@ -45,6 +45,7 @@
 
 #include "apply.h"
 #include "applyimage.h"
+#include "capture.h"
 #include "compat.h"
 #include "directplan.h"
 #include "lockconflict.h"
@@ -559,6 +560,7 @@ change(const DirectPlan *d, const Rows *rows)
 			rights_lower(user, true, &saved);
 		PushActiveSnapshot(GetTransactionSnapshot());
 		LS_POINT(APPLY_EXECUTING);
+		heap_begin_deletes(d->for_good);
 		if (begin(&c))
 			done = change_until_one_cannot(&c, rows);
 		PopActiveSnapshot();
@@ -615,7 +617,7 @@ applydirect_change(DirectPlan **direct, SPIPlanPtr plan, int nparams, Datum *val
 		if (*direct != NULL)
 			pfree(*direct);
 		*direct = NULL;
-		*direct = directplan_make(cached, nparams, context);
+		*direct = directplan_make(cached, source->query_string, nparams, context);
 	}
 	done = change_directly(*direct, nparams, values, nulls, all);
 	ReleaseCachedPlan(cached, CurrentResourceOwner);

@@ -42,7 +42,9 @@
 #include "utils/rel.h"
 
 #include "apply.h"
+#include "capture.h"
 #include "compat.h"
+#include "deparse.h"
 #include "guc.h"
 #include "points.h"
 #include "querysettings.h"
@@ -403,6 +405,8 @@ applyrow_executor_run(ExecutorRun_hook_type next, QueryDesc *queryDesc, ScanDire
 		next(queryDesc, direction, count LS_ONCE_ARG);
 		return;
 	}
+	heap_begin_deletes(queryDesc->operation == CMD_DELETE &&
+					   deparse_is_for_good(queryDesc->sourceText, strlen(queryDesc->sourceText)));
 	user = rights_of_query(queryDesc);
 	if (unlikely(is_left_out(queryDesc->plannedstmt, queryDesc->sourceText)))
 	{

@@ -34,6 +34,7 @@
 #include "utils/rel.h"
 
 #include "compat.h"
+#include "deparse.h"
 #include "directplan.h"
 
 /* Where the elements of arrays come from; NULL: the query's parameters are the values. */
@@ -394,7 +395,7 @@ understand(DirectPlan *d, const PlannedStmt *stmt, int nparams, MemoryContext co
 }
 
 DirectPlan *
-directplan_make(const CachedPlan *plan, int nparams, MemoryContext context)
+directplan_make(const CachedPlan *plan, const char *text, int nparams, MemoryContext context)
 {
 	const PlannedStmt *stmt = list_length(plan->stmt_list) == 1 ? linitial_node(PlannedStmt, plan->stmt_list) : NULL;
 	bool		changes = stmt != NULL && stmt->commandType != CMD_UTILITY && IsA(stmt->planTree, ModifyTable);
@@ -404,6 +405,7 @@ directplan_make(const CachedPlan *plan, int nparams, MemoryContext context)
 	d->nparams = nparams;
 	d->image = &d->columns[n];
 
+	d->for_good = deparse_is_for_good(text, strlen(text));
 	d->possible = changes && understand(d, stmt, nparams, context);
 	d->generation = plan->generation;
 	return d;

@@ -47,6 +47,7 @@ typedef struct DirectPlan
 	int			generation;		/* of the plan that this is made of */
 	bool		possible;
 	CmdType		operation;
+	bool		for_good;		/* of a DELETE: deparse_delete() */
 	int			nparams;
 	Oid			relid;
 	Oid			indexid;		/* that finds the row; not for INSERT */
@@ -62,7 +63,7 @@ typedef struct DirectPlan
 													 * them */
 } DirectPlan;
 
-/* Made in context, of a plan of nparams parameters; possible says whether there is a way. */
-extern DirectPlan *directplan_make(const CachedPlan *plan, int nparams, MemoryContext context);
+/* Made in context, of a plan of that text with nparams parameters; possible says whether there is a way. */
+extern DirectPlan *directplan_make(const CachedPlan *plan, const char *text, int nparams, MemoryContext context);
 
 #endif							/* LOCKSTEP_DIRECTPLAN_H */

@@ -326,8 +326,8 @@ batch_discard(void)
 /* ---------- adding */
 
 /*
- * Its group in the run, made if need be; -1: there are too many.  There is one text of a DELETE for as long as there is
- * the entry, so where it stands tells; that of an UPDATE may be where another one was.
+ * Its group in the run, made if need be; -1: there are too many.  The texts of a DELETE stay for as long as there is
+ * the entry, so where one stands tells; that of an UPDATE may be where another one was.
  */
 static int
 find_group(const LsBatchQuery *query, bool deletes)
@@ -405,7 +405,7 @@ make_texts(RowGroup *group, const LsRelation *r, const LsColumnSet *assigned)
 	group->made_build = r->build;
 	resetStringInfo(&group->many_text);
 	resetStringInfo(&group->delimiters);
-	deparse_many(r, assigned, &group->many_text);
+	deparse_many(r, assigned, deparse_is_for_good(group->text.data, group->text.len), &group->many_text);
 	deparse_delimiters(r, assigned, &group->delimiters);
 	appendBinaryStringInfo(&group->made_for, group->text.data, group->text.len);
 }

@@ -583,7 +583,7 @@ make_update(Relation rel, LsRelation *r, ItemPointer tid, TupleTableSlot *slot, 
 }
 
 static void
-make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsBatchQuery *query)
+make_delete(Relation rel, LsRelation *r, ItemPointer tid, bool for_good, LsBatchQuery *query)
 {
 	LsRowChange change = {.relation = r};
 	int			image_at = query->params->len;
@@ -592,7 +592,7 @@ make_delete(Relation rel, LsRelation *r, ItemPointer tid, LsBatchQuery *query)
 	get_deleted(rel, r, tid, &old);
 	change.old_values = r->old_values;
 	change.old_nulls = r->old_nulls;
-	query->text = deparse_delete(r);
+	query->text = deparse_delete(r, for_good && rel->rd_rel->relispartition);
 	query->nparams = deparse_identity(r, r->old_values, r->old_nulls, query->params);
 	if (unlikely(r->renew))
 	{
@@ -638,9 +638,9 @@ find_settings(const LsRelation *r, Relation rel, bool may_copy)
 	MemoryContextReset(row_context);
 }
 
-/* tid: of the old version, or NULL.  slot: the new version, or NULL. */
+/* tid: of the old version, or NULL.  slot: the new version, or NULL; then, for_good: it does not come back elsewhere. */
 static void
-capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
+capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot, bool for_good)
 {
 	LsBatchQuery query;
 	LsTextSettings text_settings;
@@ -684,7 +684,7 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 		else if (slot != NULL)
 			in_two = !make_update(rel, r, tid, slot, &query);
 		else
-			make_delete(rel, r, tid, &query);
+			make_delete(rel, r, tid, for_good, &query);
 	}
 	PG_FINALLY();
 	{
@@ -701,14 +701,14 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 		deparse_renew(r);
 		capture_flush();
 		rows_seen--;
-		capture_row(rel, tid, slot);
+		capture_row(rel, tid, slot, for_good);
 		return;
 	}
 	if (in_two)
 	{
 		/* no trigger fires and no foreign key is checked where it is applied */
-		capture_row(rel, tid, NULL);
-		capture_row(rel, NULL, slot);
+		capture_row(rel, tid, NULL, false);
+		capture_row(rel, NULL, slot, false);
 		return;
 	}
 	if (tid == NULL)
@@ -724,19 +724,19 @@ capture_row(Relation rel, ItemPointer tid, TupleTableSlot *slot)
 void
 capture_insert(Relation rel, TupleTableSlot *slot)
 {
-	capture_row(rel, NULL, slot);
+	capture_row(rel, NULL, slot, false);
 }
 
 void
 capture_update(Relation rel, ItemPointer otid, TupleTableSlot *slot)
 {
-	capture_row(rel, otid, slot);
+	capture_row(rel, otid, slot, false);
 }
 
 void
-capture_delete(Relation rel, ItemPointer tid)
+capture_delete(Relation rel, ItemPointer tid, bool moves)
 {
-	capture_row(rel, tid, NULL);
+	capture_row(rel, tid, NULL, !moves);
 }
 
 /*

@@ -24,6 +24,10 @@ extern void heap_note_conflict_lock(void);	/* rows are locked by a command */
 /* A transaction has ended, or a subtransaction begins or is rolled back: keys from before stay. */
 extern void heap_leave_locked(void);
 extern void heap_interpose(void);	/* _PG_init, postmaster only */
+
+/* Where rows are applied: those that are deleted next are gone; else those of a partition may have moved to another one. */
+extern void heap_begin_deletes(bool for_good);
+
 extern void (*heap_before_insert) (Relation rel);	/* of a row that is
 													 * captured */
 
@@ -61,7 +65,7 @@ oldrow_release(const OldRow *row)
  * replicated relations (relation_is_replicated). */
 extern void capture_insert(Relation rel, TupleTableSlot *slot);
 extern void capture_update(Relation rel, ItemPointer otid, TupleTableSlot *slot);
-extern void capture_delete(Relation rel, ItemPointer tid);
+extern void capture_delete(Relation rel, ItemPointer tid, bool moves);	/* to another partition */
 extern void capture_row_locked(Relation rel);	/* explains WAL under an xid */
 
 /* For the witness: of this transaction, rolled-back subtransactions included

@@ -250,6 +250,15 @@ wrap_tuple_fetch_row_version(Relation rel, ItemPointer tid, Snapshot snapshot, T
 	return found;
 }
 
+/* In an apply session: of the rows that are deleted next. */
+static bool deletes_for_good = false;
+
+void
+heap_begin_deletes(bool for_good)
+{
+	deletes_for_good = for_good;
+}
+
 static TM_Result
 wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
 				  LS_OPTIONS_PARAM Snapshot snapshot, Snapshot crosscheck, bool wait,
@@ -257,21 +266,21 @@ wrap_tuple_delete(Relation rel, ItemPointer tid, CommandId cid,
 {
 	bool		captured = to_be_captured(rel);
 	ItemPointerData old = *tid;
+	bool		moves = LS_MOVES;
 	TM_Result	result;
 
 	/*
 	 * Where it is applied, a row that moves to another partition is a row
-	 * less here and one more there: who waits for a row of a partition is
-	 * told as if each moved, as on the node where it did, or it would find
-	 * none (ExecUpdate()).
+	 * less here and one more there: who waits for it is told that it moved,
+	 * as on the node where it did, or it would find none (ExecUpdate()).
 	 */
-	if (rel->rd_rel->relispartition && ls_mode() == LS_MODE_APPLY)
+	if (rel->rd_rel->relispartition && ls_mode() == LS_MODE_APPLY && !deletes_for_good)
 		LS_SET_MOVES;
 	result = heap_original.tuple_delete(rel, tid, cid, LS_OPTIONS_ARG snapshot, crosscheck,
 										wait, tmfd LS_MOVES_ARG);
 	if (captured && result == TM_Ok)
 	{
-		capture_delete(rel, &old);
+		capture_delete(rel, &old, moves);
 		arrived(rel, &old);
 	}
 	note_lost(rel, &old, result, tmfd);

@@ -33,6 +33,9 @@
 /* Texts kept for different sets of updated columns of one relation. */
 #define UPDATE_TEXTS_KEPT 64
 
+/* Ends the text of a DELETE of a partition's row that does not move to another one.  Nodes of version 1.0 send none. */
+#define FOR_GOOD " /* for good */"
+
 /* Columns by which rows are sorted out before their images are compared. */
 #define SORTING_OUT 2
 
@@ -456,16 +459,27 @@ append_where_identity(const LsRelation *r, int param, StringInfo text)
 }
 
 LsSlice
-deparse_delete(LsRelation *r)
+deparse_delete(LsRelation *r, bool for_good)
 {
+	LsSlice    *made = &r->delete_texts[for_good];
 	StringInfoData text;
 
-	if (r->delete_text.data != NULL)
-		return r->delete_text;
+	if (made->data != NULL)
+		return *made;
 	start_text(r, &text);
 	appendStringInfo(&text, "DELETE FROM ONLY %s", r->name);
 	append_where_identity(r, 1, &text);
-	return r->delete_text = ls_slice_of_buffer(&text);
+	if (for_good)
+		appendStringInfoString(&text, FOR_GOOD);
+	return *made = ls_slice_of_buffer(&text);
+}
+
+bool
+deparse_is_for_good(const char *text, size_t len)
+{
+	const size_t mark = strlen(FOR_GOOD);
+
+	return len > mark && memcmp(text + len - mark, FOR_GOOD, mark) == 0;
 }
 
 static char *
@@ -508,7 +522,7 @@ deparse_renew(LsRelation *r)
 {
 	r->renew = false;
 	r->insert_text = r->copy_text = NULL;	/* they go with the entry */
-	r->delete_text = make_slice(NULL, 0);
+	r->delete_texts[false] = r->delete_texts[true] = make_slice(NULL, 0);
 	forget_update_texts(r);
 
 	/* neither COPY nor an array has a place for the function */
@@ -580,7 +594,7 @@ append_elements(const LsRelation *r, const LsColumnSet *set, const char *clause,
 }
 
 void
-deparse_many(const LsRelation *r, const LsColumnSet *set, StringInfo text)
+deparse_many(const LsRelation *r, const LsColumnSet *set, bool for_good, StringInfo text)
 {
 	int			param = 1;
 	int			i;
@@ -589,6 +603,8 @@ deparse_many(const LsRelation *r, const LsColumnSet *set, StringInfo text)
 	{
 		appendStringInfo(text, "DELETE FROM ONLY %s AS x", r->name);
 		append_elements(r, NULL, "USING", text);
+		if (for_good)
+			appendStringInfoString(text, FOR_GOOD);
 		return;
 	}
 	appendStringInfo(text, "UPDATE ONLY %s AS x SET ", r->name);

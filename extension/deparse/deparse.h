@@ -1,7 +1,7 @@
 /*
  * deparse.h
  *	  Changed rows -> queries in row form.  Private to capture.c, keyset.c and
- *	  relation.c.
+ *	  relation.c, but for deparse_is_for_good().
  */
 #ifndef LOCKSTEP_DEPARSE_H
 #define LOCKSTEP_DEPARSE_H
@@ -38,15 +38,19 @@ extern void deparse_go_on(const LsRelation *r, LsTextSettings *paused);
 /* Texts of queries; they live as long as the relation's entry. */
 extern const char *deparse_insert(LsRelation *r);
 extern const char *deparse_copy(LsRelation *r);
-extern LsSlice deparse_delete(LsRelation *r);
+extern LsSlice deparse_delete(LsRelation *r, bool for_good);	/* the row does not move
+																 * to another partition */
 extern const char *deparse_update(LsRelation *r, const LsColumnSet *set);
+
+/* Is it the text of a DELETE, of one row or many, that was made for_good? */
+extern bool deparse_is_for_good(const char *text, size_t len);
 
 /*
  * The same for many rows of a relation with an identity: each parameter is an
  * array, of the values of a column (set NULL: DELETE).  And what stands between
  * the elements of each array, a byte per parameter, which is 0 if there can be none.
  */
-extern void deparse_many(const LsRelation *r, const LsColumnSet *set, StringInfo text);
+extern void deparse_many(const LsRelation *r, const LsColumnSet *set, bool for_good, StringInfo text);
 extern void deparse_delimiters(const LsRelation *r, const LsColumnSet *set, StringInfo delimiters);
 
 /*

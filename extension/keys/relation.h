@@ -180,7 +180,7 @@ typedef struct LsRelation
 	/* texts, made when first needed (deparse.c) */
 	char	   *insert_text;
 	char	   *copy_text;
-	LsSlice		delete_text;
+	LsSlice		delete_texts[2];	/* one that says that it is for good */
 	LsUpdateText *update_texts;
 	int			nupdate_texts;
 
