@@ -26,7 +26,7 @@ sub new
 	{
 		mkdir "$points/$who";
 		chmod 0777, "$points/$who";
-		_write("$points/$who/random", $o{random}) if $o{random};
+		write_order("$points/$who/random", $o{random}) if $o{random};
 	}
 	local $ENV{LOCKSTEP_POINTS} = "$points/replicator";
 	my $self = LockstepCluster::new($class, %o, fault => 1, points => $points,
@@ -34,7 +34,8 @@ sub new
 	return $self;
 }
 
-sub _write
+# At the point that path names, in a directory of points.
+sub write_order
 {
 	my ($path, $text) = @_;
 	open(my $f, '>', "$path.new") or croak "$path: $!";
@@ -71,7 +72,7 @@ sub order_at
 	my ($self, $who, $point, $order) = @_;
 	my $path = $self->_path($who, $point);
 	unlink "$path.taken";
-	_write($path, $order);
+	write_order($path, $order);
 }
 
 sub was_there { my ($self, $who, $point) = @_; return -e $self->_path($who, $point) . '.taken' }

@@ -7,6 +7,7 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use File::Temp;
 use LockstepCluster;
+use LockstepPoints;
 use Test::More;
 use Time::HiRes qw(sleep time);
 
@@ -17,15 +18,7 @@ my $c = LockstepCluster->new(nodes => 2, replicators => 3, replicator_conf => "j
 $c->sql(1, 'CREATE TABLE t (id serial PRIMARY KEY, what text, v text)');
 delete $ENV{LOCKSTEP_POINTS};
 
-sub order
-{
-	my ($point, $what) = @_;
-	open(my $f, '>', "$points/$point.new") or die;
-	print $f "$what\n";
-	close $f;
-	chmod 0666, "$points/$point.new";
-	rename("$points/$point.new", "$points/$point") or die;
-}
+sub order { my ($point, $what) = @_; LockstepPoints::write_order("$points/$point", $what) }
 
 sub taken { my ($point) = @_; return $c->wait_until(sub { -e "$points/$point.taken" }, 20) }
 sub dead { return grep { !$c->member_pid($_) } $c->replicators }

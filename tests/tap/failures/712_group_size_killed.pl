@@ -9,8 +9,8 @@ use lib "$FindBin::Bin/..";
 use File::Temp;
 use JSON::PP ();
 use LockstepCluster;
-use LockstepCounters;
 use LockstepPoints;
+use LockstepCounters;
 use Test::More;
 use Time::HiRes qw(time);
 
@@ -53,15 +53,7 @@ sub configure
 	}
 }
 
-sub order
-{
-	my ($point) = @_;
-	open(my $f, '>', "$points/$point.new") or die;
-	print $f "kill\n";
-	close $f;
-	chmod 0666, "$points/$point.new";
-	rename("$points/$point.new", "$points/$point") or die;
-}
+sub order { my ($point) = @_; LockstepPoints::write_order("$points/$point", 'kill') }
 
 # A test: somebody came there, and that one is dead.
 sub obeyed

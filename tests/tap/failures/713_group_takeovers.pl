@@ -9,6 +9,7 @@ use FindBin;
 use lib "$FindBin::Bin/..";
 use File::Temp;
 use LockstepCluster;
+use LockstepPoints;
 use LockstepCounters;
 use Test::More;
 use Time::HiRes qw(time usleep);
@@ -25,15 +26,7 @@ sub dead { return grep { !$c->member_pid($_) } $c->replicators }
 sub others { my ($i) = @_; return grep { $_ != $i } $c->replicators }
 sub in_sync { return join ' ', sort @{ key()->{in_sync} } }
 
-sub order
-{
-	my ($point, $what) = @_;
-	open(my $f, '>', "$points/$point.new") or die;
-	print $f "$what\n";
-	close $f;
-	chmod 0666, "$points/$point.new";
-	rename("$points/$point.new", "$points/$point") or die;
-}
+sub order { my ($point, $what) = @_; LockstepPoints::write_order("$points/$point", $what) }
 
 # A test: somebody came there; if it was to be killed, it has been.
 sub obeyed
