@@ -129,13 +129,7 @@ has_key(const Change *c, const Datum *values)
 static bool
 is_at(Change *c, BlockNumber block, OffsetNumber offset, const Datum *values)
 {
-	ItemPointerData tid;
-
-	if (block >= c->nblocks || offset > MaxHeapTuplesPerPage)
-		return false;
-	ItemPointerSet(&tid, block, offset);
-	ExecClearTuple(c->old);
-	return table_tuple_fetch_row_version(c->rel, &tid, GetActiveSnapshot(), c->old) && has_key(c, values);
+	return block < c->nblocks && applyimage_fetch(c->rel, block, offset, c->old) && has_key(c, values);
 }
 
 static bool

@@ -45,8 +45,8 @@ has_image(const RowImage *image, TupleDesc desc, TupleTableSlot *slot)
 	return true;
 }
 
-static bool
-find_at(Relation rel, const RowImage *image, TupleTableSlot *slot, BlockNumber block, OffsetNumber offset)
+bool
+applyimage_fetch(Relation rel, BlockNumber block, OffsetNumber offset, TupleTableSlot *slot)
 {
 	ItemPointerData tid;
 
@@ -54,7 +54,7 @@ find_at(Relation rel, const RowImage *image, TupleTableSlot *slot, BlockNumber b
 		return false;
 	ItemPointerSet(&tid, block, offset);
 	ExecClearTuple(slot);
-	return table_tuple_fetch_row_version(rel, &tid, GetActiveSnapshot(), slot) && has_image(image, RelationGetDescr(rel), slot);
+	return table_tuple_fetch_row_version(rel, &tid, GetActiveSnapshot(), slot);
 }
 
 static bool
@@ -87,7 +87,8 @@ applyimage_find(Relation rel, const RowImage *image, TupleTableSlot *slot)
 	if (last->relid == RelationGetRelid(rel) && ItemPointerGetBlockNumber(&last->tid) < nblocks)
 	{
 		first = ItemPointerGetBlockNumber(&last->tid);
-		found = find_at(rel, image, slot, first, ItemPointerGetOffsetNumber(&last->tid) + 1);
+		found = applyimage_fetch(rel, first, ItemPointerGetOffsetNumber(&last->tid) + 1, slot) &&
+			has_image(image, RelationGetDescr(rel), slot);
 	}
 	found = found || find_within(rel, image, slot, first, nblocks - first) || find_within(rel, image, slot, 0, first);
 	if (found)

@@ -23,4 +23,7 @@ typedef struct RowImage
  */
 extern bool applyimage_find(Relation rel, const RowImage *image, TupleTableSlot *slot);
 
+/* The row at that place, which may be behind the last one of the block, if the active snapshot sees one there. */
+extern bool applyimage_fetch(Relation rel, BlockNumber block, OffsetNumber offset, TupleTableSlot *slot);
+
 #endif							/* LOCKSTEP_APPLYIMAGE_H */

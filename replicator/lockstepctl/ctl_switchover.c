@@ -14,10 +14,14 @@
 
 #define LOOK_AGAIN_US (100 * 1000)
 
+/* A replicator of an earlier release does not name itself when it steps down. */
 void
 format_switchover(FILE *out, const json_t *answer)
 {
-	fprintf(out, "replicator %s leads\n", json_string_value(json_object_get(answer, "leader")));
+	const char *leader = json_string_value(json_object_get(answer, "leader"));
+
+	if (leader != NULL)
+		fprintf(out, "replicator %s leads\n", leader);
 }
 
 static json_t *
