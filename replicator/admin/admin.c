@@ -545,6 +545,17 @@ admin_init(const Config *c, const char *cluster_id, const AdminMain *calls, Admi
 	return NULL;
 }
 
+/* Its command waits for what this process will not see. */
+static void
+request_given_up(AdminRequest *r)
+{
+	if (r->cancel != NULL)
+		r->cancel(r);
+	r->poll = NULL;
+	admin_failed(r, "the replicator stopped, or handed over to another one, before the command was done",
+				 "See lockstepctl status when a replicator leads again, and repeat the command if it is still needed.");
+}
+
 void
 admin_stop(void)
 {
@@ -562,6 +573,9 @@ admin_stop(void)
 	for (AdminRequest *r = requests, *next; r != NULL; r = next)
 	{
 		next = r->next;
-		request_lost(r);
+		if (r->state == REQUEST_BUSY && r->poll != NULL)
+			request_given_up(r);
+		else
+			request_lost(r);
 	}
 }

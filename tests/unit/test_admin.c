@@ -994,16 +994,26 @@ few_can_tell(void **state)
 
 /* Its record becomes durable after the socket has been closed. */
 static void
-may_stop_while_a_command_runs(void **state)
+may_stop_while_commands_run(void **state)
 {
 	Client		c;
+	Client		waiting;
+	json_t	   *answer;
 
 	client_open(&c, "database add x\n", 15);
+	client_open(&waiting, "drain n1\n", 9);
 	run_for(10);
 	assert_non_null(database_callback);
+	assert_true(fakes[0].draining);
 	admin_stop();
 	assert_closed(&c);
 	database_is_done(NULL);
+
+	/* the one that waits learns why it waits no more */
+	answer = client_answer(&waiting);
+	assert_string_equal(json_string_value(json_object_get(answer, "error")),
+						"the replicator stopped, or handed over to another one, before the command was done");
+	json_decref(answer);
 }
 
 int
@@ -1030,7 +1040,7 @@ main(void)
 		cmocka_unit_test_setup(nonsense_is_refused, reset),
 		cmocka_unit_test_setup(many_clients_are_bounded, reset),
 		cmocka_unit_test(silent_ones_are_sent_away),
-		cmocka_unit_test_setup(may_stop_while_a_command_runs, reset),
+		cmocka_unit_test_setup(may_stop_while_commands_run, reset),
 	};
 
 	log_open(NULL, LOG_ERROR);

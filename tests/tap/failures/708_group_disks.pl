@@ -256,6 +256,26 @@ unlike(logged($other, $from), qr/ is in sync/, 'all the time');
 make_room($away);
 ok($c->wait_copies(2, 30), 'with room it has everything again');
 
+# one that waits when the leader steps down for another one
+($next) = grep { $_ != $other && $_ != $away } $c->replicators;
+$c->freeze_replicator($away);
+$from = length $c->member_log($other);
+my $told = "$c->{dir}/told";
+$ctl = fork // die "fork: $!";
+if ($ctl == 0)
+{
+	open(STDERR, '>', $told) or POSIX::_exit(9);
+	exec("$LockstepCluster::bindir/lockstepctl", '--config', "$c->{dir}/replicator$n.conf", '--socket', "$c->{dir}/admin$n.sock", 'switchover', "r$away") or POSIX::_exit(9);
+}
+ok($c->wait_until(sub { logged($other, $from) =~ /switchover r$away\b/ }), "a switchover to r$away waits for it");
+($out, $err, $rc) = $c->member_ctl($other, 'switchover', "r$next");
+is($rc, 0, "one to r$next does not") or diag($err);
+waitpid $ctl, 0;
+is($? >> 8, 1, 'the first one fails');
+like(do { local (@ARGV, $/) = ($told); <> }, qr/handed over to another one, before the command was done/, 'which says why');
+$c->thaw_replicator($away);
+ok($c->wait_copies(2, 30), 'all are there');
+
 # ---------- the leader is killed, and started again at once
 
 $leader = $c->leader;
