@@ -380,19 +380,19 @@ explain_error(ErrorData *edata)
 
 /* The client is to hear of a lost connection at its next statement, not when it sets or releases a savepoint. */
 static void
-flush_at_savepoint(void)
+flush_at_savepoint(XactPostpone what)
 {
 	if (capture_is_busy())
 		return;					/* of a function that is called for a row: it
 								 * forwards nothing */
-	xact_postpone_loss(true);
+	xact_postpone(what);
 	PG_TRY();
 	{
 		capture_flush();
 	}
 	PG_FINALLY();
 	{
-		xact_postpone_loss(false);
+		xact_postpone(XACT_POSTPONE_NOTHING);
 	}
 	PG_END_TRY();
 }
@@ -412,13 +412,19 @@ on_subxact(SubXactEvent event, SubTransactionId mySubid, SubTransactionId parent
 		switch (event)
 		{
 			case SUBXACT_EVENT_START_SUB:
-				flush_at_savepoint();
+
+				/*
+				 * in a block of PL/pgSQL within another one an error would
+				 * end the session (RollbackAndReleaseCurrentSubTransaction()
+				 * in xact.c)
+				 */
+				flush_at_savepoint(XACT_POSTPONE_WAIT);
 				heap_leave_locked();
 				readkeys_at_subxact_start(level);
 				xact_at_subxact_start(level);
 				break;
 			case SUBXACT_EVENT_PRE_COMMIT_SUB:
-				flush_at_savepoint();
+				flush_at_savepoint(XACT_POSTPONE_LOSS);
 				break;
 			case SUBXACT_EVENT_COMMIT_SUB:
 				xact_at_subxact_commit(level);

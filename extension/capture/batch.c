@@ -509,4 +509,7 @@ batch_add(LsRelation *r, const LsColumnSet *assigned, const LsBatchQuery *query)
 		g = find_group(query, assigned == NULL);
 	}
 	add_row(r, assigned, query->identity, slot, g);
+	if (run.params.len > DATA_LIMIT)
+		forward_rows();			/* a large one does not wait for a savepoint,
+								 * which must not wait for the socket */
 }

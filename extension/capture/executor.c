@@ -63,27 +63,7 @@ executor_check_targets(QueryDesc *desc)
 	}
 }
 
-/* ---------- SELECT that writes */
-
-/*
- * Not one of a function that runs without a query around it: a deferred trigger, a login trigger, a call by the function
- * protocol. Its parameters may be PL/pgSQL's variables.
- */
-bool
-executor_is_clients(const QueryDesc *desc)
-{
-	return nesting.executor == 0 && !utility_is_running() &&
-		ActivePortal != NULL && ActivePortal->sourceText == desc->sourceText &&
-		(desc->params == NULL || desc->params->paramFetch == NULL);
-}
-
-static bool
-may_be_forwarded(QueryDesc *desc, ScanDirection direction, uint64 count)
-{
-	return executor_is_clients(desc) &&
-		desc->operation == CMD_SELECT && !desc->plannedstmt->hasModifyingCTE &&
-		direction == ForwardScanDirection && count == 0;
-}
+/* ---------- one run of a plan */
 
 /* For oldrow.c.  NULL: rows come from a join, or from several tables. */
 static TupleTableSlot *
@@ -130,6 +110,28 @@ run(ExecutorRun_hook_type next, QueryDesc *desc, ScanDirection direction, uint64
 	}
 	PG_END_TRY();
 	shippable_forward(desc);
+}
+
+/* ---------- SELECT that writes */
+
+/*
+ * Not one of a function that runs without a query around it: a deferred trigger, a login trigger, a call by the function
+ * protocol. Its parameters may be PL/pgSQL's variables.
+ */
+bool
+executor_is_clients(const QueryDesc *desc)
+{
+	return nesting.executor == 0 && !utility_is_running() &&
+		ActivePortal != NULL && ActivePortal->sourceText == desc->sourceText &&
+		(desc->params == NULL || desc->params->paramFetch == NULL);
+}
+
+static bool
+may_be_forwarded(QueryDesc *desc, ScanDirection direction, uint64 count)
+{
+	return executor_is_clients(desc) &&
+		desc->operation == CMD_SELECT && !desc->plannedstmt->hasModifyingCTE &&
+		direction == ForwardScanDirection && count == 0;
 }
 
 void

@@ -63,7 +63,7 @@ typedef struct Mark
 	int			rows_held;		/* see heldlocks.c */
 } Mark;
 
-static bool loss_is_postponed = false;
+static XactPostpone postponed = XACT_POSTPONE_NOTHING;
 
 static Mark *marks = NULL;		/* a stack */
 static int	nmarks = 0;
@@ -131,22 +131,31 @@ append_rollback_to(uint64 keep)
 }
 
 void
-xact_postpone_loss(bool postpone)
+xact_postpone(XactPostpone what)
 {
-	loss_is_postponed = postpone;
+	postponed = what;
 }
 
 /* Postponed, it is found by the next statement that writes, and by COMMIT. */
 static void
 lost(void)
 {
-	if (!loss_is_postponed)
+	if (postponed == XACT_POSTPONE_NOTHING)
 		xact_report_lost();
 	ls_xact.ended = true;
 	strlcpy(ls_xact.ended_why, link_lost_message(), sizeof(ls_xact.ended_why));
 }
 
-/* Send what is buffered, and wait until the socket has taken it. */
+/* Wait until the socket has taken what was sent. */
+static void
+drain(void)
+{
+	ls_xact.drains_later = postponed == XACT_POSTPONE_WAIT;
+	if (!ls_xact.drains_later && !link_drain())
+		lost();
+}
+
+/* Send what is buffered. */
 void
 xact_stream(void)
 {
@@ -163,7 +172,9 @@ xact_stream(void)
 	ok = link_send_later(ls_xact.queue.data, ls_xact.queue.len);
 	ls_xact.sent = ls_xact.appended;
 	resetStringInfo(&ls_xact.queue);
-	if (!ok || !link_drain())
+	if (ok)
+		drain();
+	else
 		lost();
 	LS_POINT(STREAMED);
 }
@@ -184,7 +195,11 @@ xact_writes(void)
 {
 	xact_check_not_ended();
 	if (ls_xact.writes)
+	{
+		if (unlikely(ls_xact.drains_later))
+			drain();
 		return;
+	}
 	do
 	{
 		writerhold_wait();
@@ -292,6 +307,8 @@ count_rows(const LsQuery *query)
 void
 xact_forward(LsQuery *query)
 {
+	if (postponed != XACT_POSTPONE_NOTHING && ls_xact.ended)
+		return;
 	xact_writes();
 	if (query->form == LS_FORM_STATEMENT)
 		repertoire_check_query(query);
@@ -446,6 +463,7 @@ xact_at_xact_end(void)
 	ls_xact.xcount = 0;			/* late messages for it are ignored */
 	ls_xact.told = false;
 	ls_xact.ended = false;
+	ls_xact.drains_later = false;
 	ls_xact.nstatements = 0;
 	ls_xact.appended = 0;
 	ls_xact.sent = 0;

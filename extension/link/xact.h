@@ -93,8 +93,17 @@ extern bool xact_has_message(LinkResult result);
 
 extern void xact_init(void);
 
-/* While set, a lost connection to the replicator is no error, but ends the transaction later. */
-extern void xact_postpone_loss(bool postpone);
+typedef enum XactPostpone
+{
+	XACT_POSTPONE_NOTHING,
+	XACT_POSTPONE_LOSS,			/* a lost connection to the replicator is no
+								 * error, but ends the transaction later */
+	XACT_POSTPONE_WAIT			/* that, and the socket is waited for later:
+								 * nothing fails */
+} XactPostpone;
+
+/* Until it is called again. */
+extern void xact_postpone(XactPostpone what);
 
 extern void xact_at_subxact_start(int level);
 extern void xact_at_subxact_commit(int level);

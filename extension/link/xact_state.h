@@ -23,6 +23,8 @@ typedef struct XactState
 								 * asked; a savepoint may have survived that
 								 * here */
 	char		ended_why[512];
+	bool		drains_later;	/* the socket may not have taken all that was
+								 * sent */
 	uint64		nstatements;	/* in the queue, sent or not */
 	StringInfoData queue;		/* encoded messages not sent yet */
 	uint64		appended;		/* bytes that ever went into the queue */
@@ -49,7 +51,8 @@ extern bool xact_told_elsewhere(void);	/* by a connection that is gone */
 
 extern uint8_t *xact_queue_room(size_t size);	/* at its end */
 extern void xact_queue_added(size_t size);
-extern void xact_stream(void);	/* send all of it; waits for the socket; ERROR
-								 * if the link is lost */
+extern void xact_stream(void);	/* send all of it; waits for the socket, and
+								 * ERROR if the link is lost, if neither is
+								 * postponed */
 
 #endif							/* LOCKSTEP_XACT_STATE_H */

@@ -143,5 +143,42 @@ is($s->error, '', 'the replicator is gone: ROLLBACK TO');
 $c->cluster('start-replicator');
 $s->query('COMMIT');
 LockstepCluster::is_error($s->error, '40001', qr/./, 'then COMMIT fails');
+
+# ---------- the socket is full: in a block of PL/pgSQL within another one an error would end the session
+
+my $replicator = $c->replicator_pid;
+my $p = $c->session(1);
+my $nested = <<'SQL';
+DO $$ BEGIN
+	FOR i IN 1 .. 1000 LOOP
+		INSERT INTO big VALUES (1000 + i, repeat(md5(i::text), 1000));
+		BEGIN PERFORM 1; EXCEPTION WHEN division_by_zero THEN NULL; END;
+	END LOOP;
+EXCEPTION WHEN division_by_zero THEN NULL;
+END $$
+SQL
+$p->do("INSERT INTO t VALUES (301, 1)");	# connects
+for (1 .. 3)
+{
+	$p->do("SET statement_timeout = '2s'");
+	kill 'STOP', $replicator;
+	$p->query($nested);
+	kill 'CONT', $replicator;
+	LockstepCluster::is_error($p->error, '57014', qr/./, 'statement_timeout');
+	is($p->do('SELECT 1'), 1, 'the session goes on');
+	$p->do('SET statement_timeout = 0');
+}
+kill 'STOP', $replicator;
+$p->send($nested);
+ok($c->wait_until(sub { $s->query('SELECT wait_event_type FROM pg_stat_activity WHERE pid = ' . $p->pid) eq 'Extension' }), 'it waits for the replicator');
+$c->kill_replicator(1);
+$p->finish;
+isnt($p->error, '', 'the replicator is killed: an error');
+is($p->do('SELECT 1'), 1, 'the session goes on');
+$c->cluster('start-replicator');
+$c->wait_state($_, 'online') for $c->all;
+$p->query($nested);
+is($p->error, '', 'all of it is sent later');
+is($c->sql(2, 'SELECT count(*) FROM big WHERE id > 1000'), 1000, 'and is there');
 $c->same('all nodes are equal');
 done_testing;
