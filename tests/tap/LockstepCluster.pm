@@ -64,9 +64,9 @@ sub _claim_ports
 # files; on a disk those that are to be durable.
 sub _place
 {
-	my ($durable) = @_;
+	my ($on_disk) = @_;
 	return $ENV{LOCKSTEP_TMP} if $ENV{LOCKSTEP_TMP};
-	return '/tmp' if $durable;
+	return '/tmp' if $on_disk;
 	my ($options) = _slurp('/proc/mounts') =~ m{^\S+ /dev/shm tmpfs (\S+)}m;
 	return '/tmp' unless defined $options && $options !~ /\bnoexec\b/ && -w '/dev/shm';
 	my ($mb) = `df --output=avail -BM /dev/shm` =~ /(\d+)M/;
@@ -76,14 +76,14 @@ sub _place
 
 # nodes, db, conf and replicator_conf (text), data (directory), fault (preload
 # lockstep_fault before lockstep), clock (servers and replicator have a wall clock that
-# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), tls (all is encrypted), replicators (a group of so many, with etcds => 3: and so many of etcd), up => 0 (don't start yet),
+# set_clock() sets), disk (servers have a disk that stop_disk() stops), durable (fsync on), on_disk (its files are too large for memory), tls (all is encrypted), replicators (a group of so many, with etcds => 3: and so many of etcd), up => 0 (don't start yet),
 # any_state => 1 (start, but don't wait for all nodes to be online).
 sub new
 {
 	my ($class, %o) = @_;
 	my $nodes = $o{nodes} // 2;
 	my ($base, $lock) = _claim_ports($nodes);
-	my $top = tempdir('lockstep-XXXXXX', DIR => _place($o{durable}), CLEANUP => 0);
+	my $top = tempdir('lockstep-XXXXXX', DIR => _place($o{durable} || $o{on_disk}), CLEANUP => 0);
 	my $self = bless { nodes => $nodes, base => $base, lock => $lock, top => $top, dir => "$top/c",
 		db => $o{db} // 'app', sessions => [], options => \%o, test_pid => $$ }, $class;
 

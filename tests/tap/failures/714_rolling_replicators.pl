@@ -14,7 +14,7 @@ use Time::HiRes qw(time usleep);
 
 my $mb = $ENV{LOCKSTEP_MB} // ($ENV{LOCKSTEP_LONG} ? 1000 : 200);
 my $patience = 60 + $mb / 2;
-my $c = LockstepCluster->new(nodes => 2, replicators => 3, replicator_conf => "journal_keep = 8GB\n", conf => "max_wal_size = 4GB\n");
+my $c = LockstepCluster->new(nodes => 2, replicators => 3, on_disk => $mb > 500, replicator_conf => "journal_keep = 8GB\n", conf => "max_wal_size = 4GB\n");
 my $load = LockstepCounters->new($c);
 my $row = 8000;			# bytes, not to be compressed
 my $rows = int($mb * 1e6 / $row);
