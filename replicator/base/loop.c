@@ -449,12 +449,34 @@ run_block(void)
 
 /* ---------- rounds */
 
+static uint64_t next_round_us = 0;	/* not before */
+
+void
+loop_pace(unsigned int us)
+{
+	if (now_us + us > next_round_us)
+		next_round_us = now_us + us;
+}
+
+static void
+keep_pace(void)
+{
+	struct timespec at = {.tv_sec = (time_t) (next_round_us / 1000000),.tv_nsec = (long) (next_round_us % 1000000) * 1000};
+
+	if (clock_us(CLOCK_MONOTONIC) < next_round_us)
+		(void) clock_nanosleep(CLOCK_MONOTONIC, TIMER_ABSTIME, &at, NULL);
+	next_round_us = 0;
+}
+
 static void
 run_round(void)
 {
 	struct epoll_event events[EVENTS_PER_ROUND];
 	int			n;
 
+	if (next_round_us != 0 && !blocking.away)	/* a substitute is to be there
+												 * at once */
+		keep_pace();
 	n = epoll_wait(epoll_fd, events, EVENTS_PER_ROUND, wait_ms());
 	if (n < 0 && errno != EINTR)
 		loop_fatal("epoll_wait");

@@ -55,6 +55,12 @@ extern void loop_undefer(Deferred *d);	/* before its memory goes; harmless if
 extern bool loop_may_block(void);
 extern void loop_block(void (*block) (void *arg), void (*after) (void *arg), void *arg);
 
+/*
+ * The next round begins no sooner than us microseconds after the current one began, so that what comes
+ * meanwhile is handled together, and who sends it need not wake this thread.  The longest one asked for counts.
+ */
+extern void loop_pace(unsigned int us);
+
 extern uint64_t loop_now_us(void);	/* monotonic, of the current round */
 extern uint64_t loop_wall_us(void); /* since 1970, now */
 extern void loop_run(void);		/* until loop_stop() */

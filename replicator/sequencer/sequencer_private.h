@@ -118,6 +118,16 @@ extern void runs_hold(Transaction *tx);
 extern void runs_release(uint32_t origin);
 extern void runs_release_all(void);
 
+/* Since when this node has what it has not applied, if that is longer than usual; else 0. */
+extern uint64_t runs_lag_us(const Node *n);
+
+/* ---------- in sequencer_pace.c */
+
+/* A question has come of that node; a node has applied something; somebody is in a hurry. */
+extern void pace_asked(uint32_t origin);
+extern void pace_applied(void);
+extern void pace_stop(void);
+
 /* ---------- in sequencer_seqs.c */
 
 extern Decided *seqs_start(uint64_t last);

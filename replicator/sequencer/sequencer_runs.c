@@ -82,11 +82,16 @@ runs_release_all(void)
 }
 
 /* Beyond the usual: one round trip until its report is here, up to another one until it can begin. */
-static bool
-lags(const Node *n)
+uint64_t
+runs_lag_us(const Node *n)
 {
-	return n->state == NODE_ONLINE && n->applying.count > 0 &&
-		loop_now_us() - tx_ring_first(&n->applying)->since_us >= LAG_US + 2 * n->round_trip_us;
+	uint64_t	usual_us = LAG_US + 2 * n->round_trip_us;
+	uint64_t	lag_us;
+
+	if (n->state != NODE_ONLINE || n->applying.count == 0)
+		return 0;
+	lag_us = loop_now_us() - tx_ring_first(&n->applying)->since_us;
+	return lag_us >= usual_us ? lag_us : 0;
 }
 
 bool
@@ -106,8 +111,12 @@ runs_should_hold(const Transaction *tx)
 	 * longer
 	 */
 	if (tx->lock_ticket != 0 || undecided.lock_waiters.first != NULL)
+	{
+		pace_stop();
 		return false;
-	return undecided.held[tx->origin].first != NULL || (!alone && lags(node_get((int) tx->origin)));
+	}
+	pace_asked(tx->origin);
+	return undecided.held[tx->origin].first != NULL || (!alone && runs_lag_us(node_get((int) tx->origin)) > 0);
 }
 
 void
@@ -134,4 +143,5 @@ sequencer_node_applied(int node, uint64_t seq)
 
 	if (undecided.held[node].first != NULL && seq >= run->until)
 		loop_defer(&run->release);
+	pace_applied();
 }

@@ -539,10 +539,43 @@ loop_goes_from_hand_to_hand(void **state)
 	assert_true(many.timers > 50);
 }
 
+static void
+write_and_pace(void *arg)
+{
+	Pair	   *p = arg;
+
+	loop_pace(1000);
+	loop_pace(30000);
+	loop_pace(2000);
+	assert_int_equal(write(p->fd[1], "a", 1), 1);
+}
+
+/* The longest pace counts, for one round. */
+static void
+next_round_keeps_the_pace(void **state)
+{
+	Pair		p;
+	uint64_t	began = clock_us();
+
+	open_pair(&p, read_one);
+	loop_after(0, write_and_pace, &p);
+	loop_after(10, on_timer, "!");
+	loop_run();
+	assert_true(clock_us() - began >= 30000);
+	assert_string_equal(trace, "a!");
+
+	began = clock_us();
+	loop_after(1, on_timer, "!");
+	loop_run();
+	assert_true(clock_us() - began < 30000);
+	close_pair(&p);
+}
+
 int
 main(void)
 {
 	const struct CMUnitTest tests[] = {
+		cmocka_unit_test_setup(next_round_keeps_the_pace, reset),
 		cmocka_unit_test_setup(timers_fire_in_order, reset),
 		cmocka_unit_test_setup(timers_are_never_early, reset),
 		cmocka_unit_test_setup(cancelled_timers_do_not_fire, reset),

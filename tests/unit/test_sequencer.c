@@ -480,7 +480,7 @@ over(Transaction *tx, TxState state)
 static void
 soon(void)
 {
-	loop_after(50, on_end, NULL);
+	loop_after(120, on_end, NULL);
 	loop_run();
 }
 
@@ -615,6 +615,116 @@ runs_by_origin(void **state)
 	node_get(0)->state = NODE_DROPPED;
 }
 
+/* ---------- rounds at a pace */
+
+static unsigned int asked_pace;
+
+/* Instead of the loop's: see the Makefile. */
+void		__wrap_loop_pace(unsigned int us);
+
+void
+__wrap_loop_pace(unsigned int us)
+{
+	asked_pace = us;
+}
+
+/* How much later the next round would begin, at the end of this one. */
+static unsigned int
+pace_of_round(void)
+{
+	unsigned int us;
+
+	loop_finish();
+	us = asked_pace;
+	asked_pace = 0;
+	return us;
+}
+
+/* The first node asks so often, late by that each time. */
+static void
+asks_late(Transaction *foreign, int times, uint64_t us)
+{
+	for (int i = 0; i < times; i++)
+	{
+		Transaction *tx;
+
+		lags(foreign, us);
+		tx = ask_ordered(0);
+		sequencer_node_applied(0, foreign->seq);
+		loop_finish();
+		over(tx, TX_DONE);
+	}
+}
+
+static void
+rounds_at_a_pace(void **state)
+{
+	Transaction *foreign = ask_ordered(1);
+	Transaction *ddl[2];
+
+	node_get(0)->state = node_get(1)->state = NODE_ONLINE;
+
+	/* late on average, not once */
+	asks_late(foreign, 200, 0);
+	soon();
+	over(ask_ordered(0), TX_DONE);
+	asked_pace = 0;
+	asks_late(foreign, 1, 9000);
+	assert_int_equal(pace_of_round(), 0);
+	soon();
+	asks_late(foreign, 100, 9000);
+	assert_int_equal(pace_of_round(), 4000);
+	assert_int_equal(pace_of_round(), 0);
+
+	/* while reports come, too */
+	sequencer_node_applied(0, foreign->seq);
+	assert_int_equal(pace_of_round(), 4000);
+
+	/* as much as the node is late */
+	asks_late(foreign, 300, 2500);
+	assert_in_range(pace_of_round(), 2400, 2600);
+
+	/* not if one asks that is not late, for a while */
+	asks_late(foreign, 100, 9000);
+	over(ask_ordered(1), TX_DONE);
+	over(ask_ordered(1), TX_DONE);
+	(void) pace_of_round();
+	asks_late(foreign, 3, 9000);
+	sequencer_node_applied(0, foreign->seq);
+	assert_int_equal(pace_of_round(), 0);
+	soon();
+	over(ask_ordered(0), TX_DONE);
+	asks_late(foreign, 3, 9000);
+	assert_int_equal(pace_of_round(), 4000);
+
+	/* nor while somebody waits for a lock */
+	ddl[0] = asking(1);
+	ddl[1] = asking(0);
+	assert_true(ddl[1]->awaits_lock);
+	asks_late(foreign, 3, 9000);
+	sequencer_node_applied(0, foreign->seq);
+	assert_int_equal(pace_of_round(), 0);
+	for (int i = 0; i < 2; i++)
+	{
+		sequencer_gone(ddl[i]);
+		finished(ddl[i]);
+	}
+	soon();
+
+	/* it ends by itself */
+	over(ask_ordered(0), TX_DONE);
+	asks_late(foreign, 3, 9000);
+	assert_int_equal(pace_of_round(), 4000);
+	asks_late(foreign, 300, 0);
+	(void) pace_of_round();
+	asks_late(foreign, 3, 0);
+	assert_int_equal(pace_of_round(), 0);
+
+	lags(NULL, 0);
+	over(foreign, TX_DONE);
+	node_get(0)->state = node_get(1)->state = NODE_DROPPED;
+}
+
 int
 main(void)
 {
@@ -624,6 +734,7 @@ main(void)
 		cmocka_unit_test(readers_first),
 		cmocka_unit_test(history_in_time),
 		cmocka_unit_test(runs_by_origin),
+		cmocka_unit_test(rounds_at_a_pace),
 	};
 	char		directory[] = "/tmp/lockstep-unit-sequencer-XXXXXX";
 	char		command[sizeof(directory) + 20];
