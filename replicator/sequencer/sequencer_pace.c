@@ -27,6 +27,7 @@
 
 #define PACE_MAX_US 4000
 #define LATE_US 500
+#define COUNTS_US 8000			/* one question counts for no more */
 #define AVERAGED_OVER 32		/* questions */
 #define KEPT_US 10000
 #define SWIFT_US 100000
@@ -35,9 +36,9 @@ static void at_end_of_round(void *arg);
 
 static struct
 {
-	uint32_t	asked;			/* in this round, a bit for each node */
+	uint32_t	asked;			/* in this round; a bit for each node */
 	Deferred	look;
-	uint64_t	lag_us[CONFIG_MAX_NODES];	/* average */
+	uint64_t	late_us[CONFIG_MAX_NODES];	/* average */
 	uint64_t	swift_us;		/* a node that is not late has asked */
 	unsigned int us;
 	uint64_t	until_us;
@@ -48,10 +49,12 @@ static_assert(CONFIG_MAX_NODES <= 32, "a bit for each node");
 static uint64_t
 average(int node)
 {
-	uint64_t   *lag = &pace.lag_us[node];
+	uint64_t	us = late_us(node_get(node));
 
-	*lag = (*lag * (AVERAGED_OVER - 1) + runs_lag_us(node_get(node))) / AVERAGED_OVER;
-	return *lag;
+	if (us > COUNTS_US)
+		us = COUNTS_US;
+	pace.late_us[node] = (pace.late_us[node] * (AVERAGED_OVER - 1) + us) / AVERAGED_OVER;
+	return pace.late_us[node];
 }
 
 static void
@@ -61,10 +64,10 @@ at_end_of_round(void *arg)
 
 	for (; pace.asked != 0; pace.asked &= pace.asked - 1)
 	{
-		uint64_t	lag = average(ffs((int) pace.asked) - 1);
+		uint64_t	us = average(ffs((int) pace.asked) - 1);
 
-		if (lag < least)
-			least = lag;
+		if (us < least)
+			least = us;
 	}
 	if (least < LATE_US)
 		pace_stop();

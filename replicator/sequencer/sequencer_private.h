@@ -118,8 +118,10 @@ extern void runs_hold(Transaction *tx);
 extern void runs_release(uint32_t origin);
 extern void runs_release_all(void);
 
-/* Since when this node has what it has not applied, if that is longer than usual; else 0. */
-extern uint64_t runs_lag_us(const Node *n);
+/* ---------- in sequencer_late.c */
+
+/* Since when this node has what others have decided and it has not applied, if that is longer than usual; else 0. */
+extern uint64_t late_us(const Node *n);
 
 /* ---------- in sequencer_pace.c */
 

@@ -9,7 +9,7 @@
  * questions was held; all that are held then get adjacent seqs.
  *
  *		node that asks			held					it has applied `until`, or HOLD_MS
- *		lags by LAG_US   --->	TX_HELD, in a list --->	reserved and decided, one after the other
+ *		is late			 --->	TX_HELD, in a list --->	reserved and decided, one after the other
  *
  * Its COMMIT has to wait for those seqs at any rate, as a node commits in their order.  What it
  * costs is that the journal and the way of the verdict follow that wait, and that what others
@@ -23,7 +23,6 @@
 #include "node.h"
 #include "sequencer_private.h"
 
-#define LAG_US 1000
 #define HOLD_MS 3
 
 typedef struct Run
@@ -81,19 +80,6 @@ runs_release_all(void)
 		runs_release(i);
 }
 
-/* Beyond the usual: one round trip until its report is here, up to another one until it can begin. */
-uint64_t
-runs_lag_us(const Node *n)
-{
-	uint64_t	usual_us = LAG_US + 2 * n->round_trip_us;
-	uint64_t	lag_us;
-
-	if (n->state != NODE_ONLINE || n->applying.count == 0)
-		return 0;
-	lag_us = loop_now_us() - tx_ring_first(&n->applying)->since_us;
-	return lag_us >= usual_us ? lag_us : 0;
-}
-
 bool
 runs_should_hold(const Transaction *tx)
 {
@@ -116,7 +102,7 @@ runs_should_hold(const Transaction *tx)
 		return false;
 	}
 	pace_asked(tx->origin);
-	return undecided.held[tx->origin].first != NULL || (!alone && runs_lag_us(node_get((int) tx->origin)) > 0);
+	return undecided.held[tx->origin].first != NULL || (!alone && late_us(node_get((int) tx->origin)) > 0);
 }
 
 void
