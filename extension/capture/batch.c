@@ -510,6 +510,6 @@ batch_add(LsRelation *r, const LsColumnSet *assigned, const LsBatchQuery *query)
 	}
 	add_row(r, assigned, query->identity, slot, g);
 	if (run.params.len > DATA_LIMIT)
-		forward_rows();			/* a large one does not wait for a savepoint,
+		batch_flush();			/* a large one does not wait for a savepoint,
 								 * which must not wait for the socket */
 }
