@@ -11,6 +11,7 @@
 
 #include "access/xact.h"
 #include "miscadmin.h"
+#include "storage/lock.h"
 #include "utils/timestamp.h"
 #include "utils/wait_event.h"
 
@@ -33,6 +34,8 @@
 /* How long the answer to a withdrawal is waited for: a replicator that hangs
  * must not keep a server from shutting down. */
 #define WITHDRAW_PATIENCE_MS 10000
+
+#define LOOKED_AT_CHILDREN 8
 
 /* Asked, and neither answered "no" nor committed: not to be rolled back as if
  * nothing had been. */
@@ -133,6 +136,29 @@ took_ms(void)
 	return ms > LS_QUICK_MS ? ms : 0;
 }
 
+static bool
+is_waited_for_as(TransactionId xid)
+{
+	LOCKTAG		tag;
+
+	SET_LOCKTAG_TRANSACTION(tag, xid);
+	return LockHasWaiters(&tag, ExclusiveLock, false);
+}
+
+/* Rows carry the xid of the subtransaction that changed them; of many, some will do. */
+static bool
+is_waited_for(void)
+{
+	TransactionId xid = GetTopTransactionIdIfAny();
+	TransactionId *children;
+	int			nchildren = xactGetCommittedChildren(&children);
+	bool		waited_for = TransactionIdIsValid(xid) && is_waited_for_as(xid);
+
+	for (int i = 0; !waited_for && i < nchildren && i < LOOKED_AT_CHILDREN; i++)
+		waited_for = is_waited_for_as(children[i]);
+	return waited_for;
+}
+
 /*
  * False: the question did not get through.
  *
@@ -173,6 +199,7 @@ send_question(void)
 	ask.applied = turn_applied();
 	ask.confirmed = confirmed;
 	ask.took_ms = took_ms();
+	ask.waited_for = is_waited_for();
 	confirmed_told = confirmed;
 
 	size = ls_put_ask(NULL, 0, &ask);

@@ -137,6 +137,7 @@ static const Field ask_layout_fields[] = {
 	NUMBER64('F', LsAsk, confirmed),
 	OPTIONAL_NUMBER64('d', LsAsk, took_ms),
 	OPTIONAL_NUMBER64('c', LsAsk, certain),
+	OPTIONAL_NUMBER64('w', LsAsk, waited_for),
 };
 
 LAYOUT(ask_layout, LsAsk);

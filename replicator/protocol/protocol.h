@@ -371,6 +371,8 @@ typedef struct LsAsk
 								 * longer than LS_QUICK_MS */
 	uint64_t	certain;		/* 'c' u64, optional: not 0 if no node that
 								 * has the same data can refuse its rows */
+	uint64_t	waited_for;		/* 'w' u64, optional: not 0 if another backend
+								 * of its node waits until it ends */
 } LsAsk;
 
 #define LS_QUICK_MS 100

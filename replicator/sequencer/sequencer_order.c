@@ -78,6 +78,7 @@ tell_committed(Transaction *tx)
 	verdict.chain = tx->chain;
 	verdict.contended = tx->contended;
 	to_sessions->verdict(tx, &verdict);
+	late_told(tx->origin, tx->seq);
 }
 
 /* The writer has made a record durable: now others may be told. */

@@ -2,20 +2,25 @@
  * sequencer_pace.c
  *	  Rounds of the loop that are further apart while nodes are late.
  *
- * A node whose processors are busy is late with what others have decided, and its own COMMITs
- * wait for that (sequencer_runs.c), so there is no hurry to decide them.  While all nodes that ask
+ * A node whose processors are busy is late with what has been decided, and its COMMITs wait for that
+ * (sequencer_late.c), so there is no hurry to decide them.  While all nodes that ask
  * are late, the next round begins as much later as they are, at most PACE_MAX_US.  What comes
  * meanwhile is decided in one round: written to the journal together, delivered in larger
  * groups; and whoever sends it wakes nobody.
  *
  *		asked by a node that is late			the next round is that much later
- *		... that is not, or by who has rows
- *			that are fought over				not at all, for SWIFT_US
+ *		... that is not, or by who has locks
+ *			that somebody waits for				not at all, for SWIFT_US
  *		a node has applied something			as after the last question, for KEPT_US
+ *		fewer than MANY sessions have asked in
+ *			the last WINDOW_US				not at all, for nothing would come together
  *
- * Late is a node by the average of its lag at its last questions.  It is looked at when the round ends,
- * as what the node has reported may be handled after its question in the same round: otherwise the time
- * between rounds would itself look like a lag, and would never end.
+ * A transaction whose locks others of its node wait for is late only with what others have decided: for
+ * that COMMIT has to wait, and for what its own node has decided those others need not.
+ *
+ * A node's lag is looked at when the round ends, as what it has reported may be handled after its
+ * question in the same round: otherwise the time between rounds would itself look like a lag, and
+ * would never end.
  *
  * Measured in docs/benchmarks.md, "rounds at a pace".
  */
@@ -27,18 +32,23 @@
 
 #define PACE_MAX_US 4000
 #define LATE_US 500
-#define COUNTS_US 8000			/* one question counts for no more */
-#define AVERAGED_OVER 32		/* questions */
 #define KEPT_US 10000
 #define SWIFT_US 100000
+#define WINDOW_US 100000
+#define MANY 4
 
 static void at_end_of_round(void *arg);
 
 static struct
 {
 	uint32_t	asked;			/* in this round; a bit for each node */
+	uint32_t	waited_for;		/* ... for one that others of it wait for */
 	Deferred	look;
-	uint64_t	late_us[CONFIG_MAX_NODES];	/* average */
+	uint64_t	askers;			/* in this window; a bit for each session, or
+								 * for several */
+	int			naskers;
+	uint64_t	window_us;		/* it began */
+	bool		many;			/* in the last window */
 	uint64_t	swift_us;		/* a node that is not late has asked */
 	unsigned int us;
 	uint64_t	until_us;
@@ -46,15 +56,22 @@ static struct
 
 static_assert(CONFIG_MAX_NODES <= 32, "a bit for each node");
 
-static uint64_t
-average(int node)
+static void
+note_asker(const Transaction *tx)
 {
-	uint64_t	us = late_us(node_get(node));
+	uint64_t	now = loop_now_us();
+	uint64_t	bit = UINT64_C(1) << (tx->pid + tx->origin) % 64;
 
-	if (us > COUNTS_US)
-		us = COUNTS_US;
-	pace.late_us[node] = (pace.late_us[node] * (AVERAGED_OVER - 1) + us) / AVERAGED_OVER;
-	return pace.late_us[node];
+	if (now - pace.window_us >= WINDOW_US)
+	{
+		pace.many = now - pace.window_us < 2 * WINDOW_US && pace.naskers >= MANY;
+		pace.askers = 0;
+		pace.naskers = 0;
+		pace.window_us = now;
+	}
+	if ((pace.askers & bit) == 0)
+		pace.naskers++;
+	pace.askers |= bit;
 }
 
 static void
@@ -64,14 +81,16 @@ at_end_of_round(void *arg)
 
 	for (; pace.asked != 0; pace.asked &= pace.asked - 1)
 	{
-		uint64_t	us = average(ffs((int) pace.asked) - 1);
+		int			node = ffs((int) pace.asked) - 1;
+		uint64_t	us = late_on_average_us(node, (pace.waited_for >> node & 1) == 0);
 
 		if (us < least)
 			least = us;
 	}
+	pace.waited_for = 0;
 	if (least < LATE_US)
 		pace_stop();
-	else if (loop_now_us() - pace.swift_us >= SWIFT_US)
+	else if (pace.many && loop_now_us() - pace.swift_us >= SWIFT_US)
 	{
 		pace.us = (unsigned int) least;
 		pace.until_us = loop_now_us() + KEPT_US;
@@ -80,9 +99,14 @@ at_end_of_round(void *arg)
 }
 
 void
-pace_asked(uint32_t origin)
+pace_asked(const Transaction *tx)
 {
-	pace.asked |= (uint32_t) 1 << origin;
+	uint32_t	origin = (uint32_t) 1 << tx->origin;
+
+	note_asker(tx);
+	pace.asked |= origin;
+	if (tx->waited_for)
+		pace.waited_for |= origin;
 	loop_defer(&pace.look);
 }
 

@@ -123,10 +123,16 @@ extern void runs_release_all(void);
 /* Since when this node has what others have decided and it has not applied, if that is longer than usual; else 0. */
 extern uint64_t late_us(const Node *n);
 
+/* How late it was on average when it asked; to be called each time.  With what it has decided itself, too? */
+extern uint64_t late_on_average_us(int node, bool with_own);
+
+/* A backend of that node is told that it is to commit with that seq. */
+extern void late_told(uint32_t origin, uint64_t seq);
+
 /* ---------- in sequencer_pace.c */
 
-/* A question has come of that node; a node has applied something; somebody is in a hurry. */
-extern void pace_asked(uint32_t origin);
+/* A question has come; a node has applied something; somebody is in a hurry. */
+extern void pace_asked(const Transaction *tx);
 extern void pace_applied(void);
 extern void pace_stop(void);
 

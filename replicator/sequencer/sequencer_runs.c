@@ -101,7 +101,7 @@ runs_should_hold(const Transaction *tx)
 		pace_stop();
 		return false;
 	}
-	pace_asked(tx->origin);
+	pace_asked(tx);
 	return undecided.held[tx->origin].first != NULL || (!alone && late_us(node_get((int) tx->origin)) > 0);
 }
 

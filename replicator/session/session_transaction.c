@@ -398,6 +398,7 @@ handle_ask(Session *s, LsSlice payload)
 		return;
 	session_let_go(&s->owed);	/* nobody waits for an earlier one any more */
 	not_committed(s);
+	sequencer_turn_passed((uint32_t) s->node, m.applied);
 	if (answered_dead(s, m.xcount))
 		return;
 	tx = transaction_for(s, m.xcount);
@@ -410,6 +411,7 @@ handle_ask(Session *s, LsSlice payload)
 		return;
 	}
 	s->asked = true;
+	tx->waited_for = m.waited_for != 0;
 	tx->wait = m.wait;
 	tx->took_ms = m.took_ms;
 	tx->certain = m.certain != 0 && m.wait == LS_WAIT_EXECUTED;

@@ -79,6 +79,7 @@ typedef struct Transaction
 								 * that a node with the same data refuses */
 	uint64_t	proof;			/* RESERVED: proven_epoch() then */
 	uint64_t	took_ms;		/* on its origin, until it asked; 0: not long */
+	bool		waited_for;		/* by others there, when it asked */
 	uint64_t	ticket;			/* 0 before RESERVED */
 	uint64_t	lock_ticket;	/* of locks requested first, 0 = none */
 	uint64_t	seq;			/* 0 before DECIDED */

@@ -134,8 +134,8 @@ make_samples(size_t *count)
 	LsLock		lock = {.xcount = 5,.keys = sample_pack_keys(locks, sizeof(locks), sample_table_keys, 2),
 	.ddl = true};
 	LsLock		ddl_lock = {.xcount = 5,.ddl = true};
-	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99, 0, 0};
-	LsAsk		long_ask = {9, 12, LS_WAIT_EXECUTED, 100, 99, 4000, 1};
+	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99, 0, 0, 0};
+	LsAsk		long_ask = {9, 12, LS_WAIT_EXECUTED, 100, 99, 4000, 1, 1};
 	LsVerdict	committed = {.xcount = 9,.outcome = LS_OUTCOME_COMMITTED,.seq = 77,.chain = 0xdeadbeef};
 	LsVerdict	rolled_back = {.xcount = 9,.outcome = LS_OUTCOME_ROLLED_BACK,.error = sample_error()};
 	LsVerdict	lost = {.xcount = 9,.outcome = LS_OUTCOME_ROLLED_BACK,.after = 76,.error = sample_error()};

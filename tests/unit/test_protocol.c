@@ -244,7 +244,7 @@ static bool
 is_optional(LsMsgType type, uint8_t tag)
 {
 	return ((type == LS_MSG_HELLO || type == LS_MSG_VERDICT) && tag == 'a') ||
-		(type == LS_MSG_HELLO && (tag == 'u' || tag == 'x')) || ((type == LS_MSG_VERDICT || type == LS_MSG_ASK) && tag == 'c') ||
+		(type == LS_MSG_HELLO && (tag == 'u' || tag == 'x')) || ((type == LS_MSG_VERDICT || type == LS_MSG_ASK) && tag == 'c') || (type == LS_MSG_ASK && tag == 'w') ||
 		(type == LS_MSG_WELCOME && (tag == 'g' || tag == 'r')) || ((type == LS_MSG_WELCOME || type == LS_MSG_PROOF) && tag == 'k') ||
 		(type == LS_MSG_QUERY && (tag == 'G' || tag == 'M' || tag == 'K')) ||
 		(type == LS_MSG_WELCOME && tag == 'R') || (type == LS_MSG_DATABASE && tag == 'r') || (type == LS_MSG_LOCK && tag == 'K') || ((type == LS_MSG_GRANTED || type == LS_MSG_SEQ) && tag == 'N') || (type == LS_MSG_FACTS_ASK && tag == 's') ||
@@ -365,7 +365,7 @@ test_bad_values(void **state)
 	uint8_t		lists[512];
 	LsHello		hello = sample_hello();
 	LsQuery		query = sample_query(lists);
-	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99, 0, 0};
+	LsAsk		ask = {9, 12, LS_WAIT_APPLIED, 100, 99, 0, 0, 0};
 	static const uint8_t many_hashes[(LS_MAX_CONTENDED + 1) * sizeof(uint64_t)];
 	LsVerdict	verdict = {.xcount = 9, .outcome = LS_OUTCOME_COMMITTED, .seq = 77};
 	LsErrorFields error = sample_error();

@@ -447,6 +447,8 @@ readers_first(void **state)
 
 /* ---------- runs by origin */
 
+static uint32_t nsessions = 64;
+
 /* One that is decided as soon as it is reserved asks; its session is not looked at. */
 static Transaction *
 ask_ordered_row(uint32_t origin, uint64_t row, uint64_t seen)
@@ -454,6 +456,7 @@ ask_ordered_row(uint32_t origin, uint64_t row, uint64_t seen)
 	static char session;
 	Transaction *tx = begin_row(origin, row, seen, LS_ROW_EXCLUSIVE);
 
+	tx->pid += (uint32_t) xcount % nsessions;
 	tx->wait = LS_WAIT_ORDERED;
 	tx->session = (struct Session *) &session;
 	sequencer_ask(tx);
@@ -478,10 +481,16 @@ over(Transaction *tx, TxState state)
 }
 
 static void
+later(int ms)
+{
+	loop_after(ms, on_end, NULL);
+	loop_run();
+}
+
+static void
 soon(void)
 {
-	loop_after(120, on_end, NULL);
-	loop_run();
+	later(120);
 }
 
 /* The first node has not applied this one, which was decided so long ago. */
@@ -656,6 +665,16 @@ asks_late(Transaction *foreign, int times, uint64_t us)
 	}
 }
 
+/* Those who have asked have been many for a while. */
+static void
+many_ask(Transaction *foreign)
+{
+	asks_late(foreign, 4, 0);
+	soon();
+	asks_late(foreign, 4, 0);
+	soon();
+}
+
 static void
 rounds_at_a_pace(void **state)
 {
@@ -666,12 +685,12 @@ rounds_at_a_pace(void **state)
 
 	/* late on average, not once */
 	asks_late(foreign, 200, 0);
-	soon();
+	many_ask(foreign);
 	over(ask_ordered(0), TX_DONE);
 	asked_pace = 0;
 	asks_late(foreign, 2, 9000);
 	assert_int_equal(pace_of_round(), 0);
-	soon();
+	many_ask(foreign);
 	asks_late(foreign, 100, 9000);
 	assert_int_equal(pace_of_round(), 4000);
 	assert_int_equal(pace_of_round(), 0);
@@ -719,9 +738,89 @@ rounds_at_a_pace(void **state)
 	asks_late(foreign, 3, 0);
 	assert_int_equal(pace_of_round(), 0);
 
+	/* nor for a few, as nothing would come together */
+	soon();
+	nsessions = 3;
+	asks_late(foreign, 100, 9000);
+	soon();
+	asks_late(foreign, 3, 9000);
+	assert_int_equal(pace_of_round(), 0);
+	nsessions = 64;
+	asks_late(foreign, 4, 9000);
+	soon();
+	asks_late(foreign, 3, 9000);
+	assert_int_equal(pace_of_round(), 4000);
+
+	asks_late(foreign, 300, 0);
 	lags(NULL, 0);
 	over(foreign, TX_DONE);
 	node_get(0)->state = node_get(1)->state = NODE_DROPPED;
+}
+
+/*
+ * The first node asks so often; that the turn of what it was told last has not passed is shown by so
+ * many other questions, 3 ms apart, and that it has 2 ms later.
+ */
+static void
+passes_late(int times, int shown)
+{
+	for (int i = 0; i < times; i++)
+	{
+		Transaction *tx = ask_ordered(0);
+		uint64_t	seq = tx->seq;
+
+		over(tx, TX_DONE);
+		for (int j = 0; j < shown; j++)
+		{
+			sequencer_turn_passed(0, seq - 1);
+			later(3);
+		}
+		later(2);
+		sequencer_turn_passed(0, seq);
+	}
+}
+
+static unsigned int
+pace_of_question(bool waited_for)
+{
+	Transaction *tx = begin(0);
+	static char session;
+
+	(void) pace_of_round();
+	tx->session = (struct Session *) &session;
+	tx->waited_for = waited_for;
+	sequencer_ask(tx);
+	over(tx, TX_DONE);
+	return pace_of_round();
+}
+
+static void
+late_with_its_own(void **state)
+{
+	node_get(0)->state = NODE_ONLINE;
+	sequencer_turn_passed(0, sequencer_last_decided());
+	soon();
+
+	/* shown by one question only, or by none: not late, however long it takes */
+	passes_late(20, 0);
+	passes_late(20, 1);
+	assert_int_equal(pace_of_question(false), 0);
+
+	/* no more than the limit of all pace */
+	soon();
+	passes_late(50, 2);
+	assert_in_range(pace_of_question(false), 3000, 4000);
+
+	/* not while others wait for the locks of who asks */
+	assert_int_equal(pace_of_question(true), 0);
+	assert_int_equal(pace_of_question(false), 0);
+	passes_late(20, 2);
+	assert_in_range(pace_of_question(false), 3000, 4000);
+
+	/* it ends by itself */
+	passes_late(100, 0);
+	assert_int_equal(pace_of_question(false), 0);
+	node_get(0)->state = NODE_DROPPED;
 }
 
 int
@@ -734,6 +833,7 @@ main(void)
 		cmocka_unit_test(history_in_time),
 		cmocka_unit_test(runs_by_origin),
 		cmocka_unit_test(rounds_at_a_pace),
+		cmocka_unit_test(late_with_its_own),
 	};
 	char		directory[] = "/tmp/lockstep-unit-sequencer-XXXXXX";
 	char		command[sizeof(directory) + 20];
