@@ -35,8 +35,6 @@
  * must not keep a server from shutting down. */
 #define WITHDRAW_PATIENCE_MS 10000
 
-#define LOOKED_AT_CHILDREN 8
-
 /* Asked, and neither answered "no" nor committed: not to be rolled back as if
  * nothing had been. */
 static struct
@@ -136,27 +134,20 @@ took_ms(void)
 	return ms > LS_QUICK_MS ? ms : 0;
 }
 
-static bool
-is_waited_for_as(TransactionId xid)
-{
-	LOCKTAG		tag;
-
-	SET_LOCKTAG_TRANSACTION(tag, xid);
-	return LockHasWaiters(&tag, ExclusiveLock, false);
-}
-
-/* Rows carry the xid of the subtransaction that changed them; of many, some will do. */
+/*
+ * By another backend of this node, for a row.  Who waited for a subtransaction waits for the transaction
+ * since that one was released (CommitSubTransaction()).
+ */
 static bool
 is_waited_for(void)
 {
 	TransactionId xid = GetTopTransactionIdIfAny();
-	TransactionId *children;
-	int			nchildren = xactGetCommittedChildren(&children);
-	bool		waited_for = TransactionIdIsValid(xid) && is_waited_for_as(xid);
+	LOCKTAG		tag;
 
-	for (int i = 0; !waited_for && i < nchildren && i < LOOKED_AT_CHILDREN; i++)
-		waited_for = is_waited_for_as(children[i]);
-	return waited_for;
+	if (!TransactionIdIsValid(xid))
+		return false;
+	SET_LOCKTAG_TRANSACTION(tag, xid);
+	return LockHasWaiters(&tag, ExclusiveLock, false);
 }
 
 /*
