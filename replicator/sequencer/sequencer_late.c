@@ -67,7 +67,6 @@ uint64_t
 late_on_average_us(int node, bool with_own)
 {
 	Late	   *late = &lates[node];
-
 	uint64_t	own = with_own ? late->of_own_us : 0;
 
 	average(&late->of_others_us, late_us(node_get(node)));
