@@ -98,6 +98,9 @@ sub _initdb
 # Of PostgreSQL, as postgresql-common names it.
 sub version { return LockstepCluster->version }
 
+# Servers as Debian's packages have them, below a directory of that version.
+sub has_layout_of_debian { return -x '/usr/bin/pg_createcluster' && $LockstepCluster::bindir =~ m{/\d+/bin$} }
+
 # postgresql-common looks for servers in one place only; if ours is elsewhere it runs from a
 # copy of its module that knows the place.
 sub postgresql_common

@@ -91,5 +91,5 @@ sub clean_up
 }
 
 type_it(0);
-type_it(1) if -x '/usr/bin/pg_createcluster';
+type_it(1) if LockstepServers::has_layout_of_debian();
 done_testing;

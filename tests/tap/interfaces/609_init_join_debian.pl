@@ -11,7 +11,7 @@ use LockstepServers;
 use Test::More;
 use Time::HiRes qw(time);
 
-plan(skip_all => 'postgresql-common is not installed') unless -x '/usr/bin/pg_createcluster';
+plan(skip_all => 'postgresql-common is not installed, or the server is none of its') unless LockstepServers::has_layout_of_debian();
 
 my $s = LockstepServers->new(servers => 3, debian => 1);
 my $etc = "$s->{dir}/etc/$s->{version}";
