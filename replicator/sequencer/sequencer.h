@@ -95,6 +95,9 @@ extern void sequencer_node_came_online(Node *n);
 /* It has applied all up to that one: what was held for that gets its seqs. */
 extern void sequencer_node_applied(int node, uint64_t seq);
 
+/* A session of that node asks for something: the next round is not later for others than for a node that is late. */
+extern void sequencer_node_waits(uint32_t node);
+
 /* A question of that node shows that the turn of its backends has passed that seq. */
 extern void sequencer_turn_passed(uint32_t origin, uint64_t seq);
 

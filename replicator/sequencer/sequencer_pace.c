@@ -9,8 +9,8 @@
  * groups; and whoever sends it wakes nobody.
  *
  *		asked by a node that is late			the next round is that much later
- *		... that is not, or by who has locks
- *			that somebody waits for				not at all, for SWIFT_US
+ *		... that is not, for whatever, or by
+ *			who has locks that somebody waits for	not at all, for SWIFT_US
  *		a node has applied something			as after the last question, for KEPT_US
  *		fewer than MANY sessions have asked in
  *			the last WINDOW_US				not at all, for nothing would come together
@@ -101,12 +101,18 @@ at_end_of_round(void *arg)
 void
 pace_asked(const Transaction *tx)
 {
-	uint32_t	origin = (uint32_t) 1 << tx->origin;
-
 	note_asker(tx);
-	pace.asked |= origin;
 	if (tx->waited_for)
-		pace.waited_for |= origin;
+		pace.waited_for |= (uint32_t) 1 << tx->origin;
+	sequencer_node_waits(tx->origin);
+}
+
+void
+sequencer_node_waits(uint32_t node)
+{
+	if (node >= (uint32_t) nodes_count())
+		return;
+	pace.asked |= (uint32_t) 1 << node;
 	loop_defer(&pace.look);
 }
 

@@ -25,6 +25,7 @@
 #include "metadata.h"
 #include "random_bytes.h"
 #include "role_names.h"
+#include "sequencer.h"
 #include "session_private.h"
 
 static const char *cluster;
@@ -305,6 +306,7 @@ handle_proof(Session *s, LsSlice payload)
 	unauthenticated_remove(s);
 	s->state = SESSION_READY;
 	session_table_add(s);
+	sequencer_node_waits((uint32_t) s->node);
 	log_session(s);
 }
 

@@ -470,9 +470,19 @@ handle_number(Session *s, LsMsgType type, LsSlice payload)
 		handle_abandon(s, m.value);
 }
 
+/* Of those that are no question at COMMIT. */
+static bool
+waits_for_answer(LsMsgType type)
+{
+	return type == LS_MSG_LOCK || type == LS_MSG_NOW || type == LS_MSG_FACTS_ASK || type == LS_MSG_LEASE ||
+		type == LS_MSG_ALONE || type == LS_MSG_DATABASE || type == LS_MSG_FATE;
+}
+
 void
 session_handle(Session *s, LsMsgType type, LsSlice payload, const uint8_t *message, size_t len)
 {
+	if (waits_for_answer(type))
+		sequencer_node_waits((uint32_t) s->node);
 	switch (type)
 	{
 		case LS_MSG_QUERY:

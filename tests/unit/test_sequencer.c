@@ -715,6 +715,18 @@ rounds_at_a_pace(void **state)
 	asks_late(foreign, 3, 9000);
 	assert_int_equal(pace_of_round(), 4000);
 
+	/* whatever it asks for, but not if it is late */
+	sequencer_node_waits(0);
+	assert_int_equal(pace_of_round(), 4000);
+	sequencer_node_waits(1);
+	(void) pace_of_round();
+	asks_late(foreign, 4, 9000);
+	assert_int_equal(pace_of_round(), 0);
+	soon();
+	over(ask_ordered(0), TX_DONE);
+	asks_late(foreign, 3, 9000);
+	assert_int_equal(pace_of_round(), 4000);
+
 	/* nor while somebody waits for a lock */
 	ddl[0] = asking(1);
 	ddl[1] = asking(0);
