@@ -46,7 +46,6 @@ static struct
 	Deferred	look;
 	uint64_t	askers;			/* in this window; a bit for each session, or
 								 * for several */
-	int			naskers;
 	uint64_t	window_us;		/* it began */
 	bool		many;			/* in the last window */
 	uint64_t	swift_us;		/* a node that is not late has asked */
@@ -60,18 +59,14 @@ static void
 note_asker(const Transaction *tx)
 {
 	uint64_t	now = loop_now_us();
-	uint64_t	bit = UINT64_C(1) << (tx->pid + tx->origin) % 64;
 
 	if (now - pace.window_us >= WINDOW_US)
 	{
-		pace.many = now - pace.window_us < 2 * WINDOW_US && pace.naskers >= MANY;
+		pace.many = now - pace.window_us < 2 * WINDOW_US && __builtin_popcountll(pace.askers) >= MANY;
 		pace.askers = 0;
-		pace.naskers = 0;
 		pace.window_us = now;
 	}
-	if ((pace.askers & bit) == 0)
-		pace.naskers++;
-	pace.askers |= bit;
+	pace.askers |= UINT64_C(1) << (tx->pid + tx->origin) % 64;
 }
 
 static void
