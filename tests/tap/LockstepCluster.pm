@@ -922,6 +922,14 @@ sub pgbench_start
 	return { handle => $h, text => \$text };
 }
 
+# What runs of pgbench said but for their reports and their random seeds: any five digits may be in those.
+sub complaints
+{
+	my (@runs) = @_;
+	my $report = qr/^(?:pgbench \(|pgbench: setting random seed|transaction type|scaling factor|query mode|number of |maximum number|total number|duration|latency|initial connection|tps)/;
+	return join '', grep { !/$report/ } map { /^.*\n?/mg } map { ${ $_->{text} } } @runs;
+}
+
 sub processed
 {
 	my ($out) = @_;

@@ -108,12 +108,8 @@ for (1 .. 3)
 	$c->cluster($_ % 2 ? 'kill-replicator' : 'stop-replicator');
 	$c->cluster('start-replicator');
 }
-my $said = '';
-for my $run (@runs)
-{
-	$run->{handle}->finish;
-	$said .= ${ $run->{text} };
-}
+$_->{handle}->finish for @runs;
+my $said = LockstepCluster::complaints(@runs);
 my %states;
 $states{$1}++ while $said =~ /ERROR:\s+(.*)/g;
 is(scalar(grep { !/replicator was lost before it had decided|replicator is shutting down|could not serialize/ } keys %states), 0,

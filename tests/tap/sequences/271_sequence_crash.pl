@@ -67,7 +67,7 @@ while (time < $until || $renamed <= 20)
 }
 $_->{handle}->finish for @moving;
 cmp_ok($renamed, '>', 20, 'renamed');
-unlike(join('', map { ${ $_->{text} } } @moving), qr/23505|duplicate key/, 'no value twice');
+unlike(LockstepCluster::complaints(@moving), qr/23505|duplicate key/, 'no value twice');
 ok($c->wait_state(2, 'online', 40), 'n2 is back');
 $c->same('renamed again and again: equal');
 my $script = $c->file('load.sql', "INSERT INTO t (node) VALUES (:node);\n");
@@ -88,7 +88,7 @@ sub end_load
 	{
 		my ($node, $run) = @$_;
 		$run->{handle}->finish;
-		unlike(${ $run->{text} }, qr/23505|duplicate key/, "$name: no key twice on n$node");
+		unlike(LockstepCluster::complaints($run), qr/23505|duplicate key/, "$name: no key twice on n$node");
 	}
 	return;
 }
