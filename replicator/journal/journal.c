@@ -57,11 +57,15 @@
 #include <sys/file.h>
 #include <sys/random.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "buffer.h"
 #include "log.h"
 #include "points.h"
+
+#define LOCK_PATIENCE_MS 5000
+#define LOCK_LOOK_MS 10
 
 struct Journal
 {
@@ -361,6 +365,24 @@ open_directory(Journal *j, bool create)
 	return !made || flush_parent(j);
 }
 
+/*
+ * A predecessor that was told to stop has removed its pid file a moment before it is gone, and one that was
+ * killed may still be busy with the disk.
+ */
+static bool
+await_lock(int fd)
+{
+	const struct timespec pause = {.tv_nsec = LOCK_LOOK_MS * 1000 * 1000};
+
+	for (int ms = 0; flock(fd, LOCK_EX | LOCK_NB) != 0; ms += LOCK_LOOK_MS)
+	{
+		if (errno != EWOULDBLOCK || ms >= LOCK_PATIENCE_MS)
+			return false;
+		nanosleep(&pause, NULL);
+	}
+	return true;
+}
+
 /* Hold the directory against a second replicator, until the process ends. */
 static bool
 lock_directory(Journal *j)
@@ -374,7 +396,7 @@ lock_directory(Journal *j)
 		set_error(j, "could not open lock file \"%s/lock\": %s", j->dir, strerror(errno));
 		return false;
 	}
-	if (flock(j->lock_fd, LOCK_EX | LOCK_NB) != 0)
+	if (!await_lock(j->lock_fd))
 	{
 		n = pread(j->lock_fd, pid, sizeof(pid) - 1, 0);
 		pid[n > 0 ? n : 0] = '\0';

@@ -14,6 +14,7 @@
 #include <stdatomic.h>
 #include <sys/resource.h>
 #include <sys/stat.h>
+#include <time.h>
 #include <unistd.h>
 
 #include "journal_private.h"
@@ -340,6 +341,31 @@ test_two_replicators(void **state)
 	journal_close(j);
 	j = open_journal();
 	journal_close(j);
+}
+
+static void *
+close_in_a_moment(void *arg)
+{
+	const struct timespec moment = {.tv_nsec = 100 * 1000 * 1000};
+
+	nanosleep(&moment, NULL);	/* so long does the predecessor hold it */
+	journal_close(arg);
+	return NULL;
+}
+
+/* One that is about to end is waited for. */
+static void
+test_predecessor(void **state)
+{
+	Journal    *j = open_journal();
+	pthread_t	thread;
+
+	append(j, 1, 3);
+	assert_int_equal(pthread_create(&thread, NULL, close_in_a_moment, j), 0);
+	j = open_journal();
+	assert_int_equal(pthread_join(thread, NULL), 0);
+	journal_close(j);
+	assert_holds(1, 3);
 }
 
 /* A directory that isn't a journal, and one that a crash left half made. */
@@ -1261,6 +1287,7 @@ main(void)
 		TEST(test_group_mark),
 		TEST(test_create_and_reopen),
 		TEST(test_two_replicators),
+		TEST(test_predecessor),
 		TEST(test_creation_states),
 		TEST(test_leftover_temporary),
 		TEST(test_cut_at_every_byte),
