@@ -359,13 +359,14 @@ on_call(FmgrHookEventType event, FmgrInfo *flinfo, Datum *arg)
 	functionerror_on_call(event, flinfo);
 }
 
-/* ---------- errors: what PostgreSQL reports may have another reason */
+/* ---------- messages: an error that PostgreSQL reports may have another reason */
 
 static void
-explain_error(ErrorData *edata)
+on_message(ErrorData *edata)
 {
 	if (prev_emit_log)
 		prev_emit_log(edata);
+	outsiderun_note_message(edata);
 	if (edata->elevel != ERROR)
 		return;
 	commit_explain_error(edata);
@@ -600,7 +601,7 @@ hooks_install(void)
 	prev_fmgr = fmgr_hook;
 	fmgr_hook = on_call;
 	prev_emit_log = emit_log_hook;
-	emit_log_hook = explain_error;
+	emit_log_hook = on_message;
 
 	RegisterXactCallback(on_xact, NULL);
 	RegisterSubXactCallback(on_subxact, NULL);

@@ -18,7 +18,9 @@
  *
  * What we saw is in lockstep_state, in the data directory:
  *
- *	 'S'	started: pg_control as it was at the start
+ *	 'S'	started: pg_control as it was at the start, or when the postmaster began to start
+ *			its processes anew after one had crashed
+ *	 'E'	asked to end
  *	 'C'	ended cleanly: pg_control as it was at the end
  *	 'O'	a run without us was found out; until outsiderun_clear()
  *	 'R'	its WAL was reset; the same
@@ -31,9 +33,14 @@
  * was killed before it forked for the first time; who makes the files himself.  A run of a
  * version of this module that does not know of this counts as one without it.
  *
+ * A postmaster that starts its processes anew after one has crashed removes temporary files, too, before
+ * it forks.  No hook is called before that but the one for messages (outsiderun_note_message()), which is
+ * not if log_min_messages is fatal or panic: a server that is killed then looks like a run without us,
+ * and so does one that is killed between its shutdown checkpoint and its end.
+ *
  * pg_resetwal -f makes a server that has crashed start without recovery.  Pages that were written
  * then are there, others are not, so its progress says nothing of its rows.  It leaves a pg_control that
- * ended cleanly, with a checkpoint at the very beginning of a segment.  After a clean end
+ * ended cleanly, with the settings of a server that does not exist (RewriteControlFile()).  After a clean end
  * it loses nothing, and is not looked for.
  *
  * The marker has to be there before the startup process writes a checkpoint, or a crash right
@@ -49,7 +56,6 @@
 #include <unistd.h>
 
 #include "access/xlog.h"
-#include "access/xlog_internal.h"
 #include "catalog/pg_control.h"
 #include "common/controldata_utils.h"
 #include "common/file_perm.h"
@@ -92,7 +98,8 @@ static OutsideShared *shared = NULL;
 typedef struct Control
 {
 	bool		clean;			/* it ended a run */
-	bool		begins_segment; /* as pg_resetwal makes it */
+	bool		reset;			/* by pg_resetwal: wal_level minimal, with
+								 * walsenders, does not start */
 } Control;
 
 /* false: it can't be read. */
@@ -103,7 +110,7 @@ read_control(State *now, Control *is)
 	ControlFileData *control = get_controlfile(DataDir, &crc_ok);
 
 	is->clean = control->state == DB_SHUTDOWNED || control->state == DB_SHUTDOWNED_IN_RECOVERY;
-	is->begins_segment = crc_ok && XLogSegmentOffset(control->checkPoint, control->xlog_seg_size) == SizeOfXLogLongPHD;
+	is->reset = control->wal_level == WAL_LEVEL_MINIMAL && control->max_wal_senders > 0;
 	memset(now, 0, sizeof(*now));
 	now->system = control->system_identifier;
 	now->checkpoint = control->checkPoint;
@@ -240,9 +247,11 @@ done_meanwhile(const State *state, const State *now, const Control *control)
 		return state->status;
 	if (control->clean && state->status == 'C')
 		return same || state->next_xid == now->next_xid ? 'S' : 'O';
-	if (control->clean && control->begins_segment && !same)
+	if (control->reset && !same)
 		return 'R';
-	return is_there(MARKER) || (state->status == 'S' && same) ? 'S' : 'O';
+	if (control->clean && state->status == 'S' && !same)
+		return 'O';				/* that was not our end: single-user mode */
+	return is_there(MARKER) || same ? 'S' : 'O';
 }
 
 static void
@@ -278,6 +287,34 @@ look(void)
 						   LSN_FORMAT_ARGS(now.checkpoint), LSN_FORMAT_ARGS(state.checkpoint))));
 	write_state(&now, FATAL);
 	return now.status;
+}
+
+/* Does not fail, as pg_control can be read. */
+void
+outsiderun_note_message(const ErrorData *edata)
+{
+	static const struct
+	{
+		const char *message;
+		char		status;
+	}			known[] = {
+		{"all server processes terminated; reinitializing", 'S'},
+		{"received smart shutdown request", 'E'},
+		{"received fast shutdown request", 'E'}
+	};
+	State		now;
+	Control		control;
+
+	if (likely(MyProcPid != PostmasterPid) || edata->elevel != LOG || edata->message_id == NULL ||
+		shared == NULL || !ls_is_node() || is_found((char) pg_atomic_read_u32(&shared->status)))
+		return;
+	for (int i = 0; i < lengthof(known); i++)
+	{
+		if (strcmp(edata->message_id, known[i].message) != 0 || !read_control(&now, &control))
+			continue;
+		now.status = known[i].status;
+		write_state(&now, LOG);
+	}
 }
 
 void

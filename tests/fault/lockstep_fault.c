@@ -21,6 +21,8 @@
  * it fail, once they reach the server's log: an error at a place where there
  * is none otherwise.
  *
+ * lockstep_fault.die_on_message kills the process that logs this message.
+ *
  * A query that contains lockstep_fault.slow_parse is analyzed until somebody has
  * sent its session a cancel request.
  *
@@ -84,6 +86,7 @@ static char *points = NULL;
 static char *numbers_in = NULL;
 
 static char *fail_on_message = NULL;
+static char *die_on_message = NULL;
 static emit_log_hook_type prev_emit_log_hook = NULL;
 
 static char *full_disk = NULL;
@@ -95,6 +98,9 @@ fault_in_log(ErrorData *edata)
 {
 	if (prev_emit_log_hook)
 		prev_emit_log_hook(edata);
+	if (die_on_message != NULL && die_on_message[0] != '\0' &&
+		edata->elevel == LOG && strcmp(edata->message, die_on_message) == 0)
+		kill(getpid(), SIGKILL);
 	if (fail_on_message != NULL && fail_on_message[0] != '\0' &&
 		edata->elevel == WARNING && strstr(edata->message, fail_on_message) != NULL)
 		ereport(ERROR,
@@ -261,6 +267,13 @@ _PG_init(void)
 							   "Warnings that contain this can't be reported.",
 							   NULL,
 							   &fail_on_message,
+							   "",
+							   PGC_SUSET, 0,
+							   NULL, NULL, NULL);
+	DefineCustomStringVariable("lockstep_fault.die_on_message",
+							   "Kills the process that logs this message.",
+							   NULL,
+							   &die_on_message,
 							   "",
 							   PGC_SUSET, 0,
 							   NULL, NULL, NULL);

@@ -718,6 +718,16 @@ sub keep_old_journal
 	$self->wait_state($_, 'online') for $self->all;
 }
 
+# Has that process ended, with all of its threads, of which one may be busy with the disk, and whether anybody has taken note of it or not?
+sub is_gone
+{
+	my ($self, $pid) = @_;
+	my @threads = glob("/proc/$pid/task/*");
+	return 0 if @threads > 1;
+	my ($state) = _slurp("/proc/$pid/status") =~ /^State:\s+(\S)/m;
+	return !defined $state || $state eq 'Z';
+}
+
 # All processes of a node's server.
 sub server_pids
 {

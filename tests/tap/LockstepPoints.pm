@@ -81,16 +81,6 @@ sub let_go { my ($self, $who, $point) = @_; unlink $self->_path($who, $point) . 
 # Nobody came there.
 sub take_back { my ($self, $who, $point) = @_; return unlink $self->_path($who, $point) }
 
-# Has that process ended, with all of its threads, of which one may be busy with the disk, and whether anybody has taken note of it or not?
-sub is_gone
-{
-	my ($self, $pid) = @_;
-	my @threads = glob("/proc/$pid/task/*");
-	return 0 if @threads > 1;
-	my ($state) = LockstepCluster::_slurp("/proc/$pid/status") =~ /^State:\s+(\S)/m;
-	return !defined $state || $state eq 'Z';
-}
-
 # All there are.
 sub points_of
 {

@@ -9,7 +9,7 @@ use lib "$FindBin::Bin/..";
 use LockstepCluster;
 use Test::More;
 
-my $c = LockstepCluster->new(nodes => 2, replicator_conf => "reconnect_interval = 200ms\n");
+my $c = LockstepCluster->new(nodes => 2, fault => 1, replicator_conf => "reconnect_interval = 200ms\n");
 $c->sql(1, 'CREATE TABLE t (id int PRIMARY KEY, v text); INSERT INTO t VALUES (1, \'all\')');
 $c->drain;
 
@@ -76,6 +76,31 @@ $c->cluster('stop-node', 1);
 start();
 is_online('one that was stopped, of course');
 
+# nor one that is killed as it starts its processes anew, when temporary files have been removed
+plain('CHECKPOINT');
+$c->set(1, 'lockstep_fault.die_on_message', q{'all server processes terminated; reinitializing'});
+my ($postmaster) = LockstepCluster::_slurp($c->pgdata(1) . '/postmaster.pid') =~ /^(\d+)/;
+kill 'KILL', $c->session(1)->pid;
+ok($c->wait_until(sub { $c->is_gone($postmaster) }, 20), 'its postmaster has died');
+$c->cluster('kill-node', 1);
+ok(unlink($c->pgdata(1) . '/base/pgsql_tmp/pgsql_tmp.lockstep'), 'there was a marker');
+$c->run_owned('sed', '-i', '/^lockstep_fault/d', $c->pgdata(1) . '/lockstep.conf');
+start();
+is_online('and one that is killed while it starts its processes anew');
+
+# nor one that is killed behind its last checkpoint, which is the first of a segment as WAL is archived
+my $archived = "$c->{top}/archived";
+conf_without(1, "archive_mode = on\narchive_command = 'while [ ! -e $archived ]; do sleep 0.1; done'");
+$c->cluster('restart-node', 1);
+$c->sql(1, "UPDATE t SET v = 'all'");
+kill 'INT', LockstepCluster::_slurp($c->pgdata(1) . '/postmaster.pid') =~ /^(\d+)/;
+ok($c->wait_until(sub { ($c->run_owned("$LockstepCluster::bindir/pg_controldata", '-D', $c->pgdata(1)))[1] =~ /state: +shut down$/m }), 'its shutdown checkpoint is written');
+$c->cluster('kill-node', 1);
+$c->file('archived', '');
+$c->run_owned('sed', '-i', '/^archive_/d', $c->pgdata(1) . '/postgresql.auto.conf');
+start();
+is_online('one that is killed between its shutdown checkpoint and its end');
+
 # ---------- nothing was written
 
 $c->cluster('stop-node', 1);
@@ -105,6 +130,18 @@ run_without("lockstep.node_name = ''", "INSERT INTO t VALUES (101, 'only n1')", 
 is_out('after a crash, and one of its own');
 $c->psql_says($c->port(1), 'app', 'SET lockstep.replicate = off; DELETE FROM t WHERE id = 101; SELECT lockstep.clear_outside_run()');
 is_online('a superuser who has settled that says so');
+$c->same('equal');
+
+# ---------- in single-user mode, after a crash
+
+$c->cluster('kill-node', 1);
+unlink $c->pgdata(1) . '/postmaster.pid';
+$c->run_owned('sh', '-c', "echo \"INSERT INTO t VALUES (102, 'only n1')\" | $LockstepCluster::bindir/postgres --single -D " . $c->pgdata(1) . " -c shared_preload_libraries='' app");
+start();
+is_out('by single-user mode, which ended cleanly');
+($out, $err, $rc) = $c->ctl('verify', '--repair=n1');
+is($rc, 0, 'it is repaired') or diag($out, $err);
+is_online('and attached');
 $c->same('equal');
 
 # ---------- its WAL is reset
