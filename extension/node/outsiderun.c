@@ -251,7 +251,7 @@ done_meanwhile(const State *state, const State *now, const Control *control)
 		return 'R';
 	if (control->clean && state->status == 'S' && !same)
 		return 'O';				/* that was not our end: single-user mode */
-	return is_there(MARKER) || same ? 'S' : 'O';
+	return is_there(MARKER) || (state->status != 'C' && same) ? 'S' : 'O';
 }
 
 static void

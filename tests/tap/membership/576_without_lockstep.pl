@@ -132,6 +132,14 @@ $c->psql_says($c->port(1), 'app', 'SET lockstep.replicate = off; DELETE FROM t W
 is_online('a superuser who has settled that says so');
 $c->same('equal');
 
+# ---------- writes, and a crash before any checkpoint; after a clean end of the node
+
+$c->cluster('stop-node', 1);
+run_without("shared_preload_libraries = ''", "INSERT INTO t VALUES (103, 'only n1')", 'kill');
+is_out('after a clean end, and a crash without it');
+$c->psql_says($c->port(1), 'app', 'SET lockstep.replicate = off; DELETE FROM t WHERE id = 103; SELECT lockstep.clear_outside_run()');
+is_online('settled');
+
 # ---------- in single-user mode, after a crash
 
 $c->cluster('kill-node', 1);
