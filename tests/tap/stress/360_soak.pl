@@ -47,7 +47,8 @@ CREATE FUNCTION fleet() RETURNS trigger LANGUAGE plpgsql AS $$
 BEGIN
 	IF TG_TABLE_NAME = 'entry' THEN
 		INSERT INTO fleeting_entry VALUES (NEW.number, NEW.note);
-		DELETE FROM fleeting_entry WHERE number = NEW.number AND note LIKE 'run%';
+		-- it has no key: each row is looked for in all of it, here and by apply, so it is kept small
+		DELETE FROM fleeting_entry WHERE number = NEW.number AND note LIKE 'run%' OR number BETWEEN NEW.number - 1000 AND NEW.number - 100;
 	ELSE
 		INSERT INTO fleeting VALUES (NEW.id, NEW.balance) ON CONFLICT (id) DO UPDATE SET balance = NEW.balance, n = fleeting.n + 1;
 	END IF;
