@@ -289,7 +289,7 @@ look(void)
 	return now.status;
 }
 
-/* Does not fail, as pg_control can be read. */
+/* Fails only if pg_control cannot be read, without which the server ends anyway. */
 void
 outsiderun_note_message(const ErrorData *edata)
 {

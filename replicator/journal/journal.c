@@ -365,10 +365,7 @@ open_directory(Journal *j, bool create)
 	return !made || flush_parent(j);
 }
 
-/*
- * A predecessor that was told to stop has removed its pid file a moment before it is gone, and one that was
- * killed may still be busy with the disk.
- */
+/* A predecessor that was told to stop has removed its pid file a moment before it is gone. */
 static bool
 await_lock(int fd)
 {

@@ -448,11 +448,7 @@ sub member_pid
 {
 	my ($self, $i) = @_;
 	my ($pid) = _slurp("$self->{dir}/replicator" . ($i == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
-	return undef unless $pid && kill(0, $pid);
-
-	# its first thread may have gone before one that is busy with the disk, with which its files stay open and locked
-	my @threads = glob("/proc/$pid/task/*");
-	return @threads > 1 || _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+	return $pid && !$self->is_gone($pid) ? $pid : undef;
 }
 
 sub member_log
@@ -481,11 +477,7 @@ sub etcd_pid
 {
 	my ($self, $i) = @_;
 	my ($pid) = _slurp("$self->{dir}/etcd" . (($i // 1) == 1 ? '' : $i) . '.pid') =~ /^(\d+)/;
-	return undef unless $pid && kill(0, $pid);
-
-	# its first thread may have gone before one that is busy with the disk, with which its files stay open and locked
-	my @threads = glob("/proc/$pid/task/*");
-	return @threads > 1 || _slurp("/proc/$pid/status") !~ /^State:\s*Z/m ? $pid : undef;
+	return $pid && !$self->is_gone($pid) ? $pid : undef;
 }
 
 # What etcd's key says: a hash, which is empty if it can't be read; it may not answer at once.
@@ -718,7 +710,8 @@ sub keep_old_journal
 	$self->wait_state($_, 'online') for $self->all;
 }
 
-# Has that process ended, with all of its threads, of which one may be busy with the disk, and whether anybody has taken note of it or not?
+# Has that process ended, whether anybody has taken note of it or not?  With all of its threads: the first one may have gone before one
+# that is busy with the disk, with which its files stay open and locked.
 sub is_gone
 {
 	my ($self, $pid) = @_;
@@ -937,7 +930,7 @@ sub complaints
 {
 	my (@runs) = @_;
 	my $report = qr/^(?:pgbench \(|pgbench: setting random seed|transaction type|scaling factor|query mode|number of |maximum number|total number|duration|latency|initial connection|tps)/;
-	return join '', grep { !/$report/ } map { /^.*\n?/mg } map { ${ $_->{text} } } @runs;
+	return join '', grep { !/$report/ } map { ${ $_->{text} } =~ /^.*\n?/mg } @runs;
 }
 
 sub processed
