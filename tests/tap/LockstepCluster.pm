@@ -721,6 +721,9 @@ sub is_gone
 	return !defined $state || $state eq 'Z';
 }
 
+# As its pid file says, which a killed server leaves; undef: there is none.
+sub postmaster_pid { my ($self, $node) = @_; return (_slurp($self->pgdata($node) . '/postmaster.pid') =~ /^(\d+)/)[0] }
+
 # All processes of a node's server.
 sub server_pids
 {

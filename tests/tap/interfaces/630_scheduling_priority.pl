@@ -46,9 +46,8 @@ sub has_priority
 	return ok($c->wait_until(sub { autogroup_of($pid) eq $nice }), "$name: and its autogroup") || diag(autogroup_of($pid));
 }
 
-sub postmaster { return (text_of($c->pgdata($_[0]) . '/postmaster.pid') =~ /^(\d+)/)[0] }
 
-plan skip_all => 'the servers run with another priority' if nice_of(postmaster(1)) ne '0';
+plan skip_all => 'the servers run with another priority' if nice_of($c->postmaster_pid(1)) ne '0';
 
 $c->sql(1, <<"SQL");
 CREATE ROLE ordinary LOGIN;

@@ -105,7 +105,7 @@ $c->sql(2, "INSERT INTO t VALUES (5, 'alone')");
 pass('a server that has left its cluster goes on alone');
 
 # While n1 takes no connections, n3, which has lost its extension, comes back.
-my ($postmaster) = LockstepCluster::_slurp($c->pgdata(1) . "/postmaster.pid") =~ /^(\d+)/;
+my $postmaster = $c->postmaster_pid(1);
 kill 'STOP', $postmaster;
 my $pid = fork // die;
 if ($pid == 0)

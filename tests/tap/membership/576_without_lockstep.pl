@@ -79,7 +79,7 @@ is_online('one that was stopped, of course');
 # nor one that is killed as it starts its processes anew, when temporary files have been removed
 plain('CHECKPOINT');
 $c->set(1, 'lockstep_fault.die_on_message', q{'all server processes terminated; reinitializing'});
-my ($postmaster) = LockstepCluster::_slurp($c->pgdata(1) . '/postmaster.pid') =~ /^(\d+)/;
+my $postmaster = $c->postmaster_pid(1);
 kill 'KILL', $c->session(1)->pid;
 ok($c->wait_until(sub { $c->is_gone($postmaster) }, 20), 'its postmaster has died');
 $c->cluster('kill-node', 1);
@@ -93,7 +93,7 @@ my $archived = "$c->{top}/archived";
 conf_without(1, "archive_mode = on\narchive_command = 'while [ ! -e $archived ]; do sleep 0.1; done'");
 $c->cluster('restart-node', 1);
 $c->sql(1, "UPDATE t SET v = 'all'");
-kill 'INT', LockstepCluster::_slurp($c->pgdata(1) . '/postmaster.pid') =~ /^(\d+)/;
+kill 'INT', $c->postmaster_pid(1);
 ok($c->wait_until(sub { ($c->run_owned("$LockstepCluster::bindir/pg_controldata", '-D', $c->pgdata(1)))[1] =~ /state: +shut down$/m }), 'its shutdown checkpoint is written');
 $c->cluster('kill-node', 1);
 $c->file('archived', '');

@@ -80,7 +80,7 @@ sub lies
 my $relay = LockstepRelay->new($c->{base} + 9, $c->{base},
 	sub { my ($side, $message, $earlier) = @_; return $side == 1 && rand(1000) < 300 ? lies($message, $earlier) : ($message) }, seed => $f->seed);
 $c->set(2, 'lockstep.replicator', "'127.0.0.1:" . ($c->{base} + 9) . "'");
-my ($replicator, $postmaster) = ($c->replicator_pid, (split /\n/, LockstepCluster::_slurp($c->pgdata(2) . '/postmaster.pid'))[0]);
+my ($replicator, $postmaster) = ($c->replicator_pid, $c->postmaster_pid(2));
 $f->begin;
 $f->steady('steady', 1, 1, 20);
 my @commands = LockstepFuzzed::commands();
@@ -139,7 +139,7 @@ diag("$no_session{$_} times: $_") for sort keys %no_session;
 is($said{stuck} // 0, 0, 'one that waits for what will not come can be ended');
 diag(join(', ', map { "$_: $said{$_}" } sort keys %said), "; a backend had up to $most_kb kB");
 is($c->replicator_pid, $replicator, 'the replicator goes on');
-is((split /\n/, LockstepCluster::_slurp($c->pgdata(2) . '/postmaster.pid'))[0], $postmaster, 'the server goes on');
+is($c->postmaster_pid(2), $postmaster, 'the server goes on');
 unlike(join('', map { $c->node_log($_) } $c->all), qr/was terminated by signal|PANIC|TRAP:|invalid memory alloc/, 'no backend crashes');
 cmp_ok($most_kb, '<', 400_000, 'none takes memory without end');
 is($failed, '', 'transactions of the other node do not fail');

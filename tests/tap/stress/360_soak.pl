@@ -299,7 +299,7 @@ my %faults = (
 	'stop server immediately' => sub {
 		my ($node) = @_;
 		return 0 unless server_up($node);
-		my ($pid) = LockstepCluster::_slurp($c->pgdata($node) . '/postmaster.pid') =~ /^(\d+)/ or return 0;
+		my $pid = $c->postmaster_pid($node) // return 0;
 		kill 'QUIT', $pid;
 		$down{"n$node"} = 1;
 		heal_later(rand(2) + 0.5, sub { delete $down{"n$node"}; $c->cluster('kill-node', $node); $c->cluster('start-node', $node, '--no-wait') or die("n$node does not start") });

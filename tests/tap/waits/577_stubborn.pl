@@ -14,7 +14,7 @@ $c->drain;
 
 # ---------- the postmaster
 
-my ($postmaster) = LockstepCluster::_slurp($c->pgdata(2) . '/postmaster.pid') =~ /^(\d+)/;
+my $postmaster = $c->postmaster_pid(2);
 kill 'STOP', $postmaster;
 ok($c->wait_until(sub { $c->reason(2) =~ /its server has accepted no new connection for \d+ s/ }, 30), 'a stopped postmaster is seen') or diag($c->reason(2));
 is($c->node_status(2)->{state}, 'online', 'the node stays online');
